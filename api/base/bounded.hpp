@@ -1,0 +1,160 @@
+// Containers whose capacity is known at start: a full one is an answer, never a wait and never a heap call.
+#pragma once
+
+#include "api/base/assert.hpp"
+#include "api/base/ids.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace muster {
+
+// At most N values in place; no heap.
+template<class T, std::size_t N>
+class BoundedVector {
+ public:
+  using value_type = T;
+  using iterator = T*;
+  using const_iterator = const T*;
+
+  // False when full; nothing is added then.
+  [[nodiscard]] bool push_back(T value) {
+    if (size_ == N) return false;
+    items_[size_++] = std::move(value);
+    return true;
+  }
+  void pop_back() {
+    MUSTER_ASSERT(size_ > 0);
+    --size_;
+  }
+  void clear() { size_ = 0; }
+
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  static constexpr std::size_t capacity() { return N; }
+  T& operator[](std::size_t i) {
+    MUSTER_ASSERT(i < size_);
+    return items_[i];
+  }
+  const T& operator[](std::size_t i) const {
+    MUSTER_ASSERT(i < size_);
+    return items_[i];
+  }
+  T* begin() { return items_.data(); }
+  T* end() { return items_.data() + size_; }
+  const T* begin() const { return items_.data(); }
+  const T* end() const { return items_.data() + size_; }
+
+ private:
+  std::array<T, N> items_{};
+  std::size_t size_ = 0;
+};
+
+// A first-in first-out queue over storage taken once, at construction.
+template<class T>
+class BoundedQueue {
+ public:
+  explicit BoundedQueue(std::size_t capacity) : items_(capacity) {}
+
+  // False when full; nothing is added then.
+  [[nodiscard]] bool push(T value) {
+    if (size_ == items_.size()) return false;
+    items_[(head_ + size_) % items_.size()] = std::move(value);
+    ++size_;
+    return true;
+  }
+  T& front() {
+    MUSTER_ASSERT(size_ > 0);
+    return items_[head_];
+  }
+  const T& front() const {
+    MUSTER_ASSERT(size_ > 0);
+    return items_[head_];
+  }
+  // The i-th oldest.
+  T& operator[](std::size_t i) {
+    MUSTER_ASSERT(i < size_);
+    return items_[(head_ + i) % items_.size()];
+  }
+  const T& operator[](std::size_t i) const {
+    MUSTER_ASSERT(i < size_);
+    return items_[(head_ + i) % items_.size()];
+  }
+  void pop() {
+    MUSTER_ASSERT(size_ > 0);
+    items_[head_] = T{};
+    head_ = (head_ + 1) % items_.size();
+    --size_;
+  }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  bool full() const { return size_ == items_.size(); }
+  std::size_t capacity() const { return items_.size(); }
+
+ private:
+  std::vector<T> items_;
+  std::size_t head_ = 0;
+  std::size_t size_ = 0;
+};
+
+// Owned values named by Handle. A handle outlives its value harmlessly: find() says null.
+template<class T>
+class SlotMap {
+ public:
+  // capacity at most 65,536, the slots a Handle can name.
+  explicit SlotMap(std::size_t capacity) : slots_(capacity) {
+    MUSTER_ASSERT(capacity > 0 && capacity <= 65536);
+    free_.reserve(capacity);
+    for (std::size_t i = capacity; i > 0; --i) free_.push_back(static_cast<std::uint16_t>(i - 1));
+  }
+
+  // Nothing when full.
+  std::optional<Handle> insert(T value) {
+    if (free_.empty()) return std::nullopt;
+    const std::uint16_t slot = free_.back();
+    free_.pop_back();
+    Slot& s = slots_[slot];
+    ++s.generation;
+    s.value.emplace(std::move(value));
+    return Handle(slot, s.generation);
+  }
+  // Null for a handle that is stale, forged or zero.
+  T* find(Handle handle) {
+    if (!handle.valid() || handle.slot() >= slots_.size()) return nullptr;
+    Slot& s = slots_[handle.slot()];
+    return s.value.has_value() && s.generation == handle.generation() ? &*s.value : nullptr;
+  }
+  const T* find(Handle handle) const { return const_cast<SlotMap*>(this)->find(handle); }
+
+  // False if there was no such value.
+  bool erase(Handle handle) {
+    if (find(handle) == nullptr) return false;
+    slots_[handle.slot()].value.reset();
+    free_.push_back(handle.slot());
+    return true;
+  }
+  std::size_t size() const { return slots_.size() - free_.size(); }
+  std::size_t capacity() const { return slots_.size(); }
+
+  // Calls f(Handle, T&) for each live value in slot order; f must not insert or erase.
+  template<class F>
+  void for_each(F&& f) {
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      if (slots_[i].value) f(Handle(static_cast<std::uint16_t>(i), slots_[i].generation), *slots_[i].value);
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t generation = 0;
+    std::optional<T> value;
+  };
+  std::vector<Slot> slots_;
+  std::vector<std::uint16_t> free_;
+};
+
+}  // namespace muster

@@ -1,0 +1,39 @@
+// Clock: the only source of time. Monotonic; wall time is for logs alone.
+#pragma once
+
+#include <chrono>
+
+namespace muster {
+
+using Nanos = std::chrono::nanoseconds;
+
+// A point of monotonic time, as the span since an origin that is the same for all processes of one boot.
+using Instant = std::chrono::nanoseconds;
+
+// Owns    nothing.
+// Thread  any.
+// Bound   never goes back.
+// Fails   never.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual Instant now() const noexcept = 0;
+};
+
+// CLOCK_MONOTONIC.
+class SteadyClock final : public Clock {
+ public:
+  Instant now() const noexcept override;
+};
+
+// Time that moves only when told to: for tests and for the simulator.
+class ManualClock final : public Clock {
+ public:
+  Instant now() const noexcept override { return now_; }
+  void advance(Nanos by) noexcept { now_ += by; }
+
+ private:
+  Instant now_{0};
+};
+
+}  // namespace muster

@@ -1,0 +1,79 @@
+// Status: what went wrong, sorted by what was lost.
+//
+// Owns    its message.
+// Thread  a value; any.
+// Bound   the code is one of muster.h's; the message is a sentence for a person.
+// Fails   never.
+#pragma once
+
+#include <muster/muster.h>
+
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace muster {
+
+// The values of muster.h, typed. The hundreds digit says what was lost and so what the caller must redo.
+enum class Code : muster_status_t {
+  kOk = MUSTER_OK,
+  kPending = MUSTER_PENDING,
+  kBadArgument = MUSTER_ERR_BAD_ARGUMENT,
+  kBusy = MUSTER_ERR_BUSY,
+  kUnsupported = MUSTER_ERR_UNSUPPORTED,
+  kNoResource = MUSTER_ERR_NO_RESOURCE,
+  kStale = MUSTER_ERR_STALE,
+  kDenied = MUSTER_ERR_DENIED,
+  kDuplicate = MUSTER_ERR_DUPLICATE,
+  kNotFound = MUSTER_ERR_NOT_FOUND,
+  kConfig = MUSTER_ERR_CONFIG,
+  kState = MUSTER_ERR_STATE,
+  kWaitTimeout = MUSTER_ERR_WAIT_TIMEOUT,
+  kMismatch = MUSTER_ERR_MISMATCH,
+  kTimeout = MUSTER_ERR_TIMEOUT,
+  kPeerLost = MUSTER_ERR_PEER_LOST,
+  kAborted = MUSTER_ERR_ABORTED,
+  kDependency = MUSTER_ERR_DEPENDENCY,
+  kProtocol = MUSTER_ERR_PROTOCOL,
+  kVersion = MUSTER_ERR_VERSION,
+  kDaemonLost = MUSTER_ERR_DAEMON_LOST,
+  kDevice = MUSTER_ERR_DEVICE,
+  kInternal = MUSTER_ERR_INTERNAL,
+};
+
+// "MUSTER_ERR_PEER_LOST"; "MUSTER_ERR_UNKNOWN" for a number that is no code. Never null.
+const char* code_name(Code code) noexcept;
+
+// One fixed sentence per code, with the remedy. Never null.
+const char* code_sentence(Code code) noexcept;
+
+// False for a number that is no code of muster.h, such as a corrupt shared word.
+bool is_known(muster_status_t value) noexcept;
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const noexcept { return code_ == Code::kOk; }
+  Code code() const noexcept { return code_; }
+  const std::string& message() const noexcept { return message_; }
+
+  // "MUSTER_ERR_CONFIG: cluster.yaml:3:5: …"
+  std::string text() const;
+
+  friend bool operator==(const Status& a, const Status& b) { return a.code_ == b.code_; }
+
+ private:
+  Code code_ = Code::kOk;
+  std::string message_;
+};
+
+// Builds a Status from a fmt format string: failure(Code::kBadArgument, "rank {} is not in 0..{}", rank, last).
+template<class... Args>
+Status failure(Code code, fmt::format_string<Args...> format, Args&&... args) {
+  return Status(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace muster

@@ -1,0 +1,366 @@
+/* muster.h - the whole public surface of Muster. C11 (and C++), no CUDA headers.
+ *
+ * Ownership  What you open you close. Handles (buffers, groups, plans) die with their session. A string that you pass
+ *            is copied before the call returns; a string that you get lives as long as its comment says.
+ * Threads    One session, one thread at a time. Different sessions never interact. A process may open several.
+ * Fork       A child must not use its parent's session: each call then says MUSTER_ERR_STALE.
+ * Units      *_bytes, *_ns; a bare `count` counts elements; strides count elements.
+ * Cost       muster_plan_start and muster_point_test: no system call, no lock, no heap. A wait may sleep.
+ *            All else asks the daemon and may block up to the session's timeout.
+ * Options    Structs that carry `size` are initialised by their _INIT macro; a later library accepts an older size.
+ * Errors     Every call returns a status; muster_last_error() has this thread's sentence with values and remedy.
+ *
+ * The model. A session has one rank of one job. It owns buffers in memory that the daemon can reach. Work is described by
+ * a value (muster_kernel, muster_collective), made into a plan once, and started on a lane as often as wanted. Lanes are
+ * ordered; work on different lanes overlaps unless a start names the points it waits for. Each start reaches one point of
+ * its lane's timeline; a point is what you wait for.
+ */
+#ifndef MUSTER_MUSTER_H
+#define MUSTER_MUSTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MUSTER_API __attribute__((visibility("default")))
+#else
+#define MUSTER_API
+#endif
+
+#define MUSTER_VERSION_MAJOR 0
+#define MUSTER_VERSION_MINOR 1
+#define MUSTER_VERSION_PATCH 0
+/* 0xMMmmpp of the header; muster_version() gives the library's. */
+#define MUSTER_VERSION ((MUSTER_VERSION_MAJOR << 16) | (MUSTER_VERSION_MINOR << 8) | MUSTER_VERSION_PATCH)
+
+/* ---- status -------------------------------------------------------------------------------------------------- */
+
+typedef int32_t muster_status_t;
+
+/* The hundreds digit says how much was lost, and so what the caller must redo. */
+enum {
+  MUSTER_OK = 0,
+  MUSTER_PENDING = 1, /* not an error: not finished yet */
+
+  /* -1xx  this call only: nothing happened */
+  MUSTER_ERR_BAD_ARGUMENT = -101, /* correct it and call again                                 */
+  MUSTER_ERR_BUSY = -102,         /* ring full, or the object is in use: wait for a point      */
+  MUSTER_ERR_UNSUPPORTED = -103,  /* this build or device cannot                               */
+  MUSTER_ERR_NO_RESOURCE = -104,  /* a limit was reached; the text names limit, need, remedy   */
+  MUSTER_ERR_STALE = -105,        /* the handle's object is gone                               */
+  MUSTER_ERR_DENIED = -106,       /* this user or token may not                                */
+  MUSTER_ERR_DUPLICATE = -107,    /* rank or name taken                                        */
+  MUSTER_ERR_NOT_FOUND = -108,    /* no such job, dim, group                                   */
+  MUSTER_ERR_CONFIG = -109,       /* configuration or mesh not valid                           */
+  MUSTER_ERR_STATE = -110,        /* the call does not fit the object's state                  */
+  MUSTER_ERR_WAIT_TIMEOUT = -111, /* the wait's own time ran out; the operation goes on        */
+
+  /* -2xx  a group's operation: the lane that carried it stops until muster_lane_reset() */
+  MUSTER_ERR_MISMATCH = -201,   /* ranks disagree: field, values and ranks are in the text    */
+  MUSTER_ERR_TIMEOUT = -202,    /* the deadline passed: the text names the missing ranks      */
+  MUSTER_ERR_PEER_LOST = -203,  /* a member died: the text names it                           */
+  MUSTER_ERR_ABORTED = -204,    /* somebody called muster_group_abort, or the job is ending   */
+  MUSTER_ERR_DEPENDENCY = -205, /* a point waited for, or the lane before, had failed         */
+
+  /* -3xx  the session: open again */
+  MUSTER_ERR_PROTOCOL = -301,    /* shared memory or a message broke the protocol            */
+  MUSTER_ERR_VERSION = -302,     /* library and daemon cannot talk                           */
+  MUSTER_ERR_DAEMON_LOST = -303, /* daemon or engine gone, or not reachable                  */
+
+  /* -4xx  the device; -5xx  our defect */
+  MUSTER_ERR_DEVICE = -401,
+  MUSTER_ERR_INTERNAL = -501
+};
+
+/* Local, thread-safe, never NULL, static storage. "MUSTER_ERR_PEER_LOST" and one fixed sentence. */
+MUSTER_API const char* muster_status_name(muster_status_t status);
+MUSTER_API const char* muster_status_sentence(muster_status_t status);
+/* This thread's last failure in words: what, where, remedy. Empty string if none; valid until the thread's next call. */
+MUSTER_API const char* muster_last_error(void);
+/* 0xMMmmpp of the library. */
+MUSTER_API uint32_t muster_version(void);
+
+/* ---- session ------------------------------------------------------------------------------------------------- */
+
+typedef struct muster_session muster_session; /* opaque: one rank of one job, attached to its node's daemon */
+
+/* Where the daemon is, and which rank this is. Every field left at its default is taken from the environment: the
+ * launcher's variables in the order that `muster env` prints (MUSTER_*, torchrun, PMIx, Open MPI, Slurm, MPICH). */
+typedef struct muster_open_options {
+  uint32_t size;
+  int32_t rank;         /* -1: from the environment                                            */
+  int32_t world_size;   /* -1: from the environment                                            */
+  uint32_t flags;       /* 0                                                                   */
+  const char* endpoint; /* "/run/muster/musterd.sock"; NULL: MUSTER_ENDPOINT, else the default */
+  const char* job;      /* NULL: MUSTER_JOB, else derived from the launcher                    */
+  const char* mesh;     /* "dp_shard=2,tp=2" for a job that this call creates; NULL: MUSTER_MESH */
+  const char* token;    /* single-use claim; NULL: MUSTER_TOKEN                                */
+  int64_t timeout_ns;   /* bound of every blocking call of the session; 0: 60 s                */
+} muster_open_options;
+#define MUSTER_OPEN_OPTIONS_INIT {sizeof(muster_open_options), -1, -1, 0, NULL, NULL, NULL, NULL, 0}
+
+/* Attach as one rank of a job. Local; blocks until the job is ready or the timeout. options may be NULL. On failure
+ * *session is NULL. Errors: DAEMON_LOST (no daemon there), DENIED, DUPLICATE (rank held by a living process), NOT_FOUND
+ * (no such job), VERSION, NO_RESOURCE, CONFIG (mesh). */
+MUSTER_API muster_status_t muster_open(const muster_open_options* options, muster_session** session);
+
+/* Detach. Waits for nothing: work in flight is cancelled. NULL is allowed. The job stays warm for the next attachment. */
+MUSTER_API muster_status_t muster_close(muster_session* session);
+
+typedef struct muster_session_info {
+  uint32_t size;
+  int32_t rank, world_size;
+  int32_t local_rank, local_size; /* ranks of this job on this node */
+  uint32_t attachments;           /* how often this rank was attached before, in this job's life */
+  char job[64];
+  char mesh[256]; /* canonical: "pp=1,dp_replicate=2,dp_shard=2,cp=1,tp=2" */
+} muster_session_info;
+#define MUSTER_SESSION_INFO_INIT {sizeof(muster_session_info), 0, 0, 0, 0, 0, {0}, {0}}
+MUSTER_API muster_status_t muster_session_query(muster_session* session, muster_session_info* info);
+
+/* A descriptor that becomes readable after a point is reached or a lane fails; read and discard its bytes, then test your
+ * points. -1 on error. Owned by the session. */
+MUSTER_API int muster_event_fd(muster_session* session);
+
+/* ---- mesh and groups ------------------------------------------------------------------------------------------ */
+
+typedef uint64_t muster_group;
+#define MUSTER_GROUP_SELF UINT64_MAX /* this rank alone: collectives complete without a peer */
+
+typedef struct muster_group_info {
+  uint32_t size;
+  int32_t rank, ranks; /* this rank's index in the group; how many members */
+  char name[64];       /* first name of the group: a mesh dim or a flattened one */
+} muster_group_info;
+#define MUSTER_GROUP_INFO_INIT {sizeof(muster_group_info), 0, 0, {0}}
+
+/* The group of this rank along a mesh dim, basic or derived ("tp", "dp_shard", "dp", "dp_shard_cp", "world", a flattened
+ * name). Local. A dim of size 1 gives MUSTER_GROUP_SELF. The same name always gives the same handle, and names with the
+ * same ranks share one. Errors: NOT_FOUND with the list of valid names. */
+MUSTER_API muster_status_t muster_mesh_group(muster_session* session, const char* dim, muster_group* group);
+/* Size of a dim and this rank's coordinate along it. Either output may be NULL. Errors: NOT_FOUND. */
+MUSTER_API muster_status_t muster_mesh_coords(muster_session* session, const char* dim, int32_t* coordinate, int32_t* size);
+MUSTER_API muster_status_t muster_group_query(muster_session* session, muster_group group, muster_group_info* info);
+/* World ranks of the members, in group order. `ranks` holds `capacity` entries; *count gets the number of members. */
+MUSTER_API muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks,
+                                              size_t capacity, size_t* count);
+/* End every operation in flight of the group on all its ranks with MUSTER_ERR_ABORTED. Local, does not wait. */
+MUSTER_API muster_status_t muster_group_abort(muster_session* session, muster_group group);
+
+/* ---- memory --------------------------------------------------------------------------------------------------- */
+
+typedef int32_t muster_dtype;
+enum {
+  MUSTER_F32 = 1,
+  MUSTER_BF16 = 2,
+  MUSTER_F16 = 3,
+  MUSTER_F64 = 4,
+  MUSTER_I32 = 5,
+  MUSTER_I64 = 6,
+  MUSTER_U8 = 7
+};
+/* Bytes of one element; 0 for a number that is no dtype. */
+MUSTER_API size_t muster_dtype_bytes(muster_dtype dtype);
+
+typedef uint64_t muster_buffer; /* a range of memory that the daemon's engine reads and writes; 0 is never valid */
+
+/* Allocate zeroed memory on the rank's device, 64-byte aligned. Local; blocks for the daemon's answer. For a host device
+ * *address is where this process sees it (read and write it freely while no work in flight uses it); for a cuda device it
+ * is NULL. address may be NULL. Errors: NO_RESOURCE (names limit and need), BAD_ARGUMENT (bytes 0). */
+MUSTER_API muster_status_t muster_buffer_alloc(muster_session* session, uint64_t bytes, muster_buffer* buffer, void** address);
+/* Errors: BUSY while a plan uses it, STALE. */
+MUSTER_API muster_status_t muster_buffer_free(muster_session* session, muster_buffer buffer);
+
+#define MUSTER_TENSOR_DIMS_MAX 4
+/* A strided view of a buffer. size and stride of the first `dims` entries count, outermost first; stride in elements. */
+typedef struct muster_tensor {
+  muster_buffer buffer; /* 0: an absent optional operand */
+  uint64_t offset_bytes;
+  muster_dtype dtype;
+  int32_t dims; /* 0..4; 0 is a scalar */
+  int64_t size[MUSTER_TENSOR_DIMS_MAX];
+  int64_t stride[MUSTER_TENSOR_DIMS_MAX];
+} muster_tensor;
+
+/* ---- lanes, timelines, points ----------------------------------------------------------------------------------- */
+
+typedef uint32_t muster_lane;
+/* Ordered streams of the rank's device, one per class. Urgent classes first get a core: HALO > SMALL > GATHER > REDUCE >
+ * ALLREDUCE > COMPUTE > COPY. */
+enum {
+  MUSTER_LANE_COMPUTE = 0,
+  MUSTER_LANE_HALO = 1,
+  MUSTER_LANE_SMALL = 2,
+  MUSTER_LANE_GATHER = 3,
+  MUSTER_LANE_REDUCE = 4,
+  MUSTER_LANE_ALLREDUCE = 5,
+  MUSTER_LANE_COPY = 6,
+  MUSTER_LANE_COUNT = 7
+};
+
+/* Timeline in the top 16 bits (lanes first, then client timelines), value in the rest. 0: no point, always reached. */
+typedef uint64_t muster_point;
+#define MUSTER_POINT_NONE ((muster_point)0)
+
+/* Block until the point is reached, its lane failed, or timeout_ns went by (0: test once; negative: the session's
+ * timeout). MUSTER_OK promises that all memory the work wrote can be read. Errors: what the work failed with, and
+ * muster_last_error() says who and why; WAIT_TIMEOUT. */
+MUSTER_API muster_status_t muster_point_wait(muster_session* session, muster_point point, int64_t timeout_ns);
+/* The same without waiting: MUSTER_PENDING if not there yet. No system call. */
+MUSTER_API muster_status_t muster_point_test(muster_session* session, muster_point point);
+
+/* A timeline of the client's own, to be waited for by starts: a framework signals "gradients ready". */
+MUSTER_API muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeline);
+MUSTER_API muster_point muster_timeline_point(uint32_t timeline, uint64_t value);
+/* Raise the timeline to `value`; lower values than before are BAD_ARGUMENT. One ring write. */
+MUSTER_API muster_status_t muster_timeline_signal(muster_session* session, uint32_t timeline, uint64_t value);
+
+typedef struct muster_failure {
+  uint32_t size;
+  muster_status_t status;
+  int32_t culprit_rank; /* world rank that died or is missing; -1 if none */
+  uint32_t lane;
+  uint64_t failed_point; /* the first point of the lane that will never be reached */
+  char text[256];
+} muster_failure;
+#define MUSTER_FAILURE_INIT {sizeof(muster_failure), 0, -1, 0, 0, {0}}
+/* What stopped the lane. NOT_FOUND if it runs. */
+MUSTER_API muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure);
+/* Let a failed lane run again; points before the reset keep their verdict. */
+MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lane lane);
+
+/* ---- plans ------------------------------------------------------------------------------------------------------ */
+
+typedef uint64_t muster_plan; /* validated work, ready to start as often as wanted; 0 is never valid */
+
+#define MUSTER_WAITS_MAX 4
+/* How to start: on which lane, after which points, and how long it may take in all. */
+typedef struct muster_submit {
+  uint32_t size;
+  muster_lane lane;
+  uint32_t wait_count; /* 0..4 */
+  uint32_t flags;      /* 0 */
+  muster_point waits[MUSTER_WAITS_MAX];
+  int64_t deadline_ns; /* 0: the job's default */
+} muster_submit;
+#define MUSTER_SUBMIT_INIT {sizeof(muster_submit), MUSTER_LANE_COMPUTE, 0, 0, {0, 0, 0, 0}, 0}
+
+/* Put one start of the plan on a lane and write the point it will reach. Asynchronous: one ring write, no system call while
+ * the daemon is awake. Memory that the plan names must stay alone until the point is reached. Errors: BUSY (the ring is
+ * full: wait for an earlier point), STALE, DAEMON_LOST, or the lane's failure. point may be NULL. */
+MUSTER_API muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
+                                             muster_point* point);
+/* Errors: BUSY while a start is in flight, STALE. */
+MUSTER_API muster_status_t muster_plan_destroy(muster_session* session, muster_plan plan);
+
+/* ---- collectives ------------------------------------------------------------------------------------------------ */
+
+typedef int32_t muster_op;
+enum {
+  MUSTER_ALL_REDUCE = 1,
+  MUSTER_ALL_GATHER = 2,
+  MUSTER_REDUCE_SCATTER = 3,
+  MUSTER_BROADCAST = 4,
+  MUSTER_BARRIER = 5,
+  MUSTER_SEND = 6,
+  MUSTER_RECV = 7
+};
+
+typedef int32_t muster_redop;
+enum {
+  MUSTER_SUM = 1,
+  MUSTER_AVG = 2, /* sum, then one division by the number of members (integers: towards zero) */
+  MUSTER_MAX = 3, /* a NaN of any member gives NaN */
+  MUSTER_MIN = 4,
+  MUSTER_PROD = 5,
+  MUSTER_PREMUL_SUM = 6 /* each member's elements times `scale`, then the sum */
+};
+
+typedef struct muster_range { /* where a contiguous vector starts */
+  muster_buffer buffer;
+  uint64_t offset_bytes;
+} muster_range;
+
+/* One collective, as this rank sees it. All members start the same operations in the same order on one (group, lane);
+ * across groups any order is legal. Fields that must agree: op, dtype, redop, scale, root, counts. A difference is
+ * MUSTER_ERR_MISMATCH on every member, before any byte moves.
+ *
+ *  ALL_REDUCE      target[count] = reduction of all source[count]; source may equal target
+ *  ALL_GATHER      target = blocks of all members in group order; own block has count elements (or counts[me]); in place:
+ *                  source is the own block inside target
+ *  REDUCE_SCATTER  target = own block of the reduction; source has all blocks; in place: target is the own block of source
+ *  BROADCAST       target[count] = the root's source[count]; the root may pass source as target
+ *  BARRIER         no data
+ *  SEND, RECV      count elements from source to member `peer`, into target from member `peer`; matched in order per pair.
+ *                  A lane is ordered: two members that each send before they receive on one lane wait for each other until
+ *                  the deadline. Put sends and receives on two lanes then.
+ *
+ * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
+ * number of members: ((0+1)+(2+3))+(4+5). 16-bit floats accumulate in f32 and round once, integers wrap. Equal inputs give
+ * equal bits on every rank, every run. Zero counts are legal everywhere. */
+typedef struct muster_collective {
+  uint32_t size;
+  muster_op op;
+  muster_group group;
+  muster_dtype dtype;
+  muster_redop redop;     /* 0 where there is no reduction           */
+  int32_t peer;           /* root, or partner of SEND and RECV: index in the group; else 0 */
+  uint32_t flags;         /* 0 */
+  muster_range source;
+  muster_range target;
+  uint64_t count;         /* elements: see above                      */
+  const uint64_t* counts; /* uneven blocks: one entry per member, or NULL. Copied. */
+  double scale;           /* PREMUL_SUM; for integers a whole number  */
+} muster_collective;
+#define MUSTER_COLLECTIVE_INIT {sizeof(muster_collective), 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, 0, NULL, 0.0}
+
+/* Validate against this rank's buffers and the group, and register. Local: the agreement with the other members takes place
+ * when the plan starts, so ranks may create plans in any order. May block for the daemon's answer. */
+MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective, muster_plan* plan);
+/* One-shot: looks the plan up in the session's cache, creates it at first use, starts it. */
+MUSTER_API muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
+                                          const muster_submit* submit, muster_point* point);
+/* Meet all members of a group and wait: BARRIER on the SMALL lane. */
+MUSTER_API muster_status_t muster_barrier(muster_session* session, muster_group group);
+
+/* ---- kernels ---------------------------------------------------------------------------------------------------- */
+
+#define MUSTER_KERNEL_TENSORS_MAX 10
+#define MUSTER_KERNEL_INTS_MAX 6
+#define MUSTER_KERNEL_REALS_MAX 8
+
+/* One kernel as data. Fill it with the builders of <muster/kernels.h>, which name each operand. */
+typedef struct muster_kernel {
+  uint32_t size;
+  int32_t op;
+  uint32_t tensor_count;
+  uint32_t flags; /* 0 */
+  muster_tensor tensors[MUSTER_KERNEL_TENSORS_MAX];
+  int64_t ints[MUSTER_KERNEL_INTS_MAX];
+  double reals[MUSTER_KERNEL_REALS_MAX];
+} muster_kernel;
+
+/* Check shapes, dtypes and bounds, and register. Local. May block for the daemon's answer. */
+MUSTER_API muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel* kernel, muster_plan* plan);
+/* One-shot through the plan cache. */
+MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_kernel* kernel, const muster_submit* submit,
+                                         muster_point* point);
+
+/* ---- introspection ---------------------------------------------------------------------------------------------- */
+
+/* A counter of this session's page, by name: "steps_completed", "bytes_moved", "compute_busy_ns", "comm_busy_ns",
+ * "exposed_ns", "commands". Read from shared memory: works while the daemon is stuck. Errors: NOT_FOUND with the names. */
+MUSTER_API muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value);
+/* Record every step of the whole job from now on, on all its local ranks. */
+MUSTER_API muster_status_t muster_trace_begin(muster_session* session);
+/* Stop recording and write Chrome/Perfetto JSON to `path` (this process's file system). */
+MUSTER_API muster_status_t muster_trace_end(muster_session* session, const char* path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MUSTER_MUSTER_H */

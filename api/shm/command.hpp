@@ -1,0 +1,44 @@
+// Commands: what a client writes into its submission ring. Plain data, 64 bytes, copied out and then checked.
+#pragma once
+
+#include <muster/muster.h>
+
+#include <cstdint>
+
+namespace muster::shm {
+
+enum class CommandKind : std::uint16_t {
+  kNone = 0,            // never written by a client: an unwritten slot reads as this and is refused
+  kStart = 1,           // start `plan` on `lane`
+  kSignal = 2,          // raise client timeline `lane` to `value`
+  kResetLane = 3,       // let `lane` run again
+};
+
+// One slot of the ring. The reader takes every field once, as one atomic load each, and checks the copy.
+struct Command {
+  std::uint64_t sequence = 0;     // position in the ring plus 1; written last: the slot's own publication
+  CommandKind kind = CommandKind::kNone;
+  std::uint16_t lane = 0;         // muster_lane, or a client timeline for kSignal
+  std::uint32_t reserved = 0;     // zero
+  std::uint64_t plan = 0;         // Handle bits; kSignal: the new value
+  std::uint64_t waits[MUSTER_WAITS_MAX] = {0, 0, 0, 0};  // muster_point each, 0: none
+  std::uint64_t deadline_ns = 0;  // 0: the job's default
+};
+static_assert(sizeof(Command) == 64);
+
+// A point packs a timeline (top 16 bits, plus one so that no point is 0 by chance) and a value.
+constexpr int kPointValueBits = 48;
+constexpr std::uint64_t kPointValueMask = (std::uint64_t{1} << kPointValueBits) - 1;
+constexpr std::uint32_t kClientTimelineFirst = 16;  // timelines 0..6 are the lanes
+constexpr std::uint32_t kClientTimelinesMax = 16;
+constexpr std::uint32_t kTimelinesMax = kClientTimelineFirst + kClientTimelinesMax;
+
+constexpr std::uint64_t make_point(std::uint32_t timeline, std::uint64_t value) {
+  return (std::uint64_t{timeline + 1} << kPointValueBits) | (value & kPointValueMask);
+}
+constexpr std::uint32_t point_timeline(std::uint64_t point) {
+  return static_cast<std::uint32_t>(point >> kPointValueBits) - 1;
+}
+constexpr std::uint64_t point_value(std::uint64_t point) { return point & kPointValueMask; }
+
+}  // namespace muster::shm

@@ -1,0 +1,145 @@
+// Control messages between a client and the daemon: one SOCK_SEQPACKET datagram each, plain data, every byte untrusted.
+//
+// A client says Hello to the supervisor; the supervisor checks version, identity and claim and passes the socket on to the
+// job's engine, which answers Welcome with the session's descriptors. From then on the socket carries requests of the
+// client, each answered once and in order. A failure is a Failure message in place of the answer.
+#pragma once
+
+#include "api/shm/layout.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::shm {
+
+constexpr std::uint32_t kMagicMessage = 0x4d535452;  // "RTSM"
+constexpr std::size_t kMessageBytesMax = 65536;
+constexpr std::size_t kDescriptorsMax = 4;  // per message
+
+enum class MessageKind : std::uint16_t {
+  kNone = 0,
+  kFailure = 1,
+  kHello = 2,            // → Welcome with 3 descriptors: submission, completion, doorbell eventfd; event socket 4th
+  kWelcome = 3,
+  kBufferAlloc = 4,      // → BufferGrant, with 1 descriptor when the segment is new to the client
+  kBufferGrant = 5,
+  kBufferFree = 6,       // → Done
+  kPlanKernel = 7,       // → PlanGrant
+  kPlanCollective = 8,   // → PlanGrant
+  kPlanGrant = 9,
+  kPlanDestroy = 10,     // → Done
+  kMeshQuery = 11,       // → MeshAnswer
+  kMeshAnswer = 12,
+  kGroupQuery = 13,      // → GroupAnswer followed by ranks[]
+  kGroupAnswer = 14,
+  kGroupAbort = 15,      // → Done
+  kTraceBegin = 16,      // → Done
+  kTraceEnd = 17,        // → TraceGrant with 1 descriptor: a memfd of JSON
+  kTraceGrant = 18,
+  kDone = 19,
+  kCommand = 20,         // command line to supervisor, CBOR body: see daemon/control
+  kReply = 21,
+};
+
+struct MessageHeader {
+  std::uint32_t magic = kMagicMessage;
+  std::uint16_t version = kAbiVersion;
+  MessageKind kind = MessageKind::kNone;
+  std::uint32_t bytes = 0;    // of the whole datagram, this header included
+  std::uint32_t serial = 0;   // of the request; the answer repeats it
+};
+static_assert(sizeof(MessageHeader) == 16);
+
+constexpr std::size_t kNameBytes = 64;
+constexpr std::size_t kMeshTextBytes = 256;
+constexpr std::size_t kTokenBytes = 80;
+constexpr std::size_t kErrorTextBytes = 1024;
+
+struct Failure {
+  MessageHeader header;
+  std::int32_t status = MUSTER_ERR_INTERNAL;
+  std::uint32_t length = 0;  // of text
+  char text[kErrorTextBytes] = {};
+};
+
+struct Hello {
+  MessageHeader header;
+  std::uint32_t abi_version = kAbiVersion;
+  std::uint32_t library_version = MUSTER_VERSION;
+  std::uint32_t submission_bytes = kSubmissionBytes;  // what this library was built with; a difference is kVersion
+  std::uint32_t completion_bytes = kCompletionBytes;
+  std::int32_t rank = -1;
+  std::int32_t world_size = -1;
+  std::int32_t local_rank = -1;
+  std::int32_t local_size = -1;
+  char job[kNameBytes] = {};        // zero-terminated
+  char mesh[kMeshTextBytes] = {};   // used only if this Hello creates the job
+  char token[kTokenBytes] = {};     // empty: claim by user id, where the job allows it
+};
+
+struct Welcome {
+  MessageHeader header;
+  std::uint32_t session = 0;
+  std::int32_t rank = 0, world_size = 0, local_rank = 0, local_size = 0;
+  std::uint32_t attachments = 0;
+  std::uint64_t epoch = 0;
+  std::int64_t deadline_ns = 0;  // the job's default
+  char job[kNameBytes] = {};
+  char mesh[kMeshTextBytes] = {};
+};
+
+struct BufferAlloc {
+  MessageHeader header;
+  std::uint64_t bytes = 0;
+};
+struct BufferGrant {
+  MessageHeader header;
+  std::uint64_t buffer = 0;         // Handle bits
+  std::uint32_t segment = 0;        // which memory segment of this rank
+  std::uint32_t segment_is_new = 0; // 1: the descriptor comes with this message
+  std::uint64_t segment_bytes = 0;
+  std::uint64_t offset = 0;         // of the buffer in its segment
+};
+struct HandleMessage {  // kBufferFree, kPlanDestroy, kGroupAbort, kGroupQuery; kPlanGrant
+  MessageHeader header;
+  std::uint64_t handle = 0;
+};
+struct PlanKernel {
+  MessageHeader header;
+  muster_kernel kernel{};
+};
+struct PlanCollective {  // followed by counts[count_entries] of std::uint64_t
+  MessageHeader header;
+  std::int32_t op = 0, dtype = 0, redop = 0, peer = 0;
+  std::uint64_t group = 0;
+  muster_range source{}, target{};
+  std::uint64_t count = 0;
+  double scale = 0.0;
+  std::uint32_t count_entries = 0;  // 0: even
+  std::uint32_t reserved = 0;
+};
+constexpr std::uint32_t kCountEntriesMax = (kMessageBytesMax - sizeof(PlanCollective)) / sizeof(std::uint64_t);
+
+struct MeshQuery {
+  MessageHeader header;
+  char dim[kNameBytes] = {};
+};
+struct MeshAnswer {
+  MessageHeader header;
+  std::uint64_t group = 0;
+  std::int32_t coordinate = 0, size = 0;
+};
+struct GroupAnswer {  // followed by ranks[ranks] of std::int32_t
+  MessageHeader header;
+  std::int32_t rank = 0, ranks = 0;
+  char name[kNameBytes] = {};
+};
+struct TraceGrant {
+  MessageHeader header;
+  std::uint64_t bytes = 0;
+};
+struct Plain {  // kTraceBegin, kTraceEnd, kDone
+  MessageHeader header;
+};
+
+}  // namespace muster::shm

@@ -1,0 +1,1 @@
+# Install rules are completed by the packaging files beside this one.

@@ -1,0 +1,36 @@
+# Build options and the flags that every target of ours shares.
+option(MUSTER_BUILD_TESTS "Build the tests and benchmarks" ON)
+option(MUSTER_WERROR "Treat warnings as errors" ON)
+set(MUSTER_SANITIZE "" CACHE STRING "Sanitizers to build with, comma-separated (address,undefined | thread)")
+set(MUSTER_CUDA "AUTO" CACHE STRING "Build the cuda backend: AUTO (where nvcc is found), ON, OFF")
+set_property(CACHE MUSTER_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(MUSTER_CCACHE ccache)
+if(MUSTER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${MUSTER_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${MUSTER_CCACHE})
+endif()
+
+add_library(muster_flags INTERFACE)
+target_compile_options(muster_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion>
+  $<$<COMPILE_LANGUAGE:C,CXX>:-fstack-protector-strong -ffp-contract=off -fno-math-errno>
+  $<$<AND:$<BOOL:${MUSTER_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>>:-Werror>)
+# A contraction or a reassociation would change results between builds (decision D14), so neither is ever on.
+if(MUSTER_SANITIZE)
+  string(REPLACE "," ";" _sanitizers "${MUSTER_SANITIZE}")
+  foreach(_sanitizer IN LISTS _sanitizers)
+    target_compile_options(muster_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${_sanitizer}>)
+    target_link_options(muster_flags INTERFACE -fsanitize=${_sanitizer})
+  endforeach()
+  target_compile_options(muster_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer -fno-sanitize-recover=all -O1>)
+  target_compile_definitions(muster_flags INTERFACE MUSTER_SANITIZED=1)
+else()
+  target_compile_definitions(muster_flags INTERFACE $<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=2>)
+  target_link_options(muster_flags INTERFACE -Wl,-z,relro,-z,now)
+endif()

@@ -1,0 +1,76 @@
+// A kernel as a value: operands resolved to addresses, and the written-out table of all kernels.
+//
+// The public numbering and the meaning of each operand are in <muster/kernels.h>; every family folder implements its rows of
+// the table: a pure check of shapes and dtypes, the number of parts, and the launch per device kind.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "kernels/device/device.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace muster::kernels {
+
+// A strided view of memory of one device. Absent: data == nullptr.
+struct Tensor {
+  std::byte* data = nullptr;
+  muster_dtype dtype = 0;
+  std::int32_t dims = 0;
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> size{};    // elements, outermost first
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> stride{};  // elements
+
+  bool present() const { return data != nullptr; }
+  std::int64_t count() const {
+    std::int64_t n = 1;
+    for (std::int32_t i = 0; i < dims; ++i) n *= size[static_cast<std::size_t>(i)];
+    return n;
+  }
+};
+
+struct Args {
+  std::array<Tensor, MUSTER_KERNEL_TENSORS_MAX> tensors{};
+  std::uint32_t tensor_count = 0;
+  std::array<std::int64_t, MUSTER_KERNEL_INTS_MAX> ints{};
+  std::array<double, MUSTER_KERNEL_REALS_MAX> reals{};
+};
+
+enum class Access : std::uint8_t { kRead, kWrite, kReadWrite };
+
+struct Operand {
+  const char* name;
+  Access access;
+  bool optional;
+};
+
+// One row of the table.
+//
+// check   kBadArgument with operand, value and expectation. Called with tensors whose bounds are already known to be right
+//         (sizes >= 0, strides >= 0 and the whole view inside its buffer), before anything runs; run may then trust Args.
+// parts   how many independent parts; a function of Args alone, never of the machine, so results do not depend on it.
+// run     one part on a host worker. Writes only its part of the outputs. Null where the host cannot.
+struct Kernel {
+  std::int32_t op;
+  const char* name;  // "linear_forward"
+  std::span<const Operand> operands;
+  Status (*check)(const Args& args);
+  std::uint32_t (*parts)(const Args& args);
+  void (*run)(const Args& args, std::uint32_t part);
+};
+
+// The row of an op; null for a number that is none.
+const Kernel* find(std::int32_t op) noexcept;
+// All rows in order of op.
+std::span<const Kernel> all() noexcept;
+
+// Checks operand count, presence and finally kernel.check. What the engine calls before it makes a plan.
+Status validate(const Kernel& kernel, const Args& args);
+
+// Enqueues the kernel on a stream. args must live until the work has finished. kUnsupported where the stream's device kind has
+// no implementation of it.
+Status launch(device::Stream& stream, const Kernel& kernel, const Args& args);
+
+}  // namespace muster::kernels
