@@ -91,6 +91,13 @@ class BoundedQueue {
     head_ = (head_ + 1) % items_.size();
     --size_;
   }
+  T& back() { return (*this)[size_ - 1]; }
+  // Takes the newest away.
+  void pop_back() {
+    MUSTER_ASSERT(size_ > 0);
+    items_[(head_ + size_ - 1) % items_.size()] = T{};
+    --size_;
+  }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   bool full() const { return size_ == items_.size(); }

@@ -31,6 +31,10 @@ class Event {
   virtual bool query() const noexcept = 0;
   // Blocks until query() would say true.
   virtual void synchronize() const = 0;
+  // For a host trace, on the monotonic clock: when the first work between the stream's previous record and this one began, and
+  // when the last of it finished. Equal if there was none. Valid after query() said true.
+  virtual Instant began_at() const noexcept = 0;
+  virtual Instant reached_at() const noexcept = 0;
 };
 
 // An ordered queue of work on one device.

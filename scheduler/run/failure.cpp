@@ -1,0 +1,136 @@
+// The failing half of the graph: what stops a lane, and who hears of it.
+#include "scheduler/run/graph.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace muster::scheduler {
+namespace {
+
+constexpr std::size_t kNamedRanksMax = 8;  // a verdict is read by a person
+
+std::string rank_list(const std::vector<Rank>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size() && i < kNamedRanksMax; ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : " ", ranks[i].value);
+  if (ranks.size() > kNamedRanksMax) text += fmt::format(" and {} more", ranks.size() - kNamedRanksMax);
+  return text;
+}
+
+}  // namespace
+
+// Ends the lane's starts that are not running. Idempotent while it is stopped.
+void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const Verdict& verdict) {
+  RankState& r = state(rank);
+  Lane& lane = r.lanes[lane_index];
+  const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
+  if (stopped) return;
+  const std::uint64_t from = lane.launched < lane.queue.size() ? lane.queue[lane.launched].request.value : lane.last + 1;
+  while (lane.queue.size() > lane.launched) {
+    const Start& start = lane.queue.back();
+    if (start.arrived) sequencer_.withdraw({rank, lane_index, start.request.value, start.request.plan});
+    actions_.retired(rank, lane_index, *start.request.plan, false);
+    lane.queue.pop_back();
+  }
+  lane.failed_from = from;
+  lane.failed_to = 0;
+  lane.verdict = verdict;
+  if (r.present) actions_.stopped(rank, lane_index, from, verdict);
+}
+
+void Graph::fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now) {
+  for (const auto& member : members) stop_lane(member.rank, member.lane, verdict);
+  // Only now: a lane that hears of the failure may submit to a channel that the loop above was still clearing.
+  for (const auto& member : members)
+    if (state(member.rank).present) pump(member.rank, now);
+}
+
+void Graph::break_group(GroupId group, const Verdict& verdict, Instant now) {
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+    const auto members = sequencer_.break_channel(group, lane, verdict, presence());
+    fail_members(members, verdict, now);
+  }
+}
+
+void Graph::abort(GroupId group, const Verdict& verdict, Instant now) { break_group(group, verdict, now); }
+
+void Graph::tick(Instant now) {
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+      Lane& l = ranks_[rank].lanes[lane];
+      if (!ranks_[rank].present || l.launched == l.queue.size()) continue;
+      const Start start = l.queue[l.launched];
+      if (start.request.deadline > now) continue;
+      const Verdict verdict = overdue(Rank(rank), lane, start);
+      const CollectiveWork* work = start.request.plan->collective();
+      if (work != nullptr && start.arrived) {
+        auto members = sequencer_.break_channel(work->group, lane, verdict, presence());
+        fail_members(members, verdict, now);
+      }
+      stop_lane(Rank(rank), lane, verdict);
+      pump(Rank(rank), now);
+    }
+  }
+}
+
+std::optional<Instant> Graph::next_deadline() const {
+  std::optional<Instant> next;
+  for (const RankState& r : ranks_) {
+    if (!r.present) continue;
+    for (const Lane& lane : r.lanes) {
+      if (lane.launched == lane.queue.size()) continue;
+      const Instant deadline = lane.queue[lane.launched].request.deadline;
+      if (!next || deadline < *next) next = deadline;
+    }
+  }
+  return next;
+}
+
+// Who is to blame: the members that have not arrived, or the point that was never reached.
+Verdict Graph::overdue(Rank rank, std::uint32_t lane, const Start& start) const {
+  const char* label = start.request.plan->label();
+  const CollectiveWork* work = start.request.plan->collective();
+  if (work == nullptr || !start.arrived) {
+    return {Code::kTimeout, static_cast<std::int32_t>(rank.value),
+            fmt::format("rank {}: {} on lane {} passed its deadline while waiting for {}", rank.value, label,
+                        lane_name(lane), waiting_for(state(rank), start))};
+  }
+  const Group& group = groups()[work->group.value];
+  std::vector<Rank> missing;
+  if (work->point_to_point()) {
+    const std::int32_t peer = work->collective.op == MUSTER_SEND ? work->collective.receiver : work->collective.root;
+    missing.push_back(group.ranks[static_cast<std::size_t>(peer)]);
+  } else {
+    missing = sequencer_.missing(work->group, lane);
+  }
+  std::string states;
+  for (const Rank m : missing)
+    if (!state(m).present) states += fmt::format("; rank {} is not attached", m.value);
+  return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
+          fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}{}", group.name, label,
+                      lane_name(lane), missing.size() == 1 ? "" : "s", rank_list(missing), states)};
+}
+
+std::string Graph::waiting_for(const RankState& r, const Start& start) const {
+  for (const std::uint64_t wait : start.request.waits) {
+    if (wait == 0) continue;
+    const std::uint32_t timeline = shm::point_timeline(wait);
+    const std::uint64_t value = shm::point_value(wait);
+    if (timeline >= shm::kClientTimelineFirst) {
+      const std::uint64_t at = r.timelines[timeline - shm::kClientTimelineFirst];
+      if (at < value) return fmt::format("client timeline {} to reach {} (it is at {})", timeline, value, at);
+    } else if (r.lanes[timeline].reached < value) {
+      return fmt::format("lane {} to reach {} (it is at {})", lane_name(timeline), value, r.lanes[timeline].reached);
+    }
+  }
+  return "work before it on its lane";
+}
+
+std::vector<bool> Graph::presence() const {
+  std::vector<bool> present(ranks_.size());
+  for (std::size_t i = 0; i < ranks_.size(); ++i) present[i] = ranks_[i].present;
+  return present;
+}
+
+}  // namespace muster::scheduler

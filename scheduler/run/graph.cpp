@@ -1,0 +1,280 @@
+#include "scheduler/run/graph.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace muster::scheduler {
+
+Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
+    : options_(options), actions_(actions), sequencer_(std::move(groups)), ranks_(options.world) {
+  for (RankState& rank : ranks_) {
+    rank.lanes.reserve(MUSTER_LANE_COUNT);
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) rank.lanes.emplace_back(options.lane_depth);
+  }
+  const std::uint32_t steps = options.world * MUSTER_LANE_COUNT * options.launch_depth;
+  steps_.resize(steps);
+  free_steps_.reserve(steps);
+  for (std::uint32_t i = steps; i > 0; --i) free_steps_.push_back(i - 1);
+}
+
+// ---- births and deaths --------------------------------------------------------------------------------------------------
+
+void Graph::attached(Rank rank) {
+  RankState& r = state(rank);
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) sequencer_.acknowledge(rank, lane);
+  const std::uint32_t generation = r.generation + 1;
+  const std::uint32_t running = r.running;
+  std::vector<Lane> lanes;
+  lanes.reserve(MUSTER_LANE_COUNT);
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) lanes.emplace_back(options_.lane_depth);
+  r = RankState{};
+  r.lanes = std::move(lanes);
+  r.present = true;
+  r.running = running;
+  r.generation = generation;
+}
+
+void Graph::detached(Rank rank, bool lost, const std::string& text, Instant now) {
+  RankState& r = state(rank);
+  if (!r.present) return;
+  r.present = false;
+  r.lost = lost;
+  r.lost_text = text;
+  r.exposed_since.reset();
+  const Verdict verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text};
+  // Its own queues first, so that nothing of it is left in the sequencer when the groups break.
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+    stop_lane(rank, lane, verdict);
+    sequencer_.acknowledge(rank, lane);
+  }
+  for (std::uint32_t g = 0; g < groups().size(); ++g) {
+    const auto& members = groups()[g].ranks;
+    if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+      // A peer that left in order harms only those who wait for it right now.
+      if (sequencer_.missing(GroupId(g), lane).size() == members.size()) continue;
+      fail_members(sequencer_.break_channel(GroupId(g), lane, verdict, presence()), verdict, now);
+    }
+  }
+  fail_members(sequencer_.waiting_for(rank), verdict, now);
+}
+
+bool Graph::drained(Rank rank) const { return state(rank).running == 0; }
+
+// ---- submission ---------------------------------------------------------------------------------------------------------
+
+bool Graph::lane_full(Rank rank, std::uint32_t lane) const { return state(rank).lanes[lane].queue.full(); }
+
+Code Graph::submit(const Request& request, Instant now) {
+  RankState& r = state(request.rank);
+  MUSTER_ASSERT(r.present && request.lane < MUSTER_LANE_COUNT);
+  Lane& lane = r.lanes[request.lane];
+  if (request.value != lane.last + 1) return Code::kBadArgument;
+  for (const std::uint64_t wait : request.waits) {
+    if (wait == 0) continue;
+    const std::uint32_t timeline = shm::point_timeline(wait);
+    const bool known = timeline < MUSTER_LANE_COUNT ||
+                       (timeline >= shm::kClientTimelineFirst && timeline < shm::kTimelinesMax);
+    if (!known) return Code::kBadArgument;
+  }
+  if (lane.queue.full()) return Code::kBusy;
+  lane.last = request.value;
+  if (lane.failed_from != 0 && lane.failed_to == 0) {  // stopped: covered by the verdict already published
+    actions_.retired(request.rank, request.lane, *request.plan, false);
+    return Code::kOk;
+  }
+  const bool pushed = lane.queue.push(Start{request, false, false});
+  MUSTER_ASSERT(pushed);
+  pump(request.rank, now);
+  return Code::kOk;
+}
+
+Code Graph::signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now) {
+  RankState& r = state(rank);
+  if (timeline < shm::kClientTimelineFirst || timeline >= shm::kTimelinesMax) return Code::kBadArgument;
+  std::uint64_t& current = r.timelines[timeline - shm::kClientTimelineFirst];
+  if (value < current) return Code::kBadArgument;
+  current = value;
+  pump(rank, now);
+  return Code::kOk;
+}
+
+void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
+  Lane& lane = state(rank).lanes[lane_index];
+  sequencer_.acknowledge(rank, lane_index);
+  if (lane.failed_from == 0 || lane.failed_to != 0) return;
+  lane.failed_to = lane.last;
+  actions_.resumed(rank, lane_index, lane.failed_to);
+  pump(rank, now);
+}
+
+// ---- progress -----------------------------------------------------------------------------------------------------------
+
+void Graph::pump(Rank rank, Instant now) {
+  // A lane that moves can release another one, so turn until a whole round moves nothing.
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) moved = pump_lane(rank, lane, now) || moved;
+  }
+  note_exposure(state(rank), now);
+}
+
+bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
+  RankState& r = state(rank);
+  Lane& lane = r.lanes[lane_index];
+  bool moved = false;
+  while (lane.launched < lane.queue.size() && lane.launched < options_.launch_depth) {
+    if (lane.launched_collective) break;
+    Start& start = lane.queue[lane.launched];
+    if (start.arrived) break;
+    const bool collective = start.request.plan->collective() != nullptr;
+    if (collective && lane.launched > 0) break;
+    const Lane* failed = nullptr;
+    const Ready ready = readiness(r, lane_index, start, &failed);
+    if (ready == Ready::kNo) break;
+    if (ready == Ready::kFailed) {
+      stop_lane(rank, lane_index, {Code::kDependency, failed->verdict.culprit, failed->verdict.text});
+      return true;
+    }
+    if (collective) {
+      if (!arrive(rank, lane_index, start, now)) break;
+      moved = true;
+      break;  // one collective at a time; arrive() has launched it or stopped the lane
+    }
+    launch({{rank, lane_index, start.request.value, start.request.plan}});
+    moved = true;
+  }
+  return moved;
+}
+
+Graph::Ready Graph::readiness(const RankState& r, std::uint32_t lane_index, const Start& start,
+                              const Lane** failed) const {
+  for (const std::uint64_t wait : start.request.waits) {
+    if (wait == 0) continue;
+    const std::uint32_t timeline = shm::point_timeline(wait);
+    const std::uint64_t value = shm::point_value(wait);
+    if (timeline >= shm::kClientTimelineFirst) {
+      if (r.timelines[timeline - shm::kClientTimelineFirst] < value) return Ready::kNo;
+      continue;
+    }
+    if (timeline == lane_index && value < start.request.value) continue;  // the lane's own order
+    const Lane& other = r.lanes[timeline];
+    const bool lies_in_failure = other.failed_from != 0 && value >= other.failed_from &&
+                                 (other.failed_to == 0 || value <= other.failed_to);
+    if (lies_in_failure) {
+      *failed = &other;
+      return Ready::kFailed;
+    }
+    if (other.reached < value) return Ready::kNo;
+  }
+  return Ready::kYes;
+}
+
+// True if the state of the lane changed: the collective was launched, or the lane was stopped.
+bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
+  const CollectiveWork& work = *start.request.plan->collective();
+  if (const auto verdict = absent_member(work)) {
+    fail_members(sequencer_.break_channel(work.group, lane, *verdict, presence()), *verdict, now);
+    stop_lane(rank, lane, *verdict);
+    return true;
+  }
+  auto outcome = sequencer_.arrive({rank, lane, start.request.value, start.request.plan});
+  switch (outcome.kind) {
+    case Sequencer::Outcome::Kind::kWait: start.arrived = true; return false;
+    case Sequencer::Outcome::Kind::kRefuse: stop_lane(rank, lane, outcome.verdict); return true;
+    case Sequencer::Outcome::Kind::kGo: launch(outcome.members); return true;
+    case Sequencer::Outcome::Kind::kDisagree: {
+      start.arrived = true;
+      for (const auto& member : outcome.members) {
+        const auto waiting = sequencer_.break_channel(work.group, member.lane, outcome.verdict, presence());
+        MUSTER_ASSERT(waiting.empty() || work.point_to_point());
+      }
+      fail_members(outcome.members, outcome.verdict, now);
+      return true;
+    }
+  }
+  return false;
+}
+
+// A member that died can never arrive; the others learn it now rather than at the deadline.
+std::optional<Verdict> Graph::absent_member(const CollectiveWork& work) const {
+  for (const Rank member : groups()[work.group.value].ranks) {
+    const RankState& r = state(member);
+    if (r.lost) return Verdict{Code::kPeerLost, static_cast<std::int32_t>(member.value), r.lost_text};
+  }
+  return std::nullopt;
+}
+
+void Graph::launch(const std::vector<Sequencer::Arrival>& members) {
+  MUSTER_ASSERT(!free_steps_.empty());  // sized for every lane of every rank at full depth
+  const std::uint32_t index = free_steps_.back();
+  free_steps_.pop_back();
+  InFlight& in_flight = steps_[index];
+  in_flight.used = true;
+  in_flight.step.parts.clear();
+  in_flight.generations.clear();
+  for (const auto& member : members) {
+    RankState& r = state(member.rank);
+    Lane& lane = r.lanes[member.lane];
+    Start& start = lane.queue[lane.launched];
+    MUSTER_ASSERT(start.request.value == member.value);
+    start.launched = true;
+    start.arrived = false;
+    ++lane.launched;
+    lane.launched_collective = member.plan->collective() != nullptr;
+    ++r.running;
+    in_flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan});
+    in_flight.generations.push_back(r.generation);
+  }
+  ++steps_in_flight_;
+  actions_.launch(index, in_flight.step);
+}
+
+void Graph::finished(std::uint32_t step_index, Instant now) {
+  MUSTER_ASSERT(step_index < steps_.size() && steps_[step_index].used);
+  InFlight& in_flight = steps_[step_index];
+  std::vector<Rank> touched;
+  for (std::size_t i = 0; i < in_flight.step.parts.size(); ++i) {
+    const Step::Part& part = in_flight.step.parts[i];
+    RankState& r = state(part.rank);
+    --r.running;
+    actions_.retired(part.rank, part.lane, *part.plan, true);
+    if (in_flight.generations[i] != r.generation || !r.present) continue;  // its client has gone meanwhile
+    Lane& lane = r.lanes[part.lane];
+    MUSTER_ASSERT(lane.launched > 0 && lane.queue.front().request.value == part.value);
+    lane.queue.pop();
+    --lane.launched;
+    lane.launched_collective = false;
+    lane.reached = part.value;
+    actions_.reached(part.rank, part.lane, part.value);
+    touched.push_back(part.rank);
+  }
+  in_flight.used = false;
+  --steps_in_flight_;
+  free_steps_.push_back(step_index);
+  for (const Rank rank : touched) pump(rank, now);
+}
+
+void Graph::note_exposure(RankState& r, Instant now) {
+  const Lane& compute = r.lanes[MUSTER_LANE_COMPUTE];
+  bool waits = false;
+  if (r.present && !compute.queue.empty() && compute.launched == 0) {
+    const Start& head = compute.queue.front();
+    waits = head.request.plan->collective() != nullptr;
+    for (const std::uint64_t wait : head.request.waits) {
+      const std::uint32_t timeline = wait == 0 ? 0 : shm::point_timeline(wait);
+      if (timeline == MUSTER_LANE_COMPUTE || timeline >= MUSTER_LANE_COUNT) continue;
+      waits = waits || r.lanes[timeline].reached < shm::point_value(wait);
+    }
+  }
+  if (waits == r.exposed_since.has_value()) return;
+  if (waits) {
+    r.exposed_since = now;
+  } else {
+    r.exposed += now - *r.exposed_since;
+    r.exposed_since.reset();
+  }
+}
+
+}  // namespace muster::scheduler

@@ -1,0 +1,127 @@
+// Graph: the starts in flight of all local ranks of a job, and what each waits for. A sans-IO core (decision D15): events come
+// in by calls with the time passed along, what to do goes out through Actions. No clock, thread, socket or device inside.
+//
+// A lane is a queue. Its head may go when the points it waits for are reached; a kernel may also go behind kernels of its own
+// lane that are running, because the lane's stream keeps them in order. A collective goes when it is alone at its lane's head and
+// all members have arrived (Sequencer). A failure stops the lane: what stands behind it, and what waits for it on other lanes,
+// fails with the same cause, until the client resets the lane.
+#pragma once
+
+#include "api/base/bounded.hpp"
+#include "scheduler/run/request.hpp"
+#include "scheduler/run/sequencer.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::scheduler {
+
+struct GraphOptions {
+  std::uint32_t world = 1;           // ranks of the job, all local
+  std::uint32_t lane_depth = 1024;   // starts waiting or running per lane
+  std::uint32_t launch_depth = 8;    // kernels of one lane handed to its stream at a time
+};
+
+// Owns    the queues and timelines of every rank, and the sequencer.
+// Thread  whoever holds the engine's baton.
+// Bound   lane_depth starts per lane, launch_depth of them launched.
+// Fails   submit() refuses with kBusy when the lane is full; everything else is total.
+class Graph {
+ public:
+  Graph(GraphOptions options, std::vector<Group> groups, Actions& actions);
+
+  // ---- events -------------------------------------------------------------------------------------------------------------
+  // The rank has a client again: its lanes start empty at value 0 and its client timelines at 0.
+  void attached(Rank rank);
+  // The client left in order (lost = false) or died (lost = true); `text` says how, for the others' verdicts. Running work goes
+  // on to its end; drained(rank) says when its memory may go.
+  void detached(Rank rank, bool lost, const std::string& text, Instant now);
+  bool drained(Rank rank) const;
+
+  // kBusy: the lane is full, offer it again later. kBadArgument: value is not the lane's next, or a wait is for a timeline that
+  // does not exist. On kOk exactly one of reached or stopped covers it in the end.
+  Code submit(const Request& request, Instant now);
+  bool lane_full(Rank rank, std::uint32_t lane) const;
+  // Raise a client timeline. kBadArgument if it would go down.
+  Code signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now);
+  void reset_lane(Rank rank, std::uint32_t lane, Instant now);
+
+  void finished(std::uint32_t step_index, Instant now);
+  void abort(GroupId group, const Verdict& verdict, Instant now);
+  // Enforces deadlines. Call at least every 100 ms, and at next_deadline().
+  void tick(Instant now);
+  std::optional<Instant> next_deadline() const;
+
+  // ---- what others may ask ------------------------------------------------------------------------------------------------
+  std::uint64_t reached(Rank rank, std::uint32_t lane) const { return state(rank).lanes[lane].reached; }
+  // The value that the next start on this lane must carry.
+  std::uint64_t next_value(Rank rank, std::uint32_t lane) const { return state(rank).lanes[lane].last + 1; }
+  std::uint32_t steps_in_flight() const { return steps_in_flight_; }
+  std::span<const Group> groups() const { return sequencer_.groups(); }
+  // Time for which the rank's compute lane had work and waited for a collective.
+  Nanos exposed(Rank rank) const { return state(rank).exposed; }
+
+ private:
+  struct Start {
+    Request request;
+    bool arrived = false;   // a collective that waits for its peers in the sequencer
+    bool launched = false;
+  };
+  struct Lane {
+    explicit Lane(std::uint32_t depth) : queue(depth) {}
+    BoundedQueue<Start> queue;
+    std::uint32_t launched = 0;      // a prefix of the queue
+    bool launched_collective = false;
+    std::uint64_t last = 0;          // value of the newest start
+    std::uint64_t reached = 0;
+    std::uint64_t failed_from = 0;   // 0: runs
+    std::uint64_t failed_to = 0;     // 0 while it is stopped
+    Verdict verdict;
+  };
+  struct RankState {
+    std::vector<Lane> lanes;
+    std::array<std::uint64_t, shm::kClientTimelinesMax> timelines{};
+    bool present = false;
+    bool lost = false;
+    std::string lost_text;
+    std::uint32_t running = 0;  // parts of launched steps
+    std::uint32_t generation = 0;
+    std::optional<Instant> exposed_since;
+    Nanos exposed{0};
+  };
+  struct InFlight {
+    Step step;
+    std::vector<std::uint32_t> generations;  // of each part's rank, at launch
+    bool used = false;
+  };
+  enum class Ready : std::uint8_t { kYes, kNo, kFailed };
+
+  RankState& state(Rank rank) { return ranks_[rank.value]; }
+  const RankState& state(Rank rank) const { return ranks_[rank.value]; }
+  void pump(Rank rank, Instant now);
+  bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
+  Ready readiness(const RankState& rank, std::uint32_t lane, const Start& start, const Lane** failed) const;
+  void launch(const std::vector<Sequencer::Arrival>& members);
+  bool arrive(Rank rank, std::uint32_t lane, Start& start, Instant now);
+  std::optional<Verdict> absent_member(const CollectiveWork& work) const;
+  void stop_lane(Rank rank, std::uint32_t lane, const Verdict& verdict);
+  void fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now);
+  void break_group(GroupId group, const Verdict& verdict, Instant now);
+  Verdict overdue(Rank rank, std::uint32_t lane, const Start& start) const;
+  std::string waiting_for(const RankState& rank, const Start& start) const;
+  void note_exposure(RankState& rank, Instant now);
+  std::vector<bool> presence() const;
+
+  GraphOptions options_;
+  Actions& actions_;
+  Sequencer sequencer_;
+  std::vector<RankState> ranks_;
+  std::vector<InFlight> steps_;
+  std::vector<std::uint32_t> free_steps_;
+  std::uint32_t steps_in_flight_ = 0;
+};
+
+}  // namespace muster::scheduler

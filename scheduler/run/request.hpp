@@ -1,0 +1,59 @@
+// Request: one start of a plan, copied out of a client's command and checked. And the actions that the graph answers with.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/ids.hpp"
+#include "api/shm/command.hpp"
+#include "scheduler/plan/plan.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::scheduler {
+
+struct Request {
+  Rank rank;
+  std::uint32_t lane = 0;
+  std::uint64_t value = 0;  // the point it reaches on its lane's timeline
+  Plan* plan = nullptr;     // outlives the request: starts_in_flight holds it
+  std::array<std::uint64_t, MUSTER_WAITS_MAX> waits{};  // points; 0: none
+  Instant deadline{0};
+};
+
+// Why a lane stopped, in the words the client will read.
+struct Verdict {
+  Code code = Code::kInternal;
+  std::int32_t culprit = -1;  // world rank; -1: none
+  std::string text;
+};
+
+// A launch of one kernel, or of one collective for all its members at once.
+struct Step {
+  struct Part {  // one rank's share: the request that it completes
+    Rank rank;
+    std::uint32_t lane = 0;
+    std::uint64_t value = 0;
+    Plan* plan = nullptr;
+  };
+  std::vector<Part> parts;  // one for a kernel; the members in group order for a collective
+};
+
+// What the graph wants done; the engine carries it out in order.
+class Actions {
+ public:
+  virtual ~Actions() = default;
+  // Enqueue the step; report it to Graph::finished() with its index once its work is done.
+  virtual void launch(std::uint32_t step_index, const Step& step) = 0;
+  // The lane's timeline reached `value`.
+  virtual void reached(Rank rank, std::uint32_t lane, std::uint64_t value) = 0;
+  // The lane stopped: values from `from` on will never be reached.
+  virtual void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Verdict& verdict) = 0;
+  // The lane runs again: values above `to` are new.
+  virtual void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) = 0;
+  // A start is over, well or not: its plan is no longer used by it.
+  virtual void retired(Rank rank, std::uint32_t lane, const Plan& plan, bool well) = 0;
+};
+
+}  // namespace muster::scheduler

@@ -1,0 +1,161 @@
+#include "scheduler/run/sequencer.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace muster::scheduler {
+namespace {
+
+const CollectiveWork& work_of(const Sequencer::Arrival& arrival) {
+  const CollectiveWork* work = arrival.plan->collective();
+  MUSTER_ASSERT(work != nullptr);
+  return *work;
+}
+
+Verdict disagreement(const Group& group, const Sequencer::Arrival& a, const Sequencer::Arrival& b) {
+  return {Code::kMismatch, static_cast<std::int32_t>(b.rank.value),
+          fmt::format("group {}: ranks {} and {} disagree on {}; no data was moved", group.name, a.rank.value,
+                      b.rank.value, difference(work_of(a).collective, work_of(b).collective))};
+}
+
+}  // namespace
+
+Sequencer::Sequencer(std::vector<Group> groups) : groups_(std::move(groups)) {
+  channels_.resize(groups_.size() * MUSTER_LANE_COUNT);
+  for (std::size_t i = 0; i < channels_.size(); ++i) {
+    const std::size_t members = groups_[i / MUSTER_LANE_COUNT].ranks.size();
+    channels_[i].arrived.resize(members);
+    channels_[i].acknowledged.resize(members, true);
+  }
+}
+
+Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
+  const CollectiveWork& work = work_of(arrival);
+  MUSTER_ASSERT(work.group.value < groups_.size());
+  Channel& c = channel(work.group, arrival.lane);
+  if (c.broken) return {Outcome::Kind::kRefuse, {}, c.verdict};
+  if (work.point_to_point()) return arrive_pair(arrival);
+  auto& slot = c.arrived[static_cast<std::size_t>(work.index)];
+  MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
+  slot = arrival;
+  if (++c.arrived_count < c.arrived.size()) return {};
+  return complete(c, groups_[work.group.value]);
+}
+
+Sequencer::Outcome Sequencer::complete(Channel& c, const Group& group) {
+  Outcome outcome{Outcome::Kind::kGo, {}, {}};
+  outcome.members.reserve(c.arrived.size());
+  for (auto& slot : c.arrived) {
+    outcome.members.push_back(*slot);
+    slot.reset();
+  }
+  c.arrived_count = 0;
+  const Arrival& first = outcome.members.front();
+  for (const Arrival& member : outcome.members) {
+    if (work_of(member).signature == work_of(first).signature) continue;
+    outcome.kind = Outcome::Kind::kDisagree;
+    outcome.verdict = disagreement(group, first, member);
+    break;
+  }
+  return outcome;
+}
+
+Sequencer::Outcome Sequencer::arrive_pair(const Arrival& arrival) {
+  const CollectiveWork& work = work_of(arrival);
+  const bool sends = work.collective.op == MUSTER_SEND;
+  const auto partner = std::find_if(pairs_.begin(), pairs_.end(), [&](const Arrival& other) {
+    const CollectiveWork& theirs = work_of(other);
+    return theirs.group == work.group && theirs.collective.root == work.collective.root &&
+           theirs.collective.receiver == work.collective.receiver && (theirs.collective.op == MUSTER_SEND) != sends;
+  });
+  if (partner == pairs_.end()) {
+    pairs_.push_back(arrival);
+    return {};
+  }
+  Outcome outcome{Outcome::Kind::kGo, {*partner, arrival}, {}};
+  pairs_.erase(partner);
+  if (!sends) std::swap(outcome.members[0], outcome.members[1]);
+  std::sort(outcome.members.begin(), outcome.members.end(),
+            [](const Arrival& a, const Arrival& b) { return work_of(a).index < work_of(b).index; });
+  if (work_of(outcome.members[0]).signature != work_of(outcome.members[1]).signature) {
+    outcome.kind = Outcome::Kind::kDisagree;
+    outcome.verdict = disagreement(groups_[work.group.value], outcome.members[0], outcome.members[1]);
+  }
+  return outcome;
+}
+
+std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uint32_t lane, const Verdict& verdict,
+                                                         const std::vector<bool>& attached) {
+  Channel& c = channel(group, lane);
+  std::vector<Arrival> waiting;
+  for (auto& slot : c.arrived) {
+    if (slot) waiting.push_back(*slot);
+    slot.reset();
+  }
+  c.arrived_count = 0;
+  for (auto it = pairs_.begin(); it != pairs_.end();) {
+    const bool ours = work_of(*it).group == group && it->lane == lane;
+    if (ours) waiting.push_back(*it);
+    it = ours ? pairs_.erase(it) : it + 1;
+  }
+  if (!c.broken) {
+    c.broken = true;
+    c.verdict = verdict;
+    const Group& g = groups_[group.value];
+    for (std::size_t i = 0; i < g.ranks.size(); ++i) c.acknowledged[i] = !attached[g.ranks[i].value];
+    c.broken = !std::all_of(c.acknowledged.begin(), c.acknowledged.end(), [](bool b) { return b; });
+  }
+  return waiting;
+}
+
+std::vector<Sequencer::Arrival> Sequencer::waiting_for(Rank rank) {
+  std::vector<Arrival> waiting;
+  for (auto it = pairs_.begin(); it != pairs_.end();) {
+    const CollectiveWork& work = work_of(*it);
+    const std::int32_t peer = work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
+    const bool theirs = groups_[work.group.value].ranks[static_cast<std::size_t>(peer)] == rank;
+    if (theirs) waiting.push_back(*it);
+    it = theirs ? pairs_.erase(it) : it + 1;
+  }
+  return waiting;
+}
+
+void Sequencer::withdraw(const Arrival& arrival) {
+  const CollectiveWork& work = work_of(arrival);
+  if (work.point_to_point()) {
+    std::erase_if(pairs_, [&](const Arrival& other) {
+      return other.rank == arrival.rank && other.lane == arrival.lane && other.value == arrival.value;
+    });
+    return;
+  }
+  Channel& c = channel(work.group, arrival.lane);
+  auto& slot = c.arrived[static_cast<std::size_t>(work.index)];
+  if (slot && slot->value == arrival.value && slot->rank == arrival.rank) {
+    slot.reset();
+    --c.arrived_count;
+  }
+}
+
+void Sequencer::acknowledge(Rank rank, std::uint32_t lane) {
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    const auto& ranks = groups_[g].ranks;
+    const auto member = std::find(ranks.begin(), ranks.end(), rank);
+    Channel& c = channel(GroupId(g), lane);
+    if (member == ranks.end() || !c.broken) continue;
+    c.acknowledged[static_cast<std::size_t>(member - ranks.begin())] = true;
+    c.broken = !std::all_of(c.acknowledged.begin(), c.acknowledged.end(), [](bool b) { return b; });
+  }
+}
+
+std::vector<Rank> Sequencer::missing(GroupId group, std::uint32_t lane) const {
+  const Channel& c = channel(group, lane);
+  std::vector<Rank> ranks;
+  for (std::size_t i = 0; i < c.arrived.size(); ++i)
+    if (!c.arrived[i]) ranks.push_back(groups_[group.value].ranks[i]);
+  return ranks;
+}
+
+}  // namespace muster::scheduler

@@ -1,0 +1,85 @@
+// Sequencer: the order that the ranks of a group agree on (decision D7).
+//
+// Each (group, lane) is a channel. A member arrives with its next collective once nothing of its lane stands before it; when
+// all have arrived the signatures are compared, and only then does anything move. SEND and RECV meet pairwise, across lanes.
+//
+// A failure breaks its channel for every member: who arrives later gets the same verdict at once, never a late success. The
+// channel mends when each member has acknowledged: by resetting the lane, by leaving, or by attaching anew.
+#pragma once
+
+#include "scheduler/run/request.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace muster::scheduler {
+
+struct Group {
+  std::string name;
+  std::vector<Rank> ranks;  // in group order
+};
+
+// Owns    the arrival state of every channel.
+// Thread  whoever holds the engine's baton.
+// Bound   groups × lanes channels, made at construction; one arrival per rank and lane.
+// Fails   never: a disagreement is a verdict for all members.
+class Sequencer {
+ public:
+  explicit Sequencer(std::vector<Group> groups);
+
+  struct Arrival {
+    Rank rank;
+    std::uint32_t lane = 0;
+    std::uint64_t value = 0;
+    Plan* plan = nullptr;
+  };
+  struct Outcome {
+    enum class Kind : std::uint8_t { kWait, kGo, kRefuse, kDisagree };
+    Kind kind = Kind::kWait;
+    std::vector<Arrival> members;  // kGo: all, in group order; kDisagree: all that had arrived
+    Verdict verdict;               // kRefuse: for this member alone; kDisagree: for all of `members`
+  };
+
+  // A member's next collective. kRefuse while the channel is broken.
+  Outcome arrive(const Arrival& arrival);
+
+  // Takes everybody who waits in the channel of (group, lane) out of it and breaks it with `verdict`. `attached[rank]` says who
+  // must acknowledge.
+  std::vector<Arrival> break_channel(GroupId group, std::uint32_t lane, const Verdict& verdict,
+                                     const std::vector<bool>& attached);
+  // Takes out the sends and receives that wait for `rank`.
+  std::vector<Arrival> waiting_for(Rank rank);
+  // Takes one arrival back.
+  void withdraw(const Arrival& arrival);
+
+  // The member will not wait for what was lost: one condition fewer for the channel to mend.
+  void acknowledge(Rank rank, std::uint32_t lane);
+
+  // Members of the group that have not arrived in the channel, as world ranks.
+  std::vector<Rank> missing(GroupId group, std::uint32_t lane) const;
+  std::span<const Group> groups() const { return groups_; }
+
+ private:
+  struct Channel {
+    std::vector<std::optional<Arrival>> arrived;  // by index in the group
+    std::uint32_t arrived_count = 0;
+    bool broken = false;
+    Verdict verdict;
+    std::vector<bool> acknowledged;
+  };
+
+  Channel& channel(GroupId group, std::uint32_t lane) { return channels_[group.value * MUSTER_LANE_COUNT + lane]; }
+  const Channel& channel(GroupId group, std::uint32_t lane) const {
+    return channels_[group.value * MUSTER_LANE_COUNT + lane];
+  }
+  Outcome arrive_pair(const Arrival& arrival);
+  Outcome complete(Channel& channel, const Group& group);
+
+  std::vector<Group> groups_;
+  std::vector<Channel> channels_;
+  std::vector<Arrival> pairs_;  // SEND and RECV that wait for their partner, oldest first
+};
+
+}  // namespace muster::scheduler

@@ -1,0 +1,77 @@
+#include "scheduler/run/trace.hpp"
+
+#include "scheduler/plan/plan.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace muster::scheduler {
+namespace {
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20) {
+      out += fmt::format("\\u{:04x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+double microseconds(Nanos span) { return static_cast<double>(span.count()) / 1000.0; }
+
+}  // namespace
+
+void Trace::begin(Instant now) {
+  events_.clear();
+  events_.reserve(std::min<std::size_t>(events_max_, 1 << 16));
+  dropped_ = 0;
+  origin_ = now;
+  on_ = true;
+}
+
+void Trace::add(const TraceEvent& event) {
+  if (!on_) return;
+  if (events_.size() == events_max_) {
+    ++dropped_;
+    return;
+  }
+  events_.push_back(event);
+}
+
+std::string Trace::json(std::string_view job, std::uint32_t world, const std::vector<std::string>& group_names) const {
+  std::string out = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"job\":" + quoted(job) +
+                    fmt::format(",\"dropped_events\":{}}},\"traceEvents\":[\n", dropped_);
+  for (std::uint32_t rank = 0; rank < world; ++rank) {
+    out += fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n", rank);
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+      out += fmt::format(
+          "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}},\n", rank, lane,
+          lane_name(lane));
+    }
+  }
+  for (const TraceEvent& e : events_) {
+    out += fmt::format("{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}",
+                       e.label, lane_name(e.lane), e.rank.value, e.lane, microseconds(e.begin - origin_),
+                       microseconds(e.end - e.begin));
+    out += fmt::format(",\"args\":{{\"rank\":{},\"lane\":\"{}\",\"point\":{},\"bytes\":{}", e.rank.value,
+                       lane_name(e.lane), e.value, e.bytes);
+    if (e.in_group) {
+      out += ",\"group\":";
+      out += e.group < group_names.size() ? quoted(group_names[e.group]) : "\"self\"";
+    }
+    out += "}},\n";
+  }
+  // A last metadata event closes the list without a trailing comma.
+  out += "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":0,\"args\":{\"sort_index\":0}}\n]}\n";
+  return out;
+}
+
+}  // namespace muster::scheduler

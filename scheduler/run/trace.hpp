@@ -1,0 +1,55 @@
+// Trace: every step as an event with rank, lane, group and bytes, in Chrome/Perfetto JSON.
+//
+// One track per rank and lane (complete `X` events: nested async events misbehave in viewers). Source of the format: the Trace
+// Event Format document of the Chromium project.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/ids.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::scheduler {
+
+struct TraceEvent {
+  Instant begin{0};
+  Instant end{0};
+  const char* label = "";  // static storage
+  Rank rank;
+  std::uint32_t lane = 0;
+  std::uint32_t group = 0;
+  bool in_group = false;   // a collective: `group` counts
+  std::uint64_t value = 0; // point reached
+  std::uint64_t bytes = 0;
+};
+
+// Owns    the events of one recording.
+// Thread  whoever holds the engine's baton.
+// Bound   events_max; further events are dropped and counted.
+// Fails   never.
+class Trace {
+ public:
+  explicit Trace(std::size_t events_max) : events_max_(events_max) {}
+
+  void begin(Instant now);
+  void end() { on_ = false; }
+  bool on() const { return on_; }
+  void add(const TraceEvent& event);
+  std::size_t size() const { return events_.size(); }
+  std::uint64_t dropped() const { return dropped_; }
+
+  // The whole recording. group_names[g] names TraceEvent::group g.
+  std::string json(std::string_view job, std::uint32_t world, const std::vector<std::string>& group_names) const;
+
+ private:
+  std::size_t events_max_;
+  std::vector<TraceEvent> events_;
+  std::uint64_t dropped_ = 0;
+  Instant origin_{0};
+  bool on_ = false;
+};
+
+}  // namespace muster::scheduler
