@@ -1,0 +1,122 @@
+#include "daemon/control/job.hpp"
+
+#include <limits>
+
+namespace muster::control {
+namespace {
+
+constexpr std::size_t kJobNameBytesMax = 63;
+
+// Reads one field of the expected type and range, or says which one is wrong.
+class Fields {
+ public:
+  explicit Fields(const Json& json) : json_(json) {}
+
+  template<class T>
+  void number(const char* name, T& target, std::uint64_t low, std::uint64_t high) {
+    if (!status_.ok()) return;
+    const auto it = json_.find(name);
+    if (it == json_.end() || !it->is_number_unsigned() || it->get<std::uint64_t>() < low || it->get<std::uint64_t>() > high) {
+      status_ = failure(Code::kBadArgument, "job: {} must be a whole number in {}..{}", name, low, high);
+      return;
+    }
+    target = static_cast<T>(it->get<std::uint64_t>());
+  }
+  void text(const char* name, std::string& target) {
+    if (!status_.ok()) return;
+    const auto it = json_.find(name);
+    if (it == json_.end() || !it->is_string()) {
+      status_ = failure(Code::kBadArgument, "job: {} must be a text", name);
+      return;
+    }
+    target = it->get<std::string>();
+  }
+  void nanos(const char* name, Nanos& target) {
+    std::uint64_t value = 0;
+    number(name, value, 0, static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
+    target = Nanos(static_cast<std::int64_t>(value));
+  }
+  void fail(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  const Json& json_;
+  Status status_;
+};
+
+void read_flatten(const Json& json, JobSpec& spec, Fields& fields) {
+  const auto it = json.find("flatten");
+  if (it == json.end() || !it->is_array()) return fields.fail(failure(Code::kBadArgument, "job: flatten must be a list"));
+  for (const Json& entry : *it) {
+    const bool well_formed = entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
+                             entry.contains("dims") && entry["dims"].is_array();
+    if (!well_formed) return fields.fail(failure(Code::kBadArgument, "job: each flatten needs a name and dims"));
+    std::vector<std::string> dims;
+    for (const Json& dim : entry["dims"]) {
+      if (!dim.is_string()) return fields.fail(failure(Code::kBadArgument, "job: flatten dims must be names"));
+      dims.push_back(dim.get<std::string>());
+    }
+    spec.flatten.emplace_back(entry["name"].get<std::string>(), std::move(dims));
+  }
+}
+
+}  // namespace
+
+Status check_job_name(const std::string& name) {
+  const bool length_good = !name.empty() && name.size() <= kJobNameBytesMax;
+  const bool letters_good = name.find_first_not_of(
+                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string::npos;
+  if (length_good && letters_good) return {};
+  return failure(Code::kBadArgument, "job name '{}' must be 1 to {} letters, digits, '.', '_' or '-'",
+                 name.substr(0, kJobNameBytesMax), kJobNameBytesMax);
+}
+
+Json to_json(const JobSpec& spec) {
+  Json flatten = Json::array();
+  for (const auto& [name, dims] : spec.flatten) flatten.push_back({{"name", name}, {"dims", dims}});
+  return Json{{"name", spec.name},
+              {"world", spec.world},
+              {"mesh", spec.mesh},
+              {"flatten", flatten},
+              {"owner_uid", spec.owner_uid},
+              {"claim", spec.claim == Claim::kToken ? "token" : "owner"},
+              {"epoch", spec.epoch},
+              {"deadline_ns", static_cast<std::uint64_t>(spec.deadline.count())},
+              {"workers", spec.workers},
+              {"idle_spin_ns", static_cast<std::uint64_t>(spec.idle_spin.count())},
+              {"arena_bytes_max", spec.arena_bytes_max},
+              {"segment_bytes", spec.segment_bytes},
+              {"buffers_max", spec.buffers_max},
+              {"plans_max", spec.plans_max}};
+}
+
+Result<JobSpec> job_from_json(const Json& json) {
+  if (!json.is_object()) return fail(Code::kBadArgument, "job: not an object");
+  JobSpec spec;
+  Fields fields(json);
+  std::string claim;
+  constexpr std::uint64_t kAny64 = std::numeric_limits<std::uint64_t>::max();
+  fields.text("name", spec.name);
+  fields.number("world", spec.world, 1, 65536);
+  fields.text("mesh", spec.mesh);
+  fields.number("owner_uid", spec.owner_uid, 0, std::numeric_limits<std::uint32_t>::max());
+  fields.text("claim", claim);
+  fields.number("epoch", spec.epoch, 1, kAny64);
+  fields.nanos("deadline_ns", spec.deadline);
+  fields.number("workers", spec.workers, 0, 1024);
+  fields.nanos("idle_spin_ns", spec.idle_spin);
+  fields.number("arena_bytes_max", spec.arena_bytes_max, 4096, kAny64);
+  fields.number("segment_bytes", spec.segment_bytes, 4096, kAny64);
+  fields.number("buffers_max", spec.buffers_max, 1, 65536);
+  fields.number("plans_max", spec.plans_max, 1, 65536);
+  read_flatten(json, spec, fields);
+  if (!fields.status().ok()) return fail(fields.status());
+  if (claim != "owner" && claim != "token") return fail(Code::kBadArgument, "job: claim must be 'owner' or 'token'");
+  spec.claim = claim == "token" ? Claim::kToken : Claim::kOwner;
+  MUSTER_RETURN_IF_ERROR(check_job_name(spec.name));
+  return spec;
+}
+
+}  // namespace muster::control

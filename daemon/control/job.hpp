@@ -1,0 +1,45 @@
+// JobSpec: all that an engine needs to know of its job, as the supervisor sends it.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/result.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace muster::control {
+
+using Json = nlohmann::json;
+
+// Who may claim a rank: any process of the job's owner, or only a holder of that rank's single-use token.
+enum class Claim : std::uint8_t { kOwner, kToken };
+
+struct JobSpec {
+  std::string name;                  // 1..63 characters: letters, digits, . _ -
+  std::uint32_t world = 1;           // ranks
+  std::string mesh;                  // "dp_shard=2,tp=2"
+  std::vector<std::pair<std::string, std::vector<std::string>>> flatten;  // name → member dims
+  std::uint32_t owner_uid = 0;
+  Claim claim = Claim::kOwner;
+  std::uint64_t epoch = 0;           // new for each creation; never 0
+  Nanos deadline{60'000'000'000};    // default of every operation
+  std::uint32_t workers = 0;         // 0: the cores granted
+  Nanos idle_spin{50'000};
+  std::uint64_t arena_bytes_max = std::uint64_t{8} << 30;  // per rank
+  std::uint64_t segment_bytes = std::uint64_t{64} << 20;   // smallest piece an arena grows by
+  std::uint32_t buffers_max = 4096;  // per rank
+  std::uint32_t plans_max = 16384;   // per rank
+};
+
+Json to_json(const JobSpec& spec);
+// kBadArgument naming the field. The other side is a process of ours, but its bytes are checked all the same.
+Result<JobSpec> job_from_json(const Json& json);
+
+// kBadArgument unless `name` can name a job.
+Status check_job_name(const std::string& name);
+
+}  // namespace muster::control

@@ -1,0 +1,102 @@
+#include "daemon/control/loop.hpp"
+
+#include <map>
+
+#include <asio.hpp>
+
+namespace muster::control {
+namespace {
+
+struct Entry {
+  virtual ~Entry() = default;
+};
+
+struct DescriptorWatch final : Entry, std::enable_shared_from_this<DescriptorWatch> {
+  DescriptorWatch(asio::io_context& io, int fd, Loop::Callback cb) : descriptor(io, fd), callback(std::move(cb)) {}
+  ~DescriptorWatch() override { descriptor.release(); }  // the descriptor is its owner's to close
+
+  void arm() {
+    descriptor.async_wait(asio::posix::descriptor_base::wait_read, [self = weak_from_this()](const asio::error_code& error) {
+      const auto watch = self.lock();
+      if (!watch || !watch->live || error == asio::error::operation_aborted) return;
+      watch->callback();  // may unwatch this very watch
+      if (watch->live) watch->arm();
+    });
+  }
+
+  asio::posix::stream_descriptor descriptor;
+  Loop::Callback callback;
+  bool live = true;
+};
+
+struct TimerWatch final : Entry {
+  TimerWatch(asio::io_context& io, Nanos delay) : timer(io, delay) {}
+  asio::steady_timer timer;
+};
+
+struct SignalWatch final : Entry, std::enable_shared_from_this<SignalWatch> {
+  SignalWatch(asio::io_context& io, int number, Loop::Callback cb) : signals(io, number), callback(std::move(cb)) {}
+  void arm() {
+    signals.async_wait([self = weak_from_this()](const asio::error_code& error, int) {
+      const auto watch = self.lock();
+      if (!watch || error) return;
+      watch->callback();
+      watch->arm();
+    });
+  }
+  asio::signal_set signals;
+  Loop::Callback callback;
+};
+
+}  // namespace
+
+struct Loop::State {
+  asio::io_context io{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work{asio::make_work_guard(io)};
+  std::map<Watch, std::shared_ptr<Entry>> entries;
+  Watch next = 1;
+};
+
+Loop::Loop() : state_(std::make_unique<State>()) {}
+Loop::~Loop() {
+  while (!state_->entries.empty()) unwatch(state_->entries.begin()->first);
+}
+
+Loop::Watch Loop::watch(int fd, Callback callback) {
+  auto entry = std::make_shared<DescriptorWatch>(state_->io, fd, std::move(callback));
+  entry->arm();
+  state_->entries.emplace(state_->next, std::move(entry));
+  return state_->next++;
+}
+
+void Loop::unwatch(Watch watch) {
+  const auto it = state_->entries.find(watch);
+  if (it == state_->entries.end()) return;
+  if (auto* descriptor = dynamic_cast<DescriptorWatch*>(it->second.get())) descriptor->live = false;
+  state_->entries.erase(it);
+}
+
+Loop::Watch Loop::after(Nanos delay, Callback callback) {
+  const Watch id = state_->next++;
+  auto entry = std::make_shared<TimerWatch>(state_->io, delay);
+  entry->timer.async_wait([this, id, call = std::move(callback)](const asio::error_code& error) {
+    if (error) return;
+    state_->entries.erase(id);
+    call();
+  });
+  state_->entries.emplace(id, std::move(entry));
+  return id;
+}
+
+Loop::Watch Loop::on_signal(int number, Callback callback) {
+  auto entry = std::make_shared<SignalWatch>(state_->io, number, std::move(callback));
+  entry->arm();
+  state_->entries.emplace(state_->next, std::move(entry));
+  return state_->next++;
+}
+
+void Loop::post(Callback callback) { asio::post(state_->io, std::move(callback)); }
+void Loop::run() { state_->io.run(); }
+void Loop::stop() { state_->io.stop(); }
+
+}  // namespace muster::control

@@ -1,0 +1,103 @@
+// A graph on a stage: plans of its own making, actions written down, steps finished by hand.
+#pragma once
+
+#include "scheduler/run/graph.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::scheduler::test {
+
+inline const kernels::Kernel kNothing{0, "nothing", {}, nullptr, nullptr, nullptr};
+
+// Remembers what the graph wanted; the test decides when a step is finished.
+class Stage final : public Actions {
+ public:
+  struct Stop {
+    std::uint64_t from;
+    Verdict verdict;
+  };
+
+  Stage(GraphOptions options, std::vector<Group> groups) : graph(options, std::move(groups), *this) {
+    for (std::uint32_t rank = 0; rank < options.world; ++rank) graph.attached(Rank(rank));
+  }
+
+  void launch(std::uint32_t step_index, const Step& step) override {
+    launched.push_back(step_index);
+    steps[step_index] = step;
+  }
+  void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override { points[{rank.value, lane}] = value; }
+  void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Verdict& verdict) override {
+    stops[{rank.value, lane}] = {from, verdict};
+  }
+  void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override { resumes[{rank.value, lane}] = to; }
+  void retired(Rank, std::uint32_t, const Plan&, bool well) override { ++(well ? retired_well : retired_badly); }
+
+  Plan* kernel() {
+    plans.push_back(std::make_unique<Plan>(Plan{KernelWork{&kNothing, {}}, 0, 0, {}, 0}));
+    return plans.back().get();
+  }
+  Plan* collective(std::uint32_t group, std::uint32_t rank, transport::Collective what) {
+    const auto& members = graph.groups()[group].ranks;
+    std::int32_t index = -1;
+    for (std::size_t i = 0; i < members.size(); ++i)
+      if (members[i].value == rank) index = static_cast<std::int32_t>(i);
+    CollectiveWork work{GroupId(group), index, what, signature_of(what), nullptr, nullptr};
+    plans.push_back(std::make_unique<Plan>(Plan{work, 0, 0, {}, 0}));
+    return plans.back().get();
+  }
+  static transport::Collective all_reduce(std::uint64_t count) {
+    transport::Collective c;
+    c.op = MUSTER_ALL_REDUCE;
+    c.dtype = MUSTER_F32;
+    c.redop = MUSTER_SUM;
+    c.count = count;
+    return c;
+  }
+
+  // Starts `plan` and returns the point it will reach.
+  std::uint64_t start(std::uint32_t rank, std::uint32_t lane, Plan* plan, std::vector<std::uint64_t> waits = {},
+                      Nanos deadline = std::chrono::seconds(60)) {
+    Request request{Rank(rank), lane, graph.next_value(Rank(rank), lane), plan, {}, now + deadline};
+    for (std::size_t i = 0; i < waits.size(); ++i) request.waits[i] = waits[i];
+    last_code = graph.submit(request, now);
+    return shm::make_point(lane, request.value);
+  }
+  // Finishes the oldest launched step.
+  void finish_next() {
+    const std::uint32_t index = launched.front();
+    launched.pop_front();
+    graph.finished(index, now);
+  }
+  void finish_all() {
+    while (!launched.empty()) finish_next();
+  }
+  bool stopped_with(std::uint32_t rank, std::uint32_t lane, Code code) const {
+    const auto it = stops.find({rank, lane});
+    return it != stops.end() && it->second.verdict.code == code;
+  }
+  std::string stop_text(std::uint32_t rank, std::uint32_t lane) const { return stops.at({rank, lane}).verdict.text; }
+
+  Instant now{0};
+  Code last_code = Code::kOk;
+  std::deque<std::uint32_t> launched;
+  std::map<std::uint32_t, Step> steps;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> points;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Stop> stops;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> resumes;
+  std::vector<std::unique_ptr<Plan>> plans;
+  std::uint32_t retired_well = 0;
+  std::uint32_t retired_badly = 0;
+  Graph graph;
+};
+
+// Groups 0: ranks 0 and 1; 1: ranks 2 and 3; 2: all four.
+inline std::vector<Group> four_ranks() {
+  return {{"left", {Rank(0), Rank(1)}}, {"right", {Rank(2), Rank(3)}}, {"world", {Rank(0), Rank(1), Rank(2), Rank(3)}}};
+}
+inline GraphOptions world_of(std::uint32_t ranks) { return {ranks, 64, 4}; }
+
+}  // namespace muster::scheduler::test

@@ -1,0 +1,253 @@
+#include "scheduler/run/graph.hpp"
+
+#include "tests/scheduler/run/graph_fixture.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::scheduler {
+namespace {
+
+using test::four_ranks;
+using test::Stage;
+using test::world_of;
+using ::testing::HasSubstr;
+using Lane = std::pair<std::uint32_t, std::uint32_t>;
+
+TEST(Graph, ReachesThePointsOfALaneInOrder) {
+  Stage stage(world_of(1), {});
+  Plan* plan = stage.kernel();
+  stage.start(0, MUSTER_LANE_COMPUTE, plan);
+  stage.start(0, MUSTER_LANE_COMPUTE, plan);
+  ASSERT_EQ(stage.launched.size(), 2u);
+  stage.finish_next();
+  EXPECT_EQ((stage.points[Lane{0, MUSTER_LANE_COMPUTE}]), 1u);
+  stage.finish_next();
+  EXPECT_EQ((stage.points[Lane{0, MUSTER_LANE_COMPUTE}]), 2u);
+  EXPECT_EQ(stage.retired_well, 2u);
+}
+
+TEST(Graph, HandsOnlySoManyKernelsToAStreamAtATime) {
+  Stage stage(world_of(1), {});
+  Plan* plan = stage.kernel();
+  for (int i = 0; i < 10; ++i) stage.start(0, MUSTER_LANE_COMPUTE, plan);
+  EXPECT_EQ(stage.launched.size(), 4u);
+  stage.finish_next();
+  EXPECT_EQ(stage.launched.size(), 4u);
+  stage.finish_all();
+  EXPECT_EQ((stage.points[Lane{0, MUSTER_LANE_COMPUTE}]), 10u);
+}
+
+TEST(Graph, HoldsAStartUntilThePointsItWaitsForAreReached) {
+  Stage stage(world_of(1), {});
+  Plan* plan = stage.kernel();
+  const auto copied = stage.start(0, MUSTER_LANE_COPY, plan);
+  stage.start(0, MUSTER_LANE_COMPUTE, plan, {copied});
+  ASSERT_EQ(stage.launched.size(), 1u);
+  stage.finish_next();
+  ASSERT_EQ(stage.launched.size(), 1u);
+  stage.finish_next();
+  EXPECT_EQ((stage.points[Lane{0, MUSTER_LANE_COMPUTE}]), 1u);
+}
+
+TEST(Graph, WaitsForAClientTimeline) {
+  Stage stage(world_of(1), {});
+  const std::uint32_t timeline = shm::kClientTimelineFirst + 3;
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {shm::make_point(timeline, 7)});
+  EXPECT_TRUE(stage.launched.empty());
+  EXPECT_EQ(stage.graph.signal(Rank(0), timeline, 6, stage.now), Code::kOk);
+  EXPECT_TRUE(stage.launched.empty());
+  EXPECT_EQ(stage.graph.signal(Rank(0), timeline, 7, stage.now), Code::kOk);
+  EXPECT_EQ(stage.launched.size(), 1u);
+  EXPECT_EQ(stage.graph.signal(Rank(0), timeline, 5, stage.now), Code::kBadArgument);
+}
+
+TEST(Graph, RefusesValuesOutOfTurnAndUnknownTimelines) {
+  Stage stage(world_of(1), {});
+  Plan* plan = stage.kernel();
+  EXPECT_EQ(stage.graph.submit({Rank(0), 0, 2, plan, {}, Instant(1)}, stage.now), Code::kBadArgument);
+  stage.start(0, 0, plan, {shm::make_point(9, 1)});
+  EXPECT_EQ(stage.last_code, Code::kBadArgument);
+  stage.start(0, 0, plan, {shm::make_point(shm::kTimelinesMax, 1)});
+  EXPECT_EQ(stage.last_code, Code::kBadArgument);
+}
+
+TEST(Graph, SaysBusyWhenALaneIsFull) {
+  Stage stage({1, 4, 2}, {});
+  Plan* plan = stage.kernel();
+  for (int i = 0; i < 4; ++i) stage.start(0, 0, plan);
+  EXPECT_TRUE(stage.graph.lane_full(Rank(0), 0));
+  stage.start(0, 0, plan);
+  EXPECT_EQ(stage.last_code, Code::kBusy);
+}
+
+TEST(Graph, LaunchesACollectiveOnceAllMembersHaveArrived) {
+  Stage stage(world_of(4), four_ranks());
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_TRUE(stage.launched.empty());
+    stage.start(rank, MUSTER_LANE_REDUCE, stage.collective(2, rank, Stage::all_reduce(10)));
+  }
+  ASSERT_EQ(stage.launched.size(), 1u);
+  const Step& step = stage.steps[stage.launched.front()];
+  ASSERT_EQ(step.parts.size(), 4u);
+  for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_EQ(step.parts[rank].rank, Rank(rank));
+  stage.finish_next();
+  for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_EQ((stage.points[Lane{rank, MUSTER_LANE_REDUCE}]), 1u);
+}
+
+TEST(Graph, FinishesGroupsThatRanksUseInDifferentOrder) {
+  Stage stage(world_of(4), four_ranks());
+  // Rank 0 takes the world first and then its pair; rank 1 the other way round, on other lanes.
+  stage.start(0, MUSTER_LANE_ALLREDUCE, stage.collective(2, 0, Stage::all_reduce(1)));
+  stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(2)));
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(0, 1, Stage::all_reduce(2)));
+  stage.start(1, MUSTER_LANE_ALLREDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
+  for (std::uint32_t rank = 2; rank < 4; ++rank)
+    stage.start(rank, MUSTER_LANE_ALLREDUCE, stage.collective(2, rank, Stage::all_reduce(1)));
+  EXPECT_EQ(stage.launched.size(), 2u);
+  stage.finish_all();
+  EXPECT_EQ(stage.retired_well, 6u);
+}
+
+TEST(Graph, NamesFieldValuesAndRanksWhenMembersDisagree) {
+  Stage stage(world_of(4), four_ranks());
+  stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(4096)));
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(0, 1, Stage::all_reduce(4097)));
+  EXPECT_TRUE(stage.launched.empty());
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_REDUCE, Code::kMismatch));
+    EXPECT_THAT(stage.stop_text(rank, MUSTER_LANE_REDUCE), HasSubstr("ranks 0 and 1 disagree on count: 4096 and 4097"));
+  }
+}
+
+TEST(Graph, FailsWhatWaitsForAFailedLaneWithTheSameCause) {
+  Stage stage(world_of(4), four_ranks());
+  const auto gathered = stage.start(0, MUSTER_LANE_GATHER, stage.collective(0, 0, Stage::all_reduce(1)));
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {gathered});
+  stage.start(1, MUSTER_LANE_GATHER, stage.collective(0, 1, Stage::all_reduce(2)));
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kDependency));
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("disagree"));
+}
+
+TEST(Graph, BlamesExactlyTheMissingRanksAtTheDeadline) {
+  Stage stage(world_of(4), four_ranks());
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(2, 0, Stage::all_reduce(1)), {}, std::chrono::milliseconds(500));
+  stage.start(2, MUSTER_LANE_SMALL, stage.collective(2, 2, Stage::all_reduce(1)), {}, std::chrono::milliseconds(900));
+  EXPECT_EQ(stage.graph.next_deadline(), Instant(std::chrono::milliseconds(500)));
+  stage.now = std::chrono::milliseconds(499);
+  stage.graph.tick(stage.now);
+  EXPECT_TRUE(stage.stops.empty());
+  stage.now = std::chrono::milliseconds(500);
+  stage.graph.tick(stage.now);
+  for (const std::uint32_t rank : {0u, 2u}) {
+    ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kTimeout));
+    EXPECT_THAT(stage.stop_text(rank, MUSTER_LANE_SMALL), HasSubstr("missing ranks 1 3"));
+  }
+  // Who comes late gets the same verdict, never a late success.
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(2, 1, Stage::all_reduce(1)));
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout));
+  EXPECT_TRUE(stage.launched.empty());
+}
+
+TEST(Graph, SaysWhichPointAnOverdueStartWaitedFor) {
+  Stage stage(world_of(1), {});
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {shm::make_point(shm::kClientTimelineFirst, 3)}, Nanos(10));
+  stage.now = Nanos(11);
+  stage.graph.tick(stage.now);
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("client timeline 16 to reach 3 (it is at 0)"));
+}
+
+TEST(Graph, TellsTheSurvivorsAtOnceWhenARankDies) {
+  Stage stage(world_of(4), four_ranks());
+  stage.start(0, MUSTER_LANE_REDUCE, stage.collective(2, 0, Stage::all_reduce(1)));
+  stage.start(3, MUSTER_LANE_REDUCE, stage.collective(2, 3, Stage::all_reduce(1)));
+  stage.graph.detached(Rank(3), true, "rank 3 (pid 77) was killed by signal 9", stage.now);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kPeerLost));
+  EXPECT_EQ((stage.stops[Lane{0, MUSTER_LANE_REDUCE}].verdict.culprit), 3);
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_REDUCE), HasSubstr("pid 77"));
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, Code::kPeerLost));
+  // A group without the dead rank goes on.
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(1)));
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(1)));
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+TEST(Graph, LetsAGroupWorkAgainAfterReattachAndReset) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(1)));
+  stage.graph.detached(Rank(1), true, "gone", stage.now);
+  stage.graph.attached(Rank(1));
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(0, 1, Stage::all_reduce(1)));
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, Code::kPeerLost)) << "rank 0 has not acknowledged yet";
+  stage.graph.reset_lane(Rank(0), MUSTER_LANE_REDUCE, stage.now);
+  EXPECT_EQ((stage.resumes[Lane{0, MUSTER_LANE_REDUCE}]), 1u);
+  stage.graph.reset_lane(Rank(1), MUSTER_LANE_REDUCE, stage.now);
+  stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(1)));
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(0, 1, Stage::all_reduce(1)));
+  ASSERT_EQ(stage.launched.size(), 1u);
+  stage.finish_next();
+  EXPECT_EQ((stage.points[Lane{0, MUSTER_LANE_REDUCE}]), 2u);
+}
+
+TEST(Graph, KeepsADeadRanksMemoryUntilItsWorkHasRun) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  stage.start(0, 0, stage.collective(0, 0, Stage::all_reduce(1)));
+  stage.start(1, 0, stage.collective(0, 1, Stage::all_reduce(1)));
+  ASSERT_EQ(stage.launched.size(), 1u);
+  stage.graph.detached(Rank(1), true, "gone", stage.now);
+  EXPECT_FALSE(stage.graph.drained(Rank(1)));
+  stage.graph.attached(Rank(1));
+  stage.finish_next();
+  EXPECT_TRUE(stage.graph.drained(Rank(1)));
+  EXPECT_EQ((stage.points[Lane{0, 0}]), 1u) << "the survivor's result is whole";
+  EXPECT_EQ(stage.graph.reached(Rank(1), 0), 0u) << "the newcomer's lane starts at 0";
+}
+
+TEST(Graph, PairsSendsAndReceivesAcrossLanesInOrder) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  const auto message = [&](muster_op op, std::int32_t from, std::int32_t to, std::uint64_t count) {
+    transport::Collective c;
+    c.op = op;
+    c.dtype = MUSTER_U8;
+    c.root = from;
+    c.receiver = to;
+    c.count = count;
+    return c;
+  };
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 0, 1, 5)));
+  stage.start(1, MUSTER_LANE_HALO, stage.collective(0, 1, message(MUSTER_SEND, 1, 0, 6)));
+  EXPECT_TRUE(stage.launched.empty());
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, message(MUSTER_RECV, 1, 0, 6)));
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, message(MUSTER_RECV, 0, 1, 5)));
+  EXPECT_EQ(stage.launched.size(), 2u);
+  stage.finish_all();
+  EXPECT_EQ(stage.retired_well, 4u);
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 0, 1, 5)));
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, message(MUSTER_RECV, 0, 1, 9)));
+  EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_SMALL), HasSubstr("count: 5 and 9"));
+}
+
+TEST(Graph, AbortsEverybodyWhoWaitsInAGroup) {
+  Stage stage(world_of(4), four_ranks());
+  stage.start(0, MUSTER_LANE_REDUCE, stage.collective(2, 0, Stage::all_reduce(1)));
+  stage.start(1, MUSTER_LANE_GATHER, stage.collective(2, 1, Stage::all_reduce(1)));
+  stage.graph.abort(GroupId(2), {Code::kAborted, 2, "rank 2 aborted group world"}, stage.now);
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kAborted));
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_GATHER, Code::kAborted));
+}
+
+TEST(Graph, CountsTheTimeThatComputeWaitsForCommunication) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  const auto gathered = stage.start(0, MUSTER_LANE_GATHER, stage.collective(0, 0, Stage::all_reduce(1)));
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {gathered});
+  stage.now = Nanos(700);
+  stage.start(1, MUSTER_LANE_GATHER, stage.collective(0, 1, Stage::all_reduce(1)));
+  stage.now = Nanos(1000);
+  stage.finish_next();
+  EXPECT_EQ(stage.graph.exposed(Rank(0)), Nanos(1000));
+  EXPECT_EQ(stage.graph.exposed(Rank(1)), Nanos(0));
+}
+
+}  // namespace
+}  // namespace muster::scheduler
