@@ -327,6 +327,12 @@ TEST(MeshFlatten, RefusesEachMistakeWithItsValues) {
   }
 }
 
+TEST(MeshFlatten, FoldsDomainIntoTheShardDim) {
+  const Mesh mesh =
+      built({.dp_shard = 2, .domain = 2, .tp = 2}, 8, {{"shard_domain", {"dp_shard", "cp", "domain"}}});
+  EXPECT_THAT(ranks(mesh, "shard_domain", 5), ElementsAre(1, 3, 5, 7));
+}
+
 TEST(MeshFlatten, HasALimit) {
   std::vector<Flatten> flattens;
   for (std::size_t i = 0; i < kFlattenCountMax; ++i)
@@ -356,6 +362,28 @@ TEST(MeshSlice, GivesTheSameHandleForTheSameNames) {
   EXPECT_EQ(mesh.slice({"dp_replicate", "dp_shard_cp"}).value(), first);
   EXPECT_EQ(mesh.slice({"dp_replicate", "tp"}).value(), other);
   EXPECT_THAT(mesh.view_ranks(Rank(7), other), ElementsAre(Rank(2), Rank(3), Rank(6), Rank(7)));
+}
+
+// Goal:   slices are bounded; what was sliced before still resolves when the table is full.
+// Method: 16 names for pp and 16 for tp times the subsets of the four dims between fill the table exactly.
+TEST(MeshSlice, HasALimit) {
+  std::vector<Flatten> flattens;
+  for (int i = 0; i < 16; ++i) {
+    flattens.push_back({fmt::format("outer_{}", i), {"pp"}});
+    flattens.push_back({fmt::format("inner_{}", i), {"tp"}});
+  }
+  Mesh mesh = built({}, 8, flattens);
+  const ViewId first = mesh.slice({"outer_0", "inner_0"}).value();
+  for (std::size_t i = 0; i < kViewCountMax; ++i) {
+    std::vector<std::string> names{fmt::format("outer_{}", i % 16), fmt::format("inner_{}", i / 16 % 16)};
+    for (std::size_t between = 0; between < 4; ++between)
+      if ((i / 256 >> between & 1u) != 0)
+        names.insert(names.end() - 1, std::string(kBasicDimNames[1 + between]));
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    ASSERT_TRUE(mesh.slice(views)) << i;
+  }
+  EXPECT_THAT(why(mesh.slice({"outer_0"}), Code::kNoResource), HasSubstr("has 4096 slices already"));
+  EXPECT_EQ(mesh.slice({"outer_0", "inner_0"}).value(), first);
 }
 
 TEST(MeshSlice, KeepsDimsOfSizeOneInItsShape) {
