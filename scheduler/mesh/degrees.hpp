@@ -1,0 +1,74 @@
+// Degrees: how many ways a job splits its work along each dim, as the user wrote it or resolved against a
+// world.
+//
+// Owns    seven numbers.
+// Thread  a value; any.
+// Bound   a degree fits 31 bits, a world kRankCountMax ranks, the text kDegreesTextBytesMax bytes.
+// Fails   parse() and resolve() with MUSTER_ERR_CONFIG. The sentences depend on the input alone, so every
+// rank that got
+//         the same input reads the same error. No communication takes place.
+#pragma once
+
+#include "api/base/result.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace muster::mesh {
+
+inline constexpr std::int64_t kRankCountMax = 65536;
+inline constexpr std::size_t kDegreesTextBytesMax = 256;  // with the final zero: muster_session_info::mesh
+
+// What the degrees mean for parameters. Context parallelism alone shards them too: they are data-parallel
+// over cp.
+enum class DataParallel : std::uint8_t { kNone, kDdp, kFsdp, kHsdp };
+std::string_view data_parallel_name(DataParallel mode);
+
+struct Degrees {
+  static constexpr std::int64_t kInfer = -1;
+
+  std::int64_t pp = 1;
+  std::int64_t dp_replicate = 1;
+  std::int64_t dp_shard = kInfer;  // the only one that may be kInfer
+  std::int64_t cp = 1;
+  std::int64_t domain = 1;
+  std::int64_t tp = 1;
+  std::int64_t ep = 1;  // factors dp_shard x cp x tp again; does not multiply the world
+
+  // The names that parse() and find() know, in root order, then ep.
+  static constexpr std::array<std::string_view, 7> kNames{"pp",     "dp_replicate", "dp_shard", "cp",
+                                                          "domain", "tp",           "ep"};
+
+  // "dp_replicate=2,dp_shard=-1,tp=2": any subset of kNames in any order; what is left out keeps its default.
+  // Errors give the 1-based column. Whether the numbers make sense is resolve()'s question.
+  static Result<Degrees> parse(std::string_view text);
+
+  // The field of that name; null if there is none.
+  std::int64_t* find(std::string_view name);
+
+  // Checks, in order: every degree, dp_shard, what -1 stands for, the product against the world, ep. The
+  // result has no -1.
+  Result<Degrees> resolve(std::int64_t world) const;
+
+  // A sequence is cut tp ways, and cp ways into two halves each, so that causal work is balanced. Resolved
+  // degrees only.
+  Status check_sequence_length(std::int64_t tokens) const;
+
+  // Resolved degrees only.
+  bool dp_enabled() const { return dp_replicate > 1 || dp_shard > 1; }
+  bool fsdp_enabled() const { return dp_shard > 1 || cp > 1; }
+  bool dp_cp_enabled() const { return dp_enabled() || cp > 1; }
+  bool expert_view() const { return ep > 1; }
+  DataParallel data_parallel() const;
+
+  // "pp=1,dp_replicate=2,dp_shard=2,cp=1,tp=2"; domain (before tp) and ep (last) only where they are not 1.
+  // parse() reads it back. Shorter than kDegreesTextBytesMax.
+  std::string canonical() const;
+
+  friend bool operator==(const Degrees&, const Degrees&) = default;
+};
+
+}  // namespace muster::mesh

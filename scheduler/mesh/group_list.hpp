@@ -1,0 +1,83 @@
+// GroupList: every group that a mesh will ever need, found before the first one is created.
+//
+// Creating a group is collective; a list that each rank computes alone, in one order, and compares by hash
+// first, is what keeps creation from hanging. Sets of ranks with several names are one group; sets of one
+// rank are none.
+//
+// Owns    a frozen copy of its mesh, the ranks of all groups, and which group a rank is in along each dim.
+// Thread  immutable; any.
+// Bound   by the mesh: dims x world entries.
+// Fails   group_of() with MUSTER_ERR_NOT_FOUND for a name that the mesh does not have.
+#pragma once
+
+#include "api/base/ids.hpp"
+#include "scheduler/mesh/mesh.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::mesh {
+
+struct Hash128 {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  std::string hex() const;  // 32 digits
+  friend bool operator==(Hash128, Hash128) = default;
+};
+
+// A view into its GroupList.
+struct Group {
+  GroupId id;                   // position in the canonical order of creation
+  std::span<const Rank> ranks;  // ascending; at least two
+  std::string_view name;        // first name in canonical order
+};
+
+class GroupList {
+ public:
+  explicit GroupList(const Mesh& mesh);
+
+  const Mesh& mesh() const { return mesh_; }
+  std::size_t size() const { return groups_.size(); }  // cluster-wide
+  Group group(GroupId id) const;
+  // Every name of the group, aliases included, in canonical order.
+  std::vector<std::string_view> names(GroupId id) const;
+
+  // nullopt: the dim has size 1, so the rank is alone along it.
+  Result<std::optional<GroupId>> group_of(Rank rank, std::string_view dim) const;
+  std::optional<GroupId> group_of(Rank rank, DimId dim) const;
+  // The groups that the rank is in, in order of creation.
+  std::vector<GroupId> groups_of(Rank rank) const;
+  std::size_t count_of(Rank rank) const;
+
+  // What all nodes must agree on before they create anything: degrees, names, order, derived dims and
+  // flattens, world, one fact a line, so that two manifests that differ can be compared line by line.
+  const std::string& manifest() const { return manifest_; }
+  Hash128 hash() const { return hash_; }
+
+ private:
+  struct Entry {
+    std::uint32_t first = 0;  // in ranks_
+    std::uint32_t count = 0;
+    std::uint64_t dims = 0;  // bit i: known by the i-th dim of order_
+  };
+  class SetIndex;
+
+  void add_dim(std::size_t position, SetIndex& index);
+  std::string make_manifest() const;
+  static constexpr std::uint32_t kNone = 0xffffffff;
+
+  Mesh mesh_;
+  std::vector<DimId> order_;
+  std::vector<Entry> groups_;
+  std::vector<Rank> ranks_;
+  std::vector<std::uint32_t> group_of_;  // [DimId][rank], kNone where the rank is alone
+  std::vector<std::uint32_t> counts_;    // groups per rank
+  std::string manifest_;
+  Hash128 hash_;
+};
+
+}  // namespace muster::mesh

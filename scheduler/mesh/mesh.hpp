@@ -1,0 +1,147 @@
+// Mesh: the ranks of a job as a grid, and every name under which a part of the grid is known.
+//
+// Owns    the dims (basic, derived, expert, the user's flattens) and the cache of slices.
+// Thread  const calls from any thread as long as none calls flatten() or slice(); those two from one thread.
+// Bound   kRankCountMax ranks, kFlattenCountMax flattens, kViewCountMax slices.
+// Fails   build() and flatten() with MUSTER_ERR_CONFIG, look-ups with NOT_FOUND, slice() with BAD_ARGUMENT. A
+// rank outside
+//         the world is the caller's bug and asserts. No communication: a mesh exists without a cluster.
+#pragma once
+
+#include "api/base/bounded.hpp"
+#include "api/base/ids.hpp"
+#include "scheduler/mesh/degrees.hpp"
+#include "scheduler/mesh/dim_table.hpp"
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::mesh {
+
+inline constexpr std::size_t kFlattenCountMax = 32;
+inline constexpr std::size_t kViewCountMax = 4096;
+inline constexpr std::size_t kDimNameBytesMax = 64;  // with the final zero: muster_group_info::name
+
+// Handles into one mesh. Equal handles are the same object: look-ups of the same names give the same handle
+// for ever.
+using DimId = Id<struct DimTag>;
+using ViewId = Id<struct ViewTag>;
+
+// A name that the user gives to several neighbouring dims, in declaration order.
+struct Flatten {
+  std::string name;
+  std::vector<std::string> members;
+};
+
+// One coordinate per basic dim, in root order.
+using Coordinates = std::array<std::uint32_t, kBasicDimCount>;
+
+enum class DimKind : std::uint8_t { kBasic, kDerived, kFlatten, kExpert, kWorld };
+std::string_view dim_kind_name(DimKind kind);
+
+// One named dim. The ranks along it are those that differ in the members' coordinates only. The members'
+// row-major index is cut once more for the expert view: coordinate = index / inner % size, and inner is 1 for
+// all dims but efsdp.
+struct MeshDim {
+  struct Factor {
+    std::uint32_t size;
+    std::uint32_t stride;  // in ranks
+  };
+
+  std::string name;
+  std::string alias;  // empty: none
+  DimKind kind = DimKind::kBasic;
+  DimMask members = 0;
+  bool enabled = false;  // get() answers; see Mesh::get
+  std::uint32_t size = 1;
+  std::uint32_t inner = 1;
+  BoundedVector<Factor, kBasicDimCount> factors;  // outermost first; members of size 1 left out
+};
+
+// A slice: some dims side by side, outermost first.
+struct View {
+  std::vector<DimId> dims;
+  std::vector<std::uint32_t> shape;
+};
+
+class Mesh {
+ public:
+  // Resolves the degrees against the world and adds the flattens in their order.
+  static Result<Mesh> build(const Degrees& degrees, std::int64_t world,
+                            std::span<const Flatten> flattens = {});
+
+  const Degrees& degrees() const { return degrees_; }
+  std::uint32_t world() const { return world_; }
+
+  // ---- names to handles
+
+  // Any valid name, also of a dim of size 1: its only coordinate is 0 and its group is the rank alone, so a
+  // data loader can always ask for its place along "dp". NOT_FOUND lists the valid names. `efsdp` exists with
+  // ep > 1 only: without, experts are sharded like all else, and a silent group of one would drop their
+  // reduction.
+  Result<DimId> find(std::string_view name) const;
+  // The same for a dim that is in use; NOT_FOUND otherwise. In use are the dims of size > 1, and two of any
+  // size, for mixed precision hangs on them: dp_shard_cp in a world > 1, and efsdp with ep > 1.
+  Result<DimId> get(std::string_view name) const;
+  // nullopt where get() would say that the dim is not in use; an invalid name is still an error.
+  Result<std::optional<DimId>> get_optional(std::string_view name) const;
+
+  const MeshDim& dim(DimId id) const;
+  std::size_t dim_count() const { return dims_.size(); }
+  // Basic dims outer to inner, derived in table order, flattens as declared, efsdp and ep if ep > 1, world.
+  // The order in which groups are created, identical on all ranks.
+  std::vector<DimId> canonical_order() const;
+
+  // Gives `members` (basic, derived or flattened names; ascending; neighbours once dims of size 1 are left
+  // out) one name. The same name with the same members gives the same handle again; with others, or a basic
+  // dim's name, it is an error.
+  Result<DimId> flatten(std::string_view name, std::span<const std::string> members);
+
+  // Dims side by side, strictly ascending in root order; between two of them dims may be left out. efsdp and
+  // ep combine with pp, dp_replicate and domain, which are outside of them.
+  Result<ViewId> slice(std::span<const std::string_view> names);
+  Result<ViewId> slice(std::initializer_list<std::string_view> names);
+  const View& view(ViewId id) const;
+
+  // ---- ranks
+
+  Coordinates coordinates(Rank rank) const;
+  // BAD_ARGUMENT names the dim whose coordinate is out of range.
+  Result<Rank> rank_of(const Coordinates& coordinates) const;
+  std::uint32_t coordinate(Rank rank, DimId id) const;
+  // The rank that differs from `rank` in its coordinate along the dim only.
+  Rank moved(Rank rank, DimId id, std::uint32_t coordinate) const;
+  // All ranks along the dim through `rank`, ascending.
+  std::vector<Rank> group_ranks(Rank rank, DimId id) const;
+  // All ranks of the slice through `rank`, row-major in its shape.
+  std::vector<Rank> view_ranks(Rank rank, ViewId id) const;
+
+ private:
+  Mesh(const Degrees& degrees, std::uint32_t world);
+
+  void add_dim(std::string_view name, std::string_view alias, DimKind kind, DimMask members);
+  void add_expert_dims();
+  std::optional<DimId> lookup(std::string_view name) const;
+  Status not_found(std::string_view name) const;
+  Status not_in_use(const MeshDim& dim) const;
+  Result<DimMask> flatten_members(std::string_view name, std::span<const std::string> members) const;
+  Status check_contiguous(std::string_view name, DimMask members) const;
+  Result<DimId> check_taken(std::string_view name, DimId taken, DimMask members) const;
+  Status check_slice_order(std::span<const DimId> ids) const;
+  std::uint32_t index_along(Rank rank, const MeshDim& dim) const;
+
+  Degrees degrees_;
+  std::uint32_t world_ = 1;
+  std::array<std::uint32_t, kBasicDimCount> sizes_{};
+  std::array<std::uint32_t, kBasicDimCount> strides_{};
+  std::vector<MeshDim> dims_;  // fixed dims first, then flattens; a DimId is an index
+  std::vector<View> views_;    // a ViewId is an index
+};
+
+}  // namespace muster::mesh
