@@ -19,7 +19,7 @@ constexpr std::size_t kDescriptorsMax = 4;  // per message
 enum class MessageKind : std::uint16_t {
   kNone = 0,
   kFailure = 1,
-  kHello = 2,            // → Welcome with 3 descriptors: submission, completion, doorbell eventfd; event socket 4th
+  kHello = 2,            // → Welcome with 3 descriptors: submission segment, completion segment, doorbell eventfd
   kWelcome = 3,
   kBufferAlloc = 4,      // → BufferGrant, with 1 descriptor when the segment is new to the client
   kBufferGrant = 5,
@@ -39,6 +39,8 @@ enum class MessageKind : std::uint16_t {
   kDone = 19,
   kCommand = 20,         // command line to supervisor, CBOR body: see daemon/control
   kReply = 21,
+  kEventOpen = 22,       // → Done with 1 descriptor: a socket that becomes readable at each completion
+  kGoodbye = 23,         // → Done: the client leaves in order; a socket that ends without it is a death
 };
 
 struct MessageHeader {
@@ -138,7 +140,7 @@ struct TraceGrant {
   MessageHeader header;
   std::uint64_t bytes = 0;
 };
-struct Plain {  // kTraceBegin, kTraceEnd, kDone
+struct Plain {  // kTraceBegin, kTraceEnd, kEventOpen, kGoodbye, kDone
   MessageHeader header;
 };
 

@@ -45,6 +45,7 @@ struct CollectiveWork {
 // What a client's handle names. Immutable after creation, but for starts_in_flight.
 struct Plan {
   std::variant<KernelWork, CollectiveWork> work;
+  SessionId owner;          // the attachment that made it
   std::uint64_t bytes = 0;  // payload at this rank's target; 0 for kernels
   std::uint32_t starts_in_flight = 0;
   std::array<Handle, MUSTER_KERNEL_TENSORS_MAX> buffers{};  // held as long as the plan lives

@@ -30,7 +30,7 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const Verdict& verdic
   while (lane.queue.size() > lane.launched) {
     const Start& start = lane.queue.back();
     if (start.arrived) sequencer_.withdraw({rank, lane_index, start.request.value, start.request.plan});
-    actions_.retired(rank, lane_index, *start.request.plan, false);
+    actions_.retired(rank, lane_index, start.request.value, *start.request.plan, false);
     lane.queue.pop_back();
   }
   lane.failed_from = from;

@@ -81,7 +81,7 @@ Code Graph::submit(const Request& request, Instant now) {
   if (lane.queue.full()) return Code::kBusy;
   lane.last = request.value;
   if (lane.failed_from != 0 && lane.failed_to == 0) {  // stopped: covered by the verdict already published
-    actions_.retired(request.rank, request.lane, *request.plan, false);
+    actions_.retired(request.rank, request.lane, request.value, *request.plan, false);
     return Code::kOk;
   }
   const bool pushed = lane.queue.push(Start{request, false, false});
@@ -239,7 +239,7 @@ void Graph::finished(std::uint32_t step_index, Instant now) {
     const Step::Part& part = in_flight.step.parts[i];
     RankState& r = state(part.rank);
     --r.running;
-    actions_.retired(part.rank, part.lane, *part.plan, true);
+    actions_.retired(part.rank, part.lane, part.value, *part.plan, true);
     if (in_flight.generations[i] != r.generation || !r.present) continue;  // its client has gone meanwhile
     Lane& lane = r.lanes[part.lane];
     MUSTER_ASSERT(lane.launched > 0 && lane.queue.front().request.value == part.value);

@@ -53,7 +53,7 @@ class Actions {
   // The lane runs again: values above `to` are new.
   virtual void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) = 0;
   // A start is over, well or not: its plan is no longer used by it.
-  virtual void retired(Rank rank, std::uint32_t lane, const Plan& plan, bool well) = 0;
+  virtual void retired(Rank rank, std::uint32_t lane, std::uint64_t value, Plan& plan, bool well) = 0;
 };
 
 }  // namespace muster::scheduler

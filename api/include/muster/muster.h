@@ -89,7 +89,7 @@ MUSTER_API uint32_t muster_version(void);
 typedef struct muster_session muster_session; /* opaque: one rank of one job, attached to its node's daemon */
 
 /* Where the daemon is, and which rank this is. Every field left at its default is taken from the environment: the
- * launcher's variables in the order that `muster env` prints (MUSTER_*, torchrun, PMIx, Open MPI, Slurm, MPICH). */
+ * launcher's variables in the order that `muster env` prints (MUSTER_*, torchrun, Open MPI, Slurm, MPICH). */
 typedef struct muster_open_options {
   uint32_t size;
   int32_t rank;         /* -1: from the environment                                            */

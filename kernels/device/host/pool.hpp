@@ -59,6 +59,8 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
+  // Joins the workers: nothing runs any more, and no turn of duty is under way. Streams and events may go afterwards.
+  void halt();
   std::uint32_t workers() const noexcept;
   // Runs one ready part or one turn of duty on the calling thread, for hand-driven tests of a pool with no thread of its own
   // (workers_for_test == 0 cannot be asked for through options; see open_manual). Returns what was done.

@@ -34,10 +34,10 @@ class Stage final : public Actions {
     stops[{rank.value, lane}] = {from, verdict};
   }
   void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override { resumes[{rank.value, lane}] = to; }
-  void retired(Rank, std::uint32_t, const Plan&, bool well) override { ++(well ? retired_well : retired_badly); }
+  void retired(Rank, std::uint32_t, std::uint64_t, Plan&, bool well) override { ++(well ? retired_well : retired_badly); }
 
   Plan* kernel() {
-    plans.push_back(std::make_unique<Plan>(Plan{KernelWork{&kNothing, {}}, 0, 0, {}, 0}));
+    plans.push_back(std::make_unique<Plan>(Plan{KernelWork{&kNothing, {}}, SessionId(), 0, 0, {}, 0}));
     return plans.back().get();
   }
   Plan* collective(std::uint32_t group, std::uint32_t rank, transport::Collective what) {
@@ -46,7 +46,7 @@ class Stage final : public Actions {
     for (std::size_t i = 0; i < members.size(); ++i)
       if (members[i].value == rank) index = static_cast<std::int32_t>(i);
     CollectiveWork work{GroupId(group), index, what, signature_of(what), nullptr, nullptr};
-    plans.push_back(std::make_unique<Plan>(Plan{work, 0, 0, {}, 0}));
+    plans.push_back(std::make_unique<Plan>(Plan{work, SessionId(), 0, 0, {}, 0}));
     return plans.back().get();
   }
   static transport::Collective all_reduce(std::uint64_t count) {

@@ -1,0 +1,102 @@
+#include "api/base/bootstrap.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+namespace muster::bootstrap {
+namespace {
+
+constexpr std::array kLaunchers{
+    Launcher{"muster", "MUSTER_RANK", "MUSTER_WORLD_SIZE", "MUSTER_LOCAL_RANK", "MUSTER_LOCAL_SIZE", nullptr, ""},
+    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "torchrun-"},
+    Launcher{"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+             "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_MCA_ess_base_jobid", "openmpi-"},
+    Launcher{"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID", "slurm-"},
+    Launcher{"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, ""},
+};
+
+Result<std::int32_t> number(const char* variable, const std::string& text) {
+  std::int32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    return fail(Code::kBadArgument, "{}='{}' is not a whole number", variable, text);
+  return value;
+}
+
+// Optional numbers keep -1: some launchers do not say, and Slurm's "2(x3)" forms are for people.
+std::int32_t number_or_none(const Lookup& lookup, const char* variable) {
+  const auto text = lookup(variable);
+  if (!text) return -1;
+  const auto value = number(variable, *text);
+  return value ? *value : -1;
+}
+
+// A job's name may hold letters, digits, '.', '_' and '-'.
+std::string job_name(std::string text) {
+  constexpr std::size_t kBytesMax = 63;
+  for (char& c : text) {
+    const bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    if (!good) c = '_';
+  }
+  if (text.size() > kBytesMax) text.resize(kBytesMax);
+  return text;
+}
+
+Result<const Launcher*> choose(const Lookup& lookup) {
+  if (const auto forced = lookup("MUSTER_BOOTSTRAP")) {
+    std::string names;
+    for (const Launcher& launcher : kLaunchers) {
+      if (*forced == launcher.name) return &launcher;
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", launcher.name);
+    }
+    return fail(Code::kBadArgument, "MUSTER_BOOTSTRAP='{}' is no launcher; it is one of {}", *forced, names);
+  }
+  for (const Launcher& launcher : kLaunchers)
+    if (lookup(launcher.rank) && lookup(launcher.world_size)) return &launcher;
+  return nullptr;
+}
+
+Status read_ranks(const Lookup& lookup, const Launcher& launcher, Identity& identity) {
+  const auto rank = lookup(launcher.rank);
+  const auto size = lookup(launcher.world_size);
+  if (!rank || !size)
+    return failure(Code::kBadArgument, "{} is not set, but MUSTER_BOOTSTRAP={} asks for it",
+                   !rank ? launcher.rank : launcher.world_size, launcher.name);
+  MUSTER_ASSIGN_OR_RETURN(identity.rank, number(launcher.rank, *rank));
+  MUSTER_ASSIGN_OR_RETURN(identity.world_size, number(launcher.world_size, *size));
+  if (identity.rank >= identity.world_size)
+    return failure(Code::kBadArgument, "{}={} is not below {}={}", launcher.rank, identity.rank, launcher.world_size,
+                   identity.world_size);
+  identity.local_rank = number_or_none(lookup, launcher.local_rank);
+  identity.local_size = number_or_none(lookup, launcher.local_size);
+  identity.launcher = launcher.name;
+  if (launcher.job != nullptr)
+    if (const auto id = lookup(launcher.job)) identity.job = job_name(launcher.job_prefix + *id);
+  return {};
+}
+
+}  // namespace
+
+Lookup process_environment() {
+  return [](std::string_view name) -> std::optional<std::string> {
+    const char* value = std::getenv(std::string(name).c_str());
+    if (value == nullptr) return std::nullopt;
+    return value;
+  };
+}
+
+std::span<const Launcher> launchers() { return kLaunchers; }
+
+Result<Identity> identify(const Lookup& lookup) {
+  Identity identity;
+  identity.endpoint = lookup("MUSTER_ENDPOINT").value_or(kDefaultEndpoint);
+  identity.mesh = lookup("MUSTER_MESH").value_or("");
+  identity.token = lookup("MUSTER_TOKEN").value_or("");
+  MUSTER_ASSIGN_OR_RETURN(const Launcher* launcher, choose(lookup));
+  if (launcher != nullptr) MUSTER_RETURN_IF_ERROR(read_ranks(lookup, *launcher, identity));
+  if (const auto job = lookup("MUSTER_JOB")) identity.job = *job;
+  return identity;
+}
+
+}  // namespace muster::bootstrap

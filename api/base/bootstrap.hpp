@@ -1,0 +1,53 @@
+// Which rank of which job a process is, from what its launcher left in the environment.
+//
+// One list, in order; the first launcher that is complete wins, and MUSTER_BOOTSTRAP=NAME forces one. Explicit MUSTER_* comes first;
+// torchrun before Slurm, because `srun torchrun` sets both.
+#pragma once
+
+#include "api/base/result.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace muster::bootstrap {
+
+// Reads one variable; nothing if it is not set. The environment is passed in.
+using Lookup = std::function<std::optional<std::string>(std::string_view)>;
+Lookup process_environment();
+
+struct Launcher {
+  const char* name;  // what MUSTER_BOOTSTRAP takes
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+  const char* local_size;
+  const char* job;         // variable that tells runs apart; may be null
+  const char* job_prefix;  // of the job's name made from it
+};
+
+// All launchers in the order tried.
+std::span<const Launcher> launchers();
+
+struct Identity {
+  std::string launcher;  // name of the launcher that was taken; empty: none
+  std::int32_t rank = -1;
+  std::int32_t world_size = -1;
+  std::int32_t local_rank = -1;
+  std::int32_t local_size = -1;
+  std::string job;       // MUSTER_JOB, else made from the launcher's own id; may be empty
+  std::string endpoint;  // MUSTER_ENDPOINT, else the default socket
+  std::string mesh;      // MUSTER_MESH
+  std::string token;     // MUSTER_TOKEN
+};
+
+inline constexpr const char* kDefaultEndpoint = "/run/muster/musterd.sock";
+
+// kBadArgument for a variable that is no number, a rank outside its world, or an unknown MUSTER_BOOTSTRAP. A process without a
+// launcher is no error here: rank is -1 then.
+Result<Identity> identify(const Lookup& lookup);
+
+}  // namespace muster::bootstrap

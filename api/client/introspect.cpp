@@ -1,0 +1,157 @@
+// What a session can tell: itself, its mesh and groups, counters, traces.
+#include "api/client/session.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+using muster::Code;
+using muster::fail;
+using muster::failure;
+using muster::Status;
+namespace shm = muster::shm;
+
+namespace {
+
+// Beside the target first, so that a full disk leaves no half of a file under the name.
+Status write_file(const std::string& path, std::span<const std::byte> bytes) {
+  const std::string partial = path + ".partial";
+  const shm::Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.valid()) return failure(Code::kNoResource, "{}: {}", partial, std::strerror(errno));
+  std::size_t written = 0;
+  while (written < bytes.size()) {
+    const ssize_t n = ::write(file.get(), bytes.data() + written, bytes.size() - written);
+    if (n < 0) {
+      const int error = errno;
+      ::unlink(partial.c_str());
+      return failure(Code::kNoResource, "{}: {}", partial, std::strerror(error));
+    }
+    written += static_cast<std::size_t>(n);
+  }
+  if (::rename(partial.c_str(), path.c_str()) != 0) return failure(Code::kNoResource, "{}: {}", path, std::strerror(errno));
+  return {};
+}
+
+template<class F>
+muster_status_t with_session(muster_session* session, F&& body) {
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    return body();
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+muster_status_t muster_session_query(muster_session* session, muster_session_info* info) {
+  return with_session(session, [&]() -> Status {
+    if (info == nullptr || info->size != sizeof(muster_session_info))
+      return failure(Code::kBadArgument, "info must be initialised by MUSTER_SESSION_INFO_INIT");
+    const shm::Welcome& w = session->welcome();
+    info->rank = w.rank;
+    info->world_size = w.world_size;
+    info->local_rank = w.local_rank;
+    info->local_size = w.local_size;
+    info->attachments = w.attachments;
+    std::memcpy(info->job, w.job, sizeof info->job);
+    std::memcpy(info->mesh, w.mesh, sizeof info->mesh);
+    return {};
+  });
+}
+
+int muster_event_fd(muster_session* session) {
+  int descriptor = -1;
+  const muster_status_t status = with_session(session, [&]() -> Status {
+    MUSTER_ASSIGN_OR_RETURN(descriptor, session->event_descriptor());
+    return {};
+  });
+  return status == MUSTER_OK ? descriptor : -1;
+}
+
+muster_status_t muster_mesh_group(muster_session* session, const char* dim, muster_group* group) {
+  return with_session(session, [&]() -> Status {
+    if (dim == nullptr || group == nullptr) return failure(Code::kBadArgument, "dim and group must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(const auto answer, session->mesh_dim(dim));
+    *group = answer.group;
+    return {};
+  });
+}
+
+muster_status_t muster_mesh_coords(muster_session* session, const char* dim, int32_t* coordinate, int32_t* size) {
+  return with_session(session, [&]() -> Status {
+    if (dim == nullptr) return failure(Code::kBadArgument, "dim must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(const auto answer, session->mesh_dim(dim));
+    if (coordinate != nullptr) *coordinate = answer.coordinate;
+    if (size != nullptr) *size = answer.size;
+    return {};
+  });
+}
+
+muster_status_t muster_group_query(muster_session* session, muster_group group, muster_group_info* info) {
+  return with_session(session, [&]() -> Status {
+    if (info == nullptr || info->size != sizeof(muster_group_info))
+      return failure(Code::kBadArgument, "info must be initialised by MUSTER_GROUP_INFO_INIT");
+    MUSTER_ASSIGN_OR_RETURN(const auto facts, session->group(group));
+    info->rank = facts.rank;
+    info->ranks = static_cast<int32_t>(facts.ranks.size());
+    std::memset(info->name, 0, sizeof info->name);
+    facts.name.copy(info->name, sizeof info->name - 1);
+    return {};
+  });
+}
+
+muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks, size_t capacity, size_t* count) {
+  return with_session(session, [&]() -> Status {
+    if (count == nullptr || (ranks == nullptr && capacity > 0))
+      return failure(Code::kBadArgument, "count must not be NULL, and ranks must hold `capacity` entries");
+    MUSTER_ASSIGN_OR_RETURN(const auto facts, session->group(group));
+    *count = facts.ranks.size();
+    std::copy_n(facts.ranks.begin(), std::min(capacity, facts.ranks.size()), ranks);
+    return {};
+  });
+}
+
+muster_status_t muster_group_abort(muster_session* session, muster_group group) {
+  return with_session(session, [&]() -> Status {
+    shm::HandleMessage request;
+    request.handle = group;
+    const auto answer = session->ask<shm::Plain>(request, shm::MessageKind::kGroupAbort, shm::MessageKind::kDone);
+    return answer ? Status() : answer.error();
+  });
+}
+
+muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value) {
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr || name == nullptr || value == nullptr)
+      return failure(Code::kBadArgument, "session, name and value must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(*value, shm::CounterReader(session->page().page()).value(name));
+    return {};
+  });
+}
+
+muster_status_t muster_trace_begin(muster_session* session) {
+  return with_session(session, [&]() -> Status {
+    const auto answer = session->ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kTraceBegin, shm::MessageKind::kDone);
+    return answer ? Status() : answer.error();
+  });
+}
+
+muster_status_t muster_trace_end(muster_session* session, const char* path) {
+  return with_session(session, [&]() -> Status {
+    if (path == nullptr) return failure(Code::kBadArgument, "path must not be NULL");
+    shm::Descriptor memory;
+    const auto grant = session->ask<shm::TraceGrant>(shm::Plain{}, shm::MessageKind::kTraceEnd, shm::MessageKind::kTraceGrant, {},
+                                                     nullptr, &memory);
+    if (!grant) return grant.error();
+    MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant->bytes));
+    MUSTER_ASSIGN_OR_RETURN(const auto text, shm::Mapping::map(memory, grant->bytes, shm::Access::kRead));
+    return write_file(path, {text.data(), text.size()});
+  });
+}
+}

@@ -1,0 +1,135 @@
+// muster_open and muster_close: from options and environment to a connected session.
+#include "api/base/bootstrap.hpp"
+#include "api/client/session.hpp"
+
+#include <cstring>
+#include <memory>
+
+using muster::Code;
+using muster::fail;
+using muster::failure;
+using muster::Result;
+using muster::Status;
+namespace shm = muster::shm;
+
+namespace {
+
+constexpr muster::Nanos kDefaultTimeout = std::chrono::seconds(60);
+
+// What the caller says goes before what the environment says.
+Result<muster::bootstrap::Identity> identity_of(const muster_open_options& options) {
+  MUSTER_ASSIGN_OR_RETURN(auto identity, muster::bootstrap::identify(muster::bootstrap::process_environment()));
+  if (options.rank >= 0) identity.rank = options.rank;
+  if (options.world_size >= 0) identity.world_size = options.world_size;
+  if (options.endpoint != nullptr) identity.endpoint = options.endpoint;
+  if (options.job != nullptr) identity.job = options.job;
+  if (options.mesh != nullptr) identity.mesh = options.mesh;
+  if (options.token != nullptr) identity.token = options.token;
+  if (identity.rank < 0)
+    return fail(Code::kBadArgument,
+                "this process has no rank: start it with `muster run`, torchrun, mpirun or srun, or set MUSTER_RANK and "
+                "MUSTER_WORLD_SIZE (`muster env` shows what is looked at)");
+  if (identity.job.empty())
+    return fail(Code::kBadArgument, "this process has no job: set MUSTER_JOB, or start it with `muster run`");
+  return identity;
+}
+
+Status copy_text(const std::string& text, std::span<char> target, const char* what) {
+  if (text.size() >= target.size())
+    return failure(Code::kBadArgument, "{} has {} bytes; at most {} are possible", what, text.size(), target.size() - 1);
+  std::memcpy(target.data(), text.data(), text.size());
+  return {};
+}
+
+Result<shm::Hello> hello_of(const muster::bootstrap::Identity& identity) {
+  shm::Hello hello;
+  hello.header.kind = shm::MessageKind::kHello;
+  hello.header.serial = 1;
+  hello.header.bytes = sizeof hello;
+  hello.rank = identity.rank;
+  hello.world_size = identity.world_size;
+  hello.local_rank = identity.local_rank;
+  hello.local_size = identity.local_size;
+  MUSTER_RETURN_IF_ERROR(copy_text(identity.job, hello.job, "the job's name"));
+  MUSTER_RETURN_IF_ERROR(copy_text(identity.mesh, hello.mesh, "the mesh"));
+  MUSTER_RETURN_IF_ERROR(copy_text(identity.token, hello.token, "the token"));
+  return hello;
+}
+
+Result<shm::Welcome> welcome_of(std::span<const std::byte> bytes) {
+  shm::MessageHeader header;
+  if (bytes.size() < sizeof header) return fail(Code::kDaemonLost, "the daemon closed the connection");
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != shm::kMagicMessage || header.bytes != bytes.size())
+    return fail(Code::kProtocol, "the answer at the daemon's socket is not Muster's");
+  if (header.kind == shm::MessageKind::kFailure && bytes.size() == sizeof(shm::Failure)) {
+    shm::Failure text;
+    std::memcpy(&text, bytes.data(), sizeof text);
+    const Code code = muster::is_known(text.status) && text.status < 0 ? static_cast<Code>(text.status) : Code::kProtocol;
+    return fail(Status(code, std::string(text.text, strnlen(text.text, sizeof text.text))));
+  }
+  if (header.version != shm::kAbiVersion)
+    return fail(Code::kVersion, "the daemon speaks version {}, this library {}", header.version, shm::kAbiVersion);
+  if (header.kind != shm::MessageKind::kWelcome || bytes.size() != sizeof(shm::Welcome))
+    return fail(Code::kProtocol, "the daemon's welcome has a wrong kind or size");
+  shm::Welcome welcome;
+  std::memcpy(&welcome, bytes.data(), sizeof welcome);
+  welcome.job[sizeof welcome.job - 1] = '\0';
+  welcome.mesh[sizeof welcome.mesh - 1] = '\0';
+  return welcome;
+}
+
+Result<muster_session::Connection> attach(const muster::bootstrap::Identity& identity, muster::Nanos timeout) {
+  const muster::SteadyClock clock;
+  const muster::Instant deadline = clock.now() + timeout;
+  MUSTER_ASSIGN_OR_RETURN(const shm::Hello hello, hello_of(identity));
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket, shm::connect_to(identity.endpoint, deadline, clock));
+  MUSTER_RETURN_IF_ERROR(shm::send_message(socket, std::as_bytes(std::span(&hello, 1))));
+  std::vector<std::byte> buffer(shm::kMessageBytesMax);
+  MUSTER_ASSIGN_OR_RETURN(shm::Message answer, shm::receive_message(socket, buffer, deadline, clock));
+  MUSTER_ASSIGN_OR_RETURN(const shm::Welcome welcome, welcome_of(std::span(buffer).first(answer.bytes)));
+  if (answer.descriptors.size() != 3) return fail(Code::kProtocol, "the daemon's welcome lacks its descriptors");
+  MUSTER_ASSIGN_OR_RETURN(auto submission, shm::SubmissionView::attach(std::move(answer.descriptors[0])));
+  MUSTER_ASSIGN_OR_RETURN(auto completion, shm::CompletionView::attach(std::move(answer.descriptors[1])));
+  return muster_session::Connection{std::move(socket),     std::move(answer.descriptors[2]), std::move(submission),
+                                    std::move(completion), welcome,                         timeout};
+}
+
+// An older program has a shorter struct: what it does not know keeps the default.
+template<class Options>
+Status read_options(const Options* given, Options* options) {
+  if (given == nullptr) return {};
+  if (given->size < sizeof given->size || given->size > sizeof(Options))
+    return failure(Code::kBadArgument, "options of {} bytes; this library knows up to {}", given->size, sizeof(Options));
+  std::memcpy(options, given, given->size);
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+muster_status_t muster_open(const muster_open_options* given, muster_session** session) {
+  if (session == nullptr) return muster::client::report(Code::kBadArgument, "session must not be NULL");
+  *session = nullptr;
+  return muster::client::guarded([&]() -> Status {
+    muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
+    MUSTER_RETURN_IF_ERROR(read_options(given, &options));
+    if (options.flags != 0) return failure(Code::kBadArgument, "flags {} must be 0", options.flags);
+    const muster::Nanos timeout = options.timeout_ns > 0 ? muster::Nanos(options.timeout_ns) : kDefaultTimeout;
+    MUSTER_ASSIGN_OR_RETURN(const auto identity, identity_of(options));
+    MUSTER_ASSIGN_OR_RETURN(auto connection, attach(identity, timeout));
+    *session = std::make_unique<muster_session>(std::move(connection)).release();
+    return {};
+  });
+}
+
+muster_status_t muster_close(muster_session* session) {
+  if (session == nullptr) return MUSTER_OK;
+  return muster::client::guarded([&]() -> Status {
+    const std::unique_ptr<muster_session> owner(session);
+    owner->goodbye();
+    return {};
+  });
+}
+}

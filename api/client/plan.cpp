@@ -1,0 +1,221 @@
+// Plans: made by message, cached by description, started by one ring write.
+#include "api/client/session.hpp"
+
+#include <cstring>
+
+using muster::Code;
+using muster::fail;
+using muster::failure;
+using muster::Result;
+using muster::Status;
+namespace shm = muster::shm;
+
+namespace {
+
+constexpr std::size_t kCachedPlansMax = 4096;
+
+Status check_struct(std::uint32_t size, std::size_t expected, const char* what) {
+  if (size == expected) return {};
+  return failure(Code::kBadArgument, "{} has size {}; initialise it with its _INIT macro or builder ({})", what, size, expected);
+}
+
+// Counts of an uneven collective: one per member.
+Result<std::vector<std::uint64_t>> counts_of(muster_session& session, const muster_collective& c) {
+  if (c.counts == nullptr) return std::vector<std::uint64_t>();
+  auto facts = session.group(c.group);
+  if (!facts) return fail(facts.error());
+  return std::vector<std::uint64_t>(c.counts, c.counts + facts->ranks.size());
+}
+
+void append(std::string& key, const void* data, std::size_t bytes) { key.append(static_cast<const char*>(data), bytes); }
+
+// Field by field: padding between fields is not part of the description.
+std::string key_of(const muster_kernel& k) {
+  std::string key = "k";
+  append(key, &k.op, sizeof k.op);
+  append(key, &k.tensor_count, sizeof k.tensor_count);
+  append(key, &k.flags, sizeof k.flags);
+  for (std::uint32_t i = 0; i < k.tensor_count && i < MUSTER_KERNEL_TENSORS_MAX; ++i) {
+    const muster_tensor& t = k.tensors[i];
+    append(key, &t.buffer, sizeof t.buffer);
+    append(key, &t.offset_bytes, sizeof t.offset_bytes);
+    append(key, &t.dtype, sizeof t.dtype);
+    append(key, &t.dims, sizeof t.dims);
+    append(key, t.size, sizeof t.size);
+    append(key, t.stride, sizeof t.stride);
+  }
+  append(key, k.ints, sizeof k.ints);
+  append(key, k.reals, sizeof k.reals);
+  return key;
+}
+
+std::string key_of(const muster_collective& c, std::span<const std::uint64_t> counts) {
+  std::string key = "c";
+  append(key, &c.op, sizeof c.op);
+  append(key, &c.group, sizeof c.group);
+  append(key, &c.dtype, sizeof c.dtype);
+  append(key, &c.redop, sizeof c.redop);
+  append(key, &c.peer, sizeof c.peer);
+  append(key, &c.flags, sizeof c.flags);
+  append(key, &c.source, sizeof c.source);
+  append(key, &c.target, sizeof c.target);
+  append(key, &c.count, sizeof c.count);
+  append(key, &c.scale, sizeof c.scale);
+  append(key, counts.data(), counts.size_bytes());
+  return key;
+}
+
+}  // namespace
+
+Result<muster_plan> muster_session::plan(const muster_kernel& kernel) {
+  MUSTER_RETURN_IF_ERROR(check_struct(kernel.size, sizeof(muster_kernel), "muster_kernel"));
+  shm::PlanKernel request;
+  request.kernel = kernel;
+  auto grant = ask<shm::HandleMessage>(request, shm::MessageKind::kPlanKernel, shm::MessageKind::kPlanGrant);
+  if (!grant) return fail(grant.error());
+  plans_.insert(grant->handle);
+  return grant->handle;
+}
+
+Result<muster_plan> muster_session::plan(const muster_collective& c) {
+  MUSTER_RETURN_IF_ERROR(check_struct(c.size, sizeof(muster_collective), "muster_collective"));
+  if (c.flags != 0) return fail(Code::kBadArgument, "flags {} must be 0", c.flags);
+  MUSTER_ASSIGN_OR_RETURN(const auto counts, counts_of(*this, c));
+  if (counts.size() > shm::kCountEntriesMax)
+    return fail(Code::kBadArgument, "{} counts; at most {} fit", counts.size(), shm::kCountEntriesMax);
+  shm::PlanCollective request;
+  request.op = c.op;
+  request.dtype = c.dtype;
+  request.redop = c.redop;
+  request.peer = c.peer;
+  request.group = c.group;
+  request.source = c.source;
+  request.target = c.target;
+  request.count = c.count;
+  request.scale = c.scale;
+  request.count_entries = static_cast<std::uint32_t>(counts.size());
+  auto grant = ask<shm::HandleMessage>(request, shm::MessageKind::kPlanCollective, shm::MessageKind::kPlanGrant,
+                                       std::as_bytes(std::span(counts)));
+  if (!grant) return fail(grant.error());
+  plans_.insert(grant->handle);
+  return grant->handle;
+}
+
+Result<muster_plan> muster_session::cached(const muster_kernel& kernel) {
+  const std::string key = key_of(kernel);
+  if (const auto known = cache_.find(key); known != cache_.end()) return known->second;
+  if (cache_.size() == kCachedPlansMax)
+    return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats", kCachedPlansMax);
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(kernel));
+  cache_.emplace(key, made);
+  return made;
+}
+
+Result<muster_plan> muster_session::cached(const muster_collective& c) {
+  MUSTER_ASSIGN_OR_RETURN(const auto counts, counts_of(*this, c));
+  const std::string key = key_of(c, counts);
+  if (const auto known = cache_.find(key); known != cache_.end()) return known->second;
+  if (cache_.size() == kCachedPlansMax)
+    return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats", kCachedPlansMax);
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(c));
+  cache_.emplace(key, made);
+  return made;
+}
+
+Status muster_session::destroy(muster_plan plan) {
+  if (plans_.find(plan) == plans_.end()) return failure(Code::kStale, "no such plan");
+  shm::HandleMessage request;
+  request.handle = plan;
+  auto answer = ask<shm::Plain>(request, shm::MessageKind::kPlanDestroy, shm::MessageKind::kDone);
+  if (!answer) return answer.error();
+  plans_.erase(plan);
+  return {};
+}
+
+namespace {
+
+const char* start_text(Code code) {
+  switch (code) {
+    case Code::kBusy: return "the command ring is full; wait for an earlier point and start again";
+    case Code::kStale: return "no such plan";
+    case Code::kBadArgument: return "muster_submit: lane, wait_count, flags, deadline or a wait is out of range";
+    default: return muster::code_sentence(code);
+  }
+}
+
+Status check_submit(const muster_submit* submit) {
+  if (submit == nullptr) return failure(Code::kBadArgument, "submit must not be NULL");
+  return check_struct(submit->size, sizeof(muster_submit), "muster_submit");
+}
+
+template<class Description>
+muster_status_t one_shot(muster_session* session, const Description* description, const muster_submit* submit,
+                         muster_point* point) {
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr || description == nullptr) return failure(Code::kBadArgument, "session and description must not be NULL");
+    MUSTER_RETURN_IF_ERROR(check_submit(submit));
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session->cached(*description));
+    const Code code = session->start(plan, *submit, point);
+    return code == Code::kOk ? Status() : Status(code, start_text(code));
+  });
+}
+
+template<class Description>
+muster_status_t make_plan(muster_session* session, const Description* description, muster_plan* plan) {
+  if (plan != nullptr) *plan = 0;
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr || description == nullptr || plan == nullptr)
+      return failure(Code::kBadArgument, "session, description and plan must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    MUSTER_ASSIGN_OR_RETURN(*plan, session->plan(*description));
+    return {};
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit, muster_point* point) {
+  if (session == nullptr || submit == nullptr || submit->size != sizeof(muster_submit))
+    return muster::client::report(Code::kBadArgument, "session and submit must be there, submit initialised by MUSTER_SUBMIT_INIT");
+  if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
+  const Code code = session->start(plan, *submit, point);
+  return code == Code::kOk ? MUSTER_OK : muster::client::report(code, start_text(code));
+}
+
+muster_status_t muster_plan_destroy(muster_session* session, muster_plan plan) {
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    return session->destroy(plan);
+  });
+}
+
+muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective, muster_plan* plan) {
+  return make_plan(session, collective, plan);
+}
+muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel* kernel, muster_plan* plan) {
+  return make_plan(session, kernel, plan);
+}
+muster_status_t muster_collect(muster_session* session, const muster_collective* collective, const muster_submit* submit,
+                               muster_point* point) {
+  return one_shot(session, collective, submit, point);
+}
+muster_status_t muster_launch(muster_session* session, const muster_kernel* kernel, const muster_submit* submit,
+                              muster_point* point) {
+  return one_shot(session, kernel, submit, point);
+}
+
+muster_status_t muster_barrier(muster_session* session, muster_group group) {
+  muster_collective barrier = MUSTER_COLLECTIVE_INIT;
+  barrier.op = MUSTER_BARRIER;
+  barrier.group = group;
+  muster_submit submit = MUSTER_SUBMIT_INIT;
+  submit.lane = MUSTER_LANE_SMALL;
+  muster_point point = MUSTER_POINT_NONE;
+  const muster_status_t status = muster_collect(session, &barrier, &submit, &point);
+  return status == MUSTER_OK ? muster_point_wait(session, point, -1) : status;
+}
+}

@@ -1,0 +1,138 @@
+// The client's side of a session: what a muster_session is.
+//
+// Fast path: start() and test() touch shared memory only. All else is one message over the control socket and one answer.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/shm/completion.hpp"
+#include "api/shm/control.hpp"
+#include "api/shm/ring.hpp"
+#include "api/shm/segment.hpp"
+#include "api/shm/socket.hpp"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+// Owns    the connection, the mappings and the plan cache.
+// Thread  one at a time; another session is another world.
+// Bound   the ring's commands in flight; the daemon's limits for buffers and plans.
+// Fails   with the statuses of muster.h; after a -3xx every call says the same.
+struct muster_session {
+ public:
+  struct Connection {
+    muster::shm::Descriptor socket;
+    muster::shm::Descriptor doorbell;
+    muster::shm::SubmissionView submission;
+    muster::shm::CompletionView completion;
+    muster::shm::Welcome welcome;
+    muster::Nanos timeout;
+  };
+  explicit muster_session(Connection connection);
+  ~muster_session();
+  muster_session(const muster_session&) = delete;
+  muster_session& operator=(const muster_session&) = delete;
+
+  // kStale in a child of fork(), the loss if the daemon is gone, else kOk. Every public call begins with it.
+  muster::Status usable() const;
+  const muster::shm::Welcome& welcome() const { return connection_.welcome; }
+  muster::Nanos timeout() const { return connection_.timeout; }
+  const muster::Clock& clock() const { return clock_; }
+
+  // One request and its answer. `extra` follows the message (a list). The answer's descriptors go to *descriptors. A Failure comes
+  // back as the Status it carries.
+  template<class Answer, class Request>
+  muster::Result<Answer> ask(Request request, muster::shm::MessageKind kind, muster::shm::MessageKind answer_kind,
+                             std::span<const std::byte> extra = {}, std::vector<std::byte>* list = nullptr,
+                             muster::shm::Descriptor* descriptor = nullptr);
+
+  // ---- submission: one ring write each -----------------------------------------------------------------------------------
+  muster::Code start(muster_plan plan, const muster_submit& submit, muster_point* point);
+  muster::Code signal(std::uint32_t timeline, std::uint64_t value);
+  muster::Code reset(muster_lane lane);
+
+  // ---- waiting -----------------------------------------------------------------------------------------------------------
+  muster::Status wait(muster_point point, muster::Nanos timeout);
+  muster::Status test(muster_point point);
+  muster::shm::CompletionReader& completion() { return reader_; }
+  const muster::shm::CompletionView& page() const { return connection_.completion; }
+
+  // ---- memory ------------------------------------------------------------------------------------------------------------
+  muster::Result<std::pair<muster_buffer, void*>> alloc(std::uint64_t bytes);
+  muster::Status free(muster_buffer buffer);
+
+  // ---- plans -------------------------------------------------------------------------------------------------------------
+  muster::Result<muster_plan> plan(const muster_kernel& kernel);
+  muster::Result<muster_plan> plan(const muster_collective& collective);
+  // One-shot: the same description gives the same plan.
+  muster::Result<muster_plan> cached(const muster_kernel& kernel);
+  muster::Result<muster_plan> cached(const muster_collective& collective);
+  muster::Status destroy(muster_plan plan);
+
+  // ---- names -------------------------------------------------------------------------------------------------------------
+  muster::Result<muster::shm::MeshAnswer> mesh_dim(const char* dim);
+  struct GroupFacts {
+    std::int32_t rank = 0;
+    std::string name;
+    std::vector<std::int32_t> ranks;
+  };
+  muster::Result<GroupFacts> group(muster_group group);
+  muster::Result<std::uint32_t> create_timeline();
+  muster::Result<int> event_descriptor();
+  void goodbye();
+
+ private:
+  struct Segment {
+    muster::shm::Mapping mapping;
+  };
+  muster::Result<std::vector<std::byte>> exchange(std::span<std::byte> message, std::span<const std::byte> extra,
+                                                  muster::shm::Descriptor* descriptor);
+  muster::Code push(const muster::shm::Command& command);
+  std::optional<muster::Code> own_timeline(muster_point point) const;
+  muster::Status lane_status(muster_point point, muster::Code code);
+  std::optional<muster::Status> daemon_loss();
+
+  Connection connection_;
+  muster::SteadyClock clock_;
+  muster::shm::RingWriter<> ring_;
+  muster::shm::CompletionReader reader_;
+  std::array<std::uint64_t, MUSTER_LANE_COUNT> submitted_{};   // last value handed out per lane
+  std::array<std::uint64_t, muster::shm::kClientTimelinesMax> signalled_{};
+  std::uint32_t timelines_ = 0;
+  std::map<std::uint32_t, Segment> segments_;
+  std::unordered_set<std::uint64_t> plans_;                    // live handles: a stale one never reaches the ring
+  std::unordered_map<std::string, muster_plan> cache_;         // description bytes → plan
+  std::map<std::string, muster::shm::MeshAnswer> dims_;        // a name never changes its group
+  muster::shm::Descriptor events_;
+  std::vector<std::byte> buffer_;
+  std::uint32_t serial_ = 0;
+  std::int32_t pid_ = 0;
+  mutable muster::Status loss_;
+};
+
+namespace muster::client {
+
+// Keeps the status as this thread's last error and gives its number back.
+muster_status_t report(const Status& status) noexcept;
+// The same for a code without words of its own.
+muster_status_t report(Code code, const char* what) noexcept;
+
+// Runs `body` (returning Status), catching what a library may throw: nothing leaves the C API.
+template<class F>
+muster_status_t guarded(F&& body) noexcept {
+  try {
+    return report(body());
+  } catch (const std::exception& error) {
+    return report(Status(Code::kNoResource, error.what()));
+  }
+}
+
+}  // namespace muster::client
+
+#include "api/client/session_ask.hpp"

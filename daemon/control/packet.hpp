@@ -1,0 +1,49 @@
+// Packet: one control message between processes of ours: a header, a CBOR body, descriptors.
+//
+// Command line → supervisor and supervisor ↔ engine speak it: {"command": …} is answered by {"ok": true, "result": …} or
+// {"ok": false, "status": -108, "error": "…"} with the same serial; {"event": …} with serial 0 is not answered. A body larger than
+// a datagram travels as a sealed memfd, the first descriptor. Bytes are checked on arrival: both ends may be of another version.
+#pragma once
+
+#include "api/shm/socket.hpp"
+#include "daemon/control/job.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace muster::control {
+
+constexpr std::size_t kBodyBytesMax = std::size_t{256} << 20;  // of a body in a memfd
+constexpr int kBodyDepthMax = 16;
+
+struct Packet {
+  shm::MessageKind kind = shm::MessageKind::kCommand;
+  std::uint32_t serial = 0;
+  Json body;
+  std::vector<shm::Descriptor> descriptors;
+};
+
+// Does not block. Errors: those of send_message; kBadArgument for a body over kBodyBytesMax.
+Status send_packet(const shm::Descriptor& socket, shm::MessageKind kind, std::uint32_t serial, const Json& body,
+                   std::span<const int> descriptors = {});
+
+// From a received datagram. Errors: kVersion, kProtocol.
+Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors);
+
+// Receives one. kPending if none is there; kDaemonLost if the peer has closed.
+Result<Packet> receive_packet(const shm::Descriptor& socket);
+// The same, waiting until `deadline`.
+Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, const Clock& clock);
+
+Json success(Json result);
+Json failed(const Status& status);
+// The result of an answer, or its error as a Status.
+Result<Json> result_of(const Packet& answer);
+
+// A text as descriptor: sealed, read from offset 0.
+Result<shm::Descriptor> text_descriptor(const std::string& text);
+// The whole of such a descriptor.
+Result<std::string> read_descriptor(const shm::Descriptor& descriptor, std::size_t bytes_max);
+
+}  // namespace muster::control

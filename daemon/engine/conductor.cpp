@@ -1,0 +1,247 @@
+#include "daemon/engine/conductor.hpp"
+
+#include "api/base/log.hpp"
+
+#include <poll.h>
+
+namespace muster::engine {
+namespace {
+
+using control::Json;
+using control::Packet;
+using shm::MessageKind;
+
+constexpr Nanos kTimerPeriod = std::chrono::milliseconds(50);
+// A dying process closes its socket before its pidfd says so.
+constexpr int kDeathWaitMs = 200;
+
+bool has_ended(const shm::Descriptor& pidfd, int wait_ms) {
+  pollfd entry{pidfd.get(), POLLIN, 0};
+  return ::poll(&entry, 1, wait_ms) == 1;
+}
+
+Json refused(const Status& status) { return control::failed(status); }
+
+}  // namespace
+
+Conductor::Conductor(shm::Descriptor channel, const Clock& clock)
+    : clock_(clock), channel_(std::move(channel)), buffer_(shm::kMessageBytesMax) {}
+
+Conductor::~Conductor() = default;
+
+int Conductor::run() {
+  channel_watch_ = loop_.watch(channel_.get(), [this] { on_supervisor(); });
+  on_timer();
+  loop_.run();
+  return exit_code_;
+}
+
+// ---- the supervisor -----------------------------------------------------------------------------------------------------------
+
+void Conductor::on_supervisor() {
+  auto packet = control::receive_packet(channel_);
+  if (!packet) {
+    if (packet.error().code() == Code::kPending) return;
+    MUSTER_LOG(kWarning, "engine", "supervisor lost: {}", packet.error().message());
+    loop_.unwatch(channel_watch_);
+    channel_.reset();
+    channel_watch_ = 0;
+    end_if_alone();
+    return;
+  }
+  const Json answer = answer_to(*packet);
+  const int descriptor = reply_descriptor_.get();
+  const auto descriptors = std::span(&descriptor, descriptor >= 0 ? 1 : 0);
+  const Status sent = control::send_packet(channel_, MessageKind::kReply, packet->serial, answer, descriptors);
+  if (!sent.ok()) MUSTER_LOG(kWarning, "engine", "answer to the supervisor: {}", sent.text());
+  reply_descriptor_.reset();
+  if (ending_) loop_.stop();
+}
+
+Json Conductor::answer_to(Packet& packet) {
+  try {
+    return execute(packet);
+  } catch (const Json::exception& error) {  // a field of another type than expected
+    return refused(failure(Code::kProtocol, "a supervisor's command is not well-formed: {}", error.what()));
+  }
+}
+
+Json Conductor::execute(Packet& packet) {
+  const std::string command = packet.body.value("command", "");
+  if (command == "create") return create(packet.body);
+  if (!engine_) return refused(failure(Code::kState, "the job does not exist yet"));
+  if (command == "attach") return attach(packet);
+  if (command == "report") return report();
+  if (command == "groups") return groups();
+  if (command == "stop") return stop(packet.body);
+  if (command == "trace_end") return trace_end();
+  if (command == "trace_begin") {
+    engine_->trace_begin();
+    return control::success(Json::object());
+  }
+  return refused(failure(Code::kBadArgument, "command '{}' is unknown", command));
+}
+
+Json Conductor::create(const Json& body) {
+  if (engine_) return refused(failure(Code::kState, "the job exists already"));
+  auto spec = control::job_from_json(body.value("spec", Json()));
+  if (!spec) return refused(spec.error());
+  auto engine = Engine::create(*spec, clock_);
+  if (!engine) {
+    ending_ = true;
+    exit_code_ = 1;
+    return refused(engine.error());
+  }
+  engine_ = *std::move(engine);
+  return control::success({{"groups", engine_->groups().size()}, {"hash", engine_->groups().hash().hex()}});
+}
+
+Json Conductor::attach(Packet& packet) {
+  if (packet.descriptors.size() != 2) return refused(failure(Code::kProtocol, "attach needs a socket and a pidfd"));
+  const auto rank_value = packet.body.value("rank", std::int64_t{-1});
+  const Rank rank(static_cast<std::uint32_t>(rank_value));
+  Client client;
+  client.socket = std::move(packet.descriptors[0]);
+  client.pidfd = std::move(packet.descriptors[1]);
+  client.pid = packet.body.value("pid", 0);
+  const auto serial = packet.body.value("serial", 0u);
+
+  // A rank whose process has just died may come back before its death has been seen.
+  if (const auto former = clients_.find(rank); former != clients_.end() && has_ended(former->second.pidfd, 0)) on_death(rank);
+  auto attached = engine_->attach(rank, client.pid);
+  if (!attached) return refused(attached.error());
+  client.session = attached->session;
+  shm::Welcome welcome = attached->welcome;
+  welcome.header.kind = MessageKind::kWelcome;
+  welcome.header.serial = serial;
+  welcome.header.bytes = sizeof welcome;
+  const int descriptors[] = {client.session->submission().descriptor().get(), client.session->page().descriptor().get(),
+                             attached->doorbell.get()};
+  const Status sent = shm::send_message(client.socket, std::as_bytes(std::span(&welcome, 1)), descriptors);
+  if (!sent.ok()) {
+    engine_->detach(rank, false, fmt::format("rank {} left before it was welcomed", rank.value));
+    return refused(sent);
+  }
+  client.socket_watch = loop_.watch(client.socket.get(), [this, rank] { on_client(rank); });
+  client.death_watch = loop_.watch(client.pidfd.get(), [this, rank] { on_death(rank); });
+  clients_.emplace(rank, std::move(client));
+  return control::success({{"session", welcome.session}});
+}
+
+Json Conductor::report() {
+  Json ranks = Json::array();
+  const auto reports = engine_->report();
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    const auto& r = reports[rank];
+    ranks.push_back({{"rank", rank},
+                     {"attached", r.attached},
+                     {"pid", r.pid},
+                     {"attachments", r.attachments},
+                     {"arena_used_bytes", r.arena_used_bytes},
+                     {"arena_reserved_bytes", r.arena_reserved_bytes}});
+  }
+  return control::success({{"ranks", ranks}});
+}
+
+Json Conductor::groups() const {
+  const mesh::GroupList& list = engine_->groups();
+  Json groups = Json::array();
+  for (std::uint32_t g = 0; g < list.size(); ++g) {
+    const mesh::Group group = list.group(GroupId(g));
+    std::vector<std::uint32_t> ranks;
+    for (const Rank rank : group.ranks) ranks.push_back(rank.value);
+    const auto names = list.names(GroupId(g));
+    groups.push_back({{"id", g},
+                      {"name", std::string(group.name)},
+                      {"names", std::vector<std::string>(names.begin(), names.end())},
+                      {"ranks", ranks}});
+  }
+  std::vector<std::size_t> per_rank;
+  for (std::uint32_t rank = 0; rank < list.mesh().world(); ++rank) per_rank.push_back(list.count_of(Rank(rank)));
+  return control::success({{"hash", list.hash().hex()}, {"groups", groups}, {"per_rank", per_rank}, {"total", list.size()}});
+}
+
+Json Conductor::trace_end() {
+  const std::string json = engine_->trace_end();
+  auto text = control::text_descriptor(json);
+  if (!text) return refused(text.error());
+  reply_descriptor_ = *std::move(text);
+  return control::success({{"bytes", json.size()}});
+}
+
+Json Conductor::stop(const Json& body) {
+  engine_->close(Code::kAborted, body.value("text", "the job was ended"));
+  ending_ = true;
+  return control::success(Json::object());
+}
+
+// ---- clients ------------------------------------------------------------------------------------------------------------------
+
+void Conductor::on_client(Rank rank) {
+  Client& client = clients_.at(rank);
+  auto message = shm::receive_message(client.socket, buffer_);
+  if (!message) {
+    if (message.error().code() == Code::kPending) return;
+    return depart(rank, true, fmt::format("rank {} (pid {}) broke the protocol: {}", rank.value, client.pid, message.error().message()));
+  }
+  if (message->bytes == 0) {
+    if (client.said_goodbye) return depart(rank, false, fmt::format("rank {} (pid {}) detached", rank.value, client.pid));
+    if (has_ended(client.pidfd, kDeathWaitMs)) return on_death(rank);
+    return depart(rank, true, fmt::format("rank {} (pid {}) closed its connection without detaching", rank.value, client.pid));
+  }
+  auto answer = serve(*engine_, *client.session, std::span(buffer_).first(message->bytes));
+  if (!answer)
+    return depart(rank, true, fmt::format("rank {} (pid {}) broke the protocol: {}", rank.value, client.pid, answer.error().message()));
+  client.said_goodbye = client.said_goodbye || answer->goodbye;
+  const int descriptor = answer->descriptor;
+  const Status sent = shm::send_message(client.socket, answer->bytes, std::span(&descriptor, descriptor >= 0 ? 1 : 0));
+  if (!sent.ok() && sent.code() != Code::kDaemonLost)
+    depart(rank, true, fmt::format("rank {} (pid {}) does not read its answers", rank.value, client.pid));
+}
+
+void Conductor::on_death(Rank rank) {
+  const Client& client = clients_.at(rank);
+  if (client.said_goodbye) return depart(rank, false, fmt::format("rank {} (pid {}) detached", rank.value, client.pid));
+  depart(rank, true, fmt::format("rank {} (pid {}) died", rank.value, client.pid));
+}
+
+void Conductor::depart(Rank rank, bool lost, const std::string& text) {
+  const auto it = clients_.find(rank);
+  if (it == clients_.end()) return;
+  loop_.unwatch(it->second.socket_watch);
+  loop_.unwatch(it->second.death_watch);
+  const std::int32_t pid = it->second.pid;
+  engine_->detach(rank, lost, text);
+  clients_.erase(it);
+  if (lost) MUSTER_LOG(kWarning, "engine", "job {}: {}", engine_->spec().name, text);
+  if (channel_.valid()) {
+    const Json event{{"event", "detached"}, {"rank", rank.value}, {"pid", pid}, {"lost", lost}, {"text", text}};
+    const Status sent = control::send_packet(channel_, MessageKind::kCommand, 0, event);
+    if (!sent.ok()) MUSTER_LOG(kWarning, "engine", "event to the supervisor: {}", sent.text());
+  }
+  engine_->bury();
+  end_if_alone();
+}
+
+void Conductor::on_timer() {
+  if (engine_) {
+    while (const auto offender = engine_->take_offender())
+      depart(offender->first, true, fmt::format("rank {} broke the protocol: {}", offender->first.value, offender->second));
+    engine_->bury();
+    if (const Status health = engine_->health(); !health.ok()) {
+      const Json event{{"event", "failed"}, {"status", static_cast<muster_status_t>(health.code())}, {"error", health.message()}};
+      if (channel_.valid() && !control::send_packet(channel_, MessageKind::kCommand, 0, event).ok())
+        MUSTER_LOG(kError, "engine", "the supervisor does not hear that the job failed: {}", health.text());
+      exit_code_ = 1;
+      return loop_.stop();
+    }
+  }
+  loop_.after(kTimerPeriod, [this] { on_timer(); });
+}
+
+// Nobody could ever reach this job again.
+void Conductor::end_if_alone() {
+  if (!channel_.valid() && clients_.empty()) loop_.stop();
+}
+
+}  // namespace muster::engine

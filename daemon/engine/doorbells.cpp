@@ -1,0 +1,59 @@
+#include "daemon/engine/doorbells.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace muster::engine {
+
+Result<shm::Descriptor> make_bell() {
+  shm::Descriptor bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell.valid())
+    return fail(Code::kNoResource, "eventfd: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+  return bell;
+}
+
+Result<shm::Descriptor> copy_bell(const shm::Descriptor& bell) {
+  shm::Descriptor copy(fcntl(bell.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid())
+    return fail(Code::kNoResource, "dup: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+  return copy;
+}
+
+Result<Doorbells> Doorbells::open() {
+  Doorbells bells;
+  bells.epoll_ = shm::Descriptor(epoll_create1(EPOLL_CLOEXEC));
+  if (!bells.epoll_.valid())
+    return fail(Code::kNoResource, "epoll: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+  MUSTER_ASSIGN_OR_RETURN(bells.own_, make_bell());
+  MUSTER_RETURN_IF_ERROR(bells.add(bells.own_));
+  return bells;
+}
+
+Status Doorbells::add(const shm::Descriptor& bell) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.fd = bell.get();
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell.get(), &event) == 0) return {};
+  return failure(Code::kNoResource, "epoll_ctl: {}", std::strerror(errno));
+}
+
+// By hand: a copy of the bell that the client keeps open would keep it in the set.
+void Doorbells::remove(const shm::Descriptor& bell) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, bell.get(), nullptr); }
+
+void Doorbells::ring() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(own_.get(), &one, sizeof one);
+}
+
+void Doorbells::wait(Nanos bound) {
+  epoll_event events[16];
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(bound).count();
+  epoll_wait(epoll_.get(), events, 16, static_cast<int>(milliseconds < 1 ? 1 : milliseconds));
+}
+
+}  // namespace muster::engine

@@ -1,0 +1,152 @@
+// The engine's duty cycle, and what the graph asks of it.
+#include "daemon/engine/engine.hpp"
+
+#include "api/base/log.hpp"
+
+namespace muster::engine {
+namespace {
+
+constexpr Nanos kTickPeriod = std::chrono::milliseconds(10);
+
+}  // namespace
+
+std::size_t Engine::do_work() {
+  const std::lock_guard lock(baton_);
+  if (!health_.ok()) return 0;
+  if (std::exchange(armed_, false))
+    for (Seat& seat : seats_)
+      if (seat.session) seat.session->awake();
+  const Instant now = clock_.now();
+  std::size_t work = executor_->poll([&](const scheduler::Finished& finished) {
+    current_ = finished;
+    graph_->finished(finished.step_index, now);
+  });
+  work += drain_rings(now);
+  if (now >= next_tick_) tick(now);
+  wake_clients();
+  return work;
+}
+
+std::size_t Engine::drain_rings(Instant now) {
+  std::size_t taken = 0;
+  for (Seat& seat : seats_) {
+    if (!seat.session || offender_) continue;
+    auto drained = seat.session->drain(*graph_, now);
+    if (drained) {
+      taken += *drained;
+      continue;
+    }
+    // The conductor takes the session out; until then nothing more is read from it.
+    offender_.emplace(seat.session->options().rank, drained.error().message());
+    seat.session->counters().add(shm::Counter::kRefusals, 1);
+    seat.session->completion().close(Code::kProtocol);
+  }
+  return taken;
+}
+
+void Engine::tick(Instant now) {
+  graph_->tick(now);
+  for (Seat& seat : seats_) {
+    if (!seat.session) continue;
+    seat.session->completion().beat(now);
+    seat.session->counters().set(shm::Counter::kExposedNs,
+                                 static_cast<std::uint64_t>(graph_->exposed(seat.session->options().rank).count()));
+  }
+  next_tick_ = now + kTickPeriod;
+}
+
+bool Engine::arm() {
+  const std::lock_guard lock(baton_);
+  armed_ = true;
+  bool quiet = executor_->idle() || !health_.ok();
+  for (Seat& seat : seats_) {
+    if (!seat.session) continue;
+    // Even after one had work: all must be armed or none, and do_work() disarms all.
+    quiet = seat.session->try_sleep() && quiet;
+    quiet = quiet && !seat.session->has_backlog();
+  }
+  return quiet;
+}
+
+void Engine::wait(Nanos bound) { doorbells_.wait(bound); }
+
+void Engine::wake() noexcept { doorbells_.ring(); }
+
+// ---- actions ------------------------------------------------------------------------------------------------------------------
+
+void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
+  const Status status = executor_->launch(step_index, step);
+  if (status.ok() || !health_.ok()) return;
+  health_ = Status(Code::kDevice, fmt::format("launching {}: {}", step.parts.front().plan->label(), status.text()));
+  MUSTER_LOG(kError, "engine", "job {}: {}; the job ends", spec_.name, health_.message());
+  for (Seat& seat : seats_)
+    if (seat.session) seat.session->completion().close(Code::kDevice);
+}
+
+void Engine::reached(Rank rank, std::uint32_t lane, std::uint64_t value) {
+  Session& session = *seats_[rank.value].session;
+  session.completion().publish(lane, value);
+  session.note_news();
+}
+
+void Engine::stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Verdict& verdict) {
+  Session* session = seats_[rank.value].session.get();
+  if (session == nullptr) return;
+  session->completion().fail(lane, from, verdict.code, verdict.culprit, verdict.text);
+  session->note_news();
+}
+
+void Engine::resumed(Rank rank, std::uint32_t lane, std::uint64_t to) {
+  Session& session = *seats_[rank.value].session;
+  session.completion().reset(lane, to);
+  session.note_news();
+}
+
+void Engine::retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) {
+  Session* session = session_of(plan, rank);
+  MUSTER_ASSERT(session != nullptr && plan.starts_in_flight > 0);
+  --plan.starts_in_flight;
+  session->retired();
+  if (well) {
+    account(*session, plan, lane, value);
+  } else {
+    session->counters().add(shm::Counter::kStepsFailed, 1);
+  }
+}
+
+// A plan outlives its session's seat: the session then lies in the graveyard until the plan's starts have ended.
+Session* Engine::session_of(const scheduler::Plan& plan, Rank rank) {
+  Session* seated = seats_[rank.value].session.get();
+  if (seated != nullptr && seated->options().id == plan.owner) return seated;
+  for (const auto& session : graveyard_)
+    if (session->options().id == plan.owner) return session.get();
+  return nullptr;
+}
+
+void Engine::account(Session& session, const scheduler::Plan& plan, std::uint32_t lane, std::uint64_t value) {
+  const auto busy = static_cast<std::uint64_t>((current_.end - current_.begin).count());
+  const scheduler::CollectiveWork* collective = plan.collective();
+  shm::CounterWriter& counters = session.counters();
+  counters.add(shm::Counter::kStepsCompleted, 1);
+  counters.add(collective != nullptr ? shm::Counter::kCommBusyNs : shm::Counter::kComputeBusyNs, busy);
+  if (collective != nullptr) counters.add(shm::Counter::kBytesMoved, plan.bytes);
+  if (!trace_.on()) return;
+  scheduler::TraceEvent event;
+  event.begin = current_.begin;
+  event.end = current_.end;
+  event.label = plan.label();
+  event.rank = session.options().rank;
+  event.lane = lane;
+  event.in_group = collective != nullptr;
+  event.group = collective != nullptr ? collective->group.value : 0;
+  event.value = value;
+  event.bytes = plan.bytes;
+  trace_.add(event);
+}
+
+void Engine::wake_clients() {
+  for (Seat& seat : seats_)
+    if (seat.session && seat.session->take_news()) seat.session->wake_client();
+}
+
+}  // namespace muster::engine

@@ -1,0 +1,279 @@
+#include "daemon/engine/engine.hpp"
+
+#include "api/base/log.hpp"
+
+#include <algorithm>
+
+namespace muster::engine {
+namespace {
+
+constexpr std::uint32_t kLaneDepth = 1024;     // a whole ring on one lane
+constexpr std::uint32_t kLaunchDepth = 8;      // kernels handed to a stream ahead of time
+constexpr std::size_t kTraceEventsMax = 1u << 21;
+
+Result<mesh::GroupList> plan_groups(const control::JobSpec& spec) {
+  MUSTER_ASSIGN_OR_RETURN(const mesh::Degrees degrees, mesh::Degrees::parse(spec.mesh));
+  std::vector<mesh::Flatten> flattens;
+  for (const auto& [name, dims] : spec.flatten) flattens.push_back({name, dims});
+  MUSTER_ASSIGN_OR_RETURN(const mesh::Mesh whole, mesh::Mesh::build(degrees, spec.world, flattens));
+  return mesh::GroupList(whole);
+}
+
+}  // namespace
+
+// ---- birth and death ----------------------------------------------------------------------------------------------------------
+
+Engine::Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells)
+    : spec_(spec),
+      clock_(clock),
+      group_list_(std::move(groups)),
+      doorbells_(std::move(doorbells)),
+      seats_(spec.world),
+      trace_(kTraceEventsMax) {}
+
+Engine::~Engine() {
+  if (pool_) pool_->halt();  // no worker is in a turn of ours from here on
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock) {
+  MUSTER_ASSIGN_OR_RETURN(mesh::GroupList groups, plan_groups(spec));
+  MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
+  std::unique_ptr<Engine> engine(new Engine(spec, clock, std::move(groups), std::move(doorbells)));
+  MUSTER_RETURN_IF_ERROR(engine->open());
+  MUSTER_LOG(kInfo, "engine", "job {}: {} ranks, mesh {}, {} groups, {}", spec.name, spec.world, spec.mesh,
+             engine->group_list_.size(), engine->device_->info().name);
+  return engine;
+}
+
+Status Engine::open() {
+  // The workers start while we hold the baton, so that none takes a turn before the graph exists.
+  const std::lock_guard lock(baton_);
+  MUSTER_RETURN_IF_ERROR(open_device());
+  return open_groups();
+}
+
+Status Engine::open_device() {
+  device::host::PoolOptions options;
+  options.workers = spec_.workers;
+  options.streams_max = spec_.world * MUSTER_LANE_COUNT;
+  options.spin = spec_.idle_spin;
+  options.duty = this;
+  MUSTER_ASSIGN_OR_RETURN(pool_, device::host::Pool::start(options));
+  MUSTER_ASSIGN_OR_RETURN(device_, device::host::open_device(*pool_));
+  for (Seat& seat : seats_)
+    seat.arena = std::make_unique<Arena>(*device_, Arena::Options{spec_.arena_bytes_max, spec_.segment_bytes});
+  return {};
+}
+
+// One transaction: every group of the mesh, and one of each rank alone, is connected before anybody may use any.
+Status Engine::open_groups() {
+  std::vector<scheduler::Group> groups = all_groups();
+  std::vector<std::unique_ptr<transport::Communicator>> communicators;
+  communicators.reserve(groups.size());
+  for (const scheduler::Group& group : groups) {
+    MUSTER_ASSIGN_OR_RETURN(auto communicator, transport::open_loopback(static_cast<std::int32_t>(group.ranks.size())));
+    communicators.push_back(std::move(communicator));
+    group_names_.push_back(group.name);
+  }
+  const scheduler::GraphOptions options{spec_.world, kLaneDepth, kLaunchDepth};
+  graph_.emplace(options, std::move(groups), *this);
+  MUSTER_ASSIGN_OR_RETURN(auto executor, scheduler::Executor::open(*device_, spec_.world,
+                                                                   spec_.world * MUSTER_LANE_COUNT * kLaunchDepth,
+                                                                   std::move(communicators)));
+  executor_.emplace(std::move(executor));
+  return {};
+}
+
+std::vector<scheduler::Group> Engine::all_groups() const {
+  std::vector<scheduler::Group> groups;
+  for (std::uint32_t g = 0; g < group_list_.size(); ++g) {
+    const mesh::Group group = group_list_.group(GroupId(g));
+    groups.push_back({std::string(group.name), {group.ranks.begin(), group.ranks.end()}});
+  }
+  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) groups.push_back({"self", {Rank(rank)}});
+  return groups;
+}
+
+Scope Engine::scope(const Session& session) const {
+  return {session, graph_->groups(), spec_.epoch, static_cast<std::uint32_t>(group_list_.size())};
+}
+
+// ---- conductor ----------------------------------------------------------------------------------------------------------------
+
+Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
+  if (rank.value >= spec_.world)
+    return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value, spec_.world - 1, spec_.name);
+  bury();
+  const shm::Headroom headroom = shm::memory_headroom();
+  MUSTER_ASSIGN_OR_RETURN(shm::SubmissionView submission, shm::SubmissionView::create(headroom));
+  MUSTER_ASSIGN_OR_RETURN(shm::CompletionView page, shm::CompletionView::create(next_session_, spec_.epoch, headroom));
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor bell, make_bell());
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor copy, copy_bell(bell));
+
+  const std::lock_guard lock(baton_);
+  Seat& seat = seats_[rank.value];
+  if (closed_) return fail(Code::kAborted, "job {} is ending", spec_.name);
+  if (seat.session)
+    return fail(Code::kDuplicate, "rank {} of job {} is held by process {}", rank.value, spec_.name,
+                seat.session->options().pid);
+  MUSTER_RETURN_IF_ERROR(doorbells_.add(bell));
+  const SessionOptions options{rank,           SessionId(next_session_++), pid, spec_.buffers_max,
+                               spec_.plans_max, spec_.deadline};
+  seat.session = std::make_unique<Session>(options, std::move(submission), std::move(page), *seat.arena);
+  seat.doorbell = std::move(bell);
+  graph_->attached(rank);
+  Attached attached{seat.session.get(), std::move(copy), welcome(*seat.session)};
+  ++seat.attachments;
+  return attached;
+}
+
+shm::Welcome Engine::welcome(const Session& session) const {
+  shm::Welcome w;
+  w.session = session.options().id.value;
+  w.rank = w.local_rank = static_cast<std::int32_t>(session.options().rank.value);
+  w.world_size = w.local_size = static_cast<std::int32_t>(spec_.world);
+  w.attachments = seats_[session.options().rank.value].attachments;
+  w.epoch = spec_.epoch;
+  w.deadline_ns = spec_.deadline.count();
+  spec_.name.copy(w.job, sizeof w.job - 1);
+  group_list_.mesh().degrees().canonical().copy(w.mesh, sizeof w.mesh - 1);
+  return w;
+}
+
+void Engine::detach(Rank rank, bool lost, const std::string& text) {
+  const std::lock_guard lock(baton_);
+  Seat& seat = seats_[rank.value];
+  if (!seat.session) return;
+  doorbells_.remove(seat.doorbell);
+  seat.doorbell.reset();
+  graph_->detached(rank, lost, text, clock_.now());
+  graveyard_.push_back(std::move(seat.session));
+  wake_clients();
+}
+
+std::size_t Engine::bury() {
+  const std::lock_guard lock(baton_);
+  std::erase_if(graveyard_, [](const std::unique_ptr<Session>& session) {
+    if (!session->idle()) return false;
+    session->bury();
+    return true;
+  });
+  return graveyard_.size();
+}
+
+void Engine::close(Code code, const std::string& text) {
+  const std::lock_guard lock(baton_);
+  closed_ = true;
+  for (std::uint32_t g = 0; g < graph_->groups().size(); ++g)
+    graph_->abort(GroupId(g), {Code::kAborted, -1, text}, clock_.now());
+  for (Seat& seat : seats_)
+    if (seat.session) seat.session->completion().close(code);
+}
+
+// A new segment may take long to reserve, so the arena, which only the conductor uses, is asked without the baton.
+Result<Handle> Engine::alloc_buffer(Session& session, std::uint64_t bytes, shm::BufferGrant* grant, int* descriptor) {
+  const Arena& arena = *seats_[session.options().rank.value].arena;
+  MUSTER_ASSIGN_OR_RETURN(const Handle handle, session.add_buffer(bytes));
+  const Buffer& buffer = *session.buffer(handle);
+  const device::Memory& memory = arena.segment(buffer.grant.segment);
+  grant->buffer = handle.bits;
+  grant->segment = buffer.grant.segment;
+  grant->segment_is_new = session.introduce_segment(buffer.grant.segment) ? 1 : 0;
+  grant->segment_bytes = memory.bytes();
+  grant->offset = buffer.grant.offset;
+  *descriptor = grant->segment_is_new != 0 ? memory.descriptor() : -1;
+  return handle;
+}
+
+Status Engine::free_buffer(Session& session, Handle handle) {
+  const std::lock_guard lock(baton_);
+  return session.free_buffer(handle);
+}
+
+Result<Handle> Engine::plan_kernel(Session& session, const muster_kernel& kernel) {
+  MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_kernel(scope(session), kernel));
+  const std::lock_guard lock(baton_);
+  return session.add_plan(std::move(plan));
+}
+
+Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollective& message,
+                                       std::span<const std::uint64_t> counts) {
+  MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_collective(scope(session), message, counts));
+  const std::lock_guard lock(baton_);
+  return session.add_plan(std::move(plan));
+}
+
+Status Engine::destroy_plan(Session& session, Handle handle) {
+  const std::lock_guard lock(baton_);
+  return session.destroy_plan(handle);
+}
+
+Status Engine::abort_group(Session& session, std::uint64_t group) {
+  MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), group));
+  const std::lock_guard lock(baton_);
+  const std::uint32_t rank = session.options().rank.value;
+  graph_->abort(id, {Code::kAborted, static_cast<std::int32_t>(rank),
+                     fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)},
+                clock_.now());
+  wake_clients();
+  return {};
+}
+
+Result<shm::MeshAnswer> Engine::mesh_dim(const Session& session, std::string_view dim) {
+  const mesh::Mesh& whole = group_list_.mesh();
+  MUSTER_ASSIGN_OR_RETURN(const mesh::DimId id, whole.find(dim));
+  const Rank rank = session.options().rank;
+  shm::MeshAnswer answer;
+  answer.coordinate = static_cast<std::int32_t>(whole.coordinate(rank, id));
+  answer.size = static_cast<std::int32_t>(whole.dim(id).size);
+  const auto group = group_list_.group_of(rank, id);
+  answer.group = group ? group_handle(*group, spec_.epoch) : MUSTER_GROUP_SELF;
+  return answer;
+}
+
+Result<std::vector<std::int32_t>> Engine::group_ranks(const Session& session, std::uint64_t group, shm::GroupAnswer* answer) {
+  MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), group));
+  const scheduler::Group& found = graph_->groups()[id.value];
+  std::vector<std::int32_t> ranks;
+  answer->rank = -1;
+  for (const Rank rank : found.ranks) {
+    if (rank == session.options().rank) answer->rank = static_cast<std::int32_t>(ranks.size());
+    ranks.push_back(static_cast<std::int32_t>(rank.value));
+  }
+  answer->ranks = static_cast<std::int32_t>(ranks.size());
+  found.name.copy(answer->name, sizeof answer->name - 1);
+  return ranks;
+}
+
+void Engine::trace_begin() {
+  const std::lock_guard lock(baton_);
+  trace_.begin(clock_.now());
+}
+
+std::string Engine::trace_end() {
+  const std::lock_guard lock(baton_);
+  trace_.end();
+  return trace_.json(spec_.name, spec_.world, group_names_);
+}
+
+std::optional<std::pair<Rank, std::string>> Engine::take_offender() {
+  const std::lock_guard lock(baton_);
+  return std::exchange(offender_, std::nullopt);
+}
+
+Status Engine::health() const {
+  const std::lock_guard lock(baton_);
+  return health_;
+}
+
+std::vector<Engine::RankReport> Engine::report() {
+  const std::lock_guard lock(baton_);
+  std::vector<RankReport> reports;
+  for (const Seat& seat : seats_) {
+    reports.push_back({seat.session != nullptr, seat.session ? seat.session->options().pid : 0, seat.attachments,
+                       seat.arena->used_bytes(), seat.arena->reserved_bytes()});
+  }
+  return reports;
+}
+
+}  // namespace muster::engine

@@ -1,0 +1,141 @@
+// Engine: one job on one node. It owns the job's device, memory, groups, lanes and plans, from the job's creation to its end,
+// across any number of trainer attachments.
+//
+// The baton. All state of the scheduler is behind one mutex, held by whoever runs a turn of the duty cycle (an idle worker) or by
+// the conductor for the length of one control message. The turn: reap finished steps, drain rings, launch, publish, wake.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/control/job.hpp"
+#include "daemon/engine/doorbells.hpp"
+#include "daemon/engine/resolve.hpp"
+#include "daemon/engine/session.hpp"
+#include "kernels/device/host/pool.hpp"
+#include "scheduler/mesh/group_list.hpp"
+#include "scheduler/run/executor.hpp"
+#include "scheduler/run/graph.hpp"
+#include "scheduler/run/trace.hpp"
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::engine {
+
+// What a new client needs to start.
+struct Attached {
+  Session* session = nullptr;  // lives until detach() of its rank
+  shm::Descriptor doorbell;    // the client's copy
+  shm::Welcome welcome;
+};
+
+// Owns    everything of the job on this node.
+// Thread  do_work, arm, wait, wake: the pool's workers. All else: the conductor, one thread.
+// Bound   by the JobSpec.
+// Fails   create: kConfig (mesh), kNoResource (memory, descriptors, threads). A device error ends the job: see health().
+class Engine final : public scheduler::Actions, public device::host::Duty {
+ public:
+  // Makes every group of the mesh before it returns (decision D6).
+  static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock);
+  ~Engine() override;
+
+  // ---- conductor ----------------------------------------------------------------------------------------------------------
+  // kDuplicate while the rank has a client; kBadArgument for a rank outside the world.
+  Result<Attached> attach(Rank rank, std::int32_t pid);
+  // `lost`: the client died; `text` tells the others how. Its memory goes back once its running work has ended.
+  void detach(Rank rank, bool lost, const std::string& text);
+
+  Result<Handle> alloc_buffer(Session& session, std::uint64_t bytes, shm::BufferGrant* grant, int* descriptor);
+  Status free_buffer(Session& session, Handle handle);
+  Result<Handle> plan_kernel(Session& session, const muster_kernel& kernel);
+  Result<Handle> plan_collective(Session& session, const shm::PlanCollective& message, std::span<const std::uint64_t> counts);
+  Status destroy_plan(Session& session, Handle handle);
+  Status abort_group(Session& session, std::uint64_t group);
+  // Coordinate, size and group handle of a rank along a dim.
+  Result<shm::MeshAnswer> mesh_dim(const Session& session, std::string_view dim);
+  // The members' world ranks; fills the answer.
+  Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group, shm::GroupAnswer* answer);
+  void trace_begin();
+  std::string trace_end();
+
+  // Ends every session with `code` and refuses new ones.
+  void close(Code code, const std::string& text);
+  // Gives the memory of gone sessions back; call now and then. Returns sessions still waiting.
+  std::size_t bury();
+  // A session that broke the protocol, taken once: the conductor then detaches it.
+  std::optional<std::pair<Rank, std::string>> take_offender();
+  // The device's first error.
+  Status health() const;
+
+  const control::JobSpec& spec() const { return spec_; }
+  const mesh::GroupList& groups() const { return group_list_; }
+  struct RankReport {
+    bool attached = false;
+    std::int32_t pid = 0;
+    std::uint32_t attachments = 0;
+    std::uint64_t arena_used_bytes = 0;
+    std::uint64_t arena_reserved_bytes = 0;
+  };
+  std::vector<RankReport> report();
+
+  // ---- duty ---------------------------------------------------------------------------------------------------------------
+  std::size_t do_work() override;
+  bool arm() override;
+  void wait(Nanos bound) override;
+  void wake() noexcept override;
+
+  // ---- actions ------------------------------------------------------------------------------------------------------------
+  void launch(std::uint32_t step_index, const scheduler::Step& step) override;
+  void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override;
+  void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Verdict& verdict) override;
+  void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override;
+  void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
+
+ private:
+  struct Seat {  // one rank's place
+    std::unique_ptr<Session> session;
+    shm::Descriptor doorbell;
+    std::unique_ptr<Arena> arena;
+    std::uint32_t attachments = 0;
+  };
+
+  Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells);
+  Status open();
+  Status open_device();
+  Status open_groups();
+  std::vector<scheduler::Group> all_groups() const;
+  Scope scope(const Session& session) const;
+  std::size_t drain_rings(Instant now);
+  void tick(Instant now);
+  void account(Session& session, const scheduler::Plan& plan, std::uint32_t lane, std::uint64_t value);
+  void wake_clients();
+  Session* session_of(const scheduler::Plan& plan, Rank rank);
+  shm::Welcome welcome(const Session& session) const;
+
+  control::JobSpec spec_;
+  const Clock& clock_;
+  mesh::GroupList group_list_;
+  Doorbells doorbells_;
+  std::uint32_t self_group_first_ = 0;
+  std::vector<std::string> group_names_;
+
+  mutable std::mutex baton_;
+  std::vector<Seat> seats_;
+  std::vector<std::unique_ptr<Session>> graveyard_;
+  std::unique_ptr<device::host::Pool> pool_;
+  std::unique_ptr<device::Device> device_;
+  std::optional<scheduler::Executor> executor_;
+  std::optional<scheduler::Graph> graph_;
+  scheduler::Trace trace_;
+  scheduler::Finished current_;  // the step being retired
+  std::optional<std::pair<Rank, std::string>> offender_;
+  Status health_;
+  Instant next_tick_{0};
+  std::uint32_t next_session_ = 1;
+  bool armed_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace muster::engine

@@ -1,0 +1,32 @@
+// From a client's description of work to a plan: every handle looked up, every offset, size and stride held against its buffer.
+#pragma once
+
+#include "api/shm/control.hpp"
+#include "daemon/engine/session.hpp"
+
+#include <memory>
+#include <span>
+
+namespace muster::engine {
+
+// What a plan may refer to.
+struct Scope {
+  const Session& session;
+  std::span<const scheduler::Group> groups;  // index = GroupId
+  std::uint64_t epoch = 0;                   // generation of group handles
+  std::uint32_t self_group_first = 0;        // groups from here on are single ranks, by world rank
+};
+
+// The public handle of a group, and back. MUSTER_GROUP_SELF is the rank's own single group.
+std::uint64_t group_handle(GroupId group, std::uint64_t epoch);
+Result<GroupId> find_group(const Scope& scope, std::uint64_t handle);
+
+// Each: kBadArgument naming operand or field, value and bound; kStale for a handle that names nothing; kUnsupported.
+Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, const muster_kernel& kernel);
+Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope, const shm::PlanCollective& message,
+                                                            std::span<const std::uint64_t> counts);
+
+// The view's address, if all of it lies inside its buffer. `name` is for the message.
+Result<kernels::Tensor> resolve_tensor(const Session& session, const muster_tensor& tensor, const char* name);
+
+}  // namespace muster::engine

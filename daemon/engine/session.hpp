@@ -1,0 +1,105 @@
+// Session: one attached client of one rank, from its Welcome to its burial.
+//
+// Two sides meet here. The conductor makes and drops buffers and plans, as the client asks by message. The duty cycle takes
+// commands out of the ring, checks the copies, and turns them into requests for the graph. The engine's baton orders the two.
+#pragma once
+
+#include "api/base/bounded.hpp"
+#include "api/shm/completion.hpp"
+#include "api/shm/ring.hpp"
+#include "api/shm/segment.hpp"
+#include "daemon/engine/arena.hpp"
+#include "scheduler/run/graph.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::engine {
+
+struct SessionOptions {
+  Rank rank;
+  SessionId id;
+  std::int32_t pid = 0;
+  std::uint32_t buffers_max = 0;
+  std::uint32_t plans_max = 0;
+  Nanos deadline{0};  // default of every start
+};
+
+struct Buffer {
+  Arena::Grant grant;
+  std::uint64_t bytes = 0;  // as asked for: the bound of every access
+  std::uint32_t plans = 0;  // that name it
+};
+
+// Owns    the two segments, the client's buffers and plans.
+// Thread  under the engine's baton; buffers also by the conductor alone.
+// Bound   buffers_max, plans_max, one batch of commands copied ahead.
+// Fails   drain: kProtocol with what the client did wrong; the engine then ends the session.
+class Session {
+ public:
+  Session(SessionOptions options, shm::SubmissionView submission, shm::CompletionView completion, Arena& arena);
+
+  // ---- duty ---------------------------------------------------------------------------------------------------------------
+  // Takes at most kBatch commands and submits them. Returns how many were taken.
+  Result<std::size_t> drain(scheduler::Graph& graph, Instant now);
+  bool try_sleep() { return ring_.try_sleep(); }
+  void awake() { ring_.awake(); }
+  bool has_backlog() const { return next_ < batch_count_; }
+
+  shm::CompletionWriter& completion() { return completion_writer_; }
+  shm::CounterWriter& counters() { return counters_; }
+  // Something was published since the last take_news().
+  void note_news() { news_ = true; }
+  bool take_news() { return std::exchange(news_, false); }
+  void wake_client();
+
+  // ---- conductor ----------------------------------------------------------------------------------------------------------
+  Result<Handle> add_buffer(std::uint64_t bytes);
+  const Buffer* buffer(Handle handle) const { return buffers_.find(handle); }
+  Status free_buffer(Handle handle);
+  Result<Handle> add_plan(std::unique_ptr<scheduler::Plan> plan);
+  Status destroy_plan(Handle handle);
+  // True once per segment and session: the client does not have its descriptor yet.
+  bool introduce_segment(std::uint32_t segment);
+  // The client's end of a socket that gets a byte at each completion; the former one ends.
+  Result<shm::Descriptor> open_events();
+  // No start of this session is in flight any more.
+  bool idle() const { return starts_in_flight_ == 0; }
+  void retired() { --starts_in_flight_; }
+  // Gives all buffers back to the arena. The session must be idle.
+  void bury();
+
+  const SessionOptions& options() const { return options_; }
+  const shm::SubmissionView& submission() const { return submission_; }
+  const shm::CompletionView& page() const { return completion_; }
+
+  static constexpr std::size_t kBatch = 64;  // commands per turn, so that one client cannot hold the others up
+
+ private:
+  Status execute(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full);
+  Status start(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full);
+
+  SessionOptions options_;
+  shm::SubmissionView submission_;
+  shm::CompletionView completion_;
+  Arena& arena_;
+  shm::RingReader<> ring_;
+  shm::CompletionWriter completion_writer_;
+  shm::CounterWriter counters_;
+  SlotMap<Buffer> buffers_;
+  SlotMap<std::unique_ptr<scheduler::Plan>> plans_;
+  shm::Descriptor events_;
+  std::vector<bool> introduced_;
+  std::array<shm::Command, kBatch> batch_{};
+  std::size_t batch_count_ = 0;
+  std::size_t next_ = 0;
+  std::uint32_t starts_in_flight_ = 0;
+  std::uint64_t buffer_bytes_ = 0;
+  std::uint64_t buffer_bytes_peak_ = 0;
+  bool news_ = false;
+};
+
+}  // namespace muster::engine
