@@ -1,0 +1,1 @@
+#include "api/shm/headroom.hpp"
