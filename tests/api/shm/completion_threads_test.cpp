@@ -1,6 +1,8 @@
 #include "api/shm/completion.hpp"
 
+#include <atomic>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -57,13 +59,14 @@ TEST(CompletionThreads, SeeAFailureWhole) {
     for (std::uint64_t e = 1; e <= kRounds; ++e) {
       writer.fail(MUSTER_LANE_HALO, e * 2, e % 2 == 0 ? Code::kTimeout : Code::kPeerLost, static_cast<std::int32_t>(e),
                   text_of(e));
-      writer.reset(MUSTER_LANE_HALO, e * 2);
+      if (e < kRounds) writer.reset(MUSTER_LANE_HALO, e * 2);
     }
     done.store(true);
   });
   CompletionReader reader(page.get(), &submission);
   std::uint64_t wrong = 0, seen = 0;
-  while (!done.load()) {
+  for (bool last = false; !last;) {
+    last = done.load();  // the failure of the last round stands: at least that one is seen
     const auto failure = reader.failure(MUSTER_LANE_HALO);
     if (!failure) {
       wrong += failure.error().code() != Code::kNotFound && failure.error().code() != Code::kPending;
@@ -76,7 +79,7 @@ TEST(CompletionThreads, SeeAFailureWhole) {
   }
   engine.join();
   EXPECT_EQ(wrong, 0u);
-  RecordProperty("failures_seen", static_cast<int>(seen));
+  EXPECT_GT(seen, 0u);
 }
 
 // Goal: several engine threads may finish work on different timelines at once.

@@ -36,7 +36,7 @@ TEST(Layout, PinsTheSubmissionSegment) {
 }
 
 TEST(Layout, PinsTheCompletionSegment) {
-  EXPECT_EQ(sizeof(CompletionHeader), 64u);
+  EXPECT_EQ(sizeof(CompletionHeader), 56u);
   EXPECT_EQ(offsetof(CompletionSegment, head), 128u);
   EXPECT_EQ(offsetof(CompletionSegment, engine_asleep), 256u);
   EXPECT_EQ(offsetof(CompletionSegment, wake), 384u);
