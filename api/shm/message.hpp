@@ -2,6 +2,7 @@
 // is untrusted.
 #pragma once
 
+#include "api/base/assert.hpp"
 #include "api/base/result.hpp"
 #include "api/shm/control.hpp"
 
@@ -51,7 +52,7 @@ Result<T> checked(std::span<const std::byte> bytes, MessageKind kind, Tail tail 
   T message;
   std::memcpy(&message, bytes.data(), sizeof message);
   // What was checked is what is used, even if the bytes are shared and have changed since.
-  std::memcpy(&message, &header, sizeof header);
+  message.header = header;
   return message;
 }
 

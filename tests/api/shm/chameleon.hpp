@@ -9,8 +9,9 @@
 
 namespace muster::shm {
 
-// Counts the loads of each word, and lets a test choose what the n-th load of a word sees. Code that fetches a word twice
-// and trusts both is caught twice: by the count, and because the second answer differs from the first.
+// Counts the loads of each word, and lets a test choose what the n-th load of a word sees. Code that fetches
+// a word twice and trusts both is caught twice: by the count, and because the second answer differs from the
+// first.
 struct ChameleonAtomics {
   template<class T>
   using Word = T;

@@ -103,14 +103,18 @@ TEST(Completion, RunsAgainAfterAReset) {
 TEST(Completion, RemembersEarlierFailures) {
   Session s;
   constexpr std::uint64_t kEpisodes = 2 * CompletionReader::kEpisodesMax;
-  const auto status = [](std::uint64_t episode) { return episode % 2 == 0 ? Code::kPeerLost : Code::kTimeout; };
+  const auto status = [](std::uint64_t episode) {
+    return episode % 2 == 0 ? Code::kPeerLost : Code::kTimeout;
+  };
   for (std::uint64_t e = 0; e < kEpisodes; ++e) {
     const std::uint64_t base = e * 3;
     s.writer.publish(kLane, base + 1);
     s.writer.fail(kLane, base + 2, status(e), -1, "");
     ASSERT_EQ(s.reader.remember_reset(kLane, base + 3), Code::kOk);
-    EXPECT_EQ(s.test(base + 4), Code::kPending) << "submitted after the reset, which the engine has not seen yet";
-    EXPECT_EQ(s.reader.failure(kLane).error().code(), Code::kNotFound) << "reset, as far as this client is concerned";
+    EXPECT_EQ(s.test(base + 4), Code::kPending)
+        << "submitted after the reset, which the engine has not seen yet";
+    EXPECT_EQ(s.reader.failure(kLane).error().code(), Code::kNotFound)
+        << "reset, as far as this client is concerned";
     s.writer.reset(kLane, base + 3);
 
     for (std::uint64_t past = 0; past <= e; ++past) {
@@ -130,7 +134,8 @@ TEST(Completion, RemembersAResetOnlyOfALaneThatStands) {
   s.writer.fail(kLane, 5, Code::kTimeout, -1, "");
   EXPECT_EQ(s.reader.remember_reset(kLane, 4), Code::kBadArgument) << "value 5 failed, so 5 was submitted";
   EXPECT_EQ(s.reader.remember_reset(kLane, 5), Code::kOk);
-  EXPECT_EQ(s.reader.remember_reset(kLane, 7), Code::kOk) << "a second reset of the same failure adds nothing";
+  EXPECT_EQ(s.reader.remember_reset(kLane, 7), Code::kOk)
+      << "a second reset of the same failure adds nothing";
   EXPECT_EQ(s.test(6), Code::kPending);
   EXPECT_EQ(s.reader.remember_reset(MUSTER_LANE_COUNT, 1), Code::kBadArgument);
 }
@@ -182,7 +187,8 @@ TEST(Completion, EndsTheWaitOnAPageInTheMiddleOfAChange) {
   Session s;
   s.word().revision = 7;
   const SteadyClock clock;
-  EXPECT_EQ(s.reader.wait(make_point(kLane, 1), 0, clock.now() + std::chrono::hours(1), clock), Code::kProtocol);
+  EXPECT_EQ(s.reader.wait(make_point(kLane, 1), 0, clock.now() + std::chrono::hours(1), clock),
+            Code::kProtocol);
 }
 
 TEST(Completion, TellsWaitersThatTheSessionIsClosed) {
@@ -194,7 +200,8 @@ TEST(Completion, TellsWaitersThatTheSessionIsClosed) {
   EXPECT_EQ(s.test(1), Code::kOk) << "what was reached stays reached";
   EXPECT_EQ(s.test(2), Code::kDaemonLost);
   const SteadyClock clock;
-  EXPECT_EQ(s.reader.wait(make_point(kLane, 2), 0, clock.now() + std::chrono::hours(1), clock), Code::kDaemonLost);
+  EXPECT_EQ(s.reader.wait(make_point(kLane, 2), 0, clock.now() + std::chrono::hours(1), clock),
+            Code::kDaemonLost);
   for (const std::uint32_t lie : {1u, 999u, 0x80000000u, 0xffffffffu}) {
     s.page->closed = lie;
     EXPECT_EQ(s.reader.closed(), Code::kProtocol) << lie;

@@ -16,9 +16,11 @@ constexpr std::uint64_t kRounds = 3000;
 constexpr std::uint64_t kRounds = 20000;
 #endif
 
-// Goal:   no wake is lost between a client that sleeps at once and an engine that publishes, and what the engine wrote
+// Goal:   no wake is lost between a client that sleeps at once and an engine that publishes, and what the
+// engine wrote
 //         before a verdict can be read after it.
-// Method: ping-pong through the page one way and a plain atomic the other; without spins, so that each round may sleep.
+// Method: ping-pong through the page one way and a plain atomic the other; without spins, so that each round
+// may sleep.
 TEST(CompletionThreads, WakeASleepingClientEachTime) {
   auto page = std::make_unique<CompletionSegment>();
   SubmissionHeader submission;
@@ -39,7 +41,8 @@ TEST(CompletionThreads, WakeASleepingClientEachTime) {
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 1; i <= kRounds; ++i) {
     asked.store(i, std::memory_order::release);
-    const Code code = reader.wait(make_point(MUSTER_LANE_SMALL, i), 0, clock.now() + std::chrono::minutes(5), clock);
+    const Code code =
+        reader.wait(make_point(MUSTER_LANE_SMALL, i), 0, clock.now() + std::chrono::minutes(5), clock);
     wrong += code != Code::kOk || payload != i * 7;
   }
   engine.join();
@@ -52,13 +55,15 @@ TEST(CompletionThreads, SeeAFailureWhole) {
   auto page = std::make_unique<CompletionSegment>();
   SubmissionHeader submission;
   std::atomic<bool> done{false};
-  const auto text_of = [](std::uint64_t e) { return std::string(e % kFailureTextBytes, static_cast<char>('a' + e % 26)); };
+  const auto text_of = [](std::uint64_t e) {
+    return std::string(e % kFailureTextBytes, static_cast<char>('a' + e % 26));
+  };
 
   std::thread engine([&] {
     CompletionWriter writer(page.get(), &submission);
     for (std::uint64_t e = 1; e <= kRounds; ++e) {
-      writer.fail(MUSTER_LANE_HALO, e * 2, e % 2 == 0 ? Code::kTimeout : Code::kPeerLost, static_cast<std::int32_t>(e),
-                  text_of(e));
+      writer.fail(MUSTER_LANE_HALO, e * 2, e % 2 == 0 ? Code::kTimeout : Code::kPeerLost,
+                  static_cast<std::int32_t>(e), text_of(e));
       if (e < kRounds) writer.reset(MUSTER_LANE_HALO, e * 2);
     }
     done.store(true);
@@ -99,7 +104,8 @@ TEST(CompletionThreads, PublishOnSeveralTimelinesAtOnce) {
   CompletionReader reader(page.get(), &submission);
   const SteadyClock clock;
   for (const std::uint32_t lane : {MUSTER_LANE_COMPUTE, MUSTER_LANE_HALO})
-    EXPECT_EQ(reader.wait(make_point(lane, kRounds), 10, clock.now() + std::chrono::minutes(5), clock), Code::kOk);
+    EXPECT_EQ(reader.wait(make_point(lane, kRounds), 10, clock.now() + std::chrono::minutes(5), clock),
+              Code::kOk);
   first.join();
   second.join();
   EXPECT_EQ(CounterReader(page.get()).value(Counter::kStepsCompleted), 2 * kRounds);

@@ -18,7 +18,8 @@ class HeadroomTest : public testing::Test {
   HeadroomTest() {
     std::string name = testing::TempDir() + "headroom.XXXXXX";
     root_ = mkdtemp(name.data());
-    files_ = {.cgroup_of_self = root_ / "self", .cgroup_root = root_ / "cgroup", .meminfo = root_ / "meminfo"};
+    files_ = {
+        .cgroup_of_self = root_ / "self", .cgroup_root = root_ / "cgroup", .meminfo = root_ / "meminfo"};
   }
   ~HeadroomTest() override { std::filesystem::remove_all(root_); }
 
@@ -103,7 +104,9 @@ TEST(HeadroomParsers, TakeWhatTheKernelWritesAndNothingElse) {
   EXPECT_EQ(parse_cgroup_path("3:memory:/a\n0::/c", ""), "/c");
 }
 
-TEST(HeadroomHere, IsSomething) { EXPECT_GT(memory_headroom().bytes, 0u); }
+TEST(HeadroomHere, IsSomething) {
+  EXPECT_GT(memory_headroom().bytes, 0u);
+}
 
 }  // namespace
 }  // namespace muster::shm

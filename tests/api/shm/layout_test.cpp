@@ -74,10 +74,11 @@ TEST(Layout, PinsTheMessages) {
 
 TEST(Layout, GivesEachWordALineOfItsOwn) {
   std::set<std::size_t> lines;
-  const std::size_t words[] = {offsetof(CompletionSegment, header),        offsetof(CompletionSegment, head),
-                               offsetof(CompletionSegment, engine_asleep), offsetof(CompletionSegment, wake),
-                               offsetof(CompletionSegment, heartbeat_ns),  offsetof(CompletionSegment, closed),
-                               offsetof(CompletionSegment, timelines)};
+  const std::size_t words[] = {
+      offsetof(CompletionSegment, header),        offsetof(CompletionSegment, head),
+      offsetof(CompletionSegment, engine_asleep), offsetof(CompletionSegment, wake),
+      offsetof(CompletionSegment, heartbeat_ns),  offsetof(CompletionSegment, closed),
+      offsetof(CompletionSegment, timelines)};
   for (const std::size_t offset : words) EXPECT_TRUE(lines.insert(offset / kLineBytes).second) << offset;
 }
 

@@ -57,7 +57,8 @@ TEST(Ring, DeliversEveryFieldInOrder) {
   std::array<Command, 4> out;
   EXPECT_FALSE(ring.reader.has_work());
   EXPECT_EQ(ring.reader.drain(out).value(), 0u);
-  for (std::uint64_t plan = 1; plan <= 3; ++plan) ASSERT_EQ(ring.writer.push(PlainRing::command(plan)), Code::kOk);
+  for (std::uint64_t plan = 1; plan <= 3; ++plan)
+    ASSERT_EQ(ring.writer.push(PlainRing::command(plan)), Code::kOk);
   EXPECT_TRUE(ring.reader.has_work());
   ASSERT_EQ(ring.reader.drain(out).value(), 3u);
   for (std::uint64_t i = 0; i < 3; ++i) expect_command(out[i], i + 1, i);
@@ -66,7 +67,8 @@ TEST(Ring, DeliversEveryFieldInOrder) {
 
 TEST(Ring, TakesNoMoreThanTheCallerHasRoomFor) {
   PlainRing ring;
-  for (std::uint64_t plan = 0; plan < kCapacity; ++plan) ASSERT_EQ(ring.writer.push(PlainRing::command(plan)), Code::kOk);
+  for (std::uint64_t plan = 0; plan < kCapacity; ++plan)
+    ASSERT_EQ(ring.writer.push(PlainRing::command(plan)), Code::kOk);
   std::array<Command, 3> out;
   EXPECT_EQ(ring.reader.drain(out).value(), 3u);
   EXPECT_EQ(ring.reader.drain(out).value(), 3u);
@@ -76,7 +78,8 @@ TEST(Ring, TakesNoMoreThanTheCallerHasRoomFor) {
 
 TEST(Ring, RefusesWhenFullAndTakesAgainAfterADrain) {
   PlainRing ring;
-  for (std::uint64_t plan = 0; plan < kCapacity; ++plan) ASSERT_EQ(ring.writer.push(PlainRing::command(plan)), Code::kOk);
+  for (std::uint64_t plan = 0; plan < kCapacity; ++plan)
+    ASSERT_EQ(ring.writer.push(PlainRing::command(plan)), Code::kOk);
   const auto before = ring.slots;
   EXPECT_EQ(ring.writer.push(PlainRing::command(99)), Code::kBusy);
   EXPECT_EQ(ring.slots, before) << "a refused push writes nothing";
@@ -89,8 +92,8 @@ TEST(Ring, RefusesWhenFullAndTakesAgainAfterADrain) {
 // Goal:   cursors may pass any power of two, 2^64 included.
 // Method: plant both cursors just before each edge and run three laps across it.
 TEST(Ring, CrossesTheEdgesOfItsCursors) {
-  for (const std::uint64_t first : {std::uint64_t{0}, (std::uint64_t{1} << 32) - 3, (std::uint64_t{1} << 63) - 3,
-                                    ~std::uint64_t{0} - 2, ~std::uint64_t{0}}) {
+  for (const std::uint64_t first : {std::uint64_t{0}, (std::uint64_t{1} << 32) - 3,
+                                    (std::uint64_t{1} << 63) - 3, ~std::uint64_t{0} - 2, ~std::uint64_t{0}}) {
     PlainRing ring(first);
     std::array<Command, 5> out;
     for (std::uint64_t round = 0; round < 6; ++round) {
@@ -117,7 +120,8 @@ TEST(Ring, CallsATailThatLiesAProtocolError) {
   for (const Lie& lie : lies) {
     PlainRing ring;
     std::array<Command, kCapacity> out;
-    for (std::uint64_t i = 0; i < lie.taken; ++i) ASSERT_EQ(ring.writer.push(PlainRing::command(i)), Code::kOk);
+    for (std::uint64_t i = 0; i < lie.taken; ++i)
+      ASSERT_EQ(ring.writer.push(PlainRing::command(i)), Code::kOk);
     ASSERT_EQ(ring.reader.drain(out).value(), lie.taken);
     ring.tail = lie.tail;
     const auto result = ring.reader.drain(out);
@@ -125,13 +129,15 @@ TEST(Ring, CallsATailThatLiesAProtocolError) {
     EXPECT_EQ(result.error().code(), Code::kProtocol) << lie.name;
     EXPECT_EQ(ring.head, lie.taken) << lie.name << ": nothing was consumed";
     ring.tail = lie.taken;
-    EXPECT_EQ(ring.reader.drain(out).error().code(), Code::kProtocol) << lie.name << ": once broken, always broken";
+    EXPECT_EQ(ring.reader.drain(out).error().code(), Code::kProtocol)
+        << lie.name << ": once broken, always broken";
     EXPECT_FALSE(ring.reader.has_work()) << "a broken ring keeps no engine awake";
   }
 }
 
 TEST(Ring, RefusesASlotThatWasNotPublished) {
-  for (const std::uint64_t sequence : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{3}, ~std::uint64_t{0}}) {
+  for (const std::uint64_t sequence :
+       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{3}, ~std::uint64_t{0}}) {
     PlainRing ring;
     ASSERT_EQ(ring.writer.push(PlainRing::command(1)), Code::kOk);
     ASSERT_EQ(ring.writer.push(PlainRing::command(2)), Code::kOk);
@@ -145,7 +151,8 @@ TEST(Ring, RefusesASlotThatWasNotPublished) {
 }
 
 // Goal:   each byte of a command is fetched once, and a slot rewritten meanwhile is noticed.
-// Method: memory that answers differently each time. The words of a slot may be read once, its sequence twice.
+// Method: memory that answers differently each time. The words of a slot may be read once, its sequence
+// twice.
 TEST(Ring, FetchesEachWordOnce) {
   ChameleonAtomics::reset();
   Ring<ChameleonAtomics> ring;
@@ -207,7 +214,8 @@ TEST(Ring, IsBoundedOnMemoryThatIsRandomEachTime) {
 }
 
 TEST(Ring, DoesNotTrustTheEnginesHeadEither) {
-  for (const std::uint64_t lie : {std::uint64_t{2}, std::uint64_t{kCapacity + 4}, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+  for (const std::uint64_t lie :
+       {std::uint64_t{2}, std::uint64_t{kCapacity + 4}, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
     PlainRing ring;
     std::array<Command, kCapacity> out;
     for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(ring.writer.push(PlainRing::command(i)), Code::kOk);
@@ -217,7 +225,7 @@ TEST(Ring, DoesNotTrustTheEnginesHeadEither) {
       ASSERT_EQ(ring.writer.push(PlainRing::command(i)), Code::kOk);
     }
     ASSERT_EQ(ring.writer.push(PlainRing::command(9)), Code::kOk);  // reads head 3
-    ring.head = lie;                                               // back, or past the tail of 9
+    ring.head = lie;                                                // back, or past the tail of 9
     Code code = Code::kOk;
     while (code == Code::kOk) code = ring.writer.push(PlainRing::command(9));
     EXPECT_EQ(code, Code::kProtocol) << lie;

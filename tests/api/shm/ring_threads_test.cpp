@@ -17,8 +17,8 @@ constexpr std::uint64_t kCommands = 4000000;
 #endif
 constexpr std::uint32_t kCapacity = 64;
 
-// A doorbell with the meaning of an edge-triggered eventfd: a ring is never lost and several may fold into one. Without a
-// time limit: a lost wake hangs the test, which the suite's limit turns into a failure.
+// A doorbell with the meaning of an edge-triggered eventfd: a ring is never lost and several may fold into
+// one. Without a time limit: a lost wake hangs the test, which the suite's limit turns into a failure.
 class Doorbell {
  public:
   void ring() {
@@ -42,7 +42,8 @@ class Doorbell {
 };
 
 // Goal:   nothing is lost, doubled, torn or slept through when both ends run at once, and TSan sees no race.
-// Method: the writer gives each command fields derived from its number, pauses now and then so that the reader falls
+// Method: the writer gives each command fields derived from its number, pauses now and then so that the
+// reader falls
 //         asleep, and the reader sleeps whenever it finds nothing.
 TEST(RingThreads, DeliverEveryCommandThroughSleepAndWake) {
   std::uint64_t tail = 0, head = 0;

@@ -20,7 +20,8 @@ namespace {
 
 const Headroom kPlenty{};
 
-// Runs `body` in another process and gives its exit status: 0 for "all well", else the number of the check that failed.
+// Runs `body` in another process and gives its exit status: 0 for "all well", else the number of the check
+// that failed.
 int in_another_process(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
@@ -135,7 +136,9 @@ struct Engine {
   CompletionView completion = *CompletionView::create(17, 99, kPlenty);
 };
 
-Descriptor copy_of(const Descriptor& memory) { return Descriptor(dup(memory.get())); }
+Descriptor copy_of(const Descriptor& memory) {
+  return Descriptor(dup(memory.get()));
+}
 
 TEST(Segments, CarryACommandAndItsVerdict) {
   const Engine engine;
@@ -208,7 +211,8 @@ TEST(Segments, CompletionPageCannotBeWrittenByAClient) {
     const std::string again = "/proc/self/fd/" + std::to_string(fd);
     const int reopened = open(again.c_str(), O_RDWR);
     if (reopened >= 0) {  // allowed, and no use
-      if (mmap(nullptr, kCompletionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, reopened, 0) != MAP_FAILED) return 6;
+      if (mmap(nullptr, kCompletionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, reopened, 0) != MAP_FAILED)
+        return 6;
       if (pwrite(reopened, "x", 1, 0) != -1) return 7;
     }
     if (pwrite(fd, "x", 1, 0) != -1) return 8;
@@ -219,7 +223,8 @@ TEST(Segments, CompletionPageCannotBeWrittenByAClient) {
   });
   EXPECT_EQ(result, 0);
   EXPECT_EQ(engine.completion.page()->header.magic, kMagicCompletion);
-  CompletionWriter(engine.completion.writable_page(), engine.submission.header()).publish(0, 1);  // the engine still can
+  CompletionWriter(engine.completion.writable_page(), engine.submission.header())
+      .publish(0, 1);  // the engine still can
   EXPECT_EQ(engine.completion.page()->timelines[0].reached, 1u);
 }
 
@@ -239,7 +244,8 @@ TEST(Segments, SubmissionSegmentCannotBeTakenAway) {
 }
 
 // Goal:   a client sleeps on a page that it can only read, and an engine in another process wakes it.
-// Method: the child maps like a client and waits long; the parent publishes once the child's flag says that it sleeps.
+// Method: the child maps like a client and waits long; the parent publishes once the child's flag says that
+// it sleeps.
 TEST(Segments, AClientSleepsOnAReadOnlyPage) {
   const Engine engine;
   const pid_t child = fork();

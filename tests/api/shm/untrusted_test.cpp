@@ -12,11 +12,17 @@ namespace muster::shm {
 namespace {
 
 template<class View>
-concept Stores = requires(View view) { view.store(std::uint64_t{1}); };
+concept Stores = requires(View view) {
+  view.store(std::uint64_t{1});
+};
 template<class View>
-concept Loads = requires(View view) { view.load(); };
+concept Loads = requires(View view) {
+  view.load();
+};
 template<class View>
-concept HasArrow = requires(View view) { view.operator->(); };
+concept HasArrow = requires(View view) {
+  view.operator->();
+};
 
 // Goal: a word of the other side cannot be used but through one load, and cannot be written at all.
 using View = Untrusted<std::uint64_t>;
@@ -34,7 +40,9 @@ static_assert(!std::is_convertible_v<Published<std::uint64_t>, std::uint64_t>);
 
 TEST(Untrusted, ReadsTheWordOncePerCall) {
   ChameleonAtomics::reset();
-  ChameleonAtomics::answer = [](std::uint64_t, int nth, const void*) { return 100u + static_cast<unsigned>(nth); };
+  ChameleonAtomics::answer = [](std::uint64_t, int nth, const void*) {
+    return 100u + static_cast<unsigned>(nth);
+  };
   const std::uint64_t word = 7;
   const Untrusted<std::uint64_t, ChameleonAtomics> view(&word);
   const std::uint64_t copy = view.load();
