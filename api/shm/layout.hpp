@@ -22,7 +22,6 @@
 
 namespace muster::shm {
 
-constexpr std::uint64_t kMagicSubmission = 0x4d55535445525351;  // "MUSTERSQ"
 constexpr std::uint64_t kMagicCompletion = 0x4d55535445524351;  // "MUSTERCQ"
 constexpr std::uint32_t kAbiVersion = 1;
 constexpr std::uint32_t kRingCapacity = 1024;  // commands; a power of two
@@ -48,7 +47,7 @@ struct alignas(kLineBytes) TimelineWord {
   std::uint64_t failed_to = 0;    // 0 while the lane is stopped; set by a reset: values above it run again
   std::int32_t status = 0;        // muster_status_t of the failure
   std::int32_t culprit_rank = -1;
-  std::uint64_t revision = 0;     // odd while the four fields above are being changed
+  std::uint64_t revision = 0;     // odd while the four fields above, or the failure text, are being changed
 };
 static_assert(sizeof(TimelineWord) == kLineBytes);
 
@@ -76,7 +75,8 @@ struct CompletionHeader {
 struct CompletionSegment {
   alignas(kLineBytes) CompletionHeader header;
   alignas(kLineBytes) std::uint64_t head = 0;            // engine: commands consumed
-  alignas(kLineBytes) std::uint32_t engine_asleep = 0;   // engine: 1 while nobody polls the ring; then ring the doorbell
+  alignas(kLineBytes) std::uint32_t engine_asleep = 0;   // engine: 0 while it polls the ring, else the nap's number:
+                                                           // ring the doorbell, once a nap
   alignas(kLineBytes) std::uint32_t wake = 0;            // futex word: raised at each completion
   alignas(kLineBytes) std::uint64_t heartbeat_ns = 0;    // engine: monotonic time of its last turn
   alignas(kLineBytes) std::uint32_t closed = 0;          // engine: 0, or the negated status with which it closed the session

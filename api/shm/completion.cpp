@@ -1,0 +1,276 @@
+#include "api/shm/completion.hpp"
+
+#include "api/shm/futex.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include <fmt/ranges.h>
+#include <sched.h>
+
+namespace muster::shm {
+namespace {
+
+// A failure text as it is shared: its length in the first word, then the bytes, eight to a word, so that it
+// can be copied with few atomic loads while the engine writes another.
+static_assert(offsetof(FailureText, text) == 8 && kFailureTextBytes % 8 == 0 && sizeof(FailureText) % 8 == 0);
+constexpr std::size_t kTextWords = kFailureTextBytes / 8;
+
+std::uint64_t* words_of(FailureText* text) {
+  return reinterpret_cast<std::uint64_t*>(text);
+}
+const std::uint64_t* words_of(const FailureText* text) {
+  return reinterpret_cast<const std::uint64_t*>(text);
+}
+
+// False for what no lane can have failed with: success, a question, or a number that is no status.
+bool is_failure(std::int32_t status) {
+  return status < 0 && is_known(status);
+}
+
+bool plausible(std::uint64_t reached, std::uint64_t from, std::uint64_t to, std::int32_t status) {
+  if (from == 0) return to == 0;
+  if (!is_failure(status)) return false;
+  return to == 0 ? reached < from : to >= from;
+}
+
+bool fails(std::uint64_t value, std::uint64_t from, std::uint64_t to) {
+  return from != 0 && value >= from && (to == 0 || value <= to);
+}
+
+}  // namespace
+
+// ---- the engine's side
+
+CompletionWriter::CompletionWriter(CompletionSegment* page, const SubmissionHeader* submission)
+    : page_(page), waker_({.wake = &page->wake, .client_asleep = &submission->client_asleep}) {}
+
+void CompletionWriter::publish(std::uint32_t timeline, std::uint64_t value) {
+  MUSTER_ASSERT(timeline < kTimelinesMax);
+  Sent& sent = timelines_[timeline];
+  MUSTER_ASSERT(value >= sent.reached);
+  MUSTER_ASSERT(!fails(value, sent.failed_from, sent.failed_to));
+  sent.reached = value;
+  Published<std::uint64_t>(&page_->timelines[timeline].reached).store_release(value);
+}
+
+void CompletionWriter::fail(std::uint32_t lane, std::uint64_t from_value, Code status,
+                            std::int32_t culprit_rank, std::string_view text) {
+  MUSTER_ASSERT(lane < MUSTER_LANE_COUNT);
+  MUSTER_ASSERT(is_failure(static_cast<std::int32_t>(status)));
+  Sent& sent = timelines_[lane];
+  if (sent.failed_from != 0 && sent.failed_to == 0) return;
+  MUSTER_ASSERT(from_value > sent.reached && from_value > sent.failed_to);
+  sent.failed_from = from_value;
+  sent.failed_to = 0;
+  TimelineWord& word = page_->timelines[lane];
+  sent.revision.begin(&word.revision);
+  write_text(lane, text);
+  Published<std::int32_t>(&word.status).store_release(static_cast<std::int32_t>(status));
+  Published<std::int32_t>(&word.culprit_rank).store_release(culprit_rank);
+  Published<std::uint64_t>(&word.failed_to).store_release(0);
+  Published<std::uint64_t>(&word.failed_from).store_release(from_value);
+  sent.revision.end(&word.revision);
+}
+
+void CompletionWriter::write_text(std::uint32_t lane, std::string_view text) {
+  FailureText image;
+  image.length = static_cast<std::uint32_t>(std::min(text.size(), kFailureTextBytes));
+  std::memcpy(image.text, text.data(), image.length);
+  std::uint64_t* target = words_of(&page_->failures[lane]);
+  for (std::size_t i = 0; i <= kTextWords; ++i) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, reinterpret_cast<const char*>(&image) + i * sizeof value, sizeof value);
+    Published<std::uint64_t>(target + i).store_release(value);
+  }
+}
+
+void CompletionWriter::reset(std::uint32_t lane, std::uint64_t up_to) {
+  MUSTER_ASSERT(lane < MUSTER_LANE_COUNT);
+  Sent& sent = timelines_[lane];
+  if (sent.failed_from == 0 || sent.failed_to != 0) return;
+  MUSTER_ASSERT(up_to >= sent.failed_from);
+  sent.failed_to = up_to;
+  TimelineWord& word = page_->timelines[lane];
+  sent.revision.begin(&word.revision);
+  Published<std::uint64_t>(&word.failed_to).store_release(up_to);
+  sent.revision.end(&word.revision);
+}
+
+void CompletionWriter::wake() {
+  if (waker_.raise()) futex_wake(&page_->wake);
+}
+
+void CompletionWriter::beat(Instant now) {
+  Published<std::uint64_t>(&page_->heartbeat_ns).store(static_cast<std::uint64_t>(now.count()));
+}
+
+void CompletionWriter::close(Code status) {
+  MUSTER_ASSERT(is_failure(static_cast<std::int32_t>(status)));
+  Published<std::uint32_t>(&page_->closed)
+      .store_release(static_cast<std::uint32_t>(-static_cast<std::int32_t>(status)));
+  wake();
+}
+
+// ---- the client's side
+
+CompletionReader::CompletionReader(const CompletionSegment* page, SubmissionHeader* submission)
+    : page_(page), sleeper_({.wake = &page->wake, .client_asleep = &submission->client_asleep}) {}
+
+std::optional<CompletionReader::Snapshot> CompletionReader::attempt(std::uint32_t timeline, std::string* text,
+                                                                    bool* text_fits) const {
+  const TimelineWord& word = page_->timelines[timeline];
+  const RevisionReader<> revision(&word.revision);
+  if (!revision.stable()) return std::nullopt;
+  const Snapshot snapshot{.reached = Untrusted<std::uint64_t>(&word.reached).load_acquire(),
+                          .failed_from = Untrusted<std::uint64_t>(&word.failed_from).load_acquire(),
+                          .failed_to = Untrusted<std::uint64_t>(&word.failed_to).load_acquire(),
+                          .status = Untrusted<std::int32_t>(&word.status).load_acquire(),
+                          .culprit_rank = Untrusted<std::int32_t>(&word.culprit_rank).load_acquire()};
+  if (text != nullptr) {
+    const std::uint64_t* source = words_of(&page_->failures[timeline]);
+    std::uint64_t values[1 + kTextWords];
+    for (std::size_t i = 0; i <= kTextWords; ++i)
+      values[i] = Untrusted<std::uint64_t>(source + i).load_acquire();
+    std::uint32_t length = 0;
+    std::memcpy(&length, values, sizeof length);
+    *text_fits = length <= kFailureTextBytes;
+    if (*text_fits) text->assign(reinterpret_cast<const char*>(values + 1), length);
+  }
+  if (!revision.unchanged()) return std::nullopt;
+  return snapshot;
+}
+
+Code CompletionReader::look(std::uint32_t timeline, Snapshot* out, std::string* text) {
+  for (int i = 0; i < kTries; ++i) {
+    bool text_fits = true;
+    const std::optional<Snapshot> snapshot = attempt(timeline, text, &text_fits);
+    if (!snapshot) continue;
+    unstable_ = 0;
+    if (!text_fits) return Code::kProtocol;
+    if (!plausible(snapshot->reached, snapshot->failed_from, snapshot->failed_to, snapshot->status))
+      return Code::kProtocol;
+    *out = *snapshot;
+    return Code::kOk;
+  }
+  return unstable();
+}
+
+// The engine may have lost its core in the middle of a change, so one unstable test proves nothing: the point
+// is pending. A million in a row, which is a good part of a second of one core, is a page that nobody is
+// going to complete.
+Code CompletionReader::unstable() {
+  return ++unstable_ < kUnstableMax ? Code::kPending : Code::kProtocol;
+}
+
+Code CompletionReader::decide(std::uint32_t timeline, std::uint64_t value) {
+  Snapshot now{};
+  const Code code = look(timeline, &now, nullptr);
+  if (code != Code::kOk) return code;
+  if (timeline < MUSTER_LANE_COUNT) {
+    const History& history = histories_[timeline];
+    if (value <= history.forgotten_to) return Code::kStale;
+    for (const Episode& episode : history.episodes) {
+      if (fails(value, episode.from, episode.to)) return episode.status;
+      // The engine has not come to the reset yet: the page still says that the lane is stopped, we know
+      // better.
+      if (episode.from == now.failed_from && now.failed_to == 0) now.failed_to = episode.to;
+    }
+  }
+  if (fails(value, now.failed_from, now.failed_to)) return static_cast<Code>(now.status);
+  return value <= now.reached ? Code::kOk : Code::kPending;
+}
+
+Code CompletionReader::test(std::uint64_t point) {
+  if (point == MUSTER_POINT_NONE) return Code::kOk;
+  const std::uint32_t timeline = point_timeline(point);
+  if (timeline >= kTimelinesMax) return Code::kBadArgument;
+  const Code code = decide(timeline, point_value(point));
+  if (code != Code::kPending) return code;
+  const Code end = closed();
+  if (end == Code::kOk) return Code::kPending;
+  // The last verdicts may have been written between the two looks, before the page was closed.
+  const Code last = decide(timeline, point_value(point));
+  return last == Code::kPending ? end : last;
+}
+
+Code CompletionReader::wait(std::uint64_t point, std::uint32_t spins, Instant deadline, const Clock& clock) {
+  Code code = test(point);
+  for (std::uint32_t i = 0; code == Code::kPending && i < spins && clock.now() < deadline; ++i) {
+    sched_yield();
+    code = test(point);
+  }
+  while (code == Code::kPending) {
+    const Nanos left = deadline - clock.now();
+    if (left.count() <= 0) return Code::kWaitTimeout;
+    const std::uint32_t seen = sleeper_.begin();
+    code = test(point);
+    if (code == Code::kPending && unstable_ > 0)
+      sched_yield();  // in the middle of a change: over in a moment
+    else if (code == Code::kPending)
+      futex_wait(&page_->wake, seen, std::min(left, kSliceMax));
+    sleeper_.end();
+    if (code == Code::kPending) code = test(point);
+  }
+  return code;
+}
+
+Result<LaneFailure> CompletionReader::failure(std::uint32_t lane) {
+  if (lane >= MUSTER_LANE_COUNT)
+    return muster::fail(Code::kBadArgument, "lane {} is not in 0..{}", lane, MUSTER_LANE_COUNT - 1);
+  LaneFailure out;
+  Snapshot now{};
+  const Code code = look(lane, &now, &out.text);
+  if (code == Code::kPending) return muster::fail(code, "lane {} is being changed; ask again", lane);
+  if (code != Code::kOk)
+    return muster::fail(code, "the completion page holds an impossible state of lane {}", lane);
+  if (now.failed_from == 0 || now.failed_to != 0) return muster::fail(Code::kNotFound, "lane {} runs", lane);
+  for (const Episode& episode : histories_[lane].episodes)
+    if (episode.from == now.failed_from) return muster::fail(Code::kNotFound, "lane {} was reset", lane);
+  out.status = static_cast<Code>(now.status);
+  out.culprit_rank = now.culprit_rank;
+  out.failed_from = now.failed_from;
+  return out;
+}
+
+Code CompletionReader::remember_reset(std::uint32_t lane, std::uint64_t up_to) {
+  if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
+  Snapshot now{};
+  const Code code = look(lane, &now, nullptr);
+  if (code != Code::kOk) return code;
+  if (now.failed_from == 0 || now.failed_to != 0) return Code::kOk;
+  if (up_to < now.failed_from) return Code::kBadArgument;
+  auto& [episodes, forgotten_to] = histories_[lane];
+  if (!episodes.empty() && episodes[episodes.size() - 1].from == now.failed_from) return Code::kOk;
+  if (episodes.size() == kEpisodesMax) {
+    forgotten_to = episodes[0].to;
+    std::rotate(episodes.begin(), episodes.begin() + 1, episodes.end());
+    episodes.pop_back();
+  }
+  const bool kept =
+      episodes.push_back({.from = now.failed_from, .to = up_to, .status = static_cast<Code>(now.status)});
+  MUSTER_ASSERT(kept);
+  return Code::kOk;
+}
+
+Code CompletionReader::closed() const {
+  const std::uint32_t word = Untrusted<std::uint32_t>(&page_->closed).load_acquire();
+  if (word == 0) return Code::kOk;
+  const std::int64_t status = -static_cast<std::int64_t>(word);
+  if (status < INT32_MIN || !is_failure(static_cast<std::int32_t>(status))) return Code::kProtocol;
+  return static_cast<Code>(status);
+}
+
+Instant CompletionReader::heartbeat() const {
+  return Instant(static_cast<std::int64_t>(Untrusted<std::uint64_t>(&page_->heartbeat_ns).load()));
+}
+
+Result<std::uint64_t> CounterReader::value(std::string_view name) const {
+  for (std::size_t i = 0; i < kCounterNames.size(); ++i)
+    if (kCounterNames[i] == name) return value(static_cast<Counter>(i));
+  return muster::fail(Code::kNotFound, "no counter \"{}\"; there are: {}", name,
+                      fmt::join(kCounterNames, ", "));
+}
+
+}  // namespace muster::shm

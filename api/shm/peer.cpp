@@ -1,0 +1,131 @@
+#include "api/shm/peer.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // Linux 6.5; older headers lack the name
+#endif
+
+namespace muster::shm {
+namespace {
+
+// A kernel allows no process more groups than this.
+constexpr std::size_t kGroupsMax = 65536;
+
+Result<std::vector<gid_t>> peer_groups(const Descriptor& socket) {
+  std::vector<gid_t> groups(32);
+  for (;;) {
+    auto bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) == 0) {
+      groups.resize(bytes / sizeof(gid_t));
+      return groups;
+    }
+    const int error = errno;
+    const std::size_t needed = bytes / sizeof(gid_t);  // the kernel's answer to too small a buffer
+    if (error != ERANGE || needed <= groups.size() || needed > kGroupsMax)
+      return fail(Code::kProtocol, "reading the groups of the peer: {}", std::strerror(error));
+    groups.resize(needed);
+  }
+}
+
+bool hung_up(const Descriptor& socket) {
+  pollfd entry{.fd = socket.get(), .events = 0, .revents = 0};
+  return poll(&entry, 1, 0) != 0;
+}
+
+Result<Descriptor> pidfd_from_socket(const Descriptor& socket, pid_t pid) {
+  int fd = -1;
+  socklen_t bytes = sizeof fd;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0) return Descriptor(fd);
+  switch (errno) {
+    case ENOPROTOOPT:
+      return fail(Code::kUnsupported, "this kernel has no SO_PEERPIDFD; it came with Linux 6.5");
+    case EMFILE:
+    case ENFILE:
+      return fail(Code::kNoResource, "SO_PEERPIDFD: {}; raise RLIMIT_NOFILE", std::strerror(errno));
+    default:
+      return fail(Code::kStale, "process {} at the other end has ended ({})", pid, std::strerror(errno));
+  }
+}
+
+Result<Descriptor> pidfd_from_number(const Descriptor& socket, pid_t pid) {
+  Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) {
+    const int error = errno;
+    if (error == EMFILE || error == ENFILE)
+      return fail(Code::kNoResource, "pidfd_open: {}; raise RLIMIT_NOFILE", std::strerror(error));
+    return fail(Code::kStale, "process {} at the other end has ended ({})", pid, std::strerror(error));
+  }
+  if (hung_up(socket)) return fail(Code::kStale, "process {} at the other end has hung up", pid);
+  return pidfd;
+}
+
+Result<Descriptor> peer_pidfd(const Descriptor& socket, pid_t pid, PidfdSource source) {
+  if (source == PidfdSource::kNumber) return pidfd_from_number(socket, pid);
+  Result<Descriptor> pidfd = pidfd_from_socket(socket, pid);
+  if (!pidfd && pidfd.error().code() == Code::kUnsupported && source == PidfdSource::kBest)
+    return pidfd_from_number(socket, pid);
+  return pidfd;
+}
+
+// For logs: a process of another user, or one that is just ending, leaves them empty.
+void describe(PeerIdentity* peer) {
+  const std::string folder = fmt::format("/proc/{}", peer->pid);
+  std::ifstream file(folder + "/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  char link[4096];
+  const ssize_t length = readlink((folder + "/exe").c_str(), link, sizeof link);
+  // What was read is about this process only if it still lives: only then was its number not given away.
+  if (has_ended(peer->pidfd)) return;
+  peer->start_time = parse_start_time(stat).value_or(0);
+  if (length > 0) peer->program.assign(link, static_cast<std::size_t>(length));
+}
+
+}  // namespace
+
+bool has_ended(const Descriptor& pidfd) {
+  pollfd entry{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  return poll(&entry, 1, 0) > 0 && (entry.revents & POLLIN) != 0;
+}
+
+std::optional<std::uint64_t> parse_start_time(std::string_view stat) {
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string_view::npos) return std::nullopt;
+  stat.remove_prefix(name_end + 1);
+  constexpr int kFieldsBefore = 20;  // fields 3 to 21 and the blank after the name
+  for (int i = 0; i < kFieldsBefore; ++i) {
+    const std::size_t blank = stat.find(' ');
+    if (blank == std::string_view::npos) return std::nullopt;
+    stat.remove_prefix(blank + 1);
+  }
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(stat.data(), stat.data() + stat.size(), value);
+  if (error != std::errc() || end == stat.data()) return std::nullopt;
+  return value;
+}
+
+Result<PeerIdentity> peer_identity(const Descriptor& socket, PidfdSource source) {
+  ucred credentials{};
+  socklen_t bytes = sizeof credentials;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
+    return fail(Code::kProtocol, "reading the credentials of the peer: {}", std::strerror(errno));
+  if (credentials.pid <= 0) return fail(Code::kProtocol, "the socket has no peer in this process namespace");
+  PeerIdentity peer;
+  peer.pid = credentials.pid;
+  peer.uid = credentials.uid;
+  peer.gid = credentials.gid;
+  MUSTER_ASSIGN_OR_RETURN(peer.groups, peer_groups(socket));
+  MUSTER_ASSIGN_OR_RETURN(peer.pidfd, peer_pidfd(socket, peer.pid, source));
+  describe(&peer);
+  return peer;
+}
+
+}  // namespace muster::shm

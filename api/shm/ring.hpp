@@ -1,0 +1,199 @@
+// The command ring of a session: one client writes, one engine reads.
+//
+//   writer:  slot words, slot.sequence = index + 1 (release), tail (seq_cst), then: is the engine asleep?
+//   reader:  tail (seq_cst), bound check, slot.sequence, slot words once each, slot.sequence again, head
+//   (release)
+//
+// Cursors are private; the shared ones are reports to the other side. The sleep handshake is Dekker's: each
+// side writes its own word and then reads the other's, so that at least one of them sees the other. It needs
+// sequential consistency, and has it in the operations themselves, because ThreadSanitizer cannot see fences
+// that stand alone.
+//
+// Policy and Record are parameters so that a memory-model checker runs this source on a record small enough
+// for it.
+#pragma once
+
+#include "api/base/assert.hpp"
+#include "api/base/result.hpp"
+#include "api/shm/layout.hpp"
+#include "api/shm/untrusted.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace muster::shm {
+
+// A slot as 64-bit words, the first of which is its sequence. Fields smaller than a word travel together with
+// their neighbours, so each byte of a slot is read once.
+template<class Record>
+struct SlotWords {
+  static_assert(sizeof(Record) % sizeof(std::uint64_t) == 0 && offsetof(Record, sequence) == 0);
+  static constexpr std::size_t kCount = sizeof(Record) / sizeof(std::uint64_t);
+  using Array = std::array<std::uint64_t, kCount>;
+};
+
+// The client's end.
+//
+// Owns    its cursor; not the memory.
+// Thread  one, the client's.
+// Bound   capacity slots; push and doorbell_due take no lock, no heap and no system call.
+// Fails   push says kBusy when full and kProtocol, for good, when the engine's head cannot be true.
+template<class Policy = StdAtomics, class Record = Command>
+class RingWriter {
+ public:
+  using Word64 = typename Policy::template Word<std::uint64_t>;
+  using Word32 = typename Policy::template Word<std::uint32_t>;
+  struct Words {
+    Word64* tail;
+    Word64* slots;  // capacity records
+    const Word64* head;
+    const Word32* engine_asleep;
+  };
+
+  // `capacity` is a power of two. `first` is the cursor to start at: 0 but in tests.
+  RingWriter(Words words, std::uint32_t capacity, std::uint64_t first = 0)
+      : words_(words), capacity_(capacity), tail_(first), known_head_(first) {
+    MUSTER_ASSERT(std::has_single_bit(capacity));
+  }
+
+  // Writes and publishes one record; its sequence field is set here.
+  [[nodiscard]] Code push(const Record& record) {
+    if (tail_ - known_head_ == capacity_) {
+      const Code code = refresh_head();
+      if (code != Code::kOk) return code;
+    }
+    const auto values = std::bit_cast<typename SlotWords<Record>::Array>(record);
+    Word64* slot = words_.slots + (tail_ & (capacity_ - 1)) * SlotWords<Record>::kCount;
+    for (std::size_t i = 1; i < values.size(); ++i)
+      Published<std::uint64_t, Policy>(slot + i).store(values[i]);
+    Published<std::uint64_t, Policy>(slot).store_release(tail_ + 1);
+    ++tail_;
+    Published<std::uint64_t, Policy>(words_.tail).store_ordered(tail_);
+    return Code::kOk;
+  }
+
+  // Ask after the last push of a burst: true if the engine sleeps and nobody rang for this nap yet. Then ring
+  // the doorbell.
+  [[nodiscard]] bool doorbell_due() {
+    const std::uint32_t nap = Untrusted<std::uint32_t, Policy>(words_.engine_asleep).load_ordered();
+    if (nap == 0 || nap == rung_nap_) return false;
+    rung_nap_ = nap;
+    return true;
+  }
+
+  std::uint64_t written() const { return tail_; }
+
+ private:
+  Code refresh_head() {
+    if (broken_) return Code::kProtocol;
+    const std::uint64_t head = Untrusted<std::uint64_t, Policy>(words_.head).load_acquire();
+    if (head - known_head_ > tail_ - known_head_) {  // went back, or passed what was written
+      broken_ = true;
+      return Code::kProtocol;
+    }
+    known_head_ = head;
+    return tail_ - known_head_ == capacity_ ? Code::kBusy : Code::kOk;
+  }
+
+  Words words_;
+  std::uint64_t capacity_;
+  std::uint64_t tail_;
+  std::uint64_t known_head_;
+  std::uint32_t rung_nap_ = 0;
+  bool broken_ = false;
+};
+
+// The engine's end. Every byte it reads may have been written by an enemy.
+//
+// Owns    its cursor and its count of naps; not the memory.
+// Thread  one at a time, the engine's.
+// Bound   a drain copies at most out.size() records; nothing here waits or uses the heap unless it fails.
+// Fails   kProtocol, for good, when tail or a slot cannot be true: close the session then.
+template<class Policy = StdAtomics, class Record = Command>
+class RingReader {
+ public:
+  using Word64 = typename Policy::template Word<std::uint64_t>;
+  using Word32 = typename Policy::template Word<std::uint32_t>;
+  struct Words {
+    const Word64* tail;
+    const Word64* slots;  // capacity records
+    Word64* head;
+    Word32* engine_asleep;
+  };
+
+  RingReader(Words words, std::uint32_t capacity, std::uint64_t first = 0)
+      : words_(words), capacity_(capacity), cursor_(first) {
+    MUSTER_ASSERT(std::has_single_bit(capacity));
+  }
+
+  // Copies the next records, at most out.size(), and gives their slots back. What it returns is private
+  // memory: check it there. Good records before a bad one are delivered; the next call then fails.
+  Result<std::size_t> drain(std::span<Record> out) {
+    if (broken_) return fail(Code::kProtocol, "the ring was found corrupt at command {}", cursor_);
+    const std::uint64_t tail = Untrusted<std::uint64_t, Policy>(words_.tail).load_ordered();
+    const std::uint64_t pending = tail - cursor_;
+    if (pending > capacity_) {
+      broken_ = true;
+      return fail(Code::kProtocol, "ring tail {} is not within {} of the {} commands taken", tail, capacity_,
+                  cursor_);
+    }
+    const std::size_t wanted = std::min<std::size_t>(static_cast<std::size_t>(pending), out.size());
+    std::size_t taken = 0;
+    while (taken < wanted && copy(&out[taken])) ++taken;
+    if (taken > 0) Published<std::uint64_t, Policy>(words_.head).store_release(cursor_);
+    if (broken_ && taken == 0)
+      return fail(Code::kProtocol, "slot of command {} was not published, or was rewritten while it was read",
+                  cursor_);
+    return taken;
+  }
+
+  [[nodiscard]] bool has_work() const {
+    return !broken_ && Untrusted<std::uint64_t, Policy>(words_.tail).load_ordered() != cursor_;
+  }
+
+  // Announces a nap. True: any later push rings the doorbell, so it is safe to block on it. False: work came
+  // meanwhile, the nap is off.
+  [[nodiscard]] bool try_sleep() {
+    if (++nap_ == 0) ++nap_;
+    Published<std::uint32_t, Policy>(words_.engine_asleep).store_ordered(nap_);
+    if (!has_work()) return true;
+    awake();
+    return false;
+  }
+
+  // Ends a nap; call it before the first drain after waking, whatever the reason. A writer that still saw the
+  // nap wrote its tail before this store, so that drain finds it.
+  void awake() { Published<std::uint32_t, Policy>(words_.engine_asleep).store_ordered(0); }
+
+  std::uint64_t consumed() const { return cursor_; }
+
+ private:
+  bool copy(Record* out) {
+    const Word64* slot = words_.slots + (cursor_ & (capacity_ - 1)) * SlotWords<Record>::kCount;
+    const Untrusted<std::uint64_t, Policy> sequence(slot);
+    typename SlotWords<Record>::Array values;
+    values[0] = sequence.load_acquire();
+    // Acquire, so that the second look at the sequence cannot be taken before the words are.
+    for (std::size_t i = 1; i < values.size(); ++i)
+      values[i] = Untrusted<std::uint64_t, Policy>(slot + i).load_acquire();
+    if (values[0] != cursor_ + 1 || sequence.load() != values[0]) {
+      broken_ = true;
+      return false;
+    }
+    *out = std::bit_cast<Record>(values);
+    ++cursor_;
+    return true;
+  }
+
+  Words words_;
+  std::uint64_t capacity_;
+  std::uint64_t cursor_;
+  std::uint32_t nap_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace muster::shm

@@ -1,0 +1,119 @@
+// Shared memory without a name: sealed memfds, mapped by whoever gets the descriptor over a socket.
+//
+// The engine creates everything. It reserves every page (so that a later touch cannot be a SIGBUS) and seals
+// the size (so that the other side cannot take pages away). The completion page is also sealed against
+// writing from the moment the engine has mapped it: no other process can ever get a writable mapping of it.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/shm/completion.hpp"
+#include "api/shm/descriptor.hpp"
+#include "api/shm/headroom.hpp"
+#include "api/shm/layout.hpp"
+#include "api/shm/ring.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::shm {
+
+enum class Access { kRead, kReadWrite };
+
+// Owns    one mapping of a descriptor, from map() to destruction. The descriptor may be closed meanwhile.
+// Thread  a value; the bytes have rules of their own.
+// Bound   size() bytes.
+// Fails   map: kNoResource.
+class Mapping {
+ public:
+  Mapping() = default;
+  static Result<Mapping> map(const Descriptor& memory, std::size_t bytes, Access access);
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+
+  const std::byte* data() const noexcept { return data_; }
+  // Asserts that it was mapped to be written.
+  std::byte* writable() const noexcept;
+  std::size_t size() const noexcept { return size_; }
+  bool valid() const noexcept { return data_ != nullptr; }
+
+ private:
+  Mapping(std::byte* data, std::size_t size, Access access) : data_(data), size_(size), access_(access) {}
+  void unmap() noexcept;
+
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  Access access_ = Access::kRead;
+};
+
+// Whether the size seal is closed for good at once, or left open so that more seals can follow.
+enum class Sealing { kFinal, kOpen };
+
+// Zeroed, reserved memory of a fixed size. `name` shows in /proc/PID/maps. Errors: BAD_ARGUMENT (0 bytes),
+// NO_RESOURCE with need, limit and remedy.
+Result<Descriptor> create_memory(const char* name, std::uint64_t bytes, const Headroom& headroom,
+                                 Sealing sealing = Sealing::kFinal);
+
+// Refuses memory that could shrink under us or is not of the size we were told. Errors: PROTOCOL.
+Status check_memory(const Descriptor& memory, std::uint64_t bytes);
+
+// The segment that the client writes.
+//
+// Owns    its descriptor and its mapping.
+// Thread  a value; words follow the ring's rules.
+// Bound   kSubmissionBytes.
+// Fails   create: NO_RESOURCE; attach: PROTOCOL, NO_RESOURCE.
+class SubmissionView {
+ public:
+  // Engine: it only ever reads this segment, and cannot do otherwise.
+  static Result<SubmissionView> create(const Headroom& headroom);
+  // Client.
+  static Result<SubmissionView> attach(Descriptor memory);
+
+  const Descriptor& descriptor() const { return memory_; }
+  const SubmissionHeader* header() const;
+  SubmissionHeader* writable_header() const;
+  const std::uint64_t* slots() const;
+  std::uint64_t* writable_slots() const;
+
+ private:
+  SubmissionView(Descriptor memory, Mapping mapping)
+      : memory_(std::move(memory)), mapping_(std::move(mapping)) {}
+  Descriptor memory_;
+  Mapping mapping_;
+};
+
+// The segment that the engine writes.
+//
+// Owns    its descriptor and its mapping.
+// Thread  a value; words follow the completion page's rules.
+// Bound   kCompletionBytes.
+// Fails   create: NO_RESOURCE; attach: PROTOCOL, VERSION (magic, versions or sizes differ), NO_RESOURCE.
+class CompletionView {
+ public:
+  // Engine: writes the header, then takes the right to write away from everybody else.
+  static Result<CompletionView> create(std::uint32_t session, std::uint64_t epoch, const Headroom& headroom);
+  // Client.
+  static Result<CompletionView> attach(Descriptor memory);
+
+  const Descriptor& descriptor() const { return memory_; }
+  const CompletionSegment* page() const;
+  CompletionSegment* writable_page() const;
+
+ private:
+  CompletionView(Descriptor memory, Mapping mapping)
+      : memory_(std::move(memory)), mapping_(std::move(mapping)) {}
+  Descriptor memory_;
+  Mapping mapping_;
+};
+
+// The header a page of this library has.
+CompletionHeader completion_header(std::uint32_t session, std::uint64_t epoch);
+// Whether a copy of a header fits this library. Pure. Errors: VERSION, with the field and both values.
+Status check_header(const CompletionHeader& header);
+
+// The ends of the ring, from the segments of one session.
+RingWriter<> ring_writer(const SubmissionView& submission, const CompletionView& completion);
+RingReader<> ring_reader(const SubmissionView& submission, const CompletionView& completion);
+
+}  // namespace muster::shm

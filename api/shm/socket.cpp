@@ -1,0 +1,278 @@
+#include "api/shm/socket.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+namespace muster::shm {
+namespace {
+
+Result<sockaddr_un> address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty()) return muster::fail(Code::kBadArgument, "the path of a socket is empty");
+  if (path.size() >= sizeof address.sun_path)
+    return muster::fail(Code::kBadArgument,
+                        "socket path \"{}\" has {} bytes, the system allows {}; use a shorter directory",
+                        path, path.size(), sizeof address.sun_path - 1);
+  if (path.find('\0') != std::string::npos)
+    return muster::fail(Code::kBadArgument, "a socket path contains a zero byte");
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+Descriptor new_socket(int flags) {
+  return Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t cut = path.rfind('/');
+  if (cut == std::string::npos) return ".";
+  return cut == 0 ? "/" : path.substr(0, cut);
+}
+
+// "owner 0, mode 0750, you are user 1000": what a person needs to see to mend a refusal.
+std::string permissions_of(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0)
+    return fmt::format("{} cannot be looked at by user {}", path, geteuid());
+  return fmt::format("{} belongs to user {} and group {} with mode {:04o}; this is user {}", path,
+                     facts.st_uid, facts.st_gid, facts.st_mode & 07777, geteuid());
+}
+
+// Two daemons that start together must not each take the other's fresh socket for a stale one: the look, the
+// removal and the bind happen under a lock on the directory, which leaves no file behind.
+Result<Descriptor> lock_folder(const std::string& folder) {
+  Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid()) {
+    const int error = errno;
+    if (error == ENOENT || error == ENOTDIR)
+      return muster::fail(Code::kNotFound, "there is no directory {}; create it first", folder);
+    if (error == EACCES) return muster::fail(Code::kDenied, "permission denied: {}", permissions_of(folder));
+    return muster::fail(Code::kNoResource, "opening {}: {}", folder, std::strerror(error));
+  }
+  constexpr int kTries = 200;
+  for (int i = 0; i < kTries; ++i) {
+    if (flock(directory.get(), LOCK_EX | LOCK_NB) == 0) return directory;
+    const timespec pause{.tv_sec = 0, .tv_nsec = 1000000};
+    nanosleep(&pause, nullptr);
+  }
+  return muster::fail(Code::kBusy, "another process holds the lock on {}; try again", folder);
+}
+
+// Makes the path free: nothing to do, or a stale socket of ours removed. A connection attempt tells a living
+// listener (it answers, or its queue is full) from what a killed daemon left behind.
+Status clear_path(const std::string& path, const sockaddr_un& address) {
+  struct stat facts {};
+  if (lstat(path.c_str(), &facts) != 0) {
+    if (errno == ENOENT) return {};
+    return failure(Code::kDenied, "{}: {}", path, std::strerror(errno));
+  }
+  if (!S_ISSOCK(facts.st_mode))
+    return failure(Code::kDuplicate, "{} exists and is no socket; remove it or choose another path", path);
+  const Descriptor probe = new_socket(SOCK_NONBLOCK);
+  if (!probe.valid()) return failure(Code::kNoResource, "socket: {}", std::strerror(errno));
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+      errno == EAGAIN || errno == EPROTOTYPE)
+    return failure(Code::kDuplicate, "a process already listens at {}; stop it or choose another path", path);
+  if (errno != ECONNREFUSED)
+    return failure(Code::kDenied, "{}: {}; {}", path, std::strerror(errno), permissions_of(path));
+  if (facts.st_uid != geteuid())
+    return failure(Code::kDenied,
+                   "a stale socket of another user is in the way: {}; its owner must remove it",
+                   permissions_of(path));
+  if (unlink(path.c_str()) != 0)
+    return failure(Code::kDenied, "removing the stale socket {}: {}", path, std::strerror(errno));
+  return {};
+}
+
+Status bind_error(const std::string& path, int error) {
+  if (error == EACCES || error == EPERM || error == EROFS)
+    return failure(Code::kDenied, "no permission to create {} ({}): {}", path, std::strerror(error),
+                   permissions_of(folder_of(path)));
+  if (error == EADDRINUSE) return failure(Code::kDuplicate, "{} was taken meanwhile; try again", path);
+  return failure(Code::kNoResource, "binding {}: {}", path, std::strerror(error));
+}
+
+Status connect_error(const std::string& path, int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return failure(Code::kDaemonLost,
+                     "no daemon at {}: there is no such socket; start musterd, or use muster run", path);
+    case ECONNREFUSED:
+      return failure(Code::kDaemonLost, "no daemon at {}: nobody listens there any more; start musterd",
+                     path);
+    case EAGAIN:
+      return failure(Code::kDaemonLost, "the daemon at {} took no connection in time", path);
+    case EACCES:
+    case EPERM:
+      return failure(Code::kDenied, "this user may not connect to {}; {}", path, permissions_of(path));
+    case EPROTOTYPE:
+      return failure(Code::kProtocol, "{} is a socket of another kind, not of a daemon of ours", path);
+    default:
+      return failure(Code::kNoResource, "connecting to {}: {}", path, std::strerror(error));
+  }
+}
+
+// Takes the descriptors out of the control data. All of them are owned at once, so that an early return
+// closes them.
+void collect(msghdr* header, Message* message, bool* excess) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(header); part != nullptr; part = CMSG_NXTHDR(header, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      if (!message->descriptors.push_back(Descriptor(fd))) *excess = true;
+    }
+  }
+}
+
+}  // namespace
+
+Result<Listener> Listener::open(const std::string& path, Options options) {
+  MUSTER_ASSIGN_OR_RETURN(const sockaddr_un address, address_of(path));
+  MUSTER_ASSIGN_OR_RETURN(const Descriptor lock, lock_folder(folder_of(path)));
+  MUSTER_RETURN_IF_ERROR(clear_path(path, address));
+  Descriptor socket = new_socket(SOCK_NONBLOCK);
+  if (!socket.valid()) return muster::fail(Code::kNoResource, "socket: {}", std::strerror(errno));
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return muster::fail(bind_error(path, errno));
+  struct stat facts {};
+  // Nobody can connect between bind and listen, so the mode is in force before the first visitor.
+  if (lstat(path.c_str(), &facts) != 0 || chmod(path.c_str(), options.mode) != 0 ||
+      ::listen(socket.get(), options.backlog) != 0) {
+    const int error = errno;
+    unlink(path.c_str());
+    return muster::fail(Code::kInternal, "opening {}: {}", path, std::strerror(error));
+  }
+  return Listener(std::move(socket), path, facts.st_dev, facts.st_ino);
+}
+
+Listener::~Listener() {
+  if (!socket_.valid()) return;
+  struct stat facts {};
+  if (lstat(path_.c_str(), &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_)
+    unlink(path_.c_str());
+}
+
+Result<Descriptor> Listener::accept() const {
+  Descriptor connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (connection.valid()) return connection;
+  switch (errno) {
+    case EAGAIN:
+    case EINTR:
+    case ECONNABORTED:
+      return muster::fail(Code::kPending, "no connection waits at {}", path_);
+    case EMFILE:
+    case ENFILE:
+      return muster::fail(Code::kNoResource, "accepting at {}: {}; raise RLIMIT_NOFILE or fs.file-max", path_,
+                          std::strerror(errno));
+    default:
+      return muster::fail(Code::kNoResource, "accepting at {}: {}", path_, std::strerror(errno));
+  }
+}
+
+Result<Descriptor> connect_to(const std::string& path, Instant deadline, const Clock& clock) {
+  MUSTER_ASSIGN_OR_RETURN(const sockaddr_un address, address_of(path));
+  Descriptor socket = new_socket(0);
+  if (!socket.valid()) return muster::fail(Code::kNoResource, "socket: {}", std::strerror(errno));
+  for (;;) {
+    // connect() of a Unix socket waits for room in the accept queue, and its bound is the send timeout. 0
+    // would be none.
+    const std::int64_t left_us = std::max<std::int64_t>((deadline - clock.now()).count() / 1000, 1);
+    const timeval timeout{.tv_sec = left_us / 1000000, .tv_usec = left_us % 1000000};
+    setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+    if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+      return socket;
+    if (errno != EINTR || clock.now() >= deadline) return muster::fail(connect_error(path, errno));
+  }
+}
+
+Status send_message(const Descriptor& socket, std::span<const std::byte> bytes,
+                    std::span<const int> descriptors) {
+  if (bytes.empty() || bytes.size() > kMessageBytesMax || descriptors.size() > kDescriptorsMax)
+    return failure(Code::kBadArgument,
+                   "a message of {} bytes and {} descriptors; 1 to {} and at most {} are possible",
+                   bytes.size(), descriptors.size(), kMessageBytesMax, kDescriptorsMax);
+  iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    header.msg_control = control;
+    header.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* part = CMSG_FIRSTHDR(&header);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(part), descriptors.data(), descriptors.size_bytes());
+  }
+  ssize_t sent = 0;
+  do sent = sendmsg(socket.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return {};
+  switch (errno) {
+    case EAGAIN:
+    case ETOOMANYREFS:
+      return failure(Code::kBusy, "the peer does not read its messages");
+    case EPIPE:
+    case ECONNRESET:
+    case ENOTCONN:
+      return failure(Code::kDaemonLost, "the peer has closed the socket");
+    default:
+      return failure(Code::kNoResource, "sending {} bytes: {}", bytes.size(), std::strerror(errno));
+  }
+}
+
+Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer) {
+  iovec data{buffer.data(), buffer.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  ssize_t got = 0;
+  do got = recvmsg(socket.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (got < 0 && errno == EINTR);
+  if (got < 0) {
+    if (errno == EAGAIN) return muster::fail(Code::kPending, "no message yet");
+    if (errno == ECONNRESET || errno == ENOTCONN) return Message{};  // closed with messages of ours unread
+    return muster::fail(Code::kNoResource, "receiving: {}", std::strerror(errno));
+  }
+  Message message;
+  message.bytes = static_cast<std::size_t>(got);
+  bool excess = false;
+  collect(&header, &message, &excess);
+  if (excess || (header.msg_flags & MSG_CTRUNC) != 0)
+    return muster::fail(Code::kProtocol, "a message carries more than {} descriptors", kDescriptorsMax);
+  if ((header.msg_flags & MSG_TRUNC) != 0)
+    return muster::fail(Code::kProtocol, "a message is larger than {} bytes", buffer.size());
+  return message;
+}
+
+Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer, Instant deadline,
+                                const Clock& clock) {
+  for (;;) {
+    Result<Message> message = receive_message(socket, buffer);
+    if (message || message.error().code() != Code::kPending) return message;
+    const Nanos left = deadline - clock.now();
+    if (left.count() <= 0) return muster::fail(Code::kWaitTimeout, "no message came in time");
+    constexpr std::int64_t kMillisecond = 1000000;
+    const std::int64_t ms = std::min<std::int64_t>((left.count() + kMillisecond - 1) / kMillisecond, 60000);
+    pollfd entry{.fd = socket.get(), .events = POLLIN, .revents = 0};
+    poll(&entry, 1, static_cast<int>(ms));
+  }
+}
+
+}  // namespace muster::shm

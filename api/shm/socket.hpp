@@ -1,0 +1,81 @@
+// The handshake's transport: a Unix socket of datagrams in order (SOCK_SEQPACKET) that also carries
+// descriptors.
+//
+// Sockets have a path, never an abstract name: a path has permissions. Nothing here blocks without a
+// deadline, and no send blocks at all, so that a peer which stops reading costs nobody but itself.
+#pragma once
+
+#include "api/base/bounded.hpp"
+#include "api/base/clock.hpp"
+#include "api/base/result.hpp"
+#include "api/shm/control.hpp"
+#include "api/shm/descriptor.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include <sys/types.h>
+
+namespace muster::shm {
+
+// A socket that takes connections at a path.
+//
+// Owns    its descriptor, and the path from open() to destruction: the file is removed if it is still ours.
+// Thread  a value; one at a time.
+// Bound   the kernel's accept queue.
+// Fails   open: BAD_ARGUMENT (path too long), DUPLICATE (somebody listens there, or another file is in the
+// way), DENIED,
+//         NOT_FOUND (no such directory), BUSY (another process opens a socket in this directory),
+//         NO_RESOURCE.
+class Listener {
+ public:
+  struct Options {
+    mode_t mode = 0660;
+    int backlog = 128;
+  };
+
+  static Result<Listener> open(const std::string& path, Options options);
+  Listener(Listener&& other) noexcept = default;
+  Listener& operator=(Listener&&) = delete;
+  ~Listener();
+
+  // The next connection. kPending if none waits; kNoResource if this process or system is out of descriptors.
+  Result<Descriptor> accept() const;
+
+  const Descriptor& descriptor() const { return socket_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  Listener(Descriptor socket, std::string path, dev_t device, ino_t inode)
+      : socket_(std::move(socket)), path_(std::move(path)), device_(device), inode_(inode) {}
+
+  Descriptor socket_;
+  std::string path_;
+  dev_t device_;
+  ino_t inode_;
+};
+
+// Connects a client. Errors: BAD_ARGUMENT (path), DAEMON_LOST (nobody there, or too busy until the deadline),
+// DENIED, PROTOCOL (a socket of another kind), NO_RESOURCE.
+Result<Descriptor> connect_to(const std::string& path, Instant deadline, const Clock& clock);
+
+// One datagram with at most kDescriptorsMax descriptors, which stay the caller's. Does not block. Errors:
+// BUSY (the peer does not read), DAEMON_LOST (the peer has closed), BAD_ARGUMENT (too large), NO_RESOURCE.
+Status send_message(const Descriptor& socket, std::span<const std::byte> bytes,
+                    std::span<const int> descriptors = {});
+
+struct Message {
+  std::size_t bytes = 0;  // 0: the peer has closed
+  BoundedVector<Descriptor, kDescriptorsMax> descriptors;
+};
+
+// One datagram into `buffer`. Does not block: kPending if none is there. Errors: PROTOCOL (larger than the
+// buffer, or more descriptors than may come: none of them stays open).
+Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer);
+
+// The same, waiting until `deadline`: kWaitTimeout.
+Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer, Instant deadline,
+                                const Clock& clock);
+
+}  // namespace muster::shm

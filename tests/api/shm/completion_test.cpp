@@ -1,0 +1,259 @@
+#include "api/shm/completion.hpp"
+
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::shm {
+namespace {
+
+constexpr std::uint32_t kLane = MUSTER_LANE_REDUCE;
+
+struct Session {
+  std::unique_ptr<CompletionSegment> page = std::make_unique<CompletionSegment>();
+  SubmissionHeader submission;
+  CompletionWriter writer{page.get(), &submission};
+  CompletionReader reader{page.get(), &submission};
+
+  TimelineWord& word() { return page->timelines[kLane]; }
+  Code test(std::uint64_t value) { return reader.test(make_point(kLane, value)); }
+};
+
+TEST(Completion, SaysPendingUntilAPointIsReached) {
+  Session s;
+  EXPECT_EQ(s.test(1), Code::kPending);
+  s.writer.publish(kLane, 2);
+  EXPECT_EQ(s.test(1), Code::kOk);
+  EXPECT_EQ(s.test(2), Code::kOk);
+  EXPECT_EQ(s.test(3), Code::kPending);
+  EXPECT_EQ(s.reader.test(make_point(kLane + 1, 1)), Code::kPending) << "another lane is another timeline";
+  s.writer.publish(kClientTimelineFirst, kPointValueMask);
+  EXPECT_EQ(s.reader.test(make_point(kClientTimelineFirst, kPointValueMask)), Code::kOk);
+}
+
+TEST(Completion, KnowsNoPointAndPointsOfNoTimeline) {
+  Session s;
+  EXPECT_EQ(s.reader.test(MUSTER_POINT_NONE), Code::kOk);
+  EXPECT_EQ(s.reader.test(make_point(kTimelinesMax, 1)), Code::kBadArgument);
+  EXPECT_EQ(s.reader.test(5), Code::kBadArgument) << "a value without a timeline";
+  EXPECT_EQ(s.reader.test(~std::uint64_t{0}), Code::kBadArgument);
+}
+
+TEST(Completion, FailsFromAPointOnAndKeepsWhatWasReached) {
+  Session s;
+  s.writer.publish(kLane, 3);
+  s.writer.fail(kLane, 5, Code::kPeerLost, 6, "rank 6 (pid 4711) died in all_reduce");
+  EXPECT_EQ(s.test(3), Code::kOk);
+  EXPECT_EQ(s.test(4), Code::kPending) << "before the failure and still running";
+  EXPECT_EQ(s.test(5), Code::kPeerLost);
+  EXPECT_EQ(s.test(1000), Code::kPeerLost);
+  s.writer.publish(kLane, 4);
+  EXPECT_EQ(s.test(4), Code::kOk);
+
+  const auto failure = s.reader.failure(kLane);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->status, Code::kPeerLost);
+  EXPECT_EQ(failure->culprit_rank, 6);
+  EXPECT_EQ(failure->failed_from, 5u);
+  EXPECT_EQ(failure->text, "rank 6 (pid 4711) died in all_reduce");
+  EXPECT_EQ(s.reader.failure(kLane + 1).error().code(), Code::kNotFound);
+  EXPECT_EQ(s.reader.failure(MUSTER_LANE_COUNT).error().code(), Code::kBadArgument);
+}
+
+TEST(Completion, KeepsTheFirstFailureOfAStoppedLane) {
+  Session s;
+  s.writer.fail(kLane, 1, Code::kTimeout, 2, "first");
+  s.writer.fail(kLane, 9, Code::kAborted, 3, "second");
+  EXPECT_EQ(s.test(1), Code::kTimeout);
+  EXPECT_EQ(s.test(9), Code::kTimeout);
+  EXPECT_EQ(s.reader.failure(kLane)->text, "first");
+}
+
+TEST(Completion, CutsALongTextAndClearsTheOldOne) {
+  Session s;
+  s.writer.fail(kLane, 1, Code::kTimeout, -1, std::string(1000, 'x'));
+  EXPECT_EQ(s.reader.failure(kLane)->text, std::string(kFailureTextBytes, 'x'));
+  s.writer.reset(kLane, 1);
+  s.writer.fail(kLane, 2, Code::kTimeout, -1, "ab");
+  EXPECT_EQ(s.reader.failure(kLane)->text, "ab");
+  EXPECT_EQ(s.page->failures[kLane].text[2], '\0') << "nothing of the old text stays on the page";
+}
+
+TEST(Completion, RunsAgainAfterAReset) {
+  Session s;
+  s.writer.publish(kLane, 2);
+  s.writer.fail(kLane, 3, Code::kMismatch, -1, "");
+  s.writer.reset(kLane, 5);
+  EXPECT_EQ(s.test(2), Code::kOk);
+  EXPECT_EQ(s.test(3), Code::kMismatch);
+  EXPECT_EQ(s.test(5), Code::kMismatch);
+  EXPECT_EQ(s.test(6), Code::kPending);
+  s.writer.publish(kLane, 6);
+  EXPECT_EQ(s.test(5), Code::kMismatch) << "never OK because the timeline went past it";
+  EXPECT_EQ(s.test(6), Code::kOk);
+  EXPECT_EQ(s.reader.failure(kLane).error().code(), Code::kNotFound);
+  s.writer.reset(kLane, 6);  // of a lane that runs: nothing
+  EXPECT_EQ(s.test(6), Code::kOk);
+}
+
+// Goal:   points keep their verdict through any number of failures and resets, up to a bound that is said.
+// Method: twice as many episodes as are remembered: one OK value and two failed ones in each.
+TEST(Completion, RemembersEarlierFailures) {
+  Session s;
+  constexpr std::uint64_t kEpisodes = 2 * CompletionReader::kEpisodesMax;
+  const auto status = [](std::uint64_t episode) {
+    return episode % 2 == 0 ? Code::kPeerLost : Code::kTimeout;
+  };
+  for (std::uint64_t e = 0; e < kEpisodes; ++e) {
+    const std::uint64_t base = e * 3;
+    s.writer.publish(kLane, base + 1);
+    s.writer.fail(kLane, base + 2, status(e), -1, "");
+    ASSERT_EQ(s.reader.remember_reset(kLane, base + 3), Code::kOk);
+    EXPECT_EQ(s.test(base + 4), Code::kPending)
+        << "submitted after the reset, which the engine has not seen yet";
+    EXPECT_EQ(s.reader.failure(kLane).error().code(), Code::kNotFound)
+        << "reset, as far as this client is concerned";
+    s.writer.reset(kLane, base + 3);
+
+    for (std::uint64_t past = 0; past <= e; ++past) {
+      const bool known = e - past < CompletionReader::kEpisodesMax;
+      EXPECT_EQ(s.test(past * 3 + 2), known ? status(past) : Code::kStale) << past << " of " << e;
+      EXPECT_EQ(s.test(past * 3 + 3), known ? status(past) : Code::kStale) << past << " of " << e;
+    }
+    EXPECT_EQ(s.test(base + 1), Code::kOk);
+  }
+}
+
+TEST(Completion, RemembersAResetOnlyOfALaneThatStands) {
+  Session s;
+  s.writer.publish(kLane, 4);
+  EXPECT_EQ(s.reader.remember_reset(kLane, 4), Code::kOk);
+  EXPECT_EQ(s.test(4), Code::kOk);
+  s.writer.fail(kLane, 5, Code::kTimeout, -1, "");
+  EXPECT_EQ(s.reader.remember_reset(kLane, 4), Code::kBadArgument) << "value 5 failed, so 5 was submitted";
+  EXPECT_EQ(s.reader.remember_reset(kLane, 5), Code::kOk);
+  EXPECT_EQ(s.reader.remember_reset(kLane, 7), Code::kOk)
+      << "a second reset of the same failure adds nothing";
+  EXPECT_EQ(s.test(6), Code::kPending);
+  EXPECT_EQ(s.reader.remember_reset(MUSTER_LANE_COUNT, 1), Code::kBadArgument);
+}
+
+// Goal: a page that cannot be true never reads as OK and never as something to wait for.
+TEST(Completion, CallsAnImpossiblePageAProtocolError) {
+  struct Case {
+    const char* name;
+    TimelineWord word;
+  };
+  const Case cases[] = {
+      {"failed without a status", {.failed_from = 1}},
+      {"failed with success", {.failed_from = 1, .status = MUSTER_OK}},
+      {"failed with pending", {.failed_from = 1, .status = MUSTER_PENDING}},
+      {"failed with a number that is no status", {.failed_from = 1, .status = -999}},
+      {"ends before it starts", {.failed_from = 5, .failed_to = 4, .status = MUSTER_ERR_TIMEOUT}},
+      {"ends without a start", {.failed_from = 0, .failed_to = 4}},
+      {"reached what has failed", {.reached = 5, .failed_from = 5, .status = MUSTER_ERR_TIMEOUT}},
+  };
+  for (const Case& c : cases) {
+    Session s;
+    s.word() = c.word;
+    EXPECT_EQ(s.test(1), Code::kProtocol) << c.name;
+    EXPECT_EQ(s.test(7), Code::kProtocol) << c.name;
+    EXPECT_EQ(s.reader.failure(kLane).error().code(), Code::kProtocol) << c.name;
+    EXPECT_EQ(s.reader.remember_reset(kLane, 9), Code::kProtocol) << c.name;
+  }
+  Session s;
+  s.writer.fail(kLane, 1, Code::kTimeout, -1, "text");
+  s.page->failures[kLane].length = kFailureTextBytes + 1;
+  EXPECT_EQ(s.reader.failure(kLane).error().code(), Code::kProtocol);
+  EXPECT_EQ(s.test(1), Code::kTimeout) << "the verdict does not need the text";
+}
+
+TEST(Completion, DoesNotSpinForEverOnAPageInTheMiddleOfAChange) {
+  Session s;
+  s.writer.publish(kLane, 1);
+  s.word().revision = 1;
+  EXPECT_EQ(s.test(1), Code::kPending) << "a writer without a core is no corrupt page";
+  std::uint32_t tests = 1;
+  while (s.test(1) == Code::kPending) ++tests;
+  EXPECT_EQ(tests, CompletionReader::kUnstableMax - 1);
+  EXPECT_EQ(s.test(1), Code::kProtocol);
+  s.word().revision = 2;
+  EXPECT_EQ(s.test(1), Code::kOk);
+}
+
+TEST(Completion, EndsTheWaitOnAPageInTheMiddleOfAChange) {
+  Session s;
+  s.word().revision = 7;
+  const SteadyClock clock;
+  EXPECT_EQ(s.reader.wait(make_point(kLane, 1), 0, clock.now() + std::chrono::hours(1), clock),
+            Code::kProtocol);
+}
+
+TEST(Completion, TellsWaitersThatTheSessionIsClosed) {
+  Session s;
+  s.writer.publish(kLane, 1);
+  EXPECT_EQ(s.reader.closed(), Code::kOk);
+  s.writer.close(Code::kDaemonLost);
+  EXPECT_EQ(s.reader.closed(), Code::kDaemonLost);
+  EXPECT_EQ(s.test(1), Code::kOk) << "what was reached stays reached";
+  EXPECT_EQ(s.test(2), Code::kDaemonLost);
+  const SteadyClock clock;
+  EXPECT_EQ(s.reader.wait(make_point(kLane, 2), 0, clock.now() + std::chrono::hours(1), clock),
+            Code::kDaemonLost);
+  for (const std::uint32_t lie : {1u, 999u, 0x80000000u, 0xffffffffu}) {
+    s.page->closed = lie;
+    EXPECT_EQ(s.reader.closed(), Code::kProtocol) << lie;
+  }
+}
+
+TEST(Completion, WaitsNoLongerThanItsDeadline) {
+  Session s;
+  const SteadyClock clock;
+  const Instant start = clock.now();
+  const Instant deadline = start + std::chrono::milliseconds(5);
+  EXPECT_EQ(s.reader.wait(make_point(kLane, 1), 3, deadline, clock), Code::kWaitTimeout);
+  EXPECT_GE(clock.now(), deadline);
+  EXPECT_EQ(s.submission.client_asleep, 0u);
+  EXPECT_EQ(s.reader.wait(make_point(kLane, 1), 3, start, clock), Code::kWaitTimeout) << "past: one test";
+  s.writer.publish(kLane, 1);
+  EXPECT_EQ(s.reader.wait(make_point(kLane, 1), 0, start, clock), Code::kOk);
+}
+
+TEST(Completion, WakesOnlyASleeper) {
+  Session s;
+  Waker<> waker({.wake = &s.page->wake, .client_asleep = &s.submission.client_asleep});
+  Sleeper<> sleeper({.wake = &s.page->wake, .client_asleep = &s.submission.client_asleep});
+  EXPECT_FALSE(waker.raise());
+  EXPECT_EQ(sleeper.begin(), 1u);
+  EXPECT_TRUE(waker.raise());
+  sleeper.end();
+  EXPECT_FALSE(waker.raise());
+  EXPECT_EQ(s.page->wake, 3u);
+}
+
+TEST(Completion, StampsItsHeartbeat) {
+  Session s;
+  s.writer.beat(std::chrono::seconds(90));
+  EXPECT_EQ(s.reader.heartbeat(), std::chrono::seconds(90));
+}
+
+TEST(Counters, AreReadByEnumAndByName) {
+  Session s;
+  CounterWriter writer(s.page.get());
+  const CounterReader reader(s.page.get());
+  writer.add(Counter::kCommands, 3);
+  writer.add(Counter::kCommands, 4);
+  writer.set(Counter::kBufferBytes, 1000);
+  EXPECT_EQ(reader.value(Counter::kCommands), 7u);
+  EXPECT_EQ(reader.value("commands").value(), 7u);
+  EXPECT_EQ(reader.value("buffer_bytes").value(), 1000u);
+  EXPECT_EQ(reader.value("buffer_bytes_peak").value(), 0u);
+  const auto unknown = reader.value("comands");
+  EXPECT_EQ(unknown.error().code(), Code::kNotFound);
+  EXPECT_THAT(unknown.error().message(), testing::HasSubstr("bytes_moved"));
+}
+
+}  // namespace
+}  // namespace muster::shm

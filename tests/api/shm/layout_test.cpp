@@ -1,0 +1,106 @@
+#include "api/shm/layout.hpp"
+
+#include "api/shm/control.hpp"
+#include "api/shm/counters.hpp"
+
+#include <cstring>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace muster::shm {
+namespace {
+
+// Goal:   a change of the shared layout is a decision, not an accident.
+// Method: every size and offset as a number; whoever changes one raises kAbiVersion and then this test.
+TEST(Layout, PinsTheCommand) {
+  EXPECT_EQ(kAbiVersion, 1u);
+  EXPECT_EQ(sizeof(Command), 64u);
+  EXPECT_EQ(alignof(Command), 8u);
+  EXPECT_EQ(offsetof(Command, sequence), 0u);
+  EXPECT_EQ(offsetof(Command, kind), 8u);
+  EXPECT_EQ(offsetof(Command, lane), 10u);
+  EXPECT_EQ(offsetof(Command, reserved), 12u);
+  EXPECT_EQ(offsetof(Command, plan), 16u);
+  EXPECT_EQ(offsetof(Command, waits), 24u);
+  EXPECT_EQ(offsetof(Command, deadline_ns), 56u);
+}
+
+TEST(Layout, PinsTheSubmissionSegment) {
+  EXPECT_EQ(sizeof(SubmissionHeader), 256u);
+  EXPECT_EQ(offsetof(SubmissionHeader, tail), 0u);
+  EXPECT_EQ(offsetof(SubmissionHeader, client_asleep), 128u);
+  EXPECT_EQ(kRingOffset, 4096u);
+  EXPECT_EQ(kRingCapacity, 1024u);
+  EXPECT_EQ(kSubmissionBytes, 69632u);
+}
+
+TEST(Layout, PinsTheCompletionSegment) {
+  EXPECT_EQ(sizeof(CompletionHeader), 56u);
+  EXPECT_EQ(offsetof(CompletionSegment, head), 128u);
+  EXPECT_EQ(offsetof(CompletionSegment, engine_asleep), 256u);
+  EXPECT_EQ(offsetof(CompletionSegment, wake), 384u);
+  EXPECT_EQ(offsetof(CompletionSegment, heartbeat_ns), 512u);
+  EXPECT_EQ(offsetof(CompletionSegment, closed), 640u);
+  EXPECT_EQ(offsetof(CompletionSegment, timelines), 768u);
+  EXPECT_EQ(offsetof(CompletionSegment, failures), 768u + 32u * 128u);
+  EXPECT_EQ(offsetof(CompletionSegment, counters), 768u + 32u * 128u + 7u * 256u);
+  EXPECT_EQ(sizeof(CompletionSegment), 768u + 32u * 128u + 7u * 256u + 64u * 8u);
+  EXPECT_EQ(kCompletionBytes, 8192u);
+}
+
+TEST(Layout, PinsATimelineAndAFailureText) {
+  EXPECT_EQ(sizeof(TimelineWord), 128u);
+  EXPECT_EQ(offsetof(TimelineWord, reached), 0u);
+  EXPECT_EQ(offsetof(TimelineWord, failed_from), 8u);
+  EXPECT_EQ(offsetof(TimelineWord, failed_to), 16u);
+  EXPECT_EQ(offsetof(TimelineWord, status), 24u);
+  EXPECT_EQ(offsetof(TimelineWord, culprit_rank), 28u);
+  EXPECT_EQ(offsetof(TimelineWord, revision), 32u);
+  EXPECT_EQ(sizeof(FailureText), 256u);
+  EXPECT_EQ(offsetof(FailureText, text), 8u);
+}
+
+TEST(Layout, PinsTheMessages) {
+  EXPECT_EQ(sizeof(MessageHeader), 16u);
+  EXPECT_EQ(sizeof(Failure), 16u + 8u + 1024u);
+  EXPECT_EQ(sizeof(Hello), 16u + 16u + 16u + 64u + 256u + 80u);
+  EXPECT_EQ(sizeof(Welcome), 16u + 24u + 16u + 64u + 256u);
+  EXPECT_EQ(sizeof(BufferGrant), 16u + 32u);
+  EXPECT_EQ(sizeof(HandleMessage), 24u);
+  EXPECT_EQ(sizeof(PlanCollective) % 8, 0u);
+  EXPECT_LE(sizeof(PlanCollective) + kCountEntriesMax * sizeof(std::uint64_t), kMessageBytesMax);
+}
+
+TEST(Layout, GivesEachWordALineOfItsOwn) {
+  std::set<std::size_t> lines;
+  const std::size_t words[] = {
+      offsetof(CompletionSegment, header),        offsetof(CompletionSegment, head),
+      offsetof(CompletionSegment, engine_asleep), offsetof(CompletionSegment, wake),
+      offsetof(CompletionSegment, heartbeat_ns),  offsetof(CompletionSegment, closed),
+      offsetof(CompletionSegment, timelines)};
+  for (const std::size_t offset : words) EXPECT_TRUE(lines.insert(offset / kLineBytes).second) << offset;
+}
+
+TEST(Layout, PacksAPointOfAnyTimelineWithoutMeetingTheEmptyPoint) {
+  for (std::uint32_t timeline = 0; timeline < kTimelinesMax; ++timeline) {
+    for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{1}, kPointValueMask}) {
+      const std::uint64_t point = make_point(timeline, value);
+      EXPECT_NE(point, MUSTER_POINT_NONE);
+      EXPECT_EQ(point_timeline(point), timeline);
+      EXPECT_EQ(point_value(point), value);
+    }
+  }
+}
+
+TEST(Layout, NamesEveryCounterOnce) {
+  std::set<std::string_view> names;
+  for (const std::string_view name : kCounterNames) {
+    EXPECT_FALSE(name.empty());
+    EXPECT_TRUE(names.insert(name).second) << name;
+  }
+  EXPECT_LE(kCounterNames.size(), kCountersMax);
+}
+
+}  // namespace
+}  // namespace muster::shm

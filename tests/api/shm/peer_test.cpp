@@ -1,0 +1,135 @@
+#include "api/shm/peer.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include <gmock/gmock.h>
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+namespace muster::shm {
+namespace {
+
+// A listening socket without a path, to which a child process connects. The child runs `before`, connects,
+// says so, and stays until its other end is closed.
+struct Visitor {
+  explicit Visitor(const std::function<void()>& before = [] {}) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    control = Descriptor(ends[0]);
+    const Descriptor childs_control(ends[1]);
+    // An autobound abstract address: only for the test, which needs no permissions.
+    listener = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_storage address{};
+    address.ss_family = AF_UNIX;
+    EXPECT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(sa_family_t)), 0);
+    EXPECT_EQ(listen(listener.get(), 1), 0);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    pid = fork();
+    if (pid == 0) {
+      control.reset();
+      before();
+      const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+      if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) != 0) _exit(1);
+      char stop = 0;
+      _exit(read(childs_control.get(), &stop, 1) == 0 ? 0 : 2);
+    }
+    connection = Descriptor(accept(listener.get(), nullptr, nullptr));
+  }
+  int leave() {
+    control.reset();
+    int status = 0;
+    waitpid(pid, &status, 0);
+    pid = -1;
+    return status;
+  }
+  ~Visitor() {
+    if (pid > 0) leave();
+  }
+
+  Descriptor control, listener, connection;
+  pid_t pid = -1;
+};
+
+class PeerTest : public testing::TestWithParam<PidfdSource> {
+ protected:
+  // True if this kernel has the way at all.
+  static bool available(const Descriptor& connection) {
+    const auto peer = peer_identity(connection, GetParam());
+    return peer || peer.error().code() != Code::kUnsupported;
+  }
+};
+
+TEST_P(PeerTest, KnowsWhoConnected) {
+  Visitor visitor;
+  if (!available(visitor.connection)) GTEST_SKIP() << "this kernel has no SO_PEERPIDFD";
+  const auto peer = peer_identity(visitor.connection, GetParam());
+  ASSERT_TRUE(peer) << peer.error().text();
+  EXPECT_EQ(peer->pid, visitor.pid);
+  EXPECT_EQ(peer->uid, geteuid());
+  EXPECT_EQ(peer->gid, getegid());
+  EXPECT_GT(peer->start_time, 0u);
+  EXPECT_THAT(peer->program, testing::HasSubstr("peer_test"));
+  EXPECT_FALSE(has_ended(peer->pidfd));
+  EXPECT_EQ(visitor.leave(), 0);
+  EXPECT_TRUE(has_ended(peer->pidfd)) << "the pidfd outlives the process and says so";
+}
+
+TEST_P(PeerTest, RefusesOneThatHasEnded) {
+  Visitor visitor;
+  if (!available(visitor.connection)) GTEST_SKIP() << "this kernel has no SO_PEERPIDFD";
+  EXPECT_EQ(visitor.leave(), 0);
+  const auto peer = peer_identity(visitor.connection, GetParam());
+  // A kernel may still give a pidfd of a process that has ended; then it says so.
+  if (peer)
+    EXPECT_TRUE(has_ended(peer->pidfd));
+  else
+    EXPECT_EQ(peer.error().code(), Code::kStale);
+}
+
+TEST_P(PeerTest, ListsSupplementaryGroups) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to choose groups";
+  // More than the first buffer holds, so that the kernel's answer to too small a one is used too.
+  std::vector<gid_t> groups;
+  for (gid_t g = 4000; g < 4100; ++g) groups.push_back(g);
+  Visitor visitor([&] {
+    if (setgroups(groups.size(), groups.data()) != 0) _exit(3);
+  });
+  if (!available(visitor.connection)) GTEST_SKIP() << "this kernel has no SO_PEERPIDFD";
+  auto peer = peer_identity(visitor.connection, GetParam());
+  ASSERT_TRUE(peer) << peer.error().text();
+  std::sort(peer->groups.begin(), peer->groups.end());
+  EXPECT_EQ(peer->groups, groups);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sources, PeerTest,
+                         testing::Values(PidfdSource::kBest, PidfdSource::kSocket, PidfdSource::kNumber));
+
+TEST(Peer, NeedsAConnectedUnixSocket) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const Descriptor readable(ends[0]), writable(ends[1]);
+  EXPECT_EQ(peer_identity(readable).error().code(), Code::kProtocol);
+  EXPECT_EQ(peer_identity(Descriptor()).error().code(), Code::kProtocol);
+  const Descriptor unconnected(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(peer_identity(unconnected).error().code(), Code::kProtocol);
+}
+
+TEST(Peer, ReadsAStartTimePastAnyName) {
+  const std::string numbers = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 987654 23";
+  EXPECT_EQ(parse_start_time("42 (python)" + numbers), 987654u);
+  EXPECT_EQ(parse_start_time("42 (a) b (c 1 2)" + numbers), 987654u) << "names may hold blanks and brackets";
+  EXPECT_EQ(parse_start_time(""), std::nullopt);
+  EXPECT_EQ(parse_start_time("42 (x) S 1 2"), std::nullopt);
+  EXPECT_EQ(parse_start_time("no brackets" + numbers), std::nullopt);
+  std::ifstream file("/proc/self/stat");
+  EXPECT_GT(parse_start_time(std::string(std::istreambuf_iterator<char>(file), {})).value_or(0), 0u);
+}
+
+}  // namespace
+}  // namespace muster::shm
