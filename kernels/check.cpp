@@ -21,15 +21,16 @@ std::size_t from_end(std::int32_t dim, const Tensor& t) {
 // Every element has an address of its own, as parts that write side by side need. Exact for views cut from a
 // row-major or permuted buffer, which is what strides are for; stranger interleavings are refused.
 bool elements_are_distinct(const Tensor& t) {
-  std::array<std::size_t, MUSTER_TENSOR_DIMS_MAX> order{};
+  std::array<std::size_t, MUSTER_TENSOR_DIMS_MAX> order{};  // dims of more than one element, by rising stride
   std::size_t used = 0;
   for (std::int32_t d = 0; d < t.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (t.size[i] == 0) return true;
-    if (t.size[i] > 1) order[used++] = i;
+    if (t.size[i] == 1) continue;
+    std::size_t at = used++;
+    for (; at > 0 && t.stride[order[at - 1]] > t.stride[i]; --at) order[at] = order[at - 1];
+    order[at] = i;
   }
-  std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(used),
-            [&t](std::size_t a, std::size_t b) { return t.stride[a] < t.stride[b]; });
   std::int64_t reach = 0;  // the largest offset within the dims seen so far
   for (std::size_t i = 0; i < used; ++i) {
     if (t.stride[order[i]] <= reach) return false;
@@ -110,6 +111,13 @@ Status expect_equal_size(const Subject& s, std::size_t operand, std::int32_t dim
   return failure(Code::kBadArgument, "{}: {} is {}, but {} is {}: {}'s {} size must equal {}'s {}", s.kernel,
                  s.name(operand), shape_text(t), s.name(like), shape_text(model), s.name(operand),
                  ordinal(static_cast<std::int32_t>(d)), s.name(like), ordinal(static_cast<std::int32_t>(m)));
+}
+
+Status expect_count(const Subject& s, std::size_t operand, std::int64_t value) {
+  const Tensor& t = s.tensor(operand);
+  if (!t.present() || t.count() == value) return {};
+  return failure(Code::kBadArgument, "{}: {} is {}: it must have {} element{}", s.kernel, s.name(operand),
+                 shape_text(t), value, value == 1 ? "" : "s");
 }
 
 Status expect_int(const Subject& s, std::size_t index, const char* name, std::int64_t low,

@@ -40,6 +40,8 @@ Status expect_size(const Subject& s, std::size_t operand, std::int32_t dim, std:
 // Size `dim` equals size `like_dim` of operand `like`; a negative dim counts from the last.
 Status expect_equal_size(const Subject& s, std::size_t operand, std::int32_t dim, std::size_t like,
                          std::int32_t like_dim);
+// The operand has this many elements, in whatever dims.
+Status expect_count(const Subject& s, std::size_t operand, std::int64_t value);
 // ints[index] lies in low..high.
 Status expect_int(const Subject& s, std::size_t index, const char* name, std::int64_t low, std::int64_t high);
 // reals[index] is finite.
