@@ -1,0 +1,14 @@
+# The checks that families share, and the written-out table of all kernels.
+muster_floor(kernels_check
+  FLOOR 2
+  FOLDER kernels
+  SOURCES check.cpp
+  ON muster::base)
+
+muster_floor(kernels
+  FLOOR 2
+  FOLDER kernels
+  SOURCES kernel.cpp
+  ON muster::base muster::device muster::kernels_check
+     muster::kernels_activation muster::kernels_attention muster::kernels_elementwise muster::kernels_embedding
+     muster::kernels_linear muster::kernels_loss muster::kernels_norm muster::kernels_optimiser muster::kernels_rope)

@@ -1,0 +1,162 @@
+#include "kernels/check.hpp"
+
+#include "kernels/element.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace muster::kernels {
+namespace {
+
+const char* ordinal(std::int32_t dim) {
+  static constexpr std::array<const char*, MUSTER_TENSOR_DIMS_MAX> kNames{"first", "second", "third",
+                                                                          "fourth"};
+  return kNames[static_cast<std::size_t>(dim)];
+}
+
+std::size_t from_end(std::int32_t dim, const Tensor& t) {
+  return static_cast<std::size_t>(dim < 0 ? dim + t.dims : dim);
+}
+
+// Every element has an address of its own, as parts that write side by side need. Exact for views cut from a
+// row-major or permuted buffer, which is what strides are for; stranger interleavings are refused.
+bool elements_are_distinct(const Tensor& t) {
+  std::array<std::size_t, MUSTER_TENSOR_DIMS_MAX> order{};  // dims of more than one element, by rising stride
+  std::size_t used = 0;
+  for (std::int32_t d = 0; d < t.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (t.size[i] == 0) return true;
+    if (t.size[i] == 1) continue;
+    std::size_t at = used++;
+    for (; at > 0 && t.stride[order[at - 1]] > t.stride[i]; --at) order[at] = order[at - 1];
+    order[at] = i;
+  }
+  std::int64_t reach = 0;  // the largest offset within the dims seen so far
+  for (std::size_t i = 0; i < used; ++i) {
+    if (t.stride[order[i]] <= reach) return false;
+    reach += (t.size[order[i]] - 1) * t.stride[order[i]];
+  }
+  return true;
+}
+
+std::string stride_text(const Tensor& t) {
+  return fmt::format("[{}]", fmt::join(t.stride.begin(), t.stride.begin() + t.dims, ", "));
+}
+
+}  // namespace
+
+std::string shape_text(const Tensor& tensor) {
+  if (tensor.dims == 0) return "a scalar";
+  return fmt::format("[{}]", fmt::join(tensor.size.begin(), tensor.size.begin() + tensor.dims, ", "));
+}
+
+std::string dtype_text(muster_dtype dtype) {
+  static constexpr std::array<const char*, 8> kNames{nullptr, "F32", "BF16", "F16",
+                                                     "F64",   "I32", "I64",  "U8"};
+  if (dtype < 1 || dtype >= static_cast<muster_dtype>(kNames.size())) return fmt::format("dtype {}", dtype);
+  return kNames[static_cast<std::size_t>(dtype)];
+}
+
+Status expect_dims(const Subject& s, std::size_t operand, std::int32_t dims) {
+  const Tensor& t = s.tensor(operand);
+  if (!t.present() || t.dims == dims) return {};
+  return failure(Code::kBadArgument, "{}: {} is {} and has {} dims; it must have {}", s.kernel,
+                 s.name(operand), shape_text(t), t.dims, dims);
+}
+
+Status expect_dtype_in(const Subject& s, std::size_t operand, std::initializer_list<muster_dtype> allowed) {
+  const Tensor& t = s.tensor(operand);
+  if (!t.present() || std::find(allowed.begin(), allowed.end(), t.dtype) != allowed.end()) return {};
+  std::string names;
+  for (const muster_dtype dtype : allowed) names += (names.empty() ? "" : ", ") + dtype_text(dtype);
+  return failure(Code::kBadArgument, "{}: {} is {}; it must be {}{}", s.kernel, s.name(operand),
+                 dtype_text(t.dtype), allowed.size() > 1 ? "one of " : "", names);
+}
+
+Status expect_same_dtype(const Subject& s, std::size_t operand, std::size_t like) {
+  const Tensor& t = s.tensor(operand);
+  const Tensor& model = s.tensor(like);
+  if (!t.present() || !model.present() || t.dtype == model.dtype) return {};
+  return failure(Code::kBadArgument, "{}: {} is {}, but {} is {}: their dtypes must be equal", s.kernel,
+                 s.name(operand), dtype_text(t.dtype), s.name(like), dtype_text(model.dtype));
+}
+
+Status expect_same_shape(const Subject& s, std::size_t operand, std::size_t like) {
+  const Tensor& t = s.tensor(operand);
+  const Tensor& model = s.tensor(like);
+  if (!t.present() || !model.present()) return {};
+  if (t.dims == model.dims && std::equal(t.size.begin(), t.size.begin() + t.dims, model.size.begin()))
+    return {};
+  return failure(Code::kBadArgument, "{}: {} is {}, but {} is {}: their shapes must be equal", s.kernel,
+                 s.name(operand), shape_text(t), s.name(like), shape_text(model));
+}
+
+Status expect_size(const Subject& s, std::size_t operand, std::int32_t dim, std::int64_t value) {
+  const Tensor& t = s.tensor(operand);
+  if (!t.present()) return {};
+  const std::size_t d = from_end(dim, t);
+  if (t.size[d] == value) return {};
+  return failure(Code::kBadArgument, "{}: {} is {}: its {} size must be {}", s.kernel, s.name(operand),
+                 shape_text(t), ordinal(static_cast<std::int32_t>(d)), value);
+}
+
+Status expect_equal_size(const Subject& s, std::size_t operand, std::int32_t dim, std::size_t like,
+                         std::int32_t like_dim) {
+  const Tensor& t = s.tensor(operand);
+  const Tensor& model = s.tensor(like);
+  if (!t.present() || !model.present()) return {};
+  const std::size_t d = from_end(dim, t);
+  const std::size_t m = from_end(like_dim, model);
+  if (t.size[d] == model.size[m]) return {};
+  return failure(Code::kBadArgument, "{}: {} is {}, but {} is {}: {}'s {} size must equal {}'s {}", s.kernel,
+                 s.name(operand), shape_text(t), s.name(like), shape_text(model), s.name(operand),
+                 ordinal(static_cast<std::int32_t>(d)), s.name(like), ordinal(static_cast<std::int32_t>(m)));
+}
+
+Status expect_count(const Subject& s, std::size_t operand, std::int64_t value) {
+  const Tensor& t = s.tensor(operand);
+  if (!t.present() || t.count() == value) return {};
+  return failure(Code::kBadArgument, "{}: {} is {}: it must have {} element{}", s.kernel, s.name(operand),
+                 shape_text(t), value, value == 1 ? "" : "s");
+}
+
+Status expect_int(const Subject& s, std::size_t index, const char* name, std::int64_t low,
+                  std::int64_t high) {
+  const std::int64_t value = s.args.ints[index];
+  if (value >= low && value <= high) return {};
+  return failure(Code::kBadArgument, "{}: {} is {}; it must lie in {}..{}", s.kernel, name, value, low, high);
+}
+
+Status expect_finite(const Subject& s, std::size_t index, const char* name) {
+  if (std::isfinite(s.args.reals[index])) return {};
+  return failure(Code::kBadArgument, "{}: {} is {}; it must be finite", s.kernel, name, s.args.reals[index]);
+}
+
+Status validate(const Kernel& kernel, const Args& args) {
+  if (args.tensor_count != kernel.operands.size())
+    return failure(Code::kBadArgument, "{}: {} operands were given; it takes {}", kernel.name,
+                   args.tensor_count, kernel.operands.size());
+  for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
+    const Operand& operand = kernel.operands[i];
+    const Tensor& t = args.tensors[i];
+    if (!t.present()) {
+      if (operand.optional) continue;
+      return failure(Code::kBadArgument,
+                     "{}: {} is absent; only an operand marked (opt) may be muster_none()", kernel.name,
+                     operand.name);
+    }
+    if (element_bytes(t.dtype) == 0)
+      return failure(Code::kBadArgument, "{}: {} has {}; see the MUSTER_F32… list for valid ones",
+                     kernel.name, operand.name, dtype_text(t.dtype));
+    if (t.dims < 0 || t.dims > MUSTER_TENSOR_DIMS_MAX)
+      return failure(Code::kBadArgument, "{}: {} has {} dims; 0..{} are possible", kernel.name, operand.name,
+                     t.dims, MUSTER_TENSOR_DIMS_MAX);
+    if (operand.access != Access::kRead && !elements_are_distinct(t))
+      return failure(Code::kBadArgument,
+                     "{}: {} is {} with strides {}: elements of an output must not overlap", kernel.name,
+                     operand.name, shape_text(t), stride_text(t));
+  }
+  return kernel.check(args);
+}
+
+}  // namespace muster::kernels

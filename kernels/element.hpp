@@ -1,0 +1,189 @@
+// Elements of strided views: typed load and store, dispatch on dtype, and a walk over several views of one
+// shape.
+//
+// Pure; the views were checked before (see Kernel::check).
+#pragma once
+
+#include "api/base/assert.hpp"
+#include "kernels/kernel.hpp"
+#include "kernels/math/float16.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace muster::kernels {
+
+using math::Bf16;
+using math::F16;
+
+// Bytes of one element; 0 for a number that is no dtype.
+constexpr std::int64_t element_bytes(muster_dtype dtype) {
+  switch (dtype) {
+    case MUSTER_F32:
+    case MUSTER_I32:
+      return 4;
+    case MUSTER_BF16:
+    case MUSTER_F16:
+      return 2;
+    case MUSTER_F64:
+    case MUSTER_I64:
+      return 8;
+    case MUSTER_U8:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+// The typed start of a view.
+template<class E>
+E* elements(const Tensor& t) {
+  return reinterpret_cast<E*>(t.data);
+}
+
+// Load as the type that the kernel computes in: float, or double where more than float goes in or out.
+inline float load(const float* p) {
+  return *p;
+}
+inline float load(const Bf16* p) {
+  return math::to_float(*p);
+}
+inline float load(const F16* p) {
+  return math::to_float(*p);
+}
+inline double load(const double* p) {
+  return *p;
+}
+
+// Store with one rounding to the element's dtype.
+template<class V>
+void store(float* p, V value) {
+  *p = static_cast<float>(value);
+}
+template<class V>
+void store(double* p, V value) {
+  *p = static_cast<double>(value);
+}
+template<class V>
+void store(Bf16* p, V value) {
+  *p = math::to_bf16(value);
+}
+template<class V>
+void store(F16* p, V value) {
+  *p = math::to_f16(value);
+}
+
+// Calls f(std::type_identity<E>{}) with the element type of a dtype out of the listed ones. The check has
+// already refused others, so another one is a bug of ours.
+template<class... E>
+struct Among {
+  template<class F>
+  static void dispatch(muster_dtype dtype, F&& f) {
+    const bool found = ((dtype == dtype_of<E>() && (f(std::type_identity<E>{}), true)) || ...);
+    MUSTER_ASSERT(found);
+  }
+  template<class T>
+  static constexpr muster_dtype dtype_of() {
+    if constexpr (std::is_same_v<T, float>) return MUSTER_F32;
+    if constexpr (std::is_same_v<T, Bf16>) return MUSTER_BF16;
+    if constexpr (std::is_same_v<T, F16>) return MUSTER_F16;
+    if constexpr (std::is_same_v<T, double>) return MUSTER_F64;
+    if constexpr (std::is_same_v<T, std::int32_t>) return MUSTER_I32;
+    if constexpr (std::is_same_v<T, std::int64_t>) return MUSTER_I64;
+    if constexpr (std::is_same_v<T, std::uint8_t>) return MUSTER_U8;
+  }
+};
+using ComputeFloats = Among<float, Bf16>;
+using AllFloats = Among<float, Bf16, F16, double>;
+
+// `count` elements of `per_part` to a part: part i owns [begin, end).
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+};
+constexpr std::uint32_t parts_of(std::int64_t count, std::int64_t per_part) {
+  return static_cast<std::uint32_t>((count + per_part - 1) / per_part);
+}
+constexpr Range range_of(std::int64_t count, std::int64_t per_part, std::uint32_t part) {
+  const std::int64_t begin = per_part * part;
+  return {begin, std::min(count, begin + per_part)};
+}
+
+// N views of one shape, walked together in row-major order. Dims that are contiguous in all of them are
+// merged, so that runs along the last dim are as long as they can be.
+template<std::size_t N>
+class Walk {
+ public:
+  using Offsets = std::array<std::int64_t, N>;  // elements from each view's start
+
+  explicit Walk(const std::array<const Tensor*, N>& views) {
+    const Tensor& shape = *views[0];
+    for (std::int32_t d = 0; d < shape.dims; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (shape.size[i] == 1) continue;
+      Offsets stride{};
+      for (std::size_t v = 0; v < N; ++v) stride[v] = views[v]->stride[i];
+      if (dims_ > 0 && follows(stride, shape.size[i])) {
+        size_[dims_ - 1] *= shape.size[i];
+        stride_[dims_ - 1] = stride;
+      } else {
+        size_[dims_] = shape.size[i];
+        stride_[dims_++] = stride;
+      }
+    }
+    if (dims_ == 0) {
+      size_[0] = 1;
+      stride_[0].fill(1);
+      dims_ = 1;
+    }
+  }
+
+  std::int64_t count() const {
+    std::int64_t n = 1;
+    for (std::size_t d = 0; d < dims_; ++d) n *= size_[d];
+    return n;
+  }
+  // Elements between neighbours of a run, per view.
+  const Offsets& step() const { return stride_[dims_ - 1]; }
+  // Neighbours of a run lie side by side in all views.
+  bool unit_step() const {
+    return std::all_of(step().begin(), step().end(), [](std::int64_t s) { return s == 1; });
+  }
+
+  // Calls f(offsets, length) for each run of the elements [begin, end) in row-major order.
+  template<class F>
+  void over(std::int64_t begin, std::int64_t end, F&& f) const {
+    const std::int64_t run = size_[dims_ - 1];
+    while (begin < end) {
+      const std::int64_t length = std::min(run - begin % run, end - begin);
+      f(offsets_of(begin), length);
+      begin += length;
+    }
+  }
+
+ private:
+  bool follows(const Offsets& stride, std::int64_t size) const {
+    for (std::size_t v = 0; v < N; ++v)
+      if (stride_[dims_ - 1][v] != stride[v] * size) return false;
+    return true;
+  }
+  Offsets offsets_of(std::int64_t index) const {
+    Offsets offsets{};
+    for (std::size_t d = dims_; d-- > 0;) {
+      const std::int64_t at = index % size_[d];
+      index /= size_[d];
+      for (std::size_t v = 0; v < N; ++v) offsets[v] += at * stride_[d][v];
+    }
+    return offsets;
+  }
+
+  std::size_t dims_ = 0;
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> size_{};
+  std::array<Offsets, MUSTER_TENSOR_DIMS_MAX> stride_{};
+};
+
+}  // namespace muster::kernels

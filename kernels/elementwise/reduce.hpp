@@ -1,0 +1,25 @@
+// Rows that reduce to a scalar, and what clipping makes of it.
+#pragma once
+
+#include "kernels/kernel.hpp"
+
+namespace muster::kernels::elementwise {
+
+Status check_sum(const Args& args);
+void run_sum(const Args& args, std::uint32_t part);
+
+Status check_sum_squares(const Args& args);
+void run_sum_squares(const Args& args, std::uint32_t part);
+
+Status check_clip_coefficient(const Args& args);
+void run_clip_coefficient(const Args& args, std::uint32_t part);
+
+// The one output element has one writer.
+std::uint32_t one_part(const Args& args);
+
+inline constexpr std::array<Operand, 2> kSumOperands{
+    {{"x", Access::kRead, false}, {"out", Access::kReadWrite, false}}};
+inline constexpr std::array<Operand, 2> kClipOperands{
+    {{"square_sum", Access::kRead, false}, {"out", Access::kWrite, false}}};
+
+}  // namespace muster::kernels::elementwise

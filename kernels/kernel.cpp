@@ -1,0 +1,96 @@
+#include "kernels/kernel.hpp"
+
+#include "kernels/activation/activation.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/device/host/pool.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+#include "kernels/embedding/embedding.hpp"
+#include "kernels/linear/linear.hpp"
+#include "kernels/loss/loss.hpp"
+#include "kernels/norm/norm.hpp"
+#include "kernels/optimiser/optimiser.hpp"
+#include "kernels/rope/rope.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/base/assert.hpp"
+
+namespace muster::kernels {
+namespace {
+
+// Rows of the written-out table at most; one runner is compiled for each.
+constexpr std::size_t kRowsMax = 64;
+
+struct Table {
+  std::array<Kernel, kRowsMax> rows{};
+  std::size_t count = 0;
+
+  void append(std::span<const Kernel> family) {
+    for (const Kernel& row : family) {
+      MUSTER_ASSERT(count < kRowsMax);
+      // Families come in order of their ops, so a number used twice shows here.
+      MUSTER_ASSERT(count == 0 || rows[count - 1].op < row.op);
+      rows[count++] = row;
+    }
+  }
+};
+
+const Table& table() noexcept {
+  static const Table written_out = [] {
+    Table t;
+    t.append(elementwise::rows());
+    t.append(linear::rows());
+    t.append(embedding::rows());
+    t.append(norm::rows());
+    t.append(rope::rows());
+    t.append(attention::rows());
+    t.append(activation::rows());
+    t.append(loss::rows());
+    t.append(optimiser::rows());
+    return t;
+  }();
+  return written_out;
+}
+
+// A task carries one pointer, which must be the args because those live until the work has finished; the row
+// is therefore part of the runner's type.
+template<std::size_t I>
+void run_row(const void* args, std::uint32_t part) {
+  table().rows[I].run(*static_cast<const Args*>(args), part);
+}
+
+using Runner = void (*)(const void*, std::uint32_t);
+
+template<std::size_t... I>
+constexpr std::array<Runner, sizeof...(I)> runners(std::index_sequence<I...>) {
+  return {&run_row<I>...};
+}
+
+constexpr std::array<Runner, kRowsMax> kRunners = runners(std::make_index_sequence<kRowsMax>{});
+
+}  // namespace
+
+std::span<const Kernel> all() noexcept {
+  return {table().rows.data(), table().count};
+}
+
+const Kernel* find(std::int32_t op) noexcept {
+  const auto rows = all();
+  const auto at = std::lower_bound(rows.begin(), rows.end(), op,
+                                   [](const Kernel& k, std::int32_t o) { return k.op < o; });
+  return at != rows.end() && at->op == op ? &*at : nullptr;
+}
+
+Status launch(device::Stream& stream, const Kernel& kernel, const Args& args) {
+  const Kernel* row = find(kernel.op);
+  MUSTER_ASSERT(row != nullptr);
+  if (stream.kind() != device::Kind::kHost || row->run == nullptr)
+    return failure(Code::kUnsupported, "{}: this build has no implementation of it for a {} device; use {}",
+                   row->name, stream.kind() == device::Kind::kHost ? "host" : "cuda",
+                   row->run != nullptr ? "a host device" : "another device");
+  const auto index = static_cast<std::size_t>(row - all().data());
+  return device::host::enqueue(stream, {kRunners[index], &args, row->parts(args)});
+}
+
+}  // namespace muster::kernels

@@ -1,0 +1,243 @@
+#include "kernels/linear/host/native_bf16.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <dnnl.h>
+
+namespace muster::kernels::linear::host {
+namespace {
+
+// Shapes that a thread remembers; a training step of a transformer block uses about thirty.
+constexpr std::size_t kRememberedMax = 128;
+
+dnnl_data_type_t type_of(muster_dtype dtype) {
+  return dtype == MUSTER_F32 ? dnnl_f32 : dnnl_bf16;
+}
+
+// All that a generated product depends on. Addresses are not part of it.
+struct Key {
+  std::array<std::int64_t, 3> sizes;                   // m, n, k
+  std::array<std::array<std::int64_t, 2>, 3> strides;  // of a, b, c
+  muster_dtype c_dtype;
+  bool bias;
+  bool accumulate;
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+// The library takes matrices whose rows or columns are contiguous. Nothing for others. The stride along a dim
+// of one element is put right, because the library looks at it.
+std::optional<std::array<std::int64_t, 2>> strides_of(const Matrix& m) {
+  std::array<std::int64_t, 2> s{m.row_stride, m.column_stride};
+  if (m.columns == 1 && s[0] >= 1) s[1] = 1;
+  if (m.rows == 1) s = s[1] == 1 ? std::array<std::int64_t, 2>{m.columns, 1} : s;
+  if (s[1] == 1 && s[0] >= m.columns) return s;
+  if (s[0] == 1 && s[1] >= m.rows) return s;
+  return std::nullopt;
+}
+
+std::optional<Key> key_of(const Product& p) {
+  const auto a = strides_of(p.a);
+  const auto b = strides_of(p.b);
+  const auto c = strides_of(p.c);
+  if (!a || !b || !c || (*c)[1] != 1) return std::nullopt;
+  const bool bias = p.bias.data != nullptr;
+  if (bias && p.bias.columns > 1 && p.bias.column_stride != 1) return std::nullopt;
+  return Key{{p.a.rows, p.b.columns, p.a.columns}, {*a, *b, *c}, p.c.dtype, bias, p.accumulate};
+}
+
+template<class T, dnnl_status_t (*destroy)(T*)>
+struct Destroyer {
+  void operator()(T* object) const { (void)destroy(object); }
+};
+dnnl_status_t destroy_memory(dnnl_memory* m) {
+  return dnnl_memory_destroy(m);
+}
+dnnl_status_t destroy_primitive(dnnl_primitive* p) {
+  return dnnl_primitive_destroy(p);
+}
+dnnl_status_t destroy_descriptor(dnnl_primitive_desc* d) {
+  return dnnl_primitive_desc_destroy(d);
+}
+dnnl_status_t destroy_attributes(dnnl_primitive_attr* a) {
+  return dnnl_primitive_attr_destroy(a);
+}
+dnnl_status_t destroy_operations(dnnl_post_ops* o) {
+  return dnnl_post_ops_destroy(o);
+}
+using Memory = std::unique_ptr<dnnl_memory, Destroyer<dnnl_memory, destroy_memory>>;
+using Primitive = std::unique_ptr<dnnl_primitive, Destroyer<dnnl_primitive, destroy_primitive>>;
+using Descriptor = std::unique_ptr<dnnl_primitive_desc, Destroyer<dnnl_primitive_desc, destroy_descriptor>>;
+using Attributes = std::unique_ptr<dnnl_primitive_attr, Destroyer<dnnl_primitive_attr, destroy_attributes>>;
+using Operations = std::unique_ptr<dnnl_post_ops, Destroyer<dnnl_post_ops, destroy_operations>>;
+
+dnnl_engine_t engine() {
+  static const dnnl_engine_t cpu = [] {
+    dnnl_engine_t e = nullptr;
+    MUSTER_ASSERT(dnnl_engine_create(&e, dnnl_cpu, 0) == dnnl_success);
+    return e;
+  }();
+  return cpu;
+}
+
+dnnl_memory_desc_t describe(std::int64_t rows, std::int64_t columns,
+                            const std::array<std::int64_t, 2>& strides, dnnl_data_type_t type) {
+  dnnl_memory_desc_t d;
+  const dnnl_dims_t sizes{rows, columns};
+  const dnnl_dims_t steps{strides[0], strides[1]};
+  MUSTER_ASSERT(dnnl_memory_desc_init_by_strides(&d, 2, sizes, type, steps) == dnnl_success);
+  return d;
+}
+
+Memory memory_of(const dnnl_memory_desc_t& d) {
+  dnnl_memory_t m = nullptr;
+  MUSTER_ASSERT(dnnl_memory_create(&m, &d, engine(), DNNL_MEMORY_NONE) == dnnl_success);
+  return Memory(m);
+}
+
+// The library's work memory is ours, so that a run allocates nothing; accumulation adds c before the one
+// rounding.
+Attributes attributes_of(bool accumulate) {
+  dnnl_primitive_attr_t attributes = nullptr;
+  MUSTER_ASSERT(dnnl_primitive_attr_create(&attributes) == dnnl_success);
+  Attributes owned(attributes);
+  MUSTER_ASSERT(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) ==
+                dnnl_success);
+  if (accumulate) {
+    dnnl_post_ops_t operations = nullptr;
+    MUSTER_ASSERT(dnnl_post_ops_create(&operations) == dnnl_success);
+    const Operations owned_operations(operations);
+    MUSTER_ASSERT(dnnl_post_ops_append_sum(operations, 1.0f) == dnnl_success);
+    MUSTER_ASSERT(dnnl_primitive_attr_set_post_ops(attributes, operations) == dnnl_success);
+  }
+  return owned;
+}
+
+// A generated product and the library's names for its operands.
+//
+// Owns    the library's objects; the operands' memory is set for each run. Thread  one.
+// Bound   nothing of its own.  Fails  in make(), with nothing, where the library has no such product.
+struct Generated {
+  Key key{};
+  Primitive primitive;
+  Memory a, b, c, bias, scratchpad;
+  std::size_t scratchpad_bytes = 0;
+
+  static std::optional<Generated> make(const Key& key) {
+    const auto& [m, n, k] = key.sizes;
+    const dnnl_memory_desc_t a = describe(m, k, key.strides[0], dnnl_bf16);
+    const dnnl_memory_desc_t b = describe(k, n, key.strides[1], dnnl_bf16);
+    const dnnl_memory_desc_t c = describe(m, n, key.strides[2], type_of(key.c_dtype));
+    const dnnl_memory_desc_t bias = describe(1, n, {n, 1}, dnnl_bf16);
+    dnnl_matmul_desc_t operation;
+    if (dnnl_matmul_desc_init(&operation, &a, &b, key.bias ? &bias : nullptr, &c) != dnnl_success)
+      return std::nullopt;
+    const Attributes attributes = attributes_of(key.accumulate);
+    dnnl_primitive_desc_t descriptor = nullptr;
+    if (dnnl_primitive_desc_create(&descriptor, &operation, attributes.get(), engine(), nullptr) !=
+        dnnl_success)
+      return std::nullopt;
+    const Descriptor owned(descriptor);
+    dnnl_primitive_t primitive = nullptr;
+    if (dnnl_primitive_create(&primitive, descriptor) != dnnl_success) return std::nullopt;
+
+    Generated g;
+    g.key = key;
+    g.primitive.reset(primitive);
+    g.a = memory_of(a);
+    g.b = memory_of(b);
+    g.c = memory_of(c);
+    if (key.bias) g.bias = memory_of(bias);
+    const dnnl_memory_desc_t* scratchpad =
+        dnnl_primitive_desc_query_md(descriptor, dnnl_query_scratchpad_md, 0);
+    g.scratchpad = memory_of(*scratchpad);
+    g.scratchpad_bytes = dnnl_memory_desc_get_size(scratchpad);
+    return g;
+  }
+};
+
+// The products that a thread used last, and one work memory for all of them.
+//
+// Owns    both. Thread  the one that it belongs to.
+// Bound   kRememberedMax products; the oldest makes room.  Fails  never: null where the library has no such
+// product.
+class Remembered {
+ public:
+  Remembered() : stream_(create_stream()) { products_.reserve(kRememberedMax); }
+  ~Remembered() { (void)dnnl_stream_destroy(stream_); }
+  Remembered(const Remembered&) = delete;
+  Remembered& operator=(const Remembered&) = delete;
+
+  const Generated* find(const Key& key) {
+    for (const Generated& g : products_)
+      if (g.key == key) return &g;
+    auto made = Generated::make(key);
+    if (!made) return nullptr;
+    if (products_.size() < kRememberedMax) return &products_.emplace_back(*std::move(made));
+    Generated& oldest = products_[next_];
+    next_ = (next_ + 1) % kRememberedMax;
+    oldest = *std::move(made);
+    return &oldest;
+  }
+  // 64-byte aligned, as generated code likes it.
+  void* work(std::size_t bytes) {
+    constexpr std::size_t kAlignment = 64;
+    if (bytes + kAlignment > work_.size()) work_.resize(bytes + kAlignment);
+    void* start = work_.data();
+    std::size_t space = work_.size();
+    return std::align(kAlignment, bytes, start, space);
+  }
+  dnnl_stream_t stream() const { return stream_; }
+
+ private:
+  static dnnl_stream_t create_stream() {
+    dnnl_stream_t s = nullptr;
+    MUSTER_ASSERT(dnnl_stream_create(&s, engine(), dnnl_stream_default_flags) == dnnl_success);
+    return s;
+  }
+
+  dnnl_stream_t stream_;
+  std::vector<Generated> products_;
+  std::size_t next_ = 0;
+  std::vector<std::byte> work_;
+};
+
+}  // namespace
+
+bool native_bf16_is_fast() {
+  // The library's instruction-set values are a bit set: a later set contains the bits of the earlier ones.
+  const auto have = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  const auto need = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
+  return (have & need) == need;
+}
+
+bool multiply_native_bf16(const Product& p) {
+  const auto key = key_of(p);
+  if (!key) return false;
+  thread_local Remembered remembered;
+  const Generated* g = remembered.find(*key);
+  if (g == nullptr) return false;
+
+  MUSTER_ASSERT(dnnl_memory_set_data_handle(g->a.get(), p.a.data) == dnnl_success);
+  MUSTER_ASSERT(dnnl_memory_set_data_handle(g->b.get(), p.b.data) == dnnl_success);
+  MUSTER_ASSERT(dnnl_memory_set_data_handle(g->c.get(), p.c.data) == dnnl_success);
+  MUSTER_ASSERT(dnnl_memory_set_data_handle(g->scratchpad.get(), remembered.work(g->scratchpad_bytes)) ==
+                dnnl_success);
+  std::array<dnnl_exec_arg_t, 5> operands{{{DNNL_ARG_SRC, g->a.get()},
+                                           {DNNL_ARG_WEIGHTS, g->b.get()},
+                                           {DNNL_ARG_DST, g->c.get()},
+                                           {DNNL_ARG_SCRATCHPAD, g->scratchpad.get()},
+                                           {DNNL_ARG_BIAS, g->bias.get()}}};
+  if (key->bias) MUSTER_ASSERT(dnnl_memory_set_data_handle(g->bias.get(), p.bias.data) == dnnl_success);
+  const int count = key->bias ? 5 : 4;
+  MUSTER_ASSERT(dnnl_primitive_execute(g->primitive.get(), remembered.stream(), count, operands.data()) ==
+                dnnl_success);
+  MUSTER_ASSERT(dnnl_stream_wait(remembered.stream()) == dnnl_success);
+  return true;
+}
+
+}  // namespace muster::kernels::linear::host

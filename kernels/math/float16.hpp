@@ -1,0 +1,79 @@
+// The two 16-bit floats, as values: conversion to float is exact, conversion from float or double rounds
+// once, to nearest, ties to even. Branch-light, so that loops over them vectorise.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace muster::math {
+
+// The upper half of a float: 8 exponent bits, 7 mantissa bits.
+struct Bf16 {
+  std::uint16_t bits = 0;
+};
+
+// IEEE 754 binary16: 5 exponent bits, 10 mantissa bits.
+struct F16 {
+  std::uint16_t bits = 0;
+};
+
+constexpr float to_float(Bf16 x) {
+  return std::bit_cast<float>(std::uint32_t{x.bits} << 16);
+}
+
+constexpr float to_float(F16 x) {
+  const std::uint32_t sign = (std::uint32_t{x.bits} & 0x8000u) << 16;
+  const std::uint32_t magnitude = x.bits & 0x7fffu;
+  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
+  // A float with the same fields is 2^-112 times too small; the product is exact and also lifts subnormals.
+  const float lifted = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(lifted));
+}
+
+// A NaN stays a NaN (made quiet); overflow gives infinity, as nearest rounding demands.
+constexpr Bf16 to_bf16(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const std::uint32_t quiet = (bits >> 16) | 0x40u;
+  return {static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded)};
+}
+
+constexpr F16 to_f16(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  std::uint32_t half = 0;
+  if (magnitude > 0x7f800000u) {
+    half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+  } else if (magnitude >= 0x47800000u) {  // 65536 and more
+    half = 0x7c00u;
+  } else if (magnitude <
+             0x38800000u) {  // below 2^-14: the unit of a float near 0.5 is the unit of an F16 subnormal
+    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  } else {  // move the exponent from bias 127 to 15, then round; a carry out of the mantissa is right, also
+            // into infinity
+    half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  }
+  return {static_cast<std::uint16_t>(sign | half)};
+}
+
+// The float next to x with an odd last bit where x is not a float itself. Rounding that to 16 bits equals
+// rounding x, which rounding twice to nearest would not.
+constexpr float to_odd_float(double x) {
+  const float nearest = static_cast<float>(x);
+  const double back = static_cast<double>(nearest);
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  if (back == x || x != x || (bits & 1u) != 0) return nearest;
+  const bool too_large = (back > x) == (x > 0);  // in magnitude
+  bits += too_large ? 0xffffffffu : 1u;
+  return std::bit_cast<float>(bits);
+}
+
+constexpr Bf16 to_bf16(double x) {
+  return to_bf16(to_odd_float(x));
+}
+constexpr F16 to_f16(double x) {
+  return to_f16(to_odd_float(x));
+}
+
+}  // namespace muster::math
