@@ -1,0 +1,359 @@
+#include "kernels/device/host/crew.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <sched.h>
+
+namespace muster::device::host {
+namespace {
+
+// The sentinel looks around this often even if no bell rings. Nothing depends on it: it bounds the harm of a
+// Duty whose bell fails.
+constexpr Nanos kSentinelNap{100'000'000};
+
+// The lock is held for well under a microsecond, so a short try is cheaper than a sleep in the kernel.
+constexpr int kLockTries = 64;
+
+thread_local const Crew* serving = nullptr;
+
+void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Crew::Crew(const PoolOptions& options, std::uint32_t workers)
+    : streams_max_(options.streams_max),
+      depth_(options.depth),
+      spin_(options.spin),
+      duty_(options.duty),
+      queues_(options.streams_max, options.depth) {
+  for (std::uint32_t i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>());
+  asleep_.reserve(workers);
+  looking_ = workers;
+}
+
+std::unique_lock<std::mutex> Crew::brief_lock() const {
+  for (int i = 0; i < kLockTries; ++i) {
+    if (lock_.try_lock()) return {lock_, std::adopt_lock};
+    relax();
+  }
+  return std::unique_lock<std::mutex>(lock_);
+}
+
+// ---- streams and events
+// ---------------------------------------------------------------------------------------------
+
+Result<StreamSlot*> Crew::open_stream(Priority priority) {
+  const auto lock = brief_lock();
+  if (stopped()) return fail(Code::kState, "no stream can be opened: the pool is closed");
+  StreamSlot* slot = queues_.open(priority);
+  if (slot == nullptr)
+    return fail(Code::kNoResource,
+                "all {} host streams are open (streams_max {}); close one or raise the limit", streams_max_,
+                streams_max_);
+  return slot;
+}
+
+void Crew::close_stream(StreamSlot* slot) {
+  Wakes wakes;
+  {
+    const auto lock = brief_lock();
+    wakes = plan(queues_.drop(slot));
+  }
+  wake(wakes);
+  std::unique_lock<std::mutex> lock = brief_lock();
+  ++blocked_;
+  progress_.wait(lock, [slot] { return slot->entries.empty(); });
+  --blocked_;
+  queues_.close(slot);
+}
+
+EventSlot* Crew::create_event() {
+  const auto lock = brief_lock();
+  return queues_.create_event();
+}
+
+void Crew::destroy_event(EventSlot* event) {
+  const auto lock = brief_lock();
+  queues_.destroy_event(event);
+}
+
+template<class Change>
+Status Crew::change(StreamSlot* slot, const char* what, Change&& push) {
+  Wakes wakes;
+  {
+    const auto lock = brief_lock();
+    if (stopped()) return failure(Code::kState, "{} refused: the stream's pool is closed", what);
+    Effect effect;
+    if (!push(&effect))
+      return failure(Code::kBusy,
+                     "{} refused: {} pieces of work are in flight, the stream's depth; wait for one", what,
+                     slot->entries.size());
+    wakes = plan(effect);
+  }
+  wake(wakes);
+  return {};
+}
+
+Status Crew::submit(StreamSlot* slot, const Task& task) {
+  return change(slot, "task", [&](Effect* effect) { return queues_.push_task(slot, task, effect); });
+}
+
+Status Crew::record(StreamSlot* slot, EventSlot* event) {
+  return change(slot, "record", [&](Effect* effect) { return queues_.push_record(slot, event, effect); });
+}
+
+Status Crew::wait(StreamSlot* slot, const EventSlot* event) {
+  return change(slot, "wait", [&](Effect* effect) { return queues_.push_wait(slot, event, effect); });
+}
+
+// Polls for `spin`, then sleeps. With no worker to do it, the caller runs the parts first.
+template<class Done>
+void Crew::await(Done done) {
+  if (done()) return;
+  MUSTER_ASSERT(serving != this);
+  const Instant until = clock_.now() + spin_;
+  while (!done()) {
+    if (workers_.empty()) {
+      if (!run_part_by_hand()) break;
+    } else {
+      if (clock_.now() >= until) break;
+      ::sched_yield();
+    }
+  }
+  std::unique_lock<std::mutex> lock = brief_lock();
+  ++blocked_;
+  progress_.wait(lock, done);
+  --blocked_;
+}
+
+void Crew::await_event(const EventSlot* event) {
+  await([event] { return event->pending.load(std::memory_order_acquire) == 0; });
+}
+
+Status Crew::await_stream(StreamSlot* slot) {
+  std::uint64_t target = 0;
+  {
+    const auto lock = brief_lock();
+    target = slot->issued;
+  }
+  await([slot, target] { return slot->passed.load(std::memory_order_acquire) >= target; });
+  if (stopped())
+    return failure(Code::kAborted, "the stream's pool was closed; work that had not started was dropped");
+  return {};
+}
+
+// ---- who is told
+// ----------------------------------------------------------------------------------------------------
+
+// Rings as many sleepers as there are parts that nobody who is awake will come for. The sentinel first: while
+// anybody is awake to poll, those who bring work need not ring bells.
+Crew::Wakes Crew::plan(const Effect& effect) {
+  Wakes wakes;
+  wakes.progress = effect.progress && blocked_ > 0;
+  if (!effect.ready || (asleep_.empty() && sentinel_ == nullptr)) return wakes;
+  const std::uint32_t parts = queues_.unclaimed(workers());
+  while (looking_ < parts) {
+    if (sentinel_ != nullptr) {
+      sentinel_->awake = true;
+      sentinel_ = nullptr;
+      wakes.sentinel = true;
+    } else if (Worker* worker = pop_sleeper(); worker != nullptr) {
+      worker->next_to_ring = wakes.sleepers;
+      wakes.sleepers = worker;
+    } else {
+      break;
+    }
+    ++looking_;
+  }
+  return wakes;
+}
+
+Crew::Worker* Crew::pop_sleeper() {
+  if (asleep_.empty()) return nullptr;
+  Worker* worker = asleep_.back();
+  asleep_.pop_back();
+  worker->awake = true;
+  return worker;
+}
+
+void Crew::wake(const Wakes& wakes) noexcept {
+  if (wakes.sentinel) duty_->wake();
+  for (Worker* worker = wakes.sleepers; worker != nullptr;) {
+    // Read first: once rung, the worker may lie down again and be linked by somebody else.
+    Worker* next = worker->next_to_ring;
+    worker->bell.notify_one();
+    worker = next;
+  }
+  if (wakes.progress) progress_.notify_all();
+}
+
+// ---- workers
+// --------------------------------------------------------------------------------------------------------
+
+void Crew::serve(std::uint32_t index) {
+  serving = this;
+  Worker& worker = *workers_[index];
+  Instant idle_since{-1};
+  while (!stopped()) {
+    if (duty_due()) (void)turn_of_duty();
+    if (run_parts() || turn_of_duty() > 0) {
+      idle_since = Instant{-1};
+      continue;
+    }
+    const Instant now = clock_.now();
+    if (idle_since.count() < 0) idle_since = now;
+    if (now - idle_since < spin_) {
+      ::sched_yield();
+      continue;
+    }
+    rest(worker);
+    idle_since = Instant{-1};
+  }
+  serving = nullptr;
+}
+
+// Runs parts until none is ready or a turn of duty is due. False if there was none at all.
+bool Crew::run_parts() {
+  if (!queues_.any_ready()) return false;
+  Part part;
+  {
+    const auto lock = brief_lock();
+    if (!queues_.take(&part)) return false;
+    --looking_;
+  }
+  for (;;) {
+    part.task.run(part.task.context, part.number);
+    const bool finished = part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    const bool leave = duty_due() || stopped();
+    if (!finished && !leave && queues_.claim_next(&part)) continue;
+    if (!next_part(&part, finished, leave)) return true;
+  }
+}
+
+// Reports the end of a task and takes the next part, in one hold of the lock.
+bool Crew::next_part(Part* part, bool finished, bool leave) {
+  Wakes wakes;
+  bool more = false;
+  {
+    const auto lock = brief_lock();
+    ++looking_;
+    Effect effect;
+    if (finished) effect = queues_.complete(part->slot);
+    more = !leave && queues_.take(part);
+    if (more) --looking_;
+    wakes = plan(effect);
+  }
+  wake(wakes);
+  return more;
+}
+
+// As run_parts, for one part and a caller that is no worker.
+bool Crew::run_part_by_hand() {
+  Part part;
+  {
+    const auto lock = brief_lock();
+    if (!queues_.take(&part)) return false;
+  }
+  part.task.run(part.task.context, part.number);
+  if (part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return true;
+  Wakes wakes;
+  {
+    const auto lock = brief_lock();
+    wakes = plan(queues_.complete(part.slot));
+  }
+  wake(wakes);
+  return true;
+}
+
+std::size_t Crew::run_once() {
+  MUSTER_ASSERT(workers_.empty());
+  return run_part_by_hand() ? 1 : turn_of_duty();
+}
+
+// Parts that follow each other without a gap must not keep duty from its turn, or an urgent command would
+// wait for the end of a long task instead of the end of a part.
+bool Crew::duty_due() const noexcept {
+  return duty_ != nullptr &&
+         clock_.now().count() - last_turn_ns_.load(std::memory_order_relaxed) >= spin_.count();
+}
+
+std::size_t Crew::turn_of_duty() {
+  if (duty_ == nullptr || baton_.load(std::memory_order_relaxed) ||
+      baton_.exchange(true, std::memory_order_acquire))
+    return 0;
+  const std::size_t done = duty_->do_work();
+  last_turn_ns_.store(clock_.now().count(), std::memory_order_relaxed);
+  baton_.store(false, std::memory_order_release);
+  return done;
+}
+
+Crew::Announced Crew::announce() {
+  if (baton_.exchange(true, std::memory_order_acquire)) return Announced::kOthersPoll;
+  const bool quiet = duty_->arm();
+  baton_.store(false, std::memory_order_release);
+  return quiet ? Announced::kQuiet : Announced::kWorkCameIn;
+}
+
+// Lies down: as the sentinel if duty needs one, else on the own bell. Comes back at once if a part is ready
+// or work came in for duty. A worker that holds the baton, or a sentinel that got up meanwhile, polls now and
+// comes through here before it sleeps; so whenever all are asleep, the last one armed.
+void Crew::rest(Worker& worker) {
+  std::unique_lock<std::mutex> lock = brief_lock();
+  bool guard = false;
+  if (duty_ != nullptr && sentinel_ == nullptr) {
+    lock.unlock();
+    const Announced announced = announce();
+    if (announced == Announced::kWorkCameIn) return;
+    guard = announced == Announced::kQuiet;
+    lock = brief_lock();
+  }
+  if (stopped() || queues_.unclaimed(1) > 0) return;
+  worker.awake = false;
+  --looking_;
+  if (!guard || sentinel_ != nullptr) {
+    asleep_.push_back(&worker);
+    worker.bell.wait(lock, [&worker] { return worker.awake; });
+    return;
+  }
+  sentinel_ = &worker;
+  lock.unlock();
+  duty_->wait(kSentinelNap);
+  lock = brief_lock();
+  if (worker.awake) return;
+  worker.awake = true;
+  sentinel_ = nullptr;
+  ++looking_;
+}
+
+void Crew::stop() {
+  Wakes wakes;
+  {
+    const auto lock = brief_lock();
+    stopping_.store(true, std::memory_order_release);
+    wakes.progress = true;
+    queues_.for_each_open([this](StreamSlot* slot) { (void)queues_.drop(slot); });
+    if (sentinel_ != nullptr) {
+      sentinel_->awake = true;
+      sentinel_ = nullptr;
+      wakes.sentinel = true;
+      ++looking_;
+    }
+    while (Worker* worker = pop_sleeper()) {
+      worker->next_to_ring = wakes.sleepers;
+      wakes.sleepers = worker;
+      ++looking_;
+    }
+  }
+  wake(wakes);
+}
+
+}  // namespace muster::device::host

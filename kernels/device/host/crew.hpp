@@ -1,0 +1,111 @@
+// Crew: what stands behind a Pool. The lock over the queues, and who of the workers looks for work, runs, or
+// sleeps.
+//
+// A worker is one of: running a part; looking (polling, yielding, or doing a turn of duty); asleep on its own
+// bell; or the one sentinel, asleep inside Duty::wait. Who rings another awake counts it as looking at once,
+// under the lock, so that two ringers never count on the same sleeper, and who lies down checks the queues
+// under the same lock: no wake is lost.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/status.hpp"
+#include "kernels/device/host/pool.hpp"
+#include "kernels/device/host/queues.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace muster::device::host {
+
+// Owns    the queues and the workers' states; not the threads.
+// Thread  any; serve() the worker's own.
+// Bound   the lock is held for the length of a list operation, never across a part, a turn of duty or a
+// system call. Fails   kBusy, kNoResource; kState once stopped.
+class Crew {
+ public:
+  // workers 0: driven by hand, run_once() and the blocking calls run the parts.
+  Crew(const PoolOptions& options, std::uint32_t workers);
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  Result<StreamSlot*> open_stream(Priority priority);
+  // Drops what has not started and waits for the parts that run: afterwards nothing of the stream is touched
+  // again.
+  void close_stream(StreamSlot* slot);
+  EventSlot* create_event();
+  void destroy_event(EventSlot* event);
+
+  Status submit(StreamSlot* slot, const Task& task);
+  Status record(StreamSlot* slot, EventSlot* event);
+  Status wait(StreamSlot* slot, const EventSlot* event);
+  // Both block; a worker of this crew must not call them, since it may be the one that is waited for.
+  void await_event(const EventSlot* event);
+  Status await_stream(StreamSlot* slot);
+
+  // The body of worker thread `index`; returns after stop().
+  void serve(std::uint32_t index);
+  // One part or one turn of duty on the calling thread; what was done.
+  std::size_t run_once();
+  // Drops all queued work and sends the workers home. Idempotent.
+  void stop();
+  bool stopped() const noexcept { return stopping_.load(std::memory_order_acquire); }
+
+  std::uint32_t workers() const noexcept { return static_cast<std::uint32_t>(workers_.size()); }
+
+ private:
+  struct Worker {
+    std::condition_variable bell;
+    bool awake = true;
+    Worker* next_to_ring = nullptr;
+  };
+  // Who must be told, collected under the lock and told after it.
+  struct Wakes {
+    Worker* sleepers = nullptr;
+    bool sentinel = false;
+    bool progress = false;
+  };
+
+  std::unique_lock<std::mutex> brief_lock() const;
+  template<class Change>
+  Status change(StreamSlot* slot, const char* what, Change&& push);
+  Wakes plan(const Effect& effect);
+  Worker* pop_sleeper();
+  void wake(const Wakes& wakes) noexcept;
+  template<class Done>
+  void await(Done done);
+
+  bool run_parts();
+  bool next_part(Part* part, bool finished, bool leave);
+  bool run_part_by_hand();
+  std::size_t turn_of_duty();
+  bool duty_due() const noexcept;
+  enum class Announced : std::uint8_t { kQuiet, kWorkCameIn, kOthersPoll };
+  Announced announce();
+  void rest(Worker& worker);
+
+  const std::uint32_t streams_max_;
+  const std::uint32_t depth_;
+  const Nanos spin_;
+  Duty* const duty_;
+  SteadyClock clock_;
+
+  mutable std::mutex lock_;
+  Queues queues_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Worker*> asleep_;  // the last to lie down is rung first: its cache is warm
+  Worker* sentinel_ = nullptr;
+  std::uint32_t looking_ = 0;
+  std::uint32_t blocked_ = 0;  // callers asleep in await()
+  std::condition_variable progress_;
+  std::atomic<bool> stopping_{false};
+
+  alignas(128) std::atomic<bool> baton_{false};
+  std::atomic<std::int64_t> last_turn_ns_{0};
+};
+
+}  // namespace muster::device::host

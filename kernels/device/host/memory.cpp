@@ -1,0 +1,175 @@
+#include "kernels/device/host/memory.hpp"
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+
+namespace muster::device::host {
+namespace {
+
+constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
+// No address space holds more; it keeps the rounding below from overflowing.
+constexpr std::size_t kBytesMax = std::size_t{1} << 47;
+
+// A file descriptor closed at the end of its scope unless released.
+//
+// Owns    the descriptor. Thread  one.  Bound  one.  Fails  never.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+// Owns    mapping and descriptor. Thread  any.  Bound  bytes().  Fails  never: all was committed before.
+class SharedMemory final : public Memory {
+ public:
+  SharedMemory(std::byte* data, std::size_t bytes, int fd) : data_(data), bytes_(bytes), fd_(fd) {}
+  ~SharedMemory() override {
+    ::munmap(data_, bytes_);
+    ::close(fd_);
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  std::byte* data() const noexcept override { return data_; }
+  std::size_t bytes() const noexcept override { return bytes_; }
+  int descriptor() const noexcept override { return fd_; }
+
+ private:
+  std::byte* data_;
+  std::size_t bytes_;
+  int fd_;
+};
+
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
+
+Status check_room(std::size_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+    return failure(Code::kNoResource,
+                   "{} bytes of host memory are needed; this process may write files of {} bytes "
+                   "(RLIMIT_FSIZE); raise ulimit -f",
+                   bytes, limit.rlim_cur);
+  const KernelFiles files;
+  for (const auto& room : {cgroup_room(files), node_room(files)}) {
+    if (room && bytes > room->free)
+      return failure(Code::kNoResource,
+                     "{} bytes of host memory are needed, {} are free of the {} of {}; ask for less, free "
+                     "buffers, or raise it",
+                     bytes, room->free, room->limit, room->where);
+  }
+  return {};
+}
+
+Result<int> create_file() {
+  int fd = ::memfd_create("muster-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+  if (fd < 0 && errno == EINVAL) fd = ::memfd_create("muster-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd >= 0) return fd;
+  const int error = errno;
+  if (error == EMFILE || error == ENFILE)
+    return fail(Code::kNoResource,
+                "no descriptor is left for host memory ({}); raise ulimit -n (RLIMIT_NOFILE)", reason(error));
+  return fail(Code::kNoResource, "memfd_create failed ({}); host memory needs it", reason(error));
+}
+
+// A mapping whose start lies on a 2 MiB boundary when it is that large, so that huge pages can back all of
+// it.
+std::byte* map_aligned(int fd, std::size_t bytes) {
+  const std::size_t slack = bytes >= kHugeBytes ? kHugeBytes : 0;
+  void* reserved =
+      ::mmap(nullptr, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return nullptr;
+  auto* base = static_cast<std::byte*>(reserved);
+  const std::size_t skip =
+      slack == 0 ? 0 : (kHugeBytes - std::bit_cast<std::uintptr_t>(base) % kHugeBytes) % kHugeBytes;
+  std::byte* start = base + skip;
+  if (::mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(reserved, bytes + slack);
+    errno = error;
+    return nullptr;
+  }
+  if (skip > 0) ::munmap(base, skip);
+  if (slack > skip) ::munmap(start + bytes, slack - skip);
+  return start;
+}
+
+Status no_commit(std::size_t bytes, const char* step, int error) {
+  return failure(
+      Code::kNoResource,
+      "{} bytes of host memory are needed; {} failed ({}); the limit is the node's free memory, the cgroup's "
+      "memory.max or ulimit -v: ask for less, free buffers, or raise it",
+      bytes, step, reason(error));
+}
+
+// fallocate, interrupted as often as a signal likes.
+int reserve(int fd, std::size_t bytes) {
+  for (;;) {
+    if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0) return 0;
+    if (errno != EINTR) return errno;
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Memory>> allocate_shared(std::size_t bytes) {
+  if (bytes == 0)
+    return fail(Code::kBadArgument, "0 bytes of host memory were asked for; ask for at least 1");
+  if (bytes > kBytesMax)
+    return fail(Code::kNoResource,
+                "{} bytes of host memory are needed; an address space has {}; ask for less", bytes,
+                kBytesMax);
+  const std::size_t granule =
+      bytes >= kHugeBytes ? kHugeBytes : static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t granted = (bytes + granule - 1) / granule * granule;
+  MUSTER_RETURN_IF_ERROR(check_room(granted));
+
+  MUSTER_ASSIGN_OR_RETURN(const int fd, create_file());
+  Descriptor file(fd);
+  if (::ftruncate(file.get(), static_cast<off_t>(granted)) != 0)
+    return fail(no_commit(granted, "ftruncate", errno));
+  std::byte* data = map_aligned(file.get(), granted);
+  if (data == nullptr) return fail(no_commit(granted, "mmap", errno));
+  auto memory = std::make_unique<SharedMemory>(data, granted, file.release());
+
+  // Huge pages come by a fault of a mapping that was advised, so the pages are touched before the rest is
+  // reserved. Both are advice; a kernel without them leaves all to fallocate, which alone promises that no
+  // later touch can fail.
+  if (granted >= kHugeBytes) {
+    (void)::madvise(data, granted, MADV_HUGEPAGE);
+    (void)::madvise(data, granted, MADV_POPULATE_WRITE);
+  }
+  if (const int error = reserve(memory->descriptor(), granted); error != 0)
+    return fail(no_commit(granted, "fallocate", error));
+  if (::fcntl(memory->descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return fail(Code::kNoResource, "sealing host memory failed ({}); it needs a kernel with file seals",
+                reason(errno));
+  return memory;
+}
+
+}  // namespace muster::device::host

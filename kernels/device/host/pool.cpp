@@ -1,0 +1,98 @@
+#include "kernels/device/host/pool.hpp"
+
+#include "api/base/assert.hpp"
+#include "kernels/device/host/crew.hpp"
+#include "kernels/device/host/state.hpp"
+
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+#include <sched.h>
+
+namespace muster::device::host {
+namespace {
+
+constexpr std::uint32_t kWorkersMax = 4096;
+constexpr std::uint32_t kDepthMax = 65536;
+
+// CPUs in this process's affinity mask, at least 1. The set grows until the kernel's mask fits.
+std::uint32_t cores_granted() {
+  for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
+    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(cpus));
+    if (set == nullptr) break;
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus));
+    const bool known = ::sched_getaffinity(0, bytes, set) == 0;
+    const int count = known ? CPU_COUNT_S(bytes, set) : 0;
+    CPU_FREE(set);
+    if (count > 0) return static_cast<std::uint32_t>(count);
+  }
+  return 1;
+}
+
+Status check(const PoolOptions& options) {
+  if (options.workers > kWorkersMax)
+    return failure(Code::kBadArgument, "workers is {}; a pool has 1..{} (0: one per core granted)",
+                   options.workers, kWorkersMax);
+  if (options.streams_max == 0 || options.streams_max > Queues::kStreamsMax)
+    return failure(Code::kBadArgument, "streams_max is {}; a pool has 1..{}", options.streams_max,
+                   Queues::kStreamsMax);
+  if (options.depth == 0 || options.depth > kDepthMax)
+    return failure(Code::kBadArgument, "depth is {}; a stream has 1..{}", options.depth, kDepthMax);
+  if (options.spin.count() < 0)
+    return failure(Code::kBadArgument, "spin is {} ns; it must not be negative", options.spin.count());
+  return {};
+}
+
+}  // namespace
+
+Pool::Pool(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Pool::~Pool() {
+  state_->crew->stop();
+  for (std::thread& thread : state_->threads) thread.join();
+}
+
+Result<std::unique_ptr<Pool>> Pool::start(const PoolOptions& options) {
+  MUSTER_RETURN_IF_ERROR(check(options));
+  const std::uint32_t workers = options.workers != 0 ? options.workers : cores_granted();
+  auto state = std::make_unique<State>();
+  state->crew = std::make_shared<Crew>(options, workers);
+  std::unique_ptr<Pool> pool(new Pool(std::move(state)));
+  std::vector<std::thread>& threads = pool->state_->threads;
+  threads.reserve(workers);
+  for (std::uint32_t i = 0; i < workers; ++i) {
+    try {
+      threads.emplace_back([crew = pool->state_->crew.get(), i] {
+        (void)::pthread_setname_np(::pthread_self(), fmt::format("muster-w{}", i).c_str());
+        crew->serve(i);
+      });
+    } catch (const std::system_error& error) {
+      return fail(Code::kNoResource,
+                  "{} worker threads are needed, {} could be started ({}); raise the process limit (ulimit "
+                  "-u, the cgroup's "
+                  "pids.max) or ask for fewer workers",
+                  workers, i, error.code().message());
+    }
+  }
+  return pool;
+}
+
+std::unique_ptr<Pool> Pool::open_manual(const PoolOptions& options) {
+  MUSTER_ASSERT(check(options).ok());
+  auto state = std::make_unique<State>();
+  state->crew = std::make_shared<Crew>(options, 0);
+  return std::unique_ptr<Pool>(new Pool(std::move(state)));
+}
+
+std::uint32_t Pool::workers() const noexcept {
+  return state_->crew->workers();
+}
+
+std::size_t Pool::run_once() {
+  return state_->crew->run_once();
+}
+
+}  // namespace muster::device::host

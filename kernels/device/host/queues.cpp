@@ -1,0 +1,279 @@
+#include "kernels/device/host/queues.hpp"
+
+#include "api/base/assert.hpp"
+
+namespace muster::device::host {
+namespace {
+
+constexpr std::uint64_t kPartMask = 0xffffffff;
+
+constexpr std::uint64_t claim_word(std::uint32_t generation, std::uint32_t part) {
+  return (std::uint64_t{generation} << 32) | part;
+}
+
+constexpr unsigned shift_of(Priority priority) {
+  return 16 * static_cast<unsigned>(priority);
+}
+
+// Hands out the next part, if the task of `generation` is still the slot's and has one left. Relaxed: what
+// the part reads was published by the lock under which the caller learned the generation.
+bool claim(StreamSlot* slot, std::uint32_t generation, std::uint32_t parts, std::uint32_t* number) {
+  std::uint64_t word = slot->claim.load(std::memory_order_relaxed);
+  while ((word >> 32) == generation && (word & kPartMask) < parts) {
+    if (slot->claim.compare_exchange_weak(word, word + 1, std::memory_order_relaxed)) {
+      *number = static_cast<std::uint32_t>(word & kPartMask);
+      return true;
+    }
+  }
+  return false;
+}
+
+void pass_one(StreamSlot* slot) {
+  slot->entries.pop();
+  slot->passed.store(slot->passed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void remove_waiter(StreamSlot* source, StreamSlot* waiter) {
+  StreamSlot** link = &source->waiters;
+  while (*link != nullptr && *link != waiter) link = &(*link)->next;
+  if (*link == waiter) *link = waiter->next;
+  waiter->next = nullptr;
+}
+
+}  // namespace
+
+Queues::Queues(std::uint32_t streams_max, std::uint32_t depth) : streams_max_(streams_max), depth_(depth) {
+  MUSTER_ASSERT(streams_max > 0 && streams_max <= kStreamsMax && depth > 0);
+}
+
+StreamSlot* Queues::open(Priority priority) {
+  if (!streams_free_.empty()) {
+    StreamSlot* slot = streams_free_.back();
+    streams_free_.pop_back();
+    slot->priority = priority;
+    slot->open = true;
+    return slot;
+  }
+  if (streams_.size() == streams_max_) return nullptr;
+  streams_.push_back(std::make_unique<StreamSlot>(depth_, priority));
+  streams_free_.reserve(streams_.size());
+  return streams_.back().get();
+}
+
+void Queues::close(StreamSlot* slot) {
+  MUSTER_ASSERT(slot->open && slot->entries.empty() && slot->waiters == nullptr && !slot->linked);
+  slot->open = false;
+  slot->dropping = false;
+  streams_free_.push_back(slot);
+}
+
+EventSlot* Queues::create_event() {
+  if (events_free_.empty()) {
+    events_.push_back(std::make_unique<EventSlot>());
+    events_free_.reserve(events_.size());
+    return events_.back().get();
+  }
+  EventSlot* event = events_free_.back();
+  events_free_.pop_back();
+  return event;
+}
+
+void Queues::destroy_event(EventSlot* event) {
+  event->pending.store(0, std::memory_order_release);
+  events_free_.push_back(event);
+}
+
+Effect Queues::drop(StreamSlot* slot) {
+  slot->dropping = true;
+  if (slot->entries.empty()) return {};
+  if (!slot->started) {
+    const Entry& head = slot->entries.front();
+    if (head.what == Entry::What::kWait) remove_waiter(head.source, slot);
+    return advance(slot);
+  }
+  if (slot->linked) unlink(slot);
+  const std::uint32_t parts = slot->entries.front().task.parts;
+  const std::uint64_t word =
+      slot->claim.exchange(claim_word(slot->generation, parts), std::memory_order_relaxed);
+  const std::uint32_t unclaimed = parts - static_cast<std::uint32_t>(word & kPartMask);
+  if (unclaimed == 0) return {};
+  if (slot->remaining.fetch_sub(unclaimed, std::memory_order_acq_rel) == unclaimed) return complete(slot);
+  return {};
+}
+
+bool Queues::push(StreamSlot* slot, const Entry& entry, Effect* effect) {
+  if (!slot->entries.push(entry)) return false;
+  ++slot->issued;
+  if (slot->entries.size() == 1) *effect = advance(slot);
+  return true;
+}
+
+bool Queues::push_task(StreamSlot* slot, const Task& task, Effect* effect) {
+  Entry entry;
+  entry.what = Entry::What::kTask;
+  entry.task = task;
+  return push(slot, entry, effect);
+}
+
+bool Queues::push_record(StreamSlot* slot, EventSlot* event, Effect* effect) {
+  if (slot->entries.full()) return false;
+  Entry entry;
+  entry.what = Entry::What::kRecord;
+  entry.event = event;
+  entry.number = ++event->ticket;
+  event->source = slot;
+  event->position = slot->issued + 1;
+  event->pending.store(entry.number, std::memory_order_relaxed);
+  return push(slot, entry, effect);
+}
+
+bool Queues::push_wait(StreamSlot* slot, const EventSlot* event, Effect* effect) {
+  // Nothing to wait for; and a stream need not wait for itself.
+  if (event->pending.load(std::memory_order_relaxed) == 0 || event->source == slot) return true;
+  Entry entry;
+  entry.what = Entry::What::kWait;
+  entry.source = event->source;
+  entry.number = event->position;
+  return push(slot, entry, effect);
+}
+
+bool Queues::take(Part* part) {
+  for (List& list : ready_) {
+    while (list.first != nullptr) {
+      StreamSlot* slot = list.first;
+      const Task& task = slot->entries.front().task;
+      unlink(slot);
+      std::uint32_t number = 0;
+      if (!claim(slot, slot->generation, task.parts, &number)) continue;  // all handed out by claim_next
+      if (number + 1 < task.parts) link(slot);  // at the end: the next of its equals is first
+      *part = Part{slot, slot->generation, number, task};
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Queues::claim_next(Part* part) const noexcept {
+  const std::uint64_t word = ready_word_.load(std::memory_order_relaxed);
+  const unsigned shift = shift_of(part->slot->priority);
+  const bool overtaken = (word & ((std::uint64_t{1} << shift) - 1)) != 0;
+  const bool shared = ((word >> shift) & 0xffff) > 1;
+  if (overtaken || shared) return false;
+  return claim(part->slot, part->generation, part->task.parts, &part->number);
+}
+
+std::uint32_t Queues::unclaimed(std::uint32_t enough) const {
+  std::uint32_t sum = 0;
+  for (const List& list : ready_) {
+    for (const StreamSlot* slot = list.first; slot != nullptr && sum < enough; slot = slot->next_ready) {
+      const std::uint32_t parts = slot->entries.front().task.parts;
+      const std::uint32_t handed_out =
+          static_cast<std::uint32_t>(slot->claim.load(std::memory_order_relaxed));
+      const std::uint32_t left = parts - handed_out;
+      sum = left > enough - sum ? enough : sum + left;
+    }
+  }
+  return sum;
+}
+
+Effect Queues::complete(StreamSlot* slot) {
+  MUSTER_ASSERT(slot->started);
+  if (slot->linked) unlink(slot);
+  slot->started = false;
+  pass_one(slot);
+  Effect effect = advance(slot);
+  effect.progress = true;
+  return effect;
+}
+
+// Moves the stream on, and every stream that waited for where it got to. A worklist, since chains may be as
+// long as there are streams.
+Effect Queues::advance(StreamSlot* first) {
+  Effect effect;
+  StreamSlot* work = first;
+  first->next = nullptr;
+  while (work != nullptr) {
+    StreamSlot* slot = work;
+    work = slot->next;
+    slot->next = nullptr;
+    pass_entries(slot, &effect);
+    const std::uint64_t passed = slot->passed.load(std::memory_order_relaxed);
+    StreamSlot** link = &slot->waiters;
+    while (*link != nullptr) {
+      StreamSlot* waiter = *link;
+      if (waiter->entries.front().number > passed) {
+        link = &waiter->next;
+        continue;
+      }
+      *link = waiter->next;
+      waiter->next = work;
+      work = waiter;
+    }
+  }
+  return effect;
+}
+
+void Queues::pass_entries(StreamSlot* slot, Effect* effect) {
+  while (!slot->entries.empty() && pass_head(slot, effect)) {
+    pass_one(slot);
+    effect->progress = true;
+  }
+}
+
+// True if the head needs nothing more and the stream can go past it.
+bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
+  const Entry& head = slot->entries.front();
+  switch (head.what) {
+    case Entry::What::kTask:
+      if (head.task.parts == 0 || slot->dropping) return true;
+      start_head(slot);
+      effect->ready = true;
+      return false;
+    case Entry::What::kRecord:
+      if (head.event->pending.load(std::memory_order_relaxed) == head.number)
+        head.event->pending.store(0, std::memory_order_release);
+      return true;
+    case Entry::What::kWait:
+      if (slot->dropping || head.source->passed.load(std::memory_order_relaxed) >= head.number) return true;
+      slot->next = head.source->waiters;
+      head.source->waiters = slot;
+      return false;
+  }
+  return true;
+}
+
+void Queues::start_head(StreamSlot* slot) {
+  slot->started = true;
+  ++slot->generation;
+  slot->remaining.store(slot->entries.front().task.parts, std::memory_order_relaxed);
+  slot->claim.store(claim_word(slot->generation, 0), std::memory_order_relaxed);
+  link(slot);
+}
+
+void Queues::link(StreamSlot* slot) {
+  List& list = ready_[static_cast<std::size_t>(slot->priority)];
+  slot->previous_ready = list.last;
+  slot->next_ready = nullptr;
+  (list.last != nullptr ? list.last->next_ready : list.first) = slot;
+  list.last = slot;
+  slot->linked = true;
+  publish_count(slot->priority, 1);
+}
+
+void Queues::unlink(StreamSlot* slot) {
+  List& list = ready_[static_cast<std::size_t>(slot->priority)];
+  (slot->previous_ready != nullptr ? slot->previous_ready->next_ready : list.first) = slot->next_ready;
+  (slot->next_ready != nullptr ? slot->next_ready->previous_ready : list.last) = slot->previous_ready;
+  slot->next_ready = slot->previous_ready = nullptr;
+  slot->linked = false;
+  publish_count(slot->priority, -1);
+}
+
+// Written under the lock alone, so no read-modify-write is needed.
+void Queues::publish_count(Priority priority, std::int64_t change) {
+  const std::uint64_t word = ready_word_.load(std::memory_order_relaxed);
+  const std::uint64_t step = std::uint64_t{1} << shift_of(priority);
+  ready_word_.store(change > 0 ? word + step : word - step, std::memory_order_relaxed);
+}
+
+}  // namespace muster::device::host
