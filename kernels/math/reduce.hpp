@@ -1,0 +1,42 @@
+// reduce(): many vectors into one, in one pass over memory and in one order, so that equal inputs give equal
+// bits on every SIMD target, thread count and run (decision D14).
+//
+// Order    ((0+1)+(2+3))+(4+5): the balanced binary tree over source index, split at the largest power of two
+// below the
+//          number of sources.
+// Types    bf16 and f16 are widened to f32, reduced in f32 and rounded once, to nearest even. f32 and f64
+// stay what they
+//          are. Integers wrap modulo 2^bits. No multiply is ever fused with an add.
+// AVG      floats: the sum, then one true division by n in the accumulation type (before the rounding of
+// 16-bit floats).
+//          i32, u8: the sum in 64 bits, which cannot overflow; i64: the sum wraps. Then one division towards
+//          zero.
+// MAX, MIN NaN if any source is NaN; -0 orders below +0; infinities order as usual.
+// PREMUL   each source times scale, rounded to the accumulation type, then the sum. For integers scale is a
+// whole number
+//          with |scale| < 2^63, taken modulo 2^bits.
+// NaN      every NaN that a float reduction writes is the positive quiet one with an empty payload, whatever
+// went in:
+//          payloads would depend on the order in which an instruction names its operands. This holds for one
+//          source too.
+#pragma once
+
+#include <muster/muster.h>
+
+#include <cstddef>
+#include <span>
+
+namespace muster::math {
+
+inline constexpr std::size_t kReduceSourcesMax = 4096;
+
+// Reduces `count` elements of each source into target. 1..kReduceSourcesMax sources; no alignment is needed.
+// The target may be exactly one of the sources (in place), but must not overlap one in any other way. Pure
+// but for the target.
+void reduce(muster_dtype dtype, muster_redop redop, std::span<const std::byte* const> sources,
+            std::byte* target, std::size_t count, double scale);
+
+// The SIMD target that reduce() and copy() run on here: "AVX3", "AVX2", … Static storage.
+const char* simd_target() noexcept;
+
+}  // namespace muster::math

@@ -1,0 +1,107 @@
+// The operators of reduce() on lanes of f32 and f64, compiled once per SIMD target. See reduce_loops.hpp.
+#if defined(MUSTER_KERNELS_MATH_REDUCE_FLOAT_OPS_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef MUSTER_KERNELS_MATH_REDUCE_FLOAT_OPS_HPP
+#undef MUSTER_KERNELS_MATH_REDUCE_FLOAT_OPS_HPP
+#else
+#define MUSTER_KERNELS_MATH_REDUCE_FLOAT_OPS_HPP
+#endif
+
+#include "kernels/math/reduce_loops.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace muster::math::HWY_NAMESPACE {
+
+template<class D>
+HWY_INLINE hn::Vec<D> canonical_nan(D d, hn::Vec<D> v) {
+  using Bits = hwy::MakeUnsigned<hn::TFromD<D>>;
+  constexpr Bits kQuiet = sizeof(Bits) == 4 ? Bits{0x7FC00000} : static_cast<Bits>(0x7FF8000000000000);
+  const hn::Vec<D> quiet = hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), kQuiet));
+  return hn::IfThenElse(hn::IsNaN(v), quiet, v);
+}
+
+template<class D>
+struct SumOfFloats {
+  using V = hn::Vec<D>;
+  HWY_INLINE V prepare(V v) const { return v; }
+  HWY_INLINE V combine(V a, V b) const { return hn::Add(a, b); }
+  HWY_INLINE V finish(V v) const { return canonical_nan(D(), v); }
+};
+
+template<class D>
+struct MeanOfFloats : SumOfFloats<D> {
+  using V = hn::Vec<D>;
+  hn::TFromD<D> members;
+  explicit MeanOfFloats(std::size_t n) : members(static_cast<hn::TFromD<D>>(n)) {}
+  HWY_INLINE V finish(V v) const { return canonical_nan(D(), hn::Div(v, hn::Set(D(), members))); }
+};
+
+template<class D>
+struct ScaledSumOfFloats : SumOfFloats<D> {
+  using V = hn::Vec<D>;
+  hn::TFromD<D> scale;
+  explicit ScaledSumOfFloats(double s) : scale(static_cast<hn::TFromD<D>>(s)) {}
+  HWY_INLINE V prepare(V v) const { return hn::Mul(v, hn::Set(D(), scale)); }
+};
+
+template<class D>
+struct ProductOfFloats : SumOfFloats<D> {
+  using V = hn::Vec<D>;
+  HWY_INLINE V combine(V a, V b) const { return hn::Mul(a, b); }
+};
+
+// MAX and MIN on keys: signed integers that order as the floats do, with -0 below +0 and NaN beyond every
+// number. The hardware's own max and min say different things about NaN and zeros on every instruction set.
+template<class D, bool kMaximum>
+struct ExtremeOfFloats {
+  using V = hn::Vec<D>;
+  using DI = hn::RebindToSigned<D>;
+  using Key = hn::TFromD<DI>;
+  using VI = hn::Vec<DI>;
+
+  // Its own inverse: flips the magnitude bits of negative numbers.
+  static HWY_INLINE VI flip(VI bits) {
+    const VI negative = hn::ShiftRight<8 * sizeof(Key) - 1>(bits);
+    return hn::Xor(bits, hn::And(negative, hn::Set(DI(), hwy::LimitsMax<Key>())));
+  }
+  HWY_INLINE V prepare(V v) const {
+    const VI beyond = hn::Set(DI(), kMaximum ? hwy::LimitsMax<Key>() : hwy::LimitsMin<Key>());
+    const VI key = flip(hn::BitCast(DI(), v));
+    return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(D(), beyond), hn::BitCast(D(), key));
+  }
+  HWY_INLINE V combine(V a, V b) const {
+    const VI x = hn::BitCast(DI(), a);
+    const VI y = hn::BitCast(DI(), b);
+    if constexpr (kMaximum)
+      return hn::BitCast(D(), hn::Max(x, y));
+    else
+      return hn::BitCast(D(), hn::Min(x, y));
+  }
+  HWY_INLINE V finish(V v) const {
+    return canonical_nan(
+        D(), hn::BitCast(D(), flip(hn::BitCast(DI(), v))));  // a key beyond all numbers is a NaN again
+  }
+};
+
+template<class Format>
+void reduce_floats(const Reduction& r) {
+  using D = typename Format::D;
+  switch (r.redop) {
+    case MUSTER_SUM:
+      return reduce_with<Format>(SumOfFloats<D>(), r);
+    case MUSTER_AVG:
+      return reduce_with<Format>(MeanOfFloats<D>(r.source_count), r);
+    case MUSTER_MAX:
+      return reduce_with<Format>(ExtremeOfFloats<D, true>(), r);
+    case MUSTER_MIN:
+      return reduce_with<Format>(ExtremeOfFloats<D, false>(), r);
+    case MUSTER_PROD:
+      return reduce_with<Format>(ProductOfFloats<D>(), r);
+    default:
+      return reduce_with<Format>(ScaledSumOfFloats<D>(r.scale), r);
+  }
+}
+
+}  // namespace muster::math::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,132 @@
+// bf16 and f16: lanes are f32, elements are rounded once at the end.
+#include "kernels/math/reduce_formats.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/math/reduce_half.cpp"
+#include <hwy/foreach_target.h>
+//
+#include "kernels/math/reduce_float_ops.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace muster::math::HWY_NAMESPACE {
+
+// Sixteen-bit elements on f32 lanes.
+struct HalfLanes {
+  using Lane = float;
+  using D = hn::ScalableTag<float>;
+  using DU = hn::RebindToUnsigned<D>;
+  using DI = hn::RebindToSigned<D>;
+  using D16 = hn::Rebind<std::uint16_t, D>;
+  static constexpr std::size_t kBytes = 2;
+
+  static HWY_INLINE hn::Vec<DU> load_widened(const std::byte* from) {
+    return hn::PromoteTo(DU(), load_bytes(D16(), from));
+  }
+  // Stores the upper half of each lane. The arithmetic shift leaves values that fit, so the narrowing never
+  // saturates.
+  static HWY_INLINE void store_upper(hn::Vec<DU> bits, std::byte* to) {
+    const hn::Rebind<std::int16_t, D> narrow;
+    const auto upper = hn::ShiftRight<16>(hn::BitCast(DI(), bits));
+    store_bytes(narrow, hn::DemoteTo(narrow, upper), to);
+  }
+};
+
+struct Bf16Format : HalfLanes {
+  static HWY_INLINE hn::Vec<D> load(const std::byte* from) {
+    return hn::BitCast(D(), hn::ShiftLeft<16>(load_widened(from)));
+  }
+  // To nearest even: add just under half, and one more if the kept part is odd. A carry into the exponent is
+  // right, up to infinity; NaN is the canonical one here, which the addition cannot push over.
+  static HWY_INLINE void store(hn::Vec<D> v, std::byte* to) {
+    const DU du;
+    const auto bits = hn::BitCast(du, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    store_upper(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))), to);
+  }
+};
+
+// Instructions of F16C came with AVX2's predecessors; elsewhere the same values by integer arithmetic.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
+
+struct F16Format : HalfLanes {
+  using DH = hn::Rebind<hwy::float16_t, D>;
+  static HWY_INLINE hn::Vec<D> load(const std::byte* from) {
+    return hn::PromoteTo(D(), hn::BitCast(DH(), load_bytes(D16(), from)));
+  }
+  static HWY_INLINE void store(hn::Vec<D> v, std::byte* to) {
+    store_bytes(D16(), hn::BitCast(D16(), hn::DemoteTo(DH(), v)), to);
+  }
+};
+
+#else
+
+struct F16Format : HalfLanes {
+  using VI = hn::Vec<DI>;
+
+  static HWY_INLINE VI word(std::int32_t bits) { return hn::Set(DI(), bits); }
+  static HWY_INLINE hn::Vec<D> real(std::int32_t bits) { return hn::BitCast(D(), word(bits)); }
+
+  static HWY_INLINE hn::Vec<D> load(const std::byte* from) {
+    const VI half = hn::BitCast(DI(), load_widened(from));
+    const VI magnitude = hn::And(half, word(0x7FFF));
+    const VI sign = hn::ShiftLeft<16>(hn::And(half, word(0x8000)));
+    const VI shifted = hn::ShiftLeft<13>(magnitude);
+    // A subnormal is mantissa · 2^-24: put the mantissa under the exponent of 2^-14 and take the 2^-14 away
+    // again.
+    constexpr std::int32_t kSmallestNormal = 113 << 23;
+    const VI tiny = hn::BitCast(
+        DI(), hn::Sub(hn::BitCast(D(), hn::Add(shifted, word(kSmallestNormal))), real(kSmallestNormal)));
+    const VI normal = hn::Add(shifted, word(112 << 23));
+    const VI special = hn::Or(shifted, word(0x7F800000));
+    VI value = hn::IfThenElse(hn::Lt(magnitude, word(0x0400)), tiny, normal);
+    value = hn::IfThenElse(hn::Gt(magnitude, word(0x7BFF)), special, value);
+    return hn::BitCast(D(), hn::Or(value, sign));
+  }
+
+  static HWY_INLINE void store(hn::Vec<D> v, std::byte* to) {
+    const VI bits = hn::BitCast(DI(), v);
+    const VI magnitude = hn::And(bits, word(0x7FFFFFFF));
+    const VI sign = hn::And(bits, word(static_cast<std::int32_t>(0x80000000)));
+    // Below 2^-14: adding 2^-1 (an f32 unit there is 2^-24, the spacing of f16's subnormals) makes the adder
+    // round.
+    constexpr std::int32_t kHalf = 126 << 23;
+    const VI tiny =
+        hn::Sub(hn::BitCast(DI(), hn::Add(hn::BitCast(D(), magnitude), real(kHalf))), word(kHalf));
+    // Normal: rebase the exponent and round to nearest even in integers; a carry may reach infinity.
+    const VI odd = hn::And(hn::ShiftRight<13>(magnitude), word(1));
+    const VI rebased = hn::Sub(magnitude, word(112 << 23));
+    const VI normal = hn::ShiftRight<13>(hn::Add(rebased, hn::Add(odd, word(0x0FFF))));
+    const VI special = hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000)), word(0x7E00), word(0x7C00));
+    VI half = hn::IfThenElse(hn::Lt(magnitude, word(113 << 23)), tiny, normal);
+    half = hn::IfThenElse(hn::Gt(magnitude, word((143 << 23) - 1)), special, half);
+    store_upper(hn::BitCast(DU(), hn::Or(hn::ShiftLeft<16>(half), sign)), to);
+  }
+};
+
+#endif
+
+void brain_floats16(const Reduction& r) {
+  reduce_floats<Bf16Format>(r);
+}
+void floats16(const Reduction& r) {
+  reduce_floats<F16Format>(r);
+}
+
+}  // namespace muster::math::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace muster::math {
+
+HWY_EXPORT(brain_floats16);
+HWY_EXPORT(floats16);
+
+void reduce_bf16(const Reduction& reduction) {
+  HWY_DYNAMIC_DISPATCH(brain_floats16)(reduction);
+}
+void reduce_f16(const Reduction& reduction) {
+  HWY_DYNAMIC_DISPATCH(floats16)(reduction);
+}
+
+}  // namespace muster::math
+#endif  // HWY_ONCE

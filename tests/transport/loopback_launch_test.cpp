@@ -1,0 +1,196 @@
+// What a launch itself promises: bounded records, no allocation, many streams at once.
+#include "transport/collective/communicator.hpp"
+
+#include "kernels/device/host/pool.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+std::atomic<std::uint64_t> g_allocations{0};
+
+void* counted(std::size_t bytes) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// Every allocation of this test program is counted.
+void* operator new(std::size_t bytes) {
+  return counted(bytes);
+}
+void* operator new[](std::size_t bytes) {
+  return counted(bytes);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace muster::transport {
+namespace {
+
+Collective sum_of(std::uint64_t count) {
+  Collective c;
+  c.op = MUSTER_ALL_REDUCE;
+  c.dtype = MUSTER_I32;
+  c.redop = MUSTER_SUM;
+  c.count = count;
+  return c;
+}
+
+struct Memory {
+  std::vector<std::vector<std::int32_t>> source, target;
+  std::vector<Member> members;
+
+  Memory(std::int32_t ranks, std::size_t count) {
+    for (std::int32_t k = 0; k < ranks; ++k) {
+      source.emplace_back(count, k + 1);
+      target.emplace_back(count, 0);
+    }
+    for (std::int32_t k = 0; k < ranks; ++k) {
+      const auto i = static_cast<std::size_t>(k);
+      members.push_back(Member{k, reinterpret_cast<const std::byte*>(source[i].data()),
+                               reinterpret_cast<std::byte*>(target[i].data())});
+    }
+  }
+};
+
+// Goal:   the 65th collective in flight is refused, not queued without bound, and room comes back.
+// Method: a pool without threads, so nothing runs until told to.
+TEST(LoopbackLaunch, IsBusyWhenItsRecordsAreInFlight) {
+  auto pool = device::host::Pool::open_manual({.depth = 256});
+  auto device = *device::host::open_device(*pool);
+  auto stream = *device->open_stream(device::Priority::kNormal);
+  auto communicator = *open_loopback(2);
+  Memory memory(2, 10);
+  const Collective sum = sum_of(10);
+  for (int i = 0; i < 64; ++i) ASSERT_TRUE(communicator->launch(*stream, sum, memory.members).ok()) << i;
+  EXPECT_EQ(communicator->launch(*stream, sum, memory.members).code(), Code::kBusy);
+  while (pool->run_once() > 0) {
+  }
+  EXPECT_TRUE(communicator->launch(*stream, sum, memory.members).ok());
+  while (pool->run_once() > 0) {
+  }
+  EXPECT_EQ(memory.target[1], std::vector<std::int32_t>(10, 3));
+}
+
+// Goal:   a stream that refuses does not cost a record.
+TEST(LoopbackLaunch, KeepsItsRecordsWhenTheStreamIsFull) {
+  auto pool = device::host::Pool::open_manual({.depth = 4});
+  auto device = *device::host::open_device(*pool);
+  auto stream = *device->open_stream(device::Priority::kNormal);
+  auto communicator = *open_loopback(2);
+  Memory memory(2, 10);
+  const Collective sum = sum_of(10);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(communicator->launch(*stream, sum, memory.members).ok());
+  for (int i = 0; i < 200; ++i)
+    ASSERT_EQ(communicator->launch(*stream, sum, memory.members).code(), Code::kBusy);
+  while (pool->run_once() > 0) {
+  }
+  EXPECT_TRUE(communicator->launch(*stream, sum, memory.members).ok());
+  while (pool->run_once() > 0) {
+  }
+}
+
+// Goal:   launch and run allocate nothing once everything is open.
+TEST(LoopbackLaunch, AllocatesNothingInSteadyState) {
+  auto pool = device::host::Pool::open_manual({});
+  auto device = *device::host::open_device(*pool);
+  auto stream = *device->open_stream(device::Priority::kNormal);
+  auto communicator = *open_loopback(5);
+  Memory memory(5, 10'000);
+  const Collective sum = sum_of(10'000);
+  const auto once = [&] {
+    const bool ok = communicator->launch(*stream, sum, memory.members).ok();
+    while (pool->run_once() > 0) {
+    }
+    return ok;
+  };
+  ASSERT_TRUE(once());  // the first run finds the SIMD target
+  const std::uint64_t before = g_allocations.load();
+  bool ok = true;
+  for (int i = 0; i < 100; ++i) ok = once() && ok;
+  EXPECT_EQ(g_allocations.load() - before, 0u);
+  EXPECT_TRUE(ok);
+}
+
+// Goal:   one communicator serves several streams at once; launches finish in any order and their records
+// return.
+TEST(LoopbackLaunch, ServesManyStreamsAtOnce) {
+  auto pool = *device::host::Pool::start({.workers = 3});
+  auto device = *device::host::open_device(*pool);
+  auto communicator = *open_loopback(3);
+  constexpr std::size_t kStreams = 4;
+  std::vector<std::unique_ptr<device::Stream>> streams;
+  std::vector<Memory> memories;
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    streams.push_back(*device->open_stream(s % 2 == 0 ? device::Priority::kHigh : device::Priority::kLow));
+    memories.emplace_back(3, 20'000 + s);
+  }
+  std::vector<Collective> sums;
+  for (std::size_t s = 0; s < kStreams; ++s) sums.push_back(sum_of(20'000 + s));
+  for (int round = 0; round < 40; ++round)
+    for (std::size_t s = 0; s < kStreams; ++s) {
+      Status status = communicator->launch(*streams[s], sums[s], memories[s].members);
+      if (status.code() == Code::kBusy) {
+        ASSERT_TRUE(streams[s]->synchronize().ok());
+        status = communicator->launch(*streams[s], sums[s], memories[s].members);
+        if (status.code() == Code::kBusy) continue;  // other streams hold every record: their turn comes
+      }
+      ASSERT_TRUE(status.ok()) << status.text();
+    }
+  for (auto& stream : streams) ASSERT_TRUE(stream->synchronize().ok());
+  for (std::size_t s = 0; s < kStreams; ++s)
+    for (const auto& target : memories[s].target) EXPECT_EQ(target, std::vector<std::int32_t>(20'000 + s, 6));
+}
+
+// Goal:   shards that already lie in one shared target move no bytes but stay right (a node-shared buffer).
+TEST(LoopbackLaunch, GathersInPlaceIntoOneSharedTarget) {
+  auto pool = device::host::Pool::open_manual({});
+  auto device = *device::host::open_device(*pool);
+  auto stream = *device->open_stream(device::Priority::kNormal);
+  auto communicator = *open_loopback(4);
+  std::vector<std::int32_t> shared(40);
+  for (std::size_t i = 0; i < shared.size(); ++i) shared[i] = static_cast<std::int32_t>(i);
+  const std::vector<std::int32_t> before = shared;
+  Collective gather;
+  gather.op = MUSTER_ALL_GATHER;
+  gather.dtype = MUSTER_I32;
+  gather.count = 10;
+  std::vector<Member> members;
+  for (std::int32_t k = 0; k < 4; ++k)
+    members.push_back(Member{k, reinterpret_cast<const std::byte*>(shared.data() + 10 * k),
+                             reinterpret_cast<std::byte*>(shared.data())});
+  ASSERT_TRUE(communicator->launch(*stream, gather, members).ok());
+  while (pool->run_once() > 0) {
+  }
+  EXPECT_EQ(shared, before);
+}
+
+TEST(LoopbackLaunch, RefusesImpossibleNumbersOfRanks) {
+  EXPECT_EQ(open_loopback(0).error().code(), Code::kBadArgument);
+  EXPECT_EQ(open_loopback(-3).error().code(), Code::kBadArgument);
+  EXPECT_EQ(open_loopback(1025).error().code(), Code::kBadArgument);
+  EXPECT_EQ((*open_loopback(7))->ranks(), 7);
+}
+
+}  // namespace
+}  // namespace muster::transport
