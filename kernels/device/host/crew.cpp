@@ -231,6 +231,7 @@ bool Crew::run_parts() {
     --looking_;
   }
   for (;;) {
+    queues_.note_begin(part);
     part.task.run(part.task.context, part.number);
     const bool finished = part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) == 1;
     const bool leave = duty_due() || stopped();
@@ -263,6 +264,7 @@ bool Crew::run_part_by_hand() {
     const auto lock = brief_lock();
     if (!queues_.take(&part)) return false;
   }
+  queues_.note_begin(part);
   part.task.run(part.task.context, part.number);
   if (part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return true;
   Wakes wakes;

@@ -18,6 +18,8 @@ class HostEvent final : public Event {
 
   bool query() const noexcept override { return slot_->pending.load(std::memory_order_acquire) == 0; }
   void synchronize() const override { crew_->await_event(slot_); }
+  Instant began_at() const noexcept override { return slot_->began; }
+  Instant reached_at() const noexcept override { return slot_->reached; }
 
   const Crew* crew() const noexcept { return crew_.get(); }
   EventSlot* slot() const noexcept { return slot_; }

@@ -51,8 +51,13 @@ Status check(const PoolOptions& options) {
 Pool::Pool(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Pool::~Pool() {
+  halt();
+}
+
+void Pool::halt() {
   state_->crew->stop();
   for (std::thread& thread : state_->threads) thread.join();
+  state_->threads.clear();
 }
 
 Result<std::unique_ptr<Pool>> Pool::start(const PoolOptions& options) {

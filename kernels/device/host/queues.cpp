@@ -2,6 +2,8 @@
 
 #include "api/base/assert.hpp"
 
+#include <utility>
+
 namespace muster::device::host {
 namespace {
 
@@ -229,10 +231,7 @@ bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
       start_head(slot);
       effect->ready = true;
       return false;
-    case Entry::What::kRecord:
-      if (head.event->pending.load(std::memory_order_relaxed) == head.number)
-        head.event->pending.store(0, std::memory_order_release);
-      return true;
+    case Entry::What::kRecord: finish_record(slot, head); return true;
     case Entry::What::kWait:
       if (slot->dropping || head.source->passed.load(std::memory_order_relaxed) >= head.number) return true;
       slot->next = head.source->waiters;
@@ -240,6 +239,15 @@ bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
       return false;
   }
   return true;
+}
+
+void Queues::finish_record(StreamSlot* slot, const Entry& record) {
+  const Instant began = std::exchange(slot->began, Instant{0});
+  EventSlot* event = record.event;
+  if (event->pending.load(std::memory_order_relaxed) != record.number) return;  // recorded again, or destroyed
+  event->reached = clock_.now();
+  event->began = began == Instant{0} ? event->reached : began;
+  event->pending.store(0, std::memory_order_release);
 }
 
 void Queues::start_head(StreamSlot* slot) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "api/base/bounded.hpp"
+#include "api/base/clock.hpp"
 #include "kernels/device/device.hpp"
 #include "kernels/device/host/pool.hpp"
 
@@ -29,6 +30,8 @@ struct EventSlot {
   std::uint64_t ticket = 0;      // of the last record, over all users of the slot
   StreamSlot* source = nullptr;  // where the last record stands
   std::uint64_t position = 0;
+  Instant began{0};              // of the last record that finished: written before `pending` says so
+  Instant reached{0};
 };
 
 struct Entry {
@@ -53,6 +56,7 @@ struct StreamSlot {
   std::uint32_t generation = 0;  // of the task at the head
   Priority priority;
   bool open = true;
+  Instant began{0};       // first part since the last record that passed; 0: none yet
   bool dropping = false;  // entries pass without running
   bool started = false;   // the head is a task that was made ready
   bool linked = false;    // in the ready list of its priority
@@ -109,6 +113,10 @@ class Queues {
   // The next part of the same task, without the lock. False when it is handed out, or when a stream of equal
   // or higher priority is ready and should have its turn.
   bool claim_next(Part* part) const noexcept;
+  // Call right before a part runs. Without the lock: only part 0 writes, and whoever reads has seen all parts of its task finish.
+  void note_begin(const Part& part) const noexcept {
+    if (part.number == 0 && part.slot->began == Instant{0}) part.slot->began = clock_.now();
+  }
 
   template<class F>
   void for_each_open(F&& f) {
@@ -121,6 +129,7 @@ class Queues {
   Effect advance(StreamSlot* first);
   void pass_entries(StreamSlot* slot, Effect* effect);
   bool pass_head(StreamSlot* slot, Effect* effect);
+  void finish_record(StreamSlot* slot, const Entry& record);
   void start_head(StreamSlot* slot);
   void link(StreamSlot* slot);
   void unlink(StreamSlot* slot);
@@ -132,6 +141,7 @@ class Queues {
   };
   static constexpr std::size_t kPriorities = 4;
 
+  const SteadyClock clock_;
   const std::uint32_t streams_max_;
   const std::uint32_t depth_;
   std::vector<std::unique_ptr<StreamSlot>> streams_;

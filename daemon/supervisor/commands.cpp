@@ -1,0 +1,177 @@
+// What a command line may ask of the supervisor. The table is in daemon/control/README.md.
+#include "daemon/supervisor/supervisor.hpp"
+
+#include "api/base/log.hpp"
+
+#include <unistd.h>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+using control::Packet;
+
+std::string version_text() {
+  return fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
+}
+
+Json version() { return Json{{"version", version_text()}, {"abi", shm::kAbiVersion}, {"pid", getpid()}}; }
+
+}  // namespace
+
+void Supervisor::execute(ConnectionId id, Packet packet) {
+  const std::uint32_t serial = packet.serial;
+  const Reply reply = [this, id, serial](Json answer, std::span<const int> descriptors) {
+    const auto it = connections_.find(id);
+    if (it == connections_.end()) return;  // it did not wait for the answer
+    const Status sent = control::send_packet(it->second.socket, shm::MessageKind::kReply, serial, answer, descriptors);
+    if (!sent.ok()) drop(id);
+  };
+  try {
+    dispatch(id, packet.body.value("command", ""), packet.body, reply);
+  } catch (const Json::exception& error) {  // a field of another type than expected
+    reply(control::failed(failure(Code::kProtocol, "the command is not well-formed: {}", error.what())), {});
+  }
+}
+
+void Supervisor::dispatch(ConnectionId id, const std::string& command, const Json& body, Reply reply) {
+  if (command == "version") return reply(control::success(version()), {});
+  if (command == "status") return reply(control::success(status()), {});
+  if (command == "jobs") return jobs_report(id, reply);
+  if (command == "job_create") return job_create(id, body, reply);
+  if (command == "job_destroy") return job_destroy(id, body, reply);
+  if (command == "token") return token(id, body, reply);
+  if (command == "groups" || command == "trace_begin" || command == "trace_end")
+    return forward(id, body, command.c_str(), reply);
+  if (command == "shutdown") {
+    const std::uint32_t uid = connections_.at(id).peer.uid;
+    if (uid != 0 && uid != geteuid())
+      return reply(control::failed(failure(Code::kDenied, "only root and user {} may shut the daemon down", geteuid())), {});
+    reply(control::success(Json::object()), {});
+    return drain(body.value("drain", true));
+  }
+  reply(control::failed(failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'", version_text(), command)), {});
+}
+
+Json Supervisor::status() const {
+  Json jobs = Json::array();
+  for (const auto& [name, job] : book_.jobs()) jobs.push_back(describe(job));
+  Json result = version();
+  result["uptime_ns"] = (clock_.now() - started_).count();
+  result["socket"] = listener_.path();
+  result["draining"] = draining_;
+  result["sessions"] = sessions();
+  result["jobs"] = jobs;
+  result["limits"] = {{"jobs_max", options_.jobs_max}, {"sessions_max", options_.sessions_max}};
+  return result;
+}
+
+Json Supervisor::describe(const Job& job) const {
+  const auto running = running_.find(job.spec.name);
+  return Json{{"name", job.spec.name},
+              {"state", state_name(job.state)},
+              {"world", job.spec.world},
+              {"mesh", job.spec.mesh},
+              {"owner_uid", job.spec.owner_uid},
+              {"epoch", job.spec.epoch},
+              {"claim", job.spec.claim == control::Claim::kToken ? "token" : "owner"},
+              {"engine_pid", running == running_.end() ? 0 : running->second.engine->pid()},
+              {"attached", job.held()}};
+}
+
+Result<Job*> Supervisor::job_for(ConnectionId id, const Json& body) {
+  const std::string name = body.value("job", "");
+  Job* job = book_.find(name);
+  if (job == nullptr) return fail(Code::kNotFound, "no job is named '{}'; `muster jobs` lists them", name);
+  MUSTER_RETURN_IF_ERROR(JobBook::may_act(*job, connections_.at(id).peer.uid));
+  return job;
+}
+
+// Each engine is asked for its ranks; the answer goes out when the last has spoken.
+void Supervisor::jobs_report(ConnectionId id, Reply reply) {
+  struct Gather {
+    Json jobs = Json::array();
+    std::size_t open = 1;
+    Reply reply;
+    void close() {
+      if (--open == 0) reply(control::success({{"jobs", jobs}}), {});
+    }
+  };
+  const auto gather = std::make_shared<Gather>();
+  gather->reply = std::move(reply);
+  const std::uint32_t uid = connections_.at(id).peer.uid;
+  for (const auto& [name, job] : book_.jobs()) {
+    if (!JobBook::may_act(job, uid).ok()) continue;  // other users' jobs are not shown
+    const std::size_t index = gather->jobs.size();
+    gather->jobs.push_back(describe(job));
+    gather->jobs[index]["ranks"] = Json::array();
+    ++gather->open;
+    running_.at(name).engine->ask(Json{{"command", "report"}}, {}, [gather, index](Result<Packet> answer) {
+      if (answer)
+        if (const auto result = control::result_of(*answer)) gather->jobs[index]["ranks"] = result->value("ranks", Json::array());
+      gather->close();
+    });
+  }
+  gather->close();
+}
+
+void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
+  const Connection& connection = connections_.at(id);
+  Json asked = control::to_json(options_.job_defaults);
+  asked.update(body.value("spec", Json::object()));
+  asked["owner_uid"] = connection.peer.uid;
+  asked["epoch"] = 1;  // start_job() draws the real one
+  auto spec = control::job_from_json(asked);
+  if (!spec) return reply(control::failed(spec.error()), {});
+  const std::string name = spec->name;
+  const bool keep = body.value("keep", false);
+  const bool tokens = spec->claim == control::Claim::kToken;
+  const Status started = start_job(*spec, connection.peer.gid, [this, id, name, keep, tokens, reply](const Status& status) {
+    if (!status.ok()) return reply(control::failed(status), {});
+    const Job& job = *book_.find(name);
+    Json result{{"job", name}, {"epoch", job.spec.epoch}};
+    if (tokens) {
+      result["tokens"] = Json::array();
+      for (std::uint32_t rank = 0; rank < job.spec.world; ++rank) {
+        const std::string text = options_.random_hex();
+        static_cast<void>(book_.issue(name, Rank(rank), text));
+        result["tokens"].push_back(text);
+      }
+    }
+    const auto it = connections_.find(id);
+    if (!keep && it == connections_.end()) return end_job(name, "whoever started the job has left");
+    if (!keep) it->second.jobs.push_back(name);
+    reply(control::success(std::move(result)), {});
+  });
+  if (!started.ok()) reply(control::failed(started), {});
+}
+
+void Supervisor::job_destroy(ConnectionId id, const Json& body, Reply reply) {
+  const auto job = job_for(id, body);
+  if (!job) return reply(control::failed(job.error()), {});
+  end_job((*job)->spec.name, fmt::format("job {} was ended by user {}", (*job)->spec.name, connections_.at(id).peer.uid));
+  reply(control::success(Json::object()), {});
+}
+
+void Supervisor::token(ConnectionId id, const Json& body, Reply reply) {
+  const auto job = job_for(id, body);
+  if (!job) return reply(control::failed(job.error()), {});
+  const std::string text = options_.random_hex();
+  const auto rank = body.value("rank", std::uint32_t{0});
+  const Status issued = book_.issue((*job)->spec.name, Rank(rank), text);
+  reply(issued.ok() ? control::success({{"token", text}}) : control::failed(issued), {});
+}
+
+// A question for the job's engine; its answer goes back as it came.
+void Supervisor::forward(ConnectionId id, const Json& body, const char* command, Reply reply) {
+  const auto job = job_for(id, body);
+  if (!job) return reply(control::failed(job.error()), {});
+  running_.at((*job)->spec.name).engine->ask(Json{{"command", command}}, {}, [reply](Result<Packet> answer) {
+    if (!answer) return reply(control::failed(answer.error()), {});
+    std::vector<int> descriptors;
+    for (const auto& descriptor : answer->descriptors) descriptors.push_back(descriptor.get());
+    reply(answer->body, descriptors);
+  });
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,144 @@
+#include "daemon/supervisor/engine_process.hpp"
+
+#include "api/base/log.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+using control::Packet;
+
+constexpr int kChannelDescriptor = 3;  // as muster-engine expects it
+
+// In the child, after fork: async-signal-safe calls only.
+[[noreturn]] void become_engine(const char* program, int channel, bool change_user, uid_t uid, gid_t gid) {
+  if (channel == kChannelDescriptor) {
+    fcntl(channel, F_SETFD, 0);
+  } else if (dup2(channel, kChannelDescriptor) < 0) {
+    _exit(126);
+  }
+  setpgid(0, 0);  // a terminal's Ctrl-C is the supervisor's to handle
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (change_user && (setgroups(0, nullptr) != 0 || setgid(gid) != 0 || setuid(uid) != 0)) _exit(125);
+  char* const arguments[] = {const_cast<char*>("muster-engine"), nullptr};
+  execv(program, arguments);
+  _exit(127);
+}
+
+std::string how_ended(int status) {
+  if (WIFEXITED(status)) {
+    const int code = WEXITSTATUS(status);
+    if (code == 127) return "it could not be started";
+    if (code == 125) return "it could not change to the job's user";
+    return fmt::format("it exited with code {}", code);
+  }
+  if (WIFSIGNALED(status)) return fmt::format("it was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  return "it ended";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EngineProcess>> EngineProcess::spawn(control::Loop& loop, Options options) {
+  if (access(options.program.c_str(), X_OK) != 0)
+    return fail(Code::kNotFound, "the engine {} cannot be run: {}; is the installation complete?", options.program, std::strerror(errno));
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+    return fail(Code::kNoResource, "socketpair: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+  shm::Descriptor ours(ends[0]);
+  const shm::Descriptor theirs(ends[1]);
+  const bool change_user = geteuid() == 0 && options.uid != 0;
+  const pid_t pid = fork();
+  if (pid < 0) return fail(Code::kNoResource, "fork: {}; raise the process limit", std::strerror(errno));
+  if (pid == 0) become_engine(options.program.c_str(), theirs.get(), change_user, options.uid, options.gid);
+  shm::Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) {
+    const int error = errno;
+    ::kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    return fail(Code::kNoResource, "pidfd_open: {}", std::strerror(error));
+  }
+  return std::unique_ptr<EngineProcess>(new EngineProcess(loop, std::move(options), pid, std::move(ours), std::move(pidfd)));
+}
+
+EngineProcess::EngineProcess(control::Loop& loop, Options options, std::int32_t pid, shm::Descriptor channel,
+                             shm::Descriptor pidfd)
+    : loop_(loop), options_(std::move(options)), pid_(pid), channel_(std::move(channel)), pidfd_(std::move(pidfd)) {
+  channel_watch_ = loop_.watch(channel_.get(), [this] { on_readable(); });
+  death_watch_ = loop_.watch(pidfd_.get(), [this] { on_death(); });
+}
+
+EngineProcess::~EngineProcess() {
+  loop_.unwatch(channel_watch_);
+  loop_.unwatch(death_watch_);
+  if (reaped_) return;
+  kill();
+  waitpid(pid_, nullptr, 0);
+}
+
+void EngineProcess::ask(const Json& command, std::span<const int> descriptors, Answered answered) {
+  const std::uint32_t serial = ++serial_;
+  const Status sent = control::send_packet(channel_, shm::MessageKind::kCommand, serial, command, descriptors);
+  if (!sent.ok()) return answered(fail(sent));
+  pending_.emplace(serial, std::move(answered));
+}
+
+void EngineProcess::kill() {
+  if (!reaped_) ::kill(pid_, SIGKILL);  // not reaped yet, so the number is still this child's
+}
+
+void EngineProcess::on_readable() {
+  auto packet = control::receive_packet(channel_);
+  if (!packet) {
+    if (packet.error().code() == Code::kPending) return;
+    loop_.unwatch(channel_watch_);  // on_death follows, and tells why
+    channel_watch_ = 0;
+    if (packet.error().code() != Code::kDaemonLost) {
+      MUSTER_LOG(kError, "supervisor", "engine {}: {}; it is ended", pid_, packet.error().message());
+      kill();
+    }
+    return;
+  }
+  if (packet->kind == shm::MessageKind::kCommand) return options_.on_event(packet->body);
+  const auto it = pending_.find(packet->serial);
+  if (it == pending_.end()) return;
+  const Answered answered = std::move(it->second);
+  pending_.erase(it);
+  answered(*std::move(packet));
+}
+
+void EngineProcess::on_death() {
+  // What it said before it died still counts.
+  while (channel_watch_ != 0) {
+    auto packet = control::receive_packet(channel_);
+    if (!packet) break;
+    if (packet->kind == shm::MessageKind::kCommand) options_.on_event(packet->body);
+  }
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  reaped_ = true;
+  loop_.unwatch(channel_watch_);
+  loop_.unwatch(death_watch_);
+  const std::string how = how_ended(status);
+  abandon(failure(Code::kDaemonLost, "the job's engine (process {}) is gone: {}", pid_, how));
+  options_.on_end(how);  // may destroy this object
+}
+
+void EngineProcess::abandon(const Status& status) {
+  for (auto pending = std::move(pending_); auto& [serial, answered] : pending) answered(fail(status));
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,62 @@
+// EngineProcess: one muster-engine, as its supervisor sees it: a child, a channel, and questions not yet answered.
+#pragma once
+
+#include "api/shm/descriptor.hpp"
+#include "daemon/control/loop.hpp"
+#include "daemon/control/packet.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::supervisor {
+
+// Owns    the child process, its channel and pidfd. Destruction ends the process (SIGKILL) if it still runs.
+// Thread  the supervisor's loop.
+// Bound   the channel's queue; a question that finds it full fails at once.
+// Fails   spawn: kNoResource, kNotFound (no such program). A question: the engine's own failure, or kDaemonLost if it ends first.
+class EngineProcess {
+ public:
+  using Answered = std::function<void(Result<control::Packet>)>;
+  using Event = std::function<void(const control::Json&)>;
+  using Ended = std::function<void(const std::string& how)>;
+
+  struct Options {
+    std::string program;
+    std::uint32_t uid = 0;  // whom the engine runs as; matters only if this process is root
+    std::uint32_t gid = 0;
+    Event on_event;
+    Ended on_end;
+  };
+  static Result<std::unique_ptr<EngineProcess>> spawn(control::Loop& loop, Options options);
+  ~EngineProcess();
+  EngineProcess(const EngineProcess&) = delete;
+  EngineProcess& operator=(const EngineProcess&) = delete;
+
+  void ask(const control::Json& command, std::span<const int> descriptors, Answered answered);
+  // SIGKILL, for an engine that does not end by itself.
+  void kill();
+  std::int32_t pid() const { return pid_; }
+
+ private:
+  EngineProcess(control::Loop& loop, Options options, std::int32_t pid, shm::Descriptor channel, shm::Descriptor pidfd);
+  void on_readable();
+  void on_death();
+  void abandon(const Status& status);
+
+  control::Loop& loop_;
+  Options options_;
+  std::int32_t pid_;
+  shm::Descriptor channel_;
+  shm::Descriptor pidfd_;
+  control::Loop::Watch channel_watch_ = 0;
+  control::Loop::Watch death_watch_ = 0;
+  std::map<std::uint32_t, Answered> pending_;
+  std::uint32_t serial_ = 0;
+  bool reaped_ = false;
+};
+
+}  // namespace muster::supervisor

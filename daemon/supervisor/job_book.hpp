@@ -1,0 +1,74 @@
+// JobBook: which jobs exist, who may claim which rank of them, and by which token. A sans-IO core: no process, socket, clock or
+// random source inside; the supervisor carries out what it decides.
+#pragma once
+
+#include "api/base/ids.hpp"
+#include "daemon/control/job.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace muster::supervisor {
+
+enum class JobState : std::uint8_t { kStarting, kReady, kEnding };
+const char* state_name(JobState state) noexcept;
+
+struct Seat {
+  bool held = false;
+  std::int32_t pid = 0;
+  std::string token;  // the one claim that is still good; empty: none
+};
+
+struct Job {
+  control::JobSpec spec;
+  JobState state = JobState::kStarting;
+  std::vector<Seat> seats;  // by rank
+
+  std::uint32_t held() const;
+};
+
+struct Claimant {
+  std::uint32_t uid = 0;
+  std::int32_t pid = 0;
+  std::int32_t rank = -1;
+  std::int32_t world_size = -1;  // -1: does not say
+  std::string token;
+};
+
+// Owns    the jobs' table.
+// Thread  the supervisor's loop.
+// Bound   jobs_max jobs.
+// Fails   each call with what the claimant or the administrator must change.
+class JobBook {
+ public:
+  explicit JobBook(std::uint32_t jobs_max) : jobs_max_(jobs_max) {}
+
+  // kDuplicate for a name in use; kNoResource over jobs_max. The job is kStarting.
+  Result<Job*> create(const control::JobSpec& spec);
+  void ready(const std::string& name);
+  void ending(const std::string& name);
+  void erase(const std::string& name);
+
+  // A fresh single-use token for a rank; the former one is void. `random` is 32 random bytes in hex.
+  Status issue(const std::string& job, Rank rank, std::string random);
+
+  // Decides on a claim and, if it is good, takes the seat and spends the token. kNotFound, kDenied, kDuplicate (with the holder),
+  // kBadArgument (rank, world size), kAborted (the job is ending).
+  Status claim(const std::string& job, const Claimant& claimant);
+  // The claim's attachment did not come about, or is over.
+  void release(const std::string& job, Rank rank);
+
+  // The owner and root may act on a job.
+  static Status may_act(const Job& job, std::uint32_t uid);
+
+  Job* find(const std::string& name);
+  const std::map<std::string, Job>& jobs() const { return jobs_; }
+
+ private:
+  std::uint32_t jobs_max_;
+  std::map<std::string, Job> jobs_;
+};
+
+}  // namespace muster::supervisor

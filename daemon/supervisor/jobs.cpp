@@ -1,0 +1,140 @@
+// The supervisor's jobs: start, end, drain, and what an engine tells of itself.
+#include "daemon/supervisor/supervisor.hpp"
+
+#include "api/base/log.hpp"
+
+#include <algorithm>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+using control::Packet;
+
+constexpr Nanos kEngineEndTime = std::chrono::seconds(10);  // from "stop" to SIGKILL
+constexpr Nanos kDrainPoll = std::chrono::milliseconds(20);
+
+}  // namespace
+
+Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid, std::function<void(const Status&)> on_ready) {
+  if (draining_) return failure(Code::kAborted, "the daemon is shutting down");
+  spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
+  MUSTER_ASSIGN_OR_RETURN(const Job* job, book_.create(spec));
+  const std::string name = job->spec.name;
+  EngineProcess::Options engine;
+  engine.program = options_.engine_program;
+  engine.uid = spec.owner_uid;
+  engine.gid = gid;
+  engine.on_event = [this, name](const Json& event) { on_engine_event(name, event); };
+  // Later, because the engine's own callback is still on the stack.
+  engine.on_end = [this, name](const std::string& how) { loop_.post([this, name, how] { on_engine_end(name, how); }); };
+  auto process = EngineProcess::spawn(loop_, std::move(engine));
+  if (!process) {
+    book_.erase(name);
+    return process.error();
+  }
+  RunningJob& running = running_[name];
+  running.engine = *std::move(process);
+  running.on_ready.push_back(std::move(on_ready));
+  running.engine->ask(Json{{"command", "create"}, {"spec", control::to_json(spec)}}, {},
+                      [this, name](Result<Packet> answer) { on_engine_ready(name, std::move(answer)); });
+  publish_status();
+  return {};
+}
+
+void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer) {
+  const auto it = running_.find(name);
+  if (it == running_.end()) return;
+  Status status = answer ? Status() : answer.error();
+  if (answer) {
+    const auto result = control::result_of(*answer);
+    if (!result) status = result.error();
+  }
+  if (status.ok()) book_.ready(name);
+  auto callbacks = std::move(it->second.on_ready);
+  auto waiting = std::move(it->second.waiting);
+  it->second.on_ready.clear();
+  it->second.waiting.clear();
+  for (const auto& callback : callbacks) callback(status);
+  for (WaitingClient& client : waiting) {
+    if (status.ok()) {
+      hand_over(std::move(client));
+    } else {
+      refuse(client.socket, client.hello.header.serial, status);
+    }
+  }
+}
+
+void Supervisor::on_engine_event(const std::string& name, const Json& event) {
+  const auto kind = event.find("event");
+  if (kind == event.end() || !kind->is_string()) return;
+  if (*kind == "failed") {
+    MUSTER_LOG(kError, "supervisor", "job {} failed: {}", name, event.value("error", Json("no reason")).dump());
+    return;
+  }
+  const auto rank = event.find("rank");
+  if (*kind != "detached" || rank == event.end() || !rank->is_number_unsigned()) return;
+  book_.release(name, Rank(rank->get<std::uint32_t>()));
+  publish_status();
+  check_drained();
+}
+
+void Supervisor::on_engine_end(const std::string& name, const std::string& how) {
+  const auto it = running_.find(name);
+  if (it == running_.end()) return;
+  const Job* job = book_.find(name);
+  const bool expected = job != nullptr && job->state == JobState::kEnding;
+  if (!expected) MUSTER_LOG(kError, "supervisor", "job {} is gone: its engine ended early, {}", name, how);
+  loop_.unwatch(it->second.end_timer);
+  for (WaitingClient& client : it->second.waiting)
+    refuse(client.socket, client.hello.header.serial, failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
+  running_.erase(it);
+  book_.erase(name);
+  publish_status();
+  check_drained();
+}
+
+// Asks first; an engine that does not end by itself is killed.
+void Supervisor::end_job(const std::string& name, const std::string& why) {
+  const auto it = running_.find(name);
+  const Job* job = book_.find(name);
+  if (it == running_.end() || job == nullptr || job->state == JobState::kEnding) return;
+  book_.ending(name);
+  it->second.engine->ask(Json{{"command", "stop"}, {"text", why}}, {}, [](Result<Packet>) {});
+  it->second.end_timer = loop_.after(kEngineEndTime, [this, name] {
+    if (const auto job_it = running_.find(name); job_it != running_.end()) job_it->second.engine->kill();
+  });
+}
+
+// First call: no more guests, and the ranks may finish within drain_timeout. Second call, or nobody to wait for: end now.
+void Supervisor::drain(bool wait_for_ranks) {
+  if (!draining_) {
+    MUSTER_LOG(kInfo, "supervisor", "shutting down: {} sessions are attached", sessions());
+    if (options_.notify) options_.notify("STOPPING=1");
+    draining_ = true;
+    publish_status();
+  }
+  if (wait_for_ranks && sessions() > 0) {
+    loop_.after(options_.drain_timeout, [this] { drain(false); });
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, running] : running_) names.push_back(name);
+  for (const std::string& name : names) end_job(name, "the daemon is shutting down");
+  check_drained();
+}
+
+void Supervisor::check_drained() {
+  if (!draining_) return;
+  if (running_.empty()) {
+    // A moment for the answer to whoever asked for the shutdown.
+    loop_.after(kDrainPoll, [this] { loop_.stop(); });
+    return;
+  }
+  if (sessions() > 0) return;
+  std::vector<std::string> names;
+  for (const auto& [name, running] : running_) names.push_back(name);
+  for (const std::string& name : names) end_job(name, "the daemon is shutting down");
+}
+
+}  // namespace muster::supervisor

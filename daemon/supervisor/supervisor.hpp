@@ -1,0 +1,125 @@
+// Supervisor: the node's front door. It knows who may do what, starts and ends engines, and hands clients over to them. It is off
+// the data path: engines and their clients go on without it.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/shm/peer.hpp"
+#include "daemon/control/loop.hpp"
+#include "daemon/control/packet.hpp"
+#include "daemon/supervisor/engine_process.hpp"
+#include "daemon/supervisor/job_book.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::supervisor {
+
+struct Options {
+  std::string socket_path;
+  std::uint32_t socket_mode = 0660;
+  std::string engine_program;
+  std::uint32_t jobs_max = 16;
+  std::uint32_t sessions_max = 256;
+  bool auto_create_jobs = true;
+  Nanos drain_timeout = std::chrono::seconds(10);
+  control::JobSpec job_defaults;               // limits and times of a job that does not set them
+  std::vector<control::JobSpec> jobs;          // created at start
+  std::function<std::string()> random_hex;     // 32 random bytes as text: tokens
+  std::function<std::uint64_t()> random_word;  // epochs
+  std::function<void(const std::string&)> notify;  // sd_notify lines; may be empty
+};
+
+// Owns    the listening socket, every connection that is not yet handed over, the engines.
+// Thread  run()'s, alone.
+// Bound   jobs_max, sessions_max, kHandshakesMax connections that have not said what they want.
+// Fails   open: the socket's own failures. A bad message ends its connection, nothing else.
+class Supervisor {
+ public:
+  static constexpr std::size_t kHandshakesMax = 64;
+  static constexpr Nanos kHandshakeTime = std::chrono::seconds(5);
+
+  static Result<std::unique_ptr<Supervisor>> open(Options options, const Clock& clock);
+  ~Supervisor();
+  // Until shutdown; the process's exit code.
+  int run();
+
+ private:
+  using ConnectionId = std::uint64_t;
+  struct Connection {
+    shm::Descriptor socket;
+    shm::PeerIdentity peer;
+    control::Loop::Watch watch = 0;
+    control::Loop::Watch timeout = 0;
+    bool commands = false;           // a command line; else nothing said yet
+    std::vector<std::string> jobs;   // that end with this connection
+  };
+  struct WaitingClient {  // a Hello for a job that is still starting
+    shm::Descriptor socket;
+    shm::PeerIdentity peer;
+    shm::Hello hello;
+    int attempts = 0;
+  };
+  struct RunningJob {
+    std::unique_ptr<EngineProcess> engine;
+    std::vector<WaitingClient> waiting;
+    std::vector<std::function<void(const Status&)>> on_ready;
+    control::Loop::Watch end_timer = 0;
+  };
+  using Reply = std::function<void(control::Json, std::span<const int>)>;
+
+  Supervisor(Options options, const Clock& clock, shm::Listener listener);
+
+  // Connections: connections.cpp
+  void on_accept();
+  void refuse_for_descriptors();
+  void on_readable(ConnectionId id);
+  void on_hello(ConnectionId id, std::span<const std::byte> bytes);
+  void drop(ConnectionId id);
+  void refuse(const shm::Descriptor& socket, std::uint32_t serial, const Status& status);
+  void admit(WaitingClient client);
+  void hand_over(WaitingClient client);
+  Status create_for(const shm::Hello& hello, std::uint32_t uid, std::uint32_t gid);
+
+  // Commands: commands.cpp
+  void execute(ConnectionId id, control::Packet packet);
+  void dispatch(ConnectionId id, const std::string& command, const control::Json& body, Reply reply);
+  void job_create(ConnectionId id, const control::Json& body, Reply reply);
+  void job_destroy(ConnectionId id, const control::Json& body, Reply reply);
+  void token(ConnectionId id, const control::Json& body, Reply reply);
+  void jobs_report(ConnectionId id, Reply reply);
+  void forward(ConnectionId id, const control::Json& body, const char* command, Reply reply);
+  control::Json status() const;
+  control::Json describe(const Job& job) const;
+  Result<Job*> job_for(ConnectionId id, const control::Json& body);
+
+  // Jobs: jobs.cpp
+  Status start_job(control::JobSpec spec, std::uint32_t gid, std::function<void(const Status&)> on_ready);
+  void on_engine_ready(const std::string& name, Result<control::Packet> answer);
+  void on_engine_event(const std::string& name, const control::Json& event);
+  void on_engine_end(const std::string& name, const std::string& how);
+  void end_job(const std::string& name, const std::string& why);
+  void drain(bool wait_for_ranks);
+  void check_drained();
+  void publish_status();
+  std::uint32_t sessions() const;
+
+  Options options_;
+  const Clock& clock_;
+  control::Loop loop_;
+  shm::Listener listener_;
+  shm::Descriptor reserve_;  // given up to answer when descriptors run out
+  JobBook book_;
+  std::map<std::string, RunningJob> running_;
+  std::map<ConnectionId, Connection> connections_;
+  ConnectionId next_connection_ = 1;
+  std::vector<std::byte> buffer_;
+  Instant started_{0};
+  bool draining_ = false;
+  int exit_code_ = 0;
+};
+
+}  // namespace muster::supervisor
