@@ -166,9 +166,8 @@ Crew::Wakes Crew::plan(const Effect& effect) {
       sentinel_->awake = true;
       sentinel_ = nullptr;
       wakes.sentinel = true;
-    } else if (Worker* worker = pop_sleeper(); worker != nullptr) {
-      worker->next_to_ring = wakes.sleepers;
-      wakes.sleepers = worker;
+    } else if (!asleep_.empty() && wakes.sleepers.size() < kRingMax) {
+      MUSTER_ASSERT(wakes.sleepers.push_back(pop_sleeper()));
     } else {
       break;
     }
@@ -178,7 +177,6 @@ Crew::Wakes Crew::plan(const Effect& effect) {
 }
 
 Crew::Worker* Crew::pop_sleeper() {
-  if (asleep_.empty()) return nullptr;
   Worker* worker = asleep_.back();
   asleep_.pop_back();
   worker->awake = true;
@@ -187,12 +185,7 @@ Crew::Worker* Crew::pop_sleeper() {
 
 void Crew::wake(const Wakes& wakes) noexcept {
   if (wakes.sentinel) duty_->wake();
-  for (Worker* worker = wakes.sleepers; worker != nullptr;) {
-    // Read first: once rung, the worker may lie down again and be linked by somebody else.
-    Worker* next = worker->next_to_ring;
-    worker->bell.notify_one();
-    worker = next;
-  }
+  for (Worker* worker : wakes.sleepers) worker->bell.notify_one();
   if (wakes.progress) progress_.notify_all();
 }
 
@@ -225,11 +218,14 @@ void Crew::serve(std::uint32_t index) {
 bool Crew::run_parts() {
   if (!queues_.any_ready()) return false;
   Part part;
+  Wakes wakes;
   {
     const auto lock = brief_lock();
     if (!queues_.take(&part)) return false;
     --looking_;
+    wakes = plan({.ready = true});
   }
+  wake(wakes);
   for (;;) {
     queues_.note_begin(part);
     part.task.run(part.task.context, part.number);
@@ -305,31 +301,29 @@ Crew::Announced Crew::announce() {
   return quiet ? Announced::kQuiet : Announced::kWorkCameIn;
 }
 
-// Lies down: as the sentinel if duty needs one, else on the own bell. Comes back at once if a part is ready
-// or work came in for duty. A worker that holds the baton, or a sentinel that got up meanwhile, polls now and
-// comes through here before it sleeps; so whenever all are asleep, the last one armed.
+// Lies down: as the sentinel if duty has none, else on the own bell. Comes back at once if a part is ready or
+// work came in for duty. Everybody arms first, sentinel or not, since a turn of duty may disarm; who cannot,
+// because another has the baton, leaves it to that one, which is awake and comes through here too. So
+// whenever all are asleep, duty was armed after its last turn.
 void Crew::rest(Worker& worker) {
+  Announced announced = Announced::kOthersPoll;
+  if (duty_ != nullptr) announced = announce();
+  if (announced == Announced::kWorkCameIn) return;
   std::unique_lock<std::mutex> lock = brief_lock();
-  bool guard = false;
-  if (duty_ != nullptr && sentinel_ == nullptr) {
-    lock.unlock();
-    const Announced announced = announce();
-    if (announced == Announced::kWorkCameIn) return;
-    guard = announced == Announced::kQuiet;
-    lock = brief_lock();
-  }
   if (stopped() || queues_.unclaimed(1) > 0) return;
   worker.awake = false;
   --looking_;
-  if (!guard || sentinel_ != nullptr) {
+  if (announced != Announced::kQuiet || guarded_) {
     asleep_.push_back(&worker);
     worker.bell.wait(lock, [&worker] { return worker.awake; });
     return;
   }
   sentinel_ = &worker;
+  guarded_ = true;
   lock.unlock();
   duty_->wait(kSentinelNap);
   lock = brief_lock();
+  guarded_ = false;
   if (worker.awake) return;
   worker.awake = true;
   sentinel_ = nullptr;
@@ -349,9 +343,8 @@ void Crew::stop() {
       wakes.sentinel = true;
       ++looking_;
     }
-    while (Worker* worker = pop_sleeper()) {
-      worker->next_to_ring = wakes.sleepers;
-      wakes.sleepers = worker;
+    while (!asleep_.empty()) {
+      pop_sleeper()->bell.notify_one();
       ++looking_;
     }
   }

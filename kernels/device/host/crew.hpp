@@ -7,6 +7,7 @@
 // under the same lock: no wake is lost.
 #pragma once
 
+#include "api/base/bounded.hpp"
 #include "api/base/clock.hpp"
 #include "api/base/status.hpp"
 #include "kernels/device/host/pool.hpp"
@@ -61,11 +62,12 @@ class Crew {
   struct Worker {
     std::condition_variable bell;
     bool awake = true;
-    Worker* next_to_ring = nullptr;
   };
+  // One worker rings at most so many others; those ring on when there is more to do than they can take.
+  static constexpr std::size_t kRingMax = 8;
   // Who must be told, collected under the lock and told after it.
   struct Wakes {
-    Worker* sleepers = nullptr;
+    BoundedVector<Worker*, kRingMax> sleepers;
     bool sentinel = false;
     bool progress = false;
   };
@@ -98,7 +100,9 @@ class Crew {
   Queues queues_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Worker*> asleep_;  // the last to lie down is rung first: its cache is warm
-  Worker* sentinel_ = nullptr;
+  Worker* sentinel_ = nullptr;   // asleep in Duty::wait and not yet rung
+  bool guarded_ =
+      false;  // somebody is inside Duty::wait, rung or not: a second one there could take its wake
   std::uint32_t looking_ = 0;
   std::uint32_t blocked_ = 0;  // callers asleep in await()
   std::condition_variable progress_;

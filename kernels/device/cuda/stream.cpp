@@ -1,0 +1,164 @@
+#include "kernels/device/cuda/stream.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::device::cuda {
+namespace {
+
+// The device's range of priorities in four steps; CUDA's numbers grow less urgent.
+int native_priority(Priority priority, int least, int greatest) {
+  const int step = static_cast<int>(priority);
+  return greatest + (least - greatest) * step / static_cast<int>(Priority::kLow);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Event>> CudaEvent::create(std::uint32_t ordinal) {
+  const CurrentDevice current(ordinal);
+  MUSTER_RETURN_IF_ERROR(current.status());
+  cudaEvent_t native = nullptr;
+  MUSTER_RETURN_IF_ERROR(
+      cuda_status(cudaEventCreateWithFlags(&native, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
+  return std::unique_ptr<Event>(new CudaEvent(ordinal, native));
+}
+
+CudaEvent::~CudaEvent() {
+  (void)cudaEventDestroy(native_);
+}
+
+CudaStream::CudaStream(std::uint32_t ordinal, std::uint32_t depth, cudaStream_t native)
+    : ordinal_(ordinal),
+      depth_(depth),
+      stride_(std::max(1u, depth / static_cast<std::uint32_t>(kFences))),
+      native_(native) {}
+
+Result<std::unique_ptr<Stream>> CudaStream::open(std::uint32_t ordinal, Priority priority,
+                                                 std::uint32_t depth) {
+  const CurrentDevice current(ordinal);
+  MUSTER_RETURN_IF_ERROR(current.status());
+  int least = 0, greatest = 0;
+  MUSTER_RETURN_IF_ERROR(
+      cuda_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
+  cudaStream_t native = nullptr;
+  // Non-blocking: the legacy default stream of some library must not become a barrier between ours.
+  MUSTER_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithPriority(&native, cudaStreamNonBlocking,
+                                                                  native_priority(priority, least, greatest)),
+                                     "cudaStreamCreateWithPriority"));
+  std::unique_ptr<CudaStream> stream(new CudaStream(ordinal, depth, native));
+  for (cudaEvent_t& fence : stream->fences_)
+    MUSTER_RETURN_IF_ERROR(
+        cuda_status(cudaEventCreateWithFlags(&fence, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
+  return stream;
+}
+
+CudaStream::~CudaStream() {
+  const CurrentDevice current(ordinal_);
+  (void)cudaStreamSynchronize(native_);
+  for (cudaEvent_t fence : fences_)
+    if (fence != nullptr) (void)cudaEventDestroy(fence);
+  (void)cudaStreamDestroy(native_);
+}
+
+Status CudaStream::fail_with(cudaError_t error, const char* what) const {
+  const std::lock_guard<std::mutex> lock(failing_);
+  if (failure_.ok()) failure_ = cuda_status(error, what);
+  return failure_;
+}
+
+Status CudaStream::health() const {
+  {
+    const std::lock_guard<std::mutex> lock(failing_);
+    if (!failure_.ok()) return failure_;
+  }
+  const CurrentDevice current(ordinal_);
+  const cudaError_t error = cudaStreamQuery(native_);
+  if (error == cudaSuccess || error == cudaErrorNotReady) return {};
+  return fail_with(error, "work on the stream");
+}
+
+Status CudaStream::admit() {
+  {
+    const std::lock_guard<std::mutex> lock(failing_);
+    if (!failure_.ok()) return failure_;
+  }
+  if (issued_ - passed_ < depth_) return {};
+  while (fences_passed_ < fences_set_) {
+    const cudaError_t error = cudaEventQuery(fences_[fences_passed_ % kFences]);
+    if (error == cudaErrorNotReady) break;
+    if (error != cudaSuccess) return fail_with(error, "work on the stream");
+    passed_ = fence_at_[fences_passed_ % kFences];
+    ++fences_passed_;
+  }
+  if (issued_ - passed_ < depth_) return {};
+  return failure(Code::kBusy, "{} pieces of work are in flight, the stream's depth; wait for one",
+                 issued_ - passed_);
+}
+
+// A fence slot is free again once it was passed: with depth / stride_ of them at most ahead there is always
+// one, except where the division left a rest; then the fence is set a piece later.
+Status CudaStream::admitted(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) return fail_with(error, what);
+  ++issued_;
+  const std::uint64_t last = fences_set_ == 0 ? 0 : fence_at_[(fences_set_ - 1) % kFences];
+  if (issued_ - last < stride_) return {};
+  if (fences_set_ - fences_passed_ == kFences) {
+    const cudaError_t oldest = cudaEventQuery(fences_[fences_passed_ % kFences]);
+    if (oldest == cudaErrorNotReady) return {};
+    if (oldest != cudaSuccess) return fail_with(oldest, "work on the stream");
+    passed_ = fence_at_[fences_passed_ % kFences];
+    ++fences_passed_;
+  }
+  if (const cudaError_t set = cudaEventRecord(fences_[fences_set_ % kFences], native_); set != cudaSuccess)
+    return fail_with(set, "cudaEventRecord of a fence");
+  fence_at_[fences_set_ % kFences] = issued_;
+  ++fences_set_;
+  return {};
+}
+
+Status CudaStream::record(Event& event) {
+  auto* mine = dynamic_cast<CudaEvent*>(&event);
+  if (mine == nullptr || mine->ordinal() != ordinal_)
+    return failure(Code::kBadArgument, "record: the event does not belong to cuda device {}", ordinal_);
+  const CurrentDevice current(ordinal_);
+  MUSTER_RETURN_IF_ERROR(current.status());
+  MUSTER_RETURN_IF_ERROR(admit());
+  return admitted(cudaEventRecord(mine->native(), native_), "cudaEventRecord");
+}
+
+Status CudaStream::wait(const Event& event) {
+  const auto* mine = dynamic_cast<const CudaEvent*>(&event);
+  if (mine == nullptr)
+    return failure(Code::kBadArgument,
+                   "wait: the event belongs to another kind of device than cuda device {}", ordinal_);
+  const CurrentDevice current(ordinal_);
+  MUSTER_RETURN_IF_ERROR(current.status());
+  MUSTER_RETURN_IF_ERROR(admit());
+  return admitted(cudaStreamWaitEvent(native_, mine->native(), 0), "cudaStreamWaitEvent");
+}
+
+Status CudaStream::synchronize() {
+  MUSTER_RETURN_IF_ERROR(health());
+  const CurrentDevice current(ordinal_);
+  if (const cudaError_t error = cudaStreamSynchronize(native_); error != cudaSuccess)
+    return fail_with(error, "cudaStreamSynchronize");
+  return {};
+}
+
+Launch::Launch(Stream& stream)
+    : stream_(dynamic_cast<CudaStream*>(&stream)), current_(stream_ != nullptr ? stream_->ordinal() : 0) {
+  if (stream_ == nullptr) {
+    status_ = failure(Code::kBadArgument, "a cuda launch was put on a stream of another kind of device");
+    return;
+  }
+  status_ = current_.status();
+  if (status_.ok()) status_ = stream_->admit();
+  // A query that found its event not ready leaves that answer behind as this thread's last error.
+  (void)cudaGetLastError();
+}
+
+Status Launch::finish(const char* what) {
+  return stream_->admitted(cudaGetLastError(), what);
+}
+
+}  // namespace muster::device::cuda

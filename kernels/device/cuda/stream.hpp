@@ -1,0 +1,112 @@
+// Stream and Event of the cuda backend, and how a kernel family puts a launch on one.
+//
+//   Launch launch(stream);                    // room, health and kind checked; the device is current
+//   if (!launch.status().ok()) return launch.status();
+//   my_kernel<<<grid, block, 0, launch.native()>>>(…);
+//   return launch.finish("my_kernel");
+#pragma once
+
+#include "kernels/device/cuda/status.hpp"
+#include "kernels/device/device.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include <cuda_runtime_api.h>
+
+namespace muster::device::cuda {
+
+// Owns    its cudaEvent_t. Thread  query, synchronize: any.
+// Bound   reusable.
+// Fails   after a device error query() stays false, since the work did not finish, and synchronize() returns.
+class CudaEvent final : public Event {
+ public:
+  static Result<std::unique_ptr<Event>> create(std::uint32_t ordinal);
+  ~CudaEvent() override;
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  bool query() const noexcept override { return cudaEventQuery(native_) == cudaSuccess; }
+  void synchronize() const override { (void)cudaEventSynchronize(native_); }
+
+  cudaEvent_t native() const noexcept { return native_; }
+  std::uint32_t ordinal() const noexcept { return ordinal_; }
+
+ private:
+  CudaEvent(std::uint32_t ordinal, cudaEvent_t native) : ordinal_(ordinal), native_(native) {}
+
+  std::uint32_t ordinal_;
+  cudaEvent_t native_;
+};
+
+// Owns    its cudaStream_t and fences. Destruction waits for the work in flight, which cannot be called back.
+// Thread  one issuing thread at a time; health() any.
+// Bound   depth pieces in flight, counted at fences: every depth/8-th piece is followed by one, so a refusal
+// ends only when
+//         a fence is passed.
+// Fails   kBusy; the first device error stays in health().
+class CudaStream final : public Stream {
+ public:
+  static Result<std::unique_ptr<Stream>> open(std::uint32_t ordinal, Priority priority, std::uint32_t depth);
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  Kind kind() const noexcept override { return Kind::kCuda; }
+  Status record(Event& event) override;
+  Status wait(const Event& event) override;
+  Status synchronize() override;
+  Status health() const override;
+
+  cudaStream_t native() const noexcept { return native_; }
+  std::uint32_t ordinal() const noexcept { return ordinal_; }
+  // One more piece of work may follow: kBusy when `depth` are in flight.
+  Status admit();
+  // It followed. `error` is what its call returned; a bad one goes to health().
+  Status admitted(cudaError_t error, const char* what);
+
+ private:
+  static constexpr std::size_t kFences = 8;
+
+  CudaStream(std::uint32_t ordinal, std::uint32_t depth, cudaStream_t native);
+  Status fail_with(cudaError_t error, const char* what) const;
+
+  std::uint32_t ordinal_;
+  std::uint32_t depth_;
+  std::uint32_t stride_;  // pieces between fences
+  cudaStream_t native_;
+  std::array<cudaEvent_t, kFences> fences_{};  // made at open
+  std::array<std::uint64_t, kFences> fence_at_{};
+  std::uint64_t issued_ = 0;
+  std::uint64_t passed_ = 0;
+  std::uint64_t fences_set_ = 0;
+  std::uint64_t fences_passed_ = 0;
+  mutable std::mutex failing_;
+  mutable Status failure_;
+};
+
+// One launch on a stream: from the check to the report.
+//
+// Owns    nothing. Thread  the stream's issuing thread.  Bound  one piece of work.  Fails  status(),
+// finish().
+class Launch {
+ public:
+  explicit Launch(Stream& stream);
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  const Status& status() const noexcept { return status_; }
+  cudaStream_t native() const noexcept { return stream_->native(); }
+  // After the launch: kDevice, also in the stream's health, if CUDA refused it.
+  Status finish(const char* what);
+
+ private:
+  CudaStream* stream_;
+  CurrentDevice current_;
+  Status status_;
+};
+
+}  // namespace muster::device::cuda

@@ -1,0 +1,75 @@
+#include "kernels/device/registry.hpp"
+
+#include <array>
+
+#ifdef MUSTER_HAVE_CUDA
+#include "kernels/device/cuda/device.hpp"
+#endif
+
+namespace muster::device {
+namespace {
+
+#ifdef MUSTER_HAVE_CUDA
+constexpr std::array kKinds{Kind::kHost, Kind::kCuda};
+Result<std::uint32_t> cuda_count() {
+  return cuda::device_count();
+}
+Result<std::unique_ptr<Device>> cuda_open(std::uint32_t ordinal) {
+  return cuda::open_device(ordinal);
+}
+#else
+constexpr std::array kKinds{Kind::kHost};
+tl::unexpected<Status> not_built() {
+  return fail(Code::kUnsupported,
+              "this build has no cuda devices; configure with MUSTER_CUDA=ON, or use devices of kind host");
+}
+Result<std::uint32_t> cuda_count() {
+  return not_built();
+}
+Result<std::unique_ptr<Device>> cuda_open(std::uint32_t) {
+  return not_built();
+}
+#endif
+
+}  // namespace
+
+const char* kind_name(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::kHost:
+      return "host";
+    case Kind::kCuda:
+      return "cuda";
+  }
+  return "unknown";
+}
+
+std::span<const Kind> kinds_built() noexcept {
+  return kKinds;
+}
+
+Result<std::uint32_t> device_count(Kind kind) {
+  switch (kind) {
+    case Kind::kHost:
+      return 1u;
+    case Kind::kCuda:
+      return cuda_count();
+  }
+  return fail(Code::kBadArgument, "device kind {} is neither host nor cuda", static_cast<unsigned>(kind));
+}
+
+Result<std::unique_ptr<Device>> open(Kind kind, std::uint32_t ordinal, host::Pool* pool) {
+  switch (kind) {
+    case Kind::kHost:
+      if (ordinal != 0)
+        return fail(Code::kBadArgument, "host device {} was asked for; a node has host device 0 only",
+                    ordinal);
+      if (pool == nullptr)
+        return fail(Code::kBadArgument, "a host device was asked for without the pool that serves it");
+      return host::open_device(*pool);
+    case Kind::kCuda:
+      return cuda_open(ordinal);
+  }
+  return fail(Code::kBadArgument, "device kind {} is neither host nor cuda", static_cast<unsigned>(kind));
+}
+
+}  // namespace muster::device
