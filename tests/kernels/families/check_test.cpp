@@ -1,0 +1,106 @@
+#include "kernels/check.hpp"
+
+#include "tests/kernels/families/tensor_fixture.hpp"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace muster::kernels::test {
+namespace {
+
+constexpr std::array<Operand, 3> kOperands{
+    {{"x", Access::kRead, false}, {"bias", Access::kRead, true}, {"y", Access::kWrite, false}}};
+
+Status accept(const Args&) {
+  return {};
+}
+
+const Kernel kProbe{1, "probe", kOperands, accept, nullptr, nullptr};
+
+struct Probe {
+  OwnedTensor x{MUSTER_F32, {32, 65}};
+  OwnedTensor y{MUSTER_BF16, {128, 64}};
+  Args args = args_of({x.view(), Tensor{}, y.view()}, {5}, {std::nan("")});
+  Subject subject{"probe", kOperands, args};
+};
+
+// Goal: a person reads what was given, what was expected and of which operand.
+TEST(Check, SaysWhatIsWrongInOneSentence) {
+  const Probe p;
+  const Subject& s = p.subject;
+  EXPECT_EQ(expect_dims(s, 0, 3).message(), "probe: x is [32, 65] and has 2 dims; it must have 3");
+  EXPECT_EQ(expect_dtype_in(s, 2, {MUSTER_F32, MUSTER_I64}).message(),
+            "probe: y is BF16; it must be one of F32, I64");
+  EXPECT_EQ(expect_dtype_in(s, 2, {MUSTER_U8}).message(), "probe: y is BF16; it must be U8");
+  EXPECT_EQ(expect_same_dtype(s, 2, 0).message(),
+            "probe: y is BF16, but x is F32: their dtypes must be equal");
+  EXPECT_EQ(expect_same_shape(s, 2, 0).message(),
+            "probe: y is [128, 64], but x is [32, 65]: their shapes must be equal");
+  EXPECT_EQ(expect_size(s, 0, -1, 7).message(), "probe: x is [32, 65]: its second size must be 7");
+  EXPECT_EQ(expect_equal_size(s, 2, -1, 0, 1).message(),
+            "probe: y is [128, 64], but x is [32, 65]: y's second size must equal x's second");
+  EXPECT_EQ(expect_count(s, 0, 1).message(), "probe: x is [32, 65]: it must have 1 element");
+  EXPECT_EQ(expect_int(s, 0, "flag", 0, 1).message(), "probe: flag is 5; it must lie in 0..1");
+  EXPECT_EQ(expect_finite(s, 0, "scale").message(), "probe: scale is nan; it must be finite");
+  EXPECT_EQ(shape_text(Tensor{}), "a scalar");
+  EXPECT_EQ(dtype_text(-3), "dtype -3");
+}
+
+TEST(Check, PassesWhatIsRightAndWhatIsAbsent) {
+  const Probe p;
+  const Subject& s = p.subject;
+  EXPECT_TRUE(expect_dims(s, 0, 2).ok());
+  EXPECT_TRUE(expect_size(s, 0, 0, 32).ok());
+  EXPECT_TRUE(expect_size(s, 0, -1, 65).ok());
+  EXPECT_TRUE(expect_count(s, 0, 32 * 65).ok());
+  EXPECT_TRUE(expect_int(s, 0, "flag", 5, 5).ok());
+  EXPECT_TRUE(expect_dims(s, 1, 2).ok());
+  EXPECT_TRUE(expect_size(s, 1, 0, 9).ok());
+  EXPECT_TRUE(expect_same_shape(s, 1, 0).ok());
+  EXPECT_TRUE(expect_same_dtype(s, 1, 0).ok());
+  EXPECT_TRUE(expect_dtype_in(s, 1, {MUSTER_U8}).ok());
+  EXPECT_TRUE(expect_equal_size(s, 1, 0, 0, 0).ok());
+}
+
+TEST(Validate, ChecksPresenceDtypeDimsAndCountOfOperands) {
+  Probe p;
+  EXPECT_TRUE(validate(kProbe, p.args).ok());
+  Args args = p.args;
+  args.tensor_count = 2;
+  expect_refused(kProbe, args, "2 operands were given; it takes 3");
+  args = p.args;
+  args.tensors[0] = {};
+  expect_refused(kProbe, args, "x is absent");
+  args = p.args;
+  args.tensors[2].dtype = 0;
+  expect_refused(kProbe, args, "y has dtype 0");
+  args = p.args;
+  args.tensors[0].dims = 5;
+  expect_refused(kProbe, args, "x has 5 dims");
+}
+
+// Goal: two parts never write one element, so an output whose elements share addresses is refused; an input
+// may repeat.
+TEST(Validate, RefusesOutputsWhoseElementsOverlap) {
+  Probe p;
+  const auto with = [&](std::size_t operand, std::array<std::int64_t, 4> size,
+                        std::array<std::int64_t, 4> stride) {
+    Args args = p.args;
+    args.tensors[operand].dims = 2;
+    args.tensors[operand].size = size;
+    args.tensors[operand].stride = stride;
+    return args;
+  };
+  expect_refused(kProbe, with(2, {4, 3}, {0, 1}), "y is [4, 3] with strides [0, 1]");
+  expect_refused(kProbe, with(2, {4, 3}, {2, 1}), "must not overlap");
+  expect_refused(kProbe, with(2, {3, 4}, {1, 2}), "must not overlap");
+  EXPECT_TRUE(validate(kProbe, with(0, {4, 3}, {0, 1})).ok());
+  EXPECT_TRUE(validate(kProbe, with(2, {4, 3}, {3, 1})).ok());
+  EXPECT_TRUE(validate(kProbe, with(2, {4, 3}, {1, 4})).ok());
+  EXPECT_TRUE(validate(kProbe, with(2, {1, 3}, {0, 1})).ok());
+  EXPECT_TRUE(validate(kProbe, with(2, {4, 0}, {0, 0})).ok());
+}
+
+}  // namespace
+}  // namespace muster::kernels::test
