@@ -1,0 +1,86 @@
+#include "kernels/attention/attention.hpp"
+
+#include "kernels/attention/shape.hpp"
+#include "kernels/check.hpp"
+
+#include <muster/kernels.h>
+
+namespace muster::kernels::attention {
+namespace {
+
+constexpr std::array<Operand, 5> kForward{{{"q", Access::kRead, false},
+                                           {"key", Access::kRead, false},
+                                           {"v", Access::kRead, false},
+                                           {"out", Access::kWrite, false},
+                                           {"lse", Access::kWrite, false}}};
+constexpr std::array<Operand, 9> kBackward{{{"dout", Access::kRead, false},
+                                            {"q", Access::kRead, false},
+                                            {"key", Access::kRead, false},
+                                            {"v", Access::kRead, false},
+                                            {"out", Access::kRead, false},
+                                            {"lse", Access::kRead, false},
+                                            {"dq", Access::kWrite, false},
+                                            {"dkey", Access::kWrite, false},
+                                            {"dv", Access::kWrite, false}}};
+
+constexpr std::int64_t kPositionMax = std::int64_t{1} << 40;
+
+Status check_like(const Subject& s, std::initializer_list<std::size_t> operands, std::size_t like) {
+  for (const std::size_t operand : operands) {
+    MUSTER_RETURN_IF_ERROR(expect_same_shape(s, operand, like));
+    MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, operand, like));
+  }
+  return {};
+}
+
+// q, then key and v one after the other, then lse, each at its index; scale, causal and positions.
+Status check_problem(const Subject& s, std::size_t q, std::size_t lse) {
+  const std::size_t key = q + 1;
+  MUSTER_RETURN_IF_ERROR(expect_dims(s, q, 4));
+  MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, q, {MUSTER_F32, MUSTER_BF16}));
+  MUSTER_RETURN_IF_ERROR(expect_dims(s, key, 4));
+  MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, key, q));
+  MUSTER_RETURN_IF_ERROR(expect_equal_size(s, key, 0, q, 0));
+  MUSTER_RETURN_IF_ERROR(expect_equal_size(s, key, 3, q, 3));
+  MUSTER_RETURN_IF_ERROR(check_like(s, {key + 1}, key));
+  const std::int64_t heads = s.tensor(q).size[2];
+  const std::int64_t key_heads = s.tensor(key).size[2];
+  if (key_heads == 0 ? heads != 0 : heads % key_heads != 0)
+    return failure(Code::kBadArgument,
+                   "{}: q is {}, but key is {}: the {} heads of q must be a multiple of the {} heads of key",
+                   s.kernel, shape_text(s.tensor(q)), shape_text(s.tensor(key)), heads, key_heads);
+  MUSTER_RETURN_IF_ERROR(expect_dims(s, lse, 3));
+  MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, lse, {MUSTER_F32}));
+  MUSTER_RETURN_IF_ERROR(expect_equal_size(s, lse, 0, q, 0));
+  MUSTER_RETURN_IF_ERROR(expect_equal_size(s, lse, 1, q, 2));
+  MUSTER_RETURN_IF_ERROR(expect_equal_size(s, lse, 2, q, 1));
+  MUSTER_RETURN_IF_ERROR(expect_finite(s, 0, "scale"));
+  MUSTER_RETURN_IF_ERROR(expect_int(s, 0, "causal", 0, 1));
+  MUSTER_RETURN_IF_ERROR(expect_int(s, 1, "q_position", 0, kPositionMax));
+  return expect_int(s, 2, "k_position", 0, kPositionMax);
+}
+
+Status check_forward(const Args& args) {
+  const Subject s{"attention_forward", kForward, args};
+  MUSTER_RETURN_IF_ERROR(check_problem(s, 0, 4));
+  return check_like(s, {3}, 0);
+}
+
+Status check_backward(const Args& args) {
+  const Subject s{"attention_backward", kBackward, args};
+  MUSTER_RETURN_IF_ERROR(check_problem(s, 1, 5));
+  MUSTER_RETURN_IF_ERROR(check_like(s, {0, 4, 6}, 1));
+  return check_like(s, {7, 8}, 2);
+}
+
+}  // namespace
+
+std::span<const Kernel> rows() {
+  static constexpr std::array<Kernel, 2> kRows{{{MUSTER_KERNEL_ATTENTION_FORWARD, "attention_forward",
+                                                 kForward, check_forward, forward_parts, forward_part},
+                                                {MUSTER_KERNEL_ATTENTION_BACKWARD, "attention_backward",
+                                                 kBackward, check_backward, backward_parts, backward_part}}};
+  return kRows;
+}
+
+}  // namespace muster::kernels::attention

@@ -1,0 +1,63 @@
+// Sizes of one attention problem, the cut into parts and the mask, for forward and backward alike.
+#pragma once
+
+#include "kernels/element.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace muster::kernels::attention {
+
+// A tile of scores: 24 KiB, and whole strips of a product.
+inline constexpr std::int64_t kTileQueries = 48;
+inline constexpr std::int64_t kTileKeys = 128;
+
+struct Shape {
+  std::int64_t batch, queries, keys, heads, key_heads, features;
+  std::int64_t group() const { return key_heads == 0 ? 0 : heads / key_heads; }
+
+  static Shape of(const Tensor& q, const Tensor& key) {
+    return {q.size[0], q.size[1], key.size[1], q.size[2], key.size[2], q.size[3]};
+  }
+
+  // Multiples of the tile, so that about 8 million operations make a part; 4 operations for each query, key
+  // and feature.
+  std::int64_t queries_per_part() const {
+    constexpr std::int64_t kOperations = std::int64_t{1} << 23;
+    const std::int64_t per_query = std::max<std::int64_t>(1, 4 * keys * features);
+    return std::clamp<std::int64_t>(kOperations / per_query / kTileQueries, 1, 5) * kTileQueries;
+  }
+
+  // Whether the backward of one batch entry and key head is short enough, in time and in memory for dq, to be
+  // one part.
+  bool backward_is_short() const {
+    constexpr std::int64_t kPairsMax = std::int64_t{1} << 22;
+    constexpr std::int64_t kGradientsMax = std::int64_t{1} << 20;
+    const std::int64_t rows = group() * queries * features;
+    return rows <= kGradientsMax && rows * keys <= kPairsMax;
+  }
+};
+
+// Which keys a query sees.
+struct Mask {
+  bool causal;
+  std::int64_t q_position;
+  std::int64_t k_position;
+
+  // How many keys of `keys`, from the first, query `q` sees.
+  std::int64_t visible(std::int64_t q, Range keys) const {
+    const std::int64_t all = keys.end - keys.begin;
+    return causal ? std::clamp<std::int64_t>(q_position + q - (k_position + keys.begin) + 1, 0, all) : all;
+  }
+};
+
+inline Mask mask_of(const Args& args) {
+  return {args.ints[0] != 0, args.ints[1], args.ints[2]};
+}
+
+void forward_part(const Args& args, std::uint32_t part);
+std::uint32_t forward_parts(const Args& args);
+void backward_part(const Args& args, std::uint32_t part);
+std::uint32_t backward_parts(const Args& args);
+
+}  // namespace muster::kernels::attention
