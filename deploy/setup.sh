@@ -13,7 +13,7 @@ packages=(
   build-essential cmake ninja-build ccache pkg-config git python3
   libfmt-dev libexpected-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libasio-dev
   libsystemd-dev libssl-dev libxxhash-dev
-  libdnnl-dev libopenblas-dev libhwy-dev
+  libdnnl-dev ocl-icd-opencl-dev libopenblas-dev libhwy-dev # the package of oneDNN asks for OpenCL's files
   libgtest-dev libgmock-dev relacy-dev spin
   iproute2 procps
 )
