@@ -125,6 +125,9 @@ def main(arguments):
     if unknown:
         print(f"test: no preset {', '.join(sorted(unknown))}; say {', '.join(p.name for p in PRESETS)} or nothing")
         return 2
+    if not Path("/proc/self/maps").exists():
+        print("test: the sanitizers and the daemon read /proc, which is not mounted; mount -t proc proc /proc")
+        return 2
     jobs = str(len(os.sched_getaffinity(0)))
     total = Outcome()
     for preset in PRESETS:
