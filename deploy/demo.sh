@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains the small language model on a mesh of 2 x 2 x 2 ranks through a private daemon, on the built programs.
+# Trains the small language model on a mesh of 2 x 2 x 2 ranks through a private daemon.
 # Writes demo/index.html (loss, lanes, overlap) and demo/trace.perfetto.json (open it at ui.perfetto.dev).
 #
 #   deploy/demo.sh [STEPS]

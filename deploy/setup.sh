@@ -50,7 +50,8 @@ if [ "$system" != debian ] || ! command -v apt-get >/dev/null || ! command -v dp
   die "this is '$system $version', and packages are installed on Debian 12 only." \
     "Install the equivalents of 'deploy/setup.sh --list' yourself, then set MUSTER_SETUP=skip."
 fi
-[ "$version" = 12 ] || printf 'setup: made for Debian 12, this is Debian %s; going on\n' "${version:-testing}" >&2
+[ "$version" = 12 ] ||
+  printf 'setup: made for Debian 12, this is Debian %s; going on\n' "${version:-testing}" >&2
 
 missing=()
 for package in "${packages[@]}"; do
@@ -78,7 +79,7 @@ if ! apt install --no-install-recommends "${missing[@]}" >/dev/null 2>&1; then
   printf 'setup: fetching package lists\n'
   apt -o APT::Update::Error-Mode=any update >/dev/null ||
     die "apt-get update failed (its words are above)." \
-      "Check the network, the proxy (http_proxy or Acquire::http::Proxy) and /etc/apt/sources.list*, then run again."
+      "Check the network, the proxy (http_proxy, Acquire::http::Proxy) and /etc/apt/sources.list*; run again."
   apt install --no-install-recommends "${missing[@]}" >/dev/null ||
     die "apt-get install failed (its words are above) for: ${missing[*]}" \
       "A package that cannot be located needs Debian 12's 'main' in /etc/apt/sources.list*."

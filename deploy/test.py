@@ -5,7 +5,7 @@ release  everything: what ships is what is tested; and the CUDA code is compiled
 debug    label unit, under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan     label tsan, under ThreadSanitizer
 
-A preset that does not build, or in which a test does not run, counts as failed. `test.py release` runs one preset.
+A preset that does not build, or in which a test does not run, counts as failed. `test.py tsan` runs one.
 """
 
 import os
@@ -123,10 +123,10 @@ def main(arguments):
     names = arguments[1:] or [preset.name for preset in PRESETS]
     unknown = set(names) - {preset.name for preset in PRESETS}
     if unknown:
-        print(f"test: no preset {', '.join(sorted(unknown))}; say {', '.join(p.name for p in PRESETS)} or nothing")
+        print(f"test: no preset {', '.join(sorted(unknown))}; there are {', '.join(p.name for p in PRESETS)}")
         return 2
     if not Path("/proc/self/maps").exists():
-        print("test: the sanitizers and the daemon read /proc, which is not mounted; mount -t proc proc /proc")
+        print("test: sanitizers and daemon read /proc, which is not mounted; mount -t proc proc /proc")
         print("0 passed, 1 failed")
         return 1
     jobs = str(len(os.sched_getaffinity(0)))

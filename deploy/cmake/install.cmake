@@ -17,7 +17,8 @@ function(muster_install_programs folder)
         set(name ${target})
       endif()
       if(DEFINED _muster_program_folder_${name})
-        install(TARGETS ${target} RUNTIME DESTINATION ${_muster_program_folder_${name}} COMPONENT programs)
+        install(TARGETS ${target}
+                RUNTIME DESTINATION ${_muster_program_folder_${name}} COMPONENT programs)
       endif()
     endif()
   endforeach()
@@ -30,7 +31,8 @@ muster_install_programs(${PROJECT_SOURCE_DIR}/daemon)
 
 install(FILES api/include/muster/muster.h api/include/muster/kernels.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/muster COMPONENT development)
-install(FILES LICENSE README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+install(FILES LICENSE README.md CHANGELOG.md SECURITY.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 
 if(TARGET muster)
   # Only what muster.h declares leaves the library: the C++ runtime and our static parts stay inside.
@@ -44,7 +46,8 @@ if(TARGET muster)
   configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/musterConfig.cmake.in
     ${CMAKE_BINARY_DIR}/musterConfig.cmake
     INSTALL_DESTINATION ${_cmake_folder} PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
-  write_basic_package_version_file(${CMAKE_BINARY_DIR}/musterConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/musterConfigVersion.cmake
+    COMPATIBILITY SameMinorVersion)
   # The prefix is found from where the file lies, so an installation can be moved.
   file(RELATIVE_PATH MUSTER_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/muster.pc.in ${CMAKE_BINARY_DIR}/muster.pc @ONLY)

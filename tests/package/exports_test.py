@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The header, the version script and the library name the same functions: `exports_test.py HEADER MAP [LIBRARY NM]`."""
+"""Header, version script and library name the same functions: `exports_test.py HEADER MAP [LIBRARY NM]`."""
 
 import re
 import subprocess
@@ -24,8 +24,10 @@ def mapped(path):
 
 
 def exported(library, nm):
-    out = subprocess.run([nm, "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
-    names = [line.split()[-1] for line in out.splitlines() if line.split()[1] != "A"]  # A: the node itself
+    command = [nm, "-D", "--defined-only", library]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True)
+    symbols = [line.split() for line in listing.stdout.splitlines()]
+    names = [symbol[-1] for symbol in symbols if symbol[-2] != "A"]  # A: the node itself
     wrong = [name for name in names if not name.endswith("@@" + NODE)]
     if wrong:
         sys.exit(f"{library} exports outside {NODE}: {' '.join(wrong)}")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The installed tree works for a stranger: `package_test.py CMAKE BUILD CONSUMER CC`.
 
-Method: install the build into an empty folder, move the folder, and build and run the consumer against it, once
-        through find_package and once through pkg-config. The moved tree finds itself; nothing of the build is used.
+Method: install the build into an empty folder, move the folder, and build and run the consumer against it,
+        once through find_package and once through pkg-config. The moved tree finds itself.
 """
 
 import os
@@ -12,7 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = {"muster": "bin/muster", "musterd": "sbin/musterd", "muster-engine": "libexec/muster/muster-engine"}
+PROGRAMS = {
+    "muster": "bin/muster", "musterd": "sbin/musterd", "muster-engine": "libexec/muster/muster-engine"}
 FORBIDDEN_NEEDS = ("cuda", "nccl", "ucp", "fabric", "yaml", "dnnl", "openblas", "ssl", "systemd")
 
 
@@ -26,7 +27,8 @@ def run(*command, **options):
 
 
 def without_build_settings():
-    return {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "MAKEFLAGS")}
+    dropped = ("LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "MAKEFLAGS")
+    return {name: value for name, value in os.environ.items() if name not in dropped}
 
 
 def check_library(library):

@@ -2,9 +2,9 @@
 """Every header stands alone: `headers_test.py ROOT CXX CC [INCLUDE...]`.
 
 Goal:   whoever includes a header needs to include nothing before it, and nothing is defined twice.
-Method: the compiler checks the syntax of a text that includes one header twice. Public headers are C11, C++17 and
-        C++20, each without a warning. Device headers need a CUDA include folder among INCLUDE; without one they are
-        counted as left out.
+Method: the compiler checks the syntax of a text that includes one header twice. Public headers are C11,
+        C++17 and C++20, each without a warning. Device headers need a CUDA include folder among INCLUDE; without one
+        they are counted as left out.
 """
 
 import os
@@ -39,7 +39,8 @@ def compile_alone(root, compilers, includes, way):
     language, standard, line = way
     command = [compilers[language], "-x", language, f"-std={standard}", *WARNINGS, *DEFINES, f"-I{root}",
                f"-I{root}/api/include", *(f"-isystem{folder}" for folder in includes), "-"]
-    done = subprocess.run(command, input=f"{line}\n{line}\nint alone;\n", text=True, capture_output=True, check=False)
+    text = f"{line}\n{line}\nint alone;\n"
+    done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
     return done.returncode == 0, f"{standard} {line}\n{done.stderr}"
 
 
