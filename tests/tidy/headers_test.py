@@ -3,8 +3,8 @@
 
 Goal:   whoever includes a header needs to include nothing before it, and nothing is defined twice.
 Method: the compiler checks the syntax of a text that includes one header twice. Public headers are C11,
-        C++17 and C++20, each without a warning. Device headers need a CUDA include folder among INCLUDE; without one
-        they are counted as left out.
+        C++17 and C++20, each without a warning. Device headers need a CUDA include folder among INCLUDE;
+        without one they are counted as left out.
 """
 
 import os
