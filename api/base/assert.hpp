@@ -13,5 +13,6 @@ namespace muster::detail {
 
 }  // namespace muster::detail
 
-#define MUSTER_ASSERT(expression) \
-  (static_cast<bool>(expression) ? void(0) : ::muster::detail::assertion_failed(#expression, __FILE__, __LINE__))
+#define MUSTER_ASSERT(expression)          \
+  (static_cast<bool>(expression) ? void(0) \
+                                 : ::muster::detail::assertion_failed(#expression, __FILE__, __LINE__))

@@ -15,6 +15,11 @@
 namespace muster {
 
 // At most N values in place; no heap.
+//
+// Owns    its values; pop_back and clear end them.
+// Thread  one at a time.
+// Bound   N.
+// Fails   push_back says false when full. Asserts on a wrong index.
 template<class T, std::size_t N>
 class BoundedVector {
  public:
@@ -30,9 +35,11 @@ class BoundedVector {
   }
   void pop_back() {
     MUSTER_ASSERT(size_ > 0);
-    --size_;
+    items_[--size_] = T{};
   }
-  void clear() { size_ = 0; }
+  void clear() {
+    while (!empty()) pop_back();
+  }
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
@@ -56,6 +63,11 @@ class BoundedVector {
 };
 
 // A first-in first-out queue over storage taken once, at construction.
+//
+// Owns    its values; pop ends the oldest.
+// Thread  one at a time.
+// Bound   the capacity given; 0 is legal and always full.
+// Fails   push says false when full. Asserts on an empty queue or a wrong index.
 template<class T>
 class BoundedQueue {
  public:
@@ -110,6 +122,11 @@ class BoundedQueue {
 };
 
 // Owned values named by Handle. A handle outlives its value harmlessly: find() says null.
+//
+// Owns    its values; erase ends one.
+// Thread  one at a time.
+// Bound   the capacity given.
+// Fails   insert gives nothing when full; find and erase refuse a handle that is stale, forged or zero.
 template<class T>
 class SlotMap {
  public:

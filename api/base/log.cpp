@@ -1,9 +1,13 @@
 #include "api/base/log.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <climits>
 #include <ctime>
 #include <mutex>
 #include <string>
+
+#include <poll.h>
 #include <unistd.h>
 
 namespace muster::log {
@@ -14,52 +18,77 @@ std::atomic<Format> g_format{Format::kText};
 std::mutex g_site_mutex;  // sites are touched rarely: a line costs a system call anyway
 
 constexpr std::size_t kLineBytesMax = 4096;
+static_assert(kLineBytesMax <= PIPE_BUF, "a line is written whole or not at all");
 
 const char* level_word(Level level) {
   switch (level) {
-    case Level::kDebug: return "debug";
-    case Level::kInfo: return "info";
-    case Level::kWarning: return "warning";
-    case Level::kError: return "error";
-    case Level::kOff: return "off";
+    case Level::kDebug:
+      return "debug";
+    case Level::kInfo:
+      return "info";
+    case Level::kWarning:
+      return "warning";
+    case Level::kError:
+      return "error";
+    case Level::kOff:
+      return "off";
   }
   return "off";
 }
 
 int journal_priority(Level level) {
   switch (level) {
-    case Level::kDebug: return 7;
-    case Level::kInfo: return 6;
-    case Level::kWarning: return 4;
+    case Level::kDebug:
+      return 7;
+    case Level::kInfo:
+      return 6;
+    case Level::kWarning:
+      return 4;
     case Level::kError:
-    case Level::kOff: return 3;
+    case Level::kOff:
+      return 3;
   }
   return 3;
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  out.reserve(text.size() + 2);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20) {
-      out += fmt::format("\\u{:04x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
+// Bytes of the UTF-8 character at the front; 0 if there is none.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t count = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || text.size() < count) return 0;
+  for (std::size_t i = 1; i < count; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  const unsigned second = byte(1);
+  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool outside = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
+  return overlong || outside ? 0 : count;
 }
 
-// Control characters would let a client's text forge a second log line.
-std::string one_line(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  return out;
+// Appends text as far as it fits into bytes_max of `line`, cut between characters. Control characters and
+// line separators would let a client's text forge a second line or drive a terminal, and bytes that are no
+// UTF-8 would make a JSON line unreadable: neither gets through.
+void append(std::string& line, std::string_view text, Format format, std::size_t bytes_max) {
+  while (!text.empty()) {
+    const std::size_t count = character_bytes(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(count, 1));
+    const auto first = static_cast<unsigned char>(character[0]);
+    std::string piece(character);
+    if (count == 0) {
+      piece = "?";
+    } else if (first < 0x20 || first == 0x7F) {
+      piece = format == Format::kJson ? fmt::format("\\u{:04x}", first) : " ";
+    } else if ((first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0) || character == "\u2028" ||
+               character == "\u2029") {
+      piece = " ";
+    } else if (format == Format::kJson && (first == '"' || first == '\\')) {
+      piece.insert(piece.begin(), '\\');
+    }
+    if (line.size() + piece.size() > bytes_max) return;
+    line += piece;
+    text.remove_prefix(character.size());
+  }
 }
 
 std::string wall_time() {
@@ -72,17 +101,33 @@ std::string wall_time() {
   return fmt::format("{}.{:03d}Z", std::string_view(text, n), ts.tv_nsec / 1000000);
 }
 
-std::string line_of(Format format, Level level, std::string_view part, std::string_view message, std::uint32_t dropped) {
-  const std::string tail = dropped == 0 ? "" : fmt::format(" ({} similar lines dropped)", dropped);
+std::string line_of(Format format, Level level, std::string_view part, std::string_view message,
+                    std::uint32_t dropped) {
+  std::string line;
+  std::string end = dropped == 0 ? "" : fmt::format(" ({} similar lines dropped)", dropped);
   switch (format) {
     case Format::kJournal:
-      return fmt::format("<{}>{}: {}{}\n", journal_priority(level), part, one_line(message), tail);
+      line = fmt::format("<{}>{}: ", journal_priority(level), part);
+      break;
     case Format::kJson:
-      return fmt::format("{{\"time\":\"{}\",\"level\":\"{}\",\"part\":\"{}\",\"pid\":{},\"message\":\"{}{}\"}}\n",
-                         wall_time(), level_word(level), escaped(part), getpid(), escaped(message), tail);
-    case Format::kText: break;
+      line = fmt::format(R"({{"time":"{}","level":"{}","part":"{}","pid":{},"message":")", wall_time(),
+                         level_word(level), part, getpid());
+      end += "\"}";
+      break;
+    case Format::kText:
+      line = fmt::format("{} {:<7} {}[{}]: ", wall_time(), level_word(level), part, getpid());
+      break;
   }
-  return fmt::format("{} {:<7} {}[{}]: {}{}\n", wall_time(), level_word(level), part, getpid(), one_line(message), tail);
+  end += '\n';
+  append(line, message, format, kLineBytesMax - end.size());
+  return line + end;
+}
+
+// True if a line can be written now. A pipe has room for a whole line or says no; one that nobody reads any
+// more would raise a signal.
+bool writable(int descriptor) {
+  pollfd poller{.fd = descriptor, .events = POLLOUT, .revents = 0};
+  return poll(&poller, 1, 0) == 1 && (poller.revents & (POLLERR | POLLHUP | POLLNVAL)) == 0;
 }
 
 }  // namespace
@@ -107,10 +152,14 @@ bool parse_level(std::string_view word, Level* level) noexcept {
 }
 
 bool parse_format(std::string_view word, Format* format) noexcept {
-  if (word == "text") *format = Format::kText;
-  else if (word == "json") *format = Format::kJson;
-  else if (word == "journal") *format = Format::kJournal;
-  else return false;
+  if (word == "text")
+    *format = Format::kText;
+  else if (word == "json")
+    *format = Format::kJson;
+  else if (word == "journal")
+    *format = Format::kJournal;
+  else
+    return false;
   return true;
 }
 
@@ -138,12 +187,9 @@ void write(Site& site, Level level, std::string_view part, std::string_view mess
     const std::lock_guard lock(g_site_mutex);
     if (!site.admit(ts.tv_sec * std::int64_t{1000000000} + ts.tv_nsec, &dropped)) return;
   }
-  std::string line = line_of(g_format.load(std::memory_order_relaxed), level, part, message, dropped);
-  if (line.size() > kLineBytesMax) {
-    line.resize(kLineBytesMax - 1);
-    line += '\n';
-  }
+  const std::string line = line_of(g_format.load(std::memory_order_relaxed), level, part, message, dropped);
   // A full pipe or a closed descriptor costs the line, never the program.
+  if (!writable(STDERR_FILENO)) return;
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

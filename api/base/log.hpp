@@ -2,7 +2,8 @@
 //
 //   MUSTER_LOG(kWarning, "engine", "job {} restarted {} times; it is not restarted again", name, count);
 //
-// Formats: text (a time, a level, the part, the sentence), json (one object per line), journal (sd-daemon's <N> prefix).
+// Formats: text (a time, a level, the part, the sentence), json (one object per line), journal (sd-daemon's
+// <N> prefix).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ namespace muster::log {
 enum class Level : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 enum class Format : std::uint8_t { kText, kJson, kJournal };
 
-// Process-wide; set once at start, before threads. The library's default is kOff unless MUSTER_LOG says otherwise.
+// Process-wide; set once at start, before threads. The library's default is kOff unless MUSTER_LOG says
+// otherwise.
 void configure(Level level, Format format) noexcept;
 bool enabled(Level level) noexcept;
 
@@ -24,7 +26,13 @@ bool parse_level(std::string_view word, Level* level) noexcept;
 // "text", "json", "journal"; false for another word.
 bool parse_format(std::string_view word, Format* format) noexcept;
 
-// One per call site: at most kLinesPerSecond lines a second pass; what was dropped is counted in the next line.
+// One per call site: at most kLinesPerSecond lines a second pass; what was dropped is counted in the next
+// line.
+//
+// Owns    its counts.
+// Thread  one at a time; write() sees to it.
+// Bound   kLinesPerSecond lines in each second of the clock.
+// Fails   never.
 class Site {
  public:
   static constexpr std::uint32_t kLinesPerSecond = 20;
@@ -37,15 +45,18 @@ class Site {
   std::uint32_t dropped_ = 0;
 };
 
-// Writes one line with one write(2), so lines of several processes do not interleave. `part` names the subsystem.
+// Writes one line of at most 4096 bytes with one write(2), so lines of several processes do not interleave.
+// Control characters and bytes that are no UTF-8 are replaced, a long message is cut. Any thread; never waits
+// for a reader: a line that a full pipe has no room for is lost. `part` names the subsystem and is a word of
+// ours.
 void write(Site& site, Level level, std::string_view part, std::string_view message) noexcept;
 
 }  // namespace muster::log
 
-#define MUSTER_LOG(level, part, ...)                                                                    \
-  do {                                                                                                  \
-    if (::muster::log::enabled(::muster::log::Level::level)) {                                          \
-      static ::muster::log::Site muster_log_site;                                                       \
+#define MUSTER_LOG(level, part, ...)                                                                      \
+  do {                                                                                                    \
+    if (::muster::log::enabled(::muster::log::Level::level)) {                                            \
+      static ::muster::log::Site muster_log_site;                                                         \
       ::muster::log::write(muster_log_site, ::muster::log::Level::level, part, fmt::format(__VA_ARGS__)); \
-    }                                                                                                   \
+    }                                                                                                     \
   } while (false)

@@ -25,7 +25,8 @@ constexpr std::array kEntries{
     Entry{Code::kNotFound, "MUSTER_ERR_NOT_FOUND", "no such object"},
     Entry{Code::kConfig, "MUSTER_ERR_CONFIG", "the configuration is not valid"},
     Entry{Code::kState, "MUSTER_ERR_STATE", "the call does not fit the object's state"},
-    Entry{Code::kWaitTimeout, "MUSTER_ERR_WAIT_TIMEOUT", "the wait's own time ran out; the operation goes on"},
+    Entry{Code::kWaitTimeout, "MUSTER_ERR_WAIT_TIMEOUT",
+          "the wait's own time ran out; the operation goes on"},
     Entry{Code::kMismatch, "MUSTER_ERR_MISMATCH", "the ranks of a group disagree about an operation"},
     Entry{Code::kTimeout, "MUSTER_ERR_TIMEOUT", "an operation passed its deadline"},
     Entry{Code::kPeerLost, "MUSTER_ERR_PEER_LOST", "a member of the group died"},
@@ -56,7 +57,9 @@ const char* code_sentence(Code code) noexcept {
   return entry != nullptr ? entry->sentence : "a number that is no status";
 }
 
-bool is_known(muster_status_t value) noexcept { return find(static_cast<Code>(value)) != nullptr; }
+bool is_known(muster_status_t value) noexcept {
+  return find(static_cast<Code>(value)) != nullptr;
+}
 
 std::string Status::text() const {
   if (message_.empty()) return code_name(code_);

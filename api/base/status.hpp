@@ -70,7 +70,8 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// Builds a Status from a fmt format string: failure(Code::kBadArgument, "rank {} is not in 0..{}", rank, last).
+// Builds a Status from a fmt format string: failure(Code::kBadArgument, "rank {} is not in 0..{}", rank,
+// last).
 template<class... Args>
 Status failure(Code code, fmt::format_string<Args...> format, Args&&... args) {
   return Status(code, fmt::format(format, std::forward<Args>(args)...));

@@ -2,9 +2,9 @@
 #
 #   muster_floor(mesh FLOOR 4 FOLDER scheduler/mesh SOURCES mesh.cpp ON muster::base [VENDOR pkg::pkg])
 #
-# creates target muster_mesh with alias muster::mesh. ON lists our libraries on lower floors, or siblings of the same
-# top-level folder; VENDOR lists packages, which never appear in our headers (PRIVATE). The floors are those of
-# ARCHITECTURE.md: a link to a higher floor, or across at the same floor, stops the configure step.
+# creates target muster_mesh with alias muster::mesh. ON lists our libraries on lower floors, or siblings of
+# the same top-level folder; VENDOR lists packages, which never appear in our headers (PRIVATE). The floors are
+# those of ARCHITECTURE.md: a link to a higher floor, or across at the same floor, stops the configure step.
 function(muster_floor name)
   cmake_parse_arguments(ARG "" "FLOOR;FOLDER" "SOURCES;ON;VENDOR;VENDOR_PUBLIC" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS OR NOT DEFINED ARG_FLOOR OR NOT ARG_FOLDER)
@@ -23,7 +23,8 @@ function(muster_floor name)
   target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/api/include)
   target_link_libraries(${target} ${scope} ${ARG_ON} ${ARG_VENDOR_PUBLIC})
   string(REGEX MATCH "^[^/]+" top "${ARG_FOLDER}")
-  set_target_properties(${target} PROPERTIES MUSTER_FLOOR ${ARG_FLOOR} MUSTER_TOP ${top} MUSTER_ON "${ARG_ON}")
+  set_target_properties(${target} PROPERTIES
+    MUSTER_FLOOR ${ARG_FLOOR} MUSTER_TOP ${top} MUSTER_ON "${ARG_ON}")
   set_property(GLOBAL APPEND PROPERTY MUSTER_FLOOR_TARGETS ${target})
 endfunction()
 
@@ -48,7 +49,8 @@ function(muster_check_floors)
         message(FATAL_ERROR "${target}: ${dependency} is not a floor of ours; list packages under VENDOR")
       endif()
       if(lower_floor GREATER floor)
-        message(FATAL_ERROR "${target} (floor ${floor}) may not use ${dependency} (floor ${lower_floor}): never upwards")
+        message(FATAL_ERROR
+          "${target} (floor ${floor}) may not use ${dependency} (floor ${lower_floor}): never upwards")
       elseif(lower_floor EQUAL floor AND NOT lower_top STREQUAL top)
         message(FATAL_ERROR "${target} (${top}) may not use ${dependency} (${lower_top}): never across")
       endif()

@@ -1,1 +1,58 @@
-# Install rules are completed by the packaging files beside this one.
+# What `cmake --install` puts where: programs, the C library with its exports, headers, and what finds them.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# Programs by the name they have on disk, wherever in daemon/ their targets are.
+set(_muster_program_folder_muster ${CMAKE_INSTALL_BINDIR})
+set(_muster_program_folder_musterd ${CMAKE_INSTALL_SBINDIR})
+set(_muster_program_folder_muster-engine ${CMAKE_INSTALL_LIBEXECDIR}/muster)
+
+function(muster_install_programs folder)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL "EXECUTABLE")
+      get_target_property(name ${target} OUTPUT_NAME)
+      if(NOT name)
+        set(name ${target})
+      endif()
+      if(DEFINED _muster_program_folder_${name})
+        install(TARGETS ${target}
+                RUNTIME DESTINATION ${_muster_program_folder_${name}} COMPONENT programs)
+      endif()
+    endif()
+  endforeach()
+  get_property(below DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(subfolder IN LISTS below)
+    muster_install_programs(${subfolder})
+  endforeach()
+endfunction()
+muster_install_programs(${PROJECT_SOURCE_DIR}/daemon)
+
+install(FILES api/include/muster/muster.h api/include/muster/kernels.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/muster COMPONENT development)
+install(FILES LICENSE README.md CHANGELOG.md SECURITY.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+
+if(TARGET muster)
+  # Only what muster.h declares leaves the library: the C++ runtime and our static parts stay inside.
+  set(_map ${PROJECT_SOURCE_DIR}/deploy/libmuster.map)
+  target_link_options(muster PRIVATE -Wl,--version-script=${_map} -Wl,--no-undefined-version)
+  set_property(TARGET muster APPEND PROPERTY LINK_DEPENDS ${_map})
+  install(TARGETS muster
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
+
+  set(_cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/muster)
+  configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/musterConfig.cmake.in
+    ${CMAKE_BINARY_DIR}/musterConfig.cmake
+    INSTALL_DESTINATION ${_cmake_folder} PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/musterConfigVersion.cmake
+    COMPATIBILITY SameMinorVersion)
+  # The prefix is found from where the file lies, so an installation can be moved.
+  file(RELATIVE_PATH MUSTER_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/muster.pc.in ${CMAKE_BINARY_DIR}/muster.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/musterConfig.cmake ${CMAKE_BINARY_DIR}/musterConfigVersion.cmake
+          DESTINATION ${_cmake_folder} COMPONENT development)
+  install(FILES ${CMAKE_BINARY_DIR}/muster.pc
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+endif()

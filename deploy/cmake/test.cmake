@@ -2,7 +2,18 @@
 #
 #   muster_test(mesh_test SOURCES mesh_test.cpp ON muster::mesh [LABELS tsan] [TIMEOUT 120] [ARGS …])
 #
-# Labels: `unit` is implied and runs under ASan+UBSan; add `tsan` where threads meet; `system` starts programs.
+# Labels, and which preset of `make test` runs them beside release, which runs all:
+#   unit    implied, unless system or model is said     debug (ASan, UBSan)
+#   tsan    where threads meet                          tsan
+#   system  starts programs; alone on the machine       -
+#   model   trains; alone on the machine                -
+# Tests and benchmarks are built when asked for: target tests_all, tests_<label> or the program's own name.
+add_custom_target(tests_all)
+foreach(_label unit tsan system model)
+  add_custom_target(tests_${_label})
+endforeach()
+add_custom_target(benches)
+
 function(muster_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;ON;VENDOR;LABELS;ARGS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
@@ -11,13 +22,40 @@ function(muster_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  if(NOT "system" IN_LIST ARG_LABELS)
+  set(alone OFF)
+  if("system" IN_LIST ARG_LABELS OR "model" IN_LIST ARG_LABELS)
+    set(alone ON)
+  else()
     list(APPEND ARG_LABELS unit)
   endif()
-  add_executable(${name} ${ARG_SOURCES})
+  list(REMOVE_DUPLICATES ARG_LABELS)
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE muster_flags ${ARG_ON} ${ARG_VENDOR} GTest::gmock GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE muster_flags ${ARG_ON} ${ARG_VENDOR}
+    GTest::gmock GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${alone})
+  add_dependencies(tests_all ${name})
+  foreach(label IN LISTS ARG_LABELS)
+    if(NOT TARGET tests_${label})
+      message(FATAL_ERROR "muster_test(${name}): label '${label}' is not one of unit, tsan, system, model")
+    endif()
+    add_dependencies(tests_${label} ${name})
+  endforeach()
+endfunction()
+
+# muster_bench(): a program in build/<preset>/bench that `make bench` builds and runs.
+#
+#   muster_bench(ring_bench SOURCES ring_bench.cpp ON muster::shm)
+function(muster_bench name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;ON;VENDOR" ${ARGN})
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "muster_bench(${name}): unknown arguments '${ARG_UNPARSED_ARGUMENTS}'")
+  endif()
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE muster_flags ${ARG_ON} ${ARG_VENDOR})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+  add_dependencies(benches ${name})
 endfunction()

@@ -1,0 +1,34 @@
+# One command each; every one does its own set-up. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench format clean
+
+export CCACHE_BASEDIR := $(CURDIR)
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install the packages that build, demo and test need (Debian 12; root or sudo)
+	@deploy/setup.sh
+
+build: setup ## Build the programs and the library, optimised, in build/release
+	@cmake --preset release
+	@cmake --build --preset release
+
+demo: build ## Train a small language model on 8 ranks; writes demo/index.html and a Perfetto trace
+	@deploy/demo.sh
+
+test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"
+	@python3 deploy/test.py
+
+bench: ## Measure against the peers in one run
+	@deploy/setup.sh bench
+	@deploy/bench.sh
+
+format: ## Format every C++ and CUDA file in place
+	@deploy/setup.sh format
+	@git ls-files -co --exclude-standard -- '*.hpp' '*.cpp' '*.h' '*.c' '*.cu' '*.cuh' | xargs -r clang-format -i
+
+clean: ## Remove everything that was built
+	@rm -rf build demo

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages that Muster needs; says nothing and needs no rights when all are there.
+#
+#   deploy/setup.sh            what build, demo and test need
+#   deploy/setup.sh bench      and the peers that the benchmarks are measured against
+#   deploy/setup.sh format     and the formatter
+#   deploy/setup.sh --list     prints the packages, one a line, and installs nothing
+#
+# MUSTER_SETUP=skip leaves the machine alone: for systems that bring the dependencies in another way.
+set -euo pipefail
+
+packages=(
+  build-essential cmake ninja-build ccache pkg-config git python3
+  libfmt-dev libexpected-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libasio-dev
+  libsystemd-dev libssl-dev libxxhash-dev
+  libdnnl-dev ocl-icd-opencl-dev libopenblas-dev libhwy-dev # the package of oneDNN asks for OpenCL's files
+  libgtest-dev libgmock-dev relacy-dev spin
+  iproute2 procps
+)
+bench_packages=(openmpi-bin libopenmpi-dev)
+format_packages=(clang-format)
+
+die() {
+  printf 'setup: %s\n' "$@" >&2
+  exit 1
+}
+
+list_only=no
+for argument in "$@"; do
+  case "$argument" in
+    bench) packages+=("${bench_packages[@]}") ;;
+    format) packages+=("${format_packages[@]}") ;;
+    --list) list_only=yes ;;
+    *) die "'$argument' is not known; say nothing, bench, format or --list" ;;
+  esac
+done
+if [ "$list_only" = yes ]; then
+  printf '%s\n' "${packages[@]}"
+  exit 0
+fi
+[ "${MUSTER_SETUP:-}" != skip ] || exit 0
+
+system=unknown
+version=
+if [ -r /etc/os-release ]; then
+  system=$(. /etc/os-release && printf '%s' "${ID:-unknown}")
+  version=$(. /etc/os-release && printf '%s' "${VERSION_ID:-}")
+fi
+if [ "$system" != debian ] || ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  die "this is '$system $version', and packages are installed on Debian 12 only." \
+    "Install the equivalents of 'deploy/setup.sh --list' yourself, then set MUSTER_SETUP=skip."
+fi
+[ "$version" = 12 ] ||
+  printf 'setup: made for Debian 12, this is Debian %s; going on\n' "${version:-testing}" >&2
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done
+[ "${#missing[@]}" -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null ||
+    die "needs root to install: ${missing[*]}" "Run deploy/setup.sh as root, or install sudo."
+  as_root=(sudo)
+  [ -t 0 ] || as_root=(sudo -n) # nobody there to type a password
+  "${as_root[@]}" true || die "sudo refused; run deploy/setup.sh as root to install: ${missing[*]}"
+fi
+
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
+printf 'setup: installing %s\n' "${missing[*]}"
+# Package lists that are absent or old show as a failed installation; only then are they fetched.
+if ! apt install --no-install-recommends "${missing[@]}" >/dev/null 2>&1; then
+  printf 'setup: fetching package lists\n'
+  apt -o APT::Update::Error-Mode=any update >/dev/null ||
+    die "apt-get update failed (its words are above)." \
+      "Check the network, the proxy (http_proxy, Acquire::http::Proxy) and /etc/apt/sources.list*; run again."
+  apt install --no-install-recommends "${missing[@]}" >/dev/null ||
+    die "apt-get install failed (its words are above) for: ${missing[*]}" \
+      "A package that cannot be located needs Debian 12's 'main' in /etc/apt/sources.list*."
+fi
+printf 'setup: done\n'

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""The installed tree works for a stranger: `package_test.py CMAKE BUILD CONSUMER CC`.
+
+Method: install the build into an empty folder, move the folder, and build and run the consumer against it,
+        once through find_package and once through pkg-config. The moved tree finds itself.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAMS = {
+    "muster": "bin/muster", "musterd": "sbin/musterd", "muster-engine": "libexec/muster/muster-engine"}
+FORBIDDEN_NEEDS = ("cuda", "nccl", "ucp", "fabric", "yaml", "dnnl", "openblas", "ssl", "systemd")
+
+
+def run(*command, **options):
+    print("+", *command, flush=True)
+    done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options)
+    if done.returncode != 0:
+        sys.exit(f"{done.stdout}\nended with {done.returncode}")
+    return done.stdout
+
+
+def without_build_settings():
+    dropped = ("LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "MAKEFLAGS")
+    return {name: value for name, value in os.environ.items() if name not in dropped}
+
+
+def check_library(library):
+    dynamic = run("readelf", "-d", library)
+    if "Library soname: [libmuster.so.0]" not in dynamic:
+        sys.exit(f"{library} is not libmuster.so.0:\n{dynamic}")
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+    wrong = [name for name in needed if any(word in name for word in FORBIDDEN_NEEDS)]
+    if wrong:
+        sys.exit(f"{library} is linked into training processes and must not need {' '.join(wrong)}")
+    if re.search(r"\(R(UN)?PATH\)", dynamic):
+        sys.exit(f"{library} carries a path of the build machine:\n{dynamic}")
+
+
+def check_programs(build, prefix):
+    """Each program that the build has is installed, and starts from there."""
+    for name, place in PROGRAMS.items():
+        if not (build / "bin" / name).exists():
+            continue
+        if not os.access(prefix / place, os.X_OK):
+            sys.exit(f"{name} was built and not installed at {place}")
+        run(prefix / place, "--help", env=without_build_settings())
+
+
+def main(arguments):
+    cmake, build, consumer, compiler = arguments[1], Path(arguments[2]), Path(arguments[3]), arguments[4]
+    work = build / "package"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    run(cmake, "--install", build, "--prefix", work / "first")
+    prefix = (work / "first").rename(work / "moved")
+    libraries = list(prefix.glob("lib*/**/libmuster.so.0"))
+    if len(libraries) != 1:
+        sys.exit(f"expected one libmuster.so.0 under {prefix}, found {libraries}")
+    folder = libraries[0].parent
+    check_library(libraries[0])
+    check_programs(build, prefix)
+    for header in ("muster.h", "kernels.h"):
+        if not (prefix / "include" / "muster" / header).is_file():
+            sys.exit(f"{header} was not installed")
+
+    environment = {**without_build_settings(), "CC": compiler, "CMAKE_PREFIX_PATH": str(prefix)}
+    run(cmake, "-S", consumer, "-B", work / "cmake", "-G", "Ninja", env=environment)
+    run(cmake, "--build", work / "cmake", env=environment)
+    by_cmake = run(work / "cmake" / "consumer", env=environment)
+
+    shutil.copytree(consumer, work / "make")
+    environment["PKG_CONFIG_PATH"] = str(folder / "pkgconfig")
+    run("make", "-C", work / "make", env=environment)
+    by_make = run(work / "make" / "consumer", env={**environment, "LD_LIBRARY_PATH": str(folder)})
+    if (by_cmake, by_make) != ("MUSTER_OK\n", "MUSTER_OK\n"):
+        sys.exit(f"the consumers said {by_cmake!r} and {by_make!r}")
+    print("package: installed, moved, found by CMake and by pkg-config, built and run")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,288 @@
+"""The rules. Each takes one Source and the Tree, and yields (line, text). RULES at the end lists them all.
+
+They are the executable part of CONTRIBUTING.md: floors, cards, sizes, names, calls and words.
+"""
+
+import ast
+import re
+from pathlib import PurePosixPath
+
+from source import CPP_ENDINGS
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+README_LINES_MAX = 80
+LINE_CHARACTERS_MAX = 110
+PUBLIC_LINE_CHARACTERS_MAX = 140
+
+# ARCHITECTURE.md, "Floors". The first prefix that fits decides; leaves are handled by name.
+FLOORS = [
+    ("api/include/", 0), ("api/base/", 0),
+    ("api/shm/", 1), ("kernels/math/", 1),
+    ("kernels/", 2), ("transport/", 3), ("scheduler/", 4), ("daemon/", 5),
+]
+PUBLIC_ONLY = ("api/examples/", "api/python/")
+FREE_LEAVES = ("tests/", "configs/", "deploy/")
+
+# Vendor headers and the only places that may include them. Leaves under tests/ may include any.
+VENDORS = [
+    ("CUDA", r"(cuda|cublas|cudnn|cufft|curand|nvrtc|nvml|nvtx3?/|cooperative_groups|cub/|thrust/)",
+     r"^kernels/[^/]+/cuda/"),
+    ("oneDNN or BLAS", r"(oneapi/dnnl|dnnl|cblas|openblas|f77blas)", r"^kernels/(?!math/)[^/]+/(?!cuda/)"),
+    ("Highway", r"hwy/", r"^kernels/(?!.*/cuda/)"),
+    ("NCCL", r"nccl", r"^transport/nccl/"),
+    ("UCX", r"(ucp|ucs|uct|ucm)/", r"^transport/ucx/"),
+    ("libfabric or verbs", r"(rdma|infiniband)/", r"^transport/(ofi|ucx)/"),
+    ("Asio", r"asio(\.hpp|/)", r"^daemon/(control|supervisor)/"),
+    ("yaml-cpp", r"yaml-cpp/", r"^daemon/config/"),
+    ("CLI11", r"CLI/", r"^(daemon/cli/|daemon/[^/]+/main[^/]*$|api/examples/)"),
+    ("nlohmann-json", r"nlohmann/", r"^(daemon|api/examples)/"),
+    ("systemd", r"systemd/", r"^daemon/supervisor/"),
+    ("OpenSSL", r"openssl/", r"^daemon/"),
+]
+
+# Pattern in code (comments and literals blanked), where it is allowed, and what to use instead.
+CALLS = [
+    (r"\b(system_clock|high_resolution_clock)\b", None, "it may jump or hide its origin; take a Clock"),
+    (r"\bsem_timedwait\b", None, "it waits on wall time; use a futex or pidfd with a monotonic bound"),
+    (r"\brandom_device\b", None, "chance is passed in; take a seed"),
+    (r"(\bstd::s?rand\b|(?<![\w.>:])s?rand\s*\()", None, "chance is passed in; take a seeded engine"),
+    (r"\b(strcpy|strcat|v?sprintf|gets|strncpy)\s*\(", None, "it checks no bound; use fmt or std::string"),
+    (r"(?<!asm )(?<!__asm__ )\bvolatile\b", None, "it orders nothing; use an atomic"),
+    (r"\busing\s+namespace\b", r"^(?!.*\.(hpp|h|cuh)$)", "a header opens no namespace for its includers"),
+]
+
+BANNED_STEMS = {"util", "utils", "utility", "utilities", "common", "misc", "helper", "helpers", "manager",
+                "managers"}
+BANNED_CLASS_ENDINGS = ("Manager", "Handler", "Impl", "Helper", "Util", "Utils")
+CARD_WORDS = ("Owns", "Thread", "Bound", "Fails")
+LEFTOVERS = r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK|TB" r"D)\b"
+MACHINE_PATHS = r"(?<![\w.}/-])/(wor" r"k|far" r"m|ro" r"ot|ho" r"me/\w+|tmp/bash_job" r"s[^/ ]*)/"
+TOP_LEVEL = {"daemon", "scheduler", "transport", "kernels", "api", "configs", "tests", "deploy", ".ci"}
+BACKEND_FOLDERS = (
+    "kernels/", "transport/nccl/", "transport/registry.", "tests/kernels/", "tests/transport/nccl/")
+CODE_FOLDERS = ("daemon/", "scheduler/", "transport/", "kernels/", "api/")
+
+
+def floor_of(path):
+    return next((floor for prefix, floor in FLOORS if path.startswith(prefix)), None)
+
+
+def _top(path):
+    return path.split("/", 1)[0]
+
+
+def _may_include(path, target):
+    """None if `path` may include `target`, else the reason why not."""
+    if target.startswith("tests/") and not path.startswith("tests/"):
+        return "tests are included by tests alone"
+    if path.startswith(FREE_LEAVES):
+        return None
+    own = str(PurePosixPath(path).parent) + "/"
+    if path.startswith(PUBLIC_ONLY):
+        fits = target.startswith("api/include/") or target.startswith("/".join(path.split("/")[:3]) + "/")
+        return None if fits or target.startswith(own) else "this leaf uses the public headers alone"
+    if path.startswith("api/client/"):
+        fits = target.startswith("api/client/") or (floor_of(target) is not None and floor_of(target) <= 1)
+        return None if fits else "the client stands on floors 0 and 1 alone"
+    mine, theirs = floor_of(path), floor_of(target)
+    if mine is None or theirs is None:
+        return f"{target} stands on no floor that {_top(path)} may use"
+    if path.startswith("api/include/") and not target.startswith("api/include/"):
+        return "public headers include public headers alone"
+    if path.startswith("transport/") and _top(target) == "kernels":
+        fits = target.startswith(("kernels/device/", "kernels/math/"))
+        return None if fits else "transport uses kernels/device and kernels/math alone"
+    if theirs > mine:
+        return f"floor {mine} must not include floor {theirs}: never upwards"
+    if theirs == mine and _top(target) != _top(path):
+        return f"{_top(path)} must not include {_top(target)} on the same floor {mine}: never across"
+    return None
+
+
+def include_direction(source, tree):
+    for line, quote, name in source.includes():
+        if quote == "<":
+            if not name.startswith("muster/"):
+                continue
+            target = "api/include/" + name
+        else:
+            target = name
+        if target not in tree.paths:
+            if quote == '"':
+                yield line, f'"{name}" is no file from the root; write the full path (packages stand in <>)'
+            continue
+        reason = _may_include(source.path, target)
+        if reason:
+            yield line, f'"{name}": {reason}'
+
+
+def vendor_confinement(source, tree):
+    if source.path.startswith("tests/"):
+        return
+    for line, _, name in source.includes():
+        for vendor, pattern, allowed in VENDORS:
+            if re.match(pattern, name) and not re.match(allowed, source.path):
+                yield line, f"<{name}>: {vendor} headers are confined to {allowed}"
+
+
+def cuda_condition(source, tree):
+    if not source.is_cpp or source.path.startswith(BACKEND_FOLDERS):
+        return
+    for number, line in enumerate(source.code.split("\n"), 1):
+        if re.match(r"\s*#\s*(el)?if(n?def)?\b.*(CUDA|NCCL)", line):
+            yield number, "a backend is chosen behind its seam: no conditional for CUDA here"
+
+
+def header_guard(source, tree):
+    if source.path.endswith((".hpp", ".cuh")) and not re.search(r"^#pragma once$", source.text, re.MULTILINE):
+        yield 1, "a C++ header starts with #pragma once"
+
+
+def test_includes_its_header_first(source, tree):
+    if not (source.path.startswith("tests/") and source.path.endswith("_test.cpp")):
+        return
+    includes = list(source.includes())
+    ours = [quote == '"' or name.startswith("muster/") for _, quote, name in includes]
+    if any(ours) and not ours[0]:
+        yield includes[0][0], "the header under test comes first, so that it is seen to stand by itself"
+
+
+def file_length(source, tree):
+    if len(source.lines) > FILE_LINES_MAX and _is_code(source.path):
+        count = len(source.lines)
+        yield count, f"{count} lines; at most {FILE_LINES_MAX}: what second thing lives here?"
+
+
+def line_length(source, tree):
+    if not _is_code(source.path):
+        return
+    bound = PUBLIC_LINE_CHARACTERS_MAX if source.path.startswith("api/include/") else LINE_CHARACTERS_MAX
+    for number, line in enumerate(source.lines, 1):
+        if len(line) > bound:
+            yield number, f"{len(line)} characters; at most {bound}"
+
+
+def function_length(source, tree):
+    for scope in source.scopes:
+        length = scope.close_line - scope.head_line + 1
+        if scope.kind == "function" and length > FUNCTION_LINES_MAX:
+            yield scope.head_line, f"{scope.name} has {length} lines; at most {FUNCTION_LINES_MAX}"
+    if source.path.endswith(".py"):
+        for node in ast.walk(ast.parse(source.text)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                length = node.end_lineno - node.lineno + 1
+                if length > FUNCTION_LINES_MAX:
+                    yield node.lineno, f"{node.name} has {length} lines; at most {FUNCTION_LINES_MAX}"
+
+
+def class_card(source, tree):
+    """A class with hidden state or virtual functions says what it owns, its thread, bound and failures."""
+    if not source.path.endswith(".hpp") or source.path.startswith("tests/"):
+        return
+    needing = [s for s in source.scopes if s.kind == "class" and s.depth == 0 and
+               re.search(r"\b(private|protected)\s*:|\bvirtual\b", s.body)]
+    for scope in needing:
+        card = _comment_above(source, scope.head_line)
+        if len(needing) == 1:  # then the header's opening comment may be the card
+            card += _comment_above(source, _first_code_line(source))
+        missing = [word for word in CARD_WORDS if not re.search(rf"\b{word}\b", card)]
+        if missing:
+            yield scope.head_line, f"{scope.name} lacks {', '.join(missing)} in the card above it"
+
+
+def _comment_above(source, line):
+    text = []
+    while line - 1 in source.comments and source.code.split("\n")[line - 2].strip() == "":
+        line -= 1
+        text.append(source.comments[line])
+    return "\n".join(text)
+
+
+def _first_code_line(source):
+    return next((n for n, line in enumerate(source.code.split("\n"), 1) if line.strip()), 1)
+
+
+def banned_name(source, tree):
+    for part in PurePosixPath(source.path).parts:
+        for word in re.split(r"[_.\-]", part.lower()):
+            if word in BANNED_STEMS:
+                yield 1, f"'{part}': a thing named {word} is not understood yet; say what it holds"
+    if source.is_cpp:
+        for number, line in enumerate(source.code.split("\n"), 1):
+            for name in re.findall(r"\b(?:class|struct)\s+(?:\[\[.*?\]\]\s*)?(\w+)", line):
+                if name.endswith(BANNED_CLASS_ENDINGS):
+                    yield number, f"{name}: say what it holds"
+
+
+def banned_call(source, tree):
+    if not source.is_cpp:
+        return
+    for number, line in enumerate(source.code.split("\n"), 1):
+        for pattern, allowed, advice in CALLS:
+            match = re.search(pattern, line)
+            if match and not (allowed and re.match(allowed, source.path)):
+                yield number, f"{match.group(0).strip()}: {advice}"
+
+
+def leftover(source, tree):
+    for number, line in enumerate(source.lines, 1):
+        match = re.search(LEFTOVERS, line)
+        if match:
+            yield number, f"{match.group(0)}: finish it, or make it a clear error"
+
+
+def machine_path(source, tree):
+    for number, line in enumerate(source.lines, 1):
+        match = re.search(MACHINE_PATHS, line)
+        if match:
+            yield number, f"{match.group(0)}: the path of one machine"
+
+
+def file_globbing(source, tree):
+    if source.path.endswith((".cmake", "CMakeLists.txt")):
+        for number, line in enumerate(source.lines, 1):
+            if re.search(r"^[^#]*\b(GLOB|GLOB_RECURSE|aux_source_directory)\b", line):
+                yield number, "sources are written out: a globbed list hides what is built"
+
+
+def commented_out_test(source, tree):
+    if source.is_cpp:
+        for number, comment in source.comments.items():
+            if re.search(r"(^\s*|//\s*|\*\s*)(TYPED_)?TEST(_F|_P)?\s*\(\s*\w+\s*,", comment):
+                yield number, "a commented-out test looks like coverage: delete it or mend it"
+        for number, line in enumerate(source.code.split("\n"), 1):
+            if re.search(r"^\s*#\s*if\s+0\b|\bDISABLED_\w", line):
+                yield number, "a disabled test or branch looks like code: delete it or mend it"
+    elif source.path.startswith("tests/") and source.path.endswith("CMakeLists.txt"):
+        for number, line in enumerate(source.lines, 1):
+            if re.search(r"#\s*(muster_test|add_test|add_subdirectory)\s*\(", line):
+                yield number, "a commented-out test looks like coverage: delete it or mend it"
+
+
+def folder_readme(source, tree):
+    """Asked of the file that makes a folder one of ours: a CMakeLists.txt that says something."""
+    path = PurePosixPath(source.path)
+    folder = str(path.parent)
+    if path.name == "README.md" and folder != "." and len(source.lines) > README_LINES_MAX:
+        yield len(source.lines), f"{len(source.lines)} lines; a folder's README is a page: {README_LINES_MAX}"
+    if path.name != "CMakeLists.txt" or folder == "." or not source.text.strip():
+        return
+    if source.path.startswith(CODE_FOLDERS) or folder == "tests":
+        if f"{folder}/README.md" not in tree.paths:
+            yield 1, f"{folder}/ has no README.md (purpose, floor, owner, threads)"
+
+
+def top_level(source, tree):
+    if "/" in source.path and _top(source.path) not in TOP_LEVEL:
+        yield 1, f"{_top(source.path)}/ is no folder of this project's top level"
+
+
+def _is_code(path):
+    return path.endswith(CPP_ENDINGS + (".py", ".sh", ".cmake", "CMakeLists.txt", "Makefile"))
+
+
+RULES = {rule.__name__.replace("_", "-"): rule for rule in (
+    include_direction, vendor_confinement, cuda_condition, header_guard, test_includes_its_header_first,
+    file_length, line_length, function_length, class_card, banned_name, banned_call, leftover, machine_path,
+    file_globbing, commented_out_test, folder_readme, top_level)}

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Tests tidy itself: for each rule planted samples that it must find, and clean ones that it must accept."""
+
+import sys
+import unittest
+
+sys.dont_write_bytecode = True  # the tree stays as it was
+
+from rules import RULES  # noqa: E402
+from source import Source  # noqa: E402
+from tidy import Tree, check  # noqa: E402
+
+# Other files that the samples' includes may name.
+BESIDE = {path: "#pragma once\n" for path in (
+    "api/base/status.hpp", "api/shm/layout.hpp", "api/client/wait.hpp", "kernels/kernel.hpp",
+    "kernels/math/add.hpp",
+    "kernels/device/device.hpp", "transport/collective/communicator.hpp",
+    "scheduler/mesh/mesh.hpp",
+    "daemon/config/config.hpp", "tests/seeded.hpp")}
+BESIDE["api/include/muster/muster.h"] = ""
+
+CARD = "// A thing.\n//\n// Owns    it. Thread  any.\n// Bound   one.\n// Fails   never.\n"
+
+
+def lines_of(count, filler="  g();\n"):
+    return filler * count
+
+
+# rule -> [(path, text, line)]: each must give exactly one finding of that rule, at that line.
+PLANTED = {
+    "include-direction": [
+        ("api/base/x.hpp", '#pragma once\n#include "api/shm/layout.hpp"\n', 2),
+        ("kernels/math/x.hpp", '#pragma once\n#include "api/shm/layout.hpp"\n', 2),
+        ("transport/x.cpp", '#include "kernels/kernel.hpp"\n', 1),
+        ("kernels/linear/x.cpp", '#include "transport/collective/communicator.hpp"\n', 1),
+        ("scheduler/x.cpp", '#include "daemon/config/config.hpp"\n', 1),
+        ("api/client/x.cpp", '#include "kernels/kernel.hpp"\n', 1),
+        ("api/examples/x.cpp", '#include "api/base/status.hpp"\n', 1),
+        ("daemon/engine/x.cpp", '#include "api/client/wait.hpp"\n', 1),
+        ("daemon/engine/x.cpp", '#include "tests/seeded.hpp"\n', 1),
+        ("daemon/engine/x.cpp", '#include "session.hpp"\n', 1),
+        ("api/include/muster/x.h", '#include "api/base/status.hpp"\n', 1),
+    ],
+    "vendor-confinement": [
+        ("scheduler/x.cpp", "#include <cuda_runtime.h>\n", 1),
+        ("kernels/linear/linear.cpp", "#include <cublas_v2.h>\n", 1),
+        ("kernels/linear/cuda/linear.cu", "#include <cblas.h>\n", 1),
+        ("daemon/engine/x.cpp", "#include <asio.hpp>\n", 1),
+        ("scheduler/x.cpp", "#include <yaml-cpp/yaml.h>\n", 1),
+        ("transport/collective/x.cpp", "#include <nccl.h>\n", 1),
+        ("transport/nccl/x.cpp", "#include <ucp/api/ucp.h>\n", 1),
+        ("daemon/engine/engine.cpp", "#include <CLI/CLI.hpp>\n", 1),
+    ],
+    "cuda-condition": [("daemon/engine/x.cpp", "#ifdef MUSTER_HAVE_CUDA\n#endif\n", 1),
+                       ("api/base/x.hpp", "#pragma once\n#if defined(__CUDACC__)\n#endif\n", 2)],
+    "header-guard": [("api/base/x.hpp", "int f();\n", 1)],
+    "test-includes-its-header-first": [
+        ("tests/api/base/x_test.cpp", '#include <gtest/gtest.h>\n#include "api/base/status.hpp"\n', 1)],
+    "file-length": [("api/base/x.cpp", lines_of(601, "int x;\n"), 601)],
+    "line-length": [("api/base/x.cpp", "// " + "a" * 108 + "\n", 1),
+                    ("api/include/muster/x.h", "// " + "a" * 138 + "\n", 1)],
+    "function-length": [
+        ("api/base/x.cpp", "namespace a {\nint f(int x) {\n" + lines_of(69) + "}\n}\n", 2),
+        ("api/base/x.cpp", "A::A(int x)\n    : a_{x}, b_(x) {\n" + lines_of(68) + "}\n", 1),
+        ("api/base/x.cpp", "template<class T>\nT f(T x, O o = {}) noexcept {\n" + lines_of(70) + "}\n", 1),
+        ("api/base/x.cpp", 'TEST(A, B) {\n  f("}", \'}\', R"(})");  // }\n' + lines_of(70) + "}\n", 1),
+        ("api/base/x.cpp", "const auto f = [](int x) -> int {\n" + lines_of(70) + "};\n", 1),
+        ("api/base/x.cpp", "bool operator==(A a, A b) {\n" + lines_of(70) + "}\n", 1),
+        ("api/base/x.cpp", "#if A\nint f(int x) {\n#else\nint f() {\n#endif\n" + lines_of(70) + "}\n", 2),
+        ("api/base/x.cpp",
+         "struct A {\n  int g() const { return 1'000; }\n  void f() {\n" + lines_of(70) + "  }\n};\n", 3),
+        ("tests/tidy/x.py", "def f():\n" + lines_of(70, "    g()\n"), 1),
+    ],
+    "class-card": [
+        ("api/base/x.hpp", "#pragma once\nclass A {\n  int f();\n\n private:\n  int a_;\n};\n", 2),
+        ("api/base/x.hpp",
+         "#pragma once\n// Owns it.\n// Bound one. Fails never.\nstruct A {\n  virtual ~A();\n};\n", 4),
+        ("api/base/x.hpp",
+         "#pragma once\ntemplate<class T>\nclass A {\n  struct B { int b; };\n private:\n"
+          "  struct C {};\n};\n", 2),
+    ],
+    "banned-name": [("api/base/util.hpp", "#pragma once\n", 1), ("daemon/common/x.cpp", "\n", 1),
+                    ("api/base/x.cpp", "class SessionManager;\n", 1),
+                    ("api/base/x.cpp", "\nstruct [[nodiscard]] AImpl {};\n", 2)],
+    "banned-call": [
+        ("api/base/x.cpp", "auto t = std::chrono::system_clock::now();\n", 1),
+        ("api/base/x.cpp", "int r = std::rand();\n", 1), ("api/base/x.cpp", "std::random_device d;\n", 1),
+        ("api/base/x.cpp", "void f() { strcpy(a, b); }\n", 1),
+        ("api/base/x.c", "void f() { sprintf(a, b); }\n", 1),
+        ("api/base/x.cpp", "volatile int flag;\n", 1),
+        ("api/base/x.cpp", "int a = sem_timedwait(s, &t);\n", 1),
+        ("api/base/x.hpp", "#pragma once\nusing namespace std;\n", 2)],
+    "leftover": [("README.md", "# x\n\nTO" "DO: write\n", 3), ("api/base/x.cpp", "// FIX" "ME later\n", 1)],
+    "machine-path": [("deploy/x.sh", "cd /wor" "k/main\n", 1),
+                     ("api/base/x.cpp", 'f("/ho' 'me/me/x");\n', 1)],
+    "file-globbing": [("api/base/CMakeLists.txt", "file(GLOB all *.cpp)\n", 1)],
+    "commented-out-test": [("tests/x_test.cpp", "// TEST(A, B) {\n", 1),
+                           ("tests/x_test.cpp", "\n#if 0\n#endif\n", 2),
+                           ("tests/x_test.cpp", "TEST(A, DISABLED_B) {}\n", 1),
+                           ("tests/api/CMakeLists.txt", "# muster_test(a_test SOURCES a.cpp)\n", 1)],
+    "folder-readme": [("kernels/new/CMakeLists.txt", "muster_floor(new)\n", 1),
+                      ("kernels/new/README.md", lines_of(81, "text\n"), 81)],
+    "top-level": [("tools/x.txt", "\n", 1)],
+}
+
+# rule -> [(path, text)]: none may give a finding of that rule.
+CLEAN = {
+    "include-direction": [
+        ("transport/x.cpp",
+         '#include "kernels/device/device.hpp"\n#include "kernels/math/add.hpp"\n#include <vector>\n'),
+        ("daemon/engine/x.cpp", '#include "scheduler/mesh/mesh.hpp"\n#include "daemon/config/config.hpp"\n'),
+        ("api/client/x.cpp",
+         '#include "api/client/wait.hpp"\n#include "api/shm/layout.hpp"\n#include <muster/muster.h>\n'),
+        ("api/examples/x.c", "#include <muster/muster.h>\n"),
+        ("tests/x_test.cpp", '#include "daemon/config/config.hpp"\n'),
+        ("api/base/x.cpp", '// #include "daemon/config/config.hpp"\n'),
+    ],
+    "vendor-confinement": [
+        ("kernels/linear/cuda/linear.cu", "#include <cuda_runtime.h>\n"),
+        ("kernels/linear/linear.cpp", "#include <cblas.h>\n"),
+        ("daemon/control/x.cpp", "#include <asio.hpp>\n"),
+        ("daemon/engine/main.cpp", "#include <CLI/CLI.hpp>\n"),
+        ("kernels/math/x.cpp", "#include <hwy/highway.h>\n"),
+        ("tests/x_test.cpp", "#include <yaml-cpp/yaml.h>\n")],
+    "cuda-condition": [("kernels/device/x.cpp", "#ifdef MUSTER_HAVE_CUDA\n#endif\n"),
+                       ("api/base/x.cpp", "// #ifdef CUDA\n")],
+    "header-guard": [("api/base/x.hpp", "// A.\n#pragma once\n"), ("api/include/muster/x.h", "\n")],
+    "test-includes-its-header-first": [
+        ("tests/x_test.cpp", '#include "api/base/status.hpp"\n#include <gtest/gtest.h>\n'),
+        ("tests/y_test.cpp", "#include <gtest/gtest.h>\n")],
+    "file-length": [("api/base/x.cpp", lines_of(600, "int x;\n")), ("CHANGELOG.md", lines_of(700))],
+    "line-length": [("api/base/x.cpp", "// " + "ä" * 107 + "\n"),
+                    ("api/include/muster/x.h", "// " + "a" * 137 + "\n"),
+                    ("README.md", "a" * 300 + "\n")],
+    "function-length": [
+        ("api/base/x.cpp", "int f() {\n" + lines_of(68) + "}\n"),
+        ("api/base/x.cpp", "constexpr std::array kRows{\n" + lines_of(100, "    Row{1, f(2)},\n") + "};\n"),
+        ("api/base/x.cpp", "Row rows[] = {\n" + lines_of(100, "    {1, g(2)},\n") + "};\n"),
+        ("api/base/x.cpp", "namespace a {\n" + lines_of(100, "void f() {}\n") + "}\n"),
+        ("api/base/x.hpp",
+         "#pragma once\nstruct A : B<int> {\n" + lines_of(100, "  int f() const { return 1; }\n") + "};\n"),
+        ("api/base/x.hpp", '#pragma once\nextern "C" {\n' + lines_of(100, "void f(void);\n") + "}\n"),
+        ("api/base/x.cpp", "enum class E : int {\n" + lines_of(100, "  k,\n") + "};\n"),
+        ("api/base/x.cpp", "#define F(x) {\\\n  x\nvoid f() {}\n" + lines_of(100, "int f(int x);\n")),
+    ],
+    "class-card": [
+        ("api/base/x.hpp", "#pragma once\n" + CARD + "class A {\n private:\n  int a_;\n};\n"),
+        ("api/base/x.hpp", CARD + "#pragma once\n\n// Said above.\nclass A {\n private:\n  int a_;\n};\n"),
+        ("api/base/x.hpp", "#pragma once\nstruct A {\n  int a = 0;\n  int b() const;\n};\n"),
+        ("api/base/x.hpp",
+         "#pragma once\n" + CARD + "template<class T>\nclass A {\n"
+          "  class B { int b; private: int c; };\n};\n"),
+        ("tests/x.hpp", "#pragma once\nclass A {\n private:\n  int a_;\n};\n"),
+    ],
+    "banned-name": [("api/base/ids.hpp", "#pragma once\n// UtilImpl\nclass Community;\n"),
+                    ("api/base/commonality.cpp", "\n")],
+    "banned-call": [
+        ("api/base/x.cpp",
+         'asm volatile("pause");\nsnprintf(a, n, b);\n// strcpy(a)\nf("volatile");\nusing namespace a;\n'),
+        ("api/base/x.cpp", "int operand(int a);\nint b = my_rand(1);\nstd::strcmp(a, b);\n")],
+    "leftover": [("api/base/x.cpp", 'mkstemp("aXX' 'XXXX");\n// hacking, todos\n')],
+    "machine-path": [("deploy/x.sh", "ls /usr/share/x /run/muster api/base/wor" "k/x\n")],
+    "file-globbing": [("api/base/CMakeLists.txt", "# GLOB is not used\nadd_library(a a.cpp)\n")],
+    "commented-out-test": [("tests/x_test.cpp", "// The TEST macro.\nTEST(A, B) {}\n#if 1\n#endif\n"),
+                           ("deploy/cmake/test.cmake", "#   muster_test(mesh_test SOURCES mesh_test.cpp)\n")],
+    "folder-readme": [("kernels/none/CMakeLists.txt", ""), ("deploy/cmake/CMakeLists.txt", "a()\n")],
+    "top-level": [("api/base/x.hpp", "#pragma once\n"), ("README.md", "# x\n"), (".ci/run", "make test\n")],
+}
+
+
+def found(rule, path, text):
+    tree = Tree({**BESIDE, path: text})
+    return list(RULES[rule](Source(path, text), tree))
+
+
+class EachRule(unittest.TestCase):
+    def test_every_rule_has_planted_and_clean_samples(self):
+        self.assertEqual(set(RULES), set(PLANTED))
+        self.assertEqual(set(RULES), set(CLEAN))
+
+    def test_finds_what_is_planted_where_it_is_planted(self):
+        for rule, samples in PLANTED.items():
+            for path, text, line in samples:
+                with self.subTest(rule=rule, path=path, text=text[:60]):
+                    self.assertEqual([line], [number for number, _ in found(rule, path, text)])
+
+    def test_accepts_what_is_clean(self):
+        for rule, samples in CLEAN.items():
+            for path, text in samples:
+                with self.subTest(rule=rule, path=path, text=text[:60]):
+                    self.assertEqual([], found(rule, path, text))
+
+    def test_reports_path_line_rule_and_text_in_order(self):
+        tree = Tree({"api/base/x.cpp": "int r = std::rand();\nvolatile int f;\n"})
+        self.assertEqual([("api/base/x.cpp", 1, "banned-call"), ("api/base/x.cpp", 2, "banned-call")],
+                         [finding[:3] for finding in check(tree)])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
