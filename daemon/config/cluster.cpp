@@ -136,8 +136,16 @@ class Extractor {
   }
 
   void read_hosts(const Node& host, const std::string& path, NodeEntry* entry) {
+    if (diagnostics_.full() || hosts_full_) return;
     auto hosts = expand_hosts(host.value->text, kHostsMax - hosts_seen_.size());
     if (!hosts) {
+      // Good alone, but not after the entries above: said once, not for every entry that follows.
+      hosts_full_ = !hosts_seen_.empty() && expand_hosts(host.value->text);
+      if (hosts_full_) {
+        add(host.mark, path,
+            {fmt::format("more than {} hosts in all entries together", kHostsMax), "name fewer"});
+        return;
+      }
       Complaint complaint = std::move(hosts).error();
       const std::size_t begin = host.offset + (host.quoted ? 1 : 0);
       const bool literal = cluster_.source.text().compare(begin, host.text.size(), host.text) == 0;
@@ -221,6 +229,7 @@ class Extractor {
   Cluster& cluster_;
   Diagnostics& diagnostics_;
   std::unordered_map<std::string, Mark> hosts_seen_;
+  bool hosts_full_ = false;
   std::map<std::string, Mark> jobs_seen_;
 };
 

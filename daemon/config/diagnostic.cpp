@@ -1,5 +1,7 @@
 #include "daemon/config/diagnostic.hpp"
 
+#include "daemon/config/utf8.hpp"
+
 #include <algorithm>
 #include <cctype>
 #include <tuple>
@@ -29,12 +31,20 @@ std::size_t byte_of(std::string_view text, std::size_t index) {
   return at;
 }
 
-// One character wide and harmless on a terminal. Bytes outside ASCII stay: the reader has checked them as
-// UTF-8.
+// One character wide and harmless on a terminal: what is no UTF-8 becomes '?', what controls becomes a space.
 std::string printable(std::string_view line) {
-  std::string out(line);
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  std::string out;
+  for (std::size_t i = 0; i < line.size();) {
+    const std::size_t length = utf8_length(line, i);
+    const auto byte = static_cast<unsigned char>(line[i]);
+    if (length == 0)
+      out += '?';
+    else if (byte < 0x20 || byte == 0x7F)
+      out += ' ';
+    else
+      out += line.substr(i, length);
+    i += length == 0 ? 1 : length;
+  }
   return out;
 }
 

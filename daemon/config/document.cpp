@@ -1,6 +1,6 @@
 #include "daemon/config/document.hpp"
 
-#include "api/base/assert.hpp"
+#include "daemon/config/utf8.hpp"
 
 #include <algorithm>
 #include <istream>
@@ -18,34 +18,15 @@ namespace {
 // Ends the parse from inside the library's callbacks; what was wrong is in the diagnostics already.
 struct Stop {};
 
-// Length of the well-formed UTF-8 character at `i`, or 0 (Unicode 15, table 3-7).
-std::size_t utf8_length(std::string_view text, std::size_t i) {
-  const auto byte = [&](std::size_t k) {
-    return static_cast<unsigned char>(i + k < text.size() ? text[i + k] : 0);
-  };
-  const auto tail = [&](std::size_t k) { return (byte(k) & 0xC0) == 0x80; };
-  const unsigned char b = byte(0);
-  if (b < 0x80) return 1;
-  if (b >= 0xC2 && b <= 0xDF) return tail(1) ? 2 : 0;
-  if (b >= 0xE0 && b <= 0xEF) {
-    if (b == 0xE0 && byte(1) < 0xA0) return 0;  // overlong
-    if (b == 0xED && byte(1) > 0x9F) return 0;  // a surrogate
-    return tail(1) && tail(2) ? 3 : 0;
-  }
-  if (b >= 0xF0 && b <= 0xF4) {
-    if (b == 0xF0 && byte(1) < 0x90) return 0;
-    if (b == 0xF4 && byte(1) > 0x8F) return 0;
-    return tail(1) && tail(2) && tail(3) ? 4 : 0;
-  }
-  return 0;
-}
-
 std::optional<Complaint> bad_character(std::string_view text, std::size_t i) {
   const auto byte = static_cast<unsigned char>(text[i]);
   if (byte == 0) return Complaint{"a NUL byte", "this is no text file; save it as UTF-8", i};
   const bool newline = byte == '\n' || (byte == '\r' && i + 1 < text.size() && text[i + 1] == '\n');
   if (byte < 0x20 && byte != '\t' && !newline)
     return Complaint{fmt::format("the control character 0x{:02x}", byte), "remove it", i};
+  const bool second_set =
+      byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+  if (second_set && utf8_length(text, i) != 0) return Complaint{"a control character", "remove it", i};
   if (byte == 0x7F) return Complaint{"the control character 0x7f", "remove it", i};
   if (utf8_length(text, i) == 0)
     return Complaint{fmt::format("the byte 0x{:02x} is not valid UTF-8", byte), "save the file as UTF-8", i};
@@ -331,6 +312,7 @@ Complaint syntax_complaint(const std::string& message) {
       {"end of sequence not found", "this does not continue the list above", "check the indentation"},
       {"end of map flow not found", "'{' is not closed", "write '}'"},
       {"end of sequence flow not found", "'[' is not closed", "write ']'"},
+      {"illegal EOF in scalar", "the file ends inside quotes", "close the quote"},
       {"illegal flow end", "a closing bracket without its opening one", ""},
       {"unknown token", "a value cannot start with this character", "quote the value"},
       {"the referenced anchor is not defined", "aliases ('*name') are not allowed", "write the value out"},

@@ -237,7 +237,7 @@ tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view 
     total += pattern.count();
     if (total > limit)
       return tl::unexpected(
-          Complaint{fmt::format("more than {} hosts", limit), "name fewer", pattern.offset});
+          Complaint{fmt::format("too many hosts; at most {} fit here", limit), "name fewer", pattern.offset});
   }
   std::vector<std::string> hosts;
   hosts.reserve(total);

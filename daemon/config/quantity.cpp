@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <limits>
 #include <span>
 #include <utility>
@@ -131,8 +132,15 @@ std::string_view meant_unit(const Dimension& dimension, std::string_view word) {
 Complaint unit_complaint(const Dimension& dimension, std::string_view number, std::string_view word,
                          std::size_t offset) {
   if (word.empty()) {
-    return {fmt::format("a {} needs a unit ({})", dimension.noun, unit_list(dimension)),
-            fmt::format("write {}{}", number, dimension.unit_of_bare), offset};
+    std::string remedy = fmt::format("{}{}", number, dimension.unit_of_bare);
+    // 67108864 is a count of bytes that someone worked out; 64 is a count of something larger.
+    std::int64_t bytes = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), bytes);
+    if (dimension.noun == "size" && error == std::errc() && end == number.data() + number.size() &&
+        bytes >= 4096)
+      remedy = format_bytes(bytes);
+    return {fmt::format("a {} needs a unit ({})", dimension.noun, unit_list(dimension)), "write " + remedy,
+            offset};
   }
   // The space is the whole fault of "60 s".
   const std::string_view trimmed = word.substr(std::min(word.find_first_not_of(' '), word.size()));

@@ -53,8 +53,7 @@ Read read_integer(const Key& key, std::string_view text, Spelling spelling) {
                   decimal ? fmt::format("write {}", without_zeros(text)) : "write it in decimal");
   }
   const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
-  if (!all_digits(digits))
-    return refuse(fmt::format("expected a whole number, not {}", quoted(text)), "write " + range_text(key));
+  if (!all_digits(digits)) return refuse(fmt::format("expected {}, not {}", type_text(key), quoted(text)));
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || number < key.low || number > key.high) return out_of_range(key, text);

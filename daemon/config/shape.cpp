@@ -3,6 +3,8 @@
 #include "api/base/assert.hpp"
 #include "daemon/config/diagnostic.hpp"
 
+#include <algorithm>
+
 namespace muster::config {
 namespace {
 
@@ -32,6 +34,10 @@ std::string without_indices(std::string_view path) {
     if (c == '[') inside = true;
   }
   return out;
+}
+
+std::ptrdiff_t dots(std::string_view path) {
+  return std::count(path.begin(), path.end(), '.');
 }
 
 std::string_view last_part(std::string_view path) {
@@ -84,7 +90,8 @@ std::optional<std::string> closest_path(std::span<const Key> keys, std::string_v
   const std::string wanted = without_indices(path);
   std::vector<std::string> paths, same_leaf;
   for (const Key& key : keys) {
-    paths.emplace_back(key.path);
+    // A section is no answer to someone who looks for one of its keys.
+    if (dots(key.path) == dots(wanted)) paths.emplace_back(key.path);
     if (last_part(key.path) == last_part(wanted)) same_leaf.emplace_back(key.path);
   }
   // The right word in the wrong section is the commonest slip.
