@@ -127,6 +127,7 @@ Result<Handle> Session::add_plan(std::unique_ptr<scheduler::Plan> plan) {
   if (plans_.size() == plans_.capacity())
     return fail(Code::kNoResource, "the rank has {} plans already (limits.plans_per_rank_max); destroy some", plans_.size());
   for (std::uint32_t i = 0; i < plan->buffer_count; ++i) ++buffers_.find(plan->buffers[i])->plans;
+  plan->owner = options_.id;
   const auto handle = plans_.insert(std::move(plan));
   MUSTER_ASSERT(handle.has_value());
   return *handle;
