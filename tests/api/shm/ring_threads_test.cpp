@@ -113,22 +113,20 @@ TEST(RingThreads, SurviveAClientThatScribbles) {
     }
   });
   std::array<Command, 16> batch;
-  std::uint64_t errors = 0;
-  for (std::uint64_t turn = 0; turn < kCommands / 4;) {
+  std::uint64_t wrong = 0;
+  // Until enough errors were seen: how many turns that takes is the scheduler's affair.
+  for (int errors = 0; errors < 5000; ++errors) {
     RingReader<> reader({&tail, slots.data(), &head, &engine_asleep}, kCapacity);
-    for (bool broken = false; !broken && turn < kCommands / 4; ++turn) {
+    for (bool broken = false; !broken;) {
       const auto result = reader.drain(batch);
       broken = !result;
-      errors += broken;
-      if (broken)
-        EXPECT_EQ(result.error().code(), Code::kProtocol) << "seed " << seed;
-      else
-        ASSERT_LE(*result, batch.size()) << "seed " << seed;
+      wrong += broken ? result.error().code() != Code::kProtocol : *result > batch.size();
+      if (!broken && *result == 0) std::this_thread::yield();
     }
   }
   done.store(true);
   client.join();
-  EXPECT_GT(errors, 0u);
+  EXPECT_EQ(wrong, 0u) << "seed " << seed;
 }
 
 }  // namespace
