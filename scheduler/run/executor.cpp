@@ -7,12 +7,16 @@ namespace muster::scheduler {
 device::Priority priority_of(std::uint32_t lane) noexcept {
   switch (lane) {
     case MUSTER_LANE_HALO:
-    case MUSTER_LANE_SMALL: return device::Priority::kUrgent;
+    case MUSTER_LANE_SMALL:
+      return device::Priority::kUrgent;
     case MUSTER_LANE_GATHER:
-    case MUSTER_LANE_REDUCE: return device::Priority::kHigh;
+    case MUSTER_LANE_REDUCE:
+      return device::Priority::kHigh;
     case MUSTER_LANE_ALLREDUCE:
-    case MUSTER_LANE_COMPUTE: return device::Priority::kNormal;
-    default: return device::Priority::kLow;
+    case MUSTER_LANE_COMPUTE:
+      return device::Priority::kNormal;
+    default:
+      return device::Priority::kLow;
   }
 }
 
@@ -47,8 +51,8 @@ Status Executor::launch(std::uint32_t step_index, const Step& step) {
   return {};
 }
 
-// Two steps of one stream may both end between the look at the first and the look at the second, so whoever stands behind a step
-// that was found unfinished waits for the next poll.
+// Two steps of one stream may both end between the look at the first and the look at the second, so whoever
+// stands behind a step that was found unfinished waits for the next poll.
 void Executor::collect() {
   ++polls_;
   finished_.clear();

@@ -1,4 +1,5 @@
-// Executor: puts ready steps on their lanes' streams and notices when they are done. The only code that launches anything.
+// Executor: puts ready steps on their lanes' streams and notices when they are done. The only code that
+// launches anything.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -29,8 +30,8 @@ class Executor {
                                std::vector<std::unique_ptr<transport::Communicator>> communicators);
 
   Status launch(std::uint32_t step_index, const Step& step);
-  // Calls done(Finished) for every step that has finished since the last call, those of one lane in order. Returns how many. `done`
-  // may launch.
+  // Calls done(Finished) for every step that has finished since the last call, those of one lane in order.
+  // Returns how many. `done` may launch.
   template<class F>
   std::size_t poll(F&& done) {
     collect();

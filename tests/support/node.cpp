@@ -23,7 +23,9 @@ Node::Node() {
   options.job_defaults.deadline = std::chrono::seconds(20);
   const auto random = std::make_shared<std::mt19937_64>(4711);
   options.random_word = [random] { return (*random)(); };
-  options.random_hex = [random] { return fmt::format("{:016x}{:016x}{:016x}{:016x}", (*random)(), (*random)(), (*random)(), (*random)()); };
+  options.random_hex = [random] {
+    return fmt::format("{:016x}{:016x}{:016x}{:016x}", (*random)(), (*random)(), (*random)(), (*random)());
+  };
 }
 
 void Node::start() {

@@ -1,4 +1,5 @@
-// A node in a test: a supervisor on a thread of this process, engines as their own processes, a socket in a temporary folder.
+// A node in a test: a supervisor on a thread of this process, engines as their own processes, a socket in a
+// temporary folder.
 #pragma once
 
 #include "daemon/supervisor/supervisor.hpp"

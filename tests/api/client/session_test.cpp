@@ -54,7 +54,8 @@ struct Vector {
 Vector vector_of(muster_session* session, std::size_t count) {
   Vector v;
   void* address = nullptr;
-  EXPECT_EQ(muster_buffer_alloc(session, count * sizeof(float), &v.buffer, &address), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_buffer_alloc(session, count * sizeof(float), &v.buffer, &address), MUSTER_OK)
+      << muster_last_error();
   v.data = static_cast<float*>(address);
   return v;
 }
@@ -131,7 +132,8 @@ TEST_F(Session, ReducesAcrossRanks) {
     const auto what = all_reduce(group_of(sessions[rank], "world"), vectors[rank], 1001);
     const auto submit = on(MUSTER_LANE_ALLREDUCE);
     points.emplace_back();
-    ASSERT_EQ(muster_collect(sessions[rank], &what, &submit, &points.back()), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_collect(sessions[rank], &what, &submit, &points.back()), MUSTER_OK)
+        << muster_last_error();
   }
   for (int rank = 0; rank < 4; ++rank) {
     ASSERT_EQ(muster_point_wait(sessions[rank], points[rank], -1), MUSTER_OK) << muster_last_error();
@@ -195,7 +197,8 @@ TEST_F(Session, GivesTheSameGroupForNamesWithTheSameRanks) {
   EXPECT_EQ(group_of(session, "pp"), MUSTER_GROUP_SELF);
   std::array<std::int32_t, 4> ranks{};
   std::size_t count = 0;
-  ASSERT_EQ(muster_group_ranks(session, group_of(session, "dp_shard"), ranks.data(), ranks.size(), &count), MUSTER_OK);
+  ASSERT_EQ(muster_group_ranks(session, group_of(session, "dp_shard"), ranks.data(), ranks.size(), &count),
+            MUSTER_OK);
   ASSERT_EQ(count, 2u);
   EXPECT_EQ(ranks[0], 1);
   EXPECT_EQ(ranks[1], 3);
@@ -226,7 +229,8 @@ TEST_F(Session, TellsBothSidesWhatTheyDisagreeOn) {
     EXPECT_EQ(failure.failed_point, points[rank]);
     EXPECT_EQ(muster_lane_reset(sessions[rank], MUSTER_LANE_REDUCE), MUSTER_OK);
   }
-  for (muster_session* session : sessions) EXPECT_EQ(muster_point_test(session, points[0]), MUSTER_ERR_MISMATCH);
+  for (muster_session* session : sessions)
+    EXPECT_EQ(muster_point_test(session, points[0]), MUSTER_ERR_MISMATCH);
 }
 
 TEST_F(Session, BlamesTheMissingRankAtTheDeadline) {
