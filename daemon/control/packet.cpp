@@ -1,5 +1,6 @@
 #include "daemon/control/packet.hpp"
 
+#include "api/shm/message.hpp"
 #include "api/shm/segment.hpp"
 
 #include <array>
@@ -129,6 +130,10 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
   if (header.version != shm::kAbiVersion)
     return fail(Code::kVersion, "the other side speaks version {}, this one {}", header.version,
                 shm::kAbiVersion);
+  if (header.kind == MessageKind::kFailure) {  // turned away before it came to an answer
+    MUSTER_ASSIGN_OR_RETURN(const auto refusal, shm::checked<shm::Failure>(bytes, MessageKind::kFailure));
+    return fail(shm::status_of(refusal));
+  }
   if (header.kind != MessageKind::kCommand && header.kind != MessageKind::kReply)
     return fail(Code::kProtocol, "a control message of kind {} is not expected here",
                 static_cast<unsigned>(header.kind));

@@ -2,7 +2,9 @@
 
 #include "api/base/log.hpp"
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,6 +22,9 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
   shm::Listener::Options listener_options;
   listener_options.mode = static_cast<mode_t>(options.socket_mode);
   MUSTER_ASSIGN_OR_RETURN(shm::Listener listener, shm::Listener::open(options.socket_path, listener_options));
+  if (options.socket_gid && chown(options.socket_path.c_str(), static_cast<uid_t>(-1), *options.socket_gid) != 0)
+    return fail(Code::kDenied, "{} cannot be given to group {} (node.group): {}; start as root or as its member",
+                options.socket_path, *options.socket_gid, std::strerror(errno));
   std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(options), clock, std::move(listener)));
   for (const control::JobSpec& job : supervisor->options_.jobs) {
     const std::string name = job.name;

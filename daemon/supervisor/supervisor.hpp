@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ namespace muster::supervisor {
 struct Options {
   std::string socket_path;
   std::uint32_t socket_mode = 0660;
+  std::optional<std::uint32_t> socket_gid;     // the group that owns the socket; else the daemon's
   std::string engine_program;
   std::uint32_t jobs_max = 16;
   std::uint32_t sessions_max = 256;

@@ -1,0 +1,109 @@
+#include "daemon/cli/ask_commands.hpp"
+
+#include "api/shm/layout.hpp"
+#include "daemon/cli/render.hpp"
+#include "daemon/cli/trace_file.hpp"
+
+#include <csignal>
+#include <ctime>
+
+namespace muster::cli {
+namespace {
+
+// Asks, then prints the result as it came or through `render`.
+template<class Render>
+int ask_and_print(const Door& door, const Json& command, Output output, Render&& render) {
+  const auto answer = ask(door, command);
+  if (!answer) return complain(answer.error());
+  if (output == Output::kJson) return print_json(answer->result);
+  try {
+    return print_text(render(answer->result));
+  } catch (const Json::exception& error) {  // a daemon of another version
+    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+  }
+}
+
+// Until the time is up or the user has had enough; true for the latter.
+bool pause(double seconds) {
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGINT);
+  sigaddset(&stop, SIGTERM);
+  sigprocmask(SIG_BLOCK, &stop, nullptr);
+  timespec time{};
+  time.tv_sec = static_cast<time_t>(seconds);
+  time.tv_nsec = static_cast<long>((seconds - static_cast<double>(time.tv_sec)) * 1e9);
+  return sigtimedwait(&stop, nullptr, &time) > 0;
+}
+
+}  // namespace
+
+int run_version(const Door& door, Output output) {
+  Json own{
+      {"version", fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH)},
+      {"abi", shm::kAbiVersion},
+      {"daemon", nullptr}};
+  // That no daemon runs is no fault here.
+  if (const auto answer = ask(door, {{"command", "version"}})) own["daemon"] = answer->result;
+  if (output == Output::kJson) return print_json(own);
+  return print_text(version_text(own));
+}
+
+int run_status(const Door& door, Output output) {
+  bool draining = false;
+  const auto answer = ask(door, {{"command", "status"}});
+  if (!answer) return complain(answer.error());
+  try {
+    draining = answer->result.value("draining", false);
+    const int printed =
+        output == Output::kJson ? print_json(answer->result) : print_text(status_text(answer->result));
+    if (printed != kOk) return printed;
+  } catch (const Json::exception& error) {
+    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+  }
+  return draining ? kUnhealthy : kOk;
+}
+
+int run_jobs(const Door& door, Output output) {
+  return ask_and_print(door, {{"command", "jobs"}}, output, jobs_text);
+}
+
+int run_groups(const Door& door, const std::string& job, Output output) {
+  return ask_and_print(door, {{"command", "groups"}, {"job", job}}, output, groups_text);
+}
+
+int run_token(const Door& door, const std::string& job, std::uint32_t rank, Output output) {
+  return ask_and_print(door, {{"command", "token"}, {"job", job}, {"rank", rank}}, output,
+                       [](const Json& result) { return result.at("token").get<std::string>() + "\n"; });
+}
+
+int run_end(const Door& door, const std::string& job, Output output) {
+  return ask_and_print(door, {{"command", "job_destroy"}, {"job", job}}, output,
+                       [&](const Json&) { return fmt::format("job {} is ending\n", job); });
+}
+
+int run_shutdown(const Door& door, Leave leave, Output output) {
+  const bool drain = leave == Leave::kDrain;
+  return ask_and_print(door, {{"command", "shutdown"}, {"drain", drain}}, output, [&](const Json&) {
+    return fmt::format("the daemon at {} is shutting down{}\n", door.endpoint,
+                       drain ? " once its ranks have left" : "");
+  });
+}
+
+int run_trace(const Door& door, const std::string& job, const std::string& path, double seconds,
+              Output output) {
+  const auto begun = ask(door, {{"command", "trace_begin"}, {"job", job}});
+  if (!begun) return complain(begun.error());
+  const bool interrupted = pause(seconds);
+  const auto ended = ask(door, {{"command", "trace_end"}, {"job", job}});
+  if (!ended) return complain(ended.error());
+  const auto bytes = write_trace(*ended, path);
+  if (!bytes) return complain(bytes.error());
+  const int printed = output == Output::kJson
+                          ? print_json({{"job", job}, {"path", path}, {"bytes", *bytes}})
+                          : print_text(fmt::format("{} of trace in {}; open it at https://ui.perfetto.dev\n",
+                                                   bytes_text(*bytes), path));
+  return interrupted ? kInterrupted : printed;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,24 @@
+// The commands that ask a running daemon and print what it says.
+#pragma once
+
+#include "daemon/cli/question.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace muster::cli {
+
+int run_version(const Door& door, Output output);
+int run_status(const Door& door, Output output);  // kUnhealthy while it shuts down
+int run_jobs(const Door& door, Output output);
+int run_groups(const Door& door, const std::string& job, Output output);
+int run_token(const Door& door, const std::string& job, std::uint32_t rank, Output output);
+int run_end(const Door& door, const std::string& job, Output output);
+enum class Leave : std::uint8_t { kDrain, kNow };
+int run_shutdown(const Door& door, Leave leave, Output output);
+
+// Records for `seconds`, or until interrupted, and writes the trace to `path`.
+int run_trace(const Door& door, const std::string& job, const std::string& path, double seconds,
+              Output output);
+
+}  // namespace muster::cli

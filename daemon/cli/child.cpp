@@ -1,0 +1,151 @@
+#include "daemon/cli/child.hpp"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace muster::cli {
+namespace {
+
+struct Pipe {
+  shm::Descriptor read;
+  shm::Descriptor write;
+};
+
+Result<Pipe> open_pipe(int flags) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return fail(Code::kNoResource, "pipe: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+  Pipe pipe{shm::Descriptor(ends[0]), shm::Descriptor(ends[1])};
+  fcntl(pipe.read.get(), F_SETFL, flags);
+  return pipe;
+}
+
+// Everything that the child needs after fork, where nothing may be allocated.
+struct Plan {
+  std::vector<char*> arguments;
+  std::vector<char*> environment;
+  int output = -1;
+  int error = -1;
+  int report = -1;
+  int death_signal = 0;
+  pid_t parent = 0;
+  Input input = Input::kNull;
+};
+
+[[noreturn]] void give_up(int report) {
+  const int error = errno;
+  static_cast<void>(!write(report, &error, sizeof error));
+  _exit(127);
+}
+
+// In the child: async-signal-safe calls only.
+[[noreturn]] void become(const Plan& plan) {
+  setpgid(0, 0);
+  if (plan.death_signal != 0) {
+    prctl(PR_SET_PDEATHSIG, plan.death_signal);
+    if (getppid() != plan.parent) _exit(127);  // it has ended meanwhile
+  }
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  for (int number = 1; number < NSIG; ++number) sigaction(number, &standard, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (plan.input == Input::kNull) {
+    const int null = open("/dev/null", O_RDONLY);
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0) give_up(plan.report);
+    if (null != STDIN_FILENO) close(null);
+  }
+  if (plan.output >= 0 && dup2(plan.output, STDOUT_FILENO) < 0) give_up(plan.report);
+  if (plan.error >= 0 && dup2(plan.error, STDERR_FILENO) < 0) give_up(plan.report);
+  execvpe(plan.arguments[0], plan.arguments.data(), plan.environment.data());
+  give_up(plan.report);
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+Status refusal(const std::string& program, int error) {
+  if (error == ENOENT) return failure(Code::kNotFound, "{} cannot be run: there is no such program", program);
+  return failure(Code::kDenied, "{} cannot be run: {}", program, std::strerror(error));
+}
+
+}  // namespace
+
+std::string End::text() const {
+  if (signal == 0) return fmt::format("exited with code {}", code);
+  return fmt::format("was killed by signal {} ({})", signal, strsignal(signal));
+}
+
+Result<Child> Child::spawn(const ChildOptions& options) {
+  Plan plan;
+  plan.arguments = pointers(options.arguments);
+  plan.environment = pointers(options.environment);
+  plan.death_signal = options.death_signal;
+  plan.parent = getpid();
+  plan.input = options.input;
+  MUSTER_ASSIGN_OR_RETURN(Pipe report, open_pipe(0));
+  Pipe output, error;
+  if (options.streams == Streams::kPiped) {
+    MUSTER_ASSIGN_OR_RETURN(output, open_pipe(O_NONBLOCK));
+    MUSTER_ASSIGN_OR_RETURN(error, open_pipe(O_NONBLOCK));
+    plan.output = output.write.get();
+    plan.error = error.write.get();
+  }
+  plan.report = report.write.get();
+  const pid_t pid = fork();
+  if (pid < 0)
+    return fail(Code::kNoResource, "fork: {}; raise the process limit (ulimit -u)", std::strerror(errno));
+  if (pid == 0) become(plan);
+  setpgid(pid, pid);  // whoever comes first: a signal must find the group
+  shm::Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const int pidfd_error = errno;
+  Child child(pid, std::move(pidfd));
+  if (!child.pidfd_.valid()) return fail(Code::kNoResource, "pidfd_open: {}", std::strerror(pidfd_error));
+  report.write.reset();
+  int exec_error = 0;
+  if (read(report.read.get(), &exec_error, sizeof exec_error) == sizeof exec_error)
+    return fail(refusal(options.arguments.front(), exec_error));
+  child.output_ = std::move(output.read);
+  child.error_ = std::move(error.read);
+  return child;
+}
+
+Child::Child(Child&& other) noexcept
+    : pid_(other.pid_),
+      pidfd_(std::move(other.pidfd_)),
+      output_(std::move(other.output_)),
+      error_(std::move(other.error_)),
+      reaped_(std::exchange(other.reaped_, true)) {}
+
+Child::~Child() {
+  if (!reaped_) reap();
+}
+
+void Child::signal(int number) {
+  if (!reaped_) ::kill(-pid_, number);  // not reaped, so the number is still this group's
+}
+
+End Child::reap() {
+  signal(SIGKILL);
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0 && errno == EINTR) {
+  }
+  reaped_ = true;
+  if (info.si_code == CLD_EXITED) return {info.si_status, 0};
+  return {0, info.si_status};
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,70 @@
+// Child: a program that this one starts and outlives.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/shm/descriptor.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace muster::cli {
+
+enum class Streams : std::uint8_t { kInherited, kPiped };
+enum class Input : std::uint8_t { kInherited, kNull };
+
+struct ChildOptions {
+  std::vector<std::string> arguments;    // the program first; searched in PATH
+  std::vector<std::string> environment;  // "NAME=value", all of it
+  Streams streams = Streams::kInherited;
+  Input input = Input::kNull;
+  int death_signal = 0;  // sent to the child when this process ends, however that happens
+};
+
+// How a child ended.
+struct End {
+  int code = 0;    // its own, or
+  int signal = 0;  // what killed it
+  bool well() const { return code == 0 && signal == 0; }
+  int exit_code() const { return signal != 0 ? 128 + signal : code; }
+  std::string text() const;  // "exited with code 7", "was killed by signal 9 (Killed)"
+};
+
+// Leads a process group of its own, so that a terminal's Ctrl-C does not reach it, and so that what it starts
+// can be ended with it.
+//
+// Owns    the process until reaped; its pipes and pidfd.
+// Thread  one.
+// Bound   four descriptors.
+// Fails   spawn: kNotFound (no such program), kDenied (not executable), kNoResource. Destruction kills a
+//         child that still runs.
+class Child {
+ public:
+  static Result<Child> spawn(const ChildOptions& options);
+  Child(Child&& other) noexcept;
+  Child& operator=(Child&&) = delete;
+  ~Child();
+
+  pid_t pid() const { return pid_; }
+  const shm::Descriptor& pidfd() const { return pidfd_; }  // readable once it has ended
+  shm::Descriptor& output() { return output_; }            // kPiped
+  shm::Descriptor& error() { return error_; }
+  bool reaped() const { return reaped_; }
+  // To the child and all of its group.
+  void signal(int number);
+  // Once the pidfd is readable. What is left of its group is killed first.
+  End reap();
+
+ private:
+  Child(pid_t pid, shm::Descriptor pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+
+  pid_t pid_;
+  shm::Descriptor pidfd_;
+  shm::Descriptor output_;
+  shm::Descriptor error_;
+  bool reaped_ = false;
+};
+
+}  // namespace muster::cli

@@ -1,0 +1,12 @@
+// `muster env`: which rank this process would be, and why.
+#pragma once
+
+#include "api/base/bootstrap.hpp"
+#include "daemon/cli/outcome.hpp"
+
+namespace muster::cli {
+
+// Every launcher in the order tried, what it left in the environment, and what was taken.
+int run_env(const bootstrap::Lookup& lookup, Output output);
+
+}  // namespace muster::cli

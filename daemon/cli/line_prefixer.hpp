@@ -1,0 +1,39 @@
+// LinePrefixer: what a rank writes, in whole lines that say which rank it was.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace muster::cli {
+
+// What happens to a progress line that draws over itself with carriage returns.
+enum class CarriageReturn : std::uint8_t { kShowLast, kPassThrough };
+
+// Owns    the line begun.
+// Thread  one.
+// Bound   kLineBytesMax of a line; a longer one is cut into several.
+// Fails   never.
+class LinePrefixer {
+ public:
+  static constexpr std::size_t kLineBytesMax = 65536;
+
+  LinePrefixer(std::string prefix, CarriageReturn carriage_return)
+      : prefix_(std::move(prefix)), carriage_return_(carriage_return) {}
+
+  // What can be printed now.
+  std::string feed(std::string_view bytes);
+  // The rest, as a line.
+  std::string finish();
+
+ private:
+  void take(char c, std::string* out);
+  void emit(char end, std::string* out);
+
+  std::string prefix_;
+  CarriageReturn carriage_return_;
+  std::string line_;
+  bool returned_ = false;  // the last byte was a carriage return whose meaning is still open
+};
+
+}  // namespace muster::cli

@@ -1,0 +1,28 @@
+// `muster mesh`: what a mesh is made of, without a daemon.
+#pragma once
+
+#include "daemon/cli/outcome.hpp"
+#include "scheduler/mesh/group_list.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+struct MeshQuestion {
+  std::int64_t world = 0;             // 0: not given
+  std::string mesh;                   // "dp_shard=-1,tp=2"
+  std::vector<std::string> flattens;  // "name=a,b"
+  std::string config;                 // a cluster file, in place of the three above
+  std::string job;                    // of that file; may be left out if it has one only
+};
+
+// What `muster run` asks too. kUsage with the sentence of the mesh.
+Outcome<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
+                               const std::vector<std::string>& flattens);
+Outcome<std::vector<mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts);
+
+int run_mesh(const MeshQuestion& question, Output output);
+
+}  // namespace muster::cli

@@ -1,0 +1,44 @@
+#include "daemon/cli/outcome.hpp"
+
+#include <cstdio>
+
+namespace muster::cli {
+
+Trouble trouble_of(const Status& status) {
+  switch (status.code()) {
+    case Code::kBadArgument:
+    case Code::kConfig:
+      return {kUsage, status.message()};
+    case Code::kNotFound:
+      return {kNoObject, status.message()};
+    case Code::kWaitTimeout:
+    case Code::kTimeout:
+      return {kTimedOut, status.message()};
+    default:
+      return {kFailed, status.message()};
+  }
+}
+
+tl::unexpected<Trouble> troubled(const Status& status) {
+  return tl::unexpected(trouble_of(status));
+}
+
+int complain(const Trouble& trouble) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "muster: %s\n", trouble.text.c_str());
+  return trouble.exit_code;
+}
+
+int print_json(Json object) {
+  object["schema_version"] = kSchemaVersion;
+  // Names may come from another version or user: bytes that are no UTF-8 must not end the program.
+  return print_text(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+int print_text(const std::string& text) {
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return written ? kOk : complain({kFailed, "standard output cannot be written"});
+}
+
+}  // namespace muster::cli

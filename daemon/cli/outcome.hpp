@@ -1,0 +1,49 @@
+// How a command ends: its exit code, and what it says when it fails. Scripts depend on the numbers.
+#pragma once
+
+#include "api/base/result.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace muster::cli {
+
+using Json = nlohmann::json;
+
+inline constexpr int kOk = 0;
+inline constexpr int kFailed = 1;
+inline constexpr int kUsage = 2;        // or an invalid configuration
+inline constexpr int kUnreachable = 3;  // no daemon
+inline constexpr int kNoObject = 4;
+inline constexpr int kUnhealthy = 5;
+inline constexpr int kTimedOut = 124;
+inline constexpr int kCannotRun = 126;
+inline constexpr int kNoProgram = 127;
+inline constexpr int kInterrupted = 130;
+
+inline constexpr int kSchemaVersion = 1;
+
+enum class Output : std::uint8_t { kText, kJson };
+
+struct Trouble {
+  int exit_code = kFailed;
+  std::string text;  // one sentence with its remedy; may have several lines for a configuration
+};
+
+template<class T>
+using Outcome = tl::expected<T, Trouble>;
+
+// The exit code that a status means.
+Trouble trouble_of(const Status& status);
+tl::unexpected<Trouble> troubled(const Status& status);
+
+// "muster: …" on standard error. Returns the exit code.
+int complain(const Trouble& trouble);
+
+// One line with "schema_version", on standard output. kFailed if it cannot be written.
+int print_json(Json object);
+int print_text(const std::string& text);
+
+}  // namespace muster::cli

@@ -1,0 +1,41 @@
+// PrivateDaemon: a musterd for one run, in a directory of its own.
+#pragma once
+
+#include "daemon/cli/child.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+// Owns    the process and its directory (mode 0700), which is removed at the end.
+// Thread  one.
+// Bound   one daemon.
+// Fails   start: kNotFound (no musterd), kNoResource (no directory, no process). A daemon that does not come
+//         up is seen by its pidfd.
+class PrivateDaemon {
+ public:
+  struct Options {
+    std::string config;  // may be empty: defaults
+    std::vector<std::string> environment;
+    std::int64_t ranks = 1;
+  };
+  static Result<std::unique_ptr<PrivateDaemon>> start(const Options& options);
+  ~PrivateDaemon();
+  PrivateDaemon(const PrivateDaemon&) = delete;
+  PrivateDaemon& operator=(const PrivateDaemon&) = delete;
+
+  const std::string& endpoint() const { return endpoint_; }
+  Child& child() { return *child_; }
+
+ private:
+  explicit PrivateDaemon(std::string directory) : directory_(std::move(directory)) {}
+
+  std::string directory_;
+  std::string endpoint_;
+  std::unique_ptr<Child> child_;
+};
+
+}  // namespace muster::cli

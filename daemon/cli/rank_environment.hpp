@@ -1,0 +1,22 @@
+// What a rank finds in its environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+struct RankFacts {
+  std::string endpoint;
+  std::string job;
+  std::string mesh;
+  std::string token;  // empty: the job asks for none
+  std::uint32_t rank = 0;
+  std::uint32_t world = 1;
+};
+
+// `base` without what another launcher of ours said, and with MUSTER_RANK and its companions.
+std::vector<std::string> rank_environment(const std::vector<std::string>& base, const RankFacts& facts);
+
+}  // namespace muster::cli

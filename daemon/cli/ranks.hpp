@@ -1,0 +1,82 @@
+// Ranks: the processes of one run, from start to the last one's end.
+#pragma once
+
+#include "daemon/cli/child.hpp"
+#include "daemon/cli/line_prefixer.hpp"
+#include "daemon/control/loop.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+enum class Prefix : std::uint8_t { kRank, kNone };
+
+// Owns    the processes and their pipes.
+// Thread  the loop's.
+// Bound   the number of environments; a rank that writes faster than the terminal reads waits.
+// Fails   start: as Child::spawn(); nothing runs then. A rank's failure is told once, the first one's, and
+//         the others are ended after the grace time.
+class Ranks {
+ public:
+  struct Options {
+    std::vector<std::string> command;
+    std::vector<std::vector<std::string>> environments;  // one per rank
+    Prefix prefix = Prefix::kRank;
+    Nanos grace = std::chrono::seconds(10);
+  };
+  using Done = std::function<void(int exit_code)>;
+
+  Ranks(control::Loop& loop, Options options, Done done);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  // `done` is called once, from the loop, when all have ended.
+  Status start();
+  void forward(int signal);
+  // The user wants an end: the signal goes to all, and who stays longer than the grace time is killed. The
+  // second call kills at once.
+  void interrupt(int signal);
+
+ private:
+  struct Stream {
+    shm::Descriptor pipe;
+    int target = -1;
+    control::Loop::Watch watch = 0;
+    std::optional<LinePrefixer> prefixer;
+  };
+  struct Process {
+    std::unique_ptr<Child> child;
+    control::Loop::Watch death = 0;
+    std::array<Stream, 2> streams;  // standard output and error
+  };
+
+  Status start_rank(std::size_t rank);
+  void open_stream(std::size_t rank, std::size_t which, shm::Descriptor pipe);
+  void on_output(Stream& stream);
+  bool relay(Stream& stream);
+  void close_stream(Stream& stream);
+  void on_death(std::size_t rank);
+  void end_all_after(Nanos delay);
+  void put(int target, const std::string& text);
+
+  control::Loop& loop_;
+  Options options_;
+  Done done_;
+  std::vector<Process> processes_;
+  std::vector<char> buffer_;
+  std::size_t running_ = 0;
+  std::optional<End> first_failure_;
+  int interrupted_ = 0;
+  bool ending_ = false;
+  bool output_broken_ = false;
+  std::vector<control::Loop::Watch> timers_;
+};
+
+}  // namespace muster::cli

@@ -1,0 +1,78 @@
+#include "daemon/cli/render.hpp"
+
+#include <algorithm>
+
+namespace muster::cli {
+namespace {
+
+std::string text(const Json& object, const char* name) {
+  return object.at(name).get<std::string>();
+}
+
+std::string joined(const Json& names) {
+  std::string all;
+  for (const Json& name : names) all += (all.empty() ? "" : ", ") + name.get<std::string>();
+  return all;
+}
+
+}  // namespace
+
+std::string version_text(const Json& versions) {
+  std::string out =
+      fmt::format("muster {} (interface {})\n", text(versions, "version"), versions.at("abi").get<int>());
+  const Json& daemon = versions.at("daemon");
+  if (daemon.is_null()) return out + "no daemon runs\n";
+  return out + fmt::format("musterd {} (interface {}), process {}\n", text(daemon, "version"),
+                           daemon.at("abi").get<int>(), daemon.at("pid").get<int>());
+}
+
+std::string status_text(const Json& status) {
+  const Json& limits = status.at("limits");
+  std::string out =
+      fmt::format("musterd {} at {}, process {}, up {}{}\n", text(status, "version"), text(status, "socket"),
+                  status.at("pid").get<int>(), duration_text(status.at("uptime_ns").get<std::int64_t>()),
+                  status.value("draining", false) ? ", shutting down" : "");
+  out += fmt::format("{} of {} jobs, {} of {} sessions\n", status.at("jobs").size(),
+                     limits.at("jobs_max").get<std::uint32_t>(), status.at("sessions").get<std::uint32_t>(),
+                     limits.at("sessions_max").get<std::uint32_t>());
+  if (!status.at("jobs").empty()) out += jobs_text(status);
+  return out;
+}
+
+std::string jobs_text(const Json& result) {
+  std::vector<Row> rows;
+  for (const Json& job : result.at("jobs")) {
+    std::uint64_t used = 0;
+    for (const Json& rank : job.value("ranks", Json::array()))
+      used += rank.at("arena_used_bytes").get<std::uint64_t>();
+    rows.push_back(
+        {text(job, "name"), text(job, "state"),
+         fmt::format("{}/{}", job.at("attached").get<std::uint32_t>(), job.at("world").get<std::uint32_t>()),
+         job.contains("ranks") ? bytes_text(used) : "-",
+         fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()), text(job, "claim"),
+         fmt::format("{}", job.at("engine_pid").get<int>()), text(job, "mesh")});
+  }
+  return table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows);
+}
+
+std::string group_table(const Json& groups) {
+  std::vector<Row> rows;
+  for (const Json& group : groups)
+    rows.push_back({fmt::format("{}", group.at("id").get<std::uint32_t>()),
+                    ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()),
+                    fmt::format("{}", group.at("ranks").size()), joined(group.at("names"))});
+  return table({"GROUP", "RANKS", "SIZE", "NAMES"}, rows);
+}
+
+std::string groups_text(const Json& result) {
+  const auto per_rank = result.at("per_rank").get<std::vector<std::uint32_t>>();
+  const auto [low, high] = std::minmax_element(per_rank.begin(), per_rank.end());
+  std::string each = "0";
+  if (low != per_rank.end())
+    each = *low == *high ? fmt::format("{}", *low) : fmt::format("{} to {}", *low, *high);
+  return group_table(result.at("groups")) + fmt::format("{} groups, {} per rank; agreed on as {}\n",
+                                                        result.at("total").get<std::uint64_t>(), each,
+                                                        text(result, "hash"));
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,19 @@
+// The daemon's answers as text for people. Pure; a missing field throws Json::exception.
+#pragma once
+
+#include "daemon/cli/outcome.hpp"
+#include "daemon/cli/table.hpp"
+
+#include <string>
+
+namespace muster::cli {
+
+std::string version_text(const Json& versions);
+std::string status_text(const Json& status);
+std::string jobs_text(const Json& result);
+std::string groups_text(const Json& result);
+
+// The table of groups that `muster groups` and `muster mesh` share.
+std::string group_table(const Json& groups);
+
+}  // namespace muster::cli

@@ -1,0 +1,35 @@
+// `muster run`: ranks on this machine, with the daemon that runs here or one of their own.
+#pragma once
+
+#include "daemon/cli/question.hpp"
+#include "daemon/cli/ranks.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+enum class Lifetime : std::uint8_t { kRun, kKeep };
+enum class Home : std::uint8_t { kAny, kPrivate };
+
+struct RunOptions {
+  std::int64_t ranks = 0;  // 0: as many as the existing job has
+  std::string mesh;        // empty: dp_shard=-1
+  std::vector<std::string> flattens;
+  std::string config;  // musterd.yaml of a private daemon
+  std::string job;     // empty: run-<pid>
+  Lifetime lifetime = Lifetime::kRun;
+  Home home = Home::kAny;
+  std::string trace;  // a file
+  Prefix prefix = Prefix::kRank;
+  Nanos grace = std::chrono::seconds(10);
+  Door door;
+  std::vector<std::string> command;
+  std::vector<std::string> environment;
+};
+
+// 0, the first failure's code, 128 + a signal, or a code of outcome.hpp.
+int run_ranks(const RunOptions& options);
+
+}  // namespace muster::cli

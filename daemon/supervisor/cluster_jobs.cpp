@@ -1,0 +1,106 @@
+#include "daemon/supervisor/cluster_jobs.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <utility>
+
+namespace muster::supervisor {
+namespace {
+
+using config::Cluster;
+using config::Complaint;
+using config::Diagnostic;
+using config::Diagnostics;
+using config::JobEntry;
+
+std::string path_of(const Cluster& cluster, const JobEntry& job) {
+  return fmt::format("jobs[{}]", &job - cluster.jobs.data());
+}
+
+mesh::Degrees degrees_of(const JobEntry& job) {
+  mesh::Degrees degrees;
+  for (const auto& dim : job.mesh.dims) {
+    std::int64_t* degree = degrees.find(dim.value.dim);
+    MUSTER_ASSERT(degree != nullptr);  // the file's keys are the mesh's names
+    *degree = dim.value.size;
+  }
+  return degrees;
+}
+
+std::vector<std::string> members_of(const config::Flatten& flatten) {
+  std::vector<std::string> members;
+  for (const auto& dim : flatten.dims) members.push_back(dim.value);
+  return members;
+}
+
+// One node, with devices that this release drives.
+void check_nodes(const Cluster& cluster, Diagnostics* diagnostics) {
+  std::size_t hosts = 0;
+  for (const auto& node : cluster.nodes) hosts += node.hosts.value.size();
+  if (hosts > 1) {
+    const auto& first = cluster.nodes.front().hosts;
+    diagnostics->add(cluster.diagnostic(
+        first.mark, first.path,
+        {fmt::format("the jobs span {} hosts, and this release runs one node", hosts), "name one host", 0}));
+  }
+  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+    const auto& node = cluster.nodes[i];
+    if (node.device_kind == config::DeviceKind::kCuda)
+      diagnostics->add(cluster.diagnostic(
+          node.device_count.mark, fmt::format("nodes[{}].devices.kind", i),
+          {"the engine of this release drives host devices only", "write kind: host, or auto", 0}));
+  }
+}
+
+}  // namespace
+
+tl::expected<mesh::Mesh, Diagnostic> mesh_of(const Cluster& cluster, const JobEntry& job) {
+  const auto world = static_cast<std::int64_t>(cluster.ranks(job));
+  auto mesh = mesh::Mesh::build(degrees_of(job), world);
+  if (!mesh)
+    return tl::unexpected(cluster.diagnostic(job.mesh.mark, path_of(cluster, job) + ".mesh",
+                                             {std::move(mesh).error().message(), "", 0}));
+  for (const auto& flatten : job.mesh.flatten) {
+    const auto added = mesh->flatten(flatten.name.value, members_of(flatten));
+    if (!added)
+      return tl::unexpected(
+          cluster.diagnostic(flatten.name.mark, flatten.name.path, {added.error().message(), "", 0}));
+  }
+  return *std::move(mesh);
+}
+
+Diagnostics check_meshes(const Cluster& cluster) {
+  Diagnostics diagnostics;
+  for (const JobEntry& job : cluster.jobs) {
+    auto mesh = mesh_of(cluster, job);
+    if (!mesh) diagnostics.add(std::move(mesh).error());
+  }
+  return diagnostics;
+}
+
+config::Parsed<std::vector<control::JobSpec>> jobs_of(const Cluster& cluster,
+                                                      const control::JobSpec& defaults) {
+  Diagnostics diagnostics;
+  check_nodes(cluster, &diagnostics);
+  std::vector<control::JobSpec> specs;
+  for (const JobEntry& job : cluster.jobs) {
+    auto mesh = mesh_of(cluster, job);
+    if (!mesh) {
+      diagnostics.add(std::move(mesh).error());
+      continue;
+    }
+    control::JobSpec spec = defaults;
+    spec.name = job.name.value;
+    spec.world = mesh->world();
+    spec.mesh = mesh->degrees().canonical();
+    for (const auto& flatten : job.mesh.flatten)
+      spec.flatten.emplace_back(flatten.name.value, members_of(flatten));
+    spec.claim = job.claim == config::Claim::kToken ? control::Claim::kToken : control::Claim::kOwner;
+    if (job.lanes.deadline) spec.deadline = *job.lanes.deadline;
+    specs.push_back(std::move(spec));
+  }
+  if (!diagnostics.empty()) return tl::unexpected(std::move(diagnostics));
+  return specs;
+}
+
+}  // namespace muster::supervisor

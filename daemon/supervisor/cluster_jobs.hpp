@@ -1,0 +1,25 @@
+// From a cluster file to the jobs of this node. What the file alone cannot know is checked here: whether the
+// degrees multiply to the world, what a flattened dim may be called, and what this release can run.
+#pragma once
+
+#include "daemon/config/cluster.hpp"
+#include "daemon/control/job.hpp"
+#include "scheduler/mesh/mesh.hpp"
+
+#include <vector>
+
+namespace muster::supervisor {
+
+// The mesh of a job in its world. The complaint points at the line.
+tl::expected<mesh::Mesh, config::Diagnostic> mesh_of(const config::Cluster& cluster,
+                                                     const config::JobEntry& job);
+
+// Every mesh of the file: what `muster config check` says beyond parse_cluster(). Empty: all are good.
+config::Diagnostics check_meshes(const config::Cluster& cluster);
+
+// The jobs as an engine must know them, on one node with host devices. `defaults` fills what the file leaves
+// out, its owner included.
+config::Parsed<std::vector<control::JobSpec>> jobs_of(const config::Cluster& cluster,
+                                                      const control::JobSpec& defaults);
+
+}  // namespace muster::supervisor

@@ -1,0 +1,41 @@
+#include "daemon/supervisor/descriptor_limit.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/resource.h>
+
+namespace muster::supervisor {
+namespace {
+
+constexpr std::uint64_t kOfProcess = 64;    // standard streams, event loop, device, libraries
+constexpr std::uint64_t kPerHandshake = 2;  // socket, pidfd
+constexpr std::uint64_t kPerJob = 2;        // channel, pidfd
+constexpr std::uint64_t kPerSession = 8;    // socket, pidfd, two segments, doorbell, event socket pair, arena
+
+}  // namespace
+
+std::uint64_t descriptors_needed(const Options& options) {
+  const std::uint64_t supervisor = kPerHandshake * Supervisor::kHandshakesMax + kPerJob * options.jobs_max;
+  const std::uint64_t engine = kPerSession * options.sessions_max;
+  return kOfProcess + std::max(supervisor, engine);
+}
+
+Status raise_descriptor_limit(const Options& options) {
+  const std::uint64_t needed = descriptors_needed(options);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return failure(Code::kNoResource, "getrlimit: {}", std::strerror(errno));
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return failure(Code::kNoResource, "setrlimit: {}", std::strerror(errno));
+  if (limit.rlim_cur >= needed) return {};
+  return failure(
+      Code::kNoResource,
+      "the open-files limit is {}, but limits.sessions_max={} and limits.jobs_max={} need {}; raise it "
+      "(LimitNOFILE={} in the unit, ulimit -Hn in a shell) or lower limits.sessions_max",
+      limit.rlim_max, options.sessions_max, options.jobs_max, needed, needed);
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,65 @@
+// musterd: the daemon of a node. Exit codes: 0 after a shutdown, 1 if it could not start, 2 for wrong usage
+// or configuration.
+#include "daemon/config/render.hpp"
+#include "daemon/supervisor/descriptor_limit.hpp"
+#include "daemon/supervisor/main_flags.hpp"
+#include "daemon/supervisor/random_source.hpp"
+#include "daemon/supervisor/system_notify.hpp"
+
+#include <csignal>
+#include <cstdio>
+
+#include <unistd.h>
+
+namespace {
+
+using muster::Code;
+using muster::Status;
+namespace supervisor = muster::supervisor;
+
+// Diagnostics of a configuration carry their own file and line.
+int complain(const Status& status) {
+  std::fprintf(stderr, "%s%s\n", status.code() == Code::kConfig ? "" : "musterd: ", status.message().c_str());
+  const bool usage = status.code() == Code::kConfig || status.code() == Code::kBadArgument;
+  return usage ? 2 : 1;
+}
+
+int serve(const supervisor::Flags& flags, const muster::config::Settings& settings,
+          supervisor::Options options) {
+  supervisor::apply_log(settings);
+  std::signal(SIGPIPE, SIG_IGN);
+  if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
+  if (const Status made = supervisor::make_runtime_directory(settings); !made.ok()) return complain(made);
+  options.engine_program = flags.engine_program;
+  options.random_hex = supervisor::random_hex;
+  options.random_word = supervisor::random_word;
+  options.notify = supervisor::system_notify();
+  const muster::SteadyClock clock;
+  auto daemon = supervisor::Supervisor::open(std::move(options), clock);
+  if (!daemon) return complain(daemon.error());
+  return (*daemon)->run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  auto parsed = supervisor::parse_flags(argc, argv);
+  if (!parsed.flags) return parsed.exit_code;
+  supervisor::Flags& flags = *parsed.flags;
+  for (char** entry = environ; *entry != nullptr; ++entry) flags.sources.environment.emplace_back(*entry);
+  const auto resolved = supervisor::load_settings(flags.sources);
+  if (!resolved) return complain(resolved.error()), 2;
+  if (flags.print_config) {
+    std::fputs(muster::config::show(*resolved).c_str(), stdout);
+    return 0;
+  }
+  auto options = supervisor::options_of(resolved->settings);
+  if (!options) return complain(options.error()), 2;
+  if (flags.check_config) {
+    std::puts("the configuration is good");
+    return 0;
+  }
+  const int code = serve(flags, resolved->settings, *std::move(options));
+  if (flags.transient) rmdir(resolved->settings.node.runtime_directory.c_str());
+  return code;
+}

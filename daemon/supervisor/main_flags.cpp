@@ -1,0 +1,72 @@
+#include "daemon/supervisor/main_flags.hpp"
+
+#include <filesystem>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+namespace muster::supervisor {
+namespace {
+
+constexpr int kUsage = 2;
+
+// "key=value" of --set.
+std::optional<config::Assignment> assignment_of(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return std::nullopt;
+  const std::string key = text.substr(0, equals);
+  return config::Assignment{key, text.substr(equals + 1), "--set " + key};
+}
+
+std::string version_line() {
+  return fmt::format("musterd {}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
+}
+
+}  // namespace
+
+ParsedFlags parse_flags(int argc, char** argv) {
+  CLI::App app("The daemon of a node: it starts an engine for each job and lets the job's ranks in.",
+               "musterd");
+  Flags flags;
+  std::string config, socket;
+  std::vector<std::string> settings;
+  app.add_option("--config", config, fmt::format("Configuration; else {} if there is one", kDefaultConfig));
+  app.add_option("--socket", socket, "Listen here: node.socket_path");
+  app.add_option("--set", settings, "KEY=VALUE, as in the configuration; may be given several times")
+      ->allow_extra_args(false);
+  app.add_option("--engine", flags.engine_program, "Path of muster-engine");
+  app.add_flag("--check-config", flags.check_config, "Say what is wrong with the configuration, and end");
+  app.add_flag("--print-config", flags.print_config, "Print each setting with its origin, and end");
+  app.add_flag("--transient", flags.transient,
+               "For one run: reads no default configuration, removes its runtime directory at the end");
+  app.set_version_flag("--version", version_line());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return {std::nullopt, app.exit(success)};
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "musterd: " << error.what() << "; `musterd --help` lists the options\n";
+    return {std::nullopt, kUsage};
+  }
+  if (flags.transient) flags.sources.kind = ConfigFile::kNone;
+  if (!config.empty()) {
+    flags.sources.kind = ConfigFile::kGiven;
+    flags.sources.path = config;
+  }
+  for (const std::string& text : settings) {
+    auto assignment = assignment_of(text);
+    if (!assignment) {
+      std::cerr << "musterd: --set " << text << ": write KEY=VALUE\n";
+      return {std::nullopt, kUsage};
+    }
+    flags.sources.flags.push_back(*std::move(assignment));
+  }
+  if (!socket.empty())
+    flags.sources.flags.push_back(
+        {"node.socket_path", std::filesystem::absolute(socket).string(), "--socket"});
+  if (flags.engine_program.empty())
+    flags.engine_program = program_beside("muster-engine", "../libexec/muster");
+  return {std::move(flags), 0};
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,26 @@
+// The flags of musterd.
+#pragma once
+
+#include "daemon/supervisor/startup.hpp"
+
+#include <optional>
+#include <string>
+
+namespace muster::supervisor {
+
+struct Flags {
+  Sources sources;
+  std::string engine_program;
+  bool check_config = false;
+  bool print_config = false;
+  bool transient = false;  // removes its runtime directory at the end
+};
+
+// Or the exit code: 0 after --help and --version, 2 for a mistake, which has been told.
+struct ParsedFlags {
+  std::optional<Flags> flags;
+  int exit_code = 0;
+};
+ParsedFlags parse_flags(int argc, char** argv);
+
+}  // namespace muster::supervisor

@@ -1,0 +1,131 @@
+#include "daemon/supervisor/startup.hpp"
+
+#include "api/base/log.hpp"
+#include "daemon/config/load.hpp"
+#include "daemon/supervisor/cluster_jobs.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace muster::supervisor {
+namespace {
+
+Result<std::uint32_t> group_id(const std::string& name) {
+  struct group entry {};
+  struct group* found = nullptr;
+  std::vector<char> buffer(65536);  // of the members' names, which nobody reads
+  getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  if (found == nullptr)
+    return fail(Code::kNotFound, "node.group: there is no group {}; create it (groupadd {}) or name another",
+                name, name);
+  return found->gr_gid;
+}
+
+control::JobSpec defaults_of(const config::Settings& settings) {
+  control::JobSpec spec;
+  spec.owner_uid = geteuid();
+  spec.deadline = settings.defaults.deadline;
+  spec.workers = settings.node.workers;
+  spec.idle_spin = settings.liveness.idle_spin;
+  spec.arena_bytes_max = settings.limits.arena_per_rank_max;
+  spec.segment_bytes = settings.limits.arena_segment;
+  spec.buffers_max = settings.limits.buffers_per_rank_max;
+  spec.plans_max = settings.limits.plans_per_rank_max;
+  return spec;
+}
+
+Result<std::vector<control::JobSpec>> load_jobs(const std::string& path, const control::JobSpec& defaults) {
+  MUSTER_ASSIGN_OR_RETURN(config::Source source,
+                          config::load_file(path, {config::Ownership::kTrusted, geteuid()}));
+  auto cluster = config::parse_cluster(std::move(source));
+  if (!cluster) return fail(cluster.error().status());
+  auto jobs = jobs_of(*cluster, defaults);
+  if (!jobs) return fail(jobs.error().status());
+  return *std::move(jobs);
+}
+
+// Whether the journal is what reads standard error (systemd.exec(5), JOURNAL_STREAM).
+bool journal_reads() {
+  const char* stream = std::getenv("JOURNAL_STREAM");
+  struct stat facts {};
+  if (stream == nullptr || fstat(STDERR_FILENO, &facts) != 0) return false;
+  return fmt::format("{}:{}", facts.st_dev, facts.st_ino) == stream;
+}
+
+}  // namespace
+
+Result<config::Resolved> load_settings(const Sources& sources) {
+  config::Inputs inputs{sources.flags, sources.environment, std::nullopt};
+  const bool given = sources.kind == ConfigFile::kGiven;
+  const std::string path = given ? sources.path : kDefaultConfig;
+  const bool wanted =
+      given || (sources.kind == ConfigFile::kDefaultIfThere && access(path.c_str(), F_OK) == 0);
+  if (wanted) {
+    MUSTER_ASSIGN_OR_RETURN(inputs.file, config::load_file(path, {config::Ownership::kTrusted, geteuid()}));
+  }
+  auto resolved = config::resolve(inputs);
+  if (!resolved) return fail(resolved.error().status());
+  return *std::move(resolved);
+}
+
+Result<Options> options_of(const config::Settings& settings) {
+  Options options;
+  options.socket_path = settings.node.socket_path;
+  options.socket_mode = settings.node.socket_mode;
+  if (!settings.node.group.empty()) {
+    MUSTER_ASSIGN_OR_RETURN(options.socket_gid, group_id(settings.node.group));
+  }
+  options.jobs_max = settings.limits.jobs_max;
+  options.sessions_max = settings.limits.sessions_max;
+  options.auto_create_jobs = settings.auto_create_jobs;
+  options.drain_timeout = settings.liveness.drain_timeout;
+  options.job_defaults = defaults_of(settings);
+  if (!settings.jobs_from.empty()) {
+    MUSTER_ASSIGN_OR_RETURN(options.jobs, load_jobs(settings.jobs_from, options.job_defaults));
+  }
+  if (options.jobs.size() > options.jobs_max)
+    return fail(Code::kConfig, "{}: {} jobs, and limits.jobs_max is {}; raise it or name fewer",
+                settings.jobs_from, options.jobs.size(), options.jobs_max);
+  return options;
+}
+
+void apply_log(const config::Settings& settings) {
+  const std::string format = settings.log.format != "auto" ? settings.log.format
+                             : journal_reads()             ? "journal"
+                                                           : "text";
+  auto level_value = log::Level::kInfo;
+  auto format_value = log::Format::kText;
+  log::parse_level(settings.log.level, &level_value);
+  log::parse_format(format, &format_value);
+  log::configure(level_value, format_value);
+  setenv("MUSTER_LOG", settings.log.level.c_str(), 1);
+  setenv("MUSTER_LOG_FORMAT", format.c_str(), 1);
+}
+
+std::string program_beside(const std::string& name, const std::string& installed) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path beside = folder / name;
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  return (folder / installed / name).lexically_normal();
+}
+
+Status make_runtime_directory(const config::Settings& settings) {
+  const std::string& directory = settings.node.runtime_directory;
+  if (std::filesystem::path(settings.node.socket_path).parent_path() != std::filesystem::path(directory))
+    return {};
+  if (mkdir(directory.c_str(), 0755) == 0 || errno == EEXIST) return {};
+  const std::string reason = std::strerror(errno);
+  return failure(Code::kDenied,
+                 "node.runtime_directory {} cannot be made: {}; create it, or choose another with "
+                 "--set node.runtime_directory=… and --socket …",
+                 directory, reason);
+}
+
+}  // namespace muster::supervisor
