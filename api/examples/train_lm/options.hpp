@@ -15,7 +15,7 @@ namespace train_lm {
 inline constexpr std::int64_t kVocabulary = 256;
 
 struct Options {
-  std::string text;  // empty: the licence texts of the system
+  std::string text = {};  // empty: the licence texts of the system
   std::int64_t steps = 600;
   std::uint64_t seed = 1;
   std::int64_t batch = 32;     // sequences per step, of all ranks together
@@ -29,11 +29,11 @@ struct Options {
   muster_dtype dtype = MUSTER_F32;
   bool verify = false;
   bool json = false;
-  std::string trace;
-  std::string html;
+  std::string trace = {};
+  std::string html = {};
   std::int64_t generate = 200;
-  std::optional<std::uint64_t> delay_ranks;
-  std::string dump_gradients;
+  std::optional<std::uint64_t> delay_ranks = {};
+  std::string dump_gradients = {};
 
   // Inner features of the feed-forward part: 8/3 of the width, as is usual with three matrices instead of
   // two.

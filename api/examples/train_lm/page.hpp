@@ -25,11 +25,11 @@ struct LaneEvent {
 std::vector<LaneEvent> read_trace(std::string_view json);
 
 struct PageContent {
-  std::string mesh;
-  std::string sample;  // generated text
-  Figures figures;
-  std::vector<LaneEvent> events;
-  std::vector<std::int32_t> ranks;  // whose lanes are drawn
+  std::string mesh = {};
+  std::string sample = {};  // generated text
+  Figures figures = {};
+  std::vector<LaneEvent> events = {};
+  std::vector<std::int32_t> ranks = {};  // whose lanes are drawn
 };
 std::string page_html(const PageContent& content);
 

@@ -10,8 +10,8 @@ namespace train_lm {
 
 // The figures of one training run.
 struct Figures {
-  std::vector<float> losses;  // one for each step
-  std::vector<float> alone;   // --verify: the same run on one rank
+  std::vector<float> losses = {};  // one for each step
+  std::vector<float> alone = {};   // --verify: the same run on one rank
   double tokens_per_second = 0.0;
   double exposed_fraction = 0.0;  // of the time, in which kernels of rank 0 waited for a collective
   std::int64_t peak_unsharded_bytes = 0;
