@@ -18,7 +18,7 @@ constexpr std::array<Operand, 3> kForwardOperands{
 constexpr std::array<Operand, 3> kBackwardOperands{
     {{"ids", Access::kRead, false}, {"dout", Access::kRead, false}, {"dtable", Access::kReadWrite, false}}};
 
-constexpr std::int64_t kForwardElementsPerPart = 64 * 1024;
+constexpr std::int64_t kForwardElementsPerPart = 256 * 1024;
 // A backward tile: 1 MiB of f32 at most.
 constexpr std::int64_t kTileRows = 2048;
 constexpr std::int64_t kTileColumns = 128;
@@ -158,9 +158,12 @@ void backward_in_place(const Args& args, const Tile& tile) {
   const Sums sums{
       elements<float>(dtable) + tile.rows.begin * dtable.stride[0] + tile.columns.begin * dtable.stride[1],
       dtable.stride[0], dtable.stride[1]};
-  if (args.ints[1] == 0)
-    for (std::int64_t r = 0; r < tile.height(); ++r)
+  for (std::int64_t r = 0; args.ints[1] == 0 && r < tile.height(); ++r) {
+    if (sums.column_stride == 1)
+      std::fill_n(sums.at(r), tile.width(), 0.0f);
+    else
       for (std::int64_t d = 0; d < tile.width(); ++d) sums.at(r)[d * sums.column_stride] = 0.0f;
+  }
   wide([&] { add_tokens<E>(args, tile, sums); });
 }
 
@@ -173,14 +176,22 @@ void backward_rounded(const Args& args, const Tile& tile) {
   const Sums sums{scratch.data(), tile.width(), 1};
   Bf16* table =
       elements<Bf16>(dtable) + tile.rows.begin * dtable.stride[0] + tile.columns.begin * dtable.stride[1];
-  for (std::int64_t r = 0; r < tile.height(); ++r)
-    for (std::int64_t d = 0; d < tile.width(); ++d)
-      sums.at(r)[d] = accumulate ? load(table + r * dtable.stride[0] + d * dtable.stride[1]) : 0.0f;
+  const auto row = [&](std::int64_t r) { return table + r * dtable.stride[0]; };
+  const std::int64_t step = dtable.stride[1];
   wide([&] {
+    for (std::int64_t r = 0; r < tile.height(); ++r) {
+      if (!accumulate)
+        std::fill_n(sums.at(r), tile.width(), 0.0f);
+      else
+        for (std::int64_t d = 0; d < tile.width(); ++d) sums.at(r)[d] = load(row(r) + d * step);
+    }
     add_tokens<Bf16>(args, tile, sums);
-    for (std::int64_t r = 0; r < tile.height(); ++r)
-      for (std::int64_t d = 0; d < tile.width(); ++d)
-        store(table + r * dtable.stride[0] + d * dtable.stride[1], sums.at(r)[d]);
+    for (std::int64_t r = 0; r < tile.height(); ++r) {
+      if (step == 1)
+        for (std::int64_t d = 0; d < tile.width(); ++d) store(row(r) + d, sums.at(r)[d]);
+      else
+        for (std::int64_t d = 0; d < tile.width(); ++d) store(row(r) + d * step, sums.at(r)[d]);
+    }
   });
 }
 

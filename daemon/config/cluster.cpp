@@ -1,0 +1,269 @@
+#include "daemon/config/cluster.hpp"
+
+#include "api/base/assert.hpp"
+#include "daemon/config/check.hpp"
+#include "daemon/config/hostlist.hpp"
+#include "daemon/config/scalar.hpp"
+#include "daemon/config/shape.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+namespace muster::config {
+namespace {
+
+constexpr std::int64_t kRanksMax = 1 << 20;
+constexpr std::int64_t kEntriesMax = 4096;
+constexpr std::int64_t kPiB = std::int64_t{1} << 50;
+constexpr std::int64_t kMs = 1000 * 1000;
+constexpr std::int64_t kDay = 24 * 3600 * 1000 * kMs;
+constexpr std::string_view kDims = "pp|dp_replicate|dp_shard|cp|domain|tp|ep";
+
+constexpr auto kOptional = Presence::kOptional;
+constexpr auto kRequired = Presence::kRequired;
+
+constexpr std::array kKeys{
+    Key{"cluster", Kind::kSection, kOptional, "", 0, 0, "", "The cluster as a whole."},
+    Key{"cluster.name", Kind::kName, kOptional, "muster", 1, 63, "", "Its name in logs and metrics."},
+    Key{"nodes", Kind::kList, kRequired, "", 1, kEntriesMax, "",
+        "The nodes; ranks are numbered in this order."},
+    Key{"nodes[]", Kind::kSection, kRequired, "", 0, 0, "", "Nodes that are alike."},
+    Key{"nodes[].host", Kind::kHosts, kRequired, "", 1, 65536, "",
+        "Their names. Each may stand in one entry only."},
+    Key{"nodes[].devices", Kind::kSection, kRequired, "", 0, 0, "", "What each of them has."},
+    Key{"nodes[].devices.kind", Kind::kChoice, kOptional, "auto", 0, 0, "host|cuda|auto",
+        "host: a share of the cores; cuda: a GPU; auto: cuda where there is one, else host."},
+    Key{"nodes[].devices.count", Kind::kInteger, kRequired, "", 1, 1024, "", "Devices on each node."},
+    Key{"jobs", Kind::kList, kOptional, "", 0, 1024, "", "The jobs that are created at start."},
+    Key{"jobs[]", Kind::kSection, kRequired, "", 0, 0, "", "A job: a world of ranks with its mesh."},
+    Key{"jobs[].name", Kind::kName, kRequired, "", 1, 63, "", "The name under which its ranks attach."},
+    Key{"jobs[].ranks", Kind::kInteger, kOptional, "", 1, kRanksMax, "",
+        "The size of its world; unset: one rank on each device of the nodes."},
+    Key{"jobs[].claim", Kind::kChoice, kOptional, "owner", 0, 0, "owner|token",
+        "Who may take a rank. owner: processes of the user that owns the job; token: the holder of a token "
+        "for it."},
+    Key{"jobs[].mesh", Kind::kSection, kRequired, "", 0, 0, "", "How its ranks are arranged."},
+    Key{"jobs[].mesh.dims", Kind::kSection, kRequired, "", 0, 0, "",
+        "Degrees, outermost first. All but ep multiply to the world."},
+    Key{"jobs[].mesh.dims.pp", Kind::kInteger, kOptional, "1", 1, kRanksMax, "", "Pipeline stages."},
+    Key{"jobs[].mesh.dims.dp_replicate", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+        "Replicas of all parameters."},
+    Key{"jobs[].mesh.dims.dp_shard", Kind::kInteger, kOptional, "1", -1, kRanksMax, "",
+        "Ranks that share one copy of the parameters; -1: what the other degrees leave over."},
+    Key{"jobs[].mesh.dims.cp", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+        "Ranks that split a sequence."},
+    Key{"jobs[].mesh.dims.domain", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+        "Ranks that split a field in space."},
+    Key{"jobs[].mesh.dims.tp", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+        "Ranks that split each matrix."},
+    Key{"jobs[].mesh.dims.ep", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+        "Ranks that share the experts; divides dp_shard x cp x tp, adds no ranks."},
+    Key{"jobs[].mesh.flatten", Kind::kNames, kOptional, "", 0, 64, "",
+        "More dims, each made of several under one name."},
+    Key{"jobs[].mesh.flatten.*", Kind::kList, kRequired, "", 1, 7, "",
+        "The dims that it joins, outermost first."},
+    Key{"jobs[].mesh.flatten.*[]", Kind::kChoice, kRequired, "", 0, 0, kDims, "A dim."},
+    Key{"jobs[].lanes", Kind::kSection, kOptional, "", 0, 0, "", "How its operations are scheduled."},
+    Key{"jobs[].lanes.prefetch", Kind::kInteger, kOptional, "1", 0, 64, "",
+        "Units whose parameters are gathered ahead."},
+    Key{"jobs[].lanes.unsharded_budget", Kind::kBytes, kOptional, "0B", 0, kPiB, "",
+        "Bytes of gathered parameters that a rank may hold at a time; 0B: no bound."},
+    Key{"jobs[].lanes.deadline", Kind::kDuration, kOptional, "", 100 * kMs, kDay, "",
+        "An operation that takes longer fails on every rank; unset: defaults.deadline of musterd.yaml."},
+};
+
+const Key& key_at(std::string_view path) {
+  const Key* key = find_key(kKeys, path);
+  MUSTER_ASSERT(key != nullptr);
+  return *key;
+}
+
+// Turns a checked tree into a Cluster. What check() has refused is left at its default: the result is thrown
+// away then, but the rest is still looked at, so that all faults show at once.
+//
+// Owns    the cluster until taken.
+// Thread  one.
+// Bound   kHostsMax hosts in all entries together.
+// Fails   never; it reports.
+class Extractor {
+ public:
+  Extractor(Cluster* cluster, Diagnostics* diagnostics) : cluster_(*cluster), diagnostics_(*diagnostics) {}
+
+  void run(const Node& root) {
+    const Node* cluster = root.find("cluster");
+    cluster_.name = text(cluster, "name", "cluster.name");
+    if (const Node* nodes = root.find("nodes"))
+      for (std::size_t i = 0; i < nodes->items.size(); ++i)
+        read_node(nodes->items[i], fmt::format("nodes[{}]", i));
+    if (const Node* jobs = root.find("jobs"))
+      for (std::size_t i = 0; i < jobs->items.size(); ++i)
+        read_job(jobs->items[i], fmt::format("jobs[{}]", i));
+  }
+
+ private:
+  static const Node* leaf(const Node* parent, std::string_view name) {
+    const Node* node = parent == nullptr ? nullptr : parent->find(name);
+    return node != nullptr && node->value ? node : nullptr;
+  }
+  static Value value(const Node* parent, std::string_view name, std::string_view path) {
+    if (const Node* node = leaf(parent, name)) return *node->value;
+    const Key& key = key_at(path);
+    if (key.fallback.empty()) return {};
+    return read_scalar(key, key.fallback, Spelling::kGiven).value();
+  }
+  static std::string text(const Node* parent, std::string_view name, std::string_view path) {
+    return value(parent, name, path).text;
+  }
+  static std::int64_t number(const Node* parent, std::string_view name, std::string_view path) {
+    return value(parent, name, path).number;
+  }
+
+  void read_node(const Node& node, const std::string& path) {
+    NodeEntry entry;
+    if (const Node* host = leaf(&node, "host")) read_hosts(*host, path + ".host", &entry);
+    const Node* devices = node.find("devices");
+    const std::string kind = text(devices, "kind", "nodes[].devices.kind");
+    entry.device_kind = kind == "host"   ? DeviceKind::kHost
+                        : kind == "cuda" ? DeviceKind::kCuda
+                                         : DeviceKind::kAuto;
+    if (const Node* count = leaf(devices, "count"))
+      entry.device_count = {static_cast<std::uint32_t>(count->value->number), count->mark,
+                            path + ".devices.count"};
+    cluster_.nodes.push_back(std::move(entry));
+  }
+
+  void read_hosts(const Node& host, const std::string& path, NodeEntry* entry) {
+    if (diagnostics_.full() || hosts_full_) return;
+    auto hosts = expand_hosts(host.value->text, kHostsMax - hosts_seen_.size());
+    if (!hosts) {
+      // Good alone, but not after the entries above: said once, not for every entry that follows.
+      hosts_full_ = !hosts_seen_.empty() && expand_hosts(host.value->text);
+      if (hosts_full_) {
+        add(host.mark, path,
+            {fmt::format("more than {} hosts in all entries together", kHostsMax), "name fewer"});
+        return;
+      }
+      Complaint complaint = std::move(hosts).error();
+      const std::size_t begin = host.offset + (host.quoted ? 1 : 0);
+      const bool literal = cluster_.source.text().compare(begin, host.text.size(), host.text) == 0;
+      const Mark mark = literal ? cluster_.source.mark(begin + complaint.offset) : host.mark;
+      add(mark, path, std::move(complaint));
+      return;
+    }
+    for (const std::string& name : *hosts) {
+      const auto [first, fresh] = hosts_seen_.emplace(name, host.mark);
+      if (fresh) continue;
+      add(host.mark, path,
+          {fmt::format("host {} is named twice", quoted(name)),
+           fmt::format("line {} names it already", first->second.line)});
+      break;  // an overlap of a thousand hosts is one mistake
+    }
+    entry->hosts = {std::move(*hosts), host.mark, path};
+  }
+
+  void read_job(const Node& node, const std::string& path) {
+    JobEntry job;
+    if (const Node* name = leaf(&node, "name")) {
+      job.name = {name->value->text, name->mark, path + ".name"};
+      const auto [first, fresh] = jobs_seen_.emplace(job.name.value, name->mark);
+      if (!fresh)
+        add(name->mark, job.name.path,
+            {fmt::format("job {} is named twice", quoted(job.name.value)),
+             fmt::format("line {} names it already", first->second.line)});
+    }
+    if (const Node* ranks = leaf(&node, "ranks"))
+      job.ranks = {static_cast<std::uint32_t>(ranks->value->number), ranks->mark, path + ".ranks"};
+    job.claim = text(&node, "claim", "jobs[].claim") == "token" ? Claim::kToken : Claim::kOwner;
+    if (const Node* mesh = node.find("mesh")) read_mesh(*mesh, path + ".mesh", &job.mesh);
+    read_lanes(node.find("lanes"), &job.lanes);
+    cluster_.jobs.push_back(std::move(job));
+  }
+
+  void read_lanes(const Node* lanes, LanesEntry* entry) {
+    entry->prefetch = static_cast<std::uint32_t>(number(lanes, "prefetch", "jobs[].lanes.prefetch"));
+    entry->unsharded_budget =
+        static_cast<std::uint64_t>(number(lanes, "unsharded_budget", "jobs[].lanes.unsharded_budget"));
+    if (const Node* deadline = leaf(lanes, "deadline")) entry->deadline = Nanos(deadline->value->number);
+  }
+
+  void read_mesh(const Node& mesh, const std::string& path, MeshEntry* entry) {
+    entry->mark = mesh.mark;
+    if (const Node* dims = mesh.find("dims")) {
+      for (const Field& field : dims->fields) {
+        if (!field.value.value) continue;
+        const std::string below = fmt::format("{}.dims.{}", path, field.name);
+        const std::int64_t size = field.value.value->number;
+        // The range of dp_shard starts at -1 and would let 0 through.
+        if (size == 0)
+          add(field.value.mark, below,
+              {"must be at least 1, or -1, is 0", "write -1 to use what is left over"});
+        entry->dims.push_back({{field.name, size}, field.value.mark, below});
+      }
+    }
+    if (const Node* flatten = mesh.find("flatten"))
+      for (const Field& field : flatten->fields) read_flatten(field, path + ".flatten." + field.name, entry);
+  }
+
+  void read_flatten(const Field& field, const std::string& path, MeshEntry* entry) {
+    Flatten flatten{{field.name, field.mark, path}, {}};
+    for (std::size_t i = 0; i < field.value.items.size(); ++i) {
+      const Node& item = field.value.items[i];
+      if (!item.value) continue;
+      const std::string below = fmt::format("{}[{}]", path, i);
+      const auto same = [&](const Marked<std::string>& other) { return other.value == item.value->text; };
+      if (std::any_of(flatten.dims.begin(), flatten.dims.end(), same))
+        add(item.mark, below,
+            {fmt::format("dim {} is named twice", quoted(item.value->text)), "remove one of them"});
+      flatten.dims.push_back({item.value->text, item.mark, below});
+    }
+    entry->flatten.push_back(std::move(flatten));
+  }
+
+  void add(Mark mark, const std::string& path, Complaint complaint) {
+    if (!diagnostics_.full()) diagnostics_.add(cluster_.diagnostic(mark, path, std::move(complaint)));
+  }
+
+  Cluster& cluster_;
+  Diagnostics& diagnostics_;
+  std::unordered_map<std::string, Mark> hosts_seen_;
+  bool hosts_full_ = false;
+  std::map<std::string, Mark> jobs_seen_;
+};
+
+}  // namespace
+
+std::uint64_t Cluster::devices() const {
+  std::uint64_t sum = 0;
+  for (const NodeEntry& entry : nodes)
+    sum += entry.hosts.value.size() * std::uint64_t{entry.device_count.value};
+  return sum;
+}
+
+std::uint64_t Cluster::ranks(const JobEntry& job) const {
+  return job.ranks ? job.ranks->value : devices();
+}
+
+Diagnostic Cluster::diagnostic(Mark mark, std::string path, Complaint complaint) const {
+  return diagnostic_at(source, mark, std::move(path), std::move(complaint));
+}
+
+std::span<const Key> cluster_keys() {
+  return kKeys;
+}
+
+Parsed<Cluster> parse_cluster(Source source) {
+  Diagnostics diagnostics;
+  auto root = read_document(source, &diagnostics);
+  if (!root) return tl::unexpected(std::move(diagnostics));
+  check(source, kKeys, &*root, &diagnostics);
+  Cluster cluster;
+  cluster.source = std::move(source);
+  Extractor(&cluster, &diagnostics).run(*root);
+  if (!diagnostics.empty()) return tl::unexpected(std::move(diagnostics));
+  return cluster;
+}
+
+}  // namespace muster::config

@@ -1,0 +1,79 @@
+// Cluster: the nodes and the jobs that a cluster file describes.
+//
+// What concerns one value, or two values of one file, is checked here. Whether the degrees of a mesh multiply
+// to its world, and what a flattened dim may be called, is known to the scheduler: the marks let its
+// complaint point at the line.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/config/diagnostic.hpp"
+#include "daemon/config/key.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::config {
+
+enum class DeviceKind : std::uint8_t { kHost, kCuda, kAuto };  // kAuto: cuda where there is one, else host
+enum class Claim : std::uint8_t { kOwner, kToken };            // who may take a rank
+
+// The hosts of one entry of `nodes`, which are alike.
+struct NodeEntry {
+  Marked<std::vector<std::string>> hosts;
+  DeviceKind device_kind = DeviceKind::kAuto;
+  Marked<std::uint32_t> device_count;
+};
+
+struct Degree {
+  std::string dim;
+  std::int64_t size = 1;  // -1 (dp_shard alone): what the world leaves over
+};
+
+struct Flatten {
+  Marked<std::string> name;
+  std::vector<Marked<std::string>> dims;
+};
+
+struct MeshEntry {
+  Mark mark;
+  std::vector<Marked<Degree>> dims;  // in the order written
+  std::vector<Flatten> flatten;
+};
+
+// Passed to the clients of the job; the deadline to its engine too.
+struct LanesEntry {
+  std::uint32_t prefetch = 0;          // units gathered ahead
+  std::uint64_t unsharded_budget = 0;  // bytes of gathered parameters; 0: no bound
+  std::optional<Nanos> deadline;       // else defaults.deadline of the daemon
+};
+
+struct JobEntry {
+  Marked<std::string> name;
+  MeshEntry mesh;
+  LanesEntry lanes;
+  Claim claim = Claim::kOwner;
+  std::optional<Marked<std::uint32_t>> ranks;  // else Cluster::devices()
+};
+
+struct Cluster {
+  Source source;
+  std::string name;
+  std::vector<NodeEntry> nodes;
+  std::vector<JobEntry> jobs;
+
+  // Of all nodes together.
+  std::uint64_t devices() const;
+  // The world of a job.
+  std::uint64_t ranks(const JobEntry& job) const;
+  // The complaint of a later floor, at the place it concerns.
+  Diagnostic diagnostic(Mark mark, std::string path, Complaint complaint) const;
+};
+
+std::span<const Key> cluster_keys();
+
+Parsed<Cluster> parse_cluster(Source source);
+
+}  // namespace muster::config

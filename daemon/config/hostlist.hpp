@@ -1,0 +1,26 @@
+// Hostlists as Slurm writes them: "node[01-16,20],login1" names 18 hosts. Zero padding is kept, several
+// brackets in one name multiply (the last turns fastest), order is preserved.
+#pragma once
+
+#include "daemon/config/diagnostic.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::config {
+
+constexpr std::size_t kHostsMax = 65536;
+
+// The hosts, in the order written; each at most once. More than `limit` are refused before any is made, so
+// that a short text cannot ask for much memory. The complaint's offset says where in `text`.
+tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view text,
+                                                               std::size_t limit = kHostsMax);
+
+// The shortest list this grammar has that expands to exactly `hosts`, in their order: neighbours that differ
+// in their last number are joined.
+std::string compress_hosts(std::span<const std::string> hosts);
+
+}  // namespace muster::config

@@ -1,0 +1,29 @@
+// load_file(): a configuration file from the disk, with the checks that keep another user from writing it.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "daemon/config/diagnostic.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include <sys/types.h>
+
+namespace muster::config {
+
+enum class Ownership : std::uint8_t {
+  kTrusted,  // owned by root or by `caller`, and writable by nobody else: for a daemon
+  kAny,      // for a command that only checks a file
+};
+
+struct LoadOptions {
+  Ownership ownership = Ownership::kTrusted;
+  uid_t caller = 0;  // effective user of the reader
+};
+
+// kNotFound: no such file. kDenied: not readable, or not trusted. kConfig: a directory, a device, empty or
+// too large. Never blocks on a pipe. The checks are made on the open file, so that it cannot be exchanged
+// after them.
+Result<Source> load_file(const std::string& path, const LoadOptions& options);
+
+}  // namespace muster::config

@@ -1,0 +1,289 @@
+#include "daemon/config/settings.hpp"
+
+#include "api/base/assert.hpp"
+#include "daemon/config/check.hpp"
+#include "daemon/config/scalar.hpp"
+#include "daemon/config/shape.hpp"
+
+#include <array>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace muster::config {
+namespace {
+
+constexpr std::int64_t kKiB = 1024;
+constexpr std::int64_t kMiB = 1024 * kKiB;
+constexpr std::int64_t kGiB = 1024 * kMiB;
+constexpr std::int64_t kTiB = 1024 * kGiB;
+constexpr std::int64_t kMs = 1000 * 1000;
+constexpr std::int64_t kSecond = 1000 * kMs;
+constexpr std::int64_t kHour = 3600 * kSecond;
+constexpr std::int64_t kSlotsMax = 65535;     // a Handle has 16 bits for its slot
+constexpr std::int64_t kSocketPathMax = 107;  // sockaddr_un.sun_path, less its end
+constexpr std::int64_t kPathMax = 4095;
+
+// Where a value goes.
+using Slot = std::variant<std::string*, bool*, std::uint32_t*, std::uint64_t*, Nanos*>;
+
+struct Declaration {
+  Key key;
+  Slot (*slot)(Settings&) = nullptr;  // null for a section
+};
+
+constexpr Declaration section(std::string_view path, std::string_view sentence) {
+  return {{path, Kind::kSection, Presence::kOptional, "", 0, 0, "", sentence}};
+}
+constexpr Declaration leaf(std::string_view path, Kind kind, std::string_view fallback, std::int64_t low,
+                           std::int64_t high, Slot (*slot)(Settings&), std::string_view sentence,
+                           std::string_view choices = "") {
+  return {{path, kind, Presence::kOptional, fallback, low, high, choices, sentence}, slot};
+}
+
+#define MUSTER_SLOT(member) [](Settings& s) -> Slot { return &s.member; }
+
+constexpr std::array kDeclarations{
+    section("node", "This node and the door to it."),
+    leaf("node.socket_path", Kind::kPath, "/run/muster/musterd.sock", 1, kSocketPathMax,
+         MUSTER_SLOT(node.socket_path),
+         "The socket on which training processes and the command line attach."),
+    leaf("node.runtime_directory", Kind::kPath, "/run/muster", 1, kPathMax,
+         MUSTER_SLOT(node.runtime_directory),
+         "Holds what lives as long as the daemon: the sockets of the engines and the state that survives a "
+         "restart."),
+    leaf("node.socket_mode", Kind::kMode, "0660", 0600, 0777, MUSTER_SLOT(node.socket_mode),
+         "Permissions of the socket. Who may attach is decided by user id besides."),
+    leaf("node.group", Kind::kName, "", 0, 32, MUSTER_SLOT(node.group),
+         "The group that owns the socket; empty: the group of the daemon."),
+    leaf("node.workers", Kind::kInteger, "0", 0, 1024, MUSTER_SLOT(node.workers),
+         "Worker threads of an engine; 0: as many as the cores granted to it."),
+    section("log", "What the daemon says on standard error."),
+    leaf("log.level", Kind::kChoice, "info", 0, 0, MUSTER_SLOT(log.level),
+         "The least severe line that is written.", "debug|info|warning|error|off"),
+    leaf("log.format", Kind::kChoice, "auto", 0, 0, MUSTER_SLOT(log.format),
+         "auto: journal where the journal reads standard error, else text.", "text|json|journal|auto"),
+    section("limits", "Everything is bounded, and the bounds are these. A refusal names the limit."),
+    leaf("limits.jobs_max", Kind::kInteger, "16", 1, 1024, MUSTER_SLOT(limits.jobs_max),
+         "Jobs on this node."),
+    leaf("limits.sessions_max", Kind::kInteger, "256", 1, kSlotsMax, MUSTER_SLOT(limits.sessions_max),
+         "Attached sessions of all jobs together."),
+    leaf("limits.buffers_per_rank_max", Kind::kInteger, "4096", 1, kSlotsMax,
+         MUSTER_SLOT(limits.buffers_per_rank_max), "Buffers of one rank."),
+    leaf("limits.plans_per_rank_max", Kind::kInteger, "16384", 1, kSlotsMax,
+         MUSTER_SLOT(limits.plans_per_rank_max), "Plans of one rank, those of one-shot calls included."),
+    leaf("limits.arena_per_rank_max", Kind::kBytes, "8GiB", kMiB, 16 * kTiB,
+         MUSTER_SLOT(limits.arena_per_rank_max), "Bytes of all buffers of one rank."),
+    leaf("limits.arena_segment", Kind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),
+         "An arena grows by segments of at least this size; at most limits.arena_per_rank_max."),
+    section("liveness", "How long the daemon waits before it gives up a core or a client."),
+    leaf("liveness.idle_spin", Kind::kDuration, "50us", 0, 10 * kMs, MUSTER_SLOT(liveness.idle_spin),
+         "A worker without work looks again for this long before it sleeps; 0s: it sleeps at once."),
+    leaf("liveness.drain_timeout", Kind::kDuration, "10s", 0, kHour, MUSTER_SLOT(liveness.drain_timeout),
+         "At the end, running operations get this long to finish; 0s: none."),
+    section("defaults", "Used where a job or a client does not say."),
+    leaf("defaults.deadline", Kind::kDuration, "60s", 100 * kMs, 24 * kHour, MUSTER_SLOT(defaults.deadline),
+         "An operation that takes longer fails on every rank, with a report that names the ranks at fault."),
+    leaf("jobs_from", Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(jobs_from),
+         "The cluster file whose jobs the daemon creates at start; empty: none."),
+    leaf("auto_create_jobs", Kind::kFlag, "true", 0, 0, MUSTER_SLOT(auto_create_jobs),
+         "Whether a client that names an unknown job creates it."),
+};
+
+#undef MUSTER_SLOT
+
+void store(const Declaration& declaration, const Value& value, Settings* settings) {
+  std::visit(
+      [&](auto* target) {
+        using Target = std::remove_pointer_t<decltype(target)>;
+        if constexpr (std::is_same_v<Target, std::string>)
+          *target = value.text;
+        else if constexpr (std::is_same_v<Target, bool>)
+          *target = value.number != 0;
+        else
+          *target = Target(static_cast<std::uint64_t>(value.number));
+      },
+      declaration.slot(*settings));
+}
+
+const Declaration* find_leaf(std::string_view path) {
+  for (const Declaration& declaration : kDeclarations)
+    if (declaration.slot != nullptr && declaration.key.path == path) return &declaration;
+  return nullptr;
+}
+
+std::optional<std::string> near_leaf(std::string_view path) {
+  std::vector<Key> leaves;
+  for (const Declaration& declaration : kDeclarations)
+    if (declaration.slot != nullptr) leaves.push_back(declaration.key);
+  return closest_path(leaves, path);
+}
+
+// A value, where it came from, and how to blame it.
+struct Chosen {
+  Value value;
+  Origin origin;
+  Diagnostic place;  // everything but the message
+};
+
+constexpr std::string_view kPrefix = "MUSTER_SET_";
+
+// "MUSTER_SET_node__workers" names node.workers.
+std::string path_of(std::string_view variable) {
+  std::string path;
+  for (std::size_t i = kPrefix.size(); i < variable.size(); ++i) {
+    if (variable.substr(i, 2) == "__") {
+      path += '.';
+      ++i;
+    } else {
+      path += variable[i];
+    }
+  }
+  return path;
+}
+
+std::string variable_of(std::string_view path) {
+  std::string variable(kPrefix);
+  for (const char c : path) variable += c == '.' ? std::string("__") : std::string(1, c);
+  return variable;
+}
+
+// Collects the sources from the weakest to the strongest.
+//
+// Owns    the values chosen so far.
+// Thread  one.
+// Bound   one value for each declared key.
+// Fails   never; it reports.
+class Resolver {
+ public:
+  Resolver() {
+    for (std::size_t i = 0; i < kDeclarations.size(); ++i) {
+      if (kDeclarations[i].slot == nullptr) continue;
+      auto value = read_scalar(kDeclarations[i].key, kDeclarations[i].key.fallback, Spelling::kGiven);
+      MUSTER_ASSERT(value);  // a default outside its own range
+      chosen_[i] = {std::move(*value), {Origin::Kind::kDefault, "default"}, {}};
+    }
+  }
+
+  void read_file(const Source& source) {
+    auto root = read_document(source, &diagnostics_);
+    if (!root) return;
+    check(source, settings_keys(), &*root, &diagnostics_);
+    for (std::size_t i = 0; i < kDeclarations.size(); ++i) {
+      const Node* node = find_node(*root, kDeclarations[i].key.path);
+      if (kDeclarations[i].slot == nullptr || node == nullptr || !node->value) continue;
+      const Origin origin{Origin::Kind::kFile, fmt::format("{}:{}", source.name(), node->mark.line)};
+      chosen_[i] = {*node->value, origin,
+                    diagnostic_at(source, node->mark, std::string(kDeclarations[i].key.path), {})};
+    }
+  }
+
+  void read_environment(const std::vector<std::string>& environment) {
+    for (const std::string& entry : environment) {
+      const std::size_t equals = entry.find('=');
+      if (!entry.starts_with(kPrefix) || equals == std::string::npos) continue;
+      const std::string variable = entry.substr(0, equals);
+      const std::string path = path_of(variable);
+      std::string suggestion;
+      if (const auto near = near_leaf(path)) suggestion = did_you_mean(variable_of(*near));
+      assign(path, entry.substr(equals + 1), {Origin::Kind::kEnvironment, variable}, std::move(suggestion));
+    }
+  }
+
+  void read_flags(const std::vector<Assignment>& flags) {
+    for (const Assignment& flag : flags)
+      assign(flag.key, flag.value, {Origin::Kind::kFlag, flag.spelled}, did_you_mean(near_leaf(flag.key)));
+  }
+
+  // What no single key can say.
+  void check_together() {
+    const Chosen& segment = at("limits.arena_segment");
+    const Chosen& arena = at("limits.arena_per_rank_max");
+    if (segment.value.number <= arena.value.number) return;
+    const bool blame_segment = segment.origin.kind >= arena.origin.kind;
+    Diagnostic diagnostic = blame_segment ? segment.place : arena.place;
+    diagnostic.message =
+        fmt::format("limits.arena_segment ({}) is larger than limits.arena_per_rank_max ({})",
+                    written(find_leaf("limits.arena_segment")->key, segment.value),
+                    written(find_leaf("limits.arena_per_rank_max")->key, arena.value));
+    diagnostic.suggestion =
+        blame_segment ? "write a smaller segment" : "write a smaller limits.arena_segment too";
+    diagnostics_.add(std::move(diagnostic));
+  }
+
+  Parsed<Resolved> finish() {
+    check_together();
+    if (!diagnostics_.empty()) return tl::unexpected(std::move(diagnostics_));
+    Resolved resolved;
+    for (std::size_t i = 0; i < kDeclarations.size(); ++i) {
+      const Declaration& declaration = kDeclarations[i];
+      if (declaration.slot == nullptr) continue;
+      store(declaration, chosen_[i].value, &resolved.settings);
+      resolved.in_force.push_back(
+          {std::string(declaration.key.path), written(declaration.key, chosen_[i].value), chosen_[i].origin});
+    }
+    return resolved;
+  }
+
+ private:
+  static const Node* find_node(const Node& root, std::string_view path) {
+    const Node* node = &root;
+    while (node != nullptr && !path.empty()) {
+      const std::size_t dot = std::min(path.find('.'), path.size());
+      node = node->find(path.substr(0, dot));
+      path.remove_prefix(std::min(dot + 1, path.size()));
+    }
+    return node;
+  }
+
+  Chosen& at(std::string_view path) {
+    const Declaration* declaration = find_leaf(path);
+    MUSTER_ASSERT(declaration != nullptr);
+    return chosen_[static_cast<std::size_t>(declaration - kDeclarations.data())];
+  }
+
+  void assign(const std::string& path, const std::string& text, Origin origin, std::string suggestion) {
+    Diagnostic place;
+    place.file = origin.text;
+    place.path = path;
+    const Declaration* declaration = find_leaf(path);
+    if (declaration == nullptr) {
+      place.message = "unknown key";
+      place.suggestion = std::move(suggestion);
+      diagnostics_.add(std::move(place));
+      return;
+    }
+    auto value = read_scalar(declaration->key, text, Spelling::kGiven);
+    if (!value) {
+      place.message = std::move(value.error().message);
+      place.suggestion = std::move(value.error().suggestion);
+      diagnostics_.add(std::move(place));
+      return;
+    }
+    at(path) = {std::move(*value), std::move(origin), std::move(place)};
+  }
+
+  std::array<Chosen, kDeclarations.size()> chosen_;
+  Diagnostics diagnostics_;
+};
+
+}  // namespace
+
+std::span<const Key> settings_keys() {
+  static const std::vector<Key> keys = [] {
+    std::vector<Key> all;
+    for (const Declaration& declaration : kDeclarations) all.push_back(declaration.key);
+    return all;
+  }();
+  return keys;
+}
+
+Parsed<Resolved> resolve(const Inputs& inputs) {
+  Resolver resolver;
+  if (inputs.file) resolver.read_file(*inputs.file);
+  resolver.read_environment(inputs.environment);
+  resolver.read_flags(inputs.flags);
+  return resolver.finish();
+}
+
+}  // namespace muster::config

@@ -1,0 +1,88 @@
+// Settings: everything that musterd reads from musterd.yaml, the environment and its flags.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/config/diagnostic.hpp"
+#include "daemon/config/key.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::config {
+
+// Plain data. What each member means, its range and its default are declared once, in settings.cpp.
+struct Settings {
+  struct {
+    std::string socket_path;
+    std::string runtime_directory;
+    std::uint32_t socket_mode = 0;
+    std::string group;
+    std::uint32_t workers = 0;
+  } node;
+  struct {
+    std::string level;   // a word of log::parse_level
+    std::string format;  // a word of log::parse_format, or "auto"
+  } log;
+  struct {
+    std::uint32_t jobs_max = 0;
+    std::uint32_t sessions_max = 0;
+    std::uint32_t buffers_per_rank_max = 0;
+    std::uint32_t plans_per_rank_max = 0;
+    std::uint64_t arena_per_rank_max = 0;  // bytes
+    std::uint64_t arena_segment = 0;       // bytes
+  } limits;
+  struct {
+    Nanos idle_spin{0};
+    Nanos drain_timeout{0};
+  } liveness;
+  struct {
+    Nanos deadline{0};
+  } defaults;
+  std::string jobs_from;
+  bool auto_create_jobs = false;
+};
+
+std::span<const Key> settings_keys();
+
+// One setting from a flag: `key` as declared, and the flag as the user wrote it, for messages ("--set
+// node.workers").
+struct Assignment {
+  std::string key;
+  std::string value;
+  std::string spelled;
+};
+
+// Every source of settings, passed in; nothing is read from the process.
+struct Inputs {
+  std::vector<Assignment> flags;  // the last of several for one key holds
+  std::vector<std::string>
+      environment;  // "NAME=value", all of it; MUSTER_SET_a__b=v sets a.b, other names are left alone
+  std::optional<Source> file;
+};
+
+struct Origin {
+  enum class Kind : std::uint8_t { kDefault, kFile, kEnvironment, kFlag };
+  Kind kind = Kind::kDefault;
+  std::string text;  // "default", "musterd.yaml:14", "MUSTER_SET_node__workers", "--set node.workers"
+};
+
+// One line of `muster config show`.
+struct InForce {
+  std::string key;
+  std::string value;  // as a user would write it
+  Origin origin;
+};
+
+struct Resolved {
+  Settings settings;
+  std::vector<InForce> in_force;  // one for each key, in the order of their declaration
+};
+
+// flag > environment > file > default, key by key. Every fault of every source is reported, also where a
+// stronger source hides the value: a wrong file is wrong.
+Parsed<Resolved> resolve(const Inputs& inputs);
+
+}  // namespace muster::config

@@ -1,0 +1,102 @@
+#include "daemon/config/cluster.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::config {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Source shipped(const std::string& name) {
+  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/configs/" + name, std::ios::binary);
+  return Source(name, std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+TEST(Cluster, ReadsTheTwoNodeFile) {
+  const auto cluster = parse_cluster(shipped("cluster.two-nodes.yaml"));
+  ASSERT_TRUE(cluster) << cluster.error().text();
+  EXPECT_EQ(cluster->name, "lab-a");
+  ASSERT_EQ(cluster->nodes.size(), 1u);
+  EXPECT_THAT(cluster->nodes[0].hosts.value, ElementsAre("node01", "node02"));
+  EXPECT_EQ(cluster->nodes[0].device_kind, DeviceKind::kHost);
+  EXPECT_EQ(cluster->nodes[0].device_count.value, 4u);
+  EXPECT_EQ(cluster->devices(), 8u);
+  ASSERT_EQ(cluster->jobs.size(), 1u);
+  const JobEntry& job = cluster->jobs[0];
+  EXPECT_EQ(job.name.value, "train");
+  EXPECT_EQ(job.claim, Claim::kOwner);
+  EXPECT_FALSE(job.ranks);
+  EXPECT_EQ(cluster->ranks(job), 8u);
+  ASSERT_EQ(job.mesh.dims.size(), 5u);
+  EXPECT_EQ(job.mesh.dims[0].value.dim, "pp");
+  EXPECT_EQ(job.mesh.dims[2].value.dim, "dp_shard");
+  EXPECT_EQ(job.mesh.dims[2].value.size, -1);
+  ASSERT_EQ(job.mesh.flatten.size(), 1u);
+  EXPECT_EQ(job.mesh.flatten[0].name.value, "dp_tp");
+  ASSERT_EQ(job.mesh.flatten[0].dims.size(), 3u);
+  EXPECT_EQ(job.mesh.flatten[0].dims[2].value, "tp");
+  EXPECT_EQ(job.lanes.prefetch, 1u);
+  EXPECT_EQ(job.lanes.unsharded_budget, std::uint64_t{2} << 30);
+  EXPECT_EQ(job.lanes.deadline, std::chrono::seconds(60));
+}
+
+TEST(Cluster, ReadsTheOneNodeFile) {
+  const auto cluster = parse_cluster(shipped("cluster.one-node.yaml"));
+  ASSERT_TRUE(cluster) << cluster.error().text();
+  EXPECT_EQ(cluster->devices(), 4u);
+}
+
+TEST(Cluster, FillsWhatIsNotSaid) {
+  const auto cluster =
+      parse_cluster(Source("c.yaml",
+                           "nodes:\n"
+                           "  - {host: \"a[1-3]\", devices: {count: 2}}\n"
+                           "  - {host: b, devices: {kind: cuda, count: 8}}\n"
+                           "jobs:\n"
+                           "  - {name: x, ranks: 6, claim: token, mesh: {dims: {domain: 6}}}\n"));
+  ASSERT_TRUE(cluster) << cluster.error().text();
+  EXPECT_EQ(cluster->name, "muster");
+  EXPECT_EQ(cluster->nodes[0].device_kind, DeviceKind::kAuto);
+  EXPECT_EQ(cluster->nodes[1].device_kind, DeviceKind::kCuda);
+  EXPECT_EQ(cluster->devices(), 14u);
+  const JobEntry& job = cluster->jobs[0];
+  EXPECT_EQ(cluster->ranks(job), 6u);
+  EXPECT_EQ(job.claim, Claim::kToken);
+  EXPECT_EQ(job.lanes.prefetch, 1u);
+  EXPECT_EQ(job.lanes.unsharded_budget, 0u);
+  EXPECT_FALSE(job.lanes.deadline);
+  EXPECT_TRUE(job.mesh.flatten.empty());
+  EXPECT_TRUE(parse_cluster(Source("c.yaml", "nodes: [{host: a, devices: {count: 1}}]\n"))->jobs.empty());
+}
+
+// Goal: a floor that refuses a mesh can point at the degree that it refuses.
+TEST(Cluster, LendsItsPlacesToLaterComplaints) {
+  const auto cluster = parse_cluster(shipped("cluster.two-nodes.yaml"));
+  ASSERT_TRUE(cluster);
+  const Marked<Degree>& tp = cluster->jobs[0].mesh.dims[4];
+  EXPECT_EQ(cluster->diagnostic(tp.mark, tp.path, {"2 x 3 is not 8", "write 2"}).text(),
+            "cluster.two-nodes.yaml:8:63: error: jobs[0].mesh.dims.tp: 2 x 3 is not 8; write 2\n"
+            "        dims: {pp: 1, dp_replicate: 2, dp_shard: -1, cp: 1, tp: 2}  # outermost first; dp_shard "
+            "may be -1\n"
+            "                                                                ^");
+}
+
+TEST(Cluster, BoundsTheHostsOfAllEntriesTogether) {
+  std::string text = "nodes:\n";
+  for (int i = 0; i < 4000; ++i)
+    text += fmt::format("  - {{host: \"n{}x[0-65535]\", devices: {{count: 1}}}}\n", i);
+  const auto cluster = parse_cluster(Source("c.yaml", text));
+  ASSERT_FALSE(cluster);
+  EXPECT_THAT(cluster.error().text(),
+              HasSubstr("c.yaml:3:12: error: nodes[1].host: more than 65536 hosts in all entries together"));
+  EXPECT_EQ(cluster.error().entries().size(), 1u);
+}
+
+}  // namespace
+}  // namespace muster::config

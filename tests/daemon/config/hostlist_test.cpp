@@ -1,0 +1,125 @@
+#include "daemon/config/hostlist.hpp"
+
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::config {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> hosts(std::string_view text) {
+  auto expanded = expand_hosts(text);
+  EXPECT_TRUE(expanded) << text << ": " << expanded.error().message;
+  return expanded ? *expanded : std::vector<std::string>();
+}
+
+TEST(Hostlist, ExpandsRangesInTheOrderWritten) {
+  EXPECT_THAT(hosts("localhost"), ElementsAre("localhost"));
+  EXPECT_THAT(hosts("node[01-03,20],login1"), ElementsAre("node01", "node02", "node03", "node20", "login1"));
+  EXPECT_THAT(hosts("n[9-11]"), ElementsAre("n9", "n10", "n11"));
+  EXPECT_THAT(hosts("n[09-11]"), ElementsAre("n09", "n10", "n11"));
+  EXPECT_THAT(hosts("n[3,1]"), ElementsAre("n3", "n1"));
+  EXPECT_THAT(hosts("n[1,01]"), ElementsAre("n1", "n01"));  // padding makes another name
+  EXPECT_THAT(hosts("r[1-2]n[1-2].lab"), ElementsAre("r1n1.lab", "r1n2.lab", "r2n1.lab", "r2n2.lab"));
+  EXPECT_THAT(hosts("[1-2]"), ElementsAre("1", "2"));
+  EXPECT_EQ(hosts("node[01-16]").size(), 16u);
+  EXPECT_EQ(hosts("n[0-65535]").size(), kHostsMax);
+}
+
+TEST(Hostlist, SaysWhatIsWrongAndWhere) {
+  struct Row {
+    std::string text;
+    std::size_t offset;
+    std::string message, suggestion;
+  };
+  const std::vector<Row> table{
+      {"", 0, "at least one host", "node[01-16]"},
+      {"a,,b", 2, "missing between commas", "remove the comma"},
+      {"a,", 2, "missing between commas", ""},
+      {"a, b", 2, "no spaces", "remove the space"},
+      {"-a", 0, "starts with", ""},
+      {"a/b", 1, "'/' is not allowed", "letters"},
+      {"a]", 1, "']' without '['", ""},
+      {"a[1-2", 1, "'[' is not closed", "']'"},
+      {"a[]", 2, "number is missing", "[01-16,20]"},
+      {"a[1-]", 4, "number is missing", ""},
+      {"a[x]", 2, "number is missing", ""},
+      {"a[1;2]", 3, "';' is not allowed in brackets", ""},
+      {"a[1[2]]", 3, "'[' is not allowed in brackets", ""},
+      {"a[5-2]", 3, "runs backwards", "write 2-5"},
+      {"a[01-100]", 2, "padded to different widths", "write 001-100"},
+      {"a[1-010]", 2, "padded to different widths", "write 001-010"},
+      {"a[1-5,3]", 6, "3 is named twice", "remove one"},
+      {"a[3,1-5]", 4, "3 is named twice", "remove one"},
+      {"a[01-05,03-09]", 8, "03 is named twice", ""},
+      {"a1,b,a[0-3]", 5, "host 'a1' is named twice", "remove one"},
+      {"a[0-65536]", 0, "too many hosts; at most 65536", "name fewer"},
+      {"a,b[0-999999999]c[0-999999999]", 2, "too many hosts", ""},
+      {"a[1234567890]", 2, "more than 9 digits", ""},
+      {"a[1][1][1][1][1]", 13, "at most 4 brackets", ""},
+      {std::string(254, 'a'), 0, "at most 253 characters", ""},
+      {std::string("a\0b", 3), 1, "is not allowed", ""},
+  };
+  for (const Row& row : table) {
+    const auto expanded = expand_hosts(row.text);
+    ASSERT_FALSE(expanded) << row.text;
+    EXPECT_EQ(expanded.error().offset, row.offset) << row.text << ": " << expanded.error().message;
+    EXPECT_THAT(expanded.error().message, HasSubstr(row.message)) << row.text;
+    EXPECT_THAT(expanded.error().suggestion, HasSubstr(row.suggestion)) << row.text;
+  }
+}
+
+TEST(Hostlist, HoldsToTheLimitItIsGiven) {
+  EXPECT_TRUE(expand_hosts("n[1-4]", 4));
+  EXPECT_THAT(expand_hosts("n[1-5]", 4).error().message, HasSubstr("at most 4"));
+  EXPECT_FALSE(expand_hosts("n", 0));
+}
+
+TEST(Hostlist, CompressesNeighbours) {
+  const auto compressed = [](std::vector<std::string> list) { return compress_hosts(list); };
+  EXPECT_EQ(compressed({}), "");
+  EXPECT_EQ(compressed({"node01", "node02", "node03", "node20", "login1"}), "node[01-03,20],login1");
+  EXPECT_EQ(compressed({"n8", "n9", "n10", "n11"}), "n[8-11]");
+  EXPECT_EQ(compressed({"n08", "n09", "n10"}), "n[08-10]");
+  EXPECT_EQ(compressed({"n99", "n100"}), "n[99-100]");
+  EXPECT_EQ(compressed({"n099", "n100", "n1000"}), "n[099-100,1000]");
+  EXPECT_EQ(compressed({"a", "b"}), "a,b");
+  EXPECT_EQ(compressed({"n1.lab", "n2.lab", "n2.home"}), "n[1-2].lab,n2.home");
+  EXPECT_EQ(compressed({"n3", "n1"}), "n[3,1]");
+}
+
+// Goal:   compressing loses nothing, not even the order.
+// Method: random names over few prefixes and paddings, so that neighbours often join and often almost join.
+TEST(Hostlist, CompressesWithoutLoss) {
+  constexpr unsigned kSeed = 7;
+  SCOPED_TRACE(kSeed);
+  std::mt19937 random(kSeed);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::string> list;
+    std::set<std::string> seen;
+    std::uint64_t number = random() % 120;
+    for (int i = 0; i < 40; ++i) {
+      number = random() % 4 == 0 ? random() % 1100 : number + 1;
+      static constexpr const char* kPrefixes[] = {"node", "r1n", "x-", "gpu."};
+      std::string digits = std::to_string(number);
+      if (round % 2 == 0 && digits.size() < 3) digits.insert(0, 3 - digits.size(), '0');
+      std::string name =
+          kPrefixes[random() % 8 == 0 ? random() % 4 : 0] + digits + (random() % 9 == 0 ? ".lab" : "");
+      if (random() % 20 == 0) name = "login" + std::string(1 + random() % 3, 'x');
+      if (seen.insert(name).second) list.push_back(std::move(name));
+    }
+    const std::string text = compress_hosts(list);
+    ASSERT_EQ(hosts(text), list) << text;
+  }
+}
+
+}  // namespace
+}  // namespace muster::config

@@ -1,0 +1,117 @@
+#include "daemon/config/load.hpp"
+
+#include "daemon/config/document.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace muster::config {
+namespace {
+
+using testing::HasSubstr;
+
+class Load : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "muster_load_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& text, mode_t mode = 0644) {
+    const std::string path = folder_ + "/musterd.yaml";
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return path;
+  }
+
+  static LoadOptions trusted() { return {Ownership::kTrusted, ::geteuid()}; }
+
+  std::string folder_;
+};
+
+TEST_F(Load, ReadsAFileOfItsOwnUser) {
+  const std::string path = file("log: {level: info}\n", 0600);
+  const auto source = load_file(path, trusted());
+  ASSERT_TRUE(source) << source.error().text();
+  EXPECT_EQ(source->name(), path);
+  EXPECT_EQ(source->text(), "log: {level: info}\n");
+}
+
+TEST_F(Load, SaysWhyAFileIsNoConfiguration) {
+  const auto missing = load_file(folder_ + "/absent.yaml", trusted());
+  EXPECT_EQ(missing.error().code(), Code::kNotFound);
+  EXPECT_THAT(missing.error().message(), HasSubstr("absent.yaml: error: no such file"));
+
+  const auto below_file = load_file(file("a: 1") + "/x", trusted());
+  EXPECT_EQ(below_file.error().code(), Code::kNotFound);
+
+  const auto directory = load_file(folder_, trusted());
+  EXPECT_EQ(directory.error().code(), Code::kConfig);
+  EXPECT_THAT(directory.error().message(), HasSubstr("is a directory"));
+
+  for (const char* blank : {"", " \n\n"}) {
+    const auto empty = load_file(file(blank), trusted());
+    EXPECT_EQ(empty.error().code(), Code::kConfig);
+    EXPECT_THAT(empty.error().message(), HasSubstr("is empty"));
+  }
+
+  const auto large = load_file(file(std::string(kTextBytesMax + 1, '#')), trusted());
+  EXPECT_EQ(large.error().code(), Code::kConfig);
+  EXPECT_THAT(large.error().message(), HasSubstr("larger than 1048576 bytes"));
+  EXPECT_TRUE(load_file(file(std::string(kTextBytesMax, '#')), trusted()));
+}
+
+// Goal: a pipe in place of a file is refused at once; opening it must not wait for a writer.
+TEST_F(Load, DoesNotWaitOnAPipe) {
+  const std::string path = folder_ + "/pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(load_file(path, trusted()).error().message(), HasSubstr("not a regular file"));
+  EXPECT_THAT(load_file("/dev/null", trusted()).error().message(), HasSubstr("not a regular file"));
+}
+
+TEST_F(Load, RefusesAFileThatOthersMayWrite) {
+  const std::string path = file("a: 1\n", 0664);
+  const auto group = load_file(path, trusted());
+  EXPECT_EQ(group.error().code(), Code::kDenied);
+  EXPECT_THAT(group.error().message(), HasSubstr("mode 0664 lets its group write it; run: chmod go-w"));
+  const auto everyone = load_file(file("a: 1\n", 0646), trusted());
+  EXPECT_THAT(everyone.error().message(), HasSubstr("lets everyone write it"));
+  EXPECT_TRUE(load_file(path, {Ownership::kAny, ::geteuid()}));
+}
+
+// Goal:   a file of a third user is refused; one of root or of the reader is not.
+// Method: as root the file is given away; otherwise the reader claims to be someone else.
+TEST_F(Load, RefusesAFileOfAnotherUser) {
+  const std::string path = file("a: 1\n");
+  constexpr uid_t kStranger = 12345;
+  LoadOptions options = trusted();
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(path.c_str(), kStranger, static_cast<gid_t>(-1)), 0);
+  } else {
+    options.caller = ::geteuid() + 1;
+  }
+  const auto refused = load_file(path, options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kDenied);
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("who could change what the daemon does; chown it to root"));
+  options.ownership = Ownership::kAny;
+  EXPECT_TRUE(load_file(path, options));
+}
+
+TEST_F(Load, RefusesAFileItMayNotRead) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root reads every file";
+  EXPECT_EQ(load_file(file("a: 1\n", 0000), trusted()).error().code(), Code::kDenied);
+}
+
+}  // namespace
+}  // namespace muster::config

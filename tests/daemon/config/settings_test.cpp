@@ -1,0 +1,138 @@
+#include "daemon/config/settings.hpp"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::config {
+namespace {
+
+using testing::HasSubstr;
+
+const InForce& entry(const Resolved& resolved, std::string_view key) {
+  for (const InForce& line : resolved.in_force)
+    if (line.key == key) return line;
+  ADD_FAILURE() << "no key " << key;
+  return resolved.in_force.front();
+}
+
+TEST(Settings, HaveTheirDefaultsWithoutAnySource) {
+  const auto resolved = resolve({});
+  ASSERT_TRUE(resolved) << resolved.error().text();
+  const Settings& s = resolved->settings;
+  EXPECT_EQ(s.node.socket_path, "/run/muster/musterd.sock");
+  EXPECT_EQ(s.node.runtime_directory, "/run/muster");
+  EXPECT_EQ(s.node.socket_mode, 0660u);
+  EXPECT_EQ(s.node.group, "");
+  EXPECT_EQ(s.node.workers, 0u);
+  EXPECT_EQ(s.log.level, "info");
+  EXPECT_EQ(s.log.format, "auto");
+  EXPECT_EQ(s.limits.jobs_max, 16u);
+  EXPECT_EQ(s.limits.sessions_max, 256u);
+  EXPECT_EQ(s.limits.buffers_per_rank_max, 4096u);
+  EXPECT_EQ(s.limits.plans_per_rank_max, 16384u);
+  EXPECT_EQ(s.limits.arena_per_rank_max, std::uint64_t{8} << 30);
+  EXPECT_EQ(s.limits.arena_segment, std::uint64_t{64} << 20);
+  EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(50));
+  EXPECT_EQ(s.liveness.drain_timeout, std::chrono::seconds(10));
+  EXPECT_EQ(s.defaults.deadline, std::chrono::seconds(60));
+  EXPECT_EQ(s.jobs_from, "");
+  EXPECT_TRUE(s.auto_create_jobs);
+}
+
+// Goal:   every key can be set, and reaches the member of its name and no other.
+// Method: a file that sets each key to something other than its default.
+TEST(Settings, TakeEveryKeyFromAFile) {
+  Inputs inputs;
+  inputs.file =
+      Source("f.yaml",
+             "node: {socket_path: /a, runtime_directory: /b, socket_mode: \"0600\", group: g, workers: 2}\n"
+             "log: {level: error, format: json}\n"
+             "limits: {jobs_max: 1, sessions_max: 2, buffers_per_rank_max: 3, plans_per_rank_max: 4,\n"
+             "         arena_per_rank_max: 5MiB, arena_segment: 1MiB}\n"
+             "liveness: {idle_spin: 6us, drain_timeout: 7ms}\n"
+             "defaults: {deadline: 8s}\n"
+             "jobs_from: /c\n"
+             "auto_create_jobs: false\n");
+  const auto resolved = resolve(inputs);
+  ASSERT_TRUE(resolved) << resolved.error().text();
+  const Settings& s = resolved->settings;
+  EXPECT_EQ(s.node.socket_path, "/a");
+  EXPECT_EQ(s.node.runtime_directory, "/b");
+  EXPECT_EQ(s.node.socket_mode, 0600u);
+  EXPECT_EQ(s.node.group, "g");
+  EXPECT_EQ(s.node.workers, 2u);
+  EXPECT_EQ(s.log.level, "error");
+  EXPECT_EQ(s.log.format, "json");
+  EXPECT_EQ(s.limits.jobs_max, 1u);
+  EXPECT_EQ(s.limits.sessions_max, 2u);
+  EXPECT_EQ(s.limits.buffers_per_rank_max, 3u);
+  EXPECT_EQ(s.limits.plans_per_rank_max, 4u);
+  EXPECT_EQ(s.limits.arena_per_rank_max, 5u << 20);
+  EXPECT_EQ(s.limits.arena_segment, 1u << 20);
+  EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(6));
+  EXPECT_EQ(s.liveness.drain_timeout, std::chrono::milliseconds(7));
+  EXPECT_EQ(s.defaults.deadline, std::chrono::seconds(8));
+  EXPECT_EQ(s.jobs_from, "/c");
+  EXPECT_FALSE(s.auto_create_jobs);
+  for (const InForce& line : resolved->in_force) EXPECT_EQ(line.origin.kind, Origin::Kind::kFile) << line.key;
+}
+
+TEST(Settings, PreferFlagToEnvironmentToFileToDefault) {
+  Inputs inputs;
+  inputs.file = Source("f.yaml", "node:\n  workers: 1\nlog:\n  level: error\n  format: json\n");
+  inputs.environment = {"PATH=/bin", "MUSTER_LOG=debug", "MUSTER_SET_node__workers=2",
+                        "MUSTER_SET_log__level=warning"};
+  inputs.flags = {{"node.workers", "3", "--workers"}, {"node.workers", "4", "--set node.workers"}};
+  const auto resolved = resolve(inputs);
+  ASSERT_TRUE(resolved) << resolved.error().text();
+  EXPECT_EQ(resolved->settings.node.workers, 4u);
+  EXPECT_EQ(entry(*resolved, "node.workers").origin.text, "--set node.workers");
+  EXPECT_EQ(resolved->settings.log.level, "warning");
+  EXPECT_EQ(entry(*resolved, "log.level").origin.text, "MUSTER_SET_log__level");
+  EXPECT_EQ(resolved->settings.log.format, "json");
+  EXPECT_EQ(entry(*resolved, "log.format").origin.text, "f.yaml:5");
+  EXPECT_EQ(entry(*resolved, "jobs_from").origin.text, "default");
+}
+
+TEST(Settings, BlameTheFlagAndTheVariable) {
+  Inputs inputs;
+  inputs.environment = {"MUSTER_SET_node__wrkers=2", "MUSTER_SET_defaults__deadline=60", "MUSTER_SET_node=1"};
+  inputs.flags = {{"workers", "3", "--set workers"}, {"node.socket_mode", "0999", "--socket-mode"}};
+  const auto resolved = resolve(inputs);
+  ASSERT_FALSE(resolved);
+  EXPECT_EQ(resolved.error().entries().size(), 5u);
+  const std::string text = resolved.error().text();
+  EXPECT_THAT(text, HasSubstr("MUSTER_SET_node__wrkers: error: node.wrkers: unknown key; did you mean "
+                              "'MUSTER_SET_node__workers'?"));
+  EXPECT_THAT(text,
+              HasSubstr("MUSTER_SET_defaults__deadline: error: defaults.deadline: a duration needs a unit"));
+  EXPECT_THAT(text, HasSubstr("write 60s"));
+  EXPECT_THAT(text, HasSubstr("MUSTER_SET_node: error: node: unknown key"));
+  EXPECT_THAT(text, HasSubstr("--set workers: error: workers: unknown key; did you mean 'node.workers'?"));
+  EXPECT_THAT(text, HasSubstr("--socket-mode: error: node.socket_mode: expected four octal digits"));
+}
+
+// Goal: a fault does not hide behind a stronger source; removing the flag must not reveal it.
+TEST(Settings, ReportAWrongFileEvenWhereAFlagOverridesIt) {
+  Inputs inputs;
+  inputs.file = Source("f.yaml", "node:\n  workers: many\n");
+  inputs.flags = {{"node.workers", "4", "--workers"}};
+  const auto resolved = resolve(inputs);
+  ASSERT_FALSE(resolved);
+  EXPECT_THAT(resolved.error().text(), HasSubstr("f.yaml:2:12"));
+}
+
+TEST(Settings, BlameTheStrongerOfTwoThatDoNotFitTogether) {
+  Inputs inputs;
+  inputs.file = Source("f.yaml", "limits:\n  arena_per_rank_max: 1GiB\n");
+  inputs.flags = {{"limits.arena_segment", "2GiB", "--set limits.arena_segment"}};
+  const auto resolved = resolve(inputs);
+  ASSERT_FALSE(resolved);
+  EXPECT_THAT(resolved.error().text(), HasSubstr("--set limits.arena_segment: error: limits.arena_segment: "
+                                                 "limits.arena_segment (2GiB) is larger than"));
+}
+
+}  // namespace
+}  // namespace muster::config
