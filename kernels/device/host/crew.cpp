@@ -2,9 +2,6 @@
 
 #include "api/base/assert.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include <sched.h>
 
 namespace muster::device::host {
