@@ -5,6 +5,7 @@
 #include "daemon/cli/mesh_command.hpp"
 #include "daemon/cli/run_command.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <iostream>
 
@@ -39,6 +40,7 @@ struct Line {
   std::vector<std::string> files;
   std::vector<std::string> settings;
   std::string word;
+  std::vector<std::string> behind;  // what stands behind the first "--" of `muster run`
   std::uint32_t rank = 0;
   double seconds = 5;
   bool now = false;
@@ -187,8 +189,25 @@ void add_run(CLI::App& app, Line& line) {
       ->check(CLI::Range(0.0, kSecondsMax));
   app_run->callback([&line, app_run] {
     line.run.command = app_run->remaining();
+    // A separator behind the program is the program's own.
+    if (!line.run.command.empty() && !line.behind.empty()) line.run.command.emplace_back("--");
+    line.run.command.insert(line.run.command.end(), line.behind.begin(), line.behind.end());
     line.command = [&line] { return run(line); };
   });
+}
+
+// The arguments that are ours, last first as CLI11 takes them; the program's go to `behind` untouched.
+std::vector<std::string> own_arguments(int argc, char** argv, Line& line) {
+  std::vector<std::string> own(argv + 1, argv + argc);
+  if (!own.empty() && own.front() == "run") {
+    const auto separator = std::find(own.begin(), own.end(), "--");
+    if (separator != own.end()) {
+      line.behind.assign(separator + 1, own.end());
+      own.erase(separator, own.end());
+    }
+  }
+  std::reverse(own.begin(), own.end());
+  return own;
 }
 
 }  // namespace
@@ -204,7 +223,7 @@ int main(int argc, char** argv) {
   add_local(app, line);
   add_config(app, line);
   try {
-    app.parse(argc, argv);
+    app.parse(own_arguments(argc, argv, line));
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {

@@ -120,7 +120,7 @@ void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
   Json asked = control::to_json(options_.job_defaults);
   asked.update(body.value("spec", Json::object()));
   asked["owner_uid"] = connection.peer.uid;
-  asked["epoch"] = 1;  // start_job() draws the real one
+  asked["epoch"] = 1u;  // start_job() draws the real one
   auto spec = control::job_from_json(asked);
   if (!spec) return reply(control::failed(spec.error()), {});
   const std::string name = spec->name;

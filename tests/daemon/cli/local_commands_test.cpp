@@ -180,7 +180,8 @@ TEST(ConfigCommand, ShowsTheOriginOfEachValue) {
                          {"MUSTER_SET_limits__sessions_max=9"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   std::map<std::string, Json> settings;
-  for (const Json& setting : ran.json().at("settings")) settings[setting.at("key")] = setting;
+  const Json shown = ran.json();
+  for (const Json& setting : shown.at("settings")) settings[setting.at("key")] = setting;
   EXPECT_EQ(settings.at("node.workers").at("value"), "7");
   EXPECT_EQ(settings.at("node.workers").at("origin"), "flag");
   EXPECT_EQ(settings.at("limits.jobs_max").at("origin"), "file");
