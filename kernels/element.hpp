@@ -186,4 +186,10 @@ class Walk {
   std::array<Offsets, MUSTER_TENSOR_DIMS_MAX> stride_{};
 };
 
+// An index out of memory that its client may change meanwhile: one load, so that what was checked is what is
+// used.
+inline std::int32_t load_index(const std::int32_t* index) {
+  return __atomic_load_n(index, __ATOMIC_RELAXED);
+}
+
 }  // namespace muster::kernels

@@ -8,11 +8,14 @@ namespace muster::bootstrap {
 namespace {
 
 constexpr std::array kLaunchers{
-    Launcher{"muster", "MUSTER_RANK", "MUSTER_WORLD_SIZE", "MUSTER_LOCAL_RANK", "MUSTER_LOCAL_SIZE", nullptr, ""},
-    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "torchrun-"},
+    Launcher{"muster", "MUSTER_RANK", "MUSTER_WORLD_SIZE", "MUSTER_LOCAL_RANK", "MUSTER_LOCAL_SIZE", nullptr,
+             ""},
+    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID",
+             "torchrun-"},
     Launcher{"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
              "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_MCA_ess_base_jobid", "openmpi-"},
-    Launcher{"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID", "slurm-"},
+    Launcher{"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
+             "SLURM_JOB_ID", "slurm-"},
     Launcher{"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, ""},
 };
 
@@ -36,7 +39,8 @@ std::int32_t number_or_none(const Lookup& lookup, const char* variable) {
 std::string job_name(std::string text) {
   constexpr std::size_t kBytesMax = 63;
   for (char& c : text) {
-    const bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    const bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '.' || c == '_' || c == '-';
     if (!good) c = '_';
   }
   if (text.size() > kBytesMax) text.resize(kBytesMax);
@@ -66,8 +70,8 @@ Status read_ranks(const Lookup& lookup, const Launcher& launcher, Identity& iden
   MUSTER_ASSIGN_OR_RETURN(identity.rank, number(launcher.rank, *rank));
   MUSTER_ASSIGN_OR_RETURN(identity.world_size, number(launcher.world_size, *size));
   if (identity.rank >= identity.world_size)
-    return failure(Code::kBadArgument, "{}={} is not below {}={}", launcher.rank, identity.rank, launcher.world_size,
-                   identity.world_size);
+    return failure(Code::kBadArgument, "{}={} is not below {}={}", launcher.rank, identity.rank,
+                   launcher.world_size, identity.world_size);
   identity.local_rank = number_or_none(lookup, launcher.local_rank);
   identity.local_size = number_or_none(lookup, launcher.local_size);
   identity.launcher = launcher.name;
@@ -86,7 +90,9 @@ Lookup process_environment() {
   };
 }
 
-std::span<const Launcher> launchers() { return kLaunchers; }
+std::span<const Launcher> launchers() {
+  return kLaunchers;
+}
 
 Result<Identity> identify(const Lookup& lookup) {
   Identity identity;

@@ -1,7 +1,7 @@
 // Which rank of which job a process is, from what its launcher left in the environment.
 //
-// One list, in order; the first launcher that is complete wins, and MUSTER_BOOTSTRAP=NAME forces one. Explicit MUSTER_* comes first;
-// torchrun before Slurm, because `srun torchrun` sets both.
+// One list, in order; the first launcher that is complete wins, and MUSTER_BOOTSTRAP=NAME forces one.
+// Explicit MUSTER_* comes first; torchrun before Slurm, because `srun torchrun` sets both.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -46,8 +46,8 @@ struct Identity {
 
 inline constexpr const char* kDefaultEndpoint = "/run/muster/musterd.sock";
 
-// kBadArgument for a variable that is no number, a rank outside its world, or an unknown MUSTER_BOOTSTRAP. A process without a
-// launcher is no error here: rank is -1 then.
+// kBadArgument for a variable that is no number, a rank outside its world, or an unknown MUSTER_BOOTSTRAP. A
+// process without a launcher is no error here: rank is -1 then.
 Result<Identity> identify(const Lookup& lookup);
 
 }  // namespace muster::bootstrap

@@ -35,23 +35,34 @@ muster_status_t report(Code code, const char* what) noexcept {
 
 extern "C" {
 
-const char* muster_status_name(muster_status_t status) { return muster::code_name(static_cast<muster::Code>(status)); }
+const char* muster_status_name(muster_status_t status) {
+  return muster::code_name(static_cast<muster::Code>(status));
+}
 const char* muster_status_sentence(muster_status_t status) {
   return muster::code_sentence(static_cast<muster::Code>(status));
 }
-const char* muster_last_error(void) { return t_last_error.c_str(); }
-uint32_t muster_version(void) { return MUSTER_VERSION; }
+const char* muster_last_error(void) {
+  return t_last_error.c_str();
+}
+uint32_t muster_version(void) {
+  return MUSTER_VERSION;
+}
 
 size_t muster_dtype_bytes(muster_dtype dtype) {
   switch (dtype) {
     case MUSTER_F32:
-    case MUSTER_I32: return 4;
+    case MUSTER_I32:
+      return 4;
     case MUSTER_BF16:
-    case MUSTER_F16: return 2;
+    case MUSTER_F16:
+      return 2;
     case MUSTER_F64:
-    case MUSTER_I64: return 8;
-    case MUSTER_U8: return 1;
-    default: return 0;
+    case MUSTER_I64:
+      return 8;
+    case MUSTER_U8:
+      return 1;
+    default:
+      return 0;
   }
 }
 }

@@ -32,7 +32,8 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
     }
     written += static_cast<std::size_t>(n);
   }
-  if (::rename(partial.c_str(), path.c_str()) != 0) return failure(Code::kNoResource, "{}: {}", path, std::strerror(errno));
+  if (::rename(partial.c_str(), path.c_str()) != 0)
+    return failure(Code::kNoResource, "{}: {}", path, std::strerror(errno));
   return {};
 }
 
@@ -76,14 +77,16 @@ int muster_event_fd(muster_session* session) {
 
 muster_status_t muster_mesh_group(muster_session* session, const char* dim, muster_group* group) {
   return with_session(session, [&]() -> Status {
-    if (dim == nullptr || group == nullptr) return failure(Code::kBadArgument, "dim and group must not be NULL");
+    if (dim == nullptr || group == nullptr)
+      return failure(Code::kBadArgument, "dim and group must not be NULL");
     MUSTER_ASSIGN_OR_RETURN(const auto answer, session->mesh_dim(dim));
     *group = answer.group;
     return {};
   });
 }
 
-muster_status_t muster_mesh_coords(muster_session* session, const char* dim, int32_t* coordinate, int32_t* size) {
+muster_status_t muster_mesh_coords(muster_session* session, const char* dim, int32_t* coordinate,
+                                   int32_t* size) {
   return with_session(session, [&]() -> Status {
     if (dim == nullptr) return failure(Code::kBadArgument, "dim must not be NULL");
     MUSTER_ASSIGN_OR_RETURN(const auto answer, session->mesh_dim(dim));
@@ -106,7 +109,8 @@ muster_status_t muster_group_query(muster_session* session, muster_group group, 
   });
 }
 
-muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks, size_t capacity, size_t* count) {
+muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks,
+                                   size_t capacity, size_t* count) {
   return with_session(session, [&]() -> Status {
     if (count == nullptr || (ranks == nullptr && capacity > 0))
       return failure(Code::kBadArgument, "count must not be NULL, and ranks must hold `capacity` entries");
@@ -121,7 +125,8 @@ muster_status_t muster_group_abort(muster_session* session, muster_group group) 
   return with_session(session, [&]() -> Status {
     shm::HandleMessage request;
     request.handle = group;
-    const auto answer = session->ask<shm::Plain>(request, shm::MessageKind::kGroupAbort, shm::MessageKind::kDone);
+    const auto answer =
+        session->ask<shm::Plain>(request, shm::MessageKind::kGroupAbort, shm::MessageKind::kDone);
     return answer ? Status() : answer.error();
   });
 }
@@ -137,7 +142,8 @@ muster_status_t muster_counter(muster_session* session, const char* name, uint64
 
 muster_status_t muster_trace_begin(muster_session* session) {
   return with_session(session, [&]() -> Status {
-    const auto answer = session->ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kTraceBegin, shm::MessageKind::kDone);
+    const auto answer =
+        session->ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kTraceBegin, shm::MessageKind::kDone);
     return answer ? Status() : answer.error();
   });
 }
@@ -146,8 +152,8 @@ muster_status_t muster_trace_end(muster_session* session, const char* path) {
   return with_session(session, [&]() -> Status {
     if (path == nullptr) return failure(Code::kBadArgument, "path must not be NULL");
     shm::Descriptor memory;
-    const auto grant = session->ask<shm::TraceGrant>(shm::Plain{}, shm::MessageKind::kTraceEnd, shm::MessageKind::kTraceGrant, {},
-                                                     nullptr, &memory);
+    const auto grant = session->ask<shm::TraceGrant>(shm::Plain{}, shm::MessageKind::kTraceEnd,
+                                                     shm::MessageKind::kTraceGrant, {}, nullptr, &memory);
     if (!grant) return grant.error();
     MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant->bytes));
     MUSTER_ASSIGN_OR_RETURN(const auto text, shm::Mapping::map(memory, grant->bytes, shm::Access::kRead));

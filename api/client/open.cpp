@@ -18,7 +18,8 @@ constexpr muster::Nanos kDefaultTimeout = std::chrono::seconds(60);
 
 // What the caller says goes before what the environment says.
 Result<muster::bootstrap::Identity> identity_of(const muster_open_options& options) {
-  MUSTER_ASSIGN_OR_RETURN(auto identity, muster::bootstrap::identify(muster::bootstrap::process_environment()));
+  MUSTER_ASSIGN_OR_RETURN(auto identity,
+                          muster::bootstrap::identify(muster::bootstrap::process_environment()));
   if (options.rank >= 0) identity.rank = options.rank;
   if (options.world_size >= 0) identity.world_size = options.world_size;
   if (options.endpoint != nullptr) identity.endpoint = options.endpoint;
@@ -27,7 +28,8 @@ Result<muster::bootstrap::Identity> identity_of(const muster_open_options& optio
   if (options.token != nullptr) identity.token = options.token;
   if (identity.rank < 0)
     return fail(Code::kBadArgument,
-                "this process has no rank: start it with `muster run`, torchrun, mpirun or srun, or set MUSTER_RANK and "
+                "this process has no rank: start it with `muster run`, torchrun, mpirun or srun, or set "
+                "MUSTER_RANK and "
                 "MUSTER_WORLD_SIZE (`muster env` shows what is looked at)");
   if (identity.job.empty())
     return fail(Code::kBadArgument, "this process has no job: set MUSTER_JOB, or start it with `muster run`");
@@ -36,7 +38,8 @@ Result<muster::bootstrap::Identity> identity_of(const muster_open_options& optio
 
 Status copy_text(const std::string& text, std::span<char> target, const char* what) {
   if (text.size() >= target.size())
-    return failure(Code::kBadArgument, "{} has {} bytes; at most {} are possible", what, text.size(), target.size() - 1);
+    return failure(Code::kBadArgument, "{} has {} bytes; at most {} are possible", what, text.size(),
+                   target.size() - 1);
   std::memcpy(target.data(), text.data(), text.size());
   return {};
 }
@@ -65,11 +68,13 @@ Result<shm::Welcome> welcome_of(std::span<const std::byte> bytes) {
   if (header.kind == shm::MessageKind::kFailure && bytes.size() == sizeof(shm::Failure)) {
     shm::Failure text;
     std::memcpy(&text, bytes.data(), sizeof text);
-    const Code code = muster::is_known(text.status) && text.status < 0 ? static_cast<Code>(text.status) : Code::kProtocol;
+    const Code code =
+        muster::is_known(text.status) && text.status < 0 ? static_cast<Code>(text.status) : Code::kProtocol;
     return fail(Status(code, std::string(text.text, strnlen(text.text, sizeof text.text))));
   }
   if (header.version != shm::kAbiVersion)
-    return fail(Code::kVersion, "the daemon speaks version {}, this library {}", header.version, shm::kAbiVersion);
+    return fail(Code::kVersion, "the daemon speaks version {}, this library {}", header.version,
+                shm::kAbiVersion);
   if (header.kind != shm::MessageKind::kWelcome || bytes.size() != sizeof(shm::Welcome))
     return fail(Code::kProtocol, "the daemon's welcome has a wrong kind or size");
   shm::Welcome welcome;
@@ -79,7 +84,8 @@ Result<shm::Welcome> welcome_of(std::span<const std::byte> bytes) {
   return welcome;
 }
 
-Result<muster_session::Connection> attach(const muster::bootstrap::Identity& identity, muster::Nanos timeout) {
+Result<muster_session::Connection> attach(const muster::bootstrap::Identity& identity,
+                                          muster::Nanos timeout) {
   const muster::SteadyClock clock;
   const muster::Instant deadline = clock.now() + timeout;
   MUSTER_ASSIGN_OR_RETURN(const shm::Hello hello, hello_of(identity));
@@ -88,11 +94,16 @@ Result<muster_session::Connection> attach(const muster::bootstrap::Identity& ide
   std::vector<std::byte> buffer(shm::kMessageBytesMax);
   MUSTER_ASSIGN_OR_RETURN(shm::Message answer, shm::receive_message(socket, buffer, deadline, clock));
   MUSTER_ASSIGN_OR_RETURN(const shm::Welcome welcome, welcome_of(std::span(buffer).first(answer.bytes)));
-  if (answer.descriptors.size() != 3) return fail(Code::kProtocol, "the daemon's welcome lacks its descriptors");
+  if (answer.descriptors.size() != 3)
+    return fail(Code::kProtocol, "the daemon's welcome lacks its descriptors");
   MUSTER_ASSIGN_OR_RETURN(auto submission, shm::SubmissionView::attach(std::move(answer.descriptors[0])));
   MUSTER_ASSIGN_OR_RETURN(auto completion, shm::CompletionView::attach(std::move(answer.descriptors[1])));
-  return muster_session::Connection{std::move(socket),     std::move(answer.descriptors[2]), std::move(submission),
-                                    std::move(completion), welcome,                         timeout};
+  return muster_session::Connection{std::move(socket),
+                                    std::move(answer.descriptors[2]),
+                                    std::move(submission),
+                                    std::move(completion),
+                                    welcome,
+                                    timeout};
 }
 
 // An older program has a shorter struct: what it does not know keeps the default.
@@ -100,7 +111,8 @@ template<class Options>
 Status read_options(const Options* given, Options* options) {
   if (given == nullptr) return {};
   if (given->size < sizeof given->size || given->size > sizeof(Options))
-    return failure(Code::kBadArgument, "options of {} bytes; this library knows up to {}", given->size, sizeof(Options));
+    return failure(Code::kBadArgument, "options of {} bytes; this library knows up to {}", given->size,
+                   sizeof(Options));
   std::memcpy(options, given, given->size);
   return {};
 }
@@ -116,7 +128,8 @@ muster_status_t muster_open(const muster_open_options* given, muster_session** s
     muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
     MUSTER_RETURN_IF_ERROR(read_options(given, &options));
     if (options.flags != 0) return failure(Code::kBadArgument, "flags {} must be 0", options.flags);
-    const muster::Nanos timeout = options.timeout_ns > 0 ? muster::Nanos(options.timeout_ns) : kDefaultTimeout;
+    const muster::Nanos timeout =
+        options.timeout_ns > 0 ? muster::Nanos(options.timeout_ns) : kDefaultTimeout;
     MUSTER_ASSIGN_OR_RETURN(const auto identity, identity_of(options));
     MUSTER_ASSIGN_OR_RETURN(auto connection, attach(identity, timeout));
     *session = std::make_unique<muster_session>(std::move(connection)).release();

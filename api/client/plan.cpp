@@ -16,7 +16,8 @@ constexpr std::size_t kCachedPlansMax = 4096;
 
 Status check_struct(std::uint32_t size, std::size_t expected, const char* what) {
   if (size == expected) return {};
-  return failure(Code::kBadArgument, "{} has size {}; initialise it with its _INIT macro or builder ({})", what, size, expected);
+  return failure(Code::kBadArgument, "{} has size {}; initialise it with its _INIT macro or builder ({})",
+                 what, size, expected);
 }
 
 // Counts of an uneven collective: one per member.
@@ -27,7 +28,9 @@ Result<std::vector<std::uint64_t>> counts_of(muster_session& session, const must
   return std::vector<std::uint64_t>(c.counts, c.counts + facts->ranks.size());
 }
 
-void append(std::string& key, const void* data, std::size_t bytes) { key.append(static_cast<const char*>(data), bytes); }
+void append(std::string& key, const void* data, std::size_t bytes) {
+  key.append(static_cast<const char*>(data), bytes);
+}
 
 // Field by field: padding between fields is not part of the description.
 std::string key_of(const muster_kernel& k) {
@@ -94,8 +97,8 @@ Result<muster_plan> muster_session::plan(const muster_collective& c) {
   request.count = c.count;
   request.scale = c.scale;
   request.count_entries = static_cast<std::uint32_t>(counts.size());
-  auto grant = ask<shm::HandleMessage>(request, shm::MessageKind::kPlanCollective, shm::MessageKind::kPlanGrant,
-                                       std::as_bytes(std::span(counts)));
+  auto grant = ask<shm::HandleMessage>(request, shm::MessageKind::kPlanCollective,
+                                       shm::MessageKind::kPlanGrant, std::as_bytes(std::span(counts)));
   if (!grant) return fail(grant.error());
   plans_.insert(grant->handle);
   return grant->handle;
@@ -105,7 +108,8 @@ Result<muster_plan> muster_session::cached(const muster_kernel& kernel) {
   const std::string key = key_of(kernel);
   if (const auto known = cache_.find(key); known != cache_.end()) return known->second;
   if (cache_.size() == kCachedPlansMax)
-    return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats", kCachedPlansMax);
+    return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats",
+                kCachedPlansMax);
   MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(kernel));
   cache_.emplace(key, made);
   return made;
@@ -116,7 +120,8 @@ Result<muster_plan> muster_session::cached(const muster_collective& c) {
   const std::string key = key_of(c, counts);
   if (const auto known = cache_.find(key); known != cache_.end()) return known->second;
   if (cache_.size() == kCachedPlansMax)
-    return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats", kCachedPlansMax);
+    return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats",
+                kCachedPlansMax);
   MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(c));
   cache_.emplace(key, made);
   return made;
@@ -136,10 +141,14 @@ namespace {
 
 const char* start_text(Code code) {
   switch (code) {
-    case Code::kBusy: return "the command ring is full; wait for an earlier point and start again";
-    case Code::kStale: return "no such plan";
-    case Code::kBadArgument: return "muster_submit: lane, wait_count, flags, deadline or a wait is out of range";
-    default: return muster::code_sentence(code);
+    case Code::kBusy:
+      return "the command ring is full; wait for an earlier point and start again";
+    case Code::kStale:
+      return "no such plan";
+    case Code::kBadArgument:
+      return "muster_submit: lane, wait_count, flags, deadline or a wait is out of range";
+    default:
+      return muster::code_sentence(code);
   }
 }
 
@@ -152,7 +161,8 @@ template<class Description>
 muster_status_t one_shot(muster_session* session, const Description* description, const muster_submit* submit,
                          muster_point* point) {
   return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || description == nullptr) return failure(Code::kBadArgument, "session and description must not be NULL");
+    if (session == nullptr || description == nullptr)
+      return failure(Code::kBadArgument, "session and description must not be NULL");
     MUSTER_RETURN_IF_ERROR(check_submit(submit));
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session->cached(*description));
@@ -177,9 +187,11 @@ muster_status_t make_plan(muster_session* session, const Description* descriptio
 
 extern "C" {
 
-muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit, muster_point* point) {
+muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
+                                  muster_point* point) {
   if (session == nullptr || submit == nullptr || submit->size != sizeof(muster_submit))
-    return muster::client::report(Code::kBadArgument, "session and submit must be there, submit initialised by MUSTER_SUBMIT_INIT");
+    return muster::client::report(
+        Code::kBadArgument, "session and submit must be there, submit initialised by MUSTER_SUBMIT_INIT");
   if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
   const Code code = session->start(plan, *submit, point);
   return code == Code::kOk ? MUSTER_OK : muster::client::report(code, start_text(code));
@@ -193,18 +205,19 @@ muster_status_t muster_plan_destroy(muster_session* session, muster_plan plan) {
   });
 }
 
-muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective, muster_plan* plan) {
+muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective,
+                                       muster_plan* plan) {
   return make_plan(session, collective, plan);
 }
 muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel* kernel, muster_plan* plan) {
   return make_plan(session, kernel, plan);
 }
-muster_status_t muster_collect(muster_session* session, const muster_collective* collective, const muster_submit* submit,
-                               muster_point* point) {
+muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
+                               const muster_submit* submit, muster_point* point) {
   return one_shot(session, collective, submit, point);
 }
-muster_status_t muster_launch(muster_session* session, const muster_kernel* kernel, const muster_submit* submit,
-                              muster_point* point) {
+muster_status_t muster_launch(muster_session* session, const muster_kernel* kernel,
+                              const muster_submit* submit, muster_point* point) {
   return one_shot(session, kernel, submit, point);
 }
 

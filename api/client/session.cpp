@@ -40,14 +40,15 @@ std::optional<Status> muster_session::daemon_loss() {
   return loss_;
 }
 
-Result<std::vector<std::byte>> muster_session::exchange(std::span<std::byte> message, std::span<const std::byte> extra,
+Result<std::vector<std::byte>> muster_session::exchange(std::span<std::byte> message,
+                                                        std::span<const std::byte> extra,
                                                         shm::Descriptor* descriptor) {
   std::vector<std::byte> bytes(message.begin(), message.end());
   bytes.insert(bytes.end(), extra.begin(), extra.end());
   const auto lose = [&](const Status& status) {
     const bool gone = status.code() == Code::kDaemonLost || status.code() == Code::kWaitTimeout;
-    loss_ = gone ? Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) + " does not answer: " +
-                                                 status.message())
+    loss_ = gone ? Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) +
+                                                 " does not answer: " + status.message())
                  : status;
     return fail(loss_);
   };
@@ -62,17 +63,20 @@ Result<std::vector<std::byte>> muster_session::exchange(std::span<std::byte> mes
     return lose(Status(Code::kProtocol, "the daemon's answer does not belong to the question"));
   if (header.kind == shm::MessageKind::kFailure) {
     shm::Failure text;
-    if (answer->bytes != sizeof text) return lose(Status(Code::kProtocol, "the daemon's failure has a wrong size"));
+    if (answer->bytes != sizeof text)
+      return lose(Status(Code::kProtocol, "the daemon's failure has a wrong size"));
     std::memcpy(&text, buffer_.data(), sizeof text);
     const std::size_t length = std::min<std::size_t>(text.length, sizeof text.text);
-    const Code code = muster::is_known(text.status) && text.status < 0 ? static_cast<Code>(text.status) : Code::kProtocol;
+    const Code code =
+        muster::is_known(text.status) && text.status < 0 ? static_cast<Code>(text.status) : Code::kProtocol;
     return fail(Status(code, std::string(text.text, length)));
   }
   if (descriptor != nullptr && !answer->descriptors.empty()) *descriptor = std::move(answer->descriptors[0]);
-  return std::vector<std::byte>(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(answer->bytes));
+  return std::vector<std::byte>(buffer_.begin(),
+                                buffer_.begin() + static_cast<std::ptrdiff_t>(answer->bytes));
 }
 
-// ---- submission ---------------------------------------------------------------------------------------------------------------
+// ---- submission --------------------------------------------------------------------------------
 
 Code muster_session::push(const shm::Command& command) {
   const Code code = ring_.push(command);
@@ -85,7 +89,8 @@ Code muster_session::push(const shm::Command& command) {
 }
 
 Code muster_session::start(muster_plan plan, const muster_submit& submit, muster_point* point) {
-  if (submit.lane >= MUSTER_LANE_COUNT || submit.wait_count > MUSTER_WAITS_MAX || submit.flags != 0 || submit.deadline_ns < 0)
+  if (submit.lane >= MUSTER_LANE_COUNT || submit.wait_count > MUSTER_WAITS_MAX || submit.flags != 0 ||
+      submit.deadline_ns < 0)
     return Code::kBadArgument;
   if (plans_.find(plan) == plans_.end()) return Code::kStale;
   shm::Command command;
@@ -96,10 +101,12 @@ Code muster_session::start(muster_plan plan, const muster_submit& submit, muster
   for (std::uint32_t i = 0; i < submit.wait_count; ++i) {
     const std::uint64_t wait = submit.waits[i];
     const std::uint32_t timeline = shm::point_timeline(wait);
-    const bool ours = wait == 0 || timeline < MUSTER_LANE_COUNT ||
-                      (timeline >= shm::kClientTimelineFirst && timeline < shm::kClientTimelineFirst + timelines_);
+    const bool ours =
+        wait == 0 || timeline < MUSTER_LANE_COUNT ||
+        (timeline >= shm::kClientTimelineFirst && timeline < shm::kClientTimelineFirst + timelines_);
     // A lane's point that was never handed out would only be noticed at the deadline.
-    const bool known = wait == 0 || timeline >= MUSTER_LANE_COUNT || shm::point_value(wait) <= submitted_[timeline];
+    const bool known =
+        wait == 0 || timeline >= MUSTER_LANE_COUNT || shm::point_value(wait) <= submitted_[timeline];
     if (!ours || !known) return Code::kBadArgument;
     command.waits[i] = wait;
   }
@@ -111,7 +118,8 @@ Code muster_session::start(muster_plan plan, const muster_submit& submit, muster
 }
 
 Code muster_session::signal(std::uint32_t timeline, std::uint64_t value) {
-  if (timeline < shm::kClientTimelineFirst || timeline >= shm::kClientTimelineFirst + timelines_) return Code::kBadArgument;
+  if (timeline < shm::kClientTimelineFirst || timeline >= shm::kClientTimelineFirst + timelines_)
+    return Code::kBadArgument;
   std::uint64_t& current = signalled_[timeline - shm::kClientTimelineFirst];
   if (value < current || value > shm::kPointValueMask) return Code::kBadArgument;
   shm::Command command;
@@ -133,7 +141,7 @@ Code muster_session::reset(muster_lane lane) {
   return reader_.remember_reset(lane, submitted_[lane]);
 }
 
-// ---- waiting ------------------------------------------------------------------------------------------------------------------
+// ---- waiting -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -156,7 +164,8 @@ std::optional<Code> muster_session::own_timeline(muster_point point) const {
   const std::uint32_t timeline = shm::point_timeline(point);
   if (point == 0 || timeline < shm::kClientTimelineFirst) return std::nullopt;
   if (timeline >= shm::kClientTimelineFirst + timelines_) return Code::kBadArgument;
-  return signalled_[timeline - shm::kClientTimelineFirst] >= shm::point_value(point) ? Code::kOk : Code::kPending;
+  return signalled_[timeline - shm::kClientTimelineFirst] >= shm::point_value(point) ? Code::kOk
+                                                                                     : Code::kPending;
 }
 
 Status muster_session::test(muster_point point) {
@@ -167,8 +176,9 @@ Status muster_session::test(muster_point point) {
 Status muster_session::wait(muster_point point, muster::Nanos timeout) {
   if (const auto own = own_timeline(point)) {
     // Only this thread could raise it, so waiting would be for ever.
-    return *own == Code::kPending ? failure(Code::kState, "the point is of a timeline that this session raises itself")
-                                  : lane_status(point, *own);
+    return *own == Code::kPending
+               ? failure(Code::kState, "the point is of a timeline that this session raises itself")
+               : lane_status(point, *own);
   }
   const muster::Instant deadline = clock_.now() + (timeout.count() < 0 ? connection_.timeout : timeout);
   while (true) {
@@ -177,17 +187,19 @@ Status muster_session::wait(muster_point point, muster::Nanos timeout) {
     const Code code = reader_.wait(point, kSpins, slice, clock_);
     if (code != Code::kWaitTimeout) return lane_status(point, code);
     if (const auto loss = daemon_loss()) return *loss;
-    if (slice == deadline) return failure(Code::kWaitTimeout, "the point was not reached within the wait's time");
+    if (slice == deadline)
+      return failure(Code::kWaitTimeout, "the point was not reached within the wait's time");
   }
 }
 
-// ---- memory -------------------------------------------------------------------------------------------------------------------
+// ---- memory ------------------------------------------------------------------------------------
 
 Result<std::pair<muster_buffer, void*>> muster_session::alloc(std::uint64_t bytes) {
   shm::BufferAlloc request;
   request.bytes = bytes;
   shm::Descriptor memory;
-  auto grant = ask<shm::BufferGrant>(request, shm::MessageKind::kBufferAlloc, shm::MessageKind::kBufferGrant, {}, nullptr, &memory);
+  auto grant = ask<shm::BufferGrant>(request, shm::MessageKind::kBufferAlloc, shm::MessageKind::kBufferGrant,
+                                     {}, nullptr, &memory);
   if (!grant) return fail(grant.error());
   if (grant->segment_is_new != 0) {
     MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant->segment_bytes));
@@ -209,14 +221,15 @@ Status muster_session::free(muster_buffer buffer) {
   return answer ? Status() : answer.error();
 }
 
-// ---- names --------------------------------------------------------------------------------------------------------------------
+// ---- names -------------------------------------------------------------------------------------
 
 Result<shm::MeshAnswer> muster_session::mesh_dim(const char* dim) {
   if (const auto known = dims_.find(dim); known != dims_.end()) return known->second;
   shm::MeshQuery request;
   const std::size_t length = std::strlen(dim);
   if (length == 0 || length >= sizeof request.dim)
-    return fail(Code::kBadArgument, "a dim's name has 1 to {} bytes; this one has {}", sizeof request.dim - 1, length);
+    return fail(Code::kBadArgument, "a dim's name has 1 to {} bytes; this one has {}", sizeof request.dim - 1,
+                length);
   std::memcpy(request.dim, dim, length);
   auto answer = ask<shm::MeshAnswer>(request, shm::MessageKind::kMeshQuery, shm::MessageKind::kMeshAnswer);
   if (answer) dims_.emplace(dim, *answer);
@@ -227,7 +240,8 @@ Result<muster_session::GroupFacts> muster_session::group(muster_group group) {
   shm::HandleMessage request;
   request.handle = group;
   std::vector<std::byte> list;
-  auto answer = ask<shm::GroupAnswer>(request, shm::MessageKind::kGroupQuery, shm::MessageKind::kGroupAnswer, {}, &list);
+  auto answer = ask<shm::GroupAnswer>(request, shm::MessageKind::kGroupQuery, shm::MessageKind::kGroupAnswer,
+                                      {}, &list);
   if (!answer) return fail(answer.error());
   if (answer->ranks < 0 || list.size() != static_cast<std::size_t>(answer->ranks) * sizeof(std::int32_t))
     return fail(Code::kProtocol, "the daemon's list of ranks has a wrong size");
@@ -247,12 +261,14 @@ Result<std::uint32_t> muster_session::create_timeline() {
 
 Result<int> muster_session::event_descriptor() {
   if (events_.valid()) return events_.get();
-  auto answer = ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kEventOpen, shm::MessageKind::kDone, {}, nullptr, &events_);
+  auto answer = ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kEventOpen, shm::MessageKind::kDone, {},
+                                nullptr, &events_);
   if (!answer) return fail(answer.error());
   if (!events_.valid()) return fail(Code::kProtocol, "the daemon sent no event socket");
   return events_.get();
 }
 
 void muster_session::goodbye() {
-  if (usable().ok()) static_cast<void>(ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kGoodbye, shm::MessageKind::kDone));
+  if (usable().ok())
+    static_cast<void>(ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kGoodbye, shm::MessageKind::kDone));
 }

@@ -1,6 +1,7 @@
 // The client's side of a session: what a muster_session is.
 //
-// Fast path: start() and test() touch shared memory only. All else is one message over the control socket and one answer.
+// Fast path: start() and test() touch shared memory only. All else is one message over the control socket and
+// one answer.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -45,29 +46,30 @@ struct muster_session {
   muster::Nanos timeout() const { return connection_.timeout; }
   const muster::Clock& clock() const { return clock_; }
 
-  // One request and its answer. `extra` follows the message (a list). The answer's descriptors go to *descriptors. A Failure comes
-  // back as the Status it carries.
+  // One request and its answer. `extra` follows the message (a list). The answer's descriptors go to
+  // *descriptors. A Failure comes back as the Status it carries.
   template<class Answer, class Request>
-  muster::Result<Answer> ask(Request request, muster::shm::MessageKind kind, muster::shm::MessageKind answer_kind,
-                             std::span<const std::byte> extra = {}, std::vector<std::byte>* list = nullptr,
+  muster::Result<Answer> ask(Request request, muster::shm::MessageKind kind,
+                             muster::shm::MessageKind answer_kind, std::span<const std::byte> extra = {},
+                             std::vector<std::byte>* list = nullptr,
                              muster::shm::Descriptor* descriptor = nullptr);
 
-  // ---- submission: one ring write each -----------------------------------------------------------------------------------
+  // ---- submission: one ring write each ---------------------------------------------------------
   muster::Code start(muster_plan plan, const muster_submit& submit, muster_point* point);
   muster::Code signal(std::uint32_t timeline, std::uint64_t value);
   muster::Code reset(muster_lane lane);
 
-  // ---- waiting -----------------------------------------------------------------------------------------------------------
+  // ---- waiting ---------------------------------------------------------------------------------
   muster::Status wait(muster_point point, muster::Nanos timeout);
   muster::Status test(muster_point point);
   muster::shm::CompletionReader& completion() { return reader_; }
   const muster::shm::CompletionView& page() const { return connection_.completion; }
 
-  // ---- memory ------------------------------------------------------------------------------------------------------------
+  // ---- memory ----------------------------------------------------------------------------------
   muster::Result<std::pair<muster_buffer, void*>> alloc(std::uint64_t bytes);
   muster::Status free(muster_buffer buffer);
 
-  // ---- plans -------------------------------------------------------------------------------------------------------------
+  // ---- plans -----------------------------------------------------------------------------------
   muster::Result<muster_plan> plan(const muster_kernel& kernel);
   muster::Result<muster_plan> plan(const muster_collective& collective);
   // One-shot: the same description gives the same plan.
@@ -75,7 +77,7 @@ struct muster_session {
   muster::Result<muster_plan> cached(const muster_collective& collective);
   muster::Status destroy(muster_plan plan);
 
-  // ---- names -------------------------------------------------------------------------------------------------------------
+  // ---- names -----------------------------------------------------------------------------------
   muster::Result<muster::shm::MeshAnswer> mesh_dim(const char* dim);
   struct GroupFacts {
     std::int32_t rank = 0;
@@ -91,7 +93,8 @@ struct muster_session {
   struct Segment {
     muster::shm::Mapping mapping;
   };
-  muster::Result<std::vector<std::byte>> exchange(std::span<std::byte> message, std::span<const std::byte> extra,
+  muster::Result<std::vector<std::byte>> exchange(std::span<std::byte> message,
+                                                  std::span<const std::byte> extra,
                                                   muster::shm::Descriptor* descriptor);
   muster::Code push(const muster::shm::Command& command);
   std::optional<muster::Code> own_timeline(muster_point point) const;
@@ -102,13 +105,13 @@ struct muster_session {
   muster::SteadyClock clock_;
   muster::shm::RingWriter<> ring_;
   muster::shm::CompletionReader reader_;
-  std::array<std::uint64_t, MUSTER_LANE_COUNT> submitted_{};   // last value handed out per lane
+  std::array<std::uint64_t, MUSTER_LANE_COUNT> submitted_{};  // last value handed out per lane
   std::array<std::uint64_t, muster::shm::kClientTimelinesMax> signalled_{};
   std::uint32_t timelines_ = 0;
   std::map<std::uint32_t, Segment> segments_;
-  std::unordered_set<std::uint64_t> plans_;                    // live handles: a stale one never reaches the ring
-  std::unordered_map<std::string, muster_plan> cache_;         // description bytes → plan
-  std::map<std::string, muster::shm::MeshAnswer> dims_;        // a name never changes its group
+  std::unordered_set<std::uint64_t> plans_;              // live handles: a stale one never reaches the ring
+  std::unordered_map<std::string, muster_plan> cache_;   // description bytes → plan
+  std::map<std::string, muster::shm::MeshAnswer> dims_;  // a name never changes its group
   muster::shm::Descriptor events_;
   std::vector<std::byte> buffer_;
   std::uint32_t serial_ = 0;

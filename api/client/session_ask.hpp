@@ -7,8 +7,9 @@
 
 template<class Answer, class Request>
 muster::Result<Answer> muster_session::ask(Request request, muster::shm::MessageKind kind,
-                                           muster::shm::MessageKind answer_kind, std::span<const std::byte> extra,
-                                           std::vector<std::byte>* list, muster::shm::Descriptor* descriptor) {
+                                           muster::shm::MessageKind answer_kind,
+                                           std::span<const std::byte> extra, std::vector<std::byte>* list,
+                                           muster::shm::Descriptor* descriptor) {
   request.header = muster::shm::MessageHeader{};
   request.header.kind = kind;
   request.header.serial = ++serial_;

@@ -26,25 +26,31 @@ muster_status_t muster_point_test(muster_session* session, muster_point point) {
 
 muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeline) {
   return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || timeline == nullptr) return failure(Code::kBadArgument, "session and timeline must not be NULL");
+    if (session == nullptr || timeline == nullptr)
+      return failure(Code::kBadArgument, "session and timeline must not be NULL");
     MUSTER_ASSIGN_OR_RETURN(*timeline, session->create_timeline());
     return {};
   });
 }
 
-muster_point muster_timeline_point(uint32_t timeline, uint64_t value) { return muster::shm::make_point(timeline, value); }
+muster_point muster_timeline_point(uint32_t timeline, uint64_t value) {
+  return muster::shm::make_point(timeline, value);
+}
 
 muster_status_t muster_timeline_signal(muster_session* session, uint32_t timeline, uint64_t value) {
   if (session == nullptr) return muster::client::report(Code::kBadArgument, "session must not be NULL");
   if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
-  return muster::client::report(session->signal(timeline, value),
-                                "the timeline does not exist, its value would go down, or the command ring is full");
+  return muster::client::report(
+      session->signal(timeline, value),
+      "the timeline does not exist, its value would go down, or the command ring is full");
 }
 
 muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure_out) {
   return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || failure_out == nullptr || failure_out->size != sizeof(muster_failure) || lane >= MUSTER_LANE_COUNT)
-      return failure(Code::kBadArgument, "session, lane or failure (initialise it by MUSTER_FAILURE_INIT) is not right");
+    if (session == nullptr || failure_out == nullptr || failure_out->size != sizeof(muster_failure) ||
+        lane >= MUSTER_LANE_COUNT)
+      return failure(Code::kBadArgument,
+                     "session, lane or failure (initialise it by MUSTER_FAILURE_INIT) is not right");
     MUSTER_ASSIGN_OR_RETURN(const auto why, session->completion().failure(lane));
     failure_out->status = static_cast<muster_status_t>(why.status);
     failure_out->culprit_rank = why.culprit_rank;

@@ -8,21 +8,21 @@
 namespace muster::shm {
 
 enum class CommandKind : std::uint16_t {
-  kNone = 0,            // never written by a client: an unwritten slot reads as this and is refused
-  kStart = 1,           // start `plan` on `lane`
-  kSignal = 2,          // raise client timeline `lane` to `value`
-  kResetLane = 3,       // let `lane` run again
+  kNone = 0,       // never written by a client: an unwritten slot reads as this and is refused
+  kStart = 1,      // start `plan` on `lane`
+  kSignal = 2,     // raise client timeline `lane` to `value`
+  kResetLane = 3,  // let `lane` run again
 };
 
 // One slot of the ring. The reader takes every field once, as one atomic load each, and checks the copy.
 struct Command {
-  std::uint64_t sequence = 0;     // position in the ring plus 1; written last: the slot's own publication
+  std::uint64_t sequence = 0;  // position in the ring plus 1; written last: the slot's own publication
   CommandKind kind = CommandKind::kNone;
-  std::uint16_t lane = 0;         // muster_lane, or a client timeline for kSignal
-  std::uint32_t reserved = 0;     // zero
-  std::uint64_t plan = 0;         // Handle bits; kSignal: the new value
+  std::uint16_t lane = 0;                                // muster_lane, or a client timeline for kSignal
+  std::uint32_t reserved = 0;                            // zero
+  std::uint64_t plan = 0;                                // Handle bits; kSignal: the new value
   std::uint64_t waits[MUSTER_WAITS_MAX] = {0, 0, 0, 0};  // muster_point each, 0: none
-  std::uint64_t deadline_ns = 0;  // 0: the job's default
+  std::uint64_t deadline_ns = 0;                         // 0: the job's default
 };
 static_assert(sizeof(Command) == 64);
 
@@ -39,6 +39,8 @@ constexpr std::uint64_t make_point(std::uint32_t timeline, std::uint64_t value) 
 constexpr std::uint32_t point_timeline(std::uint64_t point) {
   return static_cast<std::uint32_t>(point >> kPointValueBits) - 1;
 }
-constexpr std::uint64_t point_value(std::uint64_t point) { return point & kPointValueMask; }
+constexpr std::uint64_t point_value(std::uint64_t point) {
+  return point & kPointValueMask;
+}
 
 }  // namespace muster::shm

@@ -1,8 +1,10 @@
-// Control messages between a client and the daemon: one SOCK_SEQPACKET datagram each, plain data, every byte untrusted.
+// Control messages between a client and the daemon: one SOCK_SEQPACKET datagram each, plain data, every byte
+// untrusted.
 //
-// A client says Hello to the supervisor; the supervisor checks version, identity and claim and passes the socket on to the
-// job's engine, which answers Welcome with the session's descriptors. From then on the socket carries requests of the
-// client, each answered once and in order. A failure is a Failure message in place of the answer.
+// A client says Hello to the supervisor; the supervisor checks version, identity and claim and passes the
+// socket on to the job's engine, which answers Welcome with the session's descriptors. From then on the
+// socket carries requests of the client, each answered once and in order. A failure is a Failure message in
+// place of the answer.
 #pragma once
 
 #include "api/shm/layout.hpp"
@@ -19,36 +21,36 @@ constexpr std::size_t kDescriptorsMax = 4;  // per message
 enum class MessageKind : std::uint16_t {
   kNone = 0,
   kFailure = 1,
-  kHello = 2,            // → Welcome with 3 descriptors: submission segment, completion segment, doorbell eventfd
+  kHello = 2,  // → Welcome with 3 descriptors: submission segment, completion segment, doorbell eventfd
   kWelcome = 3,
-  kBufferAlloc = 4,      // → BufferGrant, with 1 descriptor when the segment is new to the client
+  kBufferAlloc = 4,  // → BufferGrant, with 1 descriptor when the segment is new to the client
   kBufferGrant = 5,
-  kBufferFree = 6,       // → Done
-  kPlanKernel = 7,       // → PlanGrant
-  kPlanCollective = 8,   // → PlanGrant
+  kBufferFree = 6,      // → Done
+  kPlanKernel = 7,      // → PlanGrant
+  kPlanCollective = 8,  // → PlanGrant
   kPlanGrant = 9,
-  kPlanDestroy = 10,     // → Done
-  kMeshQuery = 11,       // → MeshAnswer
+  kPlanDestroy = 10,  // → Done
+  kMeshQuery = 11,    // → MeshAnswer
   kMeshAnswer = 12,
-  kGroupQuery = 13,      // → GroupAnswer followed by ranks[]
+  kGroupQuery = 13,  // → GroupAnswer followed by ranks[]
   kGroupAnswer = 14,
-  kGroupAbort = 15,      // → Done
-  kTraceBegin = 16,      // → Done
-  kTraceEnd = 17,        // → TraceGrant with 1 descriptor: a memfd of JSON
+  kGroupAbort = 15,  // → Done
+  kTraceBegin = 16,  // → Done
+  kTraceEnd = 17,    // → TraceGrant with 1 descriptor: a memfd of JSON
   kTraceGrant = 18,
   kDone = 19,
-  kCommand = 20,         // command line to supervisor, CBOR body: see daemon/control
+  kCommand = 20,  // command line to supervisor, CBOR body: see daemon/control
   kReply = 21,
-  kEventOpen = 22,       // → Done with 1 descriptor: a socket that becomes readable at each completion
-  kGoodbye = 23,         // → Done: the client leaves in order; a socket that ends without it is a death
+  kEventOpen = 22,  // → Done with 1 descriptor: a socket that becomes readable at each completion
+  kGoodbye = 23,    // → Done: the client leaves in order; a socket that ends without it is a death
 };
 
 struct MessageHeader {
   std::uint32_t magic = kMagicMessage;
   std::uint16_t version = kAbiVersion;
   MessageKind kind = MessageKind::kNone;
-  std::uint32_t bytes = 0;    // of the whole datagram, this header included
-  std::uint32_t serial = 0;   // of the request; the answer repeats it
+  std::uint32_t bytes = 0;   // of the whole datagram, this header included
+  std::uint32_t serial = 0;  // of the request; the answer repeats it
 };
 static_assert(sizeof(MessageHeader) == 16);
 
@@ -68,15 +70,16 @@ struct Hello {
   MessageHeader header;
   std::uint32_t abi_version = kAbiVersion;
   std::uint32_t library_version = MUSTER_VERSION;
-  std::uint32_t submission_bytes = kSubmissionBytes;  // what this library was built with; a difference is kVersion
+  std::uint32_t submission_bytes =
+      kSubmissionBytes;  // what this library was built with; a difference is kVersion
   std::uint32_t completion_bytes = kCompletionBytes;
   std::int32_t rank = -1;
   std::int32_t world_size = -1;
   std::int32_t local_rank = -1;
   std::int32_t local_size = -1;
-  char job[kNameBytes] = {};        // zero-terminated
-  char mesh[kMeshTextBytes] = {};   // used only if this Hello creates the job
-  char token[kTokenBytes] = {};     // empty: claim by user id, where the job allows it
+  char job[kNameBytes] = {};       // zero-terminated
+  char mesh[kMeshTextBytes] = {};  // used only if this Hello creates the job
+  char token[kTokenBytes] = {};    // empty: claim by user id, where the job allows it
 };
 
 struct Welcome {
@@ -96,11 +99,11 @@ struct BufferAlloc {
 };
 struct BufferGrant {
   MessageHeader header;
-  std::uint64_t buffer = 0;         // Handle bits
-  std::uint32_t segment = 0;        // which memory segment of this rank
-  std::uint32_t segment_is_new = 0; // 1: the descriptor comes with this message
+  std::uint64_t buffer = 0;          // Handle bits
+  std::uint32_t segment = 0;         // which memory segment of this rank
+  std::uint32_t segment_is_new = 0;  // 1: the descriptor comes with this message
   std::uint64_t segment_bytes = 0;
-  std::uint64_t offset = 0;         // of the buffer in its segment
+  std::uint64_t offset = 0;  // of the buffer in its segment
 };
 struct HandleMessage {  // kBufferFree, kPlanDestroy, kGroupAbort, kGroupQuery; kPlanGrant
   MessageHeader header;
@@ -120,7 +123,8 @@ struct PlanCollective {  // followed by counts[count_entries] of std::uint64_t
   std::uint32_t count_entries = 0;  // 0: even
   std::uint32_t reserved = 0;
 };
-constexpr std::uint32_t kCountEntriesMax = (kMessageBytesMax - sizeof(PlanCollective)) / sizeof(std::uint64_t);
+constexpr std::uint32_t kCountEntriesMax =
+    (kMessageBytesMax - sizeof(PlanCollective)) / sizeof(std::uint64_t);
 
 struct MeshQuery {
   MessageHeader header;

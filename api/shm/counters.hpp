@@ -1,4 +1,5 @@
-// The named counters of a session's completion page. One declaration per counter; the index is ABI: append only.
+// The named counters of a session's completion page. One declaration per counter; the index is ABI: append
+// only.
 #pragma once
 
 #include <array>
@@ -9,15 +10,15 @@
 namespace muster::shm {
 
 enum class Counter : std::uint32_t {
-  kCommands,         // commands taken from the ring
-  kStepsCompleted,   // starts that finished well
-  kStepsFailed,      // starts that failed
-  kBytesMoved,       // payload bytes of finished collectives, counted at this rank's target
-  kComputeBusyNs,    // time with a kernel of this rank running on a worker
-  kCommBusyNs,       // time with a collective of this rank running
-  kExposedNs,        // time the compute lane had work and waited for a collective
-  kRefusals,         // commands refused with kBusy or an error before they became requests
-  kBufferBytes,      // bytes of live buffers
+  kCommands,        // commands taken from the ring
+  kStepsCompleted,  // starts that finished well
+  kStepsFailed,     // starts that failed
+  kBytesMoved,      // payload bytes of finished collectives, counted at this rank's target
+  kComputeBusyNs,   // time with a kernel of this rank running on a worker
+  kCommBusyNs,      // time with a collective of this rank running
+  kExposedNs,       // time the compute lane had work and waited for a collective
+  kRefusals,        // commands refused with kBusy or an error before they became requests
+  kBufferBytes,     // bytes of live buffers
   kBufferBytesPeak,
   kCount
 };

@@ -1,6 +1,7 @@
 // The whole of a session's shared memory, in one place. Two sealed memfds, one writer each:
 //
-//   submission segment (client writes)              completion segment (engine writes, sealed against the client)
+//   submission segment (client writes)              completion segment (engine writes, sealed against the
+//   client)
 //   +-----------------------------------+ 0         +------------------------------------------+ 0
 //   | SubmissionHeader  producer line   |           | CompletionHeader: magic, versions, sizes |
 //   |                   sleep line      |           | consumer line: head, engine asleep       |
@@ -10,9 +11,10 @@
 //                                                   | counters[kCountersMax]                   |
 //                                                   +------------------------------------------+
 //
-// Rules (decision D12): plain data, offsets not pointers, one writer per 128-byte line (the adjacent-line prefetcher pairs
-// lines of 64), no locks, no handles to memory. The reader of a word copies it once and checks the copy. Sizes are pinned
-// below and by tests/api/shm/layout_test.cpp. A change of any of them raises kAbiVersion.
+// Rules (decision D12): plain data, offsets not pointers, one writer per 128-byte line (the adjacent-line
+// prefetcher pairs lines of 64), no locks, no handles to memory. The reader of a word copies it once and
+// checks the copy. Sizes are pinned below and by tests/api/shm/layout_test.cpp. A change of any of them
+// raises kAbiVersion.
 #pragma once
 
 #include "api/shm/command.hpp"
@@ -30,8 +32,8 @@ constexpr std::size_t kLineBytes = 128;
 constexpr std::size_t kFailureTextBytes = 240;
 
 struct alignas(kLineBytes) SubmissionHeader {
-  alignas(kLineBytes) std::uint64_t tail = 0;             // client: commands written so far; a hint, bound-checked
-  alignas(kLineBytes) std::uint32_t client_asleep = 0;    // client: 1 while it sleeps on the wake word
+  alignas(kLineBytes) std::uint64_t tail = 0;  // client: commands written so far; a hint, bound-checked
+  alignas(kLineBytes) std::uint32_t client_asleep = 0;  // client: 1 while it sleeps on the wake word
 };
 static_assert(sizeof(SubmissionHeader) == 2 * kLineBytes);
 
@@ -39,15 +41,16 @@ constexpr std::size_t kRingOffset = 4096;
 constexpr std::size_t kSubmissionBytes = kRingOffset + kRingCapacity * sizeof(Command);
 static_assert(kSubmissionBytes % 4096 == 0);
 
-// State of one timeline. Fresh memory reads as "nothing reached"; a failure without a written status reads as an error,
-// because a status of 0 beside failed_from != 0 is refused by the reader.
+// State of one timeline. Fresh memory reads as "nothing reached"; a failure without a written status reads as
+// an error, because a status of 0 beside failed_from != 0 is refused by the reader.
 struct alignas(kLineBytes) TimelineWord {
-  std::uint64_t reached = 0;      // highest value completed without failure
-  std::uint64_t failed_from = 0;  // 0: runs; else the first value that failed: it and all later ones, up to failed_to
-  std::uint64_t failed_to = 0;    // 0 while the lane is stopped; set by a reset: values above it run again
-  std::int32_t status = 0;        // muster_status_t of the failure
+  std::uint64_t reached = 0;  // highest value completed without failure
+  std::uint64_t failed_from =
+      0;  // 0: runs; else the first value that failed: it and all later ones, up to failed_to
+  std::uint64_t failed_to = 0;  // 0 while the lane is stopped; set by a reset: values above it run again
+  std::int32_t status = 0;      // muster_status_t of the failure
   std::int32_t culprit_rank = -1;
-  std::uint64_t revision = 0;     // odd while the four fields above, or the failure text, are being changed
+  std::uint64_t revision = 0;  // odd while the four fields above, or the failure text, are being changed
 };
 static_assert(sizeof(TimelineWord) == kLineBytes);
 
@@ -62,29 +65,31 @@ static_assert(sizeof(FailureText) == 256);
 struct CompletionHeader {
   std::uint64_t magic = 0;
   std::uint32_t abi_version = 0;
-  std::uint32_t header_bytes = 0;        // sizeof(CompletionSegment)
-  std::uint64_t completion_bytes = 0;    // of the whole segment
+  std::uint32_t header_bytes = 0;      // sizeof(CompletionSegment)
+  std::uint64_t completion_bytes = 0;  // of the whole segment
   std::uint64_t submission_bytes = 0;
   std::uint32_t ring_capacity = 0;
   std::uint32_t timelines = 0;
   std::uint32_t counters = 0;
   std::uint32_t session = 0;
-  std::uint64_t epoch = 0;               // of the job: changes when the job is created anew
+  std::uint64_t epoch = 0;  // of the job: changes when the job is created anew
 };
 
 struct CompletionSegment {
   alignas(kLineBytes) CompletionHeader header;
-  alignas(kLineBytes) std::uint64_t head = 0;            // engine: commands consumed
-  alignas(kLineBytes) std::uint32_t engine_asleep = 0;   // engine: 0 while it polls the ring, else the nap's number:
-                                                           // ring the doorbell, once a nap
-  alignas(kLineBytes) std::uint32_t wake = 0;            // futex word: raised at each completion
-  alignas(kLineBytes) std::uint64_t heartbeat_ns = 0;    // engine: monotonic time of its last turn
-  alignas(kLineBytes) std::uint32_t closed = 0;          // engine: 0, or the negated status with which it closed the session
+  alignas(kLineBytes) std::uint64_t head = 0;           // engine: commands consumed
+  alignas(kLineBytes) std::uint32_t engine_asleep = 0;  // engine: 0 while it polls the ring, else the nap's
+                                                        // number: ring the doorbell, once a nap
+  alignas(kLineBytes) std::uint32_t wake = 0;          // futex word: raised at each completion
+  alignas(kLineBytes) std::uint64_t heartbeat_ns = 0;  // engine: monotonic time of its last turn
+  alignas(kLineBytes) std::uint32_t closed =
+      0;  // engine: 0, or the negated status with which it closed the session
   alignas(kLineBytes) TimelineWord timelines[kTimelinesMax];
   alignas(kLineBytes) FailureText failures[MUSTER_LANE_COUNT];
   alignas(kLineBytes) std::uint64_t counters[kCountersMax];
 };
 constexpr std::size_t kCompletionBytes = (sizeof(CompletionSegment) + 4095) / 4096 * 4096;
-static_assert(offsetof(CompletionSegment, timelines) == 6 * kLineBytes + (sizeof(CompletionHeader) > kLineBytes ? kLineBytes : 0));
+static_assert(offsetof(CompletionSegment, timelines) ==
+              6 * kLineBytes + (sizeof(CompletionHeader) > kLineBytes ? kLineBytes : 0));
 
 }  // namespace muster::shm

@@ -16,7 +16,8 @@ class Fields {
   void number(const char* name, T& target, std::uint64_t low, std::uint64_t high) {
     if (!status_.ok()) return;
     const auto it = json_.find(name);
-    if (it == json_.end() || !it->is_number_unsigned() || it->get<std::uint64_t>() < low || it->get<std::uint64_t>() > high) {
+    if (it == json_.end() || !it->is_number_unsigned() || it->get<std::uint64_t>() < low ||
+        it->get<std::uint64_t>() > high) {
       status_ = failure(Code::kBadArgument, "job: {} must be a whole number in {}..{}", name, low, high);
       return;
     }
@@ -48,14 +49,17 @@ class Fields {
 
 void read_flatten(const Json& json, JobSpec& spec, Fields& fields) {
   const auto it = json.find("flatten");
-  if (it == json.end() || !it->is_array()) return fields.fail(failure(Code::kBadArgument, "job: flatten must be a list"));
+  if (it == json.end() || !it->is_array())
+    return fields.fail(failure(Code::kBadArgument, "job: flatten must be a list"));
   for (const Json& entry : *it) {
     const bool well_formed = entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
                              entry.contains("dims") && entry["dims"].is_array();
-    if (!well_formed) return fields.fail(failure(Code::kBadArgument, "job: each flatten needs a name and dims"));
+    if (!well_formed)
+      return fields.fail(failure(Code::kBadArgument, "job: each flatten needs a name and dims"));
     std::vector<std::string> dims;
     for (const Json& dim : entry["dims"]) {
-      if (!dim.is_string()) return fields.fail(failure(Code::kBadArgument, "job: flatten dims must be names"));
+      if (!dim.is_string())
+        return fields.fail(failure(Code::kBadArgument, "job: flatten dims must be names"));
       dims.push_back(dim.get<std::string>());
     }
     spec.flatten.emplace_back(entry["name"].get<std::string>(), std::move(dims));
@@ -66,8 +70,9 @@ void read_flatten(const Json& json, JobSpec& spec, Fields& fields) {
 
 Status check_job_name(const std::string& name) {
   const bool length_good = !name.empty() && name.size() <= kJobNameBytesMax;
-  const bool letters_good = name.find_first_not_of(
-                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string::npos;
+  const bool letters_good =
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+      std::string::npos;
   if (length_good && letters_good) return {};
   return failure(Code::kBadArgument, "job name '{}' must be 1 to {} letters, digits, '.', '_' or '-'",
                  name.substr(0, kJobNameBytesMax), kJobNameBytesMax);
@@ -113,7 +118,8 @@ Result<JobSpec> job_from_json(const Json& json) {
   fields.number("plans_max", spec.plans_max, 1, 65536);
   read_flatten(json, spec, fields);
   if (!fields.status().ok()) return fail(fields.status());
-  if (claim != "owner" && claim != "token") return fail(Code::kBadArgument, "job: claim must be 'owner' or 'token'");
+  if (claim != "owner" && claim != "token")
+    return fail(Code::kBadArgument, "job: claim must be 'owner' or 'token'");
   spec.claim = claim == "token" ? Claim::kToken : Claim::kOwner;
   MUSTER_RETURN_IF_ERROR(check_job_name(spec.name));
   return spec;

@@ -19,20 +19,20 @@ using Json = nlohmann::json;
 enum class Claim : std::uint8_t { kOwner, kToken };
 
 struct JobSpec {
-  std::string name;                  // 1..63 characters: letters, digits, . _ -
-  std::uint32_t world = 1;           // ranks
-  std::string mesh;                  // "dp_shard=2,tp=2"
+  std::string name;         // 1..63 characters: letters, digits, . _ -
+  std::uint32_t world = 1;  // ranks
+  std::string mesh;         // "dp_shard=2,tp=2"
   std::vector<std::pair<std::string, std::vector<std::string>>> flatten;  // name → member dims
   std::uint32_t owner_uid = 0;
   Claim claim = Claim::kOwner;
-  std::uint64_t epoch = 0;           // new for each creation; never 0
-  Nanos deadline{60'000'000'000};    // default of every operation
-  std::uint32_t workers = 0;         // 0: the cores granted
+  std::uint64_t epoch = 0;         // new for each creation; never 0
+  Nanos deadline{60'000'000'000};  // default of every operation
+  std::uint32_t workers = 0;       // 0: the cores granted
   Nanos idle_spin{50'000};
   std::uint64_t arena_bytes_max = std::uint64_t{8} << 30;  // per rank
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;   // smallest piece an arena grows by
-  std::uint32_t buffers_max = 4096;  // per rank
-  std::uint32_t plans_max = 16384;   // per rank
+  std::uint32_t buffers_max = 4096;                        // per rank
+  std::uint32_t plans_max = 16384;                         // per rank
 };
 
 Json to_json(const JobSpec& spec);

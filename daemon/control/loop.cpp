@@ -12,16 +12,18 @@ struct Entry {
 };
 
 struct DescriptorWatch final : Entry, std::enable_shared_from_this<DescriptorWatch> {
-  DescriptorWatch(asio::io_context& io, int fd, Loop::Callback cb) : descriptor(io, fd), callback(std::move(cb)) {}
+  DescriptorWatch(asio::io_context& io, int fd, Loop::Callback cb)
+      : descriptor(io, fd), callback(std::move(cb)) {}
   ~DescriptorWatch() override { descriptor.release(); }  // the descriptor is its owner's to close
 
   void arm() {
-    descriptor.async_wait(asio::posix::descriptor_base::wait_read, [self = weak_from_this()](const asio::error_code& error) {
-      const auto watch = self.lock();
-      if (!watch || !watch->live || error == asio::error::operation_aborted) return;
-      watch->callback();  // may unwatch this very watch
-      if (watch->live) watch->arm();
-    });
+    descriptor.async_wait(asio::posix::descriptor_base::wait_read,
+                          [self = weak_from_this()](const asio::error_code& error) {
+                            const auto watch = self.lock();
+                            if (!watch || !watch->live || error == asio::error::operation_aborted) return;
+                            watch->callback();  // may unwatch this very watch
+                            if (watch->live) watch->arm();
+                          });
   }
 
   asio::posix::stream_descriptor descriptor;
@@ -35,7 +37,8 @@ struct TimerWatch final : Entry {
 };
 
 struct SignalWatch final : Entry, std::enable_shared_from_this<SignalWatch> {
-  SignalWatch(asio::io_context& io, int number, Loop::Callback cb) : signals(io, number), callback(std::move(cb)) {}
+  SignalWatch(asio::io_context& io, int number, Loop::Callback cb)
+      : signals(io, number), callback(std::move(cb)) {}
   void arm() {
     signals.async_wait([self = weak_from_this()](const asio::error_code& error, int) {
       const auto watch = self.lock();
@@ -95,8 +98,14 @@ Loop::Watch Loop::on_signal(int number, Callback callback) {
   return state_->next++;
 }
 
-void Loop::post(Callback callback) { asio::post(state_->io, std::move(callback)); }
-void Loop::run() { state_->io.run(); }
-void Loop::stop() { state_->io.stop(); }
+void Loop::post(Callback callback) {
+  asio::post(state_->io, std::move(callback));
+}
+void Loop::run() {
+  state_->io.run();
+}
+void Loop::stop() {
+  state_->io.stop();
+}
 
 }  // namespace muster::control

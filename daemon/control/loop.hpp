@@ -1,4 +1,5 @@
-// Loop: one thread's event loop over descriptors and timers. Hides Asio: the supervisor and the engine's conductor see this.
+// Loop: one thread's event loop over descriptors and timers. Hides Asio: the supervisor and the engine's
+// conductor see this.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -12,7 +13,8 @@ namespace muster::control {
 // Owns    its timers and watches; not the descriptors it watches.
 // Thread  run() and all callbacks on one thread. post() and stop(): any thread.
 // Bound   by the descriptors watched. Callbacks must not block.
-// Fails   never after construction; a descriptor that cannot be watched reports its readiness at once, so that the owner reads
+// Fails   never after construction; a descriptor that cannot be watched reports its readiness at once, so
+// that the owner reads
 //         the error itself.
 class Loop {
  public:
@@ -24,8 +26,8 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // Calls `callback` each time `fd` is readable, has hung up, or (a pidfd) its process has ended, until unwatch(). The callback
-  // must take the readiness away or unwatch: level-triggered.
+  // Calls `callback` each time `fd` is readable, has hung up, or (a pidfd) its process has ended, until
+  // unwatch(). The callback must take the readiness away or unwatch: level-triggered.
   Watch watch(int fd, Callback callback);
   void unwatch(Watch watch);
   // Calls once after `delay`. Returned id cancels through unwatch().
@@ -33,7 +35,7 @@ class Loop {
   // Calls `callback` for each arrival of the signal, on the loop's thread.
   Watch on_signal(int number, Callback callback);
   void post(Callback callback);
-  void run();   // until stop()
+  void run();  // until stop()
   void stop();
 
  private:

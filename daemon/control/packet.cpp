@@ -18,8 +18,9 @@ using shm::MessageKind;
 
 constexpr std::size_t kInlineBytesMax = shm::kMessageBytesMax - sizeof(MessageHeader);
 
-// Whether the bytes are CBOR items of known length that nest no deeper than kBodyDepthMax. Asked before the parser, which recurses.
-// Items of unknown length are never sent by us, so they are refused (RFC 8949, section 3).
+// Whether the bytes are CBOR items of known length that nest no deeper than kBodyDepthMax. Asked before the
+// parser, which recurses. Items of unknown length are never sent by us, so they are refused (RFC 8949,
+// section 3).
 bool shallow(std::span<const std::byte> bytes) {
   std::array<std::uint64_t, kBodyDepthMax + 1> left{1};  // items still to come, per level
   std::size_t level = 0;
@@ -39,7 +40,8 @@ bool shallow(std::span<const std::byte> bytes) {
       const std::size_t width = std::size_t{1} << (argument - 24);
       if (bytes.size() - at < width) return false;
       argument = 0;
-      for (std::size_t i = 0; i < width; ++i) argument = argument << 8 | std::to_integer<unsigned>(bytes[at++]);
+      for (std::size_t i = 0; i < width; ++i)
+        argument = argument << 8 | std::to_integer<unsigned>(bytes[at++]);
     }
     if (major == 2 || major == 3) {
       if (bytes.size() - at < argument) return false;
@@ -55,21 +57,25 @@ bool shallow(std::span<const std::byte> bytes) {
 
 Result<Json> parse_body(std::span<const std::byte> bytes) {
   const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  Json body = shallow(bytes) ? Json::from_cbor(first, first + bytes.size(), true, false) : Json(Json::value_t::discarded);
+  Json body = shallow(bytes) ? Json::from_cbor(first, first + bytes.size(), true, false)
+                             : Json(Json::value_t::discarded);
   if (body.is_discarded()) return fail(Code::kProtocol, "a control message is not valid CBOR");
   if (!body.is_object()) return fail(Code::kProtocol, "a control message is not a map");
   return body;
 }
 
 Result<std::vector<std::byte>> read_all(const shm::Descriptor& descriptor, std::size_t bytes_max) {
-  struct stat info{};
-  if (fstat(descriptor.get(), &info) != 0 || info.st_size < 0 || static_cast<std::size_t>(info.st_size) > bytes_max)
+  struct stat info {};
+  if (fstat(descriptor.get(), &info) != 0 || info.st_size < 0 ||
+      static_cast<std::size_t>(info.st_size) > bytes_max)
     return fail(Code::kProtocol, "a control message's memory has a size that is not allowed");
   std::vector<std::byte> bytes(static_cast<std::size_t>(info.st_size));
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t n = pread(descriptor.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (n <= 0) return fail(Code::kProtocol, "a control message's memory cannot be read: {}", std::strerror(errno));
+    const ssize_t n =
+        pread(descriptor.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    if (n <= 0)
+      return fail(Code::kProtocol, "a control message's memory cannot be read: {}", std::strerror(errno));
     done += static_cast<std::size_t>(n);
   }
   return bytes;
@@ -77,10 +83,12 @@ Result<std::vector<std::byte>> read_all(const shm::Descriptor& descriptor, std::
 
 // The size is exact, so the reader needs no length beside it.
 Result<shm::Descriptor> write_all(std::span<const std::byte> bytes) {
-  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor memory, shm::create_memory("muster-body", bytes.size(), shm::memory_headroom()));
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor memory,
+                          shm::create_memory("muster-body", bytes.size(), shm::memory_headroom()));
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t n = pwrite(memory.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    const ssize_t n =
+        pwrite(memory.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
     if (n <= 0) return fail(Code::kNoResource, "writing a memory file: {}", std::strerror(errno));
     done += static_cast<std::size_t>(n);
   }
@@ -92,7 +100,8 @@ Result<shm::Descriptor> write_all(std::span<const std::byte> bytes) {
 Status send_packet(const shm::Descriptor& socket, MessageKind kind, std::uint32_t serial, const Json& body,
                    std::span<const int> descriptors) {
   const std::vector<std::uint8_t> cbor = Json::to_cbor(body);
-  if (cbor.size() > kBodyBytesMax) return failure(Code::kBadArgument, "a control message of {} bytes is too large", cbor.size());
+  if (cbor.size() > kBodyBytesMax)
+    return failure(Code::kBadArgument, "a control message of {} bytes is too large", cbor.size());
   MessageHeader header;
   header.kind = kind;
   header.serial = serial;
@@ -113,18 +122,21 @@ Status send_packet(const shm::Descriptor& socket, MessageKind kind, std::uint32_
 
 Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors) {
   MessageHeader header;
-  if (bytes.size() < sizeof header) return fail(Code::kProtocol, "a control message of {} bytes is too short", bytes.size());
+  if (bytes.size() < sizeof header)
+    return fail(Code::kProtocol, "a control message of {} bytes is too short", bytes.size());
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != shm::kMagicMessage || header.bytes != bytes.size())
     return fail(Code::kProtocol, "a control message's header is not ours");
   if (header.version != shm::kAbiVersion)
-    return fail(Code::kVersion, "the other side speaks version {}, this one {}", header.version, shm::kAbiVersion);
+    return fail(Code::kVersion, "the other side speaks version {}, this one {}", header.version,
+                shm::kAbiVersion);
   if (header.kind == MessageKind::kFailure) {  // turned away before it came to an answer
     MUSTER_ASSIGN_OR_RETURN(const auto refusal, shm::checked<shm::Failure>(bytes, MessageKind::kFailure));
     return fail(shm::status_of(refusal));
   }
   if (header.kind != MessageKind::kCommand && header.kind != MessageKind::kReply)
-    return fail(Code::kProtocol, "a control message of kind {} is not expected here", static_cast<unsigned>(header.kind));
+    return fail(Code::kProtocol, "a control message of kind {} is not expected here",
+                static_cast<unsigned>(header.kind));
   Packet packet{header.kind, header.serial, {}, std::move(descriptors)};
   if (bytes.size() > sizeof header) {
     MUSTER_ASSIGN_OR_RETURN(packet.body, parse_body(bytes.subspan(sizeof header)));
@@ -161,25 +173,32 @@ Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, c
   return finish(std::move(message), buffer);
 }
 
-Json success(Json result) { return Json{{"ok", true}, {"result", std::move(result)}}; }
+Json success(Json result) {
+  return Json{{"ok", true}, {"result", std::move(result)}};
+}
 
 Json failed(const Status& status) {
-  return Json{{"ok", false}, {"status", static_cast<muster_status_t>(status.code())}, {"error", status.message()}};
+  return Json{
+      {"ok", false}, {"status", static_cast<muster_status_t>(status.code())}, {"error", status.message()}};
 }
 
 Result<Json> result_of(const Packet& answer) {
   const auto ok = answer.body.find("ok");
-  if (ok == answer.body.end() || !ok->is_boolean()) return fail(Code::kProtocol, "an answer says neither yes nor no");
+  if (ok == answer.body.end() || !ok->is_boolean())
+    return fail(Code::kProtocol, "an answer says neither yes nor no");
   if (ok->get<bool>()) return answer.body.value("result", Json::object());
   const auto status = answer.body.find("status");
   const auto error = answer.body.find("error");
-  const bool well_formed = status != answer.body.end() && status->is_number_integer() && error != answer.body.end() &&
-                           error->is_string() && is_known(status->get<muster_status_t>());
+  const bool well_formed = status != answer.body.end() && status->is_number_integer() &&
+                           error != answer.body.end() && error->is_string() &&
+                           is_known(status->get<muster_status_t>());
   if (!well_formed) return fail(Code::kProtocol, "an answer's error is not well-formed");
   return fail(Status(static_cast<Code>(status->get<muster_status_t>()), error->get<std::string>()));
 }
 
-Result<shm::Descriptor> text_descriptor(const std::string& text) { return write_all(std::as_bytes(std::span(text))); }
+Result<shm::Descriptor> text_descriptor(const std::string& text) {
+  return write_all(std::as_bytes(std::span(text)));
+}
 
 Result<std::string> read_descriptor(const shm::Descriptor& descriptor, std::size_t bytes_max) {
   MUSTER_ASSIGN_OR_RETURN(const auto bytes, read_all(descriptor, bytes_max));

@@ -1,8 +1,10 @@
 // Packet: one control message between processes of ours: a header, a CBOR body, descriptors.
 //
-// Command line → supervisor and supervisor ↔ engine speak it: {"command": …} is answered by {"ok": true, "result": …} or
-// {"ok": false, "status": -108, "error": "…"} with the same serial; {"event": …} with serial 0 is not answered. A body larger than
-// a datagram travels as a sealed memfd, the first descriptor. Bytes are checked on arrival: both ends may be of another version.
+// Command line → supervisor and supervisor ↔ engine speak it: {"command": …} is answered by {"ok": true,
+// "result": …} or
+// {"ok": false, "status": -108, "error": "…"} with the same serial; {"event": …} with serial 0 is not
+// answered. A body larger than a datagram travels as a sealed memfd, the first descriptor. Bytes are checked
+// on arrival: both ends may be of another version.
 #pragma once
 
 #include "api/shm/socket.hpp"
@@ -25,8 +27,8 @@ struct Packet {
 };
 
 // Does not block. Errors: those of send_message; kBadArgument for a body over kBodyBytesMax.
-Status send_packet(const shm::Descriptor& socket, shm::MessageKind kind, std::uint32_t serial, const Json& body,
-                   std::span<const int> descriptors = {});
+Status send_packet(const shm::Descriptor& socket, shm::MessageKind kind, std::uint32_t serial,
+                   const Json& body, std::span<const int> descriptors = {});
 
 // From a received datagram. Errors: kVersion, kProtocol.
 Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors);

@@ -10,15 +10,19 @@ namespace {
 
 constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;  // a huge page
 
-std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 }  // namespace
 
 Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
   MUSTER_ASSERT(bytes > 0);
   if (bytes > options_.bytes_max)
-    return fail(Code::kNoResource, "a buffer of {} bytes is larger than the rank's arena of {} bytes (limits.arena_per_rank_max)",
-                bytes, options_.bytes_max);
+    return fail(
+        Code::kNoResource,
+        "a buffer of {} bytes is larger than the rank's arena of {} bytes (limits.arena_per_rank_max)", bytes,
+        options_.bytes_max);
   const std::uint64_t rounded = round_up(bytes, kAlignment);
   Grant grant;
   for (std::uint32_t i = 0; i < segments_.size(); ++i)
@@ -32,12 +36,14 @@ Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
 Status Arena::grow(std::uint64_t bytes) {
   const std::uint64_t left = options_.bytes_max - reserved_bytes_;
   if (bytes > left)
-    return failure(Code::kNoResource,
-                   "a buffer of {} bytes needs a new segment, but {} of the rank's {} bytes are reserved already "
-                   "(limits.arena_per_rank_max); free buffers or raise the limit",
-                   bytes, reserved_bytes_, options_.bytes_max);
+    return failure(
+        Code::kNoResource,
+        "a buffer of {} bytes needs a new segment, but {} of the rank's {} bytes are reserved already "
+        "(limits.arena_per_rank_max); free buffers or raise the limit",
+        bytes, reserved_bytes_, options_.bytes_max);
   const std::uint64_t wanted = std::max(options_.segment_bytes, round_up(bytes, kGranule));
-  MUSTER_ASSIGN_OR_RETURN(auto memory, device_.allocate(static_cast<std::size_t>(std::min(std::max(bytes, wanted), left))));
+  MUSTER_ASSIGN_OR_RETURN(
+      auto memory, device_.allocate(static_cast<std::size_t>(std::min(std::max(bytes, wanted), left))));
   reserved_bytes_ += memory->bytes();
   Segment segment;
   segment.free.emplace(0, memory->bytes());
@@ -49,7 +55,8 @@ Status Arena::grow(std::uint64_t bytes) {
 // First fit keeps low offsets busy and the tail of a segment untouched.
 bool Arena::carve(std::uint32_t index, std::uint64_t bytes, Grant& grant) {
   Segment& segment = segments_[index];
-  const auto it = std::find_if(segment.free.begin(), segment.free.end(), [&](const auto& hole) { return hole.second >= bytes; });
+  const auto it = std::find_if(segment.free.begin(), segment.free.end(),
+                               [&](const auto& hole) { return hole.second >= bytes; });
   if (it == segment.free.end()) return false;
   const auto [offset, length] = *it;
   segment.free.erase(it);

@@ -44,7 +44,7 @@ class Arena {
   struct Segment {
     std::unique_ptr<device::Memory> memory;
     std::map<std::uint64_t, std::uint64_t> free;  // offset → bytes, never adjacent
-    std::uint64_t touched = 0;  // below this, memory may have been written before
+    std::uint64_t touched = 0;                    // below this, memory may have been written before
   };
   bool carve(std::uint32_t index, std::uint64_t bytes, Grant& grant);
   Status grow(std::uint64_t bytes);

@@ -20,7 +20,9 @@ bool has_ended(const shm::Descriptor& pidfd, int wait_ms) {
   return ::poll(&entry, 1, wait_ms) == 1;
 }
 
-Json refused(const Status& status) { return control::failed(status); }
+Json refused(const Status& status) {
+  return control::failed(status);
+}
 
 }  // namespace
 
@@ -36,7 +38,7 @@ int Conductor::run() {
   return exit_code_;
 }
 
-// ---- the supervisor -----------------------------------------------------------------------------------------------------------
+// ---- the supervisor ----------------------------------------------------------------------------
 
 void Conductor::on_supervisor() {
   auto packet = control::receive_packet(channel_);
@@ -52,7 +54,8 @@ void Conductor::on_supervisor() {
   const Json answer = answer_to(*packet);
   const int descriptor = reply_descriptor_.get();
   const auto descriptors = std::span(&descriptor, descriptor >= 0 ? 1 : 0);
-  const Status sent = control::send_packet(channel_, MessageKind::kReply, packet->serial, answer, descriptors);
+  const Status sent =
+      control::send_packet(channel_, MessageKind::kReply, packet->serial, answer, descriptors);
   if (!sent.ok()) MUSTER_LOG(kWarning, "engine", "answer to the supervisor: {}", sent.text());
   reply_descriptor_.reset();
   if (ending_) loop_.stop();
@@ -97,7 +100,8 @@ Json Conductor::create(const Json& body) {
 }
 
 Json Conductor::attach(Packet& packet) {
-  if (packet.descriptors.size() != 2) return refused(failure(Code::kProtocol, "attach needs a socket and a pidfd"));
+  if (packet.descriptors.size() != 2)
+    return refused(failure(Code::kProtocol, "attach needs a socket and a pidfd"));
   const auto rank_value = packet.body.value("rank", std::int64_t{-1});
   const Rank rank(static_cast<std::uint32_t>(rank_value));
   Client client;
@@ -107,7 +111,8 @@ Json Conductor::attach(Packet& packet) {
   const auto serial = packet.body.value("serial", 0u);
 
   // A rank whose process has just died may come back before its death has been seen.
-  if (const auto former = clients_.find(rank); former != clients_.end() && has_ended(former->second.pidfd, 0)) on_death(rank);
+  if (const auto former = clients_.find(rank); former != clients_.end() && has_ended(former->second.pidfd, 0))
+    on_death(rank);
   auto attached = engine_->attach(rank, client.pid);
   if (!attached) return refused(attached.error());
   client.session = attached->session;
@@ -115,8 +120,8 @@ Json Conductor::attach(Packet& packet) {
   welcome.header.kind = MessageKind::kWelcome;
   welcome.header.serial = serial;
   welcome.header.bytes = sizeof welcome;
-  const int descriptors[] = {client.session->submission().descriptor().get(), client.session->page().descriptor().get(),
-                             attached->doorbell.get()};
+  const int descriptors[] = {client.session->submission().descriptor().get(),
+                             client.session->page().descriptor().get(), attached->doorbell.get()};
   const Status sent = shm::send_message(client.socket, std::as_bytes(std::span(&welcome, 1)), descriptors);
   if (!sent.ok()) {
     engine_->detach(rank, false, fmt::format("rank {} left before it was welcomed", rank.value));
@@ -157,8 +162,10 @@ Json Conductor::groups() const {
                       {"ranks", ranks}});
   }
   std::vector<std::size_t> per_rank;
-  for (std::uint32_t rank = 0; rank < list.mesh().world(); ++rank) per_rank.push_back(list.count_of(Rank(rank)));
-  return control::success({{"hash", list.hash().hex()}, {"groups", groups}, {"per_rank", per_rank}, {"total", list.size()}});
+  for (std::uint32_t rank = 0; rank < list.mesh().world(); ++rank)
+    per_rank.push_back(list.count_of(Rank(rank)));
+  return control::success(
+      {{"hash", list.hash().hex()}, {"groups", groups}, {"per_rank", per_rank}, {"total", list.size()}});
 }
 
 Json Conductor::trace_end() {
@@ -175,33 +182,42 @@ Json Conductor::stop(const Json& body) {
   return control::success(Json::object());
 }
 
-// ---- clients ------------------------------------------------------------------------------------------------------------------
+// ---- clients -----------------------------------------------------------------------------------
 
 void Conductor::on_client(Rank rank) {
   Client& client = clients_.at(rank);
   auto message = shm::receive_message(client.socket, buffer_);
   if (!message) {
     if (message.error().code() == Code::kPending) return;
-    return depart(rank, true, fmt::format("rank {} (pid {}) broke the protocol: {}", rank.value, client.pid, message.error().message()));
+    return depart(rank, true,
+                  fmt::format("rank {} (pid {}) broke the protocol: {}", rank.value, client.pid,
+                              message.error().message()));
   }
   if (message->bytes == 0) {
-    if (client.said_goodbye) return depart(rank, false, fmt::format("rank {} (pid {}) detached", rank.value, client.pid));
+    if (client.said_goodbye)
+      return depart(rank, false, fmt::format("rank {} (pid {}) detached", rank.value, client.pid));
     if (has_ended(client.pidfd, kDeathWaitMs)) return on_death(rank);
-    return depart(rank, true, fmt::format("rank {} (pid {}) closed its connection without detaching", rank.value, client.pid));
+    return depart(
+        rank, true,
+        fmt::format("rank {} (pid {}) closed its connection without detaching", rank.value, client.pid));
   }
   auto answer = serve(*engine_, *client.session, std::span(buffer_).first(message->bytes));
   if (!answer)
-    return depart(rank, true, fmt::format("rank {} (pid {}) broke the protocol: {}", rank.value, client.pid, answer.error().message()));
+    return depart(rank, true,
+                  fmt::format("rank {} (pid {}) broke the protocol: {}", rank.value, client.pid,
+                              answer.error().message()));
   client.said_goodbye = client.said_goodbye || answer->goodbye;
   const int descriptor = answer->descriptor;
-  const Status sent = shm::send_message(client.socket, answer->bytes, std::span(&descriptor, descriptor >= 0 ? 1 : 0));
+  const Status sent =
+      shm::send_message(client.socket, answer->bytes, std::span(&descriptor, descriptor >= 0 ? 1 : 0));
   if (!sent.ok() && sent.code() != Code::kDaemonLost)
     depart(rank, true, fmt::format("rank {} (pid {}) does not read its answers", rank.value, client.pid));
 }
 
 void Conductor::on_death(Rank rank) {
   const Client& client = clients_.at(rank);
-  if (client.said_goodbye) return depart(rank, false, fmt::format("rank {} (pid {}) detached", rank.value, client.pid));
+  if (client.said_goodbye)
+    return depart(rank, false, fmt::format("rank {} (pid {}) detached", rank.value, client.pid));
   depart(rank, true, fmt::format("rank {} (pid {}) died", rank.value, client.pid));
 }
 
@@ -215,7 +231,8 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
   clients_.erase(it);
   if (lost) MUSTER_LOG(kWarning, "engine", "job {}: {}", engine_->spec().name, text);
   if (channel_.valid()) {
-    const Json event{{"event", "detached"}, {"rank", rank.value}, {"pid", pid}, {"lost", lost}, {"text", text}};
+    const Json event{
+        {"event", "detached"}, {"rank", rank.value}, {"pid", pid}, {"lost", lost}, {"text", text}};
     const Status sent = control::send_packet(channel_, MessageKind::kCommand, 0, event);
     if (!sent.ok()) MUSTER_LOG(kWarning, "engine", "event to the supervisor: {}", sent.text());
   }
@@ -226,10 +243,13 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
 void Conductor::on_timer() {
   if (engine_) {
     while (const auto offender = engine_->take_offender())
-      depart(offender->first, true, fmt::format("rank {} broke the protocol: {}", offender->first.value, offender->second));
+      depart(offender->first, true,
+             fmt::format("rank {} broke the protocol: {}", offender->first.value, offender->second));
     engine_->bury();
     if (const Status health = engine_->health(); !health.ok()) {
-      const Json event{{"event", "failed"}, {"status", static_cast<muster_status_t>(health.code())}, {"error", health.message()}};
+      const Json event{{"event", "failed"},
+                       {"status", static_cast<muster_status_t>(health.code())},
+                       {"error", health.message()}};
       if (channel_.valid() && !control::send_packet(channel_, MessageKind::kCommand, 0, event).ok())
         MUSTER_LOG(kError, "engine", "the supervisor does not hear that the job failed: {}", health.text());
       exit_code_ = 1;

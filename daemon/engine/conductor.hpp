@@ -17,14 +17,16 @@ namespace muster::engine {
 // Owns    the loop, the supervisor's channel, a socket and a pidfd per client, and the engine.
 // Thread  run()'s, alone.
 // Bound   one client per rank; one message of each per turn of the loop.
-// Fails   a client that breaks the protocol loses its session, nothing else. Without supervisor the engine goes on: it is
+// Fails   a client that breaks the protocol loses its session, nothing else. Without supervisor the engine
+// goes on: it is
 //         re-adopted or ends with its last client.
 class Conductor {
  public:
   // `channel` is the socket to the supervisor.
   Conductor(shm::Descriptor channel, const Clock& clock);
   ~Conductor();
-  // Until the supervisor says stop, the job fails, or neither supervisor nor client is left. The process's exit code.
+  // Until the supervisor says stop, the job fails, or neither supervisor nor client is left. The process's
+  // exit code.
   int run();
 
  private:
@@ -66,12 +68,12 @@ class Conductor {
   int exit_code_ = 0;
 };
 
-// One request of a client: reads the message, does it, builds the answer. Apart from the conductor, so that a test or a fuzzer can
-// drive it with bytes. `goodbye` is set when the client takes its leave.
+// One request of a client: reads the message, does it, builds the answer. Apart from the conductor, so that a
+// test or a fuzzer can drive it with bytes. `goodbye` is set when the client takes its leave.
 struct Answer {
   std::vector<std::byte> bytes;
-  int descriptor = -1;           // borrowed, or
-  shm::Descriptor own;           // owned by the answer
+  int descriptor = -1;  // borrowed, or
+  shm::Descriptor own;  // owned by the answer
   bool goodbye = false;
 };
 // kProtocol: the message is not one; the session ends. Any other failure is an Answer to the client.

@@ -13,7 +13,8 @@ namespace muster::engine {
 Result<shm::Descriptor> make_bell() {
   shm::Descriptor bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.valid())
-    return fail(Code::kNoResource, "eventfd: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+    return fail(Code::kNoResource, "eventfd: {}; raise the open-files limit (ulimit -n)",
+                std::strerror(errno));
   return bell;
 }
 
@@ -43,7 +44,9 @@ Status Doorbells::add(const shm::Descriptor& bell) {
 }
 
 // By hand: a copy of the bell that the client keeps open would keep it in the set.
-void Doorbells::remove(const shm::Descriptor& bell) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, bell.get(), nullptr); }
+void Doorbells::remove(const shm::Descriptor& bell) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, bell.get(), nullptr);
+}
 
 void Doorbells::ring() noexcept {
   const std::uint64_t one = 1;

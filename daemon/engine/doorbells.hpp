@@ -1,13 +1,13 @@
 // Doorbells: how a sleeping engine learns that a client has written a command.
 //
-// One eventfd per client, which the client also holds. It is watched edge-triggered and never read: a client that clears
-// O_NONBLOCK or steals the count cannot make a read of ours block, because there is none (reliability: doorbell abuse).
+// One eventfd per client, which the client also holds. It is watched edge-triggered and never read: a client
+// that clears O_NONBLOCK or steals the count cannot make a read of ours block, because there is none
+// (reliability: doorbell abuse).
 #pragma once
 
 #include "api/base/clock.hpp"
 #include "api/base/result.hpp"
 #include "api/shm/descriptor.hpp"
-
 
 namespace muster::engine {
 

@@ -49,8 +49,9 @@ void Engine::tick(Instant now) {
   for (Seat& seat : seats_) {
     if (!seat.session) continue;
     seat.session->completion().beat(now);
-    seat.session->counters().set(shm::Counter::kExposedNs,
-                                 static_cast<std::uint64_t>(graph_->exposed(seat.session->options().rank).count()));
+    seat.session->counters().set(
+        shm::Counter::kExposedNs,
+        static_cast<std::uint64_t>(graph_->exposed(seat.session->options().rank).count()));
   }
   next_tick_ = now + kTickPeriod;
 }
@@ -69,16 +70,21 @@ bool Engine::arm() {
   return quiet;
 }
 
-void Engine::wait(Nanos bound) { doorbells_.wait(bound); }
+void Engine::wait(Nanos bound) {
+  doorbells_.wait(bound);
+}
 
-void Engine::wake() noexcept { doorbells_.ring(); }
+void Engine::wake() noexcept {
+  doorbells_.ring();
+}
 
-// ---- actions ------------------------------------------------------------------------------------------------------------------
+// ---- actions -----------------------------------------------------------------------------------
 
 void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
   const Status status = executor_->launch(step_index, step);
   if (status.ok() || !health_.ok()) return;
-  health_ = Status(Code::kDevice, fmt::format("launching {}: {}", step.parts.front().plan->label(), status.text()));
+  health_ =
+      Status(Code::kDevice, fmt::format("launching {}: {}", step.parts.front().plan->label(), status.text()));
   MUSTER_LOG(kError, "engine", "job {}: {}; the job ends", spec_.name, health_.message());
   for (Seat& seat : seats_)
     if (seat.session) seat.session->completion().close(Code::kDevice);
@@ -115,7 +121,8 @@ void Engine::retired(Rank rank, std::uint32_t lane, std::uint64_t value, schedul
   }
 }
 
-// A plan outlives its session's seat: the session then lies in the graveyard until the plan's starts have ended.
+// A plan outlives its session's seat: the session then lies in the graveyard until the plan's starts have
+// ended.
 Session* Engine::session_of(const scheduler::Plan& plan, Rank rank) {
   Session* seated = seats_[rank.value].session.get();
   if (seated != nullptr && seated->options().id == plan.owner) return seated;

@@ -7,8 +7,8 @@
 namespace muster::engine {
 namespace {
 
-constexpr std::uint32_t kLaneDepth = 1024;     // a whole ring on one lane
-constexpr std::uint32_t kLaunchDepth = 8;      // kernels handed to a stream ahead of time
+constexpr std::uint32_t kLaneDepth = 1024;  // a whole ring on one lane
+constexpr std::uint32_t kLaunchDepth = 8;   // kernels handed to a stream ahead of time
 constexpr std::size_t kTraceEventsMax = 1u << 21;
 
 Result<mesh::GroupList> plan_groups(const control::JobSpec& spec) {
@@ -21,7 +21,7 @@ Result<mesh::GroupList> plan_groups(const control::JobSpec& spec) {
 
 }  // namespace
 
-// ---- birth and death ----------------------------------------------------------------------------------------------------------
+// ---- birth and death ---------------------------------------------------------------------------
 
 Engine::Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells)
     : spec_(spec),
@@ -61,25 +61,29 @@ Status Engine::open_device() {
   MUSTER_ASSIGN_OR_RETURN(pool_, device::host::Pool::start(options));
   MUSTER_ASSIGN_OR_RETURN(device_, device::host::open_device(*pool_));
   for (Seat& seat : seats_)
-    seat.arena = std::make_unique<Arena>(*device_, Arena::Options{spec_.arena_bytes_max, spec_.segment_bytes});
+    seat.arena =
+        std::make_unique<Arena>(*device_, Arena::Options{spec_.arena_bytes_max, spec_.segment_bytes});
   return {};
 }
 
-// One transaction: every group of the mesh, and one of each rank alone, is connected before anybody may use any.
+// One transaction: every group of the mesh, and one of each rank alone, is connected before anybody may use
+// any.
 Status Engine::open_groups() {
   std::vector<scheduler::Group> groups = all_groups();
   std::vector<std::unique_ptr<transport::Communicator>> communicators;
   communicators.reserve(groups.size());
   for (const scheduler::Group& group : groups) {
-    MUSTER_ASSIGN_OR_RETURN(auto communicator, transport::open_loopback(static_cast<std::int32_t>(group.ranks.size())));
+    MUSTER_ASSIGN_OR_RETURN(auto communicator,
+                            transport::open_loopback(static_cast<std::int32_t>(group.ranks.size())));
     communicators.push_back(std::move(communicator));
     group_names_.push_back(group.name);
   }
   const scheduler::GraphOptions options{spec_.world, kLaneDepth, kLaunchDepth};
   graph_.emplace(options, std::move(groups), *this);
-  MUSTER_ASSIGN_OR_RETURN(auto executor, scheduler::Executor::open(*device_, spec_.world,
-                                                                   spec_.world * MUSTER_LANE_COUNT * kLaunchDepth,
-                                                                   std::move(communicators)));
+  MUSTER_ASSIGN_OR_RETURN(
+      auto executor,
+      scheduler::Executor::open(*device_, spec_.world, spec_.world * MUSTER_LANE_COUNT * kLaunchDepth,
+                                std::move(communicators)));
   executor_.emplace(std::move(executor));
   return {};
 }
@@ -98,15 +102,17 @@ Scope Engine::scope(const Session& session) const {
   return {session, graph_->groups(), spec_.epoch, static_cast<std::uint32_t>(group_list_.size())};
 }
 
-// ---- conductor ----------------------------------------------------------------------------------------------------------------
+// ---- conductor ---------------------------------------------------------------------------------
 
 Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   if (rank.value >= spec_.world)
-    return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value, spec_.world - 1, spec_.name);
+    return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value, spec_.world - 1,
+                spec_.name);
   bury();
   const shm::Headroom headroom = shm::memory_headroom();
   MUSTER_ASSIGN_OR_RETURN(shm::SubmissionView submission, shm::SubmissionView::create(headroom));
-  MUSTER_ASSIGN_OR_RETURN(shm::CompletionView page, shm::CompletionView::create(next_session_, spec_.epoch, headroom));
+  MUSTER_ASSIGN_OR_RETURN(shm::CompletionView page,
+                          shm::CompletionView::create(next_session_, spec_.epoch, headroom));
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor bell, make_bell());
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor copy, copy_bell(bell));
 
@@ -117,8 +123,8 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
     return fail(Code::kDuplicate, "rank {} of job {} is held by process {}", rank.value, spec_.name,
                 seat.session->options().pid);
   MUSTER_RETURN_IF_ERROR(doorbells_.add(bell));
-  const SessionOptions options{rank,           SessionId(next_session_++), pid, spec_.buffers_max,
-                               spec_.plans_max, spec_.deadline};
+  const SessionOptions options{
+      rank, SessionId(next_session_++), pid, spec_.buffers_max, spec_.plans_max, spec_.deadline};
   seat.session = std::make_unique<Session>(options, std::move(submission), std::move(page), *seat.arena);
   seat.doorbell = std::move(bell);
   graph_->attached(rank);
@@ -170,8 +176,10 @@ void Engine::close(Code code, const std::string& text) {
     if (seat.session) seat.session->completion().close(code);
 }
 
-// A new segment may take long to reserve, so the arena, which only the conductor uses, is asked without the baton.
-Result<Handle> Engine::alloc_buffer(Session& session, std::uint64_t bytes, shm::BufferGrant* grant, int* descriptor) {
+// A new segment may take long to reserve, so the arena, which only the conductor uses, is asked without the
+// baton.
+Result<Handle> Engine::alloc_buffer(Session& session, std::uint64_t bytes, shm::BufferGrant* grant,
+                                    int* descriptor) {
   const Arena& arena = *seats_[session.options().rank.value].arena;
   MUSTER_ASSIGN_OR_RETURN(const Handle handle, session.add_buffer(bytes));
   const Buffer& buffer = *session.buffer(handle);
@@ -212,8 +220,9 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), group));
   const std::lock_guard lock(baton_);
   const std::uint32_t rank = session.options().rank.value;
-  graph_->abort(id, {Code::kAborted, static_cast<std::int32_t>(rank),
-                     fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)},
+  graph_->abort(id,
+                {Code::kAborted, static_cast<std::int32_t>(rank),
+                 fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)},
                 clock_.now());
   wake_clients();
   return {};
@@ -231,7 +240,8 @@ Result<shm::MeshAnswer> Engine::mesh_dim(const Session& session, std::string_vie
   return answer;
 }
 
-Result<std::vector<std::int32_t>> Engine::group_ranks(const Session& session, std::uint64_t group, shm::GroupAnswer* answer) {
+Result<std::vector<std::int32_t>> Engine::group_ranks(const Session& session, std::uint64_t group,
+                                                      shm::GroupAnswer* answer) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), group));
   const scheduler::Group& found = graph_->groups()[id.value];
   std::vector<std::int32_t> ranks;
@@ -270,8 +280,8 @@ std::vector<Engine::RankReport> Engine::report() {
   const std::lock_guard lock(baton_);
   std::vector<RankReport> reports;
   for (const Seat& seat : seats_) {
-    reports.push_back({seat.session != nullptr, seat.session ? seat.session->options().pid : 0, seat.attachments,
-                       seat.arena->used_bytes(), seat.arena->reserved_bytes()});
+    reports.push_back({seat.session != nullptr, seat.session ? seat.session->options().pid : 0,
+                       seat.attachments, seat.arena->used_bytes(), seat.arena->reserved_bytes()});
   }
   return reports;
 }

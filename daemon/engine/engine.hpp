@@ -1,8 +1,9 @@
-// Engine: one job on one node. It owns the job's device, memory, groups, lanes and plans, from the job's creation to its end,
-// across any number of trainer attachments.
+// Engine: one job on one node. It owns the job's device, memory, groups, lanes and plans, from the job's
+// creation to its end, across any number of trainer attachments.
 //
-// The baton. All state of the scheduler is behind one mutex, held by whoever runs a turn of the duty cycle (an idle worker) or by
-// the conductor for the length of one control message. The turn: reap finished steps, drain rings, launch, publish, wake.
+// The baton. All state of the scheduler is behind one mutex, held by whoever runs a turn of the duty cycle
+// (an idle worker) or by the conductor for the length of one control message. The turn: reap finished steps,
+// drain rings, launch, publish, wake.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -34,29 +35,34 @@ struct Attached {
 // Owns    everything of the job on this node.
 // Thread  do_work, arm, wait, wake: the pool's workers. All else: the conductor, one thread.
 // Bound   by the JobSpec.
-// Fails   create: kConfig (mesh), kNoResource (memory, descriptors, threads). A device error ends the job: see health().
+// Fails   create: kConfig (mesh), kNoResource (memory, descriptors, threads). A device error ends the job:
+// see health().
 class Engine final : public scheduler::Actions, public device::host::Duty {
  public:
   // Makes every group of the mesh before it returns (decision D6).
   static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock);
   ~Engine() override;
 
-  // ---- conductor ----------------------------------------------------------------------------------------------------------
+  // ---- conductor -------------------------------------------------------------------------------
   // kDuplicate while the rank has a client; kBadArgument for a rank outside the world.
   Result<Attached> attach(Rank rank, std::int32_t pid);
-  // `lost`: the client died; `text` tells the others how. Its memory goes back once its running work has ended.
+  // `lost`: the client died; `text` tells the others how. Its memory goes back once its running work has
+  // ended.
   void detach(Rank rank, bool lost, const std::string& text);
 
-  Result<Handle> alloc_buffer(Session& session, std::uint64_t bytes, shm::BufferGrant* grant, int* descriptor);
+  Result<Handle> alloc_buffer(Session& session, std::uint64_t bytes, shm::BufferGrant* grant,
+                              int* descriptor);
   Status free_buffer(Session& session, Handle handle);
   Result<Handle> plan_kernel(Session& session, const muster_kernel& kernel);
-  Result<Handle> plan_collective(Session& session, const shm::PlanCollective& message, std::span<const std::uint64_t> counts);
+  Result<Handle> plan_collective(Session& session, const shm::PlanCollective& message,
+                                 std::span<const std::uint64_t> counts);
   Status destroy_plan(Session& session, Handle handle);
   Status abort_group(Session& session, std::uint64_t group);
   // Coordinate, size and group handle of a rank along a dim.
   Result<shm::MeshAnswer> mesh_dim(const Session& session, std::string_view dim);
   // The members' world ranks; fills the answer.
-  Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group, shm::GroupAnswer* answer);
+  Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
+                                                shm::GroupAnswer* answer);
   void trace_begin();
   std::string trace_end();
 
@@ -80,13 +86,13 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   };
   std::vector<RankReport> report();
 
-  // ---- duty ---------------------------------------------------------------------------------------------------------------
+  // ---- duty ------------------------------------------------------------------------------------
   std::size_t do_work() override;
   bool arm() override;
   void wait(Nanos bound) override;
   void wake() noexcept override;
 
-  // ---- actions ------------------------------------------------------------------------------------------------------------
+  // ---- actions ---------------------------------------------------------------------------------
   void launch(std::uint32_t step_index, const scheduler::Step& step) override;
   void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override;
   void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Verdict& verdict) override;

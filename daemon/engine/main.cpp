@@ -1,4 +1,5 @@
-// muster-engine: started by musterd, one per job; not for users. Descriptor 3 is the channel to the supervisor.
+// muster-engine: started by musterd, one per job; not for users. Descriptor 3 is the channel to the
+// supervisor.
 #include "api/base/log.hpp"
 #include "daemon/engine/conductor.hpp"
 

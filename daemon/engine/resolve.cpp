@@ -6,18 +6,24 @@
 namespace muster::engine {
 namespace {
 
-__extension__ using Wide = unsigned __int128;  // sums and products of 64-bit client numbers cannot overflow it here
+__extension__ using Wide =
+    unsigned __int128;  // sums and products of 64-bit client numbers cannot overflow it here
 
 std::size_t element_bytes(muster_dtype dtype) {
   switch (dtype) {
     case MUSTER_F32:
-    case MUSTER_I32: return 4;
+    case MUSTER_I32:
+      return 4;
     case MUSTER_BF16:
-    case MUSTER_F16: return 2;
+    case MUSTER_F16:
+      return 2;
     case MUSTER_F64:
-    case MUSTER_I64: return 8;
-    case MUSTER_U8: return 1;
-    default: return 0;
+    case MUSTER_I64:
+      return 8;
+    case MUSTER_U8:
+      return 1;
+    default:
+      return 0;
   }
 }
 
@@ -29,9 +35,11 @@ Result<Wide> extent_bytes(const muster_tensor& tensor, const char* name) {
     const std::int64_t size = tensor.size[d];
     const std::int64_t stride = tensor.stride[d];
     if (size < 0 || stride < 0)
-      return fail(Code::kBadArgument, "{}: size {} and stride {} of dim {} must not be negative", name, size, stride, d);
+      return fail(Code::kBadArgument, "{}: size {} and stride {} of dim {} must not be negative", name, size,
+                  stride, d);
     if (size > 1 && stride == 0)
-      return fail(Code::kBadArgument, "{}: stride 0 of dim {} with size {} would repeat one element", name, d, size);
+      return fail(Code::kBadArgument, "{}: stride 0 of dim {} with size {} would repeat one element", name, d,
+                  size);
     empty = empty || size == 0;
     if (size > 1) last += static_cast<Wide>(size - 1) * static_cast<Wide>(stride);
   }
@@ -44,18 +52,19 @@ void hold_buffer(scheduler::Plan& plan, std::uint64_t handle) {
   plan.buffers[plan.buffer_count++] = Handle(handle);
 }
 
-Result<std::byte*> resolve_range(const Session& session, const muster_range& range, std::uint64_t count, muster_dtype dtype,
-                                 const char* name) {
+Result<std::byte*> resolve_range(const Session& session, const muster_range& range, std::uint64_t count,
+                                 muster_dtype dtype, const char* name) {
   if (count == 0) return nullptr;
   const Buffer* buffer = session.buffer(Handle(range.buffer));
   if (buffer == nullptr) return fail(Code::kStale, "{}: no such buffer", name);
   const std::size_t element = element_bytes(dtype);
   if (range.offset_bytes % element != 0)
-    return fail(Code::kBadArgument, "{}: offset {} is not a multiple of the element's {} bytes", name, range.offset_bytes, element);
+    return fail(Code::kBadArgument, "{}: offset {} is not a multiple of the element's {} bytes", name,
+                range.offset_bytes, element);
   const Wide end = static_cast<Wide>(range.offset_bytes) + static_cast<Wide>(count) * element;
   if (end > buffer->bytes)
-    return fail(Code::kBadArgument, "{}: {} elements from byte {} end behind the buffer's {} bytes", name, count,
-                range.offset_bytes, buffer->bytes);
+    return fail(Code::kBadArgument, "{}: {} elements from byte {} end behind the buffer's {} bytes", name,
+                count, range.offset_bytes, buffer->bytes);
   return buffer->grant.data + range.offset_bytes;
 }
 
@@ -71,7 +80,8 @@ Result<transport::Collective> describe(const shm::PlanCollective& m, std::span<c
   const auto ranks = static_cast<std::int32_t>(group.ranks.size());
   const bool has_peer = m.op == MUSTER_BROADCAST || m.op == MUSTER_SEND || m.op == MUSTER_RECV;
   if (has_peer && (m.peer < 0 || m.peer >= ranks))
-    return fail(Code::kBadArgument, "peer {} is not a member of group {} with {} ranks", m.peer, group.name, ranks);
+    return fail(Code::kBadArgument, "peer {} is not a member of group {} with {} ranks", m.peer, group.name,
+                ranks);
   if (m.op == MUSTER_SEND || m.op == MUSTER_RECV) {
     if (m.peer == index) return fail(Code::kBadArgument, "peer {} is this rank itself", m.peer);
     c.root = m.op == MUSTER_SEND ? index : m.peer;
@@ -92,27 +102,32 @@ std::uint64_t group_handle(GroupId group, std::uint64_t epoch) {
 }
 
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle) {
-  if (handle == MUSTER_GROUP_SELF) return GroupId(scope.self_group_first + scope.session.options().rank.value);
+  if (handle == MUSTER_GROUP_SELF)
+    return GroupId(scope.self_group_first + scope.session.options().rank.value);
   const Handle h(handle);
-  if (!h.valid() || h.slot() >= scope.self_group_first || h.generation() != (scope.epoch & Handle::kGenerationMask))
+  if (!h.valid() || h.slot() >= scope.self_group_first ||
+      h.generation() != (scope.epoch & Handle::kGenerationMask))
     return fail(Code::kStale, "no such group; get it again with muster_mesh_group");
   return GroupId(h.slot());
 }
 
-Result<kernels::Tensor> resolve_tensor(const Session& session, const muster_tensor& tensor, const char* name) {
+Result<kernels::Tensor> resolve_tensor(const Session& session, const muster_tensor& tensor,
+                                       const char* name) {
   if (tensor.buffer == 0) return kernels::Tensor{};
   const std::size_t element = element_bytes(tensor.dtype);
   if (element == 0) return fail(Code::kBadArgument, "{}: dtype {} does not exist", name, tensor.dtype);
   if (tensor.dims < 0 || tensor.dims > MUSTER_TENSOR_DIMS_MAX)
-    return fail(Code::kBadArgument, "{}: {} dims; 0 to {} are possible", name, tensor.dims, MUSTER_TENSOR_DIMS_MAX);
+    return fail(Code::kBadArgument, "{}: {} dims; 0 to {} are possible", name, tensor.dims,
+                MUSTER_TENSOR_DIMS_MAX);
   const Buffer* buffer = session.buffer(Handle(tensor.buffer));
   if (buffer == nullptr) return fail(Code::kStale, "{}: no such buffer", name);
   if (tensor.offset_bytes % element != 0)
-    return fail(Code::kBadArgument, "{}: offset {} is not a multiple of the element's {} bytes", name, tensor.offset_bytes, element);
+    return fail(Code::kBadArgument, "{}: offset {} is not a multiple of the element's {} bytes", name,
+                tensor.offset_bytes, element);
   MUSTER_ASSIGN_OR_RETURN(const Wide extent, extent_bytes(tensor, name));
   if (static_cast<Wide>(tensor.offset_bytes) + extent > buffer->bytes)
-    return fail(Code::kBadArgument, "{}: the view ends behind the buffer's {} bytes (offset {})", name, buffer->bytes,
-                tensor.offset_bytes);
+    return fail(Code::kBadArgument, "{}: the view ends behind the buffer's {} bytes (offset {})", name,
+                buffer->bytes, tensor.offset_bytes);
   kernels::Tensor t;
   t.data = buffer->grant.data + tensor.offset_bytes;
   t.dtype = tensor.dtype;
@@ -126,8 +141,8 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, cons
   const kernels::Kernel* row = kernels::find(kernel.op);
   if (row == nullptr) return fail(Code::kBadArgument, "kernel op {} does not exist", kernel.op);
   if (kernel.tensor_count > MUSTER_KERNEL_TENSORS_MAX || kernel.flags != 0)
-    return fail(Code::kBadArgument, "{}: {} operands (at most {}), flags {} (must be 0)", row->name, kernel.tensor_count,
-                MUSTER_KERNEL_TENSORS_MAX, kernel.flags);
+    return fail(Code::kBadArgument, "{}: {} operands (at most {}), flags {} (must be 0)", row->name,
+                kernel.tensor_count, MUSTER_KERNEL_TENSORS_MAX, kernel.flags);
   auto plan = std::make_unique<scheduler::Plan>();
   scheduler::KernelWork work;
   work.kernel = row;
@@ -146,13 +161,15 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, cons
   return plan;
 }
 
-Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope, const shm::PlanCollective& message,
+Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
+                                                            const shm::PlanCollective& message,
                                                             std::span<const std::uint64_t> counts) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope, message.group));
   const scheduler::Group& group = scope.groups[id.value];
   const auto member = std::find(group.ranks.begin(), group.ranks.end(), scope.session.options().rank);
   if (member == group.ranks.end())
-    return fail(Code::kBadArgument, "rank {} is not a member of group {}", scope.session.options().rank.value, group.name);
+    return fail(Code::kBadArgument, "rank {} is not a member of group {}", scope.session.options().rank.value,
+                group.name);
   const auto index = static_cast<std::int32_t>(member - group.ranks.begin());
   const auto ranks = static_cast<std::int32_t>(group.ranks.size());
   MUSTER_ASSIGN_OR_RETURN(transport::Collective what, describe(message, counts, group, index));
@@ -163,8 +180,10 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope, 
   work.index = index;
   const std::uint64_t sources = transport::source_count(what, index, ranks);
   const std::uint64_t targets = transport::target_count(what, index, ranks);
-  MUSTER_ASSIGN_OR_RETURN(work.source, resolve_range(scope.session, message.source, sources, what.dtype, "source"));
-  MUSTER_ASSIGN_OR_RETURN(work.target, resolve_range(scope.session, message.target, targets, what.dtype, "target"));
+  MUSTER_ASSIGN_OR_RETURN(work.source,
+                          resolve_range(scope.session, message.source, sources, what.dtype, "source"));
+  MUSTER_ASSIGN_OR_RETURN(work.target,
+                          resolve_range(scope.session, message.target, targets, what.dtype, "target"));
   if (sources > 0) hold_buffer(*plan, message.source.buffer);
   if (targets > 0) hold_buffer(*plan, message.target.buffer);
   plan->bytes = targets * element_bytes(what.dtype);

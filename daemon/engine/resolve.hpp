@@ -1,4 +1,5 @@
-// From a client's description of work to a plan: every handle looked up, every offset, size and stride held against its buffer.
+// From a client's description of work to a plan: every handle looked up, every offset, size and stride held
+// against its buffer.
 #pragma once
 
 #include "api/shm/control.hpp"
@@ -21,9 +22,11 @@ struct Scope {
 std::uint64_t group_handle(GroupId group, std::uint64_t epoch);
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle);
 
-// Each: kBadArgument naming operand or field, value and bound; kStale for a handle that names nothing; kUnsupported.
+// Each: kBadArgument naming operand or field, value and bound; kStale for a handle that names nothing;
+// kUnsupported.
 Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, const muster_kernel& kernel);
-Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope, const shm::PlanCollective& message,
+Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
+                                                            const shm::PlanCollective& message,
                                                             std::span<const std::uint64_t> counts);
 
 // The view's address, if all of it lies inside its buffer. `name` is for the message.

@@ -9,11 +9,13 @@
 namespace muster::engine {
 namespace {
 
-constexpr std::int64_t kDeadlineNsMax = std::int64_t{1} << 60;  // 36 years: an addition to now() cannot overflow
+constexpr std::int64_t kDeadlineNsMax = std::int64_t{1}
+                                        << 60;  // 36 years: an addition to now() cannot overflow
 
 }  // namespace
 
-Session::Session(SessionOptions options, shm::SubmissionView submission, shm::CompletionView completion, Arena& arena)
+Session::Session(SessionOptions options, shm::SubmissionView submission, shm::CompletionView completion,
+                 Arena& arena)
     : options_(options),
       submission_(std::move(submission)),
       completion_(std::move(completion)),
@@ -24,7 +26,7 @@ Session::Session(SessionOptions options, shm::SubmissionView submission, shm::Co
       buffers_(options.buffers_max),
       plans_(options.plans_max) {}
 
-// ---- duty -------------------------------------------------------------------------------------------------------------------
+// ---- duty --------------------------------------------------------------------------------------
 
 Result<std::size_t> Session::drain(scheduler::Graph& graph, Instant now) {
   if (next_ == batch_count_) {
@@ -44,21 +46,26 @@ Result<std::size_t> Session::drain(scheduler::Graph& graph, Instant now) {
 }
 
 Status Session::execute(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full) {
-  if (command.reserved != 0) return failure(Code::kProtocol, "command {}: reserved bytes are not zero", command.sequence);
+  if (command.reserved != 0)
+    return failure(Code::kProtocol, "command {}: reserved bytes are not zero", command.sequence);
   switch (command.kind) {
-    case shm::CommandKind::kStart: return start(graph, command, now, lane_full);
+    case shm::CommandKind::kStart:
+      return start(graph, command, now, lane_full);
     case shm::CommandKind::kSignal:
       if (graph.signal(options_.rank, command.lane, command.plan, now) != Code::kOk)
-        return failure(Code::kProtocol, "command {}: timeline {} cannot go to {}", command.sequence, command.lane, command.plan);
+        return failure(Code::kProtocol, "command {}: timeline {} cannot go to {}", command.sequence,
+                       command.lane, command.plan);
       return {};
     case shm::CommandKind::kResetLane:
       if (command.lane >= MUSTER_LANE_COUNT)
         return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
       graph.reset_lane(options_.rank, command.lane, now);
       return {};
-    case shm::CommandKind::kNone: break;
+    case shm::CommandKind::kNone:
+      break;
   }
-  return failure(Code::kProtocol, "command {}: kind {} is unknown", command.sequence, static_cast<unsigned>(command.kind));
+  return failure(Code::kProtocol, "command {}: kind {} is unknown", command.sequence,
+                 static_cast<unsigned>(command.kind));
 }
 
 Status Session::start(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full) {
@@ -95,12 +102,13 @@ void Session::wake_client() {
   [[maybe_unused]] const auto sent = ::send(events_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-// ---- conductor --------------------------------------------------------------------------------------------------------------
+// ---- conductor ---------------------------------------------------------------------------------
 
 Result<Handle> Session::add_buffer(std::uint64_t bytes) {
   if (bytes == 0) return fail(Code::kBadArgument, "a buffer needs at least one byte");
   if (buffers_.size() == buffers_.capacity())
-    return fail(Code::kNoResource, "the rank has {} buffers already (limits.buffers_per_rank_max); free some", buffers_.size());
+    return fail(Code::kNoResource, "the rank has {} buffers already (limits.buffers_per_rank_max); free some",
+                buffers_.size());
   MUSTER_ASSIGN_OR_RETURN(const Arena::Grant grant, arena_.allocate(bytes));
   const auto handle = buffers_.insert(Buffer{grant, bytes, 0});
   MUSTER_ASSERT(handle.has_value());
@@ -125,8 +133,10 @@ Status Session::free_buffer(Handle handle) {
 
 Result<Handle> Session::add_plan(std::unique_ptr<scheduler::Plan> plan) {
   if (plans_.size() == plans_.capacity())
-    return fail(Code::kNoResource, "the rank has {} plans already (limits.plans_per_rank_max); destroy some", plans_.size());
+    return fail(Code::kNoResource, "the rank has {} plans already (limits.plans_per_rank_max); destroy some",
+                plans_.size());
   for (std::uint32_t i = 0; i < plan->buffer_count; ++i) ++buffers_.find(plan->buffers[i])->plans;
+  plan->owner = options_.id;
   const auto handle = plans_.insert(std::move(plan));
   MUSTER_ASSERT(handle.has_value());
   return *handle;
@@ -136,7 +146,8 @@ Status Session::destroy_plan(Handle handle) {
   auto* plan = plans_.find(handle);
   if (plan == nullptr) return failure(Code::kStale, "no such plan");
   if ((*plan)->starts_in_flight > 0)
-    return failure(Code::kBusy, "{} starts of the plan are in flight; wait for their points", (*plan)->starts_in_flight);
+    return failure(Code::kBusy, "{} starts of the plan are in flight; wait for their points",
+                   (*plan)->starts_in_flight);
   for (std::uint32_t i = 0; i < (*plan)->buffer_count; ++i) --buffers_.find((*plan)->buffers[i])->plans;
   plans_.erase(handle);
   return {};
@@ -145,7 +156,8 @@ Status Session::destroy_plan(Handle handle) {
 Result<shm::Descriptor> Session::open_events() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-    return fail(Code::kNoResource, "socketpair: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+    return fail(Code::kNoResource, "socketpair: {}; raise the open-files limit (ulimit -n)",
+                std::strerror(errno));
   events_.reset(ends[0]);
   return shm::Descriptor(ends[1]);
 }

@@ -1,7 +1,8 @@
 // Session: one attached client of one rank, from its Welcome to its burial.
 //
-// Two sides meet here. The conductor makes and drops buffers and plans, as the client asks by message. The duty cycle takes
-// commands out of the ring, checks the copies, and turns them into requests for the graph. The engine's baton orders the two.
+// Two sides meet here. The conductor makes and drops buffers and plans, as the client asks by message. The
+// duty cycle takes commands out of the ring, checks the copies, and turns them into requests for the graph.
+// The engine's baton orders the two.
 #pragma once
 
 #include "api/base/bounded.hpp"
@@ -40,9 +41,10 @@ struct Buffer {
 // Fails   drain: kProtocol with what the client did wrong; the engine then ends the session.
 class Session {
  public:
-  Session(SessionOptions options, shm::SubmissionView submission, shm::CompletionView completion, Arena& arena);
+  Session(SessionOptions options, shm::SubmissionView submission, shm::CompletionView completion,
+          Arena& arena);
 
-  // ---- duty ---------------------------------------------------------------------------------------------------------------
+  // ---- duty ------------------------------------------------------------------------------------
   // Takes at most kBatch commands and submits them. Returns how many were taken.
   Result<std::size_t> drain(scheduler::Graph& graph, Instant now);
   bool try_sleep() { return ring_.try_sleep(); }
@@ -56,7 +58,7 @@ class Session {
   bool take_news() { return std::exchange(news_, false); }
   void wake_client();
 
-  // ---- conductor ----------------------------------------------------------------------------------------------------------
+  // ---- conductor -------------------------------------------------------------------------------
   Result<Handle> add_buffer(std::uint64_t bytes);
   const Buffer* buffer(Handle handle) const { return buffers_.find(handle); }
   Status free_buffer(Handle handle);
@@ -76,7 +78,8 @@ class Session {
   const shm::SubmissionView& submission() const { return submission_; }
   const shm::CompletionView& page() const { return completion_; }
 
-  static constexpr std::size_t kBatch = 64;  // commands per turn, so that one client cannot hold the others up
+  static constexpr std::size_t kBatch =
+      64;  // commands per turn, so that one client cannot hold the others up
 
  private:
   Status execute(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full);

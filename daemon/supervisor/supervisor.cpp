@@ -64,6 +64,10 @@ int Supervisor::run() {
   return exit_code_;
 }
 
+void Supervisor::request_shutdown() {
+  loop_.post([this] { drain(!draining_); });
+}
+
 void Supervisor::publish_status() {
   if (!options_.notify) return;
   options_.notify(fmt::format("STATUS={} sessions, {} jobs{}", sessions(), book_.jobs().size(), draining_ ? ", draining" : ""));

@@ -48,6 +48,8 @@ class Supervisor {
   ~Supervisor();
   // Until shutdown; the process's exit code.
   int run();
+  // As SIGTERM: drains, then run() returns. Any thread.
+  void request_shutdown();
 
  private:
   using ConnectionId = std::uint64_t;

@@ -3,8 +3,8 @@
 #   muster_floor(mesh FLOOR 4 FOLDER scheduler/mesh SOURCES mesh.cpp ON muster::base [VENDOR pkg::pkg])
 #
 # creates target muster_mesh with alias muster::mesh. ON lists our libraries on lower floors, or siblings of
-# the same top-level folder; VENDOR lists packages, which never appear in our headers (PRIVATE). The floors are
-# those of ARCHITECTURE.md: a link to a higher floor, or across at the same floor, stops the configure step.
+# the same top-level folder; VENDOR lists packages, which never appear in our headers (PRIVATE). The floors
+# are those of ARCHITECTURE.md: a link to a higher floor, or across at one floor, stops the configure step.
 function(muster_floor name)
   cmake_parse_arguments(ARG "" "FLOOR;FOLDER" "SOURCES;ON;VENDOR;VENDOR_PUBLIC" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS OR NOT DEFINED ARG_FLOOR OR NOT ARG_FOLDER)

@@ -167,7 +167,7 @@ std::uint32_t query_ranges(const Shape& shape) {
   return parts_of(shape.queries, shape.queries_per_part());
 }
 std::uint32_t key_ranges(const Shape& shape) {
-  return parts_of(shape.keys, kTileKeys);
+  return parts_of(shape.keys, shape.keys_per_part());
 }
 
 Extent extent_of(const Shape& shape, std::uint32_t part) {
@@ -192,7 +192,7 @@ Extent extent_of(const Shape& shape, std::uint32_t part) {
   const std::uint32_t per_key_head = key_ranges(shape);
   const std::int64_t key_head = rest / per_key_head;
   return {Gradients::kKeys, key_head / shape.key_heads, group_of(key_head % shape.key_heads), all_queries,
-          range_of(shape.keys, kTileKeys, rest % per_key_head)};
+          range_of(shape.keys, shape.keys_per_part(), rest % per_key_head)};
 }
 
 }  // namespace

@@ -28,6 +28,15 @@ struct Shape {
     return std::clamp<std::int64_t>(kOperations / per_query / kTileQueries, 1, 5) * kTileQueries;
   }
 
+  // Of a backward's part for dkey and dv, which takes 8 operations for each key, query of the group and
+  // feature. Whole strips of a product, at most one tile.
+  std::int64_t keys_per_part() const {
+    constexpr std::int64_t kOperations = std::int64_t{1} << 26;
+    constexpr std::int64_t kStep = 32;
+    const std::int64_t per_key = std::max<std::int64_t>(1, 8 * group() * queries * features);
+    return std::clamp<std::int64_t>(kOperations / per_key / kStep * kStep, kStep, kTileKeys);
+  }
+
   // Whether the backward of one batch entry and key head is short enough, in time and in memory for dq, to be
   // one part.
   bool backward_is_short() const {

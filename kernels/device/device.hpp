@@ -22,7 +22,9 @@ enum class Priority : std::uint8_t { kUrgent, kHigh, kNormal, kLow };
 // A mark in a stream's order.
 //
 // Owns    its backend object. Thread  query and synchronize: any; record: the thread that owns the stream.
-// Bound   reusable: each record starts a new life.  Fails  never by itself; a device error shows in Stream::health().
+// Bound   reusable: each record starts a new life.
+// Fails   never by itself; a device error shows in Stream::health(), and leaves query() false, since that work did
+//         not finish, while synchronize() returns.
 class Event {
  public:
   virtual ~Event() = default;
@@ -39,7 +41,8 @@ class Event {
 
 // An ordered queue of work on one device.
 //
-// Owns    its backend queue. Thread  one issuing thread at a time.
+// Owns    its backend queue; once it is destroyed nothing of its work runs any more.
+// Thread  one issuing thread at a time.
 // Bound   Options::depth pieces of work in flight; a full stream refuses with kBusy.
 // Fails   health() keeps the first device error; a stream with one is not used again.
 class Stream {

@@ -18,7 +18,7 @@ constexpr std::array<Operand, 3> kForwardOperands{
 constexpr std::array<Operand, 3> kBackwardOperands{
     {{"ids", Access::kRead, false}, {"dout", Access::kRead, false}, {"dtable", Access::kReadWrite, false}}};
 
-constexpr std::int64_t kForwardElementsPerPart = 64 * 1024;
+constexpr std::int64_t kForwardElementsPerPart = 256 * 1024;
 // A backward tile: 1 MiB of f32 at most.
 constexpr std::int64_t kTileRows = 2048;
 constexpr std::int64_t kTileColumns = 128;
@@ -58,7 +58,7 @@ void forward_range(const Args& args, Range tokens) {
   const std::int64_t columns = out.size[1];
   const auto row_bytes = static_cast<std::size_t>(columns) * sizeof(E);
   for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
-    const std::int64_t row = elements<std::int32_t>(ids)[t * ids.stride[0]] - args.ints[0];
+    const std::int64_t row = load_index(elements<std::int32_t>(ids) + t * ids.stride[0]) - args.ints[0];
     E* target = elements<E>(out) + t * out.stride[0];
     if (row < 0 || row >= table.size[0]) {
       for (std::int64_t d = 0; d < columns; ++d) target[d * out.stride[1]] = E{};
@@ -129,7 +129,7 @@ void add_tokens(const Args& args, const Tile& tile, const Sums& sums) {
   const std::int64_t first = args.ints[0] + tile.rows.begin;
   const std::int64_t step = dout.stride[1];
   for (std::int64_t t = 0; t < ids.size[0]; ++t) {
-    const std::int64_t row = elements<std::int32_t>(ids)[t * ids.stride[0]] - first;
+    const std::int64_t row = load_index(elements<std::int32_t>(ids) + t * ids.stride[0]) - first;
     if (row < 0 || row >= tile.height()) continue;
     const E* source = elements<E>(dout) + t * dout.stride[0] + tile.columns.begin * step;
     float* target = sums.at(row);
@@ -145,7 +145,7 @@ bool any_token(const Args& args, const Tile& tile) {
   const Tensor& ids = args.tensors[0];
   const std::int64_t first = args.ints[0] + tile.rows.begin;
   for (std::int64_t t = 0; t < ids.size[0]; ++t) {
-    const std::int64_t row = elements<std::int32_t>(ids)[t * ids.stride[0]] - first;
+    const std::int64_t row = load_index(elements<std::int32_t>(ids) + t * ids.stride[0]) - first;
     if (row >= 0 && row < tile.height()) return true;
   }
   return false;
@@ -158,9 +158,12 @@ void backward_in_place(const Args& args, const Tile& tile) {
   const Sums sums{
       elements<float>(dtable) + tile.rows.begin * dtable.stride[0] + tile.columns.begin * dtable.stride[1],
       dtable.stride[0], dtable.stride[1]};
-  if (args.ints[1] == 0)
-    for (std::int64_t r = 0; r < tile.height(); ++r)
+  for (std::int64_t r = 0; args.ints[1] == 0 && r < tile.height(); ++r) {
+    if (sums.column_stride == 1)
+      std::fill_n(sums.at(r), tile.width(), 0.0f);
+    else
       for (std::int64_t d = 0; d < tile.width(); ++d) sums.at(r)[d * sums.column_stride] = 0.0f;
+  }
   wide([&] { add_tokens<E>(args, tile, sums); });
 }
 
@@ -173,14 +176,22 @@ void backward_rounded(const Args& args, const Tile& tile) {
   const Sums sums{scratch.data(), tile.width(), 1};
   Bf16* table =
       elements<Bf16>(dtable) + tile.rows.begin * dtable.stride[0] + tile.columns.begin * dtable.stride[1];
-  for (std::int64_t r = 0; r < tile.height(); ++r)
-    for (std::int64_t d = 0; d < tile.width(); ++d)
-      sums.at(r)[d] = accumulate ? load(table + r * dtable.stride[0] + d * dtable.stride[1]) : 0.0f;
+  const auto row = [&](std::int64_t r) { return table + r * dtable.stride[0]; };
+  const std::int64_t step = dtable.stride[1];
   wide([&] {
+    for (std::int64_t r = 0; r < tile.height(); ++r) {
+      if (!accumulate)
+        std::fill_n(sums.at(r), tile.width(), 0.0f);
+      else
+        for (std::int64_t d = 0; d < tile.width(); ++d) sums.at(r)[d] = load(row(r) + d * step);
+    }
     add_tokens<Bf16>(args, tile, sums);
-    for (std::int64_t r = 0; r < tile.height(); ++r)
-      for (std::int64_t d = 0; d < tile.width(); ++d)
-        store(table + r * dtable.stride[0] + d * dtable.stride[1], sums.at(r)[d]);
+    for (std::int64_t r = 0; r < tile.height(); ++r) {
+      if (step == 1)
+        for (std::int64_t d = 0; d < tile.width(); ++d) store(row(r) + d, sums.at(r)[d]);
+      else
+        for (std::int64_t d = 0; d < tile.width(); ++d) store(row(r) + d * step, sums.at(r)[d]);
+    }
   });
 }
 

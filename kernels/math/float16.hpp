@@ -1,5 +1,5 @@
 // The two 16-bit floats, as values: conversion to float is exact, conversion from float or double rounds
-// once, to nearest, ties to even. Branch-light, so that loops over them vectorise.
+// once, to nearest, ties to even. Without branches, so that loops over them vectorise.
 #pragma once
 
 #include <bit>
@@ -24,10 +24,11 @@ constexpr float to_float(Bf16 x) {
 constexpr float to_float(F16 x) {
   const std::uint32_t sign = (std::uint32_t{x.bits} & 0x8000u) << 16;
   const std::uint32_t magnitude = x.bits & 0x7fffu;
-  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
   // A float with the same fields is 2^-112 times too small; the product is exact and also lifts subnormals.
-  const float lifted = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(lifted));
+  // Where the exponent was all ones it must be so again.
+  const std::uint32_t lifted = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1p112f);
+  const std::uint32_t all_ones = magnitude >= 0x7c00u ? 0x7f800000u : 0u;
+  return std::bit_cast<float>(sign | lifted | all_ones);
 }
 
 // A NaN stays a NaN (made quiet); overflow gives infinity, as nearest rounding demands.
@@ -38,23 +39,23 @@ constexpr Bf16 to_bf16(float x) {
   return {static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded)};
 }
 
+// Masks, because a compiler makes branches of selects here, and a loop with branches does not vectorise.
 constexpr F16 to_f16(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  std::uint32_t half = 0;
-  if (magnitude > 0x7f800000u) {
-    half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
-  } else if (magnitude >= 0x47800000u) {  // 65536 and more
-    half = 0x7c00u;
-  } else if (magnitude <
-             0x38800000u) {  // below 2^-14: the unit of a float near 0.5 is the unit of an F16 subnormal
-    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
-  } else {  // move the exponent from bias 127 to 15, then round; a carry out of the mantissa is right, also
-            // into infinity
-    half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  }
-  return {static_cast<std::uint16_t>(sign | half)};
+  const std::uint32_t is_small = 0u - std::uint32_t{magnitude < 0x38800000u};   // below 2^-14
+  const std::uint32_t is_large = 0u - std::uint32_t{magnitude >= 0x47800000u};  // 65536 and more
+  const std::uint32_t is_nan = 0u - std::uint32_t{magnitude > 0x7f800000u};
+  // The unit of a float near 0.5 is the unit of an F16 subnormal. Gives 0 where the value is not small.
+  const float at_half = std::bit_cast<float>(magnitude & is_small) + 0.5f;
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(at_half) - 0x3f000000u;
+  // Move the exponent from bias 127 to 15, then round; a carry out of the mantissa is right, also into
+  // infinity.
+  const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  const std::uint32_t special = 0x7c00u | ((0x200u | ((magnitude >> 13) & 0x3ffu)) & is_nan);
+  const std::uint32_t finite = subnormal | (normal & ~is_small);
+  return {static_cast<std::uint16_t>(sign | (finite & ~is_large) | (special & is_large))};
 }
 
 // The float next to x with an odd last bit where x is not a float itself. Rounding that to 16 bits equals

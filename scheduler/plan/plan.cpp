@@ -10,16 +10,22 @@ namespace muster::scheduler {
 namespace {
 
 // SEND at one side and RECV at the other are one operation.
-muster_op agreed_op(muster_op op) { return op == MUSTER_RECV ? MUSTER_SEND : op; }
+muster_op agreed_op(muster_op op) {
+  return op == MUSTER_RECV ? MUSTER_SEND : op;
+}
 
 }  // namespace
 
 Signature signature_of(const transport::Collective& c) {
   std::vector<std::uint64_t> words = {
-      static_cast<std::uint64_t>(agreed_op(c.op)), static_cast<std::uint64_t>(c.dtype),
-      static_cast<std::uint64_t>(c.redop),         static_cast<std::uint64_t>(c.root),
-      static_cast<std::uint64_t>(c.receiver),      c.counts.empty() ? c.count : 0,
-      std::bit_cast<std::uint64_t>(c.redop == MUSTER_PREMUL_SUM ? c.scale : 0.0), c.counts.size()};
+      static_cast<std::uint64_t>(agreed_op(c.op)),
+      static_cast<std::uint64_t>(c.dtype),
+      static_cast<std::uint64_t>(c.redop),
+      static_cast<std::uint64_t>(c.root),
+      static_cast<std::uint64_t>(c.receiver),
+      c.counts.empty() ? c.count : 0,
+      std::bit_cast<std::uint64_t>(c.redop == MUSTER_PREMUL_SUM ? c.scale : 0.0),
+      c.counts.size()};
   words.insert(words.end(), c.counts.begin(), c.counts.end());
   const XXH128_hash_t hash = XXH3_128bits(words.data(), words.size() * sizeof(std::uint64_t));
   return {hash.low64, hash.high64};
@@ -36,7 +42,8 @@ std::string difference(const transport::Collective& a, const transport::Collecti
   for (std::size_t i = 0; i < a.counts.size(); ++i)
     if (a.counts[i] != b.counts[i]) return fmt::format("counts[{}]: {} and {}", i, a.counts[i], b.counts[i]);
   if (a.counts.empty() && a.count != b.count) return fmt::format("count: {} and {}", a.count, b.count);
-  if (a.redop == MUSTER_PREMUL_SUM && a.scale != b.scale) return fmt::format("scale: {} and {}", a.scale, b.scale);
+  if (a.redop == MUSTER_PREMUL_SUM && a.scale != b.scale)
+    return fmt::format("scale: {} and {}", a.scale, b.scale);
   return "";
 }
 
@@ -47,54 +54,87 @@ const char* Plan::label() const {
 
 const char* op_name(muster_op op) noexcept {
   switch (op) {
-    case MUSTER_ALL_REDUCE: return "all_reduce";
-    case MUSTER_ALL_GATHER: return "all_gather";
-    case MUSTER_REDUCE_SCATTER: return "reduce_scatter";
-    case MUSTER_BROADCAST: return "broadcast";
-    case MUSTER_BARRIER: return "barrier";
-    case MUSTER_SEND: return "send";
-    case MUSTER_RECV: return "recv";
-    default: return "unknown_op";
+    case MUSTER_ALL_REDUCE:
+      return "all_reduce";
+    case MUSTER_ALL_GATHER:
+      return "all_gather";
+    case MUSTER_REDUCE_SCATTER:
+      return "reduce_scatter";
+    case MUSTER_BROADCAST:
+      return "broadcast";
+    case MUSTER_BARRIER:
+      return "barrier";
+    case MUSTER_SEND:
+      return "send";
+    case MUSTER_RECV:
+      return "recv";
+    default:
+      return "unknown_op";
   }
 }
 
 const char* redop_name(muster_redop op) noexcept {
   switch (op) {
-    case 0: return "none";
-    case MUSTER_SUM: return "sum";
-    case MUSTER_AVG: return "avg";
-    case MUSTER_MAX: return "max";
-    case MUSTER_MIN: return "min";
-    case MUSTER_PROD: return "prod";
-    case MUSTER_PREMUL_SUM: return "premul_sum";
-    default: return "unknown_redop";
+    case 0:
+      return "none";
+    case MUSTER_SUM:
+      return "sum";
+    case MUSTER_AVG:
+      return "avg";
+    case MUSTER_MAX:
+      return "max";
+    case MUSTER_MIN:
+      return "min";
+    case MUSTER_PROD:
+      return "prod";
+    case MUSTER_PREMUL_SUM:
+      return "premul_sum";
+    default:
+      return "unknown_redop";
   }
 }
 
 const char* dtype_name(muster_dtype dtype) noexcept {
   switch (dtype) {
-    case 0: return "none";
-    case MUSTER_F32: return "f32";
-    case MUSTER_BF16: return "bf16";
-    case MUSTER_F16: return "f16";
-    case MUSTER_F64: return "f64";
-    case MUSTER_I32: return "i32";
-    case MUSTER_I64: return "i64";
-    case MUSTER_U8: return "u8";
-    default: return "unknown_dtype";
+    case 0:
+      return "none";
+    case MUSTER_F32:
+      return "f32";
+    case MUSTER_BF16:
+      return "bf16";
+    case MUSTER_F16:
+      return "f16";
+    case MUSTER_F64:
+      return "f64";
+    case MUSTER_I32:
+      return "i32";
+    case MUSTER_I64:
+      return "i64";
+    case MUSTER_U8:
+      return "u8";
+    default:
+      return "unknown_dtype";
   }
 }
 
 const char* lane_name(std::uint32_t lane) noexcept {
   switch (lane) {
-    case MUSTER_LANE_COMPUTE: return "compute";
-    case MUSTER_LANE_HALO: return "halo";
-    case MUSTER_LANE_SMALL: return "small";
-    case MUSTER_LANE_GATHER: return "gather";
-    case MUSTER_LANE_REDUCE: return "reduce";
-    case MUSTER_LANE_ALLREDUCE: return "allreduce";
-    case MUSTER_LANE_COPY: return "copy";
-    default: return "unknown_lane";
+    case MUSTER_LANE_COMPUTE:
+      return "compute";
+    case MUSTER_LANE_HALO:
+      return "halo";
+    case MUSTER_LANE_SMALL:
+      return "small";
+    case MUSTER_LANE_GATHER:
+      return "gather";
+    case MUSTER_LANE_REDUCE:
+      return "reduce";
+    case MUSTER_LANE_ALLREDUCE:
+      return "allreduce";
+    case MUSTER_LANE_COPY:
+      return "copy";
+    default:
+      return "unknown_lane";
   }
 }
 

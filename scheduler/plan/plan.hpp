@@ -1,4 +1,5 @@
-// Plan: validated work, ready to start as often as wanted (decision D5). And its signature, by which ranks agree.
+// Plan: validated work, ready to start as often as wanted (decision D5). And its signature, by which ranks
+// agree.
 #pragma once
 
 #include "api/base/ids.hpp"

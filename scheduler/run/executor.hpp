@@ -1,4 +1,5 @@
-// Executor: puts ready steps on their lanes' streams and notices when they are done. The only code that launches anything.
+// Executor: puts ready steps on their lanes' streams and notices when they are done. The only code that
+// launches anything.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -29,38 +30,33 @@ class Executor {
                                std::vector<std::unique_ptr<transport::Communicator>> communicators);
 
   Status launch(std::uint32_t step_index, const Step& step);
-  // Calls done(Finished) for every step that has finished since the last call. Returns how many.
+  // Calls done(Finished) for every step that has finished since the last call, those of one lane in order.
+  // Returns how many. `done` may launch.
   template<class F>
   std::size_t poll(F&& done) {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < in_flight_.size();) {
-      const std::uint32_t index = in_flight_[i];
-      const device::Event& done_event = *slots_[index].done;
-      if (!done_event.query()) {
-        ++i;
-        continue;
-      }
-      in_flight_[i] = in_flight_.back();
-      in_flight_.pop_back();
-      done(Finished{index, done_event.began_at(), done_event.reached_at()});
-      ++count;
-    }
-    return count;
+    collect();
+    for (const Finished& finished : finished_) done(finished);
+    return finished_.size();
   }
   bool idle() const { return in_flight_.empty(); }
 
  private:
   struct Slot {
     std::unique_ptr<device::Event> done;
+    std::uint32_t stream = 0;
     std::vector<transport::Member> members;
   };
   Executor() = default;
   Status enqueue(device::Stream& stream, Slot& slot, const Step& step);
+  void collect();
 
   std::vector<std::unique_ptr<device::Stream>> streams_;  // rank · MUSTER_LANE_COUNT + lane
   std::vector<std::unique_ptr<transport::Communicator>> communicators_;
   std::vector<Slot> slots_;
-  std::vector<std::uint32_t> in_flight_;
+  std::vector<std::uint32_t> in_flight_;  // in order of launch
+  std::vector<Finished> finished_;
+  std::vector<std::uint64_t> unfinished_at_;  // per stream: the poll that last found a step of it unfinished
+  std::uint64_t polls_ = 0;
 };
 
 // The stream priority of a lane (decision D8).

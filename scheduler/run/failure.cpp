@@ -26,7 +26,8 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const Verdict& verdic
   Lane& lane = r.lanes[lane_index];
   const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
   if (stopped) return;
-  const std::uint64_t from = lane.launched < lane.queue.size() ? lane.queue[lane.launched].request.value : lane.last + 1;
+  const std::uint64_t from =
+      lane.launched < lane.queue.size() ? lane.queue[lane.launched].request.value : lane.last + 1;
   while (lane.queue.size() > lane.launched) {
     const Start& start = lane.queue.back();
     if (start.arrived) sequencer_.withdraw({rank, lane_index, start.request.value, start.request.plan});
@@ -39,9 +40,11 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const Verdict& verdic
   if (r.present) actions_.stopped(rank, lane_index, from, verdict);
 }
 
-void Graph::fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now) {
+void Graph::fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict,
+                         Instant now) {
   for (const auto& member : members) stop_lane(member.rank, member.lane, verdict);
-  // Only now: a lane that hears of the failure may submit to a channel that the loop above was still clearing.
+  // Only now: a lane that hears of the failure may submit to a channel that the loop above was still
+  // clearing.
   for (const auto& member : members)
     if (state(member.rank).present) pump(member.rank, now);
 }
@@ -53,7 +56,9 @@ void Graph::break_group(GroupId group, const Verdict& verdict, Instant now) {
   }
 }
 
-void Graph::abort(GroupId group, const Verdict& verdict, Instant now) { break_group(group, verdict, now); }
+void Graph::abort(GroupId group, const Verdict& verdict, Instant now) {
+  break_group(group, verdict, now);
+}
 
 void Graph::tick(Instant now) {
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -99,7 +104,8 @@ Verdict Graph::overdue(Rank rank, std::uint32_t lane, const Start& start) const 
   const Group& group = groups()[work->group.value];
   std::vector<Rank> missing;
   if (work->point_to_point()) {
-    const std::int32_t peer = work->collective.op == MUSTER_SEND ? work->collective.receiver : work->collective.root;
+    const std::int32_t peer =
+        work->collective.op == MUSTER_SEND ? work->collective.receiver : work->collective.root;
     missing.push_back(group.ranks[static_cast<std::size_t>(peer)]);
   } else {
     missing = sequencer_.missing(work->group, lane);
@@ -121,7 +127,8 @@ std::string Graph::waiting_for(const RankState& r, const Start& start) const {
       const std::uint64_t at = r.timelines[timeline - shm::kClientTimelineFirst];
       if (at < value) return fmt::format("client timeline {} to reach {} (it is at {})", timeline, value, at);
     } else if (r.lanes[timeline].reached < value) {
-      return fmt::format("lane {} to reach {} (it is at {})", lane_name(timeline), value, r.lanes[timeline].reached);
+      return fmt::format("lane {} to reach {} (it is at {})", lane_name(timeline), value,
+                         r.lanes[timeline].reached);
     }
   }
   return "work before it on its lane";

@@ -10,7 +10,8 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
     : options_(options), actions_(actions), sequencer_(std::move(groups)), ranks_(options.world) {
   for (RankState& rank : ranks_) {
     rank.lanes.reserve(MUSTER_LANE_COUNT);
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) rank.lanes.emplace_back(options.lane_depth);
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+      rank.lanes.emplace_back(options.lane_depth);
   }
   const std::uint32_t steps = options.world * MUSTER_LANE_COUNT * options.launch_depth;
   steps_.resize(steps);
@@ -18,7 +19,7 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
   for (std::uint32_t i = steps; i > 0; --i) free_steps_.push_back(i - 1);
 }
 
-// ---- births and deaths --------------------------------------------------------------------------------------------------
+// ---- births and deaths -------------------------------------------------------------------------
 
 void Graph::attached(Rank rank) {
   RankState& r = state(rank);
@@ -60,11 +61,15 @@ void Graph::detached(Rank rank, bool lost, const std::string& text, Instant now)
   fail_members(sequencer_.waiting_for(rank), verdict, now);
 }
 
-bool Graph::drained(Rank rank) const { return state(rank).running == 0; }
+bool Graph::drained(Rank rank) const {
+  return state(rank).running == 0;
+}
 
-// ---- submission ---------------------------------------------------------------------------------------------------------
+// ---- submission --------------------------------------------------------------------------------
 
-bool Graph::lane_full(Rank rank, std::uint32_t lane) const { return state(rank).lanes[lane].queue.full(); }
+bool Graph::lane_full(Rank rank, std::uint32_t lane) const {
+  return state(rank).lanes[lane].queue.full();
+}
 
 Code Graph::submit(const Request& request, Instant now) {
   RankState& r = state(request.rank);
@@ -109,13 +114,14 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   pump(rank, now);
 }
 
-// ---- progress -----------------------------------------------------------------------------------------------------------
+// ---- progress ----------------------------------------------------------------------------------
 
 void Graph::pump(Rank rank, Instant now) {
   // A lane that moves can release another one, so turn until a whole round moves nothing.
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) moved = pump_lane(rank, lane, now) || moved;
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+      moved = pump_lane(rank, lane, now) || moved;
   }
   note_exposure(state(rank), now);
 }
@@ -181,9 +187,15 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
   }
   auto outcome = sequencer_.arrive({rank, lane, start.request.value, start.request.plan});
   switch (outcome.kind) {
-    case Sequencer::Outcome::Kind::kWait: start.arrived = true; return false;
-    case Sequencer::Outcome::Kind::kRefuse: stop_lane(rank, lane, outcome.verdict); return true;
-    case Sequencer::Outcome::Kind::kGo: launch(outcome.members); return true;
+    case Sequencer::Outcome::Kind::kWait:
+      start.arrived = true;
+      return false;
+    case Sequencer::Outcome::Kind::kRefuse:
+      stop_lane(rank, lane, outcome.verdict);
+      return true;
+    case Sequencer::Outcome::Kind::kGo:
+      launch(outcome.members);
+      return true;
     case Sequencer::Outcome::Kind::kDisagree: {
       start.arrived = true;
       for (const auto& member : outcome.members) {

@@ -1,10 +1,12 @@
-// Graph: the starts in flight of all local ranks of a job, and what each waits for. A sans-IO core (decision D15): events come
-// in by calls with the time passed along, what to do goes out through Actions. No clock, thread, socket or device inside.
+// Graph: the starts in flight of all local ranks of a job, and what each waits for. A sans-IO core (decision
+// D15): events come in by calls with the time passed along, what to do goes out through Actions. No clock,
+// thread, socket or device inside.
 //
-// A lane is a queue. Its head may go when the points it waits for are reached; a kernel may also go behind kernels of its own
-// lane that are running, because the lane's stream keeps them in order. A collective goes when it is alone at its lane's head and
-// all members have arrived (Sequencer). A failure stops the lane: what stands behind it, and what waits for it on other lanes,
-// fails with the same cause, until the client resets the lane.
+// A lane is a queue. Its head may go when the points it waits for are reached; a kernel may also go behind
+// kernels of its own lane that are running, because the lane's stream keeps them in order. A collective goes
+// when it is alone at its lane's head and all members have arrived (Sequencer). A failure stops the lane:
+// what stands behind it, and what waits for it on other lanes, fails with the same cause, until the client
+// resets the lane.
 #pragma once
 
 #include "api/base/bounded.hpp"
@@ -20,9 +22,9 @@
 namespace muster::scheduler {
 
 struct GraphOptions {
-  std::uint32_t world = 1;           // ranks of the job, all local
-  std::uint32_t lane_depth = 1024;   // starts waiting or running per lane
-  std::uint32_t launch_depth = 8;    // kernels of one lane handed to its stream at a time
+  std::uint32_t world = 1;          // ranks of the job, all local
+  std::uint32_t lane_depth = 1024;  // starts waiting or running per lane
+  std::uint32_t launch_depth = 8;   // kernels of one lane handed to its stream at a time
 };
 
 // Owns    the queues and timelines of every rank, and the sequencer.
@@ -33,16 +35,16 @@ class Graph {
  public:
   Graph(GraphOptions options, std::vector<Group> groups, Actions& actions);
 
-  // ---- events -------------------------------------------------------------------------------------------------------------
+  // ---- events ----------------------------------------------------------------------------------
   // The rank has a client again: its lanes start empty at value 0 and its client timelines at 0.
   void attached(Rank rank);
-  // The client left in order (lost = false) or died (lost = true); `text` says how, for the others' verdicts. Running work goes
-  // on to its end; drained(rank) says when its memory may go.
+  // The client left in order (lost = false) or died (lost = true); `text` says how, for the others' verdicts.
+  // Running work goes on to its end; drained(rank) says when its memory may go.
   void detached(Rank rank, bool lost, const std::string& text, Instant now);
   bool drained(Rank rank) const;
 
-  // kBusy: the lane is full, offer it again later. kBadArgument: value is not the lane's next, or a wait is for a timeline that
-  // does not exist. On kOk exactly one of reached or stopped covers it in the end.
+  // kBusy: the lane is full, offer it again later. kBadArgument: value is not the lane's next, or a wait is
+  // for a timeline that does not exist. On kOk exactly one of reached or stopped covers it in the end.
   Code submit(const Request& request, Instant now);
   bool lane_full(Rank rank, std::uint32_t lane) const;
   // Raise a client timeline. kBadArgument if it would go down.
@@ -55,7 +57,7 @@ class Graph {
   void tick(Instant now);
   std::optional<Instant> next_deadline() const;
 
-  // ---- what others may ask ------------------------------------------------------------------------------------------------
+  // ---- what others may ask ---------------------------------------------------------------------
   std::uint64_t reached(Rank rank, std::uint32_t lane) const { return state(rank).lanes[lane].reached; }
   // The value that the next start on this lane must carry.
   std::uint64_t next_value(Rank rank, std::uint32_t lane) const { return state(rank).lanes[lane].last + 1; }
@@ -67,18 +69,18 @@ class Graph {
  private:
   struct Start {
     Request request;
-    bool arrived = false;   // a collective that waits for its peers in the sequencer
+    bool arrived = false;  // a collective that waits for its peers in the sequencer
     bool launched = false;
   };
   struct Lane {
     explicit Lane(std::uint32_t depth) : queue(depth) {}
     BoundedQueue<Start> queue;
-    std::uint32_t launched = 0;      // a prefix of the queue
+    std::uint32_t launched = 0;  // a prefix of the queue
     bool launched_collective = false;
-    std::uint64_t last = 0;          // value of the newest start
+    std::uint64_t last = 0;  // value of the newest start
     std::uint64_t reached = 0;
-    std::uint64_t failed_from = 0;   // 0: runs
-    std::uint64_t failed_to = 0;     // 0 while it is stopped
+    std::uint64_t failed_from = 0;  // 0: runs
+    std::uint64_t failed_to = 0;    // 0 while it is stopped
     Verdict verdict;
   };
   struct RankState {

@@ -1,4 +1,5 @@
-// Request: one start of a plan, copied out of a client's command and checked. And the actions that the graph answers with.
+// Request: one start of a plan, copied out of a client's command and checked. And the actions that the graph
+// answers with.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -16,8 +17,8 @@ namespace muster::scheduler {
 struct Request {
   Rank rank;
   std::uint32_t lane = 0;
-  std::uint64_t value = 0;  // the point it reaches on its lane's timeline
-  Plan* plan = nullptr;     // outlives the request: starts_in_flight holds it
+  std::uint64_t value = 0;                              // the point it reaches on its lane's timeline
+  Plan* plan = nullptr;                                 // outlives the request: starts_in_flight holds it
   std::array<std::uint64_t, MUSTER_WAITS_MAX> waits{};  // points; 0: none
   Instant deadline{0};
 };
@@ -41,6 +42,9 @@ struct Step {
 };
 
 // What the graph wants done; the engine carries it out in order.
+//
+// Owns    nothing. Thread  whoever calls the graph. Bound  each call is short: it must not call the graph.
+// Fails   never: a device's failure is the implementer's to report.
 class Actions {
  public:
   virtual ~Actions() = default;

@@ -69,7 +69,8 @@ Sequencer::Outcome Sequencer::arrive_pair(const Arrival& arrival) {
   const auto partner = std::find_if(pairs_.begin(), pairs_.end(), [&](const Arrival& other) {
     const CollectiveWork& theirs = work_of(other);
     return theirs.group == work.group && theirs.collective.root == work.collective.root &&
-           theirs.collective.receiver == work.collective.receiver && (theirs.collective.op == MUSTER_SEND) != sends;
+           theirs.collective.receiver == work.collective.receiver &&
+           (theirs.collective.op == MUSTER_SEND) != sends;
   });
   if (partner == pairs_.end()) {
     pairs_.push_back(arrival);
@@ -87,7 +88,8 @@ Sequencer::Outcome Sequencer::arrive_pair(const Arrival& arrival) {
   return outcome;
 }
 
-std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uint32_t lane, const Verdict& verdict,
+std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uint32_t lane,
+                                                         const Verdict& verdict,
                                                          const std::vector<bool>& attached) {
   Channel& c = channel(group, lane);
   std::vector<Arrival> waiting;
@@ -115,7 +117,8 @@ std::vector<Sequencer::Arrival> Sequencer::waiting_for(Rank rank) {
   std::vector<Arrival> waiting;
   for (auto it = pairs_.begin(); it != pairs_.end();) {
     const CollectiveWork& work = work_of(*it);
-    const std::int32_t peer = work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
+    const std::int32_t peer =
+        work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
     const bool theirs = groups_[work.group.value].ranks[static_cast<std::size_t>(peer)] == rank;
     if (theirs) waiting.push_back(*it);
     it = theirs ? pairs_.erase(it) : it + 1;

@@ -1,10 +1,12 @@
 // Sequencer: the order that the ranks of a group agree on (decision D7).
 //
-// Each (group, lane) is a channel. A member arrives with its next collective once nothing of its lane stands before it; when
-// all have arrived the signatures are compared, and only then does anything move. SEND and RECV meet pairwise, across lanes.
+// Each (group, lane) is a channel. A member arrives with its next collective once nothing of its lane stands
+// before it; when all have arrived the signatures are compared, and only then does anything move. SEND and
+// RECV meet pairwise, across lanes.
 //
-// A failure breaks its channel for every member: who arrives later gets the same verdict at once, never a late success. The
-// channel mends when each member has acknowledged: by resetting the lane, by leaving, or by attaching anew.
+// A failure breaks its channel for every member: who arrives later gets the same verdict at once, never a
+// late success. The channel mends when each member has acknowledged: by resetting the lane, by leaving, or by
+// attaching anew.
 #pragma once
 
 #include "scheduler/run/request.hpp"
@@ -45,8 +47,8 @@ class Sequencer {
   // A member's next collective. kRefuse while the channel is broken.
   Outcome arrive(const Arrival& arrival);
 
-  // Takes everybody who waits in the channel of (group, lane) out of it and breaks it with `verdict`. `attached[rank]` says who
-  // must acknowledge.
+  // Takes everybody who waits in the channel of (group, lane) out of it and breaks it with `verdict`.
+  // `attached[rank]` says who must acknowledge.
   std::vector<Arrival> break_channel(GroupId group, std::uint32_t lane, const Verdict& verdict,
                                      const std::vector<bool>& attached);
   // Takes out the sends and receives that wait for `rank`.
@@ -70,7 +72,9 @@ class Sequencer {
     std::vector<bool> acknowledged;
   };
 
-  Channel& channel(GroupId group, std::uint32_t lane) { return channels_[group.value * MUSTER_LANE_COUNT + lane]; }
+  Channel& channel(GroupId group, std::uint32_t lane) {
+    return channels_[group.value * MUSTER_LANE_COUNT + lane];
+  }
   const Channel& channel(GroupId group, std::uint32_t lane) const {
     return channels_[group.value * MUSTER_LANE_COUNT + lane];
   }

@@ -25,7 +25,9 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-double microseconds(Nanos span) { return static_cast<double>(span.count()) / 1000.0; }
+double microseconds(Nanos span) {
+  return static_cast<double>(span.count()) / 1000.0;
+}
 
 }  // namespace
 
@@ -46,21 +48,24 @@ void Trace::add(const TraceEvent& event) {
   events_.push_back(event);
 }
 
-std::string Trace::json(std::string_view job, std::uint32_t world, const std::vector<std::string>& group_names) const {
+std::string Trace::json(std::string_view job, std::uint32_t world,
+                        const std::vector<std::string>& group_names) const {
   std::string out = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"job\":" + quoted(job) +
                     fmt::format(",\"dropped_events\":{}}},\"traceEvents\":[\n", dropped_);
   for (std::uint32_t rank = 0; rank < world; ++rank) {
-    out += fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n", rank);
+    out += fmt::format(
+        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n", rank);
     for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
       out += fmt::format(
-          "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}},\n", rank, lane,
-          lane_name(lane));
+          "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}},\n",
+          rank, lane, lane_name(lane));
     }
   }
   for (const TraceEvent& e : events_) {
-    out += fmt::format("{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}",
-                       e.label, lane_name(e.lane), e.rank.value, e.lane, microseconds(e.begin - origin_),
-                       microseconds(e.end - e.begin));
+    out += fmt::format(
+        "{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}",
+        e.label, lane_name(e.lane), e.rank.value, e.lane, microseconds(e.begin - origin_),
+        microseconds(e.end - e.begin));
     out += fmt::format(",\"args\":{{\"rank\":{},\"lane\":\"{}\",\"point\":{},\"bytes\":{}", e.rank.value,
                        lane_name(e.lane), e.value, e.bytes);
     if (e.in_group) {

@@ -1,7 +1,7 @@
 // Trace: every step as an event with rank, lane, group and bytes, in Chrome/Perfetto JSON.
 //
-// One track per rank and lane (complete `X` events: nested async events misbehave in viewers). Source of the format: the Trace
-// Event Format document of the Chromium project.
+// One track per rank and lane (complete `X` events: nested async events misbehave in viewers). Source of the
+// format: the Trace Event Format document of the Chromium project.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -21,8 +21,8 @@ struct TraceEvent {
   Rank rank;
   std::uint32_t lane = 0;
   std::uint32_t group = 0;
-  bool in_group = false;   // a collective: `group` counts
-  std::uint64_t value = 0; // point reached
+  bool in_group = false;    // a collective: `group` counts
+  std::uint64_t value = 0;  // point reached
   std::uint64_t bytes = 0;
 };
 
@@ -42,7 +42,8 @@ class Trace {
   std::uint64_t dropped() const { return dropped_; }
 
   // The whole recording. group_names[g] names TraceEvent::group g.
-  std::string json(std::string_view job, std::uint32_t world, const std::vector<std::string>& group_names) const;
+  std::string json(std::string_view job, std::uint32_t world,
+                   const std::vector<std::string>& group_names) const;
 
  private:
   std::size_t events_max_;

@@ -14,6 +14,7 @@
 #include "tests/models/relacy_atomics.hpp"
 
 #include <cstring>
+#include <string_view>
 
 namespace muster::models {
 namespace {
@@ -176,17 +177,21 @@ constexpr Row kRows[] = {
 }  // namespace muster::models
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::fprintf(stderr, "usage: ring_model SUITE holds|fails [full]\n");
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: ring_model SUITE holds|fails random|bound|full\n");
     return 2;
   }
   const bool wanted = std::strcmp(argv[2], "holds") == 0;
   rl::test_params params;
-  params.iteration_count = 300000;
+  params.iteration_count = 300000;  // of the random search; the others end by themselves
+  params.context_bound = 4;
   params.execution_depth_limit = 5000;
   params.progress_stream = &std::cerr;
   params.progress_output_period = 60;
-  params.search_type = argc > 3 ? rl::sched_full : rl::sched_random;
+  const std::string_view search = argv[3];
+  params.search_type = search == "full"    ? rl::sched_full
+                       : search == "bound" ? rl::sched_bound
+                                           : rl::sched_random;
   for (const auto& row : muster::models::kRows) {
     if (std::strcmp(row.name, argv[1]) != 0) continue;
     const bool held = row.run(params);

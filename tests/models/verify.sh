@@ -1,8 +1,8 @@
 #!/bin/sh
 # Verifies a Promela model exhaustively.
 #   verify.sh MODEL holds|fails [-DNAME…]
-# `holds`: passes if the whole state space was searched and no error found. `fails`: passes if an error was found, which is
-# what a planted bug must give.
+# `holds`: passes if the whole state space was searched and no error found. `fails`: passes if an error was
+# found, which is what a planted bug must give.
 set -eu
 model=$1
 expected=$2
@@ -11,11 +11,12 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 spin -a "$@" "$model" >spin.log 2>&1 || { cat spin.log; exit 1; }
-# SAFETY: invalid end states (deadlock) and assertions; the searches are small, so every state is stored exactly.
+# SAFETY: invalid end states (deadlock) and assertions. The searches are small: every state is stored exactly.
 cc -O2 -w -DSAFETY -DMEMLIM=512 -o pan pan.c
 timeout 60 ./pan -m100000 >pan.log 2>&1 || { cat pan.log; exit 1; }
 cat pan.log
-if grep -q 'max search depth too small\|out of memory\|search not completed' pan.log && [ "$expected" = holds ]; then
+incomplete='max search depth too small\|out of memory\|search not completed'
+if grep -q "$incomplete" pan.log && [ "$expected" = holds ]; then
   echo "the search was not exhaustive"
   exit 1
 fi

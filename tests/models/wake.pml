@@ -1,18 +1,18 @@
-/* The two sleep handshakes of a session, sequentially consistent: no wake is lost, and no queue of wakes builds up.
+/* The two sleep handshakes of a session, sequentially consistent: no wake is lost.
  *
- * Engine's sleep (api/shm/ring.hpp): the client publishes tail, then looks whether the engine naps, and rings once a nap.
- * The doorbell is an edge that is remembered, like an eventfd under EPOLLET.
- * Client's sleep (api/shm/wake.hpp): the engine publishes a verdict, raises the wake word, then looks whether the client
- * sleeps. A futex compares the word and goes to sleep in one step.
+ * Engine's sleep (api/shm/ring.hpp): the client publishes tail, then looks whether the engine naps, and rings
+ * once a nap. The doorbell is an edge that is remembered, like an eventfd under EPOLLET.
+ * Client's sleep (api/shm/wake.hpp): the engine publishes a verdict, raises the wake word, then looks whether
+ * the client sleeps. A futex compares the word and goes to sleep in one step.
  *
- * Property: every command is done and every verdict is seen, that is, no state in which all wait (an invalid end state), and
- * the assertions. Bounds: COMMANDS commands, one after the other or several in flight. Weak memory is not in here: that is
- * ring_model.cpp's.
+ * Property: every command is done and every verdict is seen: there is no state in which all wait (an invalid
+ * end state), and the assertions hold. Bounds: COMMANDS commands, one after the other or several in flight.
+ * Weak memory is not in here: that is ring_model.cpp's.
  *
  * Planted bugs, each of which must be found:
- *   -DBUG_NO_RECHECK         the engine sleeps without a second look at tail
- *   -DBUG_NAP_WITHOUT_NUMBER the client remembers "I have rung" without which nap it was for
- *   -DBUG_CLIENT_NO_RECHECK  the client remembers the wake word only after its last test
+ *   -DBUG_NO_RECHECK          the engine sleeps without a second look at tail
+ *   -DBUG_NAP_WITHOUT_NUMBER  the client remembers "I have rung" without which nap it was for
+ *   -DBUG_CLIENT_NO_RECHECK   the client does not test again between raising its flag and the wait
  *   -DBUG_WAKE_BEFORE_VERDICT the engine raises the wake word before it publishes
  */
 #ifndef COMMANDS

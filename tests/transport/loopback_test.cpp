@@ -7,6 +7,7 @@
 #include "transport/loopback/parts.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -34,13 +35,17 @@ class PoolBench final : public Bench {
     device_ = *device::host::open_device(*pool_);
     stream_ = *device_->open_stream(device::Priority::kNormal);
   }
-  Status run(const Collective& collective, std::int32_t ranks, std::span<const Placement> placements,
-             std::vector<std::byte>& arena) override {
+  Status start(const Collective& collective, std::int32_t ranks, std::span<const Placement> placements,
+               std::vector<std::byte>& arena) override {
     auto& communicator = communicators_[ranks];
     if (communicator == nullptr) communicator = *open_loopback(ranks);
-    const std::vector<Member> members = members_in(placements, arena);
-    MUSTER_RETURN_IF_ERROR(communicator->launch(*stream_, collective, members));
-    return stream_->synchronize();
+    members_.push_back(members_in(placements, arena));
+    return communicator->launch(*stream_, collective, members_.back());
+  }
+  Status finish() override {
+    const Status status = stream_->synchronize();
+    members_.clear();
+    return status;
   }
 
  private:
@@ -48,6 +53,7 @@ class PoolBench final : public Bench {
   std::unique_ptr<device::Device> device_;
   std::map<std::int32_t, std::unique_ptr<Communicator>> communicators_;
   std::unique_ptr<device::Stream> stream_;
+  std::deque<std::vector<Member>> members_;  // of the launches in flight
 };
 
 INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance,

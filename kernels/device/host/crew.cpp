@@ -2,9 +2,6 @@
 
 #include "api/base/assert.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include <sched.h>
 
 namespace muster::device::host {
@@ -48,8 +45,7 @@ std::unique_lock<std::mutex> Crew::brief_lock() const {
   return std::unique_lock<std::mutex>(lock_);
 }
 
-// ---- streams and events
-// ---------------------------------------------------------------------------------------------
+// ---- streams and events ------------------------------------------------------------------------
 
 Result<StreamSlot*> Crew::open_stream(Priority priority) {
   const auto lock = brief_lock();
@@ -151,8 +147,7 @@ Status Crew::await_stream(StreamSlot* slot) {
   return {};
 }
 
-// ---- who is told
-// ----------------------------------------------------------------------------------------------------
+// ---- who is told -------------------------------------------------------------------------------
 
 // Rings as many sleepers as there are parts that nobody who is awake will come for. The sentinel first: while
 // anybody is awake to poll, those who bring work need not ring bells.
@@ -189,8 +184,7 @@ void Crew::wake(const Wakes& wakes) noexcept {
   if (wakes.progress) progress_.notify_all();
 }
 
-// ---- workers
-// --------------------------------------------------------------------------------------------------------
+// ---- workers -----------------------------------------------------------------------------------
 
 void Crew::serve(std::uint32_t index) {
   serving = this;

@@ -2,7 +2,7 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>

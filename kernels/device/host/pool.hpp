@@ -21,7 +21,10 @@ struct Task {
 // What an idle worker does between tasks: the engine's duty cycle (drain rings, schedule, publish).
 //
 // Thread  do_work and arm: one worker at a time, under the pool's baton. wait: any worker, without the baton, after arm.
-//         wake: any thread, any time; it must not block or take locks that do_work holds.
+//         wake: any thread, any time; it must not block or take locks that do_work holds. It sticks: a wake
+//         before the wait makes that wait return at once.
+// One worker at a time is inside wait. An arm need not be followed by a wait, and a turn of do_work by another
+// worker may come between the two; every worker arms again before it sleeps.
 class Duty {
  public:
   virtual ~Duty() = default;
@@ -52,6 +55,11 @@ struct PoolOptions {
 //         run it tries for the baton and does a turn of duty; idle for `spin`, it arms, gives the baton up and sleeps. More
 //         runnable threads than cores is the normal case: no unbounded spin, ever. Finishing a task never waits for a sleeper:
 //         the finishing worker takes the next part or the baton itself, and wakes others only for parts it cannot take.
+//         Where parts follow each other without a gap, a worker still does a turn of duty once in `spin`,
+//         between two parts.
+// Blocking  Event::synchronize and Stream::synchronize sleep, so they are a bug on a worker thread; on a manual
+//         pool they run the parts themselves. Closing a stream drops what has not started, waits for its running
+//         parts, and releases who waited for its records: afterwards no task's context is touched.
 class Pool {
  public:
   static Result<std::unique_ptr<Pool>> start(const PoolOptions& options);
@@ -62,8 +70,8 @@ class Pool {
   // Joins the workers: nothing runs any more, and no turn of duty is under way. Streams and events may go afterwards.
   void halt();
   std::uint32_t workers() const noexcept;
-  // Runs one ready part or one turn of duty on the calling thread, for hand-driven tests of a pool with no thread of its own
-  // (workers_for_test == 0 cannot be asked for through options; see open_manual). Returns what was done.
+  // Runs one ready part, or if none is ready one turn of duty, on the calling thread; only for a pool of
+  // open_manual. Returns what was done.
   std::size_t run_once();
   // A pool without threads: everything runs inside run_once().
   static std::unique_ptr<Pool> open_manual(const PoolOptions& options);

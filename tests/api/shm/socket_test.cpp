@@ -288,7 +288,7 @@ TEST_F(SocketTest, RefusesASocketOfAnotherKind) {
   const Descriptor stream(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path_.c_str(), sizeof address.sun_path - 1);
+  path_.copy(address.sun_path, sizeof address.sun_path - 1);
   ASSERT_EQ(bind(stream.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(listen(stream.get(), 1), 0);
   EXPECT_EQ(connect_to(path_, soon(), clock_).error().code(), Code::kProtocol);

@@ -84,8 +84,9 @@ const Kernel& row_of(std::span<const Kernel> rows, std::int32_t op);
 // validate() must say OK, then all parts run in order.
 void run(const Kernel& kernel, const Args& args);
 
-// The same, and again with the parts reversed, shuffled, and dealt to two threads, from equal starts: the
-// outputs must be equal bit by bit and their padding untouched. Leaves the result in the outputs.
+// The same, and again from equal starts: reversed, and where there are several parts shuffled and dealt to
+// two threads; the outputs must be equal bit by bit and their padding untouched. Leaves the result in the
+// outputs.
 void run_in_any_order(const Kernel& kernel, const Args& args, std::initializer_list<OwnedTensor*> outputs);
 
 // validate() must refuse with kBadArgument and a sentence that names the kernel and contains `needle`.

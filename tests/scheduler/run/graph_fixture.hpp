@@ -29,12 +29,16 @@ class Stage final : public Actions {
     launched.push_back(step_index);
     steps[step_index] = step;
   }
-  void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override { points[{rank.value, lane}] = value; }
+  void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override {
+    points[{rank.value, lane}] = value;
+  }
   void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Verdict& verdict) override {
     stops[{rank.value, lane}] = {from, verdict};
   }
   void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override { resumes[{rank.value, lane}] = to; }
-  void retired(Rank, std::uint32_t, std::uint64_t, Plan&, bool well) override { ++(well ? retired_well : retired_badly); }
+  void retired(Rank, std::uint32_t, std::uint64_t, Plan&, bool well) override {
+    ++(well ? retired_well : retired_badly);
+  }
 
   Plan* kernel() {
     plans.push_back(std::make_unique<Plan>(Plan{KernelWork{&kNothing, {}}, SessionId(), 0, 0, {}, 0}));
@@ -59,8 +63,8 @@ class Stage final : public Actions {
   }
 
   // Starts `plan` and returns the point it will reach.
-  std::uint64_t start(std::uint32_t rank, std::uint32_t lane, Plan* plan, std::vector<std::uint64_t> waits = {},
-                      Nanos deadline = std::chrono::seconds(60)) {
+  std::uint64_t start(std::uint32_t rank, std::uint32_t lane, Plan* plan,
+                      std::vector<std::uint64_t> waits = {}, Nanos deadline = std::chrono::seconds(60)) {
     Request request{Rank(rank), lane, graph.next_value(Rank(rank), lane), plan, {}, now + deadline};
     for (std::size_t i = 0; i < waits.size(); ++i) request.waits[i] = waits[i];
     last_code = graph.submit(request, now);
@@ -79,7 +83,9 @@ class Stage final : public Actions {
     const auto it = stops.find({rank, lane});
     return it != stops.end() && it->second.verdict.code == code;
   }
-  std::string stop_text(std::uint32_t rank, std::uint32_t lane) const { return stops.at({rank, lane}).verdict.text; }
+  std::string stop_text(std::uint32_t rank, std::uint32_t lane) const {
+    return stops.at({rank, lane}).verdict.text;
+  }
 
   Instant now{0};
   Code last_code = Code::kOk;
@@ -96,8 +102,12 @@ class Stage final : public Actions {
 
 // Groups 0: ranks 0 and 1; 1: ranks 2 and 3; 2: all four.
 inline std::vector<Group> four_ranks() {
-  return {{"left", {Rank(0), Rank(1)}}, {"right", {Rank(2), Rank(3)}}, {"world", {Rank(0), Rank(1), Rank(2), Rank(3)}}};
+  return {{"left", {Rank(0), Rank(1)}},
+          {"right", {Rank(2), Rank(3)}},
+          {"world", {Rank(0), Rank(1), Rank(2), Rank(3)}}};
 }
-inline GraphOptions world_of(std::uint32_t ranks) { return {ranks, 64, 4}; }
+inline GraphOptions world_of(std::uint32_t ranks) {
+  return {ranks, 64, 4};
+}
 
 }  // namespace muster::scheduler::test

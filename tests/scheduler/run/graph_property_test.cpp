@@ -1,4 +1,5 @@
-// Random programs on a 2×2×2 mesh: whatever order the ranks submit in, and whatever order steps finish in, all of it finishes.
+// Random programs on a 2×2×2 mesh: whatever order the ranks submit in, and whatever order steps finish in,
+// all of it finishes.
 #include "scheduler/run/graph.hpp"
 
 #include "tests/scheduler/run/graph_fixture.hpp"
@@ -34,8 +35,8 @@ struct Operation {
   Plan* plan;
 };
 
-// One random global order of collectives and kernels; each rank's program is its own subsequence of it, so that an order without
-// deadlock exists. Each lane of each rank keeps its order; ranks interleave at random.
+// One random global order of collectives and kernels; each rank's program is its own subsequence of it, so
+// that an order without deadlock exists. Each lane of each rank keeps its order; ranks interleave at random.
 std::vector<std::vector<Operation>> programs(Stage& stage, std::mt19937_64& random) {
   std::vector<std::vector<Operation>> programs(kWorld);
   const int operations = static_cast<int>(random() % kOperationsMax) + 1;
@@ -104,7 +105,8 @@ TEST(GraphProperty, FinishesEveryProgramInAnyInterleaving) {
   }
 }
 
-// Deaths at random: each start is retired exactly once, no survivor waits beyond the deadline, and nothing stays in flight.
+// Deaths at random: each start is retired exactly once, no survivor waits beyond the deadline, and nothing
+// stays in flight.
 TEST(GraphProperty, RetiresEveryStartOnceWhenRanksDie) {
   for (std::uint64_t seed = 1; seed <= kProgramsMax; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);

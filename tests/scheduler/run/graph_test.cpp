@@ -92,7 +92,8 @@ TEST(Graph, LaunchesACollectiveOnceAllMembersHaveArrived) {
   ASSERT_EQ(step.parts.size(), 4u);
   for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_EQ(step.parts[rank].rank, Rank(rank));
   stage.finish_next();
-  for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_EQ((stage.points[Lane{rank, MUSTER_LANE_REDUCE}]), 1u);
+  for (std::uint32_t rank = 0; rank < 4; ++rank)
+    EXPECT_EQ((stage.points[Lane{rank, MUSTER_LANE_REDUCE}]), 1u);
 }
 
 TEST(Graph, FinishesGroupsThatRanksUseInDifferentOrder) {
@@ -116,7 +117,8 @@ TEST(Graph, NamesFieldValuesAndRanksWhenMembersDisagree) {
   EXPECT_TRUE(stage.launched.empty());
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_REDUCE, Code::kMismatch));
-    EXPECT_THAT(stage.stop_text(rank, MUSTER_LANE_REDUCE), HasSubstr("ranks 0 and 1 disagree on count: 4096 and 4097"));
+    EXPECT_THAT(stage.stop_text(rank, MUSTER_LANE_REDUCE),
+                HasSubstr("ranks 0 and 1 disagree on count: 4096 and 4097"));
   }
 }
 
@@ -131,8 +133,10 @@ TEST(Graph, FailsWhatWaitsForAFailedLaneWithTheSameCause) {
 
 TEST(Graph, BlamesExactlyTheMissingRanksAtTheDeadline) {
   Stage stage(world_of(4), four_ranks());
-  stage.start(0, MUSTER_LANE_SMALL, stage.collective(2, 0, Stage::all_reduce(1)), {}, std::chrono::milliseconds(500));
-  stage.start(2, MUSTER_LANE_SMALL, stage.collective(2, 2, Stage::all_reduce(1)), {}, std::chrono::milliseconds(900));
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(2, 0, Stage::all_reduce(1)), {},
+              std::chrono::milliseconds(500));
+  stage.start(2, MUSTER_LANE_SMALL, stage.collective(2, 2, Stage::all_reduce(1)), {},
+              std::chrono::milliseconds(900));
   EXPECT_EQ(stage.graph.next_deadline(), Instant(std::chrono::milliseconds(500)));
   stage.now = std::chrono::milliseconds(499);
   stage.graph.tick(stage.now);
@@ -151,10 +155,12 @@ TEST(Graph, BlamesExactlyTheMissingRanksAtTheDeadline) {
 
 TEST(Graph, SaysWhichPointAnOverdueStartWaitedFor) {
   Stage stage(world_of(1), {});
-  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {shm::make_point(shm::kClientTimelineFirst, 3)}, Nanos(10));
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {shm::make_point(shm::kClientTimelineFirst, 3)},
+              Nanos(10));
   stage.now = Nanos(11);
   stage.graph.tick(stage.now);
-  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("client timeline 16 to reach 3 (it is at 0)"));
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE),
+              HasSubstr("client timeline 16 to reach 3 (it is at 0)"));
 }
 
 TEST(Graph, TellsTheSurvivorsAtOnceWhenARankDies) {
@@ -179,7 +185,8 @@ TEST(Graph, LetsAGroupWorkAgainAfterReattachAndReset) {
   stage.graph.detached(Rank(1), true, "gone", stage.now);
   stage.graph.attached(Rank(1));
   stage.start(1, MUSTER_LANE_REDUCE, stage.collective(0, 1, Stage::all_reduce(1)));
-  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, Code::kPeerLost)) << "rank 0 has not acknowledged yet";
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, Code::kPeerLost))
+      << "rank 0 has not acknowledged yet";
   stage.graph.reset_lane(Rank(0), MUSTER_LANE_REDUCE, stage.now);
   EXPECT_EQ((stage.resumes[Lane{0, MUSTER_LANE_REDUCE}]), 1u);
   stage.graph.reset_lane(Rank(1), MUSTER_LANE_REDUCE, stage.now);

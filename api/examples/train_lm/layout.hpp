@@ -1,0 +1,113 @@
+// Layout: how the ranks of a mesh share the work and the parameters. Pure arithmetic; no call of the runtime.
+//
+// A parameter is a matrix (a norm's weight is one column). Tensor parallelism cuts it first, by rows or by
+// columns. What is left on a rank is cut by rows over dp_shard. Both cuts take ceil-chunks: every part has
+// ceil(total / parts) rows but the last ones, which may have fewer or none. Shards are padded to the full
+// chunk, so that all ranks send equally much.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <muster/muster.h>
+
+namespace train_lm {
+
+constexpr std::int64_t ceil_div(std::int64_t total, std::int64_t parts) {
+  return (total + parts - 1) / parts;
+}
+
+// Part `index` of `total` things: [begin, begin + count). A part past the end is empty and begins at the end.
+struct Chunk {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  friend bool operator==(const Chunk&, const Chunk&) = default;
+};
+Chunk ceil_chunk(std::int64_t total, std::int64_t parts, std::int64_t index);
+
+// One mesh dim as a rank sees it.
+struct Axis {
+  std::int64_t size = 1;
+  std::int64_t coordinate = 0;
+  muster_group group = MUSTER_GROUP_SELF;
+};
+
+// The whole mesh as a rank sees it. A default Layout is one rank with whole tensors and no collective at all.
+struct Layout {
+  Axis dp_replicate;
+  Axis dp_shard;
+  Axis tp;
+  muster_group dp = MUSTER_GROUP_SELF;      // dp_replicate x dp_shard: who shares a batch
+  muster_group weight = MUSTER_GROUP_SELF;  // dp_shard x tp: who shares the parameters
+
+  std::int64_t dp_size() const { return dp_replicate.size * dp_shard.size; }
+  std::int64_t dp_index() const { return dp_replicate.coordinate * dp_shard.size + dp_shard.coordinate; }
+  // Rows of a global batch that this rank computes; all tp peers get the same. dp_size() divides `batch`.
+  Chunk batch_rows(std::int64_t batch) const { return ceil_chunk(batch, dp_size(), dp_index()); }
+};
+
+// How tensor parallelism cuts a parameter. Rows of a weight [out, in] are output features, so a
+// column-parallel layer is kRows here, and a row-parallel one kColumns.
+enum class Cut : std::uint8_t { kRows, kColumns, kNone };
+
+struct Parameter {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  Cut cut = Cut::kNone;
+  double deviation = 0.0;  // of the normal distribution that it starts from; 0: it starts as ones
+
+  // Norms start as ones, are not cut by tp, do not decay.
+  bool is_norm() const { return deviation == 0.0; }
+};
+
+// A rectangle of a parameter.
+struct Box {
+  Chunk rows;
+  Chunk columns;
+  std::int64_t elements() const { return rows.count * columns.count; }
+  friend bool operator==(const Box&, const Box&) = default;
+};
+// What a tp rank has of a parameter when its unit is gathered.
+Box gathered_box(const Parameter& parameter, const Axis& tp);
+// What a rank owns of it: its rows of the gathered box, without padding.
+Box owned_box(const Parameter& parameter, const Layout& layout);
+
+// Where one parameter of a unit lies, in elements.
+struct Place {
+  Box gathered;
+  Box owned;
+  std::int64_t chunk_rows = 0;       // rows in each rank's shard, padding included
+  std::int64_t shard_offset = 0;     // in a rank's shard of the unit
+  std::int64_t gathered_offset = 0;  // in the unit's gathered parameters
+  std::int64_t chunk_elements() const { return chunk_rows * gathered.columns.count; }
+};
+
+// `blocks` runs of `elements` elements, from one spacing to another.
+struct BlockCopy {
+  std::int64_t blocks = 0;
+  std::int64_t elements = 0;
+  std::int64_t slots_offset = 0;     // in the concatenation of all ranks' shards…
+  std::int64_t slots_stride = 0;     // …where consecutive blocks are one shard apart
+  std::int64_t gathered_offset = 0;  // in the unit's gathered parameters, where they are adjacent
+};
+
+// The parameters that are gathered and reduced together. A collective sees `slots`: the shards of all
+// dp_shard ranks, one after the other, each with its chunk of every parameter. Kernels see `gathered`: whole
+// parameters, one after the other.
+struct UnitLayout {
+  UnitLayout(const std::vector<Parameter>& parameters, const Layout& layout);
+
+  std::vector<Place> places;         // as the parameters
+  std::int64_t shards = 1;           // how many slots
+  std::int64_t shard_elements = 0;   // of one slot
+  std::int64_t matrix_elements = 0;  // of one slot before the first norm: norms come last in a unit
+  std::int64_t gathered_elements = 0;
+
+  // Between slots and gathered parameters. At most two for each parameter: the full chunks, and the last,
+  // shorter one.
+  std::vector<BlockCopy> copies() const;
+};
+
+}  // namespace train_lm

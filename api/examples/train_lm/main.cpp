@@ -1,0 +1,155 @@
+// train_lm: a byte-level transformer, trained on the ranks of one job. The example from which to learn the C
+// API:
+//
+//   runtime.*    the session, buffers and plans                program.*   a step recorded once and replayed
+//   layout.*     who has which part of what                    workspace.* where parameters are whole for a
+//   while unit.*       gather, use, reduce, update                   model.*     the kernels of forward and
+//   backward trainer.*    the step                                      this file   the run
+#include "api/examples/train_lm/generate.hpp"
+#include "api/examples/train_lm/page.hpp"
+#include "api/examples/train_lm/trainer.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace train_lm {
+namespace {
+
+constexpr std::int64_t kTracedSteps = 2;
+
+// One rank's run from the first step to the report.
+class Run {
+ public:
+  Run(Runtime& runtime, const Layout& layout, const Options& options, const Text& text)
+      : runtime_(runtime), layout_(layout), options_(options), text_(text) {}
+
+  void all() {
+    Trainer trainer(runtime_, layout_, options_, text_);
+    train(trainer);
+    if (options_.generate > 0) sample_ = printable(generate(runtime_, layout_, options_, text_, trainer));
+    if (options_.verify) train_alone();
+    if (first()) report();
+  }
+
+ private:
+  bool first() const { return runtime_.rank() == 0; }
+  bool traced() const { return !options_.trace.empty() || !options_.html.empty(); }
+  std::string trace_path() const {
+    return options_.trace.empty() ? options_.html + ".trace.json" : options_.trace;
+  }
+  std::int64_t tokens_per_step() const { return options_.batch * options_.context; }
+
+  void train(Trainer& trainer) {
+    figures_.peak_unsharded_bytes = trainer.workspace().peak_unsharded_bytes();
+    Progress progress("train", options_.steps, tokens_per_step());
+    const std::uint64_t exposed_before = runtime_.counter("exposed_ns");
+    const auto collect = [&](std::int64_t step) {
+      figures_.losses.push_back(trainer.collect(step).loss);
+      const double exposed = static_cast<double>(runtime_.counter("exposed_ns") - exposed_before) * 1e-9;
+      figures_.exposed_fraction = exposed / progress.seconds();
+      if (first()) progress.show(step + 1, figures_.losses.back(), figures_);
+    };
+    for (std::int64_t step = 0; step < options_.steps; ++step) {
+      if (first() && traced() && step == std::max<std::int64_t>(0, options_.steps - kTracedSteps))
+        runtime_.trace_begin();
+      trainer.submit(step);
+      // One step behind, so that the lanes never run dry; but the first one's gradients are to be seen
+      // undisturbed.
+      if (step == 0 && !options_.dump_gradients.empty()) {
+        collect(0);
+        trainer.dump_gradients(options_.dump_gradients + ".rank" + std::to_string(runtime_.rank()));
+      } else if (step > 0 && static_cast<std::int64_t>(figures_.losses.size()) < step) {
+        collect(step - 1);
+      }
+    }
+    if (static_cast<std::int64_t>(figures_.losses.size()) < options_.steps) collect(options_.steps - 1);
+    figures_.tokens_per_second = static_cast<double>(options_.steps * tokens_per_step()) / progress.seconds();
+    if (first() && traced()) runtime_.trace_end(trace_path());
+  }
+
+  // The same model, data and seed on rank 0 with whole tensors and no collective. The others meet it after
+  // each step, so that nobody waits longer than a step for a barrier.
+  void train_alone() {
+    const Layout whole;
+    std::unique_ptr<Trainer> trainer;
+    if (first()) trainer = std::make_unique<Trainer>(runtime_, whole, options_, text_);
+    Progress progress("alone", options_.steps, tokens_per_step());
+    Figures alone;
+    for (std::int64_t step = 0; step < options_.steps; ++step) {
+      if (first()) {
+        alone.peak_unsharded_bytes = trainer->workspace().peak_unsharded_bytes();
+        trainer->submit(step);
+        figures_.alone.push_back(trainer->collect(step).loss);
+        progress.show(step + 1, figures_.alone.back(), alone);
+      }
+      runtime_.meet_all();
+    }
+  }
+
+  void report() {
+    if (!sample_.empty()) std::cout << sample_ << '\n';
+    if (options_.verify)
+      std::cout << "largest difference of the losses from one rank alone: " << figures_.max_loss_difference()
+                << '\n';
+    if (!options_.html.empty()) write_page();
+    if (options_.json) std::cout << figures_json(figures_) << '\n';
+    std::cout.flush();
+  }
+
+  void write_page() {
+    std::ifstream trace(trace_path(), std::ios::binary);
+    const std::string json{std::istreambuf_iterator<char>(trace), {}};
+    PageContent content{runtime_.mesh(), sample_, figures_, read_trace(json), {0}};
+    if (runtime_.world() > 1) content.ranks.push_back(runtime_.world() - 1);
+    std::ofstream page(options_.html, std::ios::binary);
+    page << page_html(content);
+    if (!page.flush()) throw std::runtime_error("the page cannot be written to " + options_.html);
+    if (options_.trace.empty()) std::filesystem::remove(trace_path());
+  }
+
+  Runtime& runtime_;
+  const Layout layout_;
+  const Options& options_;
+  const Text& text_;
+  Figures figures_;
+  std::string sample_;
+};
+
+void run(const Options& options) {
+  const Text text = Text::load(options.text, options.context);
+  Runtime runtime = Runtime::open(options.delay_ranks);
+  const Layout layout = runtime.layout();
+  check_mesh(options, layout);
+  Run(runtime, layout, options, text).all();
+}
+
+// Which rank this is, before and without a session.
+std::string rank_name() {
+  const char* rank = std::getenv("MUSTER_RANK");
+  return rank == nullptr ? "0" : rank;
+}
+
+}  // namespace
+}  // namespace train_lm
+
+int main(int argc, char** argv) {
+  using namespace train_lm;
+  try {
+    if (const auto options = parse_options(argc, argv)) run(*options);
+    return EXIT_SUCCESS;
+  } catch (const UsageError& error) {
+    // All ranks find the same mistake; one of them says it.
+    if (rank_name() == "0") std::cerr << "train_lm: " << error.what() << '\n';
+    return kExitUsage;
+  } catch (const RuntimeError& error) {
+    std::cerr << "rank " + rank_name() + ": " + error.what() + "\n";
+    return kExitRuntime;
+  } catch (const std::exception& error) {
+    std::cerr << "rank " + rank_name() + ": " + error.what() + "\n";
+    return EXIT_FAILURE;
+  }
+}

@@ -1,0 +1,140 @@
+#include "api/examples/train_lm/options.hpp"
+
+#include <cmath>
+#include <iostream>
+#include <map>
+
+#include <CLI/CLI.hpp>
+
+namespace train_lm {
+namespace {
+
+constexpr const char* kDescription =
+    "Trains a byte-level language model on the ranks of one Muster job.\n"
+    "Start it with:  muster run -n 8 --mesh dp_replicate=2,dp_shard=2,tp=2 -- train_lm";
+
+constexpr const char* kFooter =
+    "Exit status: 0 done, 1 a file could not be written, 2 wrong option, text or mesh, 3 the runtime "
+    "reported a failure "
+    "(a lost peer, no daemon).";
+
+void add_options(CLI::App& app, Options& o, std::string& dtype) {
+  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 30);
+  app.add_option("--text", o.text, "File to learn; default: the licence texts in /usr/share/common-licenses");
+  app.add_option("--steps", o.steps, "Optimiser steps")->check(count);
+  app.add_option("--seed", o.seed, "Of weights, batches and sampling");
+  app.add_option("--batch", o.batch, "Sequences per step, of all ranks together")->check(count);
+  app.add_option("--context", o.context, "Bytes per sequence")->check(count);
+  app.add_option("--layers", o.layers, "Transformer blocks")->check(CLI::Range(1, 1000));
+  app.add_option("--width", o.width, "Features of a token")->check(CLI::Range(2, 65536));
+  app.add_option("--heads", o.heads, "Attention heads")->check(CLI::Range(1, 65536));
+  app.add_option("--lr", o.learning_rate,
+                 "Learning rate after the warm-up; it falls to a tenth along a cosine");
+  app.add_option("--warmup", o.warmup, "Steps of linear warm-up")->check(CLI::Range(0, 1 << 30));
+  app.add_option("--clip", o.clip, "Largest norm of the gradient; 0: no limit");
+  app.add_option("--dtype", dtype,
+                 "Of activations and gathered weights: f32 or bf16; master weights are f32");
+  app.add_flag("--verify", o.verify,
+               "Train again on rank 0 alone and report the largest difference of the losses");
+  app.add_flag("--json", o.json, "End the standard output of rank 0 with one line of JSON");
+  app.add_option("--trace", o.trace, "Write the last steps of all ranks as Chrome/Perfetto JSON");
+  app.add_option("--html", o.html, "Write a page with the losses and a timeline of the lanes");
+  app.add_option("--generate", o.generate, "Bytes of text to sample at the end")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--delay-ranks", o.delay_ranks,
+                 "Sleep now and then between submissions, as this seed says (for tests)");
+  app.add_option("--dump-gradients", o.dump_gradients,
+                 "Write the gradient of the first step, before clipping, to FILE.rankN: one line for each "
+                 "parameter with "
+                 "its name, first row, rows, first column, columns, values");
+}
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw UsageError(message);
+}
+
+std::string text_of(std::int64_t value) {
+  return std::to_string(value);
+}
+
+void check(const Options& o) {
+  if (o.width % o.heads != 0)
+    refuse("--width " + text_of(o.width) + " is not a multiple of --heads " + text_of(o.heads));
+  if (o.width / o.heads % 2 != 0)
+    refuse("--width " + text_of(o.width) + " / --heads " + text_of(o.heads) + " = " +
+           text_of(o.width / o.heads) + " features of a head; the rotary position needs an even number");
+  if (!std::isfinite(o.learning_rate) || o.learning_rate <= 0) refuse("--lr must be a positive number");
+  if (!std::isfinite(o.clip) || o.clip < 0) refuse("--clip must be 0 (no limit) or a positive number");
+  // Kernels index with 64 bits, but ids and the ring of a test machine do not: keep one activation below 2
+  // GiB.
+  if (o.batch > (std::int64_t{1} << 31) / o.context / o.width)
+    refuse("--batch " + text_of(o.batch) + " x --context " + text_of(o.context) + " x --width " +
+           text_of(o.width) + " is more than 2^31 elements; choose smaller sizes");
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, const char* const* argv) {
+  Options options;
+  std::string dtype = "f32";
+  CLI::App app(kDescription, "train_lm");
+  app.footer(kFooter);
+  app.option_defaults()->always_capture_default();
+  add_options(app, options, dtype);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    refuse(std::string(error.what()) + "; train_lm --help lists the options");
+  }
+  const std::map<std::string, muster_dtype> dtypes{{"f32", MUSTER_F32}, {"bf16", MUSTER_BF16}};
+  const auto found = dtypes.find(dtype);
+  if (found == dtypes.end()) refuse("--dtype is \"" + dtype + "\"; it must be f32 or bf16");
+  options.dtype = found->second;
+  check(options);
+  return options;
+}
+
+void check_mesh(const Options& o, const Layout& layout) {
+  const std::int64_t tp = layout.tp.size;
+  if (o.batch % layout.dp_size() != 0)
+    refuse("--batch " + text_of(o.batch) + " is not a multiple of dp_replicate " +
+           text_of(layout.dp_replicate.size) + " x dp_shard " + text_of(layout.dp_shard.size) + " = " +
+           text_of(layout.dp_size()) + "; choose --batch " +
+           text_of(ceil_div(o.batch, layout.dp_size()) * layout.dp_size()));
+  if (o.heads % tp != 0)
+    refuse("--heads " + text_of(o.heads) + " is not a multiple of tp " + text_of(tp) + ": a head is not cut");
+  for (const std::int64_t cut : {o.hidden(), kVocabulary})
+    if (ceil_chunk(cut, tp, tp - 1).count == 0)
+      refuse("tp " + text_of(tp) + " leaves the last rank nothing of " + text_of(cut) +
+             " features; choose a smaller tp");
+}
+
+std::vector<std::vector<Parameter>> model_units(const Options& o) {
+  const std::int64_t d = o.width;
+  const std::int64_t h = o.hidden();
+  const double inner = 1.0 / std::sqrt(static_cast<double>(d));
+  // What is added to the residual stream starts smaller the more blocks add to it (Radford et al. 2019,
+  // GPT-2).
+  const double outward = inner / std::sqrt(2.0 * static_cast<double>(o.layers));
+  std::vector<std::vector<Parameter>> units;
+  units.push_back({{"embedding", kVocabulary, d, Cut::kRows, 0.5}});
+  for (std::int64_t layer = 0; layer < o.layers; ++layer) {
+    const std::string block = "block" + text_of(layer) + ".";
+    units.push_back({{block + "query", d, d, Cut::kRows, inner},
+                     {block + "key", d, d, Cut::kRows, inner},
+                     {block + "value", d, d, Cut::kRows, inner},
+                     {block + "output", d, d, Cut::kColumns, outward},
+                     {block + "gate", h, d, Cut::kRows, inner},
+                     {block + "up", h, d, Cut::kRows, inner},
+                     {block + "down", d, h, Cut::kColumns, outward},
+                     {block + "attention_norm", d, 1, Cut::kNone, 0.0},
+                     {block + "mlp_norm", d, 1, Cut::kNone, 0.0}});
+  }
+  units.push_back({{"head", kVocabulary, d, Cut::kRows, 0.5 * inner}, {"final_norm", d, 1, Cut::kNone, 0.0}});
+  return units;
+}
+
+}  // namespace train_lm

@@ -1,0 +1,62 @@
+// The command line of train_lm, checked. Nothing here calls the runtime.
+#pragma once
+
+#include "api/examples/train_lm/layout.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace train_lm {
+
+// Bytes are the vocabulary.
+inline constexpr std::int64_t kVocabulary = 256;
+
+struct Options {
+  std::string text = {};  // empty: the licence texts of the system
+  std::int64_t steps = 600;
+  std::uint64_t seed = 1;
+  std::int64_t batch = 32;     // sequences per step, of all ranks together
+  std::int64_t context = 128;  // bytes per sequence
+  std::int64_t layers = 4;
+  std::int64_t width = 128;
+  std::int64_t heads = 4;
+  double learning_rate = 3e-3;
+  std::int64_t warmup = 40;
+  double clip = 1.0;  // 0: gradients are not clipped
+  muster_dtype dtype = MUSTER_F32;
+  bool verify = false;
+  bool json = false;
+  std::string trace = {};
+  std::string html = {};
+  std::int64_t generate = 200;
+  std::optional<std::uint64_t> delay_ranks = {};
+  std::string dump_gradients = {};
+
+  // Inner features of the feed-forward part: 8/3 of the width, as is usual with three matrices instead of
+  // two.
+  std::int64_t hidden() const { return ceil_div(ceil_div(8 * width, 3), 32) * 32; }
+};
+
+// A mistake of the user: the program says what() and ends with kExitUsage.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+inline constexpr int kExitUsage = 2;    // wrong option, text or mesh: nothing ran
+inline constexpr int kExitRuntime = 3;  // the runtime reported a failure, such as a lost peer
+
+// nullopt after --help has been printed. Throws UsageError.
+std::optional<Options> parse_options(int argc, const char* const* argv);
+
+// Whether the mesh suits the options. Throws UsageError with the values and what to change.
+void check_mesh(const Options& options, const Layout& layout);
+
+// The parameters of the model by unit: embedding, each block, final norm and head. Norms come last in each
+// unit.
+std::vector<std::vector<Parameter>> model_units(const Options& options);
+
+}  // namespace train_lm

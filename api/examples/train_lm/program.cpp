@@ -1,0 +1,99 @@
+#include "api/examples/train_lm/program.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace train_lm {
+
+void Program::kernel(const muster_kernel& kernel) {
+  newest_kernel_ = add(runtime_.plan(kernel), MUSTER_LANE_COMPUTE, std::exchange(joined_, {}));
+}
+
+Mark Program::collective(muster_lane lane, const muster_collective& collective, Mark after) {
+  if (collective.group == MUSTER_GROUP_SELF) return after;
+  std::vector<Mark> waits{newest_kernel_};
+  if (after.entry != Mark::kNothing) waits.push_back(after);
+  return add(runtime_.plan(collective), lane, std::move(waits));
+}
+
+// Lanes are ordered: of two marks on one lane the later one is enough.
+void Program::join(Mark mark) {
+  if (mark.entry == Mark::kNothing) return;
+  const auto same = std::ranges::find(joined_, mark.lane, &Mark::lane);
+  if (same == joined_.end())
+    joined_.push_back(mark);
+  else
+    same->entry = std::max(same->entry, mark.entry);
+}
+
+Mark Program::add(muster_plan plan, muster_lane lane, std::vector<Mark> waits) {
+  if (waits.size() > MUSTER_WAITS_MAX)
+    throw std::logic_error("an entry waits for more points than a start can name");
+  entries_.push_back({plan, lane, std::move(waits)});
+  return {static_cast<std::int32_t>(entries_.size() - 1), lane};
+}
+
+muster_point Program::resolve(Mark mark, std::span<const muster_point> before) const {
+  return mark.entry == Mark::kBeforeReplay ? before[mark.lane]
+                                           : points_[static_cast<std::size_t>(mark.entry)];
+}
+
+muster_point Program::replay() {
+  std::array<muster_point, MUSTER_LANE_COUNT> before{};
+  for (muster_lane lane = 0; lane < MUSTER_LANE_COUNT; ++lane) before[lane] = runtime_.newest(lane);
+  points_.clear();
+  for (const Entry& entry : entries_) {
+    std::array<muster_point, MUSTER_WAITS_MAX> waits{};
+    std::size_t count = 0;
+    for (const Mark mark : entry.waits) {
+      const muster_point point = resolve(mark, before);
+      if (point != MUSTER_POINT_NONE) waits[count++] = point;
+    }
+    points_.push_back(runtime_.start(entry.plan, entry.lane, std::span(waits).first(count)));
+  }
+  return runtime_.newest(MUSTER_LANE_COMPUTE);
+}
+
+namespace {
+
+std::uint64_t count_of(const muster_tensor& tensor) {
+  std::int64_t count = 1;
+  for (std::int32_t i = 0; i < tensor.dims; ++i) count *= tensor.size[i];
+  return static_cast<std::uint64_t>(count);
+}
+
+muster_collective collective_of(muster_op op, muster_group group, const muster_tensor& own) {
+  muster_collective collective = MUSTER_COLLECTIVE_INIT;
+  collective.op = op;
+  collective.group = group;
+  collective.dtype = own.dtype;
+  collective.count = count_of(own);
+  return collective;
+}
+
+}  // namespace
+
+muster_collective all_reduce(muster_group group, muster_redop redop, const muster_tensor& tensor) {
+  muster_collective collective = collective_of(MUSTER_ALL_REDUCE, group, tensor);
+  collective.redop = redop;
+  collective.source = {tensor.buffer, tensor.offset_bytes};
+  collective.target = collective.source;
+  return collective;
+}
+
+muster_collective all_gather(muster_group group, const muster_tensor& own, muster_range target) {
+  muster_collective collective = collective_of(MUSTER_ALL_GATHER, group, own);
+  collective.source = {own.buffer, own.offset_bytes};
+  collective.target = target;
+  return collective;
+}
+
+muster_collective reduce_scatter_average(muster_group group, muster_range source, const muster_tensor& own) {
+  muster_collective collective = collective_of(MUSTER_REDUCE_SCATTER, group, own);
+  collective.redop = MUSTER_AVG;
+  collective.source = source;
+  collective.target = {own.buffer, own.offset_bytes};
+  return collective;
+}
+
+}  // namespace train_lm

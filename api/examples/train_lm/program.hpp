@@ -1,0 +1,69 @@
+// Program: a step as a list of plans, recorded once and replayed as often as wanted.
+//
+// Recording reads like eager code: kernel() and collective() create a plan each and note what it waits for.
+// Replaying is nothing but muster_plan_start, one ring write for each entry.
+//
+// Three rules say all about order:
+//   1. Kernels run on the compute lane, one after the other.
+//   2. A collective runs on its own lane and waits for every kernel recorded before it.
+//   3. The next kernel waits for a collective's mark after join(mark); without that they overlap.
+// Rule 2 makes the first collective of a replay wait for the last kernel of the replay before, so a buffer
+// may be used again in each of them.
+#pragma once
+
+#include "api/examples/train_lm/runtime.hpp"
+
+#include <vector>
+
+namespace train_lm {
+
+// The end of one recorded entry. A default Mark is reached from the start.
+struct Mark {
+  static constexpr std::int32_t kNothing = -1;
+  static constexpr std::int32_t kBeforeReplay = -2;  // whatever the lane had before this replay
+  std::int32_t entry = kNothing;
+  muster_lane lane = MUSTER_LANE_COMPUTE;
+};
+
+// Owns    its list of entries; the plans are the session's.
+// Thread  one.
+// Bound   an entry waits for at most MUSTER_WAITS_MAX points.
+// Fails   with RuntimeError.
+class Program {
+ public:
+  explicit Program(Runtime& runtime) : runtime_(runtime) {}
+
+  void kernel(const muster_kernel& kernel);
+  // A group of one does nothing: the mark is reached from the start. `after`: a mark on another lane to wait
+  // for as well.
+  Mark collective(muster_lane lane, const muster_collective& collective, Mark after = {});
+  void join(Mark mark);
+
+  // Starts everything; returns the point of the last kernel.
+  muster_point replay();
+  std::size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    muster_plan plan = 0;
+    muster_lane lane = MUSTER_LANE_COMPUTE;
+    std::vector<Mark> waits;
+  };
+  Mark add(muster_plan plan, muster_lane lane, std::vector<Mark> waits);
+  muster_point resolve(Mark mark, std::span<const muster_point> before) const;
+
+  Runtime& runtime_;
+  std::vector<Entry> entries_;
+  std::vector<muster_point> points_;  // of the replay under way, as entries_
+  std::vector<Mark> joined_;          // by the next kernel
+  Mark newest_kernel_{Mark::kBeforeReplay, MUSTER_LANE_COMPUTE};
+};
+
+// ---- collectives as values, all with contiguous operands
+// ----------------------------------------------------------
+
+muster_collective all_reduce(muster_group group, muster_redop redop, const muster_tensor& tensor);
+muster_collective all_gather(muster_group group, const muster_tensor& own, muster_range target);
+muster_collective reduce_scatter_average(muster_group group, muster_range source, const muster_tensor& own);
+
+}  // namespace train_lm

@@ -1,0 +1,48 @@
+// What rank 0 shows while it trains: a bar on a terminal, a line every ten steps elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace train_lm {
+
+// The figures of one training run.
+struct Figures {
+  std::vector<float> losses = {};  // one for each step
+  std::vector<float> alone = {};   // --verify: the same run on one rank
+  double tokens_per_second = 0.0;
+  double exposed_fraction = 0.0;  // of the time, in which kernels of rank 0 waited for a collective
+  std::int64_t peak_unsharded_bytes = 0;
+
+  float max_loss_difference() const;  // NaN if a loss is NaN
+};
+
+// "1.4 MB".
+std::string bytes_text(std::int64_t bytes);
+// One line of JSON; max_loss_difference is null without --verify.
+std::string figures_json(const Figures& figures);
+// Bytes that are no text become '.', so that a terminal shows them.
+std::string printable(const std::string& bytes);
+
+// Owns    nothing but its clock.
+// Thread  one.
+// Bound   one line a step.
+// Fails   never.
+class Progress {
+ public:
+  Progress(std::string title, std::int64_t steps, std::int64_t tokens_per_step);
+
+  void show(std::int64_t done, float loss, const Figures& figures);
+  double seconds() const;
+
+ private:
+  std::string title_;
+  std::int64_t steps_;
+  std::int64_t tokens_per_step_;
+  bool terminal_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+}  // namespace train_lm

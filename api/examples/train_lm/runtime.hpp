@@ -1,0 +1,94 @@
+// Runtime: one rank's session, with failures as exceptions and a full ring as a short wait.
+#pragma once
+
+#include "api/examples/train_lm/layout.hpp"
+#include "api/examples/train_lm/random.hpp"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include <muster/kernels.h>
+#include <muster/muster.h>
+
+namespace train_lm {
+
+// What the runtime reported; what() is muster_last_error().
+class RuntimeError : public std::runtime_error {
+ public:
+  RuntimeError(muster_status_t status, const std::string& text) : std::runtime_error(text), status_(status) {}
+  muster_status_t status() const { return status_; }
+
+ private:
+  muster_status_t status_;
+};
+
+// Memory of the rank's device that this process sees too.
+struct Buffer {
+  muster_buffer handle = 0;
+  void* address = nullptr;
+  std::uint64_t bytes = 0;
+
+  template<class T>
+  std::span<T> as() const {
+    return {static_cast<T*>(address), bytes / sizeof(T)};
+  }
+};
+
+// Owns    the session; buffers and plans die with it.
+// Thread  one.
+// Bound   remembers the points of the last kRecentMax starts.
+// Fails   every call with RuntimeError; open() also with UsageError for a mesh or device that the program
+// cannot use.
+class Runtime {
+ public:
+  // Attaches as the rank that the launcher's environment names. `delays`: sleep now and then between
+  // submissions.
+  static Runtime open(std::optional<std::uint64_t> delays);
+
+  std::int32_t rank() const { return info_.rank; }
+  std::int32_t world() const { return info_.world_size; }
+  std::string mesh() const { return info_.mesh; }
+  Layout layout();
+
+  Buffer allocate(std::uint64_t bytes);
+  muster_plan plan(const muster_kernel& kernel);
+  muster_plan plan(const muster_collective& collective);
+
+  // Asynchronous. `waits`: at most MUSTER_WAITS_MAX points.
+  muster_point start(muster_plan plan, muster_lane lane, std::span<const muster_point> waits);
+  // The point of the newest start on a lane; MUSTER_POINT_NONE before the first.
+  muster_point newest(muster_lane lane) const { return newest_[lane]; }
+  void wait(muster_point point);
+  void meet_all();  // a barrier of the whole job
+
+  std::uint64_t counter(const char* name);
+  void trace_begin();
+  void trace_end(const std::string& path);
+
+ private:
+  struct Close {
+    void operator()(muster_session* session) const { muster_close(session); }
+  };
+  static constexpr std::size_t kRecentMax = 1024;
+
+  explicit Runtime(std::optional<std::uint64_t> delays) : delays_(delays) {}
+  std::int64_t dim(const char* name, Axis* axis);
+  muster_group group(const char* name);
+  void make_room();
+  void perhaps_sleep();
+
+  std::unique_ptr<muster_session, Close> session_;
+  muster_session_info info_ = MUSTER_SESSION_INFO_INIT;
+  std::array<muster_point, MUSTER_LANE_COUNT> newest_{};
+  std::deque<muster_point> recent_;
+  std::optional<std::uint64_t> delays_;
+  std::uint64_t starts_ = 0;
+};
+
+}  // namespace train_lm

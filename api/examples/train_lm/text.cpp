@@ -1,0 +1,57 @@
+#include "api/examples/train_lm/text.hpp"
+
+#include "api/examples/train_lm/random.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace train_lm {
+namespace {
+
+constexpr const char* kLicenceFolder = "/usr/share/common-licenses/";
+constexpr const char* kLicences[] = {"GPL-3",    "GPL-2",   "GPL-1",   "LGPL-3",  "LGPL-2.1",   "LGPL-2",
+                                     "GFDL-1.3", "MPL-2.0", "MPL-1.1", "CC0-1.0", "Apache-2.0", "Artistic"};
+
+std::string read(const std::string& path) {
+  if (std::filesystem::is_directory(path))
+    throw UsageError("text " + path + " is a folder; --text takes one file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw UsageError("text " + path + " cannot be opened: " + std::strerror(errno));
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) throw UsageError("text " + path + " cannot be read: " + std::strerror(errno));
+  return bytes;
+}
+
+std::string licences() {
+  std::string bytes;
+  for (const char* name : kLicences) {
+    const std::string path = std::string(kLicenceFolder) + name;
+    if (std::filesystem::exists(path)) bytes += read(path);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Text Text::load(const std::string& path, std::int64_t context) {
+  std::string bytes = path.empty() ? licences() : read(path);
+  const std::string name = path.empty() ? std::string("in ") + kLicenceFolder : path;
+  if (bytes.empty()) throw UsageError("text " + name + " is empty; name a file with --text");
+  if (static_cast<std::int64_t>(bytes.size()) < context + 1)
+    throw UsageError("text " + name + " has " + std::to_string(bytes.size()) + " bytes; --context " +
+                     std::to_string(context) + " needs at least " + std::to_string(context + 1));
+  return Text(std::move(bytes), context);
+}
+
+std::span<const char> Text::sequence(std::uint64_t seed, std::int64_t step, std::int64_t batch,
+                                     std::int64_t row) const {
+  const CounterRandom random(seed, "batch");
+  const std::uint64_t starts = bytes_.size() - static_cast<std::size_t>(context_);
+  const std::uint64_t start = random.bits(static_cast<std::uint64_t>(step * batch + row)) % starts;
+  return std::span(bytes_).subspan(start, static_cast<std::size_t>(context_) + 1);
+}
+
+}  // namespace train_lm

@@ -1,0 +1,37 @@
+// Text: the bytes to learn, and which of them belong to which step.
+#pragma once
+
+#include "api/examples/train_lm/options.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace train_lm {
+
+// Owns    the bytes.
+// Thread  immutable; any.
+// Bound   the file, in memory.
+// Fails   load() with UsageError: no such file, empty, or shorter than one sequence and its next byte.
+class Text {
+ public:
+  // `path` empty: the licence texts that every Debian system has, in a fixed order.
+  static Text load(const std::string& path, std::int64_t context);
+  Text(std::string bytes, std::int64_t context) : bytes_(std::move(bytes)), context_(context) {}
+
+  // Sequence `row` of the global batch of `step`: context + 1 bytes, inputs and, one further, targets. It
+  // depends on the seed, the step and the row, and not on the mesh.
+  std::span<const char> sequence(std::uint64_t seed, std::int64_t step, std::int64_t batch,
+                                 std::int64_t row) const;
+
+  // The first bytes, which sampling continues.
+  std::span<const char> prompt() const { return std::span(bytes_).first(static_cast<std::size_t>(context_)); }
+  std::size_t size() const { return bytes_.size(); }
+
+ private:
+  std::string bytes_;
+  std::int64_t context_;
+};
+
+}  // namespace train_lm

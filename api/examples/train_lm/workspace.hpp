@@ -1,0 +1,57 @@
+// Workspace: the memory in which units are whole for a while. Two places for gathered parameters, taken in
+// turn: while one unit computes, the next one is on its way into the other. And two places for gradients on
+// their way to the reduction.
+#pragma once
+
+#include "api/examples/train_lm/program.hpp"
+
+#include <array>
+#include <span>
+
+namespace train_lm {
+
+// Owns    buffers as large as the largest unit; none if parameters are not sharded.
+// Thread  one.
+// Bound   two units gathered, two reductions under way.
+// Fails   with RuntimeError, when it is made.
+class Workspace {
+ public:
+  Workspace(Runtime& runtime, std::span<const UnitLayout> units, muster_dtype dtype);
+
+  // One place for gathered parameters.
+  struct Place {
+    Buffer slots;     // what the all-gather writes: every rank's shard
+    Buffer gathered;  // what kernels read: whole parameters
+    std::size_t unit = kNobody;
+    bool unpacked = false;  // gathered is valid, not only slots
+    Mark arrived;           // the all-gather
+  };
+  static constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
+  Place& place(std::size_t unit) { return places_[unit % places_.size()]; }
+  // Gives the unit its place; true if its parameters must be gathered because another's are there.
+  bool take(std::size_t unit);
+  // A new recording begins: nothing is gathered, nothing under way. Each replay starts so, because the
+  // weights have changed.
+  void begin();
+
+  // One place for gradients in the order in which the reduce-scatter takes them.
+  struct Outbox {
+    Buffer slots;
+    Mark sent;  // the reduce-scatter that still reads it
+  };
+  Outbox& outbox(std::size_t unit) { return outboxes_[unit % outboxes_.size()]; }
+  // Whole gradients of the unit whose backward computes.
+  const Buffer& gradients() const { return gradients_; }
+
+  // The most bytes of parameters that were not sharded at one time, both orders counted.
+  std::int64_t peak_unsharded_bytes() const { return peak_bytes_; }
+
+ private:
+  std::vector<std::int64_t> unit_bytes_;
+  std::array<Place, 2> places_;
+  std::array<Outbox, 2> outboxes_;
+  Buffer gradients_;
+  std::int64_t peak_bytes_ = 0;
+};
+
+}  // namespace train_lm

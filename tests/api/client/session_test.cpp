@@ -1,0 +1,343 @@
+// The library as a program uses it: real supervisor, real engine process, several sessions.
+#include <muster/kernels.h>
+
+#include "tests/support/node.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+using ::testing::HasSubstr;
+
+class Session : public ::testing::Test {
+ protected:
+  void SetUp() override { node_.start(); }
+  void TearDown() override {
+    for (muster_session* session : open_) muster_close(session);
+  }
+  muster_session* open(int rank, int world, const char* job = "job", const char* mesh = nullptr) {
+    const muster_open_options options = node_.rank(job, rank, world, mesh);
+    muster_session* session = nullptr;
+    EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+    if (session != nullptr) open_.push_back(session);
+    return session;
+  }
+  std::vector<muster_session*> open_all(int world, const char* mesh = nullptr) {
+    std::vector<muster_session*> sessions;
+    for (int rank = 0; rank < world; ++rank) sessions.push_back(open(rank, world, "job", mesh));
+    return sessions;
+  }
+  void close(muster_session* session) {
+    open_.erase(std::find(open_.begin(), open_.end(), session));
+    EXPECT_EQ(muster_close(session), MUSTER_OK);
+  }
+
+  muster::test::Node node_;
+  std::vector<muster_session*> open_;
+};
+
+struct Vector {
+  muster_buffer buffer = 0;
+  float* data = nullptr;
+};
+Vector vector_of(muster_session* session, std::size_t count) {
+  Vector v;
+  void* address = nullptr;
+  EXPECT_EQ(muster_buffer_alloc(session, count * sizeof(float), &v.buffer, &address), MUSTER_OK)
+      << muster_last_error();
+  v.data = static_cast<float*>(address);
+  return v;
+}
+muster_collective all_reduce(muster_group group, const Vector& v, std::uint64_t count) {
+  muster_collective c = MUSTER_COLLECTIVE_INIT;
+  c.op = MUSTER_ALL_REDUCE;
+  c.group = group;
+  c.dtype = MUSTER_F32;
+  c.redop = MUSTER_SUM;
+  c.source = c.target = {v.buffer, 0};
+  c.count = count;
+  return c;
+}
+muster_submit on(muster_lane lane) {
+  muster_submit submit = MUSTER_SUBMIT_INIT;
+  submit.lane = lane;
+  return submit;
+}
+muster_group group_of(muster_session* session, const char* dim) {
+  muster_group group = 0;
+  EXPECT_EQ(muster_mesh_group(session, dim, &group), MUSTER_OK) << muster_last_error();
+  return group;
+}
+
+TEST_F(Session, TellsWhoItIs) {
+  muster_session* session = open(1, 2, "train", "dp_shard=2");
+  muster_session_info info = MUSTER_SESSION_INFO_INIT;
+  ASSERT_EQ(muster_session_query(session, &info), MUSTER_OK);
+  EXPECT_EQ(info.rank, 1);
+  EXPECT_EQ(info.world_size, 2);
+  EXPECT_EQ(info.attachments, 0u);
+  EXPECT_STREQ(info.job, "train");
+  EXPECT_STREQ(info.mesh, "pp=1,dp_replicate=1,dp_shard=2,cp=1,tp=1");
+}
+
+TEST_F(Session, GivesZeroedMemoryThatItCanWrite) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 1000);
+  EXPECT_EQ(std::accumulate(v.data, v.data + 1000, 0.0f), 0.0f);
+  std::fill(v.data, v.data + 1000, 3.0f);
+  EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_OK);
+  const Vector again = vector_of(session, 1000);
+  EXPECT_EQ(std::accumulate(again.data, again.data + 1000, 0.0f), 0.0f);
+  EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_ERR_STALE);
+}
+
+TEST_F(Session, RunsKernelsInLaneOrder) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 64);
+  const muster_tensor view = muster_view1(v.buffer, 0, MUSTER_F32, 64);
+  const muster_submit submit = on(MUSTER_LANE_COMPUTE);
+  muster_point point = 0;
+  const muster_kernel fill = muster_fill(view, 2.0);
+  const muster_kernel triple = muster_axpby(2.0, view, 1.0, view);
+  ASSERT_EQ(muster_launch(session, &fill, &submit, nullptr), MUSTER_OK) << muster_last_error();
+  const muster_status_t status = muster_launch(session, &triple, &submit, &point);
+  if (status == MUSTER_OK) {
+    ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(v.data[63], 6.0f);
+  } else {
+    EXPECT_EQ(status, MUSTER_ERR_BAD_ARGUMENT);  // x and y may not be one tensor
+  }
+}
+
+TEST_F(Session, ReducesAcrossRanks) {
+  const auto sessions = open_all(4);
+  std::vector<Vector> vectors;
+  std::vector<muster_point> points;
+  for (int rank = 0; rank < 4; ++rank) {
+    vectors.push_back(vector_of(sessions[rank], 1001));
+    std::fill(vectors[rank].data, vectors[rank].data + 1001, static_cast<float>(rank + 1));
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto what = all_reduce(group_of(sessions[rank], "world"), vectors[rank], 1001);
+    const auto submit = on(MUSTER_LANE_ALLREDUCE);
+    points.emplace_back();
+    ASSERT_EQ(muster_collect(sessions[rank], &what, &submit, &points.back()), MUSTER_OK)
+        << muster_last_error();
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    ASSERT_EQ(muster_point_wait(sessions[rank], points[rank], -1), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(vectors[rank].data[1000], 10.0f);
+  }
+}
+
+TEST_F(Session, WaitsAcrossLanesAndForClientTimelines) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  const muster_tensor view = muster_view1(v.buffer, 0, MUSTER_F32, 16);
+  std::uint32_t timeline = 0;
+  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  muster_submit submit = on(MUSTER_LANE_COPY);
+  submit.wait_count = 1;
+  submit.waits[0] = muster_timeline_point(timeline, 5);
+  const muster_kernel one = muster_fill(view, 1.0);
+  muster_point filled = 0;
+  ASSERT_EQ(muster_launch(session, &one, &submit, &filled), MUSTER_OK);
+  submit.lane = MUSTER_LANE_COMPUTE;
+  submit.waits[0] = filled;
+  const muster_kernel two = muster_fill(view, 2.0);
+  muster_point last = 0;
+  ASSERT_EQ(muster_launch(session, &two, &submit, &last), MUSTER_OK);
+  EXPECT_EQ(muster_point_wait(session, last, 30'000'000), MUSTER_ERR_WAIT_TIMEOUT);
+  EXPECT_EQ(muster_timeline_signal(session, timeline, 5), MUSTER_OK);
+  ASSERT_EQ(muster_point_wait(session, last, -1), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(v.data[0], 2.0f);
+}
+
+TEST_F(Session, RefusesWhatLiesOutsideABuffer) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  muster_plan plan = 0;
+  const muster_kernel beyond = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 17), 1.0);
+  EXPECT_EQ(muster_plan_kernel(session, &beyond, &plan), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("behind the buffer's 64 bytes"));
+  const muster_kernel forged = muster_fill(muster_view1(v.buffer + 1, 0, MUSTER_F32, 1), 1.0);
+  EXPECT_EQ(muster_plan_kernel(session, &forged, &plan), MUSTER_ERR_STALE);
+  EXPECT_EQ(plan, 0u);
+  muster_submit submit = on(MUSTER_LANE_COMPUTE);
+  EXPECT_EQ(muster_plan_start(session, 12345, &submit, nullptr), MUSTER_ERR_STALE);
+}
+
+TEST_F(Session, KeepsABufferWhileAPlanUsesIt) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  muster_plan plan = 0;
+  ASSERT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK);
+  EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_ERR_BUSY);
+  EXPECT_EQ(muster_plan_destroy(session, plan), MUSTER_OK);
+  EXPECT_EQ(muster_plan_destroy(session, plan), MUSTER_ERR_STALE);
+  EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_OK);
+}
+
+TEST_F(Session, GivesTheSameGroupForNamesWithTheSameRanks) {
+  muster_session* session = open(3, 4, "job", "dp_shard=2,tp=2");
+  EXPECT_EQ(group_of(session, "dp_shard"), group_of(session, "dp"));
+  EXPECT_NE(group_of(session, "dp_shard"), group_of(session, "tp"));
+  EXPECT_EQ(group_of(session, "pp"), MUSTER_GROUP_SELF);
+  std::array<std::int32_t, 4> ranks{};
+  std::size_t count = 0;
+  ASSERT_EQ(muster_group_ranks(session, group_of(session, "dp_shard"), ranks.data(), ranks.size(), &count),
+            MUSTER_OK);
+  ASSERT_EQ(count, 2u);
+  EXPECT_EQ(ranks[0], 1);
+  EXPECT_EQ(ranks[1], 3);
+  std::int32_t coordinate = -1;
+  std::int32_t size = -1;
+  ASSERT_EQ(muster_mesh_coords(session, "tp", &coordinate, &size), MUSTER_OK);
+  EXPECT_EQ(coordinate, 1);
+  EXPECT_EQ(size, 2);
+  muster_group none = 0;
+  EXPECT_EQ(muster_mesh_group(session, "bogus", &none), MUSTER_ERR_NOT_FOUND);
+  EXPECT_THAT(muster_last_error(), HasSubstr("dp_shard"));
+}
+
+TEST_F(Session, TellsBothSidesWhatTheyDisagreeOn) {
+  const auto sessions = open_all(2);
+  std::array<muster_point, 2> points{};
+  for (int rank = 0; rank < 2; ++rank) {
+    const Vector v = vector_of(sessions[rank], 100);
+    const auto what = all_reduce(group_of(sessions[rank], "world"), v, 50 + static_cast<std::uint64_t>(rank));
+    const auto submit = on(MUSTER_LANE_REDUCE);
+    ASSERT_EQ(muster_collect(sessions[rank], &what, &submit, &points[rank]), MUSTER_OK);
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(muster_point_wait(sessions[rank], points[rank], -1), MUSTER_ERR_MISMATCH);
+    EXPECT_THAT(muster_last_error(), HasSubstr("count: 50 and 51"));
+    muster_failure failure = MUSTER_FAILURE_INIT;
+    ASSERT_EQ(muster_lane_failure(sessions[rank], MUSTER_LANE_REDUCE, &failure), MUSTER_OK);
+    EXPECT_EQ(failure.failed_point, points[rank]);
+    EXPECT_EQ(muster_lane_reset(sessions[rank], MUSTER_LANE_REDUCE), MUSTER_OK);
+  }
+  for (muster_session* session : sessions)
+    EXPECT_EQ(muster_point_test(session, points[0]), MUSTER_ERR_MISMATCH);
+}
+
+TEST_F(Session, BlamesTheMissingRankAtTheDeadline) {
+  const auto sessions = open_all(2);
+  const Vector v = vector_of(sessions[0], 8);
+  const auto what = all_reduce(group_of(sessions[0], "world"), v, 8);
+  auto submit = on(MUSTER_LANE_SMALL);
+  submit.deadline_ns = 200'000'000;
+  muster_point point = 0;
+  ASSERT_EQ(muster_collect(sessions[0], &what, &submit, &point), MUSTER_OK);
+  EXPECT_EQ(muster_point_wait(sessions[0], point, -1), MUSTER_ERR_TIMEOUT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("missing rank 1"));
+}
+
+TEST_F(Session, HoldsARankOnceAndLetsItComeBack) {
+  muster_session* session = open(0, 1);
+  muster_open_options options = node_.rank("job", 0, 1);
+  options.timeout_ns = 5'000'000'000;
+  muster_session* second = nullptr;
+  EXPECT_EQ(muster_open(&options, &second), MUSTER_ERR_DUPLICATE);
+  EXPECT_THAT(muster_last_error(), HasSubstr("held by process"));
+  close(session);
+  session = open(0, 1);
+  muster_session_info info = MUSTER_SESSION_INFO_INIT;
+  ASSERT_EQ(muster_session_query(session, &info), MUSTER_OK);
+  EXPECT_EQ(info.attachments, 1u);
+}
+
+TEST_F(Session, NamesTheRankThatWasKilled) {
+  muster_session* survivor = open(0, 2);
+  const pid_t child = fork();
+  if (child == 0) {
+    const muster_open_options options = node_.rank("job", 1, 2);
+    muster_session* session = nullptr;
+    if (muster_open(&options, &session) != MUSTER_OK) _exit(1);
+    pause();
+    _exit(0);
+  }
+  // The child is attached once a barrier with a short deadline no longer says so.
+  const Vector v = vector_of(survivor, 8);
+  const auto what = all_reduce(group_of(survivor, "world"), v, 8);
+  const auto submit = on(MUSTER_LANE_SMALL);
+  muster_point point = 0;
+  ASSERT_EQ(muster_collect(survivor, &what, &submit, &point), MUSTER_OK);
+  usleep(300'000);
+  kill(child, SIGKILL);
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(muster_point_wait(survivor, point, -1), MUSTER_ERR_PEER_LOST);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
+  EXPECT_THAT(muster_last_error(), HasSubstr("rank 1 (pid " + std::to_string(child) + ") died"));
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(Session, RingsTheEventDescriptorAtACompletion) {
+  muster_session* session = open(0, 1);
+  const int descriptor = muster_event_fd(session);
+  ASSERT_GE(descriptor, 0) << muster_last_error();
+  const Vector v = vector_of(session, 8);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 8), 1.0);
+  const auto submit = on(MUSTER_LANE_COMPUTE);
+  muster_point point = 0;
+  ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK);
+  pollfd entry{descriptor, POLLIN, 0};
+  ASSERT_EQ(poll(&entry, 1, 10'000), 1);
+  EXPECT_EQ(muster_point_wait(session, point, -1), MUSTER_OK);
+}
+
+TEST_F(Session, SaysStaleInAForkedChild) {
+  muster_session* session = open(0, 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    muster_buffer buffer = 0;
+    _exit(muster_buffer_alloc(session, 64, &buffer, nullptr) == MUSTER_ERR_STALE ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(Session, CountsAndTraces) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 8);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 8), 1.0);
+  const auto submit = on(MUSTER_LANE_COMPUTE);
+  ASSERT_EQ(muster_trace_begin(session), MUSTER_OK);
+  muster_point point = 0;
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK);
+  ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK);
+  std::uint64_t steps = 0;
+  ASSERT_EQ(muster_counter(session, "steps_completed", &steps), MUSTER_OK);
+  EXPECT_EQ(steps, 100u);
+  EXPECT_EQ(muster_counter(session, "no_such", &steps), MUSTER_ERR_NOT_FOUND);
+  const std::string path = ::testing::TempDir() + "muster-trace-" + std::to_string(getpid()) + ".json";
+  ASSERT_EQ(muster_trace_end(session, path.c_str()), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(unlink(path.c_str()), 0);
+  EXPECT_EQ(muster_trace_end(session, "/no/such/folder/x.json"), MUSTER_ERR_NO_RESOURCE);
+}
+
+TEST(SessionOpen, SaysWhereNobodyListens) {
+  muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
+  options.endpoint = "/tmp/no-such-muster.sock";
+  options.job = "job";
+  options.rank = 0;
+  muster_session* session = nullptr;
+  EXPECT_EQ(muster_open(&options, &session), MUSTER_ERR_DAEMON_LOST);
+  EXPECT_THAT(muster_last_error(), HasSubstr("/tmp/no-such-muster.sock"));
+  EXPECT_EQ(session, nullptr);
+}
+
+}  // namespace

@@ -1,0 +1,82 @@
+#include "daemon/engine/arena.hpp"
+
+#include "kernels/device/host/pool.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ArenaTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<device::host::Pool> pool_ = device::host::Pool::open_manual({});
+  std::unique_ptr<device::Device> device_ = *device::host::open_device(*pool_);
+  Arena arena_{*device_, {std::uint64_t{64} << 20, std::uint64_t{2} << 20}};
+};
+
+TEST_F(ArenaTest, GivesAlignedZeroedMemoryAlsoWhereSomebodyWroteBefore) {
+  auto first = *arena_.allocate(100);
+  EXPECT_EQ(first.bytes, 128u);
+  EXPECT_EQ(first.offset % Arena::kAlignment, 0u);
+  std::memset(first.data, 0x5a, 100);
+  arena_.free(first);
+  const auto again = *arena_.allocate(128);
+  EXPECT_EQ(again.offset, first.offset);
+  EXPECT_TRUE(std::all_of(again.data, again.data + 128, [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST_F(ArenaTest, GrowsBySegmentsUpToItsLimit) {
+  const auto large = arena_.allocate(std::uint64_t{40} << 20);
+  ASSERT_TRUE(large);
+  const auto second = arena_.allocate(std::uint64_t{40} << 20);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), Code::kNoResource);
+  EXPECT_THAT(second.error().message(), HasSubstr("limits.arena_per_rank_max"));
+  EXPECT_FALSE(arena_.allocate(std::uint64_t{65} << 20));
+  EXPECT_TRUE(arena_.allocate(1024));
+}
+
+// Goal:   grants never overlap, freed memory is found again, and what is used is counted.
+// Method: random allocations and frees against a map of what is live.
+TEST_F(ArenaTest, KeepsGrantsApart) {
+  std::mt19937_64 random(7);
+  std::map<std::pair<std::uint32_t, std::uint64_t>, Arena::Grant> live;
+  std::uint64_t used = 0;
+  for (int i = 0; i < 20000; ++i) {
+    if (live.size() > 200 || (random() % 2 == 0 && !live.empty())) {
+      const auto victim = std::next(live.begin(), static_cast<std::ptrdiff_t>(random() % live.size()));
+      used -= victim->second.bytes;
+      arena_.free(victim->second);
+      live.erase(victim);
+    } else {
+      const auto grant = *arena_.allocate(1 + random() % 20000);
+      used += grant.bytes;
+      const auto [at, fresh] = live.emplace(std::pair{grant.segment, grant.offset}, grant);
+      ASSERT_TRUE(fresh);
+      if (const auto next = std::next(at); next != live.end() && next->first.first == grant.segment) {
+        ASSERT_LE(grant.offset + grant.bytes, next->second.offset);
+      }
+      if (at != live.begin()) {
+        const auto before = std::prev(at);
+        if (before->first.first == grant.segment) {
+          ASSERT_LE(before->second.offset + before->second.bytes, grant.offset);
+        }
+      }
+    }
+    ASSERT_EQ(arena_.used_bytes(), used);
+  }
+  for (const auto& [key, grant] : live) arena_.free(grant);
+  EXPECT_EQ(arena_.used_bytes(), 0u);
+  EXPECT_LE(arena_.reserved_bytes(), std::uint64_t{8} << 20) << "holes were not joined";
+}
+
+}  // namespace
+}  // namespace muster::engine

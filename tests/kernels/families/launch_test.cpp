@@ -1,0 +1,73 @@
+#include "kernels/device/host/pool.hpp"
+#include "kernels/kernel.hpp"
+#include "tests/kernels/families/tensor_fixture.hpp"
+
+#include <muster/kernels.h>
+
+#include <gtest/gtest.h>
+
+namespace muster::kernels::test {
+namespace {
+
+// Goal:   a launch runs every part of the right row with the given arguments, in the order of its stream.
+// Method: a pool without threads; fill, then scale the filled vector in place; both span three parts.
+TEST(Launch, RunsTheRowsInStreamOrderOnAHostDevice) {
+  const auto pool = device::host::Pool::open_manual({});
+  auto host = device::host::open_device(*pool);
+  ASSERT_TRUE(host) << host.error().text();
+  auto stream = (*host)->open_stream(device::Priority::kNormal);
+  auto done = (*host)->create_event();
+  ASSERT_TRUE(stream && done);
+
+  constexpr std::int64_t kCount = 300'000;
+  OwnedTensor x(MUSTER_F32, {kCount});
+  const Args fill = args_of({x.view()}, {}, {3.0});
+  const Args scale = args_of({x.view(), x.view()}, {}, {2.0, 1.0});
+  ASSERT_GT(find(MUSTER_KERNEL_FILL)->parts(fill), 1u);
+  ASSERT_TRUE(launch(**stream, *find(MUSTER_KERNEL_FILL), fill).ok());
+  ASSERT_TRUE(launch(**stream, *find(MUSTER_KERNEL_AXPBY), scale).ok());
+  ASSERT_TRUE((*stream)->record(**done).ok());
+  for (int turn = 0; turn < 1000 && !(*done)->query(); ++turn) pool->run_once();
+  ASSERT_TRUE((*done)->query());
+  EXPECT_EQ(x.values(), Values(kCount, 9.0));
+}
+
+// Goal: a kernel over no elements is legal work that completes.
+TEST(Launch, CompletesAKernelWithoutParts) {
+  const auto pool = device::host::Pool::open_manual({});
+  auto host = device::host::open_device(*pool);
+  ASSERT_TRUE(host) << host.error().text();
+  auto stream = (*host)->open_stream(device::Priority::kNormal);
+  auto done = (*host)->create_event();
+  ASSERT_TRUE(stream && done);
+  OwnedTensor x(MUSTER_F32, {0});
+  const Args fill = args_of({x.view()}, {}, {3.0});
+  ASSERT_TRUE(launch(**stream, *find(MUSTER_KERNEL_FILL), fill).ok());
+  ASSERT_TRUE((*stream)->record(**done).ok());
+  for (int turn = 0; turn < 1000 && !(*done)->query(); ++turn) pool->run_once();
+  EXPECT_TRUE((*done)->query());
+}
+
+// A device of a kind that has no row of ours yet.
+class OtherStream final : public device::Stream {
+ public:
+  device::Kind kind() const noexcept override { return device::Kind::kCuda; }
+  Status record(device::Event&) override { return {}; }
+  Status wait(const device::Event&) override { return {}; }
+  Status synchronize() override { return {}; }
+  Status health() const override { return {}; }
+};
+
+TEST(Launch, SaysUnsupportedWhereTheDeviceKindHasNoImplementation) {
+  OtherStream stream;
+  OwnedTensor x(MUSTER_F32, {3});
+  const Args fill = args_of({x.view()}, {}, {3.0});
+  const Status status = launch(stream, *find(MUSTER_KERNEL_FILL), fill);
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_NE(status.message().find("fill: this build has no implementation of it for a cuda device"),
+            std::string::npos)
+      << status.message();
+}
+
+}  // namespace
+}  // namespace muster::kernels::test

@@ -1,0 +1,1 @@
+muster_test(kernel_table_test SOURCES table_test.cpp launch_test.cpp ON muster::kernels muster::device kernel_fixture)

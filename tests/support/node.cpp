@@ -1,0 +1,60 @@
+#include "tests/support/node.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+#include <unistd.h>
+
+namespace muster::test {
+
+Node::Node() {
+  std::string name = "/tmp/muster-node-XXXXXX";
+  MUSTER_ASSERT(mkdtemp(name.data()) != nullptr);
+  folder_ = name;
+  options.socket_path = folder_ + "/musterd.sock";
+  options.engine_program = MUSTER_ENGINE_PROGRAM;
+  options.drain_timeout = std::chrono::milliseconds(100);
+  options.job_defaults.arena_bytes_max = std::uint64_t{512} << 20;
+  options.job_defaults.segment_bytes = std::uint64_t{4} << 20;
+  options.job_defaults.deadline = std::chrono::seconds(20);
+  const auto random = std::make_shared<std::mt19937_64>(4711);
+  options.random_word = [random] { return (*random)(); };
+  options.random_hex = [random] {
+    return fmt::format("{:016x}{:016x}{:016x}{:016x}", (*random)(), (*random)(), (*random)(), (*random)());
+  };
+}
+
+void Node::start() {
+  auto supervisor = supervisor::Supervisor::open(options, clock_);
+  if (!supervisor) {
+    std::fprintf(stderr, "the node does not start: %s\n", supervisor.error().text().c_str());
+    std::abort();
+  }
+  supervisor_ = *std::move(supervisor);
+  thread_ = std::thread([this] { supervisor_->run(); });
+}
+
+Node::~Node() {
+  if (supervisor_) supervisor_->request_shutdown();
+  if (thread_.joinable()) thread_.join();
+  supervisor_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+muster_open_options Node::rank(const char* job, int rank, int world, const char* mesh) const {
+  muster_open_options options_of_rank = MUSTER_OPEN_OPTIONS_INIT;
+  options_of_rank.endpoint = options.socket_path.c_str();
+  options_of_rank.job = job;
+  options_of_rank.rank = rank;
+  options_of_rank.world_size = world;
+  options_of_rank.mesh = mesh;
+  options_of_rank.timeout_ns = 20'000'000'000;
+  return options_of_rank;
+}
+
+}  // namespace muster::test

@@ -1,0 +1,41 @@
+// A node in a test: a supervisor on a thread of this process, engines as their own processes, a socket in a
+// temporary folder.
+#pragma once
+
+#include "daemon/supervisor/supervisor.hpp"
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <muster/muster.h>
+
+namespace muster::test {
+
+// Owns    the supervisor's thread and the folder; engines end with it.
+// Thread  the test's.
+// Bound   -
+// Fails   the constructor aborts the test program with the reason.
+class Node {
+ public:
+  // `program` is the muster-engine to run; change `options` before start() for anything else.
+  Node();
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  void start();
+  const std::string& endpoint() const { return options.socket_path; }
+  // Options for one rank of a job that its first rank creates.
+  muster_open_options rank(const char* job, int rank, int world, const char* mesh = nullptr) const;
+
+  supervisor::Options options;
+
+ private:
+  std::string folder_;
+  SteadyClock clock_;
+  std::unique_ptr<supervisor::Supervisor> supervisor_;
+  std::thread thread_;
+};
+
+}  // namespace muster::test

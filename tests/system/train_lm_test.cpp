@@ -1,0 +1,270 @@
+// train_lm as its users start it: `muster run -n N --mesh … -- train_lm …`, real processes, a private daemon
+// for each run.
+#include "api/examples/train_lm/options.hpp"
+#include "api/examples/train_lm/random.hpp"
+#include "api/examples/train_lm/text.hpp"
+#include "tests/api/examples/reference_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <nlohmann/json.hpp>
+
+namespace train_lm {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Mesh {
+  int ranks;
+  std::string text;
+};
+const Mesh kMeshes[] = {{4, "dp_shard=4"},
+                        {2, "dp_replicate=2"},
+                        {4, "tp=2,dp_shard=2"},
+                        {8, "dp_replicate=2,dp_shard=2,tp=2"},
+                        {3, "dp_shard=3"}};
+
+struct Outcome {
+  int status = -1;
+  std::string out;
+  std::string err;
+  nlohmann::json figures() const {
+    const std::string text = out.substr(0, out.find_last_not_of('\n') + 1);
+    return nlohmann::json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
+  }
+};
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class TrainLm : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(testing::TempDir()) / (std::string("train_lm.") + test->name());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    std::string bytes;  // a text with something to learn: words that repeat
+    for (int i = 0; i < 400; ++i)
+      bytes += i % 3 == 0 ? "the ranks gather " : i % 7 == 0 ? "and reduce. " : "again ";
+    std::ofstream(text_path(), std::ios::binary) << bytes;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string text_path() const { return (folder_ / "text.txt").string(); }
+
+  Outcome shell(const std::string& command) const {
+    const std::string out = (folder_ / "out").string();
+    const std::string err = (folder_ / "err").string();
+    const int raw = std::system((command + " >" + out + " 2>" + err).c_str());
+    return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, read(out), read(err)};
+  }
+  Outcome start(const Mesh& mesh, const std::string& arguments) const { return start(mesh, arguments, text_path()); }
+  Outcome start(const Mesh& mesh, const std::string& arguments, const std::string& text) const {
+    return shell(std::string(MUSTER_PROGRAM) + " run -n " + std::to_string(mesh.ranks) + " --mesh " +
+                 mesh.text + " -- " + TRAIN_LM_PROGRAM + " --text " + text + " " + kSizes + " " +
+                 arguments);
+  }
+
+  // 24 features in heads of 6, 64 inner ones: shards of 3 ranks are uneven in some parameters and even in
+  // others.
+  static constexpr const char* kSizes =
+      "--layers 2 --width 24 --heads 4 --context 8 --batch 12 --warmup 4";
+  static Options sizes() {
+    return Options{.batch = 12, .context = 8, .layers = 2, .width = 24, .heads = 4};
+  }
+
+  std::filesystem::path folder_;
+};
+
+reference::Parameters initial_parameters(const Options& options) {
+  reference::Parameters parameters;
+  for (const auto& unit : model_units(options))
+    for (const Parameter& parameter : unit) {
+      auto& values = parameters[parameter.name];
+      const CounterRandom random(options.seed, parameter.name);
+      for (std::int64_t i = 0; i < parameter.rows * parameter.columns; ++i)
+        values.push_back(
+            parameter.is_norm()
+                ? 1.0
+                : static_cast<float>(parameter.deviation * random.normal(static_cast<std::uint64_t>(i))));
+    }
+  return parameters;
+}
+
+reference::Pass reference_pass(const Options& options, const std::string& text_path) {
+  const Text text = Text::load(text_path, options.context);
+  std::vector<int> ids, targets;
+  for (std::int64_t row = 0; row < options.batch; ++row) {
+    const auto sequence = text.sequence(options.seed, 0, options.batch, row);
+    for (std::size_t i = 0; i + 1 < sequence.size(); ++i) {
+      ids.push_back(static_cast<unsigned char>(sequence[i]));
+      targets.push_back(static_cast<unsigned char>(sequence[i + 1]));
+    }
+  }
+  const reference::Sizes sizes{.layers = static_cast<std::size_t>(options.layers),
+                               .width = static_cast<std::size_t>(options.width),
+                               .heads = static_cast<std::size_t>(options.heads),
+                               .hidden = static_cast<std::size_t>(options.hidden()),
+                               .context = static_cast<std::size_t>(options.context)};
+  return reference::run(sizes, initial_parameters(options), ids, targets);
+}
+
+// Puts the boxes that the ranks wrote together; where several ranks own one element they must agree on every
+// bit.
+reference::Parameters assemble(const std::string& prefix, int ranks, const Options& options) {
+  reference::Parameters whole;
+  std::map<std::string, std::int64_t> columns_of;
+  for (const auto& unit : model_units(options))
+    for (const Parameter& parameter : unit) {
+      whole[parameter.name].assign(static_cast<std::size_t>(parameter.rows * parameter.columns),
+                                   std::nan(""));
+      columns_of[parameter.name] = parameter.columns;
+    }
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::istringstream lines(read(prefix + ".rank" + std::to_string(rank)));
+    std::string name;
+    std::int64_t row = 0, rows = 0, column = 0, columns = 0;
+    while (lines >> name >> row >> rows >> column >> columns)
+      for (std::int64_t i = 0; i < rows * columns; ++i) {
+        const std::int64_t at = (row + i / columns) * columns_of.at(name) + column + i % columns;
+        double value = 0.0;
+        lines >> value;
+        double& element = whole.at(name).at(static_cast<std::size_t>(at));
+        EXPECT_TRUE(std::isnan(element) || element == value)
+            << name << " element " << at << " of rank " << rank;
+        element = value;
+      }
+  }
+  return whole;
+}
+
+// Goal:   on every mesh the first step's loss and gradients are those of the model in plain loops and double
+// precision. Method: dump each rank's shards, put them together by the boxes they name, compare relative to
+// each parameter's largest.
+TEST_F(TrainLm, GradientsAreThoseOfTheReferenceModelOnEveryMesh) {
+  const Options options = sizes();
+  const reference::Pass expected = reference_pass(options, text_path());
+  std::vector<Mesh> meshes(std::begin(kMeshes), std::end(kMeshes));
+  meshes.push_back({1, "dp_shard=1"});
+  for (const Mesh& mesh : meshes) {
+    const std::string dump = (folder_ / "gradients").string();
+    const Outcome outcome = start(mesh, "--steps 1 --generate 0 --json --dump-gradients " + dump);
+    ASSERT_EQ(outcome.status, 0) << mesh.text << "\n" << outcome.err;
+    EXPECT_NEAR(outcome.figures()["final_loss"].get<double>(), expected.loss, 2e-6) << mesh.text;
+    const reference::Parameters gradients = assemble(dump, mesh.ranks, options);
+    for (const auto& [name, values] : expected.gradients) {
+      double largest = 0.0;
+      for (const double value : values) largest = std::max(largest, std::fabs(value));
+      ASSERT_GT(largest, 0.0) << name;
+      for (std::size_t i = 0; i < values.size(); ++i)
+        ASSERT_NEAR(gradients.at(name)[i], values[i], 2e-5 * largest)
+            << mesh.text << " " << name << " element " << i;
+    }
+  }
+}
+
+TEST_F(TrainLm, LossesAreThoseOfOneRankAloneOnEveryMesh) {
+  for (const Mesh& mesh : kMeshes) {
+    const Outcome outcome = start(mesh, "--steps 30 --generate 0 --verify --json");
+    ASSERT_EQ(outcome.status, 0) << mesh.text << "\n" << outcome.err;
+    const auto figures = outcome.figures();
+    EXPECT_LE(figures["max_loss_difference"].get<double>(), 1e-3) << mesh.text;
+    EXPECT_LT(figures["final_loss"].get<double>(), 3.5) << mesh.text << ": it has learned little";
+    EXPECT_EQ(figures["steps"], 30);
+    EXPECT_GT(figures["tokens_per_second"].get<double>(), 0.0);
+    EXPECT_GT(figures["peak_unsharded_bytes"].get<std::int64_t>(), 0);
+  }
+}
+
+// Goal:   who comes late changes nothing, not one bit.
+// Method: the loss of the last step depends on everything before it; compare it, and the sampled text,
+// without delays and
+//         with two patterns of them.
+TEST_F(TrainLm, RunsOfOneSeedAreBitIdenticalHoweverRanksAreDelayed) {
+  for (const Mesh& mesh : {kMeshes[3], kMeshes[4]}) {
+    const std::string arguments = "--steps 12 --generate 40 --json ";
+    const Outcome plain = start(mesh, arguments);
+    ASSERT_EQ(plain.status, 0) << plain.err;
+    for (const char* delays : {"--delay-ranks 1", "--delay-ranks 2"}) {
+      const Outcome delayed = start(mesh, arguments + delays);
+      ASSERT_EQ(delayed.status, 0) << delayed.err;
+      EXPECT_EQ(delayed.figures()["final_loss"], plain.figures()["final_loss"]) << mesh.text << " " << delays;
+      EXPECT_EQ(delayed.out.substr(0, 40), plain.out.substr(0, 40));
+    }
+    EXPECT_NE(start(mesh, arguments + "--seed 6").figures()["final_loss"], plain.figures()["final_loss"]);
+  }
+}
+
+TEST_F(TrainLm, LearnsInBf16Too) {
+  const Outcome outcome = start(kMeshes[3], "--steps 30 --generate 0 --dtype bf16 --verify --json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_LT(outcome.figures()["final_loss"].get<double>(), 3.5);
+  EXPECT_LT(outcome.figures()["max_loss_difference"].get<double>(), 0.1);
+}
+
+TEST_F(TrainLm, HoldsTwoUnitsUnshardedAtMost) {
+  const Outcome outcome = start({4, "dp_shard=4"}, "--steps 1 --generate 0 --json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  Layout layout;
+  layout.dp_shard.size = 4;
+  std::int64_t largest = 0;
+  for (const auto& parameters : model_units(sizes())) {
+    const UnitLayout unit(parameters, layout);
+    largest = std::max(largest, unit.gathered_elements + unit.shards * unit.shard_elements);
+  }
+  EXPECT_EQ(outcome.figures()["peak_unsharded_bytes"].get<std::int64_t>(), 2 * 4 * largest);
+}
+
+TEST_F(TrainLm, WritesATraceAndAPage) {
+  const std::string trace = (folder_ / "trace.json").string();
+  const std::string page = (folder_ / "page.html").string();
+  const Outcome outcome = start(kMeshes[2], "--steps 4 --generate 20 --trace " + trace + " --html " + page);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(read(trace), nullptr, false);
+  ASSERT_FALSE(json.is_discarded());
+  const std::string html = read(page);
+  for (const char* text : {"<polyline", "all_gather", "reduce_scatter", "linear_forward", "rank 3"})
+    EXPECT_THAT(html, HasSubstr(text));
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
+}
+
+TEST_F(TrainLm, RefusesWrongOptionsWithStatusTwo) {
+  const auto expect = [&](const Mesh& mesh, const std::string& arguments, const std::string& text) {
+    const Outcome outcome = start(mesh, arguments);
+    EXPECT_EQ(outcome.status, kExitUsage) << arguments;
+    EXPECT_THAT(outcome.err, HasSubstr(text)) << arguments;
+  };
+  expect({2, "dp_shard=2"}, "--stepz 3", "stepz");
+  expect({5, "dp_shard=5"}, "--steps 2", "--batch 12 is not a multiple of dp_replicate 1 x dp_shard 5 = 5");
+  expect({2, "pp=2,dp_shard=1"}, "--steps 2", "pp=2");
+  expect({3, "tp=3,dp_shard=1"}, "--steps 2", "--heads 4 is not a multiple of tp 3");
+  const Outcome no_text = start({2, "dp_shard=2"}, "--steps 2", (folder_ / "missing").string());
+  EXPECT_EQ(no_text.status, kExitUsage);
+  EXPECT_THAT(no_text.err, HasSubstr("cannot be opened"));
+}
+
+TEST_F(TrainLm, SaysWhichRankAndWhyWhenThereIsNoDaemon) {
+  const Outcome outcome =
+      shell("MUSTER_ENDPOINT=" + (folder_ / "nobody.sock").string() +
+            " MUSTER_JOB=j MUSTER_RANK=0 MUSTER_WORLD_SIZE=1 " + TRAIN_LM_PROGRAM + " --steps 1");
+  EXPECT_EQ(outcome.status, kExitRuntime);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 0: "));
+}
+
+}  // namespace
+}  // namespace train_lm
