@@ -4,6 +4,7 @@
 // checked.
 #include <muster/muster.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +12,7 @@
 
 namespace {
 
-volatile std::sig_atomic_t g_end = 0;
+std::atomic<bool> g_end{false};  // lock-free, so a signal handler may set it
 constexpr std::uint64_t kCount = 4096;
 
 int fail(const char* what) {
@@ -23,7 +24,7 @@ int fail(const char* what) {
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
-  std::signal(SIGTERM, [](int) { g_end = 1; });
+  std::signal(SIGTERM, [](int) { g_end = true; });
   muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
   options.endpoint = argv[1];
   options.job = argv[2];
@@ -51,7 +52,7 @@ int main(int argc, char** argv) {
   submit.lane = MUSTER_LANE_ALLREDUCE;
   std::printf("ready\n");
   std::fflush(stdout);
-  while (g_end == 0) {
+  while (!g_end) {
     for (std::uint64_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(options.rank + 1);
     muster_point point = 0;
     muster_status_t status = muster_plan_start(session, plan, &submit, &point);
