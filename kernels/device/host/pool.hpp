@@ -22,8 +22,8 @@ struct Task {
 //
 // Owns    whatever its implementer needs for a turn.
 // Thread  do_work and arm: one worker at a time, under the pool's baton. wait: any worker, without the baton,
-//         after arm. wake: any thread, any time; it must not block or take locks that do_work holds. It sticks:
-//         a wake before the wait makes that wait return at once.
+//         after arm. wake: any thread, any time; it must not block or take locks that do_work holds. It
+//         sticks: a wake before the wait makes that wait return at once.
 // Bound   a turn is short: while it lasts, nobody schedules.
 // Fails   never; what goes wrong in a turn is the implementer's to report.
 //
