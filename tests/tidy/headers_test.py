@@ -19,7 +19,8 @@ from tidy import tracked  # noqa: E402
 
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-fopenmp-simd"]
 # What the build tells every includer of some headers.
-DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED", '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_CONFIGS="configs"']
+DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
+           '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_CONFIGS="configs"']
 
 
 def ways(path):
