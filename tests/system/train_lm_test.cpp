@@ -77,7 +77,7 @@ class TrainLm : public testing::Test {
     return start(mesh, arguments, text_path());
   }
   Outcome start(const Mesh& mesh, const std::string& arguments, const std::string& text) const {
-    return shell(std::string(MUSTER_PROGRAM) + " run -n " + std::to_string(mesh.ranks) + " --mesh " +
+    return shell(std::string(MUSTER_PROGRAM) + " run --private --no-prefix -n " + std::to_string(mesh.ranks) + " --mesh " +
                  mesh.text + " -- " + TRAIN_LM_PROGRAM + " --text " + text + " " + kSizes + " " + arguments);
   }
 
