@@ -77,8 +77,9 @@ class TrainLm : public testing::Test {
     return start(mesh, arguments, text_path());
   }
   Outcome start(const Mesh& mesh, const std::string& arguments, const std::string& text) const {
-    return shell(std::string(MUSTER_PROGRAM) + " run --private --no-prefix -n " + std::to_string(mesh.ranks) + " --mesh " +
-                 mesh.text + " -- " + TRAIN_LM_PROGRAM + " --text " + text + " " + kSizes + " " + arguments);
+    return shell(std::string(MUSTER_PROGRAM) + " run --private --no-prefix -n " + std::to_string(mesh.ranks) +
+                 " --mesh " + mesh.text + " -- " + TRAIN_LM_PROGRAM + " --text " + text + " " + kSizes + " " +
+                 arguments);
   }
 
   // 24 features in heads of 6, 64 inner ones: shards of 3 ranks are uneven in some parameters and even in
