@@ -212,6 +212,7 @@ TEST_F(TrainLm, RunsOfOneSeedAreBitIdenticalHoweverRanksAreDelayed) {
 TEST_F(TrainLm, LearnsInBf16Too) {
   const Outcome outcome = start(kMeshes[3], "--steps 30 --generate 0 --dtype bf16 --verify --json");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
+  ASSERT_FALSE(outcome.figures().is_discarded()) << outcome.out << outcome.err;
   EXPECT_LT(outcome.figures()["final_loss"].get<double>(), 3.5);
   EXPECT_LT(outcome.figures()["max_loss_difference"].get<double>(), 0.1);
 }
