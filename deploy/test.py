@@ -33,8 +33,9 @@ class Preset:
 
 PRESETS = [
     Preset("release", ["all", "tests_all"]),
+    # No detect_stack_use_after_return: with GCC 12 it misaligns 64-byte locals (GCC bug 110027).
     Preset("debug", ["tests_unit"], ["-DMUSTER_CUDA=OFF"], ["-L", "^unit$"],
-           {"ASAN_OPTIONS": "strict_string_checks=1:detect_stack_use_after_return=1",
+           {"ASAN_OPTIONS": "strict_string_checks=1:detect_stack_use_after_return=0",
             "UBSAN_OPTIONS": "print_stacktrace=1"}),
     # ThreadSanitizer of GCC 12 stops where the kernel spreads addresses wider than it knows.
     Preset("tsan", ["tests_tsan"], ["-DMUSTER_CUDA=OFF"], ["-L", "^tsan$"],
