@@ -115,6 +115,11 @@ constexpr Range range_of(std::int64_t count, std::int64_t per_part, std::uint32_
 
 // N views of one shape, walked together in row-major order. Dims that are contiguous in all of them are
 // merged, so that runs along the last dim are as long as they can be.
+//
+// Owns    the shape and strides it walks; not the data.
+// Thread  a value; one at a time.
+// Bound   MUSTER_TENSOR_DIMS_MAX dims.
+// Fails   never: shapes were checked to be the same.
 template<std::size_t N>
 class Walk {
  public:
@@ -185,5 +190,11 @@ class Walk {
   std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> size_{};
   std::array<Offsets, MUSTER_TENSOR_DIMS_MAX> stride_{};
 };
+
+// An index out of memory that its client may change meanwhile: one load, so that what was checked is what is
+// used.
+inline std::int32_t load_index(const std::int32_t* index) {
+  return __atomic_load_n(index, __ATOMIC_RELAXED);
+}
 
 }  // namespace muster::kernels

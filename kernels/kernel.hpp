@@ -1,7 +1,8 @@
 // A kernel as a value: operands resolved to addresses, and the written-out table of all kernels.
 //
-// The public numbering and the meaning of each operand are in <muster/kernels.h>; every family folder implements its rows of
-// the table: a pure check of shapes and dtypes, the number of parts, and the launch per device kind.
+// The public numbering and the meaning of each operand are in <muster/kernels.h>; every family folder
+// implements its rows of the table: a pure check of shapes and dtypes, the number of parts, and the launch
+// per device kind.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -48,10 +49,13 @@ struct Operand {
 
 // One row of the table.
 //
-// check   kBadArgument with operand, value and expectation. Called with tensors whose bounds are already known to be right
-//         (sizes >= 0, strides >= 0 and the whole view inside its buffer), before anything runs; run may then trust Args.
-// parts   how many independent parts; a function of Args alone, never of the machine, so results do not depend on it.
-// run     one part on a host worker. Writes only its part of the outputs. Null where the host cannot.
+// check   kBadArgument with operand, value and expectation. Called with tensors whose bounds are already
+// known to be right
+//         (sizes >= 0, strides >= 0 and the whole view inside its buffer), before anything runs; run may then
+//         trust Args.
+// parts   how many independent parts; a function of Args alone, never of the machine, so results do not
+// depend on it. run     one part on a host worker. Writes only its part of the outputs. Null where the host
+// cannot.
 struct Kernel {
   std::int32_t op;
   const char* name;  // "linear_forward"
@@ -69,8 +73,8 @@ std::span<const Kernel> all() noexcept;
 // Checks operand count, presence and finally kernel.check. What the engine calls before it makes a plan.
 Status validate(const Kernel& kernel, const Args& args);
 
-// Enqueues the kernel on a stream. args must live until the work has finished. kUnsupported where the stream's device kind has
-// no implementation of it.
+// Enqueues the kernel on a stream. args must live until the work has finished. kUnsupported where the
+// stream's device kind has no implementation of it.
 Status launch(device::Stream& stream, const Kernel& kernel, const Args& args);
 
 }  // namespace muster::kernels

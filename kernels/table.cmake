@@ -10,5 +10,7 @@ muster_floor(kernels
   FOLDER kernels
   SOURCES kernel.cpp
   ON muster::base muster::device muster::kernels_check
-     muster::kernels_activation muster::kernels_attention muster::kernels_elementwise muster::kernels_embedding
-     muster::kernels_linear muster::kernels_loss muster::kernels_norm muster::kernels_optimiser muster::kernels_rope)
+     muster::kernels_activation muster::kernels_attention muster::kernels_elementwise
+     muster::kernels_embedding
+     muster::kernels_linear muster::kernels_loss muster::kernels_norm muster::kernels_optimiser
+     muster::kernels_rope)

@@ -249,7 +249,7 @@ Result<muster_session::GroupFacts> muster_session::group(muster_group group) {
   facts.rank = answer->rank;
   facts.name.assign(answer->name, strnlen(answer->name, sizeof answer->name));
   facts.ranks.resize(static_cast<std::size_t>(answer->ranks));
-  std::memcpy(facts.ranks.data(), list.data(), list.size());
+  if (!list.empty()) std::memcpy(facts.ranks.data(), list.data(), list.size());
   return facts;
 }
 

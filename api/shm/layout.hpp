@@ -80,8 +80,8 @@ struct CompletionSegment {
   alignas(kLineBytes) std::uint64_t head = 0;           // engine: commands consumed
   alignas(kLineBytes) std::uint32_t engine_asleep = 0;  // engine: 0 while it polls the ring, else the nap's
                                                         // number: ring the doorbell, once a nap
-  alignas(kLineBytes) std::uint32_t wake = 0;          // futex word: raised at each completion
-  alignas(kLineBytes) std::uint64_t heartbeat_ns = 0;  // engine: monotonic time of its last turn
+  alignas(kLineBytes) std::uint32_t wake = 0;           // futex word: raised at each completion
+  alignas(kLineBytes) std::uint64_t heartbeat_ns = 0;   // engine: monotonic time of its last turn
   alignas(kLineBytes) std::uint32_t closed =
       0;  // engine: 0, or the negated status with which it closed the session
   alignas(kLineBytes) TimelineWord timelines[kTimelinesMax];

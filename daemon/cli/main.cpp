@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <functional>
 #include <iostream>
-#include <string_view>
 
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -41,6 +40,7 @@ struct Line {
   std::vector<std::string> files;
   std::vector<std::string> settings;
   std::string word;
+  std::vector<std::string> behind;  // what stands behind the first "--" of `muster run`
   std::uint32_t rank = 0;
   double seconds = 5;
   bool now = false;
@@ -163,12 +163,16 @@ int run(Line& line) {
   line.run.prefix = line.no_prefix ? Prefix::kNone : Prefix::kRank;
   line.run.environment = environment();
   if (line.run.command.empty()) return complain({kUsage, "run: say which program, after --"});
+  if (line.run.command.front().starts_with("-"))
+    return complain(
+        {kUsage, fmt::format("run: unknown option {}; a program stands after --", line.run.command.front())});
   return run_ranks(line.run);
 }
 
 void add_run(CLI::App& app, Line& line) {
   CLI::App* app_run =
       with_door(app.add_subcommand("run", "Start ranks here: muster run -n 4 -- ./program"), line);
+  app_run->prefix_command();
   app_run->add_option("-n,--ranks", line.run.ranks, "How many")
       ->check(CLI::Range(std::int64_t{1}, muster::mesh::kRankCountMax));
   app_run->add_option("--mesh", line.run.mesh, "Degrees: dp_replicate=2,dp_shard=-1,tp=2; else dp_shard=-1");
@@ -183,7 +187,27 @@ void add_run(CLI::App& app, Line& line) {
   app_run->add_flag("--no-prefix", line.no_prefix, "Do not put [rank] before each line");
   app_run->add_option("--grace", line.grace, "Seconds that the others have after the first failure")
       ->check(CLI::Range(0.0, kSecondsMax));
-  app_run->callback([&line] { line.command = [&line] { return run(line); }; });
+  app_run->callback([&line, app_run] {
+    line.run.command = app_run->remaining();
+    // A separator behind the program is the program's own.
+    if (!line.run.command.empty() && !line.behind.empty()) line.run.command.emplace_back("--");
+    line.run.command.insert(line.run.command.end(), line.behind.begin(), line.behind.end());
+    line.command = [&line] { return run(line); };
+  });
+}
+
+// The arguments that are ours, last first as CLI11 takes them; the program's go to `behind` untouched.
+std::vector<std::string> own_arguments(int argc, char** argv, Line& line) {
+  std::vector<std::string> own(argv + 1, argv + argc);
+  if (!own.empty() && own.front() == "run") {
+    const auto separator = std::find(own.begin(), own.end(), "--");
+    if (separator != own.end()) {
+      line.behind.assign(separator + 1, own.end());
+      own.erase(separator, own.end());
+    }
+  }
+  std::reverse(own.begin(), own.end());
+  return own;
 }
 
 }  // namespace
@@ -198,13 +222,8 @@ int main(int argc, char** argv) {
   add_questions(app, line);
   add_local(app, line);
   add_config(app, line);
-  // What stands behind the first -- is the program's, options and all; the parser must not see it.
-  char** const end = argv + argc;
-  char** const program =
-      std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
-  if (program != end) line.run.command.assign(program + 1, end);
   try {
-    app.parse(static_cast<int>(program - argv), argv);
+    app.parse(own_arguments(argc, argv, line));
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {

@@ -50,8 +50,7 @@ constexpr std::array kDeclarations{
          "The socket on which training processes and the command line attach."),
     leaf("node.runtime_directory", Kind::kPath, "/run/muster", 1, kPathMax,
          MUSTER_SLOT(node.runtime_directory),
-         "Holds what lives as long as the daemon: the sockets of the engines and the state that survives a "
-         "restart."),
+         "The daemon's own directory. It is made at start if the socket is to lie in it."),
     leaf("node.socket_mode", Kind::kMode, "0660", 0600, 0777, MUSTER_SLOT(node.socket_mode),
          "Permissions of the socket. Who may attach is decided by user id besides."),
     leaf("node.group", Kind::kName, "", 0, 32, MUSTER_SLOT(node.group),

@@ -4,9 +4,12 @@
 #include "daemon/engine/conductor.hpp"
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include <sys/prctl.h>
+#include <sys/socket.h>
 
 namespace {
 
@@ -20,9 +23,27 @@ void configure_log() {
   muster::log::configure(level, format);
 }
 
+// Whether the channel is a socket at all: a person who tries the program out has none.
+bool has_channel() {
+  int kind = 0;
+  socklen_t size = sizeof kind;
+  return getsockopt(kChannelDescriptor, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 && kind == SOCK_SEQPACKET;
+}
+
+int explain(std::FILE* to, int code) {
+  std::fputs(
+      "muster-engine runs one job; musterd starts it, with its channel as descriptor 3. It takes no "
+      "options.\n"
+      "See `musterd --help` and `muster --help`.\n",
+      to);
+  return code;
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) return std::strcmp(argv[1], "--help") == 0 ? explain(stdout, 0) : explain(stderr, 2);
+  if (!has_channel()) return explain(stderr, 2);
   configure_log();
   // A terminal's Ctrl-C goes to the whole foreground group; the supervisor decides when a job ends.
   std::signal(SIGINT, SIG_IGN);

@@ -59,7 +59,7 @@ Result<Answer> plan_collective(Engine& engine, Session& session, std::span<const
     return fail(Code::kProtocol, "a message says {} counts, but {} bytes follow", request.count_entries,
                 tail.size());
   std::vector<std::uint64_t> counts(request.count_entries);
-  std::memcpy(counts.data(), tail.data(), tail.size());
+  if (!counts.empty()) std::memcpy(counts.data(), tail.data(), tail.size());
   return plan_grant(engine.plan_collective(session, request, counts), request.header.serial);
 }
 

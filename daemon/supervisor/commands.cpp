@@ -15,7 +15,9 @@ std::string version_text() {
   return fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
 }
 
-Json version() { return Json{{"version", version_text()}, {"abi", shm::kAbiVersion}, {"pid", getpid()}}; }
+Json version() {
+  return Json{{"version", version_text()}, {"abi", shm::kAbiVersion}, {"pid", getpid()}};
+}
 
 }  // namespace
 
@@ -24,7 +26,8 @@ void Supervisor::execute(ConnectionId id, Packet packet) {
   const Reply reply = [this, id, serial](Json answer, std::span<const int> descriptors) {
     const auto it = connections_.find(id);
     if (it == connections_.end()) return;  // it did not wait for the answer
-    const Status sent = control::send_packet(it->second.socket, shm::MessageKind::kReply, serial, answer, descriptors);
+    const Status sent =
+        control::send_packet(it->second.socket, shm::MessageKind::kReply, serial, answer, descriptors);
     if (!sent.ok()) drop(id);
   };
   try {
@@ -46,11 +49,15 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
   if (command == "shutdown") {
     const std::uint32_t uid = connections_.at(id).peer.uid;
     if (uid != 0 && uid != geteuid())
-      return reply(control::failed(failure(Code::kDenied, "only root and user {} may shut the daemon down", geteuid())), {});
+      return reply(control::failed(
+                       failure(Code::kDenied, "only root and user {} may shut the daemon down", geteuid())),
+                   {});
     reply(control::success(Json::object()), {});
     return drain(body.value("drain", true));
   }
-  reply(control::failed(failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'", version_text(), command)), {});
+  reply(control::failed(
+            failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'", version_text(), command)),
+        {});
 }
 
 Json Supervisor::status() const {
@@ -108,7 +115,8 @@ void Supervisor::jobs_report(ConnectionId id, Reply reply) {
     ++gather->open;
     running_.at(name).engine->ask(Json{{"command", "report"}}, {}, [gather, index](Result<Packet> answer) {
       if (answer)
-        if (const auto result = control::result_of(*answer)) gather->jobs[index]["ranks"] = result->value("ranks", Json::array());
+        if (const auto result = control::result_of(*answer))
+          gather->jobs[index]["ranks"] = result->value("ranks", Json::array());
       gather->close();
     });
   }
@@ -126,30 +134,32 @@ void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
   const std::string name = spec->name;
   const bool keep = body.value("keep", false);
   const bool tokens = spec->claim == control::Claim::kToken;
-  const Status started = start_job(*spec, connection.peer.gid, [this, id, name, keep, tokens, reply](const Status& status) {
-    if (!status.ok()) return reply(control::failed(status), {});
-    const Job& job = *book_.find(name);
-    Json result{{"job", name}, {"epoch", job.spec.epoch}};
-    if (tokens) {
-      result["tokens"] = Json::array();
-      for (std::uint32_t rank = 0; rank < job.spec.world; ++rank) {
-        const std::string text = options_.random_hex();
-        static_cast<void>(book_.issue(name, Rank(rank), text));
-        result["tokens"].push_back(text);
-      }
-    }
-    const auto it = connections_.find(id);
-    if (!keep && it == connections_.end()) return end_job(name, "whoever started the job has left");
-    if (!keep) it->second.jobs.push_back(name);
-    reply(control::success(std::move(result)), {});
-  });
+  const Status started =
+      start_job(*spec, connection.peer.gid, [this, id, name, keep, tokens, reply](const Status& status) {
+        if (!status.ok()) return reply(control::failed(status), {});
+        const Job& job = *book_.find(name);
+        Json result{{"job", name}, {"epoch", job.spec.epoch}};
+        if (tokens) {
+          result["tokens"] = Json::array();
+          for (std::uint32_t rank = 0; rank < job.spec.world; ++rank) {
+            const std::string text = options_.random_hex();
+            static_cast<void>(book_.issue(name, Rank(rank), text));
+            result["tokens"].push_back(text);
+          }
+        }
+        const auto it = connections_.find(id);
+        if (!keep && it == connections_.end()) return end_job(name, "whoever started the job has left");
+        if (!keep) it->second.jobs.push_back(name);
+        reply(control::success(std::move(result)), {});
+      });
   if (!started.ok()) reply(control::failed(started), {});
 }
 
 void Supervisor::job_destroy(ConnectionId id, const Json& body, Reply reply) {
   const auto job = job_for(id, body);
   if (!job) return reply(control::failed(job.error()), {});
-  end_job((*job)->spec.name, fmt::format("job {} was ended by user {}", (*job)->spec.name, connections_.at(id).peer.uid));
+  end_job((*job)->spec.name,
+          fmt::format("job {} was ended by user {}", (*job)->spec.name, connections_.at(id).peer.uid));
   reply(control::success(Json::object()), {});
 }
 

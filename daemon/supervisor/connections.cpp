@@ -22,19 +22,21 @@ constexpr Nanos kClaimRetry = std::chrono::milliseconds(20);
 // How many handshakes are under way: connections that have said nothing yet.
 template<class Map>
 std::size_t silent(const Map& connections) {
-  return static_cast<std::size_t>(
-      std::count_if(connections.begin(), connections.end(), [](const auto& entry) { return !entry.second.commands; }));
+  return static_cast<std::size_t>(std::count_if(connections.begin(), connections.end(),
+                                                [](const auto& entry) { return !entry.second.commands; }));
 }
 
 Status check_sizes(const shm::Hello& hello) {
-  const bool same = hello.abi_version == shm::kAbiVersion && hello.submission_bytes == shm::kSubmissionBytes &&
+  const bool same = hello.abi_version == shm::kAbiVersion &&
+                    hello.submission_bytes == shm::kSubmissionBytes &&
                     hello.completion_bytes == shm::kCompletionBytes;
   if (same) return {};
   return failure(Code::kVersion,
-                 "the library speaks version {} with segments of {} and {} bytes, the daemon version {} with {} and {}; install "
+                 "the library speaks version {} with segments of {} and {} bytes, the daemon version {} with "
+                 "{} and {}; install "
                  "the same release of both",
-                 hello.abi_version, hello.submission_bytes, hello.completion_bytes, shm::kAbiVersion, shm::kSubmissionBytes,
-                 shm::kCompletionBytes);
+                 hello.abi_version, hello.submission_bytes, hello.completion_bytes, shm::kAbiVersion,
+                 shm::kSubmissionBytes, shm::kCompletionBytes);
 }
 
 }  // namespace
@@ -48,7 +50,8 @@ void Supervisor::on_accept() {
   auto peer = shm::peer_identity(*socket);
   if (!peer) return;  // gone already
   if (silent(connections_) >= kHandshakesMax)
-    return refuse(*socket, 0, failure(Code::kBusy, "{} clients are connecting at once; try again", kHandshakesMax));
+    return refuse(*socket, 0,
+                  failure(Code::kBusy, "{} clients are connecting at once; try again", kHandshakesMax));
   const ConnectionId id = next_connection_++;
   Connection& connection = connections_[id];
   connection.socket = *std::move(socket);
@@ -61,7 +64,9 @@ void Supervisor::on_accept() {
 void Supervisor::refuse_for_descriptors() {
   reserve_.reset();
   if (auto socket = listener_.accept()) {
-    refuse(*socket, 0, failure(Code::kNoResource, "the daemon is out of file descriptors; raise its limit (LimitNOFILE, ulimit -n)"));
+    refuse(*socket, 0,
+           failure(Code::kNoResource,
+                   "the daemon is out of file descriptors; raise its limit (LimitNOFILE, ulimit -n)"));
     socket->reset();
   }
   reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -87,7 +92,8 @@ void Supervisor::on_readable(ConnectionId id) {
   for (auto& descriptor : message->descriptors) descriptors.push_back(std::move(descriptor));
   auto packet = control::parse_packet(bytes, std::move(descriptors));
   if (!packet || packet->kind != MessageKind::kCommand) {
-    const Status status = packet ? failure(Code::kProtocol, "an answer came where a command was expected") : packet.error();
+    const Status status =
+        packet ? failure(Code::kProtocol, "an answer came where a command was expected") : packet.error();
     refuse(connection.socket, header->serial, status);
     return drop(id);
   }
@@ -139,14 +145,16 @@ void Supervisor::admit(WaitingClient client) {
   if (!name || !token) return refuse(client.socket, serial, name ? token.error() : name.error());
   if (draining_) return refuse(client.socket, serial, failure(Code::kAborted, "the daemon is shutting down"));
   if (sessions() >= options_.sessions_max)
-    return refuse(client.socket, serial,
-                  failure(Code::kNoResource, "{} sessions are attached, the limit (limits.sessions_max)", sessions()));
+    return refuse(
+        client.socket, serial,
+        failure(Code::kNoResource, "{} sessions are attached, the limit (limits.sessions_max)", sessions()));
   const std::string job_name(*name);
   if (book_.find(job_name) == nullptr) {
     const Status created = create_for(client.hello, client.peer.uid, client.peer.gid);
     if (!created.ok()) return refuse(client.socket, serial, created);
   }
-  const Claimant claimant{client.peer.uid, client.peer.pid, client.hello.rank, client.hello.world_size, std::string(*token)};
+  const Claimant claimant{client.peer.uid, client.peer.pid, client.hello.rank, client.hello.world_size,
+                          std::string(*token)};
   const Status claimed = book_.claim(job_name, claimant);
   if (claimed.code() == Code::kDuplicate && ++client.attempts < kClaimAttempts) {
     // A rank that has just died may come back before its engine has said so.
@@ -166,7 +174,8 @@ void Supervisor::admit(WaitingClient client) {
 Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::uint32_t gid) {
   const std::string name(hello.job);
   if (!options_.auto_create_jobs || hello.world_size < 1)
-    return failure(Code::kNotFound, "no job is named {}; create it in the cluster file or start it with `muster run`", name);
+    return failure(Code::kNotFound,
+                   "no job is named {}; create it in the cluster file or start it with `muster run`", name);
   MUSTER_ASSIGN_OR_RETURN(const auto mesh, shm::checked_text(hello.mesh, "mesh"));
   control::JobSpec spec = options_.job_defaults;
   spec.name = name;
@@ -183,8 +192,13 @@ void Supervisor::hand_over(WaitingClient client) {
   const std::string name(client.hello.job);
   const Rank rank(static_cast<std::uint32_t>(client.hello.rank));
   const auto it = running_.find(name);
-  if (it == running_.end()) return refuse(client.socket, client.hello.header.serial, failure(Code::kDaemonLost, "job {} is gone", name));
-  const Json command{{"command", "attach"}, {"rank", rank.value}, {"pid", client.peer.pid}, {"serial", client.hello.header.serial}};
+  if (it == running_.end())
+    return refuse(client.socket, client.hello.header.serial,
+                  failure(Code::kDaemonLost, "job {} is gone", name));
+  const Json command{{"command", "attach"},
+                     {"rank", rank.value},
+                     {"pid", client.peer.pid},
+                     {"serial", client.hello.header.serial}};
   const int descriptors[] = {client.socket.get(), client.peer.pidfd.get()};
   // The socket stays open here until the engine has answered, to refuse in its place.
   auto kept = std::make_shared<WaitingClient>(std::move(client));

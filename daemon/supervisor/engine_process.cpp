@@ -46,7 +46,8 @@ std::string how_ended(int status) {
     if (code == 125) return "it could not change to the job's user";
     return fmt::format("it exited with code {}", code);
   }
-  if (WIFSIGNALED(status)) return fmt::format("it was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return fmt::format("it was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   return "it ended";
 }
 
@@ -54,10 +55,12 @@ std::string how_ended(int status) {
 
 Result<std::unique_ptr<EngineProcess>> EngineProcess::spawn(control::Loop& loop, Options options) {
   if (access(options.program.c_str(), X_OK) != 0)
-    return fail(Code::kNotFound, "the engine {} cannot be run: {}; is the installation complete?", options.program, std::strerror(errno));
+    return fail(Code::kNotFound, "the engine {} cannot be run: {}; is the installation complete?",
+                options.program, std::strerror(errno));
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-    return fail(Code::kNoResource, "socketpair: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+    return fail(Code::kNoResource, "socketpair: {}; raise the open-files limit (ulimit -n)",
+                std::strerror(errno));
   shm::Descriptor ours(ends[0]);
   const shm::Descriptor theirs(ends[1]);
   const bool change_user = geteuid() == 0 && options.uid != 0;
@@ -71,12 +74,17 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::spawn(control::Loop& loop,
     waitpid(pid, nullptr, 0);
     return fail(Code::kNoResource, "pidfd_open: {}", std::strerror(error));
   }
-  return std::unique_ptr<EngineProcess>(new EngineProcess(loop, std::move(options), pid, std::move(ours), std::move(pidfd)));
+  return std::unique_ptr<EngineProcess>(
+      new EngineProcess(loop, std::move(options), pid, std::move(ours), std::move(pidfd)));
 }
 
 EngineProcess::EngineProcess(control::Loop& loop, Options options, std::int32_t pid, shm::Descriptor channel,
                              shm::Descriptor pidfd)
-    : loop_(loop), options_(std::move(options)), pid_(pid), channel_(std::move(channel)), pidfd_(std::move(pidfd)) {
+    : loop_(loop),
+      options_(std::move(options)),
+      pid_(pid),
+      channel_(std::move(channel)),
+      pidfd_(std::move(pidfd)) {
   channel_watch_ = loop_.watch(channel_.get(), [this] { on_readable(); });
   death_watch_ = loop_.watch(pidfd_.get(), [this] { on_death(); });
 }
@@ -91,7 +99,8 @@ EngineProcess::~EngineProcess() {
 
 void EngineProcess::ask(const Json& command, std::span<const int> descriptors, Answered answered) {
   const std::uint32_t serial = ++serial_;
-  const Status sent = control::send_packet(channel_, shm::MessageKind::kCommand, serial, command, descriptors);
+  const Status sent =
+      control::send_packet(channel_, shm::MessageKind::kCommand, serial, command, descriptors);
   if (!sent.ok()) return answered(fail(sent));
   pending_.emplace(serial, std::move(answered));
 }

@@ -1,4 +1,5 @@
-// EngineProcess: one muster-engine, as its supervisor sees it: a child, a channel, and questions not yet answered.
+// EngineProcess: one muster-engine, as its supervisor sees it: a child, a channel, and questions not yet
+// answered.
 #pragma once
 
 #include "api/shm/descriptor.hpp"
@@ -17,7 +18,8 @@ namespace muster::supervisor {
 // Owns    the child process, its channel and pidfd. Destruction ends the process (SIGKILL) if it still runs.
 // Thread  the supervisor's loop.
 // Bound   the channel's queue; a question that finds it full fails at once.
-// Fails   spawn: kNoResource, kNotFound (no such program). A question: the engine's own failure, or kDaemonLost if it ends first.
+// Fails   spawn: kNoResource, kNotFound (no such program). A question: the engine's own failure, or
+// kDaemonLost if it ends first.
 class EngineProcess {
  public:
   using Answered = std::function<void(Result<control::Packet>)>;
@@ -42,7 +44,8 @@ class EngineProcess {
   std::int32_t pid() const { return pid_; }
 
  private:
-  EngineProcess(control::Loop& loop, Options options, std::int32_t pid, shm::Descriptor channel, shm::Descriptor pidfd);
+  EngineProcess(control::Loop& loop, Options options, std::int32_t pid, shm::Descriptor channel,
+                shm::Descriptor pidfd);
   void on_readable();
   void on_death();
   void abandon(const Status& status);

@@ -16,15 +16,19 @@ bool same_token(const std::string& a, const std::string& b) {
 
 const char* state_name(JobState state) noexcept {
   switch (state) {
-    case JobState::kStarting: return "starting";
-    case JobState::kReady: return "ready";
-    case JobState::kEnding: return "ending";
+    case JobState::kStarting:
+      return "starting";
+    case JobState::kReady:
+      return "ready";
+    case JobState::kEnding:
+      return "ending";
   }
   return "unknown";
 }
 
 std::uint32_t Job::held() const {
-  return static_cast<std::uint32_t>(std::count_if(seats.begin(), seats.end(), [](const Seat& seat) { return seat.held; }));
+  return static_cast<std::uint32_t>(
+      std::count_if(seats.begin(), seats.end(), [](const Seat& seat) { return seat.held; }));
 }
 
 Result<Job*> JobBook::create(const control::JobSpec& spec) {
@@ -32,26 +36,31 @@ Result<Job*> JobBook::create(const control::JobSpec& spec) {
   if (jobs_.contains(spec.name))
     return fail(Code::kDuplicate, "a job named {} exists already; choose another name or end it", spec.name);
   if (jobs_.size() >= jobs_max_)
-    return fail(Code::kNoResource, "{} jobs exist, the limit (limits.jobs_max); end one or raise it", jobs_.size());
+    return fail(Code::kNoResource, "{} jobs exist, the limit (limits.jobs_max); end one or raise it",
+                jobs_.size());
   Job job{spec, JobState::kStarting, std::vector<Seat>(spec.world)};
   return &jobs_.emplace(spec.name, std::move(job)).first->second;
 }
 
 void JobBook::ready(const std::string& name) {
-  if (Job* job = find(name); job != nullptr && job->state == JobState::kStarting) job->state = JobState::kReady;
+  if (Job* job = find(name); job != nullptr && job->state == JobState::kStarting)
+    job->state = JobState::kReady;
 }
 
 void JobBook::ending(const std::string& name) {
   if (Job* job = find(name)) job->state = JobState::kEnding;
 }
 
-void JobBook::erase(const std::string& name) { jobs_.erase(name); }
+void JobBook::erase(const std::string& name) {
+  jobs_.erase(name);
+}
 
 Status JobBook::issue(const std::string& name, Rank rank, std::string random) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
   if (rank.value >= job->seats.size())
-    return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value, job->seats.size() - 1, name);
+    return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value, job->seats.size() - 1,
+                   name);
   job->seats[rank.value].token = std::move(random);
   return {};
 }
@@ -63,14 +72,17 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
   if (job->state == JobState::kEnding) return failure(Code::kAborted, "job {} is ending", name);
   const auto world = static_cast<std::int32_t>(job->spec.world);
   if (claimant.world_size >= 0 && claimant.world_size != world)
-    return failure(Code::kBadArgument, "the launcher says {} ranks, but job {} has {}", claimant.world_size, name, world);
+    return failure(Code::kBadArgument, "the launcher says {} ranks, but job {} has {}", claimant.world_size,
+                   name, world);
   if (claimant.rank < 0 || claimant.rank >= world)
     return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", claimant.rank, world - 1, name);
   Seat& seat = job->seats[static_cast<std::size_t>(claimant.rank)];
   if (job->spec.claim == control::Claim::kToken && !same_token(seat.token, claimant.token))
-    return failure(Code::kDenied, "rank {} of job {} needs a fresh token; each is good for one attachment", claimant.rank, name);
+    return failure(Code::kDenied, "rank {} of job {} needs a fresh token; each is good for one attachment",
+                   claimant.rank, name);
   if (seat.held)
-    return failure(Code::kDuplicate, "rank {} of job {} is held by process {}", claimant.rank, name, seat.pid);
+    return failure(Code::kDuplicate, "rank {} of job {} is held by process {}", claimant.rank, name,
+                   seat.pid);
   seat.held = true;
   seat.pid = claimant.pid;
   seat.token.clear();
@@ -86,7 +98,8 @@ void JobBook::release(const std::string& name, Rank rank) {
 
 Status JobBook::may_act(const Job& job, std::uint32_t uid) {
   if (uid == 0 || uid == job.spec.owner_uid) return {};
-  return failure(Code::kDenied, "job {} belongs to user {}, not to user {}", job.spec.name, job.spec.owner_uid, uid);
+  return failure(Code::kDenied, "job {} belongs to user {}, not to user {}", job.spec.name,
+                 job.spec.owner_uid, uid);
 }
 
 Job* JobBook::find(const std::string& name) {

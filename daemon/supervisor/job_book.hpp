@@ -1,5 +1,5 @@
-// JobBook: which jobs exist, who may claim which rank of them, and by which token. A sans-IO core: no process, socket, clock or
-// random source inside; the supervisor carries out what it decides.
+// JobBook: which jobs exist, who may claim which rank of them, and by which token. A sans-IO core: no
+// process, socket, clock or random source inside; the supervisor carries out what it decides.
 #pragma once
 
 #include "api/base/ids.hpp"
@@ -54,8 +54,8 @@ class JobBook {
   // A fresh single-use token for a rank; the former one is void. `random` is 32 random bytes in hex.
   Status issue(const std::string& job, Rank rank, std::string random);
 
-  // Decides on a claim and, if it is good, takes the seat and spends the token. kNotFound, kDenied, kDuplicate (with the holder),
-  // kBadArgument (rank, world size), kAborted (the job is ending).
+  // Decides on a claim and, if it is good, takes the seat and spends the token. kNotFound, kDenied,
+  // kDuplicate (with the holder), kBadArgument (rank, world size), kAborted (the job is ending).
   Status claim(const std::string& job, const Claimant& claimant);
   // The claim's attachment did not come about, or is over.
   void release(const std::string& job, Rank rank);

@@ -16,7 +16,8 @@ constexpr Nanos kDrainPoll = std::chrono::milliseconds(20);
 
 }  // namespace
 
-Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid, std::function<void(const Status&)> on_ready) {
+Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid,
+                             std::function<void(const Status&)> on_ready) {
   if (draining_) return failure(Code::kAborted, "the daemon is shutting down");
   spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
   MUSTER_ASSIGN_OR_RETURN(const Job* job, book_.create(spec));
@@ -27,7 +28,9 @@ Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid, std::func
   engine.gid = gid;
   engine.on_event = [this, name](const Json& event) { on_engine_event(name, event); };
   // Later, because the engine's own callback is still on the stack.
-  engine.on_end = [this, name](const std::string& how) { loop_.post([this, name, how] { on_engine_end(name, how); }); };
+  engine.on_end = [this, name](const std::string& how) {
+    loop_.post([this, name, how] { on_engine_end(name, how); });
+  };
   auto process = EngineProcess::spawn(loop_, std::move(engine));
   if (!process) {
     book_.erase(name);
@@ -69,7 +72,8 @@ void Supervisor::on_engine_event(const std::string& name, const Json& event) {
   const auto kind = event.find("event");
   if (kind == event.end() || !kind->is_string()) return;
   if (*kind == "failed") {
-    MUSTER_LOG(kError, "supervisor", "job {} failed: {}", name, event.value("error", Json("no reason")).dump());
+    MUSTER_LOG(kError, "supervisor", "job {} failed: {}", name,
+               event.value("error", Json("no reason")).dump());
     return;
   }
   const auto rank = event.find("rank");
@@ -87,7 +91,8 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   if (!expected) MUSTER_LOG(kError, "supervisor", "job {} is gone: its engine ended early, {}", name, how);
   loop_.unwatch(it->second.end_timer);
   for (WaitingClient& client : it->second.waiting)
-    refuse(client.socket, client.hello.header.serial, failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
+    refuse(client.socket, client.hello.header.serial,
+           failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
   running_.erase(it);
   book_.erase(name);
   publish_status();
@@ -106,7 +111,8 @@ void Supervisor::end_job(const std::string& name, const std::string& why) {
   });
 }
 
-// First call: no more guests, and the ranks may finish within drain_timeout. Second call, or nobody to wait for: end now.
+// First call: no more guests, and the ranks may finish within drain_timeout. Second call, or nobody to wait
+// for: end now.
 void Supervisor::drain(bool wait_for_ranks) {
   if (!draining_) {
     MUSTER_LOG(kInfo, "supervisor", "shutting down: {} sessions are attached", sessions());

@@ -60,6 +60,6 @@ int main(int argc, char** argv) {
     return 0;
   }
   const int code = serve(flags, resolved->settings, *std::move(options));
-  if (flags.transient) rmdir(resolved->settings.node.runtime_directory.c_str());
+  if (flags.transient) supervisor::remove_runtime_directory(resolved->settings);
   return code;
 }

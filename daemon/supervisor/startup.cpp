@@ -58,6 +58,11 @@ bool journal_reads() {
   return fmt::format("{}:{}", facts.st_dev, facts.st_ino) == stream;
 }
 
+bool holds_socket(const config::Settings& settings) {
+  return std::filesystem::path(settings.node.socket_path).parent_path() ==
+         std::filesystem::path(settings.node.runtime_directory);
+}
+
 }  // namespace
 
 Result<config::Resolved> load_settings(const Sources& sources) {
@@ -117,15 +122,17 @@ std::string program_beside(const std::string& name, const std::string& installed
 }
 
 Status make_runtime_directory(const config::Settings& settings) {
+  if (!holds_socket(settings)) return {};
   const std::string& directory = settings.node.runtime_directory;
-  if (std::filesystem::path(settings.node.socket_path).parent_path() != std::filesystem::path(directory))
-    return {};
   if (mkdir(directory.c_str(), 0755) == 0 || errno == EEXIST) return {};
-  const std::string reason = std::strerror(errno);
   return failure(Code::kDenied,
-                 "node.runtime_directory {} cannot be made: {}; create it, or choose another with "
-                 "--set node.runtime_directory=… and --socket …",
-                 directory, reason);
+                 "node.runtime_directory {} cannot be made: {}; create it, or choose another with --set "
+                 "node.runtime_directory=… and --socket …",
+                 directory, std::strerror(errno));
+}
+
+void remove_runtime_directory(const config::Settings& settings) {
+  if (holds_socket(settings)) rmdir(settings.node.runtime_directory.c_str());
 }
 
 }  // namespace muster::supervisor

@@ -37,5 +37,7 @@ std::string program_beside(const std::string& name, const std::string& installed
 
 // Makes the runtime directory if the socket is to lie in it and it is not there yet.
 Status make_runtime_directory(const config::Settings& settings);
+// Removes it under the same condition, if nothing is left in it.
+void remove_runtime_directory(const config::Settings& settings);
 
 }  // namespace muster::supervisor

@@ -14,7 +14,9 @@ namespace {
 
 constexpr Nanos kWatchdogPeriod = std::chrono::seconds(1);
 
-shm::Descriptor open_reserve() { return shm::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+shm::Descriptor open_reserve() {
+  return shm::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
 
 }  // namespace
 
@@ -22,8 +24,10 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
   shm::Listener::Options listener_options;
   listener_options.mode = static_cast<mode_t>(options.socket_mode);
   MUSTER_ASSIGN_OR_RETURN(shm::Listener listener, shm::Listener::open(options.socket_path, listener_options));
-  if (options.socket_gid && chown(options.socket_path.c_str(), static_cast<uid_t>(-1), *options.socket_gid) != 0)
-    return fail(Code::kDenied, "{} cannot be given to group {} (node.group): {}; start as root or as its member",
+  if (options.socket_gid &&
+      chown(options.socket_path.c_str(), static_cast<uid_t>(-1), *options.socket_gid) != 0)
+    return fail(Code::kDenied,
+                "{} cannot be given to group {} (node.group): {}; start as root or as its member",
                 options.socket_path, *options.socket_gid, std::strerror(errno));
   std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(options), clock, std::move(listener)));
   for (const control::JobSpec& job : supervisor->options_.jobs) {
@@ -70,7 +74,8 @@ void Supervisor::request_shutdown() {
 
 void Supervisor::publish_status() {
   if (!options_.notify) return;
-  options_.notify(fmt::format("STATUS={} sessions, {} jobs{}", sessions(), book_.jobs().size(), draining_ ? ", draining" : ""));
+  options_.notify(fmt::format("STATUS={} sessions, {} jobs{}", sessions(), book_.jobs().size(),
+                              draining_ ? ", draining" : ""));
 }
 
 std::uint32_t Supervisor::sessions() const {

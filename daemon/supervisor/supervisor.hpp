@@ -1,5 +1,5 @@
-// Supervisor: the node's front door. It knows who may do what, starts and ends engines, and hands clients over to them. It is off
-// the data path: engines and their clients go on without it.
+// Supervisor: the node's front door. It knows who may do what, starts and ends engines, and hands clients
+// over to them. It is off the data path: engines and their clients go on without it.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -22,16 +22,16 @@ namespace muster::supervisor {
 struct Options {
   std::string socket_path;
   std::uint32_t socket_mode = 0660;
-  std::optional<std::uint32_t> socket_gid;     // the group that owns the socket; else the daemon's
+  std::optional<std::uint32_t> socket_gid;  // the group that owns the socket; else the daemon's
   std::string engine_program;
   std::uint32_t jobs_max = 16;
   std::uint32_t sessions_max = 256;
   bool auto_create_jobs = true;
   Nanos drain_timeout = std::chrono::seconds(10);
-  control::JobSpec job_defaults;               // limits and times of a job that does not set them
-  std::vector<control::JobSpec> jobs;          // created at start
-  std::function<std::string()> random_hex;     // 32 random bytes as text: tokens
-  std::function<std::uint64_t()> random_word;  // epochs
+  control::JobSpec job_defaults;                   // limits and times of a job that does not set them
+  std::vector<control::JobSpec> jobs;              // created at start
+  std::function<std::string()> random_hex;         // 32 random bytes as text: tokens
+  std::function<std::uint64_t()> random_word;      // epochs
   std::function<void(const std::string&)> notify;  // sd_notify lines; may be empty
 };
 
@@ -58,8 +58,8 @@ class Supervisor {
     shm::PeerIdentity peer;
     control::Loop::Watch watch = 0;
     control::Loop::Watch timeout = 0;
-    bool commands = false;           // a command line; else nothing said yet
-    std::vector<std::string> jobs;   // that end with this connection
+    bool commands = false;          // a command line; else nothing said yet
+    std::vector<std::string> jobs;  // that end with this connection
   };
   struct WaitingClient {  // a Hello for a job that is still starting
     shm::Descriptor socket;

@@ -16,25 +16,27 @@ namespace muster::device {
 
 enum class Kind : std::uint8_t { kHost, kCuda };
 
-// More urgent first. A stream's priority orders it against the device's other streams; it never pre-empts a running part.
+// More urgent first. A stream's priority orders it against the device's other streams; it never pre-empts a
+// running part.
 enum class Priority : std::uint8_t { kUrgent, kHigh, kNormal, kLow };
 
 // A mark in a stream's order.
 //
 // Owns    its backend object. Thread  query and synchronize: any; record: the thread that owns the stream.
 // Bound   reusable: each record starts a new life.
-// Fails   never by itself; a device error shows in Stream::health(), and leaves query() false, since that work did
+// Fails   never by itself; a device error shows in Stream::health(), and leaves query() false, since that
+// work did
 //         not finish, while synchronize() returns.
 class Event {
  public:
   virtual ~Event() = default;
-  // True once all work before the last record has finished; true for an event that was never recorded. Memory written by
-  // that work is visible to a caller that saw true. No system call on the host backend.
+  // True once all work before the last record has finished; true for an event that was never recorded. Memory
+  // written by that work is visible to a caller that saw true. No system call on the host backend.
   virtual bool query() const noexcept = 0;
   // Blocks until query() would say true.
   virtual void synchronize() const = 0;
-  // For a host trace, on the monotonic clock: when the first work between the stream's previous record and this one began, and
-  // when the last of it finished. Equal if there was none. Valid after query() said true.
+  // For a host trace, on the monotonic clock: when the first work between the stream's previous record and
+  // this one began, and when the last of it finished. Equal if there was none. Valid after query() said true.
   virtual Instant began_at() const noexcept = 0;
   virtual Instant reached_at() const noexcept = 0;
 };
@@ -51,7 +53,8 @@ class Stream {
   virtual Kind kind() const noexcept = 0;
   // Marks the end of the work enqueued so far.
   virtual Status record(Event& event) = 0;
-  // Work enqueued from now on starts after the event's last record finished. A never-recorded event is no wait.
+  // Work enqueued from now on starts after the event's last record finished. A never-recorded event is no
+  // wait.
   virtual Status wait(const Event& event) = 0;
   // Blocks until everything enqueued has finished.
   virtual Status synchronize() = 0;
@@ -68,17 +71,17 @@ class Memory {
   // Address in this process; on cuda a device address. Zeroed at creation.
   virtual std::byte* data() const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;
-  // A descriptor that another process maps (host: sealed memfd; cuda: VMM posix descriptor). Owned by this object: dup it to
-  // keep it. -1 if the device cannot export.
+  // A descriptor that another process maps (host: sealed memfd; cuda: VMM posix descriptor). Owned by this
+  // object: dup it to keep it. -1 if the device cannot export.
   virtual int descriptor() const noexcept = 0;
 };
 
 struct DeviceInfo {
   Kind kind = Kind::kHost;
   std::uint32_t ordinal = 0;
-  std::string name;               // "host (2 workers)", "NVIDIA H100 80GB HBM3"
-  std::uint64_t memory_bytes = 0; // total
-  std::uint32_t units = 0;        // workers, or multiprocessors
+  std::string name;                // "host (2 workers)", "NVIDIA H100 80GB HBM3"
+  std::uint64_t memory_bytes = 0;  // total
+  std::uint32_t units = 0;         // workers, or multiprocessors
 };
 
 // Owns    its queues and worker threads. Thread  open_stream, create_event, allocate: any.
@@ -89,7 +92,8 @@ class Device {
   virtual const DeviceInfo& info() const noexcept = 0;
   virtual Result<std::unique_ptr<Stream>> open_stream(Priority priority) = 0;
   virtual Result<std::unique_ptr<Event>> create_event() = 0;
-  // At least `bytes` (> 0), zeroed and committed: a later touch cannot fail. kNoResource names need and limit.
+  // At least `bytes` (> 0), zeroed and committed: a later touch cannot fail. kNoResource names need and
+  // limit.
   virtual Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) = 0;
 };
 

@@ -58,7 +58,7 @@ void forward_range(const Args& args, Range tokens) {
   const std::int64_t columns = out.size[1];
   const auto row_bytes = static_cast<std::size_t>(columns) * sizeof(E);
   for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
-    const std::int64_t row = elements<std::int32_t>(ids)[t * ids.stride[0]] - args.ints[0];
+    const std::int64_t row = load_index(elements<std::int32_t>(ids) + t * ids.stride[0]) - args.ints[0];
     E* target = elements<E>(out) + t * out.stride[0];
     if (row < 0 || row >= table.size[0]) {
       for (std::int64_t d = 0; d < columns; ++d) target[d * out.stride[1]] = E{};
@@ -129,7 +129,7 @@ void add_tokens(const Args& args, const Tile& tile, const Sums& sums) {
   const std::int64_t first = args.ints[0] + tile.rows.begin;
   const std::int64_t step = dout.stride[1];
   for (std::int64_t t = 0; t < ids.size[0]; ++t) {
-    const std::int64_t row = elements<std::int32_t>(ids)[t * ids.stride[0]] - first;
+    const std::int64_t row = load_index(elements<std::int32_t>(ids) + t * ids.stride[0]) - first;
     if (row < 0 || row >= tile.height()) continue;
     const E* source = elements<E>(dout) + t * dout.stride[0] + tile.columns.begin * step;
     float* target = sums.at(row);
@@ -145,7 +145,7 @@ bool any_token(const Args& args, const Tile& tile) {
   const Tensor& ids = args.tensors[0];
   const std::int64_t first = args.ints[0] + tile.rows.begin;
   for (std::int64_t t = 0; t < ids.size[0]; ++t) {
-    const std::int64_t row = elements<std::int32_t>(ids)[t * ids.stride[0]] - first;
+    const std::int64_t row = load_index(elements<std::int32_t>(ids) + t * ids.stride[0]) - first;
     if (row >= 0 && row < tile.height()) return true;
   }
   return false;

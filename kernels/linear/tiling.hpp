@@ -8,6 +8,9 @@
 namespace muster::kernels::linear {
 
 // Tiles of rows × columns of an output [m, n], in row-major order of tiles.
+//
+// Owns    four numbers. Thread  a value; any.
+// Bound   the tiles cover the output, and do not overlap.  Fails   never.
 class Tiling {
  public:
   // For a product over k terms.

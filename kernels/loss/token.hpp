@@ -25,7 +25,7 @@ inline std::int64_t tokens_per_part(const Tensor& logits) {
 inline constexpr std::int64_t kTokensPerLossPart = 8 * 1024;
 
 inline std::int32_t target_at(const Tensor& targets, std::int64_t token) {
-  return elements<std::int32_t>(targets)[token * targets.stride[0]];
+  return load_index(elements<std::int32_t>(targets) + token * targets.stride[0]);
 }
 
 // -inf for an empty row.

@@ -50,13 +50,17 @@ void Graph::fail_members(const std::vector<Sequencer::Arrival>& members, const V
 }
 
 void Graph::break_group(GroupId group, const Verdict& verdict, Instant now) {
-  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
-    const auto members = sequencer_.break_channel(group, lane, verdict, presence());
-    fail_members(members, verdict, now);
-  }
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+    fail_members(sequencer_.break_channel(group, lane, verdict, presence()), verdict, now);
 }
 
-void Graph::abort(GroupId group, const Verdict& verdict, Instant now) {
+void Graph::release_waiting(GroupId group, const Verdict& verdict, Instant now) {
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+    fail_members(sequencer_.take_waiting(group, lane), verdict, now);
+}
+
+void Graph::abort(GroupId group, Verdict verdict, Instant now) {
+  verdict.event = ++failures_;
   break_group(group, verdict, now);
 }
 
@@ -67,7 +71,8 @@ void Graph::tick(Instant now) {
       if (!ranks_[rank].present || l.launched == l.queue.size()) continue;
       const Start start = l.queue[l.launched];
       if (start.request.deadline > now) continue;
-      const Verdict verdict = overdue(Rank(rank), lane, start);
+      Verdict verdict = overdue(Rank(rank), lane, start);
+      verdict.event = ++failures_;
       const CollectiveWork* work = start.request.plan->collective();
       if (work != nullptr && start.arrived) {
         auto members = sequencer_.break_channel(work->group, lane, verdict, presence());
@@ -99,7 +104,8 @@ Verdict Graph::overdue(Rank rank, std::uint32_t lane, const Start& start) const 
   if (work == nullptr || !start.arrived) {
     return {Code::kTimeout, static_cast<std::int32_t>(rank.value),
             fmt::format("rank {}: {} on lane {} passed its deadline while waiting for {}", rank.value, label,
-                        lane_name(lane), waiting_for(state(rank), start))};
+                        lane_name(lane), waiting_for(state(rank), start)),
+            0};
   }
   const Group& group = groups()[work->group.value];
   std::vector<Rank> missing;
@@ -115,7 +121,8 @@ Verdict Graph::overdue(Rank rank, std::uint32_t lane, const Start& start) const 
     if (!state(m).present) states += fmt::format("; rank {} is not attached", m.value);
   return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
           fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}{}", group.name, label,
-                      lane_name(lane), missing.size() == 1 ? "" : "s", rank_list(missing), states)};
+                      lane_name(lane), missing.size() == 1 ? "" : "s", rank_list(missing), states),
+          0};
 }
 
 std::string Graph::waiting_for(const RankState& r, const Start& start) const {

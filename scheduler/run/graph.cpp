@@ -23,7 +23,7 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
 
 void Graph::attached(Rank rank) {
   RankState& r = state(rank);
-  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) sequencer_.acknowledge(rank, lane);
+  sequencer_.acknowledge(rank, failures_);
   const std::uint32_t generation = r.generation + 1;
   const std::uint32_t running = r.running;
   std::vector<Lane> lanes;
@@ -40,22 +40,19 @@ void Graph::detached(Rank rank, bool lost, const std::string& text, Instant now)
   RankState& r = state(rank);
   if (!r.present) return;
   r.present = false;
-  r.lost = lost;
-  r.lost_text = text;
   r.exposed_since.reset();
-  const Verdict verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text};
-  // Its own queues first, so that nothing of it is left in the sequencer when the groups break.
-  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
-    stop_lane(rank, lane, verdict);
-    sequencer_.acknowledge(rank, lane);
-  }
+  const Verdict verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, ++failures_};
+  // Its own queues first, so that nothing of it is left in the sequencer when the groups hear.
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) stop_lane(rank, lane, verdict);
+  sequencer_.acknowledge(rank, failures_);
   for (std::uint32_t g = 0; g < groups().size(); ++g) {
     const auto& members = groups()[g].ranks;
     if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
-      // A peer that left in order harms only those who wait for it right now.
-      if (sequencer_.missing(GroupId(g), lane).size() == members.size()) continue;
-      fail_members(sequencer_.break_channel(GroupId(g), lane, verdict, presence()), verdict, now);
+    // A peer that left in order harms only those who wait for it right now.
+    if (lost) {
+      break_group(GroupId(g), verdict, now);
+    } else {
+      release_waiting(GroupId(g), verdict, now);
     }
   }
   fail_members(sequencer_.waiting_for(rank), verdict, now);
@@ -107,9 +104,9 @@ Code Graph::signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Insta
 
 void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   Lane& lane = state(rank).lanes[lane_index];
-  sequencer_.acknowledge(rank, lane_index);
   if (lane.failed_from == 0 || lane.failed_to != 0) return;
   lane.failed_to = lane.last;
+  sequencer_.acknowledge(rank, lane.verdict.event);
   actions_.resumed(rank, lane_index, lane.failed_to);
   pump(rank, now);
 }
@@ -140,7 +137,8 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
     const Ready ready = readiness(r, lane_index, start, &failed);
     if (ready == Ready::kNo) break;
     if (ready == Ready::kFailed) {
-      stop_lane(rank, lane_index, {Code::kDependency, failed->verdict.culprit, failed->verdict.text});
+      stop_lane(rank, lane_index,
+                {Code::kDependency, failed->verdict.culprit, failed->verdict.text, failed->verdict.event});
       return true;
     }
     if (collective) {
@@ -179,12 +177,6 @@ Graph::Ready Graph::readiness(const RankState& r, std::uint32_t lane_index, cons
 
 // True if the state of the lane changed: the collective was launched, or the lane was stopped.
 bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
-  const CollectiveWork& work = *start.request.plan->collective();
-  if (const auto verdict = absent_member(work)) {
-    fail_members(sequencer_.break_channel(work.group, lane, *verdict, presence()), *verdict, now);
-    stop_lane(rank, lane, *verdict);
-    return true;
-  }
   auto outcome = sequencer_.arrive({rank, lane, start.request.value, start.request.plan});
   switch (outcome.kind) {
     case Sequencer::Outcome::Kind::kWait:
@@ -196,26 +188,13 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
     case Sequencer::Outcome::Kind::kGo:
       launch(outcome.members);
       return true;
-    case Sequencer::Outcome::Kind::kDisagree: {
+    case Sequencer::Outcome::Kind::kDisagree:
       start.arrived = true;
-      for (const auto& member : outcome.members) {
-        const auto waiting = sequencer_.break_channel(work.group, member.lane, outcome.verdict, presence());
-        MUSTER_ASSERT(waiting.empty() || work.point_to_point());
-      }
+      outcome.verdict.event = ++failures_;
       fail_members(outcome.members, outcome.verdict, now);
       return true;
-    }
   }
   return false;
-}
-
-// A member that died can never arrive; the others learn it now rather than at the deadline.
-std::optional<Verdict> Graph::absent_member(const CollectiveWork& work) const {
-  for (const Rank member : groups()[work.group.value].ranks) {
-    const RankState& r = state(member);
-    if (r.lost) return Verdict{Code::kPeerLost, static_cast<std::int32_t>(member.value), r.lost_text};
-  }
-  return std::nullopt;
 }
 
 void Graph::launch(const std::vector<Sequencer::Arrival>& members) {

@@ -52,7 +52,7 @@ class Graph {
   void reset_lane(Rank rank, std::uint32_t lane, Instant now);
 
   void finished(std::uint32_t step_index, Instant now);
-  void abort(GroupId group, const Verdict& verdict, Instant now);
+  void abort(GroupId group, Verdict verdict, Instant now);
   // Enforces deadlines. Call at least every 100 ms, and at next_deadline().
   void tick(Instant now);
   std::optional<Instant> next_deadline() const;
@@ -87,8 +87,6 @@ class Graph {
     std::vector<Lane> lanes;
     std::array<std::uint64_t, shm::kClientTimelinesMax> timelines{};
     bool present = false;
-    bool lost = false;
-    std::string lost_text;
     std::uint32_t running = 0;  // parts of launched steps
     std::uint32_t generation = 0;
     std::optional<Instant> exposed_since;
@@ -108,10 +106,10 @@ class Graph {
   Ready readiness(const RankState& rank, std::uint32_t lane, const Start& start, const Lane** failed) const;
   void launch(const std::vector<Sequencer::Arrival>& members);
   bool arrive(Rank rank, std::uint32_t lane, Start& start, Instant now);
-  std::optional<Verdict> absent_member(const CollectiveWork& work) const;
   void stop_lane(Rank rank, std::uint32_t lane, const Verdict& verdict);
   void fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now);
   void break_group(GroupId group, const Verdict& verdict, Instant now);
+  void release_waiting(GroupId group, const Verdict& verdict, Instant now);
   Verdict overdue(Rank rank, std::uint32_t lane, const Start& start) const;
   std::string waiting_for(const RankState& rank, const Start& start) const;
   void note_exposure(RankState& rank, Instant now);
@@ -124,6 +122,7 @@ class Graph {
   std::vector<InFlight> steps_;
   std::vector<std::uint32_t> free_steps_;
   std::uint32_t steps_in_flight_ = 0;
+  std::uint64_t failures_ = 0;  // Verdict::event of the latest
 };
 
 }  // namespace muster::scheduler

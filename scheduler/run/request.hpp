@@ -28,6 +28,7 @@ struct Verdict {
   Code code = Code::kInternal;
   std::int32_t culprit = -1;  // world rank; -1: none
   std::string text;
+  std::uint64_t event = 0;  // which failure of the job: later ones have higher numbers
 };
 
 // A launch of one kernel, or of one collective for all its members at once.

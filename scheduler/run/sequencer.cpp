@@ -3,6 +3,7 @@
 #include "api/base/assert.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,7 +29,7 @@ Sequencer::Sequencer(std::vector<Group> groups) : groups_(std::move(groups)) {
   for (std::size_t i = 0; i < channels_.size(); ++i) {
     const std::size_t members = groups_[i / MUSTER_LANE_COUNT].ranks.size();
     channels_[i].arrived.resize(members);
-    channels_[i].acknowledged.resize(members, true);
+    channels_[i].owed.resize(members, 0);
   }
 }
 
@@ -36,7 +37,8 @@ Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
   MUSTER_ASSERT(work.group.value < groups_.size());
   Channel& c = channel(work.group, arrival.lane);
-  if (c.broken) return {Outcome::Kind::kRefuse, {}, c.verdict};
+  if (std::exchange(c.owed[static_cast<std::size_t>(work.index)], 0) != 0)
+    return {Outcome::Kind::kRefuse, {}, c.verdict};
   if (work.point_to_point()) return arrive_pair(arrival);
   auto& slot = c.arrived[static_cast<std::size_t>(work.index)];
   MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
@@ -88,9 +90,7 @@ Sequencer::Outcome Sequencer::arrive_pair(const Arrival& arrival) {
   return outcome;
 }
 
-std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uint32_t lane,
-                                                         const Verdict& verdict,
-                                                         const std::vector<bool>& attached) {
+std::vector<Sequencer::Arrival> Sequencer::take_waiting(GroupId group, std::uint32_t lane) {
   Channel& c = channel(group, lane);
   std::vector<Arrival> waiting;
   for (auto& slot : c.arrived) {
@@ -103,13 +103,19 @@ std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uin
     if (ours) waiting.push_back(*it);
     it = ours ? pairs_.erase(it) : it + 1;
   }
-  if (!c.broken) {
-    c.broken = true;
-    c.verdict = verdict;
-    const Group& g = groups_[group.value];
-    for (std::size_t i = 0; i < g.ranks.size(); ++i) c.acknowledged[i] = !attached[g.ranks[i].value];
-    c.broken = !std::all_of(c.acknowledged.begin(), c.acknowledged.end(), [](bool b) { return b; });
-  }
+  return waiting;
+}
+
+std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uint32_t lane,
+                                                         const Verdict& verdict,
+                                                         const std::vector<bool>& attached) {
+  const std::vector<Arrival> waiting = take_waiting(group, lane);
+  Channel& c = channel(group, lane);
+  c.verdict = verdict;
+  const Group& g = groups_[group.value];
+  for (std::size_t i = 0; i < g.ranks.size(); ++i)
+    if (attached[g.ranks[i].value]) c.owed[i] = verdict.event;
+  for (const Arrival& told : waiting) c.owed[static_cast<std::size_t>(work_of(told).index)] = 0;
   return waiting;
 }
 
@@ -142,14 +148,15 @@ void Sequencer::withdraw(const Arrival& arrival) {
   }
 }
 
-void Sequencer::acknowledge(Rank rank, std::uint32_t lane) {
+void Sequencer::acknowledge(Rank rank, std::uint64_t event) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const auto& ranks = groups_[g].ranks;
     const auto member = std::find(ranks.begin(), ranks.end(), rank);
-    Channel& c = channel(GroupId(g), lane);
-    if (member == ranks.end() || !c.broken) continue;
-    c.acknowledged[static_cast<std::size_t>(member - ranks.begin())] = true;
-    c.broken = !std::all_of(c.acknowledged.begin(), c.acknowledged.end(), [](bool b) { return b; });
+    if (member == ranks.end()) continue;
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+      std::uint64_t& owed = channel(GroupId(g), lane).owed[static_cast<std::size_t>(member - ranks.begin())];
+      if (owed <= event) owed = 0;
+    }
   }
 }
 

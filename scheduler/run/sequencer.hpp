@@ -4,9 +4,9 @@
 // before it; when all have arrived the signatures are compared, and only then does anything move. SEND and
 // RECV meet pairwise, across lanes.
 //
-// A failure breaks its channel for every member: who arrives later gets the same verdict at once, never a
-// late success. The channel mends when each member has acknowledged: by resetting the lane, by leaving, or by
-// attaching anew.
+// A failure takes everybody who waits in the channel out of it. A member that was attached and did not wait
+// hears of it when it next comes, once: it gets the same verdict at once, never a late success. What a member
+// is owed is void when it resets a lane that this failure stopped, when it leaves, and when it attaches anew.
 #pragma once
 
 #include "scheduler/run/request.hpp"
@@ -44,11 +44,12 @@ class Sequencer {
     Verdict verdict;               // kRefuse: for this member alone; kDisagree: for all of `members`
   };
 
-  // A member's next collective. kRefuse while the channel is broken.
+  // A member's next collective. kRefuse: it was owed a verdict of this channel.
   Outcome arrive(const Arrival& arrival);
 
-  // Takes everybody who waits in the channel of (group, lane) out of it and breaks it with `verdict`.
-  // `attached[rank]` says who must acknowledge.
+  // Takes everybody who waits in the channel of (group, lane) out of it.
+  std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
+  // The same, and owes the verdict to the other members among `attached`, which is by world rank.
   std::vector<Arrival> break_channel(GroupId group, std::uint32_t lane, const Verdict& verdict,
                                      const std::vector<bool>& attached);
   // Takes out the sends and receives that wait for `rank`.
@@ -56,8 +57,8 @@ class Sequencer {
   // Takes one arrival back.
   void withdraw(const Arrival& arrival);
 
-  // The member will not wait for what was lost: one condition fewer for the channel to mend.
-  void acknowledge(Rank rank, std::uint32_t lane);
+  // The rank knows of all failures up to `event`, wherever it has not heard of them yet.
+  void acknowledge(Rank rank, std::uint64_t event);
 
   // Members of the group that have not arrived in the channel, as world ranks.
   std::vector<Rank> missing(GroupId group, std::uint32_t lane) const;
@@ -67,9 +68,9 @@ class Sequencer {
   struct Channel {
     std::vector<std::optional<Arrival>> arrived;  // by index in the group
     std::uint32_t arrived_count = 0;
-    bool broken = false;
-    Verdict verdict;
-    std::vector<bool> acknowledged;
+    std::vector<std::uint64_t>
+        owed;         // by index in the group: Verdict::event of what it has not heard; 0: nothing
+    Verdict verdict;  // the latest
   };
 
   Channel& channel(GroupId group, std::uint32_t lane) {

@@ -17,8 +17,10 @@ sys.dont_write_bytecode = True  # the tree stays as it was
 
 from tidy import tracked  # noqa: E402
 
-WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
-DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED"]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-fopenmp-simd"]
+# What the build tells every includer of some headers.
+DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
+           '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_CONFIGS="configs"']
 
 
 def ways(path):

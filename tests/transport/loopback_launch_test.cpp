@@ -2,47 +2,12 @@
 #include "transport/collective/communicator.hpp"
 
 #include "kernels/device/host/pool.hpp"
+#include "tests/transport/counted_new.hpp"
 
-#include <atomic>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include <gtest/gtest.h>
-
-namespace {
-
-std::atomic<std::uint64_t> g_allocations{0};
-
-void* counted(std::size_t bytes) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory = std::malloc(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-// Every allocation of this test program is counted.
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace muster::transport {
 namespace {
@@ -125,10 +90,10 @@ TEST(LoopbackLaunch, AllocatesNothingInSteadyState) {
     return ok;
   };
   ASSERT_TRUE(once());  // the first run finds the SIMD target
-  const std::uint64_t before = g_allocations.load();
+  const std::uint64_t before = test::allocations();
   bool ok = true;
   for (int i = 0; i < 100; ++i) ok = once() && ok;
-  EXPECT_EQ(g_allocations.load() - before, 0u);
+  EXPECT_EQ(test::allocations() - before, 0u);
   EXPECT_TRUE(ok);
 }
 

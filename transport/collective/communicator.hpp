@@ -1,5 +1,6 @@
-// The communicator seam: one group's collectives, enqueued on device streams. Backends: loopback (all members in this
-// address space), later nccl and host groups over endpoints. tests/transport/communicator_conformance.hpp is the suite.
+// The communicator seam: one group's collectives, enqueued on device streams. Backends: loopback (all members
+// in this address space), later nccl and host groups over endpoints.
+// tests/transport/communicator_conformance.hpp is the suite.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -18,11 +19,11 @@ struct Collective {
   muster_op op = 0;
   muster_dtype dtype = 0;
   muster_redop redop = 0;
-  std::int32_t root = 0;               // BROADCAST; SEND/RECV: index of the sender
-  std::int32_t receiver = 0;           // SEND/RECV only
-  std::uint64_t count = 0;             // elements; see muster_collective
-  std::vector<std::uint64_t> counts;   // one per member, or empty for even blocks
-  double scale = 1.0;                  // PREMUL_SUM
+  std::int32_t root = 0;              // BROADCAST; SEND/RECV: index of the sender
+  std::int32_t receiver = 0;          // SEND/RECV only
+  std::uint64_t count = 0;            // elements; see muster_collective
+  std::vector<std::uint64_t> counts;  // one per member, or empty for even blocks
+  double scale = 1.0;                 // PREMUL_SUM
 };
 
 // Blocks of member `index`: offset and length in elements, for ALL_GATHER and REDUCE_SCATTER.
@@ -37,12 +38,12 @@ std::uint64_t total_count(const Collective& collective, std::int32_t ranks);
 std::uint64_t source_count(const Collective& collective, std::int32_t index, std::int32_t ranks);
 std::uint64_t target_count(const Collective& collective, std::int32_t index, std::int32_t ranks);
 
-// kBadArgument naming field and value: op, dtype, redop, root, counts.size(), overflow of totals, scale of an integer that is
-// not whole. Pure.
+// kBadArgument naming field and value: op, dtype, redop, root, counts.size(), overflow of totals, scale of an
+// integer that is not whole. Pure.
 Status validate(const Collective& collective, std::int32_t ranks);
 
-// One local member's part. An unused side (a receiver's source, a barrier) is null. In place: source is target, or the own
-// block inside the other as muster_collective says.
+// One local member's part. An unused side (a receiver's source, a barrier) is null. In place: source is
+// target, or the own block inside the other as muster_collective says.
 struct Member {
   std::int32_t index = 0;  // in the group
   const std::byte* source = nullptr;
@@ -56,13 +57,14 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual std::int32_t ranks() const noexcept = 0;
-  // Enqueues one collective of all local members on `stream`. `collective` and `members` must live until the work has
-  // finished. Members' earlier work must have finished, or be on the same stream.
-  virtual Status launch(device::Stream& stream, const Collective& collective, std::span<const Member> members) = 0;
+  // Enqueues one collective of all local members on `stream`. `collective` and `members` must live until the
+  // work has finished. Members' earlier work must have finished, or be on the same stream.
+  virtual Status launch(device::Stream& stream, const Collective& collective,
+                        std::span<const Member> members) = 0;
 };
 
-// All members in this address space, on a host device: sources are read in place, targets written in place (decision D4).
-// Chunks of a collective are parts of one task.
+// All members in this address space, on a host device: sources are read in place, targets written in place
+// (decision D4). Chunks of a collective are parts of one task.
 Result<std::unique_ptr<Communicator>> open_loopback(std::int32_t ranks);
 
 }  // namespace muster::transport

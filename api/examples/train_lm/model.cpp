@@ -105,8 +105,7 @@ Mark Model::sum_over_tp(Program& program, const muster_tensor& partial) {
   return program.collective(MUSTER_LANE_SMALL, all_reduce(layout_.tp.group, MUSTER_SUM, partial));
 }
 
-// ---- forward
-// -------------------------------------------------------------------------------------------------------
+// ---- forward -----------------------------------------------------------------------------------
 
 void Model::forward(Program& program) {
   workspace_.begin();
@@ -165,8 +164,7 @@ void Model::head_forward(Program& program) {
   program.kernel(muster_linear_forward(normed_, unit.weight(kHead), muster_none(), logits_));
 }
 
-// ---- loss: the vocabulary is cut over tp, so maxima and sums of exponentials meet, not logits
-// -------------------------
+// ---- loss: the vocabulary is cut over tp, so maxima and sums of exponentials meet, not logits --
 
 void Model::loss(Program& program) {
   program.kernel(muster_vocab_max(logits_, row_max_));
@@ -179,8 +177,7 @@ void Model::loss(Program& program) {
   loss_ready_ = program.collective(MUSTER_LANE_SMALL, all_reduce(layout_.dp, MUSTER_AVG, mean_loss_));
 }
 
-// ---- backward: units in reverse, each one's gradients sent off while the next one computes
-// ----------------------------
+// ---- backward: units in reverse, each one's gradients sent off while the next one computes -----
 
 void Model::backward(Program& program) {
   for (std::size_t unit = units_.size() - 1; unit > 0; --unit) {

@@ -59,8 +59,7 @@ class Program {
   Mark newest_kernel_{Mark::kBeforeReplay, MUSTER_LANE_COMPUTE};
 };
 
-// ---- collectives as values, all with contiguous operands
-// ----------------------------------------------------------
+// ---- collectives as values, all with contiguous operands ---------------------------------------
 
 muster_collective all_reduce(muster_group group, muster_redop redop, const muster_tensor& tensor);
 muster_collective all_gather(muster_group group, const muster_tensor& own, muster_range target);

@@ -7,7 +7,8 @@
 
 namespace train_lm {
 
-// Thread  a value; any.
+// Owns    a key. Thread  a value; any.
+// Bound   one hash a call.  Fails   never.
 class CounterRandom {
  public:
   CounterRandom(std::uint64_t seed, std::string_view stream);

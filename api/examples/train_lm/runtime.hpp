@@ -19,6 +19,9 @@
 namespace train_lm {
 
 // What the runtime reported; what() is muster_last_error().
+//
+// Owns    its text. Thread  a value; any.
+// Bound   one sentence.  Fails   never.
 class RuntimeError : public std::runtime_error {
  public:
   RuntimeError(muster_status_t status, const std::string& text) : std::runtime_error(text), status_(status) {}

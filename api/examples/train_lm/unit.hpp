@@ -34,8 +34,7 @@ class Unit {
     return layout_.places[parameter].gathered.rows.begin;
   }
 
-  // ---- recorded into a step
-  // ------------------------------------------------------------------------------------------
+  // ---- recorded into a step --------------------------------------------------------------------
   void prefetch(Program& program);  // sends the parameters on their way, unless they are there
   void unshard(Program& program);   // kernels recorded from here on find them whole
   void reduce(Program& program);    // the gradients are complete: averages them over dp
@@ -45,8 +44,7 @@ class Unit {
   void update(Program& program, const muster_tensor& state, double learning_rate);
   void round_weights(Program& program);  // bf16: from the master weights; update() does it too
 
-  // ---- for reading from outside
-  // --------------------------------------------------------------------------------------
+  // ---- for reading from outside ----------------------------------------------------------------
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const UnitLayout& layout() const { return layout_; }
   std::span<const float> gradient_shard() const { return gradient_.as<const float>(); }

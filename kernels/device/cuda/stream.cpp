@@ -18,13 +18,38 @@ Result<std::unique_ptr<Event>> CudaEvent::create(std::uint32_t ordinal) {
   const CurrentDevice current(ordinal);
   MUSTER_RETURN_IF_ERROR(current.status());
   cudaEvent_t native = nullptr;
-  MUSTER_RETURN_IF_ERROR(
-      cuda_status(cudaEventCreateWithFlags(&native, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
-  return std::unique_ptr<Event>(new CudaEvent(ordinal, native));
+  cudaEvent_t begin = nullptr;
+  MUSTER_RETURN_IF_ERROR(cuda_status(cudaEventCreate(&native), "cudaEventCreate"));
+  if (const cudaError_t error = cudaEventCreate(&begin); error != cudaSuccess) {
+    (void)cudaEventDestroy(native);
+    return fail(cuda_status(error, "cudaEventCreate"));
+  }
+  return std::unique_ptr<Event>(new CudaEvent(ordinal, native, begin));
 }
 
 CudaEvent::~CudaEvent() {
   (void)cudaEventDestroy(native_);
+  (void)cudaEventDestroy(begin_);
+}
+
+cudaEvent_t CudaEvent::renew(cudaEvent_t begin, bool has_work) noexcept {
+  seen_ns_.store(0, std::memory_order_release);
+  has_work_ = has_work;
+  return std::exchange(begin_, begin);
+}
+
+bool CudaEvent::query() const noexcept {
+  if (cudaEventQuery(native_) != cudaSuccess) return false;
+  std::int64_t unseen = 0;
+  if (seen_ns_.load(std::memory_order_relaxed) == 0)
+    seen_ns_.compare_exchange_strong(unseen, clock_.now().count(), std::memory_order_acq_rel);
+  return true;
+}
+
+Instant CudaEvent::began_at() const noexcept {
+  float milliseconds = 0.0f;
+  if (!has_work_ || cudaEventElapsedTime(&milliseconds, begin_, native_) != cudaSuccess) return reached_at();
+  return reached_at() - Nanos(static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6));
 }
 
 CudaStream::CudaStream(std::uint32_t ordinal, std::uint32_t depth, cudaStream_t native)
@@ -49,6 +74,7 @@ Result<std::unique_ptr<Stream>> CudaStream::open(std::uint32_t ordinal, Priority
   for (cudaEvent_t& fence : stream->fences_)
     MUSTER_RETURN_IF_ERROR(
         cuda_status(cudaEventCreateWithFlags(&fence, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
+  MUSTER_RETURN_IF_ERROR(cuda_status(cudaEventCreate(&stream->begin_), "cudaEventCreate"));
   return stream;
 }
 
@@ -57,6 +83,7 @@ CudaStream::~CudaStream() {
   (void)cudaStreamSynchronize(native_);
   for (cudaEvent_t fence : fences_)
     if (fence != nullptr) (void)cudaEventDestroy(fence);
+  if (begin_ != nullptr) (void)cudaEventDestroy(begin_);
   (void)cudaStreamDestroy(native_);
 }
 
@@ -123,7 +150,14 @@ Status CudaStream::record(Event& event) {
   const CurrentDevice current(ordinal_);
   MUSTER_RETURN_IF_ERROR(current.status());
   MUSTER_RETURN_IF_ERROR(admit());
+  begin_ = mine->renew(begin_, std::exchange(span_open_, false));
   return admitted(cudaEventRecord(mine->native(), native_), "cudaEventRecord");
+}
+
+Status CudaStream::note_begin() {
+  if (std::exchange(span_open_, true)) return {};
+  const cudaError_t error = cudaEventRecord(begin_, native_);
+  return error == cudaSuccess ? Status() : fail_with(error, "cudaEventRecord of a span's begin");
 }
 
 Status CudaStream::wait(const Event& event) {
@@ -153,6 +187,7 @@ Launch::Launch(Stream& stream)
   }
   status_ = current_.status();
   if (status_.ok()) status_ = stream_->admit();
+  if (status_.ok()) status_ = stream_->note_begin();
   // A query that found its event not ready leaves that answer behind as this thread's last error.
   (void)cudaGetLastError();
 }

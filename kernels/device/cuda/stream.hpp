@@ -6,10 +6,12 @@
 //   return launch.finish("my_kernel");
 #pragma once
 
+#include "api/base/clock.hpp"
 #include "kernels/device/cuda/status.hpp"
 #include "kernels/device/device.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,9 +21,11 @@
 
 namespace muster::device::cuda {
 
-// Owns    its cudaEvent_t. Thread  query, synchronize: any.
-// Bound   reusable.
-// Fails   after a device error query() stays false, since the work did not finish, and synchronize() returns.
+// Owns    two native events: the mark, and where the first work before it began.
+// Thread  query, synchronize: any. began_at, reached_at: whoever saw query() say true.
+// Bound   reusable. reached_at() is when query() first said true: CUDA tells spans between events, not the
+// time of one. Fails   after a device error query() stays false, since the work did not finish, and
+// synchronize() returns.
 class CudaEvent final : public Event {
  public:
   static Result<std::unique_ptr<Event>> create(std::uint32_t ordinal);
@@ -29,17 +33,27 @@ class CudaEvent final : public Event {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  bool query() const noexcept override { return cudaEventQuery(native_) == cudaSuccess; }
+  bool query() const noexcept override;
   void synchronize() const override { (void)cudaEventSynchronize(native_); }
+  Instant began_at() const noexcept override;
+  Instant reached_at() const noexcept override { return Instant(seen_ns_.load(std::memory_order_acquire)); }
 
   cudaEvent_t native() const noexcept { return native_; }
   std::uint32_t ordinal() const noexcept { return ordinal_; }
+  // A new life: `begin` is recorded where the first work since the stream's last record began, or null if
+  // there was none. Gives the former begin event back for the stream's next span.
+  cudaEvent_t renew(cudaEvent_t begin, bool has_work) noexcept;
 
  private:
-  CudaEvent(std::uint32_t ordinal, cudaEvent_t native) : ordinal_(ordinal), native_(native) {}
+  CudaEvent(std::uint32_t ordinal, cudaEvent_t native, cudaEvent_t begin)
+      : ordinal_(ordinal), native_(native), begin_(begin) {}
 
+  SteadyClock clock_;
   std::uint32_t ordinal_;
   cudaEvent_t native_;
+  cudaEvent_t begin_;
+  bool has_work_ = false;
+  mutable std::atomic<std::int64_t> seen_ns_{0};
 };
 
 // Owns    its cudaStream_t and fences. Destruction waits for the work in flight, which cannot be called back.
@@ -67,6 +81,8 @@ class CudaStream final : public Stream {
   Status admit();
   // It followed. `error` is what its call returned; a bad one goes to health().
   Status admitted(cudaError_t error, const char* what);
+  // Call before each launch: the first since a record marks where the span begins.
+  Status note_begin();
 
  private:
   static constexpr std::size_t kFences = 8;
@@ -78,6 +94,8 @@ class CudaStream final : public Stream {
   std::uint32_t depth_;
   std::uint32_t stride_;  // pieces between fences
   cudaStream_t native_;
+  cudaEvent_t begin_ = nullptr;                // of the span since the last record
+  bool span_open_ = false;                     // begin_ is recorded
   std::array<cudaEvent_t, kFences> fences_{};  // made at open
   std::array<std::uint64_t, kFences> fence_at_{};
   std::uint64_t issued_ = 0;

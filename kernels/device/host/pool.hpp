@@ -1,5 +1,5 @@
-// Pool: the few worker threads that serve every host stream, sized to the cores given, so that eight ranks on two cores are
-// not oversubscribed (decision D1). An idle worker runs the owner's duty cycle.
+// Pool: the few worker threads that serve every host stream, sized to the cores given, so that eight ranks on
+// two cores are not oversubscribed (decision D1). An idle worker runs the owner's duty cycle.
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -10,8 +10,8 @@
 
 namespace muster::device::host {
 
-// One piece of host work: `run(context, part)` for part 0..parts-1, each at most once, in any order, on any worker.
-// `context` must live until the work has finished. parts 0 is legal: nothing runs.
+// One piece of host work: `run(context, part)` for part 0..parts-1, each at most once, in any order, on any
+// worker. `context` must live until the work has finished. parts 0 is legal: nothing runs.
 struct Task {
   void (*run)(const void* context, std::uint32_t part) = nullptr;
   const void* context = nullptr;
@@ -20,18 +20,22 @@ struct Task {
 
 // What an idle worker does between tasks: the engine's duty cycle (drain rings, schedule, publish).
 //
-// Thread  do_work and arm: one worker at a time, under the pool's baton. wait: any worker, without the baton, after arm.
-//         wake: any thread, any time; it must not block or take locks that do_work holds. It sticks: a wake
-//         before the wait makes that wait return at once.
-// One worker at a time is inside wait. An arm need not be followed by a wait, and a turn of do_work by another
-// worker may come between the two; every worker arms again before it sleeps.
+// Owns    whatever its implementer needs for a turn.
+// Thread  do_work and arm: one worker at a time, under the pool's baton. wait: any worker, without the baton,
+//         after arm. wake: any thread, any time; it must not block or take locks that do_work holds. It
+//         sticks: a wake before the wait makes that wait return at once.
+// Bound   a turn is short: while it lasts, nobody schedules.
+// Fails   never; what goes wrong in a turn is the implementer's to report.
+//
+// One worker at a time is inside wait. An arm need not be followed by a wait, and a turn of do_work by
+// another worker may come between the two; every worker arms again before it sleeps.
 class Duty {
  public:
   virtual ~Duty() = default;
   // One turn; returns how much was done. Never blocks. May enqueue on streams.
   virtual std::size_t do_work() = 0;
-  // Announce that nobody polls any more, so that whoever brings work rings a bell. Returns false if work came in
-  // meanwhile: then there is no wait.
+  // Announce that nobody polls any more, so that whoever brings work rings a bell. Returns false if work came
+  // in meanwhile: then there is no wait.
   virtual bool arm() = 0;
   // Sleep until a bell, wake(), or `bound`.
   virtual void wait(Nanos bound) = 0;
@@ -39,27 +43,29 @@ class Duty {
 };
 
 struct PoolOptions {
-  std::uint32_t workers = 0;        // 0: the cores this process may run on
+  std::uint32_t workers = 0;  // 0: the cores this process may run on
   std::uint32_t streams_max = 1024;
-  std::uint32_t depth = 64;         // tasks, records and waits in flight per stream; more is kBusy
-  Nanos spin{50'000};               // how long an idle worker polls (yielding) before it sleeps
-  Duty* duty = nullptr;             // not owned; outlives the pool
+  std::uint32_t depth = 64;  // tasks, records and waits in flight per stream; more is kBusy
+  Nanos spin{50'000};        // how long an idle worker polls (yielding) before it sleeps
+  Duty* duty = nullptr;      // not owned; outlives the pool
 };
 
 // Owns    the worker threads and the queues of all streams opened from it.
 // Thread  any; each stream has one issuing thread at a time (the baton counts as one).
-// Bound   workers, streams_max, depth. A running part is never interrupted: keep parts under about a millisecond.
-// Fails   start only (kNoResource: threads).
+// Bound   workers, streams_max, depth. A running part is never interrupted: keep parts under about a
+// millisecond. Fails   start only (kNoResource: threads).
 //
-// Order   A free worker takes a part of the most urgent stream that is ready; equal priorities take turns. With nothing to
-//         run it tries for the baton and does a turn of duty; idle for `spin`, it arms, gives the baton up and sleeps. More
-//         runnable threads than cores is the normal case: no unbounded spin, ever. Finishing a task never waits for a sleeper:
-//         the finishing worker takes the next part or the baton itself, and wakes others only for parts it cannot take.
-//         Where parts follow each other without a gap, a worker still does a turn of duty once in `spin`,
-//         between two parts.
-// Blocking  Event::synchronize and Stream::synchronize sleep, so they are a bug on a worker thread; on a manual
-//         pool they run the parts themselves. Closing a stream drops what has not started, waits for its running
-//         parts, and releases who waited for its records: afterwards no task's context is touched.
+// Order   A free worker takes a part of the most urgent stream that is ready; equal priorities take turns.
+// With nothing to
+//         run it tries for the baton and does a turn of duty; idle for `spin`, it arms, gives the baton up
+//         and sleeps. More runnable threads than cores is the normal case: no unbounded spin, ever. Finishing
+//         a task never waits for a sleeper: the finishing worker takes the next part or the baton itself, and
+//         wakes others only for parts it cannot take. Where parts follow each other without a gap, a worker
+//         still does a turn of duty once in `spin`, between two parts.
+// Blocking  Event::synchronize and Stream::synchronize sleep, so they are a bug on a worker thread; on a
+// manual
+//         pool they run the parts themselves. Closing a stream drops what has not started, waits for its
+//         running parts, and releases who waited for its records: afterwards no task's context is touched.
 class Pool {
  public:
   static Result<std::unique_ptr<Pool>> start(const PoolOptions& options);
@@ -67,7 +73,8 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Joins the workers: nothing runs any more, and no turn of duty is under way. Streams and events may go afterwards.
+  // Joins the workers: nothing runs any more, and no turn of duty is under way. Streams and events may go
+  // afterwards.
   void halt();
   std::uint32_t workers() const noexcept;
   // Runs one ready part, or if none is ready one turn of duty, on the calling thread; only for a pool of

@@ -231,7 +231,9 @@ bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
       start_head(slot);
       effect->ready = true;
       return false;
-    case Entry::What::kRecord: finish_record(slot, head); return true;
+    case Entry::What::kRecord:
+      finish_record(slot, head);
+      return true;
     case Entry::What::kWait:
       if (slot->dropping || head.source->passed.load(std::memory_order_relaxed) >= head.number) return true;
       slot->next = head.source->waiters;
@@ -244,7 +246,8 @@ bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
 void Queues::finish_record(StreamSlot* slot, const Entry& record) {
   const Instant began = std::exchange(slot->began, Instant{0});
   EventSlot* event = record.event;
-  if (event->pending.load(std::memory_order_relaxed) != record.number) return;  // recorded again, or destroyed
+  if (event->pending.load(std::memory_order_relaxed) != record.number)
+    return;  // recorded again, or destroyed
   event->reached = clock_.now();
   event->began = began == Instant{0} ? event->reached : began;
   event->pending.store(0, std::memory_order_release);

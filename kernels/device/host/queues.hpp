@@ -30,7 +30,7 @@ struct EventSlot {
   std::uint64_t ticket = 0;      // of the last record, over all users of the slot
   StreamSlot* source = nullptr;  // where the last record stands
   std::uint64_t position = 0;
-  Instant began{0};              // of the last record that finished: written before `pending` says so
+  Instant began{0};  // of the last record that finished: written before `pending` says so
   Instant reached{0};
 };
 
@@ -113,7 +113,8 @@ class Queues {
   // The next part of the same task, without the lock. False when it is handed out, or when a stream of equal
   // or higher priority is ready and should have its turn.
   bool claim_next(Part* part) const noexcept;
-  // Call right before a part runs. Without the lock: only part 0 writes, and whoever reads has seen all parts of its task finish.
+  // Call right before a part runs. Without the lock: only part 0 writes, and whoever reads has seen all parts
+  // of its task finish.
   void note_begin(const Part& part) const noexcept {
     if (part.number == 0 && part.slot->began == Instant{0}) part.slot->began = clock_.now();
   }

@@ -27,7 +27,7 @@ std::vector<std::byte> datagram(const std::vector<std::uint8_t>& body) {
   header.bytes = static_cast<std::uint32_t>(sizeof header + body.size());
   std::vector<std::byte> bytes(header.bytes);
   std::memcpy(bytes.data(), &header, sizeof header);
-  std::memcpy(bytes.data() + sizeof header, body.data(), body.size());
+  if (!body.empty()) std::memcpy(bytes.data() + sizeof header, body.data(), body.size());
   return bytes;
 }
 

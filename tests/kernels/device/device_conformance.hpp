@@ -174,6 +174,39 @@ TEST_P(DeviceConformance, FinishesAnEventOfAnEmptyStream) {
   EXPECT_TRUE(e->query());
 }
 
+// Goal:   an event tells when the work before it began and ended.
+// Method: two spans on one stream, the first held by a gate: they do not overlap, and neither is turned
+// round.
+TEST_P(DeviceConformance, TellsWhenTheWorkBeforeAnEventBeganAndEnded) {
+  const SteadyClock clock;
+  Gate gate;
+  auto s = stream();
+  auto first = event();
+  auto second = event();
+  auto empty = event();
+  const Instant before = clock.now();
+  hold(*s, gate);
+  ASSERT_TRUE(s->record(*first).ok());
+  gate.await_reached();
+  gate.open();
+  first->synchronize();
+  ASSERT_TRUE(first->query());
+  note(*s, 1);
+  ASSERT_TRUE(s->record(*second).ok());
+  second->synchronize();
+  ASSERT_TRUE(second->query());
+  ASSERT_TRUE(s->record(*empty).ok());
+  empty->synchronize();
+  ASSERT_TRUE(empty->query());
+  const Instant after = clock.now();
+  EXPECT_LE(before, first->began_at());
+  EXPECT_LE(first->began_at(), first->reached_at());
+  EXPECT_LE(second->began_at(), second->reached_at());
+  EXPECT_LE(first->reached_at(), second->reached_at());
+  EXPECT_LE(second->reached_at(), after);
+  EXPECT_EQ(empty->began_at(), empty->reached_at());
+}
+
 // Goal:   a record starts a new life of the event; the old one is forgotten.
 // Method: record on a held stream, then on a free one: the event speaks of the second record alone.
 TEST_P(DeviceConformance, SpeaksOfTheLastRecordOnly) {
@@ -376,6 +409,8 @@ class ForeignEvent final : public Event {
  public:
   bool query() const noexcept override { return true; }
   void synchronize() const override {}
+  Instant began_at() const noexcept override { return Instant{0}; }
+  Instant reached_at() const noexcept override { return Instant{0}; }
 };
 
 TEST_P(DeviceConformance, RefusesAnEventOfAnotherKindOfDevice) {

@@ -90,7 +90,7 @@ const Problem kProblems[] = {{1, 1, 1, 1, 1, 1, 0.7},
                              {1, 4, 5, 0, 0, 4, 0.5},
                              {1, 4, 5, 2, 2, 0, 0.5}};
 // Cut into several parts, forward and backward.
-const Problem kLong{1, 500, 700, 4, 2, 20, 0.25, true, 260, 0};
+const Problem kLong{1, 300, 500, 4, 2, 20, 0.25, true, 200, 0};
 
 // Relative to outputs that are means of values of order 1, whatever their own size.
 Tolerance about(muster_dtype dtype, double absolute) {

@@ -1,1 +1,2 @@
-muster_test(kernel_table_test SOURCES table_test.cpp launch_test.cpp ON muster::kernels muster::device kernel_fixture)
+muster_test(kernel_table_test SOURCES table_test.cpp launch_test.cpp
+  ON muster::kernels muster::device kernel_fixture)

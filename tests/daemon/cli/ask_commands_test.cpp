@@ -1,0 +1,125 @@
+// The commands that ask a daemon, against a real one.
+#include "daemon/cli/ask_commands.hpp"
+
+#include "tests/daemon/cli/program.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+namespace muster::test {
+namespace {
+
+// A daemon with one job that stays.
+class AskCommands : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Ran ran = ask({"run", "-n", "8", "--mesh", kMesh, "--flatten", "dp_tp=dp_replicate,dp_shard,tp",
+                         "--job", "train", "--keep", "--", "true"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+  }
+  Ran ask(std::vector<std::string> arguments) const {
+    return muster(std::move(arguments), {"MUSTER_ENDPOINT=" + daemon_.socket()});
+  }
+
+  static constexpr const char* kMesh = "dp_replicate=2,dp_shard=2,tp=2";
+  Daemon daemon_;
+};
+
+TEST_F(AskCommands, StatusTellsWhatIsThereAndWhatMayBe) {
+  const Ran ran = ask({"status", "--json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Json status = ran.json();
+  EXPECT_EQ(status.at("schema_version"), 1);
+  EXPECT_EQ(status.at("socket"), daemon_.socket());
+  EXPECT_EQ(status.at("pid"), daemon_.running().pid());
+  EXPECT_EQ(status.at("limits").at("jobs_max"), 16);
+  EXPECT_NE(ask({"status"}).out.find("1 of 16 jobs"), std::string::npos);
+  EXPECT_EQ(ask({"version", "--json"}).json().at("daemon").at("pid"), daemon_.running().pid());
+}
+
+TEST_F(AskCommands, JobsListsRanks) {
+  const Json jobs = ask({"jobs", "--json"}).json().at("jobs");
+  ASSERT_EQ(jobs.size(), 1u);
+  EXPECT_EQ(jobs[0].at("name"), "train");
+  EXPECT_EQ(jobs[0].at("claim"), "token");
+  EXPECT_EQ(jobs[0].at("ranks").size(), 8u);
+  EXPECT_NE(ask({"jobs"}).out.find("train"), std::string::npos);
+}
+
+// Goal:   what the command line foretells is what the engine made.
+TEST_F(AskCommands, GroupsAreThoseThatTheMeshCommandForetells) {
+  const Json made = ask({"groups", "--job", "train", "--json"}).json();
+  const Json foretold = muster({"mesh", "--world", "8", "--mesh", kMesh, "--flatten",
+                                "dp_tp=dp_replicate,dp_shard,tp", "--json"})
+                            .json();
+  for (const char* part : {"groups", "per_rank", "total", "hash"})
+    EXPECT_EQ(made.at(part), foretold.at(part)) << part;
+  EXPECT_NE(ask({"groups", "--job", "train"}).out.find("dp_tp"), std::string::npos);
+}
+
+TEST_F(AskCommands, EachTokenIsFresh) {
+  const Ran first = ask({"token", "--job", "train", "--rank", "3"});
+  const Ran second = ask({"token", "--job", "train", "--rank", "3"});
+  EXPECT_EQ(first.code, 0);
+  EXPECT_EQ(first.out.size(), 65u);
+  EXPECT_NE(first.out, second.out);
+  EXPECT_EQ(ask({"token", "--job", "train", "--rank", "8"}).code, 2);
+}
+
+TEST_F(AskCommands, TraceIsWrittenWholeOrNotAtAll) {
+  const Folder folder;
+  const std::string file = folder.path() + "/t.json";
+  const Ran ran = ask({"trace", "--job", "train", "-o", file, "--seconds", "0", "--json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.json().at("bytes"), std::filesystem::file_size(file));
+  EXPECT_EQ(ask({"trace", "--job", "train", "-o", "/nonexistent/t.json", "--seconds", "0"}).code, 1);
+}
+
+TEST_F(AskCommands, AnswersAnUnknownJobWithFour) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"groups"}, {"end"}, {"token", "--rank", "0"}, {"trace", "-o", "/nonexistent/t"}}) {
+    std::vector<std::string> line = arguments;
+    line.insert(line.end(), {"--job", "nope"});
+    const Ran ran = ask(line);
+    EXPECT_EQ(ran.code, 4) << ran.err;
+    EXPECT_NE(ran.err.find("nope"), std::string::npos) << ran.err;
+  }
+}
+
+TEST_F(AskCommands, AnEndedJobIsGone) {
+  EXPECT_EQ(ask({"end", "--job", "train", "--json"}).code, 0);
+  for (int waited = 0; waited < kPatienceMs; waited += 20) {
+    if (ask({"groups", "--job", "train"}).code == 4) return;
+    usleep(20000);
+  }
+  FAIL() << "the job does not end";
+}
+
+TEST_F(AskCommands, ShutdownEndsTheDaemon) {
+  EXPECT_EQ(ask({"shutdown"}).code, 0);
+  EXPECT_EQ(daemon_.running().wait().code, 0);
+  EXPECT_EQ(ask({"status"}).code, 3);
+}
+
+// Goal:   a daemon that hangs is not waited for without end.
+// Method: a socket whose owner never answers.
+TEST(AskWithoutAnswer, EndsWith124) {
+  const Folder folder;
+  const std::string path = folder.path() + "/deaf.sock";
+  const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(socket, 8), 0);
+  const Ran ran = muster({"status", "--endpoint", path, "--timeout", "0.1"});
+  EXPECT_EQ(ran.code, 124) << ran.err;
+  EXPECT_NE(ran.err.find("--timeout"), std::string::npos);
+  EXPECT_EQ(
+      muster({"run", "-n", "1", "--job", "j", "--endpoint", path, "--timeout", "0.1", "--", "true"}).code,
+      124);
+  close(socket);
+}
+
+}  // namespace
+}  // namespace muster::test

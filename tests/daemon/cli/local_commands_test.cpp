@@ -1,0 +1,247 @@
+// The commands that need no daemon, through the program.
+#include "tests/daemon/cli/program.hpp"
+
+#include <sstream>
+
+namespace muster::test {
+namespace {
+
+struct Expected {
+  const char* mesh;
+  const char* world;
+  int per_rank;
+  int total;
+};
+
+// Communicators after de-duplication, as derived by hand from the definition of the dims.
+constexpr Expected kMeshes[] = {
+    {"dp_shard=-1", "8", 1, 1},
+    {"dp_replicate=8,dp_shard=1", "8", 1, 1},
+    {"dp_shard=1,tp=8", "8", 1, 1},
+    {"dp_replicate=2,dp_shard=4", "8", 3, 7},
+    {"dp_shard=4,tp=2", "8", 3, 7},
+    {"dp_replicate=2,dp_shard=-1,tp=2", "8", 6, 17},
+    {"pp=2,dp_shard=2,tp=2", "8", 5, 15},
+    {"dp_shard=2,cp=2,tp=2", "8", 5, 15},
+    {"pp=2,dp_shard=1,tp=4", "8", 3, 7},
+    {"pp=2,dp_replicate=2,dp_shard=4,cp=2,tp=2", "64", 11, 171},
+    {"dp_replicate=4,dp_shard=8,tp=8", "256", 6, 141},
+};
+
+TEST(MeshCommand, CountsTheGroupsOfKnownMeshes) {
+  for (const Expected& expected : kMeshes) {
+    const Ran ran = muster({"mesh", "--world", expected.world, "--mesh", expected.mesh, "--json"});
+    ASSERT_EQ(ran.code, 0) << expected.mesh << ran.err;
+    const Json mesh = ran.json();
+    EXPECT_EQ(mesh.at("schema_version"), 1);
+    EXPECT_EQ(mesh.at("total"), expected.total) << expected.mesh;
+    EXPECT_EQ(mesh.at("groups").size(), static_cast<std::size_t>(expected.total)) << expected.mesh;
+    for (const Json& count : mesh.at("per_rank")) EXPECT_EQ(count, expected.per_rank) << expected.mesh;
+  }
+}
+
+TEST(MeshCommand, NamesEveryGroupOnceWithAllItsAliases) {
+  const Json mesh = muster({"mesh", "--world", "8", "--mesh", "dp_shard=4,tp=2", "--json"}).json();
+  std::map<std::string, std::vector<std::vector<int>>> by_name;
+  for (const Json& group : mesh.at("groups"))
+    for (const Json& name : group.at("names")) by_name[name].push_back(group.at("ranks"));
+  EXPECT_EQ(by_name.at("tp"), (std::vector<std::vector<int>>{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  EXPECT_EQ(by_name.at("fsdp"), (std::vector<std::vector<int>>{{0, 2, 4, 6}, {1, 3, 5, 7}}));
+  EXPECT_EQ(by_name.at("weight"), by_name.at("world"));
+}
+
+TEST(MeshCommand, AddsFlattensAndReadsThemFromAClusterFile) {
+  const Ran given = muster({"mesh", "--world", "8", "--mesh", "dp_replicate=2,dp_shard=2,tp=2", "--flatten",
+                            "dp_tp=dp_replicate,dp_shard,tp", "--json"});
+  ASSERT_EQ(given.code, 0) << given.err;
+  const Ran from_file =
+      muster({"mesh", "--config", std::string(MUSTER_CONFIGS) + "/cluster.two-nodes.yaml", "--json"});
+  ASSERT_EQ(from_file.code, 0) << from_file.err;
+  EXPECT_EQ(given.json().at("groups"), from_file.json().at("groups"));
+  EXPECT_EQ(given.json().at("hash"), from_file.json().at("hash"));
+  EXPECT_NE(given.out.find("dp_tp"), std::string::npos);
+}
+
+TEST(MeshCommand, FitsAHundredColumns) {
+  for (const Expected& expected : kMeshes) {
+    const Ran ran = muster({"mesh", "--world", expected.world, "--mesh", expected.mesh});
+    std::istringstream lines(ran.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  }
+}
+
+TEST(MeshCommand, RefusesWhatIsNoMesh) {
+  const Ran product = muster({"mesh", "--world", "8", "--mesh", "dp_shard=3"});
+  EXPECT_EQ(product.code, 2);
+  EXPECT_NE(product.err.find('8'), std::string::npos) << product.err;
+  EXPECT_EQ(muster({"mesh", "--world", "8", "--mesh", "tpp=2"}).code, 2);
+  EXPECT_EQ(muster({"mesh"}).code, 2);
+  EXPECT_EQ(muster({"mesh", "--world", "0"}).code, 2);
+  EXPECT_EQ(muster({"mesh", "--world", "8", "--flatten", "x"}).code, 2);
+  const std::string file = std::string(MUSTER_CONFIGS) + "/cluster.two-nodes.yaml";
+  EXPECT_EQ(muster({"mesh", "--config", file, "--job", "nope"}).code, 4);
+  EXPECT_EQ(muster({"mesh", "--config", file, "--world", "8"}).code, 2);
+}
+
+struct Launched {
+  const char* launcher;
+  std::vector<std::string> environment;
+  int local_rank;
+  const char* job;
+};
+
+TEST(EnvCommand, RecognisesEachLauncher) {
+  const Launched cases[] = {
+      {"torchrun",
+       {"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=r"},
+       1,
+       "torchrun-r"},
+      {"openmpi",
+       {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=8", "OMPI_COMM_WORLD_LOCAL_RANK=3"},
+       3,
+       ""},
+      {"slurm", {"SLURM_PROCID=3", "SLURM_NTASKS=8", "SLURM_LOCALID=0", "SLURM_JOB_ID=42"}, 0, "slurm-42"},
+      {"mpich", {"PMI_RANK=3", "PMI_SIZE=8", "MPI_LOCALRANKID=2"}, 2, ""},
+      {"muster",
+       {"MUSTER_RANK=3", "MUSTER_WORLD_SIZE=8", "MUSTER_LOCAL_RANK=3", "MUSTER_JOB=j", "RANK=1",
+        "WORLD_SIZE=2"},
+       3,
+       "j"},
+      {"torchrun", {"SLURM_PROCID=0", "SLURM_NTASKS=1", "RANK=3", "WORLD_SIZE=8"}, -1, ""},
+      {"slurm",
+       {"MUSTER_BOOTSTRAP=slurm", "SLURM_PROCID=3", "SLURM_NTASKS=8", "RANK=1", "WORLD_SIZE=2"},
+       -1,
+       ""},
+  };
+  for (const Launched& launched : cases) {
+    const Ran ran = muster({"env", "--json"}, launched.environment);
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const Json env = ran.json();
+    const Json& identity = env.at("identity");
+    EXPECT_EQ(identity.at("launcher"), launched.launcher);
+    EXPECT_EQ(identity.at("rank"), 3) << launched.launcher;
+    EXPECT_EQ(identity.at("world_size"), 8) << launched.launcher;
+    EXPECT_EQ(identity.at("local_rank"), launched.local_rank) << launched.launcher;
+    EXPECT_EQ(identity.at("job"), launched.job) << launched.launcher;
+    for (const Json& launcher : env.at("launchers"))
+      EXPECT_EQ(launcher.at("taken"), launcher.at("name") == launched.launcher) << launcher;
+  }
+}
+
+TEST(EnvCommand, SaysWhyAndKeepsTheTokenSecret) {
+  const Ran ran = muster({"env"}, {"RANK=0", "WORLD_SIZE=2", "MUSTER_TOKEN=hush"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("the first that is complete"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("MUSTER_RANK is not set"), std::string::npos) << ran.out;
+  EXPECT_EQ(ran.out.find("hush"), std::string::npos);
+}
+
+TEST(EnvCommand, WithoutALauncherThereIsNoRank) {
+  const Json env = muster({"env", "--json"}).json();
+  EXPECT_EQ(env.at("identity").at("rank"), -1);
+  EXPECT_EQ(env.at("identity").at("endpoint"), "/run/muster/musterd.sock");
+}
+
+TEST(EnvCommand, RefusesNonsense) {
+  EXPECT_EQ(muster({"env"}, {"RANK=x", "WORLD_SIZE=2"}).code, 2);
+  EXPECT_EQ(muster({"env"}, {"RANK=2", "WORLD_SIZE=2"}).code, 2);
+  EXPECT_EQ(muster({"env"}, {"MUSTER_BOOTSTRAP=nope"}).code, 2);
+}
+
+TEST(ConfigCommand, AcceptsTheShippedFiles) {
+  const std::string folder = MUSTER_CONFIGS;
+  const Ran ran = muster({"config", "check", folder + "/musterd.yaml", folder + "/cluster.one-node.yaml",
+                          folder + "/cluster.two-nodes.yaml", "--json"});
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  const Json files = ran.json().at("files");
+  EXPECT_EQ(files.at(0).at("kind"), "musterd");
+  EXPECT_EQ(files.at(1).at("kind"), "cluster");
+}
+
+TEST(ConfigCommand, ShowsWhereFilesAreWrong) {
+  const Folder folder;
+  const std::string settings = folder.write("musterd.yaml", "node:\n  worker: 4\nlimits:\n  jobs_max: 0\n");
+  const std::string cluster = folder.write("c.yaml",
+                                           "nodes:\n  - {host: a, devices: {kind: host, count: 4}}\njobs:\n  "
+                                           "- name: j\n    mesh:\n      dims: {tp: 3}\n");
+  const Ran ran = muster({"config", "check", settings, cluster});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_NE(ran.err.find(settings + ":2:3"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("workers"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find(settings + ":4:"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find(cluster + ":6:"), std::string::npos) << ran.err;
+  EXPECT_EQ(muster({"config", "check", folder.path() + "/none.yaml"}).code, 2);
+}
+
+TEST(ConfigCommand, ShowsTheOriginOfEachValue) {
+  const Folder folder;
+  const std::string file = folder.write("musterd.yaml", "node:\n  workers: 3\nlimits:\n  jobs_max: 5\n");
+  const Ran ran = muster({"config", "show", "--config", file, "--set", "node.workers=7", "--json"},
+                         {"MUSTER_SET_limits__sessions_max=9"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  std::map<std::string, Json> settings;
+  const Json shown = ran.json();
+  for (const Json& setting : shown.at("settings")) settings[setting.at("key")] = setting;
+  EXPECT_EQ(settings.at("node.workers").at("value"), "7");
+  EXPECT_EQ(settings.at("node.workers").at("origin"), "flag");
+  EXPECT_EQ(settings.at("limits.jobs_max").at("origin"), "file");
+  EXPECT_EQ(settings.at("limits.sessions_max").at("origin"), "environment");
+  EXPECT_EQ(settings.at("log.level").at("origin"), "default");
+  EXPECT_EQ(muster({"config", "show", "--set", "node.workers=many"}).code, 2);
+  EXPECT_EQ(muster({"config", "show", "--set", "nonsense"}).code, 2);
+}
+
+TEST(ConfigCommand, ExplainsKeysAndPrintsSchemas) {
+  EXPECT_NE(muster({"config", "explain", "node.workers"}).out.find("--set"), std::string::npos);
+  EXPECT_EQ(muster({"config", "explain", "node.worker"}).code, 4);
+  for (const char* which : {"musterd", "cluster"}) {
+    const Ran ran = muster({"config", "schema", which});
+    std::ifstream shipped(std::string(MUSTER_CONFIGS) + "/schema/" + which + ".schema.json");
+    const std::string text((std::istreambuf_iterator<char>(shipped)), {});
+    EXPECT_EQ(ran.out, text) << which;
+  }
+  EXPECT_EQ(muster({"config", "schema", "other"}).code, 2);
+}
+
+TEST(CommandLine, AnswersWrongUsageWithTwo) {
+  const std::vector<std::vector<std::string>> wrong{{},
+                                                    {"nonsense"},
+                                                    {"status", "--nonsense"},
+                                                    {"groups"},
+                                                    {"token", "--job", "j"},
+                                                    {"run", "-n", "2"},
+                                                    {"run", "--", "true"},
+                                                    {"run", "-n", "0", "--", "true"},
+                                                    {"run", "-n", "2", "--bogus", "true"},
+                                                    {"config"},
+                                                    {"run", "-n", "2", "--job", "bad name", "--", "true"},
+                                                    {"status", "--timeout", "-1"}};
+  for (const auto& arguments : wrong) {
+    const Ran ran = muster(arguments);
+    EXPECT_EQ(ran.code, 2) << testing::PrintToString(arguments) << ran.err;
+    EXPECT_EQ(ran.err.rfind("muster: ", 0), 0u) << ran.err;
+  }
+}
+
+TEST(CommandLine, HelpAndVersionSucceed) {
+  EXPECT_EQ(muster({"--help"}).code, 0);
+  EXPECT_EQ(muster({"run", "--help"}).code, 0);
+  EXPECT_EQ(muster({"--version"}).code, 0);
+  const Ran version = muster({"version", "--json", "--endpoint", "/nonexistent/sock"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_TRUE(version.json().at("daemon").is_null());
+}
+
+TEST(CommandLine, AnswersAMissingDaemonWithThree) {
+  for (const char* command : {"status", "jobs", "shutdown"}) {
+    const Ran ran = muster({command, "--endpoint", "/nonexistent/sock"});
+    EXPECT_EQ(ran.code, 3) << ran.err;
+    EXPECT_NE(ran.err.find("/nonexistent/sock"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("musterd"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("muster run"), std::string::npos) << ran.err;
+  }
+  EXPECT_EQ(muster({"status"}, {"MUSTER_ENDPOINT=/nonexistent/from-environment"}).code, 3);
+}
+
+}  // namespace
+}  // namespace muster::test

@@ -1,0 +1,48 @@
+#include "daemon/cli/rank_environment.hpp"
+
+#include "api/base/bootstrap.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+namespace muster::cli {
+namespace {
+
+bootstrap::Lookup lookup_in(const std::vector<std::string>& environment) {
+  return [&environment](std::string_view name) -> std::optional<std::string> {
+    for (const std::string& entry : environment)
+      if (entry.starts_with(std::string(name) + "=")) return entry.substr(name.size() + 1);
+    return std::nullopt;
+  };
+}
+
+// Goal:   a run inside another launcher's step, or inside another run, gives its ranks their own places.
+// Method: the library's own reading of the environment that the run makes.
+TEST(RankEnvironment, IsReadBackAsTheRankItWasMadeFor) {
+  const std::vector<std::string> base{
+      "PATH=/bin",     "SLURM_PROCID=7",         "SLURM_NTASKS=8",   "RANK=3",          "WORLD_SIZE=4",
+      "MUSTER_RANK=5", "MUSTER_BOOTSTRAP=slurm", "MUSTER_TOKEN=old", "MUSTER_LOG=debug"};
+  const auto made = rank_environment(base, {"/tmp/s", "job", "tp=2", "secret", 1, 2});
+  const auto identity = bootstrap::identify(lookup_in(made));
+  ASSERT_TRUE(identity) << identity.error().message();
+  EXPECT_EQ(identity->launcher, "muster");
+  EXPECT_EQ(identity->rank, 1);
+  EXPECT_EQ(identity->world_size, 2);
+  EXPECT_EQ(identity->local_rank, 1);
+  EXPECT_EQ(identity->local_size, 2);
+  EXPECT_EQ(identity->job, "job");
+  EXPECT_EQ(identity->mesh, "tp=2");
+  EXPECT_EQ(identity->token, "secret");
+  EXPECT_EQ(identity->endpoint, "/tmp/s");
+  for (const char* kept : {"PATH=/bin", "MUSTER_LOG=debug", "SLURM_PROCID=7"})
+    EXPECT_EQ(std::count(made.begin(), made.end(), kept), 1) << kept;
+}
+
+TEST(RankEnvironment, LeavesTheTokenOutWhereNoneIsAskedFor) {
+  const auto made = rank_environment({"MUSTER_TOKEN=old"}, {"/tmp/s", "job", "", "", 0, 1});
+  EXPECT_FALSE(lookup_in(made)("MUSTER_TOKEN"));
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,275 @@
+// `muster run` with shells as ranks: what users see when things go well, badly, or are stopped.
+#include "tests/daemon/cli/program.hpp"
+
+#include <algorithm>
+
+namespace muster::test {
+namespace {
+
+// The temporary directory of a private daemon goes where the test can see it.
+std::vector<std::string> at_home(const Folder& home) {
+  return {"XDG_RUNTIME_DIR=" + home.path()};
+}
+
+std::vector<std::string> run_line(std::vector<std::string> options, const std::string& script) {
+  std::vector<std::string> line{"run", "--private"};
+  line.insert(line.end(), options.begin(), options.end());
+  line.insert(line.end(), {"--", "sh", "-c", script});
+  return line;
+}
+
+Ran shells(const Folder& home, std::vector<std::string> options, const std::string& script) {
+  return muster(run_line(std::move(options), script), at_home(home));
+}
+
+Start start_of(const Folder& home, std::vector<std::string> options, const std::string& script) {
+  std::vector<std::string> line = run_line(std::move(options), script);
+  line.insert(line.begin(), program("muster"));
+  return {line, at_home(home), {}};
+}
+
+std::vector<std::string> sorted_lines(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+bool exists(pid_t pid) {
+  return kill(pid, 0) == 0;
+}
+
+TEST(Run, GivesEachRankItsPlaceAndPrefixesItsLines) {
+  const Folder home;
+  const Ran ran =
+      shells(home, {"-n", "2", "--mesh", "tp=2,dp_shard=-1"},
+             "echo $MUSTER_RANK/$MUSTER_WORLD_SIZE $MUSTER_LOCAL_RANK/$MUSTER_LOCAL_SIZE $MUSTER_MESH; "
+             "echo oops >&2; test -S $MUSTER_ENDPOINT && test ${#MUSTER_TOKEN} = 64");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const std::string mesh = "pp=1,dp_replicate=1,dp_shard=1,cp=1,tp=2";
+  EXPECT_EQ(sorted_lines(ran.out), (std::vector<std::string>{"[0] 0/2 0/2 " + mesh, "[1] 1/2 1/2 " + mesh}));
+  EXPECT_EQ(sorted_lines(ran.err), (std::vector<std::string>{"[0] oops", "[1] oops"}));
+  EXPECT_TRUE(home.empty()) << "the private daemon's directory must be gone";
+}
+
+TEST(Run, LeavesLinesAloneForOneRankOrOnRequest) {
+  const Folder home;
+  EXPECT_EQ(shells(home, {"-n", "1"}, "printf plain").out, "plain");
+  EXPECT_EQ(shells(home, {"-n", "2", "--no-prefix"}, "echo plain").out, "plain\nplain\n");
+}
+
+TEST(Run, EndsWithTheFirstFailuresCode) {
+  const Folder home;
+  const Ran ran = shells(home, {"-n", "3", "--grace", "0.05"}, "[ $MUSTER_RANK = 1 ] && exit 7; sleep 100");
+  EXPECT_EQ(ran.code, 7);
+  EXPECT_EQ(ran.err, "muster run: rank 1 exited with code 7\n");
+  EXPECT_TRUE(home.empty());
+}
+
+TEST(Run, GivesTheOthersTimeToFinish) {
+  const Folder home;
+  const Ran ran =
+      shells(home, {"-n", "2", "--grace", "60"}, "[ $MUSTER_RANK = 1 ] && exit 3; sleep 0.3; echo finished");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_EQ(ran.out, "[0] finished\n");
+}
+
+TEST(Run, NamesTheSignalThatKilledARank) {
+  const Folder home;
+  const Ran ran = shells(home, {"-n", "2", "--grace", "0"}, "[ $MUSTER_RANK = 1 ] && kill -9 $$; sleep 100");
+  EXPECT_EQ(ran.code, 137);
+  EXPECT_EQ(ran.err, "muster run: rank 1 was killed by signal 9 (Killed)\n");
+}
+
+TEST(Run, KillsARankThatIgnoresTermination) {
+  const Folder home;
+  const Ran ran = shells(home, {"-n", "2", "--grace", "0"},
+                         "[ $MUSTER_RANK = 1 ] && exit 4; trap '' TERM; while :; do sleep 1; done");
+  EXPECT_EQ(ran.code, 4);
+}
+
+TEST(Run, EndsWhatARankHasStartedWithIt) {
+  const Folder home;
+  const Ran ran = shells(home, {"-n", "1"}, "sleep 1000 & echo $!");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const pid_t left = std::stoi(ran.out);
+  for (int waited = 0; exists(left) && waited < kPatienceMs; waited += 10)
+    usleep(10000);  // until it is reaped
+  EXPECT_FALSE(exists(left));
+}
+
+TEST(Run, PassesSignalsOn) {
+  const Folder home;
+  Running running(start_of(home, {"-n", "2"},
+                           "trap 'echo user1; exit 0' USR1; echo ready; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(running.printed("[0] ready") && running.printed("[1] ready")) << running.err();
+  running.signal(SIGUSR1);
+  const Ran ran = running.wait();
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("[0] user1"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("[1] user1"), std::string::npos) << ran.out;
+}
+
+TEST(Run, AnInterruptEndsAllAndCleansUp) {
+  const Folder home;
+  for (const auto& [number, code] :
+       {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
+    Running running(start_of(home, {"-n", "2"}, "echo ready; exec sleep 1000"));
+    ASSERT_TRUE(running.printed("[0] ready") && running.printed("[1] ready")) << running.err();
+    running.signal(number);
+    const Ran ran = running.wait();
+    EXPECT_EQ(ran.code, code) << ran.err;
+    EXPECT_EQ(ran.err, "");
+    EXPECT_TRUE(home.empty());
+  }
+}
+
+TEST(Run, ASecondInterruptDoesNotWait) {
+  const Folder home;
+  Running running(start_of(home, {"-n", "1", "--grace", "1000"},
+                           "trap 'echo deaf' INT; echo ready; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(running.printed("ready"));
+  running.signal(SIGINT);
+  ASSERT_TRUE(running.printed("deaf"));
+  running.signal(SIGINT);
+  EXPECT_EQ(running.wait().code, 130);
+}
+
+// Goal:   a launcher that is killed leaves neither ranks nor a daemon nor a directory behind.
+TEST(Run, DiesWithoutLeavingAnythingBehind) {
+  const Folder home;
+  Running running(start_of(home, {"-n", "1"}, "echo $$; exec sleep 1000"));
+  ASSERT_TRUE(running.printed("\n"));
+  const pid_t rank = std::stoi(running.out());
+  running.signal(SIGKILL);
+  EXPECT_EQ(running.wait().code, 137);
+  for (int waited = 0; (exists(rank) || !home.empty()) && waited < kPatienceMs; waited += 10) usleep(10000);
+  EXPECT_FALSE(exists(rank));
+  EXPECT_TRUE(home.empty());
+}
+
+TEST(Run, SaysWhatCannotBeRun) {
+  const Folder home;
+  const Ran missing = muster({"run", "--private", "-n", "2", "--", "/nonexistent/program"}, at_home(home));
+  EXPECT_EQ(missing.code, 127);
+  EXPECT_NE(missing.err.find("/nonexistent/program"), std::string::npos);
+  const Ran no_program =
+      muster({"run", "--private", "-n", "1", "--", home.write("text", "x")}, at_home(home));
+  EXPECT_EQ(no_program.code, 126);
+}
+
+TEST(Run, RefusesAWrongMeshBeforeItStartsAnything) {
+  const Folder home;
+  const Ran ran = shells(home, {"-n", "4", "--mesh", "tp=3"}, "echo never");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_NE(ran.err.find("3"), std::string::npos) << ran.err;
+  const Ran keep = shells(home, {"-n", "2", "--keep"}, "echo never");
+  EXPECT_EQ(keep.code, 2) << keep.err;
+  EXPECT_EQ(muster({"run", "--job", "j", "--", "true"}, {"MUSTER_ENDPOINT=/nonexistent/sock"}).code, 3);
+}
+
+TEST(Run, NeedsNoSeparatorBeforeTheProgram) {
+  const Folder home;
+  const Ran ran =
+      muster({"run", "--private", "-n", "1", "sh", "-c", "echo $0 $1", "--flag", "-n"}, at_home(home));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "--flag -n\n");
+}
+
+TEST(Run, StopsLikeItsRanksWhenNobodyReads) {
+  const Folder home;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  Start start = start_of(home, {"-n", "2"}, "while :; do echo more; done");
+  start.in_child = [&ends] {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+  };
+  Running running(start);
+  close(ends[1]);
+  char some[16];
+  EXPECT_GT(read(ends[0], some, sizeof some), 0);
+  close(ends[0]);
+  EXPECT_EQ(running.wait().code, 128 + SIGPIPE);
+  EXPECT_TRUE(home.empty());
+}
+
+TEST(Run, WritesATrace) {
+  const Folder home, files;
+  const std::string file = files.path() + "/trace.json";
+  const Ran ran = shells(home, {"-n", "2", "--trace", file}, "true");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  std::ifstream stream(file);
+  EXPECT_FALSE(Json::parse(stream, nullptr, false).is_discarded());
+  const Ran lost = shells(home, {"-n", "1", "--trace", "/nonexistent/trace.json"}, "true");
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_NE(lost.err.find("/nonexistent/trace.json"), std::string::npos) << lost.err;
+}
+
+// ---- with a daemon that runs already
+
+TEST(RunOnADaemon, TwoRunsAtOnceHaveTheirOwnJobs) {
+  const Daemon daemon;
+  const std::vector<std::string> environment{"MUSTER_ENDPOINT=" + daemon.socket()};
+  const std::string script =
+      "echo $MUSTER_JOB; while [ ! -e " + daemon.folder().path() + "/go ]; do sleep 0.02; done";
+  const Start start{{program("muster"), "run", "-n", "2", "--", "sh", "-c", script}, environment, {}};
+  Running first(start), second(start);
+  ASSERT_TRUE(first.printed("[1] run-") && second.printed("[1] run-")) << first.err() << second.err();
+  const Json jobs = muster({"jobs", "--json"}, environment).json().at("jobs");
+  EXPECT_EQ(jobs.size(), 2u) << jobs;
+  for (const Json& job : jobs) {
+    EXPECT_EQ(job.at("state"), "ready");
+    EXPECT_EQ(job.at("world"), 2);
+    EXPECT_EQ(job.at("ranks").size(), 2u);
+  }
+  daemon.folder().write("go", "");
+  EXPECT_EQ(first.wait().code, 0);
+  EXPECT_EQ(second.wait().code, 0);
+  for (int waited = 0; waited < kPatienceMs; waited += 20) {
+    if (muster({"jobs", "--json"}, environment).json().at("jobs").empty()) return;
+    usleep(20000);
+  }
+  FAIL() << "the jobs outlive their runs";
+}
+
+TEST(RunOnADaemon, AKeptJobIsJoinedByTheNextRun) {
+  const Daemon daemon;
+  const std::vector<std::string> environment{"MUSTER_ENDPOINT=" + daemon.socket()};
+  const auto in_job = [&](std::vector<std::string> options, const std::string& script) {
+    options.insert(options.begin(), {"run", "--job", "train"});
+    options.insert(options.end(), {"--", "sh", "-c", script});
+    return muster(options, environment);
+  };
+  EXPECT_EQ(in_job({}, "true").code, 4) << "there is no such job yet";
+  ASSERT_EQ(in_job({"-n", "2", "--mesh", "dp_shard=2", "--keep"}, "true").code, 0);
+  const Ran again = in_job({}, "echo $MUSTER_WORLD_SIZE $MUSTER_MESH ${#MUSTER_TOKEN}");
+  EXPECT_EQ(again.code, 0) << again.err;
+  const std::string facts = "2 pp=1,dp_replicate=1,dp_shard=2,cp=1,tp=1 64";
+  EXPECT_EQ(sorted_lines(again.out), (std::vector<std::string>{"[0] " + facts, "[1] " + facts}));
+  EXPECT_EQ(in_job({"-n", "3"}, "true").code, 2);
+  EXPECT_EQ(muster({"end", "--job", "train"}, environment).code, 0);
+}
+
+TEST(RunOnADaemon, ItsRanksGoOnWithoutTheDaemon) {
+  Daemon daemon;
+  Running running(
+      {{program("muster"), "run", "-n", "2", "--endpoint", daemon.socket(), "--", "sh", "-c",
+        "echo ready; while [ ! -e " + daemon.folder().path() + "/go ]; do sleep 0.02; done; echo done"},
+       {},
+       {}});
+  ASSERT_TRUE(running.printed("[0] ready") && running.printed("[1] ready")) << running.err();
+  daemon.running().signal(SIGKILL);
+  for (int waited = 0; running.err().empty() && waited < kPatienceMs; waited += 10) usleep(10000);
+  EXPECT_NE(running.err().find("the daemon has gone away"), std::string::npos);
+  daemon.folder().write("go", "");
+  const Ran ran = running.wait();
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(sorted_lines(ran.out).size(), 4u) << ran.out;
+}
+
+}  // namespace
+}  // namespace muster::test

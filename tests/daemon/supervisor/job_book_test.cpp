@@ -1,0 +1,145 @@
+#include "daemon/supervisor/job_book.hpp"
+
+#include <gtest/gtest.h>
+
+namespace muster::supervisor {
+namespace {
+
+constexpr std::uint32_t kOwner = 1000;
+
+control::JobSpec spec(const std::string& name, control::Claim claim = control::Claim::kOwner) {
+  control::JobSpec job;
+  job.name = name;
+  job.world = 2;
+  job.owner_uid = kOwner;
+  job.claim = claim;
+  return job;
+}
+
+Claimant claimant(std::int32_t rank, const std::string& token = "", std::uint32_t uid = kOwner) {
+  return {uid, 77, rank, -1, token};
+}
+
+JobBook book_with(const control::JobSpec& job) {
+  JobBook book(4);
+  EXPECT_TRUE(book.create(job));
+  return book;
+}
+
+TEST(JobBook, RefusesASecondJobOfTheSameName) {
+  JobBook book = book_with(spec("train"));
+  const auto again = book.create(spec("train"));
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code(), Code::kDuplicate);
+  book.erase("train");
+  EXPECT_TRUE(book.create(spec("train")));
+}
+
+TEST(JobBook, RefusesMoreJobsThanItsLimitAndNamesIt) {
+  JobBook book(2);
+  EXPECT_TRUE(book.create(spec("a")));
+  EXPECT_TRUE(book.create(spec("b")));
+  const auto third = book.create(spec("c"));
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code(), Code::kNoResource);
+  EXPECT_NE(third.error().message().find("limits.jobs_max"), std::string::npos);
+}
+
+TEST(JobBook, RefusesNamesThatCouldNotBeWrittenDown) {
+  JobBook book(2);
+  for (const std::string& name :
+       {std::string(), std::string("a b"), std::string("a/b"), std::string(64, 'x')})
+    EXPECT_EQ(book.create(spec(name)).error().code(), Code::kBadArgument) << name;
+  EXPECT_TRUE(book.create(spec(std::string(63, 'x'))));
+}
+
+TEST(JobBook, SeatsEachRankOnce) {
+  JobBook book = book_with(spec("train"));
+  EXPECT_TRUE(book.claim("train", claimant(0)).ok());
+  const Status second = book.claim("train", claimant(0));
+  EXPECT_EQ(second.code(), Code::kDuplicate);
+  EXPECT_NE(second.message().find("77"), std::string::npos) << "the holder is named";
+  EXPECT_EQ(book.find("train")->held(), 1u);
+  book.release("train", Rank(0));
+  EXPECT_TRUE(book.claim("train", claimant(0)).ok());
+}
+
+TEST(JobBook, LetsTheOwnerAndRootIn) {
+  JobBook book = book_with(spec("train"));
+  EXPECT_EQ(book.claim("train", claimant(0, "", 1001)).code(), Code::kDenied);
+  EXPECT_EQ(book.find("train")->held(), 0u);
+  EXPECT_TRUE(book.claim("train", claimant(0, "", 0)).ok());
+  EXPECT_TRUE(JobBook::may_act(*book.find("train"), kOwner).ok());
+  EXPECT_EQ(JobBook::may_act(*book.find("train"), 1001).code(), Code::kDenied);
+}
+
+TEST(JobBook, ChecksRankAndWorld) {
+  JobBook book = book_with(spec("train"));
+  EXPECT_EQ(book.claim("train", claimant(2)).code(), Code::kBadArgument);
+  EXPECT_EQ(book.claim("train", claimant(-1)).code(), Code::kBadArgument);
+  Claimant wrong_world = claimant(0);
+  wrong_world.world_size = 3;
+  EXPECT_EQ(book.claim("train", wrong_world).code(), Code::kBadArgument);
+  wrong_world.world_size = 2;
+  EXPECT_TRUE(book.claim("train", wrong_world).ok());
+  EXPECT_EQ(book.claim("other", claimant(0)).code(), Code::kNotFound);
+}
+
+TEST(JobBook, ATokenOpensItsRankOnce) {
+  JobBook book = book_with(spec("train", control::Claim::kToken));
+  ASSERT_TRUE(book.issue("train", Rank(0), "first").ok());
+  EXPECT_EQ(book.claim("train", claimant(0)).code(), Code::kDenied);
+  EXPECT_EQ(book.claim("train", claimant(0, "wrong")).code(), Code::kDenied);
+  EXPECT_EQ(book.claim("train", claimant(1, "first")).code(), Code::kDenied) << "another rank's token";
+  EXPECT_TRUE(book.claim("train", claimant(0, "first")).ok()) << "wrong attempts do not spend it";
+  book.release("train", Rank(0));
+  EXPECT_EQ(book.claim("train", claimant(0, "first")).code(), Code::kDenied);
+}
+
+TEST(JobBook, ATokenIsNoPassportForOtherUsers) {
+  JobBook book = book_with(spec("train", control::Claim::kToken));
+  ASSERT_TRUE(book.issue("train", Rank(0), "secret").ok());
+  EXPECT_EQ(book.claim("train", claimant(0, "secret", 1001)).code(), Code::kDenied);
+}
+
+TEST(JobBook, AFreshTokenVoidsTheFormer) {
+  JobBook book = book_with(spec("train", control::Claim::kToken));
+  ASSERT_TRUE(book.issue("train", Rank(0), "former").ok());
+  ASSERT_TRUE(book.issue("train", Rank(0), "fresh").ok());
+  EXPECT_EQ(book.claim("train", claimant(0, "former")).code(), Code::kDenied);
+  EXPECT_TRUE(book.claim("train", claimant(0, "fresh")).ok());
+}
+
+// A random source that fails gives an empty text, which must not become a key that everybody has.
+TEST(JobBook, AnEmptyTokenOpensNothing) {
+  JobBook book = book_with(spec("train", control::Claim::kToken));
+  ASSERT_TRUE(book.issue("train", Rank(0), "").ok());
+  EXPECT_EQ(book.claim("train", claimant(0, "")).code(), Code::kDenied);
+}
+
+TEST(JobBook, IssuesForRanksThatExist) {
+  JobBook book = book_with(spec("train", control::Claim::kToken));
+  EXPECT_EQ(book.issue("train", Rank(2), "x").code(), Code::kBadArgument);
+  EXPECT_EQ(book.issue("other", Rank(0), "x").code(), Code::kNotFound);
+}
+
+TEST(JobBook, AnEndingJobTakesNobodyIn) {
+  JobBook book = book_with(spec("train"));
+  EXPECT_EQ(book.find("train")->state, JobState::kStarting);
+  book.ready("train");
+  EXPECT_EQ(book.find("train")->state, JobState::kReady);
+  book.ending("train");
+  EXPECT_EQ(book.claim("train", claimant(0)).code(), Code::kAborted);
+  book.ready("train");
+  EXPECT_EQ(book.find("train")->state, JobState::kEnding) << "there is no way back";
+}
+
+TEST(JobBook, AReleaseThatComesTooLateChangesNothing) {
+  JobBook book = book_with(spec("train"));
+  book.release("train", Rank(9));
+  book.release("gone", Rank(0));
+  EXPECT_EQ(book.find("train")->held(), 0u);
+}
+
+}  // namespace
+}  // namespace muster::supervisor

@@ -1,0 +1,169 @@
+// musterd itself: what it links, when it refuses to start, and how it ends.
+#include "tests/daemon/cli/program.hpp"
+
+#include <grp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+namespace muster::test {
+namespace {
+
+Ran musterd(std::vector<std::string> arguments, std::function<void()> in_child = {}) {
+  arguments.insert(arguments.begin(), program("musterd"));
+  return run({std::move(arguments), {}, std::move(in_child)});
+}
+
+// The supervisor stays up when a driver or a network library takes a process down: it must not hold them.
+TEST(Musterd, LinksNoDeviceAndNoNetworkLibrary) {
+  const Ran ran = run({{"/usr/bin/readelf", "-d", program("musterd")}, {}, {}});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("NEEDED"), std::string::npos);
+  for (const char* library : {"libcuda", "libcudart", "libcublas", "libcudnn", "libnccl", "libucp", "libucs",
+                              "libuct", "libfabric", "libdnnl", "libmuster_device"})
+    EXPECT_EQ(ran.out.find(library), std::string::npos) << library;
+}
+
+TEST(Musterd, HoldsNoCodeOfDevices) {
+  const Ran ran = run({{"/usr/bin/nm", "-C", program("musterd")}, {}, {}});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("muster::supervisor::"), std::string::npos);
+  for (const char* space :
+       {"muster::device::", "muster::kernels::", "muster::transport::", "muster::scheduler::"})
+    EXPECT_EQ(ran.out.find(space), std::string::npos) << space;
+}
+
+TEST(Musterd, ChecksAndPrintsItsConfiguration) {
+  const Folder folder;
+  const std::string good = folder.write("good.yaml", "node:\n  workers: 2\n");
+  const std::string bad = folder.write("bad.yaml", "node:\n  worker: 2\nlimits:\n  jobs_max: none\n");
+  EXPECT_EQ(musterd({"--check-config", "--config", good}).code, 0);
+  const Ran wrong = musterd({"--check-config", "--config", bad});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("bad.yaml:2:"), std::string::npos) << wrong.err;
+  EXPECT_NE(wrong.err.find("bad.yaml:4:"), std::string::npos) << "all errors, not the first: " << wrong.err;
+  const Ran print = musterd({"--print-config", "--config", good, "--set", "log.level=debug"});
+  EXPECT_EQ(print.code, 0);
+  EXPECT_NE(print.out.find("good.yaml:2"), std::string::npos) << print.out;
+  EXPECT_NE(print.out.find("--set log.level"), std::string::npos) << print.out;
+}
+
+TEST(Musterd, AnswersWrongUsageWithTwo) {
+  EXPECT_EQ(musterd({"--nonsense"}).code, 2);
+  EXPECT_EQ(musterd({"--set", "node.workers"}).code, 2);
+  EXPECT_EQ(musterd({"--set", "node.worker=1"}).code, 2);
+  EXPECT_EQ(musterd({"--config", "/nonexistent/musterd.yaml"}).code, 2);
+  EXPECT_EQ(musterd({"--help"}).code, 0);
+}
+
+TEST(Musterd, RefusesASocketInUse) {
+  const Daemon daemon;
+  const Ran second = musterd({"--transient", "--socket", daemon.socket()});
+  EXPECT_EQ(second.code, 1);
+  EXPECT_NE(second.err.find(daemon.socket()), std::string::npos) << second.err;
+  EXPECT_EQ(muster({"status", "--endpoint", daemon.socket()}).code, 0) << "the first one must not suffer";
+}
+
+TEST(Musterd, TakesOverTheSocketOfOneThatWasKilled) {
+  const Folder folder;
+  const Start start{{program("musterd"), "--transient", "--socket", folder.path() + "/s"}, {}, {}};
+  for (int i = 0; i < 2; ++i) {
+    Running running(start);
+    for (int waited = 0; waited < kPatienceMs; waited += 10) {
+      if (muster({"status", "--endpoint", folder.path() + "/s"}).code == 0) break;
+      usleep(10000);
+    }
+    EXPECT_EQ(muster({"status", "--endpoint", folder.path() + "/s"}).code, 0) << running.err();
+    running.signal(SIGKILL);
+    running.wait();
+  }
+}
+
+// Root may do everything, so the child gives its rights up first.
+TEST(Musterd, SaysWhichPermissionItLacks) {
+  const Folder folder;
+  chmod(folder.path().c_str(), 0555);
+  const Ran ran = musterd({"--transient", "--socket", folder.path() + "/s"}, [] {
+    if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0)) _exit(98);
+  });
+  EXPECT_EQ(ran.code, 1) << ran.err;
+  EXPECT_NE(ran.err.find(folder.path()), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("mode 0555"), std::string::npos) << ran.err;
+}
+
+TEST(Musterd, RefusesLimitsThatItsDescriptorsCannotCarry) {
+  const Folder folder;
+  const auto few = [] {
+    const rlimit limit{64, 64};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  };
+  const Ran ran = musterd({"--transient", "--socket", folder.path() + "/s"}, few);
+  EXPECT_EQ(ran.code, 1);
+  for (const char* part : {"64", "limits.sessions_max=256", "LimitNOFILE", "ulimit"})
+    EXPECT_NE(ran.err.find(part), std::string::npos) << part << ": " << ran.err;
+}
+
+TEST(Musterd, GivesTheSocketItsModeAndGroup) {
+  const Daemon daemon(
+      {"--set", "node.socket_mode=0600", "--set", "node.group=" + std::string(getgrgid(getegid())->gr_name)});
+  struct stat facts {};
+  ASSERT_EQ(stat(daemon.socket().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0600u);
+  EXPECT_EQ(facts.st_gid, getegid());
+}
+
+TEST(Musterd, StartsTheJobsOfItsClusterFile) {
+  const Folder files;
+  const std::string cluster = files.write("cluster.yaml",
+                                          "nodes:\n  - {host: here, devices: {kind: host, count: 2}}\n"
+                                          "jobs:\n  - {name: train, mesh: {dims: {dp_shard: -1}}}\n");
+  const Daemon daemon({"--set", "jobs_from=" + cluster});
+  const Ran groups = muster({"groups", "--job", "train", "--endpoint", daemon.socket(), "--json"});
+  EXPECT_EQ(groups.code, 0) << groups.err;
+  EXPECT_EQ(groups.json().at("total"), 1);
+}
+
+TEST(Musterd, EndsWellOnSignalsAndLeavesNothing) {
+  for (const int number : {SIGTERM, SIGINT}) {
+    Daemon daemon;
+    daemon.running().signal(number);
+    EXPECT_EQ(daemon.running().wait().code, 0);
+    EXPECT_FALSE(std::filesystem::exists(daemon.folder().path() + "/run"))
+        << "a transient daemon removes its directory";
+  }
+}
+
+// sd_notify(3): a datagram for each change.
+TEST(Musterd, TellsTheServiceManagerWhenItIsReady) {
+  const Folder folder;
+  const std::string path = folder.path() + "/notify";
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  Running running(
+      {{program("musterd"), "--transient", "--socket", folder.path() + "/s"}, {"NOTIFY_SOCKET=" + path}, {}});
+  std::string heard;
+  const auto hear_until = [&](const std::string& word) {
+    while (heard.find(word) == std::string::npos) {
+      pollfd entry{socket, POLLIN, 0};
+      if (poll(&entry, 1, kPatienceMs) != 1) return false;
+      char buffer[512];
+      const ssize_t n = recv(socket, buffer, sizeof buffer, 0);
+      if (n > 0) heard += std::string(buffer, static_cast<std::size_t>(n)) + "\n";
+    }
+    return true;
+  };
+  EXPECT_TRUE(hear_until("READY=1")) << heard << running.err();
+  EXPECT_TRUE(hear_until("STATUS=0 sessions, 0 jobs")) << heard;
+  EXPECT_TRUE(hear_until("WATCHDOG=1")) << heard;
+  running.signal(SIGTERM);
+  EXPECT_TRUE(hear_until("STOPPING=1")) << heard;
+  EXPECT_EQ(running.wait().code, 0);
+  close(socket);
+}
+
+}  // namespace
+}  // namespace muster::test

@@ -1,0 +1,178 @@
+#include "daemon/supervisor/startup.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+namespace muster::supervisor {
+namespace {
+
+class Startup : public testing::Test {
+ protected:
+  Startup() {
+    std::string path = "/tmp/muster-test-XXXXXX";
+    if (mkdtemp(path.data()) == nullptr) std::abort();
+    folder_ = path;
+  }
+  ~Startup() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    const std::string file = folder_ + "/" + name;
+    std::ofstream(file) << text;
+    std::filesystem::permissions(file,
+                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    return file;
+  }
+  static Result<Options> options_with(std::vector<config::Assignment> flags) {
+    auto resolved = load_settings({ConfigFile::kNone, "", std::move(flags), {}});
+    if (!resolved) return fail(resolved.error());
+    return options_of(resolved->settings);
+  }
+
+  std::string folder_;
+};
+
+// Goal:   no setting is read and then forgotten.
+TEST_F(Startup, EverySettingReachesItsPlace) {
+  const auto options = options_with({{"node.socket_path", "/tmp/other.sock", ""},
+                                     {"node.socket_mode", "0600", ""},
+                                     {"node.group", "root", ""},
+                                     {"node.workers", "3", ""},
+                                     {"limits.jobs_max", "5", ""},
+                                     {"limits.sessions_max", "6", ""},
+                                     {"limits.buffers_per_rank_max", "7", ""},
+                                     {"limits.plans_per_rank_max", "8", ""},
+                                     {"limits.arena_per_rank_max", "9MiB", ""},
+                                     {"limits.arena_segment", "2MiB", ""},
+                                     {"liveness.idle_spin", "10us", ""},
+                                     {"liveness.drain_timeout", "11s", ""},
+                                     {"defaults.deadline", "12s", ""},
+                                     {"auto_create_jobs", "false", ""}});
+  ASSERT_TRUE(options) << options.error().message();
+  EXPECT_EQ(options->socket_path, "/tmp/other.sock");
+  EXPECT_EQ(options->socket_mode, 0600u);
+  EXPECT_EQ(options->socket_gid, 0u);
+  EXPECT_EQ(options->jobs_max, 5u);
+  EXPECT_EQ(options->sessions_max, 6u);
+  EXPECT_FALSE(options->auto_create_jobs);
+  EXPECT_EQ(options->drain_timeout, std::chrono::seconds(11));
+  const control::JobSpec& job = options->job_defaults;
+  EXPECT_EQ(job.workers, 3u);
+  EXPECT_EQ(job.buffers_max, 7u);
+  EXPECT_EQ(job.plans_max, 8u);
+  EXPECT_EQ(job.arena_bytes_max, std::uint64_t{9} << 20);
+  EXPECT_EQ(job.segment_bytes, std::uint64_t{2} << 20);
+  EXPECT_EQ(job.idle_spin, std::chrono::microseconds(10));
+  EXPECT_EQ(job.deadline, std::chrono::seconds(12));
+}
+
+TEST_F(Startup, FilesAreReadAndEnvironmentIsStronger) {
+  const std::string file = write("musterd.yaml", "limits:\n  jobs_max: 3\n  sessions_max: 4\n");
+  const auto resolved = load_settings({ConfigFile::kGiven, file, {}, {"MUSTER_SET_limits__jobs_max=9"}});
+  ASSERT_TRUE(resolved) << resolved.error().message();
+  EXPECT_EQ(resolved->settings.limits.jobs_max, 9u);
+  EXPECT_EQ(resolved->settings.limits.sessions_max, 4u);
+}
+
+TEST_F(Startup, RefusesAFileThatOthersMayWrite) {
+  const std::string file = write("musterd.yaml", "");
+  std::filesystem::permissions(file, std::filesystem::perms::all);
+  const auto resolved = load_settings({ConfigFile::kGiven, file, {}, {}});
+  ASSERT_FALSE(resolved);
+  EXPECT_EQ(resolved.error().code(), Code::kDenied);
+}
+
+TEST_F(Startup, RefusesAGroupThatDoesNotExist) {
+  const auto options = options_with({{"node.group", "no-such-group", ""}});
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().code(), Code::kNotFound);
+  EXPECT_NE(options.error().message().find("no-such-group"), std::string::npos);
+}
+
+TEST_F(Startup, JobsOfAClusterFileBecomeSpecs) {
+  const std::string file = write("cluster.yaml",
+                                 "nodes:\n  - {host: here, devices: {kind: host, count: 4}}\n"
+                                 "jobs:\n"
+                                 "  - name: train\n"
+                                 "    mesh: {dims: {dp_shard: -1, tp: 2}, flatten: {all: [dp_shard, tp]}}\n"
+                                 "    claim: token\n"
+                                 "    lanes: {deadline: 5s}\n"
+                                 "  - name: eval\n"
+                                 "    ranks: 2\n"
+                                 "    mesh: {dims: {dp_shard: 2}}\n");
+  const auto options = options_with({{"jobs_from", file, ""}, {"defaults.deadline", "30s", ""}});
+  ASSERT_TRUE(options) << options.error().message();
+  ASSERT_EQ(options->jobs.size(), 2u);
+  const control::JobSpec& train = options->jobs[0];
+  EXPECT_EQ(train.name, "train");
+  EXPECT_EQ(train.world, 4u);
+  EXPECT_EQ(train.mesh, "pp=1,dp_replicate=1,dp_shard=2,cp=1,tp=2");
+  ASSERT_EQ(train.flatten.size(), 1u);
+  EXPECT_EQ(train.flatten[0].first, "all");
+  EXPECT_EQ(train.flatten[0].second, (std::vector<std::string>{"dp_shard", "tp"}));
+  EXPECT_EQ(train.claim, control::Claim::kToken);
+  EXPECT_EQ(train.deadline, std::chrono::seconds(5));
+  EXPECT_EQ(train.owner_uid, geteuid());
+  EXPECT_EQ(options->jobs[1].world, 2u);
+  EXPECT_EQ(options->jobs[1].deadline, std::chrono::seconds(30));
+}
+
+TEST_F(Startup, SaysWhatThisReleaseCannotRunYet) {
+  const auto error_of = [&](const std::string& text) {
+    const auto options = options_with({{"jobs_from", write("cluster.yaml", text), ""}});
+    return options ? std::string() : options.error().message();
+  };
+  const std::string job = "jobs:\n  - {name: j, mesh: {dims: {dp_shard: -1}}}\n";
+  const std::string many =
+      error_of("nodes:\n  - {host: \"n[1-3]\", devices: {kind: host, count: 2}}\n" + job);
+  EXPECT_NE(many.find("3 hosts"), std::string::npos) << many;
+  EXPECT_NE(many.find("cluster.yaml:2:"), std::string::npos) << many;
+  const std::string cuda = error_of("nodes:\n  - {host: a, devices: {kind: cuda, count: 2}}\n" + job);
+  EXPECT_NE(cuda.find("host devices"), std::string::npos) << cuda;
+}
+
+TEST_F(Startup, AWrongMeshIsBlamedOnItsLine) {
+  const std::string file =
+      write("cluster.yaml",
+            "nodes:\n  - {host: a, devices: {kind: host, count: 4}}\n"
+            "jobs:\n  - name: j\n    mesh:\n      dims: {tp: 3}\n"
+            "  - name: k\n    mesh:\n      dims: {tp: 2}\n      flatten: {tp: [dp_shard]}\n");
+  const auto options = options_with({{"jobs_from", file, ""}});
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().code(), Code::kConfig);
+  EXPECT_NE(options.error().message().find("cluster.yaml:6:"), std::string::npos)
+      << options.error().message();
+  EXPECT_NE(options.error().message().find("cluster.yaml:10:"), std::string::npos)
+      << options.error().message();
+}
+
+TEST_F(Startup, MoreJobsThanAllowedAreRefusedBeforeTheyStart) {
+  const std::string file = write("cluster.yaml",
+                                 "nodes:\n  - {host: a, devices: {kind: host, count: 1}}\n"
+                                 "jobs:\n  - {name: j, mesh: {dims: {dp_shard: 1}}}\n"
+                                 "  - {name: k, mesh: {dims: {dp_shard: 1}}}\n");
+  const auto options = options_with({{"jobs_from", file, ""}, {"limits.jobs_max", "1", ""}});
+  ASSERT_FALSE(options);
+  EXPECT_NE(options.error().message().find("limits.jobs_max"), std::string::npos);
+}
+
+TEST_F(Startup, MakesTheRuntimeDirectoryThatTheSocketNeeds) {
+  auto resolved =
+      load_settings({ConfigFile::kNone, "", {{"node.runtime_directory", folder_ + "/run", ""}}, {}});
+  ASSERT_TRUE(resolved);
+  resolved->settings.node.socket_path = folder_ + "/elsewhere.sock";
+  EXPECT_TRUE(make_runtime_directory(resolved->settings).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/run")) << "nothing would lie in it";
+  resolved->settings.node.socket_path = folder_ + "/run/musterd.sock";
+  EXPECT_TRUE(make_runtime_directory(resolved->settings).ok());
+  EXPECT_TRUE(make_runtime_directory(resolved->settings).ok());
+  EXPECT_TRUE(std::filesystem::is_directory(folder_ + "/run"));
+  resolved->settings.node.runtime_directory = "/nonexistent/a/b";
+  resolved->settings.node.socket_path = "/nonexistent/a/b/musterd.sock";
+  EXPECT_EQ(make_runtime_directory(resolved->settings).code(), Code::kDenied);
+}
+
+}  // namespace
+}  // namespace muster::supervisor

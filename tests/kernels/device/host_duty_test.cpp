@@ -1,0 +1,175 @@
+#include "kernels/device/host/pool.hpp"
+
+#include "tests/kernels/device/pool_rig.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace muster::device::host::test {
+namespace {
+
+// The engine's duty in small: an inbox, a bell that is rung only while nobody polls, and tasks put on a
+// stream. wait() has no timeout, so a lost wake is a test that hangs instead of one that is slow.
+class Mailroom final : public Duty {
+ public:
+  std::size_t do_work() override {
+    EXPECT_EQ(inside_.fetch_add(1), 0) << "two workers have the baton";
+    armed_.store(false);
+    const std::size_t letters = inbox_.exchange(0);
+    for (std::size_t i = 0; i < letters; ++i) {
+      EXPECT_TRUE(enqueue(*stream, task).ok());
+      EXPECT_TRUE(stream->record(*done).ok());
+      enqueued.fetch_add(1);
+    }
+    turns.fetch_add(1);
+    inside_.fetch_sub(1);
+    return letters;
+  }
+  bool arm() override {
+    EXPECT_EQ(inside_.fetch_add(1), 0) << "armed beside a turn of duty";
+    armed_.store(true);
+    arms.fetch_add(1);
+    const bool quiet = inbox_.load() == 0;
+    inside_.fetch_sub(1);
+    return quiet;
+  }
+  void wait(Nanos) override {
+    EXPECT_EQ(waiting_.fetch_add(1), 0) << "one sentinel is enough";
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      bell_.wait(lock, [this] { return rung_; });
+      rung_ = false;
+    }
+    waiting_.fetch_sub(1);
+  }
+  void wake() noexcept override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rung_ = true;
+    bell_.notify_one();
+  }
+  void post() {
+    inbox_.fetch_add(1);
+    if (armed_.load()) wake();
+  }
+
+  Stream* stream = nullptr;
+  Event* done = nullptr;
+  Task task;
+  std::atomic<std::uint64_t> turns{0}, arms{0}, enqueued{0};
+
+ private:
+  std::atomic<int> inside_{0}, waiting_{0};
+  std::atomic<std::size_t> inbox_{0};
+  std::atomic<bool> armed_{false};
+  std::mutex mutex_;
+  std::condition_variable bell_;
+  bool rung_ = false;
+};
+
+// Goal:   a letter that arrives while all sleep, or while the last one lies down, is served.
+// Method: post one, wait for the task that it causes, a thousand times, from a thread that is no worker.
+TEST(PoolDuty, ServesEveryLetterWhetherWorkersSleepOrPoll) {
+  for (const std::uint32_t workers : {1u, 2u, 5u}) {
+    for (const Nanos spin : {Nanos{0}, Nanos{20'000}}) {
+      Mailroom duty;
+      Counter counter;
+      // The duty needs a stream before its first letter, so the pool starts with an empty inbox.
+      PoolOptions options = sleepy(workers, &duty);
+      options.spin = spin;
+      Bench bench(options);
+      auto s = bench.stream();
+      auto e = bench.event();
+      duty.stream = s.get();
+      duty.done = e.get();
+      duty.task = counter.task();
+      Rounds rounds(1000);
+      while (rounds.next()) {
+        duty.post();
+        while (counter.count.load() < rounds.done()) std::this_thread::yield();
+      }
+      e->synchronize();
+      EXPECT_EQ(duty.enqueued, rounds.done());
+      if (spin.count() == 0) {
+        EXPECT_GT(duty.arms, 0u);
+      }
+      bench.pool.reset();  // before the stream: nobody uses the duty any more
+    }
+  }
+}
+
+// Goal:   work enqueued by a thread that is no worker reaches a pool whose workers sleep in duty or on their
+// bells.
+TEST(PoolDuty, IsWokenForWorkEnqueuedFromOutside) {
+  for (const std::uint32_t workers : {1u, 3u}) {
+    Mailroom duty;
+    Bench bench(sleepy(workers, &duty));
+    auto s = bench.stream();
+    Counter counter;
+    for (Rounds rounds(1500); rounds.next();) {
+      ASSERT_TRUE(enqueue(*s, counter.task(1 + static_cast<std::uint32_t>(rounds.done()) % workers)).ok());
+      ASSERT_TRUE(s->synchronize().ok());
+    }
+    EXPECT_GT(duty.arms, 0u);
+    s.reset();
+    bench.pool.reset();
+  }
+}
+
+// Goal:   letters and outside work at the same time; neither starves, both wake.
+TEST(PoolDuty, ServesLettersBesideWorkFromOutside) {
+  Mailroom duty;
+  Counter letters, direct;
+  Bench bench(sleepy(2, &duty));
+  auto s = bench.stream();
+  auto e = bench.event();
+  duty.stream = s.get();
+  duty.done = e.get();
+  duty.task = letters.task();
+  std::thread outside([&] {
+    auto mine = bench.stream(Priority::kHigh);
+    Rounds rounds(1000);
+    while (rounds.next()) {
+      EXPECT_TRUE(enqueue(*mine, direct.task(3)).ok());
+      EXPECT_TRUE(mine->synchronize().ok());
+    }
+    EXPECT_EQ(direct.count, 3 * rounds.done());
+  });
+  for (Rounds rounds(1000); rounds.next();) {
+    duty.post();
+    while (letters.count.load() < rounds.done()) std::this_thread::yield();
+  }
+  outside.join();
+  bench.pool.reset();
+}
+
+// Goal:   a long task does not keep duty from its turns: an urgent command is seen at the end of a part.
+// Method: one worker, a task that ends only once duty had a turn after the task began.
+TEST(PoolDuty, HasATurnBetweenThePartsOfALongTask) {
+  struct Probe {
+    Mailroom* duty;
+    mutable std::atomic<std::uint64_t> at_start{0};
+    mutable std::atomic<bool> seen{false};
+    static void run(const void* self, std::uint32_t part) {
+      const auto* probe = static_cast<const Probe*>(self);
+      if (part == 0) probe->at_start = probe->duty->turns.load();
+      if (part > 0 && probe->duty->turns.load() > probe->at_start) probe->seen = true;
+    }
+  };
+  Mailroom duty;
+  Probe probe{&duty};
+  Bench bench(sleepy(1, &duty));
+  auto s = bench.stream();
+  ASSERT_TRUE(enqueue(*s, {&Probe::run, &probe, 1000}).ok());
+  ASSERT_TRUE(s->synchronize().ok());
+  EXPECT_TRUE(probe.seen);
+  s.reset();
+  bench.pool.reset();
+}
+
+}  // namespace
+}  // namespace muster::device::host::test

@@ -1,0 +1,92 @@
+// What the suites of the host pool share: a pool with its device, and tasks that count, write, or hold a
+// worker.
+#pragma once
+
+#include "kernels/device/host/pool.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace muster::device::host::test {
+
+// Workers that lie down at once: every enqueue has to wake somebody.
+inline PoolOptions sleepy(std::uint32_t workers, Duty* duty = nullptr) {
+  PoolOptions options;
+  options.workers = workers;
+  options.spin = Nanos{0};
+  options.duty = duty;
+  return options;
+}
+
+// A pool, its device, and what a test opens from it.
+struct Bench {
+  explicit Bench(const PoolOptions& options)
+      : pool(Pool::start(options).value()), device(open_device(*pool).value()) {}
+  explicit Bench(std::unique_ptr<Pool> manual)
+      : pool(std::move(manual)), device(open_device(*pool).value()) {}
+  std::unique_ptr<Stream> stream(Priority priority = Priority::kNormal) {
+    return device->open_stream(priority).value();
+  }
+  std::unique_ptr<Event> event() { return device->create_event().value(); }
+  std::unique_ptr<Pool> pool;
+  std::unique_ptr<Device> device;
+};
+
+// Writes its letter once per part.
+struct Letter {
+  std::string* text;
+  char letter;
+  static void run(const void* self, std::uint32_t) {
+    const auto* letter = static_cast<const Letter*>(self);
+    letter->text->push_back(letter->letter);
+  }
+  Task task(std::uint32_t parts = 1) const { return {&run, this, parts}; }
+};
+
+// A loop of at most `rounds`, ended early on a machine so busy that each wake costs a time slice. What is
+// checked does not depend on how many there were.
+class Rounds {
+ public:
+  explicit Rounds(std::uint64_t rounds) : left_(rounds), until_(Clock::now() + std::chrono::seconds(1)) {}
+  bool next() {
+    if (left_ == 0 || (done_ >= 20 && Clock::now() > until_)) return false;
+    --left_;
+    ++done_;
+    return true;
+  }
+  std::uint64_t done() const { return done_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::uint64_t left_;
+  std::uint64_t done_ = 0;
+  Clock::time_point until_;
+};
+
+struct Counter {
+  mutable std::atomic<std::uint64_t> count{0};
+  static void run(const void* self, std::uint32_t) { static_cast<const Counter*>(self)->count.fetch_add(1); }
+  Task task(std::uint32_t parts = 1) const { return {&run, this, parts}; }
+};
+
+// Blocks its worker until opened.
+struct Gate {
+  mutable std::atomic<std::uint32_t> inside{0};
+  std::atomic<bool> open{false};
+  static void run(const void* self, std::uint32_t) {
+    const auto* gate = static_cast<const Gate*>(self);
+    gate->inside.fetch_add(1);
+    while (!gate->open.load()) std::this_thread::yield();
+  }
+  Task task(std::uint32_t parts = 1) const { return {&run, this, parts}; }
+  void await(std::uint32_t parts) const {
+    while (inside.load() < parts) std::this_thread::yield();
+  }
+};
+
+}  // namespace muster::device::host::test
