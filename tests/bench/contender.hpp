@@ -72,7 +72,8 @@ Timing timing_of(std::vector<double> seconds);
 // follows from a first look and the effort, equal on all ranks.
 Timing measure(Contender& contender, const Effort& effort, const std::function<void()>& run);
 
-// Vectors of this rank for a full vector of `bytes`; nothing in them if a rank's part would be empty.
+// Vectors of this rank for a full vector of `bytes`, of at least one element for each rank: 8 bytes on four
+// ranks become 16 where every rank has a part.
 Extent extent_of(const std::string& operation, std::size_t bytes, int ranks);
 
 // All collectives of `cells`: each result is checked on every rank, then timed; rank 0 prints the rows.

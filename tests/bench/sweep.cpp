@@ -121,7 +121,7 @@ Timing measure(Contender& contender, const Effort& effort, const std::function<v
 
 Extent extent_of(const std::string& operation, std::size_t bytes, int ranks) {
   const std::size_t total = bytes / sizeof(float);
-  const std::size_t part = total / static_cast<std::size_t>(ranks);
+  const std::size_t part = std::max<std::size_t>(1, total / static_cast<std::size_t>(ranks));
   if (operation == "all_gather") return {part, part * static_cast<std::size_t>(ranks)};
   if (operation == "reduce_scatter") return {part * static_cast<std::size_t>(ranks), part};
   return {total, total};
@@ -134,10 +134,10 @@ void sweep(Contender& contender, const Cells& cells) {
     if (!cells.wants(operation)) continue;
     for (const std::size_t bytes : cells.sizes) {
       const Extent extent = extent_of(operation, bytes, contender.ranks());
-      if (extent.source == 0 || extent.target == 0) continue;
       const Prepared prepared = contender.prepare(operation, extent);
       verify(contender, operation, extent, prepared);
-      print_row(contender, cells, operation, bytes, measure(contender, cells.effort, prepared.run));
+      const std::size_t vector = std::max(extent.source, extent.target) * sizeof(float);
+      print_row(contender, cells, operation, vector, measure(contender, cells.effort, prepared.run));
     }
   }
 }
