@@ -68,7 +68,8 @@ class QuickRun(unittest.TestCase):
 
 class CommandLine(unittest.TestCase):
     def test_names_the_operations_it_knows(self):
-        run = subprocess.run([PROGRAM, "--operations", "all_to_none"], capture_output=True, text=True, check=False)
+        run = subprocess.run([PROGRAM, "--operations", "all_to_none"],
+                             capture_output=True, text=True, check=False)
         self.assertNotEqual(run.returncode, 0)
         self.assertIn("reduce_scatter", run.stdout + run.stderr)
 
