@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the benchmarks optimised and runs them one after the other, alone, each beside its peers in one run.
+# Each prints a table and writes its rows into build/release/bench/NAME.json.
 #
 #   deploy/bench.sh [NAME...]      all, or those named
 set -euo pipefail
@@ -12,6 +13,7 @@ programs=(build/release/bench/*)
 [ "$#" -eq 0 ] || programs=("${@/#/build/release/bench/}")
 ran=0
 for program in "${programs[@]}"; do
+  case "$program" in *.json) continue ;; esac
   if [ -d "$program" ]; then
     continue
   fi
@@ -20,7 +22,7 @@ for program in "${programs[@]}"; do
     exit 1
   }
   printf '== %s\n' "$(basename "$program")"
-  "$program"
+  "$program" --json "$program.json"
   ran=$((ran + 1))
 done
 [ "$ran" -gt 0 ] || {

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-steps=${1:-60}
+steps=${1:-300}
 bin=build/release/bin
 for program in muster train_lm; do
   [ -x "$bin/$program" ] || {

@@ -51,10 +51,7 @@ std::string shape_text(const Tensor& tensor) {
 }
 
 std::string dtype_text(muster_dtype dtype) {
-  static constexpr std::array<const char*, 8> kNames{nullptr, "F32", "BF16", "F16",
-                                                     "F64",   "I32", "I64",  "U8"};
-  if (dtype < 1 || dtype >= static_cast<muster_dtype>(kNames.size())) return fmt::format("dtype {}", dtype);
-  return kNames[static_cast<std::size_t>(dtype)];
+  return dtype_bytes(dtype) == 0 ? fmt::format("dtype {}", dtype) : dtype_name(dtype);
 }
 
 Status expect_dims(const Subject& s, std::size_t operand, std::int32_t dims) {

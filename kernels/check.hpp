@@ -24,7 +24,7 @@ struct Subject {
 
 // "[128, 64]"; "a scalar" for no dims.
 std::string shape_text(const Tensor& tensor);
-// "F32"; "dtype 9" for a number that is none.
+// "f32"; "dtype 9" for a number that is none.
 std::string dtype_text(muster_dtype dtype);
 
 // The operand has exactly this many dims.

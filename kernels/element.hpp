@@ -5,6 +5,7 @@
 #pragma once
 
 #include "api/base/assert.hpp"
+#include "api/base/dtype.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/math/float16.hpp"
 
@@ -20,23 +21,9 @@ namespace muster::kernels {
 using math::Bf16;
 using math::F16;
 
-// Bytes of one element; 0 for a number that is no dtype.
+// Signed, as strides are.
 constexpr std::int64_t element_bytes(muster_dtype dtype) {
-  switch (dtype) {
-    case MUSTER_F32:
-    case MUSTER_I32:
-      return 4;
-    case MUSTER_BF16:
-    case MUSTER_F16:
-      return 2;
-    case MUSTER_F64:
-    case MUSTER_I64:
-      return 8;
-    case MUSTER_U8:
-      return 1;
-    default:
-      return 0;
-  }
+  return static_cast<std::int64_t>(dtype_bytes(dtype));
 }
 
 // The typed start of a view.

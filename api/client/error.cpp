@@ -1,4 +1,5 @@
 // Statuses and this thread's last error.
+#include "api/base/dtype.hpp"
 #include "api/client/session.hpp"
 
 namespace {
@@ -49,20 +50,6 @@ uint32_t muster_version(void) {
 }
 
 size_t muster_dtype_bytes(muster_dtype dtype) {
-  switch (dtype) {
-    case MUSTER_F32:
-    case MUSTER_I32:
-      return 4;
-    case MUSTER_BF16:
-    case MUSTER_F16:
-      return 2;
-    case MUSTER_F64:
-    case MUSTER_I64:
-      return 8;
-    case MUSTER_U8:
-      return 1;
-    default:
-      return 0;
-  }
+  return muster::dtype_bytes(dtype);
 }
 }

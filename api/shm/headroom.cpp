@@ -4,6 +4,7 @@
 #include <charconv>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -39,28 +40,49 @@ void narrow(Headroom* headroom, std::uint64_t bytes, std::string limit, std::str
   if (bytes < headroom->bytes) *headroom = {bytes, std::move(limit), std::move(remedy)};
 }
 
-void apply_group(const std::string& folder, const Controller& names, Headroom* headroom) {
-  const auto limit_text = contents(folder + "/" + names.limit);
-  const auto limit = limit_text ? parse_cgroup_limit(*limit_text) : std::nullopt;
-  if (!limit) return;
-  const std::uint64_t used = parse_cgroup_limit(contents(folder + "/" + names.used).value_or("")).value_or(0);
-  const std::string stat = contents(folder + "/memory.stat").value_or("");
-  const std::uint64_t reclaimable =
-      parse_stat_value(stat, names.file_pages[0]) + parse_stat_value(stat, names.file_pages[1]);
-  narrow(headroom, difference(*limit, difference(used, reclaimable)),
-         fmt::format("cgroup limit {}/{} of {} bytes", folder, names.limit, *limit),
-         "raise the memory limit of the cgroup");
-}
+struct Group {
+  std::string folder;
+  const Controller* names;
+
+  std::optional<std::uint64_t> limit() const {
+    return parse_cgroup_limit(contents(folder + "/" + names->limit).value_or(""));
+  }
+};
 
 // From the group of this process up to the root: each ancestor's limit binds. A container sees its own group
 // as the root, under a path that does not exist here; then the root is what binds.
-void apply_hierarchy(const std::string& root, std::string path, const Controller& names, Headroom* headroom) {
+void append_ancestors(const std::string& root, std::string path, const Controller& names,
+                      std::vector<Group>* groups) {
   while (!path.empty() && path != "/") {
-    apply_group(root + path, names, headroom);
+    groups->push_back({root + path, &names});
     const std::size_t cut = path.rfind('/');
     path.resize(cut == std::string::npos ? 0 : cut);
   }
-  apply_group(root, names, headroom);
+  groups->push_back({root, &names});
+}
+
+std::vector<Group> groups_of_self(const MemoryFiles& files) {
+  std::vector<Group> groups;
+  const std::string self = contents(files.cgroup_of_self).value_or("");
+  if (const auto path = parse_cgroup_path(self, "memory"))
+    append_ancestors(files.cgroup_root + "/memory", *path, kVersion1, &groups);
+  if (const auto path = parse_cgroup_path(self, ""))
+    append_ancestors(files.cgroup_root, *path, kVersion2, &groups);
+  return groups;
+}
+
+void apply_group(const Group& group, Headroom* headroom) {
+  const auto limit = group.limit();
+  if (!limit) return;
+  const Controller& names = *group.names;
+  const std::uint64_t used =
+      parse_cgroup_limit(contents(group.folder + "/" + names.used).value_or("")).value_or(0);
+  const std::string stat = contents(group.folder + "/memory.stat").value_or("");
+  const std::uint64_t reclaimable =
+      parse_stat_value(stat, names.file_pages[0]) + parse_stat_value(stat, names.file_pages[1]);
+  narrow(headroom, difference(*limit, difference(used, reclaimable)),
+         fmt::format("cgroup limit {}/{} of {} bytes", group.folder, names.limit, *limit),
+         "raise the memory limit of the cgroup");
 }
 
 }  // namespace
@@ -112,11 +134,7 @@ std::optional<std::string> parse_cgroup_path(std::string_view text, std::string_
 
 Headroom memory_headroom(const MemoryFiles& files) {
   Headroom headroom;
-  const std::string self = contents(files.cgroup_of_self).value_or("");
-  if (const auto path = parse_cgroup_path(self, "memory"))
-    apply_hierarchy(files.cgroup_root + "/memory", *path, kVersion1, &headroom);
-  if (const auto path = parse_cgroup_path(self, ""))
-    apply_hierarchy(files.cgroup_root, *path, kVersion2, &headroom);
+  for (const Group& group : groups_of_self(files)) apply_group(group, &headroom);
   if (const auto meminfo = contents(files.meminfo)) {
     const std::uint64_t available =
         parse_stat_value(*meminfo, "MemAvailable") + parse_stat_value(*meminfo, "SwapFree");
@@ -128,6 +146,14 @@ Headroom memory_headroom(const MemoryFiles& files) {
     narrow(&headroom, file_size.rlim_cur, fmt::format("RLIMIT_FSIZE of {} bytes", file_size.rlim_cur),
            "raise it with ulimit -f or LimitFSIZE=");
   return headroom;
+}
+
+std::uint64_t memory_capacity(const MemoryFiles& files) {
+  const std::uint64_t total = parse_stat_value(contents(files.meminfo).value_or(""), "MemTotal");
+  std::uint64_t least = total > 0 ? total : UINT64_MAX;
+  for (const Group& group : groups_of_self(files))
+    least = std::min(least, group.limit().value_or(UINT64_MAX));
+  return least == UINT64_MAX ? 0 : least;
 }
 
 }  // namespace muster::shm

@@ -28,6 +28,9 @@ struct MemoryFiles {
 // that is absent is no limit.
 Headroom memory_headroom(const MemoryFiles& files = {});
 
+// The machine's memory, or less by a cgroup's limit: what a process alone here could use. 0 if nothing tells.
+std::uint64_t memory_capacity(const MemoryFiles& files = {});
+
 // The parsers, pure: "max" or a number past any machine is no limit.
 std::optional<std::uint64_t> parse_cgroup_limit(std::string_view text);
 // The value of `key` in lines of "key value" or "key: value kB"; 0 if absent.

@@ -91,8 +91,10 @@ Result<Descriptor> create_memory(const char* name, std::uint64_t bytes, const He
     return muster::fail(Code::kNoResource, "memfd_create(\"{}\"): {}{}", name, std::strerror(error),
                         error == EMFILE ? "; raise RLIMIT_NOFILE" : "");
   }
-  if (fallocate(memory.get(), 0, 0, static_cast<off_t>(bytes)) != 0)
-    return muster::fail(out_of_memory("reserving memory", bytes, errno));
+  int error = 0;
+  do error = fallocate(memory.get(), 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  while (error == EINTR);
+  if (error != 0) return muster::fail(out_of_memory("reserving memory", bytes, error));
   const int final_seal = sealing == Sealing::kFinal ? F_SEAL_SEAL : 0;
   MUSTER_RETURN_IF_ERROR(add_seals(memory, F_SEAL_SHRINK | F_SEAL_GROW | final_seal));
   return memory;

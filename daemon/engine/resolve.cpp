@@ -1,5 +1,7 @@
 #include "daemon/engine/resolve.hpp"
 
+#include "api/base/dtype.hpp"
+
 #include <algorithm>
 #include <limits>
 
@@ -8,24 +10,6 @@ namespace {
 
 __extension__ using Wide =
     unsigned __int128;  // sums and products of 64-bit client numbers cannot overflow it here
-
-std::size_t element_bytes(muster_dtype dtype) {
-  switch (dtype) {
-    case MUSTER_F32:
-    case MUSTER_I32:
-      return 4;
-    case MUSTER_BF16:
-    case MUSTER_F16:
-      return 2;
-    case MUSTER_F64:
-    case MUSTER_I64:
-      return 8;
-    case MUSTER_U8:
-      return 1;
-    default:
-      return 0;
-  }
-}
 
 // Bytes from the first to one past the last element; 0 for an empty view.
 Result<Wide> extent_bytes(const muster_tensor& tensor, const char* name) {
@@ -43,7 +27,7 @@ Result<Wide> extent_bytes(const muster_tensor& tensor, const char* name) {
     empty = empty || size == 0;
     if (size > 1) last += static_cast<Wide>(size - 1) * static_cast<Wide>(stride);
   }
-  return empty ? Wide{0} : (last + 1) * element_bytes(tensor.dtype);
+  return empty ? Wide{0} : (last + 1) * dtype_bytes(tensor.dtype);
 }
 
 void hold_buffer(scheduler::Plan& plan, std::uint64_t handle) {
@@ -57,7 +41,7 @@ Result<std::byte*> resolve_range(const Session& session, const muster_range& ran
   if (count == 0) return nullptr;
   const Buffer* buffer = session.buffer(Handle(range.buffer));
   if (buffer == nullptr) return fail(Code::kStale, "{}: no such buffer", name);
-  const std::size_t element = element_bytes(dtype);
+  const std::size_t element = dtype_bytes(dtype);
   if (range.offset_bytes % element != 0)
     return fail(Code::kBadArgument, "{}: offset {} is not a multiple of the element's {} bytes", name,
                 range.offset_bytes, element);
@@ -114,7 +98,7 @@ Result<GroupId> find_group(const Scope& scope, std::uint64_t handle) {
 Result<kernels::Tensor> resolve_tensor(const Session& session, const muster_tensor& tensor,
                                        const char* name) {
   if (tensor.buffer == 0) return kernels::Tensor{};
-  const std::size_t element = element_bytes(tensor.dtype);
+  const std::size_t element = dtype_bytes(tensor.dtype);
   if (element == 0) return fail(Code::kBadArgument, "{}: dtype {} does not exist", name, tensor.dtype);
   if (tensor.dims < 0 || tensor.dims > MUSTER_TENSOR_DIMS_MAX)
     return fail(Code::kBadArgument, "{}: {} dims; 0 to {} are possible", name, tensor.dims,
@@ -186,7 +170,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
                           resolve_range(scope.session, message.target, targets, what.dtype, "target"));
   if (sources > 0) hold_buffer(*plan, message.source.buffer);
   if (targets > 0) hold_buffer(*plan, message.target.buffer);
-  plan->bytes = targets * element_bytes(what.dtype);
+  plan->bytes = targets * dtype_bytes(what.dtype);
   work.signature = scheduler::signature_of(what);
   work.collective = std::move(what);
   plan->work = std::move(work);

@@ -1,7 +1,7 @@
 #include "kernels/math/reduce.hpp"
 
 #include "api/base/assert.hpp"
-#include "kernels/math/dtype.hpp"
+#include "api/base/dtype.hpp"
 #include "kernels/math/reduce_formats.hpp"
 
 #include <algorithm>

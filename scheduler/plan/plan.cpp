@@ -1,5 +1,7 @@
 #include "scheduler/plan/plan.hpp"
 
+#include "api/base/dtype.hpp"
+
 #include <bit>
 #include <vector>
 
@@ -91,29 +93,6 @@ const char* redop_name(muster_redop op) noexcept {
       return "premul_sum";
     default:
       return "unknown_redop";
-  }
-}
-
-const char* dtype_name(muster_dtype dtype) noexcept {
-  switch (dtype) {
-    case 0:
-      return "none";
-    case MUSTER_F32:
-      return "f32";
-    case MUSTER_BF16:
-      return "bf16";
-    case MUSTER_F16:
-      return "f16";
-    case MUSTER_F64:
-      return "f64";
-    case MUSTER_I32:
-      return "i32";
-    case MUSTER_I64:
-      return "i64";
-    case MUSTER_U8:
-      return "u8";
-    default:
-      return "unknown_dtype";
   }
 }
 

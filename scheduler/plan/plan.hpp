@@ -58,9 +58,8 @@ struct Plan {
   const char* label() const;
 };
 
-const char* op_name(muster_op op) noexcept;        // "all_reduce"
-const char* redop_name(muster_redop op) noexcept;  // "sum"
-const char* dtype_name(muster_dtype dtype) noexcept;
+const char* op_name(muster_op op) noexcept;          // "all_reduce"
+const char* redop_name(muster_redop op) noexcept;    // "sum"
 const char* lane_name(std::uint32_t lane) noexcept;  // "gather"
 
 }  // namespace muster::scheduler

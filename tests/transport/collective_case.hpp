@@ -2,7 +2,7 @@
 // come out.
 #pragma once
 
-#include "kernels/math/dtype.hpp"
+#include "api/base/dtype.hpp"
 #include "tests/kernels/math/values.hpp"
 #include "tests/transport/oracle.hpp"
 #include "transport/collective/communicator.hpp"
@@ -29,8 +29,8 @@ struct Shape {
   std::string text() const {
     constexpr const char* kOps[] = {"none",      "all-reduce", "all-gather", "reduce-scatter",
                                     "broadcast", "barrier",    "send",       "recv"};
-    std::string out = std::string(kOps[collective.op]) + " " + math::test::dtype_name(collective.dtype) +
-                      " " + math::test::redop_name(collective.redop) + ", ranks " + std::to_string(ranks) +
+    std::string out = std::string(kOps[collective.op]) + " " + dtype_name(collective.dtype) + " " +
+                      math::test::redop_name(collective.redop) + ", ranks " + std::to_string(ranks) +
                       ", count " + std::to_string(collective.count) + ", counts {";
     for (const std::uint64_t count : collective.counts) out += std::to_string(count) + " ";
     return out + "}, root " + std::to_string(collective.root) + ", receiver " +
@@ -66,7 +66,7 @@ class Layout {
 
 inline Placement place_member(const Shape& shape, std::int32_t index, Layout& layout) {
   const Collective& c = shape.collective;
-  const std::size_t bytes = math::dtype_bytes(c.dtype);
+  const std::size_t bytes = dtype_bytes(c.dtype);
   Placement member{index};
   if (c.op == MUSTER_BARRIER) return member;
   if (c.op == MUSTER_ALL_REDUCE || c.op == MUSTER_BROADCAST) {
@@ -111,7 +111,7 @@ inline std::uint64_t source_length(const Shape& shape, const Placement& member) 
 
 inline Case make_case(const Shape& shape) {
   const Collective& c = shape.collective;
-  const std::size_t bytes = math::dtype_bytes(c.dtype);
+  const std::size_t bytes = dtype_bytes(c.dtype);
   Case made;
   detail::Layout layout(shape.misaligned_bytes);
   std::vector<std::int32_t> indices;

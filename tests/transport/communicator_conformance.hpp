@@ -231,7 +231,7 @@ TEST_P(CommunicatorConformance, ReducesSpecialValuesByTheTruthTable) {
                                 : dtype == MUSTER_BF16 ? kBf16
                                 : dtype == MUSTER_F16  ? kF16
                                                        : kF64;
-    const std::size_t bytes = math::dtype_bytes(dtype);
+    const std::size_t bytes = dtype_bytes(dtype);
     for (const std::int32_t ranks : {1, 2, 3})
       for (const muster_redop redop : math::test::kRedops)
         for (const Place place : {Place::kApart, Place::kInPlace}) {

@@ -1,6 +1,6 @@
 // What every backend must agree on about a collective: its blocks, its sizes, and whether it makes sense at
 // all.
-#include "kernels/math/dtype.hpp"
+#include "api/base/dtype.hpp"
 #include "transport/collective/communicator.hpp"
 
 #include <cmath>
@@ -53,7 +53,7 @@ Status check_redop(const Collective& c) {
   if (c.redop < MUSTER_SUM || c.redop > MUSTER_PREMUL_SUM)
     return failure(Code::kBadArgument, "redop {} of {} is none of MUSTER_SUM..MUSTER_PREMUL_SUM ({}..{})",
                    c.redop, name_of(c.op), static_cast<int>(MUSTER_SUM), static_cast<int>(MUSTER_PREMUL_SUM));
-  if (c.redop != MUSTER_PREMUL_SUM || !math::is_integer(c.dtype)) return Status();
+  if (c.redop != MUSTER_PREMUL_SUM || !is_integer(c.dtype)) return Status();
   // A NaN fails both comparisons below.
   const bool whole = std::trunc(c.scale) == c.scale;
   const bool fits = std::fabs(c.scale) < std::ldexp(1.0, 63);
@@ -102,11 +102,11 @@ Status check_counts(const Collective& c, std::int32_t ranks) {
   } else if (has_blocks(c.op)) {
     overflow = __builtin_mul_overflow(c.count, members, &total);
   }
-  if (overflow || total > kBytesMax / math::dtype_bytes(c.dtype))
+  if (overflow || total > kBytesMax / dtype_bytes(c.dtype))
     return failure(
         Code::kBadArgument,
         "{} of {} elements a member (or by counts) of {} bytes in a group of {} is more than 2^63 bytes",
-        name_of(c.op), c.count, math::dtype_bytes(c.dtype), ranks);
+        name_of(c.op), c.count, dtype_bytes(c.dtype), ranks);
   return Status();
 }
 
@@ -165,7 +165,7 @@ Status validate(const Collective& collective, std::int32_t ranks) {
     return failure(Code::kBadArgument, "op {} is none of MUSTER_ALL_REDUCE..MUSTER_RECV ({}..{})",
                    collective.op, static_cast<int>(MUSTER_ALL_REDUCE), static_cast<int>(MUSTER_RECV));
   if (collective.op == MUSTER_BARRIER) return Status();  // no data: no other field means anything
-  if (math::dtype_bytes(collective.dtype) == 0)
+  if (dtype_bytes(collective.dtype) == 0)
     return failure(Code::kBadArgument, "dtype {} of {} is none of MUSTER_F32..MUSTER_U8 ({}..{})",
                    collective.dtype, name_of(collective.op), static_cast<int>(MUSTER_F32),
                    static_cast<int>(MUSTER_U8));

@@ -1,5 +1,5 @@
+#include "api/base/dtype.hpp"
 #include "kernels/device/host/pool.hpp"
-#include "kernels/math/dtype.hpp"
 #include "transport/collective/communicator.hpp"
 #include "transport/loopback/parts.hpp"
 
@@ -46,7 +46,7 @@ const std::byte* in_place_target(const Collective& collective, const Member& mem
 }
 
 Status check_ranges(const Collective& collective, const Member& member, std::int32_t ranks) {
-  const std::size_t element_bytes = math::dtype_bytes(collective.dtype);
+  const std::size_t element_bytes = dtype_bytes(collective.dtype);
   const std::uint64_t source_bytes = source_count(collective, member.index, ranks) * element_bytes;
   const std::uint64_t target_bytes = target_count(collective, member.index, ranks) * element_bytes;
   if (source_bytes > 0 && member.source == nullptr)

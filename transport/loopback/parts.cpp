@@ -1,7 +1,7 @@
 #include "transport/loopback/parts.hpp"
 
+#include "api/base/dtype.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/dtype.hpp"
 #include "kernels/math/reduce.hpp"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::uint64_t touches(muster_op op, std::int32_t ranks) {
 // than a page of each vector, so that prefetchers get to work.
 std::uint64_t part_elements(const Collective& collective, std::int32_t ranks) {
   const std::uint64_t bytes = kPartTrafficBytes / touches(collective.op, ranks) / kLineBytes * kLineBytes;
-  const std::uint64_t elements = std::max(bytes, kPageBytes) / math::dtype_bytes(collective.dtype);
+  const std::uint64_t elements = std::max(bytes, kPageBytes) / dtype_bytes(collective.dtype);
   // Parts are numbered in 32 bits; larger vectors have larger parts.
   const std::uint64_t total = total_count(collective, ranks);
   std::uint64_t grown = elements;
@@ -144,7 +144,7 @@ void execute_part(const Collective& collective, std::span<const Member> members,
   const std::uint64_t total = total_count(collective, ranks);
   const std::uint64_t elements = part_elements(collective, ranks);
   const std::uint64_t first = part * elements;
-  const std::size_t element_bytes = math::dtype_bytes(collective.dtype);
+  const std::size_t element_bytes = dtype_bytes(collective.dtype);
   const Part resolved{collective,
                       members,
                       ranks,

@@ -163,7 +163,7 @@ std::string facts(const PageContent& content) {
       {"mesh", content.mesh},
       {"steps", std::to_string(f.losses.size())},
       {"final loss", number(static_cast<double>(f.losses.back())) + " nats a byte"},
-      {"tokens a second", number(f.tokens_per_second)},
+      {"tokens a second", std::to_string(std::llround(f.tokens_per_second))},
       {"exposed communication", number(100.0 * f.exposed_fraction) + " %"},
       {"peak unsharded parameters of a rank", bytes_text(f.peak_unsharded_bytes)}};
   if (!f.alone.empty())

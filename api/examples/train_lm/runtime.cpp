@@ -59,7 +59,8 @@ Buffer Runtime::allocate(std::uint64_t bytes) {
   buffer.bytes = bytes;
   check(muster_buffer_alloc(session_.get(), bytes, &buffer.handle, &buffer.address));
   if (buffer.address == nullptr)
-    throw UsageError(
+    throw RuntimeError(
+        MUSTER_ERR_UNSUPPORTED,
         "this job's devices are not of kind host; train_lm fills its buffers from the process and needs "
         "memory that it can see");
   return buffer;

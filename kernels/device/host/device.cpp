@@ -1,3 +1,4 @@
+#include "api/shm/headroom.hpp"
 #include "kernels/device/host/crew.hpp"
 #include "kernels/device/host/memory.hpp"
 #include "kernels/device/host/pool.hpp"
@@ -80,7 +81,7 @@ class HostDevice final : public Device {
  public:
   explicit HostDevice(const Pool& pool) : crew_(pool.state_->crew) {
     info_.kind = Kind::kHost;
-    info_.memory_bytes = memory_total();
+    info_.memory_bytes = shm::memory_capacity();
     info_.units = crew_->workers() > 0 ? crew_->workers() : 1;
     info_.name =
         crew_->workers() > 0 ? fmt::format("host ({} workers)", crew_->workers()) : "host (driven by hand)";

@@ -1,5 +1,8 @@
 #include "kernels/device/host/memory.hpp"
 
+#include "api/shm/descriptor.hpp"
+#include "api/shm/headroom.hpp"
+
 #include <bit>
 #include <cerrno>
 #include <system_error>
@@ -8,7 +11,6 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -24,24 +26,6 @@ namespace {
 constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
 // No address space holds more; it keeps the rounding below from overflowing.
 constexpr std::size_t kBytesMax = std::size_t{1} << 47;
-
-// A file descriptor closed at the end of its scope unless released.
-//
-// Owns    the descriptor. Thread  one.  Bound  one.  Fails  never.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 // Owns    mapping and descriptor. Thread  any.  Bound  bytes().  Fails  never: all was committed before.
 class SharedMemory final : public Memory {
@@ -69,21 +53,11 @@ std::string reason(int error) {
 }
 
 Status check_room(std::size_t bytes) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
-    return failure(Code::kNoResource,
-                   "{} bytes of host memory are needed; this process may write files of {} bytes "
-                   "(RLIMIT_FSIZE); raise ulimit -f",
-                   bytes, limit.rlim_cur);
-  const KernelFiles files;
-  for (const auto& room : {cgroup_room(files), node_room(files)}) {
-    if (room && bytes > room->free)
-      return failure(Code::kNoResource,
-                     "{} bytes of host memory are needed, {} are free of the {} of {}; ask for less, free "
-                     "buffers, or raise it",
-                     bytes, room->free, room->limit, room->where);
-  }
-  return {};
+  const shm::Headroom headroom = shm::memory_headroom();
+  if (bytes <= headroom.bytes) return {};
+  return failure(Code::kNoResource,
+                 "{} bytes of host memory are needed, {} leaves {}; ask for less, free buffers, or {}", bytes,
+                 headroom.limit, headroom.bytes, headroom.remedy);
 }
 
 Result<int> create_file() {
@@ -150,7 +124,7 @@ Result<std::unique_ptr<Memory>> allocate_shared(std::size_t bytes) {
   MUSTER_RETURN_IF_ERROR(check_room(granted));
 
   MUSTER_ASSIGN_OR_RETURN(const int fd, create_file());
-  Descriptor file(fd);
+  shm::Descriptor file(fd);
   if (::ftruncate(file.get(), static_cast<off_t>(granted)) != 0)
     return fail(no_commit(granted, "ftruncate", errno));
   std::byte* data = map_aligned(file.get(), granted);

@@ -89,6 +89,16 @@ TEST_F(HeadroomTest, KnowsTheMachine) {
   EXPECT_THAT(headroom.limit, testing::HasSubstr("machine"));
 }
 
+TEST_F(HeadroomTest, CapacityIsTheLeastOfMachineAndGroups) {
+  EXPECT_EQ(memory_capacity(files_), 0u) << "nothing tells";
+  plant("meminfo", "MemTotal:       24684084 kB\nMemAvailable:   100 kB\n");
+  EXPECT_EQ(memory_capacity(files_), std::uint64_t{24684084} * 1024) << "whatever is free now";
+  plant("self", "0::/a/b\n");
+  plant("cgroup/a/memory.max", "3145728\n");
+  plant("cgroup/a/memory.current", "3145728\n");
+  EXPECT_EQ(memory_capacity(files_), 3 * kMiB);
+}
+
 TEST(HeadroomParsers, TakeWhatTheKernelWritesAndNothingElse) {
   EXPECT_EQ(parse_cgroup_limit("max\n"), std::nullopt);
   EXPECT_EQ(parse_cgroup_limit(""), std::nullopt);

@@ -4,86 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include <sys/resource.h>
 #include <unistd.h>
 
 namespace muster::device::host {
 namespace {
-
-// A kernel's tables in a temporary folder.
-class FakeKernel : public testing::Test {
- protected:
-  FakeKernel() {
-    std::string pattern = testing::TempDir() + "muster-cgroup-XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
-    files_.cgroup = root_ + "/self";
-    files_.cgroup_root = root_ + "/fs";
-    files_.meminfo = root_ + "/meminfo";
-  }
-  ~FakeKernel() override { std::filesystem::remove_all(root_); }
-  void put(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_ + "/" + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-  std::string root_;
-  KernelFiles files_;
-};
-
-TEST_F(FakeKernel, FindsTheTightestCgroupOfVersion2AmongAncestors) {
-  put("self", "0::/slurm/job_7/step_0\n");
-  put("fs/slurm/memory.max", "1000000\n");
-  put("fs/slurm/memory.current", "900000\n");
-  put("fs/slurm/memory.stat", "anon 800000\ninactive_file 30000\nactive_file 20000\n");
-  put("fs/slurm/job_7/memory.max", "500000\n");
-  put("fs/slurm/job_7/memory.current", "100000\n");
-  put("fs/slurm/job_7/step_0/memory.max", "max\n");
-  put("fs/slurm/job_7/step_0/memory.current", "100000\n");
-  const auto room = cgroup_room(files_);
-  ASSERT_TRUE(room.has_value());
-  EXPECT_EQ(room->limit, 1000000u);
-  EXPECT_EQ(room->free, 150000u) << "file pages that the kernel can drop are free";
-  EXPECT_THAT(room->where, testing::EndsWith("/fs/slurm/memory.max"));
-}
-
-TEST_F(FakeKernel, ReadsVersion1WithItsOwnNames) {
-  put("self", "9:name=systemd:/\n4:cpu,memory:/box\n0::/\n");
-  put("fs/memory/box/memory.limit_in_bytes", "4096000\n");
-  put("fs/memory/box/memory.usage_in_bytes", "5000000\n");
-  put("fs/memory/box/memory.stat", "total_inactive_file 1000000\ntotal_active_file 0\ninactive_file 7\n");
-  put("fs/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  put("fs/memory/memory.usage_in_bytes", "5000000\n");
-  const auto room = cgroup_room(files_);
-  ASSERT_TRUE(room.has_value());
-  EXPECT_EQ(room->free, 96000u);
-}
-
-TEST_F(FakeKernel, TakesTheRootForThePathInAContainerWithoutItsOwnNamespace) {
-  put("self", "0::/kubepods/pod1/abc\n");
-  put("fs/memory.max", "2000000\n");
-  put("fs/memory.current", "500000\n");
-  const auto room = cgroup_room(files_);
-  ASSERT_TRUE(room.has_value());
-  EXPECT_EQ(room->free, 1500000u);
-}
-
-TEST_F(FakeKernel, SaysNothingWhereNothingLimits) {
-  put("self", "0::/\n4:memory:/\nnonsense\n");
-  put("fs/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  put("fs/memory/memory.usage_in_bytes", "1\n");
-  EXPECT_FALSE(cgroup_room(files_).has_value());
-  EXPECT_FALSE(node_room(files_).has_value());
-}
-
-TEST_F(FakeKernel, ReadsTheNodesMemoryInKibibytes) {
-  put("meminfo", "MemTotal:       24684084 kB\nMemFree: 1 kB\nMemAvailable:   100 kB\n");
-  const auto room = node_room(files_);
-  ASSERT_TRUE(room.has_value());
-  EXPECT_EQ(room->limit, std::uint64_t{24684084} * 1024);
-  EXPECT_EQ(room->free, 102400u);
-}
 
 // Goal:   a file-size limit is an answer, not the SIGXFSZ with which the kernel kills.
 // Method: lower it in this process, ask for more, put it back.

@@ -151,11 +151,11 @@ TEST(Activation, RefusesOperandsThatDoNotFitAndSaysWhich) {
   OwnedTensor scalar(MUSTER_F32, {});
   expect_refused(kernel(MUSTER_KERNEL_GELU_FORWARD), args_of({x.view(), other.view()}),
                  "y is [6, 4], but x is [4, 6]");
-  expect_refused(kernel(MUSTER_KERNEL_GELU_FORWARD), args_of({ints.view(), ints.view()}), "x is I32");
+  expect_refused(kernel(MUSTER_KERNEL_GELU_FORWARD), args_of({ints.view(), ints.view()}), "x is i32");
   expect_refused(kernel(MUSTER_KERNEL_GELU_FORWARD), args_of({scalar.view(), scalar.view()}),
                  "x is a scalar");
   expect_refused(kernel(MUSTER_KERNEL_GELU_BACKWARD), args_of({x.view(), x.view(), half.view()}),
-                 "dx is BF16, but dy is F32");
+                 "dx is bf16, but dy is f32");
   expect_refused(kernel(MUSTER_KERNEL_SWIGLU_FORWARD), args_of({x.view(), other.view(), y.view()}),
                  "up is [6, 4], but gate is [4, 6]");
   expect_refused(kernel(MUSTER_KERNEL_SWIGLU_BACKWARD),

@@ -277,7 +277,7 @@ TEST(Attention, RefusesOperandsThatDoNotFitAndSaysWhich) {
   Args args = c.forward_args();
   refused(forward(), args, 1, narrow.view(), "key is [2, 5, 2, 4], but q is [2, 3, 4, 6]");
   refused(forward(), args, 2, three_heads.view(), "v is [2, 5, 3, 6], but key is [2, 5, 2, 6]");
-  refused(forward(), args, 3, half.view(), "out is BF16, but q is F32");
+  refused(forward(), args, 3, half.view(), "out is bf16, but q is f32");
   refused(forward(), args, 4, c.q.view(), "lse is [2, 3, 4, 6] and has 4 dims");
   args.tensors[1] = args.tensors[2] = three_heads.view();
   expect_refused(forward(), args, "the 4 heads of q must be a multiple of the 3 heads of key");

@@ -31,10 +31,10 @@ TEST(Check, SaysWhatIsWrongInOneSentence) {
   const Subject& s = p.subject;
   EXPECT_EQ(expect_dims(s, 0, 3).message(), "probe: x is [32, 65] and has 2 dims; it must have 3");
   EXPECT_EQ(expect_dtype_in(s, 2, {MUSTER_F32, MUSTER_I64}).message(),
-            "probe: y is BF16; it must be one of F32, I64");
-  EXPECT_EQ(expect_dtype_in(s, 2, {MUSTER_U8}).message(), "probe: y is BF16; it must be U8");
+            "probe: y is bf16; it must be one of f32, i64");
+  EXPECT_EQ(expect_dtype_in(s, 2, {MUSTER_U8}).message(), "probe: y is bf16; it must be u8");
   EXPECT_EQ(expect_same_dtype(s, 2, 0).message(),
-            "probe: y is BF16, but x is F32: their dtypes must be equal");
+            "probe: y is bf16, but x is f32: their dtypes must be equal");
   EXPECT_EQ(expect_same_shape(s, 2, 0).message(),
             "probe: y is [128, 64], but x is [32, 65]: their shapes must be equal");
   EXPECT_EQ(expect_size(s, 0, -1, 7).message(), "probe: x is [32, 65]: its second size must be 7");

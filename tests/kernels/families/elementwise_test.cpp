@@ -79,8 +79,8 @@ TEST(Copy, RefusesMixedIntegersOtherShapesAndOverlappingTargets) {
   OwnedTensor a(MUSTER_I32, {2, 3});
   OwnedTensor b(MUSTER_F32, {2, 3});
   OwnedTensor c(MUSTER_F32, {3, 2});
-  expect_refused(row(MUSTER_KERNEL_COPY), args_of({a.view(), b.view()}), "target is F32, but source is I32");
-  expect_refused(row(MUSTER_KERNEL_COPY), args_of({b.view(), a.view()}), "target is I32; it must be one of");
+  expect_refused(row(MUSTER_KERNEL_COPY), args_of({a.view(), b.view()}), "target is f32, but source is i32");
+  expect_refused(row(MUSTER_KERNEL_COPY), args_of({b.view(), a.view()}), "target is i32; it must be one of");
   expect_refused(row(MUSTER_KERNEL_COPY), args_of({b.view(), c.view()}),
                  "target is [3, 2], but source is [2, 3]");
   Tensor overlapping = b.view();
@@ -112,8 +112,8 @@ TEST(Fill, RefusesAValueThatTheIntegerDoesNotHold) {
   OwnedTensor longs(MUSTER_I64, {4});
   expect_refused(row(MUSTER_KERNEL_FILL), args_of({bytes.view()}, {}, {256.0}), "value is 256");
   expect_refused(row(MUSTER_KERNEL_FILL), args_of({bytes.view()}, {}, {1.5}), "whole number");
-  expect_refused(row(MUSTER_KERNEL_FILL), args_of({bytes.view()}, {}, {-1.0}), "U8");
-  expect_refused(row(MUSTER_KERNEL_FILL), args_of({longs.view()}, {}, {0x1p63}), "I64");
+  expect_refused(row(MUSTER_KERNEL_FILL), args_of({bytes.view()}, {}, {-1.0}), "u8");
+  expect_refused(row(MUSTER_KERNEL_FILL), args_of({longs.view()}, {}, {0x1p63}), "i64");
   expect_refused(row(MUSTER_KERNEL_FILL), args_of({longs.view()}, {}, {std::nan("")}), "nan");
   EXPECT_TRUE(validate(row(MUSTER_KERNEL_FILL), args_of({longs.view()}, {}, {-0x1p63})).ok());
 }
@@ -151,8 +151,8 @@ TEST(Axpby, RefusesOtherDtypesAndShapes) {
   OwnedTensor x(MUSTER_F32, {3});
   OwnedTensor y(MUSTER_F64, {3});
   OwnedTensor z(MUSTER_F32, {3, 1});
-  expect_refused(row(MUSTER_KERNEL_AXPBY), args_of({x.view(), y.view()}), "y is F64");
-  expect_refused(row(MUSTER_KERNEL_AXPBY), args_of({y.view(), x.view()}), "x is F64");
+  expect_refused(row(MUSTER_KERNEL_AXPBY), args_of({x.view(), y.view()}), "y is f64");
+  expect_refused(row(MUSTER_KERNEL_AXPBY), args_of({y.view(), x.view()}), "x is f64");
   expect_refused(row(MUSTER_KERNEL_AXPBY), args_of({x.view(), z.view()}), "y is [3, 1], but x is [3]");
 }
 
@@ -216,8 +216,8 @@ TEST(Sum, RefusesWrongOutputs) {
   OwnedTensor one(MUSTER_F32, {1});
   expect_refused(row(MUSTER_KERNEL_SUM), args_of({x.view(), two.view()}),
                  "out is [2]: it must have 1 element");
-  expect_refused(row(MUSTER_KERNEL_SUM), args_of({x.view(), half.view()}), "out is BF16");
-  expect_refused(row(MUSTER_KERNEL_SUM_SQUARES), args_of({ids.view(), one.view()}), "x is I32");
+  expect_refused(row(MUSTER_KERNEL_SUM), args_of({x.view(), half.view()}), "out is bf16");
+  expect_refused(row(MUSTER_KERNEL_SUM_SQUARES), args_of({ids.view(), one.view()}), "x is i32");
   expect_refused(row(MUSTER_KERNEL_SUM_SQUARES), args_of({x.view(), one.view()}, {2}), "accumulate is 2");
 }
 
@@ -245,7 +245,7 @@ TEST(ClipCoefficient, RefusesOtherShapesAndANaN) {
   OwnedTensor wrong(MUSTER_F64, {2});
   const Kernel& clip = row(MUSTER_KERNEL_CLIP_COEFFICIENT);
   expect_refused(clip, args_of({sum.view(), wide.view()}), "out is [3]: its first size must be 2");
-  expect_refused(clip, args_of({sum.view(), wrong.view()}), "out is F64; it must be F32");
+  expect_refused(clip, args_of({sum.view(), wrong.view()}), "out is f64; it must be f32");
   expect_refused(clip, args_of({out.view(), out.view()}), "square_sum is [2]");
   expect_refused(clip, args_of({sum.view(), out.view()}, {}, {std::nan("")}), "max_norm is NaN");
 }

@@ -233,7 +233,7 @@ TEST(Linear, RefusesOperandsThatDoNotFit) {
   expect_refused(f, forward(x, v, flat, y), "bias is [65], but w is [128, 65]");
   expect_refused(f, forward(x, v, bias, v), "y is [128, 65], but x is [32, 65]");
   expect_refused(f, forward(x, v, bias, x), "y is [32, 65], but w is [128, 65]");
-  expect_refused(f, forward(x, v, bias, half), "y is BF16, but x is F32");
+  expect_refused(f, forward(x, v, bias, half), "y is bf16, but x is f32");
   Args absent = forward(x, v, bias, y);
   absent.tensors[1] = {};
   expect_refused(f, absent, "w is absent");
@@ -241,7 +241,7 @@ TEST(Linear, RefusesOperandsThatDoNotFit) {
   const Kernel& d = row(MUSTER_KERNEL_LINEAR_DGRAD);
   expect_refused(d, of(y, w, x), "dx is [32, 65], but w is [128, 64]");
   expect_refused(d, of(x, w, y), "w is [128, 64], but dy is [32, 65]: w's first size must equal dy's second");
-  expect_refused(d, of(half, v, x), "w is F32, but dy is BF16");
+  expect_refused(d, of(half, v, x), "w is f32, but dy is bf16");
   Args twice = of(y, v, x);
   twice.ints[0] = 2;
   expect_refused(d, twice, "accumulate is 2");
@@ -250,7 +250,7 @@ TEST(Linear, RefusesOperandsThatDoNotFit) {
   expect_refused(g, forward(y, v, v, bias), "x is [128, 65], but dy is [32, 128]");
   expect_refused(g, forward(y, x, w, bias), "dw is [128, 64], but x is [32, 65]");
   expect_refused(g, forward(y, x, v, flat), "dbias is [65], but dy is [32, 128]");
-  expect_refused(g, forward(y, x, half, bias), "dw is BF16, but dy is F32");
+  expect_refused(g, forward(y, x, half, bias), "dw is bf16, but dy is f32");
 }
 
 }  // namespace

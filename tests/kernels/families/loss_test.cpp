@@ -265,10 +265,10 @@ TEST(Loss, RefusesOperandsThatDoNotFitAndSaysWhich) {
   expect_refused(forward, args_of({c.logits.view(), five.view(), c.loss.view(), c.lse.view()}),
                  "targets is [5], but logits is [4, 6]");
   expect_refused(forward, args_of({c.logits.view(), reals.view(), c.loss.view(), c.lse.view()}),
-                 "targets is F32");
+                 "targets is f32");
   expect_refused(forward, args_of({reals.view(), c.targets.view(), c.loss.view(), c.lse.view()}),
                  "logits is [4] and has 1 dims");
-  expect_refused(kernel(MUSTER_KERNEL_CROSS_ENTROPY_BACKWARD), c.backward(half), "dlogits is BF16");
+  expect_refused(kernel(MUSTER_KERNEL_CROSS_ENTROPY_BACKWARD), c.backward(half), "dlogits is bf16");
   expect_refused(kernel(MUSTER_KERNEL_VOCAB_MAX), args_of({c.logits.view(), five.view()}), "row_max is [5]");
   expect_refused(kernel(MUSTER_KERNEL_VOCAB_SUM_EXP),
                  args_of({c.logits.view(), c.targets.view(), reals.view(), triples.view()}, {0}),

@@ -51,7 +51,7 @@ struct Case {
   std::size_t elements() const { return tokens * features(); }
   std::string name() const {
     return testing::PrintToString(rows) + " " + layout_name(layout) +
-           (dtype == MUSTER_BF16 ? " BF16" : " F32");
+           (dtype == MUSTER_BF16 ? " bf16" : " f32");
   }
 
   muster_dtype dtype;
@@ -250,7 +250,7 @@ TEST(Norm, RefusesOperandsThatDoNotFitAndSaysWhich) {
   expect_refused(forward, args_of({c.x.view(), seven.view(), c.y.view(), c.rstd.view()}, {}, {kEpsilon}),
                  "weight is [7], but x is [4, 6]");
   expect_refused(forward, args_of({c.x.view(), c.weight.view(), half.view(), c.rstd.view()}, {}, {kEpsilon}),
-                 "y is BF16, but x is F32");
+                 "y is bf16, but x is f32");
   expect_refused(forward, args_of({c.x.view(), c.weight.view(), c.y.view(), seven.view()}, {}, {kEpsilon}),
                  "rstd is [7]");
   expect_refused(forward, args_of({c.x.view(), c.weight.view(), c.y.view(), c.rstd.view()}, {}, {-1.0}),

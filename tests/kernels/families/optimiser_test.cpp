@@ -122,7 +122,7 @@ TEST(Adamw, RefusesOperandsAndOptionsThatDoNotFit) {
   for (std::size_t operand = 0; operand < kNames.size(); ++operand) {
     Args args = p.args();
     args.tensors[operand] = half.view();
-    expect_refused(adamw(), args, std::string(kNames[operand]) + " is BF16; it must be F32");
+    expect_refused(adamw(), args, std::string(kNames[operand]) + " is bf16; it must be f32");
     if (operand == 0) continue;
     args.tensors[operand] = longer.view();
     expect_refused(adamw(), args, std::string(kNames[operand]) + " is [5]");

@@ -1,6 +1,6 @@
 #include "kernels/math/reduce.hpp"
 
-#include "kernels/math/dtype.hpp"
+#include "api/base/dtype.hpp"
 #include "tests/kernels/math/scalar_reduce.hpp"
 #include "tests/kernels/math/simd_targets.hpp"
 #include "tests/kernels/math/values.hpp"
@@ -42,7 +42,7 @@ class Sources {
 };
 
 std::string name_of(muster_dtype dtype, muster_redop redop, std::size_t n, std::size_t count) {
-  return std::string(test::dtype_name(dtype)) + " " + test::redop_name(redop) + " of " + std::to_string(n) +
+  return std::string(dtype_name(dtype)) + " " + test::redop_name(redop) + " of " + std::to_string(n) +
          " sources, " + std::to_string(count) + " elements";
 }
 

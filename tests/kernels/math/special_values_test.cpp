@@ -1,6 +1,6 @@
 #include "kernels/math/reduce.hpp"
 
-#include "kernels/math/dtype.hpp"
+#include "api/base/dtype.hpp"
 #include "tests/kernels/math/scalar_reduce.hpp"
 #include "tests/kernels/math/simd_targets.hpp"
 
@@ -150,18 +150,6 @@ TEST(SpecialValues, SixteenBitFloatsRoundOnceToNearestEven) {
       }
     }
   });
-}
-
-TEST(SpecialValues, DtypesHaveTheirBytes) {
-  EXPECT_EQ(dtype_bytes(MUSTER_U8), 1u);
-  EXPECT_EQ(dtype_bytes(MUSTER_BF16), 2u);
-  EXPECT_EQ(dtype_bytes(MUSTER_F16), 2u);
-  EXPECT_EQ(dtype_bytes(MUSTER_F32), 4u);
-  EXPECT_EQ(dtype_bytes(MUSTER_I32), 4u);
-  EXPECT_EQ(dtype_bytes(MUSTER_F64), 8u);
-  EXPECT_EQ(dtype_bytes(MUSTER_I64), 8u);
-  EXPECT_EQ(dtype_bytes(0), 0u);
-  EXPECT_EQ(dtype_bytes(8), 0u);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Seeded bytes for tests: every case is named by one number.
 #pragma once
 
-#include "kernels/math/dtype.hpp"
+#include "api/base/dtype.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -68,10 +68,6 @@ inline void fill(muster_dtype dtype, std::byte* to, std::size_t count, std::uint
   }
 }
 
-inline const char* dtype_name(muster_dtype dtype) {
-  constexpr const char* kNames[] = {"none", "f32", "bf16", "f16", "f64", "i32", "i64", "u8"};
-  return kNames[dtype];
-}
 inline const char* redop_name(muster_redop redop) {
   constexpr const char* kNames[] = {"none", "sum", "avg", "max", "min", "prod", "premul_sum"};
   return kNames[redop];
