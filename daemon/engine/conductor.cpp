@@ -124,7 +124,7 @@ Json Conductor::attach(Packet& packet) {
                              client.session->page().descriptor().get(), attached->doorbell.get()};
   const Status sent = shm::send_message(client.socket, std::as_bytes(std::span(&welcome, 1)), descriptors);
   if (!sent.ok()) {
-    engine_->detach(rank, false, fmt::format("rank {} left before it was welcomed", rank.value));
+    engine_->detach(rank, fmt::format("rank {} left before it was welcomed", rank.value));
     return refused(sent);
   }
   client.socket_watch = loop_.watch(client.socket.get(), [this, rank] { on_client(rank); });
@@ -227,7 +227,7 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
   loop_.unwatch(it->second.socket_watch);
   loop_.unwatch(it->second.death_watch);
   const std::int32_t pid = it->second.pid;
-  engine_->detach(rank, lost, text);
+  engine_->detach(rank, text);
   clients_.erase(it);
   if (lost) MUSTER_LOG(kWarning, "engine", "job {}: {}", engine_->spec().name, text);
   if (channel_.valid()) {

@@ -146,13 +146,13 @@ shm::Welcome Engine::welcome(const Session& session) const {
   return w;
 }
 
-void Engine::detach(Rank rank, bool lost, const std::string& text) {
+void Engine::detach(Rank rank, const std::string& text) {
   const std::lock_guard lock(baton_);
   Seat& seat = seats_[rank.value];
   if (!seat.session) return;
   doorbells_.remove(seat.doorbell);
   seat.doorbell.reset();
-  graph_->detached(rank, lost, text, clock_.now());
+  graph_->detached(rank, text, clock_.now());
   graveyard_.push_back(std::move(seat.session));
   wake_clients();
 }

@@ -46,9 +46,9 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   // ---- conductor -------------------------------------------------------------------------------
   // kDuplicate while the rank has a client; kBadArgument for a rank outside the world.
   Result<Attached> attach(Rank rank, std::int32_t pid);
-  // `lost`: the client died; `text` tells the others how. Its memory goes back once its running work has
+  // The client left or died; `text` tells the others how. Its memory goes back once its running work has
   // ended.
-  void detach(Rank rank, bool lost, const std::string& text);
+  void detach(Rank rank, const std::string& text);
 
   Result<Handle> alloc_buffer(Session& session, std::uint64_t bytes, shm::BufferGrant* grant,
                               int* descriptor);

@@ -54,15 +54,78 @@ void Graph::break_group(GroupId group, const Verdict& verdict, Instant now) {
     fail_members(sequencer_.break_channel(group, lane, verdict, presence()), verdict, now);
 }
 
-void Graph::release_waiting(GroupId group, const Verdict& verdict, Instant now) {
-  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
-    fail_members(sequencer_.take_waiting(group, lane), verdict, now);
-}
-
 void Graph::abort(GroupId group, Verdict verdict, Instant now) {
   verdict.event = ++failures_;
   break_group(group, verdict, now);
 }
+
+// ---- departures
+
+void Graph::detached(Rank rank, const std::string& text, Instant now) {
+  RankState& r = state(rank);
+  if (!r.present) return;
+  Verdict verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, 0};
+  if (const Verdict* root = failure_of(r)) {
+    verdict.culprit = root->culprit;
+    verdict.text = root->text;
+  }
+  verdict.event = ++failures_;
+  r.present = false;
+  r.exposed_since.reset();
+  // Its own queues first, so that nothing of it is left in the sequencer when the groups hear.
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) stop_lane(rank, lane, verdict);
+  sequencer_.acknowledge(rank, failures_);
+  leave_groups(rank, verdict, now);
+  const auto here = [](const RankState& other) { return other.present; };
+  if (std::none_of(ranks_.begin(), ranks_.end(), here)) expect_all();
+}
+
+void Graph::absent(Rank rank, const std::string& text, Instant now) {
+  RankState& r = state(rank);
+  if (r.present || r.absence) return;
+  r.absence = Verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, ++failures_};
+  ++absences_;
+  leave_groups(rank, *r.absence, now);
+}
+
+void Graph::expect_all() {
+  for (RankState& r : ranks_) r.absence.reset();
+  absences_ = 0;
+}
+
+void Graph::leave_groups(Rank rank, const Verdict& verdict, Instant now) {
+  for (std::uint32_t g = 0; g < groups().size(); ++g) {
+    const auto& members = groups()[g].ranks;
+    if (std::find(members.begin(), members.end(), rank) != members.end())
+      break_group(GroupId(g), verdict, now);
+  }
+  fail_members(sequencer_.waiting_for(rank), verdict, now);
+}
+
+// The first failure that a lane of the rank still stands for.
+const Verdict* Graph::failure_of(const RankState& r) const {
+  const Verdict* first = nullptr;
+  for (const Lane& lane : r.lanes) {
+    const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
+    if (stopped && (first == nullptr || lane.verdict.event < first->event)) first = &lane.verdict;
+  }
+  return first;
+}
+
+// Why the collective cannot complete, if a rank that it needs will not come.
+const Verdict* Graph::absence_in(const CollectiveWork& work) const {
+  if (absences_ == 0) return nullptr;
+  const std::vector<Rank>& members = groups()[work.group.value].ranks;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const auto index = static_cast<std::int32_t>(i);
+    const bool needed =
+        !work.point_to_point() || index == work.collective.root || index == work.collective.receiver;
+    if (needed && state(members[i]).absence) return &*state(members[i]).absence;
+  }
+  return nullptr;
+}
+
+// ---- deadlines
 
 void Graph::tick(Instant now) {
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -97,48 +160,70 @@ std::optional<Instant> Graph::next_deadline() const {
   return next;
 }
 
-// Who is to blame: the members that have not arrived, or the point that was never reached.
+// Who is to blame: the members that have not arrived, or the point that was never reached. Where the start
+// waits for another lane of its rank, the head of that lane is asked.
 Verdict Graph::overdue(Rank rank, std::uint32_t lane, const Start& start) const {
-  const char* label = start.request.plan->label();
   const CollectiveWork* work = start.request.plan->collective();
-  if (work == nullptr || !start.arrived) {
-    return {Code::kTimeout, static_cast<std::int32_t>(rank.value),
-            fmt::format("rank {}: {} on lane {} passed its deadline while waiting for {}", rank.value, label,
-                        lane_name(lane), waiting_for(state(rank), start)),
-            0};
+  if (work != nullptr && start.arrived) return missed(*work, lane, start);
+  std::string text = fmt::format("rank {}: {} on lane {} passed its deadline while waiting for ", rank.value,
+                                 start.request.plan->label(), lane_name(lane));
+  const RankState& r = state(rank);
+  const Start* blocked = &start;
+  for (std::uint32_t steps = 0, at = lane; steps < MUSTER_LANE_COUNT; ++steps) {
+    const Obstacle obstacle = waiting_for(r, at, *blocked);
+    text += obstacle.text;
+    if (!obstacle.lane || r.lanes[*obstacle.lane].queue.empty()) break;
+    at = *obstacle.lane;
+    blocked = &r.lanes[at].queue.front();
+    const CollectiveWork* head = blocked->request.plan->collective();
+    if (head != nullptr && blocked->arrived) {
+      Verdict root = missed(*head, at, *blocked);
+      root.text = text + ": " + root.text;
+      return root;
+    }
+    if (blocked->launched) break;
+    text += fmt::format(", where {} waits for ", blocked->request.plan->label());
   }
-  const Group& group = groups()[work->group.value];
+  return {Code::kTimeout, static_cast<std::int32_t>(rank.value), text, 0};
+}
+
+// A collective that its other members let down.
+Verdict Graph::missed(const CollectiveWork& work, std::uint32_t lane, const Start& start) const {
+  const Group& group = groups()[work.group.value];
   std::vector<Rank> missing;
-  if (work->point_to_point()) {
+  if (work.point_to_point()) {
     const std::int32_t peer =
-        work->collective.op == MUSTER_SEND ? work->collective.receiver : work->collective.root;
+        work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
     missing.push_back(group.ranks[static_cast<std::size_t>(peer)]);
   } else {
-    missing = sequencer_.missing(work->group, lane);
+    missing = sequencer_.missing(work.group, lane);
   }
   std::string states;
   for (const Rank m : missing)
     if (!state(m).present) states += fmt::format("; rank {} is not attached", m.value);
   return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
-          fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}{}", group.name, label,
-                      lane_name(lane), missing.size() == 1 ? "" : "s", rank_list(missing), states),
+          fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}{}", group.name,
+                      start.request.plan->label(), lane_name(lane), missing.size() == 1 ? "" : "s",
+                      rank_list(missing), states),
           0};
 }
 
-std::string Graph::waiting_for(const RankState& r, const Start& start) const {
+Graph::Obstacle Graph::waiting_for(const RankState& r, std::uint32_t lane, const Start& start) const {
   for (const std::uint64_t wait : start.request.waits) {
     if (wait == 0) continue;
     const std::uint32_t timeline = shm::point_timeline(wait);
     const std::uint64_t value = shm::point_value(wait);
     if (timeline >= shm::kClientTimelineFirst) {
       const std::uint64_t at = r.timelines[timeline - shm::kClientTimelineFirst];
-      if (at < value) return fmt::format("client timeline {} to reach {} (it is at {})", timeline, value, at);
-    } else if (r.lanes[timeline].reached < value) {
-      return fmt::format("lane {} to reach {} (it is at {})", lane_name(timeline), value,
-                         r.lanes[timeline].reached);
+      if (at < value)
+        return {fmt::format("client timeline {} to reach {} (it is at {})", timeline, value, at), {}};
+    } else if (timeline != lane && r.lanes[timeline].reached < value) {
+      return {fmt::format("lane {} to reach {} (it is at {})", lane_name(timeline), value,
+                          r.lanes[timeline].reached),
+              timeline};
     }
   }
-  return "work before it on its lane";
+  return {"work before it on its lane", {}};
 }
 
 std::vector<bool> Graph::presence() const {

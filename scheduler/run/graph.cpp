@@ -24,6 +24,7 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
 void Graph::attached(Rank rank) {
   RankState& r = state(rank);
   sequencer_.acknowledge(rank, failures_);
+  if (r.absence) --absences_;
   const std::uint32_t generation = r.generation + 1;
   const std::uint32_t running = r.running;
   std::vector<Lane> lanes;
@@ -34,28 +35,6 @@ void Graph::attached(Rank rank) {
   r.present = true;
   r.running = running;
   r.generation = generation;
-}
-
-void Graph::detached(Rank rank, bool lost, const std::string& text, Instant now) {
-  RankState& r = state(rank);
-  if (!r.present) return;
-  r.present = false;
-  r.exposed_since.reset();
-  const Verdict verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, ++failures_};
-  // Its own queues first, so that nothing of it is left in the sequencer when the groups hear.
-  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) stop_lane(rank, lane, verdict);
-  sequencer_.acknowledge(rank, failures_);
-  for (std::uint32_t g = 0; g < groups().size(); ++g) {
-    const auto& members = groups()[g].ranks;
-    if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
-    // A peer that left in order harms only those who wait for it right now.
-    if (lost) {
-      break_group(GroupId(g), verdict, now);
-    } else {
-      release_waiting(GroupId(g), verdict, now);
-    }
-  }
-  fail_members(sequencer_.waiting_for(rank), verdict, now);
 }
 
 bool Graph::drained(Rank rank) const {
@@ -177,6 +156,10 @@ Graph::Ready Graph::readiness(const RankState& r, std::uint32_t lane_index, cons
 
 // True if the state of the lane changed: the collective was launched, or the lane was stopped.
 bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
+  if (const Verdict* absence = absence_in(*start.request.plan->collective())) {
+    stop_lane(rank, lane, *absence);
+    return true;
+  }
   auto outcome = sequencer_.arrive({rank, lane, start.request.value, start.request.plan});
   switch (outcome.kind) {
     case Sequencer::Outcome::Kind::kWait:

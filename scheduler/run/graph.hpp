@@ -38,9 +38,15 @@ class Graph {
   // ---- events ----------------------------------------------------------------------------------
   // The rank has a client again: its lanes start empty at value 0 and its client timelines at 0.
   void attached(Rank rank);
-  // The client left in order (lost = false) or died (lost = true); `text` says how, for the others' verdicts.
-  // Running work goes on to its end; drained(rank) says when its memory may go.
-  void detached(Rank rank, bool lost, const std::string& text, Instant now);
+  // The client left, in order or not; `text` says how. Whoever is attached and shares a group with it hears
+  // of it at once or with its next collective there; if a failure had stopped the leaver, they hear of that
+  // one's culprit, so that a chain of departures names the rank at its root. Running work goes on to its end;
+  // drained(rank) says when its memory may go.
+  void detached(Rank rank, const std::string& text, Instant now);
+  // Who started the ranks says that this one, which is not attached, will not come: nobody waits for it any
+  // more. Until it attaches after all, expect_all(), or nobody is attached.
+  void absent(Rank rank, const std::string& text, Instant now);
+  void expect_all();
   bool drained(Rank rank) const;
 
   // kBusy: the lane is full, offer it again later. kBadArgument: value is not the lane's next, or a wait is
@@ -87,7 +93,8 @@ class Graph {
     std::vector<Lane> lanes;
     std::array<std::uint64_t, shm::kClientTimelinesMax> timelines{};
     bool present = false;
-    std::uint32_t running = 0;  // parts of launched steps
+    std::optional<Verdict> absence;  // why it will not come
+    std::uint32_t running = 0;       // parts of launched steps
     std::uint32_t generation = 0;
     std::optional<Instant> exposed_since;
     Nanos exposed{0};
@@ -109,9 +116,16 @@ class Graph {
   void stop_lane(Rank rank, std::uint32_t lane, const Verdict& verdict);
   void fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now);
   void break_group(GroupId group, const Verdict& verdict, Instant now);
-  void release_waiting(GroupId group, const Verdict& verdict, Instant now);
+  void leave_groups(Rank rank, const Verdict& verdict, Instant now);
+  const Verdict* failure_of(const RankState& rank) const;
+  const Verdict* absence_in(const CollectiveWork& work) const;
   Verdict overdue(Rank rank, std::uint32_t lane, const Start& start) const;
-  std::string waiting_for(const RankState& rank, const Start& start) const;
+  Verdict missed(const CollectiveWork& work, std::uint32_t lane, const Start& start) const;
+  struct Obstacle {
+    std::string text;
+    std::optional<std::uint32_t> lane;  // whose head stands in the way
+  };
+  Obstacle waiting_for(const RankState& rank, std::uint32_t lane, const Start& start) const;
   void note_exposure(RankState& rank, Instant now);
   std::vector<bool> presence() const;
 
@@ -122,6 +136,7 @@ class Graph {
   std::vector<InFlight> steps_;
   std::vector<std::uint32_t> free_steps_;
   std::uint32_t steps_in_flight_ = 0;
+  std::uint32_t absences_ = 0;
   std::uint64_t failures_ = 0;  // Verdict::event of the latest
 };
 

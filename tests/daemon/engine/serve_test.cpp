@@ -151,7 +151,7 @@ TEST_F(Serve, ClosesTheSessionOfAClientThatLiesInItsRing) {
   for (int i = 0; i < 2000 && !engine_->take_offender(); ++i) usleep(1000);
   const shm::CompletionSegment* page = liar.page().page();
   EXPECT_NE(reinterpret_cast<const std::atomic<std::uint32_t>&>(page->closed).load(), 0u);
-  engine_->detach(Rank(0), true, "rank 0 broke the protocol");
+  engine_->detach(Rank(0), "rank 0 broke the protocol");
   alloc(bystander, 64);
   EXPECT_EQ(engine_->bury(), 0u);
 }

@@ -126,7 +126,7 @@ TEST(GraphProperty, RetiresEveryStartOnceWhenRanksDie) {
       if (random() % 3 == 0) finish_random(stage, random);
       if (random() % 150 == 0 && !dead[rank]) {
         dead[rank] = true;
-        stage.graph.detached(Rank(rank), true, "killed", stage.now);
+        stage.graph.detached(Rank(rank), "killed", stage.now);
       }
     }
     while (!stage.launched.empty()) finish_random(stage, random);
@@ -136,6 +136,44 @@ TEST(GraphProperty, RetiresEveryStartOnceWhenRanksDie) {
     ASSERT_EQ(stage.retired_well + stage.retired_badly, started);
     ASSERT_EQ(stage.graph.next_deadline(), std::nullopt);
     for (std::uint32_t rank = 0; rank < kWorld; ++rank) ASSERT_TRUE(stage.graph.drained(Rank(rank)));
+  }
+}
+
+// Goal:   a death ends every trainer without a deadline, however their groups overlap: nobody is left to
+// wait. Method: one rank dies; every rank that hears of a failure leaves in order, as a training program
+// does. In the
+//         end all have run their whole program or have gone, and whoever heard was told of the dead rank.
+TEST(GraphProperty, LeavesNobodyWaitingWhenThoseWhoHearOfADeathLeave) {
+  for (std::uint64_t seed = 1; seed <= kProgramsMax; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed * 104729);
+    Stage stage({kWorld, 64, 3}, cube());
+    const auto todo = programs(stage, random);
+    std::vector<bool> gone(kWorld, false);
+    std::vector<std::size_t> next(kWorld, 0);
+    const auto victim = static_cast<std::uint32_t>(random() % kWorld);
+    const std::uint64_t death = random() % 200;
+    for (std::uint64_t turn = 0; turn < 4000; ++turn) {
+      if (turn == death) {
+        gone[victim] = true;
+        stage.graph.detached(Rank(victim), "killed", stage.now);
+      }
+      const auto rank = static_cast<std::uint32_t>(random() % kWorld);
+      const bool heard = std::any_of(stage.stops.begin(), stage.stops.end(),
+                                     [&](const auto& stop) { return stop.first.first == rank; });
+      if (!gone[rank] && heard) {
+        gone[rank] = true;
+        stage.graph.detached(Rank(rank), "left", stage.now);
+      } else if (!gone[rank] && next[rank] < todo[rank].size()) {
+        const Operation& operation = todo[rank][next[rank]++];
+        stage.start(rank, operation.lane, operation.plan);
+      }
+      if (random() % 3 == 0) finish_random(stage, random);
+    }
+    while (!stage.launched.empty()) finish_random(stage, random);
+    for (const auto& [lane, stop] : stage.stops)
+      ASSERT_EQ(stop.verdict.culprit, static_cast<std::int32_t>(victim)) << stop.verdict.text;
+    ASSERT_EQ(stage.graph.next_deadline(), std::nullopt) << "somebody waits";
   }
 }
 

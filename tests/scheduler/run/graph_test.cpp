@@ -167,7 +167,7 @@ TEST(Graph, TellsTheSurvivorsAtOnceWhenARankDies) {
   Stage stage(world_of(4), four_ranks());
   stage.start(0, MUSTER_LANE_REDUCE, stage.collective(2, 0, Stage::all_reduce(1)));
   stage.start(3, MUSTER_LANE_REDUCE, stage.collective(2, 3, Stage::all_reduce(1)));
-  stage.graph.detached(Rank(3), true, "rank 3 (pid 77) was killed by signal 9", stage.now);
+  stage.graph.detached(Rank(3), "rank 3 (pid 77) was killed by signal 9", stage.now);
   ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kPeerLost));
   EXPECT_EQ((stage.stops[Lane{0, MUSTER_LANE_REDUCE}].verdict.culprit), 3);
   EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_REDUCE), HasSubstr("pid 77"));
@@ -182,7 +182,7 @@ TEST(Graph, TellsTheSurvivorsAtOnceWhenARankDies) {
 TEST(Graph, LetsAGroupWorkAgainAfterReattachAndReset) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
   stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(1)));
-  stage.graph.detached(Rank(1), true, "gone", stage.now);
+  stage.graph.detached(Rank(1), "gone", stage.now);
   ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kPeerLost));
   stage.graph.attached(Rank(1));
   stage.start(1, MUSTER_LANE_REDUCE, stage.collective(0, 1, Stage::all_reduce(1)));
@@ -197,7 +197,7 @@ TEST(Graph, LetsAGroupWorkAgainAfterReattachAndReset) {
 
 TEST(Graph, TellsASurvivorOnceAlsoIfTheDeadRankIsBackAlready) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
-  stage.graph.detached(Rank(1), true, "gone", stage.now);
+  stage.graph.detached(Rank(1), "gone", stage.now);
   stage.graph.attached(Rank(1));
   stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(1)));
   ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kPeerLost)) << "never a late success";
@@ -212,8 +212,8 @@ TEST(Graph, TellsASurvivorOnceAlsoIfTheDeadRankIsBackAlready) {
 // Method: rank 1 dies; rank 0 leaves and comes back before rank 1 does, and waits for it.
 TEST(Graph, KeepsOldDeathsFromANewTrainer) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
-  stage.graph.detached(Rank(1), true, "gone", stage.now);
-  stage.graph.detached(Rank(0), false, "left", stage.now);
+  stage.graph.detached(Rank(1), "gone", stage.now);
+  stage.graph.detached(Rank(0), "left", stage.now);
   stage.graph.attached(Rank(0));
   stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(1)));
   EXPECT_TRUE(stage.stops.empty());
@@ -222,12 +222,84 @@ TEST(Graph, KeepsOldDeathsFromANewTrainer) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
+// Goal:   a chain of departures leaves nobody waiting, and everybody hears of the rank at its root.
+// Method: rank 1 dies; rank 0, which shares a group with it, hears and leaves in order; rank 2 shares one
+// with
+//         rank 0 alone and comes to it after both have gone.
+TEST(Graph, PassesTheRootOfAChainOfDeparturesOn) {
+  Stage stage(world_of(3), {{"first", {Rank(0), Rank(1)}}, {"second", {Rank(0), Rank(2)}}});
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(1)));
+  stage.graph.detached(Rank(1), "rank 1 (pid 7) died", stage.now);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kPeerLost));
+  stage.graph.detached(Rank(0), "rank 0 (pid 6) detached", stage.now);
+  stage.start(2, MUSTER_LANE_SMALL, stage.collective(1, 2, Stage::all_reduce(1)));
+  ASSERT_TRUE(stage.stopped_with(2, MUSTER_LANE_SMALL, Code::kPeerLost));
+  EXPECT_THAT(stage.stop_text(2, MUSTER_LANE_SMALL), HasSubstr("rank 1 (pid 7) died"));
+  EXPECT_EQ((stage.stops[Lane{2, MUSTER_LANE_SMALL}].verdict.culprit), 1);
+}
+
+TEST(Graph, NamesTheLeaverWhereNoFailureCameBefore) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  stage.graph.detached(Rank(0), "rank 0 (pid 6) detached", stage.now);
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(1)));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kPeerLost));
+  EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_SMALL), HasSubstr("rank 0 (pid 6) detached"));
+}
+
+// Goal:   a rank that will never come is waited for by nobody, whenever they come.
+// Method: rank 1 is absent; rank 0 waits already, rank 2 attaches later; then rank 1 comes after all.
+TEST(Graph, WaitsForNoRankThatIsKnownNotToCome) {
+  Stage stage(world_of(3), {{"world", {Rank(0), Rank(1), Rank(2)}}, {"ends", {Rank(0), Rank(2)}}});
+  stage.graph.detached(Rank(1), "never here", stage.now);
+  stage.graph.attached(Rank(0));
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(1)));
+  EXPECT_TRUE(stage.stops.empty());
+  stage.graph.absent(Rank(1), "rank 1 exited with code 3", stage.now);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kPeerLost));
+  stage.graph.attached(Rank(2));
+  stage.start(2, MUSTER_LANE_SMALL, stage.collective(0, 2, Stage::all_reduce(1)));
+  ASSERT_TRUE(stage.stopped_with(2, MUSTER_LANE_SMALL, Code::kPeerLost));
+  EXPECT_THAT(stage.stop_text(2, MUSTER_LANE_SMALL), HasSubstr("exited with code 3"));
+  stage.start(0, MUSTER_LANE_GATHER, stage.collective(1, 0, Stage::all_reduce(1)));
+  stage.start(2, MUSTER_LANE_GATHER, stage.collective(1, 2, Stage::all_reduce(1)));
+  EXPECT_EQ(stage.launched.size(), 1u) << "a group without it works";
+  stage.finish_all();
+  stage.graph.attached(Rank(1));
+  for (const std::uint32_t rank : {0u, 2u}) stage.graph.reset_lane(Rank(rank), MUSTER_LANE_SMALL, stage.now);
+  for (const std::uint32_t rank : {0u, 1u, 2u})
+    stage.start(rank, MUSTER_LANE_SMALL, stage.collective(0, rank, Stage::all_reduce(1)));
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+TEST(Graph, ForgetsAbsencesWhenEverybodyHasLeft) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  stage.graph.detached(Rank(1), "gone", stage.now);
+  stage.graph.absent(Rank(1), "rank 1 exited with code 3", stage.now);
+  stage.graph.detached(Rank(0), "gone", stage.now);
+  stage.graph.attached(Rank(0));
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(1)));
+  EXPECT_TRUE(stage.stops.empty()) << "a new trainer starts";
+}
+
+// Goal:   the missing rank is named also by a start that waits for the collective on another lane.
+TEST(Graph, FollowsAnOverdueStartToTheMissingRank) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  const auto reduced =
+      stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(1)), {}, Nanos(10));
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {reduced}, Nanos(10));
+  stage.now = Nanos(11);
+  stage.graph.tick(stage.now);
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("waiting for lane small"));
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("missing rank 1"));
+  EXPECT_EQ((stage.stops[Lane{0, MUSTER_LANE_COMPUTE}].verdict.culprit), 1);
+}
+
 TEST(Graph, KeepsADeadRanksMemoryUntilItsWorkHasRun) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
   stage.start(0, 0, stage.collective(0, 0, Stage::all_reduce(1)));
   stage.start(1, 0, stage.collective(0, 1, Stage::all_reduce(1)));
   ASSERT_EQ(stage.launched.size(), 1u);
-  stage.graph.detached(Rank(1), true, "gone", stage.now);
+  stage.graph.detached(Rank(1), "gone", stage.now);
   EXPECT_FALSE(stage.graph.drained(Rank(1)));
   stage.graph.attached(Rank(1));
   stage.finish_next();
