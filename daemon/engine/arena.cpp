@@ -16,6 +16,11 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
 
 }  // namespace
 
+// Large memory comes in whole granules, so a limit between two of them would be passed.
+Arena::Arena(device::Device& device, Options options) : device_(device), options_(options) {
+  if (options_.bytes_max > kGranule) options_.bytes_max -= options_.bytes_max % kGranule;
+}
+
 Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
   MUSTER_ASSERT(bytes > 0);
   if (bytes > options_.bytes_max)
@@ -34,7 +39,7 @@ Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
 }
 
 Status Arena::grow(std::uint64_t bytes) {
-  const std::uint64_t left = options_.bytes_max - reserved_bytes_;
+  const std::uint64_t left = options_.bytes_max > reserved_bytes_ ? options_.bytes_max - reserved_bytes_ : 0;
   if (bytes > left)
     return failure(
         Code::kNoResource,

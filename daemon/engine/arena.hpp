@@ -29,7 +29,7 @@ class Arena {
   };
   static constexpr std::uint64_t kAlignment = 64;
 
-  Arena(device::Device& device, Options options) : device_(device), options_(options) {}
+  Arena(device::Device& device, Options options);
 
   // Zeroed memory. bytes > 0.
   Result<Grant> allocate(std::uint64_t bytes);

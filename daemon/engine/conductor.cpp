@@ -13,11 +13,11 @@ using shm::MessageKind;
 
 constexpr Nanos kTimerPeriod = std::chrono::milliseconds(50);
 // A dying process closes its socket before its pidfd says so.
-constexpr int kDeathWaitMs = 200;
+constexpr Nanos kDeathWait = std::chrono::milliseconds(200);
 
-bool has_ended(const shm::Descriptor& pidfd, int wait_ms) {
+bool has_ended(const shm::Descriptor& pidfd) {
   pollfd entry{pidfd.get(), POLLIN, 0};
-  return ::poll(&entry, 1, wait_ms) == 1;
+  return ::poll(&entry, 1, 0) == 1;
 }
 
 Json refused(const Status& status) {
@@ -78,6 +78,11 @@ Json Conductor::execute(Packet& packet) {
   if (command == "groups") return groups();
   if (command == "stop") return stop(packet.body);
   if (command == "trace_end") return trace_end();
+  if (command == "absent") return absent(packet.body);
+  if (command == "expect_all") {
+    engine_->expect_all();
+    return control::success(Json::object());
+  }
   if (command == "trace_begin") {
     engine_->trace_begin();
     return control::success(Json::object());
@@ -111,7 +116,7 @@ Json Conductor::attach(Packet& packet) {
   const auto serial = packet.body.value("serial", 0u);
 
   // A rank whose process has just died may come back before its death has been seen.
-  if (const auto former = clients_.find(rank); former != clients_.end() && has_ended(former->second.pidfd, 0))
+  if (const auto former = clients_.find(rank); former != clients_.end() && has_ended(former->second.pidfd))
     on_death(rank);
   auto attached = engine_->attach(rank, client.pid);
   if (!attached) return refused(attached.error());
@@ -176,6 +181,13 @@ Json Conductor::trace_end() {
   return control::success({{"bytes", json.size()}});
 }
 
+// A launcher's word: the process of this rank has ended and no other will come for it.
+Json Conductor::absent(const Json& body) {
+  const Rank rank(body.at("rank").get<std::uint32_t>());
+  engine_->absent(rank, body.at("text").get<std::string>());
+  return control::success(Json::object());
+}
+
 Json Conductor::stop(const Json& body) {
   engine_->close(Code::kAborted, body.value("text", "the job was ended"));
   ending_ = true;
@@ -196,10 +208,8 @@ void Conductor::on_client(Rank rank) {
   if (message->bytes == 0) {
     if (client.said_goodbye)
       return depart(rank, false, fmt::format("rank {} (pid {}) detached", rank.value, client.pid));
-    if (has_ended(client.pidfd, kDeathWaitMs)) return on_death(rank);
-    return depart(
-        rank, true,
-        fmt::format("rank {} (pid {}) closed its connection without detaching", rank.value, client.pid));
+    if (has_ended(client.pidfd)) return on_death(rank);
+    return await_death(rank);
   }
   auto answer = serve(*engine_, *client.session, std::span(buffer_).first(message->bytes));
   if (!answer)
@@ -212,6 +222,19 @@ void Conductor::on_client(Rank rank) {
       shm::send_message(client.socket, answer->bytes, std::span(&descriptor, descriptor >= 0 ? 1 : 0));
   if (!sent.ok() && sent.code() != Code::kDaemonLost)
     depart(rank, true, fmt::format("rank {} (pid {}) does not read its answers", rank.value, client.pid));
+}
+
+// A process that closes its connection without a word is mostly a dying one, whose pidfd will say so.
+void Conductor::await_death(Rank rank) {
+  Client& client = clients_.at(rank);
+  loop_.unwatch(std::exchange(client.socket_watch, 0));
+  loop_.after(kDeathWait, [this, rank, session = client.session] {
+    const auto it = clients_.find(rank);
+    if (it == clients_.end() || it->second.session != session) return;
+    depart(
+        rank, true,
+        fmt::format("rank {} (pid {}) closed its connection without detaching", rank.value, it->second.pid));
+  });
 }
 
 void Conductor::on_death(Rank rank) {

@@ -18,8 +18,7 @@ namespace muster::engine {
 // Thread  run()'s, alone.
 // Bound   one client per rank; one message of each per turn of the loop.
 // Fails   a client that breaks the protocol loses its session, nothing else. Without supervisor the engine
-// goes on: it is
-//         re-adopted or ends with its last client.
+//         goes on, and ends with its last client.
 class Conductor {
  public:
   // `channel` is the socket to the supervisor.
@@ -48,9 +47,11 @@ class Conductor {
   control::Json report();
   control::Json groups() const;
   control::Json trace_end();
+  control::Json absent(const control::Json& body);
   control::Json stop(const control::Json& body);
 
   void on_client(Rank rank);
+  void await_death(Rank rank);
   void on_death(Rank rank);
   void depart(Rank rank, bool lost, const std::string& text);
   void on_timer();

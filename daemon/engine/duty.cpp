@@ -12,7 +12,7 @@ constexpr Nanos kTickPeriod = std::chrono::milliseconds(10);
 
 std::size_t Engine::do_work() {
   const std::lock_guard lock(baton_);
-  if (!health_.ok()) return 0;
+  if (!executor_ || !health_.ok()) return 0;  // not open yet, or never: open() has failed
   if (std::exchange(armed_, false))
     for (Seat& seat : seats_)
       if (seat.session) seat.session->awake();
@@ -29,19 +29,20 @@ std::size_t Engine::do_work() {
 
 std::size_t Engine::drain_rings(Instant now) {
   std::size_t taken = 0;
-  for (Seat& seat : seats_) {
-    if (!seat.session || offender_) continue;
-    auto drained = seat.session->drain(*graph_, now);
-    if (drained) {
-      taken += *drained;
-      continue;
-    }
-    // The conductor takes the session out; until then nothing more is read from it.
-    offender_.emplace(seat.session->options().rank, drained.error().message());
-    seat.session->counters().add(shm::Counter::kRefusals, 1);
-    seat.session->completion().close(Code::kProtocol);
-  }
+  for (Seat& seat : seats_)
+    if (seat.session) taken += drain_ring(seat, now);
   return taken;
+}
+
+std::size_t Engine::drain_ring(Seat& seat, Instant now) {
+  if (!seat.offence.empty()) return 0;
+  auto drained = seat.session->drain(*graph_, now);
+  if (drained) return *drained;
+  // The conductor takes the session out; until then nothing more is read from it.
+  seat.offence = drained.error().message();
+  seat.session->counters().add(shm::Counter::kRefusals, 1);
+  seat.session->close(Code::kProtocol);
+  return 0;
 }
 
 void Engine::tick(Instant now) {
@@ -87,7 +88,7 @@ void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
       Status(Code::kDevice, fmt::format("launching {}: {}", step.parts.front().plan->label(), status.text()));
   MUSTER_LOG(kError, "engine", "job {}: {}; the job ends", spec_.name, health_.message());
   for (Seat& seat : seats_)
-    if (seat.session) seat.session->completion().close(Code::kDevice);
+    if (seat.session) seat.session->close(Code::kDevice);
 }
 
 void Engine::reached(Rank rank, std::uint32_t lane, std::uint64_t value) {

@@ -152,6 +152,7 @@ void Engine::detach(Rank rank, const std::string& text) {
   if (!seat.session) return;
   doorbells_.remove(seat.doorbell);
   seat.doorbell.reset();
+  seat.offence.clear();
   graph_->detached(rank, text, clock_.now());
   graveyard_.push_back(std::move(seat.session));
   wake_clients();
@@ -167,13 +168,25 @@ std::size_t Engine::bury() {
   return graveyard_.size();
 }
 
+void Engine::absent(Rank rank, const std::string& text) {
+  const std::lock_guard lock(baton_);
+  if (rank.value >= spec_.world) return;
+  graph_->absent(rank, text, clock_.now());
+  wake_clients();
+}
+
+void Engine::expect_all() {
+  const std::lock_guard lock(baton_);
+  graph_->expect_all();
+}
+
 void Engine::close(Code code, const std::string& text) {
   const std::lock_guard lock(baton_);
   closed_ = true;
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g)
     graph_->abort(GroupId(g), {Code::kAborted, -1, text}, clock_.now());
   for (Seat& seat : seats_)
-    if (seat.session) seat.session->completion().close(code);
+    if (seat.session) seat.session->close(code);
 }
 
 // A new segment may take long to reserve, so the arena, which only the conductor uses, is asked without the
@@ -211,8 +224,15 @@ Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollecti
   return session.add_plan(std::move(plan));
 }
 
+// Starts that the client has pushed are in flight for it, whether they lie in the ring or not: they are taken
+// out first.
 Status Engine::destroy_plan(Session& session, Handle handle) {
   const std::lock_guard lock(baton_);
+  Seat& seat = seats_[session.options().rank.value];
+  constexpr std::size_t kTurns = shm::kRingCapacity / Session::kBatch;
+  for (std::size_t turn = 0; turn <= kTurns && drain_ring(seat, clock_.now()) > 0;) ++turn;
+  if (session.has_backlog())
+    return failure(Code::kBusy, "starts before this call wait for room on their lane; wait for their points");
   return session.destroy_plan(handle);
 }
 
@@ -226,6 +246,11 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
                 clock_.now());
   wake_clients();
   return {};
+}
+
+Result<shm::Descriptor> Engine::open_events(Session& session) {
+  const std::lock_guard lock(baton_);
+  return session.open_events();
 }
 
 Result<shm::MeshAnswer> Engine::mesh_dim(const Session& session, std::string_view dim) {
@@ -260,15 +285,21 @@ void Engine::trace_begin() {
   trace_.begin(clock_.now());
 }
 
+// The text of a long recording takes long to write, so it is written without the baton.
 std::string Engine::trace_end() {
-  const std::lock_guard lock(baton_);
-  trace_.end();
-  return trace_.json(spec_.name, spec_.world, group_names_);
+  scheduler::Trace recording(0);
+  {
+    const std::lock_guard lock(baton_);
+    recording = std::exchange(trace_, scheduler::Trace(kTraceEventsMax));
+  }
+  return recording.json(spec_.name, spec_.world, group_names_);
 }
 
 std::optional<std::pair<Rank, std::string>> Engine::take_offender() {
   const std::lock_guard lock(baton_);
-  return std::exchange(offender_, std::nullopt);
+  for (const Seat& seat : seats_)
+    if (seat.session && !seat.offence.empty()) return std::pair(seat.session->options().rank, seat.offence);
+  return std::nullopt;
 }
 
 Status Engine::health() const {

@@ -58,6 +58,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
                                  std::span<const std::uint64_t> counts);
   Status destroy_plan(Session& session, Handle handle);
   Status abort_group(Session& session, std::uint64_t group);
+  // The client's end of a socket that gets a byte at each completion and ends with the session.
+  Result<shm::Descriptor> open_events(Session& session);
   // Coordinate, size and group handle of a rank along a dim.
   Result<shm::MeshAnswer> mesh_dim(const Session& session, std::string_view dim);
   // The members' world ranks; fills the answer.
@@ -66,6 +68,9 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   void trace_begin();
   std::string trace_end();
 
+  // A rank that is not attached will not come, says who started it; and all of them may come again.
+  void absent(Rank rank, const std::string& text);
+  void expect_all();
   // Ends every session with `code` and refuses new ones.
   void close(Code code, const std::string& text);
   // Gives the memory of gone sessions back; call now and then. Returns sessions still waiting.
@@ -105,6 +110,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
     shm::Descriptor doorbell;
     std::unique_ptr<Arena> arena;
     std::uint32_t attachments = 0;
+    std::string offence;  // how the session broke the protocol; empty: it did not
   };
 
   Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells);
@@ -114,6 +120,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::vector<scheduler::Group> all_groups() const;
   Scope scope(const Session& session) const;
   std::size_t drain_rings(Instant now);
+  std::size_t drain_ring(Seat& seat, Instant now);
   void tick(Instant now);
   void account(Session& session, const scheduler::Plan& plan, std::uint32_t lane, std::uint64_t value);
   void wake_clients();
@@ -124,7 +131,6 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   const Clock& clock_;
   mesh::GroupList group_list_;
   Doorbells doorbells_;
-  std::uint32_t self_group_first_ = 0;
   std::vector<std::string> group_names_;
 
   mutable std::mutex baton_;
@@ -136,7 +142,6 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::optional<scheduler::Graph> graph_;
   scheduler::Trace trace_;
   scheduler::Finished current_;  // the step being retired
-  std::optional<std::pair<Rank, std::string>> offender_;
   Status health_;
   Instant next_tick_{0};
   std::uint32_t next_session_ = 1;

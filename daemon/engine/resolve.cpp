@@ -168,6 +168,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
                           resolve_range(scope.session, message.source, sources, what.dtype, "source"));
   MUSTER_ASSIGN_OR_RETURN(work.target,
                           resolve_range(scope.session, message.target, targets, what.dtype, "target"));
+  MUSTER_RETURN_IF_ERROR(transport::check_member(what, {index, work.source, work.target}, ranks));
   if (sources > 0) hold_buffer(*plan, message.source.buffer);
   if (targets > 0) hold_buffer(*plan, message.target.buffer);
   plan->bytes = targets * dtype_bytes(what.dtype);

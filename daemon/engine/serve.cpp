@@ -115,8 +115,8 @@ Result<Answer> trace_end(Engine& engine, std::uint32_t serial) {
   return answer;
 }
 
-Result<Answer> event_open(Session& session, std::uint32_t serial) {
-  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor end, session.open_events());
+Result<Answer> event_open(Engine& engine, Session& session, std::uint32_t serial) {
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor end, engine.open_events(session));
   Answer answer = done(serial);
   answer.own = std::move(end);
   answer.descriptor = answer.own.get();
@@ -133,7 +133,7 @@ Result<Answer> plain(Engine& engine, Session& session, MessageKind kind, std::sp
     case MessageKind::kTraceEnd:
       return trace_end(engine, serial);
     case MessageKind::kEventOpen:
-      return event_open(session, serial);
+      return event_open(engine, session, serial);
     default:
       break;
   }

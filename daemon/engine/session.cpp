@@ -102,6 +102,11 @@ void Session::wake_client() {
   [[maybe_unused]] const auto sent = ::send(events_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+void Session::close(Code code) {
+  completion_writer_.close(code);
+  wake_client();
+}
+
 // ---- conductor ---------------------------------------------------------------------------------
 
 Result<Handle> Session::add_buffer(std::uint64_t bytes) {
@@ -155,7 +160,7 @@ Status Session::destroy_plan(Handle handle) {
 
 Result<shm::Descriptor> Session::open_events() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
     return fail(Code::kNoResource, "socketpair: {}; raise the open-files limit (ulimit -n)",
                 std::strerror(errno));
   events_.reset(ends[0]);

@@ -57,6 +57,8 @@ class Session {
   void note_news() { news_ = true; }
   bool take_news() { return std::exchange(news_, false); }
   void wake_client();
+  // The session is over: every call of the client says `code` from now on.
+  void close(Code code);
 
   // ---- conductor -------------------------------------------------------------------------------
   Result<Handle> add_buffer(std::uint64_t bytes);
@@ -66,7 +68,8 @@ class Session {
   Status destroy_plan(Handle handle);
   // True once per segment and session: the client does not have its descriptor yet.
   bool introduce_segment(std::uint32_t segment);
-  // The client's end of a socket that gets a byte at each completion; the former one ends.
+  // The client's end of a socket that gets a byte at each completion, and whose end says that the engine is
+  // gone (a datagram socket would stay silent); the former one ends. Under the baton: workers send on it.
   Result<shm::Descriptor> open_events();
   // No start of this session is in flight any more.
   bool idle() const { return starts_in_flight_ == 0; }

@@ -85,9 +85,19 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   Lane& lane = state(rank).lanes[lane_index];
   if (lane.failed_from == 0 || lane.failed_to != 0) return;
   lane.failed_to = lane.last;
+  remember(lane);
   sequencer_.acknowledge(rank, lane.verdict.event);
   actions_.resumed(rank, lane_index, lane.failed_to);
   pump(rank, now);
+}
+
+// Points of a failure stay failed after the reset. Beyond the bound the two oldest are taken for one, with
+// what lies between them: a start that waits for a point so long ago fails where it might have run.
+void Graph::remember(Lane& lane) {
+  lane.before.push_back({lane.failed_from, lane.failed_to, lane.verdict});
+  if (lane.before.size() <= kFailuresKept) return;
+  lane.before[1].from = lane.before[0].from;
+  lane.before.erase(lane.before.begin());
 }
 
 // ---- progress ----------------------------------------------------------------------------------
@@ -112,12 +122,11 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
     if (start.arrived) break;
     const bool collective = start.request.plan->collective() != nullptr;
     if (collective && lane.launched > 0) break;
-    const Lane* failed = nullptr;
+    const Verdict* failed = nullptr;
     const Ready ready = readiness(r, lane_index, start, &failed);
     if (ready == Ready::kNo) break;
     if (ready == Ready::kFailed) {
-      stop_lane(rank, lane_index,
-                {Code::kDependency, failed->verdict.culprit, failed->verdict.text, failed->verdict.event});
+      stop_lane(rank, lane_index, {Code::kDependency, failed->culprit, failed->text, failed->event});
       return true;
     }
     if (collective) {
@@ -132,7 +141,7 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
 }
 
 Graph::Ready Graph::readiness(const RankState& r, std::uint32_t lane_index, const Start& start,
-                              const Lane** failed) const {
+                              const Verdict** failed) const {
   for (const std::uint64_t wait : start.request.waits) {
     if (wait == 0) continue;
     const std::uint32_t timeline = shm::point_timeline(wait);
@@ -143,15 +152,23 @@ Graph::Ready Graph::readiness(const RankState& r, std::uint32_t lane_index, cons
     }
     if (timeline == lane_index && value < start.request.value) continue;  // the lane's own order
     const Lane& other = r.lanes[timeline];
-    const bool lies_in_failure = other.failed_from != 0 && value >= other.failed_from &&
-                                 (other.failed_to == 0 || value <= other.failed_to);
-    if (lies_in_failure) {
-      *failed = &other;
+    if (const Verdict* verdict = failure_at(other, value)) {
+      *failed = verdict;
       return Ready::kFailed;
     }
     if (other.reached < value) return Ready::kNo;
   }
   return Ready::kYes;
+}
+
+// Why the lane never reached `value`; nullptr if it has, or may yet.
+const Verdict* Graph::failure_at(const Lane& lane, std::uint64_t value) {
+  const bool latest =
+      lane.failed_from != 0 && value >= lane.failed_from && (lane.failed_to == 0 || value <= lane.failed_to);
+  if (latest) return &lane.verdict;
+  for (const Failed& failed : lane.before)
+    if (value >= failed.from && value <= failed.to) return &failed.verdict;
+  return nullptr;
 }
 
 // True if the state of the lane changed: the collective was launched, or the lane was stopped.

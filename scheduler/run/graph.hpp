@@ -73,10 +73,17 @@ class Graph {
   Nanos exposed(Rank rank) const { return state(rank).exposed; }
 
  private:
+  static constexpr std::size_t kFailuresKept = 64;  // of a lane
+
   struct Start {
     Request request;
     bool arrived = false;  // a collective that waits for its peers in the sequencer
     bool launched = false;
+  };
+  struct Failed {  // values that were never reached, and why
+    std::uint64_t from = 0;
+    std::uint64_t to = 0;
+    Verdict verdict;
   };
   struct Lane {
     explicit Lane(std::uint32_t depth) : queue(depth) {}
@@ -88,6 +95,7 @@ class Graph {
     std::uint64_t failed_from = 0;  // 0: runs
     std::uint64_t failed_to = 0;    // 0 while it is stopped
     Verdict verdict;
+    std::vector<Failed> before;  // failures that were reset, oldest first
   };
   struct RankState {
     std::vector<Lane> lanes;
@@ -108,9 +116,12 @@ class Graph {
 
   RankState& state(Rank rank) { return ranks_[rank.value]; }
   const RankState& state(Rank rank) const { return ranks_[rank.value]; }
+  static void remember(Lane& lane);
   void pump(Rank rank, Instant now);
   bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
-  Ready readiness(const RankState& rank, std::uint32_t lane, const Start& start, const Lane** failed) const;
+  Ready readiness(const RankState& rank, std::uint32_t lane, const Start& start,
+                  const Verdict** failed) const;
+  static const Verdict* failure_at(const Lane& lane, std::uint64_t value);
   void launch(const std::vector<Sequencer::Arrival>& members);
   bool arrive(Rank rank, std::uint32_t lane, Start& start, Instant now);
   void stop_lane(Rank rank, std::uint32_t lane, const Verdict& verdict);

@@ -57,6 +57,37 @@ TEST(LoopbackLaunch, IsBusyWhenItsRecordsAreInFlight) {
   EXPECT_EQ(memory.target[1], std::vector<std::int32_t>(10, 3));
 }
 
+// Goal:   every pair of a large group may exchange at once.
+// Method: a ring of 100 ranks, each sends to the next on its own stream, nothing runs until all are launched.
+TEST(LoopbackLaunch, HoldsATransferForEachRank) {
+  constexpr std::int32_t kRanks = 100;
+  auto pool = device::host::Pool::open_manual({.streams_max = kRanks});
+  auto device = *device::host::open_device(*pool);
+  auto communicator = *open_loopback(kRanks);
+  Memory memory(kRanks, 10);
+  std::vector<std::unique_ptr<device::Stream>> streams;
+  std::vector<Collective> transfers(kRanks);
+  std::vector<std::vector<Member>> members(kRanks);
+  for (std::int32_t from = 0; from < kRanks; ++from) {
+    const auto i = static_cast<std::size_t>(from);
+    const std::int32_t to = (from + 1) % kRanks;
+    transfers[i].op = MUSTER_SEND;
+    transfers[i].dtype = MUSTER_I32;
+    transfers[i].root = from;
+    transfers[i].receiver = to;
+    transfers[i].count = 10;
+    members[i] = {Member{from, memory.members[i].source, nullptr},
+                  Member{to, nullptr, memory.members[static_cast<std::size_t>(to)].target}};
+    streams.push_back(*device->open_stream(device::Priority::kNormal));
+    ASSERT_TRUE(communicator->launch(*streams.back(), transfers[i], members[i]).ok()) << from;
+  }
+  while (pool->run_once() > 0) {
+  }
+  for (std::int32_t to = 0; to < kRanks; ++to)
+    ASSERT_EQ(memory.target[static_cast<std::size_t>(to)],
+              std::vector<std::int32_t>(10, (to + kRanks - 1) % kRanks + 1));
+}
+
 // Goal:   a stream that refuses does not cost a record.
 TEST(LoopbackLaunch, KeepsItsRecordsWhenTheStreamIsFull) {
   auto pool = device::host::Pool::open_manual({.depth = 4});

@@ -18,10 +18,6 @@ bool has_blocks(muster_op op) {
 bool has_reduction(muster_op op) {
   return op == MUSTER_ALL_REDUCE || op == MUSTER_REDUCE_SCATTER;
 }
-bool is_transfer(muster_op op) {
-  return op == MUSTER_SEND || op == MUSTER_RECV;
-}
-
 const char* name_of(muster_op op) {
   switch (op) {
     case MUSTER_ALL_REDUCE:
@@ -110,6 +106,15 @@ Status check_counts(const Collective& c, std::int32_t ranks) {
   return Status();
 }
 
+// Where a member's target must be if its source and target overlap at all.
+const std::byte* in_place_target(const Collective& collective, const Member& member, std::int32_t ranks,
+                                 std::size_t element_bytes) {
+  const bool gather = collective.op == MUSTER_ALL_GATHER;
+  if (!gather && collective.op != MUSTER_REDUCE_SCATTER) return member.source;
+  const std::uint64_t offset = block_of(collective, member.index, ranks).offset * element_bytes;
+  return gather ? member.source - offset : member.source + offset;
+}
+
 }  // namespace
 
 Block block_of(const Collective& collective, std::int32_t index, std::int32_t) {
@@ -172,6 +177,29 @@ Status validate(const Collective& collective, std::int32_t ranks) {
   MUSTER_RETURN_IF_ERROR(check_redop(collective));
   MUSTER_RETURN_IF_ERROR(check_peers(collective, ranks));
   return check_counts(collective, ranks);
+}
+
+Status check_member(const Collective& collective, const Member& member, std::int32_t ranks) {
+  const std::size_t element_bytes = dtype_bytes(collective.dtype);
+  const std::uint64_t source_bytes = source_count(collective, member.index, ranks) * element_bytes;
+  const std::uint64_t target_bytes = target_count(collective, member.index, ranks) * element_bytes;
+  if (source_bytes > 0 && member.source == nullptr)
+    return failure(Code::kBadArgument, "member {} has no source; {} bytes are read from it", member.index,
+                   source_bytes);
+  if (target_bytes > 0 && member.target == nullptr)
+    return failure(Code::kBadArgument, "member {} has no target; {} bytes are written to it", member.index,
+                   target_bytes);
+  if (source_bytes == 0 || target_bytes == 0) return Status();
+  const auto source = reinterpret_cast<std::uintptr_t>(member.source);
+  const auto target = reinterpret_cast<std::uintptr_t>(member.target);
+  const bool overlap = source < target + target_bytes && target < source + source_bytes;
+  if (overlap && member.target != in_place_target(collective, member, ranks, element_bytes))
+    return failure(Code::kBadArgument,
+                   "source and target of member {} overlap by {} bytes' offset; in place means the same "
+                   "start, or the own "
+                   "block of the whole vector",
+                   member.index, static_cast<std::int64_t>(target - source));
+  return Status();
 }
 
 }  // namespace muster::transport

@@ -50,6 +50,14 @@ struct Member {
   std::byte* target = nullptr;
 };
 
+// kBadArgument if the member lacks memory that it reads or writes, or if its source and target overlap
+// otherwise than in place. Pure: pointers are compared, not followed.
+Status check_member(const Collective& collective, const Member& member, std::int32_t ranks);
+// SEND and RECV meet in pairs; everything else takes all members.
+constexpr bool is_transfer(muster_op op) {
+  return op == MUSTER_SEND || op == MUSTER_RECV;
+}
+
 // Owns    its links. Thread  one issuing thread at a time.
 // Bound   ranks() fixed at creation; everything is connected and allocated then.
 // Fails   launch: kBadArgument for what validate() refuses, kBusy when the stream is full.

@@ -1,8 +1,8 @@
-#include "api/base/dtype.hpp"
 #include "kernels/device/host/pool.hpp"
 #include "transport/collective/communicator.hpp"
 #include "transport/loopback/parts.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -13,6 +13,7 @@ namespace muster::transport {
 namespace {
 
 constexpr std::size_t kLaunchesMax = 64;  // in flight, over all streams
+constexpr std::size_t kTransferMembers = 2;
 
 // One collective in flight. `remaining` parts still touch it; whoever takes the last one away frees it.
 struct Launch {
@@ -32,78 +33,21 @@ void run_part(const void* context, std::uint32_t part) {
   launch.remaining.fetch_sub(1, std::memory_order_release);
 }
 
-bool is_transfer(const Collective& collective) {
-  return collective.op == MUSTER_SEND || collective.op == MUSTER_RECV;
-}
-
-// Where a member's target must be if its source and target overlap at all.
-const std::byte* in_place_target(const Collective& collective, const Member& member, std::int32_t ranks,
-                                 std::size_t element_bytes) {
-  const bool gather = collective.op == MUSTER_ALL_GATHER;
-  if (!gather && collective.op != MUSTER_REDUCE_SCATTER) return member.source;
-  const std::uint64_t offset = block_of(collective, member.index, ranks).offset * element_bytes;
-  return gather ? member.source - offset : member.source + offset;
-}
-
-Status check_ranges(const Collective& collective, const Member& member, std::int32_t ranks) {
-  const std::size_t element_bytes = dtype_bytes(collective.dtype);
-  const std::uint64_t source_bytes = source_count(collective, member.index, ranks) * element_bytes;
-  const std::uint64_t target_bytes = target_count(collective, member.index, ranks) * element_bytes;
-  if (source_bytes > 0 && member.source == nullptr)
-    return failure(Code::kBadArgument, "member {} has no source; {} bytes are read from it", member.index,
-                   source_bytes);
-  if (target_bytes > 0 && member.target == nullptr)
-    return failure(Code::kBadArgument, "member {} has no target; {} bytes are written to it", member.index,
-                   target_bytes);
-  if (source_bytes == 0 || target_bytes == 0) return Status();
-  const auto source = reinterpret_cast<std::uintptr_t>(member.source);
-  const auto target = reinterpret_cast<std::uintptr_t>(member.target);
-  const bool overlap = source < target + target_bytes && target < source + source_bytes;
-  if (overlap && member.target != in_place_target(collective, member, ranks, element_bytes))
-    return failure(Code::kBadArgument,
-                   "source and target of member {} overlap by {} bytes' offset; in place means the same "
-                   "start, or the own "
-                   "block of the whole vector",
-                   member.index, static_cast<std::int64_t>(target - source));
-  return Status();
-}
-
-// Loopback: all members live here.
+// Launches of one width, used in turn.
 //
-// Owns    kLaunchesMax records of launches, with room for every member; no memory of the members.
-// Thread  launch: one issuing thread at a time, any number of streams. Parts run on the streams' workers.
-// Bound   kRanksMax ranks; kLaunchesMax collectives in flight, then kBusy. launch allocates nothing but a
-// failure's text. Fails   launch: kBadArgument (validate, members missing, doubled or without memory), kBusy.
-// Destroy it when its streams
-//         are idle.
-class Loopback final : public Communicator {
+// Owns    the records. Thread  the issuing one.  Bound  fixed at construction.  Fails  find_free: nullptr
+// when
+//         all are in flight.
+class Records {
  public:
-  explicit Loopback(std::int32_t ranks) : ranks_(ranks), launches_(kLaunchesMax) {
+  Records(std::size_t count, std::size_t members, std::int32_t ranks) : launches_(count) {
     for (Launch& launch : launches_) {
       launch.ranks = ranks;
-      launch.members.resize(static_cast<std::size_t>(ranks));
+      launch.members.resize(members);
     }
   }
 
-  std::int32_t ranks() const noexcept override { return ranks_; }
-
-  Status launch(device::Stream& stream, const Collective& collective,
-                std::span<const Member> members) override {
-    MUSTER_RETURN_IF_ERROR(validate(collective, ranks_));
-    Launch* launch = find_free();
-    if (launch == nullptr)
-      return failure(Code::kBusy, "{} collectives of this communicator are in flight; wait for one",
-                     kLaunchesMax);
-    MUSTER_RETURN_IF_ERROR(seat(collective, members, *launch));
-    const std::uint32_t parts = loopback::part_count(collective, ranks_);
-    launch->collective = &collective;
-    launch->remaining.store(parts, std::memory_order_relaxed);  // the stream's own hand-over publishes it
-    Status status = device::host::enqueue(stream, {.run = run_part, .context = launch, .parts = parts});
-    if (!status.ok()) launch->remaining.store(0, std::memory_order_relaxed);
-    return status;
-  }
-
- private:
+  std::size_t size() const { return launches_.size(); }
   Launch* find_free() {
     for (std::size_t i = 0; i < launches_.size(); ++i) {
       Launch& launch = launches_[(next_ + i) % launches_.size()];
@@ -114,9 +58,52 @@ class Loopback final : public Communicator {
     return nullptr;
   }
 
+ private:
+  std::vector<Launch> launches_;
+  std::size_t next_ = 0;
+};
+
+// Loopback: all members live here.
+//
+// Owns    kLaunchesMax records of launches with room for every member, and for each rank and lane one of a
+//         transfer, since every rank may have one on each of its lanes; no memory of the members.
+// Thread  launch: one issuing thread at a time, any number of streams. Parts run on the streams' workers.
+// Bound   kRanksMax ranks; as many launches in flight as there are records, then kBusy. launch allocates
+//         nothing but a failure's text.
+// Fails   launch: kBadArgument (validate, members missing, doubled or without memory), kBusy.
+// Destroy it when its streams
+//         are idle.
+class Loopback final : public Communicator {
+ public:
+  explicit Loopback(std::int32_t ranks)
+      : ranks_(ranks),
+        collectives_(kLaunchesMax, static_cast<std::size_t>(ranks), ranks),
+        transfers_(std::max(kLaunchesMax, static_cast<std::size_t>(ranks) * MUSTER_LANE_COUNT),
+                   kTransferMembers, ranks) {}
+
+  std::int32_t ranks() const noexcept override { return ranks_; }
+
+  Status launch(device::Stream& stream, const Collective& collective,
+                std::span<const Member> members) override {
+    MUSTER_RETURN_IF_ERROR(validate(collective, ranks_));
+    Records& records = is_transfer(collective.op) ? transfers_ : collectives_;
+    Launch* launch = records.find_free();
+    if (launch == nullptr)
+      return failure(Code::kBusy, "{} collectives of this communicator are in flight; wait for one",
+                     records.size());
+    MUSTER_RETURN_IF_ERROR(seat(collective, members, *launch));
+    const std::uint32_t parts = loopback::part_count(collective, ranks_);
+    launch->collective = &collective;
+    launch->remaining.store(parts, std::memory_order_relaxed);  // the stream's own hand-over publishes it
+    Status status = device::host::enqueue(stream, {.run = run_part, .context = launch, .parts = parts});
+    if (!status.ok()) launch->remaining.store(0, std::memory_order_relaxed);
+    return status;
+  }
+
+ private:
   // Puts the members into the launch in order of index, each exactly once.
   Status seat(const Collective& collective, std::span<const Member> members, Launch& launch) const {
-    const std::size_t expected = is_transfer(collective) ? 2 : static_cast<std::size_t>(ranks_);
+    const std::size_t expected = is_transfer(collective.op) ? 2 : static_cast<std::size_t>(ranks_);
     if (members.size() != expected)
       return failure(Code::kBadArgument, "{} members are given; all {} of the operation must be local",
                      members.size(), expected);
@@ -130,7 +117,7 @@ class Loopback final : public Communicator {
       Member& seated = launch.members[static_cast<std::size_t>(place)];
       if (seated.index != -1)
         return failure(Code::kBadArgument, "member index {} is given twice; each member once", member.index);
-      MUSTER_RETURN_IF_ERROR(check_ranges(collective, member, ranks_));
+      MUSTER_RETURN_IF_ERROR(check_member(collective, member, ranks_));
       seated = member;
     }
     return Status();
@@ -138,14 +125,14 @@ class Loopback final : public Communicator {
 
   // -1 for an index that takes no part.
   std::int32_t place_of(const Collective& collective, std::int32_t index) const {
-    if (!is_transfer(collective)) return index >= 0 && index < ranks_ ? index : -1;
+    if (!is_transfer(collective.op)) return index >= 0 && index < ranks_ ? index : -1;
     if (index == collective.root) return 0;
     return index == collective.receiver ? 1 : -1;
   }
 
   std::int32_t ranks_;
-  std::size_t next_ = 0;
-  std::vector<Launch> launches_;
+  Records collectives_;
+  Records transfers_;
 };
 
 }  // namespace

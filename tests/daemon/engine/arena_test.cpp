@@ -44,6 +44,16 @@ TEST_F(ArenaTest, GrowsBySegmentsUpToItsLimit) {
   EXPECT_TRUE(arena_.allocate(1024));
 }
 
+// Goal:   a limit between two granules holds, whatever the device rounds up to.
+TEST_F(ArenaTest, KeepsALimitThatIsNoMultipleOfAGranule) {
+  Arena arena(*device_, {100'000'000, std::uint64_t{64} << 20});
+  while (arena.allocate(std::uint64_t{1} << 20)) {
+  }
+  EXPECT_LE(arena.reserved_bytes(), 100'000'000u);
+  EXPECT_FALSE(arena.allocate(std::uint64_t{4} << 20));
+  EXPECT_LE(arena.reserved_bytes(), 100'000'000u);
+}
+
 // Goal:   grants never overlap, freed memory is found again, and what is used is counted.
 // Method: random allocations and frees against a map of what is live.
 TEST_F(ArenaTest, KeepsGrantsApart) {

@@ -101,6 +101,58 @@ TEST_F(Serve, RefusesCollectivesThatDoNotFit) {
   EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kPlanGrant);
 }
 
+// Goal:   what would fail at the launch, and the whole job with it, is refused when the plan is made.
+TEST_F(Serve, RefusesCollectivesWhoseSourceAndTargetOverlap) {
+  Session& session = attach(0);
+  shm::PlanCollective request;
+  request.op = MUSTER_ALL_REDUCE;
+  request.dtype = MUSTER_F32;
+  request.redop = MUSTER_SUM;
+  request.group = MUSTER_GROUP_SELF;
+  request.source = {alloc(session, 4096), 0};
+  request.target = {request.source.buffer, 64};
+  request.count = 17;
+  EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kFailure);
+  EXPECT_EQ(refused(), Code::kBadArgument);
+  EXPECT_THAT(why(), HasSubstr("overlap"));
+  request.count = 16;
+  EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kPlanGrant) << "side by side";
+  request.target.offset_bytes = 0;
+  EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kPlanGrant) << "in place";
+}
+
+// Goal:   a plan may be destroyed right after a start that nobody has drained yet: it is BUSY, or the start
+// has
+//         ended already; the session lives in either case.
+TEST_F(Serve, CountsStartsInTheRingAsInFlight) {
+  Session& session = attach(0);
+  const std::uint64_t buffer = alloc(session, 4096);
+  auto view = shm::SubmissionView::attach(shm::Descriptor(dup(session.submission().descriptor().get())));
+  ASSERT_TRUE(view) << view.error().text();
+  auto page = shm::CompletionView::attach(shm::Descriptor(dup(session.page().descriptor().get())));
+  ASSERT_TRUE(page) << page.error().text();
+  auto ring = shm::ring_writer(*view, *page);
+  for (int round = 0; round < 200; ++round) {
+    shm::PlanKernel kernel;
+    kernel.kernel = muster_fill(muster_view2(buffer, 0, MUSTER_F32, 4, 8), 1.0);
+    ASSERT_EQ(ask(session, kernel, MessageKind::kPlanKernel), MessageKind::kPlanGrant);
+    shm::HandleMessage plan;
+    plan.handle = answered<shm::HandleMessage>().handle;
+    shm::Command start;
+    start.kind = shm::CommandKind::kStart;
+    start.lane = MUSTER_LANE_COMPUTE;
+    start.plan = plan.handle;
+    ASSERT_EQ(ring.push(start), Code::kOk);
+    int asked = 0;
+    while (ask(session, plan, MessageKind::kPlanDestroy) != MessageKind::kDone) {
+      ASSERT_EQ(refused(), Code::kBusy) << why();
+      ASSERT_LT(++asked, 100000);
+      engine_->wake();
+    }
+    ASSERT_FALSE(engine_->take_offender());
+  }
+}
+
 TEST_F(Serve, EndsTheSessionForMessagesThatAreNone) {
   Session& session = attach(0);
   std::vector<std::byte> bytes(10);

@@ -294,6 +294,23 @@ TEST(Graph, FollowsAnOverdueStartToTheMissingRank) {
   EXPECT_EQ((stage.stops[Lane{0, MUSTER_LANE_COMPUTE}].verdict.culprit), 1);
 }
 
+// Goal:   a point of a failure is never taken for reached, whatever came after it.
+// Method: lane reduce fails twice and is reset twice; then compute waits for a point of the first failure.
+TEST(Graph, RemembersThePointsOfFailuresThatWereReset) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  const auto lost = stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(1)));
+  for (int failure = 0; failure < 100; ++failure) {
+    stage.graph.abort(GroupId(0), {Code::kAborted, 1, "aborted"}, stage.now);
+    stage.graph.reset_lane(Rank(0), MUSTER_LANE_REDUCE, stage.now);
+    stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(1)));
+  }
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(0, 1, Stage::all_reduce(1)));
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(0, 1, Stage::all_reduce(1)));
+  stage.finish_all();
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {lost});
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kDependency));
+}
+
 TEST(Graph, KeepsADeadRanksMemoryUntilItsWorkHasRun) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
   stage.start(0, 0, stage.collective(0, 0, Stage::all_reduce(1)));
