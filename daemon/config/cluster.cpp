@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::int64_t kRanksMax = 1 << 20;
 constexpr std::int64_t kEntriesMax = 4096;
-constexpr std::int64_t kPiB = std::int64_t{1} << 50;
 constexpr std::int64_t kMs = 1000 * 1000;
 constexpr std::int64_t kDay = 24 * 3600 * 1000 * kMs;
 constexpr std::string_view kDims = "pp|dp_replicate|dp_shard|cp|domain|tp|ep";
@@ -67,10 +66,6 @@ constexpr std::array kKeys{
         "The dims that it joins, outermost first."},
     Key{"jobs[].mesh.flatten.*[]", Kind::kChoice, kRequired, "", 0, 0, kDims, "A dim."},
     Key{"jobs[].lanes", Kind::kSection, kOptional, "", 0, 0, "", "How its operations are scheduled."},
-    Key{"jobs[].lanes.prefetch", Kind::kInteger, kOptional, "1", 0, 64, "",
-        "Units whose parameters are gathered ahead."},
-    Key{"jobs[].lanes.unsharded_budget", Kind::kBytes, kOptional, "0B", 0, kPiB, "",
-        "Bytes of gathered parameters that a rank may hold at a time; 0B: no bound."},
     Key{"jobs[].lanes.deadline", Kind::kDuration, kOptional, "", 100 * kMs, kDay, "",
         "An operation that takes longer fails on every rank; unset: defaults.deadline of musterd.yaml."},
 };
@@ -183,9 +178,6 @@ class Extractor {
   }
 
   void read_lanes(const Node* lanes, LanesEntry* entry) {
-    entry->prefetch = static_cast<std::uint32_t>(number(lanes, "prefetch", "jobs[].lanes.prefetch"));
-    entry->unsharded_budget =
-        static_cast<std::uint64_t>(number(lanes, "unsharded_budget", "jobs[].lanes.unsharded_budget"));
     if (const Node* deadline = leaf(lanes, "deadline")) entry->deadline = Nanos(deadline->value->number);
   }
 

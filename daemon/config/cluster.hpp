@@ -43,11 +43,8 @@ struct MeshEntry {
   std::vector<Flatten> flatten;
 };
 
-// Passed to the clients of the job; the deadline to its engine too.
 struct LanesEntry {
-  std::uint32_t prefetch = 0;          // units gathered ahead
-  std::uint64_t unsharded_budget = 0;  // bytes of gathered parameters; 0: no bound
-  std::optional<Nanos> deadline;       // else defaults.deadline of the daemon
+  std::optional<Nanos> deadline;  // else defaults.deadline of the daemon
 };
 
 struct JobEntry {

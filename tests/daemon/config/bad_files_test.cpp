@@ -26,11 +26,10 @@ struct BadFile {
 };
 
 const std::vector<BadFile> kBadFiles{
-    {"cluster-budget-without-unit.yaml",
-     {{4, 64,
-       "jobs[0].lanes.unsharded_budget: a size needs a unit (B KiB MiB GiB TiB KB MB GB TB); write 2MiB"}}},
     {"cluster-claim-typo.yaml",
      {{4, 49, "jobs[0].claim: expected owner | token, not 'tokens'; did you mean 'token'?"}}},
+    {"cluster-deadline-without-unit.yaml",
+     {{4, 56, "jobs[0].lanes.deadline: a duration needs a unit (ns us ms s min h); write 2s"}}},
     {"cluster-device-kind.yaml", {{2, 36, "nodes[0].devices.kind: expected host | cuda | auto, not 'gpu'"}}},
     {"cluster-flatten-twice.yaml",
      {{7, 27, "jobs[0].mesh.flatten.two[1]: dim 'tp' is named twice; remove one of them"}}},

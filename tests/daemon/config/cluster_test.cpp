@@ -41,8 +41,6 @@ TEST(Cluster, ReadsTheTwoNodeFile) {
   EXPECT_EQ(job.mesh.flatten[0].name.value, "dp_tp");
   ASSERT_EQ(job.mesh.flatten[0].dims.size(), 3u);
   EXPECT_EQ(job.mesh.flatten[0].dims[2].value, "tp");
-  EXPECT_EQ(job.lanes.prefetch, 1u);
-  EXPECT_EQ(job.lanes.unsharded_budget, std::uint64_t{2} << 30);
   EXPECT_EQ(job.lanes.deadline, std::chrono::seconds(60));
 }
 
@@ -68,8 +66,6 @@ TEST(Cluster, FillsWhatIsNotSaid) {
   const JobEntry& job = cluster->jobs[0];
   EXPECT_EQ(cluster->ranks(job), 6u);
   EXPECT_EQ(job.claim, Claim::kToken);
-  EXPECT_EQ(job.lanes.prefetch, 1u);
-  EXPECT_EQ(job.lanes.unsharded_budget, 0u);
   EXPECT_FALSE(job.lanes.deadline);
   EXPECT_TRUE(job.mesh.flatten.empty());
   EXPECT_TRUE(parse_cluster(Source("c.yaml", "nodes: [{host: a, devices: {count: 1}}]\n"))->jobs.empty());
