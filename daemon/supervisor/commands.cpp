@@ -44,8 +44,11 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
   if (command == "job_create") return job_create(id, body, reply);
   if (command == "job_destroy") return job_destroy(id, body, reply);
   if (command == "token") return token(id, body, reply);
-  if (command == "groups" || command == "trace_begin" || command == "trace_end")
-    return forward(id, body, command.c_str(), reply);
+  if (command == "groups" || command == "trace_begin" || command == "trace_end" || command == "expect_all")
+    return forward(id, body, {{"command", command}}, reply);
+  if (command == "absent")
+    return forward(id, body, {{"command", command}, {"rank", body.at("rank")}, {"text", body.at("text")}},
+                   reply);
   if (command == "shutdown") {
     const std::uint32_t uid = connections_.at(id).peer.uid;
     if (uid != 0 && uid != geteuid())
@@ -173,10 +176,10 @@ void Supervisor::token(ConnectionId id, const Json& body, Reply reply) {
 }
 
 // A question for the job's engine; its answer goes back as it came.
-void Supervisor::forward(ConnectionId id, const Json& body, const char* command, Reply reply) {
+void Supervisor::forward(ConnectionId id, const Json& body, const Json& question, Reply reply) {
   const auto job = job_for(id, body);
   if (!job) return reply(control::failed(job.error()), {});
-  running_.at((*job)->spec.name).engine->ask(Json{{"command", command}}, {}, [reply](Result<Packet> answer) {
+  running_.at((*job)->spec.name).engine->ask(question, {}, [reply](Result<Packet> answer) {
     if (!answer) return reply(control::failed(answer.error()), {});
     std::vector<int> descriptors;
     for (const auto& descriptor : answer->descriptors) descriptors.push_back(descriptor.get());

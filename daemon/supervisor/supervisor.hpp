@@ -95,7 +95,7 @@ class Supervisor {
   void job_destroy(ConnectionId id, const control::Json& body, Reply reply);
   void token(ConnectionId id, const control::Json& body, Reply reply);
   void jobs_report(ConnectionId id, Reply reply);
-  void forward(ConnectionId id, const control::Json& body, const char* command, Reply reply);
+  void forward(ConnectionId id, const control::Json& body, const control::Json& question, Reply reply);
   control::Json status() const;
   control::Json describe(const Job& job) const;
   Result<Job*> job_for(ConnectionId id, const control::Json& body);
