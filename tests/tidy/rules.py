@@ -11,6 +11,7 @@ from source import CPP_ENDINGS
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
+DOCUMENTED_PATH = r"(?:api|daemon|scheduler|transport|kernels|configs|tests|deploy)/[\w./-]+"
 README_LINES_MAX = 80
 LINE_CHARACTERS_MAX = 110
 PUBLIC_LINE_CHARACTERS_MAX = 140
@@ -280,6 +281,28 @@ def top_level(source, tree):
         yield 1, f"{_top(source.path)}/ is no folder of this project's top level"
 
 
+def documented_path(source, tree):
+    """A page names files and folders that exist; in a table's cell, the functions behind a file are in it."""
+    if not source.path.endswith(".md"):
+        return
+    for number, line in enumerate(source.lines, 1):
+        table = line.startswith("|")
+        for cell in line.split("|") if table else [line]:
+            file = None
+            for word in re.findall(r"`([^`]+)`", cell):
+                path = word.rstrip("/")
+                beside = str(PurePosixPath(file).parent / word) if file else ""
+                if re.fullmatch(DOCUMENTED_PATH, word):
+                    file = path if path in tree.paths else None
+                    if not file and not any(other.startswith(path + "/") for other in tree.paths):
+                        yield number, f"{word}: there is no such file or folder"
+                elif beside in tree.paths:
+                    file = beside
+                elif table and file and re.fullmatch(r"[\w:]+", word):
+                    if not re.search(rf"\b{word.split('::')[-1]}\b", tree.files[file]):
+                        yield number, f"{file} has no {word}"
+
+
 def _is_code(path):
     return path.endswith(CPP_ENDINGS + (".py", ".sh", ".cmake", "CMakeLists.txt", "Makefile"))
 
@@ -287,4 +310,5 @@ def _is_code(path):
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (
     include_direction, vendor_confinement, cuda_condition, header_guard, test_includes_its_header_first,
     file_length, line_length, function_length, class_card, banned_name, banned_call, leftover, machine_path,
-    file_globbing, commented_out_test, folder_readme, top_level)}
+    file_globbing, commented_out_test, folder_readme, top_level,
+    documented_path)}
