@@ -59,7 +59,8 @@ class Graph {
 
   void finished(std::uint32_t step_index, Instant now);
   void abort(GroupId group, Verdict verdict, Instant now);
-  // Enforces deadlines. Call at least every 100 ms, and at next_deadline().
+  // Enforces the deadlines of starts that are next on their lane: one behind another also has that one's.
+  // Call at least every 100 ms, and at next_deadline().
   void tick(Instant now);
   std::optional<Instant> next_deadline() const;
 
