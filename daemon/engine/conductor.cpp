@@ -228,9 +228,10 @@ void Conductor::on_client(Rank rank) {
 void Conductor::await_death(Rank rank) {
   Client& client = clients_.at(rank);
   loop_.unwatch(std::exchange(client.socket_watch, 0));
-  loop_.after(kDeathWait, [this, rank, session = client.session] {
+  // By its number: a later session of this rank may lie at the same address.
+  loop_.after(kDeathWait, [this, rank, session = client.session->options().id] {
     const auto it = clients_.find(rank);
-    if (it == clients_.end() || it->second.session != session) return;
+    if (it == clients_.end() || it->second.session->options().id != session) return;
     depart(
         rank, true,
         fmt::format("rank {} (pid {}) closed its connection without detaching", rank.value, it->second.pid));
