@@ -213,7 +213,14 @@ Result<std::pair<muster_buffer, void*>> muster_session::alloc(std::uint64_t byte
     segments_[grant->segment] = Segment{*std::move(mapping)};
   }
   const auto segment = segments_.find(grant->segment);
-  const bool inside = segment != segments_.end() && grant->offset <= segment->second.mapping.size() &&
+  if (segment ==
+      segments_.end()) {  // it came when this process had no descriptor for it, and comes only once
+    static_cast<void>(free(grant->buffer));
+    return fail(Code::kNoResource,
+                "the buffer lies in memory that could not be opened when it came; raise the open-files limit "
+                "(RLIMIT_NOFILE, ulimit -n) and open the session again");
+  }
+  const bool inside = grant->offset <= segment->second.mapping.size() &&
                       bytes <= segment->second.mapping.size() - grant->offset;
   if (!inside) return fail(Code::kProtocol, "the daemon granted a buffer outside of its memory");
   return std::pair<muster_buffer, void*>(grant->buffer, segment->second.mapping.writable() + grant->offset);

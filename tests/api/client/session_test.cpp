@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -391,6 +392,24 @@ TEST_F(Session, CountsFailedStartsAsDone) {
   ASSERT_EQ(muster_plan_start(session, plan, &submit, &fresh), MUSTER_OK) << muster_last_error();
   EXPECT_EQ(muster_point_wait(session, fresh, INT64_MAX), MUSTER_OK) << muster_last_error();
   EXPECT_EQ(muster_point_test(session, last), MUSTER_ERR_ABORTED) << "and keeps its verdict";
+}
+
+// Goal:   a process without free descriptors is told so, and its session lives on.
+TEST_F(Session, SurvivesAWantOfDescriptors) {
+  muster_session* session = open(0, 1);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{3, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  muster_buffer buffer = 0;
+  const muster_status_t wanting = muster_buffer_alloc(session, 64, &buffer, nullptr);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(wanting, MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), HasSubstr("RLIMIT_NOFILE"));
+  EXPECT_EQ(muster_buffer_alloc(session, 64, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE)
+      << "the same memory, which comes only once";
+  EXPECT_EQ(muster_buffer_alloc(session, 8 << 20, &buffer, nullptr), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(group_of(session, "world"), MUSTER_GROUP_SELF);
 }
 
 TEST_F(Session, TakesTheLongestTimeThereIs) {
