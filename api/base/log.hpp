@@ -16,8 +16,7 @@ namespace muster::log {
 enum class Level : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 enum class Format : std::uint8_t { kText, kJson, kJournal };
 
-// Process-wide; set once at start, before threads. The library's default is kOff unless MUSTER_LOG says
-// otherwise.
+// Process-wide; set once at start, before threads. Until then, and so always in libmuster, kOff.
 void configure(Level level, Format format) noexcept;
 bool enabled(Level level) noexcept;
 

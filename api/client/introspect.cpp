@@ -135,6 +135,7 @@ muster_status_t muster_counter(muster_session* session, const char* name, uint64
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || name == nullptr || value == nullptr)
       return failure(Code::kBadArgument, "session, name and value must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->in_its_process());
     MUSTER_ASSIGN_OR_RETURN(*value, shm::CounterReader(session->page().page()).value(name));
     return {};
   });

@@ -1,6 +1,8 @@
 // muster_open and muster_close: from options and environment to a connected session.
 #include "api/base/bootstrap.hpp"
+#include "api/client/forks.hpp"
 #include "api/client/session.hpp"
+#include "api/shm/message.hpp"
 
 #include <cstring>
 #include <memory>
@@ -15,6 +17,7 @@ namespace shm = muster::shm;
 namespace {
 
 constexpr muster::Nanos kDefaultTimeout = std::chrono::seconds(60);
+constexpr std::uint32_t kHelloSerial = 1;
 
 // What the caller says goes before what the environment says.
 Result<muster::bootstrap::Identity> identity_of(const muster_open_options& options) {
@@ -26,6 +29,11 @@ Result<muster::bootstrap::Identity> identity_of(const muster_open_options& optio
   if (options.job != nullptr) identity.job = options.job;
   if (options.mesh != nullptr) identity.mesh = options.mesh;
   if (options.token != nullptr) identity.token = options.token;
+  if (identity.endpoint.empty())
+    return fail(Code::kBadArgument,
+                "{} is empty: set it to the path of the daemon's socket, or leave it out for {}",
+                options.endpoint != nullptr ? "muster_open_options.endpoint" : "MUSTER_ENDPOINT",
+                muster::bootstrap::kDefaultEndpoint);
   if (identity.rank < 0)
     return fail(Code::kBadArgument,
                 "this process has no rank: start it with `muster run`, torchrun, mpirun or srun, or set "
@@ -36,49 +44,22 @@ Result<muster::bootstrap::Identity> identity_of(const muster_open_options& optio
   return identity;
 }
 
-Status copy_text(const std::string& text, std::span<char> target, const char* what) {
-  if (text.size() >= target.size())
-    return failure(Code::kBadArgument, "{} has {} bytes; at most {} are possible", what, text.size(),
-                   target.size() - 1);
-  std::memcpy(target.data(), text.data(), text.size());
-  return {};
-}
-
 Result<shm::Hello> hello_of(const muster::bootstrap::Identity& identity) {
-  shm::Hello hello;
-  hello.header.kind = shm::MessageKind::kHello;
-  hello.header.serial = 1;
-  hello.header.bytes = sizeof hello;
+  auto hello = shm::make_message<shm::Hello>(shm::MessageKind::kHello, kHelloSerial);
   hello.rank = identity.rank;
   hello.world_size = identity.world_size;
   hello.local_rank = identity.local_rank;
   hello.local_size = identity.local_size;
-  MUSTER_RETURN_IF_ERROR(copy_text(identity.job, hello.job, "the job's name"));
-  MUSTER_RETURN_IF_ERROR(copy_text(identity.mesh, hello.mesh, "the mesh"));
-  MUSTER_RETURN_IF_ERROR(copy_text(identity.token, hello.token, "the token"));
+  MUSTER_RETURN_IF_ERROR(shm::set_text(hello.job, identity.job, "the job's name"));
+  MUSTER_RETURN_IF_ERROR(shm::set_text(hello.mesh, identity.mesh, "the mesh"));
+  MUSTER_RETURN_IF_ERROR(shm::set_text(hello.token, identity.token, "the token"));
   return hello;
 }
 
 Result<shm::Welcome> welcome_of(std::span<const std::byte> bytes) {
-  shm::MessageHeader header;
-  if (bytes.size() < sizeof header) return fail(Code::kDaemonLost, "the daemon closed the connection");
-  std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != shm::kMagicMessage || header.bytes != bytes.size())
-    return fail(Code::kProtocol, "the answer at the daemon's socket is not Muster's");
-  if (header.kind == shm::MessageKind::kFailure && bytes.size() == sizeof(shm::Failure)) {
-    shm::Failure text;
-    std::memcpy(&text, bytes.data(), sizeof text);
-    const Code code =
-        muster::is_known(text.status) && text.status < 0 ? static_cast<Code>(text.status) : Code::kProtocol;
-    return fail(Status(code, std::string(text.text, strnlen(text.text, sizeof text.text))));
-  }
-  if (header.version != shm::kAbiVersion)
-    return fail(Code::kVersion, "the daemon speaks version {}, this library {}", header.version,
-                shm::kAbiVersion);
-  if (header.kind != shm::MessageKind::kWelcome || bytes.size() != sizeof(shm::Welcome))
-    return fail(Code::kProtocol, "the daemon's welcome has a wrong kind or size");
-  shm::Welcome welcome;
-  std::memcpy(&welcome, bytes.data(), sizeof welcome);
+  if (bytes.empty()) return fail(Code::kDaemonLost, "the daemon closed the connection");
+  MUSTER_ASSIGN_OR_RETURN(auto welcome,
+                          shm::checked_answer<shm::Welcome>(bytes, shm::MessageKind::kWelcome, kHelloSerial));
   welcome.job[sizeof welcome.job - 1] = '\0';
   welcome.mesh[sizeof welcome.mesh - 1] = '\0';
   return welcome;
@@ -87,10 +68,10 @@ Result<shm::Welcome> welcome_of(std::span<const std::byte> bytes) {
 Result<muster_session::Connection> attach(const muster::bootstrap::Identity& identity,
                                           muster::Nanos timeout) {
   const muster::SteadyClock clock;
-  const muster::Instant deadline = clock.now() + timeout;
+  const muster::Instant deadline = muster::later(clock.now(), timeout);
   MUSTER_ASSIGN_OR_RETURN(const shm::Hello hello, hello_of(identity));
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket, shm::connect_to(identity.endpoint, deadline, clock));
-  MUSTER_RETURN_IF_ERROR(shm::send_message(socket, std::as_bytes(std::span(&hello, 1))));
+  MUSTER_RETURN_IF_ERROR(shm::send_message(socket, shm::bytes_of(hello)));
   std::vector<std::byte> buffer(shm::kMessageBytesMax);
   MUSTER_ASSIGN_OR_RETURN(shm::Message answer, shm::receive_message(socket, buffer, deadline, clock));
   MUSTER_ASSIGN_OR_RETURN(const shm::Welcome welcome, welcome_of(std::span(buffer).first(answer.bytes)));
@@ -130,6 +111,7 @@ muster_status_t muster_open(const muster_open_options* given, muster_session** s
     if (options.flags != 0) return failure(Code::kBadArgument, "flags {} must be 0", options.flags);
     const muster::Nanos timeout =
         options.timeout_ns > 0 ? muster::Nanos(options.timeout_ns) : kDefaultTimeout;
+    MUSTER_RETURN_IF_ERROR(muster::client::count_forks());
     MUSTER_ASSIGN_OR_RETURN(const auto identity, identity_of(options));
     MUSTER_ASSIGN_OR_RETURN(auto connection, attach(identity, timeout));
     *session = std::make_unique<muster_session>(std::move(connection)).release();

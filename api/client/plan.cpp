@@ -142,7 +142,7 @@ namespace {
 const char* start_text(Code code) {
   switch (code) {
     case Code::kBusy:
-      return "the command ring is full; wait for an earlier point and start again";
+      return "the command ring or the lane is full; wait for an earlier point and start again";
     case Code::kStale:
       return "no such plan";
     case Code::kBadArgument:

@@ -1,5 +1,7 @@
 #include "api/client/session.hpp"
 
+#include "api/client/forks.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -17,13 +19,18 @@ muster_session::muster_session(Connection connection)
       ring_(shm::ring_writer(connection_.submission, connection_.completion)),
       reader_(connection_.completion.page(), connection_.submission.writable_header()),
       buffer_(shm::kMessageBytesMax),
-      pid_(getpid()) {}
+      pid_(getpid()),
+      forks_(muster::client::forks()) {}
 
 muster_session::~muster_session() = default;
 
+Status muster_session::in_its_process() const {
+  if (muster::client::forks() == forks_) return {};
+  return failure(Code::kStale, "the session belongs to process {}; a child of fork() opens its own", pid_);
+}
+
 Status muster_session::usable() const {
-  if (getpid() != pid_)
-    return failure(Code::kStale, "the session belongs to process {}; a child of fork() opens its own", pid_);
+  if (muster::client::forks() != forks_) return in_its_process();
   if (!loss_.ok()) return loss_;
   const Code closed = reader_.closed();
   if (closed != Code::kOk) return Status(closed, "the daemon closed the session");
@@ -34,46 +41,35 @@ Status muster_session::usable() const {
 std::optional<Status> muster_session::daemon_loss() {
   std::byte probe;
   const auto message = shm::receive_message(connection_.socket, std::span(&probe, 1));
-  const bool alive = !message && message.error().code() == Code::kPending;
+  const Code code = message ? Code::kOk : message.error().code();
+  const bool alive = code == Code::kPending || code == Code::kNoResource;
   if (alive) return std::nullopt;
   loss_ = Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) + " is gone");
   return loss_;
 }
 
-Result<std::vector<std::byte>> muster_session::exchange(std::span<std::byte> message,
-                                                        std::span<const std::byte> extra,
-                                                        shm::Descriptor* descriptor) {
+Status muster_session::lose(const Status& status) {
+  const bool gone = status.code() == Code::kDaemonLost || status.code() == Code::kWaitTimeout;
+  loss_ = gone ? Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) +
+                                               " does not answer: " + status.message())
+               : status;
+  return loss_;
+}
+
+Result<std::span<const std::byte>> muster_session::exchange(std::span<std::byte> message,
+                                                            std::span<const std::byte> extra,
+                                                            shm::Descriptor* descriptor) {
   std::vector<std::byte> bytes(message.begin(), message.end());
   bytes.insert(bytes.end(), extra.begin(), extra.end());
-  const auto lose = [&](const Status& status) {
-    const bool gone = status.code() == Code::kDaemonLost || status.code() == Code::kWaitTimeout;
-    loss_ = gone ? Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) +
-                                                 " does not answer: " + status.message())
-                 : status;
-    return fail(loss_);
-  };
-  if (const Status sent = shm::send_message(connection_.socket, bytes); !sent.ok()) return lose(sent);
-  auto answer = shm::receive_message(connection_.socket, buffer_, clock_.now() + connection_.timeout, clock_);
-  if (!answer) return lose(answer.error());
-  if (answer->bytes == 0) return lose(Status(Code::kDaemonLost, "it closed the connection"));
-  shm::MessageHeader header;
-  if (answer->bytes < sizeof header) return lose(Status(Code::kProtocol, "the daemon's answer is too short"));
-  std::memcpy(&header, buffer_.data(), sizeof header);
-  if (header.magic != shm::kMagicMessage || header.bytes != answer->bytes || header.serial != serial_)
-    return lose(Status(Code::kProtocol, "the daemon's answer does not belong to the question"));
-  if (header.kind == shm::MessageKind::kFailure) {
-    shm::Failure text;
-    if (answer->bytes != sizeof text)
-      return lose(Status(Code::kProtocol, "the daemon's failure has a wrong size"));
-    std::memcpy(&text, buffer_.data(), sizeof text);
-    const std::size_t length = std::min<std::size_t>(text.length, sizeof text.text);
-    const Code code =
-        muster::is_known(text.status) && text.status < 0 ? static_cast<Code>(text.status) : Code::kProtocol;
-    return fail(Status(code, std::string(text.text, length)));
-  }
+  if (const Status sent = shm::send_message(connection_.socket, bytes); !sent.ok()) return fail(lose(sent));
+  auto answer = shm::receive_message(connection_.socket, buffer_,
+                                     muster::later(clock_.now(), connection_.timeout), clock_);
+  // The answer came, only its descriptor found no place in this process: the next question has its own.
+  if (!answer && answer.error().code() == Code::kNoResource) return fail(answer.error());
+  if (!answer) return fail(lose(answer.error()));
+  if (answer->bytes == 0) return fail(lose(Status(Code::kDaemonLost, "it closed the connection")));
   if (descriptor != nullptr && !answer->descriptors.empty()) *descriptor = std::move(answer->descriptors[0]);
-  return std::vector<std::byte>(buffer_.begin(),
-                                buffer_.begin() + static_cast<std::ptrdiff_t>(answer->bytes));
+  return std::span<const std::byte>(buffer_).first(answer->bytes);
 }
 
 // ---- submission --------------------------------------------------------------------------------
@@ -86,6 +82,13 @@ Code muster_session::push(const shm::Command& command) {
     [[maybe_unused]] const auto rung = ::write(connection_.doorbell.get(), &one, sizeof one);
   }
   return Code::kOk;
+}
+
+// More would stand in the ring, and behind them what other lanes need to go on.
+bool muster_session::lane_full(muster_lane lane) {
+  if (submitted_[lane] - settled_[lane] < shm::kLaneDepth) return false;
+  settled_[lane] = std::max(settled_[lane], reader_.settled(lane, submitted_[lane]));
+  return submitted_[lane] - settled_[lane] >= shm::kLaneDepth;
 }
 
 Code muster_session::start(muster_plan plan, const muster_submit& submit, muster_point* point) {
@@ -110,6 +113,7 @@ Code muster_session::start(muster_plan plan, const muster_submit& submit, muster
     if (!ours || !known) return Code::kBadArgument;
     command.waits[i] = wait;
   }
+  if (lane_full(submit.lane)) return Code::kBusy;
   const Code code = push(command);
   if (code != Code::kOk) return code;
   const std::uint64_t value = ++submitted_[submit.lane];
@@ -180,7 +184,8 @@ Status muster_session::wait(muster_point point, muster::Nanos timeout) {
                ? failure(Code::kState, "the point is of a timeline that this session raises itself")
                : lane_status(point, *own);
   }
-  const muster::Instant deadline = clock_.now() + (timeout.count() < 0 ? connection_.timeout : timeout);
+  const muster::Instant deadline =
+      muster::later(clock_.now(), timeout.count() < 0 ? connection_.timeout : timeout);
   while (true) {
     const muster::Instant now = clock_.now();
     const muster::Instant slice = std::min(deadline, now + kLossCheckPeriod);
@@ -208,7 +213,14 @@ Result<std::pair<muster_buffer, void*>> muster_session::alloc(std::uint64_t byte
     segments_[grant->segment] = Segment{*std::move(mapping)};
   }
   const auto segment = segments_.find(grant->segment);
-  const bool inside = segment != segments_.end() && grant->offset <= segment->second.mapping.size() &&
+  if (segment ==
+      segments_.end()) {  // it came when this process had no descriptor for it, and comes only once
+    static_cast<void>(free(grant->buffer));
+    return fail(Code::kNoResource,
+                "the buffer lies in memory that could not be opened when it came; raise the open-files limit "
+                "(RLIMIT_NOFILE, ulimit -n) and open the session again");
+  }
+  const bool inside = grant->offset <= segment->second.mapping.size() &&
                       bytes <= segment->second.mapping.size() - grant->offset;
   if (!inside) return fail(Code::kProtocol, "the daemon granted a buffer outside of its memory");
   return std::pair<muster_buffer, void*>(grant->buffer, segment->second.mapping.writable() + grant->offset);
@@ -226,11 +238,8 @@ Status muster_session::free(muster_buffer buffer) {
 Result<shm::MeshAnswer> muster_session::mesh_dim(const char* dim) {
   if (const auto known = dims_.find(dim); known != dims_.end()) return known->second;
   shm::MeshQuery request;
-  const std::size_t length = std::strlen(dim);
-  if (length == 0 || length >= sizeof request.dim)
-    return fail(Code::kBadArgument, "a dim's name has 1 to {} bytes; this one has {}", sizeof request.dim - 1,
-                length);
-  std::memcpy(request.dim, dim, length);
+  if (*dim == '\0') return fail(Code::kBadArgument, "a dim's name is empty");
+  MUSTER_RETURN_IF_ERROR(shm::set_text(request.dim, dim, "a dim's name"));
   auto answer = ask<shm::MeshAnswer>(request, shm::MessageKind::kMeshQuery, shm::MessageKind::kMeshAnswer);
   if (answer) dims_.emplace(dim, *answer);
   return answer;
@@ -269,6 +278,8 @@ Result<int> muster_session::event_descriptor() {
 }
 
 void muster_session::goodbye() {
-  if (usable().ok())
-    static_cast<void>(ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kGoodbye, shm::MessageKind::kDone));
+  constexpr muster::Nanos kGoodbyeTime = std::chrono::seconds(1);  // an engine that hangs holds nobody up
+  if (!usable().ok()) return;
+  connection_.timeout = std::min(connection_.timeout, kGoodbyeTime);
+  static_cast<void>(ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kGoodbye, shm::MessageKind::kDone));
 }

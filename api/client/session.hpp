@@ -40,7 +40,10 @@ struct muster_session {
   muster_session(const muster_session&) = delete;
   muster_session& operator=(const muster_session&) = delete;
 
-  // kStale in a child of fork(), the loss if the daemon is gone, else kOk. Every public call begins with it.
+  // kStale in a child of fork(), else kOk. Every public call but muster_close begins with it, or with
+  // usable().
+  muster::Status in_its_process() const;
+  // The same, and the loss if the daemon is gone.
   muster::Status usable() const;
   const muster::shm::Welcome& welcome() const { return connection_.welcome; }
   muster::Nanos timeout() const { return connection_.timeout; }
@@ -93,10 +96,12 @@ struct muster_session {
   struct Segment {
     muster::shm::Mapping mapping;
   };
-  muster::Result<std::vector<std::byte>> exchange(std::span<std::byte> message,
-                                                  std::span<const std::byte> extra,
-                                                  muster::shm::Descriptor* descriptor);
+  muster::Result<std::span<const std::byte>> exchange(std::span<std::byte> message,
+                                                      std::span<const std::byte> extra,
+                                                      muster::shm::Descriptor* descriptor);
+  muster::Status lose(const muster::Status& status);
   muster::Code push(const muster::shm::Command& command);
+  bool lane_full(muster_lane lane);
   std::optional<muster::Code> own_timeline(muster_point point) const;
   muster::Status lane_status(muster_point point, muster::Code code);
   std::optional<muster::Status> daemon_loss();
@@ -106,6 +111,7 @@ struct muster_session {
   muster::shm::RingWriter<> ring_;
   muster::shm::CompletionReader reader_;
   std::array<std::uint64_t, MUSTER_LANE_COUNT> submitted_{};  // last value handed out per lane
+  std::array<std::uint64_t, MUSTER_LANE_COUNT> settled_{};    // value up to which a lane has room again
   std::array<std::uint64_t, muster::shm::kClientTimelinesMax> signalled_{};
   std::uint32_t timelines_ = 0;
   std::map<std::uint32_t, Segment> segments_;
@@ -116,7 +122,8 @@ struct muster_session {
   std::vector<std::byte> buffer_;
   std::uint32_t serial_ = 0;
   std::int32_t pid_ = 0;
-  mutable muster::Status loss_;
+  std::uint32_t forks_ = 0;
+  muster::Status loss_;
 };
 
 namespace muster::client {

@@ -2,25 +2,28 @@
 #pragma once
 
 #include "api/client/session.hpp"
-
-#include <cstring>
+#include "api/shm/message.hpp"
 
 template<class Answer, class Request>
 muster::Result<Answer> muster_session::ask(Request request, muster::shm::MessageKind kind,
                                            muster::shm::MessageKind answer_kind,
                                            std::span<const std::byte> extra, std::vector<std::byte>* list,
                                            muster::shm::Descriptor* descriptor) {
-  request.header = muster::shm::MessageHeader{};
-  request.header.kind = kind;
-  request.header.serial = ++serial_;
+  namespace shm = muster::shm;
+  request.header = shm::make_message<shm::Plain>(kind, ++serial_).header;
   request.header.bytes = static_cast<std::uint32_t>(sizeof request + extra.size());
-  auto bytes = exchange(std::as_writable_bytes(std::span(&request, 1)), extra, descriptor);
-  if (!bytes) return muster::fail(bytes.error());
-  Answer answer;
-  const bool size_good = list != nullptr ? bytes->size() >= sizeof answer : bytes->size() == sizeof answer;
-  if (size_good) std::memcpy(&answer, bytes->data(), sizeof answer);
-  if (!size_good || answer.header.kind != answer_kind)
-    return muster::fail(muster::Code::kProtocol, "the daemon's answer is not of the kind expected");
-  if (list != nullptr) list->assign(bytes->begin() + sizeof answer, bytes->end());
+  MUSTER_ASSIGN_OR_RETURN(const auto bytes,
+                          exchange(std::as_writable_bytes(std::span(&request, 1)), extra, descriptor));
+  auto answer = shm::checked_answer<Answer>(bytes, answer_kind, serial_,
+                                            list != nullptr ? shm::Tail::kAllowed : shm::Tail::kNone);
+  if (!answer) {
+    const muster::Code code = answer.error().code();
+    const bool broken = code == muster::Code::kProtocol || code == muster::Code::kVersion;
+    return muster::fail(broken ? lose(answer.error()) : answer.error());
+  }
+  if (list != nullptr) {
+    const auto tail = shm::tail_of<Answer>(bytes);
+    list->assign(tail.begin(), tail.end());
+  }
   return answer;
 }

@@ -13,12 +13,14 @@ extern "C" {
 muster_status_t muster_point_wait(muster_session* session, muster_point point, int64_t timeout_ns) {
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->in_its_process());
     return session->wait(point, muster::Nanos(timeout_ns));
   });
 }
 
 muster_status_t muster_point_test(muster_session* session, muster_point point) {
   if (session == nullptr) return muster::client::report(Code::kBadArgument, "session must not be NULL");
+  if (const Status here = session->in_its_process(); !here.ok()) return muster::client::report(here);
   const Status status = session->test(point);
   if (status.ok() || status.code() == Code::kPending) return static_cast<muster_status_t>(status.code());
   return muster::client::report(status);
@@ -28,6 +30,7 @@ muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeli
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || timeline == nullptr)
       return failure(Code::kBadArgument, "session and timeline must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->in_its_process());
     MUSTER_ASSIGN_OR_RETURN(*timeline, session->create_timeline());
     return {};
   });
@@ -51,6 +54,7 @@ muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, m
         lane >= MUSTER_LANE_COUNT)
       return failure(Code::kBadArgument,
                      "session, lane or failure (initialise it by MUSTER_FAILURE_INIT) is not right");
+    MUSTER_RETURN_IF_ERROR(session->in_its_process());
     MUSTER_ASSIGN_OR_RETURN(const auto why, session->completion().failure(lane));
     failure_out->status = static_cast<muster_status_t>(why.status);
     failure_out->culprit_rank = why.culprit_rank;

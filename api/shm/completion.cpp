@@ -237,21 +237,34 @@ Result<LaneFailure> CompletionReader::failure(std::uint32_t lane) {
 Code CompletionReader::remember_reset(std::uint32_t lane, std::uint64_t up_to) {
   if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
   Snapshot now{};
-  const Code code = look(lane, &now, nullptr);
+  Code code = look(lane, &now, nullptr);
+  // Not knowing would cost a verdict for ever, so this looks until it sees; kUnstableMax is the bound.
+  for (; code == Code::kPending; code = look(lane, &now, nullptr)) sched_yield();
   if (code != Code::kOk) return code;
-  if (now.failed_from == 0 || now.failed_to != 0) return Code::kOk;
-  if (up_to < now.failed_from) return Code::kBadArgument;
+  if (now.failed_from == 0) return Code::kOk;
   auto& [episodes, forgotten_to] = histories_[lane];
   if (!episodes.empty() && episodes[episodes.size() - 1].from == now.failed_from) return Code::kOk;
+  const std::uint64_t to = now.failed_to != 0 ? now.failed_to : up_to;
+  if (to < now.failed_from) return Code::kBadArgument;
   if (episodes.size() == kEpisodesMax) {
     forgotten_to = episodes[0].to;
     std::rotate(episodes.begin(), episodes.begin() + 1, episodes.end());
     episodes.pop_back();
   }
   const bool kept =
-      episodes.push_back({.from = now.failed_from, .to = up_to, .status = static_cast<Code>(now.status)});
+      episodes.push_back({.from = now.failed_from, .to = to, .status = static_cast<Code>(now.status)});
   MUSTER_ASSERT(kept);
   return Code::kOk;
+}
+
+std::uint64_t CompletionReader::settled(std::uint32_t lane, std::uint64_t submitted) {
+  Snapshot now{};
+  if (look(lane, &now, nullptr) != Code::kOk) return 0;
+  const auto& episodes = histories_[lane].episodes;
+  const Episode last = episodes.empty() ? Episode{} : episodes[episodes.size() - 1];
+  const bool stopped = now.failed_from != 0 && now.failed_to == 0 && now.failed_from != last.from;
+  if (stopped) return submitted;  // what is behind the failure fails as it comes
+  return std::min(submitted, std::max({now.reached, now.failed_to, last.to}));
 }
 
 Code CompletionReader::closed() const {
@@ -260,10 +273,6 @@ Code CompletionReader::closed() const {
   const std::int64_t status = -static_cast<std::int64_t>(word);
   if (status < INT32_MIN || !is_failure(static_cast<std::int32_t>(status))) return Code::kProtocol;
   return static_cast<Code>(status);
-}
-
-Instant CompletionReader::heartbeat() const {
-  return Instant(static_cast<std::int64_t>(Untrusted<std::uint64_t>(&page_->heartbeat_ns).load()));
 }
 
 Result<std::uint64_t> CounterReader::value(std::string_view name) const {

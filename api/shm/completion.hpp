@@ -7,7 +7,8 @@
 //   - the session is closed: the status it was closed with;
 //   - else kPending.
 // The page holds the latest failure of a timeline. Older ones are kept by the reader, which learns of each
-// because a lane only runs again when its client asks (remember_reset). It keeps the latest kEpisodesMax per
+// because a lane only runs again when its client asks (remember_reset, between that request and the next
+// start: until then no later failure can take its place on the page). It keeps the latest kEpisodesMax per
 // lane; points older than that say kStale, never kOk by mistake.
 #pragma once
 
@@ -104,16 +105,19 @@ class CompletionReader {
   // cannot be true.
   Result<LaneFailure> failure(std::uint32_t lane);
 
-  // Keeps the verdict of a stopped lane's points up to `up_to`, the last value submitted on it. Call it as
-  // the command that resets the lane is written; points above `up_to` are pending from then on. Nothing if
-  // the lane runs.
+  // Keeps the verdict of a stopped lane's points up to `up_to`, the last value submitted on it. Call it when
+  // the command that resets the lane is written, before the next start; points above `up_to` are pending from
+  // then on. Whether the engine has come to the reset yet makes no difference. Nothing if the lane runs and
+  // its latest failure is known.
   Code remember_reset(std::uint32_t lane, std::uint64_t up_to);
+
+  // The value up to which every start of the lane has its verdict or is running already: of `submitted`
+  // starts, the others fill the lane. 0 if the engine is changing the lane just now, or the page cannot be
+  // true.
+  std::uint64_t settled(std::uint32_t lane, std::uint64_t submitted);
 
   // kOk while the session is open, else the status with which the engine closed it.
   Code closed() const;
-
-  // Time of the engine's last turn, on the monotonic clock.
-  Instant heartbeat() const;
 
  private:
   struct Snapshot {

@@ -17,7 +17,7 @@ enum class Counter : std::uint32_t {
   kComputeBusyNs,   // time with a kernel of this rank running on a worker
   kCommBusyNs,      // time with a collective of this rank running
   kExposedNs,       // time the compute lane had work and waited for a collective
-  kRefusals,        // commands refused with kBusy or an error before they became requests
+  kRefusals,        // 1 once the session was closed for a command that broke the protocol
   kBufferBytes,     // bytes of live buffers
   kBufferBytesPeak,
   kCount

@@ -123,12 +123,14 @@ inline Status status_of(const Failure& message) {
   return Status(static_cast<Code>(message.status), std::string(message.text, message.length));
 }
 
-// An answer: T, or the status of the Failure that came in its place. `serial` is that of the request.
+// An answer: T, or the status of the Failure that came in its place. `serial` is that of the request; a
+// Failure of serial 0 was sent before the request was read.
 template<class T>
 Result<T> checked_answer(std::span<const std::byte> bytes, MessageKind kind, std::uint32_t serial,
                          Tail tail = Tail::kNone) {
   MUSTER_ASSIGN_OR_RETURN(const MessageHeader header, checked_header(bytes));
-  if (header.serial != serial)
+  const bool refused_unread = header.kind == MessageKind::kFailure && header.serial == 0;
+  if (header.serial != serial && !refused_unread)
     return fail(Code::kProtocol, "the answer to request {} came in place of that to {}", header.serial,
                 serial);
   if (header.kind == MessageKind::kFailure) {

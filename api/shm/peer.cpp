@@ -1,10 +1,7 @@
 #include "api/shm/peer.hpp"
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -76,40 +73,11 @@ Result<Descriptor> peer_pidfd(const Descriptor& socket, pid_t pid, PidfdSource s
   return pidfd;
 }
 
-// For logs: a process of another user, or one that is just ending, leaves them empty.
-void describe(PeerIdentity* peer) {
-  const std::string folder = fmt::format("/proc/{}", peer->pid);
-  std::ifstream file(folder + "/stat");
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
-  char link[4096];
-  const ssize_t length = readlink((folder + "/exe").c_str(), link, sizeof link);
-  // What was read is about this process only if it still lives: only then was its number not given away.
-  if (has_ended(peer->pidfd)) return;
-  peer->start_time = parse_start_time(stat).value_or(0);
-  if (length > 0) peer->program.assign(link, static_cast<std::size_t>(length));
-}
-
 }  // namespace
 
 bool has_ended(const Descriptor& pidfd) {
   pollfd entry{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
   return poll(&entry, 1, 0) > 0 && (entry.revents & POLLIN) != 0;
-}
-
-std::optional<std::uint64_t> parse_start_time(std::string_view stat) {
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string_view::npos) return std::nullopt;
-  stat.remove_prefix(name_end + 1);
-  constexpr int kFieldsBefore = 20;  // fields 3 to 21 and the blank after the name
-  for (int i = 0; i < kFieldsBefore; ++i) {
-    const std::size_t blank = stat.find(' ');
-    if (blank == std::string_view::npos) return std::nullopt;
-    stat.remove_prefix(blank + 1);
-  }
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(stat.data(), stat.data() + stat.size(), value);
-  if (error != std::errc() || end == stat.data()) return std::nullopt;
-  return value;
 }
 
 Result<PeerIdentity> peer_identity(const Descriptor& socket, PidfdSource source) {
@@ -124,7 +92,6 @@ Result<PeerIdentity> peer_identity(const Descriptor& socket, PidfdSource source)
   peer.gid = credentials.gid;
   MUSTER_ASSIGN_OR_RETURN(peer.groups, peer_groups(socket));
   MUSTER_ASSIGN_OR_RETURN(peer.pidfd, peer_pidfd(socket, peer.pid, source));
-  describe(&peer);
   return peer;
 }
 

@@ -7,10 +7,6 @@
 #include "api/base/result.hpp"
 #include "api/shm/descriptor.hpp"
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -21,10 +17,8 @@ struct PeerIdentity {
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
-  std::vector<gid_t> groups;     // supplementary
-  Descriptor pidfd;              // readable once the process has ended
-  std::uint64_t start_time = 0;  // clock ticks since boot; 0 if it could not be read
-  std::string program;           // for logs only; empty if it could not be read
+  std::vector<gid_t> groups;  // supplementary
+  Descriptor pidfd;           // readable once the process has ended
 };
 
 // Where the pidfd comes from. SO_PEERPIDFD (Linux 6.5) is free of races; before that the process is looked up
@@ -38,9 +32,5 @@ Result<PeerIdentity> peer_identity(const Descriptor& socket, PidfdSource source 
 
 // True once the process behind a pidfd has ended.
 bool has_ended(const Descriptor& pidfd);
-
-// Field 22 of /proc/PID/stat. Pure; the program's name, which may hold anything, is skipped from its right
-// end.
-std::optional<std::uint64_t> parse_start_time(std::string_view stat);
 
 }  // namespace muster::shm

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -45,6 +46,20 @@ std::string permissions_of(const std::string& path) {
     return fmt::format("{} cannot be looked at by user {}", path, geteuid());
   return fmt::format("{} belongs to user {} and group {} with mode {:04o}; this is user {}", path,
                      facts.st_uid, facts.st_gid, facts.st_mode & 07777, geteuid());
+}
+
+Status refused_error(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) == 0 && !S_ISSOCK(facts.st_mode))
+    return failure(Code::kDaemonLost, "no daemon at {}: it is not a socket; name the one of musterd", path);
+  return failure(Code::kDaemonLost, "no daemon at {}: nobody listens there any more; start musterd", path);
+}
+
+Status denied_error(const std::string& path) {
+  return failure(Code::kDenied,
+                 "no permission to connect: {}; join the group that owns it, or have node.group in "
+                 "musterd.yaml name one of yours",
+                 permissions_of(path));
 }
 
 // Two daemons that start together must not each take the other's fresh socket for a stale one: the look, the
@@ -108,13 +123,12 @@ Status connect_error(const std::string& path, int error) {
       return failure(Code::kDaemonLost,
                      "no daemon at {}: there is no such socket; start musterd, or use muster run", path);
     case ECONNREFUSED:
-      return failure(Code::kDaemonLost, "no daemon at {}: nobody listens there any more; start musterd",
-                     path);
+      return refused_error(path);
     case EAGAIN:
       return failure(Code::kDaemonLost, "the daemon at {} took no connection in time", path);
     case EACCES:
     case EPERM:
-      return failure(Code::kDenied, "this user may not connect to {}; {}", path, permissions_of(path));
+      return denied_error(path);
     case EPROTOTYPE:
       return failure(Code::kProtocol, "{} is a socket of another kind, not of a daemon of ours", path);
     default:
@@ -243,18 +257,26 @@ Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> b
   header.msg_control = control;
   header.msg_controllen = sizeof control;
   ssize_t got = 0;
+  // That the peer closed with messages of ours unread is said once, before what it had sent itself.
+  bool reset = false;
   do got = recvmsg(socket.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == EINTR);
+  while (got < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
   if (got < 0) {
     if (errno == EAGAIN) return muster::fail(Code::kPending, "no message yet");
-    if (errno == ECONNRESET || errno == ENOTCONN) return Message{};  // closed with messages of ours unread
+    if (errno == ECONNRESET || errno == ENOTCONN) return Message{};
     return muster::fail(Code::kNoResource, "receiving: {}", std::strerror(errno));
   }
   Message message;
   message.bytes = static_cast<std::size_t>(got);
   bool excess = false;
   collect(&header, &message, &excess);
-  if (excess || (header.msg_flags & MSG_CTRUNC) != 0)
+  const bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
+  // Cut although there was room: the kernel could not open them here.
+  if (cut && !excess && message.descriptors.size() < kDescriptorsMax)
+    return muster::fail(Code::kNoResource,
+                        "the descriptors of a message could not be opened here; raise the open-files limit "
+                        "(RLIMIT_NOFILE, ulimit -n)");
+  if (cut || excess)
     return muster::fail(Code::kProtocol, "a message carries more than {} descriptors", kDescriptorsMax);
   if ((header.msg_flags & MSG_TRUNC) != 0)
     return muster::fail(Code::kProtocol, "a message is larger than {} bytes", buffer.size());
@@ -269,7 +291,7 @@ Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> b
     const Nanos left = deadline - clock.now();
     if (left.count() <= 0) return muster::fail(Code::kWaitTimeout, "no message came in time");
     constexpr std::int64_t kMillisecond = 1000000;
-    const std::int64_t ms = std::min<std::int64_t>((left.count() + kMillisecond - 1) / kMillisecond, 60000);
+    const std::int64_t ms = std::min<std::int64_t>((left.count() - 1) / kMillisecond + 1, 60000);
     pollfd entry{.fd = socket.get(), .events = POLLIN, .revents = 0};
     poll(&entry, 1, static_cast<int>(ms));
   }

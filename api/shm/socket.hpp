@@ -71,7 +71,8 @@ struct Message {
 };
 
 // One datagram into `buffer`. Does not block: kPending if none is there. Errors: PROTOCOL (larger than the
-// buffer, or more descriptors than may come: none of them stays open).
+// buffer, or more descriptors than may come: none of them stays open), NO_RESOURCE (this process has no
+// descriptor free for those that came: they are lost, the bytes are in `buffer`, the socket is good).
 Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer);
 
 // The same, waiting until `deadline`: kWaitTimeout.

@@ -1,6 +1,9 @@
 #include "daemon/control/job.hpp"
 
+#include <algorithm>
+#include <array>
 #include <limits>
+#include <string_view>
 
 namespace muster::control {
 namespace {
@@ -34,7 +37,7 @@ class Fields {
   }
   void nanos(const char* name, Nanos& target) {
     std::uint64_t value = 0;
-    number(name, value, 0, static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
+    number(name, value, 0, static_cast<std::uint64_t>(kJobDurationMax.count()));
     target = Nanos(static_cast<std::int64_t>(value));
   }
   void fail(Status status) {
@@ -104,7 +107,7 @@ Result<JobSpec> job_from_json(const Json& json) {
   std::string claim;
   constexpr std::uint64_t kAny64 = std::numeric_limits<std::uint64_t>::max();
   fields.text("name", spec.name);
-  fields.number("world", spec.world, 1, 65536);
+  fields.number("world", spec.world, 1, kWorldMax);
   fields.text("mesh", spec.mesh);
   fields.number("owner_uid", spec.owner_uid, 0, std::numeric_limits<std::uint32_t>::max());
   fields.text("claim", claim);
@@ -112,8 +115,8 @@ Result<JobSpec> job_from_json(const Json& json) {
   fields.nanos("deadline_ns", spec.deadline);
   fields.number("workers", spec.workers, 0, 1024);
   fields.nanos("idle_spin_ns", spec.idle_spin);
-  fields.number("arena_bytes_max", spec.arena_bytes_max, 4096, kAny64);
-  fields.number("segment_bytes", spec.segment_bytes, 4096, kAny64);
+  fields.number("arena_bytes_max", spec.arena_bytes_max, 4096, kJobBytesMax);
+  fields.number("segment_bytes", spec.segment_bytes, 4096, kJobBytesMax);
   fields.number("buffers_max", spec.buffers_max, 1, 65536);
   fields.number("plans_max", spec.plans_max, 1, 65536);
   read_flatten(json, spec, fields);
@@ -123,6 +126,23 @@ Result<JobSpec> job_from_json(const Json& json) {
   spec.claim = claim == "token" ? Claim::kToken : Claim::kOwner;
   MUSTER_RETURN_IF_ERROR(check_job_name(spec.name));
   return spec;
+}
+
+Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::uint32_t uid) {
+  constexpr std::array<std::string_view, 5> kOfUsers{"name", "world", "mesh", "flatten", "claim"};
+  if (!asked.is_object()) return fail(Code::kBadArgument, "job: not an object");
+  Json json = to_json(defaults);
+  for (const auto& [field, value] : asked.items()) {
+    if (std::find(kOfUsers.begin(), kOfUsers.end(), field) == kOfUsers.end())
+      return fail(Code::kBadArgument,
+                  "job: {} is not for the one who starts a job to say; limits and times are the "
+                  "administrator's (musterd.yaml)",
+                  field.substr(0, kJobNameBytesMax));
+    json[field] = value;
+  }
+  json["owner_uid"] = uid;
+  json["epoch"] = 1u;  // whoever starts it draws the real one
+  return job_from_json(json);
 }
 
 }  // namespace muster::control

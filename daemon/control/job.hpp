@@ -15,6 +15,10 @@ namespace muster::control {
 
 using Json = nlohmann::json;
 
+constexpr std::uint32_t kWorldMax = 65536;                      // ranks of a job
+constexpr std::uint64_t kJobBytesMax = std::uint64_t{1} << 47;  // of any amount of memory in a spec
+constexpr Nanos kJobDurationMax = std::chrono::hours(24);       // of any duration in a spec
+
 // Who may claim a rank: any process of the job's owner, or only a holder of that rank's single-use token.
 enum class Claim : std::uint8_t { kOwner, kToken };
 
@@ -38,6 +42,10 @@ struct JobSpec {
 Json to_json(const JobSpec& spec);
 // kBadArgument naming the field. The other side is a process of ours, but its bytes are checked all the same.
 Result<JobSpec> job_from_json(const Json& json);
+
+// The job that user `uid` asks for: name, world, mesh, flatten and claim as asked, all else as in `defaults`.
+// Limits are the administrator's: kBadArgument for any other field, and as job_from_json().
+Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::uint32_t uid);
 
 // kBadArgument unless `name` can name a job.
 Status check_job_name(const std::string& name);

@@ -83,8 +83,8 @@ Loop::Watch Loop::after(Nanos delay, Callback callback) {
   const Watch id = state_->next++;
   auto entry = std::make_shared<TimerWatch>(state_->io, delay);
   entry->timer.async_wait([this, id, call = std::move(callback)](const asio::error_code& error) {
-    if (error) return;
-    state_->entries.erase(id);
+    // Expired and queued, then unwatched by a handler before it: no error says so.
+    if (error || state_->entries.erase(id) == 0) return;
     call();
   });
   state_->entries.emplace(id, std::move(entry));

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,11 +66,16 @@ Result<Json> parse_body(std::span<const std::byte> bytes) {
 }
 
 Result<std::vector<std::byte>> read_all(const shm::Descriptor& descriptor, std::size_t bytes_max) {
+  // Before anything else: of a file system in user space, even the size may be long in coming.
+  if (fcntl(descriptor.get(), F_GET_SEALS) < 0)
+    return fail(Code::kProtocol, "a control message's descriptor is no memory file");
   struct stat info {};
   if (fstat(descriptor.get(), &info) != 0 || info.st_size < 0 ||
       static_cast<std::size_t>(info.st_size) > bytes_max)
-    return fail(Code::kProtocol, "a control message's memory has a size that is not allowed");
+    return fail(Code::kProtocol, "a control message's memory has {} bytes; {} are allowed", info.st_size,
+                bytes_max);
   std::vector<std::byte> bytes(static_cast<std::size_t>(info.st_size));
+  MUSTER_RETURN_IF_ERROR(shm::check_memory(descriptor, bytes.size()));
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n =
@@ -120,7 +126,8 @@ Status send_packet(const shm::Descriptor& socket, MessageKind kind, std::uint32_
   return shm::send_message(socket, bytes, all);
 }
 
-Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors) {
+Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors,
+                            std::size_t body_bytes_max) {
   MessageHeader header;
   if (bytes.size() < sizeof header)
     return fail(Code::kProtocol, "a control message of {} bytes is too short", bytes.size());
@@ -143,7 +150,7 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
     return packet;
   }
   if (packet.descriptors.empty()) return fail(Code::kProtocol, "a control message has no body");
-  MUSTER_ASSIGN_OR_RETURN(const auto body, read_all(packet.descriptors.front(), kBodyBytesMax));
+  MUSTER_ASSIGN_OR_RETURN(const auto body, read_all(packet.descriptors.front(), body_bytes_max));
   packet.descriptors.erase(packet.descriptors.begin());
   MUSTER_ASSIGN_OR_RETURN(packet.body, parse_body(body));
   return packet;
@@ -151,7 +158,21 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
 
 namespace {
 
+// What still can be said of a datagram whose descriptors could not be opened here. Its bytes lie in `buffer`,
+// which was zeroed before.
+Result<Packet> without_descriptors(std::span<const std::byte> buffer, const Status& status) {
+  MessageHeader header;
+  std::memcpy(&header, buffer.data(), sizeof header);
+  if (header.magic != shm::kMagicMessage || header.bytes > buffer.size()) return fail(status);
+  if (header.kind == MessageKind::kReply) return Packet{header.kind, header.serial, failed(status), {}};
+  auto packet = parse_packet(buffer.first(header.bytes), {});
+  if (!packet) return fail(status);
+  return packet;
+}
+
 Result<Packet> finish(Result<shm::Message> message, std::span<const std::byte> buffer) {
+  if (!message && message.error().code() == Code::kNoResource)
+    return without_descriptors(buffer, message.error());
   if (!message) return fail(message.error());
   if (message->bytes == 0) return fail(Code::kDaemonLost, "the other side has closed the connection");
   std::vector<shm::Descriptor> descriptors;

@@ -4,7 +4,8 @@
 // "result": …} or
 // {"ok": false, "status": -108, "error": "…"} with the same serial; {"event": …} with serial 0 is not
 // answered. A body larger than a datagram travels as a sealed memfd, the first descriptor. Bytes are checked
-// on arrival: both ends may be of another version.
+// on arrival: both ends may be of another version. No descriptor is read before it is known to be a sealed
+// memfd: a read of any other file may wait for whoever sent it.
 #pragma once
 
 #include "api/shm/socket.hpp"
@@ -16,7 +17,8 @@
 
 namespace muster::control {
 
-constexpr std::size_t kBodyBytesMax = std::size_t{256} << 20;  // of a body in a memfd
+constexpr std::size_t kBodyBytesMax = std::size_t{256} << 20;   // of a body in a memfd
+constexpr std::size_t kCommandBytesMax = std::size_t{1} << 20;  // of a body from whoever may connect
 constexpr int kBodyDepthMax = 16;
 
 struct Packet {
@@ -30,10 +32,13 @@ struct Packet {
 Status send_packet(const shm::Descriptor& socket, shm::MessageKind kind, std::uint32_t serial,
                    const Json& body, std::span<const int> descriptors = {});
 
-// From a received datagram. Errors: kVersion, kProtocol.
-Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors);
+// From a received datagram. `body_bytes_max` bounds a body in a memfd. Errors: kVersion, kProtocol.
+Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors,
+                            std::size_t body_bytes_max = kBodyBytesMax);
 
-// Receives one. kPending if none is there; kDaemonLost if the peer has closed.
+// Receives one. kPending if none is there; kDaemonLost if the peer has closed. Where this process has no
+// descriptor free for those of a packet, a reply becomes the refusal that says so, and a command comes
+// without them; kNoResource if not even that can be told. The connection is good in each case.
 Result<Packet> receive_packet(const shm::Descriptor& socket);
 // The same, waiting until `deadline`.
 Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, const Clock& clock);

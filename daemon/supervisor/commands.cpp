@@ -39,7 +39,7 @@ void Supervisor::execute(ConnectionId id, Packet packet) {
 
 void Supervisor::dispatch(ConnectionId id, const std::string& command, const Json& body, Reply reply) {
   if (command == "version") return reply(control::success(version()), {});
-  if (command == "status") return reply(control::success(status()), {});
+  if (command == "status") return reply(control::success(status(id)), {});
   if (command == "jobs") return jobs_report(id, reply);
   if (command == "job_create") return job_create(id, body, reply);
   if (command == "job_destroy") return job_destroy(id, body, reply);
@@ -63,9 +63,11 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
         {});
 }
 
-Json Supervisor::status() const {
+Json Supervisor::status(ConnectionId id) const {
+  const std::uint32_t uid = connections_.at(id).peer.uid;
   Json jobs = Json::array();
-  for (const auto& [name, job] : book_.jobs()) jobs.push_back(describe(job));
+  for (const auto& [name, job] : book_.jobs())
+    if (JobBook::may_act(job, uid).ok()) jobs.push_back(describe(job));  // as in jobs_report()
   Json result = version();
   result["uptime_ns"] = (clock_.now() - started_).count();
   result["socket"] = listener_.path();
@@ -128,11 +130,8 @@ void Supervisor::jobs_report(ConnectionId id, Reply reply) {
 
 void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
   const Connection& connection = connections_.at(id);
-  Json asked = control::to_json(options_.job_defaults);
-  asked.update(body.value("spec", Json::object()));
-  asked["owner_uid"] = connection.peer.uid;
-  asked["epoch"] = 1u;  // start_job() draws the real one
-  auto spec = control::job_from_json(asked);
+  const auto spec =
+      control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, connection.peer.uid);
   if (!spec) return reply(control::failed(spec.error()), {});
   const std::string name = spec->name;
   const bool keep = body.value("keep", false);

@@ -19,11 +19,12 @@ using shm::MessageKind;
 constexpr int kClaimAttempts = 50;
 constexpr Nanos kClaimRetry = std::chrono::milliseconds(20);
 
-// How many handshakes are under way: connections that have said nothing yet.
+// How many connections have said nothing yet, or have sent a command.
 template<class Map>
-std::size_t silent(const Map& connections) {
-  return static_cast<std::size_t>(std::count_if(connections.begin(), connections.end(),
-                                                [](const auto& entry) { return !entry.second.commands; }));
+std::size_t count(const Map& connections, bool commands) {
+  return static_cast<std::size_t>(
+      std::count_if(connections.begin(), connections.end(),
+                    [commands](const auto& entry) { return entry.second.commands == commands; }));
 }
 
 Status check_sizes(const shm::Hello& hello) {
@@ -48,16 +49,35 @@ void Supervisor::on_accept() {
     return;
   }
   auto peer = shm::peer_identity(*socket);
-  if (!peer) return;  // gone already
-  if (silent(connections_) >= kHandshakesMax)
-    return refuse(*socket, 0,
-                  failure(Code::kBusy, "{} clients are connecting at once; try again", kHandshakesMax));
+  if (!peer) return refuse(*socket, 0, peer.error());  // gone already, or no descriptor free for it
   const ConnectionId id = next_connection_++;
   Connection& connection = connections_[id];
   connection.socket = *std::move(socket);
   connection.peer = *std::move(peer);
   connection.watch = loop_.watch(connection.socket.get(), [this, id] { on_readable(id); });
   connection.timeout = loop_.after(kHandshakeTime, [this, id] { drop(id); });
+  listen_if_room();
+}
+
+// With as many handshakes under way as may be, whoever comes next waits in the kernel's queue, where it costs
+// no descriptor.
+void Supervisor::listen_if_room() {
+  const bool room = count(connections_, false) < kHandshakesMax;
+  if (!room) {
+    loop_.unwatch(std::exchange(listener_watch_, 0));
+  } else if (listener_watch_ == 0) {
+    listener_watch_ = loop_.watch(listener_.descriptor().get(), [this] { on_accept(); });
+  }
+}
+
+// From a handshake to a connection that may stay. False if there are enough of them.
+bool Supervisor::take_commands(Connection& connection) {
+  if (connection.commands) return true;
+  if (count(connections_, true) >= kCommandsMax) return false;
+  loop_.unwatch(std::exchange(connection.timeout, 0));
+  connection.commands = true;
+  listen_if_room();
+  return true;
 }
 
 // Out of descriptors, accept() fails and the listener stays readable: without this the loop would spin.
@@ -77,6 +97,8 @@ void Supervisor::on_readable(ConnectionId id) {
   Connection& connection = connections_.at(id);
   auto message = shm::receive_message(connection.socket, buffer_);
   if (!message) {
+    // Without a free descriptor the message cannot be read, but the sender has done nothing wrong.
+    if (message.error().code() == Code::kNoResource) return refuse(connection.socket, 0, message.error());
     if (message.error().code() != Code::kPending) drop(id);
     return;
   }
@@ -88,17 +110,21 @@ void Supervisor::on_readable(ConnectionId id) {
     return drop(id);
   }
   if (header->kind == MessageKind::kHello && !connection.commands) return on_hello(id, bytes);
+  if (!take_commands(connection)) {
+    refuse(connection.socket, header->serial,
+           failure(Code::kBusy, "{} connections send commands, the limit; end a `muster run` or try again",
+                   kCommandsMax));
+    return drop(id);
+  }
   std::vector<shm::Descriptor> descriptors;
   for (auto& descriptor : message->descriptors) descriptors.push_back(std::move(descriptor));
-  auto packet = control::parse_packet(bytes, std::move(descriptors));
+  auto packet = control::parse_packet(bytes, std::move(descriptors), control::kCommandBytesMax);
   if (!packet || packet->kind != MessageKind::kCommand) {
     const Status status =
         packet ? failure(Code::kProtocol, "an answer came where a command was expected") : packet.error();
     refuse(connection.socket, header->serial, status);
     return drop(id);
   }
-  loop_.unwatch(std::exchange(connection.timeout, 0));
-  connection.commands = true;
   execute(id, *std::move(packet));
 }
 
@@ -109,19 +135,14 @@ void Supervisor::drop(ConnectionId id) {
   loop_.unwatch(it->second.timeout);
   const std::vector<std::string> jobs = std::move(it->second.jobs);
   connections_.erase(it);
+  listen_if_room();
   for (const std::string& name : jobs) end_job(name, "whoever started the job has left");
 }
 
 void Supervisor::refuse(const shm::Descriptor& socket, std::uint32_t serial, const Status& status) {
-  shm::Failure failure;
-  failure.header.kind = MessageKind::kFailure;
-  failure.header.serial = serial;
-  failure.header.bytes = sizeof failure;
-  failure.status = static_cast<muster_status_t>(status.code());
-  failure.length = static_cast<std::uint32_t>(std::min(status.message().size(), sizeof failure.text - 1));
-  status.message().copy(failure.text, failure.length);
+  const shm::Failure failure = shm::make_failure(status, serial);
   // A client that has left does not care.
-  static_cast<void>(shm::send_message(socket, std::as_bytes(std::span(&failure, 1))));
+  static_cast<void>(shm::send_message(socket, shm::bytes_of(failure)));
 }
 
 void Supervisor::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
@@ -131,6 +152,7 @@ void Supervisor::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
   loop_.unwatch(connection.watch);
   loop_.unwatch(connection.timeout);
   connections_.erase(id);
+  listen_if_room();
   if (!hello) return refuse(client.socket, 0, hello.error());
   client.hello = *hello;
   admit(std::move(client));
@@ -156,10 +178,15 @@ void Supervisor::admit(WaitingClient client) {
   const Claimant claimant{client.peer.uid, client.peer.pid, client.hello.rank, client.hello.world_size,
                           std::string(*token)};
   const Status claimed = book_.claim(job_name, claimant);
-  if (claimed.code() == Code::kDuplicate && ++client.attempts < kClaimAttempts) {
+  const bool again = claimed.code() == Code::kDuplicate && retries_ < kRetriesMax;
+  if (again && ++client.attempts < kClaimAttempts) {
     // A rank that has just died may come back before its engine has said so.
-    auto again = std::make_shared<WaitingClient>(std::move(client));
-    loop_.after(kClaimRetry, [this, again] { admit(std::move(*again)); });
+    auto kept = std::make_shared<WaitingClient>(std::move(client));
+    ++retries_;
+    loop_.after(kClaimRetry, [this, kept] {
+      --retries_;
+      admit(std::move(*kept));
+    });
     return;
   }
   if (!claimed.ok()) return refuse(client.socket, serial, claimed);
@@ -176,10 +203,13 @@ Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::u
   if (!options_.auto_create_jobs || hello.world_size < 1)
     return failure(Code::kNotFound,
                    "no job is named {}; create it in the cluster file or start it with `muster run`", name);
+  const auto world = static_cast<std::uint32_t>(hello.world_size);
+  if (world > control::kWorldMax)
+    return failure(Code::kBadArgument, "{} ranks; a job has at most {}", world, control::kWorldMax);
   MUSTER_ASSIGN_OR_RETURN(const auto mesh, shm::checked_text(hello.mesh, "mesh"));
   control::JobSpec spec = options_.job_defaults;
   spec.name = name;
-  spec.world = static_cast<std::uint32_t>(hello.world_size);
+  spec.world = world;
   spec.mesh = mesh.empty() ? "dp_shard=-1" : std::string(mesh);
   spec.owner_uid = uid;
   spec.claim = control::Claim::kOwner;

@@ -9,15 +9,18 @@
 namespace muster::supervisor {
 namespace {
 
-constexpr std::uint64_t kOfProcess = 64;    // standard streams, event loop, device, libraries
-constexpr std::uint64_t kPerHandshake = 2;  // socket, pidfd
-constexpr std::uint64_t kPerJob = 2;        // channel, pidfd
-constexpr std::uint64_t kPerSession = 8;    // socket, pidfd, two segments, doorbell, event socket pair, arena
+constexpr std::uint64_t kOfProcess = 64;  // standard streams, event loop, device, libraries
+constexpr std::uint64_t kPerPeer = 2;     // socket, pidfd
+constexpr std::uint64_t kPerJob = 2;      // channel, pidfd
+constexpr std::uint64_t kPerSession = 8;  // socket, pidfd, two segments, doorbell, event socket pair, arena
 
 }  // namespace
 
 std::uint64_t descriptors_needed(const Options& options) {
-  const std::uint64_t supervisor = kPerHandshake * Supervisor::kHandshakesMax + kPerJob * options.jobs_max;
+  // A session's peer too, from its claim to its engine's answer.
+  const std::uint64_t peers =
+      Supervisor::kHandshakesMax + Supervisor::kCommandsMax + Supervisor::kRetriesMax + options.sessions_max;
+  const std::uint64_t supervisor = kPerPeer * peers + kPerJob * options.jobs_max;
   const std::uint64_t engine = kPerSession * options.sessions_max;
   return kOfProcess + std::max(supervisor, engine);
 }

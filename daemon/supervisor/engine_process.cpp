@@ -109,32 +109,38 @@ void EngineProcess::kill() {
   if (!reaped_) ::kill(pid_, SIGKILL);  // not reaped yet, so the number is still this child's
 }
 
-void EngineProcess::on_readable() {
+Status EngineProcess::receive_one() {
   auto packet = control::receive_packet(channel_);
-  if (!packet) {
-    if (packet.error().code() == Code::kPending) return;
-    loop_.unwatch(channel_watch_);  // on_death follows, and tells why
-    channel_watch_ = 0;
-    if (packet.error().code() != Code::kDaemonLost) {
-      MUSTER_LOG(kError, "supervisor", "engine {}: {}; it is ended", pid_, packet.error().message());
-      kill();
-    }
-    return;
+  if (!packet) return packet.error();
+  if (packet->kind == shm::MessageKind::kCommand) {
+    options_.on_event(packet->body);
+    return {};
   }
-  if (packet->kind == shm::MessageKind::kCommand) return options_.on_event(packet->body);
   const auto it = pending_.find(packet->serial);
-  if (it == pending_.end()) return;
+  if (it == pending_.end()) return {};
   const Answered answered = std::move(it->second);
   pending_.erase(it);
   answered(*std::move(packet));
+  return {};
+}
+
+void EngineProcess::on_readable() {
+  const Status received = receive_one();
+  if (received.ok() || received.code() == Code::kPending) return;
+  if (received.code() == Code::kNoResource) {  // our want, not its fault
+    MUSTER_LOG(kError, "supervisor", "engine {}: {}", pid_, received.message());
+    return;
+  }
+  loop_.unwatch(channel_watch_);  // on_death follows, and tells why
+  channel_watch_ = 0;
+  if (received.code() == Code::kDaemonLost) return;
+  MUSTER_LOG(kError, "supervisor", "engine {}: {}; it is ended", pid_, received.message());
+  kill();
 }
 
 void EngineProcess::on_death() {
-  // What it said before it died still counts.
-  while (channel_watch_ != 0) {
-    auto packet = control::receive_packet(channel_);
-    if (!packet) break;
-    if (packet->kind == shm::MessageKind::kCommand) options_.on_event(packet->body);
+  // What it said before it died still counts, the reason for which it gave up above all.
+  while (channel_watch_ != 0 && receive_one().ok()) {
   }
   int status = 0;
   waitpid(pid_, &status, 0);

@@ -46,6 +46,8 @@ class EngineProcess {
  private:
   EngineProcess(control::Loop& loop, Options options, std::int32_t pid, shm::Descriptor channel,
                 shm::Descriptor pidfd);
+  // Reads one packet and passes it on. What it says of the channel when there is none.
+  Status receive_one();
   void on_readable();
   void on_death();
   void abandon(const Status& status);

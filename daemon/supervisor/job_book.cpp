@@ -33,8 +33,10 @@ std::uint32_t Job::held() const {
 
 Result<Job*> JobBook::create(const control::JobSpec& spec) {
   MUSTER_RETURN_IF_ERROR(control::check_job_name(spec.name));
-  if (jobs_.contains(spec.name))
+  if (const Job* other = find(spec.name)) {
+    MUSTER_RETURN_IF_ERROR(may_act(*other, spec.owner_uid));
     return fail(Code::kDuplicate, "a job named {} exists already; choose another name or end it", spec.name);
+  }
   if (jobs_.size() >= jobs_max_)
     return fail(Code::kNoResource, "{} jobs exist, the limit (limits.jobs_max); end one or raise it",
                 jobs_.size());
@@ -78,8 +80,10 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
     return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", claimant.rank, world - 1, name);
   Seat& seat = job->seats[static_cast<std::size_t>(claimant.rank)];
   if (job->spec.claim == control::Claim::kToken && !same_token(seat.token, claimant.token))
-    return failure(Code::kDenied, "rank {} of job {} needs a fresh token; each is good for one attachment",
-                   claimant.rank, name);
+    return failure(Code::kDenied,
+                   "rank {} of job {} needs a fresh token, each is good for one attachment: put what "
+                   "`muster token --job {} --rank {}` prints into MUSTER_TOKEN",
+                   claimant.rank, name, name, claimant.rank);
   if (seat.held)
     return failure(Code::kDuplicate, "rank {} of job {} is held by process {}", claimant.rank, name,
                    seat.pid);

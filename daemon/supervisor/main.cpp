@@ -37,7 +37,8 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
   const muster::SteadyClock clock;
   auto daemon = supervisor::Supervisor::open(std::move(options), clock);
   if (!daemon) return complain(daemon.error());
-  return (*daemon)->run();
+  (*daemon)->run();
+  return 0;
 }
 
 }  // namespace

@@ -51,8 +51,8 @@ Supervisor::Supervisor(Options options, const Clock& clock, shm::Listener listen
 
 Supervisor::~Supervisor() = default;
 
-int Supervisor::run() {
-  loop_.watch(listener_.descriptor().get(), [this] { on_accept(); });
+void Supervisor::run() {
+  listen_if_room();
   loop_.on_signal(SIGTERM, [this] { drain(!draining_); });
   loop_.on_signal(SIGINT, [this] { drain(!draining_); });
   const std::function<void()> beat = [this, &beat] {
@@ -65,7 +65,6 @@ int Supervisor::run() {
   MUSTER_LOG(kInfo, "supervisor", "listening at {}", listener_.path());
   loop_.run();
   running_.clear();
-  return exit_code_;
 }
 
 void Supervisor::request_shutdown() {

@@ -37,17 +37,20 @@ struct Options {
 
 // Owns    the listening socket, every connection that is not yet handed over, the engines.
 // Thread  run()'s, alone.
-// Bound   jobs_max, sessions_max, kHandshakesMax connections that have not said what they want.
+// Bound   jobs_max, sessions_max; kHandshakesMax connections that have not said what they want (the kernel's
+//         queue holds the others), kCommandsMax that have sent a command, kRetriesMax claims tried again.
 // Fails   open: the socket's own failures. A bad message ends its connection, nothing else.
 class Supervisor {
  public:
   static constexpr std::size_t kHandshakesMax = 64;
+  static constexpr std::size_t kCommandsMax = 128;
+  static constexpr std::size_t kRetriesMax = 64;
   static constexpr Nanos kHandshakeTime = std::chrono::seconds(5);
 
   static Result<std::unique_ptr<Supervisor>> open(Options options, const Clock& clock);
   ~Supervisor();
-  // Until shutdown; the process's exit code.
-  int run();
+  // Until shutdown.
+  void run();
   // As SIGTERM: drains, then run() returns. Any thread.
   void request_shutdown();
 
@@ -79,6 +82,8 @@ class Supervisor {
 
   // Connections: connections.cpp
   void on_accept();
+  void listen_if_room();
+  bool take_commands(Connection& connection);
   void refuse_for_descriptors();
   void on_readable(ConnectionId id);
   void on_hello(ConnectionId id, std::span<const std::byte> bytes);
@@ -96,7 +101,7 @@ class Supervisor {
   void token(ConnectionId id, const control::Json& body, Reply reply);
   void jobs_report(ConnectionId id, Reply reply);
   void forward(ConnectionId id, const control::Json& body, const control::Json& question, Reply reply);
-  control::Json status() const;
+  control::Json status(ConnectionId id) const;
   control::Json describe(const Job& job) const;
   Result<Job*> job_for(ConnectionId id, const control::Json& body);
 
@@ -120,10 +125,11 @@ class Supervisor {
   std::map<std::string, RunningJob> running_;
   std::map<ConnectionId, Connection> connections_;
   ConnectionId next_connection_ = 1;
+  control::Loop::Watch listener_watch_ = 0;  // 0: as many handshakes as may be are under way
+  std::size_t retries_ = 0;                  // claims that wait to be tried again
   std::vector<std::byte> buffer_;
   Instant started_{0};
   bool draining_ = false;
-  int exit_code_ = 0;
 };
 
 }  // namespace muster::supervisor

@@ -3,11 +3,14 @@
  * Ownership  What you open you close. Handles (buffers, groups, plans) die with their session. A string that you pass
  *            is copied before the call returns; a string that you get lives as long as its comment says.
  * Threads    One session, one thread at a time. Different sessions never interact. A process may open several.
- * Fork       A child must not use its parent's session: each call then says MUSTER_ERR_STALE.
+ * Fork       A child of fork() must not use its parent's session: each call then says MUSTER_ERR_STALE, but
+ *            muster_close, which gives back what the child has inherited and leaves the parent's session alone.
  * Units      *_bytes, *_ns; a bare `count` counts elements; strides count elements.
- * Cost       muster_plan_start and muster_point_test: no system call, no lock, no heap. A wait may sleep.
+ * Cost       muster_plan_start and muster_point_test: no system call (a start that finds the daemon asleep wakes it by
+ *            one), no lock, no heap. A wait may sleep.
  *            All else asks the daemon and may block up to the session's timeout.
- * Options    Structs that carry `size` are initialised by their _INIT macro; a later library accepts an older size.
+ * Options    Structs that carry `size` are initialised by their _INIT macro or builder. A later library accepts an older
+ *            size of muster_open_options; any other must have the library's own.
  * Errors     Every call returns a status; muster_last_error() has this thread's sentence with values and remedy.
  *
  * The model. A session has one rank of one job. It owns buffers in memory that the daemon can reach. Work is described by
@@ -108,7 +111,8 @@ typedef struct muster_open_options {
  * (no such job), VERSION, NO_RESOURCE, CONFIG (mesh). */
 MUSTER_API muster_status_t muster_open(const muster_open_options* options, muster_session** session);
 
-/* Detach. Waits for nothing: work in flight is cancelled. NULL is allowed. The job stays warm for the next attachment. */
+/* Detach. Waits for no work: what is in flight is cancelled. Waits for the daemon's answer, 1 s at most. NULL is allowed.
+ * The job stays warm for the next attachment. */
 MUSTER_API muster_status_t muster_close(muster_session* session);
 
 typedef struct muster_session_info {
@@ -189,8 +193,8 @@ typedef struct muster_tensor {
 /* ---- lanes, timelines, points ----------------------------------------------------------------------------------- */
 
 typedef uint32_t muster_lane;
-/* Ordered streams of the rank's device, one per class. Urgent classes first get a core: HALO > SMALL > GATHER > REDUCE >
- * ALLREDUCE > COMPUTE > COPY. */
+/* Ordered streams of the rank's device, one per class. The more urgent first get a core, in four levels: HALO and SMALL,
+ * then GATHER and REDUCE, then ALLREDUCE and COMPUTE, then COPY. */
 enum {
   MUSTER_LANE_COMPUTE = 0,
   MUSTER_LANE_HALO = 1,
@@ -230,7 +234,8 @@ typedef struct muster_failure {
 #define MUSTER_FAILURE_INIT {sizeof(muster_failure), 0, -1, 0, 0, {0}}
 /* What stopped the lane. NOT_FOUND if it runs. */
 MUSTER_API muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure);
-/* Let a failed lane run again; points before the reset keep their verdict. */
+/* Let a failed lane run again; points before the reset keep their verdict (those of the lane's last 8 failures; older
+ * ones say STALE). Errors: BUSY (the ring is full). */
 MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lane lane);
 
 /* ---- plans ------------------------------------------------------------------------------------------------------ */
@@ -250,8 +255,11 @@ typedef struct muster_submit {
 #define MUSTER_SUBMIT_INIT {sizeof(muster_submit), MUSTER_LANE_COMPUTE, 0, 0, {0, 0, 0, 0}, 0}
 
 /* Put one start of the plan on a lane and write the point it will reach. Asynchronous: one ring write, no system call while
- * the daemon is awake. Memory that the plan names must stay alone until the point is reached. Errors: BUSY (the ring is
- * full: wait for an earlier point), STALE, DAEMON_LOST, or the lane's failure. point may be NULL. */
+ * the daemon is awake. Memory that the plan names must stay alone until the point is reached. point may be NULL. A start on
+ * a failed lane is OK, and its point has the lane's verdict. Errors: BUSY (the ring is full, or 1024 starts of this lane
+ * are not finished: wait for an earlier point), STALE (no such plan), BAD_ARGUMENT (lane, flags, deadline, or a wait for
+ * a point that this session was never given), PROTOCOL, and what ended the session if it has ended: DAEMON_LOST, ABORTED,
+ * DEVICE. */
 MUSTER_API muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
                                              muster_point* point);
 /* Errors: BUSY while a start is in flight, STALE. */

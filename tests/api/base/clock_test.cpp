@@ -32,5 +32,12 @@ TEST(ManualClockDeathTest, AssertsOnGoingBack) {
   EXPECT_DEATH(clock.advance(-1ns), "assertion failed: by >= Nanos");
 }
 
+TEST(Instant, NeverLiesBeyondTheLast) {
+  EXPECT_EQ(later(5ns, 3ns), 8ns);
+  EXPECT_EQ(later(5ns, Nanos::max()), Instant::max());
+  EXPECT_EQ(later(0ns, Nanos::max()), Instant::max());
+  EXPECT_EQ(later(Instant::max(), 1ns), Instant::max());
+}
+
 }  // namespace
 }  // namespace muster

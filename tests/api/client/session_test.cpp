@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -303,11 +304,127 @@ TEST_F(Session, SaysStaleInAForkedChild) {
   const pid_t child = fork();
   if (child == 0) {
     muster_buffer buffer = 0;
-    _exit(muster_buffer_alloc(session, 64, &buffer, nullptr) == MUSTER_ERR_STALE ? 0 : 1);
+    std::uint32_t timeline = 0;
+    std::uint64_t value = 0;
+    muster_failure failure = MUSTER_FAILURE_INIT;
+    const auto submit = on(MUSTER_LANE_COMPUTE);
+    const std::array said{muster_buffer_alloc(session, 64, &buffer, nullptr),
+                          muster_plan_start(session, 1, &submit, nullptr),
+                          muster_point_test(session, MUSTER_POINT_NONE),
+                          muster_point_wait(session, MUSTER_POINT_NONE, 0),
+                          muster_timeline_create(session, &timeline),
+                          muster_timeline_signal(session, 16, 1),
+                          muster_lane_failure(session, MUSTER_LANE_COMPUTE, &failure),
+                          muster_lane_reset(session, MUSTER_LANE_COMPUTE),
+                          muster_counter(session, "commands", &value)};
+    for (std::size_t i = 0; i < said.size(); ++i)
+      if (said[i] != MUSTER_ERR_STALE) _exit(static_cast<int>(i) + 1);
+    _exit(muster_close(session) == MUSTER_OK ? 0 : 100);
   }
   int status = 0;
   waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  muster_buffer buffer = 0;
+  EXPECT_EQ(muster_buffer_alloc(session, 64, &buffer, nullptr), MUSTER_OK) << "the parent's is untouched";
+}
+
+// Starts the plan until the session says BUSY although the engine has taken all from the ring; how often that
+// was. A ring that is full for a moment says BUSY too. `earlier` commands were given before.
+int start_all(muster_session* session, muster_plan plan, const muster_submit& submit, muster_point* last,
+              int earlier = 0) {
+  int accepted = 0;
+  for (int idle = 0; idle < 20'000 && accepted < 5000;) {
+    std::uint64_t taken = 0;
+    EXPECT_EQ(muster_counter(session, "commands", &taken), MUSTER_OK);
+    const bool ring_empty = taken == static_cast<std::uint64_t>(earlier + accepted);
+    const muster_status_t status = muster_plan_start(session, plan, &submit, last);
+    if (status == MUSTER_OK) {
+      ++accepted;
+      continue;
+    }
+    EXPECT_EQ(status, MUSTER_ERR_BUSY) << muster_last_error();
+    if (ring_empty) break;
+    ++idle;
+    usleep(100);
+  }
+  return accepted;
+}
+
+// Goal:   a full lane does not fill the ring: what would set it free still passes.
+TEST_F(Session, SaysBusyForAFullLaneAndLetsASignalPass) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  muster_plan plan = 0;
+  ASSERT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK);
+  std::uint32_t timeline = 0;
+  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  muster_submit submit = on(MUSTER_LANE_COMPUTE);
+  submit.wait_count = 1;
+  submit.waits[0] = muster_timeline_point(timeline, 1);
+  muster_point last = 0;
+  EXPECT_EQ(start_all(session, plan, submit, &last), 1024);
+  const auto other = on(MUSTER_LANE_COPY);
+  muster_point copied = 0;
+  ASSERT_EQ(muster_plan_start(session, plan, &other, &copied), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_point_wait(session, copied, -1), MUSTER_OK) << "another lane goes on";
+  EXPECT_EQ(muster_timeline_signal(session, timeline, 1), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_point_wait(session, last, -1), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_plan_start(session, plan, &submit, nullptr), MUSTER_OK) << "there is room again";
+}
+
+TEST_F(Session, CountsFailedStartsAsDone) {
+  muster_session* session = open(0, 2);
+  const Vector v = vector_of(session, 16);
+  const auto submit = on(MUSTER_LANE_SMALL);
+  const muster_group world = group_of(session, "world");
+  const auto what = all_reduce(world, v, 16);
+  ASSERT_EQ(muster_collect(session, &what, &submit, nullptr), MUSTER_OK);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  muster_plan plan = 0;
+  ASSERT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK);
+  muster_point last = 0;
+  EXPECT_EQ(start_all(session, plan, submit, &last, 1), 1023);
+  EXPECT_EQ(muster_group_abort(session, world), MUSTER_OK);
+  EXPECT_EQ(muster_point_wait(session, last, -1), MUSTER_ERR_ABORTED);
+  EXPECT_EQ(muster_lane_reset(session, MUSTER_LANE_SMALL), MUSTER_OK);
+  muster_point fresh = 0;
+  ASSERT_EQ(muster_plan_start(session, plan, &submit, &fresh), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_point_wait(session, fresh, INT64_MAX), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_point_test(session, last), MUSTER_ERR_ABORTED) << "and keeps its verdict";
+}
+
+// Goal:   a process without free descriptors is told so, and its session lives on.
+TEST_F(Session, SurvivesAWantOfDescriptors) {
+  muster_session* session = open(0, 1);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{3, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  muster_buffer buffer = 0;
+  const muster_status_t wanting = muster_buffer_alloc(session, 64, &buffer, nullptr);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(wanting, MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), HasSubstr("RLIMIT_NOFILE"));
+  EXPECT_EQ(muster_buffer_alloc(session, 64, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE)
+      << "the same memory, which comes only once";
+  EXPECT_EQ(muster_buffer_alloc(session, 8 << 20, &buffer, nullptr), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(group_of(session, "world"), MUSTER_GROUP_SELF);
+}
+
+TEST_F(Session, TakesTheLongestTimeThereIs) {
+  muster_open_options options = node_.rank("job", 0, 2);
+  options.timeout_ns = INT64_MAX;
+  muster_session* session = nullptr;
+  ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  const Vector v = vector_of(session, 16);
+  const auto what = all_reduce(group_of(session, "world"), v, 16);
+  auto submit = on(MUSTER_LANE_SMALL);
+  submit.deadline_ns = 200'000'000;  // the other rank never comes
+  muster_point point = 0;
+  ASSERT_EQ(muster_collect(session, &what, &submit, &point), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_point_wait(session, point, INT64_MAX), MUSTER_ERR_TIMEOUT) << "the operation's own end";
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
 TEST_F(Session, CountsAndTraces) {
@@ -338,6 +455,17 @@ TEST(SessionOpen, SaysWhereNobodyListens) {
   EXPECT_EQ(muster_open(&options, &session), MUSTER_ERR_DAEMON_LOST);
   EXPECT_THAT(muster_last_error(), HasSubstr("/tmp/no-such-muster.sock"));
   EXPECT_EQ(session, nullptr);
+}
+
+TEST(SessionOpen, NamesTheVariableThatIsEmpty) {
+  setenv("MUSTER_ENDPOINT", "", 1);
+  muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
+  options.job = "job";
+  options.rank = 0;
+  muster_session* session = nullptr;
+  EXPECT_EQ(muster_open(&options, &session), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("MUSTER_ENDPOINT is empty"));
+  unsetenv("MUSTER_ENDPOINT");
 }
 
 }  // namespace

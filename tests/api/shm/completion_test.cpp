@@ -1,7 +1,9 @@
 #include "api/shm/completion.hpp"
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -126,6 +128,59 @@ TEST(Completion, RemembersEarlierFailures) {
   }
 }
 
+// Goal: the verdict is kept whoever comes first, the engine with its reset or the client with its look.
+TEST(Completion, RemembersAResetThatTheEngineHasDoneAlready) {
+  Session s;
+  s.writer.publish(kLane, 1);
+  s.writer.fail(kLane, 2, Code::kPeerLost, -1, "");
+  s.writer.reset(kLane, 3);
+  EXPECT_EQ(s.reader.remember_reset(kLane, 3), Code::kOk);
+  s.writer.publish(kLane, 4);
+  EXPECT_EQ(s.reader.remember_reset(kLane, 4), Code::kOk) << "of a lane that runs, its failure known";
+  s.writer.fail(kLane, 5, Code::kTimeout, -1, "");
+  EXPECT_EQ(s.test(1), Code::kOk);
+  EXPECT_EQ(s.test(2), Code::kPeerLost);
+  EXPECT_EQ(s.test(3), Code::kPeerLost);
+  EXPECT_EQ(s.test(4), Code::kOk);
+  EXPECT_EQ(s.test(5), Code::kTimeout);
+}
+
+// Goal:   a look into the middle of a change costs no verdict.
+// Method: the page is left in the middle of one for longer than a look tries.
+TEST(Completion, RemembersAResetWhileThePageIsBeingChanged) {
+  Session s;
+  s.writer.fail(kLane, 1, Code::kPeerLost, -1, "");
+  const std::uint64_t stable = s.word().revision;
+  s.word().revision = stable + 1;
+  std::thread engine([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::atomic_ref(s.word().revision).store(stable + 2, std::memory_order::release);
+  });
+  EXPECT_EQ(s.reader.remember_reset(kLane, 1), Code::kOk);
+  engine.join();
+  s.writer.reset(kLane, 1);
+  s.writer.publish(kLane, 2);
+  s.writer.fail(kLane, 3, Code::kTimeout, -1, "");
+  EXPECT_EQ(s.test(1), Code::kPeerLost);
+}
+
+TEST(Completion, SaysHowFarALaneIsSettled) {
+  Session s;
+  EXPECT_EQ(s.reader.settled(kLane, 10), 0u);
+  s.writer.publish(kLane, 3);
+  EXPECT_EQ(s.reader.settled(kLane, 10), 3u);
+  s.writer.fail(kLane, 5, Code::kTimeout, -1, "");
+  EXPECT_EQ(s.reader.settled(kLane, 10), 10u) << "stopped: all fails as it comes";
+  EXPECT_EQ(s.reader.remember_reset(kLane, 10), Code::kOk);
+  EXPECT_EQ(s.reader.settled(kLane, 12), 10u) << "what came behind the reset will run";
+  s.writer.reset(kLane, 10);
+  EXPECT_EQ(s.reader.settled(kLane, 12), 10u);
+  s.writer.publish(kLane, 11);
+  EXPECT_EQ(s.reader.settled(kLane, 12), 11u);
+  s.word().revision |= 1;
+  EXPECT_EQ(s.reader.settled(kLane, 12), 0u) << "being changed: not known";
+}
+
 TEST(Completion, RemembersAResetOnlyOfALaneThatStands) {
   Session s;
   s.writer.publish(kLane, 4);
@@ -236,7 +291,7 @@ TEST(Completion, WakesOnlyASleeper) {
 TEST(Completion, StampsItsHeartbeat) {
   Session s;
   s.writer.beat(std::chrono::seconds(90));
-  EXPECT_EQ(s.reader.heartbeat(), std::chrono::seconds(90));
+  EXPECT_EQ(s.page->heartbeat_ns, 90'000'000'000u);
 }
 
 TEST(Counters, AreReadByEnumAndByName) {

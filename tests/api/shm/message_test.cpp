@@ -102,6 +102,10 @@ TEST(Message, AnAnswerIsTheAnswerOrAFailure) {
   const auto refused = checked_answer<BufferGrant>(bytes_of(failed), MessageKind::kBufferGrant, 9);
   EXPECT_EQ(refused.error().code(), Code::kNoResource);
   EXPECT_EQ(refused.error().message(), "needs 5, has 4");
+  const auto unread = make_failure(failure(Code::kNoResource, "no descriptors"), 0);
+  EXPECT_EQ(checked_answer<BufferGrant>(bytes_of(unread), MessageKind::kBufferGrant, 9).error().message(),
+            "no descriptors")
+      << "sent before the request was read";
 }
 
 TEST(Message, AFailureNeverReadsAsWellDone) {

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -159,6 +160,24 @@ TEST_F(SocketTest, RefusesAMessageThatDoesNotFitAndKeepsItsDescriptorsClosed) {
       << "the next one is whole again";
 }
 
+TEST_F(SocketTest, SaysWhenItHasNoPlaceForDescriptorsAndGoesOn) {
+  Pair pair = pair_of_sockets();
+  send_raw(pair.client.get(), 2, 16);
+  send_raw(pair.client.get(), 0, 17);
+  const int result = in_another_process([&] {
+    const rlimit few{64, 64};
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (dup(2) >= 0) {
+    }
+    const auto cut = receive_message(pair.server, buffer_);
+    if (cut || cut.error().code() != Code::kNoResource) return 1;
+    if (cut.error().message().find("RLIMIT_NOFILE") == std::string::npos) return 2;
+    const auto next = receive_message(pair.server, buffer_);
+    return next && next->bytes == 17 ? 0 : 3;
+  });
+  EXPECT_EQ(result, 0);
+}
+
 TEST_F(SocketTest, HandsGarbageToTheParserWhichRefusesIt) {
   Pair pair = pair_of_sockets();
   send_raw(pair.client.get(), 0, 333);
@@ -182,6 +201,16 @@ TEST_F(SocketTest, SaysWhenThePeerHasClosed) {
   EXPECT_EQ(receive_message(pair.server, buffer_, soon(), clock_)->bytes, 0u);
   EXPECT_EQ(send_message(pair.server, bytes_of(make_message<Plain>(MessageKind::kDone, 1))).code(),
             Code::kDaemonLost);
+}
+
+TEST_F(SocketTest, HearsWhatAPeerSaidBeforeItClosedWithoutListening) {
+  Pair pair = pair_of_sockets();
+  const auto plain = make_message<Plain>(MessageKind::kDone, 1);
+  ASSERT_TRUE(send_message(pair.server, bytes_of(plain)).ok());  // never read
+  ASSERT_TRUE(send_message(pair.client, bytes_of(plain)).ok());
+  pair.client.reset();
+  EXPECT_EQ(receive_message(pair.server, buffer_)->bytes, sizeof plain);
+  EXPECT_EQ(receive_message(pair.server, buffer_)->bytes, 0u);
 }
 
 TEST_F(SocketTest, RefusesToSendWhatCannotBe) {
@@ -258,6 +287,13 @@ TEST_F(SocketTest, DoesNotTouchAFileThatIsNoSocket) {
   EXPECT_EQ(Listener::open(path_, {}).error().code(), Code::kDuplicate) << "nor follows a link";
 }
 
+TEST_F(SocketTest, SaysThatAPathIsNoSocket) {
+  std::ofstream(path_) << "a file";
+  const auto refused = connect_to(path_, soon(), clock_);
+  EXPECT_EQ(refused.error().code(), Code::kDaemonLost);
+  EXPECT_THAT(refused.error().message(), HasSubstr("is not a socket"));
+}
+
 TEST_F(SocketTest, DoesNotRemoveAStaleSocketOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make a file of another user";
   ASSERT_EQ(in_another_process([&]() -> int {
@@ -314,7 +350,10 @@ TEST_F(SocketTest, NamesAMissingPermission) {
     if (bound.error().message().find("this is user 65534") == std::string::npos) return 4;
     const auto refused = connect_to(path_, soon(), clock_);
     if (refused || refused.error().code() != Code::kDenied) return 5;
-    return refused.error().message().find("mode 0600") == std::string::npos ? 6 : 0;
+    const std::string& text = refused.error().message();
+    if (text.find("mode 0600") == std::string::npos) return 6;
+    if (text.find("node.group") == std::string::npos) return 7;
+    return text.find(path_) == text.rfind(path_) ? 0 : 8;
   });
   EXPECT_EQ(result, 0);
 }

@@ -1,10 +1,15 @@
 #include "daemon/control/packet.hpp"
 
+#include <cstdio>
 #include <cstring>
 #include <random>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 namespace muster::control {
 namespace {
@@ -54,6 +59,57 @@ TEST(Packet, CarriesABodyLargerThanADatagram) {
   ASSERT_TRUE(packet) << packet.error().text();
   EXPECT_EQ(packet->body, body);
   EXPECT_TRUE(packet->descriptors.empty());
+}
+
+// A descriptor for a body is read only if it is a memory file that cannot shrink: of any other file a read
+// may last as long as the sender likes.
+TEST(Packet, ReadsNoBodyButFromSealedMemory) {
+  const auto cbor = Json::to_cbor(Json{{"command", "status"}});
+  const auto with = [&](int fd, std::size_t bytes_max = kBodyBytesMax) {
+    EXPECT_EQ(write(fd, cbor.data(), cbor.size()), static_cast<ssize_t>(cbor.size()));
+    std::vector<shm::Descriptor> body;
+    body.emplace_back(fd);
+    return parse_packet(datagram({}), std::move(body), bytes_max);
+  };
+  const auto sealed = [] {
+    const int fd = memfd_create("body", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    EXPECT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    return fd;
+  };
+  EXPECT_EQ(with(fileno(std::tmpfile())).error().code(), Code::kProtocol) << "a file";
+  EXPECT_EQ(with(memfd_create("body", MFD_CLOEXEC | MFD_ALLOW_SEALING)).error().code(), Code::kProtocol)
+      << "memory that may shrink";
+  EXPECT_EQ(with(sealed(), cbor.size() - 1).error().code(), Code::kProtocol) << "more than is allowed";
+  const auto good = with(sealed(), cbor.size());
+  ASSERT_TRUE(good) << good.error().text();
+  EXPECT_EQ(good->body["command"], "status");
+}
+
+// Goal:   a process without free descriptors loses what came with a packet, not the connection.
+// Method: a child uses them all up.
+TEST(Packet, SaysThatDescriptorsCouldNotBeTaken) {
+  Pair pair;
+  const int descriptor = 0;
+  const auto passed = std::span(&descriptor, 1);
+  ASSERT_TRUE(send_packet(pair.left, MessageKind::kReply, 7, success({{"bytes", 5}}), passed).ok());
+  ASSERT_TRUE(send_packet(pair.left, MessageKind::kCommand, 8, {{"command", "attach"}}, passed).ok());
+  ASSERT_TRUE(send_packet(pair.left, MessageKind::kReply, 9, success({{"bytes", 6}})).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit few{64, 64};
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (dup(0) >= 0) {
+    }
+    const auto reply = receive_packet(pair.right);
+    if (!reply || reply->serial != 7 || result_of(*reply).error().code() != Code::kNoResource) _exit(1);
+    const auto command = receive_packet(pair.right);
+    if (!command || command->serial != 8 || !command->descriptors.empty()) _exit(2);
+    const auto last = receive_packet(pair.right);
+    _exit(last && result_of(*last).has_value() ? 0 : 3);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Packet, TellsThatTheOtherSideHasClosed) {
@@ -111,9 +167,18 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
   JobSpec spec;
   spec.name = "train";
   spec.epoch = 1;
-  const std::vector<std::pair<std::string, Json>> wrong{{"name", "a b"},   {"world", 0},  {"mesh", 3},
-                                                        {"claim", "both"}, {"epoch", -1}, {"flatten", 1},
-                                                        {"workers", 5000}};
+  constexpr auto kDayAndMore = static_cast<std::uint64_t>(kJobDurationMax.count()) + 1;
+  const std::vector<std::pair<std::string, Json>> wrong{{"name", "a b"},
+                                                        {"world", 0},
+                                                        {"mesh", 3},
+                                                        {"claim", "both"},
+                                                        {"epoch", -1},
+                                                        {"flatten", 1},
+                                                        {"workers", 5000},
+                                                        {"arena_bytes_max", kJobBytesMax + 1},
+                                                        {"segment_bytes", kJobBytesMax + 1},
+                                                        {"deadline_ns", kDayAndMore},
+                                                        {"idle_spin_ns", kDayAndMore}};
   for (const auto& [key, value] : wrong) {
     Json json = to_json(spec);
     json[key] = value;
@@ -121,6 +186,30 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
     ASSERT_FALSE(back) << key;
     EXPECT_NE(back.error().message().find(key), std::string::npos) << back.error().message();
   }
+}
+
+TEST(JobSpec, TakesFromAUserWhatIsAUsersToSay) {
+  JobSpec defaults;
+  defaults.plans_max = 77;
+  defaults.claim = Claim::kOwner;
+  const Json asked{{"name", "train"},
+                   {"world", 4u},
+                   {"mesh", "tp=4"},
+                   {"claim", "token"},
+                   {"flatten", Json::array({{{"name", "all"}, {"dims", {"tp"}}}})}};
+  const auto spec = job_asked_for(asked, defaults, 1000);
+  ASSERT_TRUE(spec) << spec.error().text();
+  EXPECT_EQ(spec->name, "train");
+  EXPECT_EQ(spec->world, 4u);
+  EXPECT_EQ(spec->mesh, "tp=4");
+  EXPECT_EQ(spec->claim, Claim::kToken);
+  EXPECT_EQ(spec->flatten.size(), 1u);
+  EXPECT_EQ(spec->owner_uid, 1000u);
+  EXPECT_EQ(spec->plans_max, 77u);
+  EXPECT_EQ(job_asked_for(Json::array(), defaults, 1000).error().code(), Code::kBadArgument);
+  Json with_limit = asked;
+  with_limit["plans_max"] = 78;
+  EXPECT_NE(job_asked_for(with_limit, defaults, 1000).error().message().find("plans_max"), std::string::npos);
 }
 
 }  // namespace

@@ -35,6 +35,25 @@ TEST(JobBook, RefusesASecondJobOfTheSameName) {
   EXPECT_TRUE(book.create(spec("train")));
 }
 
+TEST(JobBook, SaysWhoseJobHasTheNameAlready) {
+  JobBook book = book_with(spec("train"));
+  auto others = spec("train");
+  others.owner_uid = kOwner + 1;
+  const auto refused = book.create(others);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kDenied);
+  EXPECT_NE(refused.error().message().find("belongs to user 1000"), std::string::npos)
+      << refused.error().message();
+}
+
+TEST(JobBook, SaysHowToComeByAToken) {
+  JobBook book = book_with(spec("train", control::Claim::kToken));
+  const Status refused = book.claim("train", claimant(1, "wrong"));
+  EXPECT_EQ(refused.code(), Code::kDenied);
+  EXPECT_NE(refused.message().find("`muster token --job train --rank 1`"), std::string::npos)
+      << refused.message();
+}
+
 TEST(JobBook, RefusesMoreJobsThanItsLimitAndNamesIt) {
   JobBook book(2);
   EXPECT_TRUE(book.create(spec("a")));

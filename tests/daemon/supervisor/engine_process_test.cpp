@@ -1,0 +1,71 @@
+#include "daemon/supervisor/engine_process.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+using control::Packet;
+
+// The datagram of an answer, as printf(1) writes it.
+std::string printed(std::uint32_t serial, const Json& body) {
+  int ends[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const shm::Descriptor ours(ends[0]), theirs(ends[1]);
+  EXPECT_TRUE(control::send_packet(ours, shm::MessageKind::kReply, serial, body).ok());
+  std::array<unsigned char, 4096> bytes;
+  const ssize_t size = read(theirs.get(), bytes.data(), bytes.size());
+  std::string text = "printf '";
+  for (ssize_t i = 0; i < size; ++i) text += fmt::format("\\{:03o}", bytes[static_cast<std::size_t>(i)]);
+  return text + "' >&3\n";
+}
+
+// Goal:   an engine that answers and dies is heard to the end.
+// Method: a program that answers two questions and exits, all before the supervisor looks: death and answers
+//         are found together.
+TEST(EngineProcess, HearsTheAnswersOfAnEngineThatHasEnded) {
+  std::string folder = "/tmp/muster-engine-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string program = folder + "/engine";
+  const Json reason = control::failed(Status(Code::kConfig, "the mesh is no mesh"));
+  std::ofstream(program) << "#!/bin/sh\n" << printed(1, reason) << printed(2, reason) << "exit 1\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+
+  control::Loop loop;
+  std::string how;
+  EngineProcess::Options options;
+  options.program = program;
+  options.on_event = [](const Json&) {};
+  options.on_end = [&](const std::string& text) {
+    how = text;
+    loop.stop();
+  };
+  auto process = EngineProcess::spawn(loop, std::move(options));
+  ASSERT_TRUE(process) << process.error().text();
+  std::vector<std::string> errors;
+  for (int i = 0; i < 3; ++i)
+    (*process)->ask(Json{{"command", "create"}}, {}, [&](Result<Packet> answer) {
+      const Status status = answer ? control::result_of(*answer).error() : answer.error();
+      errors.push_back(status.message());
+    });
+  siginfo_t ended{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>((*process)->pid()), &ended, WEXITED | WNOWAIT), 0);
+  loop.run();
+  EXPECT_EQ(how, "it exited with code 1");
+  ASSERT_EQ(errors.size(), 3u);
+  EXPECT_EQ(errors[0], "the mesh is no mesh");
+  EXPECT_EQ(errors[1], "the mesh is no mesh");
+  EXPECT_NE(errors[2].find("it exited with code 1"), std::string::npos) << "never answered: " << errors[2];
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace muster::supervisor
