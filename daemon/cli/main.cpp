@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <sstream>
 
@@ -226,7 +227,8 @@ void add_run(CLI::App& app, Line& line) {
   app_run->footer(
       "Where no daemon runs at the default socket, the run starts a private one, which ends with it.");
   app_run->prefix_command();
-  whole(app_run->add_option("-n,--ranks", line.run.ranks, "How many"), 1, muster::mesh::kRankCountMax);
+  whole(app_run->add_option("-n,--ranks", line.run.ranks, "How many"), 1,
+        std::numeric_limits<std::int32_t>::max());  // run_ranks() knows the limit, and says whose it is
   filled(app_run->add_option("--mesh", line.run.mesh,
                              "Degrees: dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"));
   app_run->add_option("--flatten", line.run.flattens, "NAME=DIM,DIM; may be given several times")

@@ -18,13 +18,17 @@ void check_writable(const std::string& path) {
     ::close(file);
     return;
   }
+  const bool made_before = errno == EEXIST;
   struct stat facts {};
-  if (errno == EEXIST && ::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
+  if (made_before && ::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
     throw OutputError(path, "it is not a regular file");
-  // Another rank may have made the file for the same check, and removed it since.
-  if (errno == EEXIST) file = ::open(path.c_str(), kFlags | O_CREAT, 0644);
-  if (file < 0) throw OutputError(path, std::strerror(errno));
-  ::close(file);
+  if (made_before) file = ::open(path.c_str(), kFlags);
+  if (file >= 0) {
+    ::close(file);
+    return;
+  }
+  // Between the two another rank has removed what it had made for the same check: it can be made.
+  if (errno != ENOENT || !made_before) throw OutputError(path, std::strerror(errno));
 }
 
 void finish_output() {
