@@ -18,22 +18,10 @@ namespace {
 constexpr Nanos kKillAfter = std::chrono::seconds(5);  // from SIGTERM to SIGKILL
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kDescriptorsPerRank = 3;
-constexpr std::size_t kDescriptorsBeside = 64;
+constexpr std::size_t kDescriptorsBeside = 32;  // standard streams, event loop, connection, one start
 
 constexpr std::size_t kPipeBytes = 65536;  // where the system does not say
 constexpr std::size_t kNamedMax = 8;
-
-// Many ranks have many pipes.
-Status make_room(std::size_t ranks) {
-  rlimit limit{};
-  const std::size_t needed = ranks * kDescriptorsPerRank + kDescriptorsBeside;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return {};
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_max >= needed) return {};
-  return failure(Code::kNoResource, "the open-files limit is {}, and {} ranks need {}; ulimit -n {}",
-                 limit.rlim_max, ranks, needed, needed);
-}
 
 double seconds(Nanos time) {
   return std::chrono::duration<double>(time).count();
@@ -49,6 +37,17 @@ void say(const std::string& text) {
 }
 
 }  // namespace
+
+Status make_room(std::size_t ranks) {
+  rlimit limit{};
+  const std::size_t needed = ranks * kDescriptorsPerRank + kDescriptorsBeside;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return {};
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max >= needed) return {};
+  return failure(Code::kNoResource, "the open-files limit is {}, and {} ranks need {}; ulimit -n {}",
+                 limit.rlim_max, ranks, needed, needed);
+}
 
 Ranks::Ranks(control::Loop& loop, Options options, Done done)
     : loop_(loop), options_(std::move(options)), done_(std::move(done)), buffer_(kReadBytes) {}

@@ -17,6 +17,10 @@ namespace muster::cli {
 
 enum class Prefix : std::uint8_t { kRank, kNone };
 
+// Raises the open-files limit of this process as far as it may, if so many ranks' pipes need it. kNoResource,
+// with the number that is enough, if that is too little.
+Status make_room(std::size_t ranks);
+
 // Owns    the processes and their pipes.
 // Thread  the loop's.
 // Bound   the number of environments; a rank that writes faster than the terminal reads waits.

@@ -339,6 +339,10 @@ class Run {
 }  // namespace
 
 int run_ranks(const RunOptions& options) {
+  // First of all: the event loop, too, must be opened. A number that is too large is refused by name later.
+  const bool known = options.ranks > 0 && options.ranks <= kRanksMax;
+  if (const Status room = make_room(known ? static_cast<std::size_t>(options.ranks) : 1); !room.ok())
+    return complain({kFailed, "run: " + room.message()});
   return Run(options).run();
 }
 

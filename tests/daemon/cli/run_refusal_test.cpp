@@ -96,6 +96,9 @@ TEST(RunRefusal, TooFewOpenFilesWithTheNumberThatIsEnough) {
   ASSERT_NE(at, std::string::npos) << few.err;
   const Ran enough = with_files(std::stoul(few.err.substr(at + 10)));
   EXPECT_EQ(enough.code, 0) << enough.err;
+  const Ran none = with_files(5);
+  EXPECT_EQ(none.code, 1);
+  EXPECT_TRUE(has(none.err, "and 8 ranks need 56; ulimit -n 56")) << none.err;
 }
 
 TEST(RunRefusal, ProgramsThatCannotBeRun) {
