@@ -92,6 +92,7 @@ int run_shutdown(const Door& door, Leave leave, Output output) {
 
 int run_trace(const Door& door, const std::string& job, const std::string& path, double seconds,
               Output output) {
+  if (const auto trouble = check_writable(path)) return complain(*trouble);
   const auto begun = ask(door, {{"command", "trace_begin"}, {"job", job}});
   if (!begun) return complain(begun.error());
   const bool interrupted = pause(seconds);

@@ -1,9 +1,12 @@
 #include "daemon/cli/child.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -77,14 +80,55 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
+// Where execvpe() finds a program, or an empty text.
+std::string found(const std::string& program) {
+  if (program.find('/') != std::string::npos) return access(program.c_str(), F_OK) == 0 ? program : "";
+  const char* variable = std::getenv("PATH");
+  const std::string folders = variable == nullptr ? "/bin:/usr/bin" : variable;
+  for (std::size_t at = 0; at <= folders.size();) {
+    const std::size_t end = std::min(folders.find(':', at), folders.size());
+    const std::string path = (end == at ? "." : folders.substr(at, end - at)) + "/" + program;
+    if (access(path.c_str(), F_OK) == 0) return path;
+    at = end + 1;
+  }
+  return "";
+}
+
+// What stands behind "#!" in a script, up to the first space; empty for other programs.
+std::string interpreter_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line(256, '\0');
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  if (!line.starts_with("#!")) return "";
+  const std::size_t begin = line.find_first_not_of(" \t", 2);
+  if (begin == std::string::npos) return "";
+  const std::size_t end = line.find_first_of(" \t\r\n", begin);
+  return line.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
 Status refusal(const std::string& program, int error) {
-  if (error == ENOENT) return failure(Code::kNotFound, "{} cannot be run: there is no such program", program);
+  if (program.empty()) return failure(Code::kNotFound, "the name of the program is empty");
+  const std::string path = found(program);
+  if (error == ENOENT && path.empty())
+    return failure(Code::kNotFound, "{} cannot be run: there is no such program", program);
+  if (error == ENOENT) {
+    const std::string interpreter = interpreter_of(path);
+    return failure(Code::kDenied, "{} cannot be run: the file is there, but its interpreter{} is not", path,
+                   interpreter.empty() ? " (the dynamic loader)" : " " + interpreter);
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return failure(Code::kDenied, "{} cannot be run: it is a directory", path);
+  if (error == EACCES && !path.empty() && access(path.c_str(), X_OK) != 0)
+    return failure(Code::kDenied, "{} cannot be run: it is not executable; chmod +x {}", path, path);
   return failure(Code::kDenied, "{} cannot be run: {}", program, std::strerror(error));
 }
 
 }  // namespace
 
 std::string End::text() const {
+  if (error != 0) return fmt::format("ended, and how is not known (waitid: {})", std::strerror(error));
   if (signal == 0) return fmt::format("exited with code {}", code);
   return fmt::format("was killed by signal {} ({})", signal, strsignal(signal));
 }
@@ -141,11 +185,13 @@ void Child::signal(int number) {
 End Child::reap() {
   signal(SIGKILL);
   siginfo_t info{};
-  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0 && errno == EINTR) {
-  }
+  int error = 0;
+  do error = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) == 0 ? 0 : errno;
+  while (error == EINTR);
   reaped_ = true;
-  if (info.si_code == CLD_EXITED) return {info.si_status, 0};
-  return {0, info.si_status};
+  if (error != 0) return {.error = error};
+  if (info.si_code == CLD_EXITED) return {.code = info.si_status};
+  return {.signal = info.si_status};
 }
 
 }  // namespace muster::cli

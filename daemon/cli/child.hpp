@@ -26,9 +26,10 @@ struct ChildOptions {
 // How a child ended.
 struct End {
   int code = 0;    // its own, or
-  int signal = 0;  // what killed it
-  bool well() const { return code == 0 && signal == 0; }
-  int exit_code() const { return signal != 0 ? 128 + signal : code; }
+  int signal = 0;  // what killed it, or
+  int error = 0;   // why the system did not say (errno): never well
+  bool well() const { return code == 0 && signal == 0 && error == 0; }
+  int exit_code() const { return signal != 0 ? 128 + signal : error != 0 ? 1 : code; }
   std::string text() const;  // "exited with code 7", "was killed by signal 9 (Killed)"
 };
 
@@ -38,8 +39,8 @@ struct End {
 // Owns    the process until reaped; its pipes and pidfd.
 // Thread  one.
 // Bound   four descriptors.
-// Fails   spawn: kNotFound (no such program), kDenied (not executable), kNoResource. Destruction kills a
-//         child that still runs.
+// Fails   spawn: kNotFound (no such program), kDenied (a folder, not executable, without its interpreter),
+//         kNoResource. Destruction kills a child that still runs.
 class Child {
  public:
   static Result<Child> spawn(const ChildOptions& options);

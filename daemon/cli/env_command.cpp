@@ -22,6 +22,16 @@ std::string missing_of(const bootstrap::Launcher& launcher, const bootstrap::Loo
   return lookup(launcher.world_size) ? "" : launcher.world_size;
 }
 
+// One of our two variables without the other is a slip of the hand, if no other launcher speaks.
+std::optional<std::string> half_of_two(const bootstrap::Lookup& lookup) {
+  const bootstrap::Launcher& ours = bootstrap::launchers().front();
+  const bool rank = lookup(ours.rank).has_value();
+  if (rank == lookup(ours.world_size).has_value()) return std::nullopt;
+  const char* set = rank ? ours.rank : ours.world_size;
+  return fmt::format("{}={} is set, but {} is missing; set both, or start with `muster run`", set,
+                     *lookup(set), rank ? ours.world_size : ours.rank);
+}
+
 // Why a launcher was taken or left.
 std::string why(const bootstrap::Launcher& launcher, const std::string& missing, const std::string& taken,
                 const bootstrap::Lookup& lookup) {
@@ -59,6 +69,8 @@ std::string to_text(const Json& env) {
 int run_env(const bootstrap::Lookup& lookup, Output output) {
   const auto identity = bootstrap::identify(lookup);
   if (!identity) return complain(trouble_of(identity.error()));
+  if (identity->launcher.empty())
+    if (const auto half = half_of_two(lookup)) return complain({kUsage, *half});
   Json launchers = Json::array();
   for (const bootstrap::Launcher& launcher : bootstrap::launchers()) {
     const std::string missing = missing_of(launcher, lookup);

@@ -3,11 +3,15 @@
 #include "daemon/cli/config_command.hpp"
 #include "daemon/cli/env_command.hpp"
 #include "daemon/cli/mesh_command.hpp"
+#include "daemon/cli/option_checks.hpp"
 #include "daemon/cli/run_command.hpp"
+#include "daemon/config/diagnostic.hpp"
 
 #include <algorithm>
 #include <functional>
-#include <iostream>
+#include <limits>
+#include <memory>
+#include <sstream>
 
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -18,6 +22,19 @@ using namespace muster::cli;
 
 // Longest wait that a clock can hold with room to spare.
 constexpr double kSecondsMax = 1e8;
+
+constexpr const char* kExitCodes =
+    "Exit codes:\n"
+    "  0    done\n"
+    "  1    failed\n"
+    "  2    wrong usage or configuration\n"
+    "  3    no daemon there, or this user may not connect to it\n"
+    "  4    no such job, key or group\n"
+    "  5    the daemon is shutting down (status)\n"
+    "  124  no answer within --timeout\n"
+    "  126  run: the program cannot be run; 127: there is no such program\n"
+    "  130  interrupted (128 + a signal)\n"
+    "run ends with the code of the first rank that failed.";
 
 muster::Nanos nanos(double seconds) {
   return muster::Nanos(static_cast<std::int64_t>(seconds * 1e9));
@@ -51,11 +68,34 @@ struct Line {
 
   Output output() const { return json ? Output::kJson : Output::kText; }
   Door door() const {
-    const auto from_environment = muster::bootstrap::process_environment()("MUSTER_ENDPOINT");
-    const std::string fallback = from_environment.value_or(muster::bootstrap::kDefaultEndpoint);
+    const std::string variable = endpoint_variable();
+    const std::string fallback = variable.empty() ? muster::bootstrap::kDefaultEndpoint : variable;
     return {endpoint.empty() ? fallback : endpoint, nanos(timeout)};
   }
+  Home home() const {
+    if (only_private) return Home::kPrivate;
+    if (!endpoint.empty()) return Home::kOption;
+    return endpoint_variable().empty() ? Home::kAny : Home::kVariable;
+  }
+
+ private:
+  static std::string endpoint_variable() {
+    return muster::bootstrap::process_environment()("MUSTER_ENDPOINT").value_or("");
+  }
 };
+
+CLI::Option* whole(CLI::Option* option, std::int64_t low, std::int64_t high) {
+  return option->check([low, high](const std::string& text) { return whole_number_fault(text, low, high); });
+}
+
+CLI::Option* seconds(CLI::Option* option, double low) {
+  option->capture_default_str();
+  return option->check([low](const std::string& text) { return number_fault(text, low, kSecondsMax); });
+}
+
+CLI::Option* filled(CLI::Option* option) {
+  return option->check([](const std::string& text) { return empty_fault(text); });
+}
 
 CLI::App* add(CLI::App& parent, Line& line, const char* name, const char* text,
               std::function<int()> command) {
@@ -70,15 +110,14 @@ CLI::App* with_json(CLI::App* app, Line& line) {
 }
 
 CLI::App* with_door(CLI::App* app, Line& line) {
-  app->add_option("--endpoint", line.endpoint,
-                  "Socket of the daemon; else MUSTER_ENDPOINT, else /run/muster/musterd.sock");
-  app->add_option("--timeout", line.timeout, "Seconds to wait for an answer")
-      ->check(CLI::Range(0.001, kSecondsMax));
+  filled(app->add_option("--endpoint", line.endpoint,
+                         "Socket of the daemon; else MUSTER_ENDPOINT, else /run/muster/musterd.sock"));
+  seconds(app->add_option("--timeout", line.timeout, "Seconds to wait for an answer"), 0.001);
   return app;
 }
 
 CLI::App* with_job(CLI::App* app, Line& line) {
-  app->add_option("--job", line.job, "Name of the job")->required();
+  filled(app->add_option("--job", line.job, "Name of the job")->required());
   return app;
 }
 
@@ -96,7 +135,7 @@ void add_questions(CLI::App& app, Line& line) {
       with_job(asked("token", "A fresh single-use claim on a rank",
                      [&line] { return run_token(line.door(), line.job, line.rank, line.output()); }),
                line);
-  token->add_option("--rank", line.rank, "The rank")->required();
+  whole(token->add_option("--rank", line.rank, "The rank")->required(), 0, muster::mesh::kRankCountMax - 1);
   with_job(asked("end", "End a job; its ranks get an error",
                  [&line] { return run_end(line.door(), line.job, line.output()); }),
            line);
@@ -104,8 +143,8 @@ void add_questions(CLI::App& app, Line& line) {
       asked("trace", "Record what a job does, for ui.perfetto.dev",
             [&line] { return run_trace(line.door(), line.job, line.file, line.seconds, line.output()); }),
       line);
-  trace->add_option("-o,--output", line.file, "Where to write it")->required();
-  trace->add_option("--seconds", line.seconds, "How long to record")->check(CLI::Range(0.0, kSecondsMax));
+  filled(trace->add_option("-o,--output", line.file, "Where to write it")->required());
+  seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
   asked("version", "Versions of this program and of the daemon",
         [&line] { return run_version(line.door(), line.output()); });
   CLI::App* shutdown = asked("shutdown", "Shut the daemon down once its ranks have left", [&line] {
@@ -126,7 +165,8 @@ void add_config(CLI::App& app, Line& line) {
       add(*config, line, "show", "Each setting of the daemon with its origin",
           [&line] { return run_config_show(line.file, line.settings, environment(), line.output()); }),
       line);
-  show->add_option("--config", line.file, "musterd.yaml; else /etc/muster/musterd.yaml if there is one");
+  filled(
+      show->add_option("--config", line.file, "musterd.yaml; else /etc/muster/musterd.yaml if there is one"));
   show->add_option("--set", line.settings, "KEY=VALUE; may be given several times")->allow_extra_args(false);
   CLI::App* explain = with_json(add(*config, line, "explain", "What a key means, its type, range and default",
                                     [&line] { return run_config_explain(line.word, line.output()); }),
@@ -146,47 +186,64 @@ void add_local(CLI::App& app, Line& line) {
   CLI::App* mesh = with_json(add(app, line, "mesh", "The dims and groups of a mesh; needs no daemon",
                                  [&line] { return run_mesh(line.mesh, line.output()); }),
                              line);
-  mesh->add_option("--world", line.mesh.world, "Ranks")
-      ->check(CLI::Range(std::int64_t{1}, muster::mesh::kRankCountMax));
-  mesh->add_option("--mesh", line.mesh.mesh, "Degrees: dp_replicate=2,dp_shard=-1,tp=2");
+  whole(mesh->add_option("--world", line.mesh.world, "Ranks"), 1, muster::mesh::kRankCountMax);
+  filled(mesh->add_option("--mesh", line.mesh.mesh,
+                          "Degrees: dp_replicate=2,dp_shard=-1,tp=2; -1: what is left"));
   mesh->add_option("--flatten", line.mesh.flattens, "NAME=DIM,DIM; may be given several times")
       ->allow_extra_args(false);
-  mesh->add_option("--config", line.mesh.config, "A cluster file, in place of the three above");
-  mesh->add_option("--job", line.mesh.job, "A job of that file");
+  filled(mesh->add_option("--config", line.mesh.config, "A cluster file, in place of the three above"));
+  filled(mesh->add_option("--job", line.mesh.job, "A job of that file"));
 }
 
 int run(Line& line) {
   line.run.door = line.door();
   line.run.grace = nanos(line.grace);
   line.run.lifetime = line.keep ? Lifetime::kKeep : Lifetime::kRun;
-  line.run.home = line.only_private ? Home::kPrivate : Home::kAny;
+  line.run.home = line.home();
   line.run.prefix = line.no_prefix ? Prefix::kNone : Prefix::kRank;
   line.run.environment = environment();
   if (line.run.command.empty()) return complain({kUsage, "run: say which program, after --"});
   if (line.run.command.front().starts_with("-"))
     return complain(
-        {kUsage, fmt::format("run: unknown option {}; a program stands after --", line.run.command.front())});
+        {kUsage,
+         fmt::format(
+             "run: unknown option {}; a program stands after --; `muster run --help` lists the options",
+             line.run.command.front())});
   return run_ranks(line.run);
 }
+
+// The program and its arguments are no options of ours, so CLI11 does not know of them.
+class RunFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string name) const override {
+    return fmt::format("Usage: {} [OPTIONS] -- PROGRAM [ARGS...]\n", name);
+  }
+};
 
 void add_run(CLI::App& app, Line& line) {
   CLI::App* app_run =
       with_door(app.add_subcommand("run", "Start ranks here: muster run -n 4 -- ./program"), line);
+  app_run->formatter(std::make_shared<RunFormatter>());
+  app_run->footer(
+      "Where no daemon runs at the default socket, the run starts a private one, which ends with it.");
   app_run->prefix_command();
-  app_run->add_option("-n,--ranks", line.run.ranks, "How many")
-      ->check(CLI::Range(std::int64_t{1}, muster::mesh::kRankCountMax));
-  app_run->add_option("--mesh", line.run.mesh, "Degrees: dp_replicate=2,dp_shard=-1,tp=2; else dp_shard=-1");
+  whole(app_run->add_option("-n,--ranks", line.run.ranks, "How many"), 1,
+        std::numeric_limits<std::int32_t>::max());  // run_ranks() knows the limit, and says whose it is
+  filled(app_run->add_option("--mesh", line.run.mesh,
+                             "Degrees: dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"));
   app_run->add_option("--flatten", line.run.flattens, "NAME=DIM,DIM; may be given several times")
       ->allow_extra_args(false);
-  app_run->add_option("--config", line.run.config, "musterd.yaml, if the run starts a daemon of its own");
-  app_run->add_option("--job", line.run.job, "Join this job, or create it with -n; else run-<pid>");
+  filled(app_run->add_option("--config", line.run.config, "musterd.yaml of the private daemon"));
+  filled(app_run->add_option("--job", line.run.job, "Join this job, or create it with -n; else run-<pid>"));
   app_run->add_flag("--keep", line.keep, "The job outlives the run");
-  app_run->add_flag("--private", line.only_private,
-                    "Start a daemon for this run though another may be running");
-  app_run->add_option("--trace", line.run.trace, "Record the run into this file, for ui.perfetto.dev");
+  app_run
+      ->add_flag("--private", line.only_private, "Start a daemon for this run though another may be running")
+      ->excludes("--endpoint");
+  filled(
+      app_run->add_option("--trace", line.run.trace, "Record the run into this file, for ui.perfetto.dev"));
   app_run->add_flag("--no-prefix", line.no_prefix, "Do not put [rank] before each line");
-  app_run->add_option("--grace", line.grace, "Seconds that the others have after the first failure")
-      ->check(CLI::Range(0.0, kSecondsMax));
+  seconds(app_run->add_option("--grace", line.grace, "Seconds that the others have after the first failure"),
+          0);
   app_run->callback([&line, app_run] {
     line.run.command = app_run->remaining();
     // A separator behind the program is the program's own.
@@ -210,12 +267,67 @@ std::vector<std::string> own_arguments(int argc, char** argv, Line& line) {
   return own;
 }
 
+// The command that the user chose, as far as it went.
+const CLI::App& chosen(const CLI::App& app) {
+  const CLI::App* last = &app;
+  while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
+  return *last;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::string with_suggestion(std::string text, const std::string& word,
+                            const std::vector<std::string>& names) {
+  const std::string suggestion = muster::config::did_you_mean(muster::config::closest(word, names));
+  return suggestion.empty() ? text : text + "; " + suggestion;
+}
+
+// CLI11's words where they are plain, ours where they are not.
+std::string in_words(const CLI::App& command, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = command.remaining();
+  const std::string word = rest.empty() ? "" : rest.front();
+  const std::vector<std::string> commands = command_names(command);
+  if (word.starts_with("-")) return with_suggestion("unknown option " + word, word, option_names(command));
+  if (!commands.empty() && !word.empty())
+    return with_suggestion(fmt::format("unknown command {}", muster::config::quoted(word)), word, commands);
+  if (!commands.empty() && error.get_name() == "RequiredError") return "say which command";
+  if (error.get_name() == "ArgumentMismatch")
+    for (const CLI::Option* option : command.get_options())
+      if (option->count() > 1 && option->get_expected_max() == 1)
+        return fmt::format("{} given {}", option->get_name(),
+                           option->count() == 2 ? "twice" : fmt::format("{} times", option->count()));
+  return error.what();
+}
+
+int refuse(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = chosen(app);
+  std::string path = command.get_name();
+  for (const CLI::App* parent = command.get_parent(); parent != nullptr; parent = parent->get_parent())
+    path = parent->get_name() + " " + path;
+  const bool has_commands = !command_names(command).empty();
+  return complain({kUsage, fmt::format("{}; `{} --help` lists the {}", in_words(command, error), path,
+                                       has_commands ? "commands" : "options")});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Muster gathers the ranks.", "muster");
   Line line;
   app.require_subcommand(1);
+  app.footer(kExitCodes);
   app.set_version_flag("--version", fmt::format("muster {}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR,
                                                 MUSTER_VERSION_PATCH));
   add_run(app, line);
@@ -225,9 +337,11 @@ int main(int argc, char** argv) {
   try {
     app.parse(own_arguments(argc, argv, line));
   } catch (const CLI::Success& success) {
-    return app.exit(success);
+    std::ostringstream text;
+    app.exit(success, text, text);
+    return print_text(text.str());
   } catch (const CLI::ParseError& error) {
-    return complain({kUsage, fmt::format("{}; `muster --help` lists the commands", error.what())});
+    return refuse(app, error);
   }
   return line.command();
 }

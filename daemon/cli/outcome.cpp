@@ -1,6 +1,8 @@
 #include "daemon/cli/outcome.hpp"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 namespace muster::cli {
 
@@ -38,7 +40,8 @@ int print_json(Json object) {
 int print_text(const std::string& text) {
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  return written ? kOk : complain({kFailed, "standard output cannot be written"});
+  if (written) return kOk;
+  return complain({kFailed, fmt::format("standard output cannot be written: {}", std::strerror(errno))});
 }
 
 }  // namespace muster::cli

@@ -1,5 +1,6 @@
 #include "daemon/cli/private_daemon.hpp"
 
+#include "daemon/supervisor/descriptor_limit.hpp"
 #include "daemon/supervisor/startup.hpp"
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+
+#include <sys/resource.h>
 
 namespace muster::cli {
 namespace {
@@ -34,9 +37,30 @@ bool sets(const std::vector<std::string>& environment, const std::string& name) 
                      [&](const std::string& entry) { return entry.starts_with(name + "="); });
 }
 
+// The daemon is for these ranks alone; what the user says about sessions stands, unless it is too little.
+std::uint32_t sessions_for(const PrivateDaemon::Options& options) {
+  const auto ranks = static_cast<std::uint32_t>(options.ranks);
+  const bool said = !options.config.empty() || sets(options.environment, "MUSTER_SET_limits__sessions_max");
+  return said && options.ranks <= kDefaultSessions ? 0 : ranks;
+}
+
+// Before the daemon finds it out, because only here the shell's remedy is known to be the right one.
+Status check_descriptors(std::uint32_t sessions) {
+  supervisor::Options limits;
+  limits.sessions_max = sessions;
+  const std::uint64_t needed = supervisor::descriptors_needed(limits);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max >= needed) return {};
+  return failure(Code::kNoResource,
+                 "the open-files limit is {}, and a private daemon for {} ranks needs {}; ulimit -n {}",
+                 limit.rlim_max, sessions, needed, needed);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& options) {
+  const std::uint32_t sessions = sessions_for(options);
+  if (sessions != 0) MUSTER_RETURN_IF_ERROR(check_descriptors(sessions));
   MUSTER_ASSIGN_OR_RETURN(std::string directory, make_directory());
   std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon(std::move(directory)));
   daemon->endpoint_ = daemon->directory_ + "/musterd.sock";
@@ -50,9 +74,8 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
                      "--set",
                      "node.socket_mode=0600"};
   if (!options.config.empty()) child.arguments.insert(child.arguments.end(), {"--config", options.config});
-  if (options.ranks > kDefaultSessions)
-    child.arguments.insert(child.arguments.end(),
-                           {"--set", fmt::format("limits.sessions_max={}", options.ranks)});
+  if (sessions != 0)
+    child.arguments.insert(child.arguments.end(), {"--set", fmt::format("limits.sessions_max={}", sessions)});
   child.environment = options.environment;
   // The ranks have the terminal; what they print should not drown in news of the daemon.
   if (options.config.empty() && !sets(child.environment, "MUSTER_SET_log__level"))

@@ -13,7 +13,8 @@ namespace muster::cli {
 // Owns    the process and its directory (mode 0700), which is removed at the end.
 // Thread  one.
 // Bound   one daemon.
-// Fails   start: kNotFound (no musterd), kNoResource (no directory, no process). A daemon that does not come
+// Fails   start: kNotFound (no musterd), kNoResource (no directory, no process, too few open files). A daemon
+// that does not come
 //         up is seen by its pidfd.
 class PrivateDaemon {
  public:

@@ -3,8 +3,9 @@
 namespace muster::cli {
 
 Trouble unreachable(const Status& status) {
-  if (status.code() != Code::kDaemonLost) return trouble_of(status);
-  return {kUnreachable, status.message()};
+  if (status.code() == Code::kDaemonLost || status.code() == Code::kDenied)
+    return {kUnreachable, status.message()};
+  return trouble_of(status);
 }
 
 Outcome<Answer> answer_of(Result<control::Packet> packet) {

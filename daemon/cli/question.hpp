@@ -19,7 +19,8 @@ struct Answer {
   std::vector<shm::Descriptor> descriptors;
 };
 
-// kUnreachable if nobody listens, kTimedOut without an answer in time; else as the daemon's status says.
+// kUnreachable if nobody listens or this user may not connect, kTimedOut without an answer in time; else as
+// the daemon's status says.
 Outcome<Answer> ask(const Door& door, const Json& command);
 
 // Why there was no connection, as the user must read it.

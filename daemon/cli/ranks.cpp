@@ -1,11 +1,13 @@
 #include "daemon/cli/ranks.hpp"
 
-#include <algorithm>
+#include "daemon/cli/outcome.hpp"
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,18 +18,36 @@ namespace {
 constexpr Nanos kKillAfter = std::chrono::seconds(5);  // from SIGTERM to SIGKILL
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kDescriptorsPerRank = 3;
-constexpr std::size_t kDescriptorsBeside = 64;
+constexpr std::size_t kDescriptorsBeside = 32;  // standard streams, event loop, connection, one start
 
-// Many ranks have many pipes.
-void make_room(std::size_t ranks) {
-  rlimit limit{};
-  const std::size_t needed = ranks * kDescriptorsPerRank + kDescriptorsBeside;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);  // where it is refused, the pipe that fails says so
+constexpr std::size_t kPipeBytes = 65536;  // where the system does not say
+constexpr std::size_t kNamedMax = 8;
+
+double seconds(Nanos time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+std::string signal_name(int number) {
+  const char* name = sigabbrev_np(number);
+  return name == nullptr ? fmt::format("signal {}", number) : fmt::format("SIG{}", name);
+}
+
+void say(const std::string& text) {
+  std::fprintf(stderr, "muster run: %s\n", text.c_str());
 }
 
 }  // namespace
+
+Status make_room(std::size_t ranks) {
+  rlimit limit{};
+  const std::size_t needed = ranks * kDescriptorsPerRank + kDescriptorsBeside;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return {};
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max >= needed) return {};
+  return failure(Code::kNoResource, "the open-files limit is {}, and {} ranks need {}; ulimit -n {}",
+                 limit.rlim_max, ranks, needed, needed);
+}
 
 Ranks::Ranks(control::Loop& loop, Options options, Done done)
     : loop_(loop), options_(std::move(options)), done_(std::move(done)), buffer_(kReadBytes) {}
@@ -41,7 +61,7 @@ Ranks::~Ranks() {
 }
 
 Status Ranks::start() {
-  make_room(options_.environments.size());
+  MUSTER_RETURN_IF_ERROR(make_room(options_.environments.size()));
   processes_.resize(options_.environments.size());
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
     const Status started = start_rank(rank);
@@ -90,11 +110,27 @@ void Ranks::on_output(Stream& stream) {
   if (!relay(stream)) close_stream(stream);
 }
 
-// One read's worth; false at the end.
-bool Ranks::relay(Stream& stream) {
+// One read's worth, in bytes; nothing at the end.
+std::optional<std::size_t> Ranks::relay(Stream& stream) {
   const ssize_t n = read(stream.pipe.get(), buffer_.data(), buffer_.size());
-  if (n > 0) put(stream.target, stream.prefixer->feed({buffer_.data(), static_cast<std::size_t>(n)}));
-  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return std::nullopt;
+  const std::size_t bytes = n < 0 ? 0 : static_cast<std::size_t>(n);
+  if (bytes > 0) put(stream.target, stream.prefixer->feed({buffer_.data(), bytes}));
+  return bytes;
+}
+
+// What a rank that has ended wrote last is in the pipe, and a pipe holds no more than its capacity. A process
+// that left the group may hold the pipe open, and write for ever: it is not waited for.
+void Ranks::drain(Stream& stream) {
+  if (!stream.pipe.valid()) return;
+  const int capacity = fcntl(stream.pipe.get(), F_GETPIPE_SZ);
+  const std::size_t most = capacity > 0 ? static_cast<std::size_t>(capacity) : kPipeBytes;
+  pollfd entry{stream.pipe.get(), POLLIN, 0};
+  for (std::size_t done = 0; done < most && poll(&entry, 1, 0) == 1;) {
+    const auto bytes = relay(stream);
+    if (!bytes) break;
+    done += *bytes;
+  }
 }
 
 void Ranks::close_stream(Stream& stream) {
@@ -108,24 +144,31 @@ void Ranks::on_death(std::size_t rank) {
   Process& process = processes_[rank];
   loop_.unwatch(std::exchange(process.death, 0));
   const End end = process.child->reap();
+  --running_;
   for (Stream& stream : process.streams) {
-    // What it wrote last is in the pipe. A process that left its group may hold the pipe open: it is not
-    // waited for.
-    pollfd entry{stream.pipe.get(), POLLIN, 0};
-    while (stream.pipe.valid() && poll(&entry, 1, 0) == 1 && relay(stream)) {
-    }
+    drain(stream);
     close_stream(stream);
   }
   if (!end.well() && !first_failure_) {
     first_failure_ = end;
     if (interrupted_ == 0) {
-      std::fprintf(stderr, "muster run: rank %zu %s\n", rank, end.text().c_str());
-      end_all_after(options_.grace);
+      say(fmt::format("rank {} {}", rank, end.text()));
+      end_all_after(options_.grace, fmt::format("rank {}'s failure", rank));
     }
   }
-  if (--running_ > 0) return;
+  if (running_ == 0) all_ended();
+}
+
+void Ranks::all_ended() {
+  const bool by_user = interrupted_ != 0 && interrupted_ != SIGPIPE && !output_failed_;
+  if (by_user)
+    say(fmt::format("interrupted by {}; {} rank{} ended", signal_name(interrupted_), interrupted_count_,
+                    interrupted_count_ == 1 ? "" : "s"));
+  const int code = output_failed_      ? kFailed
+                   : interrupted_ != 0 ? 128 + interrupted_
+                   : first_failure_    ? first_failure_->exit_code()
+                                       : 0;
   // Later, because a watch of this object is still on the stack.
-  const int code = interrupted_ != 0 ? 128 + interrupted_ : first_failure_ ? first_failure_->exit_code() : 0;
   loop_.post([done = done_, code] { done(code); });
 }
 
@@ -137,21 +180,44 @@ void Ranks::forward(int signal) {
 void Ranks::interrupt(int signal) {
   if (interrupted_ != 0) return forward(SIGKILL);
   interrupted_ = signal;
+  interrupted_count_ = running_;
   forward(signal);
-  end_all_after(options_.grace);
+  end_all_after(options_.grace, signal_name(signal));
 }
 
-void Ranks::end_all_after(Nanos delay) {
+void Ranks::end_all_after(Nanos delay, const std::string& cause) {
   if (std::exchange(ending_, true)) return;
-  timers_.push_back(loop_.after(delay, [this] {
+  timers_.push_back(loop_.after(delay, [this, delay, cause] {
+    if (running_ == 0) return;
+    say(fmt::format("{} did not end within {:g} s of {}; sent SIGTERM", still_running(), seconds(delay),
+                    cause));
     forward(SIGTERM);
-    timers_.push_back(loop_.after(kKillAfter, [this] { forward(SIGKILL); }));
+    timers_.push_back(loop_.after(kKillAfter, [this] {
+      if (running_ == 0) return;
+      say(fmt::format("{} did not end within {:g} s of SIGTERM; killed", still_running(),
+                      seconds(kKillAfter)));
+      forward(SIGKILL);
+    }));
   }));
+}
+
+// "rank 2", "ranks 0, 3", "ranks 0, 1, … and 4 more".
+std::string Ranks::still_running() const {
+  std::string names;
+  std::size_t count = 0;
+  for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+    const Process& process = processes_[rank];
+    if (!process.child || process.child->reaped()) continue;
+    if (++count <= kNamedMax) names += fmt::format("{}{}", count == 1 ? "" : ", ", rank);
+  }
+  if (count > kNamedMax) names += fmt::format(" and {} more", count - kNamedMax);
+  return (count == 1 ? "rank " : "ranks ") + names;
 }
 
 void Ranks::put(int target, const std::string& text) {
   std::size_t done = 0;
-  while (done < text.size() && !output_broken_) {
+  const std::size_t which = target == STDOUT_FILENO ? 0 : 1;
+  while (done < text.size() && !output_broken_[which]) {
     const ssize_t n = write(target, text.data() + done, text.size() - done);
     if (n >= 0) {
       done += static_cast<std::size_t>(n);
@@ -159,10 +225,21 @@ void Ranks::put(int target, const std::string& text) {
       pollfd entry{target, POLLOUT, 0};
       poll(&entry, 1, -1);
     } else if (errno != EINTR) {
-      output_broken_ = true;  // the reader has left, as `| head` does: the ranks end as they would alone
-      interrupt(SIGPIPE);
+      const int error = errno;
+      output_broken_[which] = true;
+      output_broke(target, error);
     }
   }
+}
+
+// Where the reader has left, as `| head` does, the ranks end as they would alone.
+void Ranks::output_broke(int target, int error) {
+  if (error != EPIPE) {
+    output_failed_ = true;
+    say(fmt::format("standard {} cannot be written: {}", target == STDOUT_FILENO ? "output" : "error",
+                    std::strerror(error)));
+  }
+  if (interrupted_ == 0) interrupt(error == EPIPE ? SIGPIPE : SIGTERM);
 }
 
 }  // namespace muster::cli

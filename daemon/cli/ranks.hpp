@@ -17,11 +17,16 @@ namespace muster::cli {
 
 enum class Prefix : std::uint8_t { kRank, kNone };
 
+// Raises the open-files limit of this process as far as it may, if so many ranks' pipes need it. kNoResource,
+// with the number that is enough, if that is too little.
+Status make_room(std::size_t ranks);
+
 // Owns    the processes and their pipes.
 // Thread  the loop's.
 // Bound   the number of environments; a rank that writes faster than the terminal reads waits.
-// Fails   start: as Child::spawn(); nothing runs then. A rank's failure is told once, the first one's, and
-//         the others are ended after the grace time.
+// Fails   start: as Child::spawn(), and kNoResource where the open-files limit is too low; nothing runs then.
+//         A rank's failure is told once, the first one's, and the others are ended after the grace time. An
+//         output that cannot be written ends all ranks.
 class Ranks {
  public:
   struct Options {
@@ -60,11 +65,15 @@ class Ranks {
   Status start_rank(std::size_t rank);
   void open_stream(std::size_t rank, std::size_t which, shm::Descriptor pipe);
   void on_output(Stream& stream);
-  bool relay(Stream& stream);
+  std::optional<std::size_t> relay(Stream& stream);
+  void drain(Stream& stream);
   void close_stream(Stream& stream);
   void on_death(std::size_t rank);
-  void end_all_after(Nanos delay);
+  void all_ended();
+  void end_all_after(Nanos delay, const std::string& cause);
+  std::string still_running() const;
   void put(int target, const std::string& text);
+  void output_broke(int target, int error);
 
   control::Loop& loop_;
   Options options_;
@@ -74,8 +83,10 @@ class Ranks {
   std::size_t running_ = 0;
   std::optional<End> first_failure_;
   int interrupted_ = 0;
+  std::size_t interrupted_count_ = 0;  // ranks that ran then
   bool ending_ = false;
-  bool output_broken_ = false;
+  std::array<bool, 2> output_broken_{};  // standard output and error
+  bool output_failed_ = false;           // other than by its reader's leaving
   std::vector<control::Loop::Watch> timers_;
 };
 

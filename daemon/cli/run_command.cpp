@@ -5,6 +5,9 @@
 #include "daemon/cli/private_daemon.hpp"
 #include "daemon/cli/rank_environment.hpp"
 #include "daemon/cli/trace_file.hpp"
+#include "scheduler/mesh/description.hpp"
+
+#include <muster/muster.h>
 
 #include <csignal>
 #include <cstdio>
@@ -17,6 +20,14 @@ namespace {
 
 constexpr Nanos kConnectRetry = std::chrono::milliseconds(5);
 constexpr Nanos kDaemonEndTime = std::chrono::seconds(20);
+// An engine has a stream for each lane of each rank, and a device holds 32767 of them.
+constexpr std::int64_t kRanksMax = 32767 / MUSTER_LANE_COUNT;
+
+// That --mesh and --flatten were given, before the mesh becomes canonical.
+struct Wanted {
+  bool mesh = false;
+  bool flatten = false;
+};
 
 // One run, as steps on an event loop: find a daemon → job → trace → ranks → trace → end. Each step starts
 // the next; a signal or a failure goes to finish() from any of them.
@@ -32,7 +43,8 @@ class Run {
   int run() {
     if (const auto trouble = check()) return complain(*trouble);
     std::signal(SIGPIPE, SIG_IGN);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP})
+    std::signal(SIGCHLD, SIG_DFL);  // inherited as ignored, it would hide how a rank ended
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
       loop_.on_signal(number, [this, number] { on_end_signal(number); });
     for (const int number : {SIGUSR1, SIGUSR2})
       loop_.on_signal(number, [this, number] {
@@ -48,6 +60,13 @@ class Run {
   std::optional<Trouble> check() {
     if (options_.ranks == 0 && options_.job.empty())
       return Trouble{kUsage, "run: say how many ranks, with -n"};
+    if (options_.ranks > kRanksMax)
+      return Trouble{kUsage, fmt::format("run: -n {}: a job on one node can have {} ranks at most",
+                                         options_.ranks, kRanksMax)};
+    if (const auto trouble = check_home()) return trouble;
+    if (!options_.trace.empty())
+      if (const auto trouble = check_writable(options_.trace)) return trouble;
+    wanted_ = {!options_.mesh.empty(), !options_.flattens.empty()};
     if (!options_.job.empty())
       if (const Status name = control::check_job_name(options_.job); !name.ok()) return trouble_of(name);
     if (options_.mesh.empty()) options_.mesh = "dp_shard=-1";
@@ -58,18 +77,45 @@ class Run {
     return std::nullopt;
   }
 
+  // Whether a private daemon could do what is asked.
+  std::optional<Trouble> check_home() const {
+    if (options_.home != Home::kPrivate) return std::nullopt;
+    if (options_.lifetime == Lifetime::kKeep)
+      return Trouble{kUsage,
+                     "run: --private and --keep exclude each other: a private daemon ends with the run, and "
+                     "the job with it; leave one out"};
+    if (options_.ranks == 0)
+      return Trouble{kUsage,
+                     fmt::format("run: a private daemon has no job '{}' yet; give -n to create it, or leave "
+                                 "--private out",
+                                 options_.job)};
+    return std::nullopt;
+  }
+
   // ---- a daemon
 
   void find_daemon() {
-    if (options_.home == Home::kAny) {
-      options_.door.endpoint = std::filesystem::absolute(options_.door.endpoint);
-      auto channel = Channel::open(loop_, options_.door, [this] { on_lost(); });
-      if (channel) return connected(*std::move(channel));
-      if (channel.error().code() != Code::kDaemonLost)
-        return stop(trouble_of(failure(channel.error().code(), "{}; --private runs without that daemon",
-                                       channel.error().message())));
+    if (options_.home == Home::kPrivate) return start_daemon();
+    options_.door.endpoint = std::filesystem::absolute(options_.door.endpoint);
+    auto channel = Channel::open(loop_, options_.door, [this] { on_lost(); });
+    if (channel && !options_.config.empty())
+      return stop({kUsage, fmt::format("run: --config is for a private daemon, and one runs at {} already; "
+                                       "add --private, or leave --config out",
+                                       options_.door.endpoint)});
+    if (channel) return connected(*std::move(channel));
+    const Status& status = channel.error();
+    if (status.code() != Code::kDaemonLost) {
+      Trouble trouble = unreachable(status);
+      // Another limit of this process would be in the way of a private daemon too.
+      if (status.code() != Code::kNoResource) trouble.text += "; --private runs without that daemon";
+      return stop(trouble);
     }
-    start_daemon();
+    if (options_.home == Home::kAny) return start_daemon();
+    const bool option = options_.home == Home::kOption;
+    stop({kUnreachable,
+          fmt::format("no daemon at {}; start musterd{}, or {} for a private one", options_.door.endpoint,
+                      option ? "" : " (MUSTER_ENDPOINT names this socket)",
+                      option ? "leave --endpoint out" : "add --private")});
   }
 
   void start_daemon() {
@@ -81,7 +127,7 @@ class Run {
           {kUnreachable, fmt::format("no daemon runs at {}, so there is no job '{}'; give -n to start one",
                                      options_.door.endpoint, options_.job)});
     auto daemon = PrivateDaemon::start({options_.config, options_.environment, options_.ranks});
-    if (!daemon) return stop({kFailed, daemon.error().message()});
+    if (!daemon) return stop({kFailed, "run: " + daemon.error().message()});
     daemon_ = *std::move(daemon);
     daemon_death_ = loop_.watch(daemon_->child().pidfd().get(), [this] { on_daemon_death(); });
     options_.door.endpoint = daemon_->endpoint();
@@ -107,7 +153,9 @@ class Run {
     const End end = daemon_->child().reap();
     if (finishing_) return loop_.stop();
     // musterd has said why on standard error.
-    if (!channel_) return stop({kFailed, fmt::format("the private daemon {}", end.text())});
+    if (channel_) return;
+    const int code = end.exit_code() == kUsage ? kUsage : kFailed;  // wrong settings are the user's mistake
+    stop({code, fmt::format("the private daemon {}", end.text())});
   }
 
   // The ranks and their engine need no daemon to go on.
@@ -137,9 +185,30 @@ class Run {
       return stop({kUsage, fmt::format("job {} has {} ranks, not {}; leave -n out", options_.job, world,
                                        options_.ranks)});
     options_.ranks = world;
-    options_.mesh = job.at("mesh").get<std::string>();
+    const auto mesh = job.at("mesh").get<std::string>();
+    const std::string asked = wanted_.mesh ? options_.mesh : mesh;
+    const auto built = build_mesh(asked, world, options_.flattens);
+    if (!built) return stop(built.error());
+    if (built->degrees().canonical() != mesh)
+      return stop({kUsage, fmt::format("job {} has the mesh {}, not {}; leave --mesh out", options_.job, mesh,
+                                       built->degrees().canonical())});
+    options_.mesh = mesh;
+    const bool tokens = job.at("claim") == "token";
     tokens_.assign(static_cast<std::size_t>(world), "");
-    if (job.at("claim") == "token") return fetch_token(0);
+    if (!wanted_.flatten) return claim_ranks(tokens);
+    // The hash covers the names of all groups, and so the flattened dims.
+    const std::string hash = mesh::describe(mesh::GroupList(*built)).hash;
+    step({{"command", "groups"}, {"job", options_.job}}, [this, tokens, hash](const Json& result) {
+      if (result.at("hash") == hash) return claim_ranks(tokens);
+      stop({kUsage,
+            fmt::format("job {} has the mesh {} with other flattened dims than {}; leave --flatten "
+                        "out (`muster groups --job {}` shows them)",
+                        options_.job, options_.mesh, fmt::join(options_.flattens, " "), options_.job)});
+    });
+  }
+
+  void claim_ranks(bool tokens) {
+    if (tokens) return fetch_token(0);
     begin_trace();
   }
 
@@ -163,10 +232,13 @@ class Run {
                     {"flatten", flatten},
                     {"claim", "token"}};
     const bool keep = options_.lifetime == Lifetime::kKeep;
-    step({{"command", "job_create"}, {"spec", spec}, {"keep", keep}}, [this](const Json& result) {
-      tokens_ = result.at("tokens").get<std::vector<std::string>>();
-      begin_trace();
-    });
+    step(
+        {{"command", "job_create"}, {"spec", spec}, {"keep", keep}},
+        [this](const Json& result) {
+          tokens_ = result.at("tokens").get<std::vector<std::string>>();
+          begin_trace();
+        },
+        kFailed);  // what is not found is a part of the installation
   }
 
   void begin_trace() {
@@ -204,7 +276,7 @@ class Run {
           answer ? write_trace(*answer, options_.trace) : tl::unexpected(answer.error());
       int result = code;
       if (!written) {
-        const int trouble = complain({written.error().exit_code, "the trace: " + written.error().text});
+        const int trouble = complain({written.error().exit_code, "run: " + written.error().text});
         if (result == 0) result = trouble;
       }
       finish(result);
@@ -219,14 +291,18 @@ class Run {
       return;
     }
     if (ranks_) return ranks_->interrupt(number);
+    std::fprintf(stderr, "muster run: interrupted by SIG%s; no rank was running\n", sigabbrev_np(number));
     finish(128 + number);
   }
 
   // Asks, and goes on with the result; trouble ends the run.
-  void step(const Json& command, std::function<void(const Json&)> next) {
-    channel_->ask(command, [this, next = std::move(next)](Outcome<Answer> answer) {
+  void step(const Json& command, std::function<void(const Json&)> next, int not_found = kNoObject) {
+    channel_->ask(command, [this, next = std::move(next), not_found](Outcome<Answer> answer) {
       if (finishing_) return;
-      if (!answer) return stop(answer.error());
+      if (!answer) {
+        const int code = answer.error().exit_code;
+        return stop({code == kNoObject ? not_found : code, answer.error().text});
+      }
       try {
         next(answer->result);
       } catch (const Json::exception& error) {
@@ -248,6 +324,7 @@ class Run {
   }
 
   RunOptions options_;
+  Wanted wanted_;
   control::Loop loop_;
   std::unique_ptr<PrivateDaemon> daemon_;
   control::Loop::Watch daemon_death_ = 0;
@@ -262,6 +339,10 @@ class Run {
 }  // namespace
 
 int run_ranks(const RunOptions& options) {
+  // First of all: the event loop, too, must be opened. A number that is too large is refused by name later.
+  const bool known = options.ranks > 0 && options.ranks <= kRanksMax;
+  if (const Status room = make_room(known ? static_cast<std::size_t>(options.ranks) : 1); !room.ok())
+    return complain({kFailed, "run: " + room.message()});
   return Run(options).run();
 }
 

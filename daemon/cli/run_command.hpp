@@ -11,7 +11,9 @@
 namespace muster::cli {
 
 enum class Lifetime : std::uint8_t { kRun, kKeep };
-enum class Home : std::uint8_t { kAny, kPrivate };
+// kAny: the daemon at the default socket, else a private one. kOption, kVariable: the daemon at the endpoint
+// that --endpoint or MUSTER_ENDPOINT names, and no other.
+enum class Home : std::uint8_t { kAny, kOption, kVariable, kPrivate };
 
 struct RunOptions {
   std::int64_t ranks = 0;  // 0: as many as the existing job has

@@ -4,40 +4,64 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace muster::cli {
 namespace {
 
 constexpr std::size_t kTraceBytesMax = std::size_t{4} << 30;
 
-tl::unexpected<Trouble> cannot_write(const std::string& path, int error) {
-  return tl::unexpected(
-      Trouble{kFailed, fmt::format("{} cannot be written: {}", path, std::strerror(error))});
+Trouble cannot_write(const std::string& path, int error) {
+  return {kFailed, fmt::format("cannot write {}: {}", path, std::strerror(error))};
+}
+
+// Whether a rename onto the path replaces a file and not a device or a link.
+bool replaceable(const std::string& path) {
+  struct stat facts {};
+  return ::lstat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode);
+}
+
+// 0, or why not (errno).
+int write_all(const std::string& path, const std::string& text) {
+  shm::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.valid()) return errno;
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t n = ::write(file.get(), text.data() + written, text.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    written += static_cast<std::size_t>(n);
+  }
+  return 0;
 }
 
 }  // namespace
+
+std::optional<Trouble> check_writable(const std::string& path) {
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  shm::Descriptor file(::open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0644));
+  if (file.valid()) {
+    ::unlink(path.c_str());
+    return std::nullopt;
+  }
+  if (errno == EEXIST) file.reset(::open(path.c_str(), kFlags));
+  if (!file.valid()) return cannot_write(path, errno);
+  return std::nullopt;
+}
 
 Outcome<std::uint64_t> write_trace(const Answer& answer, const std::string& path) {
   if (answer.descriptors.size() != 1) return tl::unexpected(Trouble{kFailed, "the daemon sent no trace"});
   const auto text = control::read_descriptor(answer.descriptors.front(), kTraceBytesMax);
   if (!text) return troubled(text.error());
   const std::string partial = path + ".partial";
-  shm::Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file.valid()) return cannot_write(partial, errno);
-  std::size_t written = 0;
-  while (written < text->size()) {
-    const ssize_t n = ::write(file.get(), text->data() + written, text->size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int error = errno;
-      ::unlink(partial.c_str());
-      return cannot_write(path, error);
-    }
-    written += static_cast<std::size_t>(n);
-  }
-  file.reset();
-  if (::rename(partial.c_str(), path.c_str()) != 0) return cannot_write(path, errno);
-  return text->size();
+  const bool beside = replaceable(path) && !check_writable(partial);
+  const std::string& target = beside ? partial : path;
+  int error = write_all(target, *text);
+  if (error == 0 && beside && ::rename(partial.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return text->size();
+  if (beside) ::unlink(partial.c_str());
+  return tl::unexpected(cannot_write(path, error));
 }
 
 }  // namespace muster::cli

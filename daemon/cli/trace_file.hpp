@@ -4,12 +4,16 @@
 #include "daemon/cli/question.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace muster::cli {
 
-// The answer to trace_end. Written beside `path` first, so that a full disk leaves no half of a trace there.
-// Returns its bytes.
+// Whether the file could be written, asked before there is anything to write. Changes nothing.
+std::optional<Trouble> check_writable(const std::string& path);
+
+// The answer to trace_end. Written beside `path` first, where that is possible, so that a full disk leaves no
+// half of a trace there. Returns its bytes.
 Outcome<std::uint64_t> write_trace(const Answer& answer, const std::string& path);
 
 }  // namespace muster::cli

@@ -1,13 +1,17 @@
 #include "daemon/supervisor/main_flags.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 namespace muster::supervisor {
 namespace {
 
+constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 // "key=value" of --set.
@@ -16,6 +20,13 @@ std::optional<config::Assignment> assignment_of(const std::string& text) {
   if (equals == std::string::npos || equals == 0) return std::nullopt;
   const std::string key = text.substr(0, equals);
   return config::Assignment{key, text.substr(equals + 1), "--set " + key};
+}
+
+// Before a job needs it: a daemon that cannot start an engine is of no use. Empty if it can.
+std::string engine_fault(const std::string& program) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(program, ignored)) return "it is a directory";
+  return access(program.c_str(), X_OK) == 0 ? "" : std::strerror(errno);
 }
 
 std::string version_line() {
@@ -66,6 +77,12 @@ ParsedFlags parse_flags(int argc, char** argv) {
         {"node.socket_path", std::filesystem::absolute(socket).string(), "--socket"});
   if (flags.engine_program.empty())
     flags.engine_program = program_beside("muster-engine", "../libexec/muster");
+  const std::string fault = flags.print_config ? "" : engine_fault(flags.engine_program);
+  if (!fault.empty()) {
+    std::cerr << "musterd: the engine " << flags.engine_program << " cannot be run: " << fault
+              << "; complete the installation, or name it with --engine\n";
+    return {std::nullopt, kFailed};
+  }
   return {std::move(flags), 0};
 }
 

@@ -16,7 +16,8 @@ struct Flags {
   bool transient = false;  // removes its runtime directory at the end
 };
 
-// Or the exit code: 0 after --help and --version, 2 for a mistake, which has been told.
+// Or the exit code: 0 after --help and --version, 2 for a mistake, 1 where the engine's program cannot be
+// run; both have been told.
 struct ParsedFlags {
   std::optional<Flags> flags;
   int exit_code = 0;

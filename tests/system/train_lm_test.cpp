@@ -54,10 +54,9 @@ std::string read(const std::filesystem::path& path) {
 class TrainLm : public testing::Test {
  protected:
   void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) / (std::string("train_lm.") + test->name());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
+    std::string folder = testing::TempDir() + "/train_lm-XXXXXX";  // two runs of this test at once are apart
+    ASSERT_NE(mkdtemp(folder.data()), nullptr) << folder;
+    folder_ = folder;
     std::string bytes;  // a text with something to learn: words that repeat
     for (int i = 0; i < 400; ++i)
       bytes += i % 3 == 0 ? "the ranks gather " : i % 7 == 0 ? "and reduce. " : "again ";
@@ -256,6 +255,38 @@ TEST_F(TrainLm, RefusesWrongOptionsWithStatusTwo) {
   const Outcome no_text = start({2, "dp_shard=2"}, "--steps 2", (folder_ / "missing").string());
   EXPECT_EQ(no_text.status, kExitUsage);
   EXPECT_THAT(no_text.err, HasSubstr("cannot be opened"));
+}
+
+// Goal:   who trains for a day learns of a wrong path before and not after, and finds nothing left there.
+TEST_F(TrainLm, RefusesFilesThatItCannotWriteBeforeItTrains) {
+  for (const std::string option : {"--trace", "--html", "--dump-gradients"}) {
+    const Outcome outcome = start({2, "dp_shard=2"}, "--steps 2 " + option + " /nonexistent/file");
+    EXPECT_EQ(outcome.status, EXIT_FAILURE) << option;
+    EXPECT_THAT(outcome.err, HasSubstr("train_lm: cannot write /nonexistent/file")) << option;
+    EXPECT_THAT(outcome.err, HasSubstr(": No such file or directory")) << option;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("step 1/2"))) << option;
+  }
+  const std::string trace = (folder_ / "new.json").string();
+  EXPECT_EQ(start({2, "pp=2,dp_shard=1"}, "--steps 2 --trace " + trace).status, kExitUsage);
+  EXPECT_FALSE(std::filesystem::exists(trace)) << "the check made it";
+}
+
+TEST_F(TrainLm, EndsWithOneWhenStandardOutputIsFull) {
+  const Outcome outcome =
+      shell("(" + std::string(MUSTER_PROGRAM) + " run --private -n 1 -- " + TRAIN_LM_PROGRAM + " --text " +
+            text_path() + " " + kSizes + " --steps 1 --generate 10 >/dev/full)");
+  EXPECT_EQ(outcome.status, EXIT_FAILURE) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write standard output: No space left on device"));
+}
+
+TEST_F(TrainLm, RefusesNonsenseOfALauncherWithStatusTwo) {
+  for (const char* variables :
+       {"MUSTER_RANK=x MUSTER_WORLD_SIZE=2", "MUSTER_RANK=2 MUSTER_WORLD_SIZE=2", "MUSTER_RANK=0"}) {
+    const Outcome outcome = shell(std::string(variables) + " " + TRAIN_LM_PROGRAM + " --text " + text_path());
+    EXPECT_EQ(outcome.status, kExitUsage) << variables << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("train_lm: ")) << variables;
+    EXPECT_EQ(shell(std::string(variables) + " " + MUSTER_PROGRAM + " env").status, kExitUsage) << variables;
+  }
 }
 
 TEST_F(TrainLm, SaysWhichRankAndWhyWhenThereIsNoDaemon) {

@@ -6,11 +6,14 @@
 //   while unit.*       gather, use, reduce, update                   model.*     the kernels of forward and
 //   backward trainer.*    the step                                      this file   the run
 #include "api/examples/train_lm/generate.hpp"
+#include "api/examples/train_lm/output.hpp"
 #include "api/examples/train_lm/page.hpp"
 #include "api/examples/train_lm/trainer.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -68,7 +71,19 @@ class Run {
     }
     if (static_cast<std::int64_t>(figures_.losses.size()) < options_.steps) collect(options_.steps - 1);
     figures_.tokens_per_second = static_cast<double>(options_.steps * tokens_per_step()) / progress.seconds();
-    if (first() && traced()) runtime_.trace_end(trace_path());
+    if (first() && traced()) end_trace();
+  }
+
+  // What the disk refuses is told at the end, when no other rank waits for this one any more.
+  void end_trace() {
+    try {
+      runtime_.trace_end(trace_path());
+    } catch (const RuntimeError& error) {
+      if (error.status() != MUSTER_ERR_NO_RESOURCE) throw;
+      const std::string text = error.what();
+      const std::size_t colon = text.rfind(": ");
+      lost_trace_ = colon == std::string::npos ? text : text.substr(colon + 2);
+    }
   }
 
   // The same model, data and seed on rank 0 with whole tensors and no collective. The others meet it after
@@ -97,17 +112,21 @@ class Run {
                 << '\n';
     if (!options_.html.empty()) write_page();
     if (options_.json) std::cout << figures_json(figures_) << '\n';
-    std::cout.flush();
+    finish_output();
+    if (!options_.trace.empty() && !lost_trace_.empty()) throw OutputError(options_.trace, lost_trace_);
   }
 
   void write_page() {
+    if (options_.trace.empty() && !lost_trace_.empty()) throw OutputError(options_.html, lost_trace_);
     std::ifstream trace(trace_path(), std::ios::binary);
     const std::string json{std::istreambuf_iterator<char>(trace), {}};
-    PageContent content{runtime_.mesh(), sample_, figures_, read_trace(json), {0}};
+    PageContent content{runtime_.mesh(), sample_, figures_, {}, {0}};
+    if (lost_trace_.empty()) content.events = read_trace(json);
     if (runtime_.world() > 1) content.ranks.push_back(runtime_.world() - 1);
     std::ofstream page(options_.html, std::ios::binary);
     page << page_html(content);
-    if (!page.flush()) throw std::runtime_error("the page cannot be written to " + options_.html);
+    errno = 0;
+    if (!page.flush()) throw OutputError(options_.html, std::strerror(errno != 0 ? errno : EIO));
     if (options_.trace.empty()) std::filesystem::remove(trace_path());
   }
 
@@ -117,20 +136,30 @@ class Run {
   const Text& text_;
   Figures figures_;
   std::string sample_;
+  std::string lost_trace_;  // why the trace could not be written
 };
-
-void run(const Options& options) {
-  const Text text = Text::load(options.text, options.context);
-  Runtime runtime = Runtime::open(options.delay_ranks);
-  const Layout layout = runtime.layout();
-  check_mesh(options, layout);
-  Run(runtime, layout, options, text).all();
-}
 
 // Which rank this is, before and without a session.
 std::string rank_name() {
   const char* rank = std::getenv("MUSTER_RANK");
   return rank == nullptr ? "0" : rank;
+}
+
+// All ranks look, so that all end alike before any of them waits for another.
+void check_outputs(const Options& options) {
+  for (const std::string& path : {options.trace, options.html})
+    if (!path.empty()) check_writable(path);
+  if (!options.html.empty() && options.trace.empty()) check_writable(options.html + ".trace.json");
+  if (!options.dump_gradients.empty()) check_writable(options.dump_gradients + ".rank" + rank_name());
+}
+
+void run(const Options& options) {
+  check_outputs(options);
+  const Text text = Text::load(options.text, options.context);
+  Runtime runtime = Runtime::open(options.delay_ranks);
+  const Layout layout = runtime.layout();
+  check_mesh(options, layout);
+  Run(runtime, layout, options, text).all();
 }
 
 }  // namespace
@@ -140,11 +169,18 @@ int main(int argc, char** argv) {
   using namespace train_lm;
   try {
     if (const auto options = parse_options(argc, argv)) run(*options);
+    finish_output();  // of --help
     return EXIT_SUCCESS;
+  } catch (const LaunchError& error) {
+    std::cerr << std::string("train_lm: ") + error.what() + "\n";
+    return kExitUsage;
   } catch (const UsageError& error) {
     // All ranks find the same mistake; one of them says it.
     if (rank_name() == "0") std::cerr << "train_lm: " << error.what() << '\n';
     return kExitUsage;
+  } catch (const OutputError& error) {
+    if (rank_name() == "0") std::cerr << "train_lm: " << error.what() << '\n';
+    return EXIT_FAILURE;
   } catch (const RuntimeError& error) {
     std::cerr << "rank " + rank_name() + ": " + error.what() + "\n";
     return kExitRuntime;

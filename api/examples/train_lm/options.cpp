@@ -1,8 +1,13 @@
 #include "api/examples/train_lm/options.hpp"
 
+#include <charconv>
 #include <cmath>
+#include <functional>
 #include <iostream>
+#include <limits>
 #include <map>
+#include <sstream>
+#include <type_traits>
 
 #include <CLI/CLI.hpp>
 
@@ -14,47 +19,96 @@ constexpr const char* kDescription =
     "Start it with:  muster run -n 8 --mesh dp_replicate=2,dp_shard=2,tp=2 -- train_lm";
 
 constexpr const char* kFooter =
-    "Exit status: 0 done, 1 a file could not be written, 2 wrong option, text or mesh, 3 the runtime "
-    "reported a failure "
-    "(a lost peer, no daemon).";
+    "Exit status: 0 done, 1 a file could not be written, 2 wrong option, text, mesh or MUSTER_ variable, "
+    "3 the runtime reported a failure (a lost peer, no daemon).";
+
+template<class Number>
+std::string text_of(Number value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+// What is wrong with the text of a number, or nothing.
+template<class Number>
+std::string number_fault(const std::string& text, Number low, Number high) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const bool shape = stop == end && error != std::errc::invalid_argument;
+  // 010 is eight to some readers and ten to others.
+  if (!shape || (std::is_integral_v<Number> && text.size() > 1 && text.front() == '0'))
+    return "'" + text + "' is not a " +
+           (!std::is_integral_v<Number> ? "number"
+            : std::is_signed_v<Number>  ? "whole number"
+                                        : "whole number without a sign");
+  if (error != std::errc() || !(value >= low && value <= high))
+    return text + " is not in the range " + text_of(low) + " to " + text_of(high);
+  return "";
+}
+
+template<class Number>
+std::function<std::string(const std::string&)> in_range(Number low, Number high) {
+  return [low, high](const std::string& text) { return number_fault(text, low, high); };
+}
+
+std::string empty_fault(const std::string& text) {
+  return text.empty() ? "the value is empty; give one, or leave the option out" : "";
+}
+
+void add_files(CLI::App& app, Options& o) {
+  app.add_option("--text", o.text, "File to learn; default: the licence texts in /usr/share/common-licenses")
+      ->check(empty_fault);
+  app.add_option("--trace", o.trace, "Write the last steps of all ranks as Chrome/Perfetto JSON")
+      ->check(empty_fault);
+  app.add_option("--html", o.html, "Write a page with the losses and a timeline of the lanes")
+      ->check(empty_fault);
+  app.add_option("--dump-gradients", o.dump_gradients,
+                 "Write the gradient of the first step, before clipping, to FILE.rankN: one line for each "
+                 "parameter with "
+                 "its name, first row, rows, first column, columns, values")
+      ->check(empty_fault);
+}
 
 void add_options(CLI::App& app, Options& o, std::string& dtype) {
-  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 30);
-  app.add_option("--text", o.text, "File to learn; default: the licence texts in /usr/share/common-licenses");
+  const auto count = in_range(std::int64_t{1}, std::int64_t{1} << 30);
+  const auto seed = in_range(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max());
+  const auto real = in_range(0.0, std::numeric_limits<double>::max());
   app.add_option("--steps", o.steps, "Optimiser steps")->check(count);
-  app.add_option("--seed", o.seed, "Of weights, batches and sampling");
+  app.add_option("--seed", o.seed, "Of weights, batches and sampling")->check(seed);
   app.add_option("--batch", o.batch, "Sequences per step, of all ranks together")->check(count);
   app.add_option("--context", o.context, "Bytes per sequence")->check(count);
-  app.add_option("--layers", o.layers, "Transformer blocks")->check(CLI::Range(1, 1000));
-  app.add_option("--width", o.width, "Features of a token")->check(CLI::Range(2, 65536));
-  app.add_option("--heads", o.heads, "Attention heads")->check(CLI::Range(1, 65536));
+  app.add_option("--layers", o.layers, "Transformer blocks")->check(in_range(1, 1000));
+  app.add_option("--width", o.width, "Features of a token")->check(in_range(2, 65536));
+  app.add_option("--heads", o.heads, "Attention heads")->check(in_range(1, 65536));
   app.add_option("--lr", o.learning_rate,
-                 "Learning rate after the warm-up; it falls to a tenth along a cosine");
-  app.add_option("--warmup", o.warmup, "Steps of linear warm-up")->check(CLI::Range(0, 1 << 30));
-  app.add_option("--clip", o.clip, "Largest norm of the gradient; 0: no limit");
+                 "Learning rate after the warm-up; it falls to a tenth along a cosine")
+      ->check(real);
+  app.add_option("--warmup", o.warmup, "Steps of linear warm-up")->check(in_range(0, 1 << 30));
+  app.add_option("--clip", o.clip, "Largest norm of the gradient; 0: no limit")->check(real);
   app.add_option("--dtype", dtype,
                  "Of activations and gathered weights: f32 or bf16; master weights are f32");
   app.add_flag("--verify", o.verify,
                "Train again on rank 0 alone and report the largest difference of the losses");
   app.add_flag("--json", o.json, "End the standard output of rank 0 with one line of JSON");
-  app.add_option("--trace", o.trace, "Write the last steps of all ranks as Chrome/Perfetto JSON");
-  app.add_option("--html", o.html, "Write a page with the losses and a timeline of the lanes");
-  app.add_option("--generate", o.generate, "Bytes of text to sample at the end")
-      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--generate", o.generate, "Bytes of text to sample at the end")->check(in_range(0, 1 << 20));
   app.add_option("--delay-ranks", o.delay_ranks,
-                 "Sleep now and then between submissions, as this seed says (for tests)");
-  app.add_option("--dump-gradients", o.dump_gradients,
-                 "Write the gradient of the first step, before clipping, to FILE.rankN: one line for each "
-                 "parameter with "
-                 "its name, first row, rows, first column, columns, values");
+                 "Sleep now and then between submissions, as this seed says (for tests)")
+      ->check(seed);
 }
 
 [[noreturn]] void refuse(const std::string& message) {
   throw UsageError(message);
 }
 
-std::string text_of(std::int64_t value) {
-  return std::to_string(value);
+// CLI11's words where they are plain.
+std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_name() == "ArgumentMismatch")
+    for (const CLI::Option* option : app.get_options())
+      if (option->count() > 1 && option->get_expected_max() == 1)
+        return option->get_name() + " given " +
+               (option->count() == 2 ? "twice" : std::to_string(option->count()) + " times");
+  return error.what();
 }
 
 void check(const Options& o) {
@@ -80,6 +134,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   CLI::App app(kDescription, "train_lm");
   app.footer(kFooter);
   app.option_defaults()->always_capture_default();
+  add_files(app, options);
   add_options(app, options, dtype);
   try {
     app.parse(argc, argv);
@@ -87,7 +142,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
     std::cout << app.help();
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    refuse(std::string(error.what()) + "; train_lm --help lists the options");
+    refuse(in_words(app, error) + "; train_lm --help lists the options");
   }
   const std::map<std::string, muster_dtype> dtypes{{"f32", MUSTER_F32}, {"bf16", MUSTER_BF16}};
   const auto found = dtypes.find(dtype);

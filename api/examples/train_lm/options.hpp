@@ -46,7 +46,13 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-inline constexpr int kExitUsage = 2;    // wrong option, text or mesh: nothing ran
+// What a launcher left in the environment makes no sense; each rank has its own, so each says its own.
+class LaunchError : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
+inline constexpr int kExitUsage = 2;    // wrong option, text, mesh or environment: nothing ran
 inline constexpr int kExitRuntime = 3;  // the runtime reported a failure, such as a lost peer
 
 // nullopt after --help has been printed. Throws UsageError.

@@ -8,10 +8,14 @@
 namespace train_lm {
 namespace {
 
+std::string why(muster_status_t status) {
+  const std::string text = muster_last_error();
+  return text.empty() ? muster_status_sentence(status) : text;
+}
+
 void check(muster_status_t status) {
   if (status == MUSTER_OK) return;
-  const std::string text = muster_last_error();
-  throw RuntimeError(status, text.empty() ? muster_status_sentence(status) : text);
+  throw RuntimeError(status, why(status));
 }
 
 }  // namespace
@@ -19,7 +23,10 @@ void check(muster_status_t status) {
 Runtime Runtime::open(std::optional<std::uint64_t> delays) {
   Runtime runtime(delays);
   muster_session* session = nullptr;
-  check(muster_open(nullptr, &session));
+  const muster_status_t opened = muster_open(nullptr, &session);
+  // All that muster_open() was given is the environment.
+  if (opened == MUSTER_ERR_BAD_ARGUMENT) throw LaunchError(why(opened));
+  check(opened);
   runtime.session_.reset(session);
   check(muster_session_query(session, &runtime.info_));
   return runtime;

@@ -11,13 +11,23 @@
 namespace train_lm {
 namespace {
 
+constexpr std::uintmax_t kTextBytesMax = std::uintmax_t{1} << 30;
 constexpr const char* kLicenceFolder = "/usr/share/common-licenses/";
 constexpr const char* kLicences[] = {"GPL-3",    "GPL-2",   "GPL-1",   "LGPL-3",  "LGPL-2.1",   "LGPL-2",
                                      "GFDL-1.3", "MPL-2.0", "MPL-1.1", "CC0-1.0", "Apache-2.0", "Artistic"};
 
 std::string read(const std::string& path) {
-  if (std::filesystem::is_directory(path))
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status))
     throw UsageError("text " + path + " is a folder; --text takes one file");
+  // A device or a pipe may have no end, and each rank must read the same bytes.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw UsageError("text " + path + " is not a regular file; copy it into one");
+  if (const auto bytes = std::filesystem::file_size(path, ignored); !ignored && bytes > kTextBytesMax)
+    throw UsageError("text " + path + " has " + std::to_string(bytes) +
+                     " bytes, and each rank holds all of " + "them; at most " +
+                     std::to_string(kTextBytesMax) + " are possible, so cut it");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw UsageError("text " + path + " cannot be opened: " + std::strerror(errno));
   std::string bytes{std::istreambuf_iterator<char>(file), {}};

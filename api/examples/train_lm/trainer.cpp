@@ -1,8 +1,10 @@
 #include "api/examples/train_lm/trainer.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <numbers>
 #include <utility>
@@ -126,7 +128,9 @@ void Trainer::dump_gradients(const std::string& path) const {
       file << '\n';
     }
   }
-  if (!file.flush()) throw std::runtime_error("the gradients cannot be written to " + path);
+  errno = 0;
+  if (!file.flush())
+    throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno != 0 ? errno : EIO));
 }
 
 }  // namespace train_lm

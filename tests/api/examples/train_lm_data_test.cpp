@@ -1,8 +1,10 @@
 #include "api/examples/train_lm/text.hpp"
 
+#include "api/examples/train_lm/output.hpp"
 #include "api/examples/train_lm/random.hpp"
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -16,6 +18,24 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// A folder of this test's own: two runs at once are apart.
+class TextFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = testing::TempDir() + "/train_lm_data-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr) << folder;
+    folder_ = folder;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return folder_ / name;
+  }
+
+  std::filesystem::path folder_;
+};
+
 std::string why(const std::string& path, std::int64_t context) {
   try {
     Text::load(path, context);
@@ -23,12 +43,6 @@ std::string why(const std::string& path, std::int64_t context) {
     return error.what();
   }
   return "(no error)";
-}
-
-std::filesystem::path write(const std::string& name, const std::string& bytes) {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / name;
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
 }
 
 TEST(CounterRandom, DependsOnSeedStreamAndIndexAlone) {
@@ -74,17 +88,44 @@ TEST(Text, TakesSequencesBySeedStepAndRow) {
   EXPECT_EQ(text.prompt().size(), 16u);
 }
 
-TEST(Text, OfJustOneSequenceIsEnough) {
+TEST_F(TextFile, OfJustOneSequenceIsEnough) {
   const Text text = Text::load(write("exact.txt", "abcde"), 4);
   const auto sequence = text.sequence(1, 0, 1, 0);
   EXPECT_EQ(std::string(sequence.begin(), sequence.end()), "abcde");
 }
 
-TEST(Text, RefusesWhatItCannotLearnFrom) {
+TEST_F(TextFile, IsRefusedWhereNothingCanBeLearnt) {
   EXPECT_THAT(why("/no/such/file", 4), HasSubstr("/no/such/file cannot be opened: No such file"));
-  EXPECT_THAT(why(testing::TempDir(), 4), HasSubstr("is a folder"));
+  EXPECT_THAT(why(folder_, 4), HasSubstr("is a folder"));
   EXPECT_THAT(why(write("empty.txt", ""), 4), HasSubstr("is empty; name a file with --text"));
   EXPECT_THAT(why(write("short.txt", "abcd"), 4), HasSubstr("has 4 bytes; --context 4 needs at least 5"));
+}
+
+TEST_F(TextFile, IsARegularFileOfBoundedSize) {
+  EXPECT_THAT(why("/dev/zero", 4), HasSubstr("/dev/zero is not a regular file"));
+  const std::filesystem::path large = write("large.txt", "");
+  std::filesystem::resize_file(large, (std::uintmax_t{1} << 30) + 1);  // a hole
+  EXPECT_THAT(why(large, 4), HasSubstr("has 1073741825 bytes"));
+  EXPECT_THAT(why(large, 4), HasSubstr("at most 1073741824"));
+}
+
+TEST_F(TextFile, AnOutputIsCheckedWithoutLeavingOrHarmingAFile) {
+  const auto refusal = [](const std::string& path) -> std::string {
+    try {
+      check_writable(path);
+    } catch (const OutputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(folder_ / "new"), "");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
+  const std::filesystem::path old = write("old", "kept");
+  EXPECT_EQ(refusal(old), "");
+  EXPECT_EQ(std::filesystem::file_size(old), 4u);
+  EXPECT_EQ(refusal("/nonexistent/file"), "cannot write /nonexistent/file: No such file or directory");
+  EXPECT_EQ(refusal(folder_), "cannot write " + folder_.string() + ": it is not a regular file");
+  EXPECT_EQ(refusal("/dev/null"), "cannot write /dev/null: it is not a regular file");
 }
 
 }  // namespace

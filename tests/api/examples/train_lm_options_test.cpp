@@ -72,15 +72,20 @@ TEST(TrainLmOptions, RefusesMistakesInWords) {
   EXPECT_THAT(why({"file"}), HasSubstr("file"));
   EXPECT_THAT(why({"--steps"}), HasSubstr("--steps"));
   EXPECT_THAT(why({"--steps", "0"}), HasSubstr("--steps"));
-  EXPECT_THAT(why({"--steps", "many"}), HasSubstr("--steps"));
-  EXPECT_THAT(why({"--steps", "1", "--steps", "2"}), HasSubstr("--steps"));
+  EXPECT_THAT(why({"--steps", "many"}), HasSubstr("--steps: 'many' is not a whole number"));
+  EXPECT_THAT(why({"--steps", "010"}), HasSubstr("'010' is not a whole number"));
+  EXPECT_THAT(why({"--steps", "1", "--steps", "2"}), HasSubstr("--steps given twice"));
+  EXPECT_THAT(why({"--seed", "-1"}), HasSubstr("--seed: '-1' is not a whole number without a sign"));
+  EXPECT_THAT(why({"--text", ""}), HasSubstr("--text: the value is empty"));
+  EXPECT_THAT(why({"--trace", ""}), HasSubstr("--trace: the value is empty"));
+  EXPECT_THAT(why({"--layers", "1001"}), HasSubstr("1001 is not in the range 1 to 1000"));
   EXPECT_THAT(why({"--dtype", "f16"}), HasSubstr("--dtype is \"f16\"; it must be f32 or bf16"));
   EXPECT_THAT(why({"--width", "130"}), HasSubstr("--width 130 is not a multiple of --heads 4"));
   EXPECT_THAT(why({"--width", "12"}),
               HasSubstr("3 features of a head; the rotary position needs an even number"));
   EXPECT_THAT(why({"--lr", "0"}), HasSubstr("--lr must be a positive number"));
   EXPECT_THAT(why({"--lr", "nan"}), HasSubstr("--lr"));
-  EXPECT_THAT(why({"--clip", "-1"}), HasSubstr("--clip must be 0"));
+  EXPECT_THAT(why({"--clip", "-1"}), HasSubstr("--clip: -1 is not in the range 0"));
   EXPECT_THAT(why({"--batch", "100000", "--context", "100000"}), HasSubstr("more than 2^31 elements"));
 }
 

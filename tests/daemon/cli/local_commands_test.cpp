@@ -146,6 +146,9 @@ TEST(EnvCommand, RefusesNonsense) {
   EXPECT_EQ(muster({"env"}, {"RANK=x", "WORLD_SIZE=2"}).code, 2);
   EXPECT_EQ(muster({"env"}, {"RANK=2", "WORLD_SIZE=2"}).code, 2);
   EXPECT_EQ(muster({"env"}, {"MUSTER_BOOTSTRAP=nope"}).code, 2);
+  const Ran half = muster({"env"}, {"MUSTER_RANK=0"});
+  EXPECT_EQ(half.code, 2);
+  EXPECT_NE(half.err.find("MUSTER_WORLD_SIZE is missing"), std::string::npos) << half.err;
 }
 
 TEST(ConfigCommand, AcceptsTheShippedFiles) {
@@ -220,6 +223,50 @@ TEST(CommandLine, AnswersWrongUsageWithTwo) {
     const Ran ran = muster(arguments);
     EXPECT_EQ(ran.code, 2) << testing::PrintToString(arguments) << ran.err;
     EXPECT_EQ(ran.err.rfind("muster: ", 0), 0u) << ran.err;
+  }
+}
+
+struct Mistake {
+  std::vector<std::string> arguments;
+  const char* text;
+};
+
+TEST(CommandLine, SaysWhatIsWrongInPlainWords) {
+  const Mistake mistakes[] = {
+      {{"run", "-n", "abc", "--", "true"}, "--ranks: 'abc' is not a whole number; `muster run --help`"},
+      {{"run", "-n", "2", "--grace", "nan", "--", "true"}, "--grace: nan is not in the range"},
+      {{"run", "-n", "2", "--job", "", "--", "true"}, "--job: the value is empty"},
+      {{"run", "-n", "2", "--mesh", "", "--", "true"}, "--mesh: the value is empty"},
+      {{"run", "-n", "2", "-n", "3", "--", "true"}, "--ranks given twice"},
+      {{"run", "-n", "2", "--bogus", "true"}, "`muster run --help` lists the options"},
+      {{"status", "--timeout", "abc"}, "--timeout: 'abc' is not a number; `muster status --help`"},
+      {{"status", "--endpont", "x"}, "unknown option --endpont; did you mean '--endpoint'?"},
+      {{"statsu"}, "unknown command 'statsu'; did you mean 'status'?; `muster --help` lists the commands"},
+      {{"config", "shwo"}, "unknown command 'shwo'; did you mean 'show'?; `muster config --help`"},
+      {{}, "say which command; `muster --help`"}};
+  for (const Mistake& mistake : mistakes) {
+    const Ran ran = muster(mistake.arguments);
+    EXPECT_EQ(ran.code, 2) << ran.err;
+    EXPECT_NE(ran.err.find(mistake.text), std::string::npos) << mistake.text << "\n" << ran.err;
+  }
+}
+
+TEST(CommandLine, HelpSaysHowToRunAndWhatTheCodesMean) {
+  const std::string all = muster({"--help"}).out;
+  for (const char* part : {"Exit codes:", "  3    no daemon", "  124  "})
+    EXPECT_NE(all.find(part), std::string::npos) << part << all;
+  const std::string help = muster({"run", "--help"}).out;
+  for (const char* part : {"Usage: muster run [OPTIONS] -- PROGRAM [ARGS...]", "starts a private one", "=10"})
+    EXPECT_NE(help.find(part), std::string::npos) << part << help;
+}
+
+TEST(CommandLine, SaysThatItsOutputCannotBeWritten) {
+  for (const char* argument : {"--help", "--version", "env"}) {
+    const Ran ran =
+        run({{program("muster"), argument}, {}, [] { dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO); }});
+    EXPECT_EQ(ran.code, 1) << argument;
+    EXPECT_NE(ran.err.find("standard output cannot be written: No space left on device"), std::string::npos)
+        << ran.err;
   }
 }
 

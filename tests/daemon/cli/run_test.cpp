@@ -63,7 +63,9 @@ TEST(Run, EndsWithTheFirstFailuresCode) {
   const Folder home;
   const Ran ran = shells(home, {"-n", "3", "--grace", "0.05"}, "[ $MUSTER_RANK = 1 ] && exit 7; sleep 100");
   EXPECT_EQ(ran.code, 7);
-  EXPECT_EQ(ran.err, "muster run: rank 1 exited with code 7\n");
+  EXPECT_EQ(ran.err,
+            "muster run: rank 1 exited with code 7\n"
+            "muster run: ranks 0, 2 did not end within 0.05 s of rank 1's failure; sent SIGTERM\n");
   EXPECT_TRUE(home.empty());
 }
 
@@ -79,7 +81,7 @@ TEST(Run, NamesTheSignalThatKilledARank) {
   const Folder home;
   const Ran ran = shells(home, {"-n", "2", "--grace", "0"}, "[ $MUSTER_RANK = 1 ] && kill -9 $$; sleep 100");
   EXPECT_EQ(ran.code, 137);
-  EXPECT_EQ(ran.err, "muster run: rank 1 was killed by signal 9 (Killed)\n");
+  EXPECT_EQ(ran.err.find("muster run: rank 1 was killed by signal 9 (Killed)\n"), 0u) << ran.err;
 }
 
 TEST(Run, KillsARankThatIgnoresTermination) {
@@ -87,6 +89,7 @@ TEST(Run, KillsARankThatIgnoresTermination) {
   const Ran ran = shells(home, {"-n", "2", "--grace", "0"},
                          "[ $MUSTER_RANK = 1 ] && exit 4; trap '' TERM; while :; do sleep 1; done");
   EXPECT_EQ(ran.code, 4);
+  EXPECT_NE(ran.err.find("rank 0 did not end within 5 s of SIGTERM; killed\n"), std::string::npos) << ran.err;
 }
 
 TEST(Run, EndsWhatARankHasStartedWithIt) {
@@ -114,13 +117,14 @@ TEST(Run, PassesSignalsOn) {
 TEST(Run, AnInterruptEndsAllAndCleansUp) {
   const Folder home;
   for (const auto& [number, code] :
-       {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
+       {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}, std::pair{SIGQUIT, 131}}) {
     Running running(start_of(home, {"-n", "2"}, "echo ready; exec sleep 1000"));
     ASSERT_TRUE(running.printed("[0] ready") && running.printed("[1] ready")) << running.err();
     running.signal(number);
     const Ran ran = running.wait();
     EXPECT_EQ(ran.code, code) << ran.err;
-    EXPECT_EQ(ran.err, "");
+    const std::string name = std::string("SIG") + sigabbrev_np(number);
+    EXPECT_EQ(ran.err, "muster run: interrupted by " + name + "; 2 ranks ended\n");
     EXPECT_TRUE(home.empty());
   }
 }
@@ -147,27 +151,6 @@ TEST(Run, DiesWithoutLeavingAnythingBehind) {
   for (int waited = 0; (exists(rank) || !home.empty()) && waited < kPatienceMs; waited += 10) usleep(10000);
   EXPECT_FALSE(exists(rank));
   EXPECT_TRUE(home.empty());
-}
-
-TEST(Run, SaysWhatCannotBeRun) {
-  const Folder home;
-  const Ran missing = muster({"run", "--private", "-n", "2", "--", "/nonexistent/program"}, at_home(home));
-  EXPECT_EQ(missing.code, 127);
-  EXPECT_NE(missing.err.find("/nonexistent/program"), std::string::npos);
-  const Ran no_program =
-      muster({"run", "--private", "-n", "1", "--", home.write("text", "x")}, at_home(home));
-  EXPECT_EQ(no_program.code, 126);
-}
-
-TEST(Run, RefusesAWrongMeshBeforeItStartsAnything) {
-  const Folder home;
-  const Ran ran = shells(home, {"-n", "4", "--mesh", "tp=3"}, "echo never");
-  EXPECT_EQ(ran.code, 2);
-  EXPECT_EQ(ran.out, "");
-  EXPECT_NE(ran.err.find("3"), std::string::npos) << ran.err;
-  const Ran keep = shells(home, {"-n", "2", "--keep"}, "echo never");
-  EXPECT_EQ(keep.code, 2) << keep.err;
-  EXPECT_EQ(muster({"run", "--job", "j", "--", "true"}, {"MUSTER_ENDPOINT=/nonexistent/sock"}).code, 3);
 }
 
 TEST(Run, NeedsNoSeparatorBeforeTheProgram) {
@@ -204,9 +187,35 @@ TEST(Run, WritesATrace) {
   ASSERT_EQ(ran.code, 0) << ran.err;
   std::ifstream stream(file);
   EXPECT_FALSE(Json::parse(stream, nullptr, false).is_discarded());
-  const Ran lost = shells(home, {"-n", "1", "--trace", "/nonexistent/trace.json"}, "true");
+  const Ran lost = shells(home, {"-n", "1", "--trace", "/nonexistent/trace.json"}, "echo started");
   EXPECT_EQ(lost.code, 1);
-  EXPECT_NE(lost.err.find("/nonexistent/trace.json"), std::string::npos) << lost.err;
+  EXPECT_EQ(lost.out, "") << "it is known before";
+  EXPECT_EQ(lost.err, "muster: cannot write /nonexistent/trace.json: No such file or directory\n");
+}
+
+// Goal: a parent that ignores SIGCHLD, as some service managers do, must not turn a crash into a success.
+TEST(Run, SeesAFailureThoughItsParentIgnoresTheEndOfChildren) {
+  const Folder home;
+  Start start = start_of(home, {"-n", "2", "--grace", "0"}, "kill -9 $$");
+  start.in_child = [] { std::signal(SIGCHLD, SIG_IGN); };
+  const Ran ran = run(start);
+  EXPECT_EQ(ran.code, 137) << ran.err;
+}
+
+// Goal: a process that left the rank's group and writes for ever does not keep the run from ending.
+TEST(Run, DoesNotWaitForWhoLeftTheGroupAndWrites) {
+  const Folder home;
+  const Ran ran = shells(home, {"-n", "2"}, "setsid sh -c 'while :; do echo more; done' & sleep 0.2");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+}
+
+TEST(Run, SaysThatItsOutputCannotBeWritten) {
+  const Folder home;
+  Start start = start_of(home, {"-n", "2"}, "echo text; sleep 100");
+  start.in_child = [] { dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO); };
+  const Ran ran = run(start);
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(ran.err, "muster run: standard output cannot be written: No space left on device\n");
 }
 
 // ---- with a daemon that runs already
@@ -251,7 +260,36 @@ TEST(RunOnADaemon, AKeptJobIsJoinedByTheNextRun) {
   const std::string facts = "2 pp=1,dp_replicate=1,dp_shard=2,cp=1,tp=1 64";
   EXPECT_EQ(sorted_lines(again.out), (std::vector<std::string>{"[0] " + facts, "[1] " + facts}));
   EXPECT_EQ(in_job({"-n", "3"}, "true").code, 2);
+  EXPECT_EQ(in_job({"--mesh", "dp_shard=-1"}, "true").code, 0) << "the same mesh in other words";
+  const Ran other = in_job({"--mesh", "tp=2,dp_shard=1"}, "echo never");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_EQ(other.out, "");
+  for (const char* mesh : {"dp_shard=2,cp=1,tp=1", "dp_shard=1,cp=1,tp=2"})
+    EXPECT_NE(other.err.find(mesh), std::string::npos) << other.err;
+  const Ran flatten = in_job({"--flatten", "both=dp_shard,tp"}, "echo never");
+  EXPECT_EQ(flatten.code, 2) << flatten.out;
+  EXPECT_NE(flatten.err.find("both=dp_shard,tp"), std::string::npos) << flatten.err;
   EXPECT_EQ(muster({"end", "--job", "train"}, environment).code, 0);
+}
+
+TEST(RunOnADaemon, AFlattenedJobIsJoinedWithTheSameFlatten) {
+  const Daemon daemon;
+  const std::vector<std::string> line{"run", "--endpoint", daemon.socket(),    "--job",  "flat", "-n",
+                                      "2",   "--flatten",  "both=dp_shard,tp", "--keep", "--",   "true"};
+  EXPECT_EQ(muster(line).code, 0);
+  const Ran again = muster(line);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(muster({"end", "--job", "flat", "--endpoint", daemon.socket()}).code, 0);
+}
+
+TEST(RunOnADaemon, AConfigurationIsRefusedThere) {
+  const Daemon daemon;
+  const std::string file = daemon.folder().write("musterd.yaml", "node:\n  workers: 2\n");
+  const Ran ran =
+      muster({"run", "-n", "1", "--endpoint", daemon.socket(), "--config", file, "--", "echo", "never"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_NE(ran.err.find("add --private"), std::string::npos) << ran.err;
 }
 
 TEST(RunOnADaemon, ItsRanksGoOnWithoutTheDaemon) {

@@ -1,0 +1,39 @@
+#include "api/examples/train_lm/output.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace train_lm {
+
+void check_writable(const std::string& path) {
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  int file = ::open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0644);
+  if (file >= 0) {
+    ::unlink(path.c_str());
+    ::close(file);
+    return;
+  }
+  const bool made_before = errno == EEXIST;
+  struct stat facts {};
+  if (made_before && ::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
+    throw OutputError(path, "it is not a regular file");
+  if (made_before) file = ::open(path.c_str(), kFlags);
+  if (file >= 0) {
+    ::close(file);
+    return;
+  }
+  // Between the two another rank has removed what it had made for the same check: it can be made.
+  if (errno != ENOENT || !made_before) throw OutputError(path, std::strerror(errno));
+}
+
+void finish_output() {
+  errno = 0;
+  if (!std::cout.flush()) throw OutputError("standard output", std::strerror(errno != 0 ? errno : EIO));
+}
+
+}  // namespace train_lm

@@ -1,0 +1,161 @@
+// What `muster run` refuses before a rank starts: with which code, and whether the text names the remedy.
+#include "tests/daemon/cli/program.hpp"
+
+#include <grp.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+namespace muster::test {
+namespace {
+
+std::vector<std::string> at_home(const Folder& home) {
+  return {"XDG_RUNTIME_DIR=" + home.path()};
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Ran run_private(const Folder& home, std::vector<std::string> options) {
+  std::vector<std::string> line{"run", "--private"};
+  line.insert(line.end(), options.begin(), options.end());
+  line.insert(line.end(), {"--", "echo", "never"});
+  const Ran ran = muster(line, at_home(home));
+  EXPECT_EQ(ran.out, "") << testing::PrintToString(options);
+  EXPECT_TRUE(home.empty()) << testing::PrintToString(options);
+  return ran;
+}
+
+TEST(RunRefusal, ANamedDaemonThatIsNotThereIsNotReplaced) {
+  const Folder home;
+  const Ran option = muster({"run", "-n", "1", "--endpoint", home.path() + "/sock", "--", "echo", "never"});
+  EXPECT_EQ(option.code, 3);
+  EXPECT_EQ(option.out, "");
+  EXPECT_EQ(option.err, "muster: no daemon at " + home.path() +
+                            "/sock; start musterd, or leave --endpoint out for a private one\n");
+  const std::vector<std::string> environment{"MUSTER_ENDPOINT=" + home.path() + "/other"};
+  const Ran variable = muster({"run", "-n", "1", "--", "echo", "never"}, environment);
+  EXPECT_EQ(variable.code, 3);
+  EXPECT_TRUE(has(variable.err, home.path() + "/other") && has(variable.err, "MUSTER_ENDPOINT") &&
+              has(variable.err, "--private"))
+      << variable.err;
+  EXPECT_EQ(muster({"run", "--job", "j", "--", "true"}, environment).code, 3);
+  const Ran own = muster({"run", "--private", "-n", "1", "--", "echo", "well"},
+                         {environment.front(), "XDG_RUNTIME_DIR=" + home.path()});
+  EXPECT_EQ(own.code, 0) << own.err;
+}
+
+TEST(RunRefusal, OptionsThatExcludeEachOther) {
+  const Folder home;
+  const Ran keep = run_private(home, {"-n", "2", "--keep"});
+  EXPECT_EQ(keep.code, 2);
+  EXPECT_TRUE(has(keep.err, "--private and --keep exclude each other")) << keep.err;
+  EXPECT_EQ(run_private(home, {"-n", "2", "--endpoint", "/nonexistent/sock"}).code, 2);
+  const Ran job = run_private(home, {"--job", "j"});
+  EXPECT_EQ(job.code, 2);
+  EXPECT_TRUE(has(job.err, "give -n")) << job.err;
+}
+
+TEST(RunRefusal, AWrongMesh) {
+  const Folder home;
+  const Ran ran = run_private(home, {"-n", "4", "--mesh", "tp=3"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_TRUE(has(ran.err, "3")) << ran.err;
+}
+
+TEST(RunRefusal, MoreRanksThanAnEngineHolds) {
+  const Folder home;
+  const Ran ran = run_private(home, {"-n", "65536"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_TRUE(has(ran.err, "-n 65536") && has(ran.err, "4681 ranks at most")) << ran.err;
+}
+
+TEST(RunRefusal, WrongSettingsOfThePrivateDaemonAreWrongUsage) {
+  const Folder home, files;
+  const std::string file = files.write("bad.yaml", "node:\n  worker: 2\n");
+  const Ran config = run_private(home, {"-n", "1", "--config", file});
+  EXPECT_EQ(config.code, 2);
+  EXPECT_TRUE(has(config.err, file + ":2:")) << config.err;
+  const Ran variable = muster({"run", "--private", "-n", "1", "--", "true"},
+                              {"MUSTER_SET_node__workers=many", "XDG_RUNTIME_DIR=" + home.path()});
+  EXPECT_EQ(variable.code, 2) << variable.err;
+}
+
+TEST(RunRefusal, TooFewOpenFilesWithTheNumberThatIsEnough) {
+  const Folder home;
+  const auto with_files = [&](rlim_t files) {
+    return run({{program("muster"), "run", "--private", "-n", "8", "--", "true"}, at_home(home), [files] {
+                  const rlimit limit{files, files};
+                  setrlimit(RLIMIT_NOFILE, &limit);
+                }});
+  };
+  const Ran few = with_files(64);
+  EXPECT_EQ(few.code, 1);
+  EXPECT_TRUE(has(few.err, "the open-files limit is 64")) << few.err;
+  const std::size_t at = few.err.find("ulimit -n ");
+  ASSERT_NE(at, std::string::npos) << few.err;
+  const Ran enough = with_files(std::stoul(few.err.substr(at + 10)));
+  EXPECT_EQ(enough.code, 0) << enough.err;
+  const Ran none = with_files(5);
+  EXPECT_EQ(none.code, 1);
+  EXPECT_TRUE(has(none.err, "and 8 ranks need 56; ulimit -n 56")) << none.err;
+}
+
+TEST(RunRefusal, ProgramsThatCannotBeRun) {
+  const Folder home, files;
+  const auto code_and_text = [&](const std::string& path, int code, const std::string& text) {
+    const Ran ran = muster({"run", "--private", "-n", "2", "--", path}, at_home(home));
+    EXPECT_EQ(ran.code, code) << ran.err;
+    EXPECT_TRUE(has(ran.err, path) && has(ran.err, text)) << ran.err;
+  };
+  code_and_text("/nonexistent/program", 127, "there is no such program");
+  code_and_text("no-such-program-in-path", 127, "there is no such program");
+  const std::string plain = files.write("plain", "x");
+  code_and_text(plain, 126, "not executable; chmod +x " + plain);
+  code_and_text(files.path(), 126, "is a directory");
+  const std::string script = files.write("script", "#!/nonexistent/interpreter -x\n");
+  chmod(script.c_str(), 0755);
+  code_and_text(script, 126, "its interpreter /nonexistent/interpreter is not");
+}
+
+// Root may do everything, so the child gives its rights up first.
+TEST(RunRefusal, ASocketWithoutPermissionIsLikeNoDaemon) {
+  const Daemon daemon({"--set", "node.socket_mode=0600"});
+  if (geteuid() != 0) GTEST_SKIP() << "needs another user";
+  chmod(daemon.folder().path().c_str(), 0755);
+  for (const std::vector<std::string>& line :
+       {std::vector<std::string>{"status"}, {"run", "-n", "1", "--", "true"}}) {
+    Start start{line, {"MUSTER_ENDPOINT=" + daemon.socket()}, [] {
+                  if (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0) _exit(98);
+                }};
+    start.arguments.insert(start.arguments.begin(), program("muster"));
+    const Ran ran = run(start);
+    EXPECT_EQ(ran.code, 3) << ran.err;
+    EXPECT_TRUE(has(ran.err, daemon.socket())) << ran.err;
+  }
+}
+
+TEST(RunRefusal, AMissingEngineIsAFailureThatNamesTheFile) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--check-config"}}) {
+    std::vector<std::string> line{program("musterd"), "--transient", "--engine", "/nonexistent/engine"};
+    line.insert(line.end(), more.begin(), more.end());
+    const Ran ran = run({line, {}, {}});
+    EXPECT_EQ(ran.code, 1) << ran.err;
+    EXPECT_TRUE(has(ran.err, "the engine /nonexistent/engine cannot be run: No such file")) << ran.err;
+  }
+}
+
+// Goal: an engine that goes away while the daemon runs is a failed run, and not a job that nobody has named.
+TEST(RunRefusal, AnEngineThatHasGoneSinceIsAFailureToo) {
+  const Folder files;
+  const std::string engine = files.write("engine", "#!/bin/sh\n");
+  chmod(engine.c_str(), 0755);
+  const Daemon daemon({"--engine", engine});
+  std::filesystem::remove(engine);
+  const Ran ran = muster({"run", "-n", "1", "--endpoint", daemon.socket(), "--", "true"});
+  EXPECT_EQ(ran.code, 1) << ran.err;
+  EXPECT_TRUE(has(ran.err, engine)) << ran.err;
+}
+
+}  // namespace
+}  // namespace muster::test
