@@ -156,7 +156,8 @@ void Ranks::on_death(std::size_t rank) {
       end_all_after(options_.grace, fmt::format("rank {}'s failure", rank));
     }
   }
-  if (running_ == 0) all_ended();
+  if (running_ == 0) return all_ended();
+  if (options_.on_end) options_.on_end(rank, fmt::format("rank {} {}", rank, end.text()));
 }
 
 void Ranks::all_ended() {

@@ -34,6 +34,8 @@ class Ranks {
     std::vector<std::vector<std::string>> environments;  // one per rank
     Prefix prefix = Prefix::kRank;
     Nanos grace = std::chrono::seconds(10);
+    // A rank has ended, well or not, and others still run: nobody needs to wait for it.
+    std::function<void(std::size_t rank, const std::string& text)> on_end;
   };
   using Done = std::function<void(int exit_code)>;
 

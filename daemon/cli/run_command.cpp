@@ -180,6 +180,7 @@ class Run {
   }
 
   void join_job(const Json& job) {
+    job_stays_ = true;
     const auto world = job.at("world").get<std::int64_t>();
     if (options_.ranks != 0 && options_.ranks != world)
       return stop({kUsage, fmt::format("job {} has {} ranks, not {}; leave -n out", options_.job, world,
@@ -231,9 +232,9 @@ class Run {
                     {"mesh", options_.mesh},
                     {"flatten", flatten},
                     {"claim", "token"}};
-    const bool keep = options_.lifetime == Lifetime::kKeep;
+    job_stays_ = options_.lifetime == Lifetime::kKeep;
     step(
-        {{"command", "job_create"}, {"spec", spec}, {"keep", keep}},
+        {{"command", "job_create"}, {"spec", spec}, {"keep", job_stays_}},
         [this](const Json& result) {
           tokens_ = result.at("tokens").get<std::vector<std::string>>();
           begin_trace();
@@ -258,6 +259,12 @@ class Run {
           options_.environment,
           {options_.door.endpoint, options_.job, options_.mesh, tokens_.at(static_cast<std::size_t>(rank)),
            static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(options_.ranks)}));
+    // A rank that never attached, or attached and left before others came, is known to be gone here alone.
+    ranks.on_end = [this](std::size_t rank, const std::string& text) {
+      if (channel_)
+        channel_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
+                      [](const Outcome<Answer>&) {});
+    };
     ranks_ = std::make_unique<Ranks>(loop_, std::move(ranks), [this](int code) { on_ranks_done(code); });
     const Status started = ranks_->start();
     if (started.ok()) return;
@@ -270,6 +277,12 @@ class Run {
 
   void on_ranks_done(int code) {
     ranks_.reset();
+    if (!job_stays_) return end_trace(code);
+    channel_->ask({{"command", "expect_all"}, {"job", options_.job}},
+                  [this, code](const Outcome<Answer>&) { end_trace(code); });
+  }
+
+  void end_trace(int code) {
     if (options_.trace.empty()) return finish(code);
     channel_->ask({{"command", "trace_end"}, {"job", options_.job}}, [this, code](Outcome<Answer> answer) {
       const Outcome<std::uint64_t> written =
@@ -332,6 +345,7 @@ class Run {
   std::unique_ptr<Channel> channel_;
   std::unique_ptr<Ranks> ranks_;
   std::vector<std::string> tokens_;
+  bool job_stays_ = false;  // after this run
   bool finishing_ = false;
   int exit_code_ = kFailed;
 };

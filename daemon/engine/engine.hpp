@@ -68,7 +68,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   void trace_begin();
   std::string trace_end();
 
-  // A rank that is not attached will not come, says who started it; and all of them may come again.
+  // A rank will not come, or not come back, says who started it; and all of them may come again.
   void absent(Rank rank, const std::string& text);
   void expect_all();
   // Ends every session with `code` and refuses new ones.

@@ -68,6 +68,8 @@ void Graph::detached(Rank rank, const std::string& text, Instant now) {
   if (const Verdict* root = failure_of(r)) {
     verdict.culprit = root->culprit;
     verdict.text = root->text;
+    r.root = verdict;
+    if (r.absence) r.absence = verdict;
   }
   verdict.event = ++failures_;
   r.present = false;
@@ -82,10 +84,11 @@ void Graph::detached(Rank rank, const std::string& text, Instant now) {
 
 void Graph::absent(Rank rank, const std::string& text, Instant now) {
   RankState& r = state(rank);
-  if (r.present || r.absence) return;
-  r.absence = Verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, ++failures_};
+  if (r.absence) return;
+  r.absence = r.root.value_or(Verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, 0});
+  r.absence->event = ++failures_;
   ++absences_;
-  leave_groups(rank, *r.absence, now);
+  if (!r.present) leave_groups(rank, *r.absence, now);
 }
 
 void Graph::expect_all() {
@@ -112,17 +115,20 @@ const Verdict* Graph::failure_of(const RankState& r) const {
   return first;
 }
 
-// Why the collective cannot complete, if a rank that it needs will not come.
+// Why the collective cannot complete, if a rank that it needs will not come: the first such cause.
 const Verdict* Graph::absence_in(const CollectiveWork& work) const {
   if (absences_ == 0) return nullptr;
   const std::vector<Rank>& members = groups()[work.group.value].ranks;
+  const Verdict* first = nullptr;
   for (std::size_t i = 0; i < members.size(); ++i) {
     const auto index = static_cast<std::int32_t>(i);
     const bool needed =
         !work.point_to_point() || index == work.collective.root || index == work.collective.receiver;
-    if (needed && state(members[i]).absence) return &*state(members[i]).absence;
+    const RankState& member = state(members[i]);
+    const bool missing = needed && !member.present && member.absence;
+    if (missing && (first == nullptr || member.absence->event < first->event)) first = &*member.absence;
   }
-  return nullptr;
+  return first;
 }
 
 // ---- deadlines

@@ -43,8 +43,8 @@ class Graph {
   // one's culprit, so that a chain of departures names the rank at its root. Running work goes on to its end;
   // drained(rank) says when its memory may go.
   void detached(Rank rank, const std::string& text, Instant now);
-  // Who started the ranks says that this one, which is not attached, will not come: nobody waits for it any
-  // more. Until it attaches after all, expect_all(), or nobody is attached.
+  // Who started the ranks says that this one will not come, or not come back once it has left: nobody waits
+  // for it any more. Until it attaches after all, expect_all(), or nobody is attached.
   void absent(Rank rank, const std::string& text, Instant now);
   void expect_all();
   bool drained(Rank rank) const;
@@ -102,7 +102,8 @@ class Graph {
     std::vector<Lane> lanes;
     std::array<std::uint64_t, shm::kClientTimelinesMax> timelines{};
     bool present = false;
-    std::optional<Verdict> absence;  // why it will not come
+    std::optional<Verdict> root;     // of another rank, because of which it left
+    std::optional<Verdict> absence;  // why it will not come, once it is not present
     std::uint32_t running = 0;       // parts of launched steps
     std::uint32_t generation = 0;
     std::optional<Instant> exposed_since;

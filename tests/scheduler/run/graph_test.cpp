@@ -271,6 +271,31 @@ TEST(Graph, WaitsForNoRankThatIsKnownNotToCome) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
+// Goal:   the launcher's word may come before the engine has seen the rank leave.
+TEST(Graph, TakesARankForAbsentOnceItHasLeft) {
+  Stage stage(world_of(3), {{"world", {Rank(0), Rank(1), Rank(2)}}});
+  stage.graph.detached(Rank(2), "not yet here", stage.now);
+  stage.graph.absent(Rank(1), "rank 1 exited with code 3", stage.now);
+  EXPECT_TRUE(stage.stops.empty());
+  stage.graph.detached(Rank(1), "rank 1 (pid 7) detached", stage.now);
+  stage.graph.attached(Rank(2));
+  stage.start(2, MUSTER_LANE_SMALL, stage.collective(0, 2, Stage::all_reduce(1)));
+  EXPECT_THAT(stage.stop_text(2, MUSTER_LANE_SMALL), HasSubstr("exited with code 3"));
+}
+
+TEST(Graph, NamesTheRootAlsoForARankThatLeftBecauseOfItAndIsAbsent) {
+  Stage stage(world_of(3), {{"first", {Rank(0), Rank(1)}}, {"second", {Rank(1), Rank(2)}}});
+  stage.graph.detached(Rank(2), "not yet here", stage.now);
+  stage.graph.detached(Rank(0), "rank 0 (pid 6) died", stage.now);
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(1)));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kPeerLost));
+  stage.graph.detached(Rank(1), "rank 1 (pid 7) detached", stage.now);
+  stage.graph.absent(Rank(1), "rank 1 exited with code 3", stage.now);
+  stage.graph.attached(Rank(2));
+  stage.start(2, MUSTER_LANE_SMALL, stage.collective(1, 2, Stage::all_reduce(1)));
+  EXPECT_THAT(stage.stop_text(2, MUSTER_LANE_SMALL), HasSubstr("rank 0 (pid 6) died"));
+}
+
 TEST(Graph, ForgetsAbsencesWhenEverybodyHasLeft) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
   stage.graph.detached(Rank(1), "gone", stage.now);
