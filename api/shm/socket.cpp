@@ -248,14 +248,16 @@ Status send_message(const Descriptor& socket, std::span<const std::byte> bytes,
   }
 }
 
-Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer) {
+Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer, Passing passing) {
   iovec data{buffer.data(), buffer.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
   msghdr header{};
   header.msg_iov = &data;
   header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
+  if (passing == Passing::kAllowed) {
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
   ssize_t got = 0;
   // That the peer closed with messages of ours unread is said once, before what it had sent itself.
   bool reset = false;
@@ -271,6 +273,8 @@ Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> b
   bool excess = false;
   collect(&header, &message, &excess);
   const bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
+  if (cut && passing == Passing::kNone)
+    return muster::fail(Code::kProtocol, "a message carries descriptors, and here none may come");
   // Cut although there was room: the kernel could not open them here.
   if (cut && !excess && message.descriptors.size() < kDescriptorsMax)
     return muster::fail(Code::kNoResource,

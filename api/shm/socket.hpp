@@ -70,10 +70,15 @@ struct Message {
   BoundedVector<Descriptor, kDescriptorsMax> descriptors;
 };
 
+// Whether descriptors may come with a message. From a stranger none should: to read one, or only to close it,
+// can take as long as its sender likes (a file system in user space). With kNone they are never opened here.
+enum class Passing { kAllowed, kNone };
+
 // One datagram into `buffer`. Does not block: kPending if none is there. Errors: PROTOCOL (larger than the
 // buffer, or more descriptors than may come: none of them stays open), NO_RESOURCE (this process has no
 // descriptor free for those that came: they are lost, the bytes are in `buffer`, the socket is good).
-Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer);
+Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer,
+                                Passing passing = Passing::kAllowed);
 
 // The same, waiting until `deadline`: kWaitTimeout.
 Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer, Instant deadline,

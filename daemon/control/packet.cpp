@@ -126,8 +126,7 @@ Status send_packet(const shm::Descriptor& socket, MessageKind kind, std::uint32_
   return shm::send_message(socket, bytes, all);
 }
 
-Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors,
-                            std::size_t body_bytes_max) {
+Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors) {
   MessageHeader header;
   if (bytes.size() < sizeof header)
     return fail(Code::kProtocol, "a control message of {} bytes is too short", bytes.size());
@@ -150,7 +149,7 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
     return packet;
   }
   if (packet.descriptors.empty()) return fail(Code::kProtocol, "a control message has no body");
-  MUSTER_ASSIGN_OR_RETURN(const auto body, read_all(packet.descriptors.front(), body_bytes_max));
+  MUSTER_ASSIGN_OR_RETURN(const auto body, read_all(packet.descriptors.front(), kBodyBytesMax));
   packet.descriptors.erase(packet.descriptors.begin());
   MUSTER_ASSIGN_OR_RETURN(packet.body, parse_body(body));
   return packet;

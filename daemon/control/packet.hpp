@@ -17,8 +17,7 @@
 
 namespace muster::control {
 
-constexpr std::size_t kBodyBytesMax = std::size_t{256} << 20;   // of a body in a memfd
-constexpr std::size_t kCommandBytesMax = std::size_t{1} << 20;  // of a body from whoever may connect
+constexpr std::size_t kBodyBytesMax = std::size_t{256} << 20;  // of a body in a memfd
 constexpr int kBodyDepthMax = 16;
 
 struct Packet {
@@ -32,9 +31,8 @@ struct Packet {
 Status send_packet(const shm::Descriptor& socket, shm::MessageKind kind, std::uint32_t serial,
                    const Json& body, std::span<const int> descriptors = {});
 
-// From a received datagram. `body_bytes_max` bounds a body in a memfd. Errors: kVersion, kProtocol.
-Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors,
-                            std::size_t body_bytes_max = kBodyBytesMax);
+// From a received datagram. Errors: kVersion, kProtocol.
+Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors);
 
 // Receives one. kPending if none is there; kDaemonLost if the peer has closed. Where this process has no
 // descriptor free for those of a packet, a reply becomes the refusal that says so, and a command comes

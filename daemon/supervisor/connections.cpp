@@ -95,12 +95,11 @@ void Supervisor::refuse_for_descriptors() {
 
 void Supervisor::on_readable(ConnectionId id) {
   Connection& connection = connections_.at(id);
-  auto message = shm::receive_message(connection.socket, buffer_);
+  const auto message = shm::receive_message(connection.socket, buffer_, shm::Passing::kNone);
   if (!message) {
-    // Without a free descriptor the message cannot be read, but the sender has done nothing wrong.
-    if (message.error().code() == Code::kNoResource) return refuse(connection.socket, 0, message.error());
-    if (message.error().code() != Code::kPending) drop(id);
-    return;
+    if (message.error().code() == Code::kPending) return;
+    refuse(connection.socket, 0, message.error());
+    return drop(id);
   }
   if (message->bytes == 0) return drop(id);
   const auto bytes = std::span<const std::byte>(buffer_).first(message->bytes);
@@ -116,9 +115,7 @@ void Supervisor::on_readable(ConnectionId id) {
                    kCommandsMax));
     return drop(id);
   }
-  std::vector<shm::Descriptor> descriptors;
-  for (auto& descriptor : message->descriptors) descriptors.push_back(std::move(descriptor));
-  auto packet = control::parse_packet(bytes, std::move(descriptors), control::kCommandBytesMax);
+  auto packet = control::parse_packet(bytes, {});
   if (!packet || packet->kind != MessageKind::kCommand) {
     const Status status =
         packet ? failure(Code::kProtocol, "an answer came where a command was expected") : packet.error();

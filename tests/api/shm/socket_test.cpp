@@ -178,6 +178,18 @@ TEST_F(SocketTest, SaysWhenItHasNoPlaceForDescriptorsAndGoesOn) {
   EXPECT_EQ(result, 0);
 }
 
+TEST_F(SocketTest, OpensNoDescriptorWhereNoneMayCome) {
+  Pair pair = pair_of_sockets();
+  const int before = open_descriptors();
+  send_raw(pair.client.get(), 1, 16);
+  send_raw(pair.client.get(), 0, 17);
+  const auto refused = receive_message(pair.server, buffer_, Passing::kNone);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kProtocol);
+  EXPECT_EQ(open_descriptors(), before);
+  EXPECT_EQ(receive_message(pair.server, buffer_, Passing::kNone)->bytes, 17u);
+}
+
 TEST_F(SocketTest, HandsGarbageToTheParserWhichRefusesIt) {
   Pair pair = pair_of_sockets();
   send_raw(pair.client.get(), 0, 333);

@@ -36,7 +36,9 @@ TEST(EngineProcess, HearsTheAnswersOfAnEngineThatHasEnded) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string program = folder + "/engine";
   const Json reason = control::failed(Status(Code::kConfig, "the mesh is no mesh"));
-  std::ofstream(program) << "#!/bin/sh\n" << printed(1, reason) << printed(2, reason) << "exit 1\n";
+  const std::string asked = folder + "/asked";
+  std::ofstream(program) << "#!/bin/sh\nuntil [ -e " << asked << " ]; do sleep 0.01; done\n"
+                         << printed(1, reason) << printed(2, reason) << "exit 1\n";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
 
   control::Loop loop;
@@ -56,6 +58,7 @@ TEST(EngineProcess, HearsTheAnswersOfAnEngineThatHasEnded) {
       const Status status = answer ? control::result_of(*answer).error() : answer.error();
       errors.push_back(status.message());
     });
+  std::ofstream(asked) << "all";
   siginfo_t ended{};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>((*process)->pid()), &ended, WEXITED | WNOWAIT), 0);
   loop.run();

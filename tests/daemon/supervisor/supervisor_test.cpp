@@ -54,6 +54,17 @@ TEST_F(SupervisorDoor, LeavesLimitsToTheAdministrator) {
   EXPECT_TRUE(ask(socket, create({{"claim", "token"}})));
 }
 
+// Whatever file a stranger sends, the daemon neither reads nor closes it.
+TEST_F(SupervisorDoor, TakesNoDescriptorFromAStranger) {
+  node_.start();
+  const auto socket = connect();
+  const auto refused = ask(socket, {{"command", "version"}, {"text", std::string(100'000, 'x')}});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kProtocol);
+  EXPECT_THAT(refused.error().message(), HasSubstr("descriptors"));
+  EXPECT_TRUE(ask(connect(), {{"command", "version"}})) << "the daemon goes on";
+}
+
 TEST_F(SupervisorDoor, RefusesAWorldThatNoNodeHolds) {
   node_.start();
   muster_open_options options = node_.rank("job", 0, INT32_MAX);
