@@ -44,6 +44,11 @@ void Conductor::on_supervisor() {
   auto packet = control::receive_packet(channel_);
   if (!packet) {
     if (packet.error().code() == Code::kPending) return;
+    if (packet.error().code() == Code::kNoResource) {
+      // No descriptor was free: that command is lost, the channel is not.
+      MUSTER_LOG(kWarning, "engine", "a supervisor's command: {}", packet.error().message());
+      return;
+    }
     MUSTER_LOG(kWarning, "engine", "supervisor lost: {}", packet.error().message());
     loop_.unwatch(channel_watch_);
     channel_.reset();
@@ -198,7 +203,7 @@ Json Conductor::stop(const Json& body) {
 
 void Conductor::on_client(Rank rank) {
   Client& client = clients_.at(rank);
-  auto message = shm::receive_message(client.socket, buffer_);
+  auto message = shm::receive_message(client.socket, buffer_, shm::Passing::kNone);
   if (!message) {
     if (message.error().code() == Code::kPending) return;
     return depart(rank, true,

@@ -7,8 +7,7 @@
 namespace muster::engine {
 namespace {
 
-constexpr std::uint32_t kLaneDepth = 1024;  // a whole ring on one lane
-constexpr std::uint32_t kLaunchDepth = 8;   // kernels handed to a stream ahead of time
+constexpr std::uint32_t kLaunchDepth = 8;  // kernels handed to a stream ahead of time
 constexpr std::size_t kTraceEventsMax = 1u << 21;
 
 Result<mesh::GroupList> plan_groups(const control::JobSpec& spec) {
@@ -78,7 +77,7 @@ Status Engine::open_groups() {
     communicators.push_back(std::move(communicator));
     group_names_.push_back(group.name);
   }
-  const scheduler::GraphOptions options{spec_.world, kLaneDepth, kLaunchDepth};
+  const scheduler::GraphOptions options{spec_.world, shm::kLaneDepth, kLaunchDepth};
   graph_.emplace(options, std::move(groups), *this);
   MUSTER_ASSIGN_OR_RETURN(
       auto executor,
