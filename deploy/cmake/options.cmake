@@ -1,6 +1,6 @@
 # Build options and the flags that every target of ours shares.
 option(MUSTER_BUILD_TESTS "Build the tests and benchmarks" ON)
-option(MUSTER_WERROR "Treat warnings as errors" ON)
+option(MUSTER_WERROR "Treat warnings as errors (the presets do)" OFF)
 set(MUSTER_SANITIZE "" CACHE STRING "Sanitizers to build with, comma-separated (address,undefined | thread)")
 set(MUSTER_CUDA "AUTO" CACHE STRING "Build the cuda backend: AUTO (where nvcc is found), ON, OFF")
 set_property(CACHE MUSTER_CUDA PROPERTY STRINGS AUTO ON OFF)

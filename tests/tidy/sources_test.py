@@ -1,37 +1,48 @@
 #!/usr/bin/env python3
-"""Every source is built by somebody: `sources_test.py ROOT BUILD CUDA`.
+"""Every source is built by somebody: `sources_test.py ROOT BUILD`.
 
 Goal:   no test is lost because its line in a CMakeLists.txt is, as a merge can do.
-Method: each tracked C, C++ or CUDA file must stand in the build's compile_commands.json. CUDA is ON or OFF:
-        without it, CUDA sources may be missing. The consumer in tests/package is built by its own test.
+Method: each tracked C, C++ or CUDA file must stand in the build's compile_commands.json, or its name in the
+        CMakeLists.txt above it, as that of a source for which this machine lacks CUDA or MPI. The consumer in
+        tests/package is built by its own test.
 """
 
 import json
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 sys.dont_write_bytecode = True  # the tree stays as it was
 
 from tidy import tracked  # noqa: E402
 
 
-def unbuilt(sources, compiled, cuda):
+def is_named(path, lists):
+    """Whether the nearest CMakeLists.txt above the file names it."""
+    for folder in PurePosixPath(path).parents:
+        text = lists.get(f"{folder}/CMakeLists.txt")
+        if text is not None:
+            return PurePosixPath(path).name in text
+    return False
+
+
+def unbuilt(sources, compiled, lists):
     return [path for path in sources
-            if path not in compiled and not path.startswith("tests/package/")
-            and (cuda or "cuda" not in path)]
+            if path not in compiled and not path.startswith("tests/package/") and not is_named(path, lists)]
 
 
 def main(arguments):
-    root, build, cuda = Path(arguments[1]).resolve(), Path(arguments[2]), arguments[3] == "ON"
+    root, build = Path(arguments[1]).resolve(), Path(arguments[2])
     commands = json.loads((build / "compile_commands.json").read_text())
-    compiled = {str(Path(entry["directory"], entry["file"]).resolve().relative_to(root)) for entry in commands
-                if Path(entry["directory"], entry["file"]).resolve().is_relative_to(root)}
-    sources = [path for path in tracked(root)
-               if path.endswith((".c", ".cpp", ".cu")) and (root / path).is_file()]
-    if unbuilt(["planted/lost_test.cpp"], compiled, cuda) != ["planted/lost_test.cpp"] or not sources:
+    files = (Path(entry["directory"], entry["file"]).resolve() for entry in commands)
+    compiled = {str(file.relative_to(root)) for file in files if file.is_relative_to(root)}
+    paths = [path for path in tracked(root) if (root / path).is_file()]
+    lists = {path: (root / path).read_text() for path in paths if path.endswith("/CMakeLists.txt")}
+    sources = [path for path in paths if path.endswith((".c", ".cpp", ".cu"))]
+    planted = ["tests/system/lost_test.cpp"]
+    if unbuilt(planted, compiled, lists) != planted or not sources:
         print("sources: the check itself does not work")
         return 1
-    lost = unbuilt(sources, compiled, cuda)
+    lost = unbuilt(sources, compiled, lists)
     for path in lost:
         print(f"{path}: no CMakeLists.txt builds it")
     print(f"sources: {len(sources)} files, {len(lost)} not built")

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -54,6 +55,25 @@ class Folder {
  private:
   std::string path_;
 };
+
+// A copy of a program of ours that any user may run: the tree may lie in a home that is closed to others.
+class PublicProgram {
+ public:
+  explicit PublicProgram(const std::string& name) : path_(folder_.path() + "/" + name) {
+    std::filesystem::copy_file(program(name), path_);
+    std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  Folder folder_;
+  std::string path_;
+};
+
+// In a child, before it runs a program: root may do everything, so it becomes somebody else.
+inline void give_up_root() {
+  if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0)) _exit(98);
+}
 
 struct Ran {
   int code = -1;  // 128 + signal for a killed program, as a shell says

@@ -1,7 +1,6 @@
 // What `muster run` refuses before a rank starts: with which code, and whether the text names the remedy.
 #include "tests/daemon/cli/program.hpp"
 
-#include <grp.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -118,17 +117,15 @@ TEST(RunRefusal, ProgramsThatCannotBeRun) {
   code_and_text(script, 126, "its interpreter /nonexistent/interpreter is not");
 }
 
-// Root may do everything, so the child gives its rights up first.
 TEST(RunRefusal, ASocketWithoutPermissionIsLikeNoDaemon) {
   const Daemon daemon({"--set", "node.socket_mode=0600"});
   if (geteuid() != 0) GTEST_SKIP() << "needs another user";
   chmod(daemon.folder().path().c_str(), 0755);
+  const PublicProgram program("muster");
   for (const std::vector<std::string>& line :
        {std::vector<std::string>{"status"}, {"run", "-n", "1", "--", "true"}}) {
-    Start start{line, {"MUSTER_ENDPOINT=" + daemon.socket()}, [] {
-                  if (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0) _exit(98);
-                }};
-    start.arguments.insert(start.arguments.begin(), program("muster"));
+    Start start{line, {"MUSTER_ENDPOINT=" + daemon.socket()}, give_up_root};
+    start.arguments.insert(start.arguments.begin(), program.path());
     const Ran ran = run(start);
     EXPECT_EQ(ran.code, 3) << ran.err;
     EXPECT_TRUE(has(ran.err, daemon.socket())) << ran.err;

@@ -1,7 +1,6 @@
 // musterd itself: what it links, when it refuses to start, and how it ends.
 #include "tests/daemon/cli/program.hpp"
 
-#include <grp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -80,13 +79,14 @@ TEST(Musterd, TakesOverTheSocketOfOneThatWasKilled) {
   }
 }
 
-// Root may do everything, so the child gives its rights up first.
 TEST(Musterd, SaysWhichPermissionItLacks) {
   const Folder folder;
   chmod(folder.path().c_str(), 0555);
-  const Ran ran = musterd({"--transient", "--socket", folder.path() + "/s"}, [] {
-    if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0)) _exit(98);
-  });
+  const PublicProgram program("musterd");
+  const Ran ran =
+      run({{program.path(), "--transient", "--socket", folder.path() + "/s", "--engine", "/bin/true"},
+           {},
+           give_up_root});
   EXPECT_EQ(ran.code, 1) << ran.err;
   EXPECT_NE(ran.err.find(folder.path()), std::string::npos) << ran.err;
   EXPECT_NE(ran.err.find("mode 0555"), std::string::npos) << ran.err;
