@@ -47,9 +47,8 @@ class Sequencer {
   // A member's next collective. kRefuse: it was owed a verdict of this channel.
   Outcome arrive(const Arrival& arrival);
 
-  // Takes everybody who waits in the channel of (group, lane) out of it.
-  std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
-  // The same, and owes the verdict to the other members among `attached`, which is by world rank.
+  // Takes everybody who waits in the channel of (group, lane) out of it, and owes the verdict to the other
+  // members among `attached`, which is by world rank.
   std::vector<Arrival> break_channel(GroupId group, std::uint32_t lane, const Verdict& verdict,
                                      const std::vector<bool>& attached);
   // Takes out the sends and receives that wait for `rank`.
@@ -79,6 +78,7 @@ class Sequencer {
   const Channel& channel(GroupId group, std::uint32_t lane) const {
     return channels_[group.value * MUSTER_LANE_COUNT + lane];
   }
+  std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
   Outcome arrive_pair(const Arrival& arrival);
   Outcome complete(Channel& channel, const Group& group);
 

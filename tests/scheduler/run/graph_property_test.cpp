@@ -81,16 +81,16 @@ TEST(GraphProperty, FinishesEveryProgramInAnyInterleaving) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
     Stage stage({kWorld, 64, 3}, cube());
-    const auto todo = programs(stage, random);
+    const auto assigned = programs(stage, random);
     std::vector<std::size_t> next(kWorld, 0);
     std::vector<std::uint64_t> last_point(kWorld, 0);
     std::size_t left = 0;
-    for (const auto& program : todo) left += program.size();
+    for (const auto& program : assigned) left += program.size();
     const std::size_t total = left;
     while (left > 0) {
       const auto rank = static_cast<std::uint32_t>(random() % kWorld);
-      if (next[rank] < todo[rank].size()) {
-        const Operation& operation = todo[rank][next[rank]++];
+      if (next[rank] < assigned[rank].size()) {
+        const Operation& operation = assigned[rank][next[rank]++];
         const bool waits = last_point[rank] != 0 && random() % 2 == 0;
         last_point[rank] = stage.start(rank, operation.lane, operation.plan,
                                        waits ? std::vector{last_point[rank]} : std::vector<std::uint64_t>{});
@@ -112,14 +112,14 @@ TEST(GraphProperty, RetiresEveryStartOnceWhenRanksDie) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed * 7919);
     Stage stage({kWorld, 64, 3}, cube());
-    const auto todo = programs(stage, random);
+    const auto assigned = programs(stage, random);
     std::vector<bool> dead(kWorld, false);
     std::vector<std::size_t> next(kWorld, 0);
     std::size_t started = 0;
     for (int turn = 0; turn < 600; ++turn) {
       const auto rank = static_cast<std::uint32_t>(random() % kWorld);
-      if (!dead[rank] && next[rank] < todo[rank].size()) {
-        const Operation& operation = todo[rank][next[rank]++];
+      if (!dead[rank] && next[rank] < assigned[rank].size()) {
+        const Operation& operation = assigned[rank][next[rank]++];
         stage.start(rank, operation.lane, operation.plan);
         ++started;
       }
@@ -148,7 +148,7 @@ TEST(GraphProperty, LeavesNobodyWaitingWhenThoseWhoHearOfADeathLeave) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed * 104729);
     Stage stage({kWorld, 64, 3}, cube());
-    const auto todo = programs(stage, random);
+    const auto assigned = programs(stage, random);
     std::vector<bool> gone(kWorld, false);
     std::vector<std::size_t> next(kWorld, 0);
     const auto victim = static_cast<std::uint32_t>(random() % kWorld);
@@ -164,8 +164,8 @@ TEST(GraphProperty, LeavesNobodyWaitingWhenThoseWhoHearOfADeathLeave) {
       if (!gone[rank] && heard) {
         gone[rank] = true;
         stage.graph.detached(Rank(rank), "left", stage.now);
-      } else if (!gone[rank] && next[rank] < todo[rank].size()) {
-        const Operation& operation = todo[rank][next[rank]++];
+      } else if (!gone[rank] && next[rank] < assigned[rank].size()) {
+        const Operation& operation = assigned[rank][next[rank]++];
         stage.start(rank, operation.lane, operation.plan);
       }
       if (random() % 3 == 0) finish_random(stage, random);
