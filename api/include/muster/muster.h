@@ -165,7 +165,10 @@ enum {
   MUSTER_F64 = 4,
   MUSTER_I32 = 5,
   MUSTER_I64 = 6,
-  MUSTER_U8 = 7
+  MUSTER_U8 = 7,
+  MUSTER_I8 = 8,
+  MUSTER_F8_E4M3 = 9, /* OCP 8-bit floats (Micikevicius et al., arXiv:2209.05433): no infinity, |x| <= 448 */
+  MUSTER_F8_E5M2 = 10 /* IEEE-like, |x| <= 57344                                                            */
 };
 /* Bytes of one element; 0 for a number that is no dtype. */
 MUSTER_API size_t muster_dtype_bytes(muster_dtype dtype);
@@ -275,7 +278,12 @@ enum {
   MUSTER_BROADCAST = 4,
   MUSTER_BARRIER = 5,
   MUSTER_SEND = 6,
-  MUSTER_RECV = 7
+  MUSTER_RECV = 7,
+  MUSTER_REDUCE = 8,
+  MUSTER_GATHER = 9,
+  MUSTER_SCATTER = 10,
+  MUSTER_ALL_TO_ALL = 11,
+  MUSTER_EXCHANGE = 12
 };
 
 typedef int32_t muster_redop;
@@ -288,51 +296,102 @@ enum {
   MUSTER_PREMUL_SUM = 6 /* each member's elements times `scale`, then the sum */
 };
 
-typedef struct muster_range { /* where a contiguous vector starts */
+typedef struct muster_range { /* where a vector starts */
   muster_buffer buffer;
   uint64_t offset_bytes;
 } muster_range;
 
-/* One collective, as this rank sees it. All members start the same operations in the same order on one (group, lane);
- * across groups any order is legal. Fields that must agree: op, dtype, redop, scale, root, counts. A difference is
- * MUSTER_ERR_MISMATCH on every member, before any byte moves.
+/* How a vector is cut into one block for each member of the group. Both lists have an entry per member, in group order,
+ * and are copied. */
+typedef struct muster_blocks {
+  const uint64_t* counts;  /* elements of each block; NULL: `count` each                                         */
+  const uint64_t* offsets; /* element at which each block begins, in this rank's own vector; NULL: end to end.
+                              Blocks that are written must not overlap; blocks that are read may                 */
+} muster_blocks;
+
+/* One edge of a neighbour exchange, as one of its two ends sees it. */
+typedef struct muster_face {
+  int32_t peer;       /* index in the group; a member may be its own neighbour                               */
+  uint32_t tag;       /* tells several edges from one member to another apart: the same number at both ends  */
+  muster_tensor view; /* what is sent, or where it lands: any strides. Both ends have equal dtype and equally
+                         many elements, matched in row-major order; the shapes may differ                    */
+} muster_face;
+
+/* One collective, as this rank sees it. All members start the same operations in the same order on one (group, lane), and
+ * run (muster_plan_run) the same ones in the same order on one group; across groups any order is legal. Fields that must
+ * agree: op, dtype, redop, scale, peer, and the counts as each line says. A difference is MUSTER_ERR_MISMATCH on every
+ * member, before any byte moves. Zero counts are legal everywhere, and so are members that give and get nothing.
  *
- *  ALL_REDUCE      target[count] = reduction of all source[count]; source may equal target
- *  ALL_GATHER      target = blocks of all members in group order; own block has count elements (or counts[me]); in place:
- *                  source is the own block inside target
- *  REDUCE_SCATTER  target = own block of the reduction; source has all blocks; in place: target is the own block of source
- *  BROADCAST       target[count] = the root's source[count]; the root may pass source as target
- *  BARRIER         no data
- *  SEND, RECV      count elements from source to member `peer`, into target from member `peer`; matched in order per pair.
- *                  A lane is ordered: two members that each send before they receive on one lane wait for each other until
- *                  the deadline. Put sends and receives on two lanes then.
+ *  ALL_REDUCE      target[count] = reduction of all source[count]. In place: source equals target.
+ *  ALL_GATHER      target_blocks = blocks of all members; source = own block. All agree on all counts; offsets are each
+ *                  rank's own. In place: source is the own block inside target.
+ *  REDUCE_SCATTER  target = own block of the reduction; source_blocks are what all members reduce. All agree on all counts;
+ *                  offsets are each rank's own. In place: target is the own block inside source.
+ *  BROADCAST       target[count] = the source[count] of member `peer`, who may pass source as target, or no target.
+ *  REDUCE          target[count] of member `peer` = reduction of all source[count]. In place at `peer`: source equals
+ *                  target. The others' target is ignored.
+ *  GATHER          target_blocks of member `peer` = blocks of all; source[count] = own block. The counts of `peer` must be
+ *                  what each member sends. In place at `peer`: source is the own block inside target.
+ *  SCATTER         target[count] = own block of the source_blocks of member `peer`. In place at `peer`: target is the own
+ *                  block inside source.
+ *  ALL_TO_ALL      block j of member i's source becomes block i of member j's target; the counts of each such pair must be
+ *                  equal. In place (source equals target): source and target blocks are the same, and a pair's two blocks
+ *                  are equally long; they change places.
+ *  EXCHANGE        each of `sends` becomes the face of the receive with the same tag at its peer: any directed graph. The
+ *                  edges of all members together must match. `source`, `target` and `count` are not used.
+ *  BARRIER         no data.
+ *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`; matched in order per pair, on whatever
+ *                  lanes. A lane is ordered: two members that each send before they receive on one lane wait for each other
+ *                  until the deadline. Put sends and receives on two lanes, or make them one EXCHANGE.
  *
  * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
- * number of members: ((0+1)+(2+3))+(4+5). 16-bit floats accumulate in f32 and round once, integers wrap. Equal inputs give
- * equal bits on every rank, every run. Zero counts are legal everywhere. */
+ * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once, integers wrap. Equal
+ * inputs give equal bits on every rank, every run, every path.
+ *
+ * Where others differ. MPI: counts and types of a call are checked here, not undefined; non-commutative operators have the
+ * tree's order, not the ranks'; AVG and PREMUL_SUM do not exist there; MPI_IN_PLACE is here said by passing the same memory.
+ * A non-root's receive counts and a root's own send count are not there to be wrong: fields that a member does not use are
+ * ignored. NCCL: a difference between ranks is undefined there, and AVG of integers truncates there too; ncclGroupStart
+ * around sends and receives is EXCHANGE; ncclReduce and ncclBroadcast agree with REDUCE and BROADCAST. */
 typedef struct muster_collective {
   uint32_t size;
   muster_op op;
   muster_group group;
   muster_dtype dtype;
-  muster_redop redop;     /* 0 where there is no reduction           */
-  int32_t peer;           /* root, or partner of SEND and RECV: index in the group; else 0 */
-  uint32_t flags;         /* 0 */
+  muster_redop redop; /* 0 where there is no reduction                                 */
+  int32_t peer;       /* root, or partner of SEND and RECV: index in the group; else 0 */
+  uint32_t flags;     /* 0                                                             */
   muster_range source;
   muster_range target;
-  uint64_t count;         /* elements: see above                      */
-  const uint64_t* counts; /* uneven blocks: one entry per member, or NULL. Copied. */
-  double scale;           /* PREMUL_SUM; for integers a whole number  */
+  uint64_t count;              /* elements: see above; of every block where blocks have no counts */
+  muster_blocks source_blocks; /* REDUCE_SCATTER, SCATTER at `peer`, ALL_TO_ALL                   */
+  muster_blocks target_blocks; /* ALL_GATHER, GATHER at `peer`, ALL_TO_ALL                        */
+  const muster_face* sends;    /* EXCHANGE. Copied.                                               */
+  const muster_face* receives;
+  uint32_t send_count;
+  uint32_t receive_count;
+  double scale;     /* PREMUL_SUM; for integers a whole number                                 */
+  const char* site; /* where in the program this is, for reports: "model.py:311"; NULL: nowhere. Copied, 47 bytes at most */
 } muster_collective;
-#define MUSTER_COLLECTIVE_INIT {sizeof(muster_collective), 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, 0, NULL, 0.0}
+#define MUSTER_COLLECTIVE_INIT \
+  {sizeof(muster_collective), 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, 0, {NULL, NULL}, {NULL, NULL}, NULL, NULL, 0, 0, 0.0, NULL}
 
 /* Validate against this rank's buffers and the group, and register. Local: the agreement with the other members takes place
  * when the plan starts, so ranks may create plans in any order. May block for the daemon's answer. */
 MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective, muster_plan* plan);
+/* Run a collective plan now and wait for its end: this rank's inputs are ready and nothing is waited for. Among members on
+ * one node, in host memory, the callers do the work themselves (the direct path): a fraction of a microsecond for small
+ * vectors, no system call while the others come soon. Where the rule of choice says otherwise it is a start on the plan's
+ * usual lane and a wait. All members must run it: a run and a start do not meet. timeout_ns: 0 for the job's default.
+ * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED), each told once to every member of the group,
+ * after which the group may run again; STALE, BAD_ARGUMENT (a kernel's plan), DAEMON_LOST. */
+MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan plan, int64_t timeout_ns);
+/* One-shot: looks the plan up in the session's cache, creates it at first use, runs it. */
+MUSTER_API muster_status_t muster_run(muster_session* session, const muster_collective* collective, int64_t timeout_ns);
 /* One-shot: looks the plan up in the session's cache, creates it at first use, starts it. */
 MUSTER_API muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
                                           const muster_submit* submit, muster_point* point);
-/* Meet all members of a group and wait: BARRIER on the SMALL lane. */
+/* Meet all members of a group: BARRIER, run. */
 MUSTER_API muster_status_t muster_barrier(muster_session* session, muster_group group);
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------- */

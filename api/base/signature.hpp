@@ -1,0 +1,56 @@
+// Signature: by what the members of a group notice that they do not mean the same operation (decision D7).
+//
+// `common` is a hash over every field that all members must share: equal at all, or they differ.
+//
+// `balance` is for what agrees pair by pair (GATHER, SCATTER, ALL_TO_ALL, EXCHANGE). Each member adds the hash of every
+// edge on which it sends and subtracts the hash of every edge on which it receives, modulo 2^128. An edge is (from, to,
+// tag, elements), so both ends hash it alike, and over all members the sum is zero when each sent edge is expected and
+// each expected edge is sent. So every member notices a difference between any two from one word of each, without a
+// table of n² counts. (The idea is that of multiset hashing by addition: Clarke et al., ASIACRYPT 2003.)
+//
+// Hashes are 128-bit XXH3 without a key: they find mistakes, they do not stop an enemy, who is in the job anyway.
+#pragma once
+
+#include "api/base/collective.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace muster {
+
+struct Hash128 {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  friend bool operator==(const Hash128&, const Hash128&) = default;
+  Hash128& operator+=(const Hash128& other) noexcept;  // modulo 2^128
+  Hash128& operator-=(const Hash128& other) noexcept;
+  bool zero() const noexcept { return low == 0 && high == 0; }
+};
+
+struct Signature {
+  Hash128 common;
+  Hash128 balance;  // zero where nothing is agreed pair by pair
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+
+// SEND at one side and RECV at the other have one signature.
+Signature signature_of(const Collective& collective, const Share& share, std::int32_t ranks);
+
+// One member's half, for difference().
+struct Party {
+  std::int32_t rank = 0;  // world rank, for the text
+  const Collective* collective = nullptr;
+  const Share* share = nullptr;
+  std::string_view site;  // call site; may be empty
+};
+
+// The first field in which the members differ, with values and ranks: "count: 4096 at ranks 0, 1, 3 and 4097 at rank 2
+// (model.py:311)". Empty if they agree. `parties` are in group order; `missing` ones have null pointers and are passed
+// over.
+struct Difference {
+  std::string text;
+  std::int32_t culprit = -1;  // world rank: of the smaller side, the later rank of an edge; -1: none
+};
+Difference difference(std::span<const Party> parties);
+
+}  // namespace muster
