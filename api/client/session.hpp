@@ -5,6 +5,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/client/description.hpp"
 #include "api/shm/completion.hpp"
 #include "api/shm/control.hpp"
 #include "api/shm/ring.hpp"
@@ -18,7 +19,6 @@
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 // Owns    the connection, the mappings and the plan cache.
@@ -75,10 +75,13 @@ struct muster_session {
   // ---- plans -----------------------------------------------------------------------------------
   muster::Result<muster_plan> plan(const muster_kernel& kernel);
   muster::Result<muster_plan> plan(const muster_collective& collective);
+  muster::Result<muster_plan> plan(const muster::client::Description& description);
   // One-shot: the same description gives the same plan.
   muster::Result<muster_plan> cached(const muster_kernel& kernel);
   muster::Result<muster_plan> cached(const muster_collective& collective);
   muster::Status destroy(muster_plan plan);
+  // Starts the collective on its usual lane and waits for its end. 0: the job's default.
+  muster::Status run(muster_plan plan, muster::Nanos timeout);
 
   // ---- names -----------------------------------------------------------------------------------
   muster::Result<muster::shm::MeshAnswer> mesh_dim(const char* dim);
@@ -88,6 +91,8 @@ struct muster_session {
     std::vector<std::int32_t> ranks;
   };
   muster::Result<GroupFacts> group(muster_group group);
+  // The same, asked for once. Valid as long as the session.
+  muster::Result<const GroupFacts*> known_group(muster_group group);
   muster::Result<std::uint32_t> create_timeline();
   muster::Result<int> event_descriptor();
   void goodbye();
@@ -96,6 +101,10 @@ struct muster_session {
   struct Segment {
     muster::shm::Mapping mapping;
   };
+  struct PlanFacts {
+    std::optional<muster_lane> usual_lane;  // none: a kernel
+  };
+  muster::Result<muster::client::Description> describe(const muster_collective& collective);
   muster::Result<std::span<const std::byte>> exchange(std::span<std::byte> message,
                                                       std::span<const std::byte> extra,
                                                       muster::shm::Descriptor* descriptor);
@@ -115,9 +124,10 @@ struct muster_session {
   std::array<std::uint64_t, muster::shm::kClientTimelinesMax> signalled_{};
   std::uint32_t timelines_ = 0;
   std::map<std::uint32_t, Segment> segments_;
-  std::unordered_set<std::uint64_t> plans_;              // live handles: a stale one never reaches the ring
+  std::unordered_map<std::uint64_t, PlanFacts> plans_;   // live handles: a stale one never reaches the ring
   std::unordered_map<std::string, muster_plan> cache_;   // description bytes → plan
   std::map<std::string, muster::shm::MeshAnswer> dims_;  // a name never changes its group
+  std::map<muster_group, GroupFacts> groups_;            // nor a group its ranks
   muster::shm::Descriptor events_;
   std::vector<std::byte> buffer_;
   std::uint32_t serial_ = 0;
@@ -128,6 +138,10 @@ struct muster_session {
 
 namespace muster::client {
 
+// The lane on which a collective that is run and not started takes place.
+muster_lane usual_lane(const shm::PlanCollective& collective);
+// A start that was refused, in words.
+Status start_refusal(Code code);
 // Keeps the status as this thread's last error and gives its number back.
 muster_status_t report(const Status& status) noexcept;
 // The same for a code without words of its own.
