@@ -131,6 +131,7 @@ struct PlanCollective {
 static_assert(sizeof(PlanCollective) == 160 && sizeof(muster_face) == 96,
               "no padding: equal work, equal bytes");
 constexpr std::size_t kListBytesMax = kMessageBytesMax - sizeof(PlanCollective);  // all six together
+static_assert(kListBytesMax / sizeof(muster_face) == 681, "muster.h says so");
 
 struct MeshQuery {
   MessageHeader header;

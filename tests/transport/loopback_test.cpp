@@ -71,7 +71,7 @@ TEST(LoopbackParts, GiveTheSameBitsInAnyOrder) {
       const muster_redop redop = has_reduction(op) ? MUSTER_SUM : 0;
       const Shape shape = shape_of(op, MUSTER_BF16, redop, 4, 300'003, place);
       const Case c = make_case(shape);
-      for (std::uint64_t seed = 1; seed <= 4; ++seed)
+      for (std::uint64_t seed = 1; seed <= 2; ++seed)
         ASSERT_TRUE(run_shuffled(shape, c, seed, 4) == c.after) << shape.text() << ", order " << seed;
     }
 }

@@ -338,7 +338,8 @@ typedef struct muster_face {
  *                  equal. In place (source equals target): source and target blocks are the same, and a pair's two blocks
  *                  are equally long; they change places.
  *  EXCHANGE        each of `sends` becomes the face of the receive with the same tag at its peer: any directed graph. The
- *                  edges of all members together must match. `source`, `target` and `count` are not used.
+ *                  edges of all members together must match. `source`, `target` and `count` are not used. One member
+ *                  has at most 681 faces, sends and receives together. What is received must lie apart from the rest.
  *  BARRIER         no data.
  *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`; matched in order per pair, on whatever
  *                  lanes. A lane is ordered: two members that each send before they receive on one lane wait for each other

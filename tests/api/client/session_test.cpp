@@ -1,7 +1,7 @@
 // The library as a program uses it: real supervisor, real engine process, several sessions.
 #include <muster/kernels.h>
 
-#include "tests/support/node.hpp"
+#include "tests/api/client/session_fixture.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,67 +19,13 @@
 
 namespace {
 
+using muster::test::all_reduce;
+using muster::test::group_of;
+using muster::test::on;
+using muster::test::Session;
+using muster::test::Vector;
+using muster::test::vector_of;
 using ::testing::HasSubstr;
-
-class Session : public ::testing::Test {
- protected:
-  void SetUp() override { node_.start(); }
-  void TearDown() override {
-    for (muster_session* session : open_) muster_close(session);
-  }
-  muster_session* open(int rank, int world, const char* job = "job", const char* mesh = nullptr) {
-    const muster_open_options options = node_.rank(job, rank, world, mesh);
-    muster_session* session = nullptr;
-    EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
-    if (session != nullptr) open_.push_back(session);
-    return session;
-  }
-  std::vector<muster_session*> open_all(int world, const char* mesh = nullptr) {
-    std::vector<muster_session*> sessions;
-    for (int rank = 0; rank < world; ++rank) sessions.push_back(open(rank, world, "job", mesh));
-    return sessions;
-  }
-  void close(muster_session* session) {
-    open_.erase(std::find(open_.begin(), open_.end(), session));
-    EXPECT_EQ(muster_close(session), MUSTER_OK);
-  }
-
-  muster::test::Node node_;
-  std::vector<muster_session*> open_;
-};
-
-struct Vector {
-  muster_buffer buffer = 0;
-  float* data = nullptr;
-};
-Vector vector_of(muster_session* session, std::size_t count) {
-  Vector v;
-  void* address = nullptr;
-  EXPECT_EQ(muster_buffer_alloc(session, count * sizeof(float), &v.buffer, &address), MUSTER_OK)
-      << muster_last_error();
-  v.data = static_cast<float*>(address);
-  return v;
-}
-muster_collective all_reduce(muster_group group, const Vector& v, std::uint64_t count) {
-  muster_collective c = MUSTER_COLLECTIVE_INIT;
-  c.op = MUSTER_ALL_REDUCE;
-  c.group = group;
-  c.dtype = MUSTER_F32;
-  c.redop = MUSTER_SUM;
-  c.source = c.target = {v.buffer, 0};
-  c.count = count;
-  return c;
-}
-muster_submit on(muster_lane lane) {
-  muster_submit submit = MUSTER_SUBMIT_INIT;
-  submit.lane = lane;
-  return submit;
-}
-muster_group group_of(muster_session* session, const char* dim) {
-  muster_group group = 0;
-  EXPECT_EQ(muster_mesh_group(session, dim, &group), MUSTER_OK) << muster_last_error();
-  return group;
-}
 
 TEST_F(Session, TellsWhoItIs) {
   muster_session* session = open(1, 2, "train", "dp_shard=2");

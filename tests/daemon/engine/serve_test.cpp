@@ -21,6 +21,48 @@ class Serve : public test::EngineTest {
     EXPECT_EQ(ask(session, request, MessageKind::kBufferAlloc), MessageKind::kBufferGrant);
     return answered<shm::BufferGrant>().buffer;
   }
+  // A collective with its lists behind it; the numbers of entries that the message says may be overridden.
+  static std::vector<std::byte> bytes_of(shm::PlanCollective request, const CollectiveLists& lists,
+                                         bool count_entries = true) {
+    if (count_entries) {
+      request.source_counts = static_cast<std::uint32_t>(lists.source_counts.size());
+      request.source_offsets = static_cast<std::uint32_t>(lists.source_offsets.size());
+      request.target_counts = static_cast<std::uint32_t>(lists.target_counts.size());
+      request.target_offsets = static_cast<std::uint32_t>(lists.target_offsets.size());
+      request.sends = static_cast<std::uint32_t>(lists.sends.size());
+      request.receives = static_cast<std::uint32_t>(lists.receives.size());
+    }
+    std::vector<std::byte> bytes(sizeof request);
+    const auto append = [&](const auto& list) {
+      const auto tail = std::as_bytes(std::span(list));
+      bytes.insert(bytes.end(), tail.begin(), tail.end());
+    };
+    append(lists.source_counts);
+    append(lists.source_offsets);
+    append(lists.target_counts);
+    append(lists.target_offsets);
+    append(lists.sends);
+    append(lists.receives);
+    request.header = shm::MessageHeader{};
+    request.header.kind = MessageKind::kPlanCollective;
+    request.header.bytes = static_cast<std::uint32_t>(bytes.size());
+    std::memcpy(bytes.data(), &request, sizeof request);
+    return bytes;
+  }
+  MessageKind plan(Session& session, const shm::PlanCollective& request, const CollectiveLists& lists) {
+    return ask_bytes(session, bytes_of(request, lists));
+  }
+  // An operation of the group of both ranks, on one buffer.
+  static shm::PlanCollective collective(muster_op op, std::uint64_t buffer) {
+    shm::PlanCollective request;
+    request.op = op;
+    request.dtype = MUSTER_F32;
+    request.redop = op == MUSTER_REDUCE_SCATTER ? MUSTER_SUM : 0;
+    request.group = group_handle(GroupId(0), 77);
+    request.source = {buffer, 0};
+    request.target = {buffer, 2048};
+    return request;
+  }
   Code refused() const { return static_cast<Code>(answered<shm::Failure>().status); }
   std::string why() const { return answered<shm::Failure>().text; }
 };
@@ -74,6 +116,14 @@ TEST_F(Serve, RefusesViewsThatOverflow) {
   EXPECT_EQ(plan(2, 2, UINT64_MAX - 3), MessageKind::kFailure);
   EXPECT_EQ(plan(2, 2, 2), MessageKind::kFailure) << "not aligned";
   EXPECT_EQ(plan(0, 2, 4096), MessageKind::kPlanGrant) << "an empty view may lie at the end";
+  // 2^125 + 1 elements of 8 bytes are 8 bytes modulo 2^128.
+  constexpr std::int64_t kStep = std::int64_t{1} << 62;
+  shm::PlanKernel request;
+  request.kernel = muster_fill(muster_view2(buffer, 0, MUSTER_F64, 2, 2), 1.0);
+  request.kernel.tensors[0].size[0] = request.kernel.tensors[0].size[1] = kStep + 1;
+  request.kernel.tensors[0].stride[0] = request.kernel.tensors[0].stride[1] = kStep;
+  EXPECT_EQ(ask(session, request, MessageKind::kPlanKernel), MessageKind::kFailure);
+  EXPECT_THAT(why(), HasSubstr("behind the buffer"));
 }
 
 TEST_F(Serve, RefusesCollectivesThatDoNotFit) {
@@ -121,6 +171,90 @@ TEST_F(Serve, RefusesCollectivesWhoseSourceAndTargetOverlap) {
   EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kPlanGrant) << "in place";
 }
 
+TEST_F(Serve, RefusesListsThatAreNotOnePerMember) {
+  Session& session = attach(0);
+  const std::uint64_t buffer = alloc(session, 4096);
+  CollectiveLists lists;
+  lists.target_counts = {1, 2, 3};
+  EXPECT_EQ(plan(session, collective(MUSTER_ALL_GATHER, buffer), lists), MessageKind::kFailure);
+  EXPECT_THAT(why(), HasSubstr("target_blocks.counts has 3 entries; all_gather in a group of 2"));
+  lists.target_counts = {1, 2};
+  lists.target_offsets = {0};
+  EXPECT_EQ(plan(session, collective(MUSTER_ALL_TO_ALL, buffer), lists), MessageKind::kFailure);
+  EXPECT_THAT(why(), HasSubstr("target_blocks.offsets has 1 entries"));
+  lists.target_offsets.clear();
+  EXPECT_EQ(plan(session, collective(MUSTER_BROADCAST, buffer), lists), MessageKind::kFailure);
+  EXPECT_THAT(why(), HasSubstr("broadcast has no such blocks"));
+  lists.target_counts.clear();
+  lists.sends.push_back({0, 0, muster_view1(buffer, 0, MUSTER_F32, 1)});
+  EXPECT_EQ(plan(session, collective(MUSTER_GATHER, buffer), lists), MessageKind::kFailure);
+  EXPECT_THAT(why(), HasSubstr("gather has none"));
+}
+
+TEST_F(Serve, HoldsOffsetsAgainstTheBuffer) {
+  Session& session = attach(0);
+  const std::uint64_t buffer = alloc(session, 4096);
+  CollectiveLists lists;
+  lists.source_counts = lists.target_counts = {4, 4};
+  lists.source_offsets = {0, 1020};
+  shm::PlanCollective request = collective(MUSTER_ALL_TO_ALL, buffer);
+  request.target = {alloc(session, 4096), 0};
+  EXPECT_EQ(plan(session, request, lists), MessageKind::kPlanGrant) << why();
+  for (const std::uint64_t offset : {std::uint64_t{1021}, UINT64_MAX, UINT64_MAX / 4, UINT64_MAX / 4 - 3}) {
+    lists.source_offsets[1] = offset;
+    EXPECT_EQ(plan(session, request, lists), MessageKind::kFailure) << offset;
+    EXPECT_EQ(refused(), Code::kBadArgument);
+  }
+  lists.source_offsets = {0, 0};
+  for (const std::uint64_t count : {UINT64_MAX, UINT64_MAX / 8, std::uint64_t{1} << 62}) {
+    lists.source_counts[0] = count;
+    EXPECT_EQ(plan(session, request, lists), MessageKind::kFailure) << count;
+  }
+}
+
+TEST_F(Serve, HoldsFacesAgainstTheirBuffers) {
+  Session& session = attach(0);
+  const std::uint64_t buffer = alloc(session, 4096);
+  const shm::PlanCollective request = collective(MUSTER_EXCHANGE, buffer);
+  CollectiveLists lists;
+  lists.receives = {{1, 0, muster_view2(buffer, 0, MUSTER_F32, 32, 32)}};
+  muster_tensor& view = lists.receives[0].view;
+  EXPECT_EQ(plan(session, request, lists), MessageKind::kPlanGrant) << why();
+  const auto refused_as = [&](const char* words) {
+    EXPECT_EQ(plan(session, request, lists), MessageKind::kFailure) << words;
+    EXPECT_THAT(why(), HasSubstr(words));
+    view = muster_view2(buffer, 0, MUSTER_F32, 32, 32);
+  };
+  view.size[0] = 33;
+  refused_as("receives[0]: the view ends behind");
+  view.offset_bytes = UINT64_MAX - 3;
+  refused_as("receives[0]: the view ends behind");
+  view.size[0] = view.size[1] = (std::int64_t{1} << 62) + 1;
+  view.stride[0] = view.stride[1] = std::int64_t{1} << 62;
+  refused_as("receives[0]: the view ends behind");
+  view.dims = 5;
+  refused_as("5 dims");
+  view.dims = -1;
+  refused_as("-1 dims");
+  view.dtype = MUSTER_BF16;
+  refused_as("the view is of bf16 and the exchange of f32");
+  view.stride[0] = 31;
+  refused_as("may overlap");
+  view.buffer = 0;
+  refused_as("no memory");
+  lists.receives[0].peer = 2;
+  refused_as("the peer is not a member");
+}
+
+TEST_F(Serve, TakesOnlySitesThatEnd) {
+  Session& session = attach(0);
+  shm::PlanCollective request = collective(MUSTER_BARRIER, 0);
+  std::memset(request.site, 'x', sizeof request.site);
+  EXPECT_EQ(plan(session, request, {}), MessageKind::kNone);
+  request.site[sizeof request.site - 1] = '\0';
+  EXPECT_EQ(plan(session, request, {}), MessageKind::kPlanGrant);
+}
+
 // Goal:   a plan may be destroyed right after a start that nobody has drained yet: it is BUSY, or the start
 // has
 //         ended already; the session lives in either case.
@@ -162,6 +296,15 @@ TEST_F(Serve, EndsTheSessionForMessagesThatAreNone) {
   shm::PlanCollective request;
   request.target_counts = 1000;
   EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kNone);
+  const CollectiveLists two{{1, 2}, {}, {}, {}, {}, {}};
+  for (const std::uint32_t entries : {1u, 3u, UINT32_MAX}) {
+    shm::PlanCollective lies;
+    lies.source_counts = entries;
+    EXPECT_EQ(ask_bytes(session, bytes_of(lies, two, false)), MessageKind::kNone) << entries;
+  }
+  shm::PlanCollective many;
+  many.source_counts = many.target_counts = many.sends = many.receives = UINT32_MAX;
+  EXPECT_EQ(ask_bytes(session, bytes_of(many, two, false)), MessageKind::kNone) << "sums do not wrap";
   shm::MeshQuery query;
   std::memset(query.dim, 'x', sizeof query.dim);
   EXPECT_EQ(ask(session, query, MessageKind::kMeshQuery), MessageKind::kNone);
@@ -190,6 +333,38 @@ TEST_F(Serve, SurvivesDamagedMessages) {
     destroy.handle = answered<shm::HandleMessage>().handle;
     ASSERT_EQ(ask(session, destroy, MessageKind::kPlanDestroy), MessageKind::kDone);
   }
+}
+
+// Goal:   the same for collectives with all their lists and faces.
+TEST_F(Serve, SurvivesDamagedCollectives) {
+  Session& session = attach(0);
+  const std::uint64_t buffer = alloc(session, 4096);
+  std::mt19937_64 random(12);
+  int granted = 0;
+  for (int i = 0; i < 20000; ++i) {
+    shm::PlanCollective request = collective(static_cast<muster_op>(random() % 14), buffer);
+    request.count = random() % 100;
+    request.peer = static_cast<std::int32_t>(random() % 2);
+    CollectiveLists lists;
+    for (auto* list :
+         {&lists.source_counts, &lists.source_offsets, &lists.target_counts, &lists.target_offsets})
+      if (random() % 4 == 0) *list = {random() % 64, random() % 64};
+    if (request.op == MUSTER_EXCHANGE)
+      for (std::uint32_t tag = 0; tag < 3; ++tag) {
+        lists.sends.push_back({0, tag, muster_view2(buffer, 64 * tag, MUSTER_F32, 3, 4)});
+        lists.receives.push_back({1, tag, muster_view2(buffer, 2048 + 64 * tag, MUSTER_F32, 4, 3)});
+      }
+    std::vector<std::byte> bytes = bytes_of(request, lists);
+    constexpr std::size_t kFirst = sizeof(shm::MessageHeader);
+    for (int changes = static_cast<int>(random() % 4); changes > 0; --changes)
+      bytes[kFirst + random() % (bytes.size() - kFirst)] = static_cast<std::byte>(random());
+    if (ask_bytes(session, bytes) != MessageKind::kPlanGrant) continue;
+    ++granted;
+    shm::HandleMessage destroy;
+    destroy.handle = answered<shm::HandleMessage>().handle;
+    ASSERT_EQ(ask(session, destroy, MessageKind::kPlanDestroy), MessageKind::kDone);
+  }
+  EXPECT_GT(granted, 1000);
 }
 
 TEST_F(Serve, ClosesTheSessionOfAClientThatLiesInItsRing) {
