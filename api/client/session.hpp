@@ -5,6 +5,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/client/direct_path.hpp"
 #include "api/shm/completion.hpp"
 #include "api/shm/control.hpp"
 #include "api/shm/ring.hpp"
@@ -14,11 +15,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 // Owns    the connection, the mappings and the plan cache.
@@ -34,7 +35,11 @@ struct muster_session {
     muster::shm::CompletionView completion;
     muster::shm::Welcome welcome;
     muster::Nanos timeout;
+    muster::shm::Mapping direct;  // the rank's direct segment and the group page; invalid where there is no direct path
+    muster::shm::Mapping groups;
   };
+  // Errors: PROTOCOL, VERSION (the direct path's memory is not what it should be).
+  static muster::Result<std::unique_ptr<muster_session>> create(Connection connection);
   explicit muster_session(Connection connection);
   ~muster_session();
   muster_session(const muster_session&) = delete;
@@ -61,6 +66,15 @@ struct muster_session {
   muster::Code start(muster_plan plan, const muster_submit& submit, muster_point* point);
   muster::Code signal(std::uint32_t timeline, std::uint64_t value);
   muster::Code reset(muster_lane lane);
+
+  // ---- the direct path -------------------------------------------------------------------------
+  // Runs a collective plan by its own path; kUnsupported if that is the engine's: start it and wait then.
+  muster::Status run(muster_plan plan, muster::Nanos timeout);
+  // Where a range of a buffer lies in the rank's arena.
+  muster::shm::Place place_of(const muster_range& range) const;
+  std::byte* address_of(const muster_range& range) const;
+  bool engine_lives() { return !daemon_loss(); }
+  const muster::Status& loss() const { return loss_; }
 
   // ---- waiting ---------------------------------------------------------------------------------
   muster::Status wait(muster_point point, muster::Nanos timeout);
@@ -96,10 +110,23 @@ struct muster_session {
   struct Segment {
     muster::shm::Mapping mapping;
   };
+  struct Buffer {
+    std::uint32_t segment = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+  };
+  struct PlanRecord {
+    muster_plan plan = 0;  // 0: none in this slot
+    std::unique_ptr<muster::client::Described> described;  // a collective's
+    std::unique_ptr<muster::client::DirectPlan> direct;    // once it was run
+  };
   muster::Result<std::span<const std::byte>> exchange(std::span<std::byte> message,
                                                       std::span<const std::byte> extra,
                                                       muster::shm::Descriptor* descriptor);
   muster::Status lose(const muster::Status& status);
+  PlanRecord* find(muster_plan plan);
+  void remember(muster_plan plan, std::unique_ptr<muster::client::Described> described);
+  muster::Result<std::unique_ptr<muster::client::Described>> describe(const muster_collective& collective);
   muster::Code push(const muster::shm::Command& command);
   bool lane_full(muster_lane lane);
   std::optional<muster::Code> own_timeline(muster_point point) const;
@@ -115,7 +142,9 @@ struct muster_session {
   std::array<std::uint64_t, muster::shm::kClientTimelinesMax> signalled_{};
   std::uint32_t timelines_ = 0;
   std::map<std::uint32_t, Segment> segments_;
-  std::unordered_set<std::uint64_t> plans_;              // live handles: a stale one never reaches the ring
+  std::vector<PlanRecord> plans_;  // by slot of the handle: a stale one never reaches the ring
+  std::unordered_map<muster_buffer, Buffer> buffers_;
+  std::unique_ptr<muster::client::DirectPath> direct_;
   std::unordered_map<std::string, muster_plan> cache_;   // description bytes → plan
   std::map<std::string, muster::shm::MeshAnswer> dims_;  // a name never changes its group
   muster::shm::Descriptor events_;
