@@ -1,5 +1,5 @@
-// Collective: what the members of a group agree on, and Share: one member's own half of it. Pure values that the client,
-// the engine and the transports understand alike.
+// Collective: what the members of a group agree on, and Share: one member's own half of it. Pure values that
+// the client, the engine and the transports understand alike.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -14,7 +14,7 @@
 
 namespace muster {
 
-// Elements [offset, offset + count) of a vector.
+// Elements [offset, offset + count) of a vector. An empty block lies nowhere: its offset means nothing.
 struct Block {
   std::uint64_t offset = 0;
   std::uint64_t count = 0;
@@ -28,14 +28,16 @@ struct Collective {
   muster_redop redop = 0;
   std::int32_t root = 0;      // BROADCAST, REDUCE, GATHER, SCATTER; SEND and RECV: index of the sender
   std::int32_t receiver = 0;  // SEND and RECV only
-  // Elements: of the vector (ALL_REDUCE, BROADCAST, REDUCE, SEND, RECV), or of every block where `counts` is empty
-  // (ALL_GATHER, REDUCE_SCATTER). 0 in the operations that agree pair by pair: there each Share has its own.
+  // Elements: of the vector (ALL_REDUCE, BROADCAST, REDUCE, SEND, RECV), or of every block where `counts` is
+  // empty (ALL_GATHER, REDUCE_SCATTER). 0 in the operations that agree pair by pair: there each Share has its
+  // own.
   std::uint64_t count = 0;
   std::vector<std::uint64_t> counts;  // ALL_GATHER, REDUCE_SCATTER: one per member, or empty for even blocks
   double scale = 1.0;                 // PREMUL_SUM
 };
 
-// A strided view of elements, outermost dim first, strides in elements: one edge of an EXCHANGE as one end sees it.
+// A strided view of elements, outermost dim first, strides in elements: one edge of an EXCHANGE as one end
+// sees it.
 struct Face {
   std::int32_t peer = 0;
   std::uint32_t tag = 0;
@@ -49,10 +51,12 @@ struct Face {
 
 // One member's own half. Blocks are parts of the vectors that `source` and `target` begin.
 //
-//   source   one block: what this member gives (ALL_REDUCE, ALL_GATHER, BROADCAST at the root, REDUCE, GATHER, SEND);
-//            one for each member: REDUCE_SCATTER, SCATTER at the root, ALL_TO_ALL; none: the rest
-//   target   one block: what it gets (ALL_REDUCE, REDUCE_SCATTER, BROADCAST, REDUCE at the root, SCATTER, RECV);
-//            one for each member: ALL_GATHER, GATHER at the root, ALL_TO_ALL; none: the rest
+//   source   one block: what this member gives (ALL_REDUCE, ALL_GATHER, BROADCAST at the root, REDUCE,
+//            GATHER, SEND); one for each member: REDUCE_SCATTER, SCATTER at the root, ALL_TO_ALL; none: the
+//            rest
+//   target   one block: what it gets (ALL_REDUCE, REDUCE_SCATTER, BROADCAST, REDUCE at the root, SCATTER,
+//            RECV); one for each member: ALL_GATHER, GATHER at the root, ALL_TO_ALL; none: the rest. The root
+//            of a BROADCAST may leave `target` null.
 struct Share {
   std::int32_t index = 0;  // in the group
   std::vector<Block> source_blocks;
@@ -73,9 +77,21 @@ constexpr bool has_root(muster_op op) noexcept {
 constexpr bool has_reduction(muster_op op) noexcept {
   return op == MUSTER_ALL_REDUCE || op == MUSTER_REDUCE_SCATTER || op == MUSTER_REDUCE;
 }
+// All members agree on the counts of all blocks.
+constexpr bool has_agreed_blocks(muster_op op) noexcept {
+  return op == MUSTER_ALL_GATHER || op == MUSTER_REDUCE_SCATTER;
+}
 // Members agree pair by pair on what goes from one to the other, not all on all counts.
 constexpr bool is_pairwise(muster_op op) noexcept {
   return op == MUSTER_GATHER || op == MUSTER_SCATTER || op == MUSTER_ALL_TO_ALL || op == MUSTER_EXCHANGE;
+}
+// Whether a member's source, or target, has a block for each member of the group. `is_root` counts where the
+// operation has a root.
+constexpr bool has_source_blocks(muster_op op, bool is_root) noexcept {
+  return op == MUSTER_REDUCE_SCATTER || op == MUSTER_ALL_TO_ALL || (op == MUSTER_SCATTER && is_root);
+}
+constexpr bool has_target_blocks(muster_op op, bool is_root) noexcept {
+  return op == MUSTER_ALL_GATHER || op == MUSTER_ALL_TO_ALL || (op == MUSTER_GATHER && is_root);
 }
 const char* op_name(muster_op op) noexcept;        // "all_reduce"
 const char* redop_name(muster_redop op) noexcept;  // "sum"
@@ -87,25 +103,35 @@ struct ShareCounts {
   std::span<const std::uint64_t> target_counts, target_offsets;
 };
 
-// The blocks of member `index`. kBadArgument naming field and value: lists that are not one per member or that the
-// operation does not have, sums and offsets beyond 2^63 bytes, overlapping blocks of a target. Memory and faces are left
-// for the caller to fill in.
-Result<Share> make_share(const Collective& collective, std::int32_t index, std::int32_t ranks, const ShareCounts& counts);
+// What all members agree on, as member `index` says it: of `said` only op, dtype, redop, peer and scale are
+// looked at. What the operation does not use is dropped, so that it cannot differ; equal counts are even
+// blocks. kBadArgument naming field and value: a peer that is none, and what validate() refuses.
+Result<Collective> make_collective(const muster_collective& said, std::int32_t index, std::int32_t ranks,
+                                   const ShareCounts& counts);
+
+// The blocks of member `index`. kBadArgument naming field and value: lists that are not one per member or
+// that the operation does not have, sums and offsets beyond 2^63 bytes, overlapping blocks of a target.
+// Counts on which all agree are those of `collective`; a root's own block of GATHER and SCATTER has the count
+// that its list says. Memory and faces are left for the caller to fill in.
+Result<Share> make_share(const Collective& collective, std::int32_t index, std::int32_t ranks,
+                         const ShareCounts& counts);
 
 // Elements from the start of a vector to the end of its last block.
 std::uint64_t extent_of(std::span<const Block> blocks) noexcept;
 // Elements in all blocks.
 std::uint64_t count_of(std::span<const Block> blocks) noexcept;
-// What member `index` gives to and gets from the whole operation, in elements of the dtype; faces included.
+// What the member gives to and gets from the whole operation, in elements of the dtype; faces included.
 std::uint64_t given_count(const Share& share) noexcept;
 std::uint64_t got_count(const Share& share) noexcept;
 
-// kBadArgument naming field and value: op, dtype, redop, root, receiver, counts.size(), overflow, a scale of an integer
-// that is not whole. Pure.
+// kBadArgument naming field and value: op, dtype, redop, root, receiver, counts.size(), overflow, a scale of
+// an integer that is not whole. Pure.
 Status validate(const Collective& collective, std::int32_t ranks);
 
-// kBadArgument if the member lacks memory that it reads or writes, if what it writes overlaps itself, or overlaps what it
-// reads otherwise than in place as muster_collective says. Pure: pointers are compared, not followed. O(n log n).
+// kBadArgument if the member lacks memory that it reads or writes, if what it writes overlaps itself, or
+// overlaps what it reads otherwise than in place as muster_collective says; of faces also peers, dims, sizes,
+// strides, and a tag that stands twice for one peer. Pure: pointers are compared, not followed. O(n log n),
+// for faces whose address ranges interleave by pair.
 Status check_share(const Collective& collective, const Share& share, std::int32_t ranks);
 
 }  // namespace muster

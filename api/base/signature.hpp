@@ -2,19 +2,23 @@
 //
 // `common` is a hash over every field that all members must share: equal at all, or they differ.
 //
-// `balance` is for what agrees pair by pair (GATHER, SCATTER, ALL_TO_ALL, EXCHANGE). Each member adds the hash of every
-// edge on which it sends and subtracts the hash of every edge on which it receives, modulo 2^128. An edge is (from, to,
-// tag, elements), so both ends hash it alike, and over all members the sum is zero when each sent edge is expected and
-// each expected edge is sent. So every member notices a difference between any two from one word of each, without a
-// table of n² counts. (The idea is that of multiset hashing by addition: Clarke et al., ASIACRYPT 2003.)
+// `balance` is for what agrees pair by pair (GATHER, SCATTER, ALL_TO_ALL, EXCHANGE). Each member adds the
+// hash of every edge on which it sends and subtracts the hash of every edge on which it receives, modulo
+// 2^128. An edge is (from, to, tag, elements), so both ends hash it alike, and over all members the sum is
+// zero when each sent edge is expected and each expected edge is sent. So every member notices a difference
+// between any two from one word of each, without a table of n² counts. (The idea is that of multiset hashing
+// by addition: Clarke et al., ASIACRYPT 2003.) An empty block is no edge; an empty face is one.
 //
-// Hashes are 128-bit XXH3 without a key: they find mistakes, they do not stop an enemy, who is in the job anyway.
+// Hashes are 128-bit XXH3 without a key: they find mistakes, they do not stop an enemy, who is in the job
+// anyway.
 #pragma once
 
 #include "api/base/collective.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace muster {
 
@@ -44,9 +48,9 @@ struct Party {
   std::string_view site;  // call site; may be empty
 };
 
-// The first field in which the members differ, with values and ranks: "count: 4096 at ranks 0, 1, 3 and 4097 at rank 2
-// (model.py:311)". Empty if they agree. `parties` are in group order; `missing` ones have null pointers and are passed
-// over.
+// The first field in which the members differ, with values and ranks: "count: 4096 at ranks 0, 1, 3 and 4097
+// at rank 2 (model.py:311)". Empty if they agree. `parties` are in group order, all members of the group (of
+// SEND and RECV: both); missing ones have null pointers and are passed over.
 struct Difference {
   std::string text;
   std::int32_t culprit = -1;  // world rank: of the smaller side, the later rank of an edge; -1: none

@@ -40,6 +40,60 @@ Result<std::unique_ptr<DirectPath>> DirectPath::open(muster_session& session, sh
   return direct;
 }
 
+namespace {
+
+std::span<const std::uint64_t> list_of(const std::uint64_t* list, bool used, std::int32_t ranks) {
+  return list != nullptr && used ? std::span(list, static_cast<std::size_t>(ranks)) : std::span<const std::uint64_t>();
+}
+
+std::vector<Face> faces_of(const muster_session& session, const muster_face* faces, std::uint32_t count,
+                           std::vector<shm::Place>* places) {
+  std::vector<Face> list;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const muster_tensor& view = faces[i].view;
+    const muster_range start{view.buffer, view.offset_bytes};
+    Face face;
+    face.peer = faces[i].peer;
+    face.tag = faces[i].tag;
+    face.dims = view.dims;
+    std::copy_n(view.size, MUSTER_TENSOR_DIMS_MAX, face.size.begin());
+    std::copy_n(view.stride, MUSTER_TENSOR_DIMS_MAX, face.stride.begin());
+    face.data = session.address_of(start);
+    list.push_back(face);
+    if (places != nullptr) places->push_back(session.place_of(start));
+  }
+  return list;
+}
+
+}  // namespace
+
+Result<Described> described_of(const muster_session& session, const muster_collective& said, std::int32_t index,
+                               std::int32_t ranks) {
+  const bool root = has_root(said.op) && said.peer == index;
+  const bool sources = has_source_blocks(said.op, root);
+  const bool targets = has_target_blocks(said.op, root);
+  const ShareCounts counts{said.op == MUSTER_BARRIER || said.op == MUSTER_EXCHANGE ? 0 : said.count,
+                           list_of(said.source_blocks.counts, sources, ranks),
+                           list_of(said.source_blocks.offsets, sources, ranks),
+                           list_of(said.target_blocks.counts, targets, ranks),
+                           list_of(said.target_blocks.offsets, targets, ranks)};
+  Described described;
+  described.group = said.group;
+  MUSTER_ASSIGN_OR_RETURN(described.what, make_collective(said, index, ranks, counts));
+  MUSTER_ASSIGN_OR_RETURN(described.mine, make_share(described.what, index, ranks, counts));
+  if (said.op == MUSTER_EXCHANGE) {
+    described.mine.sends = faces_of(session, said.sends, said.send_count, &described.sends);
+    described.mine.receives = faces_of(session, said.receives, said.receive_count, nullptr);
+    return described;
+  }
+  if (!described.mine.source_blocks.empty()) described.mine.source = session.address_of(said.source);
+  const bool unwanted = said.op == MUSTER_BROADCAST && root && said.target.buffer == 0;
+  if (unwanted) described.mine.target_blocks.clear();
+  if (!described.mine.target_blocks.empty()) described.mine.target = session.address_of(said.target);
+  described.home = session.place_of(said.source);
+  return described;
+}
+
 // ---- plans -------------------------------------------------------------------------------------
 
 Result<DirectPlan> DirectPath::plan(std::uint64_t handle, const Described& described) {

@@ -62,4 +62,8 @@ class DirectPath final : private Vigil, private Registrar {
   std::uint64_t bytes_moved_ = 0;
 };
 
+// What member `index` of `ranks` said, which the daemon has found sound.
+Result<Described> described_of(const muster_session& session, const muster_collective& said, std::int32_t index,
+                               std::int32_t ranks);
+
 }  // namespace muster::client

@@ -1,4 +1,5 @@
 // Plans: made by message, cached by description, started by one ring write.
+#include "api/base/ids.hpp"
 #include "api/client/session.hpp"
 
 #include <cstring>
@@ -18,14 +19,6 @@ Status check_struct(std::uint32_t size, std::size_t expected, const char* what) 
   if (size == expected) return {};
   return failure(Code::kBadArgument, "{} has size {}; initialise it with its _INIT macro or builder ({})",
                  what, size, expected);
-}
-
-// Counts of an uneven collective: one per member.
-Result<std::vector<std::uint64_t>> counts_of(muster_session& session, const muster_collective& c) {
-  if (c.counts == nullptr) return std::vector<std::uint64_t>();
-  auto facts = session.group(c.group);
-  if (!facts) return fail(facts.error());
-  return std::vector<std::uint64_t>(c.counts, c.counts + facts->ranks.size());
 }
 
 void append(std::string& key, const void* data, std::size_t bytes) {
@@ -52,23 +45,21 @@ std::string key_of(const muster_kernel& k) {
   return key;
 }
 
-std::string key_of(const muster_collective& c, std::span<const std::uint64_t> counts) {
-  std::string key = "c";
-  append(key, &c.op, sizeof c.op);
-  append(key, &c.group, sizeof c.group);
-  append(key, &c.dtype, sizeof c.dtype);
-  append(key, &c.redop, sizeof c.redop);
-  append(key, &c.peer, sizeof c.peer);
-  append(key, &c.flags, sizeof c.flags);
-  append(key, &c.source, sizeof c.source);
-  append(key, &c.target, sizeof c.target);
-  append(key, &c.count, sizeof c.count);
-  append(key, &c.scale, sizeof c.scale);
-  append(key, counts.data(), counts.size_bytes());
-  return key;
+}  // namespace
+
+muster_session::PlanRecord* muster_session::find(muster_plan plan) {
+  const std::size_t slot = muster::Handle(plan).slot();
+  const bool known = slot < plans_.size() && plans_[slot].plan == plan && plan != 0;
+  return known ? &plans_[slot] : nullptr;
 }
 
-}  // namespace
+muster_session::PlanRecord& muster_session::remember(muster_plan plan) {
+  const std::size_t slot = muster::Handle(plan).slot();
+  if (slot >= plans_.size()) plans_.resize(slot + 1);
+  plans_[slot] = PlanRecord();
+  plans_[slot].plan = plan;
+  return plans_[slot];
+}
 
 Result<muster_plan> muster_session::plan(const muster_kernel& kernel) {
   MUSTER_RETURN_IF_ERROR(check_struct(kernel.size, sizeof(muster_kernel), "muster_kernel"));
@@ -76,31 +67,35 @@ Result<muster_plan> muster_session::plan(const muster_kernel& kernel) {
   request.kernel = kernel;
   auto grant = ask<shm::HandleMessage>(request, shm::MessageKind::kPlanKernel, shm::MessageKind::kPlanGrant);
   if (!grant) return fail(grant.error());
-  plans_.insert(grant->handle);
+  remember(grant->handle);
   return grant->handle;
 }
 
-Result<muster_plan> muster_session::plan(const muster_collective& c) {
+Result<muster::client::Description> muster_session::describe(const muster_collective& c) {
   MUSTER_RETURN_IF_ERROR(check_struct(c.size, sizeof(muster_collective), "muster_collective"));
   if (c.flags != 0) return fail(Code::kBadArgument, "flags {} must be 0", c.flags);
-  MUSTER_ASSIGN_OR_RETURN(const auto counts, counts_of(*this, c));
-  if (counts.size() > shm::kCountEntriesMax)
-    return fail(Code::kBadArgument, "{} counts; at most {} fit", counts.size(), shm::kCountEntriesMax);
-  shm::PlanCollective request;
-  request.op = c.op;
-  request.dtype = c.dtype;
-  request.redop = c.redop;
-  request.peer = c.peer;
-  request.group = c.group;
-  request.source = c.source;
-  request.target = c.target;
-  request.count = c.count;
-  request.scale = c.scale;
-  request.count_entries = static_cast<std::uint32_t>(counts.size());
-  auto grant = ask<shm::HandleMessage>(request, shm::MessageKind::kPlanCollective,
-                                       shm::MessageKind::kPlanGrant, std::as_bytes(std::span(counts)));
+  MUSTER_ASSIGN_OR_RETURN(const GroupFacts* facts, known_group(c.group));
+  if (facts->rank < 0)
+    return fail(Code::kBadArgument, "rank {} is not a member of group {}", welcome().rank, facts->name);
+  return muster::client::describe(c, facts->rank, static_cast<std::int32_t>(facts->ranks.size()));
+}
+
+Result<muster_plan> muster_session::plan(const muster_collective& c) {
+  MUSTER_ASSIGN_OR_RETURN(const auto description, describe(c));
+  return plan(c, description);
+}
+
+Result<muster_plan> muster_session::plan(const muster_collective& c, const muster::client::Description& description) {
+  auto grant = ask<shm::HandleMessage>(description.message, shm::MessageKind::kPlanCollective,
+                                       shm::MessageKind::kPlanGrant, description.lists);
   if (!grant) return fail(grant.error());
-  plans_.insert(grant->handle);
+  PlanRecord& record = remember(grant->handle);
+  record.usual_lane = muster::client::usual_lane(description.message);
+  if (!direct_) return grant->handle;
+  MUSTER_ASSIGN_OR_RETURN(const GroupFacts* facts, known_group(c.group));
+  MUSTER_ASSIGN_OR_RETURN(auto described, muster::client::described_of(*this, c, facts->rank,
+                                                                       static_cast<std::int32_t>(facts->ranks.size())));
+  record.described = std::make_unique<muster::client::Described>(std::move(described));
   return grant->handle;
 }
 
@@ -116,41 +111,42 @@ Result<muster_plan> muster_session::cached(const muster_kernel& kernel) {
 }
 
 Result<muster_plan> muster_session::cached(const muster_collective& c) {
-  MUSTER_ASSIGN_OR_RETURN(const auto counts, counts_of(*this, c));
-  const std::string key = key_of(c, counts);
+  MUSTER_ASSIGN_OR_RETURN(const auto description, describe(c));
+  const std::string key = "c" + description.key();
   if (const auto known = cache_.find(key); known != cache_.end()) return known->second;
   if (cache_.size() == kCachedPlansMax)
     return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats",
                 kCachedPlansMax);
-  MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(c));
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(c, description));
   cache_.emplace(key, made);
   return made;
 }
 
 Status muster_session::destroy(muster_plan plan) {
-  if (plans_.find(plan) == plans_.end()) return failure(Code::kStale, "no such plan");
+  PlanRecord* record = find(plan);
+  if (record == nullptr) return failure(Code::kStale, "no such plan");
   shm::HandleMessage request;
   request.handle = plan;
   auto answer = ask<shm::Plain>(request, shm::MessageKind::kPlanDestroy, shm::MessageKind::kDone);
   if (!answer) return answer.error();
-  plans_.erase(plan);
+  *record = PlanRecord();
   return {};
 }
 
-namespace {
-
-const char* start_text(Code code) {
+Status muster::client::start_refusal(Code code) {
   switch (code) {
     case Code::kBusy:
-      return "the command ring or the lane is full; wait for an earlier point and start again";
+      return {code, "the command ring or the lane is full; wait for an earlier point and start again"};
     case Code::kStale:
-      return "no such plan";
+      return {code, "no such plan"};
     case Code::kBadArgument:
-      return "muster_submit: lane, wait_count, flags, deadline or a wait is out of range";
+      return {code, "muster_submit: lane, wait_count, flags, deadline or a wait is out of range"};
     default:
-      return muster::code_sentence(code);
+      return {code, muster::code_sentence(code)};
   }
 }
+
+namespace {
 
 Status check_submit(const muster_submit* submit) {
   if (submit == nullptr) return failure(Code::kBadArgument, "submit must not be NULL");
@@ -167,7 +163,7 @@ muster_status_t one_shot(muster_session* session, const Description* description
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session->cached(*description));
     const Code code = session->start(plan, *submit, point);
-    return code == Code::kOk ? Status() : Status(code, start_text(code));
+    return code == Code::kOk ? Status() : muster::client::start_refusal(code);
   });
 }
 
@@ -194,7 +190,7 @@ muster_status_t muster_plan_start(muster_session* session, muster_plan plan, con
         Code::kBadArgument, "session and submit must be there, submit initialised by MUSTER_SUBMIT_INIT");
   if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
   const Code code = session->start(plan, *submit, point);
-  return code == Code::kOk ? MUSTER_OK : muster::client::report(code, start_text(code));
+  return code == Code::kOk ? MUSTER_OK : muster::client::report(muster::client::start_refusal(code));
 }
 
 muster_status_t muster_plan_destroy(muster_session* session, muster_plan plan) {

@@ -290,6 +290,15 @@ Result<muster_session::GroupFacts> muster_session::group(muster_group group) {
   return facts;
 }
 
+Result<const muster_session::GroupFacts*> muster_session::known_group(muster_group handle) {
+  auto known = groups_.find(handle);
+  if (known == groups_.end()) {
+    MUSTER_ASSIGN_OR_RETURN(GroupFacts facts, group(handle));
+    known = groups_.emplace(handle, std::move(facts)).first;
+  }
+  return &known->second;
+}
+
 Result<std::uint32_t> muster_session::create_timeline() {
   if (timelines_ == shm::kClientTimelinesMax)
     return fail(Code::kNoResource, "a session has at most {} timelines of its own", shm::kClientTimelinesMax);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/client/description.hpp"
 #include "api/client/direct_path.hpp"
 #include "api/shm/completion.hpp"
 #include "api/shm/control.hpp"
@@ -68,8 +69,6 @@ struct muster_session {
   muster::Code reset(muster_lane lane);
 
   // ---- the direct path -------------------------------------------------------------------------
-  // Runs a collective plan by its own path; kUnsupported if that is the engine's: start it and wait then.
-  muster::Status run(muster_plan plan, muster::Nanos timeout);
   // Where a range of a buffer lies in the rank's arena.
   muster::shm::Place place_of(const muster_range& range) const;
   std::byte* address_of(const muster_range& range) const;
@@ -89,10 +88,13 @@ struct muster_session {
   // ---- plans -----------------------------------------------------------------------------------
   muster::Result<muster_plan> plan(const muster_kernel& kernel);
   muster::Result<muster_plan> plan(const muster_collective& collective);
+  muster::Result<muster_plan> plan(const muster_collective& collective, const muster::client::Description& description);
   // One-shot: the same description gives the same plan.
   muster::Result<muster_plan> cached(const muster_kernel& kernel);
   muster::Result<muster_plan> cached(const muster_collective& collective);
   muster::Status destroy(muster_plan plan);
+  // Starts the collective on its usual lane and waits for its end. 0: the job's default.
+  muster::Status run(muster_plan plan, muster::Nanos timeout);
 
   // ---- names -----------------------------------------------------------------------------------
   muster::Result<muster::shm::MeshAnswer> mesh_dim(const char* dim);
@@ -102,6 +104,8 @@ struct muster_session {
     std::vector<std::int32_t> ranks;
   };
   muster::Result<GroupFacts> group(muster_group group);
+  // The same, asked for once. Valid as long as the session.
+  muster::Result<const GroupFacts*> known_group(muster_group group);
   muster::Result<std::uint32_t> create_timeline();
   muster::Result<int> event_descriptor();
   void goodbye();
@@ -116,17 +120,20 @@ struct muster_session {
     std::uint64_t bytes = 0;
   };
   struct PlanRecord {
-    muster_plan plan = 0;  // 0: none in this slot
-    std::unique_ptr<muster::client::Described> described;  // a collective's
+    muster_plan plan = 0;                                  // 0: none in this slot
+    std::optional<muster_lane> usual_lane;                 // none: a kernel
+    std::unique_ptr<muster::client::Described> described;  // a collective's, where there is a direct path
     std::unique_ptr<muster::client::DirectPlan> direct;    // once it was run
   };
+  muster::Result<muster::client::Description> describe(const muster_collective& collective);
   muster::Result<std::span<const std::byte>> exchange(std::span<std::byte> message,
                                                       std::span<const std::byte> extra,
                                                       muster::shm::Descriptor* descriptor);
   muster::Status lose(const muster::Status& status);
   PlanRecord* find(muster_plan plan);
-  void remember(muster_plan plan, std::unique_ptr<muster::client::Described> described);
-  muster::Result<std::unique_ptr<muster::client::Described>> describe(const muster_collective& collective);
+  PlanRecord& remember(muster_plan plan);
+  muster::Status run_directly(PlanRecord& record, muster::Nanos timeout);
+  muster::Status run_by_engine(const PlanRecord& record, muster::Nanos timeout);
   muster::Code push(const muster::shm::Command& command);
   bool lane_full(muster_lane lane);
   std::optional<muster::Code> own_timeline(muster_point point) const;
@@ -147,6 +154,7 @@ struct muster_session {
   std::unique_ptr<muster::client::DirectPath> direct_;
   std::unordered_map<std::string, muster_plan> cache_;   // description bytes → plan
   std::map<std::string, muster::shm::MeshAnswer> dims_;  // a name never changes its group
+  std::map<muster_group, GroupFacts> groups_;            // nor a group its ranks
   muster::shm::Descriptor events_;
   std::vector<std::byte> buffer_;
   std::uint32_t serial_ = 0;
@@ -157,6 +165,10 @@ struct muster_session {
 
 namespace muster::client {
 
+// The lane on which a collective that is run and not started takes place.
+muster_lane usual_lane(const shm::PlanCollective& collective);
+// A start that was refused, in words.
+Status start_refusal(Code code);
 // Keeps the status as this thread's last error and gives its number back.
 muster_status_t report(const Status& status) noexcept;
 // The same for a code without words of its own.

@@ -67,6 +67,7 @@ constexpr std::size_t kNameBytes = 64;
 constexpr std::size_t kMeshTextBytes = 256;
 constexpr std::size_t kTokenBytes = 80;
 constexpr std::size_t kErrorTextBytes = 1024;
+constexpr std::size_t kSiteBytes = 48;
 
 struct Failure {
   MessageHeader header;
@@ -128,18 +129,23 @@ struct PlanKernel {
   MessageHeader header;
   muster_kernel kernel{};
 };
-struct PlanCollective {  // followed by counts[count_entries] of std::uint64_t
+// Followed by six lists in this order, each with as many entries as the message says: source counts, source
+// offsets, target counts, target offsets (std::uint64_t), sends, receives (muster_face). A field or list that
+// the rank does not use in the operation is 0 or empty, so that equal work has equal bytes.
+struct PlanCollective {
   MessageHeader header;
   std::int32_t op = 0, dtype = 0, redop = 0, peer = 0;
   std::uint64_t group = 0;
   muster_range source{}, target{};
   std::uint64_t count = 0;
   double scale = 0.0;
-  std::uint32_t count_entries = 0;  // 0: even
-  std::uint32_t reserved = 0;
+  std::uint32_t source_counts = 0, source_offsets = 0, target_counts = 0, target_offsets = 0;
+  std::uint32_t sends = 0, receives = 0;
+  char site[kSiteBytes] = {};  // zero-terminated; empty: nowhere
 };
-constexpr std::uint32_t kCountEntriesMax =
-    (kMessageBytesMax - sizeof(PlanCollective)) / sizeof(std::uint64_t);
+static_assert(sizeof(PlanCollective) == 160 && sizeof(muster_face) == 96,
+              "no padding: equal work, equal bytes");
+constexpr std::size_t kListBytesMax = kMessageBytesMax - sizeof(PlanCollective);  // all six together
 
 struct MeshQuery {
   MessageHeader header;

@@ -241,8 +241,8 @@ Result<Handle> Engine::plan_kernel(Session& session, const muster_kernel& kernel
 }
 
 Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollective& message,
-                                       std::span<const std::uint64_t> counts) {
-  MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_collective(scope(session), message, counts));
+                                       const CollectiveLists& lists) {
+  MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_collective(scope(session), message, lists));
   const std::lock_guard lock(baton_);
   return session.add_plan(std::move(plan));
 }

@@ -58,7 +58,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Status free_buffer(Session& session, Handle handle);
   Result<Handle> plan_kernel(Session& session, const muster_kernel& kernel);
   Result<Handle> plan_collective(Session& session, const shm::PlanCollective& message,
-                                 std::span<const std::uint64_t> counts);
+                                 const CollectiveLists& lists);
   Status destroy_plan(Session& session, Handle handle);
   Status abort_group(Session& session, std::uint64_t group);
   // The client's end of a socket that gets a byte at each completion and ends with the session.

@@ -1,19 +1,22 @@
 #include "daemon/engine/resolve.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/shm/message.hpp"
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <string_view>
 
 namespace muster::engine {
 namespace {
 
-__extension__ using Wide =
-    unsigned __int128;  // sums and products of 64-bit client numbers cannot overflow it here
+__extension__ using Wide = unsigned __int128;
 
 // Bytes from the first to one past the last element; 0 for an empty view.
 Result<Wide> extent_bytes(const muster_tensor& tensor, const char* name) {
-  Wide last = 0;
+  constexpr Wide kElementsMax = std::numeric_limits<std::int64_t>::max();
+  Wide last = 0;  // capped after each dim: products of 64-bit client numbers would overflow their sum
   bool empty = false;
   for (std::int32_t d = 0; d < tensor.dims; ++d) {
     const std::int64_t size = tensor.size[d];
@@ -25,15 +28,16 @@ Result<Wide> extent_bytes(const muster_tensor& tensor, const char* name) {
       return fail(Code::kBadArgument, "{}: stride 0 of dim {} with size {} would repeat one element", name, d,
                   size);
     empty = empty || size == 0;
-    if (size > 1) last += static_cast<Wide>(size - 1) * static_cast<Wide>(stride);
+    if (size > 1)
+      last = std::min(last + static_cast<Wide>(size - 1) * static_cast<Wide>(stride), kElementsMax);
   }
   return empty ? Wide{0} : (last + 1) * dtype_bytes(tensor.dtype);
 }
 
 void hold_buffer(scheduler::Plan& plan, std::uint64_t handle) {
-  const auto end = plan.buffers.begin() + plan.buffer_count;
-  if (handle == 0 || std::find(plan.buffers.begin(), end, Handle(handle)) != end) return;
-  plan.buffers[plan.buffer_count++] = Handle(handle);
+  const Handle buffer(handle);
+  const bool held = std::find(plan.buffers.begin(), plan.buffers.end(), buffer) != plan.buffers.end();
+  if (handle != 0 && !held) plan.buffers.push_back(buffer);
 }
 
 Result<std::byte*> resolve_range(const Session& session, const muster_range& range, std::uint64_t count,
@@ -52,31 +56,60 @@ Result<std::byte*> resolve_range(const Session& session, const muster_range& ran
   return buffer->grant.data + range.offset_bytes;
 }
 
-Result<transport::Collective> describe(const shm::PlanCollective& m, std::span<const std::uint64_t> counts,
-                                       const scheduler::Group& group, std::int32_t index) {
-  transport::Collective c;
-  c.op = m.op;
-  c.dtype = m.op == MUSTER_BARRIER ? MUSTER_U8 : m.dtype;
-  c.redop = m.redop;
-  c.count = m.op == MUSTER_BARRIER ? 0 : m.count;
-  c.counts.assign(counts.begin(), counts.end());
-  c.scale = m.redop == MUSTER_PREMUL_SUM ? m.scale : 1.0;
-  const auto ranks = static_cast<std::int32_t>(group.ranks.size());
-  const bool has_peer = m.op == MUSTER_BROADCAST || m.op == MUSTER_SEND || m.op == MUSTER_RECV;
-  if (has_peer && (m.peer < 0 || m.peer >= ranks))
-    return fail(Code::kBadArgument, "peer {} is not a member of group {} with {} ranks", m.peer, group.name,
-                ranks);
-  if (m.op == MUSTER_SEND || m.op == MUSTER_RECV) {
-    if (m.peer == index) return fail(Code::kBadArgument, "peer {} is this rank itself", m.peer);
-    c.root = m.op == MUSTER_SEND ? index : m.peer;
-    c.receiver = m.op == MUSTER_SEND ? m.peer : index;
-  } else if (has_peer) {
-    c.root = m.peer;
+// What the message says of the agreement, in the words of muster.h.
+muster_collective said_by(const shm::PlanCollective& m) {
+  muster_collective said = MUSTER_COLLECTIVE_INIT;
+  said.op = m.op;
+  said.dtype = m.dtype;
+  said.redop = m.redop;
+  said.peer = m.peer;
+  said.scale = m.scale;
+  return said;
+}
+
+ShareCounts counts_in(const shm::PlanCollective& m, const CollectiveLists& lists) {
+  return {m.count, lists.source_counts, lists.source_offsets, lists.target_counts, lists.target_offsets};
+}
+
+Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, scheduler::Plan& plan,
+                       scheduler::CollectiveWork& work) {
+  const muster_dtype dtype = work.collective.dtype;
+  Share& share = work.share;
+  const std::uint64_t reads = extent_of(share.source_blocks);
+  // The root of a broadcast may want no copy of its own.
+  const bool no_target =
+      work.collective.op == MUSTER_BROADCAST && share.index == work.collective.root && m.target.buffer == 0;
+  if (no_target) share.target_blocks.clear();
+  const std::uint64_t writes = extent_of(share.target_blocks);
+  MUSTER_ASSIGN_OR_RETURN(share.source, resolve_range(scope.session, m.source, reads, dtype, "source"));
+  MUSTER_ASSIGN_OR_RETURN(share.target, resolve_range(scope.session, m.target, writes, dtype, "target"));
+  if (reads > 0) hold_buffer(plan, m.source.buffer);
+  if (writes > 0) hold_buffer(plan, m.target.buffer);
+  return {};
+}
+
+Result<std::vector<Face>> resolve_faces(const Scope& scope, std::span<const muster_face> said,
+                                        const char* list, muster_dtype dtype, scheduler::Plan& plan) {
+  std::vector<Face> faces;
+  faces.reserve(said.size());
+  for (std::size_t i = 0; i < said.size(); ++i) {
+    const muster_tensor& view = said[i].view;
+    const std::string name = fmt::format("{}[{}]", list, i);
+    if (view.dtype != dtype)
+      return fail(Code::kBadArgument, "{}: the view is of {} and the exchange of {}", name,
+                  dtype_name(view.dtype), dtype_name(dtype));
+    MUSTER_ASSIGN_OR_RETURN(const kernels::Tensor t, resolve_tensor(scope.session, view, name.c_str()));
+    Face face;
+    face.peer = said[i].peer;
+    face.tag = said[i].tag;
+    face.dims = view.dims;
+    std::copy_n(view.size, MUSTER_TENSOR_DIMS_MAX, face.size.begin());
+    std::copy_n(view.stride, MUSTER_TENSOR_DIMS_MAX, face.stride.begin());
+    face.data = static_cast<std::byte*>(t.data);
+    faces.push_back(face);
+    hold_buffer(plan, view.buffer);
   }
-  MUSTER_RETURN_IF_ERROR(transport::validate(c, ranks));
-  // counts[] replaces count where blocks are uneven; the client may leave it at its own block's.
-  if (!c.counts.empty()) c.count = c.counts[static_cast<std::size_t>(index)];
-  return c;
+  return faces;
 }
 
 }  // namespace
@@ -147,7 +180,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, cons
 
 Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
                                                             const shm::PlanCollective& message,
-                                                            std::span<const std::uint64_t> counts) {
+                                                            const CollectiveLists& lists) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope, message.group));
   const scheduler::Group& group = scope.groups[id.value];
   const auto member = std::find(group.ranks.begin(), group.ranks.end(), scope.session.options().rank);
@@ -156,24 +189,27 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
                 group.name);
   const auto index = static_cast<std::int32_t>(member - group.ranks.begin());
   const auto ranks = static_cast<std::int32_t>(group.ranks.size());
-  MUSTER_ASSIGN_OR_RETURN(transport::Collective what, describe(message, counts, group, index));
+  const ShareCounts counts = counts_in(message, lists);
 
   auto plan = std::make_unique<scheduler::Plan>();
   scheduler::CollectiveWork work;
   work.group = id;
-  work.index = index;
-  const std::uint64_t sources = transport::source_count(what, index, ranks);
-  const std::uint64_t targets = transport::target_count(what, index, ranks);
-  MUSTER_ASSIGN_OR_RETURN(work.source,
-                          resolve_range(scope.session, message.source, sources, what.dtype, "source"));
-  MUSTER_ASSIGN_OR_RETURN(work.target,
-                          resolve_range(scope.session, message.target, targets, what.dtype, "target"));
-  MUSTER_RETURN_IF_ERROR(transport::check_member(what, {index, work.source, work.target}, ranks));
-  if (sources > 0) hold_buffer(*plan, message.source.buffer);
-  if (targets > 0) hold_buffer(*plan, message.target.buffer);
-  plan->bytes = targets * dtype_bytes(what.dtype);
-  work.signature = scheduler::signature_of(what);
-  work.collective = std::move(what);
+  MUSTER_ASSIGN_OR_RETURN(work.collective, make_collective(said_by(message), index, ranks, counts));
+  const muster_op op = work.collective.op;
+  const muster_dtype dtype = work.collective.dtype;
+  MUSTER_ASSIGN_OR_RETURN(work.share, make_share(work.collective, index, ranks, counts));
+  if (op != MUSTER_EXCHANGE && (!lists.sends.empty() || !lists.receives.empty()))
+    return fail(Code::kBadArgument, "{} sends and {} receives are given but {} has none", lists.sends.size(),
+                lists.receives.size(), op_name(op));
+  MUSTER_RETURN_IF_ERROR(resolve_vectors(scope, message, *plan, work));
+  MUSTER_ASSIGN_OR_RETURN(work.share.sends, resolve_faces(scope, lists.sends, "sends", dtype, *plan));
+  MUSTER_ASSIGN_OR_RETURN(work.share.receives,
+                          resolve_faces(scope, lists.receives, "receives", dtype, *plan));
+  MUSTER_RETURN_IF_ERROR(check_share(work.collective, work.share, ranks));
+  plan->bytes = got_count(work.share) * dtype_bytes(dtype);
+  work.signature = signature_of(work.collective, work.share, ranks);
+  MUSTER_ASSIGN_OR_RETURN(const std::string_view site, shm::checked_text(message.site, "site"));
+  work.site = site;
   plan->work = std::move(work);
   return plan;
 }

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace muster::engine {
 
@@ -22,12 +23,18 @@ struct Scope {
 std::uint64_t group_handle(GroupId group, std::uint64_t epoch);
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle);
 
+// The lists that follow a PlanCollective, copied out of the message.
+struct CollectiveLists {
+  std::vector<std::uint64_t> source_counts, source_offsets, target_counts, target_offsets;
+  std::vector<muster_face> sends, receives;
+};
+
 // Each: kBadArgument naming operand or field, value and bound; kStale for a handle that names nothing;
 // kUnsupported.
 Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, const muster_kernel& kernel);
 Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
                                                             const shm::PlanCollective& message,
-                                                            std::span<const std::uint64_t> counts);
+                                                            const CollectiveLists& lists);
 
 // The view's address, if all of it lies inside its buffer. `name` is for the message.
 Result<kernels::Tensor> resolve_tensor(const Session& session, const muster_tensor& tensor, const char* name);

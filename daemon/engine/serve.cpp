@@ -40,16 +40,37 @@ Result<Answer> plan_kernel(Engine& engine, Session& session, std::span<const std
   return plan_grant(engine.plan_kernel(session, request.kernel), request.header.serial);
 }
 
+// The lists behind a PlanCollective, which must be all that is there.
+Result<CollectiveLists> lists_in(const shm::PlanCollective& m, std::span<const std::byte> tail) {
+  const std::uint64_t numbers =
+      std::uint64_t{m.source_counts} + m.source_offsets + m.target_counts + m.target_offsets;
+  const std::uint64_t faces = std::uint64_t{m.sends} + m.receives;
+  if (tail.size() != numbers * sizeof(std::uint64_t) + faces * sizeof(muster_face))
+    return fail(Code::kProtocol, "a message says {} counts and offsets and {} faces, but {} bytes follow",
+                numbers, faces, tail.size());
+  const auto take = [&](auto& list, std::uint32_t entries) {
+    list.resize(entries);
+    if (entries == 0) return;
+    const std::size_t list_bytes = entries * sizeof list[0];
+    std::memcpy(list.data(), tail.data(), list_bytes);
+    tail = tail.subspan(list_bytes);
+  };
+  CollectiveLists lists;
+  take(lists.source_counts, m.source_counts);
+  take(lists.source_offsets, m.source_offsets);
+  take(lists.target_counts, m.target_counts);
+  take(lists.target_offsets, m.target_offsets);
+  take(lists.sends, m.sends);
+  take(lists.receives, m.receives);
+  return lists;
+}
+
 Result<Answer> plan_collective(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::PlanCollective>(
                                                   bytes, MessageKind::kPlanCollective, shm::Tail::kAllowed));
-  const auto tail = shm::tail_of<shm::PlanCollective>(bytes);
-  if (tail.size() != std::size_t{request.count_entries} * sizeof(std::uint64_t))
-    return fail(Code::kProtocol, "a message says {} counts, but {} bytes follow", request.count_entries,
-                tail.size());
-  std::vector<std::uint64_t> counts(request.count_entries);
-  if (!counts.empty()) std::memcpy(counts.data(), tail.data(), tail.size());
-  return plan_grant(engine.plan_collective(session, request, counts), request.header.serial);
+  MUSTER_ASSIGN_OR_RETURN(const CollectiveLists lists,
+                          lists_in(request, shm::tail_of<shm::PlanCollective>(bytes)));
+  return plan_grant(engine.plan_collective(session, request, lists), request.header.serial);
 }
 
 Result<Answer> with_handle(Engine& engine, Session& session, MessageKind kind,

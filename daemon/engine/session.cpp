@@ -140,7 +140,7 @@ Result<Handle> Session::add_plan(std::unique_ptr<scheduler::Plan> plan) {
   if (plans_.size() == plans_.capacity())
     return fail(Code::kNoResource, "the rank has {} plans already (limits.plans_per_rank_max); destroy some",
                 plans_.size());
-  for (std::uint32_t i = 0; i < plan->buffer_count; ++i) ++buffers_.find(plan->buffers[i])->plans;
+  for (const Handle buffer : plan->buffers) ++buffers_.find(buffer)->plans;
   plan->owner = options_.id;
   const auto handle = plans_.insert(std::move(plan));
   MUSTER_ASSERT(handle.has_value());
@@ -153,7 +153,7 @@ Status Session::destroy_plan(Handle handle) {
   if ((*plan)->starts_in_flight > 0)
     return failure(Code::kBusy, "{} starts of the plan are in flight; wait for their points",
                    (*plan)->starts_in_flight);
-  for (std::uint32_t i = 0; i < (*plan)->buffer_count; ++i) --buffers_.find((*plan)->buffers[i])->plans;
+  for (const Handle buffer : (*plan)->buffers) --buffers_.find(buffer)->plans;
   plans_.erase(handle);
   return {};
 }

@@ -1,6 +1,6 @@
 #include "kernels/math/strided.hpp"
 
-#include "api/base/assert.hpp"
+#include "kernels/math/copy.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,98 +9,114 @@
 namespace muster::math {
 namespace {
 
-constexpr int kDims = MUSTER_TENSOR_DIMS_MAX;
+// From here on a copy is worth a look at how it is stored; below, what counts is not to be called.
+constexpr std::size_t kShortBytes = 1 << 10;
 
-// A place in a view, moving forward in row-major order. Dims that lie end to end are taken for one, so that a contiguous view
-// is a single run.
+// A place in a face that moves on run by run.
+//
+// Dims of one element are dropped, and dims that lie end to end are one, so that a face that is contiguous is
+// one run, and a run is as long as it can be.
+//
+// Owns    nothing but the place. Thread  one. Bound  the face's elements. Fails  never.
 class Cursor {
  public:
-  Cursor(const Face& view, std::size_t element, std::uint64_t first) : element_(element), at_(view.data) {
-    for (int d = view.dims - 1; d >= 0; --d) {
-      const auto k = static_cast<std::size_t>(d);
-      if (view.size[k] == 1) continue;
-      const auto size = static_cast<std::uint64_t>(view.size[k]);
-      if (dims_ > 0 && view.stride[k] == stride_[dims_ - 1] * static_cast<std::int64_t>(size_[dims_ - 1])) {
-        size_[dims_ - 1] *= size;
-      } else {
-        size_[dims_] = size;
-        stride_[dims_] = view.stride[k];
-        ++dims_;
+  Cursor(const Face& face, std::uint64_t element, std::size_t element_bytes)
+      : bytes_(static_cast<std::int64_t>(element_bytes)), base_(face.data) {
+    for (std::size_t d = 0; d < static_cast<std::size_t>(face.dims); ++d) {
+      if (face.size[d] == 1) continue;
+      if (dims_ > 0 && stride_[dims_ - 1] == face.size[d] * face.stride[d]) {
+        size_[dims_ - 1] *= face.size[d];
+        stride_[dims_ - 1] = face.stride[d];
+        continue;
       }
+      size_[dims_] = face.size[d];
+      stride_[dims_++] = face.stride[d];
     }
-    if (dims_ == 0) dims_ = 1;  // one element
-    for (std::size_t d = 0; d < dims_; ++d) {
-      index_[d] = first % size_[d];
-      first /= size_[d];
-      at_ += static_cast<std::ptrdiff_t>(index_[d]) * step(d);
+    if (dims_ == 0) {  // one element
+      size_[0] = stride_[0] = 1;
+      dims_ = 1;
+    }
+    std::uint64_t rest = element;
+    for (std::size_t d = dims_; d-- > 0;) {
+      const auto size = static_cast<std::uint64_t>(size_[d]);
+      at_[d] = static_cast<std::int64_t>(rest % size);
+      rest /= size;
+      base_ += at_[d] * stride_[d] * bytes_;
     }
   }
 
-  std::byte* at() const { return at_; }
-  std::uint64_t run() const { return size_[0] - index_[0]; }
-  std::ptrdiff_t step(std::size_t d = 0) const { return static_cast<std::ptrdiff_t>(stride_[d]) * static_cast<std::ptrdiff_t>(element_); }
-
-  // At most run().
-  void advance(std::uint64_t count) {
-    index_[0] += count;
-    at_ += static_cast<std::ptrdiff_t>(count) * step();
-    for (std::size_t d = 0; index_[d] == size_[d] && d + 1 < dims_; ++d) {
-      at_ -= static_cast<std::ptrdiff_t>(size_[d]) * step(d);
-      index_[d] = 0;
-      ++index_[d + 1];
-      at_ += step(d + 1);
+  std::byte* data() const { return base_; }
+  // Elements of the innermost dim from here on, and the stride between them.
+  std::uint64_t run() const { return static_cast<std::uint64_t>(size_[dims_ - 1] - at_[dims_ - 1]); }
+  std::int64_t stride() const { return stride_[dims_ - 1]; }
+  // Moves on by `elements`, at most run().
+  void advance(std::uint64_t elements) {
+    std::size_t d = dims_ - 1;
+    at_[d] += static_cast<std::int64_t>(elements);
+    base_ += static_cast<std::int64_t>(elements) * stride_[d] * bytes_;
+    while (at_[d] == size_[d] && d > 0) {
+      base_ += (stride_[d - 1] - size_[d] * stride_[d]) * bytes_;
+      at_[d] = 0;
+      ++at_[--d];
     }
   }
 
  private:
-  std::size_t element_;
-  std::byte* at_;
-  std::size_t dims_ = 0;  // innermost first
-  std::array<std::uint64_t, kDims> size_{1, 1, 1, 1};
-  std::array<std::int64_t, kDims> stride_{1, 1, 1, 1};
-  std::array<std::uint64_t, kDims> index_{};
+  std::int64_t bytes_;
+  std::byte* base_;
+  std::size_t dims_ = 0;
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> size_{};
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> stride_{};
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> at_{};
 };
 
-template<std::size_t kElement>
-void copy_run(std::byte* to, std::ptrdiff_t to_step, const std::byte* from, std::ptrdiff_t from_step, std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i) {
-    std::memcpy(to, from, kElement);
-    to += to_step;
-    from += from_step;
+template<std::size_t kBytes>
+void copy_strided(std::byte* target, std::int64_t target_stride, const std::byte* source,
+                  std::int64_t source_stride, std::uint64_t count) {
+  for (std::uint64_t k = 0; k < count; ++k) {
+    std::memcpy(target, source, kBytes);
+    target += target_stride * static_cast<std::int64_t>(kBytes);
+    source += source_stride * static_cast<std::int64_t>(kBytes);
   }
 }
 
-void copy_run(const Cursor& to, const Cursor& from, std::size_t element, std::uint64_t count) {
-  const auto unit = static_cast<std::ptrdiff_t>(element);
-  if (count == 1 || (to.step() == unit && from.step() == unit)) {
-    std::memcpy(to.at(), from.at(), count * element);
+void copy_run(const Cursor& target, const Cursor& source, std::uint64_t count, std::size_t element_bytes,
+              std::size_t streaming_from) {
+  const bool contiguous = count == 1 || (target.stride() == 1 && source.stride() == 1);
+  const std::size_t bytes = count * element_bytes;
+  if (contiguous && bytes < kShortBytes) {
+    std::memcpy(target.data(), source.data(), bytes);
     return;
   }
-  switch (element) {
+  if (contiguous) {
+    copy(target.data(), source.data(), bytes, streaming_from);
+    return;
+  }
+  switch (element_bytes) {
     case 1:
-      return copy_run<1>(to.at(), to.step(), from.at(), from.step(), count);
+      return copy_strided<1>(target.data(), target.stride(), source.data(), source.stride(), count);
     case 2:
-      return copy_run<2>(to.at(), to.step(), from.at(), from.step(), count);
+      return copy_strided<2>(target.data(), target.stride(), source.data(), source.stride(), count);
     case 4:
-      return copy_run<4>(to.at(), to.step(), from.at(), from.step(), count);
+      return copy_strided<4>(target.data(), target.stride(), source.data(), source.stride(), count);
     default:
-      MUSTER_ASSERT(element == 8);
-      return copy_run<8>(to.at(), to.step(), from.at(), from.step(), count);
+      return copy_strided<8>(target.data(), target.stride(), source.data(), source.stride(), count);
   }
 }
 
 }  // namespace
 
-void copy_face(const Face& target, const Face& source, std::size_t element_bytes, std::uint64_t first, std::uint64_t count) {
-  if (count == 0) return;
-  Cursor to(target, element_bytes, first);
-  Cursor from(source, element_bytes, first);
-  while (count > 0) {
-    const std::uint64_t run = std::min({count, to.run(), from.run()});
-    copy_run(to, from, element_bytes, run);
-    to.advance(run);
-    from.advance(run);
-    count -= run;
+void copy_faces(const Face& target, const Face& source, std::uint64_t first, std::uint64_t last,
+                std::size_t element_bytes, std::size_t streaming_from) {
+  Cursor to(target, first, element_bytes);
+  Cursor from(source, first, element_bytes);
+  while (first < last) {
+    const std::uint64_t count = std::min({to.run(), from.run(), last - first});
+    copy_run(to, from, count, element_bytes, streaming_from);
+    first += count;
+    if (first == last) return;  // behind the last element there may be no address
+    to.advance(count);
+    from.advance(count);
   }
 }
 

@@ -1,4 +1,4 @@
-// copy_face(): elements from one strided view to another, both walked in row-major order.
+// Strided views, walked element by element in row-major order without packing them.
 #pragma once
 
 #include "api/base/collective.hpp"
@@ -8,9 +8,9 @@
 
 namespace muster::math {
 
-// Copies elements [first, first + count) of `source`, counted in row-major order, to the same places in that order of
-// `target`. The shapes may differ; both views have at least first + count elements. Runs of consecutive elements are copied as
-// one. The views do not overlap. `element_bytes` is 1, 2, 4 or 8.
-void copy_face(const Face& target, const Face& source, std::size_t element_bytes, std::uint64_t first, std::uint64_t count);
+// Copies elements [first, last), counted in row-major order, of one face to those of another with as many.
+// What lies end to end in both goes as one copy, past the cache from `streaming_from` bytes on.
+void copy_faces(const Face& target, const Face& source, std::uint64_t first, std::uint64_t last,
+                std::size_t element_bytes, std::size_t streaming_from);
 
 }  // namespace muster::math

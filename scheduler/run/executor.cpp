@@ -31,7 +31,7 @@ Result<Executor> Executor::open(device::Device& device, std::uint32_t world, std
   executor.slots_.resize(steps_max);
   for (Slot& slot : executor.slots_) {
     MUSTER_ASSIGN_OR_RETURN(slot.done, device.create_event());
-    slot.members.reserve(world);
+    slot.shares.reserve(world);
   }
   executor.in_flight_.reserve(steps_max);
   executor.finished_.reserve(steps_max);
@@ -72,13 +72,10 @@ void Executor::collect() {
 Status Executor::enqueue(device::Stream& stream, Slot& slot, const Step& step) {
   const Plan& plan = *step.parts.front().plan;
   if (const KernelWork* work = plan.kernel()) return kernels::launch(stream, *work->kernel, work->args);
-  slot.members.clear();
-  for (const Step::Part& part : step.parts) {
-    const CollectiveWork& work = *part.plan->collective();
-    slot.members.push_back({work.index, work.source, work.target});
-  }
+  slot.shares.clear();
+  for (const Step::Part& part : step.parts) slot.shares.push_back(&part.plan->collective()->share);
   const CollectiveWork& work = *plan.collective();
-  return communicators_[work.group.value]->launch(stream, work.collective, slot.members);
+  return communicators_[work.group.value]->launch(stream, work.collective, slot.shares);
 }
 
 }  // namespace muster::scheduler

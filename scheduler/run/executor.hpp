@@ -44,7 +44,7 @@ class Executor {
   struct Slot {
     std::unique_ptr<device::Event> done;
     std::uint32_t stream = 0;
-    std::vector<transport::Member> members;
+    std::vector<const Share*> shares;
   };
   Executor() = default;
   Status enqueue(device::Stream& stream, Slot& slot, const Step& step);

@@ -16,10 +16,30 @@ const CollectiveWork& work_of(const Sequencer::Arrival& arrival) {
   return *work;
 }
 
-Verdict disagreement(const Group& group, const Sequencer::Arrival& a, const Sequencer::Arrival& b) {
-  return {Code::kMismatch, static_cast<std::int32_t>(b.rank.value),
-          fmt::format("group {}: ranks {} and {} disagree on {}; no data was moved", group.name, a.rank.value,
-                      b.rank.value, difference(work_of(a).collective, work_of(b).collective))};
+// What the members that have all arrived, in group order, differ in.
+Verdict disagreement(const Group& group, std::span<const Sequencer::Arrival> members) {
+  std::vector<Party> parties;
+  for (const Sequencer::Arrival& member : members) {
+    const CollectiveWork& work = work_of(member);
+    parties.push_back(
+        {static_cast<std::int32_t>(member.rank.value), &work.collective, &work.share, work.site});
+  }
+  const Difference found = difference(parties);
+  return {Code::kMismatch, found.culprit,
+          fmt::format("group {}: members disagree on {}; no data was moved", group.name, found.text)};
+}
+
+// Whether they mean one operation, by their signatures alone (decision D7).
+bool agreed(std::span<const Sequencer::Arrival> members) {
+  const Signature& first = work_of(members.front()).signature;
+  Hash128 balance;
+  bool common = true;
+  for (const Sequencer::Arrival& member : members) {
+    const Signature& signature = work_of(member).signature;
+    common = common && signature.common == first.common;
+    balance += signature.balance;
+  }
+  return common && balance.zero();
 }
 
 }  // namespace
@@ -37,10 +57,10 @@ Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
   MUSTER_ASSERT(work.group.value < groups_.size());
   Channel& c = channel(work.group, arrival.lane);
-  if (std::exchange(c.owed[static_cast<std::size_t>(work.index)], 0) != 0)
+  if (std::exchange(c.owed[static_cast<std::size_t>(work.index())], 0) != 0)
     return {Outcome::Kind::kRefuse, {}, c.verdict};
   if (work.point_to_point()) return arrive_pair(arrival);
-  auto& slot = c.arrived[static_cast<std::size_t>(work.index)];
+  auto& slot = c.arrived[static_cast<std::size_t>(work.index())];
   MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
   slot = arrival;
   if (++c.arrived_count < c.arrived.size()) return {};
@@ -55,13 +75,7 @@ Sequencer::Outcome Sequencer::complete(Channel& c, const Group& group) {
     slot.reset();
   }
   c.arrived_count = 0;
-  const Arrival& first = outcome.members.front();
-  for (const Arrival& member : outcome.members) {
-    if (work_of(member).signature == work_of(first).signature) continue;
-    outcome.kind = Outcome::Kind::kDisagree;
-    outcome.verdict = disagreement(group, first, member);
-    break;
-  }
+  settle(outcome, group);
   return outcome;
 }
 
@@ -82,12 +96,15 @@ Sequencer::Outcome Sequencer::arrive_pair(const Arrival& arrival) {
   pairs_.erase(partner);
   if (!sends) std::swap(outcome.members[0], outcome.members[1]);
   std::sort(outcome.members.begin(), outcome.members.end(),
-            [](const Arrival& a, const Arrival& b) { return work_of(a).index < work_of(b).index; });
-  if (work_of(outcome.members[0]).signature != work_of(outcome.members[1]).signature) {
-    outcome.kind = Outcome::Kind::kDisagree;
-    outcome.verdict = disagreement(groups_[work.group.value], outcome.members[0], outcome.members[1]);
-  }
+            [](const Arrival& a, const Arrival& b) { return work_of(a).index() < work_of(b).index(); });
+  settle(outcome, groups_[work.group.value]);
   return outcome;
+}
+
+void Sequencer::settle(Outcome& outcome, const Group& group) {
+  if (agreed(outcome.members)) return;
+  outcome.kind = Outcome::Kind::kDisagree;
+  outcome.verdict = disagreement(group, outcome.members);
 }
 
 std::vector<Sequencer::Arrival> Sequencer::take_waiting(GroupId group, std::uint32_t lane) {
@@ -115,7 +132,7 @@ std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uin
   const Group& g = groups_[group.value];
   for (std::size_t i = 0; i < g.ranks.size(); ++i)
     if (attached[g.ranks[i].value]) c.owed[i] = verdict.event;
-  for (const Arrival& told : waiting) c.owed[static_cast<std::size_t>(work_of(told).index)] = 0;
+  for (const Arrival& told : waiting) c.owed[static_cast<std::size_t>(work_of(told).index())] = 0;
   return waiting;
 }
 
@@ -141,7 +158,7 @@ void Sequencer::withdraw(const Arrival& arrival) {
     return;
   }
   Channel& c = channel(work.group, arrival.lane);
-  auto& slot = c.arrived[static_cast<std::size_t>(work.index)];
+  auto& slot = c.arrived[static_cast<std::size_t>(work.index())];
   if (slot && slot->value == arrival.value && slot->rank == arrival.rank) {
     slot.reset();
     --c.arrived_count;

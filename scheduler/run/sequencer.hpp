@@ -1,8 +1,8 @@
 // Sequencer: the order that the ranks of a group agree on (decision D7).
 //
 // Each (group, lane) is a channel. A member arrives with its next collective once nothing of its lane stands
-// before it; when all have arrived the signatures are compared, and only then does anything move. SEND and
-// RECV meet pairwise, across lanes.
+// before it; when all have arrived the signatures are compared, what all share by one hash and what pairs
+// share by its sum over all, and only then does anything move. SEND and RECV meet pairwise, across lanes.
 //
 // A failure takes everybody who waits in the channel out of it. A member that was attached and did not wait
 // hears of it when it next comes, once: it gets the same verdict at once, never a late success. What a member
@@ -81,6 +81,8 @@ class Sequencer {
   std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
   Outcome arrive_pair(const Arrival& arrival);
   Outcome complete(Channel& channel, const Group& group);
+  // Everybody is there: a disagreement, unless they agree.
+  static void settle(Outcome& outcome, const Group& group);
 
   std::vector<Group> groups_;
   std::vector<Channel> channels_;

@@ -4,6 +4,8 @@
 #include "kernels/device/host/pool.hpp"
 #include "tests/transport/counted_new.hpp"
 
+#include <array>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -21,9 +23,11 @@ Collective sum_of(std::uint64_t count) {
   return c;
 }
 
+// The shares of an all-reduce with its memory.
 struct Memory {
   std::vector<std::vector<std::int32_t>> source, target;
-  std::vector<Member> members;
+  std::vector<Share> shares;
+  std::vector<const Share*> members;
 
   Memory(std::int32_t ranks, std::size_t count) {
     for (std::int32_t k = 0; k < ranks; ++k) {
@@ -32,9 +36,11 @@ struct Memory {
     }
     for (std::int32_t k = 0; k < ranks; ++k) {
       const auto i = static_cast<std::size_t>(k);
-      members.push_back(Member{k, reinterpret_cast<const std::byte*>(source[i].data()),
-                               reinterpret_cast<std::byte*>(target[i].data())});
+      shares.push_back(*make_share(sum_of(count), k, ranks, {}));
+      shares.back().source = reinterpret_cast<const std::byte*>(source[i].data());
+      shares.back().target = reinterpret_cast<std::byte*>(target[i].data());
     }
+    for (const Share& share : shares) members.push_back(&share);
   }
 };
 
@@ -67,7 +73,7 @@ TEST(LoopbackLaunch, HoldsATransferForEachRank) {
   Memory memory(kRanks, 10);
   std::vector<std::unique_ptr<device::Stream>> streams;
   std::vector<Collective> transfers(kRanks);
-  std::vector<std::vector<Member>> members(kRanks);
+  std::vector<std::array<Share, 2>> shares(kRanks);
   for (std::int32_t from = 0; from < kRanks; ++from) {
     const auto i = static_cast<std::size_t>(from);
     const std::int32_t to = (from + 1) % kRanks;
@@ -76,10 +82,12 @@ TEST(LoopbackLaunch, HoldsATransferForEachRank) {
     transfers[i].root = from;
     transfers[i].receiver = to;
     transfers[i].count = 10;
-    members[i] = {Member{from, memory.members[i].source, nullptr},
-                  Member{to, nullptr, memory.members[static_cast<std::size_t>(to)].target}};
+    shares[i] = {*make_share(transfers[i], from, kRanks, {}), *make_share(transfers[i], to, kRanks, {})};
+    shares[i][0].source = memory.shares[i].source;
+    shares[i][1].target = memory.shares[static_cast<std::size_t>(to)].target;
+    const std::array<const Share*, 2> pair{&shares[i][0], &shares[i][1]};
     streams.push_back(*device->open_stream(device::Priority::kNormal));
-    ASSERT_TRUE(communicator->launch(*streams.back(), transfers[i], members[i]).ok()) << from;
+    ASSERT_TRUE(communicator->launch(*streams.back(), transfers[i], pair).ok()) << from;
   }
   while (pool->run_once() > 0) {
   }
@@ -136,7 +144,7 @@ TEST(LoopbackLaunch, ServesManyStreamsAtOnce) {
   auto communicator = *open_loopback(3);
   constexpr std::size_t kStreams = 4;
   std::vector<std::unique_ptr<device::Stream>> streams;
-  std::vector<Memory> memories;
+  std::deque<Memory> memories;
   for (std::size_t s = 0; s < kStreams; ++s) {
     streams.push_back(*device->open_stream(s % 2 == 0 ? device::Priority::kHigh : device::Priority::kLow));
     memories.emplace_back(3, 20'000 + s);
@@ -171,10 +179,14 @@ TEST(LoopbackLaunch, GathersInPlaceIntoOneSharedTarget) {
   gather.op = MUSTER_ALL_GATHER;
   gather.dtype = MUSTER_I32;
   gather.count = 10;
-  std::vector<Member> members;
-  for (std::int32_t k = 0; k < 4; ++k)
-    members.push_back(Member{k, reinterpret_cast<const std::byte*>(shared.data() + 10 * k),
-                             reinterpret_cast<std::byte*>(shared.data())});
+  std::vector<Share> shares;
+  std::vector<const Share*> members;
+  for (std::int32_t k = 0; k < 4; ++k) {
+    shares.push_back(*make_share(gather, k, 4, {}));
+    shares.back().source = reinterpret_cast<const std::byte*>(shared.data() + 10 * k);
+    shares.back().target = reinterpret_cast<std::byte*>(shared.data());
+  }
+  for (const Share& share : shares) members.push_back(&share);
   ASSERT_TRUE(communicator->launch(*stream, gather, members).ok());
   while (pool->run_once() > 0) {
   }

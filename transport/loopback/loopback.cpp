@@ -18,32 +18,29 @@ constexpr std::size_t kTransferMembers = 2;
 // One collective in flight. `remaining` parts still touch it; whoever takes the last one away frees it.
 struct Launch {
   mutable std::atomic<std::uint32_t> remaining{0};
-  const Collective* collective = nullptr;
-  std::int32_t ranks = 0;
-  std::size_t member_count = 0;
-  std::vector<Member> members;  // in order of index; room for all ranks
+  loopback::Job job;
+  std::vector<const Share*> shares;   // in order of index; room for all members
+  std::vector<std::uint64_t> starts;  // for the job
 
   bool free() const { return remaining.load(std::memory_order_acquire) == 0; }
 };
 
 void run_part(const void* context, std::uint32_t part) {
   const auto& launch = *static_cast<const Launch*>(context);
-  loopback::execute_part(*launch.collective, std::span(launch.members).first(launch.member_count),
-                         launch.ranks, part);
+  loopback::execute_part(launch.job, part);
   launch.remaining.fetch_sub(1, std::memory_order_release);
 }
 
 // Launches of one width, used in turn.
 //
-// Owns    the records. Thread  the issuing one.  Bound  fixed at construction.  Fails  find_free: nullptr
-// when
-//         all are in flight.
+// Owns    the records. Thread  the issuing one. Bound  fixed at construction.
+// Fails   find_free: nullptr when all are in flight.
 class Records {
  public:
-  Records(std::size_t count, std::size_t members, std::int32_t ranks) : launches_(count) {
+  Records(std::size_t count, std::size_t members) : launches_(count) {
     for (Launch& launch : launches_) {
-      launch.ranks = ranks;
-      launch.members.resize(members);
+      launch.shares.resize(members);
+      launch.starts.resize(members + 1);
     }
   }
 
@@ -70,55 +67,54 @@ class Records {
 // Thread  launch: one issuing thread at a time, any number of streams. Parts run on the streams' workers.
 // Bound   kRanksMax ranks; as many launches in flight as there are records, then kBusy. launch allocates
 //         nothing but a failure's text.
-// Fails   launch: kBadArgument (validate, members missing, doubled or without memory), kBusy.
-// Destroy it when its streams
-//         are idle.
+// Fails   launch: kBadArgument (validate, members missing or doubled), kBusy.
+//
+// Destroy it when its streams are idle.
 class Loopback final : public Communicator {
  public:
   explicit Loopback(std::int32_t ranks)
       : ranks_(ranks),
-        collectives_(kLaunchesMax, static_cast<std::size_t>(ranks), ranks),
+        collectives_(kLaunchesMax, static_cast<std::size_t>(ranks)),
         transfers_(std::max(kLaunchesMax, static_cast<std::size_t>(ranks) * MUSTER_LANE_COUNT),
-                   kTransferMembers, ranks) {}
+                   kTransferMembers) {}
 
   std::int32_t ranks() const noexcept override { return ranks_; }
 
   Status launch(device::Stream& stream, const Collective& collective,
-                std::span<const Member> members) override {
+                std::span<const Share* const> shares) override {
     MUSTER_RETURN_IF_ERROR(validate(collective, ranks_));
     Records& records = is_transfer(collective.op) ? transfers_ : collectives_;
     Launch* launch = records.find_free();
     if (launch == nullptr)
       return failure(Code::kBusy, "{} collectives of this communicator are in flight; wait for one",
                      records.size());
-    MUSTER_RETURN_IF_ERROR(seat(collective, members, *launch));
-    const std::uint32_t parts = loopback::part_count(collective, ranks_);
-    launch->collective = &collective;
-    launch->remaining.store(parts, std::memory_order_relaxed);  // the stream's own hand-over publishes it
-    Status status = device::host::enqueue(stream, {.run = run_part, .context = launch, .parts = parts});
+    MUSTER_RETURN_IF_ERROR(seat(collective, shares, *launch));
+    launch->job = loopback::cut(collective, launch->shares, launch->starts);
+    // The stream's own hand-over publishes it.
+    launch->remaining.store(launch->job.parts, std::memory_order_relaxed);
+    Status status =
+        device::host::enqueue(stream, {.run = run_part, .context = launch, .parts = launch->job.parts});
     if (!status.ok()) launch->remaining.store(0, std::memory_order_relaxed);
     return status;
   }
 
  private:
   // Puts the members into the launch in order of index, each exactly once.
-  Status seat(const Collective& collective, std::span<const Member> members, Launch& launch) const {
-    const std::size_t expected = is_transfer(collective.op) ? 2 : static_cast<std::size_t>(ranks_);
-    if (members.size() != expected)
+  Status seat(const Collective& collective, std::span<const Share* const> shares, Launch& launch) const {
+    const std::size_t expected = launch.shares.size();
+    if (shares.size() != expected)
       return failure(Code::kBadArgument, "{} members are given; all {} of the operation must be local",
-                     members.size(), expected);
-    launch.member_count = expected;
-    for (std::size_t k = 0; k < expected; ++k) launch.members[k].index = -1;
-    for (const Member& member : members) {
-      const std::int32_t place = place_of(collective, member.index);
+                     shares.size(), expected);
+    std::fill(launch.shares.begin(), launch.shares.end(), nullptr);
+    for (const Share* share : shares) {
+      const std::int32_t place = place_of(collective, share->index);
       if (place < 0)
         return failure(Code::kBadArgument, "member index {} takes no part in the operation of {} ranks",
-                       member.index, ranks_);
-      Member& seated = launch.members[static_cast<std::size_t>(place)];
-      if (seated.index != -1)
-        return failure(Code::kBadArgument, "member index {} is given twice; each member once", member.index);
-      MUSTER_RETURN_IF_ERROR(check_member(collective, member, ranks_));
-      seated = member;
+                       share->index, ranks_);
+      const Share*& seated = launch.shares[static_cast<std::size_t>(place)];
+      if (seated != nullptr)
+        return failure(Code::kBadArgument, "member index {} is given twice; each member once", share->index);
+      seated = share;
     }
     return Status();
   }

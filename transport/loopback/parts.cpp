@@ -3,6 +3,7 @@
 #include "api/base/dtype.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
+#include "kernels/math/strided.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,153 +17,285 @@ constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::size_t kTileBytes = 16 << 10;
 // From this many written bytes on, targets are stored past the cache: they would not stay in it anyway.
 constexpr std::uint64_t kStreamBytes = 16 << 20;
+// What a block of an ALL_TO_ALL or a face costs beside its bytes, so that a part has not too many small ones.
+constexpr std::uint64_t kPieceBytes = 64;
 
+using Shares = std::span<const Share* const>;
 using Sources = std::array<const std::byte*, static_cast<std::size_t>(kRanksMax)>;
 
-// How often each element of the whole vector is read or written.
-std::uint64_t touches(muster_op op, std::int32_t ranks) {
-  const auto members = static_cast<std::uint64_t>(ranks);
-  if (op == MUSTER_ALL_REDUCE) return 2 * members;
-  if (op == MUSTER_SEND || op == MUSTER_RECV) return 2;
-  return members + 1;
+// How often each element of the row is read or written.
+std::uint64_t touches(muster_op op, std::uint64_t members) {
+  switch (op) {
+    case MUSTER_ALL_REDUCE:
+      return 2 * members;
+    case MUSTER_ALL_GATHER:
+    case MUSTER_REDUCE_SCATTER:
+    case MUSTER_BROADCAST:
+    case MUSTER_REDUCE:
+      return members + 1;
+    default:
+      return 2;
+  }
+}
+
+// Into how many targets each element of the row is copied.
+std::uint64_t copies(muster_op op, std::uint64_t members) {
+  return op == MUSTER_ALL_REDUCE || op == MUSTER_ALL_GATHER || op == MUSTER_BROADCAST ? members : 1;
+}
+
+// A piece's length in the row: the elements are followed by what it costs to begin it.
+std::uint64_t charged(std::uint64_t count, std::size_t element_bytes) {
+  return count == 0 ? 0 : count + kPieceBytes / element_bytes;
 }
 
 // Elements of a part: whole cache lines, so that two parts of an aligned vector never share one; and not less
 // than a page of each vector, so that prefetchers get to work.
-std::uint64_t part_elements(const Collective& collective, std::int32_t ranks) {
-  const std::uint64_t bytes = kPartTrafficBytes / touches(collective.op, ranks) / kLineBytes * kLineBytes;
-  const std::uint64_t elements = std::max(bytes, kPageBytes) / dtype_bytes(collective.dtype);
+std::uint64_t part_elements(const Collective& collective, std::uint64_t members, std::uint64_t total) {
+  const std::uint64_t bytes = kPartTrafficBytes / touches(collective.op, members) / kLineBytes * kLineBytes;
+  std::uint64_t elements = std::max(bytes, kPageBytes) / dtype_bytes(collective.dtype);
   // Parts are numbered in 32 bits; larger vectors have larger parts.
-  const std::uint64_t total = total_count(collective, ranks);
-  std::uint64_t grown = elements;
-  while (total / grown >= std::numeric_limits<std::uint32_t>::max()) grown *= 2;
-  return grown;
+  while (total / elements >= std::numeric_limits<std::uint32_t>::max()) elements *= 2;
+  return elements;
 }
 
-// One part, resolved: elements [first, last) of the whole vector.
-struct Part {
+// Writes where each stretch begins; returns how many there are.
+std::size_t lay_out(const Collective& c, Shares shares, std::span<std::uint64_t> starts) {
+  const std::size_t bytes = dtype_bytes(c.dtype);
+  starts[0] = 0;
+  const auto blocks = [&](std::span<const Block> list) {
+    for (std::size_t i = 0; i < list.size(); ++i) starts[i + 1] = starts[i] + list[i].count;
+    return list.size();
+  };
+  const auto root = static_cast<std::size_t>(c.root);
+  switch (c.op) {
+    case MUSTER_ALL_GATHER:
+      return blocks(shares[0]->target_blocks);
+    case MUSTER_REDUCE_SCATTER:
+      return blocks(shares[0]->source_blocks);
+    case MUSTER_GATHER:
+      return blocks(shares[root]->target_blocks);
+    case MUSTER_SCATTER:
+      return blocks(shares[root]->source_blocks);
+    case MUSTER_ALL_TO_ALL:
+    case MUSTER_EXCHANGE:
+      for (std::size_t i = 0; i < shares.size(); ++i) {
+        starts[i + 1] = starts[i];
+        for (const Block& block : shares[i]->target_blocks) starts[i + 1] += charged(block.count, bytes);
+        for (const Face& face : shares[i]->receives) starts[i + 1] += charged(face.count(), bytes);
+      }
+      return shares.size();
+    default:
+      starts[1] = c.op == MUSTER_BARRIER ? 0 : c.count;
+      return 1;
+  }
+}
+
+// One stretch of a part, resolved: elements [first, last) of the stretch.
+struct Piece {
   const Collective& collective;
-  std::span<const Member> members;
-  std::int32_t ranks;
+  Shares shares;
   std::size_t element_bytes;
+  std::size_t streaming_from;  // 0 or math::kNeverStream
+  std::size_t stretch;
   std::uint64_t first;
   std::uint64_t last;
-  std::size_t streaming_from;  // 0 or math::kNeverStream
+
+  std::uint64_t bytes() const { return (last - first) * element_bytes; }
+  const Share& root() const { return *shares[static_cast<std::size_t>(collective.root)]; }
+  // Where element `element` of a member's block lies.
+  const std::byte* source(const Share& share, std::size_t block, std::uint64_t element) const {
+    return share.source + (share.source_blocks[block].offset + element) * element_bytes;
+  }
+  std::byte* target(const Share& share, std::size_t block, std::uint64_t element) const {
+    return share.target + (share.target_blocks[block].offset + element) * element_bytes;
+  }
 };
 
-// Copies one range to the same place of every target, a tile at a time, so that the source is fetched once.
-void spread(const Part& part, const std::byte* source, std::uint64_t byte_offset, std::uint64_t bytes) {
+// Copies the piece from `source` to block `block` of every target, a tile at a time, so that the source is
+// fetched once.
+void spread(const Piece& piece, const std::byte* source, std::size_t block) {
+  const std::uint64_t bytes = piece.bytes();
   for (std::uint64_t at = 0; at < bytes; at += kTileBytes) {
     const std::uint64_t tile = std::min<std::uint64_t>(kTileBytes, bytes - at);
-    for (const Member& member : part.members)
-      math::copy(member.target + byte_offset + at, source + at, tile, part.streaming_from);
+    for (const Share* share : piece.shares)
+      if (share->target != nullptr)  // the root of a broadcast may want no copy of its own
+        math::copy(piece.target(*share, block, piece.first) + at, source + at, tile, piece.streaming_from);
   }
 }
 
-void all_reduce(const Part& part) {
+std::span<const std::byte* const> gather_sources(const Piece& piece, std::size_t block, std::uint64_t element,
+                                                 Sources& sources) {
+  for (std::size_t k = 0; k < piece.shares.size(); ++k)
+    sources[k] = piece.source(*piece.shares[k], block, element);
+  return std::span(sources).first(piece.shares.size());
+}
+
+void all_reduce(const Piece& piece) {
   alignas(kLineBytes) std::array<std::byte, kTileBytes> tile;
   Sources sources;
-  const std::uint64_t end = part.last * part.element_bytes;
-  for (std::uint64_t at = part.first * part.element_bytes; at < end; at += kTileBytes) {
-    const std::uint64_t bytes = std::min<std::uint64_t>(kTileBytes, end - at);
-    for (std::size_t k = 0; k < part.members.size(); ++k) sources[k] = part.members[k].source + at;
-    math::reduce(part.collective.dtype, part.collective.redop, std::span(sources).first(part.members.size()),
-                 tile.data(), bytes / part.element_bytes, part.collective.scale);
+  const std::uint64_t tile_elements = kTileBytes / piece.element_bytes;
+  for (std::uint64_t at = piece.first; at < piece.last; at += tile_elements) {
+    const std::uint64_t count = std::min(tile_elements, piece.last - at);
+    math::reduce(piece.collective.dtype, piece.collective.redop, gather_sources(piece, 0, at, sources),
+                 tile.data(), count, piece.collective.scale);
     // Lines of a target in place were just read: they are in the cache, and a streaming store would throw
     // them out.
-    for (const Member& member : part.members)
-      math::copy(member.target + at, tile.data(), bytes,
-                 member.target == member.source ? math::kNeverStream : part.streaming_from);
+    for (std::size_t k = 0; k < piece.shares.size(); ++k) {
+      std::byte* target = piece.target(*piece.shares[k], 0, at);
+      math::copy(target, tile.data(), count * piece.element_bytes,
+                 target == sources[k] ? math::kNeverStream : piece.streaming_from);
+    }
   }
 }
 
-// Calls body(index, first, last, block) for each member's block that the part meets; first and last in the
-// whole vector.
-template<class Body>
-void for_each_block(const Part& part, Body body) {
-  std::int32_t index = 0;
-  if (part.collective.counts.empty()) index = static_cast<std::int32_t>(part.first / part.collective.count);
-  Block block = block_of(part.collective, index, part.ranks);
-  for (;;) {
-    const std::uint64_t first = std::max(part.first, block.offset);
-    const std::uint64_t last = std::min(part.last, block.offset + block.count);
-    if (first < last) body(static_cast<std::size_t>(index), first, last, block);
-    if (++index == part.ranks || block.offset + block.count >= part.last) return;
-    block.offset += block.count;
-    block.count = part.collective.counts.empty() ? part.collective.count
-                                                 : part.collective.counts[static_cast<std::size_t>(index)];
-  }
-}
-
-void reduce_scatter(const Part& part) {
+// All sources' block `block` at once into one member's.
+void reduce_into(const Piece& piece, std::size_t block, const Share& share) {
   Sources sources;
-  for_each_block(part, [&](std::size_t index, std::uint64_t first, std::uint64_t last, const Block& block) {
-    for (std::size_t k = 0; k < part.members.size(); ++k)
-      sources[k] = part.members[k].source + first * part.element_bytes;
-    math::reduce(part.collective.dtype, part.collective.redop, std::span(sources).first(part.members.size()),
-                 part.members[index].target + (first - block.offset) * part.element_bytes, last - first,
-                 part.collective.scale);
-  });
+  math::reduce(piece.collective.dtype, piece.collective.redop,
+               gather_sources(piece, block, piece.first, sources), piece.target(share, 0, piece.first),
+               piece.last - piece.first, piece.collective.scale);
 }
 
-void all_gather(const Part& part) {
-  for_each_block(part, [&](std::size_t index, std::uint64_t first, std::uint64_t last, const Block& block) {
-    const std::byte* source = part.members[index].source + (first - block.offset) * part.element_bytes;
-    spread(part, source, first * part.element_bytes, (last - first) * part.element_bytes);
-  });
+void copy(const Piece& piece, const Share& to, std::size_t target_block, const Share& from,
+          std::size_t source_block) {
+  math::copy(piece.target(to, target_block, piece.first), piece.source(from, source_block, piece.first),
+             piece.bytes(), piece.streaming_from);
 }
 
-void broadcast(const Part& part) {
-  const std::uint64_t offset = part.first * part.element_bytes;
-  const std::byte* source = part.members[static_cast<std::size_t>(part.collective.root)].source + offset;
-  spread(part, source, offset, (part.last - part.first) * part.element_bytes);
+// ---- pairs -----------------------------------------------------------------------------------------
+
+// Whether what the member gives to `peer` lies where it gets what `peer` gives.
+bool in_place(const Piece& piece, const Share& share, std::size_t peer) {
+  const std::uint64_t count = share.source_blocks[peer].count;
+  return count > 0 && share.target_blocks[peer].count == count &&
+         piece.source(share, peer, 0) == piece.target(share, peer, 0);
 }
 
-void transfer(const Part& part) {
-  const std::uint64_t offset = part.first * part.element_bytes;
-  math::copy(part.members[1].target + offset, part.members[0].source + offset,
-             (part.last - part.first) * part.element_bytes, part.streaming_from);
+// The blocks of a pair change places, or go to where the one that is not in place wants them.
+void swap_blocks(const Piece& piece, std::size_t a, std::size_t b) {
+  alignas(kLineBytes) std::array<std::byte, kTileBytes> tile;
+  const Share& one = *piece.shares[a];
+  const Share& other = *piece.shares[b];
+  const std::uint64_t bytes = piece.bytes();
+  for (std::uint64_t at = 0; at < bytes; at += kTileBytes) {
+    const std::uint64_t length = std::min<std::uint64_t>(kTileBytes, bytes - at);
+    math::copy(tile.data(), piece.source(one, b, piece.first) + at, length, math::kNeverStream);
+    math::copy(piece.target(one, b, piece.first) + at, piece.source(other, a, piece.first) + at, length,
+               math::kNeverStream);
+    math::copy(piece.target(other, a, piece.first) + at, tile.data(), length, math::kNeverStream);
+  }
 }
 
-std::size_t streaming_from(const Collective& collective, std::int32_t ranks, std::uint64_t total_bytes) {
-  const bool one_target = collective.op == MUSTER_SEND || collective.op == MUSTER_RECV;
-  const auto targets = one_target ? 1 : static_cast<std::uint64_t>(ranks);
-  return total_bytes >= kStreamBytes / targets ? 0 : math::kNeverStream;
+void copy_pair(const Piece& piece, std::size_t from, std::size_t to) {
+  const Share& giver = *piece.shares[from];
+  const Share& getter = *piece.shares[to];
+  const bool swaps = from != to && (in_place(piece, giver, to) || in_place(piece, getter, from));
+  if (!swaps) return copy(piece, getter, from, giver, to);
+  // Both directions at once, so one of the two does it.
+  if (from < to) swap_blocks(piece, from, to);
+}
+
+// The first send to member `to` with the tag; nullptr if there is none.
+const Face* send_to(const Share& giver, std::int32_t to, std::uint32_t tag) {
+  const auto face = std::find_if(giver.sends.begin(), giver.sends.end(),
+                                 [&](const Face& f) { return f.peer == to && f.tag == tag; });
+  return face == giver.sends.end() ? nullptr : &*face;
+}
+
+// Calls body(piece, i) for each i whose `count(i)` elements the piece meets, with first and last inside it.
+template<class Count, class Body>
+void for_each_piece(const Piece& piece, std::size_t pieces, Count count, Body body) {
+  std::uint64_t at = 0;
+  for (std::size_t i = 0; i < pieces && at < piece.last; ++i) {
+    const std::uint64_t elements = count(i);
+    const std::uint64_t length = charged(elements, piece.element_bytes);
+    if (at + length > piece.first) {
+      Piece inner = piece;
+      inner.first = piece.first > at ? std::min(piece.first - at, elements) : 0;
+      inner.last = std::min(piece.last - at, elements);
+      if (inner.first < inner.last) body(inner, i);
+    }
+    at += length;
+  }
+}
+
+void all_to_all(const Piece& piece) {
+  const std::size_t to = piece.stretch;
+  const auto& blocks = piece.shares[to]->target_blocks;
+  for_each_piece(
+      piece, blocks.size(), [&](std::size_t from) { return blocks[from].count; },
+      [&](const Piece& inner, std::size_t from) { copy_pair(inner, from, to); });
+}
+
+void exchange(const Piece& piece) {
+  const Share& getter = *piece.shares[piece.stretch];
+  for_each_piece(
+      piece, getter.receives.size(), [&](std::size_t i) { return getter.receives[i].count(); },
+      [&](const Piece& inner, std::size_t i) {
+        const Face& face = getter.receives[i];
+        const Face* sent =
+            send_to(*piece.shares[static_cast<std::size_t>(face.peer)], getter.index, face.tag);
+        // Their edges match, says the caller; memory is not put at stake on it.
+        if (sent == nullptr || sent->count() != face.count()) return;
+        math::copy_faces(face, *sent, inner.first, inner.last, inner.element_bytes, inner.streaming_from);
+      });
+}
+
+void execute(const Piece& piece) {
+  const std::size_t member = piece.stretch;
+  switch (piece.collective.op) {
+    case MUSTER_ALL_REDUCE:
+      return all_reduce(piece);
+    case MUSTER_REDUCE:
+      return reduce_into(piece, 0, piece.root());
+    case MUSTER_REDUCE_SCATTER:
+      return reduce_into(piece, member, *piece.shares[member]);
+    case MUSTER_ALL_GATHER:
+      return spread(piece, piece.source(*piece.shares[member], 0, piece.first), member);
+    case MUSTER_BROADCAST:
+      return spread(piece, piece.source(piece.root(), 0, piece.first), 0);
+    case MUSTER_GATHER:
+      return copy(piece, piece.root(), member, *piece.shares[member], 0);
+    case MUSTER_SCATTER:
+      return copy(piece, *piece.shares[member], 0, piece.root(), member);
+    case MUSTER_ALL_TO_ALL:
+      return all_to_all(piece);
+    case MUSTER_EXCHANGE:
+      return exchange(piece);
+    default:
+      return copy(piece, *piece.shares[1], 0, *piece.shares[0], 0);
+  }
 }
 
 }  // namespace
 
-std::uint32_t part_count(const Collective& collective, std::int32_t ranks) {
-  const std::uint64_t total = total_count(collective, ranks);
-  if (total == 0) return 0;
-  const std::uint64_t elements = part_elements(collective, ranks);
-  return static_cast<std::uint32_t>((total - 1) / elements + 1);
+Job cut(const Collective& collective, Shares shares, std::span<std::uint64_t> starts) {
+  const std::size_t stretches = lay_out(collective, shares, starts);
+  Job job{&collective, shares, starts.first(stretches + 1), 1, 0, false};
+  const std::uint64_t total = job.starts[stretches];
+  if (total == 0) return job;
+  job.part_elements = part_elements(collective, shares.size(), total);
+  job.parts = static_cast<std::uint32_t>((total - 1) / job.part_elements + 1);
+  job.streams = total * dtype_bytes(collective.dtype) >= kStreamBytes / copies(collective.op, shares.size());
+  return job;
 }
 
-void execute_part(const Collective& collective, std::span<const Member> members, std::int32_t ranks,
-                  std::uint32_t part) {
-  const std::uint64_t total = total_count(collective, ranks);
-  const std::uint64_t elements = part_elements(collective, ranks);
-  const std::uint64_t first = part * elements;
-  const std::size_t element_bytes = dtype_bytes(collective.dtype);
-  const Part resolved{collective,
-                      members,
-                      ranks,
-                      element_bytes,
-                      first,
-                      std::min(total, first + elements),
-                      streaming_from(collective, ranks, total * element_bytes)};
-  switch (collective.op) {
-    case MUSTER_ALL_REDUCE:
-      return all_reduce(resolved);
-    case MUSTER_ALL_GATHER:
-      return all_gather(resolved);
-    case MUSTER_REDUCE_SCATTER:
-      return reduce_scatter(resolved);
-    case MUSTER_BROADCAST:
-      return broadcast(resolved);
-    default:
-      return transfer(resolved);
+void execute_part(const Job& job, std::uint32_t part) {
+  const std::uint64_t first = part * job.part_elements;
+  const std::uint64_t last = std::min(job.starts.back(), first + job.part_elements);
+  Piece piece{*job.collective,
+              job.shares,
+              dtype_bytes(job.collective->dtype),
+              job.streams ? 0 : math::kNeverStream,
+              0,
+              0,
+              0};
+  auto start = std::upper_bound(job.starts.begin(), job.starts.end(), first) - 1;
+  for (; *start < last; ++start) {
+    piece.stretch = static_cast<std::size_t>(start - job.starts.begin());
+    piece.first = std::max(first, *start) - *start;
+    piece.last = std::min(last, *(start + 1)) - *start;
+    if (piece.first < piece.last) execute(piece);
   }
 }
 

@@ -2,7 +2,7 @@
 // each other.
 #pragma once
 
-#include "transport/collective/communicator.hpp"
+#include "api/base/collective.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +13,25 @@ namespace muster::transport::loopback {
 inline constexpr std::int32_t kRanksMax = 1024;              // members on one node
 inline constexpr std::size_t kPartTrafficBytes = 256 << 10;  // read and written by one part, about
 
-// Into how many parts a valid collective is cut; 0 where there is nothing to do. A function of its arguments
-// alone, so results do not depend on the machine.
-std::uint32_t part_count(const Collective& collective, std::int32_t ranks);
+// A collective laid out end to end as a row of elements, and cut.
+//
+// The row consists of stretches, one after the other: the whole vector (ALL_REDUCE, BROADCAST, REDUCE, SEND,
+// RECV), the block of each member (ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER), or all that a member gets
+// (ALL_TO_ALL, EXCHANGE).
+struct Job {
+  const Collective* collective = nullptr;
+  std::span<const Share* const> shares;   // in order of index; SEND and RECV: sender, receiver
+  std::span<const std::uint64_t> starts;  // of each stretch in the row, and the row's end
+  std::uint64_t part_elements = 1;
+  std::uint32_t parts = 0;  // 0 where there is nothing to do
+  bool streams = false;     // targets are stored past the cache
+};
 
-// Runs one part. `members` are in order of index (SEND and RECV: sender, then receiver) and checked. Parts
-// touch disjoint memory: any order, any thread.
-void execute_part(const Collective& collective, std::span<const Member> members, std::int32_t ranks,
-                  std::uint32_t part);
+// Cuts a valid collective. A function of its arguments alone, so results do not depend on the machine.
+// `starts` has room for one more than there are members; it, the collective and the shares outlive the job.
+Job cut(const Collective& collective, std::span<const Share* const> shares, std::span<std::uint64_t> starts);
+
+// Runs one part. Parts touch disjoint memory: any order, any thread.
+void execute_part(const Job& job, std::uint32_t part);
 
 }  // namespace muster::transport::loopback

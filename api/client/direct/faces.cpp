@@ -1,6 +1,7 @@
 #include "api/client/direct/faces.hpp"
 
 #include "api/base/dtype.hpp"
+#include "kernels/math/copy.hpp"
 #include "kernels/math/strided.hpp"
 
 #include <array>
@@ -62,7 +63,7 @@ void Faces::fill(std::byte* to, shm::Place place) {
     if (packed_) {
       entry.place = pack_place(place);
       entry.offset = end;
-      math::copy_face(packed_view(to + end, entry.count), face, element, 0, entry.count);
+      math::copy_faces(packed_view(to + end, entry.count), face, 0, entry.count, element, math::kNeverStream);
       end += entry.count * element;
     } else {
       entry.place = pack_place(plan_.sends[k]);
@@ -142,7 +143,7 @@ Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) 
     const std::byte* base = list_of(from, &room);
     const std::uint64_t bytes = entry.count * element;
     if (entry.offset > room || bytes > room - entry.offset) return Outcome::kCorrupt;
-    math::copy_face(to, packed_view(const_cast<std::byte*>(base) + entry.offset, entry.count), element, 0, entry.count);
+    math::copy_faces(to, packed_view(const_cast<std::byte*>(base) + entry.offset, entry.count), 0, entry.count, element, math::kNeverStream);
     return Outcome::kDone;
   }
   if (entry.dims < 0 || entry.dims > MUSTER_TENSOR_DIMS_MAX) return Outcome::kCorrupt;
@@ -154,7 +155,7 @@ Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) 
   std::copy(std::begin(entry.size), std::end(entry.size), source.size.begin());
   std::copy(std::begin(entry.stride), std::end(entry.stride), source.stride.begin());
   source.data = const_cast<std::byte*>(data);
-  math::copy_face(to, source, element, 0, entry.count);
+  math::copy_faces(to, source, 0, entry.count, element, math::kNeverStream);
   return channel_.broken() ? Outcome::kBroken : Outcome::kDone;
 }
 

@@ -25,7 +25,7 @@ void gather_last_logits(Program& program, const Layout& layout, const Model& mod
   for (std::int64_t rank = 0; rank < layout.tp.size; ++rank)
     counts.push_back(static_cast<std::uint64_t>(ceil_chunk(kVocabulary, layout.tp.size, rank).count));
   muster_collective gather = all_gather(layout.tp.group, own, {target.handle, 0});
-  gather.counts = counts.data();
+  gather.target_blocks.counts = counts.data();
   program.join(program.collective(MUSTER_LANE_SMALL, gather));
 }
 

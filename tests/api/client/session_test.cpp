@@ -224,7 +224,7 @@ TEST_F(Session, TellsBothSidesWhatTheyDisagreeOn) {
   }
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(muster_point_wait(sessions[rank], points[rank], -1), MUSTER_ERR_MISMATCH);
-    EXPECT_THAT(muster_last_error(), HasSubstr("count: 50 and 51"));
+    EXPECT_THAT(muster_last_error(), HasSubstr("count: 50 at rank 0 and 51 at rank 1"));
     muster_failure failure = MUSTER_FAILURE_INIT;
     ASSERT_EQ(muster_lane_failure(sessions[rank], MUSTER_LANE_REDUCE, &failure), MUSTER_OK);
     EXPECT_EQ(failure.failed_point, points[rank]);

@@ -68,8 +68,14 @@ TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(Welcome), 16u + 24u + 16u + 64u + 256u);
   EXPECT_EQ(sizeof(BufferGrant), 16u + 32u);
   EXPECT_EQ(sizeof(HandleMessage), 24u);
-  EXPECT_EQ(sizeof(PlanCollective) % 8, 0u);
-  EXPECT_LE(sizeof(PlanCollective) + kCountEntriesMax * sizeof(std::uint64_t), kMessageBytesMax);
+  EXPECT_EQ(sizeof(PlanCollective), 16u + 16u + 8u + 32u + 16u + 24u + 48u);
+  EXPECT_EQ(offsetof(PlanCollective, group), 32u);
+  EXPECT_EQ(offsetof(PlanCollective, count), 72u);
+  EXPECT_EQ(offsetof(PlanCollective, source_counts), 88u);
+  EXPECT_EQ(offsetof(PlanCollective, sends), 104u);
+  EXPECT_EQ(offsetof(PlanCollective, site), 112u);
+  EXPECT_EQ(sizeof(muster_face), 96u);
+  EXPECT_EQ(sizeof(PlanCollective) + kListBytesMax, kMessageBytesMax);
 }
 
 TEST(Layout, GivesEachWordALineOfItsOwn) {

@@ -160,7 +160,7 @@ TEST_F(Serve, EndsTheSessionForMessagesThatAreNone) {
   EXPECT_EQ(ask(session, shm::Plain{}, MessageKind::kWelcome), MessageKind::kNone);
   EXPECT_EQ(ask(session, shm::Plain{}, MessageKind::kBufferAlloc), MessageKind::kNone);
   shm::PlanCollective request;
-  request.count_entries = 1000;
+  request.target_counts = 1000;
   EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kNone);
   shm::MeshQuery query;
   std::memset(query.dim, 'x', sizeof query.dim);

@@ -41,20 +41,22 @@ class Stage final : public Actions {
   }
 
   Plan* kernel() {
-    plans.push_back(std::make_unique<Plan>(Plan{KernelWork{&kNothing, {}}, SessionId(), 0, 0, {}, 0}));
+    plans.push_back(std::make_unique<Plan>(Plan{KernelWork{&kNothing, {}}, SessionId(), 0, 0, {}}));
     return plans.back().get();
   }
-  Plan* collective(std::uint32_t group, std::uint32_t rank, transport::Collective what) {
+  Plan* collective(std::uint32_t group, std::uint32_t rank, const Collective& what) {
     const auto& members = graph.groups()[group].ranks;
     std::int32_t index = -1;
     for (std::size_t i = 0; i < members.size(); ++i)
       if (members[i].value == rank) index = static_cast<std::int32_t>(i);
-    CollectiveWork work{GroupId(group), index, what, signature_of(what), nullptr, nullptr};
-    plans.push_back(std::make_unique<Plan>(Plan{work, SessionId(), 0, 0, {}, 0}));
+    const auto ranks = static_cast<std::int32_t>(members.size());
+    const Share share = *make_share(what, index, ranks, {});
+    CollectiveWork work{GroupId(group), what, share, signature_of(what, share, ranks), ""};
+    plans.push_back(std::make_unique<Plan>(Plan{work, SessionId(), 0, 0, {}}));
     return plans.back().get();
   }
-  static transport::Collective all_reduce(std::uint64_t count) {
-    transport::Collective c;
+  static Collective all_reduce(std::uint64_t count) {
+    Collective c;
     c.op = MUSTER_ALL_REDUCE;
     c.dtype = MUSTER_F32;
     c.redop = MUSTER_SUM;

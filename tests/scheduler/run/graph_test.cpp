@@ -118,7 +118,7 @@ TEST(Graph, NamesFieldValuesAndRanksWhenMembersDisagree) {
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_REDUCE, Code::kMismatch));
     EXPECT_THAT(stage.stop_text(rank, MUSTER_LANE_REDUCE),
-                HasSubstr("ranks 0 and 1 disagree on count: 4096 and 4097"));
+                HasSubstr("members disagree on count: 4096 at rank 0 and 4097 at rank 1;"));
   }
 }
 
@@ -353,7 +353,7 @@ TEST(Graph, KeepsADeadRanksMemoryUntilItsWorkHasRun) {
 TEST(Graph, PairsSendsAndReceivesAcrossLanesInOrder) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
   const auto message = [&](muster_op op, std::int32_t from, std::int32_t to, std::uint64_t count) {
-    transport::Collective c;
+    Collective c;
     c.op = op;
     c.dtype = MUSTER_U8;
     c.root = from;
@@ -371,7 +371,7 @@ TEST(Graph, PairsSendsAndReceivesAcrossLanesInOrder) {
   EXPECT_EQ(stage.retired_well, 4u);
   stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 0, 1, 5)));
   stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, message(MUSTER_RECV, 0, 1, 9)));
-  EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_SMALL), HasSubstr("count: 5 and 9"));
+  EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_SMALL), HasSubstr("count: 5 at rank 0 and 9 at rank 1"));
 }
 
 TEST(Graph, AbortsEverybodyWhoWaitsInAGroup) {

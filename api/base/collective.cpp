@@ -1,0 +1,292 @@
+#include "api/base/collective.hpp"
+
+#include "api/base/dtype.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace muster {
+namespace {
+
+// Memory is addressed by signed differences: no vector is longer.
+constexpr std::uint64_t kBytesMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+
+Status check_redop(const Collective& c) {
+  if (!has_reduction(c.op)) {
+    if (c.redop != 0)
+      return failure(Code::kBadArgument, "redop {} is given but {} reduces nothing; leave it 0", c.redop,
+                     op_name(c.op));
+    return Status();
+  }
+  if (c.redop < MUSTER_SUM || c.redop > MUSTER_PREMUL_SUM)
+    return failure(Code::kBadArgument, "redop {} of {} is none of MUSTER_SUM..MUSTER_PREMUL_SUM ({}..{})",
+                   c.redop, op_name(c.op), static_cast<int>(MUSTER_SUM), static_cast<int>(MUSTER_PREMUL_SUM));
+  if (c.redop != MUSTER_PREMUL_SUM || !is_integer(c.dtype)) return Status();
+  // A NaN fails both comparisons below.
+  const bool whole = std::trunc(c.scale) == c.scale;
+  const bool fits = std::fabs(c.scale) < std::ldexp(1.0, 63);
+  if (!whole || !fits)
+    return failure(Code::kBadArgument, "scale {} of PREMUL_SUM on integers must be a whole number below 2^63",
+                   c.scale);
+  return Status();
+}
+
+Status check_peers(const Collective& c, std::int32_t ranks) {
+  if (!has_root(c.op) && !is_transfer(c.op)) {
+    if (c.root != 0)
+      return failure(Code::kBadArgument, "root {} is given but {} has none; leave it 0", c.root,
+                     op_name(c.op));
+    return Status();
+  }
+  if (c.root < 0 || c.root >= ranks)
+    return failure(Code::kBadArgument, "root {} of {} is not a member: the group has 0..{}", c.root,
+                   op_name(c.op), ranks - 1);
+  if (!is_transfer(c.op)) return Status();
+  if (c.receiver < 0 || c.receiver >= ranks)
+    return failure(Code::kBadArgument, "receiver {} of {} is not a member: the group has 0..{}", c.receiver,
+                   op_name(c.op), ranks - 1);
+  if (c.receiver == c.root)
+    return failure(Code::kBadArgument,
+                   "root and receiver of {} are both {}: a member does not send to itself; copy instead",
+                   op_name(c.op), c.root);
+  return Status();
+}
+
+Status check_counts(const Collective& c, std::int32_t ranks) {
+  const auto members = static_cast<std::uint64_t>(ranks);
+  if (is_pairwise(c.op) && c.count != 0)
+    return failure(Code::kBadArgument, "count {} stands in what all agree on, but {} agrees pair by pair",
+                   c.count, op_name(c.op));
+  if (!c.counts.empty() && !has_agreed_blocks(c.op))
+    return failure(Code::kBadArgument, "counts has {} entries but {} has no uneven blocks; leave it empty",
+                   c.counts.size(), op_name(c.op));
+  if (!c.counts.empty() && c.counts.size() != members)
+    return failure(Code::kBadArgument, "counts has {} entries; {} in a group of {} needs one per member",
+                   c.counts.size(), op_name(c.op), ranks);
+  std::uint64_t total = c.count;
+  bool overflow = false;
+  if (!c.counts.empty()) {
+    total = 0;
+    for (const std::uint64_t count : c.counts)
+      overflow = overflow || __builtin_add_overflow(total, count, &total);
+  } else if (has_agreed_blocks(c.op)) {
+    overflow = __builtin_mul_overflow(c.count, members, &total);
+  }
+  if (overflow || total > kBytesMax / dtype_bytes(c.dtype))
+    return failure(
+        Code::kBadArgument,
+        "{} of {} elements a member (or by counts) of {} bytes in a group of {} is more than 2^63 bytes",
+        op_name(c.op), c.count, dtype_bytes(c.dtype), ranks);
+  return Status();
+}
+
+// One side of a share, as the caller says it.
+struct Side {
+  const char* name;
+  std::uint64_t count;
+  std::span<const std::uint64_t> counts;
+  std::span<const std::uint64_t> offsets;
+};
+
+Status check_lists(const Side& side, muster_op op, std::int32_t ranks, bool has_lists) {
+  const auto check = [&](const char* list, std::size_t entries) {
+    if (entries == 0) return Status();
+    if (!has_lists)
+      return failure(Code::kBadArgument, "{}.{} is given but {} has no such blocks; leave it NULL", side.name,
+                     list, op_name(op));
+    if (entries != static_cast<std::size_t>(ranks))
+      return failure(Code::kBadArgument, "{}.{} has {} entries; {} in a group of {} needs one per member",
+                     side.name, list, entries, op_name(op), ranks);
+    return Status();
+  };
+  MUSTER_RETURN_IF_ERROR(check("counts", side.counts.size()));
+  return check("offsets", side.offsets.size());
+}
+
+Result<std::vector<Block>> blocks_of(const Side& side, std::int32_t ranks, std::size_t element_bytes) {
+  const std::uint64_t elements_max = kBytesMax / element_bytes;
+  std::vector<Block> blocks(static_cast<std::size_t>(ranks));
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    Block& block = blocks[i];
+    block.count = side.counts.empty() ? side.count : side.counts[i];
+    if (block.count > elements_max - sum)
+      return fail(Code::kBadArgument,
+                  "{}: the counts up to block {} of {} elements add up to more than 2^63 bytes", side.name, i,
+                  block.count);
+    block.offset = side.offsets.empty() ? sum : block.count > 0 ? side.offsets[i] : 0;
+    if (block.offset > elements_max - block.count)
+      return fail(Code::kBadArgument,
+                  "{}: block {} of {} elements at offset {} ends beyond 2^63 bytes of its vector", side.name,
+                  i, block.count, block.offset);
+    sum += block.count;
+  }
+  return blocks;
+}
+
+// Blocks that are written must not overlap.
+Status check_apart(const char* name, std::span<const Block> blocks) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    if (blocks[i].count > 0) order.push_back(i);
+  const auto by_offset = [&](std::size_t a, std::size_t b) { return blocks[a].offset < blocks[b].offset; };
+  // End to end is the rule, and is in order already.
+  if (!std::is_sorted(order.begin(), order.end(), by_offset))
+    std::sort(order.begin(), order.end(), by_offset);
+  for (std::size_t k = 1; k < order.size(); ++k) {
+    const Block& a = blocks[order[k - 1]];
+    const Block& b = blocks[order[k]];
+    if (a.offset + a.count > b.offset)
+      return failure(Code::kBadArgument,
+                     "{}: block {} [{}, {}) and block {} [{}, {}) overlap; both are written", name,
+                     order[k - 1], a.offset, a.offset + a.count, order[k], b.offset, b.offset + b.count);
+  }
+  return Status();
+}
+
+bool is_even(std::span<const std::uint64_t> counts) {
+  return std::all_of(counts.begin(), counts.end(), [&](std::uint64_t count) { return count == counts[0]; });
+}
+
+}  // namespace
+
+std::uint64_t Face::count() const noexcept {
+  std::uint64_t elements = 1;
+  for (std::int32_t d = 0; d < dims; ++d)
+    elements *= static_cast<std::uint64_t>(size[static_cast<std::size_t>(d)]);
+  return elements;
+}
+
+Result<Collective> make_collective(const muster_collective& said, std::int32_t index, std::int32_t ranks,
+                                   const ShareCounts& counts) {
+  Collective c;
+  c.op = said.op;
+  if (said.op == MUSTER_BARRIER) return c;
+  c.dtype = said.dtype;
+  c.redop = said.redop;
+  if (said.redop == MUSTER_PREMUL_SUM) c.scale = said.scale;
+  if (has_root(said.op) || is_transfer(said.op)) {
+    if (said.peer < 0 || said.peer >= ranks)
+      return fail(Code::kBadArgument, "peer {} of {} is not a member: the group has 0..{}", said.peer,
+                  op_name(said.op), ranks - 1);
+    c.root = said.op == MUSTER_SEND ? index : said.peer;
+    if (said.op == MUSTER_SEND) c.receiver = said.peer;
+    if (said.op == MUSTER_RECV) c.receiver = index;
+    if (is_transfer(said.op) && said.peer == index)
+      return fail(Code::kBadArgument, "peer {} of {} is this rank itself; copy instead", said.peer,
+                  op_name(said.op));
+  }
+  if (!is_pairwise(said.op)) c.count = counts.count;
+  if (has_agreed_blocks(said.op)) {
+    const auto list = said.op == MUSTER_ALL_GATHER ? counts.target_counts : counts.source_counts;
+    if (!list.empty() && is_even(list)) {
+      c.count = list[0];
+    } else if (!list.empty()) {
+      c.count = 0;
+      c.counts.assign(list.begin(), list.end());
+    }
+    if (!list.empty() && list.size() != static_cast<std::size_t>(ranks))
+      return fail(Code::kBadArgument,
+                  "{}_blocks.counts has {} entries; {} in a group of {} needs one per member",
+                  said.op == MUSTER_ALL_GATHER ? "target" : "source", list.size(), op_name(said.op), ranks);
+  }
+  MUSTER_RETURN_IF_ERROR(validate(c, ranks));
+  return c;
+}
+
+Result<Share> make_share(const Collective& collective, std::int32_t index, std::int32_t ranks,
+                         const ShareCounts& counts) {
+  const muster_op op = collective.op;
+  if (index < 0 || index >= ranks)
+    return fail(Code::kBadArgument, "member index {} is not in the group's 0..{}", index, ranks - 1);
+  Share share;
+  share.index = index;
+  if (op == MUSTER_BARRIER) return share;
+  const bool is_root = index == collective.root;
+  const std::uint64_t own = is_pairwise(op) ? counts.count : collective.count;
+  Side source{"source_blocks", own, counts.source_counts, counts.source_offsets};
+  Side target{"target_blocks", own, counts.target_counts, counts.target_offsets};
+  MUSTER_RETURN_IF_ERROR(check_lists(source, op, ranks, has_source_blocks(op, true)));
+  MUSTER_RETURN_IF_ERROR(check_lists(target, op, ranks, has_target_blocks(op, true)));
+  const std::size_t bytes = dtype_bytes(collective.dtype);
+  if (bytes == 0)
+    return fail(Code::kBadArgument, "dtype {} of {} is none that muster.h names", collective.dtype,
+                op_name(op));
+  if (has_agreed_blocks(op)) source.counts = target.counts = collective.counts;
+  if (has_source_blocks(op, is_root)) {
+    MUSTER_ASSIGN_OR_RETURN(share.source_blocks, blocks_of(source, ranks, bytes));
+  }
+  if (has_target_blocks(op, is_root)) {
+    MUSTER_ASSIGN_OR_RETURN(share.target_blocks, blocks_of(target, ranks, bytes));
+    MUSTER_RETURN_IF_ERROR(check_apart(target.name, share.target_blocks));
+  }
+  // The one block of the other side. The list that a root or all agree on says how long the own block is.
+  const auto i = static_cast<std::size_t>(index);
+  Block block{0, own};
+  if (!share.source_blocks.empty()) block.count = share.source_blocks[i].count;
+  if (!share.target_blocks.empty()) block.count = share.target_blocks[i].count;
+  const bool gives = op == MUSTER_ALL_REDUCE || op == MUSTER_ALL_GATHER || op == MUSTER_REDUCE ||
+                     op == MUSTER_GATHER || (is_root && (op == MUSTER_BROADCAST || is_transfer(op)));
+  const bool gets = op == MUSTER_ALL_REDUCE || op == MUSTER_REDUCE_SCATTER || op == MUSTER_BROADCAST ||
+                    op == MUSTER_SCATTER || (is_root && op == MUSTER_REDUCE) ||
+                    (is_transfer(op) && index == collective.receiver);
+  if ((gives || gets) && block.count > kBytesMax / bytes)
+    return fail(Code::kBadArgument, "count {} of {} is more than 2^63 bytes", block.count, op_name(op));
+  if (gives) share.source_blocks.assign(1, block);
+  if (gets) share.target_blocks.assign(1, block);
+  return share;
+}
+
+std::uint64_t extent_of(std::span<const Block> blocks) noexcept {
+  std::uint64_t extent = 0;
+  for (const Block& block : blocks)
+    if (block.count > 0) extent = std::max(extent, block.offset + block.count);
+  return extent;
+}
+
+std::uint64_t count_of(std::span<const Block> blocks) noexcept {
+  std::uint64_t count = 0;
+  for (const Block& block : blocks) count += block.count;
+  return count;
+}
+
+std::uint64_t given_count(const Share& share) noexcept {
+  std::uint64_t count = count_of(share.source_blocks);
+  for (const Face& face : share.sends) count += face.count();
+  return count;
+}
+
+std::uint64_t got_count(const Share& share) noexcept {
+  std::uint64_t count = count_of(share.target_blocks);
+  for (const Face& face : share.receives) count += face.count();
+  return count;
+}
+
+Status validate(const Collective& collective, std::int32_t ranks) {
+  if (ranks < 1) return failure(Code::kBadArgument, "a group of {} ranks has no collectives", ranks);
+  if (collective.op < MUSTER_ALL_REDUCE || collective.op > MUSTER_EXCHANGE)
+    return failure(Code::kBadArgument, "op {} is none of MUSTER_ALL_REDUCE..MUSTER_EXCHANGE ({}..{})",
+                   collective.op, static_cast<int>(MUSTER_ALL_REDUCE), static_cast<int>(MUSTER_EXCHANGE));
+  if (collective.op == MUSTER_BARRIER) return Status();  // no data: no other field means anything
+  if (dtype_bytes(collective.dtype) == 0)
+    return failure(Code::kBadArgument, "dtype {} of {} is none that muster.h names", collective.dtype,
+                   op_name(collective.op));
+  MUSTER_RETURN_IF_ERROR(check_redop(collective));
+  MUSTER_RETURN_IF_ERROR(check_peers(collective, ranks));
+  return check_counts(collective, ranks);
+}
+
+const char* op_name(muster_op op) noexcept {
+  constexpr const char* kNames[] = {"unknown_op", "all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                    "barrier",    "send",       "recv",       "reduce",         "gather",
+                                    "scatter",    "all_to_all", "exchange"};
+  return op >= MUSTER_ALL_REDUCE && op <= MUSTER_EXCHANGE ? kNames[op] : kNames[0];
+}
+
+const char* redop_name(muster_redop op) noexcept {
+  constexpr const char* kNames[] = {"none", "sum", "avg", "max", "min", "prod", "premul_sum"};
+  return op >= 0 && op <= MUSTER_PREMUL_SUM ? kNames[op] : "unknown_redop";
+}
+
+}  // namespace muster

@@ -1,0 +1,241 @@
+// difference(): what signatures found, in words. It looks at the fields that signature_of() hashes.
+#include "api/base/dtype.hpp"
+#include "api/base/signature.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+namespace muster {
+namespace {
+
+using Parties = std::span<const Party>;
+
+constexpr std::size_t kNamedRanksMax = 6;   // a verdict is read by a person
+constexpr std::size_t kNamedValuesMax = 3;  // and is cut to a few lines on its way
+
+bool present(const Party& party) {
+  return party.collective != nullptr && party.share != nullptr;
+}
+
+std::string at_site(const Party& party) {
+  return party.site.empty() ? std::string() : fmt::format(" ({})", party.site);
+}
+
+// Those who say one value.
+struct Side {
+  std::string value;
+  std::vector<const Party*> parties;
+};
+
+std::string ranks_of(const Side& side) {
+  std::string text = side.parties.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < side.parties.size() && i < kNamedRanksMax; ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", side.parties[i]->rank);
+  if (side.parties.size() > kNamedRanksMax)
+    text += fmt::format(" and {} more", side.parties.size() - kNamedRanksMax);
+  return text;
+}
+
+// "count: 4096 at ranks 0, 1, 3 and 4097 at rank 2 (model.py:311)": the many first, so that the last is who
+// is alone.
+Difference describe(std::string_view field, std::vector<Side> sides) {
+  std::stable_sort(sides.begin(), sides.end(),
+                   [](const Side& a, const Side& b) { return a.parties.size() > b.parties.size(); });
+  std::string text = fmt::format("{}: ", field);
+  const std::size_t named = std::min(sides.size(), kNamedValuesMax);
+  for (std::size_t i = 0; i < named; ++i) {
+    const std::string site = i == 0 ? std::string() : at_site(*sides[i].parties.front());
+    text += fmt::format("{}{} at {}{}",
+                        i == 0                  ? ""
+                        : i + 1 == sides.size() ? " and "
+                                                : ", ",
+                        sides[i].value, ranks_of(sides[i]), site);
+  }
+  if (sides.size() > named) text += fmt::format(" and {} more values", sides.size() - named);
+  return {text, sides.back().parties.front()->rank};
+}
+
+// Compares value(party), a number or text, over all who are there.
+template<class Value, class Words>
+Difference compare(Parties parties, std::string_view field, Value value, Words words) {
+  std::vector<std::pair<decltype(value(parties[0])), Side>> sides;
+  for (const Party& party : parties) {
+    if (!present(party)) continue;
+    const auto mine = value(party);
+    auto side =
+        std::find_if(sides.begin(), sides.end(), [&](const auto& other) { return other.first == mine; });
+    if (side == sides.end()) side = sides.insert(side, {mine, {fmt::format("{}", words(party)), {}}});
+    side->second.parties.push_back(&party);
+  }
+  if (sides.size() < 2) return {};
+  std::vector<Side> said;
+  for (auto& side : sides) said.push_back(std::move(side.second));
+  return describe(field, std::move(said));
+}
+
+template<class Value>
+Difference compare(Parties parties, std::string_view field, Value value) {
+  return compare(parties, field, value, value);
+}
+
+muster_op agreed_op(const Party& p) {
+  return p.collective->op == MUSTER_RECV ? MUSTER_SEND : p.collective->op;
+}
+
+std::string counts_of(const Party& p) {
+  const Collective& c = *p.collective;
+  return c.counts.empty() ? fmt::format("even blocks of {}", c.count)
+                          : fmt::format("{} entries", c.counts.size());
+}
+
+std::uint64_t block_count(const Party& p, std::size_t i) {
+  return p.collective->counts.empty() ? p.collective->count : p.collective->counts[i];
+}
+
+// The counts on which all agree: of the vector, of even blocks, or block by block.
+Difference compare_counts(Parties parties) {
+  const auto lists = [](const Party& p) { return p.collective->counts.size(); };
+  const bool uneven = std::any_of(parties.begin(), parties.end(),
+                                  [&](const Party& p) { return present(p) && lists(p) != 0; });
+  if (!uneven) return compare(parties, "count", [](const Party& p) { return p.collective->count; });
+  std::size_t entries = std::numeric_limits<std::size_t>::max();
+  for (const Party& p : parties)
+    if (present(p) && lists(p) != 0) entries = std::min(entries, lists(p));
+  for (std::size_t i = 0; i < entries; ++i) {
+    const auto count = [i](const Party& p) { return block_count(p, i); };
+    if (auto found = compare(parties, fmt::format("counts[{}]", i), count); !found.text.empty()) return found;
+  }
+  // Two lists of other lengths, or one that says at length what even blocks say.
+  return compare(parties, "counts", lists, counts_of);
+}
+
+Difference compare_common(Parties parties) {
+  if (auto found = compare(parties, "op", agreed_op, [](const Party& p) { return op_name(agreed_op(p)); });
+      !found.text.empty())
+    return found;
+  const Party* first = nullptr;
+  for (const Party& p : parties)
+    if (first == nullptr && present(p)) first = &p;
+  if (first == nullptr || first->collective->op == MUSTER_BARRIER) return {};
+  if (auto found = compare(
+          parties, "dtype", [](const Party& p) { return p.collective->dtype; },
+          [](const Party& p) { return dtype_name(p.collective->dtype); });
+      !found.text.empty())
+    return found;
+  if (auto found = compare(
+          parties, "redop", [](const Party& p) { return p.collective->redop; },
+          [](const Party& p) { return redop_name(p.collective->redop); });
+      !found.text.empty())
+    return found;
+  const bool transfer = is_transfer(first->collective->op);
+  if (auto found = compare(
+          parties, "peer",
+          [](const Party& p) { return std::pair(p.collective->root, p.collective->receiver); },
+          [&](const Party& p) {
+            return transfer ? fmt::format("{}→{}", p.collective->root, p.collective->receiver)
+                            : fmt::format("{}", p.collective->root);
+          });
+      !found.text.empty())
+    return found;
+  if (auto found = compare_counts(parties); !found.text.empty()) return found;
+  return compare(
+      parties, "scale",
+      [](const Party& p) {
+        return std::bit_cast<std::uint64_t>(p.collective->redop == MUSTER_PREMUL_SUM ? p.collective->scale
+                                                                                     : 0.0);
+      },
+      [](const Party& p) { return p.collective->scale; });
+}
+
+// ---- pair by pair --------------------------------------------------------------------------------
+
+struct Edge {
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  std::uint32_t tag = 0;
+  std::uint64_t count = 0;
+  friend auto operator<=>(const Edge&, const Edge&) = default;
+};
+
+// The edges that members say they send on, or receive on, in order. Without those of a member that is not
+// there.
+std::vector<Edge> edges_of(Parties parties, bool sent) {
+  std::vector<Edge> edges;
+  const auto add = [&](std::int32_t self, std::int32_t peer, std::uint32_t tag, std::uint64_t count) {
+    const auto i = static_cast<std::size_t>(peer);
+    if (i < parties.size() && !present(parties[i])) return;
+    edges.push_back(sent ? Edge{self, peer, tag, count} : Edge{peer, self, tag, count});
+  };
+  for (const Party& party : parties) {
+    if (!present(party)) continue;
+    const Share& share = *party.share;
+    for (const Face& face : sent ? share.sends : share.receives)
+      add(share.index, face.peer, face.tag, face.count());
+    const auto& blocks = sent ? share.source_blocks : share.target_blocks;
+    const muster_op op = party.collective->op;
+    const bool is_root = share.index == party.collective->root;
+    const bool each = sent ? has_source_blocks(op, is_root) : has_target_blocks(op, is_root);
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      if (blocks[i].count > 0)
+        add(share.index, each ? static_cast<std::int32_t>(i) : party.collective->root, 0, blocks[i].count);
+  }
+  std::sort(edges.begin(), edges.end());
+  return edges;
+}
+
+std::string name_of(Parties parties, std::int32_t index) {
+  const auto i = static_cast<std::size_t>(index);
+  if (i >= parties.size()) return fmt::format("member {}", index);
+  return fmt::format("rank {}", parties[i].rank);
+}
+
+// The edge is at one end only, or has another count there: nullptr says that it is not there.
+Difference describe_edge(Parties parties, const Edge& edge, const Edge* sent, const Edge* expected) {
+  const auto end_of = [&](const Edge* said, std::int32_t index, const char* verb) {
+    const auto i = static_cast<std::size_t>(index);
+    const std::string site = i < parties.size() ? at_site(parties[i]) : std::string();
+    return said == nullptr ? fmt::format("none {}{}", verb, site)
+                           : fmt::format("{} {}{}", said->count, verb, site);
+  };
+  const bool exchange = parties[static_cast<std::size_t>(edge.from)].collective->op == MUSTER_EXCHANGE;
+  const std::string tag = exchange ? fmt::format(" with tag {}", edge.tag) : std::string();
+  Difference found;
+  found.text =
+      fmt::format("count from {} to {}{}: {} and {}", name_of(parties, edge.from), name_of(parties, edge.to),
+                  tag, end_of(sent, edge.from, "sent"), end_of(expected, edge.to, "expected"));
+  found.culprit = parties[static_cast<std::size_t>(std::max(edge.from, edge.to))].rank;
+  return found;
+}
+
+Difference compare_edges(Parties parties) {
+  const std::vector<Edge> sent = edges_of(parties, true);
+  const std::vector<Edge> expected = edges_of(parties, false);
+  const auto place = [](const Edge& e) { return std::tuple(e.from, e.to, e.tag); };
+  std::size_t s = 0;
+  std::size_t r = 0;
+  while (s < sent.size() || r < expected.size()) {
+    const bool only_sent = r == expected.size() || (s < sent.size() && place(sent[s]) < place(expected[r]));
+    const bool only_expected =
+        s == sent.size() || (r < expected.size() && place(expected[r]) < place(sent[s]));
+    if (only_sent) return describe_edge(parties, sent[s], &sent[s], nullptr);
+    if (only_expected) return describe_edge(parties, expected[r], nullptr, &expected[r]);
+    if (sent[s].count != expected[r].count) return describe_edge(parties, sent[s], &sent[s], &expected[r]);
+    ++s;
+    ++r;
+  }
+  return {};
+}
+
+}  // namespace
+
+Difference difference(std::span<const Party> parties) {
+  if (auto found = compare_common(parties); !found.text.empty()) return found;
+  for (const Party& party : parties)
+    if (present(party)) return is_pairwise(party.collective->op) ? compare_edges(parties) : Difference{};
+  return {};
+}
+
+}  // namespace muster

@@ -1,0 +1,117 @@
+#include "api/base/signature.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <vector>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace muster {
+namespace {
+
+// SEND at one side and RECV at the other are one operation.
+muster_op agreed_op(muster_op op) {
+  return op == MUSTER_RECV ? MUSTER_SEND : op;
+}
+
+Hash128 hash_of(std::span<const std::uint64_t> words) {
+  const XXH128_hash_t hash = XXH3_128bits(words.data(), words.size_bytes());
+  return {hash.low64, hash.high64};
+}
+
+Hash128 edge(std::int32_t from, std::int32_t to, std::uint32_t tag, std::uint64_t elements) {
+  const std::array<std::uint64_t, 4> words{static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to),
+                                           tag, elements};
+  return hash_of(words);
+}
+
+std::uint64_t agreed_scale(const Collective& c) {
+  return std::bit_cast<std::uint64_t>(c.redop == MUSTER_PREMUL_SUM ? c.scale : 0.0);
+}
+
+Hash128 common_of(const Collective& c, std::int32_t ranks) {
+  if (c.op == MUSTER_BARRIER)
+    return hash_of(std::array{static_cast<std::uint64_t>(c.op), static_cast<std::uint64_t>(ranks)});
+  const std::array<std::uint64_t, 9> fields{static_cast<std::uint64_t>(agreed_op(c.op)),
+                                            static_cast<std::uint64_t>(ranks),
+                                            static_cast<std::uint64_t>(c.dtype),
+                                            static_cast<std::uint64_t>(c.redop),
+                                            static_cast<std::uint64_t>(c.root),
+                                            static_cast<std::uint64_t>(c.receiver),
+                                            c.counts.empty() ? c.count : 0,
+                                            agreed_scale(c),
+                                            c.counts.size()};
+  if (c.counts.empty()) return hash_of(fields);
+  std::vector<std::uint64_t> words(fields.begin(), fields.end());
+  words.insert(words.end(), c.counts.begin(), c.counts.end());
+  return hash_of(words);
+}
+
+// Blocks from and to member `self` itself cancel each other if they are equally long, as all edges do.
+Hash128 balance_of(const Collective& c, const Share& share) {
+  Hash128 balance;
+  const std::int32_t self = share.index;
+  if (c.op == MUSTER_EXCHANGE) {
+    for (const Face& face : share.sends) balance += edge(self, face.peer, face.tag, face.count());
+    for (const Face& face : share.receives) balance -= edge(face.peer, self, face.tag, face.count());
+    return balance;
+  }
+  const auto add = [&](std::span<const Block> blocks, bool sends) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i].count == 0) continue;
+      const auto peer = static_cast<std::int32_t>(i);
+      if (sends)
+        balance += edge(self, peer, 0, blocks[i].count);
+      else
+        balance -= edge(peer, self, 0, blocks[i].count);
+    }
+  };
+  const auto add_one = [&](std::span<const Block> blocks, bool sends) {
+    for (const Block& block : blocks) {
+      if (block.count == 0) continue;
+      if (sends)
+        balance += edge(self, c.root, 0, block.count);
+      else
+        balance -= edge(c.root, self, 0, block.count);
+    }
+  };
+  switch (c.op) {
+    case MUSTER_GATHER:
+      add_one(share.source_blocks, true);
+      add(share.target_blocks, false);
+      break;
+    case MUSTER_SCATTER:
+      add(share.source_blocks, true);
+      add_one(share.target_blocks, false);
+      break;
+    case MUSTER_ALL_TO_ALL:
+      add(share.source_blocks, true);
+      add(share.target_blocks, false);
+      break;
+    default:
+      break;
+  }
+  return balance;
+}
+
+}  // namespace
+
+Hash128& Hash128::operator+=(const Hash128& other) noexcept {
+  const bool carry = __builtin_add_overflow(low, other.low, &low);
+  high += other.high + (carry ? 1 : 0);
+  return *this;
+}
+
+Hash128& Hash128::operator-=(const Hash128& other) noexcept {
+  const bool borrow = __builtin_sub_overflow(low, other.low, &low);
+  high -= other.high + (borrow ? 1 : 0);
+  return *this;
+}
+
+Signature signature_of(const Collective& collective, const Share& share, std::int32_t ranks) {
+  return {common_of(collective, ranks), balance_of(collective, share)};
+}
+
+}  // namespace muster

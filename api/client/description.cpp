@@ -1,0 +1,119 @@
+#include "api/client/description.hpp"
+
+#include "api/base/collective.hpp"
+#include "api/shm/message.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+namespace muster::client {
+namespace {
+
+bool reads(muster_op op, bool is_root) {
+  if (op == MUSTER_BROADCAST) return is_root;
+  return has_source_blocks(op, is_root) || op == MUSTER_ALL_REDUCE || op == MUSTER_ALL_GATHER ||
+         op == MUSTER_REDUCE || op == MUSTER_GATHER || op == MUSTER_SEND;
+}
+
+bool writes(muster_op op, bool is_root) {
+  if (op == MUSTER_REDUCE) return is_root;
+  return has_target_blocks(op, is_root) || op == MUSTER_ALL_REDUCE || op == MUSTER_REDUCE_SCATTER ||
+         op == MUSTER_BROADCAST || op == MUSTER_SCATTER || op == MUSTER_RECV;
+}
+
+// Lists may be replacing `count` on one side or on both.
+bool uses_count(const muster_collective& c, bool is_root) {
+  if (c.op == MUSTER_EXCHANGE) return false;
+  const bool source = has_source_blocks(c.op, is_root);
+  const bool target = has_target_blocks(c.op, is_root);
+  const bool source_uses = source && c.source_blocks.counts == nullptr;
+  const bool target_uses = target && c.target_blocks.counts == nullptr;
+  return source || target ? source_uses || target_uses : true;
+}
+
+template<class T>
+std::uint32_t append(std::vector<std::byte>& to, std::span<const T> list) {
+  const auto bytes = std::as_bytes(list);
+  to.insert(to.end(), bytes.begin(), bytes.end());
+  return static_cast<std::uint32_t>(list.size());
+}
+
+// `has`: the operation has such blocks at some member; `mine`: at this one.
+Status append_blocks(const muster_blocks& blocks, const char* name, bool has, bool mine, std::int32_t ranks,
+                     Description& out, std::uint32_t& counts, std::uint32_t& offsets) {
+  if (!has && (blocks.counts != nullptr || blocks.offsets != nullptr))
+    return failure(Code::kBadArgument, "{} is given but {} has no such blocks; leave it NULL", name,
+                   op_name(out.message.op));
+  if (!mine) return {};
+  const auto entries = static_cast<std::size_t>(ranks);
+  if (blocks.counts != nullptr) counts = append(out.lists, std::span(blocks.counts, entries));
+  if (blocks.offsets != nullptr) offsets = append(out.lists, std::span(blocks.offsets, entries));
+  return {};
+}
+
+Status append_faces(const muster_face* faces, std::uint32_t count, const char* name, Description& out,
+                    std::uint32_t& entries) {
+  if (count == 0) return {};
+  if (out.message.op != MUSTER_EXCHANGE)
+    return failure(Code::kBadArgument, "{} {} are given but {} has none; leave the count 0", count, name,
+                   op_name(out.message.op));
+  if (faces == nullptr) return failure(Code::kBadArgument, "{} is NULL but its count is {}", name, count);
+  const std::size_t bytes_left = shm::kListBytesMax - out.lists.size();
+  if (count > bytes_left / sizeof(muster_face))
+    return failure(Code::kNoResource,
+                   "{} {} are more than a message holds: sends and receives of one exchange are at most {} "
+                   "together; make it several exchanges",
+                   count, name, shm::kListBytesMax / sizeof(muster_face));
+  for (const muster_face& face : std::span(faces, count)) {
+    muster_face said = face;
+    const auto dims = static_cast<std::size_t>(std::clamp(said.view.dims, 0, MUSTER_TENSOR_DIMS_MAX));
+    std::fill(std::begin(said.view.size) + dims, std::end(said.view.size), 0);
+    std::fill(std::begin(said.view.stride) + dims, std::end(said.view.stride), 0);
+    entries += append(out.lists, std::span<const muster_face>(&said, 1));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Description::key() const {
+  const auto fields = shm::bytes_of(message).subspan(sizeof(shm::MessageHeader));
+  std::string key(reinterpret_cast<const char*>(fields.data()), fields.size());
+  key.append(reinterpret_cast<const char*>(lists.data()), lists.size());
+  return key;
+}
+
+Result<Description> describe(const muster_collective& c, std::int32_t index, std::int32_t ranks) {
+  Description out;
+  shm::PlanCollective& m = out.message;
+  m.op = c.op;
+  m.group = c.group;
+  if (c.site != nullptr) {
+    MUSTER_RETURN_IF_ERROR(shm::set_text(m.site, c.site, "site"));
+  }
+  if (c.op == MUSTER_BARRIER) return out;
+  m.dtype = c.dtype;
+  m.redop = c.redop;
+  if (has_root(c.op) || is_transfer(c.op)) m.peer = c.peer;
+  if (c.redop == MUSTER_PREMUL_SUM) m.scale = c.scale;
+  const bool is_root = has_root(c.op) && c.peer == index;
+  if (reads(c.op, is_root)) m.source = c.source;
+  if (writes(c.op, is_root)) m.target = c.target;
+  if (uses_count(c, is_root)) m.count = c.count;
+  MUSTER_RETURN_IF_ERROR(append_blocks(c.source_blocks, "source_blocks", has_source_blocks(c.op, true),
+                                       has_source_blocks(c.op, is_root), ranks, out, m.source_counts,
+                                       m.source_offsets));
+  MUSTER_RETURN_IF_ERROR(append_blocks(c.target_blocks, "target_blocks", has_target_blocks(c.op, true),
+                                       has_target_blocks(c.op, is_root), ranks, out, m.target_counts,
+                                       m.target_offsets));
+  if (out.lists.size() > shm::kListBytesMax)
+    return fail(Code::kNoResource,
+                "the lists of {} have {} bytes; one message holds {}: the group is too large", op_name(c.op),
+                out.lists.size(), shm::kListBytesMax);
+  MUSTER_RETURN_IF_ERROR(append_faces(c.sends, c.send_count, "sends", out, m.sends));
+  MUSTER_RETURN_IF_ERROR(append_faces(c.receives, c.receive_count, "receives", out, m.receives));
+  return out;
+}
+
+}  // namespace muster::client

@@ -1,0 +1,27 @@
+// A collective in the words of the daemon: one message and the lists behind it. Whatever this rank does not
+// use in the operation is left out, so that equal work has equal bytes, which are the key of the plan cache.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/shm/control.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::client {
+
+struct Description {
+  shm::PlanCollective message;
+  std::vector<std::byte> lists;
+
+  std::string key() const;
+};
+
+// Reads the caller's lists: those that member `index` of `ranks` has in the operation, and no others.
+// kBadArgument naming field and value: NULL lists with a count, lists that the operation does not have, a
+// site that is too long. kNoResource: more than one message holds. All else is for the daemon to check.
+Result<Description> describe(const muster_collective& c, std::int32_t index, std::int32_t ranks);
+
+}  // namespace muster::client
