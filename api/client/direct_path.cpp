@@ -27,8 +27,8 @@ const shm::GroupLine* lines_of(const DirectMemory& memory) {
 
 }  // namespace
 
-Result<std::unique_ptr<DirectPath>> DirectPath::open(muster_session& session, shm::Mapping own, shm::Mapping groups,
-                                             const Machine& machine) {
+Result<std::unique_ptr<DirectPath>> DirectPath::open(muster_session& session, shm::Mapping own,
+                                                     shm::Mapping groups, const Machine& machine) {
   std::unique_ptr<DirectPath> direct(new DirectPath(session, machine));
   Registrar& registrar = *direct;
   MUSTER_ASSIGN_OR_RETURN(auto memory, DirectMemory::open(std::move(own), std::move(groups), registrar));
@@ -43,7 +43,8 @@ Result<std::unique_ptr<DirectPath>> DirectPath::open(muster_session& session, sh
 namespace {
 
 std::span<const std::uint64_t> list_of(const std::uint64_t* list, bool used, std::int32_t ranks) {
-  return list != nullptr && used ? std::span(list, static_cast<std::size_t>(ranks)) : std::span<const std::uint64_t>();
+  return list != nullptr && used ? std::span(list, static_cast<std::size_t>(ranks))
+                                 : std::span<const std::uint64_t>();
 }
 
 std::vector<Face> faces_of(const muster_session& session, const muster_face* faces, std::uint32_t count,
@@ -67,8 +68,8 @@ std::vector<Face> faces_of(const muster_session& session, const muster_face* fac
 
 }  // namespace
 
-Result<Described> described_of(const muster_session& session, const muster_collective& said, std::int32_t index,
-                               std::int32_t ranks) {
+Result<Described> described_of(const muster_session& session, const muster_collective& said,
+                               std::int32_t index, std::int32_t ranks) {
   const bool root = has_root(said.op) && said.peer == index;
   const bool sources = has_source_blocks(said.op, root);
   const bool targets = has_target_blocks(said.op, root);
@@ -135,13 +136,23 @@ Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
   return failed(plan, outcome);
 }
 
+std::optional<std::uint64_t> DirectPath::counter(std::string_view name) const {
+  const auto* header = reinterpret_cast<const shm::DirectHeader*>(memory_->own());
+  if (name == "runs_completed") return operations_;
+  if (name == "run_bytes_moved") return bytes_moved_;
+  if (name == "run_sleeps") return Untrusted<std::uint64_t>(&header->sleeps).load();
+  return std::nullopt;
+}
+
 Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
   Channel& channel = *plan.channel;
   switch (outcome) {
     case Outcome::kBroken:
       if (channel.broken()) return verdict(channel);
-      return give_up(channel, "what a member had given was overwritten while it was read: this rank was held up for longer "
-                              "than the operation's deadline");
+      return give_up(
+          channel,
+          "what a member had given was overwritten while it was read: this rank was held up for longer "
+          "than the operation's deadline");
     case Outcome::kDisagree:
       return told(question(channel), MessageKind::kDirectDisagree);
     case Outcome::kCorrupt:
@@ -200,7 +211,8 @@ bool DirectPath::engine_gone() {
 }
 
 void DirectPath::overdue(const Channel& channel) {
-  static_cast<void>(session_.ask<shm::Plain>(question(channel), MessageKind::kDirectOverdue, MessageKind::kDone));
+  static_cast<void>(
+      session_.ask<shm::Plain>(question(channel), MessageKind::kDirectOverdue, MessageKind::kDone));
 }
 
 // ---- registrar ---------------------------------------------------------------------------------
@@ -210,8 +222,9 @@ Result<shm::Mapping> DirectPath::peer_memory(MessageKind kind, std::int32_t rank
   request.rank = rank;
   request.segment = segment;
   shm::Descriptor memory;
-  MUSTER_ASSIGN_OR_RETURN(const auto grant, session_.ask<shm::PeerGrant>(request, kind, MessageKind::kPeerGrant, {},
-                                                                         nullptr, &memory));
+  MUSTER_ASSIGN_OR_RETURN(
+      const auto grant,
+      session_.ask<shm::PeerGrant>(request, kind, MessageKind::kPeerGrant, {}, nullptr, &memory));
   MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.bytes));
   return shm::Mapping::map(memory, grant.bytes, shm::Access::kRead);
 }
@@ -229,7 +242,8 @@ Result<Registrar::Scratch> DirectPath::scratch(std::uint64_t bytes) {
   if (scratch_.buffer != 0) MUSTER_RETURN_IF_ERROR(session_.free(scratch_.buffer));
   scratch_ = {};
   MUSTER_ASSIGN_OR_RETURN(const auto buffer, session_.alloc(bytes));
-  scratch_ = {buffer.first, bytes, {static_cast<std::byte*>(buffer.second), session_.place_of({buffer.first, 0})}};
+  scratch_ = {
+      buffer.first, bytes, {static_cast<std::byte*>(buffer.second), session_.place_of({buffer.first, 0})}};
   return scratch_.scratch;
 }
 

@@ -1,4 +1,5 @@
-// DirectPath: the direct path of one session: its channels, made at first use, and what becomes of an operation's outcome.
+// DirectPath: the direct path of one session: its channels, made at first use, and what becomes of an
+// operation's outcome.
 #pragma once
 
 #include "api/client/direct/seating.hpp"
@@ -15,16 +16,19 @@ namespace muster::client {
 // Owns    mappings, channels, stages.
 // Thread  the session's.
 // Bound   one channel per group of the rank; one operation at a time.
-// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the group's verdict says; DAEMON_LOST; PROTOCOL if a peer said what
+// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the group's verdict says; DAEMON_LOST; PROTOCOL if a
+// peer said what
 //         cannot be, which also ends the group's generation.
 class DirectPath final : private Vigil, private Registrar {
  public:
-  static Result<std::unique_ptr<DirectPath>> open(muster_session& session, shm::Mapping own, shm::Mapping groups,
-                                              const Machine& machine);
+  static Result<std::unique_ptr<DirectPath>> open(muster_session& session, shm::Mapping own,
+                                                  shm::Mapping groups, const Machine& machine);
 
   // Finds the group's channel and chooses path and algorithm.
   Result<DirectPlan> plan(std::uint64_t handle, const Described& described);
   Status run(const DirectPlan& plan, Nanos timeout);
+  // "runs_completed", "run_bytes_moved", "run_sleeps".
+  std::optional<std::uint64_t> counter(std::string_view name) const;
 
  private:
   DirectPath(muster_session& session, const Machine& machine) : session_(session), machine_(machine) {}
@@ -63,7 +67,7 @@ class DirectPath final : private Vigil, private Registrar {
 };
 
 // What member `index` of `ranks` said, which the daemon has found sound.
-Result<Described> described_of(const muster_session& session, const muster_collective& said, std::int32_t index,
-                               std::int32_t ranks);
+Result<Described> described_of(const muster_session& session, const muster_collective& said,
+                               std::int32_t index, std::int32_t ranks);
 
 }  // namespace muster::client

@@ -85,7 +85,8 @@ Result<muster_plan> muster_session::plan(const muster_collective& c) {
   return plan(c, description);
 }
 
-Result<muster_plan> muster_session::plan(const muster_collective& c, const muster::client::Description& description) {
+Result<muster_plan> muster_session::plan(const muster_collective& c,
+                                         const muster::client::Description& description) {
   auto grant = ask<shm::HandleMessage>(description.message, shm::MessageKind::kPlanCollective,
                                        shm::MessageKind::kPlanGrant, description.lists);
   if (!grant) return fail(grant.error());
@@ -93,8 +94,9 @@ Result<muster_plan> muster_session::plan(const muster_collective& c, const muste
   record.usual_lane = muster::client::usual_lane(description.message);
   if (!direct_) return grant->handle;
   MUSTER_ASSIGN_OR_RETURN(const GroupFacts* facts, known_group(c.group));
-  MUSTER_ASSIGN_OR_RETURN(auto described, muster::client::described_of(*this, c, facts->rank,
-                                                                       static_cast<std::int32_t>(facts->ranks.size())));
+  MUSTER_ASSIGN_OR_RETURN(
+      auto described,
+      muster::client::described_of(*this, c, facts->rank, static_cast<std::int32_t>(facts->ranks.size())));
   record.described = std::make_unique<muster::client::Described>(std::move(described));
   return grant->handle;
 }
@@ -221,10 +223,6 @@ muster_status_t muster_barrier(muster_session* session, muster_group group) {
   muster_collective barrier = MUSTER_COLLECTIVE_INIT;
   barrier.op = MUSTER_BARRIER;
   barrier.group = group;
-  muster_submit submit = MUSTER_SUBMIT_INIT;
-  submit.lane = MUSTER_LANE_SMALL;
-  muster_point point = MUSTER_POINT_NONE;
-  const muster_status_t status = muster_collect(session, &barrier, &submit, &point);
-  return status == MUSTER_OK ? muster_point_wait(session, point, -1) : status;
+  return muster_run(session, &barrier, 0);
 }
 }

@@ -31,8 +31,8 @@ Result<std::unique_ptr<muster_session>> muster_session::create(Connection connec
   if (!direct.valid()) return session;
   const shm::Welcome& welcome = session->welcome();
   const muster::Machine machine{welcome.cores, static_cast<std::uint32_t>(welcome.local_size), true};
-  MUSTER_ASSIGN_OR_RETURN(session->direct_,
-                          muster::client::DirectPath::open(*session, std::move(direct), std::move(groups), machine));
+  MUSTER_ASSIGN_OR_RETURN(session->direct_, muster::client::DirectPath::open(*session, std::move(direct),
+                                                                             std::move(groups), machine));
   return session;
 }
 
@@ -259,6 +259,10 @@ Status muster_session::free(muster_buffer buffer) {
   if (!answer) return answer.error();
   buffers_.erase(buffer);
   return {};
+}
+
+std::optional<std::uint64_t> muster_session::own_counter(std::string_view name) const {
+  return direct_ != nullptr ? direct_->counter(name) : std::nullopt;
 }
 
 // ---- names -------------------------------------------------------------------------------------

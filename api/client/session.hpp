@@ -36,7 +36,8 @@ struct muster_session {
     muster::shm::CompletionView completion;
     muster::shm::Welcome welcome;
     muster::Nanos timeout;
-    muster::shm::Mapping direct;  // the rank's direct segment and the group page; invalid where there is no direct path
+    muster::shm::Mapping
+        direct;  // the rank's direct segment and the group page; invalid where there is no direct path
     muster::shm::Mapping groups;
   };
   // Errors: PROTOCOL, VERSION (the direct path's memory is not what it should be).
@@ -72,6 +73,8 @@ struct muster_session {
   // Where a range of a buffer lies in the rank's arena.
   muster::shm::Place place_of(const muster_range& range) const;
   std::byte* address_of(const muster_range& range) const;
+  // A counter of what this process does itself, by name; none if there is no such.
+  std::optional<std::uint64_t> own_counter(std::string_view name) const;
   bool engine_lives() { return !daemon_loss(); }
   const muster::Status& loss() const { return loss_; }
 
@@ -88,7 +91,8 @@ struct muster_session {
   // ---- plans -----------------------------------------------------------------------------------
   muster::Result<muster_plan> plan(const muster_kernel& kernel);
   muster::Result<muster_plan> plan(const muster_collective& collective);
-  muster::Result<muster_plan> plan(const muster_collective& collective, const muster::client::Description& description);
+  muster::Result<muster_plan> plan(const muster_collective& collective,
+                                   const muster::client::Description& description);
   // One-shot: the same description gives the same plan.
   muster::Result<muster_plan> cached(const muster_kernel& kernel);
   muster::Result<muster_plan> cached(const muster_collective& collective);

@@ -42,15 +42,15 @@ enum class MessageKind : std::uint16_t {
   kDone = 19,
   kCommand = 20,  // command line to supervisor, CBOR body: see daemon/control
   kReply = 21,
-  kEventOpen = 22,  // → Done with 1 descriptor: a socket that becomes readable at each completion
-  kGoodbye = 23,    // → Done: the client leaves in order; a socket that ends without it is a death
-  kDirectGroup = 24,        // → DirectGroupAnswer followed by DirectMember[]
+  kEventOpen = 22,    // → Done with 1 descriptor: a socket that becomes readable at each completion
+  kGoodbye = 23,      // → Done: the client leaves in order; a socket that ends without it is a death
+  kDirectGroup = 24,  // → DirectGroupAnswer followed by DirectMember[]
   kDirectGroupAnswer = 25,
-  kPeerDirect = 26,   // → PeerGrant with 1 descriptor: the direct segment of a peer, read-only
-  kPeerArena = 27,    // → PeerGrant with 1 descriptor: a segment of a peer's arena, read-only
+  kPeerDirect = 26,  // → PeerGrant with 1 descriptor: the direct segment of a peer, read-only
+  kPeerArena = 27,   // → PeerGrant with 1 descriptor: a segment of a peer's arena, read-only
   kPeerGrant = 28,
-  kDirectVerdict = 29,  // → Failure: what the group's generation ended with
-  kDirectOverdue = 30,  // → Done: a verdict is there, or nobody is missing any more
+  kDirectVerdict = 29,   // → Failure: what the group's generation ended with
+  kDirectOverdue = 30,   // → Done: a verdict is there, or nobody is missing any more
   kDirectDisagree = 31,  // → Failure: in what the members of an operation differ
 };
 
@@ -100,10 +100,10 @@ struct Welcome {
   std::int32_t rank = 0, world_size = 0, local_rank = 0, local_size = 0;
   std::uint32_t attachments = 0;
   std::uint64_t epoch = 0;
-  std::int64_t deadline_ns = 0;     // the job's default
-  std::uint64_t direct_bytes = 0;   // of the direct segment; 0: the job's device has no direct path
-  std::uint64_t group_bytes = 0;    // of the group page
-  std::uint32_t cores = 0;          // granted to the job on this node
+  std::int64_t deadline_ns = 0;    // the job's default
+  std::uint64_t direct_bytes = 0;  // of the direct segment; 0: the job's device has no direct path
+  std::uint64_t group_bytes = 0;   // of the group page
+  std::uint32_t cores = 0;         // granted to the job on this node
   std::uint32_t reserved = 0;
   char job[kNameBytes] = {};
   char mesh[kMeshTextBytes] = {};

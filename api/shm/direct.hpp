@@ -1,6 +1,7 @@
 // The memory of the direct path (decision D3): how members of a group on one node meet without the engine.
 //
-//   direct segment, one per rank; that rank writes, its peers read      group page, one per job; the engine writes
+//   direct segment, one per rank; that rank writes, its peers read      group page, one per job; the engine
+//   writes
 //   +------------------------------------------+ 0                      +----------------------------------+
 //   | DirectHeader: sizes, sleep flag, stages, |                        | GroupPageHeader                  |
 //   |               counters                   |                        | GroupLine[groups]: generation,   |
@@ -14,19 +15,23 @@
 //   | seat of its second group …               |
 //   +------------------------------------------+
 //
-// An operation of a group has a number, counted from 1 in each generation of the group. A member arrives by filling its
-// slot (number & 1) and writing the number last. Two slots are enough: whoever arrives at n + 1 has left n behind, and
-// nobody goes on to n + 2 before all have arrived at n + 1. Where an operation needs more meetings (the sources of others
-// are read in place; results are reduced by slices), members count its phases in `progress`.
+// An operation of a group has a number, counted from 1 in each generation of the group. A member arrives by
+// filling its slot (number & 1) and writing the number last. Two slots are enough: whoever arrives at n + 1
+// has left n behind, and nobody goes on to n + 2 before all have arrived at n + 1. Where an operation needs
+// more meetings (the sources of others are read in place; results are reduced by slices), members count its
+// phases in `progress`.
 //
-// The payload of an arrival lies in the slot's header, behind the header, in a stage of the rank, or in the rank's arena:
-// see Place. A stage is written again only when all who were to read it have said so in their progress.
+// The payload of an arrival lies in the slot's header, behind the header, in a stage of the rank, or in the
+// rank's arena: see Place. A stage is written again only when all who were to read it have said so in their
+// progress.
 //
-// The engine raises a group's generation when a member is lost, a deadline has passed or somebody aborts. Whoever has not
-// completed by then gets the verdict, once, and begins again at number 1 of the new generation.
+// The engine raises a group's generation when a member is lost, a deadline has passed or somebody aborts.
+// Whoever has not completed by then gets the verdict, once, and begins again at number 1 of the new
+// generation.
 //
-// Rules as in layout.hpp: plain data, one writer per line, offsets not pointers, a reader copies and checks. Segments are
-// handed to peers by read-only descriptors, which keeps mistakes out, not malice: ranks of a job are one user's.
+// Rules as in layout.hpp: plain data, one writer per line, offsets not pointers, a reader copies and checks.
+// Segments are handed to peers by read-only descriptors, which keeps mistakes out, not malice: ranks of a job
+// are one user's.
 #pragma once
 
 #include "api/shm/layout.hpp"
@@ -48,8 +53,8 @@ constexpr std::size_t kDirectHeaderBytes = 4096;
 constexpr std::size_t kDirectSeatsOffset = kDirectHeaderBytes + kStages * kStageBytes;
 
 struct DirectSlot {
-  std::uint64_t sequence = 0;    // number of the operation; 0: none. Written last
-  std::uint64_t generation = 0;  // of the group, in which it counts
+  std::uint64_t sequence = 0;        // number of the operation; 0: none. Written last
+  std::uint64_t generation = 0;      // of the group, in which it counts
   std::uint64_t common[2] = {0, 0};  // Signature::common
   std::uint64_t place = 0;           // where the payload is: Place
   std::byte payload[kInlineBytes] = {};
@@ -64,7 +69,8 @@ struct alignas(kLineBytes) DirectSeat {
 static_assert(sizeof(DirectSeat) == 2 * kLineBytes);
 
 constexpr int kPhaseBits = 16;
-constexpr std::uint64_t kPhaseLast = (std::uint64_t{1} << kPhaseBits) - 1;  // all that others could wait for is done
+constexpr std::uint64_t kPhaseLast =
+    (std::uint64_t{1} << kPhaseBits) - 1;  // all that others could wait for is done
 constexpr std::uint64_t make_progress(std::uint64_t number, std::uint64_t phase) {
   return number << kPhaseBits | phase;
 }
@@ -72,8 +78,8 @@ constexpr std::uint64_t make_progress(std::uint64_t number, std::uint64_t phase)
 // One direction of a pair: what the rank sends to a member of the group, and how far it has received from it.
 struct DirectPair {
   alignas(kLineBytes) DirectSlot sent;
-  // Written by this rank as receiver: number of the newest message from that member that it is done with, and whether the
-  // two disagreed on it.
+  // Written by this rank as receiver: number of the newest message from that member that it is done with, and
+  // whether the two disagreed on it.
   alignas(kLineBytes) std::uint64_t received = 0;  // number << 1 | disagreed
   std::uint64_t received_generation = 0;
   std::uint64_t plan = 0;  // for reports: of the receive that waits, or was the last
@@ -142,8 +148,8 @@ constexpr std::uint32_t kPlaceIndexMax = (1u << 12) - 1;
 constexpr std::uint64_t kPlaceValueMask = (std::uint64_t{1} << 48) - 1;
 
 constexpr std::uint64_t pack_place(Place place) {
-  return std::uint64_t{static_cast<std::uint8_t>(place.kind)} << 60 | std::uint64_t{place.index & kPlaceIndexMax} << 48 |
-         (place.value & kPlaceValueMask);
+  return std::uint64_t{static_cast<std::uint8_t>(place.kind)} << 60 |
+         std::uint64_t{place.index & kPlaceIndexMax} << 48 | (place.value & kPlaceValueMask);
 }
 constexpr Place unpack_place(std::uint64_t bits) {
   return {static_cast<Place::Kind>(bits >> 60), static_cast<std::uint32_t>(bits >> 48) & kPlaceIndexMax,

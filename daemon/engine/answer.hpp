@@ -9,9 +9,11 @@
 
 namespace muster::engine {
 
-// The message with its header filled in, and a list behind it. Errors: NO_RESOURCE, more than a message holds.
+// The message with its header filled in, and a list behind it. Errors: NO_RESOURCE, more than a message
+// holds.
 template<class T>
-Result<Answer> answer_with_list(T message, shm::MessageKind kind, std::uint32_t serial, std::span<const std::byte> list) {
+Result<Answer> answer_with_list(T message, shm::MessageKind kind, std::uint32_t serial,
+                                std::span<const std::byte> list) {
   if (sizeof(T) + list.size() > shm::kMessageBytesMax)
     return fail(Code::kNoResource, "a list of {} bytes is more than a message holds", list.size());
   message.header = shm::MessageHeader{};

@@ -48,8 +48,8 @@ Result<shm::Descriptor> read_only(int memory) {
 
 // ---- memory ------------------------------------------------------------------------------------
 
-Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint32_t world, std::uint64_t epoch,
-                            const shm::Headroom& headroom) {
+Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint32_t world,
+                            std::uint64_t epoch, const shm::Headroom& headroom) {
   Board board;
   board.segments_.resize(world);
   std::vector<std::uint64_t> end(world, shm::kDirectSeatsOffset);
@@ -69,7 +69,8 @@ Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint3
     Segment& segment = board.segments_[rank];
     const std::uint64_t bytes = (end[rank] + 4095) / 4096 * 4096;
     MUSTER_ASSIGN_OR_RETURN(segment.memory, shm::create_memory("muster-direct", bytes, headroom));
-    MUSTER_ASSIGN_OR_RETURN(segment.mapping, shm::Mapping::map(segment.memory, bytes, shm::Access::kReadWrite));
+    MUSTER_ASSIGN_OR_RETURN(segment.mapping,
+                            shm::Mapping::map(segment.memory, bytes, shm::Access::kReadWrite));
     auto* header = new (segment.mapping.writable()) shm::DirectHeader;
     header->magic = shm::kMagicDirect;
     header->abi_version = shm::kAbiVersion;
@@ -81,7 +82,8 @@ Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint3
 }
 
 Status Board::create_page(std::uint64_t epoch, const shm::Headroom& headroom) {
-  const std::size_t bytes = (shm::kGroupLinesOffset + groups_.size() * sizeof(shm::GroupLine) + 4095) / 4096 * 4096;
+  const std::size_t bytes =
+      (shm::kGroupLinesOffset + groups_.size() * sizeof(shm::GroupLine) + 4095) / 4096 * 4096;
   MUSTER_ASSIGN_OR_RETURN(page_memory_, shm::create_memory("muster-groups", bytes, headroom));
   MUSTER_ASSIGN_OR_RETURN(page_, shm::Mapping::map(page_memory_, bytes, shm::Access::kReadWrite));
   auto* header = new (page_.writable()) shm::GroupPageHeader;
@@ -101,7 +103,8 @@ void Board::reset(Rank rank) {
   for (std::uint64_t& uses : header->stage_uses) Published<std::uint64_t>(&uses).add_ordered(1);
   Published<std::uint32_t>(&header->asleep).store(0);
   for (std::size_t k = 0; k < segment.seats.size(); ++k)
-    clear_seat(segment.mapping.writable() + segment.seats[k], groups_[segment.groups_of[k].value].seats.size());
+    clear_seat(segment.mapping.writable() + segment.seats[k],
+               groups_[segment.groups_of[k].value].seats.size());
 }
 
 std::vector<shm::DirectMember> Board::members(GroupId group) const {
@@ -150,7 +153,8 @@ std::optional<scheduler::Verdict> Board::verdict_of(GroupId group, std::uint64_t
 namespace {
 
 bool has_arrived(const std::byte* seat, const DirectQuestion& q) {
-  const auto* slot = reinterpret_cast<const shm::DirectSlot*>(seat + shm::kSlotsOffset + (q.number & 1) * shm::kSlotBytes);
+  const auto* slot =
+      reinterpret_cast<const shm::DirectSlot*>(seat + shm::kSlotsOffset + (q.number & 1) * shm::kSlotBytes);
   return peek(&slot->sequence) >= q.number && peek(&slot->generation) == q.generation;
 }
 
@@ -168,7 +172,8 @@ std::vector<std::uint32_t> Board::missing(const DirectQuestion& q) const {
     if (q.peer >= state.seats.size()) return missing;
     const auto* pairs = reinterpret_cast<const shm::DirectPair*>(seat(q.group, q.peer) + shm::kPairsOffset);
     const shm::DirectPair& theirs = pairs[q.index];
-    const bool sent = peek(&theirs.sent.sequence) >= q.number && peek(&theirs.sent.generation) == q.generation;
+    const bool sent =
+        peek(&theirs.sent.sequence) >= q.number && peek(&theirs.sent.generation) == q.generation;
     const bool received =
         peek(&theirs.received) >> 1 >= q.number && peek(&theirs.received_generation) == q.generation;
     if (!(q.kind == shm::DirectWait::kMessage ? sent : received)) missing.push_back(q.peer);
@@ -176,7 +181,8 @@ std::vector<std::uint32_t> Board::missing(const DirectQuestion& q) const {
   }
   for (std::uint32_t i = 0; i < state.seats.size(); ++i) {
     const std::byte* theirs = seat(q.group, i);
-    if (!(q.kind == shm::DirectWait::kArrivals ? has_arrived(theirs, q) : has_reached(theirs, q))) missing.push_back(i);
+    if (!(q.kind == shm::DirectWait::kArrivals ? has_arrived(theirs, q) : has_reached(theirs, q)))
+      missing.push_back(i);
   }
   return missing;
 }
@@ -194,10 +200,40 @@ std::uint64_t Board::plan_of(const DirectQuestion& q, std::uint32_t index) const
   return has_arrived(theirs, q) ? peek(&head->plans[q.number & 1]) : 0;
 }
 
+// Both sides of a pair ask about one thing.
+Board::Disagreement Board::about(const DirectQuestion& q) {
+  Disagreement d{q.generation, q.number, 0, 0, {}};
+  if (q.kind == shm::DirectWait::kMessage) {
+    d.sender = q.peer;
+    d.receiver = q.index;
+  } else if (q.kind == shm::DirectWait::kReceived) {
+    d.sender = q.index;
+    d.receiver = q.peer;
+  }
+  return d;
+}
+
+const Status* Board::disagreement(const DirectQuestion& q) const {
+  const Disagreement asked = about(q);
+  for (const Disagreement& known : groups_[q.group.value].disagreements)
+    if (known.generation == asked.generation && known.number == asked.number &&
+        known.sender == asked.sender && known.receiver == asked.receiver)
+      return &known.found;
+  return nullptr;
+}
+
+void Board::remember_disagreement(const DirectQuestion& q, const Status& found) {
+  auto& kept = groups_[q.group.value].disagreements;
+  kept.push_back(about(q));
+  kept.back().found = found;
+  if (kept.size() > kDisagreementsKept) kept.pop_front();
+}
+
 bool Board::began(GroupId group, std::uint32_t index) const {
   const std::byte* theirs = seat(group, index);
   for (std::size_t k = 0; k < 2; ++k) {
-    const auto* slot = reinterpret_cast<const shm::DirectSlot*>(theirs + shm::kSlotsOffset + k * shm::kSlotBytes);
+    const auto* slot =
+        reinterpret_cast<const shm::DirectSlot*>(theirs + shm::kSlotsOffset + k * shm::kSlotBytes);
     if (peek(&slot->sequence) > 0 && peek(&slot->generation) == groups_[group.value].generation) return true;
   }
   return false;

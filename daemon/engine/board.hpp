@@ -1,5 +1,5 @@
-// Board: the engine's side of the direct path. It makes the memory, says what each group's generation ended with, and reads
-// who has come how far. It moves no data and no operation waits for it.
+// Board: the engine's side of the direct path. It makes the memory, says what each group's generation ended
+// with, and reads who has come how far. It moves no data and no operation waits for it.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -30,12 +30,12 @@ struct DirectQuestion {
 
 // Owns    a direct segment for each rank, the group page, and the latest verdicts of each group.
 // Thread  under the engine's baton.
-// Bound   kVerdictsKept verdicts a group.
+// Bound   kVerdictsKept verdicts and kDisagreementsKept disagreements a group.
 // Fails   create: NO_RESOURCE. What clients have written is read once and believed in nothing but reports.
 class Board {
  public:
-  static Result<Board> create(std::span<const scheduler::Group> groups, std::uint32_t world, std::uint64_t epoch,
-                              const shm::Headroom& headroom);
+  static Result<Board> create(std::span<const scheduler::Group> groups, std::uint32_t world,
+                              std::uint64_t epoch, const shm::Headroom& headroom);
 
   // ---- memory ----------------------------------------------------------------------------------
   // Ready for a new client of the rank: what the last one left there counts no more.
@@ -61,10 +61,15 @@ class Board {
   std::vector<std::uint32_t> missing(const DirectQuestion& question) const;
   // The plan handle with which a member is in the operation; 0 if it is not.
   std::uint64_t plan_of(const DirectQuestion& question, std::uint32_t index) const;
+  // What was found of an operation in which the members differ: the first to ask may be gone when the others
+  // do. nullptr: nothing yet.
+  const Status* disagreement(const DirectQuestion& question) const;
+  void remember_disagreement(const DirectQuestion& question, const Status& found);
   // Whether the member has done anything in the group's present generation.
   bool began(GroupId group, std::uint32_t index) const;
 
   static constexpr std::size_t kVerdictsKept = 16;
+  static constexpr std::size_t kDisagreementsKept = 16;
 
  private:
   struct Segment {
@@ -77,11 +82,20 @@ class Board {
     std::uint32_t rank = 0;
     std::uint64_t offset = 0;
   };
+  struct Disagreement {
+    std::uint64_t generation = 0;
+    std::uint64_t number = 0;
+    std::uint32_t sender = 0;  // of a pair; equal indices: all members
+    std::uint32_t receiver = 0;
+    Status found;
+  };
+  static Disagreement about(const DirectQuestion& question);
   struct GroupState {
     std::vector<Seat> seats;  // by index in the group
     std::uint64_t generation = 1;
     std::deque<scheduler::Verdict> verdicts;  // of generations generation - verdicts.size() … generation - 1
     std::optional<scheduler::Verdict> standing;
+    std::deque<Disagreement> disagreements;
   };
   Board() = default;
   Status create_segments(std::uint32_t world, const shm::Headroom& headroom);

@@ -55,8 +55,8 @@ Result<shm::Descriptor> Engine::peer_arena(std::int32_t rank, std::uint32_t segm
     return fail(Code::kBadArgument, "rank {} is not in 0..{}", rank, spec_.world - 1);
   const Arena& arena = *seats_[static_cast<std::uint32_t>(rank)].arena;
   if (segment >= arena.segment_count())
-    return fail(Code::kBadArgument, "the arena of rank {} has {} segments, {} is none", rank, arena.segment_count(),
-                segment);
+    return fail(Code::kBadArgument, "the arena of rank {} has {} segments, {} is none", rank,
+                arena.segment_count(), segment);
   *bytes = arena.segment(segment).bytes();
   return read_only(arena.segment(segment).descriptor());
 }
@@ -97,7 +97,8 @@ Result<DirectQuestion> Engine::question(const Session& session, const shm::Direc
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), message.group));
   const auto& ranks = graph_->groups()[id.value].ranks;
   const auto member = std::find(ranks.begin(), ranks.end(), session.options().rank);
-  const bool sound = member != ranks.end() && message.kind <= static_cast<std::uint32_t>(shm::DirectWait::kReceived) &&
+  const bool sound = member != ranks.end() &&
+                     message.kind <= static_cast<std::uint32_t>(shm::DirectWait::kReceived) &&
                      message.peer < ranks.size();
   if (!sound)
     return fail(Code::kBadArgument, "rank {} asks about kind {} and peer {} of group {}: there are no such",
@@ -144,7 +145,8 @@ Status Engine::direct_overdue(Session& session, const shm::DirectMessage& messag
   const scheduler::Verdict verdict{
       Code::kTimeout, static_cast<std::int32_t>(ranks.front()),
       fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}{}", group.name,
-                  direct_label(session, message.plan), ranks.size() == 1 ? "" : "s", list_of(ranks), where, states)};
+                  direct_label(session, message.plan), ranks.size() == 1 ? "" : "s", list_of(ranks), where,
+                  states)};
   board_->break_group(q.group, verdict);
   return {};
 }
@@ -152,6 +154,7 @@ Status Engine::direct_overdue(Session& session, const shm::DirectMessage& messag
 Status Engine::direct_disagree(Session& session, const shm::DirectMessage& message) {
   const std::lock_guard lock(baton_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
+  if (const Status* known = board_->disagreement(q)) return *known;
   const scheduler::Group& group = graph_->groups()[q.group.value];
   std::vector<Party> parties(group.ranks.size());
   for (std::uint32_t i = 0; i < parties.size(); ++i) {
@@ -165,8 +168,10 @@ Status Engine::direct_disagree(Session& session, const shm::DirectMessage& messa
     parties[i].site = work->site;
   }
   const Difference found = difference(parties);
-  return failure(Code::kMismatch, "group {}: ranks disagree on {}; no data was moved", group.name,
-                 found.text.empty() ? "what to run" : found.text);
+  const Status status = failure(Code::kMismatch, "group {}: ranks disagree on {}; no data was moved",
+                                group.name, found.text.empty() ? "what to run" : found.text);
+  board_->remember_disagreement(q, status);
+  return status;
 }
 
 }  // namespace muster::engine

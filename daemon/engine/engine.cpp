@@ -263,8 +263,9 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), group));
   const std::lock_guard lock(baton_);
   const std::uint32_t rank = session.options().rank.value;
-  const scheduler::Verdict verdict{Code::kAborted, static_cast<std::int32_t>(rank),
-                                   fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)};
+  const scheduler::Verdict verdict{
+      Code::kAborted, static_cast<std::int32_t>(rank),
+      fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)};
   graph_->abort(id, verdict, clock_.now());
   if (board_) board_->break_group(id, verdict);
   wake_clients();

@@ -102,7 +102,8 @@ Result<Answer> group_query(Engine& engine, Session& session, std::span<const std
                           shm::checked<shm::HandleMessage>(bytes, MessageKind::kGroupQuery));
   shm::GroupAnswer head;
   MUSTER_ASSIGN_OR_RETURN(const auto ranks, engine.group_ranks(session, request.handle, &head));
-  return answer_with_list(head, MessageKind::kGroupAnswer, request.header.serial, std::as_bytes(std::span(ranks)));
+  return answer_with_list(head, MessageKind::kGroupAnswer, request.header.serial,
+                          std::as_bytes(std::span(ranks)));
 }
 
 Result<Answer> trace_end(Engine& engine, std::uint32_t serial) {

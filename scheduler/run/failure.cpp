@@ -61,7 +61,8 @@ void Graph::abort(GroupId group, Verdict verdict, Instant now) {
 
 // ---- departures
 
-std::optional<Verdict> Graph::detached(Rank rank, const std::string& text, Instant now, const Verdict* heard) {
+std::optional<Verdict> Graph::detached(Rank rank, const std::string& text, Instant now,
+                                       const Verdict* heard) {
   RankState& r = state(rank);
   if (!r.present) return std::nullopt;
   Verdict verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, 0};

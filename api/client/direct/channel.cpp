@@ -48,8 +48,8 @@ bool Channel::broken() const {
   return generation != words_.generation || standing != 0;
 }
 
-// What peers may still read of the old generation stays: a slot is only told from a new one by its generation, which is
-// written with the next arrival.
+// What peers may still read of the old generation stays: a slot is only told from a new one by its
+// generation, which is written with the next arrival.
 std::uint64_t Channel::take_verdict() {
   const std::uint64_t due = words_.generation;
   words_.generation = Untrusted<std::uint64_t>(&words_.line->generation).load_acquire();
@@ -111,7 +111,8 @@ void Channel::nap(const std::uint64_t* word, Reached reached, Patience& patience
 void Channel::publish(std::uint64_t* word, std::uint64_t value) {
   Published<std::uint64_t>(word).store_ordered(value);
   bool asleep = false;
-  for (const Peer& peer : peers_) asleep = Untrusted<std::uint32_t>(&peer.header->asleep).load_ordered() != 0 || asleep;
+  for (const Peer& peer : peers_)
+    asleep = Untrusted<std::uint32_t>(&peer.header->asleep).load_ordered() != 0 || asleep;
   if (asleep) shm::futex_wake(lower_half(word));
 }
 
@@ -127,7 +128,8 @@ const shm::DirectSlot* Channel::slot_of(std::uint32_t i) const {
   return reinterpret_cast<const shm::DirectSlot*>(peers_[i].slots + (number_ & 1) * shm::kSlotBytes);
 }
 
-void Channel::arrive(std::uint64_t plan, const Hash128& common, shm::Place place, std::span<const std::byte> inside) {
+void Channel::arrive(std::uint64_t plan, const Hash128& common, shm::Place place,
+                     std::span<const std::byte> inside) {
   auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(number_));
   Published<std::uint64_t>(&words_.seat->plans[number_ & 1]).store(plan);
   Published<std::uint64_t>(&slot->generation).store(words_.generation);
@@ -176,8 +178,8 @@ Meeting Channel::await_phase(std::uint64_t phase, Patience& patience) {
   wanted_ = {shm::DirectWait::kPhase, 0, number_, phase};
   const std::uint64_t target = shm::make_progress(number_, phase);
   for (const Peer& peer : peers_) {
-    const Meeting meeting =
-        wait(&peer.seat->progress, [target](std::uint64_t at) { return at >= target; }, patience);
+    const Meeting meeting = wait(
+        &peer.seat->progress, [target](std::uint64_t at) { return at >= target; }, patience);
     if (meeting != Meeting::kMet) return meeting;
   }
   return Meeting::kMet;
@@ -186,8 +188,8 @@ Meeting Channel::await_phase(std::uint64_t phase, Patience& patience) {
 Meeting Channel::await_departure(std::uint64_t number, Patience& patience) {
   const std::uint64_t target = shm::make_progress(number, shm::kPhaseLast);
   for (const Peer& peer : peers_) {
-    const Meeting meeting =
-        wait(&peer.seat->progress, [target](std::uint64_t at) { return at >= target; }, patience);
+    const Meeting meeting = wait(
+        &peer.seat->progress, [target](std::uint64_t at) { return at >= target; }, patience);
     if (meeting != Meeting::kMet) return meeting;
   }
   return Meeting::kMet;

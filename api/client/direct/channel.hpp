@@ -1,7 +1,7 @@
 // Channel: one group's meetings on the direct path, as one member sees them.
 //
-// The protocol is described in api/shm/direct.hpp. What is here never asks the engine anything: it publishes, it waits, and it
-// says whether the others came.
+// The protocol is described in api/shm/direct.hpp. What is here never asks the engine anything: it publishes,
+// it waits, and it says whether the others came.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -23,7 +23,7 @@ struct Peer {
   const shm::DirectHeader* header = nullptr;
   const std::byte* stages = nullptr;
   const shm::DirectSeat* seat = nullptr;
-  const std::byte* slots = nullptr;  // two of kSlotBytes
+  const std::byte* slots = nullptr;        // two of kSlotBytes
   const shm::DirectPair* pairs = nullptr;  // one per member of the group
 };
 
@@ -91,7 +91,8 @@ class Channel {
   // ---- pairs -----------------------------------------------------------------------------------
   // The next message to, or from, member i.
   [[nodiscard]] bool begin_pair() const { return !broken(); }
-  void send(std::uint32_t to, std::uint64_t plan, const Hash128& common, shm::Place place, std::span<const std::byte> inside);
+  void send(std::uint32_t to, std::uint64_t plan, const Hash128& common, shm::Place place,
+            std::span<const std::byte> inside);
   // kMet: the receiver is done with it; *disagreed says whether it meant something else.
   Meeting await_received(std::uint32_t to, bool* disagreed, Patience& patience);
   Meeting await_message(std::uint32_t from, std::uint64_t plan, Arrival* arrival, Patience& patience);

@@ -92,7 +92,8 @@ bool Faces::must_say_done() const {
   if (payloads_.must_say_done()) return true;
   for (std::uint32_t i = 0; i < channel_.members(); ++i) {
     std::uint32_t in_place = 0;
-    std::memcpy(&in_place, channel_.arrival(i).payload + sizeof(Hash128) + sizeof(std::uint32_t), sizeof in_place);
+    std::memcpy(&in_place, channel_.arrival(i).payload + sizeof(Hash128) + sizeof(std::uint32_t),
+                sizeof in_place);
     if (in_place != 0) return true;
   }
   return false;
@@ -143,7 +144,8 @@ Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) 
     const std::byte* base = list_of(from, &room);
     const std::uint64_t bytes = entry.count * element;
     if (entry.offset > room || bytes > room - entry.offset) return Outcome::kCorrupt;
-    math::copy_faces(to, packed_view(const_cast<std::byte*>(base) + entry.offset, entry.count), 0, entry.count, element, math::kNeverStream);
+    math::copy_faces(to, packed_view(const_cast<std::byte*>(base) + entry.offset, entry.count), 0,
+                     entry.count, element, math::kNeverStream);
     return Outcome::kDone;
   }
   if (entry.dims < 0 || entry.dims > MUSTER_TENSOR_DIMS_MAX) return Outcome::kCorrupt;

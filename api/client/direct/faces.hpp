@@ -1,5 +1,5 @@
-// Faces: the neighbour exchange on the direct path. Each member arrives with a list of its sends; each receive is looked up
-// in the list of its peer.
+// Faces: the neighbour exchange on the direct path. Each member arrives with a list of its sends; each
+// receive is looked up in the list of its peer.
 #pragma once
 
 #include "api/client/direct/payloads.hpp"
@@ -13,10 +13,11 @@ namespace muster::client {
 struct FaceEntry {
   std::int32_t peer = 0;  // index of the receiver
   std::uint32_t tag = 0;
-  std::uint64_t place = 0;   // Place of the face's first byte; kStage or kSlot: its elements are packed from byte `offset` on
+  std::uint64_t place =
+      0;  // Place of the face's first byte; kStage or kSlot: its elements are packed from byte `offset` on
   std::uint64_t offset = 0;
-  std::uint64_t count = 0;   // elements
-  std::int32_t dims = 0;     // kArena: the view
+  std::uint64_t count = 0;  // elements
+  std::int32_t dims = 0;    // kArena: the view
   std::uint32_t reserved = 0;
   std::int64_t size[MUSTER_TENSOR_DIMS_MAX] = {};
   std::int64_t stride[MUSTER_TENSOR_DIMS_MAX] = {};

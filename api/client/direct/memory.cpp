@@ -13,8 +13,8 @@ using shm::Untrusted;
 
 Result<DirectMemory> DirectMemory::open(shm::Mapping own, shm::Mapping groups, Registrar& registrar) {
   if (own.size() < shm::kDirectSeatsOffset || groups.size() < shm::kGroupLinesOffset)
-    return fail(Code::kProtocol, "the daemon's direct segment has {} bytes and its group page {}: too few", own.size(),
-                groups.size());
+    return fail(Code::kProtocol, "the daemon's direct segment has {} bytes and its group page {}: too few",
+                own.size(), groups.size());
   shm::GroupPageHeader header;
   std::memcpy(&header, groups.data(), sizeof header);
   const bool fits = header.groups <= (groups.size() - shm::kGroupLinesOffset) / sizeof(shm::GroupLine);
@@ -29,13 +29,15 @@ Result<DirectMemory::View> DirectMemory::segment_of(std::int32_t rank) {
   if (known == segments_.end()) {
     MUSTER_ASSIGN_OR_RETURN(shm::Mapping mapping, registrar_->direct_segment(rank));
     if (mapping.size() < shm::kDirectSeatsOffset)
-      return fail(Code::kProtocol, "the direct segment of rank {} has {} bytes: too few", rank, mapping.size());
+      return fail(Code::kProtocol, "the direct segment of rank {} has {} bytes: too few", rank,
+                  mapping.size());
     known = segments_.emplace(rank, std::move(mapping)).first;
   }
   return View{known->second.data(), known->second.size()};
 }
 
-const std::byte* DirectMemory::arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset, std::uint64_t bytes) {
+const std::byte* DirectMemory::arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset,
+                                     std::uint64_t bytes) {
   const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(rank)} << 32 | segment;
   auto known = arenas_.find(key);
   if (known == arenas_.end()) {

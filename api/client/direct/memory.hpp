@@ -1,5 +1,5 @@
-// DirectMemory: what this process sees of its node's shared memory on the direct path: its own direct segment, the group
-// page, and, once needed, the segments and arenas of its peers.
+// DirectMemory: what this process sees of its node's shared memory on the direct path: its own direct
+// segment, the group page, and, once needed, the segments and arenas of its peers.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -31,12 +31,13 @@ class Registrar {
 // Owns    all mappings; peers' are read-only.
 // Thread  the session's.
 // Bound   one direct segment per peer, one mapping per arena segment of a peer that was read.
-// Fails   open, segment_of: PROTOCOL for memory that is not what it should be, and what the registrar says. arena: nullptr.
+// Fails   open, segment_of: PROTOCOL for memory that is not what it should be, and what the registrar says.
+// arena: nullptr.
 class DirectMemory {
  public:
   static Result<DirectMemory> open(shm::Mapping own, shm::Mapping groups, Registrar& registrar);
 
-  std::byte* own() { return own_.writable(); }
+  std::byte* own() const { return own_.writable(); }
   std::size_t own_bytes() const { return own_.size(); }
   const std::byte* groups() const { return groups_.data(); }
   std::uint32_t group_count() const { return group_count_; }
@@ -46,8 +47,8 @@ class DirectMemory {
     std::size_t bytes = 0;
   };
   Result<View> segment_of(std::int32_t rank);
-  // Bytes [offset, offset + bytes) of a segment of the rank's arena, or nullptr if there are no such bytes: a peer that says
-  // so has broken the protocol.
+  // Bytes [offset, offset + bytes) of a segment of the rank's arena, or nullptr if there are no such bytes: a
+  // peer that says so has broken the protocol.
   const std::byte* arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset, std::uint64_t bytes);
   Result<Registrar::Scratch> scratch(std::uint64_t bytes) { return registrar_->scratch(bytes); }
 
@@ -78,7 +79,8 @@ class Stages {
     std::byte* data = nullptr;
     shm::Place place;
   };
-  // A stage to be filled for the next operation of `channel`. Waits until all who were to read its last content are done.
+  // A stage to be filled for the next operation of `channel`. Waits until all who were to read its last
+  // content are done.
   Stage take(Channel& channel, const Patience& patience);
 
  private:

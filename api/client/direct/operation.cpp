@@ -16,7 +16,8 @@
 namespace muster::client {
 namespace {
 
-// From this many written bytes on, over all members, targets are stored past the cache: they would not stay in it anyway.
+// From this many written bytes on, over all members, targets are stored past the cache: they would not stay
+// in it anyway.
 constexpr std::uint64_t kStreamBytes = 16 << 20;
 
 // What every body needs.
@@ -191,8 +192,8 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
 
 // ---- send and receive --------------------------------------------------------------------------
 
-// The sender waits until the receiver has taken the message, so both hear of a difference, and memory that was sent may
-// change when the call is over.
+// The sender waits until the receiver has taken the message, so both hear of a difference, and memory that
+// was sent may change when the call is over.
 Outcome send(const DirectPlan& plan, Patience& patience) {
   Channel& channel = *plan.channel;
   const auto to = static_cast<std::uint32_t>(plan.what.receiver);

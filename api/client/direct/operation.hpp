@@ -21,7 +21,7 @@ struct DirectPlan {
   Share mine;  // with this process's addresses
   Signature signature;
   Choice choice;
-  shm::Place home;                 // of mine.source in this rank's arena: Kind::kArena
+  shm::Place home;                // of mine.source in this rank's arena: Kind::kArena
   std::vector<shm::Place> sends;  // of the first byte of each of mine.sends
   // Where blocks lie if all of them stand end to end: byte offset of this member's, for REDUCE_SCATTER.
   std::uint64_t my_offset = 0;

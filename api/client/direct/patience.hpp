@@ -1,9 +1,11 @@
-// Patience: how a caller waits for its peers. First it looks, then it gives its core away between looks, then it sleeps.
+// Patience: how a caller waits for its peers. First it looks, then it gives its core away between looks, then
+// it sleeps.
 //
-// A look costs nothing and finds a peer that is about to come on another core (a cache line takes 50 ns). Where ranks
-// outnumber cores the peer may need this very core, so the first thing to do is to yield it: a meeting is then a context
-// switch, not a time slice. A sleeper is woken by the peer it sleeps for (see Channel); it also wakes by itself every
-// few milliseconds to see whether the group has a verdict or its deadline has come, so no wake can be lost for long.
+// A look costs nothing and finds a peer that is about to come on another core (a cache line takes 50 ns).
+// Where ranks outnumber cores the peer may need this very core, so the first thing to do is to yield it: a
+// meeting is then a context switch, not a time slice. A sleeper is woken by the peer it sleeps for (see
+// Channel); it also wakes by itself every few milliseconds to see whether the group has a verdict or its
+// deadline has come, so no wake can be lost for long.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -23,16 +25,16 @@ class Channel;
 
 // What a waiting caller looks at besides its peers.
 //
-// Owns    nothing. Thread  the session's. Bound  engine_gone: one system call; overdue: one question to the engine.
-// Fails   never.
+// Owns    nothing. Thread  the session's. Bound  engine_gone: one system call; overdue: one question to the
+// engine. Fails   never.
 class Vigil {
  public:
   virtual ~Vigil() = default;
   virtual Instant now() const = 0;
   // The engine's end of the session's socket is closed.
   virtual bool engine_gone() = 0;
-  // The deadline of what the channel waits for (Channel::wanted) has passed: the engine finds out who is missing and breaks
-  // the group, unless all have come by now.
+  // The deadline of what the channel waits for (Channel::wanted) has passed: the engine finds out who is
+  // missing and breaks the group, unless all have come by now.
   virtual void overdue(const Channel& channel) = 0;
 };
 
@@ -41,8 +43,8 @@ enum class AtDeadline : std::uint8_t { kAsk, kGiveUp };
 
 // Owns    the bounds of one operation's waits.
 // Thread  the session's.
-// Bound   deadline; counted from the first wait that is not met at once, so that nothing in a hurry reads a clock.
-// Fails   never.
+// Bound   deadline; counted from the first wait that is not met at once, so that nothing in a hurry reads a
+// clock. Fails   never.
 class Patience {
  public:
   Patience(Nanos timeout, bool crowded, AtDeadline at_deadline = AtDeadline::kAsk)

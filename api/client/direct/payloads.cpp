@@ -13,8 +13,8 @@ namespace {
 
 using Kind = shm::Place::Kind;
 
-// Up to here a contribution is copied so that nobody need wait for its readers. Where ranks outnumber cores a meeting costs
-// microseconds; elsewhere a tenth of one.
+// Up to here a contribution is copied so that nobody need wait for its readers. Where ranks outnumber cores a
+// meeting costs microseconds; elsewhere a tenth of one.
 constexpr std::uint64_t kCopiedBytesMax = 4 << 10;
 constexpr std::uint64_t kCopiedBytesMaxCrowded = 64 << 10;
 
@@ -46,7 +46,8 @@ shm::Place Payloads::choose_place(std::uint64_t bytes) const {
 bool Payloads::prepare() {
   const std::uint64_t bytes = count_of(plan_.mine.source_blocks) * dtype_bytes(plan_.what.dtype);
   given_ = choose_place(bytes);
-  const bool reads_in_place = plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target;
+  const bool reads_in_place =
+      plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target;
   const bool needs_stage =
       given_.kind == Kind::kStage || plan_.choice.algorithm == Algorithm::kSliced || reads_in_place;
   if (needs_stage) stage_ = stages_.take(channel_, patience_);
@@ -152,8 +153,8 @@ const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
   const std::uint32_t me = channel_.index();
   if (i == me) return plan_.mine.source + plan_.mine.source_blocks[me].offset * dtype_bytes(plan_.what.dtype);
   const Arrival& arrival = channel_.arrival(i);
-  const bool in_table = has_table(plan_.what) ||
-                        (arrival.place.kind == Kind::kArena && arrival.payload[0] != std::byte{0});
+  const bool in_table =
+      has_table(plan_.what) || (arrival.place.kind == Kind::kArena && arrival.payload[0] != std::byte{0});
   if (!in_table) return read(i, plan_.my_offset, bytes);
   std::uint64_t offset = 0;
   std::memcpy(&offset, channel_.payload_of(i) + me * sizeof offset, sizeof offset);

@@ -1,8 +1,9 @@
-// Payloads: how the contributions of one operation get from member to member: where this one puts its own, and where it reads
-// the others'.
+// Payloads: how the contributions of one operation get from member to member: where this one puts its own,
+// and where it reads the others'.
 //
-// Small ones travel with the arrival. Middle ones are copied to where peers can read them at leisure, because a second
-// meeting costs more than the copy. Large ones are read where they are, and the giver waits until all have read.
+// Small ones travel with the arrival. Middle ones are copied to where peers can read them at leisure, because
+// a second meeting costs more than the copy. Large ones are read where they are, and the giver waits until
+// all have read.
 #pragma once
 
 #include "api/client/direct/operation.hpp"
@@ -24,8 +25,8 @@ class Payloads {
 
   static constexpr std::uint32_t kTableMembersMax = 256;
 
-  // Finds the place for this member's contribution and takes a stage if it needs one; before the operation has begun, since
-  // it may wait. False: there is no memory for it.
+  // Finds the place for this member's contribution and takes a stage if it needs one; before the operation
+  // has begun, since it may wait. False: there is no memory for it.
   [[nodiscard]] bool prepare();
   // Arrives with the contribution of `plan.mine`: its source blocks, or nothing where it gives nothing.
   void arrive();

@@ -51,8 +51,8 @@ class Reading {
   void reduce(std::uint64_t first, std::uint64_t bytes, std::byte* to) {
     std::array<const std::byte*, kMembersMax> from;
     for (std::uint32_t i = 0; i < channel_.members(); ++i) from[i] = sources_[i] + first;
-    math::reduce(plan_.what.dtype, plan_.what.redop, std::span(from).first(channel_.members()), to, bytes / element_,
-                 plan_.what.scale);
+    math::reduce(plan_.what.dtype, plan_.what.redop, std::span(from).first(channel_.members()), to,
+                 bytes / element_, plan_.what.scale);
   }
 
   // Into the target, past the cache if the whole would not stay in it.

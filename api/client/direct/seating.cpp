@@ -9,8 +9,8 @@ namespace {
 
 bool seat_fits(const shm::DirectMember& member, std::size_t members, std::size_t segment_bytes) {
   const std::size_t need = shm::seat_bytes(static_cast<std::uint32_t>(members));
-  return member.seat % shm::kLineBytes == 0 && member.seat >= shm::kDirectSeatsOffset && need <= segment_bytes &&
-         member.seat <= segment_bytes - need;
+  return member.seat % shm::kLineBytes == 0 && member.seat >= shm::kDirectSeatsOffset &&
+         need <= segment_bytes && member.seat <= segment_bytes - need;
 }
 
 Peer peer_of(const std::byte* segment, const shm::DirectMember& member) {
@@ -36,8 +36,10 @@ bool stands_end_to_end(const std::vector<Block>& blocks) {
 
 Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seating& seating, Vigil& vigil) {
   const std::size_t members = seating.members.size();
-  if (members == 0 || members > kMembersMax || seating.index >= members || seating.line >= memory.group_count())
-    return fail(Code::kProtocol, "the daemon's answer about a group cannot be: {} members, this rank's index {}, line {}",
+  if (members == 0 || members > kMembersMax || seating.index >= members ||
+      seating.line >= memory.group_count())
+    return fail(Code::kProtocol,
+                "the daemon's answer about a group cannot be: {} members, this rank's index {}, line {}",
                 members, seating.index, seating.line);
   std::vector<Peer> peers;
   for (std::size_t i = 0; i < members; ++i) {
@@ -47,8 +49,8 @@ Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seatin
       MUSTER_ASSIGN_OR_RETURN(view, memory.segment_of(member.rank));
     }
     if (!seat_fits(member, members, view.bytes))
-      return fail(Code::kProtocol, "the daemon's answer about the seat of rank {} cannot be: byte {} of {}", member.rank,
-                  member.seat, view.bytes);
+      return fail(Code::kProtocol, "the daemon's answer about the seat of rank {} cannot be: byte {} of {}",
+                  member.rank, member.seat, view.bytes);
     peers.push_back(peer_of(view.data, member));
   }
   std::byte* seat = memory.own() + seating.members[seating.index].seat;
@@ -64,8 +66,8 @@ Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seatin
   return std::make_unique<Channel>(words, std::move(peers), vigil);
 }
 
-DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Channel& channel, const Machine& machine,
-                            std::uint32_t cores) {
+DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Channel& channel,
+                            const Machine& machine, std::uint32_t cores) {
   const auto ranks = static_cast<std::int32_t>(channel.members());
   const std::size_t element = dtype_bytes(described.what.dtype);
   DirectPlan plan;
@@ -81,7 +83,8 @@ DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Ch
   plan.crowded = machine.local_ranks > std::min(machine.cores, cores);
   plan.target_bytes = got_count(plan.mine) * element;
   if (plan.what.op == MUSTER_REDUCE_SCATTER)
-    for (std::uint32_t i = 0; i < channel.index(); ++i) plan.my_offset += plan.mine.source_blocks[i].count * element;
+    for (std::uint32_t i = 0; i < channel.index(); ++i)
+      plan.my_offset += plan.mine.source_blocks[i].count * element;
   return plan;
 }
 

@@ -14,9 +14,9 @@ namespace muster::client {
 
 // What the engine says about a group.
 struct Seating {
-  std::uint64_t group = 0;   // handle
-  std::uint32_t line = 0;    // of the group page
-  std::uint32_t index = 0;   // this rank's
+  std::uint64_t group = 0;  // handle
+  std::uint32_t line = 0;   // of the group page
+  std::uint32_t index = 0;  // this rank's
   std::vector<shm::DirectMember> members;
   std::uint64_t generation = 0;  // in which this rank takes part
 };
@@ -34,7 +34,7 @@ struct Described {
 };
 
 // `cores`: that this process may run on, which may be fewer than the machine has.
-DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Channel& channel, const Machine& machine,
-                            std::uint32_t cores);
+DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Channel& channel,
+                            const Machine& machine, std::uint32_t cores);
 
 }  // namespace muster::client

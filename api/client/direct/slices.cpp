@@ -14,7 +14,8 @@ namespace muster::client {
 namespace {
 
 constexpr std::uint64_t kHalfBytes = shm::kStageBytes / 2;
-// A member's slice of a chunk: small enough that the chunk is still in the cache of whoever reduced it when the others read it.
+// A member's slice of a chunk: small enough that the chunk is still in the cache of whoever reduced it when
+// the others read it.
 constexpr std::uint64_t kSliceBytesMax = 128 << 10;
 static_assert(kSliceBytesMax <= kHalfBytes);
 // From this many written bytes on, over all members, targets are stored past the cache.
@@ -64,8 +65,8 @@ class Slices {
       sources_[i] = payloads_.read(i, range.first, range.bytes);
       if (sources_[i] == nullptr) return Outcome::kCorrupt;
     }
-    math::reduce(plan_.what.dtype, plan_.what.redop, std::span(sources_).first(channel_.members()), payloads_.stage().data + (c & 1) * kHalfBytes,
-                 range.bytes / element_, plan_.what.scale);
+    math::reduce(plan_.what.dtype, plan_.what.redop, std::span(sources_).first(channel_.members()),
+                 payloads_.stage().data + (c & 1) * kHalfBytes, range.bytes / element_, plan_.what.scale);
     return channel_.broken() ? Outcome::kBroken : Outcome::kDone;
   }
 
@@ -81,7 +82,8 @@ class Slices {
       std::uint32_t stage = 0;
       const std::byte* base = stage_of(i, &stage);
       if (base == nullptr) return Outcome::kCorrupt;
-      math::copy(target + range.first, base + (c & 1) * kHalfBytes, range.bytes, streams ? 0 : math::kNeverStream);
+      math::copy(target + range.first, base + (c & 1) * kHalfBytes, range.bytes,
+                 streams ? 0 : math::kNeverStream);
       if (!stage_intact(i)) return Outcome::kBroken;
     }
     return Outcome::kDone;
