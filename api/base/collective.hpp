@@ -99,8 +99,8 @@ const char* redop_name(muster_redop op) noexcept;  // "sum"
 // A member's own half as its caller says it: counts and offsets, or empty for the default of muster_blocks.
 struct ShareCounts {
   std::uint64_t count = 0;
-  std::span<const std::uint64_t> source_counts, source_offsets;
-  std::span<const std::uint64_t> target_counts, target_offsets;
+  std::span<const std::uint64_t> source_counts{}, source_offsets{};
+  std::span<const std::uint64_t> target_counts{}, target_offsets{};
 };
 
 // What all members agree on, as member `index` says it: of `said` only op, dtype, redop, peer and scale are

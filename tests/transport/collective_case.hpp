@@ -2,10 +2,11 @@
 // come out.
 #pragma once
 
+#include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "tests/kernels/math/values.hpp"
+#include "tests/transport/face_layout.hpp"
 #include "tests/transport/oracle.hpp"
-#include "transport/collective/communicator.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,9 +15,14 @@
 
 namespace muster::transport::test {
 
-using math::test::Random;
-
 enum class Place : std::uint8_t { kApart, kInPlace };
+
+struct Edge {
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  std::uint32_t tag = 0;
+  std::uint64_t count = 0;
+};
 
 // What a case is made from.
 struct Shape {
@@ -25,140 +31,392 @@ struct Shape {
   Place place = Place::kApart;
   std::size_t misaligned_bytes = 0;  // added to every vector's 64-byte aligned start
   std::uint64_t seed = 0;
+  // Elements from member i to member j, at i · ranks + j: ALL_TO_ALL, and of the root in GATHER and SCATTER.
+  std::vector<std::uint64_t> pairs{};
+  std::vector<Edge> edges{};     // EXCHANGE
+  bool scattered = false;        // each rank has its blocks at offsets of its own, else end to end
+  bool silent_root = false;      // the root of a BROADCAST takes no copy
+  std::uint64_t apart_mask = 0;  // members that are not in place, although the shape is: ALL_TO_ALL
 
+  std::uint64_t pair(std::size_t from, std::size_t to) const {
+    return pairs[from * static_cast<std::size_t>(ranks) + to];
+  }
+  std::vector<std::uint64_t> given_by(std::int32_t index) const {
+    std::vector<std::uint64_t> row;
+    for (std::int32_t to = 0; to < ranks; ++to)
+      row.push_back(pair(static_cast<std::size_t>(index), static_cast<std::size_t>(to)));
+    return row;
+  }
+  std::vector<std::uint64_t> got_by(std::int32_t index) const {
+    std::vector<std::uint64_t> column;
+    for (std::int32_t from = 0; from < ranks; ++from)
+      column.push_back(pair(static_cast<std::size_t>(from), static_cast<std::size_t>(index)));
+    return column;
+  }
+  bool in_place(std::int32_t index) const {
+    return place == Place::kInPlace && (apart_mask >> (index % 64) & 1) == 0;
+  }
   std::string text() const {
-    constexpr const char* kOps[] = {"none",      "all-reduce", "all-gather", "reduce-scatter",
-                                    "broadcast", "barrier",    "send",       "recv"};
-    std::string out = std::string(kOps[collective.op]) + " " + dtype_name(collective.dtype) + " " +
-                      math::test::redop_name(collective.redop) + ", ranks " + std::to_string(ranks) +
-                      ", count " + std::to_string(collective.count) + ", counts {";
-    for (const std::uint64_t count : collective.counts) out += std::to_string(count) + " ";
-    return out + "}, root " + std::to_string(collective.root) + ", receiver " +
-           std::to_string(collective.receiver) + (place == Place::kInPlace ? ", in place" : ", apart") +
-           ", misaligned by " + std::to_string(misaligned_bytes) + ", seed " + std::to_string(seed);
+    const Collective& c = collective;
+    std::string out = std::string(op_name(c.op)) + " " + dtype_name(c.dtype) + " " + redop_name(c.redop) +
+                      ", ranks " + std::to_string(ranks) + ", count " + std::to_string(c.count) +
+                      ", counts {";
+    for (const std::uint64_t count : c.counts) out += std::to_string(count) + " ";
+    out += "}, pairs {";
+    for (const std::uint64_t count : pairs) out += std::to_string(count) + " ";
+    out += "}, edges {";
+    for (const Edge& e : edges)
+      out += std::to_string(e.from) + "→" + std::to_string(e.to) + " tag " + std::to_string(e.tag) + ": " +
+             std::to_string(e.count) + "  ";
+    return out + "}, root " + std::to_string(c.root) + ", receiver " + std::to_string(c.receiver) +
+           (place == Place::kInPlace ? ", in place" : ", apart") + (scattered ? ", scattered" : "") +
+           ", apart mask " + std::to_string(apart_mask) + ", misaligned by " +
+           std::to_string(misaligned_bytes) + ", seed " + std::to_string(seed);
   }
 };
 
 // The memory of a case. Everything that is no vector is a fence, and must stay as it is.
 struct Case {
-  std::vector<Placement> members;  // in order of index
+  std::vector<Placement> members;  // in order of index; SEND, RECV: sender, receiver
   std::vector<std::byte> before;
   std::vector<std::byte> after;  // what the oracle says
 };
 
 namespace detail {
 
-// Hands out aligned ranges of a growing arena.
-class Layout {
+// Makes the placements of one shape.
+class Placer {
  public:
-  explicit Layout(std::size_t misaligned_bytes) : misaligned_(misaligned_bytes) {}
-  std::size_t take(std::uint64_t bytes) {
-    const std::size_t at = (end_ + 63) / 64 * 64 + misaligned_;
-    end_ = at + bytes + 64;
-    return at;
+  explicit Placer(const Shape& shape)
+      : shape_(shape),
+        c_(shape.collective),
+        bytes_(dtype_bytes(c_.dtype)),
+        layout_(shape.misaligned_bytes),
+        random_(shape.seed * 31 + 7) {}
+
+  Placement member(std::int32_t index) {
+    Placement m{index};
+    const bool is_root = index == c_.root;
+    switch (c_.op) {
+      case MUSTER_ALL_REDUCE:
+      case MUSTER_BROADCAST:
+      case MUSTER_REDUCE:
+      case MUSTER_SEND:
+      case MUSTER_RECV:
+        vectors(m, is_root);
+        break;
+      case MUSTER_ALL_GATHER:
+      case MUSTER_REDUCE_SCATTER:
+        agreed_blocks(m);
+        break;
+      case MUSTER_GATHER:
+      case MUSTER_SCATTER:
+        rooted_blocks(m, is_root);
+        break;
+      case MUSTER_ALL_TO_ALL:
+        pairs(m);
+        break;
+      case MUSTER_EXCHANGE:
+        faces(m);
+        break;
+      default:
+        break;
+    }
+    return m;
   }
-  std::size_t bytes() const { return end_ + 64; }
+  std::size_t arena_bytes() const { return layout_.bytes(); }
 
  private:
-  std::size_t misaligned_;
-  std::size_t end_ = 64;
+  std::size_t take(std::uint64_t elements) { return layout_.take(elements * bytes_); }
+
+  void vectors(Placement& m, bool is_root) {
+    m.count = c_.count;
+    const bool sends = c_.op == MUSTER_SEND || c_.op == MUSTER_RECV;
+    const bool reads = c_.op == MUSTER_ALL_REDUCE || c_.op == MUSTER_REDUCE || is_root;
+    const bool writes = c_.op == MUSTER_ALL_REDUCE ||
+                        (c_.op == MUSTER_BROADCAST && !(is_root && shape_.silent_root)) ||
+                        (c_.op == MUSTER_REDUCE && is_root) || (sends && m.index == c_.receiver);
+    if (reads) m.source = take(c_.count);
+    if (writes) m.target = reads && shape_.in_place(m.index) ? m.source : take(c_.count);
+  }
+
+  // Where the blocks of a vector with these lengths begin, and how long it is: end to end, or in any order
+  // with gaps, or for what is only read even one over the other.
+  std::uint64_t lay_out(const std::vector<std::uint64_t>& lengths, bool may_overlap,
+                        std::vector<std::uint64_t>& offsets) {
+    std::uint64_t end = 0;
+    offsets.clear();
+    if (!shape_.scattered) {
+      for (const std::uint64_t length : lengths) end += length;
+      return end;
+    }
+    std::vector<std::size_t> order(lengths.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
+    offsets.resize(lengths.size());
+    const bool overlaps = may_overlap && random_.below(2) == 0;
+    std::uint64_t at = 0;
+    for (const std::size_t i : order) {
+      at += random_.below(4);
+      // An empty block lies nowhere, whatever its offset says.
+      offsets[i] = lengths[i] == 0 && random_.below(2) == 0 ? UINT64_MAX - 5 : at;
+      if (lengths[i] > 0) end = std::max(end, at + lengths[i]);
+      if (!overlaps) at += lengths[i];
+    }
+    return end;
+  }
+
+  // The own block inside the whole vector, or apart from it.
+  std::size_t own_block(const Placement& m, std::size_t whole, const std::vector<std::uint64_t>& offsets,
+                        const std::vector<std::uint64_t>& lengths) {
+    const auto i = static_cast<std::size_t>(m.index);
+    const bool inside = shape_.in_place(m.index) && lengths[i] > 0;
+    return inside ? whole + Placement::offset(offsets, lengths, i) * bytes_ : take(lengths[i]);
+  }
+
+  void agreed_blocks(Placement& m) {
+    const bool gather = c_.op == MUSTER_ALL_GATHER;
+    const std::vector<std::uint64_t> lengths = block_lengths(c_, shape_.ranks);
+    auto& offsets = gather ? m.target_offsets : m.source_offsets;
+    const std::size_t whole = take(lay_out(lengths, !gather && !shape_.in_place(m.index), offsets));
+    const std::size_t block = own_block(m, whole, offsets, lengths);
+    m.source = gather ? block : whole;
+    m.target = gather ? whole : block;
+  }
+
+  // Equal lengths may be said by `count` alone. Beside a list it means nothing.
+  void say(const std::vector<std::uint64_t>& lengths, std::vector<std::uint64_t>& list,
+           std::uint64_t& count) {
+    const bool even = std::all_of(lengths.begin(), lengths.end(),
+                                  [&](std::uint64_t length) { return length == lengths.front(); });
+    const bool briefly = even && shape_.seed % 2 == 0;
+    if (!briefly) list = lengths;
+    count = briefly ? lengths.front() : UINT64_MAX / 3;
+  }
+
+  void rooted_blocks(Placement& m, bool is_root) {
+    const bool gather = c_.op == MUSTER_GATHER;
+    const std::vector<std::uint64_t> lengths = gather ? shape_.got_by(c_.root) : shape_.given_by(c_.root);
+    std::size_t& block = gather ? m.source : m.target;
+    if (!is_root) {
+      m.count = lengths[static_cast<std::size_t>(m.index)];
+      block = take(m.count);
+      return;
+    }
+    auto& offsets = gather ? m.target_offsets : m.source_offsets;
+    std::size_t& whole = gather ? m.target : m.source;
+    say(lengths, gather ? m.target_counts : m.source_counts, m.count);
+    whole = take(lay_out(lengths, !gather && !shape_.in_place(m.index), offsets));
+    block = own_block(m, whole, offsets, lengths);
+  }
+
+  void pairs(Placement& m) {
+    const std::vector<std::uint64_t> given = shape_.given_by(m.index);
+    const std::vector<std::uint64_t> got = shape_.got_by(m.index);
+    std::uint64_t count = 0;
+    say(given, m.source_counts, m.count);
+    say(got, m.target_counts, count);
+    if (m.source_counts.empty() != m.target_counts.empty() || m.count != count) {
+      m.source_counts = given;  // one count cannot stand for both
+      m.target_counts = got;
+    }
+    m.source = take(lay_out(given, !shape_.in_place(m.index), m.source_offsets));
+    if (shape_.in_place(m.index)) {
+      m.target = m.source;
+      m.target_offsets = m.source_offsets;
+      return;
+    }
+    m.target = take(lay_out(got, false, m.target_offsets));
+  }
+
+  void faces(Placement& m) {
+    std::vector<std::uint64_t> sent;
+    std::vector<std::uint64_t> got;
+    for (const Edge& edge : shape_.edges) {
+      if (edge.from == m.index) {
+        m.sends.push_back({edge.to, edge.tag, {}, {}, 0});
+        sent.push_back(edge.count);
+      }
+      if (edge.to == m.index) {
+        m.receives.push_back({edge.from, edge.tag, {}, {}, 0});
+        got.push_back(edge.count);
+      }
+    }
+    place_faces(m, random_, layout_, bytes_, sent, got);
+  }
+
+  const Shape& shape_;
+  const Collective& c_;
+  std::size_t bytes_;
+  Layout layout_;
+  Random random_;
 };
 
-inline Placement place_member(const Shape& shape, std::int32_t index, Layout& layout) {
-  const Collective& c = shape.collective;
-  const std::size_t bytes = dtype_bytes(c.dtype);
-  Placement member{index};
-  if (c.op == MUSTER_BARRIER) return member;
-  if (c.op == MUSTER_ALL_REDUCE || c.op == MUSTER_BROADCAST) {
-    const bool reads = c.op == MUSTER_ALL_REDUCE || index == c.root;
-    if (reads) member.source = layout.take(c.count * bytes);
-    member.target = reads && shape.place == Place::kInPlace ? member.source : layout.take(c.count * bytes);
-    return member;
-  }
-  if (c.op == MUSTER_SEND || c.op == MUSTER_RECV) {
-    (index == c.root ? member.source : member.target) = layout.take(c.count * bytes);
-    return member;
-  }
-  const std::vector<std::uint64_t> lengths = block_lengths(c, shape.ranks);
-  std::uint64_t total = 0;
-  std::uint64_t offset = 0;
-  for (std::size_t k = 0; k < lengths.size(); ++k) {
-    if (k < static_cast<std::size_t>(index)) offset += lengths[k];
-    total += lengths[k];
-  }
-  const std::size_t whole = layout.take(total * bytes);
-  const std::size_t block = shape.place == Place::kInPlace
-                                ? whole + offset * bytes
-                                : layout.take(lengths[static_cast<std::size_t>(index)] * bytes);
-  const bool gather = c.op == MUSTER_ALL_GATHER;
-  member.source = gather ? block : whole;
-  member.target = gather ? whole : block;
-  return member;
-}
-
+// Elements of a member's source in a reduction, from its start to its end.
 inline std::uint64_t source_length(const Shape& shape, const Placement& member) {
   const Collective& c = shape.collective;
-  if (member.source == kNowhere) return 0;
-  const std::vector<std::uint64_t> lengths = block_lengths(c, shape.ranks);
-  if (c.op == MUSTER_ALL_GATHER) return lengths[static_cast<std::size_t>(member.index)];
   if (c.op != MUSTER_REDUCE_SCATTER) return c.count;
-  std::uint64_t total = 0;
-  for (const std::uint64_t length : lengths) total += length;
-  return total;
+  const std::vector<std::uint64_t> lengths = block_lengths(c, shape.ranks);
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    if (lengths[i] > 0)
+      end = std::max(end, Placement::offset(member.source_offsets, lengths, i) + lengths[i]);
+  return end;
 }
 
 }  // namespace detail
 
-inline Case make_case(const Shape& shape) {
+// The members of a shape, as they will name their memory.
+inline std::vector<Placement> placements_of(const Shape& shape, std::size_t* arena_bytes = nullptr) {
   const Collective& c = shape.collective;
-  const std::size_t bytes = dtype_bytes(c.dtype);
-  Case made;
-  detail::Layout layout(shape.misaligned_bytes);
   std::vector<std::int32_t> indices;
-  if (c.op == MUSTER_SEND || c.op == MUSTER_RECV)
+  if (is_transfer(c.op))
     indices = {c.root, c.receiver};
   else
     for (std::int32_t i = 0; i < shape.ranks; ++i) indices.push_back(i);
-  for (const std::int32_t index : indices) made.members.push_back(detail::place_member(shape, index, layout));
-  made.before.resize(layout.bytes(), std::byte{0xC3});
-  for (const Placement& member : made.members)
-    if (member.source != kNowhere)
+  detail::Placer placer(shape);
+  std::vector<Placement> members;
+  for (const std::int32_t index : indices) members.push_back(placer.member(index));
+  if (arena_bytes != nullptr) *arena_bytes = placer.arena_bytes();
+  return members;
+}
+
+inline Case make_case(const Shape& shape) {
+  const Collective& c = shape.collective;
+  Case made;
+  std::size_t arena_bytes = 0;
+  made.members = placements_of(shape, &arena_bytes);
+  made.before.resize((arena_bytes + 7) / 8 * 8, std::byte{0xC3});
+  if (has_reduction(c.op)) {
+    for (const Placement& member : made.members)
       math::test::fill(c.dtype, made.before.data() + member.source, detail::source_length(shape, member),
                        shape.seed * 1000 + static_cast<std::uint64_t>(member.index));
-  made.after = oracle(c, shape.ranks, made.members, made.before, bytes);
+  } else {  // any bytes will do, also for what must stay as it is
+    math::test::fill(MUSTER_I64, made.before.data(), made.before.size() / 8, shape.seed);
+  }
+  made.after = oracle(c, shape.ranks, made.members, made.before, dtype_bytes(c.dtype));
   return made;
 }
 
-// A small case of any kind from one seed: operation, dtype, operator, ranks, uneven and empty blocks, place,
-// misalignment.
+inline constexpr muster_op kOps[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_REDUCE_SCATTER,
+                                     MUSTER_BROADCAST,  MUSTER_BARRIER,    MUSTER_SEND,
+                                     MUSTER_RECV,       MUSTER_REDUCE,     MUSTER_GATHER,
+                                     MUSTER_SCATTER,    MUSTER_ALL_TO_ALL, MUSTER_EXCHANGE};
+
+// Counts of pairs at random, a third of them 0; alike in both directions where blocks change places.
+inline std::vector<std::uint64_t> random_pairs(Random& random, std::size_t ranks, bool symmetric) {
+  std::vector<std::uint64_t> pairs(ranks * ranks);
+  for (std::uint64_t& count : pairs) count = random.below(3) == 0 ? 0 : random.below(120);
+  for (std::size_t i = 0; symmetric && i < ranks; ++i)
+    for (std::size_t j = 0; j < i; ++j) pairs[i * ranks + j] = pairs[j * ranks + i];
+  return pairs;
+}
+
+// Any directed graph: edges to oneself, several between two members, empty ones.
+inline std::vector<Edge> random_edges(Random& random, std::uint64_t ranks) {
+  std::vector<Edge> edges(random.below(3 * ranks + 1));
+  std::uint32_t tag = 0;
+  for (Edge& edge : edges) {
+    edge.from = static_cast<std::int32_t>(random.below(ranks));
+    edge.to = static_cast<std::int32_t>(random.below(ranks));
+    edge.tag = tag += static_cast<std::uint32_t>(1 + random.below(3));
+    edge.count = random.below(8) == 0 ? 0 : random.below(150);
+  }
+  return edges;
+}
+
+// A small case of any kind from one seed: operation, dtype, operator, ranks, uneven and empty blocks, their
+// order, place, misalignment, graphs.
 inline Shape random_shape(std::uint64_t seed) {
   Random random(seed);
-  constexpr muster_op kOps[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_REDUCE_SCATTER,
-                                MUSTER_BROADCAST,  MUSTER_BARRIER,    MUSTER_SEND,
-                                MUSTER_RECV};
   Shape shape;
   Collective& c = shape.collective;
   shape.seed = seed;
   shape.ranks = static_cast<std::int32_t>(1 + random.below(9));
-  c.op = kOps[random.below(7)];
-  const bool transfer = c.op == MUSTER_SEND || c.op == MUSTER_RECV;
-  if (transfer && shape.ranks == 1) shape.ranks = 2;
+  c.op = kOps[random.below(std::size(kOps))];
+  if (is_transfer(c.op) && shape.ranks == 1) shape.ranks = 2;
   const auto ranks = static_cast<std::uint64_t>(shape.ranks);
-  c.dtype = math::test::kDtypes[random.below(7)];
-  const bool reduces = c.op == MUSTER_ALL_REDUCE || c.op == MUSTER_REDUCE_SCATTER;
-  if (reduces) c.redop = math::test::kRedops[random.below(6)];
-  c.scale = math::test::scale_for(c.dtype);
-  c.count = random.below(4) == 0 ? random.below(3) : random.below(300);
-  const bool blocks = c.op == MUSTER_ALL_GATHER || c.op == MUSTER_REDUCE_SCATTER;
-  if (blocks && random.below(2) == 0)
+  c.dtype = math::test::kDtypes[random.below(std::size(math::test::kDtypes))];
+  if (has_reduction(c.op)) c.redop = math::test::kRedops[random.below(std::size(math::test::kRedops))];
+  if (c.redop == MUSTER_PREMUL_SUM) c.scale = math::test::scale_for(c.dtype);
+  shape.place = random.below(2) == 0 ? Place::kApart : Place::kInPlace;
+  const std::uint64_t count = random.below(4) == 0 ? random.below(3) : random.below(300);
+  if (!is_pairwise(c.op) && c.op != MUSTER_BARRIER) c.count = count;
+  if (has_agreed_blocks(c.op) && random.below(2) == 0) {
+    c.count = 0;
     for (std::uint64_t k = 0; k < ranks; ++k)
       c.counts.push_back(random.below(3) == 0 ? 0 : random.below(200));
-  if (c.op == MUSTER_BROADCAST || transfer) c.root = static_cast<std::int32_t>(random.below(ranks));
-  if (transfer)
+  }
+  if (has_root(c.op) || is_transfer(c.op)) c.root = static_cast<std::int32_t>(random.below(ranks));
+  if (is_transfer(c.op))
     c.receiver =
         static_cast<std::int32_t>((static_cast<std::uint64_t>(c.root) + 1 + random.below(ranks - 1)) % ranks);
-  shape.place = random.below(2) == 0 ? Place::kApart : Place::kInPlace;
+  if (c.op == MUSTER_EXCHANGE)
+    shape.edges = random_edges(random, ranks);
+  else if (is_pairwise(c.op))
+    shape.pairs = random.below(4) == 0 ? std::vector<std::uint64_t>(ranks * ranks, count)
+                                       : random_pairs(random, ranks, shape.place == Place::kInPlace);
+  if (c.op == MUSTER_ALL_TO_ALL && random.below(2) == 0) shape.apart_mask = random.next();
+  shape.scattered = random.below(2) == 0;
+  shape.silent_root = random.below(3) == 0;
   shape.misaligned_bytes = random.below(2) == 0 ? 0 : random.below(64);
+  return shape;
+}
+
+// A ring with edges to oneself and to the one after the next; members may have several edges to one other.
+inline std::vector<Edge> ring_edges(std::int32_t ranks, std::uint64_t count) {
+  std::vector<Edge> edges;
+  for (std::int32_t i = 0; i < ranks; ++i)
+    for (std::int32_t step = 0; step < 3; ++step)
+      edges.push_back({i, (i + step) % ranks, static_cast<std::uint32_t>(step), count});
+  return edges;
+}
+
+inline Shape shape_of(muster_op op, muster_dtype dtype, muster_redop redop, std::int32_t ranks,
+                      std::uint64_t count, Place place) {
+  Shape shape;
+  Collective& c = shape.collective;
+  c.op = op;
+  c.dtype = dtype;
+  c.redop = redop;
+  c.scale = math::test::scale_for(dtype);
+  const auto members = static_cast<std::size_t>(ranks);
+  if (op == MUSTER_EXCHANGE)
+    shape.edges = ring_edges(ranks, count);
+  else if (is_pairwise(op))
+    shape.pairs.assign(members * members, count);
+  else
+    c.count = count;
+  if (has_root(op) || is_transfer(op)) c.root = ranks - 1;
+  shape.ranks = ranks;
+  shape.place = place;
+  shape.seed = count + static_cast<std::uint64_t>(ranks);
+  return shape;
+}
+
+// The same with blocks of other lengths, `total` in all.
+inline Shape long_shape(muster_op op, muster_dtype dtype, muster_redop redop, std::int32_t ranks,
+                        std::uint64_t total, Place place) {
+  Shape shape = shape_of(op, dtype, redop, ranks, total, place);
+  const auto members = static_cast<std::size_t>(ranks);
+  std::vector<std::uint64_t> counts;
+  std::uint64_t left = total;
+  for (std::size_t k = 0; k + 1 < members; ++k) {
+    counts.push_back(left / 3);
+    left -= left / 3;
+  }
+  counts.push_back(left);
+  if (has_agreed_blocks(op)) {
+    shape.collective.count = 0;
+    shape.collective.counts = counts;
+  } else if (op == MUSTER_EXCHANGE) {
+    shape.edges = ring_edges(ranks, total / (3 * members));
+  } else if (is_pairwise(op)) {
+    // The same for both directions of a pair, so that they may change places.
+    for (std::size_t i = 0; i < members; ++i)
+      for (std::size_t j = 0; j < members; ++j)
+        shape.pairs[i * members + j] = counts[(i + j) % members] / (op == MUSTER_ALL_TO_ALL ? members : 1);
+  }
   return shape;
 }
 

@@ -2,6 +2,8 @@
 #include "transport/collective/communicator.hpp"
 
 #include "kernels/device/host/pool.hpp"
+#include "tests/transport/case_shares.hpp"
+#include "tests/transport/collective_case.hpp"
 #include "tests/transport/counted_new.hpp"
 
 #include <array>
@@ -114,26 +116,32 @@ TEST(LoopbackLaunch, KeepsItsRecordsWhenTheStreamIsFull) {
   }
 }
 
-// Goal:   launch and run allocate nothing once everything is open.
+// Goal:   launch and run allocate nothing once everything is open, whatever the operation.
 TEST(LoopbackLaunch, AllocatesNothingInSteadyState) {
   auto pool = device::host::Pool::open_manual({});
   auto device = *device::host::open_device(*pool);
   auto stream = *device->open_stream(device::Priority::kNormal);
   auto communicator = *open_loopback(5);
-  Memory memory(5, 10'000);
-  const Collective sum = sum_of(10'000);
-  const auto once = [&] {
-    const bool ok = communicator->launch(*stream, sum, memory.members).ok();
-    while (pool->run_once() > 0) {
-    }
-    return ok;
-  };
-  ASSERT_TRUE(once());  // the first run finds the SIMD target
-  const std::uint64_t before = test::allocations();
-  bool ok = true;
-  for (int i = 0; i < 100; ++i) ok = once() && ok;
-  EXPECT_EQ(test::allocations() - before, 0u);
-  EXPECT_TRUE(ok);
+  for (const muster_op op : test::kOps) {
+    const muster_redop redop = has_reduction(op) ? MUSTER_SUM : 0;
+    const test::Shape shape = test::shape_of(op, MUSTER_I32, redop, 5, 10'000, test::Place::kApart);
+    const test::Case c = test::make_case(shape);
+    std::vector<std::byte> arena = c.before;
+    const std::vector<Share> shares = *test::shares_of(shape.collective, 5, c.members, arena.data());
+    const std::vector<const Share*> pointers = test::pointers_to(shares);
+    const auto once = [&] {
+      const bool ok = communicator->launch(*stream, shape.collective, pointers).ok();
+      while (pool->run_once() > 0) {
+      }
+      return ok;
+    };
+    ASSERT_TRUE(once()) << op_name(op);  // the first run finds the SIMD target
+    const std::uint64_t before = test::allocations();
+    bool ok = true;
+    for (int i = 0; i < 20; ++i) ok = once() && ok;
+    EXPECT_EQ(test::allocations() - before, 0u) << op_name(op);
+    EXPECT_TRUE(ok);
+  }
 }
 
 // Goal:   one communicator serves several streams at once; launches finish in any order and their records

@@ -3,8 +3,8 @@
 // tests/kernels/math/scalar_reduce.hpp.
 #pragma once
 
+#include "api/base/collective.hpp"
 #include "tests/kernels/math/scalar_reduce.hpp"
-#include "transport/collective/communicator.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -15,65 +15,175 @@ namespace muster::transport::test {
 
 inline constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
 
-// Where a member's vectors lie in the arena; kNowhere for a side that is not used.
+// One end of an edge, and where it lies in the arena.
+struct FacePlace {
+  std::int32_t peer = 0;
+  std::uint32_t tag = 0;
+  std::vector<std::int64_t> size, stride;
+  std::size_t at = 0;  // byte of the first element
+
+  std::uint64_t count() const {
+    std::uint64_t elements = 1;
+    for (const std::int64_t s : size) elements *= static_cast<std::uint64_t>(s);
+    return elements;
+  }
+  // Byte of element `i` in row-major order.
+  std::size_t element(std::uint64_t i, std::size_t bytes) const {
+    std::int64_t offset = 0;
+    for (std::size_t d = size.size(); d-- > 0;) {
+      offset += static_cast<std::int64_t>(i % static_cast<std::uint64_t>(size[d])) * stride[d];
+      i /= static_cast<std::uint64_t>(size[d]);
+    }
+    return at + static_cast<std::size_t>(offset) * bytes;
+  }
+};
+
+// What one member says, and where its vectors lie in the arena; kNowhere for a side that is not used.
 struct Placement {
   std::int32_t index = 0;
   std::size_t source = kNowhere;
   std::size_t target = kNowhere;
+  std::uint64_t count = 0;  // where members agree pair by pair: of the one block, and of each without counts
+  std::vector<std::uint64_t> source_counts{}, source_offsets{}, target_counts{}, target_offsets{};
+  std::vector<FacePlace> sends{}, receives{};
+
+  // Element at which block `i` of a side begins, if the blocks have these counts.
+  static std::uint64_t offset(const std::vector<std::uint64_t>& offsets,
+                              const std::vector<std::uint64_t>& counts, std::size_t i) {
+    if (!offsets.empty()) return offsets[i];
+    std::uint64_t sum = 0;
+    for (std::size_t k = 0; k < i; ++k) sum += counts[k];
+    return sum;
+  }
 };
 
-// Length of each member's block.
+// Elements of each member's block, where all agree on all.
 inline std::vector<std::uint64_t> block_lengths(const Collective& c, std::int32_t ranks) {
   return c.counts.empty() ? std::vector<std::uint64_t>(static_cast<std::size_t>(ranks), c.count) : c.counts;
 }
 
-// The arena after the collective. `members` are in order of index (SEND, RECV: sender, receiver).
+// A list of a member's own, where pairs agree.
+inline std::vector<std::uint64_t> own_lengths(const std::vector<std::uint64_t>& list, std::uint64_t count,
+                                              std::size_t ranks) {
+  return list.empty() ? std::vector<std::uint64_t>(ranks, count) : list;
+}
+
+// The arena of one collective, before and after.
+struct Oracle {
+  const Collective& c;
+  std::size_t ranks;
+  const std::vector<Placement>& members;  // in order of index (SEND, RECV: sender, receiver)
+  const std::vector<std::byte>& before;
+  std::size_t bytes;  // of an element
+  std::vector<std::byte> after = before;
+
+  const Placement& root() const { return members[static_cast<std::size_t>(c.root)]; }
+  void copy(std::size_t to, std::uint64_t to_element, std::size_t from, std::uint64_t from_element,
+            std::uint64_t count) {
+    if (count > 0 && to != kNowhere)
+      std::memcpy(after.data() + to + to_element * bytes, before.data() + from + from_element * bytes,
+                  count * bytes);
+  }
+  // The reduction of `count` elements, of member m's source from element first[m] on.
+  std::vector<std::byte> reduced(const std::vector<std::uint64_t>& first, std::uint64_t count) const {
+    std::vector<const std::byte*> sources;
+    for (std::size_t m = 0; m < members.size(); ++m)
+      sources.push_back(before.data() + (count == 0 ? 0 : members[m].source + first[m] * bytes));
+    std::vector<std::byte> result(count * bytes);
+    math::test::scalar_reduce(c.dtype, c.redop, sources, result.data(), count, c.scale);
+    return result;
+  }
+  void store(std::size_t to, const std::vector<std::byte>& result) {
+    if (!result.empty()) std::memcpy(after.data() + to, result.data(), result.size());
+  }
+
+  void all_reduce() {
+    const std::vector<std::byte> result = reduced(std::vector<std::uint64_t>(ranks), c.count);
+    for (const Placement& m : members) store(m.target, result);
+  }
+  void reduce_scatter() {
+    const std::vector<std::uint64_t> lengths = block_lengths(c, static_cast<std::int32_t>(ranks));
+    for (std::size_t r = 0; r < ranks; ++r) {
+      std::vector<std::uint64_t> first;
+      for (const Placement& m : members) first.push_back(Placement::offset(m.source_offsets, lengths, r));
+      store(members[r].target, reduced(first, lengths[r]));
+    }
+  }
+  void all_gather() {
+    const std::vector<std::uint64_t> lengths = block_lengths(c, static_cast<std::int32_t>(ranks));
+    for (std::size_t r = 0; r < ranks; ++r)
+      for (const Placement& m : members)
+        copy(m.target, Placement::offset(m.target_offsets, lengths, r), members[r].source, 0, lengths[r]);
+  }
+  void gather() {
+    const std::vector<std::uint64_t> lengths = own_lengths(root().target_counts, root().count, ranks);
+    for (std::size_t r = 0; r < ranks; ++r)
+      copy(root().target, Placement::offset(root().target_offsets, lengths, r), members[r].source, 0,
+           lengths[r]);
+  }
+  void scatter() {
+    const std::vector<std::uint64_t> lengths = own_lengths(root().source_counts, root().count, ranks);
+    for (std::size_t r = 0; r < ranks; ++r)
+      copy(members[r].target, 0, root().source, Placement::offset(root().source_offsets, lengths, r),
+           lengths[r]);
+  }
+  void all_to_all() {
+    for (std::size_t to = 0; to < ranks; ++to) {
+      const Placement& target = members[to];
+      const std::vector<std::uint64_t> got = own_lengths(target.target_counts, target.count, ranks);
+      for (std::size_t from = 0; from < ranks; ++from) {
+        const Placement& source = members[from];
+        const std::vector<std::uint64_t> given = own_lengths(source.source_counts, source.count, ranks);
+        copy(target.target, Placement::offset(target.target_offsets, got, from), source.source,
+             Placement::offset(source.source_offsets, given, to), given[to]);
+      }
+    }
+  }
+  void exchange() {
+    for (const Placement& from : members)
+      for (const FacePlace& sent : from.sends)
+        for (const FacePlace& face : members[static_cast<std::size_t>(sent.peer)].receives)
+          if (face.peer == from.index && face.tag == sent.tag)
+            for (std::uint64_t i = 0; i < face.count(); ++i)
+              std::memcpy(after.data() + face.element(i, bytes), before.data() + sent.element(i, bytes),
+                          bytes);
+  }
+  void run() {
+    switch (c.op) {
+      case MUSTER_ALL_REDUCE:
+        return all_reduce();
+      case MUSTER_ALL_GATHER:
+        return all_gather();
+      case MUSTER_REDUCE_SCATTER:
+        return reduce_scatter();
+      case MUSTER_BROADCAST:
+        for (const Placement& m : members) copy(m.target, 0, root().source, 0, c.count);
+        return;
+      case MUSTER_REDUCE:
+        return store(root().target, reduced(std::vector<std::uint64_t>(ranks), c.count));
+      case MUSTER_GATHER:
+        return gather();
+      case MUSTER_SCATTER:
+        return scatter();
+      case MUSTER_ALL_TO_ALL:
+        return all_to_all();
+      case MUSTER_EXCHANGE:
+        return exchange();
+      case MUSTER_SEND:
+      case MUSTER_RECV:
+        return copy(members[1].target, 0, members[0].source, 0, c.count);
+      default:
+        return;
+    }
+  }
+};
+
 inline std::vector<std::byte> oracle(const Collective& c, std::int32_t ranks,
                                      const std::vector<Placement>& members,
                                      const std::vector<std::byte>& before, std::size_t element_bytes) {
-  std::vector<std::byte> after = before;
-  std::vector<const std::byte*> sources;
-  for (const Placement& m : members) sources.push_back(before.data() + (m.source == kNowhere ? 0 : m.source));
-  const auto copy = [&](std::size_t to, const std::byte* from, std::uint64_t count) {
-    if (count > 0) std::memcpy(after.data() + to, from, count * element_bytes);
-  };
-  switch (c.op) {
-    case MUSTER_ALL_REDUCE: {
-      std::vector<std::byte> result(c.count * element_bytes);
-      math::test::scalar_reduce(c.dtype, c.redop, sources, result.data(), c.count, c.scale);
-      for (const Placement& m : members) copy(m.target, result.data(), c.count);
-      break;
-    }
-    case MUSTER_REDUCE_SCATTER: {
-      std::uint64_t offset = 0;
-      const std::vector<std::uint64_t> lengths = block_lengths(c, ranks);
-      for (std::size_t r = 0; r < members.size(); offset += lengths[r++]) {
-        std::vector<const std::byte*> blocks;
-        for (const std::byte* source : sources) blocks.push_back(source + offset * element_bytes);
-        std::vector<std::byte> result(lengths[r] * element_bytes);
-        math::test::scalar_reduce(c.dtype, c.redop, blocks, result.data(), lengths[r], c.scale);
-        copy(members[r].target, result.data(), lengths[r]);
-      }
-      break;
-    }
-    case MUSTER_ALL_GATHER: {
-      std::uint64_t offset = 0;
-      const std::vector<std::uint64_t> lengths = block_lengths(c, ranks);
-      for (std::size_t r = 0; r < members.size(); offset += lengths[r++])
-        for (const Placement& m : members) copy(m.target + offset * element_bytes, sources[r], lengths[r]);
-      break;
-    }
-    case MUSTER_BROADCAST:
-      for (const Placement& m : members) copy(m.target, sources[static_cast<std::size_t>(c.root)], c.count);
-      break;
-    case MUSTER_SEND:
-    case MUSTER_RECV:
-      copy(members[1].target, sources[0], c.count);
-      break;
-    default:
-      break;
-  }
-  return after;
+  Oracle whole{c, static_cast<std::size_t>(ranks), members, before, element_bytes};
+  whole.run();
+  return std::move(whole.after);
 }
 
 }  // namespace muster::transport::test

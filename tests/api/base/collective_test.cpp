@@ -106,5 +106,83 @@ TEST(Collective, ScalesIntegersByWholeNumbersOnly) {
   }
 }
 
+TEST(Collective, AgreesOnCountsOnlyWhereAllDo) {
+  Collective c = collective(MUSTER_ALL_TO_ALL, 0);
+  c.count = 5;
+  expect_refused(c, 2, "count 5");
+  c.count = 0;
+  c.counts = {1, 2};
+  expect_refused(c, 2, "counts has 2 entries");
+}
+
+muster_collective said(muster_op op, std::int32_t peer) {
+  muster_collective s = MUSTER_COLLECTIVE_INIT;
+  s.op = op;
+  s.dtype = MUSTER_F32;
+  s.redop = has_reduction(op) ? MUSTER_SUM : 0;
+  s.peer = peer;
+  return s;
+}
+
+// Goal:   what an operation does not use is dropped, so that it cannot differ between ranks.
+TEST(Collective, DropsWhatTheOperationDoesNotUse) {
+  muster_collective s = said(MUSTER_ALL_REDUCE, 7);
+  s.scale = 3.0;
+  const Collective sum = *make_collective(s, 0, 2, {.count = 9});
+  EXPECT_EQ(sum.root, 0);
+  EXPECT_EQ(sum.scale, 1.0);
+  EXPECT_EQ(sum.count, 9u);
+  s = said(MUSTER_BARRIER, 7);
+  s.redop = 3;
+  const Collective barrier = *make_collective(s, 0, 2, {.count = 9});
+  EXPECT_EQ(barrier.count, 0u);
+  EXPECT_EQ(barrier.dtype, 0);
+  EXPECT_EQ(barrier.redop, 0);
+  EXPECT_EQ(make_collective(said(MUSTER_EXCHANGE, 7), 0, 2, {.count = 9})->count, 0u);
+  EXPECT_EQ(make_collective(said(MUSTER_GATHER, 1), 0, 2, {.count = 9})->count, 0u) << "agreed pair by pair";
+}
+
+TEST(Collective, KnowsWhoSendsToWhom) {
+  const Collective send = *make_collective(said(MUSTER_SEND, 2), 1, 3, {.count = 1});
+  EXPECT_EQ(send.root, 1);
+  EXPECT_EQ(send.receiver, 2);
+  const Collective receive = *make_collective(said(MUSTER_RECV, 1), 2, 3, {.count = 1});
+  EXPECT_EQ(receive.root, 1);
+  EXPECT_EQ(receive.receiver, 2);
+  const auto refusal = [](muster_op op, std::int32_t peer) {
+    return make_collective(said(op, peer), 1, 3, {.count = 1}).error().message();
+  };
+  EXPECT_NE(refusal(MUSTER_SEND, 1).find("peer 1 of send is this rank itself"), std::string::npos);
+  EXPECT_NE(refusal(MUSTER_SEND, 3).find("peer 3"), std::string::npos);
+  EXPECT_NE(refusal(MUSTER_SCATTER, -1).find("peer -1"), std::string::npos);
+}
+
+// Goal:   a list of equal counts and one count are the same thing.
+TEST(Collective, TakesEqualCountsForEvenBlocks) {
+  const std::uint64_t even[] = {4, 4, 4};
+  const std::uint64_t uneven[] = {4, 5, 4};
+  const Collective a =
+      *make_collective(said(MUSTER_ALL_GATHER, 0), 0, 3, {.count = 77, .target_counts = even});
+  EXPECT_TRUE(a.counts.empty());
+  EXPECT_EQ(a.count, 4u);
+  const Collective b =
+      *make_collective(said(MUSTER_REDUCE_SCATTER, 0), 0, 3, {.count = 77, .source_counts = uneven});
+  EXPECT_EQ(b.counts, std::vector<std::uint64_t>({4, 5, 4}));
+  EXPECT_EQ(b.count, 0u);
+  const auto wrong = make_collective(said(MUSTER_ALL_GATHER, 0), 0, 2, {.count = 0, .target_counts = even});
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message().find("target_blocks.counts has 3 entries"), std::string::npos);
+}
+
+TEST(Collective, HasNames) {
+  EXPECT_STREQ(op_name(MUSTER_ALL_REDUCE), "all_reduce");
+  EXPECT_STREQ(op_name(MUSTER_EXCHANGE), "exchange");
+  EXPECT_STREQ(op_name(0), "unknown_op");
+  EXPECT_STREQ(op_name(13), "unknown_op");
+  EXPECT_STREQ(redop_name(0), "none");
+  EXPECT_STREQ(redop_name(MUSTER_PREMUL_SUM), "premul_sum");
+  EXPECT_STREQ(redop_name(7), "unknown_redop");
+}
+
 }  // namespace
 }  // namespace muster

@@ -1,0 +1,115 @@
+#include "api/base/overlap.hpp"
+
+#include "tests/kernels/math/values.hpp"
+#include "tests/support/property_cases.hpp"
+
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using math::test::Random;
+
+alignas(64) std::byte g_memory[1 << 16];  // pointers into it are compared, never followed
+
+Face random_face(Random& random, std::int64_t size_max, std::int64_t stride_max) {
+  Face face;
+  face.dims = static_cast<std::int32_t>(random.below(5));
+  for (std::size_t d = 0; d < static_cast<std::size_t>(face.dims); ++d) {
+    face.size[d] = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(size_max) + 1));
+    face.stride[d] = 1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(stride_max)));
+  }
+  face.data = g_memory + random.below(150);
+  return face;
+}
+
+// Every byte of a view, the slow way.
+std::vector<std::size_t> bytes_in(const Face& face, std::size_t element_bytes) {
+  std::vector<std::size_t> bytes;
+  for (std::uint64_t i = 0; i < face.count(); ++i) {
+    std::uint64_t rest = i;
+    auto at = static_cast<std::size_t>(face.data - g_memory);
+    for (std::size_t d = static_cast<std::size_t>(face.dims); d-- > 0;) {
+      const auto size = static_cast<std::uint64_t>(face.size[d]);
+      at += rest % size * static_cast<std::size_t>(face.stride[d]) * element_bytes;
+      rest /= size;
+    }
+    for (std::size_t b = 0; b < element_bytes; ++b) bytes.push_back(at + b);
+  }
+  return bytes;
+}
+
+// Goal:   exact for views of any shape, also where an element lies half over another.
+// Method: compare with the sets of their bytes.
+TEST(Overlap, AgreesWithTheSetsOfBytes) {
+  const std::uint64_t last = test::property_cases(20'000);
+  std::uint64_t met = 0;
+  for (std::uint64_t seed = 1; seed <= last; ++seed) {
+    Random random(seed);
+    const std::size_t element_bytes = std::size_t{1} << random.below(4);
+    const Face a = random_face(random, 4, 12);
+    const Face b = random_face(random, 4, 12);
+    const std::vector<std::size_t> of_a = bytes_in(a, element_bytes);
+    const std::set<std::size_t> in_a(of_a.begin(), of_a.end());
+    bool meet = false;
+    for (const std::size_t byte : bytes_in(b, element_bytes)) meet = meet || in_a.count(byte) != 0;
+    met += meet ? 1 : 0;
+    OverlapBudget budget;
+    ASSERT_EQ(overlap_of(a, b, element_bytes, budget), meet ? Overlap::kSome : Overlap::kNone)
+        << "seed " << seed;
+  }
+  EXPECT_GT(met, last / 10);
+  EXPECT_LT(met, last - last / 10) << "both answers were asked for";
+}
+
+// Goal:   a view that is called nested has no element twice.
+TEST(Overlap, CallsNoViewNestedThatMeetsItself) {
+  const std::uint64_t last = test::property_cases(20'000);
+  std::uint64_t nested = 0;
+  for (std::uint64_t seed = 1; seed <= last; ++seed) {
+    Random random(seed);
+    const Face face = random_face(random, 4, 20);
+    if (!is_nested(face)) continue;
+    ++nested;
+    const std::vector<std::size_t> bytes = bytes_in(face, 1);
+    ASSERT_EQ(std::set<std::size_t>(bytes.begin(), bytes.end()).size(), bytes.size()) << "seed " << seed;
+  }
+  EXPECT_GT(nested, last / 10);
+}
+
+TEST(Overlap, CallsRowsColumnsAndTransposesNested) {
+  Face face;
+  face.dims = 3;
+  face.size = {4, 5, 6};
+  face.stride = {30, 6, 1};
+  EXPECT_TRUE(is_nested(face));
+  face.stride = {1, 4, 20};
+  EXPECT_TRUE(is_nested(face));
+  face.stride = {100, 7, 1};
+  EXPECT_TRUE(is_nested(face)) << "gaps do no harm";
+  face.stride = {1, 3, 20};
+  EXPECT_FALSE(is_nested(face));
+  face.size = {1, 5, 6};
+  EXPECT_TRUE(is_nested(face)) << "the stride of one element is not looked at";
+}
+
+// Goal:   views made to be hard cost what the budget says, and no more.
+TEST(Overlap, GivesUpWhenTheBudgetIsSpent) {
+  Face a;
+  a.dims = 4;
+  a.size = {1 << 15, 1 << 15, 1 << 15, 1 << 15};
+  a.stride = {1000003 * 2, 1000033 * 2, 1000037 * 2, 1000039 * 2};
+  a.data = g_memory;
+  Face b = a;
+  b.stride = {1000081 * 2, 1000099 * 2, 1000117 * 2, 1000121 * 2};
+  b.data = g_memory + 1;  // even sums never meet odd ones, but who would know
+  OverlapBudget budget{100'000};
+  EXPECT_EQ(overlap_of(a, b, 1, budget), Overlap::kUnknown);
+  EXPECT_EQ(budget.steps, 0u);
+}
+
+}  // namespace
+}  // namespace muster

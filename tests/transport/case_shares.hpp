@@ -1,0 +1,56 @@
+// From the placements of a case to the shares of its members.
+#pragma once
+
+#include "api/base/collective.hpp"
+#include "tests/transport/oracle.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace muster::transport::test {
+
+inline ShareCounts said_by(const Placement& p) {
+  return {p.count, p.source_counts, p.source_offsets, p.target_counts, p.target_offsets};
+}
+
+inline Face face_of(const FacePlace& place, std::byte* arena) {
+  Face face;
+  face.peer = place.peer;
+  face.tag = place.tag;
+  face.dims = static_cast<std::int32_t>(place.size.size());
+  std::copy(place.size.begin(), place.size.end(), face.size.begin());
+  std::copy(place.stride.begin(), place.stride.end(), face.stride.begin());
+  face.data = arena + place.at;
+  return face;
+}
+
+inline Result<Share> share_of(const Collective& collective, std::int32_t ranks, const Placement& p,
+                              std::byte* arena) {
+  MUSTER_ASSIGN_OR_RETURN(Share share, make_share(collective, p.index, ranks, said_by(p)));
+  share.source = p.source == kNowhere ? nullptr : arena + p.source;
+  share.target = p.target == kNowhere ? nullptr : arena + p.target;
+  for (const FacePlace& place : p.sends) share.sends.push_back(face_of(place, arena));
+  for (const FacePlace& place : p.receives) share.receives.push_back(face_of(place, arena));
+  MUSTER_RETURN_IF_ERROR(check_share(collective, share, ranks));
+  return share;
+}
+
+inline Result<std::vector<Share>> shares_of(const Collective& collective, std::int32_t ranks,
+                                            std::span<const Placement> placements, std::byte* arena) {
+  std::vector<Share> shares;
+  for (const Placement& p : placements) {
+    MUSTER_ASSIGN_OR_RETURN(Share share, share_of(collective, ranks, p, arena));
+    shares.push_back(std::move(share));
+  }
+  return shares;
+}
+
+inline std::vector<const Share*> pointers_to(const std::vector<Share>& shares) {
+  std::vector<const Share*> pointers;
+  for (const Share& share : shares) pointers.push_back(&share);
+  return pointers;
+}
+
+}  // namespace muster::transport::test
