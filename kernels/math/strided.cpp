@@ -108,6 +108,7 @@ void copy_run(const Cursor& target, const Cursor& source, std::uint64_t count, s
 
 void copy_faces(const Face& target, const Face& source, std::uint64_t first, std::uint64_t last,
                 std::size_t element_bytes, std::size_t streaming_from) {
+  if (first == last) return;  // an empty view has no place to begin at
   Cursor to(target, first, element_bytes);
   Cursor from(source, first, element_bytes);
   while (first < last) {

@@ -99,7 +99,8 @@ Outcome collect(const Run& run) {
 
 Outcome broadcast(const Run& run) {
   const auto root = static_cast<std::uint32_t>(run.plan.what.root);
-  if (run.plan.mine.target_blocks.empty() || run.plan.what.count == 0) return Outcome::kDone;
+  const bool wants_none = run.plan.mine.target_blocks.empty() || run.plan.mine.target == nullptr;
+  if (wants_none || run.plan.what.count == 0) return Outcome::kDone;
   const Block& to = run.plan.mine.target_blocks.front();
   return take(run, root, to, run.payloads.read(root, 0, to.count * run.element));
 }

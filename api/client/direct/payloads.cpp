@@ -23,6 +23,14 @@ bool has_table(const Collective& c) {
   return c.op == MUSTER_SCATTER || c.op == MUSTER_ALL_TO_ALL;
 }
 
+// In place, this member writes where its peers may still be reading. Elsewhere than in these two it writes
+// only what is for itself.
+bool overwritten(const DirectPlan& plan) {
+  const bool in_place = plan.mine.source != nullptr && plan.mine.source == plan.mine.target;
+  const bool whole = plan.what.op == MUSTER_ALL_REDUCE && plan.choice.algorithm == Algorithm::kWhole;
+  return in_place && (whole || plan.what.op == MUSTER_ALL_TO_ALL);
+}
+
 }  // namespace
 
 // ---- giving ------------------------------------------------------------------------------------
@@ -38,8 +46,7 @@ shm::Place Payloads::choose_place(std::uint64_t bytes) const {
   if (!is_pairwise(plan_.what.op) && bytes <= shm::kInlineBytes) return {Kind::kInline, 0, 0};
   if (table_bytes() + bytes <= shm::kSlotPayloadBytes) return {Kind::kSlot, 0, 0};
   const std::uint64_t copied_max = plan_.crowded ? kCopiedBytesMaxCrowded : kCopiedBytesMax;
-  const bool overwritten = plan_.what.op == MUSTER_ALL_TO_ALL && plan_.mine.source == plan_.mine.target;
-  if (bytes <= copied_max || (overwritten && bytes <= shm::kStageBytes)) return {Kind::kStage, 0, 0};
+  if (bytes <= copied_max || (overwritten(plan_) && bytes <= shm::kStageBytes)) return {Kind::kStage, 0, 0};
   return plan_.home;
 }
 
@@ -52,8 +59,7 @@ bool Payloads::prepare() {
       given_.kind == Kind::kStage || plan_.choice.algorithm == Algorithm::kSliced || reads_in_place;
   if (needs_stage) stage_ = stages_.take(channel_, patience_);
   if (given_.kind == Kind::kStage) given_ = stage_.place;
-  const bool overwritten = plan_.what.op == MUSTER_ALL_TO_ALL && plan_.mine.source == plan_.mine.target;
-  return given_.kind != Kind::kArena || !overwritten || move_to_scratch(bytes);
+  return given_.kind != Kind::kArena || !overwritten(plan_) || move_to_scratch(bytes);
 }
 
 // In place, what peers read here would be overwritten before they have.

@@ -34,7 +34,7 @@ class DirectBench final : public Bench {
       threads.emplace_back([&, k] {
         const Share mine = moved(*shares[k], span.base, world.arena());
         const auto rank = static_cast<std::uint32_t>(mine.index);
-        outcomes[k] = world.run(rank, world.plan(rank, collective, mine));
+        outcomes[k] = world.run(rank, world.plan(rank, seen_by(collective, mine.index), mine));
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -51,6 +51,12 @@ class DirectBench final : public Bench {
     std::uint64_t bytes = 0;
   };
 
+  // A transfer is a send to the one and a receive to the other.
+  static Collective seen_by(const Collective& collective, std::int32_t index) {
+    Collective what = collective;
+    if (is_transfer(what.op)) what.op = index == what.root ? MUSTER_SEND : MUSTER_RECV;
+    return what;
+  }
   // All memory that the shares name, and what lies between.
   static Span span_of(std::span<const Share* const> shares, std::size_t element) {
     std::uintptr_t low = UINTPTR_MAX;
