@@ -5,9 +5,9 @@
 //   +------------------------------------------+ 0                      +----------------------------------+
 //   | DirectHeader: sizes, sleep flag, stages, |                        | GroupPageHeader                  |
 //   |               counters                   |                        | GroupLine[groups]: generation,   |
-//   +------------------------------------------+ 4096                   |   standing verdict               |
-//   | stage 0, stage 1: kStageBytes each       |                        +----------------------------------+
-//   +------------------------------------------+
+//   +------------------------------------------+ 4096                   |   what has ended and how         |
+//   | stage 0, stage 1: kStageBytes each       |                        | RankLine[ranks]: alive or not    |
+//   +------------------------------------------+                        +----------------------------------+
 //   | seat of the first group of the rank:     |
 //   |   DirectSeat: progress, report           |
 //   |   slot 0, slot 1: DirectSlot + payload   |
@@ -25,9 +25,10 @@
 // rank's arena: see Place. A stage is written again only when all who were to read it have said so in their
 // progress.
 //
-// The engine raises a group's generation when a member is lost, a deadline has passed or somebody aborts.
-// Whoever has not completed by then gets the verdict, once, and begins again at number 1 of the new
-// generation.
+// The engine raises a group's generation when a member leaves or is lost, a deadline has passed or somebody
+// aborts, and says up to which operation all had arrived by then. Up to there members complete, unless one
+// that they still need is gone; beyond, whoever comes gets the verdict, once, and begins again at number 1 of
+// the new generation. A verdict that is not a departure ends what is in flight as well.
 //
 // Rules as in layout.hpp: plain data, one writer per line, offsets not pointers, a reader copies and checks.
 // Segments are handed to peers by read-only descriptors, which keeps mistakes out, not malice: ranks of a job
@@ -108,18 +109,34 @@ struct DirectHeader {
 };
 static_assert(sizeof(DirectHeader) <= kDirectHeaderBytes);
 
+constexpr std::uint32_t kGenerationsKept = 8;
+
 struct alignas(kLineBytes) GroupLine {
   std::uint64_t generation = 0;  // from 1
   std::int32_t standing = 0;     // not 0: no operation may begin, whoever comes gets the verdict
+  std::uint32_t reserved = 0;
+  std::uint64_t revoked =
+      0;  // the latest generation that was ended for all, whatever they were doing; 0: none
+  // At index generation % kGenerationsKept of one that has ended: its last operation at which all members had
+  // arrived. A member completes up to there, and not beyond, whenever it hears of the end.
+  std::uint64_t completed[kGenerationsKept] = {};
 };
 static_assert(sizeof(GroupLine) == kLineBytes);
+
+// Whether a rank has a client: odd while it has. Changes with each attachment and each departure.
+struct alignas(kLineBytes) RankLine {
+  std::uint64_t life = 0;
+};
 
 struct GroupPageHeader {
   std::uint64_t magic = 0;
   std::uint32_t abi_version = 0;
   std::uint32_t groups = 0;
   std::uint64_t epoch = 0;  // of the job
+  std::uint32_t ranks = 0;
+  std::uint32_t reserved = 0;
 };
+// Lines of all groups, then lines of all ranks.
 constexpr std::size_t kGroupLinesOffset = kLineBytes;
 static_assert(sizeof(GroupPageHeader) <= kGroupLinesOffset);
 

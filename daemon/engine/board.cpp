@@ -52,6 +52,7 @@ Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint3
                             std::uint64_t epoch, const shm::Headroom& headroom) {
   Board board;
   board.segments_.resize(world);
+  board.lives_.resize(world);
   std::vector<std::uint64_t> end(world, shm::kDirectSeatsOffset);
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     GroupState state;
@@ -82,8 +83,9 @@ Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint3
 }
 
 Status Board::create_page(std::uint64_t epoch, const shm::Headroom& headroom) {
-  const std::size_t bytes =
-      (shm::kGroupLinesOffset + groups_.size() * sizeof(shm::GroupLine) + 4095) / 4096 * 4096;
+  const std::size_t bytes = (shm::kGroupLinesOffset + groups_.size() * sizeof(shm::GroupLine) +
+                             segments_.size() * sizeof(shm::RankLine) + 4095) /
+                            4096 * 4096;
   MUSTER_ASSIGN_OR_RETURN(page_memory_, shm::create_memory("muster-groups", bytes, headroom));
   MUSTER_ASSIGN_OR_RETURN(page_, shm::Mapping::map(page_memory_, bytes, shm::Access::kReadWrite));
   auto* header = new (page_.writable()) shm::GroupPageHeader;
@@ -91,6 +93,7 @@ Status Board::create_page(std::uint64_t epoch, const shm::Headroom& headroom) {
   header->abi_version = shm::kAbiVersion;
   header->groups = static_cast<std::uint32_t>(groups_.size());
   header->epoch = epoch;
+  header->ranks = static_cast<std::uint32_t>(segments_.size());
   for (std::uint32_t g = 0; g < groups_.size(); ++g)
     Published<std::uint64_t>(&line(GroupId(g))->generation).store_release(groups_[g].generation);
   MUSTER_ASSIGN_OR_RETURN(page_read_only_, read_only(page_memory_.get()));
@@ -118,6 +121,11 @@ shm::GroupLine* Board::line(GroupId group) {
   return reinterpret_cast<shm::GroupLine*>(page_.writable() + shm::kGroupLinesOffset) + group.value;
 }
 
+shm::RankLine* Board::rank_line(Rank rank) {
+  std::byte* lines = page_.writable() + shm::kGroupLinesOffset + groups_.size() * sizeof(shm::GroupLine);
+  return reinterpret_cast<shm::RankLine*>(lines) + rank.value;
+}
+
 const std::byte* Board::seat(GroupId group, std::uint32_t index) const {
   const Seat& seat = groups_[group.value].seats[index];
   return segments_[seat.rank].mapping.data() + seat.offset;
@@ -125,12 +133,39 @@ const std::byte* Board::seat(GroupId group, std::uint32_t index) const {
 
 // ---- verdicts ----------------------------------------------------------------------------------
 
-void Board::break_group(GroupId group, const scheduler::Verdict& verdict) {
+// A member that left had seen all others arrive at what it completed, so what it saw is seen here.
+std::uint64_t Board::completed(GroupId group) const {
+  const GroupState& state = groups_[group.value];
+  std::uint64_t least = UINT64_MAX;
+  for (std::uint32_t i = 0; i < state.seats.size(); ++i) {
+    std::uint64_t latest = 0;
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto* slot =
+          reinterpret_cast<const shm::DirectSlot*>(seat(group, i) + shm::kSlotsOffset + k * shm::kSlotBytes);
+      if (peek(&slot->generation) == state.generation) latest = std::max(latest, peek(&slot->sequence));
+    }
+    least = std::min(least, latest);
+  }
+  return least;
+}
+
+void Board::break_group(GroupId group, const scheduler::Verdict& verdict, End end) {
   GroupState& state = groups_[group.value];
   state.verdicts.push_back(verdict);
   if (state.verdicts.size() > kVerdictsKept) state.verdicts.pop_front();
+  shm::GroupLine* words = line(group);
+  const bool goes_on = end == End::kDeparture;
+  Published<std::uint64_t>(&words->completed[state.generation % shm::kGenerationsKept])
+      .store(goes_on ? completed(group) : 0);
+  if (!goes_on) Published<std::uint64_t>(&words->revoked).store(state.generation);
   ++state.generation;
-  Published<std::uint64_t>(&line(group)->generation).store_ordered(state.generation);
+  Published<std::uint64_t>(&words->generation).store_ordered(state.generation);
+}
+
+void Board::set_attached(Rank rank, bool attached) {
+  std::uint64_t& life = lives_[rank.value];
+  life += (life % 2 == 1) == attached ? 2 : 1;
+  Published<std::uint64_t>(&rank_line(rank)->life).store_ordered(life);
 }
 
 void Board::stand(GroupId group, const scheduler::Verdict* verdict) {

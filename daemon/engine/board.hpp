@@ -48,8 +48,12 @@ class Board {
   std::vector<shm::DirectMember> members(GroupId group) const;
 
   // ---- verdicts --------------------------------------------------------------------------------
-  // Ends the group's generation.
-  void break_group(GroupId group, const scheduler::Verdict& verdict);
+  // Ends the group's generation: because a member is gone (what all had arrived at goes on), or for
+  // everybody.
+  enum class End : std::uint8_t { kDeparture, kForAll };
+  void break_group(GroupId group, const scheduler::Verdict& verdict, End end);
+  // The rank has a client from now on, or has none.
+  void set_attached(Rank rank, bool attached);
   // No operation of the group may begin, for that reason; nullptr: any may.
   void stand(GroupId group, const scheduler::Verdict* verdict);
   std::uint64_t generation(GroupId group) const { return groups_[group.value].generation; }
@@ -101,9 +105,12 @@ class Board {
   Status create_segments(std::uint32_t world, const shm::Headroom& headroom);
   Status create_page(std::uint64_t epoch, const shm::Headroom& headroom);
   shm::GroupLine* line(GroupId group);
+  shm::RankLine* rank_line(Rank rank);
+  std::uint64_t completed(GroupId group) const;
   const std::byte* seat(GroupId group, std::uint32_t index) const;
 
   std::vector<Segment> segments_;
+  std::vector<std::uint64_t> lives_;  // by rank
   std::vector<GroupState> groups_;
   shm::Descriptor page_memory_;
   shm::Descriptor page_read_only_;

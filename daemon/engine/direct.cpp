@@ -66,7 +66,8 @@ Result<shm::Descriptor> Engine::peer_arena(std::int32_t rank, std::uint32_t segm
 void Engine::break_direct(Rank rank, const scheduler::Verdict& verdict) {
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
     const auto& ranks = graph_->groups()[g].ranks;
-    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) board_->break_group(GroupId(g), verdict);
+    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
+      board_->break_group(GroupId(g), verdict, Board::End::kDeparture);
   }
 }
 
@@ -147,7 +148,7 @@ Status Engine::direct_overdue(Session& session, const shm::DirectMessage& messag
       fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}{}", group.name,
                   direct_label(session, message.plan), ranks.size() == 1 ? "" : "s", list_of(ranks), where,
                   states)};
-  board_->break_group(q.group, verdict);
+  board_->break_group(q.group, verdict, Board::End::kForAll);
   return {};
 }
 

@@ -131,6 +131,7 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   Attached attached{seat.session.get(), std::move(copy), -1, -1, welcome(*seat.session)};
   if (board_) {
     board_->reset(rank);
+    board_->set_attached(rank, true);
     refresh_standing();
     attached.direct_segment = board_->segment_descriptor(rank);
     attached.group_page = board_->page_descriptor();
@@ -167,6 +168,7 @@ void Engine::detach(Rank rank, const std::string& text) {
   const auto heard = heard_direct(rank);
   const auto verdict = graph_->detached(rank, text, clock_.now(), heard ? &*heard : nullptr);
   if (board_ && verdict) {
+    board_->set_attached(rank, false);
     break_direct(rank, *verdict);
     refresh_standing();
   }
@@ -206,7 +208,7 @@ void Engine::close(Code code, const std::string& text) {
   closed_ = true;
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
     graph_->abort(GroupId(g), {Code::kAborted, -1, text}, clock_.now());
-    if (board_) board_->break_group(GroupId(g), {Code::kAborted, -1, text});
+    if (board_) board_->break_group(GroupId(g), {Code::kAborted, -1, text}, Board::End::kForAll);
   }
   for (Seat& seat : seats_)
     if (seat.session) seat.session->close(code);
@@ -267,7 +269,7 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
       Code::kAborted, static_cast<std::int32_t>(rank),
       fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)};
   graph_->abort(id, verdict, clock_.now());
-  if (board_) board_->break_group(id, verdict);
+  if (board_) board_->break_group(id, verdict, Board::End::kForAll);
   wake_clients();
   return {};
 }

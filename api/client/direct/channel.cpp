@@ -34,6 +34,7 @@ Channel::Channel(Words words, std::vector<Peer> peers, Vigil& vigil)
     : words_(words),
       peers_(std::move(peers)),
       arrivals_(peers_.size()),
+      lives_(peers_.size()),
       sent_(peers_.size()),
       received_(peers_.size()),
       vigil_(vigil) {
@@ -46,6 +47,19 @@ bool Channel::broken() const {
   const auto generation = Untrusted<std::uint64_t>(&words_.line->generation).load_ordered();
   const auto standing = Untrusted<std::int32_t>(&words_.line->standing).load();
   return generation != words_.generation || standing != 0;
+}
+
+bool Channel::revoked() const {
+  const bool standing = Untrusted<std::int32_t>(&words_.line->standing).load_acquire() != 0;
+  return standing || look(&words_.line->revoked) >= words_.generation;
+}
+
+bool Channel::late() const {
+  if (!broken()) return false;
+  const std::uint64_t generation = look(&words_.line->generation);
+  const bool known = generation - words_.generation <= shm::kGenerationsKept;
+  const std::uint64_t* completed = &words_.line->completed[words_.generation % shm::kGenerationsKept];
+  return revoked() || !known || look(completed) < number_;
 }
 
 // What peers may still read of the old generation stays: a slot is only told from a new one by its
@@ -62,20 +76,21 @@ std::uint64_t Channel::take_verdict() {
 
 // ---- waiting -----------------------------------------------------------------------------------
 
-template<class Reached>
-Meeting Channel::wait(const std::uint64_t* word, Reached reached, Patience& patience) {
+// Ends with the word, with a verdict after which it is hopeless, or with the engine.
+template<class Reached, class Hopeless>
+Meeting Channel::wait(const std::uint64_t* word, Reached reached, Hopeless hopeless, Patience& patience) {
   for (int i = patience.crowded() ? kCrowdedLooks : kLooks; i > 0; --i) {
     if (reached(look(word))) return Meeting::kMet;
     relax();
   }
   for (int yields = 0; yields < kYields; ++yields) {
     if (yields % kYieldsPerGlance == 0)
-      if (const auto end = glance(word, reached, patience)) return *end;
+      if (const auto end = glance(word, reached, hopeless, patience)) return *end;
     ::sched_yield();
     if (reached(look(word))) return Meeting::kMet;
   }
   for (int sleeps = 1;; ++sleeps) {
-    if (const auto end = glance(word, reached, patience)) return *end;
+    if (const auto end = glance(word, reached, hopeless, patience)) return *end;
     if (sleeps % kSleepsPerCheck == 0 && vigil_.engine_gone()) return Meeting::kAlone;
     nap(word, reached, patience);
     if (reached(look(word))) return Meeting::kMet;
@@ -83,9 +98,10 @@ Meeting Channel::wait(const std::uint64_t* word, Reached reached, Patience& pati
 }
 
 // The last look at the word comes after the look at the verdict: what had come before the verdict counts.
-template<class Reached>
-std::optional<Meeting> Channel::glance(const std::uint64_t* word, Reached reached, Patience& patience) {
-  const bool verdict = broken();
+template<class Reached, class Hopeless>
+std::optional<Meeting> Channel::glance(const std::uint64_t* word, Reached reached, Hopeless hopeless,
+                                       Patience& patience) {
+  const bool verdict = hopeless();
   if (reached(look(word))) return Meeting::kMet;
   if (verdict) return Meeting::kBroken;
   if (vigil_.now() >= patience.deadline(vigil_)) {
@@ -157,8 +173,10 @@ Meeting Channel::await_arrivals(Patience& patience) {
     const auto arrived = [this, slot](std::uint64_t sequence) {
       return sequence == number_ && Untrusted<std::uint64_t>(&slot->generation).load() == words_.generation;
     };
-    const Meeting meeting = wait(&slot->sequence, arrived, patience);
+    const auto hopeless = [this] { return late(); };
+    const Meeting meeting = wait(&slot->sequence, arrived, hopeless, patience);
     if (meeting != Meeting::kMet) return meeting;
+    lives_[i] = look(peers_[i].life);
     // Only a peer that was lost and came back writes a slot that others have not left.
     if (!copy_arrival(slot, number_, &arrivals_[i])) return Meeting::kBroken;
   }
@@ -176,20 +194,24 @@ void Channel::set_phase(std::uint64_t phase) {
 
 Meeting Channel::await_phase(std::uint64_t phase, Patience& patience) {
   wanted_ = {shm::DirectWait::kPhase, 0, number_, phase};
-  const std::uint64_t target = shm::make_progress(number_, phase);
-  for (const Peer& peer : peers_) {
-    const Meeting meeting = wait(
-        &peer.seat->progress, [target](std::uint64_t at) { return at >= target; }, patience);
-    if (meeting != Meeting::kMet) return meeting;
-  }
-  return Meeting::kMet;
+  return await_progress(shm::make_progress(number_, phase), patience);
 }
 
 Meeting Channel::await_departure(std::uint64_t number, Patience& patience) {
-  const std::uint64_t target = shm::make_progress(number, shm::kPhaseLast);
-  for (const Peer& peer : peers_) {
-    const Meeting meeting = wait(
-        &peer.seat->progress, [target](std::uint64_t at) { return at >= target; }, patience);
+  return await_progress(shm::make_progress(number, shm::kPhaseLast), patience);
+}
+
+// All of them had arrived. That somebody has left since then is no matter, if it is not one that is waited
+// for.
+Meeting Channel::await_progress(std::uint64_t target, Patience& patience) {
+  for (std::uint32_t i = 0; i < members(); ++i) {
+    const auto reached = [target](std::uint64_t at) { return at >= target; };
+    const auto hopeless = [this, i] {
+      if (!broken()) return false;
+      const std::uint64_t life = look(peers_[i].life);
+      return revoked() || life != lives_[i] || life % 2 == 0;
+    };
+    const Meeting meeting = wait(&peers_[i].seat->progress, reached, hopeless, patience);
     if (meeting != Meeting::kMet) return meeting;
   }
   return Meeting::kMet;
@@ -217,7 +239,8 @@ Meeting Channel::await_received(std::uint32_t to, bool* disagreed, Patience& pat
     return received >> 1 == number &&
            Untrusted<std::uint64_t>(&theirs.received_generation).load() == words_.generation;
   };
-  const Meeting meeting = wait(&theirs.received, done, patience);
+  const auto hopeless = [this] { return broken(); };
+  const Meeting meeting = wait(&theirs.received, done, hopeless, patience);
   *disagreed = meeting == Meeting::kMet && (look(&theirs.received) & 1) != 0;
   return meeting;
 }
@@ -230,7 +253,8 @@ Meeting Channel::await_message(std::uint32_t from, std::uint64_t plan, Arrival* 
   const auto sent = [&](std::uint64_t sequence) {
     return sequence == number && Untrusted<std::uint64_t>(&slot->generation).load() == words_.generation;
   };
-  const Meeting meeting = wait(&slot->sequence, sent, patience);
+  const auto hopeless = [this] { return broken(); };
+  const Meeting meeting = wait(&slot->sequence, sent, hopeless, patience);
   if (meeting != Meeting::kMet) return meeting;
   return copy_arrival(slot, number, arrival) ? Meeting::kMet : Meeting::kBroken;
 }

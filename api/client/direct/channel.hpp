@@ -24,6 +24,7 @@ struct Peer {
   const std::byte* stages = nullptr;
   const shm::DirectSeat* seat = nullptr;
   const std::byte* slots = nullptr;        // two of kSlotBytes
+  const std::uint64_t* life = nullptr;     // of its rank, on the group page
   const shm::DirectPair* pairs = nullptr;  // one per member of the group
 };
 
@@ -103,24 +104,30 @@ class Channel {
   // ---- verdicts --------------------------------------------------------------------------------
   // The group has a verdict that this member has not taken, or takes nobody.
   bool broken() const;
+  // This member's present operation does not count: the generation ended before all had arrived at it.
+  bool late() const;
   // The generation whose verdict is due, once taken: begins anew in the present one.
   std::uint64_t take_verdict();
 
  private:
-  template<class Reached>
-  Meeting wait(const std::uint64_t* word, Reached reached, Patience& patience);
-  template<class Reached>
-  std::optional<Meeting> glance(const std::uint64_t* word, Reached reached, Patience& patience);
+  template<class Reached, class Hopeless>
+  Meeting wait(const std::uint64_t* word, Reached reached, Hopeless hopeless, Patience& patience);
+  template<class Reached, class Hopeless>
+  std::optional<Meeting> glance(const std::uint64_t* word, Reached reached, Hopeless hopeless,
+                                Patience& patience);
   template<class Reached>
   void nap(const std::uint64_t* word, Reached reached, Patience& patience);
   std::byte* slot_bytes(std::uint64_t number) { return words_.slots + (number & 1) * shm::kSlotBytes; }
   const shm::DirectSlot* slot_of(std::uint32_t i) const;
   bool copy_arrival(const shm::DirectSlot* slot, std::uint64_t number, Arrival* arrival) const;
   void publish(std::uint64_t* word, std::uint64_t value);
+  bool revoked() const;
+  Meeting await_progress(std::uint64_t target, Patience& patience);
 
   Words words_;
   std::vector<Peer> peers_;
   std::vector<Arrival> arrivals_;
+  std::vector<std::uint64_t> lives_;     // of each member, when it had arrived
   std::vector<std::uint64_t> sent_;      // messages to each member in this generation
   std::vector<std::uint64_t> received_;  // and from each
   Vigil& vigil_;

@@ -158,7 +158,7 @@ Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) 
   std::copy(std::begin(entry.stride), std::end(entry.stride), source.stride.begin());
   source.data = const_cast<std::byte*>(data);
   math::copy_faces(to, source, 0, entry.count, element, math::kNeverStream);
-  return channel_.broken() ? Outcome::kBroken : Outcome::kDone;
+  return Outcome::kDone;
 }
 
 }  // namespace muster::client

@@ -17,11 +17,19 @@ Result<DirectMemory> DirectMemory::open(shm::Mapping own, shm::Mapping groups, R
                 own.size(), groups.size());
   shm::GroupPageHeader header;
   std::memcpy(&header, groups.data(), sizeof header);
-  const bool fits = header.groups <= (groups.size() - shm::kGroupLinesOffset) / sizeof(shm::GroupLine);
+  const std::uint64_t lines_bytes =
+      header.groups * sizeof(shm::GroupLine) + header.ranks * sizeof(shm::RankLine);
+  const bool fits = lines_bytes <= groups.size() - shm::kGroupLinesOffset;
   if (header.magic != shm::kMagicGroupPage || header.abi_version != shm::kAbiVersion || !fits)
     return fail(Code::kVersion, "the daemon's group page has version {}, this library {}", header.abi_version,
                 shm::kAbiVersion);
-  return DirectMemory(std::move(own), std::move(groups), header.groups, registrar);
+  return DirectMemory(std::move(own), std::move(groups), header.groups, header.ranks, registrar);
+}
+
+const std::uint64_t* DirectMemory::life_of(std::int32_t rank) const {
+  if (rank < 0 || static_cast<std::uint32_t>(rank) >= rank_count_) return nullptr;
+  const std::byte* lines = groups() + shm::kGroupLinesOffset + group_count_ * sizeof(shm::GroupLine);
+  return &(reinterpret_cast<const shm::RankLine*>(lines) + rank)->life;
 }
 
 Result<DirectMemory::View> DirectMemory::segment_of(std::int32_t rank) {

@@ -41,6 +41,8 @@ class DirectMemory {
   std::size_t own_bytes() const { return own_.size(); }
   const std::byte* groups() const { return groups_.data(); }
   std::uint32_t group_count() const { return group_count_; }
+  // The word that says whether the rank lives; nullptr: the page has no such rank.
+  const std::uint64_t* life_of(std::int32_t rank) const;
 
   struct View {
     const std::byte* data = nullptr;
@@ -53,12 +55,18 @@ class DirectMemory {
   Result<Registrar::Scratch> scratch(std::uint64_t bytes) { return registrar_->scratch(bytes); }
 
  private:
-  DirectMemory(shm::Mapping own, shm::Mapping groups, std::uint32_t group_count, Registrar& registrar)
-      : own_(std::move(own)), groups_(std::move(groups)), group_count_(group_count), registrar_(&registrar) {}
+  DirectMemory(shm::Mapping own, shm::Mapping groups, std::uint32_t group_count, std::uint32_t rank_count,
+               Registrar& registrar)
+      : own_(std::move(own)),
+        groups_(std::move(groups)),
+        group_count_(group_count),
+        rank_count_(rank_count),
+        registrar_(&registrar) {}
 
   shm::Mapping own_;
   shm::Mapping groups_;
   std::uint32_t group_count_ = 0;
+  std::uint32_t rank_count_ = 0;
   Registrar* registrar_;
   std::unordered_map<std::int32_t, shm::Mapping> segments_;
   std::unordered_map<std::uint64_t, shm::Mapping> arenas_;  // rank << 32 | segment

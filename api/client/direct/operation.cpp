@@ -175,8 +175,8 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
     faces.arrive();
   else
     payloads.arrive();
-  // A verdict that was there by now has been told to the others: whoever comes after it is late.
-  if (channel.broken()) return Outcome::kBroken;
+  // Whoever comes after a verdict is late: the others have been told.
+  if (channel.late()) return Outcome::kBroken;
   if (const Meeting met = channel.await_arrivals(patience); met != Meeting::kMet) return outcome_of(met);
   if (!agreed(plan, channel)) return Outcome::kDisagree;
   if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, patience);

@@ -66,9 +66,15 @@ class Reading {
     }
   }
 
+  bool intact() const {
+    for (std::uint32_t i = 0; i < channel_.members(); ++i)
+      if (!payloads_.intact(i)) return false;
+    return true;
+  }
+
   Outcome straight() {
     deliver(0, total_);
-    return channel_.broken() ? Outcome::kBroken : Outcome::kDone;
+    return intact() ? Outcome::kDone : Outcome::kBroken;
   }
 
   Outcome by_chunks() {
@@ -80,7 +86,7 @@ class Reading {
         reduce(first, bytes, payloads_.stage().data);
       else
         deliver(first, bytes);
-      if (channel_.broken()) return Outcome::kBroken;
+      if (!intact()) return Outcome::kBroken;
       channel_.set_phase(++phase);
       if (!in_place) continue;
       const Meeting met = channel_.await_phase(phase, patience_);

@@ -13,13 +13,14 @@ bool seat_fits(const shm::DirectMember& member, std::size_t members, std::size_t
          need <= segment_bytes && member.seat <= segment_bytes - need;
 }
 
-Peer peer_of(const std::byte* segment, const shm::DirectMember& member) {
+Peer peer_of(const std::byte* segment, const shm::DirectMember& member, const std::uint64_t* life) {
   const std::byte* seat = segment + member.seat;
   return {member.rank,
           reinterpret_cast<const shm::DirectHeader*>(segment),
           segment + shm::kDirectHeaderBytes,
           reinterpret_cast<const shm::DirectSeat*>(seat),
           seat + shm::kSlotsOffset,
+          life,
           reinterpret_cast<const shm::DirectPair*>(seat + shm::kPairsOffset)};
 }
 
@@ -51,7 +52,10 @@ Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seatin
     if (!seat_fits(member, members, view.bytes))
       return fail(Code::kProtocol, "the daemon's answer about the seat of rank {} cannot be: byte {} of {}",
                   member.rank, member.seat, view.bytes);
-    peers.push_back(peer_of(view.data, member));
+    const std::uint64_t* life = memory.life_of(member.rank);
+    if (life == nullptr)
+      return fail(Code::kProtocol, "rank {} is not on the daemon's group page", member.rank);
+    peers.push_back(peer_of(view.data, member, life));
   }
   std::byte* seat = memory.own() + seating.members[seating.index].seat;
   const auto* lines = reinterpret_cast<const shm::GroupLine*>(memory.groups() + shm::kGroupLinesOffset);

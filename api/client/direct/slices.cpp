@@ -67,7 +67,9 @@ class Slices {
     }
     math::reduce(plan_.what.dtype, plan_.what.redop, std::span(sources_).first(channel_.members()),
                  payloads_.stage().data + (c & 1) * kHalfBytes, range.bytes / element_, plan_.what.scale);
-    return channel_.broken() ? Outcome::kBroken : Outcome::kDone;
+    for (std::uint32_t i = 0; i < channel_.members(); ++i)
+      if (!payloads_.intact(i)) return Outcome::kBroken;
+    return Outcome::kDone;
   }
 
   Outcome collect(std::uint64_t c) {

@@ -98,6 +98,8 @@ TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(offsetof(DirectHeader, stage_uses), 256u);
   EXPECT_EQ(offsetof(DirectHeader, operations), 384u);
   EXPECT_EQ(sizeof(GroupLine), 128u);
+  EXPECT_EQ(offsetof(GroupLine, completed), 24u);
+  EXPECT_EQ(sizeof(RankLine), 128u);
   EXPECT_EQ(kDirectSeatsOffset, 4096u + 2u * 512u * 1024u);
   EXPECT_EQ(seat_bytes(3), 256u + 2u * 4096u + 3u * 256u);
 }

@@ -22,7 +22,7 @@ class Meetings : public ::testing::Test {
     world_.timeout = Nanos(0);
     world_.on_overdue = [this](std::uint32_t, const Wanted& wanted) {
       asked_.push_back(wanted);
-      world_.board().break_group(kGroupId, {Code::kTimeout, 1, "too late", 0});
+      world_.board().break_group(kGroupId, {Code::kTimeout, 1, "too late", 0}, engine::Board::End::kForAll);
     };
   }
   static void arrive(Channel& channel, std::byte value = std::byte{0}) {
@@ -70,26 +70,67 @@ TEST_F(Meetings, CompletesWhatHadComeBeforeTheVerdict) {
   ASSERT_TRUE(other_.begin());
   arrive(one_);
   arrive(other_);
-  world_.board().break_group(kGroupId, kLost);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  // Whoever was held up since it arrived finds that it has completed.
+  EXPECT_TRUE(one_.broken());
+  EXPECT_FALSE(one_.late());
   Patience patience = at_once();
   EXPECT_EQ(one_.await_arrivals(patience), Meeting::kMet);
   EXPECT_FALSE(one_.begin()) << "the next operation has the verdict to take";
+}
+
+TEST_F(Meetings, GoesOnWithoutThoseWhoHaveDoneTheirPart) {
+  for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
+  arrive(one_);
+  arrive(other_);
+  Patience patience = at_once();
+  ASSERT_EQ(one_.await_arrivals(patience), Meeting::kMet);
+  ASSERT_EQ(other_.await_arrivals(patience), Meeting::kMet);
+  one_.set_phase(1);
+  other_.set_phase(1);
+  world_.board().set_attached(Rank(1), false);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  EXPECT_EQ(one_.await_phase(1, patience), Meeting::kMet);
+  one_.set_phase(2);
+  EXPECT_EQ(one_.await_phase(2, patience), Meeting::kBroken) << "who is gone will not come to it";
+  EXPECT_TRUE(asked_.empty());
+}
+
+TEST_F(Meetings, NoticesOneWhoWasGoneBeforeItsArrivalWasSeen) {
+  for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
+  arrive(one_);
+  arrive(other_);
+  world_.board().set_attached(Rank(1), false);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  Patience patience = at_once();
+  ASSERT_EQ(one_.await_arrivals(patience), Meeting::kMet);
+  one_.set_phase(1);
+  EXPECT_EQ(one_.await_phase(1, patience), Meeting::kBroken);
+  EXPECT_TRUE(asked_.empty());
+}
+
+TEST_F(Meetings, EndsWhatIsInFlightWhenItIsRevoked) {
+  for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
+  arrive(one_);
+  arrive(other_);
+  world_.board().break_group(kGroupId, {Code::kAborted, -1, "no more", 0}, engine::Board::End::kForAll);
+  EXPECT_TRUE(one_.late());
 }
 
 TEST_F(Meetings, TellsALateArrivalSo) {
   ASSERT_TRUE(one_.begin());
   ASSERT_TRUE(other_.begin());
   arrive(one_);
-  world_.board().break_group(kGroupId, kLost);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
   arrive(other_);
-  EXPECT_TRUE(other_.broken());
+  EXPECT_TRUE(other_.late());
 }
 
 TEST_F(Meetings, BeginsAnewInTheNextGeneration) {
   ASSERT_TRUE(one_.begin());
   ASSERT_TRUE(other_.begin());
   arrive(one_);
-  world_.board().break_group(kGroupId, kLost);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
   EXPECT_EQ(one_.take_verdict(), 1u);
   EXPECT_EQ(world_.board().verdict_of(kGroupId, 1)->text, "rank 1 died");
   ASSERT_TRUE(one_.begin());

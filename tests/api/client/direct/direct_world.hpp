@@ -35,7 +35,10 @@ class DirectWorld {
     // Behind what the test sees, a part for each rank's scratch.
     arena_ = *shm::create_memory("arena", 2 * arena_bytes, headroom);
     view_ = *shm::Mapping::map(arena_, 2 * arena_bytes, shm::Access::kReadWrite);
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) seats_.push_back(std::make_unique<Seat>(*this, rank));
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      board_->set_attached(Rank(rank), true);
+      seats_.push_back(std::make_unique<Seat>(*this, rank));
+    }
   }
 
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(seats_.size()); }
@@ -45,7 +48,9 @@ class DirectWorld {
   Channel& channel(std::uint32_t rank) { return *seats_[rank]->channel; }
   // Attaches the rank anew, as the engine does for a process that takes its place.
   void reattach(std::uint32_t rank) {
+    board_->set_attached(Rank(rank), false);
     board_->reset(Rank(rank));
+    board_->set_attached(Rank(rank), true);
     seats_[rank] = std::make_unique<Seat>(*this, rank);
   }
 
@@ -65,7 +70,7 @@ class DirectWorld {
   std::function<void(std::uint32_t rank, const Wanted& wanted)> on_overdue = [this](std::uint32_t rank,
                                                                                     const Wanted&) {
     ADD_FAILURE() << "rank " << rank << " waited in vain";
-    board_->break_group(kGroupId, {Code::kTimeout, -1, "waited in vain", 0});
+    board_->break_group(kGroupId, {Code::kTimeout, -1, "waited in vain", 0}, engine::Board::End::kForAll);
   };
 
  private:
