@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   muster::bench::Choice choice;
   muster::bench::define(app, choice);
   CLI11_PARSE(app, argc, argv);
-  muster::bench::pass_signals_on();
+  muster::bench::take_charge();
   const muster::Status status = Campaign(std::move(choice)).run();
   if (!status.ok()) std::fprintf(stderr, "muster-bench: %s\n", status.message().c_str());
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -1,6 +1,7 @@
 #include "tests/bench/program.hpp"
 
 #include "api/shm/descriptor.hpp"
+#include "tests/bench/descendants.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +59,15 @@ Result<pid_t> spawn(const std::vector<std::string>& arguments, int output) {
   return pid;
 }
 
+// Launchers put their ranks into groups of their own, and a rank may spin for ever: only their descent tells.
+void end_descendants() {
+  for (std::vector<int> left = descendants_of(getpid()); !left.empty(); left = descendants_of(getpid())) {
+    for (const int pid : left) kill(pid, SIGKILL);
+    while (waitpid(-1, nullptr, 0) > 0) {
+    }
+  }
+}
+
 // Asks it to end, so that it can end what it started; then insists.
 void end(pid_t pid) {
   const SteadyClock clock;
@@ -65,13 +76,12 @@ void end(pid_t pid) {
     if (waitpid(pid, nullptr, WNOHANG) == pid) return;
     poll(nullptr, 0, 10);
   }
-  kill(pid, SIGKILL);
-  waitpid(pid, nullptr, 0);
 }
 
 }  // namespace
 
-void pass_signals_on() {
+void take_charge() {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   struct sigaction action {};
   action.sa_handler = [](int) { told = true; };  // without SA_RESTART: what waits looks again
   sigaction(SIGINT, &action, nullptr);
@@ -94,13 +104,16 @@ Output output_of(const std::vector<std::string>& arguments, Nanos limit) {
   Output output;
   if (!read_all(reading.get(), SteadyClock().now() + limit, output.text)) {
     end(*pid);
+    end_descendants();
     output.status = told ? failure(Code::kAborted, "{} was ended by a signal", arguments[0])
                          : failure(Code::kTimeout, "{} ran for longer than {} s and was ended", arguments[0],
                                    std::chrono::duration_cast<std::chrono::seconds>(limit).count());
     return output;
   }
   int state = 0;
-  waitpid(*pid, &state, 0);
+  while (waitpid(*pid, &state, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) end_descendants();
   if (WIFSIGNALED(state)) {
     output.status = failure(Code::kInternal, "{} was killed by signal {}", arguments[0], WTERMSIG(state));
   } else if (WEXITSTATUS(state) != 0) {

@@ -16,12 +16,14 @@ struct Output {
   Status status;
 };
 
-// From now on SIGINT and SIGTERM end the program that is waited for, not this one.
-void pass_signals_on();
+// From now on SIGINT and SIGTERM end the program that is waited for, not this one; and who has lost its
+// parent among what that program has started belongs to this one.
+void take_charge();
 // Whether one of them has come.
 bool told_to_end();
 
-// arguments[0] is searched in PATH. The program's standard error is this one's own.
+// arguments[0] is searched in PATH. The program's standard error is this one's own. If it ends badly, all
+// that it has started ends with it.
 Output output_of(const std::vector<std::string>& arguments, Nanos limit);
 
 }  // namespace muster::bench
