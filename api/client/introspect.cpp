@@ -141,7 +141,9 @@ muster_status_t muster_counter(muster_session* session, const char* name, uint64
       return {};
     }
     const auto found = shm::CounterReader(session->page().page()).value(name);
-    if (!found) return failure(found.error().code(), "{}, runs_completed, run_bytes_moved, run_sleeps", found.error().message());
+    if (!found)
+      return failure(found.error().code(), "{}, runs_completed, run_bytes_moved, run_sleeps",
+                     found.error().message());
     *value = *found;
     return {};
   });

@@ -34,6 +34,8 @@ class Bench {
                         std::span<const Share* const> shares) = 0;
   // Waits until everything started has its bytes in its arena.
   virtual Status finish() = 0;
+  // Random cases that take it a few seconds.
+  virtual std::uint64_t usual_cases() const { return 20'000; }
 };
 inline constexpr std::uint64_t kInFlight = 32;
 inline constexpr std::size_t kBytesInFlight = 16 << 20;
@@ -200,7 +202,7 @@ TEST_P(CommunicatorConformance, TakesUnevenAndEmptyBlocks) {
 // Goal:   cases that nobody thought of, many in flight at once. A failing seed is printed;
 //         random_shape(seed) replays it.
 TEST_P(CommunicatorConformance, HoldsForRandomCases) {
-  const std::uint64_t last = muster::test::property_cases(20'000);
+  const std::uint64_t last = muster::test::property_cases(bench_->usual_cases());
   for (std::uint64_t seed = 1; seed <= last; ++seed) ASSERT_TRUE(conforms(random_shape(seed)));
   ASSERT_TRUE(settled());
 }

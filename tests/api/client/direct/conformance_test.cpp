@@ -44,6 +44,8 @@ class DirectBench final : public Bench {
     return {};
   }
   Status finish() override { return {}; }
+  // A thread for each rank and case.
+  std::uint64_t usual_cases() const override { return 2'000; }
 
  private:
   struct Span {
