@@ -22,7 +22,7 @@ demo: build ## Train a small language model on 8 ranks; writes demo/index.html a
 test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"
 	@python3 deploy/test.py
 
-bench: ## Measure against the peers in one run
+bench: ## Measure against the peers in one run, 15 minutes; table, JSON and pictures in build/release/bench
 	@deploy/setup.sh bench
 	@deploy/bench.sh
 

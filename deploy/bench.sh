@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the benchmarks optimised and runs them one after the other, alone, each beside its peers in one run.
-# Each prints a table and writes its rows into build/release/bench/NAME.json.
+# Each prints a table, writes its rows into build/release/bench/NAME.json and draws pictures of them into
+# build/release/bench/plots.
 #
 #   deploy/bench.sh [NAME...]      all, or those named
 set -euo pipefail
@@ -22,7 +23,7 @@ for program in "${programs[@]}"; do
     exit 1
   }
   printf '== %s\n' "$(basename "$program")"
-  "$program" --json "$program.json"
+  "$program" --json "$program.json" --plots build/release/bench/plots
   ran=$((ran + 1))
 done
 [ "$ran" -gt 0 ] || {

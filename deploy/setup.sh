@@ -17,7 +17,7 @@ packages=(
   libgtest-dev libgmock-dev relacy-dev spin
   iproute2 procps
 )
-bench_packages=(openmpi-bin libopenmpi-dev)
+bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 format_packages=(clang-format)
 
 die() {

@@ -8,6 +8,7 @@
 #include "api/base/dtype.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/math/float16.hpp"
+#include "kernels/math/float8.hpp"
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,8 @@ namespace muster::kernels {
 
 using math::Bf16;
 using math::F16;
+using math::F8E4m3;
+using math::F8E5m2;
 
 // Signed, as strides are.
 constexpr std::int64_t element_bytes(muster_dtype dtype) {
@@ -40,6 +43,12 @@ inline float load(const Bf16* p) {
   return math::to_float(*p);
 }
 inline float load(const F16* p) {
+  return math::to_float(*p);
+}
+inline float load(const F8E4m3* p) {
+  return math::to_float(*p);
+}
+inline float load(const F8E5m2* p) {
   return math::to_float(*p);
 }
 inline double load(const double* p) {
@@ -63,6 +72,14 @@ template<class V>
 void store(F16* p, V value) {
   *p = math::to_f16(value);
 }
+template<class V>
+void store(F8E4m3* p, V value) {
+  *p = math::to_f8_e4m3(value);
+}
+template<class V>
+void store(F8E5m2* p, V value) {
+  *p = math::to_f8_e5m2(value);
+}
 
 // Calls f(std::type_identity<E>{}) with the element type of a dtype out of the listed ones. The check has
 // already refused others, so another one is a bug of ours.
@@ -82,10 +99,16 @@ struct Among {
     if constexpr (std::is_same_v<T, std::int32_t>) return MUSTER_I32;
     if constexpr (std::is_same_v<T, std::int64_t>) return MUSTER_I64;
     if constexpr (std::is_same_v<T, std::uint8_t>) return MUSTER_U8;
+    if constexpr (std::is_same_v<T, std::int8_t>) return MUSTER_I8;
+    if constexpr (std::is_same_v<T, F8E4m3>) return MUSTER_F8_E4M3;
+    if constexpr (std::is_same_v<T, F8E5m2>) return MUSTER_F8_E5M2;
   }
 };
 using ComputeFloats = Among<float, Bf16>;
 using AllFloats = Among<float, Bf16, F16, double>;
+// 8-bit floats are stored and moved; no kernel computes with them.
+using AnyElement =
+    Among<float, Bf16, F16, double, std::int32_t, std::int64_t, std::uint8_t, std::int8_t, F8E4m3, F8E5m2>;
 
 // `count` elements of `per_part` to a part: part i owns [begin, end).
 struct Range {

@@ -11,6 +11,9 @@ namespace muster {
 constexpr std::size_t dtype_bytes(muster_dtype dtype) noexcept {
   switch (dtype) {
     case MUSTER_U8:
+    case MUSTER_I8:
+    case MUSTER_F8_E4M3:
+    case MUSTER_F8_E5M2:
       return 1;
     case MUSTER_BF16:
     case MUSTER_F16:
@@ -27,7 +30,7 @@ constexpr std::size_t dtype_bytes(muster_dtype dtype) noexcept {
 }
 
 constexpr bool is_integer(muster_dtype dtype) noexcept {
-  return dtype == MUSTER_I32 || dtype == MUSTER_I64 || dtype == MUSTER_U8;
+  return dtype == MUSTER_I32 || dtype == MUSTER_I64 || dtype == MUSTER_U8 || dtype == MUSTER_I8;
 }
 
 // "f32", as messages say it; "none" for 0, which operations without a dtype carry.
@@ -49,6 +52,12 @@ constexpr const char* dtype_name(muster_dtype dtype) noexcept {
       return "i64";
     case MUSTER_U8:
       return "u8";
+    case MUSTER_I8:
+      return "i8";
+    case MUSTER_F8_E4M3:
+      return "f8_e4m3";
+    case MUSTER_F8_E5M2:
+      return "f8_e5m2";
     default:
       return "unknown dtype";
   }

@@ -136,7 +136,15 @@ muster_status_t muster_counter(muster_session* session, const char* name, uint64
     if (session == nullptr || name == nullptr || value == nullptr)
       return failure(Code::kBadArgument, "session, name and value must not be NULL");
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
-    MUSTER_ASSIGN_OR_RETURN(*value, shm::CounterReader(session->page().page()).value(name));
+    if (const auto own = session->own_counter(name)) {
+      *value = *own;
+      return {};
+    }
+    const auto found = shm::CounterReader(session->page().page()).value(name);
+    if (!found)
+      return failure(found.error().code(), "{}, runs_completed, run_bytes_moved, run_sleeps",
+                     found.error().message());
+    *value = *found;
     return {};
   });
 }

@@ -75,16 +75,27 @@ Result<muster_session::Connection> attach(const muster::bootstrap::Identity& ide
   std::vector<std::byte> buffer(shm::kMessageBytesMax);
   MUSTER_ASSIGN_OR_RETURN(shm::Message answer, shm::receive_message(socket, buffer, deadline, clock));
   MUSTER_ASSIGN_OR_RETURN(const shm::Welcome welcome, welcome_of(std::span(buffer).first(answer.bytes)));
-  if (answer.descriptors.size() != 3)
+  const bool direct = welcome.direct_bytes > 0;
+  if (answer.descriptors.size() != (direct ? 5u : 3u))
     return fail(Code::kProtocol, "the daemon's welcome lacks its descriptors");
   MUSTER_ASSIGN_OR_RETURN(auto submission, shm::SubmissionView::attach(std::move(answer.descriptors[0])));
   MUSTER_ASSIGN_OR_RETURN(auto completion, shm::CompletionView::attach(std::move(answer.descriptors[1])));
-  return muster_session::Connection{std::move(socket),
-                                    std::move(answer.descriptors[2]),
-                                    std::move(submission),
-                                    std::move(completion),
-                                    welcome,
-                                    timeout};
+  muster_session::Connection connection{std::move(socket),
+                                        std::move(answer.descriptors[2]),
+                                        std::move(submission),
+                                        std::move(completion),
+                                        welcome,
+                                        timeout,
+                                        {},
+                                        {}};
+  if (!direct) return connection;
+  MUSTER_RETURN_IF_ERROR(shm::check_memory(answer.descriptors[3], welcome.direct_bytes));
+  MUSTER_RETURN_IF_ERROR(shm::check_memory(answer.descriptors[4], welcome.group_bytes));
+  MUSTER_ASSIGN_OR_RETURN(connection.direct, shm::Mapping::map(answer.descriptors[3], welcome.direct_bytes,
+                                                               shm::Access::kReadWrite));
+  MUSTER_ASSIGN_OR_RETURN(connection.groups,
+                          shm::Mapping::map(answer.descriptors[4], welcome.group_bytes, shm::Access::kRead));
+  return connection;
 }
 
 // An older program has a shorter struct: what it does not know keeps the default.
@@ -114,7 +125,8 @@ muster_status_t muster_open(const muster_open_options* given, muster_session** s
     MUSTER_RETURN_IF_ERROR(muster::client::count_forks());
     MUSTER_ASSIGN_OR_RETURN(const auto identity, identity_of(options));
     MUSTER_ASSIGN_OR_RETURN(auto connection, attach(identity, timeout));
-    *session = std::make_unique<muster_session>(std::move(connection)).release();
+    MUSTER_ASSIGN_OR_RETURN(auto made, muster_session::create(std::move(connection)));
+    *session = made.release();
     return {};
   });
 }

@@ -1,4 +1,5 @@
 // Plans: made by message, cached by description, started by one ring write.
+#include "api/base/ids.hpp"
 #include "api/client/session.hpp"
 
 #include <cstring>
@@ -46,13 +47,27 @@ std::string key_of(const muster_kernel& k) {
 
 }  // namespace
 
+muster_session::PlanRecord* muster_session::find(muster_plan plan) {
+  const std::size_t slot = muster::Handle(plan).slot();
+  const bool known = slot < plans_.size() && plans_[slot].plan == plan && plan != 0;
+  return known ? &plans_[slot] : nullptr;
+}
+
+muster_session::PlanRecord& muster_session::remember(muster_plan plan) {
+  const std::size_t slot = muster::Handle(plan).slot();
+  if (slot >= plans_.size()) plans_.resize(slot + 1);
+  plans_[slot] = PlanRecord();
+  plans_[slot].plan = plan;
+  return plans_[slot];
+}
+
 Result<muster_plan> muster_session::plan(const muster_kernel& kernel) {
   MUSTER_RETURN_IF_ERROR(check_struct(kernel.size, sizeof(muster_kernel), "muster_kernel"));
   shm::PlanKernel request;
   request.kernel = kernel;
   auto grant = ask<shm::HandleMessage>(request, shm::MessageKind::kPlanKernel, shm::MessageKind::kPlanGrant);
   if (!grant) return fail(grant.error());
-  plans_.emplace(grant->handle, PlanFacts{});
+  remember(grant->handle);
   return grant->handle;
 }
 
@@ -67,14 +82,22 @@ Result<muster::client::Description> muster_session::describe(const muster_collec
 
 Result<muster_plan> muster_session::plan(const muster_collective& c) {
   MUSTER_ASSIGN_OR_RETURN(const auto description, describe(c));
-  return plan(description);
+  return plan(c, description);
 }
 
-Result<muster_plan> muster_session::plan(const muster::client::Description& description) {
+Result<muster_plan> muster_session::plan(const muster_collective& c,
+                                         const muster::client::Description& description) {
   auto grant = ask<shm::HandleMessage>(description.message, shm::MessageKind::kPlanCollective,
                                        shm::MessageKind::kPlanGrant, description.lists);
   if (!grant) return fail(grant.error());
-  plans_.emplace(grant->handle, PlanFacts{muster::client::usual_lane(description.message)});
+  PlanRecord& record = remember(grant->handle);
+  record.usual_lane = muster::client::usual_lane(description.message);
+  if (!direct_) return grant->handle;
+  MUSTER_ASSIGN_OR_RETURN(const GroupFacts* facts, known_group(c.group));
+  MUSTER_ASSIGN_OR_RETURN(
+      auto described,
+      muster::client::described_of(*this, c, facts->rank, static_cast<std::int32_t>(facts->ranks.size())));
+  record.described = std::make_unique<muster::client::Described>(std::move(described));
   return grant->handle;
 }
 
@@ -96,18 +119,19 @@ Result<muster_plan> muster_session::cached(const muster_collective& c) {
   if (cache_.size() == kCachedPlansMax)
     return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats",
                 kCachedPlansMax);
-  MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(description));
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(c, description));
   cache_.emplace(key, made);
   return made;
 }
 
 Status muster_session::destroy(muster_plan plan) {
-  if (plans_.find(plan) == plans_.end()) return failure(Code::kStale, "no such plan");
+  PlanRecord* record = find(plan);
+  if (record == nullptr) return failure(Code::kStale, "no such plan");
   shm::HandleMessage request;
   request.handle = plan;
   auto answer = ask<shm::Plain>(request, shm::MessageKind::kPlanDestroy, shm::MessageKind::kDone);
   if (!answer) return answer.error();
-  plans_.erase(plan);
+  *record = PlanRecord();
   return {};
 }
 
@@ -199,10 +223,6 @@ muster_status_t muster_barrier(muster_session* session, muster_group group) {
   muster_collective barrier = MUSTER_COLLECTIVE_INIT;
   barrier.op = MUSTER_BARRIER;
   barrier.group = group;
-  muster_submit submit = MUSTER_SUBMIT_INIT;
-  submit.lane = MUSTER_LANE_SMALL;
-  muster_point point = MUSTER_POINT_NONE;
-  const muster_status_t status = muster_collect(session, &barrier, &submit, &point);
-  return status == MUSTER_OK ? muster_point_wait(session, point, -1) : status;
+  return muster_run(session, &barrier, 0);
 }
 }

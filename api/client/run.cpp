@@ -1,4 +1,4 @@
-// Running a collective: start it on its usual lane, and wait for its end.
+// Running a collective: directly with the other members, or started on its usual lane and waited for.
 #include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "api/client/session.hpp"
@@ -45,15 +45,29 @@ muster_lane muster::client::usual_lane(const shm::PlanCollective& m) {
 }
 
 Status muster_session::run(muster_plan plan, Nanos timeout) {
-  const auto known = plans_.find(plan);
-  if (known == plans_.end()) return failure(Code::kStale, "no such plan");
-  if (!known->second.usual_lane)
+  PlanRecord* record = find(plan);
+  if (record == nullptr) return failure(Code::kStale, "no such plan");
+  if (!record->usual_lane)
     return failure(Code::kBadArgument, "a kernel's plan is started, not run; only collectives run");
+  return record->described != nullptr ? run_directly(*record, timeout) : run_by_engine(*record, timeout);
+}
+
+// Seats are found and the path is chosen at the first run.
+Status muster_session::run_directly(PlanRecord& record, Nanos timeout) {
+  if (record.direct == nullptr) {
+    MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, *record.described));
+    record.direct = std::make_unique<muster::client::DirectPlan>(std::move(made));
+  }
+  if (record.direct->choice.path == muster::Path::kEngine) return run_by_engine(record, timeout);
+  return direct_->run(*record.direct, timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns));
+}
+
+Status muster_session::run_by_engine(const PlanRecord& record, Nanos timeout) {
   muster_submit submit = MUSTER_SUBMIT_INIT;
-  submit.lane = *known->second.usual_lane;
+  submit.lane = *record.usual_lane;
   submit.deadline_ns = timeout.count();
   muster_point point = MUSTER_POINT_NONE;
-  const Code code = start(plan, submit, &point);
+  const Code code = start(record.plan, submit, &point);
   if (code != Code::kOk) return muster::client::start_refusal(code);
   // The engine gives its verdict at the deadline; beyond, it is the session's patience that ends.
   const Nanos deadline = timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns);

@@ -24,6 +24,18 @@ muster_session::muster_session(Connection connection)
 
 muster_session::~muster_session() = default;
 
+Result<std::unique_ptr<muster_session>> muster_session::create(Connection connection) {
+  shm::Mapping direct = std::move(connection.direct);
+  shm::Mapping groups = std::move(connection.groups);
+  auto session = std::make_unique<muster_session>(std::move(connection));
+  if (!direct.valid()) return session;
+  const shm::Welcome& welcome = session->welcome();
+  const muster::Machine machine{welcome.cores, static_cast<std::uint32_t>(welcome.local_size), true};
+  MUSTER_ASSIGN_OR_RETURN(session->direct_, muster::client::DirectPath::open(*session, std::move(direct),
+                                                                             std::move(groups), machine));
+  return session;
+}
+
 Status muster_session::in_its_process() const {
   if (muster::client::forks() == forks_) return {};
   return failure(Code::kStale, "the session belongs to process {}; a child of fork() opens its own", pid_);
@@ -95,7 +107,7 @@ Code muster_session::start(muster_plan plan, const muster_submit& submit, muster
   if (submit.lane >= MUSTER_LANE_COUNT || submit.wait_count > MUSTER_WAITS_MAX || submit.flags != 0 ||
       submit.deadline_ns < 0)
     return Code::kBadArgument;
-  if (plans_.find(plan) == plans_.end()) return Code::kStale;
+  if (find(plan) == nullptr) return Code::kStale;
   shm::Command command;
   command.kind = shm::CommandKind::kStart;
   command.lane = static_cast<std::uint16_t>(submit.lane);
@@ -223,14 +235,34 @@ Result<std::pair<muster_buffer, void*>> muster_session::alloc(std::uint64_t byte
   const bool inside = grant->offset <= segment->second.mapping.size() &&
                       bytes <= segment->second.mapping.size() - grant->offset;
   if (!inside) return fail(Code::kProtocol, "the daemon granted a buffer outside of its memory");
+  buffers_[grant->buffer] = {grant->segment, grant->offset, bytes};
   return std::pair<muster_buffer, void*>(grant->buffer, segment->second.mapping.writable() + grant->offset);
+}
+
+shm::Place muster_session::place_of(const muster_range& range) const {
+  const auto buffer = buffers_.find(range.buffer);
+  if (buffer == buffers_.end()) return {};
+  return {shm::Place::Kind::kArena, buffer->second.segment, buffer->second.offset + range.offset_bytes};
+}
+
+std::byte* muster_session::address_of(const muster_range& range) const {
+  const auto buffer = buffers_.find(range.buffer);
+  if (buffer == buffers_.end()) return nullptr;
+  const auto segment = segments_.find(buffer->second.segment);
+  return segment->second.mapping.writable() + buffer->second.offset + range.offset_bytes;
 }
 
 Status muster_session::free(muster_buffer buffer) {
   shm::HandleMessage request;
   request.handle = buffer;
   auto answer = ask<shm::Plain>(request, shm::MessageKind::kBufferFree, shm::MessageKind::kDone);
-  return answer ? Status() : answer.error();
+  if (!answer) return answer.error();
+  buffers_.erase(buffer);
+  return {};
+}
+
+std::optional<std::uint64_t> muster_session::own_counter(std::string_view name) const {
+  return direct_ != nullptr ? direct_->counter(name) : std::nullopt;
 }
 
 // ---- names -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 #include "api/base/clock.hpp"
 #include "api/client/description.hpp"
+#include "api/client/direct_path.hpp"
 #include "api/shm/completion.hpp"
 #include "api/shm/control.hpp"
 #include "api/shm/ring.hpp"
@@ -15,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,7 +36,12 @@ struct muster_session {
     muster::shm::CompletionView completion;
     muster::shm::Welcome welcome;
     muster::Nanos timeout;
+    muster::shm::Mapping
+        direct;  // the rank's direct segment and the group page; invalid where there is no direct path
+    muster::shm::Mapping groups;
   };
+  // Errors: PROTOCOL, VERSION (the direct path's memory is not what it should be).
+  static muster::Result<std::unique_ptr<muster_session>> create(Connection connection);
   explicit muster_session(Connection connection);
   ~muster_session();
   muster_session(const muster_session&) = delete;
@@ -62,6 +69,15 @@ struct muster_session {
   muster::Code signal(std::uint32_t timeline, std::uint64_t value);
   muster::Code reset(muster_lane lane);
 
+  // ---- the direct path -------------------------------------------------------------------------
+  // Where a range of a buffer lies in the rank's arena.
+  muster::shm::Place place_of(const muster_range& range) const;
+  std::byte* address_of(const muster_range& range) const;
+  // A counter of what this process does itself, by name; none if there is no such.
+  std::optional<std::uint64_t> own_counter(std::string_view name) const;
+  bool engine_lives() { return !daemon_loss(); }
+  const muster::Status& loss() const { return loss_; }
+
   // ---- waiting ---------------------------------------------------------------------------------
   muster::Status wait(muster_point point, muster::Nanos timeout);
   muster::Status test(muster_point point);
@@ -75,7 +91,8 @@ struct muster_session {
   // ---- plans -----------------------------------------------------------------------------------
   muster::Result<muster_plan> plan(const muster_kernel& kernel);
   muster::Result<muster_plan> plan(const muster_collective& collective);
-  muster::Result<muster_plan> plan(const muster::client::Description& description);
+  muster::Result<muster_plan> plan(const muster_collective& collective,
+                                   const muster::client::Description& description);
   // One-shot: the same description gives the same plan.
   muster::Result<muster_plan> cached(const muster_kernel& kernel);
   muster::Result<muster_plan> cached(const muster_collective& collective);
@@ -101,14 +118,26 @@ struct muster_session {
   struct Segment {
     muster::shm::Mapping mapping;
   };
-  struct PlanFacts {
-    std::optional<muster_lane> usual_lane;  // none: a kernel
+  struct Buffer {
+    std::uint32_t segment = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+  };
+  struct PlanRecord {
+    muster_plan plan = 0;                                  // 0: none in this slot
+    std::optional<muster_lane> usual_lane;                 // none: a kernel
+    std::unique_ptr<muster::client::Described> described;  // a collective's, where there is a direct path
+    std::unique_ptr<muster::client::DirectPlan> direct;    // once it was run
   };
   muster::Result<muster::client::Description> describe(const muster_collective& collective);
   muster::Result<std::span<const std::byte>> exchange(std::span<std::byte> message,
                                                       std::span<const std::byte> extra,
                                                       muster::shm::Descriptor* descriptor);
   muster::Status lose(const muster::Status& status);
+  PlanRecord* find(muster_plan plan);
+  PlanRecord& remember(muster_plan plan);
+  muster::Status run_directly(PlanRecord& record, muster::Nanos timeout);
+  muster::Status run_by_engine(const PlanRecord& record, muster::Nanos timeout);
   muster::Code push(const muster::shm::Command& command);
   bool lane_full(muster_lane lane);
   std::optional<muster::Code> own_timeline(muster_point point) const;
@@ -124,7 +153,9 @@ struct muster_session {
   std::array<std::uint64_t, muster::shm::kClientTimelinesMax> signalled_{};
   std::uint32_t timelines_ = 0;
   std::map<std::uint32_t, Segment> segments_;
-  std::unordered_map<std::uint64_t, PlanFacts> plans_;   // live handles: a stale one never reaches the ring
+  std::vector<PlanRecord> plans_;  // by slot of the handle: a stale one never reaches the ring
+  std::unordered_map<muster_buffer, Buffer> buffers_;
+  std::unique_ptr<muster::client::DirectPath> direct_;
   std::unordered_map<std::string, muster_plan> cache_;   // description bytes → plan
   std::map<std::string, muster::shm::MeshAnswer> dims_;  // a name never changes its group
   std::map<muster_group, GroupFacts> groups_;            // nor a group its ranks

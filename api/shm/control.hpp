@@ -16,12 +16,13 @@ namespace muster::shm {
 
 constexpr std::uint32_t kMagicMessage = 0x4d535452;  // "RTSM"
 constexpr std::size_t kMessageBytesMax = 65536;
-constexpr std::size_t kDescriptorsMax = 4;  // per message
+constexpr std::size_t kDescriptorsMax = 8;  // per message
 
 enum class MessageKind : std::uint16_t {
   kNone = 0,
   kFailure = 1,
-  kHello = 2,  // → Welcome with 3 descriptors: submission segment, completion segment, doorbell eventfd
+  kHello = 2,  // → Welcome with 5 descriptors: submission segment, completion segment, doorbell eventfd, the
+               // rank's direct segment, the job's group page
   kWelcome = 3,
   kBufferAlloc = 4,  // → BufferGrant, with 1 descriptor when the segment is new to the client
   kBufferGrant = 5,
@@ -41,8 +42,16 @@ enum class MessageKind : std::uint16_t {
   kDone = 19,
   kCommand = 20,  // command line to supervisor, CBOR body: see daemon/control
   kReply = 21,
-  kEventOpen = 22,  // → Done with 1 descriptor: a socket that becomes readable at each completion
-  kGoodbye = 23,    // → Done: the client leaves in order; a socket that ends without it is a death
+  kEventOpen = 22,    // → Done with 1 descriptor: a socket that becomes readable at each completion
+  kGoodbye = 23,      // → Done: the client leaves in order; a socket that ends without it is a death
+  kDirectGroup = 24,  // → DirectGroupAnswer followed by DirectMember[]
+  kDirectGroupAnswer = 25,
+  kPeerDirect = 26,  // → PeerGrant with 1 descriptor: the direct segment of a peer, read-only
+  kPeerArena = 27,   // → PeerGrant with 1 descriptor: a segment of a peer's arena, read-only
+  kPeerGrant = 28,
+  kDirectVerdict = 29,   // → Failure: what the group's generation ended with
+  kDirectOverdue = 30,   // → Done: a verdict is there, or nobody is missing any more
+  kDirectDisagree = 31,  // → Failure: in what the members of an operation differ
 };
 
 struct MessageHeader {
@@ -63,7 +72,9 @@ constexpr std::size_t kSiteBytes = 48;
 struct Failure {
   MessageHeader header;
   std::int32_t status = MUSTER_ERR_INTERNAL;
-  std::uint32_t length = 0;  // of text
+  std::uint32_t length = 0;        // of text
+  std::int32_t culprit_rank = -1;  // world rank; -1: none
+  std::uint32_t reserved = 0;
   char text[kErrorTextBytes] = {};
 };
 
@@ -89,7 +100,11 @@ struct Welcome {
   std::int32_t rank = 0, world_size = 0, local_rank = 0, local_size = 0;
   std::uint32_t attachments = 0;
   std::uint64_t epoch = 0;
-  std::int64_t deadline_ns = 0;  // the job's default
+  std::int64_t deadline_ns = 0;    // the job's default
+  std::uint64_t direct_bytes = 0;  // of the direct segment; 0: the job's device has no direct path
+  std::uint64_t group_bytes = 0;   // of the group page
+  std::uint32_t cores = 0;         // granted to the job on this node
+  std::uint32_t reserved = 0;
   char job[kNameBytes] = {};
   char mesh[kMeshTextBytes] = {};
 };
@@ -146,6 +161,37 @@ struct GroupAnswer {  // followed by ranks[ranks] of std::int32_t
   MessageHeader header;
   std::int32_t rank = 0, ranks = 0;
   char name[kNameBytes] = {};
+};
+struct DirectGroupAnswer {
+  MessageHeader header;
+  std::uint32_t line = 0;     // of the group page
+  std::uint32_t index = 0;    // this rank's, in the group
+  std::uint32_t members = 0;  // entries that follow
+  std::uint32_t reserved = 0;
+};
+struct DirectMember {
+  std::int32_t rank = 0;  // world rank
+  std::uint32_t reserved = 0;
+  std::uint64_t seat = 0;  // where its seat for the group begins, in its direct segment
+};
+struct PeerMessage {  // kPeerDirect, kPeerArena
+  MessageHeader header;
+  std::int32_t rank = 0;
+  std::uint32_t segment = 0;
+};
+struct PeerGrant {
+  MessageHeader header;
+  std::uint64_t bytes = 0;
+};
+struct DirectMessage {  // kDirectVerdict, kDirectOverdue, kDirectDisagree: an operation of a group
+  MessageHeader header;
+  std::uint64_t group = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t number = 0;  // of the operation; of the message where `kind` is about a pair
+  std::uint64_t phase = 0;
+  std::uint64_t plan = 0;  // this rank's
+  std::uint32_t kind = 0;  // what is waited for: DirectWait
+  std::uint32_t peer = 0;  // index of the other side of a pair
 };
 struct TraceGrant {
   MessageHeader header;

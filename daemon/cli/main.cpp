@@ -4,6 +4,7 @@
 #include "daemon/cli/env_command.hpp"
 #include "daemon/cli/mesh_command.hpp"
 #include "daemon/cli/option_checks.hpp"
+#include "daemon/cli/plan_command.hpp"
 #include "daemon/cli/run_command.hpp"
 #include "daemon/config/diagnostic.hpp"
 
@@ -62,6 +63,7 @@ struct Line {
   double seconds = 5;
   bool now = false;
   MeshQuestion mesh;
+  PlanQuestion plan;
   RunOptions run;
   double grace = 10;
   bool keep = false, only_private = false, no_prefix = false;
@@ -193,6 +195,23 @@ void add_local(CLI::App& app, Line& line) {
       ->allow_extra_args(false);
   filled(mesh->add_option("--config", line.mesh.config, "A cluster file, in place of the three above"));
   filled(mesh->add_option("--job", line.mesh.job, "A job of that file"));
+  CLI::App* plan = app.add_subcommand("plan", "Plans: how collectives are carried out");
+  plan->require_subcommand(1);
+  CLI::App* explain =
+      with_json(add(*plan, line, "explain", "Path, algorithm and predicted cost of a collective that is run",
+                    [&line] { return run_plan_explain(line.plan, line.output()); }),
+                line);
+  explain->add_option("op", line.plan.op, "all_reduce, all_gather, …")->required();
+  whole(explain->add_option("--ranks", line.plan.ranks, "Members of the group")->required(), 1, 1024);
+  explain->add_option("--dtype", line.plan.dtype, "Of the elements")->capture_default_str();
+  whole(explain->add_option("--count", line.plan.count,
+                            "Elements, or elements of a block; else a table over sizes"),
+        0, std::int64_t{1} << 48);
+  whole(explain->add_option("--world", line.plan.world,
+                            "Ranks of the job on the node; else those of the group"),
+        1, 1024);
+  whole(explain->add_option("--cores", line.plan.cores, "Cores that the job has; else those of this machine"),
+        1, 65536);
 }
 
 int run(Line& line) {

@@ -130,8 +130,12 @@ Json Conductor::attach(Packet& packet) {
   welcome.header.kind = MessageKind::kWelcome;
   welcome.header.serial = serial;
   welcome.header.bytes = sizeof welcome;
-  const int descriptors[] = {client.session->submission().descriptor().get(),
-                             client.session->page().descriptor().get(), attached->doorbell.get()};
+  std::vector<int> descriptors = {client.session->submission().descriptor().get(),
+                                  client.session->page().descriptor().get(), attached->doorbell.get()};
+  if (attached->direct_segment >= 0) {
+    descriptors.push_back(attached->direct_segment);
+    descriptors.push_back(attached->group_page);
+  }
   const Status sent = shm::send_message(client.socket, std::as_bytes(std::span(&welcome, 1)), descriptors);
   if (!sent.ok()) {
     engine_->detach(rank, fmt::format("rank {} left before it was welcomed", rank.value));

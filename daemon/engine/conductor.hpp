@@ -79,5 +79,8 @@ struct Answer {
 };
 // kProtocol: the message is not one; the session ends. Any other failure is an Answer to the client.
 Result<Answer> serve(Engine& engine, Session& session, std::span<const std::byte> message);
+// The same for requests of the direct path.
+Result<Answer> serve_direct(Engine& engine, Session& session, shm::MessageKind kind,
+                            std::span<const std::byte> message);
 
 }  // namespace muster::engine

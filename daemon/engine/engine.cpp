@@ -84,7 +84,7 @@ Status Engine::open_groups() {
       scheduler::Executor::open(*device_, spec_.world, spec_.world * MUSTER_LANE_COUNT * kLaunchDepth,
                                 std::move(communicators)));
   executor_.emplace(std::move(executor));
-  return {};
+  return open_board();
 }
 
 std::vector<scheduler::Group> Engine::all_groups() const {
@@ -127,7 +127,15 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   seat.session = std::make_unique<Session>(options, std::move(submission), std::move(page), *seat.arena);
   seat.doorbell = std::move(bell);
   graph_->attached(rank);
-  Attached attached{seat.session.get(), std::move(copy), welcome(*seat.session)};
+  seat.heard.reset();
+  Attached attached{seat.session.get(), std::move(copy), -1, -1, welcome(*seat.session)};
+  if (board_) {
+    board_->reset(rank);
+    board_->set_attached(rank, true);
+    refresh_standing();
+    attached.direct_segment = board_->segment_descriptor(rank);
+    attached.group_page = board_->page_descriptor();
+  }
   ++seat.attachments;
   return attached;
 }
@@ -142,6 +150,11 @@ shm::Welcome Engine::welcome(const Session& session) const {
   w.deadline_ns = spec_.deadline.count();
   spec_.name.copy(w.job, sizeof w.job - 1);
   group_list_.mesh().degrees().canonical().copy(w.mesh, sizeof w.mesh - 1);
+  w.cores = pool_->workers();
+  if (board_) {
+    w.direct_bytes = board_->segment_bytes(session.options().rank);
+    w.group_bytes = board_->page_bytes();
+  }
   return w;
 }
 
@@ -152,7 +165,13 @@ void Engine::detach(Rank rank, const std::string& text) {
   doorbells_.remove(seat.doorbell);
   seat.doorbell.reset();
   seat.offence.clear();
-  graph_->detached(rank, text, clock_.now());
+  const auto heard = heard_direct(rank);
+  const auto verdict = graph_->detached(rank, text, clock_.now(), heard ? &*heard : nullptr);
+  if (board_ && verdict) {
+    board_->set_attached(rank, false);
+    break_direct(rank, *verdict);
+    refresh_standing();
+  }
   graveyard_.push_back(std::move(seat.session));
   wake_clients();
 }
@@ -171,19 +190,26 @@ void Engine::absent(Rank rank, const std::string& text) {
   const std::lock_guard lock(baton_);
   if (rank.value >= spec_.world) return;
   graph_->absent(rank, text, clock_.now());
+  if (board_) {
+    if (const scheduler::Verdict* gone = graph_->gone(rank)) break_direct(rank, *gone);
+    refresh_standing();
+  }
   wake_clients();
 }
 
 void Engine::expect_all() {
   const std::lock_guard lock(baton_);
   graph_->expect_all();
+  if (board_) refresh_standing();
 }
 
 void Engine::close(Code code, const std::string& text) {
   const std::lock_guard lock(baton_);
   closed_ = true;
-  for (std::uint32_t g = 0; g < graph_->groups().size(); ++g)
+  for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
     graph_->abort(GroupId(g), {Code::kAborted, -1, text}, clock_.now());
+    if (board_) board_->break_group(GroupId(g), {Code::kAborted, -1, text}, Board::End::kForAll);
+  }
   for (Seat& seat : seats_)
     if (seat.session) seat.session->close(code);
 }
@@ -239,10 +265,11 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), group));
   const std::lock_guard lock(baton_);
   const std::uint32_t rank = session.options().rank.value;
-  graph_->abort(id,
-                {Code::kAborted, static_cast<std::int32_t>(rank),
-                 fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)},
-                clock_.now());
+  const scheduler::Verdict verdict{
+      Code::kAborted, static_cast<std::int32_t>(rank),
+      fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)};
+  graph_->abort(id, verdict, clock_.now());
+  if (board_) board_->break_group(id, verdict, Board::End::kForAll);
   wake_clients();
   return {};
 }

@@ -8,6 +8,7 @@
 
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
+#include "daemon/engine/board.hpp"
 #include "daemon/engine/doorbells.hpp"
 #include "daemon/engine/resolve.hpp"
 #include "daemon/engine/session.hpp"
@@ -29,6 +30,8 @@ namespace muster::engine {
 struct Attached {
   Session* session = nullptr;  // lives until detach() of its rank
   shm::Descriptor doorbell;    // the client's copy
+  int direct_segment = -1;     // borrowed; -1: there is no direct path
+  int group_page = -1;
   shm::Welcome welcome;
 };
 
@@ -67,6 +70,20 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
                                                 shm::GroupAnswer* answer);
   void trace_begin();
   std::string trace_end();
+
+  // ---- conductor: the direct path (direct.cpp) --------------------------------------------------
+  // Fills the answer; its members, by index.
+  Result<std::vector<shm::DirectMember>> direct_group(const Session& session, std::uint64_t group,
+                                                      shm::DirectGroupAnswer* answer);
+  // Memory of another rank, to be read.
+  Result<shm::Descriptor> peer_segment(std::int32_t rank, std::uint64_t* bytes);
+  Result<shm::Descriptor> peer_arena(std::int32_t rank, std::uint32_t segment, std::uint64_t* bytes);
+  // What the generation that the client names has ended with. Never OK.
+  Status direct_verdict(Session& session, const shm::DirectMessage& message);
+  // The deadline of what the client waits for has passed: breaks the group if somebody is missing.
+  Status direct_overdue(Session& session, const shm::DirectMessage& message);
+  // In what the members of the operation differ. Never OK.
+  Status direct_disagree(Session& session, const shm::DirectMessage& message);
 
   // A rank will not come, or not come back, says who started it; and all of them may come again.
   void absent(Rank rank, const std::string& text);
@@ -111,6 +128,11 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
     std::unique_ptr<Arena> arena;
     std::uint32_t attachments = 0;
     std::string offence;  // how the session broke the protocol; empty: it did not
+    struct Heard {        // the latest verdict of the direct path that its client was told
+      GroupId group;
+      scheduler::Verdict verdict;
+    };
+    std::optional<Heard> heard;
   };
 
   Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells);
@@ -125,6 +147,12 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   void account(Session& session, const scheduler::Plan& plan, std::uint32_t lane, std::uint64_t value);
   void wake_clients();
   Session* session_of(const scheduler::Plan& plan, Rank rank);
+  Status open_board();
+  Result<DirectQuestion> question(const Session& session, const shm::DirectMessage& message) const;
+  void break_direct(Rank rank, const scheduler::Verdict& verdict);
+  void refresh_standing();
+  std::optional<scheduler::Verdict> heard_direct(Rank rank) const;
+  std::string direct_label(const Session& session, std::uint64_t plan) const;
   shm::Welcome welcome(const Session& session) const;
 
   control::JobSpec spec_;
@@ -140,6 +168,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::unique_ptr<device::Device> device_;
   std::optional<scheduler::Executor> executor_;
   std::optional<scheduler::Graph> graph_;
+  std::optional<Board> board_;  // none where clients cannot reach the device's memory
   scheduler::Trace trace_;
   scheduler::Finished current_;  // the step being retired
   Status health_;

@@ -1,5 +1,6 @@
 // The engine's half of the client protocol: api/shm/control.hpp, message by message.
 #include "api/shm/message.hpp"
+#include "daemon/engine/answer.hpp"
 #include "daemon/engine/conductor.hpp"
 
 #include <algorithm>
@@ -10,18 +11,6 @@ namespace {
 
 using shm::MessageHeader;
 using shm::MessageKind;
-
-template<class T>
-Answer answer_with(T message, MessageKind kind, std::uint32_t serial) {
-  message.header = MessageHeader{};
-  message.header.kind = kind;
-  message.header.serial = serial;
-  message.header.bytes = sizeof(T);
-  Answer answer;
-  answer.bytes.resize(sizeof(T));
-  std::memcpy(answer.bytes.data(), &message, sizeof(T));
-  return answer;
-}
 
 Answer done(std::uint32_t serial) {
   return answer_with(shm::Plain{}, MessageKind::kDone, serial);
@@ -113,16 +102,8 @@ Result<Answer> group_query(Engine& engine, Session& session, std::span<const std
                           shm::checked<shm::HandleMessage>(bytes, MessageKind::kGroupQuery));
   shm::GroupAnswer head;
   MUSTER_ASSIGN_OR_RETURN(const auto ranks, engine.group_ranks(session, request.handle, &head));
-  Answer answer = answer_with(head, MessageKind::kGroupAnswer, request.header.serial);
-  const std::size_t list_bytes = ranks.size() * sizeof(std::int32_t);
-  if (answer.bytes.size() + list_bytes > shm::kMessageBytesMax)
-    return fail(Code::kNoResource, "group {} has {} ranks, more than a message holds", head.name,
-                ranks.size());
-  answer.bytes.resize(sizeof head + list_bytes);
-  std::memcpy(answer.bytes.data() + sizeof head, ranks.data(), list_bytes);
-  const auto total = static_cast<std::uint32_t>(answer.bytes.size());
-  std::memcpy(answer.bytes.data() + offsetof(MessageHeader, bytes), &total, sizeof total);
-  return answer;
+  return answer_with_list(head, MessageKind::kGroupAnswer, request.header.serial,
+                          std::as_bytes(std::span(ranks)));
 }
 
 Result<Answer> trace_end(Engine& engine, std::uint32_t serial) {
@@ -185,6 +166,13 @@ Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind,
     case MessageKind::kEventOpen:
     case MessageKind::kGoodbye:
       return plain(engine, session, kind, bytes);
+    case MessageKind::kDirectGroup:
+    case MessageKind::kPeerDirect:
+    case MessageKind::kPeerArena:
+    case MessageKind::kDirectVerdict:
+    case MessageKind::kDirectOverdue:
+    case MessageKind::kDirectDisagree:
+      return serve_direct(engine, session, kind, bytes);
     default:
       return fail(Code::kProtocol, "a message of kind {} is not a client's", static_cast<unsigned>(kind));
   }

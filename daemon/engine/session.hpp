@@ -66,6 +66,10 @@ class Session {
   Status free_buffer(Handle handle);
   Result<Handle> add_plan(std::unique_ptr<scheduler::Plan> plan);
   Status destroy_plan(Handle handle);
+  const scheduler::Plan* plan(Handle handle) const {
+    const auto* found = plans_.find(handle);
+    return found != nullptr ? found->get() : nullptr;
+  }
   // True once per segment and session: the client does not have its descriptor yet.
   bool introduce_segment(std::uint32_t segment);
   // The client's end of a socket that gets a byte at each completion, and whose end says that the engine is

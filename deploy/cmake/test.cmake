@@ -45,7 +45,8 @@ function(muster_test name)
   endforeach()
 endfunction()
 
-# muster_bench(): a program in build/<preset>/bench that `make bench` builds and runs with `--json FILE`.
+# muster_bench(): a program in build/<preset>/bench that `make bench` builds and runs with `--json FILE
+# --plots FOLDER`.
 #
 #   muster_bench(ring_bench SOURCES ring_bench.cpp ON muster::shm)
 function(muster_bench name)

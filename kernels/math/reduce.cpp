@@ -4,8 +4,6 @@
 #include "api/base/dtype.hpp"
 #include "kernels/math/reduce_formats.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -29,28 +27,18 @@ HWY_AFTER_NAMESPACE();
 namespace muster::math {
 namespace {
 
-// AVG of integers: no instruction set divides integer vectors, so this is plain code, a tile at a time.
-template<class T>
-void average(const Reduction& r) {
-  constexpr std::size_t kTile = 512;
-  std::array<std::uint64_t, kTile> sum;
+// AVG of i64: no instruction set divides such vectors and no float holds their sums, so this is plain code.
+void average_i64(const Reduction& r) {
   const auto members = static_cast<std::int64_t>(r.source_count);
-  for (std::size_t first = 0; first < r.count; first += kTile) {
-    const std::size_t count = std::min(kTile, r.count - first);
-    sum.fill(0);
+  for (std::size_t i = 0; i < r.count; ++i) {
+    std::uint64_t sum = 0;
     for (std::size_t k = 0; k < r.source_count; ++k) {
-      const std::byte* source = r.sources[k] + first * sizeof(T);
-      for (std::size_t i = 0; i < count; ++i) {
-        T element;
-        std::memcpy(&element, source + i * sizeof(T), sizeof(T));
-        sum[i] += static_cast<std::uint64_t>(static_cast<std::int64_t>(element));
-      }
+      std::uint64_t element;
+      std::memcpy(&element, r.sources[k] + i * sizeof element, sizeof element);
+      sum += element;
     }
-    std::byte* target = r.target + first * sizeof(T);
-    for (std::size_t i = 0; i < count; ++i) {
-      const T mean = static_cast<T>(static_cast<std::int64_t>(sum[i]) / members);
-      std::memcpy(target + i * sizeof(T), &mean, sizeof(T));
-    }
+    const std::int64_t mean = static_cast<std::int64_t>(sum) / members;
+    std::memcpy(r.target + i * sizeof mean, &mean, sizeof mean);
   }
 }
 
@@ -68,7 +56,6 @@ void reduce(muster_dtype dtype, muster_redop redop, std::span<const std::byte* c
   MUSTER_ASSERT(redop >= MUSTER_SUM && redop <= MUSTER_PREMUL_SUM);
   if (count == 0) return;
   const Reduction reduction{redop, sources.data(), sources.size(), target, count, scale};
-  const bool mean = redop == MUSTER_AVG;
   switch (dtype) {
     case MUSTER_F32:
       return reduce_f32(reduction);
@@ -78,12 +65,18 @@ void reduce(muster_dtype dtype, muster_redop redop, std::span<const std::byte* c
       return reduce_f16(reduction);
     case MUSTER_F64:
       return reduce_f64(reduction);
+    case MUSTER_F8_E4M3:
+      return reduce_f8_e4m3(reduction);
+    case MUSTER_F8_E5M2:
+      return reduce_f8_e5m2(reduction);
     case MUSTER_I32:
-      return mean ? average<std::int32_t>(reduction) : reduce_i32(reduction);
+      return reduce_i32(reduction);
     case MUSTER_I64:
-      return mean ? average<std::int64_t>(reduction) : reduce_i64(reduction);
+      return redop == MUSTER_AVG ? average_i64(reduction) : reduce_i64(reduction);
     case MUSTER_U8:
-      return mean ? average<std::uint8_t>(reduction) : reduce_u8(reduction);
+      return reduce_u8(reduction);
+    case MUSTER_I8:
+      return reduce_i8(reduction);
     default:
       MUSTER_ASSERT(dtype_bytes(dtype) != 0);
   }

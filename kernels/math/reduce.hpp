@@ -2,23 +2,20 @@
 // bits on every SIMD target, thread count and run (decision D14).
 //
 // Order    ((0+1)+(2+3))+(4+5): the balanced binary tree over source index, split at the largest power of two
-// below the
-//          number of sources.
-// Types    bf16 and f16 are widened to f32, reduced in f32 and rounded once, to nearest even. f32 and f64
-// stay what they
-//          are. Integers wrap modulo 2^bits. No multiply is ever fused with an add.
+//          below the number of sources.
+// Types    8-bit and 16-bit floats are widened to f32, reduced in f32 and rounded once, to nearest even. f32
+//          and f64 stay what they are. Integers wrap modulo 2^bits. No multiply is ever fused with an add.
+// Range    what rounds to more than the largest element becomes infinity, or NaN in f8_e4m3, which has no
+//          infinity: nothing saturates.
 // AVG      floats: the sum, then one true division by n in the accumulation type (before the rounding of
-// 16-bit floats).
-//          i32, u8: the sum in 64 bits, which cannot overflow; i64: the sum wraps. Then one division towards
-//          zero.
+//          small floats). i32, u8, i8: the sum in 64 bits, which cannot overflow; i64: the sum wraps. Then
+//          one division towards zero.
 // MAX, MIN NaN if any source is NaN; -0 orders below +0; infinities order as usual.
 // PREMUL   each source times scale, rounded to the accumulation type, then the sum. For integers scale is a
-// whole number
-//          with |scale| < 2^63, taken modulo 2^bits.
-// NaN      every NaN that a float reduction writes is the positive quiet one with an empty payload, whatever
-// went in:
-//          payloads would depend on the order in which an instruction names its operands. This holds for one
-//          source too.
+//          whole number with |scale| < 2^63, taken modulo 2^bits.
+// NaN      every NaN that a float reduction writes is the positive quiet one with an empty payload (0x7F in
+//          f8_e4m3), whatever went in or overflowed: payloads would depend on the order in which an
+//          instruction names its operands. This holds for one source too.
 #pragma once
 
 #include <muster/muster.h>

@@ -9,7 +9,7 @@
 
 namespace muster::math {
 
-// One reduction as the loops see it: checked, and any redop but the integers' AVG.
+// One reduction as the loops see it: checked, and any redop but i64's AVG.
 struct Reduction {
   muster_redop redop;
   const std::byte* const* sources;
@@ -28,8 +28,11 @@ void reduce_f32(const Reduction& reduction);
 void reduce_f64(const Reduction& reduction);
 void reduce_bf16(const Reduction& reduction);
 void reduce_f16(const Reduction& reduction);
+void reduce_f8_e4m3(const Reduction& reduction);
+void reduce_f8_e5m2(const Reduction& reduction);
 void reduce_i32(const Reduction& reduction);
 void reduce_i64(const Reduction& reduction);
 void reduce_u8(const Reduction& reduction);
+void reduce_i8(const Reduction& reduction);
 
 }  // namespace muster::math

@@ -16,32 +16,28 @@ struct HalfLanes {
   using D = hn::ScalableTag<float>;
   using DU = hn::RebindToUnsigned<D>;
   using DI = hn::RebindToSigned<D>;
-  using D16 = hn::Rebind<std::uint16_t, D>;
-  static constexpr std::size_t kBytes = 2;
+  using Elements = hn::Rebind<std::uint16_t, D>;
 
-  static HWY_INLINE hn::Vec<DU> load_widened(const std::byte* from) {
-    return hn::PromoteTo(DU(), load_bytes(D16(), from));
-  }
-  // Stores the upper half of each lane. The arithmetic shift leaves values that fit, so the narrowing never
+  // The upper half of each lane. The arithmetic shift leaves values that fit, so the narrowing never
   // saturates.
-  static HWY_INLINE void store_upper(hn::Vec<DU> bits, std::byte* to) {
-    const hn::Rebind<std::int16_t, D> narrow;
+  static HWY_INLINE hn::Vec<Elements> upper_half(hn::Vec<DU> bits) {
+    const hn::Rebind<std::int16_t, D> signed_half;
     const auto upper = hn::ShiftRight<16>(hn::BitCast(DI(), bits));
-    store_bytes(narrow, hn::DemoteTo(narrow, upper), to);
+    return hn::BitCast(Elements(), hn::DemoteTo(signed_half, upper));
   }
 };
 
 struct Bf16Format : HalfLanes {
-  static HWY_INLINE hn::Vec<D> load(const std::byte* from) {
-    return hn::BitCast(D(), hn::ShiftLeft<16>(load_widened(from)));
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
+    return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), v)));
   }
   // To nearest even: add just under half, and one more if the kept part is odd. A carry into the exponent is
   // right, up to infinity; NaN is the canonical one here, which the addition cannot push over.
-  static HWY_INLINE void store(hn::Vec<D> v, std::byte* to) {
+  static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
     const DU du;
     const auto bits = hn::BitCast(du, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-    store_upper(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))), to);
+    return upper_half(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
   }
 };
 
@@ -50,11 +46,9 @@ struct Bf16Format : HalfLanes {
 
 struct F16Format : HalfLanes {
   using DH = hn::Rebind<hwy::float16_t, D>;
-  static HWY_INLINE hn::Vec<D> load(const std::byte* from) {
-    return hn::PromoteTo(D(), hn::BitCast(DH(), load_bytes(D16(), from)));
-  }
-  static HWY_INLINE void store(hn::Vec<D> v, std::byte* to) {
-    store_bytes(D16(), hn::BitCast(D16(), hn::DemoteTo(DH(), v)), to);
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) { return hn::PromoteTo(D(), hn::BitCast(DH(), v)); }
+  static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
+    return hn::BitCast(Elements(), hn::DemoteTo(DH(), v));
   }
 };
 
@@ -66,8 +60,8 @@ struct F16Format : HalfLanes {
   static HWY_INLINE VI word(std::int32_t bits) { return hn::Set(DI(), bits); }
   static HWY_INLINE hn::Vec<D> real(std::int32_t bits) { return hn::BitCast(D(), word(bits)); }
 
-  static HWY_INLINE hn::Vec<D> load(const std::byte* from) {
-    const VI half = hn::BitCast(DI(), load_widened(from));
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
+    const VI half = hn::BitCast(DI(), hn::PromoteTo(DU(), v));
     const VI magnitude = hn::And(half, word(0x7FFF));
     const VI sign = hn::ShiftLeft<16>(hn::And(half, word(0x8000)));
     const VI shifted = hn::ShiftLeft<13>(magnitude);
@@ -83,7 +77,7 @@ struct F16Format : HalfLanes {
     return hn::BitCast(D(), hn::Or(value, sign));
   }
 
-  static HWY_INLINE void store(hn::Vec<D> v, std::byte* to) {
+  static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
     const VI bits = hn::BitCast(DI(), v);
     const VI magnitude = hn::And(bits, word(0x7FFFFFFF));
     const VI sign = hn::And(bits, word(static_cast<std::int32_t>(0x80000000)));
@@ -99,7 +93,7 @@ struct F16Format : HalfLanes {
     const VI special = hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000)), word(0x7E00), word(0x7C00));
     VI half = hn::IfThenElse(hn::Lt(magnitude, word(113 << 23)), tiny, normal);
     half = hn::IfThenElse(hn::Gt(magnitude, word((143 << 23) - 1)), special, half);
-    store_upper(hn::BitCast(DU(), hn::Or(hn::ShiftLeft<16>(half), sign)), to);
+    return upper_half(hn::BitCast(DU(), hn::Or(hn::ShiftLeft<16>(half), sign)));
   }
 };
 

@@ -1,13 +1,15 @@
-// i32, i64 and u8: unsigned lanes, which wrap; MAX and MIN see the signed value. AVG is in reduce.cpp.
+// i32, i64, u8 and i8: unsigned lanes, which wrap; MAX and MIN see the signed value. For AVG of i64 see
+// reduce.cpp.
 #include "kernels/math/reduce_formats.hpp"
 
+#include <cstdint>
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/math/reduce_integer.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "kernels/math/reduce_loops.hpp"
+#include "kernels/math/reduce_float_ops.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace muster::math::HWY_NAMESPACE {
@@ -69,22 +71,74 @@ struct ExtremeOfIntegers : SumOfIntegers<D> {
   }
 };
 
+// For AVG: lanes that hold every sum of kReduceSourcesMax elements exactly, and whose rounded quotient cuts
+// to the integer that the true one cuts to. A quotient that is no integer is at least 1/4096 short of the
+// next; rounding moves it by at most 2^-17 (bytes: below 2^8 in f32) or 2^-22 (i32: up to 2^31 in f64).
+template<class Value>
+struct MeanFormat {
+  using Lane = float;
+  using D = hn::ScalableTag<float>;
+  using Elements = hn::Rebind<Value, D>;
+  using Integers = hn::RebindToSigned<D>;
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
+    return hn::ConvertTo(D(), hn::PromoteTo(Integers(), v));
+  }
+  static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
+    return hn::DemoteTo(Elements(), hn::ConvertTo(Integers(), v));
+  }
+};
+template<>
+struct MeanFormat<std::int32_t> {
+  using Lane = double;
+  using D = hn::ScalableTag<double>;
+  using Elements = hn::Rebind<std::int32_t, D>;
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) { return hn::PromoteTo(D(), v); }
+  // Cut before the conversion, which on one target takes what lies above the largest i32, if by less than
+  // one, for overflow.
+  static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) { return hn::DemoteTo(Elements(), hn::Trunc(v)); }
+};
+
+template<class Value>
+void mean(const Reduction& r) {
+  using Format = MeanFormat<Value>;
+  reduce_with<Format>(MeanOfFloats<typename Format::D>(r.source_count), r);
+}
+
+template<class Value>
+using WrappingFormat = PlainFormat<std::make_unsigned_t<Value>>;
+
+// MAX and MIN.
+template<class Value>
+void extreme(const Reduction& r) {
+  using Format = WrappingFormat<Value>;
+  using D = typename Format::D;
+  if (r.redop == MUSTER_MAX)
+    reduce_with<Format>(ExtremeOfIntegers<D, Value, true>(), r);
+  else
+    reduce_with<Format>(ExtremeOfIntegers<D, Value, false>(), r);
+}
+
+// SUM, PROD and PREMUL_SUM, which know no sign.
+template<class Value>
+void wrapping(const Reduction& r) {
+  using Format = WrappingFormat<Value>;
+  using D = typename Format::D;
+  if (r.redop == MUSTER_SUM)
+    reduce_with<Format>(SumOfIntegers<D>(), r);
+  else if (r.redop == MUSTER_PROD)
+    reduce_with<Format>(ProductOfIntegers<D>(), r);
+  else
+    reduce_with<Format>(ScaledSumOfIntegers<D>(r.scale), r);
+}
+
 template<class Value>
 void reduce_integers(const Reduction& r) {
-  using Format = PlainFormat<std::make_unsigned_t<Value>>;
-  using D = typename Format::D;
-  switch (r.redop) {
-    case MUSTER_SUM:
-      return reduce_with<Format>(SumOfIntegers<D>(), r);
-    case MUSTER_MAX:
-      return reduce_with<Format>(ExtremeOfIntegers<D, Value, true>(), r);
-    case MUSTER_MIN:
-      return reduce_with<Format>(ExtremeOfIntegers<D, Value, false>(), r);
-    case MUSTER_PROD:
-      return reduce_with<Format>(ProductOfIntegers<D>(), r);
-    default:
-      return reduce_with<Format>(ScaledSumOfIntegers<D>(r.scale), r);
+  if (r.redop == MUSTER_MAX || r.redop == MUSTER_MIN) return extreme<Value>(r);
+  if constexpr (sizeof(Value) < sizeof(std::int64_t)) {
+    if (r.redop == MUSTER_AVG) return mean<Value>(r);
   }
+  // Signed and unsigned bytes share one set of loops.
+  wrapping<std::make_unsigned_t<Value>>(r);
 }
 
 void integers32(const Reduction& r) {
@@ -96,6 +150,9 @@ void integers64(const Reduction& r) {
 void bytes8(const Reduction& r) {
   reduce_integers<std::uint8_t>(r);
 }
+void signed_bytes8(const Reduction& r) {
+  reduce_integers<std::int8_t>(r);
+}
 
 }  // namespace muster::math::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -106,6 +163,7 @@ namespace muster::math {
 HWY_EXPORT(integers32);
 HWY_EXPORT(integers64);
 HWY_EXPORT(bytes8);
+HWY_EXPORT(signed_bytes8);
 
 void reduce_i32(const Reduction& reduction) {
   HWY_DYNAMIC_DISPATCH(integers32)(reduction);
@@ -115,6 +173,9 @@ void reduce_i64(const Reduction& reduction) {
 }
 void reduce_u8(const Reduction& reduction) {
   HWY_DYNAMIC_DISPATCH(bytes8)(reduction);
+}
+void reduce_i8(const Reduction& reduction) {
+  HWY_DYNAMIC_DISPATCH(signed_bytes8)(reduction);
 }
 
 }  // namespace muster::math

@@ -1,14 +1,15 @@
-// The loops of reduce(), compiled once per SIMD target. Included by reduce_{real,half,integer}.cpp alone,
-// which add what a dtype means: a Format (how elements become lanes of the accumulation type) and the
+// The loops of reduce(), compiled once per SIMD target. Included by reduce_{real,half,quarter,integer}.cpp
+// alone, which add what a dtype means: a Format (how elements become lanes of the accumulation type) and the
 // operators on those lanes.
 //
-// An operator has prepare (one source's lanes), combine (two subtrees) and finish (before the result is
-// stored).
+// A Format has Elements, the tag of a vector of elements as they lie in memory, D, the tag of as many lanes,
+// and widen and narrow between the two. An operator has prepare (one source's lanes), combine (two subtrees)
+// and finish (before the result is narrowed).
 //
-// Sources in numbers of 1, 2, 4 and 8 are reduced in registers. Other numbers are cut into such blocks,
-// largest first; each block's result is a full subtree, kept in a tile that stays in L1, and equal subtrees
-// are merged as a binary counter carries. A tile of the target is written after all its sources have been
-// read, so the target may be one of them.
+// One to eight sources are reduced in registers. More are cut into blocks of 8, and the rest into blocks of
+// 4, 2 and 1; each block's result is a full subtree, kept in a tile that stays in L1, and equal subtrees are
+// merged as a binary counter carries. A tile of the target is written after all its sources have been read,
+// so the target may be one of them.
 #if defined(MUSTER_KERNELS_MATH_REDUCE_LOOPS_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef MUSTER_KERNELS_MATH_REDUCE_LOOPS_HPP
 #undef MUSTER_KERNELS_MATH_REDUCE_LOOPS_HPP
@@ -17,10 +18,12 @@
 #endif
 
 #include "kernels/math/reduce_formats.hpp"
+#include "kernels/math/reduce_memory.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <bit>
+#include <cstddef>
 
 #include <hwy/highway.h>
 
@@ -29,78 +32,49 @@ namespace muster::math::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Loads and stores through bytes: an element's address need not be a multiple of its size.
-#if HWY_TARGET == HWY_SCALAR
-
-template<class D>
-HWY_INLINE hn::Vec<D> load_bytes(D d, const std::byte* from) {
-  hn::TFromD<D> lane;
-  std::memcpy(&lane, from, sizeof(lane));
-  return hn::Set(d, lane);
-}
-template<class D>
-HWY_INLINE void store_bytes(D, hn::Vec<D> v, std::byte* to) {
-  const hn::TFromD<D> lane = hn::GetLane(v);
-  std::memcpy(to, &lane, sizeof(lane));
-}
-
-#else
-
-template<class D>
-HWY_INLINE hn::Vec<D> load_bytes(D d, const std::byte* from) {
-  const hn::Repartition<std::uint8_t, D> bytes;
-  return hn::BitCast(d, hn::LoadU(bytes, reinterpret_cast<const std::uint8_t*>(from)));
-}
-template<class D>
-HWY_INLINE void store_bytes(D, hn::Vec<D> v, std::byte* to) {
-  const hn::Repartition<std::uint8_t, D> bytes;
-  hn::StoreU(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
-}
-
-#endif
-
 // A Format whose elements are its lanes.
 template<class T>
 struct PlainFormat {
   using Lane = T;
   using D = hn::ScalableTag<T>;
-  static constexpr std::size_t kBytes = sizeof(T);
-  static HWY_INLINE hn::Vec<D> load(const std::byte* from) { return load_bytes(D(), from); }
-  static HWY_INLINE void store(hn::Vec<D> v, std::byte* to) { store_bytes(D(), v, to); }
+  using Elements = D;
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<D> v) { return v; }
+  static HWY_INLINE hn::Vec<D> narrow(hn::Vec<D> v) { return v; }
 };
 
-// One whole vector of each source, `offset` bytes in.
+template<class Format>
+constexpr std::size_t kElementBytes = sizeof(hn::TFromD<typename Format::Elements>);
+
+// One vector of each source, `offset` bytes in.
 template<class Format, std::size_t K>
-struct FullVectors {
+struct WholeVectors {
   std::array<const std::byte*, K> sources;
   std::size_t offset;
   HWY_INLINE hn::Vec<typename Format::D> load(std::size_t k) const {
-    return Format::load(sources[k] + offset);
+    return Format::widen(load_bytes(typename Format::Elements(), sources[k] + offset));
   }
 };
 
-// The last, incomplete vector of each source. Lanes past the end are zeros, and are computed but never
-// stored.
+// The last, incomplete vector of each source. Lanes past the end are computed but never stored.
 template<class Format, std::size_t K>
 struct RestVectors {
   std::array<const std::byte*, K> sources;
   std::size_t offset;
-  std::size_t bytes;
+  std::size_t count;
   HWY_INLINE hn::Vec<typename Format::D> load(std::size_t k) const {
-    alignas(HWY_MAX_BYTES) std::byte padded[HWY_MAX_BYTES] = {};
-    std::memcpy(padded, sources[k] + offset, bytes);
-    return Format::load(padded);
+    return Format::widen(load_some(typename Format::Elements(), sources[k] + offset, count));
   }
 };
 
-// Balanced tree over K (a power of two) sources, in registers.
+// The tree over K sources, in registers.
 template<std::size_t K, class Op, class Vectors>
 HWY_INLINE auto tree(const Op& op, const Vectors& vectors, std::size_t first) {
   if constexpr (K == 1) {
     return op.prepare(vectors.load(first));
   } else {
-    const auto left = tree<K / 2>(op, vectors, first);
-    const auto right = tree<K / 2>(op, vectors, first + K / 2);
+    constexpr std::size_t kLeft = std::bit_floor(K - 1);
+    const auto left = tree<kLeft>(op, vectors, first);
+    const auto right = tree<K - kLeft>(op, vectors, first + kLeft);
     return op.combine(left, right);
   }
 }
@@ -108,15 +82,15 @@ HWY_INLINE auto tree(const Op& op, const Vectors& vectors, std::size_t first) {
 // Finishes results and stores them as elements.
 template<class Format, class Op>
 struct ToTarget {
-  const Op& op;
+  Op op;
   std::byte* target;
   HWY_INLINE void put(hn::Vec<typename Format::D> v, std::size_t i) const {
-    Format::store(op.finish(v), target + i * Format::kBytes);
+    store_bytes(typename Format::Elements(), Format::narrow(op.finish(v)),
+                target + i * kElementBytes<Format>);
   }
   HWY_INLINE void put_rest(hn::Vec<typename Format::D> v, std::size_t i, std::size_t count) const {
-    alignas(HWY_MAX_BYTES) std::byte padded[HWY_MAX_BYTES];
-    Format::store(op.finish(v), padded);
-    std::memcpy(target + i * Format::kBytes, padded, count * Format::kBytes);
+    store_some(typename Format::Elements(), Format::narrow(op.finish(v)), target + i * kElementBytes<Format>,
+               count);
   }
 };
 
@@ -132,16 +106,16 @@ struct ToTile {
 
 // Reduces K sources, `count` elements from element `first` on.
 template<class Format, std::size_t K, class Op, class Sink>
-HWY_NOINLINE void fold(const Op& op, const std::byte* const* from, std::size_t first, std::size_t count,
-                       const Sink& sink) {
+HWY_NOINLINE void fold(Op op, const std::byte* const* from, std::size_t first, std::size_t count, Sink sink) {
+  constexpr std::size_t kBytes = kElementBytes<Format>;
   std::array<const std::byte*, K> sources;
-  for (std::size_t k = 0; k < K; ++k) sources[k] = from[k] + first * Format::kBytes;
+#pragma GCC unroll 8
+  for (std::size_t k = 0; k < K; ++k) sources[k] = from[k] + first * kBytes;
   const std::size_t n = hn::Lanes(typename Format::D());
   std::size_t i = 0;
-  for (; i + n <= count; i += n)
-    sink.put(tree<K>(op, FullVectors<Format, K>{sources, i * Format::kBytes}, 0), i);
+  for (; i + n <= count; i += n) sink.put(tree<K>(op, WholeVectors<Format, K>{sources, i * kBytes}, 0), i);
   if (i == count) return;
-  const RestVectors<Format, K> rest{sources, i * Format::kBytes, (count - i) * Format::kBytes};
+  const RestVectors<Format, K> rest{sources, i * kBytes, count - i};
   sink.put_rest(tree<K>(op, rest, 0), i, count - i);
 }
 
@@ -208,7 +182,15 @@ void reduce_tile(const Op& op, const Reduction& r, Tiles<Format>& tiles, std::si
     }
   }
   for (; depth >= 2; --depth) merge(op, tiles, depth - 2, count);
-  finish(op, tiles, r.target + first * Format::kBytes, count);
+  finish(op, tiles, r.target + first * kElementBytes<Format>, count);
+}
+
+// Its own function: the tiles would make the frame of every short reduction a large one.
+template<class Format, class Op>
+HWY_NOINLINE void reduce_in_tiles(const Op& op, const Reduction& r) {
+  Tiles<Format> tiles;
+  for (std::size_t first = 0; first < r.count; first += Tiles<Format>::kLanes)
+    reduce_tile(op, r, tiles, first, std::min(Tiles<Format>::kLanes, r.count - first));
 }
 
 template<class Format, class Op>
@@ -219,16 +201,21 @@ void reduce_with(const Op& op, const Reduction& r) {
       return fold<Format, 1>(op, r.sources, 0, r.count, sink);
     case 2:
       return fold<Format, 2>(op, r.sources, 0, r.count, sink);
+    case 3:
+      return fold<Format, 3>(op, r.sources, 0, r.count, sink);
     case 4:
       return fold<Format, 4>(op, r.sources, 0, r.count, sink);
+    case 5:
+      return fold<Format, 5>(op, r.sources, 0, r.count, sink);
+    case 6:
+      return fold<Format, 6>(op, r.sources, 0, r.count, sink);
+    case 7:
+      return fold<Format, 7>(op, r.sources, 0, r.count, sink);
     case 8:
       return fold<Format, 8>(op, r.sources, 0, r.count, sink);
     default:
-      break;
+      return reduce_in_tiles<Format>(op, r);
   }
-  Tiles<Format> tiles;
-  for (std::size_t first = 0; first < r.count; first += Tiles<Format>::kLanes)
-    reduce_tile(op, r, tiles, first, std::min(Tiles<Format>::kLanes, r.count - first));
 }
 
 }  // namespace muster::math::HWY_NAMESPACE

@@ -61,11 +61,14 @@ void Graph::abort(GroupId group, Verdict verdict, Instant now) {
 
 // ---- departures
 
-void Graph::detached(Rank rank, const std::string& text, Instant now) {
+std::optional<Verdict> Graph::detached(Rank rank, const std::string& text, Instant now,
+                                       const Verdict* heard) {
   RankState& r = state(rank);
-  if (!r.present) return;
+  if (!r.present) return std::nullopt;
   Verdict verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, 0};
-  if (const Verdict* root = failure_of(r)) {
+  const Verdict* root = failure_of(r);
+  if (root == nullptr) root = heard;
+  if (root != nullptr) {
     verdict.culprit = root->culprit;
     verdict.text = root->text;
     r.root = verdict;
@@ -80,6 +83,7 @@ void Graph::detached(Rank rank, const std::string& text, Instant now) {
   leave_groups(rank, verdict, now);
   const auto here = [](const RankState& other) { return other.present; };
   if (std::none_of(ranks_.begin(), ranks_.end(), here)) expect_all();
+  return verdict;
 }
 
 void Graph::absent(Rank rank, const std::string& text, Instant now) {

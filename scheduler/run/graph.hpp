@@ -40,13 +40,20 @@ class Graph {
   void attached(Rank rank);
   // The client left, in order or not; `text` says how. Whoever is attached and shares a group with it hears
   // of it at once or with its next collective there; if a failure had stopped the leaver, they hear of that
-  // one's culprit, so that a chain of departures names the rank at its root. Running work goes on to its end;
-  // drained(rank) says when its memory may go.
-  void detached(Rank rank, const std::string& text, Instant now);
+  // one's culprit, so that a chain of departures names the rank at its root; so if it left because of
+  // `heard`, a failure that is not of its lanes. Running work goes on to its end; drained(rank) says when its
+  // memory may go. Returns what the others hear; nothing if the rank had no client.
+  std::optional<Verdict> detached(Rank rank, const std::string& text, Instant now,
+                                  const Verdict* heard = nullptr);
   // Who started the ranks says that this one will not come, or not come back once it has left: nobody waits
   // for it any more. Until it attaches after all, expect_all(), or nobody is attached.
   void absent(Rank rank, const std::string& text, Instant now);
   void expect_all();
+  // Why the rank is not there and will not come; nullptr otherwise.
+  const Verdict* gone(Rank rank) const {
+    const RankState& r = state(rank);
+    return !r.present && r.absence ? &*r.absence : nullptr;
+  }
   bool drained(Rank rank) const;
 
   // kBusy: the lane is full, offer it again later. kBadArgument: value is not the lane's next, or a wait is

@@ -2,8 +2,11 @@
 // its peers stand behind the same interface, so that they are measured by the same loop, to the letter.
 #pragma once
 
+#include "tests/bench/operation.hpp"
+
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,12 +18,16 @@ struct Prepared {
   std::span<float> source;
   std::span<float> target;
   std::function<void()> run;  // from start to result, on this rank
+  // Brings a result that `run` leaves elsewhere to the target; only for the check, never timed. May be empty.
+  std::function<void()> fetch = {};
 };
 
-// Elements of one rank's vectors.
-struct Extent {
-  std::size_t source = 0;
-  std::size_t target = 0;
+// An all-reduce and work of this rank, to be seen one by one and at once. A unit of work is the same on all
+// ranks and needs a fraction of a millisecond.
+struct Overlap {
+  std::function<void()> communicate;
+  std::function<void(int units)> compute;
+  std::function<void(int units)> both;  // the all-reduce is started first, and both are waited for
 };
 
 // Owns    the memory and the plan of the operation prepared last.
@@ -35,50 +42,39 @@ class Contender {
   Contender& operator=(const Contender&) = delete;
 
   virtual const char* name() const = 0;
+  virtual std::string version() const = 0;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
   virtual void barrier() = 0;
   // The greatest of all ranks' values, the same on all of them.
   virtual double maximum(double mine) = 0;
-  // all_reduce, all_gather, reduce_scatter; takes the place of what was prepared before.
-  virtual Prepared prepare(const std::string& operation, Extent extent) = 0;
+  // Takes the place of what was prepared before. Not for kBarrier.
+  virtual Prepared prepare(const Shape& shape) = 0;
+
+  // An all-reduce of `bytes` beside work. None where the implementation has no way to start and wait later.
+  virtual std::optional<Overlap> prepare_overlap(std::size_t /*bytes*/) { return std::nullopt; }
+  // One more group of all ranks, to be forgotten again. False: here a group is not made by a call.
+  virtual bool make_group() { return false; }
+  virtual void forget_group() {}
 };
 
-struct Effort {
-  double seconds = 0.5;  // for one cell, about
-  int samples = 9;
+// Two vectors of a rank, as a program gets them from its allocator. They only grow: of all cells, the largest
+// alone touches new memory.
+class Vectors {
+ public:
+  Prepared of(const Shape& shape) { return {grown(source_, shape.source), grown(target_, shape.target), {}}; }
+
+ private:
+  static std::span<float> grown(std::vector<float>& vector, std::size_t elements) {
+    if (vector.size() < elements) {
+      vector.clear();  // nothing of it is to be copied
+      vector.resize(elements);
+    }
+    return std::span<float>(vector).first(elements);
+  }
+
+  std::vector<float> source_;
+  std::vector<float> target_;
 };
-
-// What to measure; the same words on the command line of every rank program.
-struct Cells {
-  std::string path;
-  std::vector<std::string> operations;
-  std::vector<std::size_t> sizes;
-  Effort effort;
-
-  bool wants(const std::string& operation) const;
-};
-std::vector<std::string> to_arguments(const Cells& cells);
-// Ends the process with a sentence if the words are not those of to_arguments().
-Cells cells_of(std::span<char* const> arguments);
-
-struct Timing {
-  double median_us = 0.0;
-  double minimum_us = 0.0;
-};
-Timing timing_of(std::vector<double> seconds);
-
-// A sample is a barrier, then `run` several times; it counts the slowest rank's time for one. How often
-// follows from a first look and the effort, equal on all ranks.
-Timing measure(Contender& contender, const Effort& effort, const std::function<void()>& run);
-
-// Vectors of this rank for a full vector of `bytes`, of at least one element for each rank: 8 bytes on four
-// ranks become 16 where every rank has a part.
-Extent extent_of(const std::string& operation, std::size_t bytes, int ranks);
-
-// All collectives of `cells`: each result is checked on every rank, then timed; rank 0 prints the rows.
-void sweep(Contender& contender, const Cells& cells);
-void print_row(const Contender& contender, const Cells& cells, const char* operation, std::size_t bytes,
-               const Timing& timing);
 
 }  // namespace muster::bench

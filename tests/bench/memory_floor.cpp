@@ -22,10 +22,10 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr double kLookSeconds = 0.01;
-constexpr int kLooks = 9;
-constexpr int kExchanges = 2000;
-constexpr int kLooksBeforeYield = 4096;
+constexpr double kLookSeconds = 0.002;  // short enough for some of them to have the cores to themselves
+constexpr int kTimesMax = 1 << 20;
+constexpr int kFirstLooks = 3;
+constexpr int kLooks = 15;
 
 using Seconds = std::chrono::duration<double>;
 using Copy = void (*)(char* target, const char* source, std::size_t bytes);
@@ -96,55 +96,33 @@ double best_bandwidth(int cores, std::size_t bytes, Copy copy) {
         copy(target.get() + part(core), source.get() + part(core), part(core + 1) - part(core));
     });
   };
+  const auto best_of = [&](int looks, int times) {
+    double best = std::numeric_limits<double>::max();
+    for (int look = 0; look < looks; ++look) best = std::min(best, run(times));
+    return best;
+  };
   run(1);
-  const int times = static_cast<int>(std::clamp(kLookSeconds / (run(4) / 4), 1.0, 1e6));
-  double best = std::numeric_limits<double>::max();
-  for (int look = 0; look < kLooks; ++look) best = std::min(best, run(times) / times);
-  return 2.0 * static_cast<double>(bytes) / best;
+  int times = 1;
+  while (times < kTimesMax && best_of(kFirstLooks, times) < kLookSeconds) times *= 4;
+  return 2.0 * static_cast<double>(bytes) * times / best_of(kLooks, times);
 }
 
 }  // namespace
 
-std::size_t bytes_moved(const std::string& operation, std::size_t bytes, int ranks) {
-  const auto all = static_cast<std::size_t>(ranks) * bytes;
-  if (operation == "all_reduce") return all + all;
-  if (operation == "all_gather" || operation == "reduce_scatter") return all + bytes;
-  return 0;
-}
-
 double MemoryFloor::bandwidth(std::size_t bytes) {
   double& known = bandwidth_[bytes];
+  const int cores = meeting_.cores();
   if (known == 0.0)
-    known =
-        std::max(best_bandwidth(cores_, bytes, copy_cached), best_bandwidth(cores_, bytes, copy_streaming));
+    known = std::max(best_bandwidth(cores, bytes, copy_cached), best_bandwidth(cores, bytes, copy_streaming));
   return known;
 }
 
-double MemoryFloor::meeting_seconds() {
-  if (meeting_ != 0.0 || cores_ < 2) return meeting_;
-  alignas(kLine) std::atomic<int> turn{0};
-  meeting_ = std::numeric_limits<double>::max();
-  for (int look = 0; look < kLooks; ++look) {
-    turn = 0;
-    const double seconds = together(2, [&](int mine) {
-      for (int exchange = mine; exchange < 2 * kExchanges; exchange += 2) {
-        // Should both sit on one core, the other must get it.
-        for (int looks = 1; turn.load(std::memory_order_acquire) != exchange; ++looks)
-          if (looks % kLooksBeforeYield == 0) std::this_thread::yield();
-        turn.store(exchange + 1, std::memory_order_release);
-      }
-    });
-    meeting_ = std::min(meeting_, seconds / (2 * kExchanges));
-  }
-  return meeting_;
-}
-
-Row MemoryFloor::of(const std::string& operation, std::size_t bytes, int ranks) {
-  double seconds = meeting_seconds();
+double MemoryFloor::microseconds(Operation operation, std::size_t bytes, int ranks) {
+  double seconds = all_wait_for_all(operation) ? meeting_.seconds(ranks) : meeting_.line_seconds();
   if (const std::size_t moved = bytes_moved(operation, bytes, ranks); moved > 0)
-    seconds +=
-        static_cast<double>(moved) / bandwidth(std::max(bytes, kLine * static_cast<std::size_t>(cores_)));
-  return {operation, bytes, ranks, "memory", "floor", seconds * 1e6, seconds * 1e6};
+    seconds += static_cast<double>(moved) /
+               bandwidth(std::max(bytes, kLine * static_cast<std::size_t>(meeting_.cores())));
+  return seconds * 1e6;
 }
 
 }  // namespace muster::bench

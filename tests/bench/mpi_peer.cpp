@@ -1,15 +1,38 @@
-// One rank of the peer's side: the same cells through MPI. Memory is what a program gets from its allocator.
-#include "tests/bench/contender.hpp"
+// One rank of an MPI: the same cells through Open MPI or MPICH, whichever this is built with.
+#include "tests/bench/sweep.hpp"
 
-#include <cstdio>
+#include <array>
 #include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
 
 #include <mpi.h>
 
 namespace muster::bench {
 namespace {
 
-// Owns    MPI from start to end, and two vectors.
+#ifdef OPEN_MPI
+constexpr const char* kName = "openmpi";
+#else
+constexpr const char* kName = "mpich";
+#endif
+constexpr std::size_t kWorkElements = 4096;
+constexpr int kWorkPasses = 400;  // of a unit: about a tenth of a millisecond
+
+// A list of elements as MPI takes it.
+struct Cut {
+  std::vector<int> counts;
+  std::vector<int> offsets;
+
+  explicit Cut(const std::vector<std::size_t>& blocks) {
+    for (const std::size_t block : blocks) counts.push_back(static_cast<int>(block));
+    for (const std::size_t offset : offsets_of(blocks)) offsets.push_back(static_cast<int>(offset));
+  }
+  int first() const { return counts.empty() ? 0 : counts.front(); }
+};
+
+// Owns    MPI from start to end, two vectors, and one group while it is there.
 // Thread  one.
 // Bound   as Contender.
 // Fails   MPI ends the program, with its own words.
@@ -22,22 +45,18 @@ class MpiRank final : public Contender {
   }
   ~MpiRank() override { MPI_Finalize(); }
 
-  const char* name() const override {
-#ifdef OPEN_MPI
-    return "openmpi";
-#else
-    return "mpi";
-#endif
+  const char* name() const override { return kName; }
+  // The first number in what the library says of itself.
+  std::string version() const override {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    const char* number = std::strpbrk(text.data(), "0123456789");
+    return number == nullptr ? "" : std::string(number, std::strspn(number, "0123456789."));
   }
-  int rank() const override {
-    return rank_;
-  }
-  int ranks() const override {
-    return ranks_;
-  }
-  void barrier() override {
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+  void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
 
   double maximum(double mine) override {
     double greatest = 0.0;
@@ -45,33 +64,120 @@ class MpiRank final : public Contender {
     return greatest;
   }
 
-  Prepared prepare(const std::string& operation, Extent extent) override {
-    source_.assign(extent.source, 0.0f);
-    target_.assign(extent.target, 0.0f);
-    Prepared prepared{source_, target_, {}};
-    const int own = static_cast<int>(extent.source);
-    const int kept = static_cast<int>(extent.target);
-    if (operation == "all_gather") {
-      prepared.run = [this, own] {
-        MPI_Allgather(source_.data(), own, MPI_FLOAT, target_.data(), own, MPI_FLOAT, MPI_COMM_WORLD);
-      };
-    } else if (operation == "reduce_scatter") {
-      prepared.run = [this, kept] {
-        MPI_Reduce_scatter_block(source_.data(), target_.data(), kept, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-      };
-    } else {
-      prepared.run = [this, own] {
-        MPI_Allreduce(source_.data(), target_.data(), own, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-      };
-    }
+  Prepared prepare(const Shape& shape) override {
+    Prepared prepared = vectors_.of(shape);
+    prepared.run = run_of(shape, prepared.source.data(), prepared.target.data());
     return prepared;
   }
 
+  std::optional<Overlap> prepare_overlap(std::size_t bytes) override {
+    const Prepared prepared = prepare(shape_of(Operation::kAllReduce, bytes, rank_, ranks_));
+    const auto compute = [this](int units) { work(units); };
+    const auto both = [this, source = prepared.source, target = prepared.target](int units) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Iallreduce(source.data(), target.data(), static_cast<int>(source.size()), MPI_FLOAT, MPI_SUM,
+                     MPI_COMM_WORLD, &request);
+      work(units);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    };
+    return Overlap{prepared.run, compute, both};
+  }
+
+  bool make_group() override { return MPI_Comm_split(MPI_COMM_WORLD, 0, rank_, &group_) == MPI_SUCCESS; }
+  void forget_group() override { MPI_Comm_free(&group_); }
+
  private:
+  using Run = std::function<void()>;
+
+  static Run run_of(const Shape& shape, float* source, float* target) {
+    const Cut sends(shape.source_blocks);
+    const Cut receives(shape.target_blocks);
+    const int given = static_cast<int>(shape.source);
+    const int kept = static_cast<int>(shape.target);
+    const MPI_Comm all = MPI_COMM_WORLD;
+    switch (shape.operation) {
+      case Operation::kBarrier:
+        break;
+      case Operation::kAllReduce:
+        return [=] { MPI_Allreduce(source, target, given, MPI_FLOAT, MPI_SUM, all); };
+      case Operation::kAllGather:
+        return [=] { MPI_Allgather(source, given, MPI_FLOAT, target, given, MPI_FLOAT, all); };
+      case Operation::kReduceScatter:
+        return [=] { MPI_Reduce_scatter_block(source, target, kept, MPI_FLOAT, MPI_SUM, all); };
+      case Operation::kBroadcast:
+        return [=, vector = shape.rank == kRoot ? source : target, count = given + kept] {
+          MPI_Bcast(vector, count, MPI_FLOAT, kRoot, all);
+        };
+      case Operation::kReduce:
+        return [=] { MPI_Reduce(source, target, given, MPI_FLOAT, MPI_SUM, kRoot, all); };
+      case Operation::kGather:
+        return [=] { MPI_Gather(source, given, MPI_FLOAT, target, given, MPI_FLOAT, kRoot, all); };
+      case Operation::kScatter:
+        return [=] { MPI_Scatter(source, kept, MPI_FLOAT, target, kept, MPI_FLOAT, kRoot, all); };
+      case Operation::kAllToAll:
+        return [=, block = sends.first()] {
+          MPI_Alltoall(source, block, MPI_FLOAT, target, block, MPI_FLOAT, all);
+        };
+      case Operation::kAllGatherV:
+        return [=] {
+          MPI_Allgatherv(source, given, MPI_FLOAT, target, receives.counts.data(), receives.offsets.data(),
+                         MPI_FLOAT, all);
+        };
+      case Operation::kReduceScatterV:
+        return [=] { MPI_Reduce_scatter(source, target, sends.counts.data(), MPI_FLOAT, MPI_SUM, all); };
+      case Operation::kAllToAllV:
+        return [=] {
+          MPI_Alltoallv(source, sends.counts.data(), sends.offsets.data(), MPI_FLOAT, target,
+                        receives.counts.data(), receives.offsets.data(), MPI_FLOAT, all);
+        };
+      case Operation::kSendRecv:
+        return ping_pong(shape, source, target);
+      case Operation::kHalo:
+        return exchange(shape, source, target);
+    }
+    return [] {};
+  }
+
+  static Run ping_pong(const Shape& shape, float* source, float* target) {
+    const int count = static_cast<int>(shape.total);
+    const int partner = partner_of(shape.rank, shape.ranks);
+    if (partner < 0) return [] {};
+    const auto give = [=] { MPI_Send(source, count, MPI_FLOAT, partner, 0, MPI_COMM_WORLD); };
+    const auto get = [=] {
+      MPI_Recv(target, count, MPI_FLOAT, partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    };
+    if (shape.rank < partner) return [=] { give(), get(); };
+    return [=] { get(), give(); };
+  }
+
+  // The tag is the side of the sender on which the face lies.
+  static Run exchange(const Shape& shape, float* source, float* target) {
+    const int face = static_cast<int>(shape.source_blocks.front());
+    const int left = (shape.rank + shape.ranks - 1) % shape.ranks;
+    const int right = (shape.rank + 1) % shape.ranks;
+    return [=] {
+      constexpr int kLeft = 1;
+      constexpr int kRight = 2;
+      std::array<MPI_Request, 4> requests{};
+      MPI_Irecv(target, face, MPI_FLOAT, left, kRight, MPI_COMM_WORLD, &requests[0]);
+      MPI_Irecv(target + face, face, MPI_FLOAT, right, kLeft, MPI_COMM_WORLD, &requests[1]);
+      MPI_Isend(source, face, MPI_FLOAT, left, kLeft, MPI_COMM_WORLD, &requests[2]);
+      MPI_Isend(source + face, face, MPI_FLOAT, right, kRight, MPI_COMM_WORLD, &requests[3]);
+      MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+    };
+  }
+
+  // Arithmetic in the nearest cache: it asks the memory for nothing that the all-reduce needs.
+  void work(int units) {
+    for (int pass = 0; pass < units * kWorkPasses; ++pass)
+      for (float& element : work_) element = element * 0.999f + 0.001f;
+  }
+
   int rank_ = 0;
   int ranks_ = 1;
-  std::vector<float> source_;
-  std::vector<float> target_;
+  Vectors vectors_;
+  std::vector<float> work_ = std::vector<float>(kWorkElements, 1.0f);
+  MPI_Comm group_ = MPI_COMM_NULL;
 };
 
 }  // namespace

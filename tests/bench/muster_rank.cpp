@@ -1,15 +1,68 @@
 #include "tests/bench/muster_rank.hpp"
 
-#include <chrono>
+#include "tests/bench/muster_alone.hpp"
+#include "tests/bench/sweep.hpp"
+
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include <muster/kernels.h>
 
 namespace muster::bench {
 namespace {
 
-constexpr int kSubmissions = 512;  // half of a session's ring: none of them waits for room
+// A unit of work is a product of two small matrices: about a tenth of a millisecond on one core.
+constexpr std::int64_t kRows = 128;
+constexpr std::int64_t kColumns = 256;
+constexpr std::int64_t kInner = 256;
+
+muster_op op_of(Operation operation) {
+  switch (operation) {
+    case Operation::kAllGather:
+    case Operation::kAllGatherV:
+      return MUSTER_ALL_GATHER;
+    case Operation::kReduceScatter:
+    case Operation::kReduceScatterV:
+      return MUSTER_REDUCE_SCATTER;
+    case Operation::kBroadcast:
+      return MUSTER_BROADCAST;
+    case Operation::kReduce:
+      return MUSTER_REDUCE;
+    case Operation::kGather:
+      return MUSTER_GATHER;
+    case Operation::kScatter:
+      return MUSTER_SCATTER;
+    case Operation::kAllToAll:
+    case Operation::kAllToAllV:
+      return MUSTER_ALL_TO_ALL;
+    default:
+      return MUSTER_ALL_REDUCE;
+  }
+}
+
+bool reduces(muster_op op) {
+  return op == MUSTER_ALL_REDUCE || op == MUSTER_REDUCE_SCATTER || op == MUSTER_REDUCE;
+}
+
+muster_lane lane_of(muster_op op) {
+  if (op == MUSTER_ALL_REDUCE) return MUSTER_LANE_ALLREDUCE;
+  return reduces(op) ? MUSTER_LANE_REDUCE : MUSTER_LANE_GATHER;
+}
+
+bool is_uneven(Operation operation) {
+  return operation == Operation::kAllGatherV || operation == Operation::kReduceScatterV ||
+         operation == Operation::kAllToAllV;
+}
+
+muster_face face_of(int peer, unsigned tag, const Memory& memory, std::size_t begin, std::size_t count) {
+  return {peer, tag,
+          muster_view1(memory.buffer, begin * sizeof(float), MUSTER_F32, static_cast<std::int64_t>(count))};
+}
+
+}  // namespace
 
 void must(muster_status_t status, const char* what) {
   if (status == MUSTER_OK) return;
@@ -17,157 +70,220 @@ void must(muster_status_t status, const char* what) {
   std::exit(EXIT_FAILURE);
 }
 
-struct Memory {
-  muster_buffer buffer = 0;
-  void* address = nullptr;
-};
+MusterRank::MusterRank(const std::string& path) : direct_(path == "direct") {
+  must(muster_open(nullptr, &session_), "muster_open");
+  muster_session_info info = MUSTER_SESSION_INFO_INIT;
+  must(muster_session_query(session_, &info), "muster_session_query");
+  rank_ = info.rank;
+  ranks_ = info.world_size;
+  must(muster_mesh_group(session_, "world", &group_), "muster_mesh_group");
+  grow(number_, sizeof(double));
+  muster_collective agree = collective(MUSTER_ALL_REDUCE, MUSTER_F64, MUSTER_MAX);
+  agree.source = agree.target = {number_.buffer, 0};
+  agree.count = 1;
+  must(muster_plan_collective(session_, &agree, &agree_), "the plan of a maximum");
+  const muster_collective meet = collective(MUSTER_BARRIER, 0, 0);
+  must(muster_plan_collective(session_, &meet, &meet_), "the plan of a barrier");
+}
 
-// Owns    the session, one plan and its two buffers, and the plan by which ranks agree on a number.
-// Thread  one.
-// Bound   as Contender.
-// Fails   as Contender.
-class MusterRank final : public Contender {
- public:
-  MusterRank() {
-    must(muster_open(nullptr, &session_), "muster_open");
-    muster_session_info info = MUSTER_SESSION_INFO_INIT;
-    must(muster_session_query(session_, &info), "muster_session_query");
-    rank_ = info.rank;
-    ranks_ = info.world_size;
-    must(muster_mesh_group(session_, "world", &group_), "muster_mesh_group");
-    number_ = allocate(sizeof(double));
-    muster_collective agree = collective(MUSTER_ALL_REDUCE, MUSTER_F64, MUSTER_MAX);
-    agree.source = agree.target = {number_.buffer, 0};
-    agree.count = 1;
-    must(muster_plan_collective(session_, &agree, &agree_), "muster_plan_collective");
-  }
-  ~MusterRank() override { muster_close(session_); }
+MusterRank::~MusterRank() {
+  muster_close(session_);
+}
 
-  const char* name() const override { return "muster"; }
-  int rank() const override { return rank_; }
-  int ranks() const override { return ranks_; }
-  void barrier() override { must(muster_barrier(session_, group_), "muster_barrier"); }
+std::string MusterRank::version() const {
+  const std::uint32_t number = muster_version();
+  return std::to_string(number >> 16) + "." + std::to_string(number >> 8 & 0xff) + "." +
+         std::to_string(number & 0xff);
+}
 
-  double maximum(double mine) override {
-    auto* number = static_cast<double*>(number_.address);
-    *number = mine;
-    run(agree_, MUSTER_LANE_SMALL);
-    return *number;
-  }
+double MusterRank::maximum(double mine) {
+  auto* number = static_cast<double*>(number_.address);
+  *number = mine;
+  finish(agree_, MUSTER_LANE_SMALL);
+  return *number;
+}
 
-  Prepared prepare(const std::string& operation, Extent extent) override {
-    release();
-    source_ = allocate(extent.source * sizeof(float));
-    target_ = allocate(extent.target * sizeof(float));
-    muster_lane lane = MUSTER_LANE_ALLREDUCE;
-    muster_collective what = collective(MUSTER_ALL_REDUCE, MUSTER_F32, MUSTER_SUM);
-    what.count = extent.source;
-    if (operation == "all_gather") {
-      lane = MUSTER_LANE_GATHER;
-      what.op = MUSTER_ALL_GATHER;
-      what.redop = 0;
-    } else if (operation == "reduce_scatter") {
-      lane = MUSTER_LANE_REDUCE;
-      what.op = MUSTER_REDUCE_SCATTER;
-      what.count = extent.target;
-    }
-    what.source = {source_.buffer, 0};
-    what.target = {target_.buffer, 0};
-    must(muster_plan_collective(session_, &what, &plan_), operation.c_str());
-    return {{static_cast<float*>(source_.address), extent.source},
-            {static_cast<float*>(target_.address), extent.target},
-            [this, lane] { run(plan_, lane); }};
-  }
+Prepared MusterRank::prepare(const Shape& shape) {
+  forget_plans();
+  grow(source_, shape.source * sizeof(float));
+  grow(target_, shape.target * sizeof(float));
+  if (shape.operation == Operation::kSendRecv) return prepare_ping_pong(shape);
+  if (shape.operation == Operation::kHalo) return prepare_exchange(shape);
+  const muster_collective what = collective_of(shape);
+  const muster_plan plan = plan_of(what, name_of(shape.operation));
+  Prepared prepared = prepared_of(shape);
+  prepared.run = [this, plan, lane = lane_of(what.op)] { finish(plan, lane); };
+  return prepared;
+}
 
-  void measure_kernel(const Cells& cells) {
-    prepare_kernel();
-    print_row(*this, cells, "kernel", 0,
-              measure(*this, cells.effort, [this] { run(plan_, MUSTER_LANE_COMPUTE); }));
-  }
+std::optional<Overlap> MusterRank::prepare_overlap(std::size_t bytes) {
+  if (direct_) return std::nullopt;  // its caller waits
+  const Prepared prepared = prepare(shape_of(Operation::kAllReduce, bytes, rank_, ranks_));
+  const std::uint64_t inputs = (kRows + kColumns) * kInner * sizeof(float);
+  grow(work_, inputs + kRows * kColumns * sizeof(float));
+  const muster_kernel product = muster_linear_forward(
+      muster_view2(work_.buffer, 0, MUSTER_F32, kRows, kInner),
+      muster_view2(work_.buffer, kRows * kInner * sizeof(float), MUSTER_F32, kColumns, kInner), muster_none(),
+      muster_view2(work_.buffer, inputs, MUSTER_F32, kRows, kColumns));
+  muster_plan work = 0;
+  must(muster_plan_kernel(session_, &product, &work), "muster_plan_kernel");
+  const muster_plan all_reduce = plans_.front();
+  plans_.push_back(work);
+  const auto begin_work = [this, work](int units) {
+    muster_point last = MUSTER_POINT_NONE;
+    for (int unit = 0; unit < units; ++unit) last = start(work, MUSTER_LANE_COMPUTE);
+    return last;
+  };
+  const auto both = [this, all_reduce, begin_work](int units) {
+    const muster_point reduced = start(all_reduce, MUSTER_LANE_ALLREDUCE);
+    wait(begin_work(units));
+    wait(reduced);
+  };
+  return Overlap{prepared.run, [this, begin_work](int units) { wait(begin_work(units)); }, both};
+}
 
-  // Starts alone are timed; the engine works beside them and is waited for between the samples.
-  void measure_submit(const Cells& cells) {
-    prepare_kernel();
-    muster_submit submit = MUSTER_SUBMIT_INIT;
-    submit.lane = MUSTER_LANE_COMPUTE;
-    std::vector<double> seconds;
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(cells.effort.seconds);
-    while (static_cast<int>(seconds.size()) <= cells.effort.samples ||
-           std::chrono::steady_clock::now() < end) {
-      muster_point point = 0;
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < kSubmissions; ++i)
-        must(muster_plan_start(session_, plan_, &submit, &point), "muster_plan_start");
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      must(muster_point_wait(session_, point, -1), "muster_point_wait");
-      seconds.push_back(taken.count() / kSubmissions);
-    }
-    seconds.erase(seconds.begin());  // the first one meets cold memory
-    print_row(*this, cells, "submit", 0, timing_of(std::move(seconds)));
-  }
+muster_plan MusterRank::prepare_kernel() {
+  forget_plans();
+  grow(target_, sizeof(float));
+  const muster_kernel fill = muster_fill(muster_view1(target_.buffer, 0, MUSTER_F32, 1), 1.0);
+  muster_plan plan = 0;
+  must(muster_plan_kernel(session_, &fill, &plan), "muster_plan_kernel");
+  plans_.push_back(plan);
+  return plan;
+}
 
- private:
-  muster_collective collective(muster_op op, muster_dtype dtype, muster_redop redop) const {
-    muster_collective what = MUSTER_COLLECTIVE_INIT;
-    what.op = op;
-    what.group = group_;
-    what.dtype = dtype;
-    what.redop = redop;
+muster_point MusterRank::start(muster_plan plan, muster_lane lane) {
+  muster_submit submit = MUSTER_SUBMIT_INIT;
+  submit.lane = lane;
+  muster_point point = MUSTER_POINT_NONE;
+  must(muster_plan_start(session_, plan, &submit, &point), "muster_plan_start");
+  return point;
+}
+
+muster_collective MusterRank::collective(muster_op op, muster_dtype dtype, muster_redop redop) const {
+  muster_collective what = MUSTER_COLLECTIVE_INIT;
+  what.op = op;
+  what.group = group_;
+  what.dtype = dtype;
+  what.redop = redop;
+  return what;
+}
+
+// Blocks of one length are said by `count` alone. A list of counts is copied by the plan.
+muster_collective MusterRank::collective_of(const Shape& shape) const {
+  const muster_op op = op_of(shape.operation);
+  muster_collective what = collective(op, MUSTER_F32, reduces(op) ? MUSTER_SUM : 0);
+  what.peer = kRoot;
+  if (shape.source > 0) what.source = {source_.buffer, 0};
+  if (shape.target > 0) what.target = {target_.buffer, 0};
+  static_assert(sizeof(std::size_t) == sizeof(std::uint64_t));
+  if (is_uneven(shape.operation)) {
+    if (!shape.source_blocks.empty()) what.source_blocks.counts = shape.source_blocks.data();
+    if (!shape.target_blocks.empty()) what.target_blocks.counts = shape.target_blocks.data();
     return what;
   }
-
-  // The smallest kernel there is: its time is the way to the engine and back.
-  void prepare_kernel() {
-    release();
-    target_ = allocate(sizeof(float));
-    const muster_kernel fill = muster_fill(muster_view1(target_.buffer, 0, MUSTER_F32, 1), 1.0);
-    must(muster_plan_kernel(session_, &fill, &plan_), "muster_plan_kernel");
+  switch (op) {
+    case MUSTER_ALL_GATHER:
+    case MUSTER_GATHER:
+      what.count = shape.source;
+      break;
+    case MUSTER_REDUCE_SCATTER:
+    case MUSTER_SCATTER:
+      what.count = shape.target;
+      break;
+    case MUSTER_ALL_TO_ALL:
+      what.count = shape.source_blocks.front();
+      break;
+    default:
+      what.count = shape.total;
   }
+  return what;
+}
 
-  Memory allocate(std::size_t bytes) {
-    Memory memory;
-    must(muster_buffer_alloc(session_, bytes, &memory.buffer, &memory.address), "muster_buffer_alloc");
-    return memory;
+muster_plan MusterRank::plan_of(const muster_collective& what, const char* name) {
+  muster_plan plan = 0;
+  must(muster_plan_collective(session_, &what, &plan), name);
+  plans_.push_back(plan);
+  return plan;
+}
+
+Prepared MusterRank::prepared_of(const Shape& shape) {
+  return {{static_cast<float*>(source_.address), shape.source},
+          {static_cast<float*>(target_.address), shape.target},
+          {}};
+}
+
+Prepared MusterRank::prepare_ping_pong(const Shape& shape) {
+  Prepared prepared = prepared_of(shape);
+  const int partner = partner_of(rank_, ranks_);
+  if (partner < 0) {
+    prepared.run = [] {};
+    return prepared;
   }
+  muster_collective what = collective(MUSTER_SEND, MUSTER_F32, 0);
+  what.peer = partner;
+  what.count = shape.total;
+  what.source = {source_.buffer, 0};
+  const muster_plan send = plan_of(what, "send");
+  what.op = MUSTER_RECV;
+  what.source = {};
+  what.target = {target_.buffer, 0};
+  const muster_plan receive = plan_of(what, "recv");
+  const bool first = rank_ < partner;
+  prepared.run = [this, one = first ? send : receive, other = first ? receive : send] {
+    finish(one, MUSTER_LANE_HALO);
+    finish(other, MUSTER_LANE_HALO);
+  };
+  return prepared;
+}
 
-  void run(muster_plan plan, muster_lane lane) {
-    muster_submit submit = MUSTER_SUBMIT_INIT;
-    submit.lane = lane;
-    muster_point point = 0;
-    must(muster_plan_start(session_, plan, &submit, &point), "muster_plan_start");
-    must(muster_point_wait(session_, point, -1), "muster_point_wait");
+// The tag is the side of the sender on which the face lies.
+Prepared MusterRank::prepare_exchange(const Shape& shape) {
+  constexpr unsigned kLeft = 1;
+  constexpr unsigned kRight = 2;
+  const std::size_t face = shape.source_blocks.front();
+  const int left = (rank_ + ranks_ - 1) % ranks_;
+  const int right = (rank_ + 1) % ranks_;
+  const std::array sends = {face_of(left, kLeft, source_, 0, face),
+                            face_of(right, kRight, source_, face, face)};
+  const std::array receives = {face_of(left, kRight, target_, 0, face),
+                               face_of(right, kLeft, target_, face, face)};
+  muster_collective what = collective(MUSTER_EXCHANGE, MUSTER_F32, 0);
+  what.sends = sends.data();
+  what.receives = receives.data();
+  what.send_count = static_cast<std::uint32_t>(sends.size());
+  what.receive_count = static_cast<std::uint32_t>(receives.size());
+  const muster_plan plan = plan_of(what, "halo");
+  Prepared prepared = prepared_of(shape);
+  prepared.run = [this, plan] { finish(plan, MUSTER_LANE_HALO); };
+  return prepared;
+}
+
+void MusterRank::finish(muster_plan plan, muster_lane lane) {
+  if (direct_) {
+    must(muster_plan_run(session_, plan, 0), "muster_plan_run");
+  } else {
+    wait(start(plan, lane));
   }
+}
 
-  void release() {
-    if (plan_ != 0) must(muster_plan_destroy(session_, plan_), "muster_plan_destroy");
-    plan_ = 0;
-    for (Memory* memory : {&source_, &target_}) {
-      if (memory->buffer != 0) must(muster_buffer_free(session_, memory->buffer), "muster_buffer_free");
-      *memory = {};
-    }
-  }
+void MusterRank::grow(Memory& memory, std::size_t bytes) {
+  if (memory.bytes >= bytes) return;
+  if (memory.buffer != 0) must(muster_buffer_free(session_, memory.buffer), "muster_buffer_free");
+  must(muster_buffer_alloc(session_, bytes, &memory.buffer, &memory.address), "muster_buffer_alloc");
+  memory.bytes = bytes;
+}
 
-  muster_session* session_ = nullptr;
-  int rank_ = 0;
-  int ranks_ = 1;
-  muster_group group_ = MUSTER_GROUP_SELF;
-  Memory number_;
-  muster_plan agree_ = 0;
-  Memory source_;
-  Memory target_;
-  muster_plan plan_ = 0;
-};
-
-}  // namespace
+void MusterRank::forget_plans() {
+  for (const muster_plan plan : std::exchange(plans_, {}))
+    must(muster_plan_destroy(session_, plan), "muster_plan_destroy");
+}
 
 int run_muster_rank(const Cells& cells) {
-  MusterRank rank;
-  sweep(rank, cells);
-  if (rank.ranks() == 1) {
-    if (cells.wants("submit")) rank.measure_submit(cells);
-    if (cells.wants("kernel")) rank.measure_kernel(cells);
-  }
-  return EXIT_SUCCESS;
+  MusterRank rank(cells.path);
+  const bool all_right = sweep(rank, cells);
+  if (rank.ranks() == 1) measure_alone(rank, cells);
+  return all_right ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 }  // namespace muster::bench

@@ -1,9 +1,11 @@
 #include "tests/bench/program.hpp"
 
 #include "api/shm/descriptor.hpp"
+#include "tests/bench/descendants.hpp"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,13 +24,16 @@ namespace {
 
 constexpr Nanos kEndTime = std::chrono::seconds(5);  // from the first signal to the second
 
-// Until the other end is closed or the time is over.
+std::atomic<bool> told{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
+
+// Until the other end is closed, the time is over, or a signal has come.
 bool read_all(int descriptor, Instant end, std::string& text) {
   const SteadyClock clock;
   std::array<char, 4096> chunk{};
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - clock.now()).count();
-    if (left <= 0) return false;
+    if (left <= 0 || told) return false;
     pollfd entry{descriptor, POLLIN, 0};
     if (poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(left, 60'000))) <= 0) continue;
     const ssize_t got = read(descriptor, chunk.data(), chunk.size());
@@ -53,6 +59,15 @@ Result<pid_t> spawn(const std::vector<std::string>& arguments, int output) {
   return pid;
 }
 
+// Launchers put their ranks into groups of their own, and a rank may spin for ever: only their descent tells.
+void end_descendants() {
+  for (std::vector<int> left = descendants_of(getpid()); !left.empty(); left = descendants_of(getpid())) {
+    for (const int pid : left) kill(pid, SIGKILL);
+    while (waitpid(-1, nullptr, 0) > 0) {
+    }
+  }
+}
+
 // Asks it to end, so that it can end what it started; then insists.
 void end(pid_t pid) {
   const SteadyClock clock;
@@ -61,33 +76,50 @@ void end(pid_t pid) {
     if (waitpid(pid, nullptr, WNOHANG) == pid) return;
     poll(nullptr, 0, 10);
   }
-  kill(pid, SIGKILL);
-  waitpid(pid, nullptr, 0);
 }
 
 }  // namespace
 
-Result<std::string> output_of(const std::vector<std::string>& arguments, Nanos limit) {
+void take_charge() {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  struct sigaction action {};
+  action.sa_handler = [](int) { told = true; };  // without SA_RESTART: what waits looks again
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool told_to_end() {
+  return told;
+}
+
+Output output_of(const std::vector<std::string>& arguments, Nanos limit) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    return fail(Code::kNoResource, "no pipe to {}: {}", arguments[0], std::strerror(errno));
+    return {{}, failure(Code::kNoResource, "no pipe to {}: {}", arguments[0], std::strerror(errno))};
   const shm::Descriptor reading(ends[0]);
   shm::Descriptor writing(ends[1]);
-  MUSTER_ASSIGN_OR_RETURN(const pid_t pid, spawn(arguments, writing.get()));
+  const auto pid = spawn(arguments, writing.get());
+  if (!pid) return {{}, pid.error()};
   writing.reset();
-  std::string text;
-  if (!read_all(reading.get(), SteadyClock().now() + limit, text)) {
-    end(pid);
-    return fail(Code::kTimeout, "{} ran for longer than {} s and was ended", arguments[0],
-                std::chrono::duration_cast<std::chrono::seconds>(limit).count());
+  Output output;
+  if (!read_all(reading.get(), SteadyClock().now() + limit, output.text)) {
+    end(*pid);
+    end_descendants();
+    output.status = told ? failure(Code::kAborted, "{} was ended by a signal", arguments[0])
+                         : failure(Code::kTimeout, "{} ran for longer than {} s and was ended", arguments[0],
+                                   std::chrono::duration_cast<std::chrono::seconds>(limit).count());
+    return output;
   }
   int state = 0;
-  waitpid(pid, &state, 0);
-  if (WIFSIGNALED(state))
-    return fail(Code::kInternal, "{} was killed by signal {}", arguments[0], WTERMSIG(state));
-  if (WEXITSTATUS(state) != 0)
-    return fail(Code::kInternal, "{} ended with code {}", arguments[0], WEXITSTATUS(state));
-  return text;
+  while (waitpid(*pid, &state, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) end_descendants();
+  if (WIFSIGNALED(state)) {
+    output.status = failure(Code::kInternal, "{} was killed by signal {}", arguments[0], WTERMSIG(state));
+  } else if (WEXITSTATUS(state) != 0) {
+    output.status = failure(Code::kInternal, "{} ended with code {}", arguments[0], WEXITSTATUS(state));
+  }
+  return output;
 }
 
 }  // namespace muster::bench

@@ -1,10 +1,15 @@
 #include "tests/bench/report.hpp"
 
+#include "tests/bench/cells.hpp"
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
-#include <thread>
+#include <set>
+#include <tuple>
 
 #include <sched.h>
 #include <sys/utsname.h>
@@ -12,8 +17,9 @@
 namespace muster::bench {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 constexpr const char* kNone = "-";
+constexpr const char* kMuster = "muster";
 
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -23,11 +29,35 @@ std::string cpu_name() {
   return "unknown";
 }
 
-// Three digits that say something.
-std::string figure(double value) {
-  if (value >= 100.0) return fmt::format("{:.0f}", value);
-  if (value >= 10.0) return fmt::format("{:.1f}", value);
-  if (value >= 1.0) return fmt::format("{:.2f}", value);
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::size_t place_of(const std::string& operation) {
+  static const std::vector<std::string> names = all_names();
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), operation) - names.begin());
+}
+
+// operation, bytes, ranks, path, muster, best peer, whose, ratio, floor, share
+using Words = std::array<std::string, 10>;
+std::string line_of(const Words& words) {
+  return fmt::format("{:<16} {:>7} {:>5}  {:<6} {:>9} {:>9} {:<15} {:>11} {:>9} {:>7}\n", words[0], words[1],
+                     words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9]);
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+std::string figure_text(double value) {
+  const double size = std::abs(value);
+  if (size >= 100.0) return fmt::format("{:.0f}", value);
+  if (size >= 10.0) return fmt::format("{:.1f}", value);
+  if (size >= 1.0) return fmt::format("{:.2f}", value);
   return fmt::format("{:.3f}", value);
 }
 
@@ -36,21 +66,6 @@ std::string size_text(std::size_t bytes) {
     return fmt::format("{} MiB", bytes >> 20);
   if (bytes >= 1024 && bytes % 1024 == 0) return fmt::format("{} KiB", bytes >> 10);
   return fmt::format("{} B", bytes);
-}
-
-std::string line(const std::string& operation, const std::string& bytes, const std::string& ranks,
-                 const std::string& path, const std::string& muster, const std::string& peer,
-                 const std::string& ratio, const std::string& floor, const std::string& distance) {
-  return fmt::format("{:<15} {:>8} {:>5}  {:<7} {:>11} {:>22} {:>11} {:>9} {:>12}\n", operation, bytes, ranks,
-                     path, muster, peer, ratio, floor, distance);
-}
-
-}  // namespace
-
-int usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 nlohmann::json describe_machine() {
@@ -70,11 +85,7 @@ Status Report::take(std::string_view lines) {
     lines.remove_prefix(std::min(lines.size(), text.size() + 1));
     if (!text.starts_with('{')) continue;
     try {
-      const auto json = nlohmann::json::parse(text);
-      add({json.at("operation").get<std::string>(), json.at("bytes").get<std::size_t>(),
-           json.at("ranks").get<int>(), json.at("path").get<std::string>(),
-           json.at("peer").get<std::string>(), json.at("median_us").get<double>(),
-           json.at("minimum_us").get<double>()});
+      take_line(nlohmann::json::parse(text));
     } catch (const nlohmann::json::exception& wrong) {
       return failure(Code::kProtocol, "'{}' is no row: {}", text, wrong.what());
     }
@@ -82,44 +93,147 @@ Status Report::take(std::string_view lines) {
   return {};
 }
 
-const Row* Report::best(const Row& like, bool floor) const {
-  const Row* found = nullptr;
-  for (const Row& row : rows_) {
-    const bool fits = row.operation == like.operation && row.bytes == like.bytes && row.ranks == like.ranks &&
-                      row.peer != like.peer && (row.peer == "floor") == floor;
-    if (fits && (found == nullptr || row.median_us < found->median_us)) found = &row;
+void Report::take_line(const nlohmann::json& line) {
+  if (line.contains("left_out")) return leave_out(line.at("left_out").get<std::string>());
+  const auto peer = line.at("peer").get<std::string>();
+  if (line.contains("version")) {
+    versions_[peer] = line.at("version").get<std::string>();
+  } else if (line.contains("figure")) {
+    figures_.push_back({line.at("figure").get<std::string>(), line.at("ranks").get<int>(),
+                        line.at("path").get<std::string>(), peer, line.at("value").get<double>(),
+                        line.at("unit").get<std::string>()});
+  } else {
+    add({line.at("operation").get<std::string>(), line.at("bytes").get<std::size_t>(),
+         line.at("ranks").get<int>(), line.at("path").get<std::string>(), peer,
+         line.at("median_us").get<double>(), line.at("minimum_us").get<double>(),
+         line.at("samples").get<int>()});
   }
+}
+
+std::vector<Cell> Report::cells() const {
+  std::set<Cell> known;
+  for (const Row& row : rows_) known.insert(cell_of(row));
+  std::vector<Cell> cells(known.begin(), known.end());
+  std::sort(cells.begin(), cells.end(), [](const Cell& a, const Cell& b) {
+    return std::tuple(a.ranks, place_of(a.operation), a.bytes) <
+           std::tuple(b.ranks, place_of(b.operation), b.bytes);
+  });
+  return cells;
+}
+
+const Row* Report::best_peer(const Cell& cell) const {
+  const Row* found = nullptr;
+  for (const Row& row : rows_)
+    if (row.peer != kMuster && cell_of(row) == cell && (found == nullptr || row.median_us < found->median_us))
+      found = &row;
   return found;
 }
 
+std::optional<double> Report::floor(const Cell& cell) const {
+  const auto it = floors_.find(cell);
+  return it == floors_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::string Report::text() const {
+  return table() + figures() + summary();
+}
+
 std::string Report::table() const {
-  std::string text = line("operation", "bytes", "ranks", "path", "muster µs", "best peer µs", "peer/muster",
-                          "floor µs", "muster/floor");
-  for (const Row& row : rows_) {
-    if (row.peer != "muster") continue;
-    const Row* peer = best(row, false);
-    const Row* floor = best(row, true);
-    text += line(row.operation, row.bytes == 0 ? kNone : size_text(row.bytes), fmt::to_string(row.ranks),
-                 row.path, figure(row.median_us),
-                 peer == nullptr ? kNone : fmt::format("{} {}", figure(peer->median_us), peer->path),
-                 peer == nullptr ? kNone : figure(peer->median_us / row.median_us),
-                 floor == nullptr ? kNone : figure(floor->median_us),
-                 floor == nullptr ? kNone : figure(row.median_us / floor->median_us));
+  std::string text = line_of({"operation", "bytes", "ranks", "path", "muster µs", " peer µs", "best peer",
+                              "peer/muster", " floor µs", "floor %"});
+  for (const Cell& cell : cells()) {
+    const Row* peer = best_peer(cell);
+    const auto floor_us = floor(cell);
+    const auto add_line = [&](const Row* mine) {
+      text += line_of(
+          {cell.operation, cell.bytes == 0 ? kNone : size_text(cell.bytes), fmt::to_string(cell.ranks),
+           mine == nullptr ? kNone : mine->path, mine == nullptr ? kNone : figure_text(mine->median_us),
+           peer == nullptr ? kNone : figure_text(peer->median_us),
+           peer == nullptr ? kNone : peer->peer + "/" + peer->path,
+           mine == nullptr || peer == nullptr ? kNone : figure_text(peer->median_us / mine->median_us),
+           floor_us ? figure_text(*floor_us) : kNone,
+           mine != nullptr && floor_us ? figure_text(100.0 * *floor_us / mine->median_us) : kNone});
+    };
+    bool has_mine = false;
+    for (const Row& row : rows_)
+      if (row.peer == kMuster && cell_of(row) == cell) {
+        add_line(&row);
+        has_mine = true;
+      }
+    if (!has_mine) add_line(nullptr);
   }
+  return text;
+}
+
+std::string Report::figures() const {
+  std::string text;
+  for (const Figure& figure : figures_)
+    text += fmt::format("{:<16} {:>13}  {:<24} {:>9} {}\n", figure.name, figure.ranks,
+                        figure.peer + "/" + figure.path, figure_text(figure.value), figure.unit);
+  return text.empty() ? text : "\n" + text;
+}
+
+std::string Report::summary() const {
+  std::string text = "\n";
+  std::set<std::string> paths;
+  for (const Row& row : rows_)
+    if (row.peer == kMuster) paths.insert(row.path);
+  for (const std::string& path : paths) text += summary_of(path);
+  for (const auto& [peer, version] : versions_) text += fmt::format("{} {}\n", peer, version);
+  for (const std::string& what : left_out_) text += fmt::format("left out: {}\n", what);
+  return text;
+}
+
+// How a path does as a whole, over the cells that a peer has too, and over those that have a floor.
+std::string Report::summary_of(const std::string& path) const {
+  std::vector<double> ratios;
+  std::vector<double> shares;
+  std::size_t ahead = 0;
+  for (const Row& row : rows_) {
+    if (row.peer != kMuster || row.path != path || !operation_named(row.operation)) continue;
+    if (const Row* peer = best_peer(cell_of(row))) {
+      ratios.push_back(peer->median_us / row.median_us);
+      ahead += ratios.back() > 1.0 ? 1 : 0;
+    }
+    if (const auto least = floor(cell_of(row))) shares.push_back(100.0 * *least / row.median_us);
+  }
+  std::string text;
+  if (!ratios.empty())
+    text += fmt::format(
+        "{}: ahead of the best peer in {} of {} cells, peer/muster {} at least, {} in the median\n", path,
+        ahead, ratios.size(), figure_text(*std::min_element(ratios.begin(), ratios.end())),
+        figure_text(median_of(ratios)));
+  if (!shares.empty())
+    text += fmt::format("{}: {} % of the floor's speed at least, {} % in the median\n", path,
+                        figure_text(*std::min_element(shares.begin(), shares.end())),
+                        figure_text(median_of(shares)));
   return text;
 }
 
 nlohmann::json Report::to_json(nlohmann::json machine) const {
   nlohmann::json rows = nlohmann::json::array();
-  for (const Row& row : rows_)
+  for (const Row& row : rows_) {
+    const auto least = floor(cell_of(row));
     rows.push_back({{"operation", row.operation},
                     {"bytes", row.bytes},
                     {"ranks", row.ranks},
                     {"path", row.path},
                     {"peer", row.peer},
                     {"median_us", row.median_us},
-                    {"minimum_us", row.minimum_us}});
-  return {{"schema_version", kSchemaVersion}, {"machine", std::move(machine)}, {"rows", std::move(rows)}};
+                    {"minimum_us", row.minimum_us},
+                    {"samples", row.samples},
+                    {"floor_us", least ? nlohmann::json(*least) : nlohmann::json()}});
+  }
+  nlohmann::json figures = nlohmann::json::array();
+  for (const Figure& figure : figures_)
+    figures.push_back({{"figure", figure.name},
+                       {"ranks", figure.ranks},
+                       {"path", figure.path},
+                       {"peer", figure.peer},
+                       {"value", figure.value},
+                       {"unit", figure.unit}});
+  return {{"schema_version", kSchemaVersion}, {"machine", std::move(machine)}, {"versions", versions_},
+          {"rows", std::move(rows)},          {"figures", std::move(figures)}, {"left_out", left_out_}};
 }
 
 Status Report::write(const std::string& path, nlohmann::json machine) const {

@@ -1,9 +1,11 @@
-// Report: all rows of a run, as a table for a person and as JSON for a program.
+// Report: all that a run has found, as a table for a person and as JSON for a program.
 #pragma once
 
 #include "api/base/result.hpp"
 #include "tests/bench/row.hpp"
 
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,30 +16,46 @@ namespace muster::bench {
 
 // cpu, cores, kernel, and the load it already carried.
 nlohmann::json describe_machine();
-// Cores that this process may use.
-int usable_cores();
+// Three digits that say something.
+std::string figure_text(double value);
+std::string size_text(std::size_t bytes);
 
-// Owns    the rows.
+// Owns    rows, figures, floors, and what was left out.
 // Thread  one.
 // Bound   -
 // Fails   take: kProtocol if a line is no row; write: kNoResource.
 class Report {
  public:
-  void add(Row row) { rows_.push_back(std::move(row)); }
-  // Rows as rank programs print them, one a line; lines that open no object are other programs' words.
+  // Lines as rank programs print them; those that open no object are other programs' words.
   Status take(std::string_view lines);
-  // A line for each operation, size and number of ranks that Muster has run, beside the best peer and the
-  // floor.
-  std::string table() const;
+  void add(Row row) { rows_.push_back(std::move(row)); }
+  void set_floor(const Cell& cell, double microseconds) { floors_[cell] = microseconds; }
+  void leave_out(std::string what) { left_out_.push_back(std::move(what)); }
+
+  // For each cell what Muster needs, by each of its paths, beside the best peer and the floor; then the
+  // figures, a line on each path as a whole, and what is missing.
+  std::string text() const;
   nlohmann::json to_json(nlohmann::json machine) const;
   Status write(const std::string& path, nlohmann::json machine) const;
 
   const std::vector<Row>& rows() const { return rows_; }
+  std::vector<Cell> cells() const;  // in the order of the table, each once
+  // The fastest row of the cell that is not Muster's, or null.
+  const Row* best_peer(const Cell& cell) const;
+  std::optional<double> floor(const Cell& cell) const;
 
  private:
-  const Row* best(const Row& like, bool floor) const;
+  void take_line(const nlohmann::json& line);
+  std::string table() const;
+  std::string figures() const;
+  std::string summary() const;
+  std::string summary_of(const std::string& path) const;
 
   std::vector<Row> rows_;
+  std::vector<Figure> figures_;
+  std::map<Cell, double> floors_;
+  std::map<std::string, std::string> versions_;
+  std::vector<std::string> left_out_;
 };
 
 }  // namespace muster::bench

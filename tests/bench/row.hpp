@@ -1,19 +1,44 @@
-// Row: one measured cell, as ranks print it on a line of their standard output and as the report keeps it.
+// Row, Figure: what ranks print as lines of their standard output, and what the report keeps.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <string>
 
 namespace muster::bench {
 
+// One measured cell.
 struct Row {
-  std::string operation;  // all_reduce, all_gather, reduce_scatter, barrier, kernel, submit
-  std::size_t bytes = 0;  // the full vector
+  std::string operation;  // a name of Operation, kBesides or kAlone
+  std::size_t bytes = 0;  // the full vector; 0 where there is none
   int ranks = 0;
-  std::string path;  // by which way: engine; for a peer its transport; memory for the floor
-  std::string peer;  // whose: muster, openmpi, floor
+  std::string path;  // by which way: direct, engine; for a peer its transport or setting
+  std::string peer;  // whose: muster, openmpi, mpich, gloo
   double median_us = 0.0;
   double minimum_us = 0.0;
+  int samples = 0;
 };
+
+// What is measured and is no time.
+struct Figure {
+  std::string name;
+  int ranks = 0;
+  std::string path;
+  std::string peer;
+  double value = 0.0;
+  std::string unit;
+};
+
+// What rows of several contenders have in common.
+struct Cell {
+  std::string operation;
+  std::size_t bytes = 0;
+  int ranks = 0;
+
+  friend auto operator<=>(const Cell&, const Cell&) = default;
+};
+inline Cell cell_of(const Row& row) {
+  return {row.operation, row.bytes, row.ranks};
+}
 
 }  // namespace muster::bench

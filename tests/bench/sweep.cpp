@@ -1,28 +1,30 @@
-#include "tests/bench/contender.hpp"
+#include "tests/bench/sweep.hpp"
+
+#include "tests/bench/measure.hpp"
+#include "tests/bench/resident.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <array>
+#include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <sstream>
+#include <cstring>
+#include <thread>
 
 namespace muster::bench {
 namespace {
 
-constexpr double kRunsMax = 20'000.0;
-constexpr int kSamplesOfSlow = 3;  // of a run that alone exceeds the effort
 constexpr std::size_t kPeriod = 7;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double sample(Contender& contender, int runs, const std::function<void()>& run) {
-  contender.barrier();
-  const double start = now();
-  for (int i = 0; i < runs; ++i) run();
-  return contender.maximum(now() - start) / runs;
-}
+constexpr std::size_t kPattern = kPeriod * 4096;             // elements
+constexpr std::size_t kCheckedWhole = std::size_t{1} << 18;  // elements; longer vectors in steps
+constexpr std::size_t kStep = 61;                            // prime, so that all places are met
+constexpr std::size_t kGrowsFrom = std::size_t{1} << 20;     // bytes; time goes by the size from here on
+constexpr std::size_t kFirstUseBytesMax = std::size_t{64} << 10;
+constexpr std::size_t kOverlapBytesMin = std::size_t{64} << 10;
+constexpr std::size_t kOverlapBytesMax = std::size_t{16} << 20;
+constexpr int kOverlapSamples = 5;
+constexpr double kUnitsMax = 400.0;
+constexpr int kSleeps = 15;
+constexpr std::chrono::milliseconds kSleep{3};  // longer than anybody looks around before it sleeps
 
 // Small whole numbers: every order of summation gives the same sum.
 float value(int rank, std::size_t index) {
@@ -33,124 +35,197 @@ float sum(int ranks, std::size_t index) {
          static_cast<float>(ranks) * static_cast<float>(index % kPeriod);
 }
 
-float expected(const std::string& operation, int rank, int ranks, const Extent& extent, std::size_t index) {
-  if (operation == "all_gather") return value(static_cast<int>(index / extent.source), index % extent.source);
-  if (operation == "reduce_scatter")
-    return sum(ranks, index + static_cast<std::size_t>(rank) * extent.target);
-  return sum(ranks, index);
+void fill(std::span<float> source, int rank) {
+  const std::size_t first = std::min(source.size(), kPattern);
+  for (std::size_t i = 0; i < first; ++i) source[i] = value(rank, i);
+  for (std::size_t done = first; done < source.size(); done += first)
+    std::memcpy(&source[done], source.data(), std::min(first, source.size() - done) * sizeof(float));
 }
 
-// One run on known values. All ranks agree on the verdict, so that none is left waiting for another.
-void verify(Contender& contender, const std::string& operation, const Extent& extent,
-            const Prepared& prepared) {
-  for (std::size_t i = 0; i < extent.source; ++i) prepared.source[i] = value(contender.rank(), i);
-  std::fill(prepared.target.begin(), prepared.target.end(), -1.0f);
-  contender.barrier();
-  prepared.run();
-  bool good = true;
-  for (std::size_t i = 0; good && i < extent.target; ++i) {
-    const float want = expected(operation, contender.rank(), contender.ranks(), extent, i);
-    good = prepared.target[i] == want;
-    if (!good)
-      std::fprintf(stderr, "%s: %s of %zu elements is wrong on rank %d: element %zu is %g instead of %g\n",
-                   contender.name(), operation.c_str(), extent.target, contender.rank(), i,
-                   static_cast<double>(prepared.target[i]), static_cast<double>(want));
+// Calls look(index) for what is checked of [0, count): all, or many and the last.
+template<class Look>
+void visit(std::size_t count, Look look) {
+  const std::size_t step = count <= kCheckedWhole ? 1 : kStep;
+  for (std::size_t i = 0; i < count; i += step) look(i);
+  if (count > 0) look(count - 1);
+}
+
+// One rank's walk through the cells.
+class Sweep {
+ public:
+  Sweep(Contender& contender, const Cells& cells)
+      : contender_(contender), cells_(cells), measure_(contender, cells.effort) {}
+
+  // Whether all results were right.
+  bool run() {
+    print_version(contender_);
+    if (cells_.wants("memory")) measure_memory();  // first: later cells leave large vectors behind
+    for (const Operation operation : all_operations())
+      if (cells_.wants(name_of(operation))) measure_operation(operation);
+    if (cells_.wants("first_use")) measure_first_use();
+    if (cells_.wants("wake")) measure_wake();
+    if (cells_.wants("group")) measure_group();
+    if (cells_.wants("overlap")) measure_overlap();
+    return all_right_;
   }
-  if (contender.maximum(good ? 0.0 : 1.0) != 0.0) std::exit(EXIT_FAILURE);
-}
 
-template<class T>
-std::string joined(const std::vector<T>& parts) {
-  std::ostringstream text;
-  for (std::size_t i = 0; i < parts.size(); ++i) text << (i == 0 ? "" : ",") << parts[i];
-  return text.str();
-}
+ private:
+  Shape shape(Operation operation, std::size_t bytes) const {
+    return shape_of(operation, bytes, contender_.rank(), contender_.ranks());
+  }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
+  void measure_operation(Operation operation) {
+    if (operation == Operation::kBarrier) {
+      print_row(contender_, cells_, name_of(operation), 0, measure_.timing([&] { contender_.barrier(); }));
+      return;
+    }
+    double least = 0.0;  // seconds of the smallest vector: what does not grow with the size
+    double last = 0.0;
+    std::size_t last_bytes = 0;
+    for (const std::size_t bytes : cells_.sizes) {
+      const Shape what = shape(operation, bytes);
+      if (what.bytes() == last_bytes) continue;  // both too small for one element each
+      const double growth = static_cast<double>(what.bytes()) / static_cast<double>(last_bytes);
+      const double expected = last_bytes < kGrowsFrom ? 0.0 : least + (last - least) * growth;
+      if (expected > cells_.effort.patience) {
+        leave_out(what, expected);
+        return;
+      }
+      const Prepared prepared = contender_.prepare(what);
+      const auto first = seconds_if_right(what, prepared);
+      if (!first) continue;
+      const Timing timing = measure_.timing(prepared.run, times_in_a_run(operation), *first);
+      print_row(contender_, cells_, name_of(operation), what.bytes(), timing);
+      last = timing.median_us * 1e-6;
+      last_bytes = what.bytes();
+      if (least == 0.0) least = last;
+    }
+  }
+
+  void leave_out(const Shape& what, double expected) const {
+    std::array<char, 160> why{};
+    std::snprintf(why.data(), why.size(), "from %zu bytes on: one would take about %.1f s", what.bytes(),
+                  expected);
+    print_left_out(contender_, cells_, name_of(what.operation), why.data());
+  }
+
+  // One run on known values, and what it needed. All ranks agree on the verdict, so that none is left waiting
+  // for another.
+  std::optional<double> seconds_if_right(const Shape& what, const Prepared& prepared) {
+    fill(prepared.source, contender_.rank());
+    const std::vector<Expected> parts = expected_of(what);
+    for (const Expected& part : parts)
+      visit(part.count, [&](std::size_t i) { prepared.target[part.begin + i] = -1.0f; });
+    const double seconds = measure_.once(prepared.run);
+    if (prepared.fetch) prepared.fetch();
+    const bool good = std::all_of(parts.begin(), parts.end(), [&](const Expected& part) {
+      return is_as_expected(what, part, prepared.target);
+    });
+    if (contender_.maximum(good ? 0.0 : 1.0) == 0.0) return seconds;
+    print_left_out(contender_, cells_, name_of(what.operation),
+                   "the result of " + std::to_string(what.bytes()) + " bytes is wrong");
+    all_right_ = false;
+    return std::nullopt;
+  }
+
+  bool is_as_expected(const Shape& what, const Expected& part, std::span<const float> target) const {
+    bool good = true;
+    visit(part.count, [&](std::size_t i) {
+      const std::size_t from = part.base + i;
+      const float want = part.owner == Expected::kSum ? sum(what.ranks, from) : value(part.owner, from);
+      const float got = target[part.begin + i];
+      if (got != want && good)
+        std::fprintf(stderr, "%s: %s of %zu bytes is wrong on rank %d: element %zu is %g instead of %g\n",
+                     contender_.name(), name_of(what.operation), what.bytes(), what.rank, part.begin + i,
+                     static_cast<double>(got), static_cast<double>(want));
+      good = good && got == want;
+    });
+    return good;
+  }
+
+  // From an operation's description to its first result: a plan that is made, then run once.
+  void measure_first_use() {
+    std::size_t bytes = cells_.sizes.front();
+    for (const std::size_t size : cells_.sizes)
+      if (size <= kFirstUseBytesMax) bytes = size;
+    const Shape what = shape(Operation::kAllReduce, bytes);
+    const auto drop = [&] { contender_.prepare(shape(Operation::kAllReduce, sizeof(float))); };
+    const Timing timing = measure_.timing_of_first(drop, [&] { contender_.prepare(what).run(); });
+    print_row(contender_, cells_, "first_use", what.bytes(), timing);
+  }
+
+  // All but rank 0 wait in a barrier; from its arrival to the return of the last of them.
+  void measure_wake() {
+    std::vector<double> seconds;
+    for (int i = 0; i < kSleeps; ++i) {
+      double came = 0.0;
+      double left = 0.0;
+      contender_.barrier();
+      if (contender_.rank() == 0) {
+        std::this_thread::sleep_for(kSleep);
+        came = now();
+        contender_.barrier();
+      } else {
+        contender_.barrier();
+        left = now();
+      }
+      const double start = contender_.maximum(came);
+      seconds.push_back(contender_.maximum(left) - start);
+    }
+    print_row(contender_, cells_, "wake", 0, timing_of(std::move(seconds)));
+  }
+
+  void measure_group() {
+    if (!contender_.make_group()) return;
+    const Timing timing =
+        measure_.timing_of_first([&] { contender_.forget_group(); }, [&] { contender_.make_group(); });
+    contender_.forget_group();
+    print_row(contender_, cells_, "group", 0, timing);
+  }
+
+  double median(const std::function<void()>& run) {
+    std::vector<double> seconds;
+    for (int i = 0; i < kOverlapSamples; ++i) seconds.push_back(measure_.once(run));
+    return timing_of(std::move(seconds)).median_us;
+  }
+
+  // Which part of the shorter of the two disappears behind the other when both are started together.
+  void measure_overlap() {
+    const std::size_t bytes = std::min(kOverlapBytesMax, cells_.sizes.back());
+    if (bytes < kOverlapBytesMin) return;  // nothing that could be hidden
+    const std::optional<Overlap> overlap = contender_.prepare_overlap(bytes);
+    if (!overlap) return;
+    overlap->communicate();
+    overlap->compute(1);
+    const double communication = median(overlap->communicate);
+    const double unit = median([&] { overlap->compute(4); }) / 4;
+    const int units = static_cast<int>(std::clamp(std::round(communication / unit), 1.0, kUnitsMax));
+    const double computation = median([&] { overlap->compute(units); });
+    const double together = median([&] { overlap->both(units); });
+    const double hidden = communication + computation - together;
+    print_figure(contender_, cells_, "overlap", 100.0 * hidden / std::min(communication, computation), "%");
+  }
+
+  // Of all processes that belong to the run, once they have met and reduced something.
+  void measure_memory() {
+    const Prepared prepared = contender_.prepare(shape(Operation::kAllReduce, kFirstUseBytesMax));
+    prepared.run();
+    contender_.barrier();
+    if (contender_.rank() == 0)
+      print_figure(contender_, cells_, "memory", resident_mib_below(cells_.root_pid), "MiB");
+    contender_.barrier();
+  }
+
+  Contender& contender_;
+  const Cells& cells_;
+  Measure measure_;
+  bool all_right_ = true;
+};
 
 }  // namespace
 
-bool Cells::wants(const std::string& operation) const {
-  return std::find(operations.begin(), operations.end(), operation) != operations.end();
-}
-
-std::vector<std::string> to_arguments(const Cells& cells) {
-  return {cells.path, joined(cells.operations), joined(cells.sizes), std::to_string(cells.effort.seconds),
-          std::to_string(cells.effort.samples)};
-}
-
-Cells cells_of(std::span<char* const> arguments) {
-  Cells cells;
-  if (arguments.size() == 5) {
-    cells.path = arguments[0];
-    cells.operations = split(arguments[1]);
-    for (const std::string& size : split(arguments[2]))
-      cells.sizes.push_back(std::strtoull(size.c_str(), nullptr, 10));
-    cells.effort.seconds = std::strtod(arguments[3], nullptr);
-    cells.effort.samples = static_cast<int>(std::strtol(arguments[4], nullptr, 10));
-  }
-  if (cells.effort.samples < 1 || cells.effort.seconds <= 0.0) {
-    std::fprintf(stderr, "a rank program of muster-bench takes PATH OPERATIONS BYTES SECONDS SAMPLES\n");
-    std::exit(EXIT_FAILURE);
-  }
-  return cells;
-}
-
-Timing timing_of(std::vector<double> seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  const std::size_t half = seconds.size() / 2;
-  const double median = seconds.size() % 2 == 1 ? seconds[half] : (seconds[half - 1] + seconds[half]) / 2;
-  return {median * 1e6, seconds.front() * 1e6};
-}
-
-Timing measure(Contender& contender, const Effort& effort, const std::function<void()>& run) {
-  double once = sample(contender, 1, run);
-  if (once < effort.seconds)
-    for (int i = 0; i < 3; ++i) once = std::min(once, sample(contender, 2, run));
-  const int samples = once > effort.seconds ? std::min(kSamplesOfSlow, effort.samples) : effort.samples;
-  const int runs = static_cast<int>(std::clamp(effort.seconds / samples / once, 1.0, kRunsMax));
-  std::vector<double> seconds;
-  for (int i = 0; i < samples; ++i) seconds.push_back(sample(contender, runs, run));
-  return timing_of(std::move(seconds));
-}
-
-Extent extent_of(const std::string& operation, std::size_t bytes, int ranks) {
-  const std::size_t total = bytes / sizeof(float);
-  const std::size_t part = std::max<std::size_t>(1, total / static_cast<std::size_t>(ranks));
-  if (operation == "all_gather") return {part, part * static_cast<std::size_t>(ranks)};
-  if (operation == "reduce_scatter") return {part * static_cast<std::size_t>(ranks), part};
-  return {total, total};
-}
-
-void sweep(Contender& contender, const Cells& cells) {
-  if (cells.wants("barrier"))
-    print_row(contender, cells, "barrier", 0, measure(contender, cells.effort, [&] { contender.barrier(); }));
-  for (const char* operation : {"all_reduce", "all_gather", "reduce_scatter"}) {
-    if (!cells.wants(operation)) continue;
-    for (const std::size_t bytes : cells.sizes) {
-      const Extent extent = extent_of(operation, bytes, contender.ranks());
-      const Prepared prepared = contender.prepare(operation, extent);
-      verify(contender, operation, extent, prepared);
-      const std::size_t vector = std::max(extent.source, extent.target) * sizeof(float);
-      print_row(contender, cells, operation, vector, measure(contender, cells.effort, prepared.run));
-    }
-  }
-}
-
-void print_row(const Contender& contender, const Cells& cells, const char* operation, std::size_t bytes,
-               const Timing& timing) {
-  if (contender.rank() != 0) return;
-  std::printf(
-      "{\"operation\":\"%s\",\"bytes\":%zu,\"ranks\":%d,\"path\":\"%s\",\"peer\":\"%s\",\"median_us\":%.4f,"
-      "\"minimum_us\":%.4f}\n",
-      operation, bytes, contender.ranks(), cells.path.c_str(), contender.name(), timing.median_us,
-      timing.minimum_us);
-  std::fflush(stdout);
+bool sweep(Contender& contender, const Cells& cells) {
+  return Sweep(contender, cells).run();
 }
 
 }  // namespace muster::bench

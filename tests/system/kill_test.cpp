@@ -27,16 +27,22 @@ using ::testing::HasSubstr;
 using Steady = std::chrono::steady_clock;
 
 #if defined(MUSTER_SANITIZED)
-constexpr int kCycles = 20;
+constexpr int kCycles = 10;
 #else
-constexpr int kCycles = 200;
+constexpr int kCycles = 100;
 #endif
 constexpr int kWorld = 4;
+
+// What the ranks do: "start" their all-reduces, or "run" them, of so many elements.
+struct Work {
+  const char* verb;
+  std::uint64_t count;
+};
 
 // A rank as its own process, with its output on a pipe.
 class RankProcess {
  public:
-  RankProcess(const std::string& endpoint, const char* job, int rank, int world) {
+  RankProcess(const std::string& endpoint, const char* job, int rank, int world, const Work& work) {
     int ends[2];
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
     posix_spawn_file_actions_t actions;
@@ -44,8 +50,10 @@ class RankProcess {
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
     const std::string rank_text = std::to_string(rank);
     const std::string world_text = std::to_string(world);
-    const char* arguments[] = {"reducing_rank",   endpoint.c_str(),   job,
-                               rank_text.c_str(), world_text.c_str(), nullptr};
+    const std::string count_text = std::to_string(work.count);
+    const char* arguments[] = {
+        "reducing_rank", endpoint.c_str(),   job,    rank_text.c_str(), world_text.c_str(),
+        work.verb,       count_text.c_str(), nullptr};
     EXPECT_EQ(
         posix_spawn(&pid_, MUSTER_RANK_PROGRAM, &actions, nullptr, const_cast<char**>(arguments), environ),
         0);
@@ -84,10 +92,11 @@ class RankProcess {
   int output_ = -1;
 };
 
-std::vector<std::unique_ptr<RankProcess>> start(const test::Node& node, const char* job, int world) {
+std::vector<std::unique_ptr<RankProcess>> start(const test::Node& node, const char* job, int world,
+                                                const Work& work) {
   std::vector<std::unique_ptr<RankProcess>> ranks;
   for (int rank = 0; rank < world; ++rank)
-    ranks.push_back(std::make_unique<RankProcess>(node.endpoint(), job, rank, world));
+    ranks.push_back(std::make_unique<RankProcess>(node.endpoint(), job, rank, world, work));
   for (auto& rank : ranks) EXPECT_EQ(rank->line(), "ready");
   return ranks;
 }
@@ -124,10 +133,17 @@ std::vector<pid_t> engines() {
   return found;
 }
 
-TEST(Kill, TellsTheSurvivorsLeaksNothingAndLeavesOtherJobsAlone) {
+class Kill : public ::testing::TestWithParam<Work> {};
+
+INSTANTIATE_TEST_SUITE_P(Paths, Kill,
+                         ::testing::Values(Work{"start", 4096}, Work{"run", 2}, Work{"run", 300'000}),
+                         [](const auto& of) { return fmt::format("{}{}", of.param.verb, of.param.count); });
+
+TEST_P(Kill, TellsTheSurvivorsLeaksNothingAndLeavesOtherJobsAlone) {
+  const Work work = GetParam();
   test::Node node;
   node.start();
-  const auto bystanders = start(node, "bystander", 2);
+  const auto bystanders = start(node, "bystander", 2, work);
   std::mt19937_64 random(99);
   std::vector<Steady::duration> verdicts;
   std::vector<Steady::duration> attaches;
@@ -135,7 +151,7 @@ TEST(Kill, TellsTheSurvivorsLeaksNothingAndLeavesOtherJobsAlone) {
   for (int cycle = 0; cycle < kCycles; ++cycle) {
     SCOPED_TRACE(::testing::Message() << "cycle " << cycle);
     const auto opening = Steady::now();
-    auto ranks = start(node, "victim", kWorld);
+    auto ranks = start(node, "victim", kWorld, work);
     attaches.push_back(Steady::now() - opening);
     usleep(static_cast<useconds_t>(random() % 3000));
     const std::size_t dead = random() % kWorld;

@@ -45,6 +45,10 @@ INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance,
                          ::testing::Values(BenchFactory{"Pool",
                                                         [] { return std::make_unique<PoolBench>(); }}),
                          bench_name);
+INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorRefusals,
+                         ::testing::Values(BenchFactory{"Pool",
+                                                        [] { return std::make_unique<PoolBench>(); }}),
+                         bench_name);
 
 // Runs all parts of a case once, in the order that `seed` draws. There must be some.
 std::vector<std::byte> run_shuffled(const Shape& shape, const Case& c, std::uint64_t seed,

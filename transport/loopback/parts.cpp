@@ -3,7 +3,7 @@
 #include "api/base/dtype.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
-#include "transport/loopback/faces.hpp"
+#include "kernels/math/strided.hpp"
 
 #include <algorithm>
 #include <array>
@@ -237,7 +237,7 @@ void exchange(const Piece& piece) {
             send_to(*piece.shares[static_cast<std::size_t>(face.peer)], getter.index, face.tag);
         // Their edges match, says the caller; memory is not put at stake on it.
         if (sent == nullptr || sent->count() != face.count()) return;
-        copy_faces(face, *sent, inner.first, inner.last, inner.element_bytes, inner.streaming_from);
+        math::copy_faces(face, *sent, inner.first, inner.last, inner.element_bytes, inner.streaming_from);
       });
 }
 

@@ -421,7 +421,8 @@ MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_k
 /* ---- introspection ---------------------------------------------------------------------------------------------- */
 
 /* A counter of this session's page, by name: "steps_completed", "bytes_moved", "compute_busy_ns", "comm_busy_ns",
- * "exposed_ns", "commands". Read from shared memory: works while the daemon is stuck. Errors: NOT_FOUND with the names. */
+ * "exposed_ns", "commands"; and of what this process ran itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read
+ * from shared memory: works while the daemon is stuck. Errors: NOT_FOUND with the names. */
 MUSTER_API muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value);
 /* Record every step of the whole job from now on, on all its local ranks. */
 MUSTER_API muster_status_t muster_trace_begin(muster_session* session);

@@ -2,6 +2,7 @@
 
 #include "api/shm/control.hpp"
 #include "api/shm/counters.hpp"
+#include "api/shm/direct.hpp"
 
 #include <cstring>
 #include <set>
@@ -14,7 +15,7 @@ namespace {
 // Goal:   a change of the shared layout is a decision, not an accident.
 // Method: every size and offset as a number; whoever changes one raises kAbiVersion and then this test.
 TEST(Layout, PinsTheCommand) {
-  EXPECT_EQ(kAbiVersion, 1u);
+  EXPECT_EQ(kAbiVersion, 2u);
   EXPECT_EQ(sizeof(Command), 64u);
   EXPECT_EQ(alignof(Command), 8u);
   EXPECT_EQ(offsetof(Command, sequence), 0u);
@@ -63,9 +64,13 @@ TEST(Layout, PinsATimelineAndAFailureText) {
 
 TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(MessageHeader), 16u);
-  EXPECT_EQ(sizeof(Failure), 16u + 8u + 1024u);
+  EXPECT_EQ(sizeof(Failure), 16u + 16u + 1024u);
   EXPECT_EQ(sizeof(Hello), 16u + 16u + 16u + 64u + 256u + 80u);
-  EXPECT_EQ(sizeof(Welcome), 16u + 24u + 16u + 64u + 256u);
+  EXPECT_EQ(sizeof(Welcome), 16u + 24u + 16u + 24u + 64u + 256u);
+  EXPECT_EQ(sizeof(DirectGroupAnswer), 16u + 16u);
+  EXPECT_EQ(sizeof(DirectMember), 16u);
+  EXPECT_EQ(sizeof(PeerMessage), 16u + 8u);
+  EXPECT_EQ(sizeof(DirectMessage), 16u + 40u + 8u);
   EXPECT_EQ(sizeof(BufferGrant), 16u + 32u);
   EXPECT_EQ(sizeof(HandleMessage), 24u);
   EXPECT_EQ(sizeof(PlanCollective), 16u + 16u + 8u + 32u + 16u + 24u + 48u);
@@ -76,6 +81,36 @@ TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(offsetof(PlanCollective, site), 112u);
   EXPECT_EQ(sizeof(muster_face), 96u);
   EXPECT_EQ(sizeof(PlanCollective) + kListBytesMax, kMessageBytesMax);
+}
+
+TEST(Layout, PinsTheDirectSegment) {
+  EXPECT_EQ(sizeof(DirectSlot), 64u);
+  EXPECT_EQ(offsetof(DirectSlot, sequence), 0u);
+  EXPECT_EQ(offsetof(DirectSlot, generation), 8u);
+  EXPECT_EQ(offsetof(DirectSlot, common), 16u);
+  EXPECT_EQ(offsetof(DirectSlot, place), 32u);
+  EXPECT_EQ(offsetof(DirectSlot, payload), 40u);
+  EXPECT_EQ(sizeof(DirectSeat), 256u);
+  EXPECT_EQ(offsetof(DirectSeat, plans), 128u);
+  EXPECT_EQ(sizeof(DirectPair), 256u);
+  EXPECT_EQ(offsetof(DirectPair, received), 128u);
+  EXPECT_EQ(offsetof(DirectHeader, asleep), 128u);
+  EXPECT_EQ(offsetof(DirectHeader, stage_uses), 256u);
+  EXPECT_EQ(offsetof(DirectHeader, operations), 384u);
+  EXPECT_EQ(sizeof(GroupLine), 128u);
+  EXPECT_EQ(offsetof(GroupLine, completed), 24u);
+  EXPECT_EQ(sizeof(RankLine), 128u);
+  EXPECT_EQ(kDirectSeatsOffset, 4096u + 2u * 512u * 1024u);
+  EXPECT_EQ(seat_bytes(3), 256u + 2u * 4096u + 3u * 256u);
+}
+
+TEST(Layout, PacksAPlace) {
+  const Place place{Place::Kind::kArena, 4095, (std::uint64_t{1} << 48) - 1};
+  const Place again = unpack_place(pack_place(place));
+  EXPECT_EQ(again.kind, place.kind);
+  EXPECT_EQ(again.index, place.index);
+  EXPECT_EQ(again.value, place.value);
+  EXPECT_EQ(unpack_place(0).kind, Place::Kind::kNone);
 }
 
 TEST(Layout, GivesEachWordALineOfItsOwn) {

@@ -1,5 +1,6 @@
 #include "kernels/elementwise/elementwise.hpp"
 
+#include "api/base/dtype.hpp"
 #include "tests/kernels/families/tensor_fixture.hpp"
 #include "tests/kernels/families/twin/elementwise.hpp"
 
@@ -62,16 +63,17 @@ TEST(Copy, PacksAndUnpacksEveryPairOfLayouts) {
   }
 }
 
-TEST(Copy, CopiesIntegersOfEqualDtypeAndBroadcasts) {
-  for (const muster_dtype dtype : {MUSTER_I32, MUSTER_I64, MUSTER_U8}) {
-    OwnedTensor source(dtype, {3}, Layout::kDense, {1, 200, 7});
+TEST(Copy, CopiesElementsOfEqualDtypeAndBroadcasts) {
+  for (const muster_dtype dtype :
+       {MUSTER_I32, MUSTER_I64, MUSTER_U8, MUSTER_I8, MUSTER_F8_E4M3, MUSTER_F8_E5M2}) {
+    OwnedTensor source(dtype, {3}, Layout::kDense, {1, 112, 7});
     OwnedTensor target(dtype, {2, 3}, Layout::kPaddedRows);
     Tensor repeated = source.view();
     repeated.dims = 2;
     repeated.size = {2, 3, 0, 0};
     repeated.stride = {0, 1, 0, 0};
     run_in_any_order(row(MUSTER_KERNEL_COPY), args_of({repeated, target.view()}), {&target});
-    EXPECT_EQ(target.values(), (Values{1, 200, 7, 1, 200, 7}));
+    EXPECT_EQ(target.values(), (Values{1, 112, 7, 1, 112, 7}));
   }
 }
 
@@ -89,19 +91,35 @@ TEST(Copy, RefusesMixedIntegersOtherShapesAndOverlappingTargets) {
   expect_refused(row(MUSTER_KERNEL_COPY), args_of({b.view(), Tensor{}}), "target is absent");
   expect_refused(row(MUSTER_KERNEL_COPY), args_of({b.view()}), "1 operands were given; it takes 2");
   Tensor unknown = b.view();
-  unknown.dtype = 9;
-  expect_refused(row(MUSTER_KERNEL_COPY), args_of({unknown, unknown}), "source has dtype 9");
+  unknown.dtype = 99;
+  expect_refused(row(MUSTER_KERNEL_COPY), args_of({unknown, unknown}), "source has dtype 99");
+}
+
+// Goal: 8-bit elements reach no kernel that computes, and the sentence names the dtype.
+TEST(Copy, ConvertsNoEightBitFloats) {
+  OwnedTensor wide(MUSTER_F32, {4});
+  for (const muster_dtype dtype : {MUSTER_F8_E4M3, MUSTER_F8_E5M2, MUSTER_I8}) {
+    OwnedTensor narrow(dtype, {4});
+    const std::string name = dtype_name(dtype);
+    expect_refused(row(MUSTER_KERNEL_COPY), args_of({wide.view(), narrow.view()}),
+                   "target is " + name + "; it must be one of f32, bf16, f16, f64");
+    expect_refused(row(MUSTER_KERNEL_COPY), args_of({narrow.view(), wide.view()}),
+                   "target is f32, but source is " + name);
+    expect_refused(row(MUSTER_KERNEL_SUM), args_of({narrow.view(), wide.view()}, {0}, {1.0}), "is " + name);
+    expect_refused(row(MUSTER_KERNEL_AXPBY), args_of({wide.view(), narrow.view()}, {}, {1.0, 0.0}),
+                   "is " + name);
+  }
 }
 
 TEST(Fill, WritesEveryElementOfAnyDtypeAndLayout) {
   for (const Shape& shape : kShapes) {
     for (const Layout layout : kLayouts) {
       if (is_skipped(shape, layout)) continue;
-      for (const muster_dtype dtype :
-           {MUSTER_F32, MUSTER_BF16, MUSTER_F16, MUSTER_F64, MUSTER_I32, MUSTER_I64, MUSTER_U8}) {
+      for (const muster_dtype dtype : {MUSTER_F32, MUSTER_BF16, MUSTER_F16, MUSTER_F64, MUSTER_I32,
+                                       MUSTER_I64, MUSTER_U8, MUSTER_I8, MUSTER_F8_E4M3, MUSTER_F8_E5M2}) {
         OwnedTensor target(dtype, shape, layout);
-        run_in_any_order(row(MUSTER_KERNEL_FILL), args_of({target.view()}, {}, {42.0}), {&target});
-        EXPECT_EQ(target.values(), Values(count_of(shape), 42.0));
+        run_in_any_order(row(MUSTER_KERNEL_FILL), args_of({target.view()}, {}, {40.0}), {&target});
+        EXPECT_EQ(target.values(), Values(count_of(shape), 40.0));
       }
     }
   }
@@ -113,6 +131,9 @@ TEST(Fill, RefusesAValueThatTheIntegerDoesNotHold) {
   expect_refused(row(MUSTER_KERNEL_FILL), args_of({bytes.view()}, {}, {256.0}), "value is 256");
   expect_refused(row(MUSTER_KERNEL_FILL), args_of({bytes.view()}, {}, {1.5}), "whole number");
   expect_refused(row(MUSTER_KERNEL_FILL), args_of({bytes.view()}, {}, {-1.0}), "u8");
+  OwnedTensor signed_bytes(MUSTER_I8, {4});
+  expect_refused(row(MUSTER_KERNEL_FILL), args_of({signed_bytes.view()}, {}, {128.0}), "i8");
+  EXPECT_TRUE(validate(row(MUSTER_KERNEL_FILL), args_of({signed_bytes.view()}, {}, {-128.0})).ok());
   expect_refused(row(MUSTER_KERNEL_FILL), args_of({longs.view()}, {}, {0x1p63}), "i64");
   expect_refused(row(MUSTER_KERNEL_FILL), args_of({longs.view()}, {}, {std::nan("")}), "nan");
   EXPECT_TRUE(validate(row(MUSTER_KERNEL_FILL), args_of({longs.view()}, {}, {-0x1p63})).ok());

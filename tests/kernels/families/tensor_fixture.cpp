@@ -22,8 +22,7 @@ constexpr std::size_t kBorderBytes = 64;
 
 template<class F>
 void with_element(muster_dtype dtype, F&& f) {
-  Among<float, Bf16, F16, double, std::int32_t, std::int64_t, std::uint8_t>::dispatch(dtype,
-                                                                                      std::forward<F>(f));
+  AnyElement::dispatch(dtype, std::forward<F>(f));
 }
 
 void store_value(muster_dtype dtype, std::byte* p, double value) {

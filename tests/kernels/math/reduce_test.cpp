@@ -1,12 +1,17 @@
 #include "kernels/math/reduce.hpp"
 
+#include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
 #include "tests/kernels/math/scalar_reduce.hpp"
 #include "tests/kernels/math/simd_targets.hpp"
 #include "tests/kernels/math/values.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -79,6 +84,62 @@ TEST(Reduce, GivesTheBitsOfPlainLoopsOnEverySimdTarget) {
           test::scalar_reduce(dtype, redop, sources.span(), expected.data(), count, test::scale_for(dtype));
           test::on_every_target([&](const std::string&) {
             good = good && gives(dtype, redop, sources, count, expected, count % 5);
+          });
+        }
+        if (!good) return;  // one failing case is enough to read
+      }
+}
+
+// One page of memory between two that nobody may touch.
+//
+// Owns    its mapping. Thread  one. Bound  a page. Fails  the test that makes it, without memory.
+class GuardedPage {
+ public:
+  GuardedPage() : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {
+    void* all = ::mmap(nullptr, 3 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUSTER_ASSERT(all != MAP_FAILED);
+    begin_ = static_cast<std::byte*>(all) + page_;
+    MUSTER_ASSERT(::mprotect(begin_, page_, PROT_READ | PROT_WRITE) == 0);
+  }
+  ~GuardedPage() { ::munmap(begin_ - page_, 3 * page_); }
+  GuardedPage(const GuardedPage&) = delete;
+  GuardedPage& operator=(const GuardedPage&) = delete;
+
+  // `bytes` at the very beginning or the very end.
+  std::byte* place(std::size_t bytes, bool at_end) { return at_end ? begin_ + page_ - bytes : begin_; }
+
+ private:
+  std::size_t page_;
+  std::byte* begin_ = nullptr;
+};
+
+// Goal:   reduce() reads and writes nothing outside its vectors, however short, and short ones have the same
+//         bits as long ones.
+// Method: all vectors begin or end where memory does; every count up to two vectors of bytes and some more.
+TEST(Reduce, TouchesNothingOutsideItsVectors) {
+  constexpr std::size_t kSources = 9;
+  GuardedPage pages[kSources + 1];
+  bool good = true;
+  for (const muster_dtype dtype : test::kDtypes)
+    for (std::size_t count = 1; count * dtype_bytes(dtype) <= 130; ++count)
+      for (const bool at_end : {false, true}) {
+        const std::size_t bytes = count * dtype_bytes(dtype);
+        std::vector<const std::byte*> all;
+        for (std::size_t k = 0; k < kSources; ++k) {
+          std::byte* source = pages[k].place(bytes, at_end);
+          test::fill(dtype, source, count, 100 * count + k);
+          all.push_back(source);
+        }
+        std::byte* target = pages[kSources].place(bytes, at_end);
+        for (std::size_t n = 1; n <= kSources; ++n) {
+          const std::span<const std::byte* const> sources(all.data(), n);
+          std::vector<std::byte> expected(bytes);
+          test::scalar_reduce(dtype, MUSTER_SUM, sources, expected.data(), count, 1.0);
+          test::on_every_target([&](const std::string&) {
+            std::memset(target, 0xEE, bytes);
+            reduce(dtype, MUSTER_SUM, sources, target, count, 1.0);
+            good = good && std::memcmp(target, expected.data(), bytes) == 0;
+            EXPECT_TRUE(good) << name_of(dtype, MUSTER_SUM, n, count);
           });
         }
         if (!good) return;  // one failing case is enough to read
@@ -171,9 +232,41 @@ TEST(Reduce, WrapsIntegersAndAveragesThemTowardsZero) {
   EXPECT_EQ(reduced<std::uint8_t>(MUSTER_U8, MUSTER_MAX, {200, 100}), 200) << "bytes have no sign";
   EXPECT_EQ(reduced<std::uint8_t>(MUSTER_U8, MUSTER_PROD, {20, 13}), 4);
   EXPECT_EQ(reduced<std::uint8_t>(MUSTER_U8, MUSTER_PREMUL_SUM, {1, 2}, -1.0), 253);
+  EXPECT_EQ(reduced<std::int8_t>(MUSTER_I8, MUSTER_SUM, {100, 100}), -56);
+  EXPECT_EQ(reduced<std::int8_t>(MUSTER_I8, MUSTER_AVG, {100, 101}), 100);
+  EXPECT_EQ(reduced<std::int8_t>(MUSTER_I8, MUSTER_AVG, {-3, -4}), -3) << "-3.5 towards zero";
+  EXPECT_EQ(reduced<std::int8_t>(MUSTER_I8, MUSTER_AVG, {-128, -128, -128}), -128);
+  EXPECT_EQ(reduced<std::int8_t>(MUSTER_I8, MUSTER_MAX, {-1, 1}), 1) << "these bytes have a sign";
+  EXPECT_EQ(reduced<std::int8_t>(MUSTER_I8, MUSTER_MIN, {-1, 1}), -1);
+  EXPECT_EQ(reduced<std::int8_t>(MUSTER_I8, MUSTER_PROD, {-20, 13}), -4);
+  EXPECT_EQ(reduced<std::int8_t>(MUSTER_I8, MUSTER_PREMUL_SUM, {1, 2}, 100.0), 44);
   EXPECT_EQ(reduced<std::int32_t>(MUSTER_I32, MUSTER_MIN, {5, -7, 3}), -7);
   EXPECT_EQ(reduced<std::int64_t>(MUSTER_I64, MUSTER_PROD, {std::int64_t{1} << 62, 4}), 0);
   EXPECT_EQ(reduced<std::int64_t>(MUSTER_I64, MUSTER_PREMUL_SUM, {5, 6}, 1e12), 11'000'000'000'000);
+}
+
+// Goal:   a mean that misses an integer by the least possible is cut below it, as in integers of 64 bits.
+// Method: up to as many sources as there may be, all at a limit of the type, but for one next to it.
+template<class T>
+void expect_exact_means(muster_dtype dtype) {
+  for (const std::size_t n : {std::size_t{3}, kReduceSourcesMax - 1, kReduceSourcesMax})
+    for (const T limit : {std::numeric_limits<T>::min(), std::numeric_limits<T>::max()}) {
+      if (limit == 0) continue;
+      const T nearer = static_cast<T>(limit < 0 ? limit + 1 : limit - 1);
+      std::vector<T> values(n, limit);
+      EXPECT_EQ(reduced<T>(dtype, MUSTER_AVG, values), limit) << dtype_name(dtype) << ", " << n << " sources";
+      values[n / 2] = nearer;
+      EXPECT_EQ(reduced<T>(dtype, MUSTER_AVG, values), nearer)
+          << dtype_name(dtype) << ", " << n << " sources";
+    }
+}
+
+TEST(Reduce, AveragesIntegersExactlyWithAsManySourcesAsItTakes) {
+  test::on_every_target([](const std::string&) {
+    expect_exact_means<std::uint8_t>(MUSTER_U8);
+    expect_exact_means<std::int8_t>(MUSTER_I8);
+    expect_exact_means<std::int32_t>(MUSTER_I32);
+  });
 }
 
 }  // namespace

@@ -11,39 +11,61 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace muster::math::test {
 
-// Value of a float with the given fields, by arithmetic on its parts.
-inline double decode_small(std::uint32_t bits, int mantissa_bits, int exponent_bits) {
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  const int exponent = static_cast<int>(bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
-  const int mantissa = static_cast<int>(bits) & ((1 << mantissa_bits) - 1);
-  const double sign = (bits >> (mantissa_bits + exponent_bits)) & 1 ? -1.0 : 1.0;
-  if (exponent == (1 << exponent_bits) - 1)
-    return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN()
-                         : sign * std::numeric_limits<double>::infinity();
-  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
-  return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+// The fields of a small float. Without an infinity the highest exponent holds numbers too, and only its last
+// mantissa is NaN.
+struct Fields {
+  int mantissa_bits;
+  int exponent_bits;
+  bool has_infinity = true;
+
+  constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+  constexpr std::uint32_t sign() const { return 1u << (mantissa_bits + exponent_bits); }
+  // Above all numbers: infinity, or the NaN that stands in its place.
+  constexpr std::uint32_t overflow() const {
+    return has_infinity ? ((1u << exponent_bits) - 1) << mantissa_bits : sign() - 1;
+  }
+  constexpr std::uint32_t nan() const {
+    return has_infinity ? overflow() | (1u << (mantissa_bits - 1)) : overflow();
+  }
+};
+
+// Value of a pattern, by arithmetic on its parts.
+inline double decode_small(std::uint32_t bits, const Fields& f) {
+  const int exponent = static_cast<int>(bits >> f.mantissa_bits) & ((1 << f.exponent_bits) - 1);
+  const int mantissa = static_cast<int>(bits) & ((1 << f.mantissa_bits) - 1);
+  const double sign = (bits & f.sign()) != 0 ? -1.0 : 1.0;
+  const std::uint32_t magnitude = bits & (f.sign() - 1);
+  if (f.has_infinity && magnitude == f.overflow()) return sign * std::numeric_limits<double>::infinity();
+  if (magnitude >= f.overflow()) return std::numeric_limits<double>::quiet_NaN();
+  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - f.bias() - f.mantissa_bits);
+  return sign * std::ldexp(mantissa + (1 << f.mantissa_bits), exponent - f.bias() - f.mantissa_bits);
 }
 
-// Nearest value with the given fields, ties to even (nearbyint in the default rounding mode).
-inline std::uint32_t encode_small(float value, int mantissa_bits, int exponent_bits) {
-  const std::uint32_t infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
-  if (std::isnan(value)) return infinity | (1u << (mantissa_bits - 1));
-  const std::uint32_t sign = std::signbit(value) ? 1u << (mantissa_bits + exponent_bits) : 0;
+// Pattern of the nearest value, ties to even (nearbyint in the default rounding mode).
+inline std::uint32_t encode_small(float value, const Fields& f) {
+  if (std::isnan(value)) return f.nan();
+  const std::uint32_t sign = std::signbit(value) ? f.sign() : 0;
+  const std::uint32_t overflow = f.has_infinity ? sign | f.overflow() : f.nan();
   const double a = std::fabs(static_cast<double>(value));
-  if (std::isinf(a)) return sign | infinity;
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  if (a < std::ldexp(1.0, 1 - bias))
-    return sign | static_cast<std::uint32_t>(std::nearbyint(std::ldexp(a, mantissa_bits + bias - 1)));
+  if (std::isinf(a)) return overflow;
+  const int m = f.mantissa_bits;
+  if (a < std::ldexp(1.0, 1 - f.bias()))
+    return sign | static_cast<std::uint32_t>(std::nearbyint(std::ldexp(a, m + f.bias() - 1)));
   const int exponent = std::ilogb(a);
-  const auto mantissa = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(a, mantissa_bits - exponent)));
-  const std::uint32_t bits =
-      (static_cast<std::uint32_t>(exponent + bias) << mantissa_bits) + (mantissa - (1u << mantissa_bits));
-  return sign | (bits < infinity ? bits : infinity);
+  const auto mantissa = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(a, m - exponent)));
+  const std::uint32_t bits = (static_cast<std::uint32_t>(exponent + f.bias()) << m) + (mantissa - (1u << m));
+  return bits < f.overflow() ? sign | bits : overflow;
 }
+
+inline constexpr Fields kBf16{7, 8};
+inline constexpr Fields kF16{10, 5};
+inline constexpr Fields kF8E4m3{3, 4, false};
+inline constexpr Fields kF8E5m2{2, 5};
 
 // How elements become values of the accumulation type, and back.
 struct F32Element {
@@ -76,24 +98,25 @@ struct F64Element {
     std::memcpy(to, &bits, 8);
   }
 };
-template<int kMantissaBits, int kExponentBits>
+template<const Fields& fields>
 struct SmallElement {
   using Value = float;
-  static constexpr std::size_t kBytes = 2;
+  using Bits = std::conditional_t<(fields.sign() > 0x80), std::uint16_t, std::uint8_t>;
+  static constexpr std::size_t kBytes = sizeof(Bits);
   static float decode(const std::byte* from) {
     static const std::vector<float> kValues = [] {
-      std::vector<float> values(65536);
-      for (std::uint32_t i = 0; i < 65536; ++i)
-        values[i] = static_cast<float>(decode_small(i, kMantissaBits, kExponentBits));
+      std::vector<float> values(2 * fields.sign());
+      for (std::uint32_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<float>(decode_small(i, fields));
       return values;
     }();
-    std::uint16_t bits;
-    std::memcpy(&bits, from, 2);
+    Bits bits;
+    std::memcpy(&bits, from, kBytes);
     return kValues[bits];
   }
   static void encode(float v, std::byte* to) {
-    const auto bits = static_cast<std::uint16_t>(encode_small(v, kMantissaBits, kExponentBits));
-    std::memcpy(to, &bits, 2);
+    const auto bits = static_cast<Bits>(encode_small(v, fields));
+    std::memcpy(to, &bits, kBytes);
   }
 };
 
@@ -180,15 +203,21 @@ inline void scalar_reduce(muster_dtype dtype, muster_redop redop, std::span<cons
     case MUSTER_F32:
       return scalar_floats<F32Element>(redop, sources, target, count, scale);
     case MUSTER_BF16:
-      return scalar_floats<SmallElement<7, 8>>(redop, sources, target, count, scale);
+      return scalar_floats<SmallElement<kBf16>>(redop, sources, target, count, scale);
     case MUSTER_F16:
-      return scalar_floats<SmallElement<10, 5>>(redop, sources, target, count, scale);
+      return scalar_floats<SmallElement<kF16>>(redop, sources, target, count, scale);
     case MUSTER_F64:
       return scalar_floats<F64Element>(redop, sources, target, count, scale);
+    case MUSTER_F8_E4M3:
+      return scalar_floats<SmallElement<kF8E4m3>>(redop, sources, target, count, scale);
+    case MUSTER_F8_E5M2:
+      return scalar_floats<SmallElement<kF8E5m2>>(redop, sources, target, count, scale);
     case MUSTER_I32:
       return scalar_integers<std::int32_t>(redop, sources, target, count, scale);
     case MUSTER_I64:
       return scalar_integers<std::int64_t>(redop, sources, target, count, scale);
+    case MUSTER_I8:
+      return scalar_integers<std::int8_t>(redop, sources, target, count, scale);
     default:
       return scalar_integers<std::uint8_t>(redop, sources, target, count, scale);
   }

@@ -3,6 +3,7 @@
 #include "api/base/dtype.hpp"
 #include "tests/kernels/math/scalar_reduce.hpp"
 #include "tests/kernels/math/simd_targets.hpp"
+#include "tests/kernels/math/values.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -15,25 +16,33 @@
 namespace muster::math {
 namespace {
 
+constexpr std::uint64_t kAbsent = ~std::uint64_t{0};  // e4m3 has no infinity
+
 struct Pattern {
   const char* name;
-  std::uint64_t f32, bf16, f16, f64;
+  std::uint64_t f32, bf16, f16, f64, e4m3, e5m2;
 };
 
 // One value of every kind, as bits of each float type.
-constexpr Pattern kNan = {"NaN", 0x7FC00000, 0x7FC0, 0x7E00, 0x7FF8000000000000};
-constexpr Pattern kOddNan = {"-NaN with a payload", 0xFFC12345, 0xFFC5, 0xFE15, 0xFFF8000000012345};
-constexpr Pattern kSignallingNan = {"signalling NaN", 0x7F800001, 0x7F81, 0x7C01, 0x7FF0000000000001};
-constexpr Pattern kInfinity = {"+inf", 0x7F800000, 0x7F80, 0x7C00, 0x7FF0000000000000};
-constexpr Pattern kMinusInfinity = {"-inf", 0xFF800000, 0xFF80, 0xFC00, 0xFFF0000000000000};
-constexpr Pattern kZero = {"+0", 0, 0, 0, 0};
-constexpr Pattern kMinusZero = {"-0", 0x80000000, 0x8000, 0x8000, 0x8000000000000000};
-constexpr Pattern kOne = {"1", 0x3F800000, 0x3F80, 0x3C00, 0x3FF0000000000000};
-constexpr Pattern kMinusOne = {"-1", 0xBF800000, 0xBF80, 0xBC00, 0xBFF0000000000000};
-constexpr Pattern kTiny = {"smallest subnormal", 1, 1, 1, 1};
-constexpr Pattern kTwoTiny = {"two smallest subnormals", 2, 2, 2, 2};
-constexpr Pattern kMinusTiny = {"-smallest subnormal", 0x80000001, 0x8001, 0x8001, 0x8000000000000001};
-constexpr Pattern kLargest = {"largest", 0x7F7FFFFF, 0x7F7F, 0x7BFF, 0x7FEFFFFFFFFFFFFF};
+constexpr Pattern kNan = {"NaN", 0x7FC00000, 0x7FC0, 0x7E00, 0x7FF8000000000000, 0x7F, 0x7E};
+constexpr Pattern kOddNan = {"-NaN with a payload", 0xFFC12345, 0xFFC5, 0xFE15,
+                             0xFFF8000000012345,    0xFF,       0xFF};
+constexpr Pattern kSignallingNan = {"signalling NaN",   0x7F800001, 0x7F81, 0x7C01,
+                                    0x7FF0000000000001, 0xFF,       0x7D};
+constexpr Pattern kInfinity = {"+inf", 0x7F800000, 0x7F80, 0x7C00, 0x7FF0000000000000, kAbsent, 0x7C};
+constexpr Pattern kMinusInfinity = {"-inf", 0xFF800000, 0xFF80, 0xFC00, 0xFFF0000000000000, kAbsent, 0xFC};
+constexpr Pattern kOverflow = {"overflow", 0x7F800000, 0x7F80, 0x7C00, 0x7FF0000000000000, 0x7F, 0x7C};
+constexpr Pattern kMinusOverflow = {"-overflow", 0xFF800000, 0xFF80, 0xFC00, 0xFFF0000000000000, 0x7F, 0xFC};
+constexpr Pattern kZero = {"+0", 0, 0, 0, 0, 0, 0};
+constexpr Pattern kMinusZero = {"-0", 0x80000000, 0x8000, 0x8000, 0x8000000000000000, 0x80, 0x80};
+constexpr Pattern kOne = {"1", 0x3F800000, 0x3F80, 0x3C00, 0x3FF0000000000000, 0x38, 0x3C};
+constexpr Pattern kMinusOne = {"-1", 0xBF800000, 0xBF80, 0xBC00, 0xBFF0000000000000, 0xB8, 0xBC};
+constexpr Pattern kTiny = {"smallest subnormal", 1, 1, 1, 1, 1, 1};
+constexpr Pattern kTwoTiny = {"two smallest subnormals", 2, 2, 2, 2, 2, 2};
+constexpr Pattern kMinusTiny = {"-smallest subnormal", 0x80000001, 0x8001, 0x8001,
+                                0x8000000000000001,    0x81,       0x81};
+constexpr Pattern kLargest = {"largest", 0x7F7FFFFF, 0x7F7F, 0x7BFF, 0x7FEFFFFFFFFFFFFF, 0x7E, 0x7B};
+constexpr Pattern kMinusLargest = {"-largest", 0xFF7FFFFF, 0xFF7F, 0xFBFF, 0xFFEFFFFFFFFFFFFF, 0xFE, 0xFB};
 
 struct Row {
   muster_redop redop;
@@ -62,7 +71,13 @@ constexpr Row kTruth[] = {
     {MUSTER_SUM, kZero, kMinusZero, kZero},
     {MUSTER_SUM, kTiny, kTiny, kTwoTiny},
     {MUSTER_SUM, kTiny, kMinusTiny, kZero},
-    {MUSTER_SUM, kLargest, kLargest, kInfinity},
+    {MUSTER_SUM, kLargest, kLargest, kOverflow},
+    {MUSTER_SUM, kMinusLargest, kMinusLargest, kMinusOverflow},
+    {MUSTER_SUM, kLargest, kMinusLargest, kZero},
+    {MUSTER_SUM, kLargest, kTiny, kLargest},
+    {MUSTER_PROD, kLargest, kMinusLargest, kMinusOverflow},
+    {MUSTER_MIN, kMinusLargest, kMinusTiny, kMinusLargest},
+    {MUSTER_MAX, kOddNan, kSignallingNan, kNan},
     {MUSTER_AVG, kTiny, kTiny, kTiny},
     {MUSTER_AVG, kMinusInfinity, kOne, kMinusInfinity},
     {MUSTER_PROD, kZero, kInfinity, kNan},
@@ -73,9 +88,20 @@ constexpr Row kTruth[] = {
 };
 
 std::uint64_t bits_of(const Pattern& pattern, muster_dtype dtype) {
-  if (dtype == MUSTER_F32) return pattern.f32;
-  if (dtype == MUSTER_BF16) return pattern.bf16;
-  return dtype == MUSTER_F16 ? pattern.f16 : pattern.f64;
+  switch (dtype) {
+    case MUSTER_F32:
+      return pattern.f32;
+    case MUSTER_BF16:
+      return pattern.bf16;
+    case MUSTER_F16:
+      return pattern.f16;
+    case MUSTER_F8_E4M3:
+      return pattern.e4m3;
+    case MUSTER_F8_E5M2:
+      return pattern.e5m2;
+    default:
+      return pattern.f64;
+  }
 }
 
 // Goal:   what muster.h says about NaN, infinities, signed zeros and subnormals holds in every lane of every
@@ -84,10 +110,10 @@ std::uint64_t bits_of(const Pattern& pattern, muster_dtype dtype) {
 TEST(SpecialValues, FollowTheTruthTableOnEverySimdTarget) {
   constexpr std::size_t kCount = 37;
   test::on_every_target([](const std::string&) {
-    for (const muster_dtype dtype : {MUSTER_F32, MUSTER_BF16, MUSTER_F16, MUSTER_F64})
+    for (const muster_dtype dtype :
+         {MUSTER_F32, MUSTER_BF16, MUSTER_F16, MUSTER_F64, MUSTER_F8_E4M3, MUSTER_F8_E5M2})
       for (const Row& row : kTruth) {
-        // Largest + largest overflows only where the accumulation type is the element's own or rounds to it:
-        // all of them.
+        if (bits_of(row.a, dtype) == kAbsent || bits_of(row.b, dtype) == kAbsent) continue;
         const std::size_t bytes = dtype_bytes(dtype);
         std::vector<std::byte> a(kCount * bytes), b(kCount * bytes), expected(kCount * bytes),
             actual(kCount * bytes);
@@ -149,6 +175,56 @@ TEST(SpecialValues, SixteenBitFloatsRoundOnceToNearestEven) {
         ASSERT_EQ(actual, expected) << "dtype " << dtype << ", scale " << scale;
       }
     }
+  });
+}
+
+// Goal:   no pair of 8-bit floats, of whatever kinds, is reduced otherwise than the documented rules say.
+// Method: all 65,536 pairs, in every operator, against plain scalar arithmetic.
+TEST(SpecialValues, EveryPairOfEightBitFloatsFollowsTheRules) {
+  std::vector<std::uint8_t> a(65536), b(65536);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<std::uint8_t>(i >> 8);
+    b[i] = static_cast<std::uint8_t>(i);
+  }
+  const std::byte* sources[] = {reinterpret_cast<const std::byte*>(a.data()),
+                                reinterpret_cast<const std::byte*>(b.data())};
+  for (const muster_dtype dtype : {MUSTER_F8_E4M3, MUSTER_F8_E5M2})
+    for (const muster_redop redop : test::kRedops) {
+      std::vector<std::uint8_t> expected(a.size());
+      test::scalar_reduce(dtype, redop, sources, reinterpret_cast<std::byte*>(expected.data()), a.size(),
+                          0.3);
+      test::on_every_target([&](const std::string&) {
+        std::vector<std::uint8_t> actual(a.size());
+        reduce(dtype, redop, sources, reinterpret_cast<std::byte*>(actual.data()), a.size(), 0.3);
+        for (std::size_t i = 0; i < a.size(); ++i)
+          ASSERT_EQ(actual[i], expected[i]) << dtype_name(dtype) << " " << test::redop_name(redop) << " of "
+                                            << int{a[i]} << " and " << int{b[i]};
+      });
+    }
+}
+
+// Goal:   results of 8-bit floats round once, to nearest even, wherever between two elements they fall.
+// Method: all 256 patterns under many scales: some that give midpoints exactly, and seeded ones of all sizes.
+TEST(SpecialValues, EightBitFloatsRoundOnceToNearestEven) {
+  std::vector<std::uint8_t> all(256);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint8_t>(i);
+  const std::byte* sources[] = {reinterpret_cast<const std::byte*>(all.data())};
+  std::vector<double> scales = {1.0, -1.0, 1.0625, 1.125, 0.5, 0.25, 1.0 / 1024, 3.5, 0x1p-20, 0x1p120, 1e30};
+  test::Random random(41);
+  for (int i = 0; i < 1500; ++i) {
+    const double fraction = 1.0 + static_cast<double>(random.below(1u << 24)) / (1u << 24);
+    scales.push_back(std::ldexp(fraction, static_cast<int>(random.below(36)) - 20));
+  }
+  test::on_every_target([&](const std::string&) {
+    for (const muster_dtype dtype : {MUSTER_F8_E4M3, MUSTER_F8_E5M2})
+      for (const double scale : scales) {
+        std::vector<std::uint8_t> expected(all.size()), actual(all.size());
+        test::scalar_reduce(dtype, MUSTER_PREMUL_SUM, sources, reinterpret_cast<std::byte*>(expected.data()),
+                            all.size(), scale);
+        reduce(dtype, MUSTER_PREMUL_SUM, sources, reinterpret_cast<std::byte*>(actual.data()), all.size(),
+               scale);
+        ASSERT_EQ(actual, expected) << dtype_name(dtype) << ", scale " << scale;
+      }
   });
 }
 

@@ -48,6 +48,10 @@ inline std::uint64_t element_bits(Random& random, muster_dtype dtype) {
       return float_bits(random, 7, 8);
     case MUSTER_F16:
       return float_bits(random, 10, 5);
+    case MUSTER_F8_E4M3:
+      return float_bits(random, 3, 4);
+    case MUSTER_F8_E5M2:
+      return float_bits(random, 2, 5);
     case MUSTER_F64: {
       // 64 bits leave no room above the sign for the mask of float_bits.
       const std::uint64_t raw = random.next();
@@ -73,8 +77,9 @@ inline const char* redop_name(muster_redop redop) {
   return kNames[redop];
 }
 
-inline constexpr muster_dtype kDtypes[] = {MUSTER_F32, MUSTER_BF16, MUSTER_F16, MUSTER_F64,
-                                           MUSTER_I32, MUSTER_I64,  MUSTER_U8};
+inline constexpr muster_dtype kDtypes[] = {MUSTER_F32,     MUSTER_BF16,   MUSTER_F16, MUSTER_F64,
+                                           MUSTER_I32,     MUSTER_I64,    MUSTER_U8,  MUSTER_I8,
+                                           MUSTER_F8_E4M3, MUSTER_F8_E5M2};
 inline constexpr muster_redop kRedops[] = {MUSTER_SUM, MUSTER_AVG,  MUSTER_MAX,
                                            MUSTER_MIN, MUSTER_PROD, MUSTER_PREMUL_SUM};
 

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace muster::transport::loopback {
+namespace muster::math {
 
 // Copies elements [first, last), counted in row-major order, of one face to those of another with as many.
 // What lies end to end in both goes as one copy, past the cache from `streaming_from` bytes on.
 void copy_faces(const Face& target, const Face& source, std::uint64_t first, std::uint64_t last,
                 std::size_t element_bytes, std::size_t streaming_from);
 
-}  // namespace muster::transport::loopback
+}  // namespace muster::math

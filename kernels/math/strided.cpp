@@ -1,4 +1,4 @@
-#include "transport/loopback/faces.hpp"
+#include "kernels/math/strided.hpp"
 
 #include "kernels/math/copy.hpp"
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-namespace muster::transport::loopback {
+namespace muster::math {
 namespace {
 
 // From here on a copy is worth a look at how it is stored; below, what counts is not to be called.
@@ -89,7 +89,7 @@ void copy_run(const Cursor& target, const Cursor& source, std::uint64_t count, s
     return;
   }
   if (contiguous) {
-    math::copy(target.data(), source.data(), bytes, streaming_from);
+    copy(target.data(), source.data(), bytes, streaming_from);
     return;
   }
   switch (element_bytes) {
@@ -108,6 +108,7 @@ void copy_run(const Cursor& target, const Cursor& source, std::uint64_t count, s
 
 void copy_faces(const Face& target, const Face& source, std::uint64_t first, std::uint64_t last,
                 std::size_t element_bytes, std::size_t streaming_from) {
+  if (first == last) return;  // an empty view has no place to begin at
   Cursor to(target, first, element_bytes);
   Cursor from(source, first, element_bytes);
   while (first < last) {
@@ -120,4 +121,4 @@ void copy_faces(const Face& target, const Face& source, std::uint64_t first, std
   }
 }
 
-}  // namespace muster::transport::loopback
+}  // namespace muster::math

@@ -1,0 +1,80 @@
+#include "api/base/path.hpp"
+
+#include "api/base/dtype.hpp"
+
+#include <algorithm>
+
+namespace muster {
+namespace {
+
+constexpr std::uint64_t kLineBytes = 64;
+// Measured on two cores of a Zen 4: what a meeting costs where each rank has a core, and where ranks take
+// turns on one.
+constexpr double kMeetingNs = 80.0;
+constexpr double kCrowdedMeetingNs = 700.0;  // for each rank that a core has
+constexpr double kBytesPerNs = 20.0;         // one core's copy in cache, read and written bytes together
+// From here on slices pay: one more meeting against reading all vectors whole.
+constexpr std::uint64_t kWholeBytesMax = 8 << 10;
+constexpr std::uint64_t kWholeBytesMaxCrowded = 16 << 10;
+
+// Up to here reading everything beats reducing by slices, which writes what others read.
+constexpr std::int32_t kReadingRanksMax = 3;
+
+double meeting_ns(const Machine& machine) {
+  const double per_core = static_cast<double>(machine.local_ranks) / std::max(1u, machine.cores);
+  return machine.crowded() ? kCrowdedMeetingNs * per_core : kMeetingNs;
+}
+
+}  // namespace
+
+const char* path_name(Path path) noexcept {
+  return path == Path::kDirect ? "direct" : "engine";
+}
+
+const char* algorithm_name(Algorithm algorithm) noexcept {
+  switch (algorithm) {
+    case Algorithm::kRead:
+      return "read";
+    case Algorithm::kSliced:
+      return "sliced";
+    default:
+      return "whole";
+  }
+}
+
+std::uint64_t slice_bytes(const Collective& collective, std::int32_t ranks, std::uint64_t slice_bytes_max) {
+  const std::uint64_t bytes = collective.count * dtype_bytes(collective.dtype);
+  const auto members = static_cast<std::uint64_t>(ranks);
+  const std::uint64_t even = (bytes / members / kLineBytes + 1) * kLineBytes;
+  return std::min(even, slice_bytes_max / kLineBytes * kLineBytes);
+}
+
+Choice choose(const Collective& collective, std::int32_t ranks, const Machine& machine) {
+  if (!machine.host_memory)
+    return {Path::kEngine, Algorithm::kWhole, "the memory is on a device that callers cannot reach", 0};
+  const bool reduces_all = collective.op == MUSTER_ALL_REDUCE || collective.op == MUSTER_REDUCE;
+  const auto bytes = static_cast<double>(collective.count * dtype_bytes(collective.dtype));
+  const double members = ranks;
+  const double cores = std::max(1u, std::min(machine.cores, static_cast<std::uint32_t>(ranks)));
+  const double share = machine.crowded() ? members / cores : 1.0;  // of one core's time
+  const std::uint64_t whole_max = machine.crowded() ? kWholeBytesMaxCrowded : kWholeBytesMax;
+  if (collective.op == MUSTER_ALL_REDUCE && ranks <= kReadingRanksMax &&
+      bytes > static_cast<double>(whole_max))
+    return {Path::kDirect, Algorithm::kRead,
+            "among so few, reading all sources in place moves least between cores",
+            2 * meeting_ns(machine) + bytes * (members + 1) * share / kBytesPerNs};
+  if (reduces_all && collective.count * dtype_bytes(collective.dtype) > whole_max) {
+    const double traffic = bytes * 3.0 * share;
+    return {Path::kDirect, Algorithm::kSliced,
+            "every source is read once, by the rank that reduces the slice",
+            2 * meeting_ns(machine) + traffic / kBytesPerNs};
+  }
+  const double read = collective.op == MUSTER_ALL_REDUCE || collective.op == MUSTER_ALL_GATHER ||
+                              collective.op == MUSTER_REDUCE_SCATTER
+                          ? bytes * members
+                          : bytes;
+  return {Path::kDirect, Algorithm::kWhole, "a meeting, and each rank finishes alone",
+          meeting_ns(machine) + (read + bytes) * share / kBytesPerNs};
+}
+
+}  // namespace muster

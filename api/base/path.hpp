@@ -1,0 +1,49 @@
+// The rule of choice (decision D3): which path and which algorithm a collective takes when it is run. A pure
+// function of what all members agree on and of facts that are the same for all of them, so that every rank
+// chooses alike without a word.
+#pragma once
+
+#include "api/base/collective.hpp"
+
+#include <cstdint>
+
+namespace muster {
+
+// What the node is like, as the engine tells every client.
+struct Machine {
+  std::uint32_t cores = 1;        // granted to the job on this node
+  std::uint32_t local_ranks = 1;  // of the job on this node
+  bool host_memory = true;        // the job's device is a host device
+
+  // Ranks outnumber cores: a meeting costs context switches.
+  bool crowded() const { return local_ranks > cores; }
+};
+
+enum class Path : std::uint8_t { kDirect, kEngine };
+enum class Algorithm : std::uint8_t {
+  kWhole,   // each member reads the contributions it needs and finishes alone: one meeting, two if they are
+            // read in place
+  kRead,    // ALL_REDUCE: each member reduces the whole vector from everybody's source in place; all wait for
+            // all at the end
+  kSliced,  // each member reduces its slice of a chunk, then collects the others' slices: one meeting per
+            // chunk and one more
+};
+
+const char* path_name(Path path) noexcept;                 // "direct"
+const char* algorithm_name(Algorithm algorithm) noexcept;  // "sliced"
+
+struct Choice {
+  Path path = Path::kEngine;
+  Algorithm algorithm = Algorithm::kWhole;
+  const char* why = "";       // one sentence
+  double predicted_ns = 0.0;  // of one operation, all members ready
+};
+
+// For a group whose members are all on this node.
+Choice choose(const Collective& collective, std::int32_t ranks, const Machine& machine);
+
+// Bytes of one member's slice of a chunk, for Algorithm::kSliced: whole cache lines, at most
+// `slice_bytes_max`.
+std::uint64_t slice_bytes(const Collective& collective, std::int32_t ranks, std::uint64_t slice_bytes_max);
+
+}  // namespace muster

@@ -1,0 +1,269 @@
+#include "api/client/direct/channel.hpp"
+
+#include "api/base/assert.hpp"
+#include "api/shm/futex.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <sched.h>
+
+namespace muster::client {
+namespace {
+
+using shm::Published;
+using shm::Untrusted;
+
+constexpr int kLooks = 2000;          // about 40 µs
+constexpr int kCrowdedLooks = 2;      // where the core is wanted by others
+constexpr int kYields = 1000;         // about 0.5 ms with nobody else to run, longer with
+constexpr int kYieldsPerGlance = 16;  // between looks at verdict and clock
+constexpr Nanos kNapMax = std::chrono::milliseconds(5);
+constexpr int kSleepsPerCheck = 20;  // between questions whether the engine lives
+
+std::uint64_t look(const std::uint64_t* word) {
+  return Untrusted<std::uint64_t>(word).load_acquire();
+}
+std::uint64_t look_ordered(const std::uint64_t* word) {
+  return Untrusted<std::uint64_t>(word).load_ordered();
+}
+
+}  // namespace
+
+Channel::Channel(Words words, std::vector<Peer> peers, Vigil& vigil)
+    : words_(words),
+      peers_(std::move(peers)),
+      arrivals_(peers_.size()),
+      lives_(peers_.size()),
+      sent_(peers_.size()),
+      received_(peers_.size()),
+      vigil_(vigil) {
+  MUSTER_ASSERT(words_.index < peers_.size());
+}
+
+// ---- verdicts ----------------------------------------------------------------------------------
+
+bool Channel::broken() const {
+  const auto generation = Untrusted<std::uint64_t>(&words_.line->generation).load_ordered();
+  const auto standing = Untrusted<std::int32_t>(&words_.line->standing).load();
+  return generation != words_.generation || standing != 0;
+}
+
+bool Channel::revoked() const {
+  const bool standing = Untrusted<std::int32_t>(&words_.line->standing).load_acquire() != 0;
+  return standing || look(&words_.line->revoked) >= words_.generation;
+}
+
+bool Channel::late() const {
+  if (!broken()) return false;
+  const std::uint64_t generation = look(&words_.line->generation);
+  const bool known = generation - words_.generation <= shm::kGenerationsKept;
+  const std::uint64_t* completed = &words_.line->completed[words_.generation % shm::kGenerationsKept];
+  return revoked() || !known || look(completed) < number_;
+}
+
+// What peers may still read of the old generation stays: a slot is only told from a new one by its
+// generation, which is written with the next arrival.
+std::uint64_t Channel::take_verdict() {
+  const std::uint64_t due = words_.generation;
+  words_.generation = Untrusted<std::uint64_t>(&words_.line->generation).load_acquire();
+  number_ = 0;
+  Published<std::uint64_t>(&words_.seat->progress).store_release(0);
+  std::fill(sent_.begin(), sent_.end(), 0);
+  std::fill(received_.begin(), received_.end(), 0);
+  return due;
+}
+
+// ---- waiting -----------------------------------------------------------------------------------
+
+// Ends with the word, with a verdict after which it is hopeless, or with the engine.
+template<class Reached, class Hopeless>
+Meeting Channel::wait(const std::uint64_t* word, Reached reached, Hopeless hopeless, Patience& patience) {
+  for (int i = patience.crowded() ? kCrowdedLooks : kLooks; i > 0; --i) {
+    if (reached(look(word))) return Meeting::kMet;
+    relax();
+  }
+  for (int yields = 0; yields < kYields; ++yields) {
+    if (yields % kYieldsPerGlance == 0)
+      if (const auto end = glance(word, reached, hopeless, patience)) return *end;
+    ::sched_yield();
+    if (reached(look(word))) return Meeting::kMet;
+  }
+  for (int sleeps = 1;; ++sleeps) {
+    if (const auto end = glance(word, reached, hopeless, patience)) return *end;
+    if (sleeps % kSleepsPerCheck == 0 && vigil_.engine_gone()) return Meeting::kAlone;
+    nap(word, reached, patience);
+    if (reached(look(word))) return Meeting::kMet;
+  }
+}
+
+// The last look at the word comes after the look at the verdict: what had come before the verdict counts.
+template<class Reached, class Hopeless>
+std::optional<Meeting> Channel::glance(const std::uint64_t* word, Reached reached, Hopeless hopeless,
+                                       Patience& patience) {
+  const bool verdict = hopeless();
+  if (reached(look(word))) return Meeting::kMet;
+  if (verdict) return Meeting::kBroken;
+  if (vigil_.now() >= patience.deadline(vigil_)) {
+    if (patience.gives_up()) return Meeting::kBroken;
+    vigil_.overdue(*this);
+    patience.renew();
+  }
+  return std::nullopt;
+}
+
+template<class Reached>
+void Channel::nap(const std::uint64_t* word, Reached reached, Patience& patience) {
+  Published<std::uint32_t>(&words_.header->asleep).store_ordered(1);
+  const std::uint64_t seen = look_ordered(word);
+  const Nanos left = patience.deadline(vigil_) - vigil_.now();
+  if (!reached(seen) && left.count() > 0)
+    shm::futex_wait(lower_half(word), static_cast<std::uint32_t>(seen), std::min(kNapMax, left));
+  Published<std::uint32_t>(&words_.header->asleep).store(0);
+  Published<std::uint64_t>(&words_.header->sleeps).add(1);
+}
+
+// Dekker: a peer that is about to sleep has said so before it looks at the word once more.
+void Channel::publish(std::uint64_t* word, std::uint64_t value) {
+  Published<std::uint64_t>(word).store_ordered(value);
+  bool asleep = false;
+  for (const Peer& peer : peers_)
+    asleep = Untrusted<std::uint32_t>(&peer.header->asleep).load_ordered() != 0 || asleep;
+  if (asleep) shm::futex_wake(lower_half(word));
+}
+
+// ---- collectives -------------------------------------------------------------------------------
+
+bool Channel::begin() {
+  if (broken()) return false;
+  ++number_;
+  return true;
+}
+
+const shm::DirectSlot* Channel::slot_of(std::uint32_t i) const {
+  return reinterpret_cast<const shm::DirectSlot*>(peers_[i].slots + (number_ & 1) * shm::kSlotBytes);
+}
+
+void Channel::arrive(std::uint64_t plan, const Hash128& common, shm::Place place,
+                     std::span<const std::byte> inside) {
+  auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(number_));
+  Published<std::uint64_t>(&words_.seat->plans[number_ & 1]).store(plan);
+  Published<std::uint64_t>(&slot->generation).store(words_.generation);
+  Published<std::uint64_t>(&slot->common[0]).store(common.low);
+  Published<std::uint64_t>(&slot->common[1]).store(common.high);
+  Published<std::uint64_t>(&slot->place).store(shm::pack_place(place));
+  if (!inside.empty()) std::memcpy(slot->payload, inside.data(), inside.size());
+  publish(&slot->sequence, number_);
+}
+
+bool Channel::copy_arrival(const shm::DirectSlot* slot, std::uint64_t number, Arrival* arrival) const {
+  const std::uint64_t generation = Untrusted<std::uint64_t>(&slot->generation).load();
+  arrival->common.low = Untrusted<std::uint64_t>(&slot->common[0]).load();
+  arrival->common.high = Untrusted<std::uint64_t>(&slot->common[1]).load();
+  arrival->place = shm::unpack_place(Untrusted<std::uint64_t>(&slot->place).load());
+  std::memcpy(arrival->payload, slot->payload, shm::kInlineBytes);
+  std::atomic_signal_fence(std::memory_order_acquire);
+  return generation == words_.generation && look(&slot->sequence) == number;
+}
+
+Meeting Channel::await_arrivals(Patience& patience) {
+  wanted_ = {shm::DirectWait::kArrivals, 0, number_, 0};
+  for (std::uint32_t i = 0; i < members(); ++i) {
+    const shm::DirectSlot* slot = slot_of(i);
+    const auto arrived = [this, slot](std::uint64_t sequence) {
+      return sequence == number_ && Untrusted<std::uint64_t>(&slot->generation).load() == words_.generation;
+    };
+    const auto hopeless = [this] { return late(); };
+    const Meeting meeting = wait(&slot->sequence, arrived, hopeless, patience);
+    if (meeting != Meeting::kMet) return meeting;
+    lives_[i] = look(peers_[i].life);
+    // Only a peer that was lost and came back writes a slot that others have not left.
+    if (!copy_arrival(slot, number_, &arrivals_[i])) return Meeting::kBroken;
+  }
+  return Meeting::kMet;
+}
+
+bool Channel::unchanged(std::uint32_t i) const {
+  std::atomic_signal_fence(std::memory_order_acquire);
+  return look(&slot_of(i)->sequence) == number_;
+}
+
+void Channel::set_phase(std::uint64_t phase) {
+  publish(&words_.seat->progress, shm::make_progress(number_, phase));
+}
+
+Meeting Channel::await_phase(std::uint64_t phase, Patience& patience) {
+  wanted_ = {shm::DirectWait::kPhase, 0, number_, phase};
+  return await_progress(shm::make_progress(number_, phase), patience);
+}
+
+Meeting Channel::await_departure(std::uint64_t number, Patience& patience) {
+  return await_progress(shm::make_progress(number, shm::kPhaseLast), patience);
+}
+
+// All of them had arrived. That somebody has left since then is no matter, if it is not one that is waited
+// for.
+Meeting Channel::await_progress(std::uint64_t target, Patience& patience) {
+  for (std::uint32_t i = 0; i < members(); ++i) {
+    const auto reached = [target](std::uint64_t at) { return at >= target; };
+    const auto hopeless = [this, i] {
+      if (!broken()) return false;
+      const std::uint64_t life = look(peers_[i].life);
+      return revoked() || life != lives_[i] || life % 2 == 0;
+    };
+    const Meeting meeting = wait(&peers_[i].seat->progress, reached, hopeless, patience);
+    if (meeting != Meeting::kMet) return meeting;
+  }
+  return Meeting::kMet;
+}
+
+// ---- pairs -------------------------------------------------------------------------------------
+
+void Channel::send(std::uint32_t to, std::uint64_t plan, const Hash128& common, shm::Place place,
+                   std::span<const std::byte> inside) {
+  shm::DirectSlot& slot = words_.pairs[to].sent;
+  Published<std::uint64_t>(&words_.seat->plans[0]).store(plan);
+  Published<std::uint64_t>(&slot.generation).store(words_.generation);
+  Published<std::uint64_t>(&slot.common[0]).store(common.low);
+  Published<std::uint64_t>(&slot.common[1]).store(common.high);
+  Published<std::uint64_t>(&slot.place).store(shm::pack_place(place));
+  if (!inside.empty()) std::memcpy(slot.payload, inside.data(), inside.size());
+  publish(&slot.sequence, ++sent_[to]);
+}
+
+Meeting Channel::await_received(std::uint32_t to, bool* disagreed, Patience& patience) {
+  const shm::DirectPair& theirs = peers_[to].pairs[words_.index];
+  const std::uint64_t number = sent_[to];
+  wanted_ = {shm::DirectWait::kReceived, to, number, 0};
+  const auto done = [&](std::uint64_t received) {
+    return received >> 1 == number &&
+           Untrusted<std::uint64_t>(&theirs.received_generation).load() == words_.generation;
+  };
+  const auto hopeless = [this] { return broken(); };
+  const Meeting meeting = wait(&theirs.received, done, hopeless, patience);
+  *disagreed = meeting == Meeting::kMet && (look(&theirs.received) & 1) != 0;
+  return meeting;
+}
+
+Meeting Channel::await_message(std::uint32_t from, std::uint64_t plan, Arrival* arrival, Patience& patience) {
+  Published<std::uint64_t>(&words_.pairs[from].plan).store(plan);
+  const shm::DirectSlot* slot = &peers_[from].pairs[words_.index].sent;
+  const std::uint64_t number = received_[from] + 1;
+  wanted_ = {shm::DirectWait::kMessage, from, number, 0};
+  const auto sent = [&](std::uint64_t sequence) {
+    return sequence == number && Untrusted<std::uint64_t>(&slot->generation).load() == words_.generation;
+  };
+  const auto hopeless = [this] { return broken(); };
+  const Meeting meeting = wait(&slot->sequence, sent, hopeless, patience);
+  if (meeting != Meeting::kMet) return meeting;
+  return copy_arrival(slot, number, arrival) ? Meeting::kMet : Meeting::kBroken;
+}
+
+void Channel::acknowledge(std::uint32_t from, bool disagreed) {
+  shm::DirectPair& pair = words_.pairs[from];
+  ++received_[from];
+  Published<std::uint64_t>(&pair.received_generation).store(words_.generation);
+  publish(&pair.received, received_[from] << 1 | std::uint64_t{disagreed});
+}
+
+}  // namespace muster::client

@@ -1,0 +1,138 @@
+// Channel: one group's meetings on the direct path, as one member sees them.
+//
+// The protocol is described in api/shm/direct.hpp. What is here never asks the engine anything: it publishes,
+// it waits, and it says whether the others came.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/signature.hpp"
+#include "api/client/direct/patience.hpp"
+#include "api/shm/direct.hpp"
+#include "api/shm/untrusted.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace muster::client {
+
+// A member's words as its peers see them.
+struct Peer {
+  std::int32_t rank = 0;  // world rank
+  const shm::DirectHeader* header = nullptr;
+  const std::byte* stages = nullptr;
+  const shm::DirectSeat* seat = nullptr;
+  const std::byte* slots = nullptr;        // two of kSlotBytes
+  const std::uint64_t* life = nullptr;     // of its rank, on the group page
+  const shm::DirectPair* pairs = nullptr;  // one per member of the group
+};
+
+// A copy of a slot's header: what a member said when it arrived.
+struct Arrival {
+  Hash128 common;
+  shm::Place place;
+  alignas(16) std::byte payload[shm::kInlineBytes];
+};
+
+// What a channel waits for, for who asks why it takes so long.
+struct Wanted {
+  shm::DirectWait kind = shm::DirectWait::kArrivals;
+  std::uint32_t peer = 0;    // kMessage, kReceived: index of the other side
+  std::uint64_t number = 0;  // of the operation; kMessage, kReceived: of the message
+  std::uint64_t phase = 0;   // kPhase
+};
+
+// Owns    its place in the group's sequence; not the memory.
+// Thread  the session's.
+// Bound   two operations a slot apart; as many members as the group has.
+// Fails   never; waiting ends with a Meeting.
+class Channel {
+ public:
+  struct Words {
+    std::uint64_t group = 0;  // handle
+    std::uint32_t index = 0;
+    shm::DirectHeader* header = nullptr;  // this rank's own, writable
+    shm::DirectSeat* seat = nullptr;
+    std::byte* slots = nullptr;
+    shm::DirectPair* pairs = nullptr;
+    const shm::GroupLine* line = nullptr;
+    std::uint64_t generation = 0;  // in which this rank takes part
+  };
+  Channel(Words words, std::vector<Peer> peers, Vigil& vigil);
+
+  std::uint64_t group() const { return words_.group; }
+  std::uint32_t index() const { return words_.index; }
+  std::uint32_t members() const { return static_cast<std::uint32_t>(peers_.size()); }
+  const Peer& peer(std::uint32_t i) const { return peers_[i]; }
+  std::uint64_t generation() const { return words_.generation; }
+  std::uint64_t number() const { return number_; }
+
+  // ---- collectives -----------------------------------------------------------------------------
+  // Takes the next number. False: a verdict is due, see broken().
+  [[nodiscard]] bool begin();
+  // Where this operation's payload may be put: kSlotPayloadBytes.
+  std::byte* payload() { return slot_bytes(number_) + shm::kSlotHeaderBytes; }
+  // Says that this member has arrived, with what. At most kInlineBytes of `inside`.
+  void arrive(std::uint64_t plan, const Hash128& common, shm::Place place, std::span<const std::byte> inside);
+  // Waits until all have arrived; afterwards arrival(i) says with what.
+  Meeting await_arrivals(Patience& patience);
+  const Arrival& arrival(std::uint32_t i) const { return arrivals_[i]; }
+  const std::byte* payload_of(std::uint32_t i) const {
+    return peers_[i].slots + (number_ & 1) * shm::kSlotBytes + shm::kSlotHeaderBytes;
+  }
+  // The slot of member i still holds this operation: what was read from it counts.
+  bool unchanged(std::uint32_t i) const;
+
+  void set_phase(std::uint64_t phase);
+  Meeting await_phase(std::uint64_t phase, Patience& patience);
+  // Until every peer has left operation `number` behind as far as its payloads go.
+  Meeting await_departure(std::uint64_t number, Patience& patience);
+
+  // ---- pairs -----------------------------------------------------------------------------------
+  // The next message to, or from, member i.
+  [[nodiscard]] bool begin_pair() const { return !broken(); }
+  void send(std::uint32_t to, std::uint64_t plan, const Hash128& common, shm::Place place,
+            std::span<const std::byte> inside);
+  // kMet: the receiver is done with it; *disagreed says whether it meant something else.
+  Meeting await_received(std::uint32_t to, bool* disagreed, Patience& patience);
+  Meeting await_message(std::uint32_t from, std::uint64_t plan, Arrival* arrival, Patience& patience);
+  void acknowledge(std::uint32_t from, bool disagreed);
+
+  const Wanted& wanted() const { return wanted_; }
+
+  // ---- verdicts --------------------------------------------------------------------------------
+  // The group has a verdict that this member has not taken, or takes nobody.
+  bool broken() const;
+  // This member's present operation does not count: the generation ended before all had arrived at it.
+  bool late() const;
+  // The generation whose verdict is due, once taken: begins anew in the present one.
+  std::uint64_t take_verdict();
+
+ private:
+  template<class Reached, class Hopeless>
+  Meeting wait(const std::uint64_t* word, Reached reached, Hopeless hopeless, Patience& patience);
+  template<class Reached, class Hopeless>
+  std::optional<Meeting> glance(const std::uint64_t* word, Reached reached, Hopeless hopeless,
+                                Patience& patience);
+  template<class Reached>
+  void nap(const std::uint64_t* word, Reached reached, Patience& patience);
+  std::byte* slot_bytes(std::uint64_t number) { return words_.slots + (number & 1) * shm::kSlotBytes; }
+  const shm::DirectSlot* slot_of(std::uint32_t i) const;
+  bool copy_arrival(const shm::DirectSlot* slot, std::uint64_t number, Arrival* arrival) const;
+  void publish(std::uint64_t* word, std::uint64_t value);
+  bool revoked() const;
+  Meeting await_progress(std::uint64_t target, Patience& patience);
+
+  Words words_;
+  std::vector<Peer> peers_;
+  std::vector<Arrival> arrivals_;
+  std::vector<std::uint64_t> lives_;     // of each member, when it had arrived
+  std::vector<std::uint64_t> sent_;      // messages to each member in this generation
+  std::vector<std::uint64_t> received_;  // and from each
+  Vigil& vigil_;
+  Wanted wanted_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace muster::client

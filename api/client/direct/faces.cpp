@@ -1,0 +1,164 @@
+#include "api/client/direct/faces.hpp"
+
+#include "api/base/dtype.hpp"
+#include "kernels/math/copy.hpp"
+#include "kernels/math/strided.hpp"
+
+#include <array>
+#include <cstring>
+
+namespace muster::client {
+namespace {
+
+using Kind = shm::Place::Kind;
+__extension__ using Wide = unsigned __int128;
+
+constexpr std::uint64_t kCopiedBytesMax = 8 << 10;
+constexpr std::uint64_t kCopiedBytesMaxCrowded = 64 << 10;
+
+Face packed_view(std::byte* data, std::uint64_t count) {
+  Face face;
+  face.dims = 1;
+  face.size[0] = static_cast<std::int64_t>(count);
+  face.stride[0] = 1;
+  face.data = data;
+  return face;
+}
+
+// Bytes from the first to one past the last element, or more than any memory has.
+std::uint64_t extent_bytes(const FaceEntry& entry, std::size_t element) {
+  Wide last = 0;
+  Wide count = 1;
+  for (std::int32_t d = 0; d < entry.dims; ++d) {
+    if (entry.size[d] <= 0 || entry.stride[d] < 0) return UINT64_MAX;
+    last += static_cast<Wide>(entry.size[d] - 1) * static_cast<Wide>(entry.stride[d]);
+    count *= static_cast<Wide>(entry.size[d]);
+    if (last > (Wide{1} << 60) || count > (Wide{1} << 60)) return UINT64_MAX;
+  }
+  return count == entry.count ? static_cast<std::uint64_t>((last + 1) * element) : UINT64_MAX;
+}
+
+}  // namespace
+
+// ---- giving ------------------------------------------------------------------------------------
+
+void Faces::prepare(Stages& stages, const Patience& patience) {
+  const std::uint64_t bytes = given_count(plan_.mine) * dtype_bytes(plan_.what.dtype);
+  const std::size_t list = plan_.mine.sends.size() * sizeof(FaceEntry);
+  packed_ = bytes <= (plan_.crowded ? kCopiedBytesMaxCrowded : kCopiedBytesMax);
+  staged_ = list + (packed_ ? bytes : 0) > shm::kSlotPayloadBytes;
+  if (staged_) stage_ = stages.take(channel_, patience);
+}
+
+void Faces::fill(std::byte* to, shm::Place place) {
+  const std::size_t element = dtype_bytes(plan_.what.dtype);
+  std::uint64_t end = plan_.mine.sends.size() * sizeof(FaceEntry);
+  std::byte* at = to;
+  for (std::size_t k = 0; k < plan_.mine.sends.size(); ++k) {
+    const Face& face = plan_.mine.sends[k];
+    FaceEntry entry;
+    entry.peer = face.peer;
+    entry.tag = face.tag;
+    entry.count = face.count();
+    if (packed_) {
+      entry.place = pack_place(place);
+      entry.offset = end;
+      math::copy_faces(packed_view(to + end, entry.count), face, 0, entry.count, element, math::kNeverStream);
+      end += entry.count * element;
+    } else {
+      entry.place = pack_place(plan_.sends[k]);
+      entry.dims = face.dims;
+      std::copy(face.size.begin(), face.size.end(), entry.size);
+      std::copy(face.stride.begin(), face.stride.end(), entry.stride);
+    }
+    std::memcpy(at, &entry, sizeof entry);
+    at += sizeof entry;
+  }
+}
+
+void Faces::arrive() {
+  const shm::Place list = staged_ ? stage_.place : shm::Place{Kind::kSlot, 0, 0};
+  fill(staged_ ? stage_.data : channel_.payload(), list);
+  std::array<std::byte, shm::kInlineBytes> inside{};
+  std::memcpy(inside.data(), &plan_.signature.balance, sizeof(Hash128));
+  const auto sends = static_cast<std::uint32_t>(plan_.mine.sends.size());
+  std::memcpy(inside.data() + sizeof(Hash128), &sends, sizeof sends);
+  const std::uint32_t in_place = must_await_done() ? 1 : 0;
+  std::memcpy(inside.data() + sizeof(Hash128) + sizeof sends, &in_place, sizeof in_place);
+  payloads_.arrive_with(sends > 0 ? list : shm::Place{}, inside);
+}
+
+bool Faces::must_say_done() const {
+  if (payloads_.must_say_done()) return true;
+  for (std::uint32_t i = 0; i < channel_.members(); ++i) {
+    std::uint32_t in_place = 0;
+    std::memcpy(&in_place, channel_.arrival(i).payload + sizeof(Hash128) + sizeof(std::uint32_t),
+                sizeof in_place);
+    if (in_place != 0) return true;
+  }
+  return false;
+}
+
+// ---- receiving ---------------------------------------------------------------------------------
+
+Outcome Faces::receive() {
+  for (const Face& face : plan_.mine.receives) {
+    if (face.count() == 0) continue;
+    if (const Outcome taken = take(face); taken != Outcome::kDone) return taken;
+  }
+  return Outcome::kDone;
+}
+
+const std::byte* Faces::list_of(std::uint32_t i, std::uint64_t* bytes) const {
+  const shm::Place place = channel_.arrival(i).place;
+  const bool staged = place.kind == Kind::kStage && place.index < shm::kStages;
+  if (!staged && place.kind != Kind::kSlot) return nullptr;
+  *bytes = staged ? shm::kStageBytes : shm::kSlotPayloadBytes;
+  return staged ? channel_.peer(i).stages + place.index * shm::kStageBytes : channel_.payload_of(i);
+}
+
+Outcome Faces::take(const Face& to) {
+  const auto from = static_cast<std::uint32_t>(to.peer);
+  std::uint64_t room = 0;
+  const std::byte* list = list_of(from, &room);
+  std::uint32_t sends = 0;
+  std::memcpy(&sends, channel_.arrival(from).payload + sizeof(Hash128), sizeof sends);
+  if (list == nullptr || sends > room / sizeof(FaceEntry)) return Outcome::kCorrupt;
+  for (std::uint32_t k = 0; k < sends; ++k) {
+    FaceEntry entry;
+    std::memcpy(&entry, list + k * sizeof entry, sizeof entry);
+    if (entry.peer != static_cast<std::int32_t>(channel_.index()) || entry.tag != to.tag) continue;
+    const Outcome copied = copy(to, from, entry);
+    if (copied != Outcome::kDone) return payloads_.intact(from) ? copied : Outcome::kBroken;
+    return payloads_.intact(from) ? Outcome::kDone : Outcome::kBroken;
+  }
+  return payloads_.intact(from) ? Outcome::kCorrupt : Outcome::kBroken;
+}
+
+Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) {
+  const std::size_t element = dtype_bytes(plan_.what.dtype);
+  if (entry.count != to.count()) return Outcome::kCorrupt;
+  const shm::Place place = shm::unpack_place(entry.place);
+  if (place.kind != Kind::kArena) {
+    std::uint64_t room = 0;
+    const std::byte* base = list_of(from, &room);
+    const std::uint64_t bytes = entry.count * element;
+    if (entry.offset > room || bytes > room - entry.offset) return Outcome::kCorrupt;
+    math::copy_faces(to, packed_view(const_cast<std::byte*>(base) + entry.offset, entry.count), 0,
+                     entry.count, element, math::kNeverStream);
+    return Outcome::kDone;
+  }
+  if (entry.dims < 0 || entry.dims > MUSTER_TENSOR_DIMS_MAX) return Outcome::kCorrupt;
+  const std::uint64_t extent = extent_bytes(entry, element);
+  const std::byte* data = memory_.arena(channel_.peer(from).rank, place.index, place.value, extent);
+  if (data == nullptr) return Outcome::kCorrupt;
+  Face source;
+  source.dims = entry.dims;
+  std::copy(std::begin(entry.size), std::end(entry.size), source.size.begin());
+  std::copy(std::begin(entry.stride), std::end(entry.stride), source.stride.begin());
+  source.data = const_cast<std::byte*>(data);
+  math::copy_faces(to, source, 0, entry.count, element, math::kNeverStream);
+  return Outcome::kDone;
+}
+
+}  // namespace muster::client

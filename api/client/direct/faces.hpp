@@ -1,0 +1,59 @@
+// Faces: the neighbour exchange on the direct path. Each member arrives with a list of its sends; each
+// receive is looked up in the list of its peer.
+#pragma once
+
+#include "api/client/direct/payloads.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace muster::client {
+
+// What a list has for one send. In shared memory: whoever reads it copies and checks.
+struct FaceEntry {
+  std::int32_t peer = 0;  // index of the receiver
+  std::uint32_t tag = 0;
+  std::uint64_t place =
+      0;  // Place of the face's first byte; kStage or kSlot: its elements are packed from byte `offset` on
+  std::uint64_t offset = 0;
+  std::uint64_t count = 0;  // elements
+  std::int32_t dims = 0;    // kArena: the view
+  std::uint32_t reserved = 0;
+  std::int64_t size[MUSTER_TENSOR_DIMS_MAX] = {};
+  std::int64_t stride[MUSTER_TENSOR_DIMS_MAX] = {};
+};
+
+// Owns    nothing; lives as long as one operation.
+// Thread  the session's.
+// Bound   kFacesMax sends: the list must fit into a stage.
+// Fails   receive: kCorrupt for a list that cannot be, kBroken for one that changed.
+class Faces {
+ public:
+  Faces(const DirectPlan& plan, Payloads& payloads, DirectMemory& memory)
+      : plan_(plan), channel_(*plan.channel), payloads_(payloads), memory_(memory) {}
+
+  static constexpr std::size_t kFacesMax = 256;
+
+  void prepare(Stages& stages, const Patience& patience);
+  void arrive();
+  Outcome receive();
+  // As in Payloads.
+  bool must_say_done() const;
+  bool must_await_done() const { return !packed_ && given_count(plan_.mine) > 0; }
+
+ private:
+  void fill(std::byte* to, shm::Place place);
+  Outcome take(const Face& to);
+  const std::byte* list_of(std::uint32_t i, std::uint64_t* bytes) const;
+  Outcome copy(const Face& to, std::uint32_t from, const FaceEntry& entry);
+
+  const DirectPlan& plan_;
+  Channel& channel_;
+  Payloads& payloads_;
+  DirectMemory& memory_;
+  Stages::Stage stage_;
+  bool packed_ = false;
+  bool staged_ = false;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,83 @@
+#include "api/client/direct/memory.hpp"
+
+#include "api/client/direct/channel.hpp"
+
+#include <cstring>
+
+namespace muster::client {
+
+using shm::Published;
+using shm::Untrusted;
+
+// ---- mappings ----------------------------------------------------------------------------------
+
+Result<DirectMemory> DirectMemory::open(shm::Mapping own, shm::Mapping groups, Registrar& registrar) {
+  if (own.size() < shm::kDirectSeatsOffset || groups.size() < shm::kGroupLinesOffset)
+    return fail(Code::kProtocol, "the daemon's direct segment has {} bytes and its group page {}: too few",
+                own.size(), groups.size());
+  shm::GroupPageHeader header;
+  std::memcpy(&header, groups.data(), sizeof header);
+  const std::uint64_t lines_bytes =
+      header.groups * sizeof(shm::GroupLine) + header.ranks * sizeof(shm::RankLine);
+  const bool fits = lines_bytes <= groups.size() - shm::kGroupLinesOffset;
+  if (header.magic != shm::kMagicGroupPage || header.abi_version != shm::kAbiVersion || !fits)
+    return fail(Code::kVersion, "the daemon's group page has version {}, this library {}", header.abi_version,
+                shm::kAbiVersion);
+  return DirectMemory(std::move(own), std::move(groups), header.groups, header.ranks, registrar);
+}
+
+const std::uint64_t* DirectMemory::life_of(std::int32_t rank) const {
+  if (rank < 0 || static_cast<std::uint32_t>(rank) >= rank_count_) return nullptr;
+  const std::byte* lines = groups() + shm::kGroupLinesOffset + group_count_ * sizeof(shm::GroupLine);
+  return &(reinterpret_cast<const shm::RankLine*>(lines) + rank)->life;
+}
+
+Result<DirectMemory::View> DirectMemory::segment_of(std::int32_t rank) {
+  auto known = segments_.find(rank);
+  if (known == segments_.end()) {
+    MUSTER_ASSIGN_OR_RETURN(shm::Mapping mapping, registrar_->direct_segment(rank));
+    if (mapping.size() < shm::kDirectSeatsOffset)
+      return fail(Code::kProtocol, "the direct segment of rank {} has {} bytes: too few", rank,
+                  mapping.size());
+    known = segments_.emplace(rank, std::move(mapping)).first;
+  }
+  return View{known->second.data(), known->second.size()};
+}
+
+const std::byte* DirectMemory::arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset,
+                                     std::uint64_t bytes) {
+  const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(rank)} << 32 | segment;
+  auto known = arenas_.find(key);
+  if (known == arenas_.end()) {
+    auto mapping = registrar_->arena_segment(rank, segment);
+    if (!mapping) return nullptr;
+    known = arenas_.emplace(key, *std::move(mapping)).first;
+  }
+  const std::uint64_t size = known->second.size();
+  if (offset > size || bytes > size - offset) return nullptr;
+  return known->second.data() + offset;
+}
+
+// ---- stages ------------------------------------------------------------------------------------
+
+Stages::Stages(std::byte* segment) : segment_(segment) {}
+
+// A verdict or the deadline ends the wait: whoever reads on finds the stage changed, and fails.
+Stages::Stage Stages::take(Channel& channel, const Patience& patience) {
+  const std::uint32_t index = next_;
+  next_ = (next_ + 1) % shm::kStages;
+  Use& use = uses_[index];
+  if (use.channel != nullptr && use.channel->generation() == use.generation) {
+    Patience bounded = patience.giving_up();
+    static_cast<void>(use.channel->await_departure(use.number, bounded));
+  }
+  use = {&channel, channel.generation(), channel.number() + 1};
+  auto* header = reinterpret_cast<shm::DirectHeader*>(segment_);
+  // A read-modify-write, so that no store into the stage can come before it.
+  Published<std::uint64_t>(&header->stage_uses[index]).add_ordered(1);
+  const std::uint64_t count = Untrusted<std::uint64_t>(&header->stage_uses[index]).load();
+  return {segment_ + shm::kDirectHeaderBytes + index * shm::kStageBytes,
+          {shm::Place::Kind::kStage, index, count & shm::kPlaceValueMask}};
+}
+
+}  // namespace muster::client

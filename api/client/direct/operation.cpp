@@ -1,0 +1,244 @@
+#include "api/client/direct/operation.hpp"
+
+#include "api/base/assert.hpp"
+#include "api/base/dtype.hpp"
+#include "api/client/direct/faces.hpp"
+#include "api/client/direct/payloads.hpp"
+#include "api/client/direct/reading.hpp"
+#include "api/client/direct/slices.hpp"
+#include "kernels/math/copy.hpp"
+#include "kernels/math/reduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace muster::client {
+namespace {
+
+// From this many written bytes on, over all members, targets are stored past the cache: they would not stay
+// in it anyway.
+constexpr std::uint64_t kStreamBytes = 16 << 20;
+
+// What every body needs.
+struct Run {
+  const DirectPlan& plan;
+  Channel& channel;
+  Payloads& payloads;
+  std::size_t element;
+  std::uint32_t me;
+  std::uint32_t members;
+
+  std::size_t streaming_from(std::uint64_t target_bytes) const {
+    return target_bytes * members >= kStreamBytes ? 0 : math::kNeverStream;
+  }
+  // The others first in line after this member, so that not all read the same one at once; itself last.
+  std::uint32_t turn(std::uint32_t k) const { return (me + 1 + k) % members; }
+};
+
+Outcome outcome_of(Meeting meeting) {
+  if (meeting == Meeting::kMet) return Outcome::kDone;
+  return meeting == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
+}
+
+// ---- bodies: what a member does once all have arrived and agree ----------------------------------
+
+using Sources = std::array<const std::byte*, kMembersMax>;
+
+// Folds one equally long piece of every member into this member's target.
+template<class SourceOf>
+Outcome fold(const Run& run, std::uint64_t count, SourceOf source_of) {
+  Sources sources;
+  for (std::uint32_t i = 0; i < run.members; ++i) {
+    sources[i] = source_of(i);
+    if (sources[i] == nullptr) return Outcome::kCorrupt;
+  }
+  const Share& mine = run.plan.mine;
+  std::byte* target = mine.target + mine.target_blocks.front().offset * run.element;
+  math::reduce(run.plan.what.dtype, run.plan.what.redop, std::span(sources).first(run.members), target, count,
+               run.plan.what.scale);
+  for (std::uint32_t i = 0; i < run.members; ++i)
+    if (!run.payloads.intact(i)) return Outcome::kBroken;
+  return Outcome::kDone;
+}
+
+Outcome reduce_whole(const Run& run) {
+  const std::uint64_t count = run.plan.what.count;
+  if (run.plan.mine.target_blocks.empty() || count == 0) return Outcome::kDone;
+  return fold(run, count, [&](std::uint32_t i) { return run.payloads.read(i, 0, count * run.element); });
+}
+
+Outcome reduce_scatter(const Run& run) {
+  const std::uint64_t count = run.plan.mine.target_blocks.front().count;
+  if (count == 0) return Outcome::kDone;
+  return fold(run, count, [&](std::uint32_t i) { return run.payloads.block_for_me(i, count * run.element); });
+}
+
+Outcome take(const Run& run, std::uint32_t from, const Block& to, const std::byte* source) {
+  const std::uint64_t bytes = to.count * run.element;
+  if (bytes == 0) return Outcome::kDone;
+  if (source == nullptr) return Outcome::kCorrupt;
+  const std::uint64_t all_bytes = got_count(run.plan.mine) * run.element;
+  std::byte* target = run.plan.mine.target + to.offset * run.element;
+  math::copy(target, source, bytes, source == target ? math::kNeverStream : run.streaming_from(all_bytes));
+  return run.payloads.intact(from) ? Outcome::kDone : Outcome::kBroken;
+}
+
+// ALL_GATHER, and GATHER at its root: block i is the whole contribution of member i.
+Outcome collect(const Run& run) {
+  const auto& blocks = run.plan.mine.target_blocks;
+  if (blocks.empty()) return Outcome::kDone;
+  for (std::uint32_t k = 0; k < run.members; ++k) {
+    const std::uint32_t i = run.turn(k);
+    const std::uint64_t bytes = blocks[i].count * run.element;
+    const std::byte* source = bytes > 0 ? run.payloads.read(i, 0, bytes) : nullptr;
+    if (const Outcome taken = take(run, i, blocks[i], source); taken != Outcome::kDone) return taken;
+  }
+  return Outcome::kDone;
+}
+
+Outcome broadcast(const Run& run) {
+  const auto root = static_cast<std::uint32_t>(run.plan.what.root);
+  const bool wants_none = run.plan.mine.target_blocks.empty() || run.plan.mine.target == nullptr;
+  if (wants_none || run.plan.what.count == 0) return Outcome::kDone;
+  const Block& to = run.plan.mine.target_blocks.front();
+  return take(run, root, to, run.payloads.read(root, 0, to.count * run.element));
+}
+
+Outcome scatter(const Run& run) {
+  const auto root = static_cast<std::uint32_t>(run.plan.what.root);
+  const Block& to = run.plan.mine.target_blocks.front();
+  if (to.count == 0) return Outcome::kDone;
+  return take(run, root, to, run.payloads.block_for_me(root, to.count * run.element));
+}
+
+Outcome all_to_all(const Run& run) {
+  const auto& blocks = run.plan.mine.target_blocks;
+  for (std::uint32_t k = 0; k < run.members; ++k) {
+    const std::uint32_t i = run.turn(k);
+    const std::uint64_t bytes = blocks[i].count * run.element;
+    const std::byte* source = bytes > 0 ? run.payloads.block_for_me(i, bytes) : nullptr;
+    if (const Outcome taken = take(run, i, blocks[i], source); taken != Outcome::kDone) return taken;
+  }
+  return Outcome::kDone;
+}
+
+Outcome body(const Run& run) {
+  switch (run.plan.what.op) {
+    case MUSTER_ALL_REDUCE:
+    case MUSTER_REDUCE:
+      return reduce_whole(run);
+    case MUSTER_REDUCE_SCATTER:
+      return reduce_scatter(run);
+    case MUSTER_ALL_GATHER:
+    case MUSTER_GATHER:
+      return collect(run);
+    case MUSTER_BROADCAST:
+      return broadcast(run);
+    case MUSTER_SCATTER:
+      return scatter(run);
+    case MUSTER_ALL_TO_ALL:
+      return all_to_all(run);
+    default:
+      return Outcome::kDone;  // a barrier has met already
+  }
+}
+
+// ---- agreement ---------------------------------------------------------------------------------
+
+// Every member finds the same: all see all signatures.
+bool agreed(const DirectPlan& plan, const Channel& channel) {
+  Hash128 balance;
+  const bool pairwise = is_pairwise(plan.what.op);
+  for (std::uint32_t i = 0; i < channel.members(); ++i) {
+    const Arrival& arrival = channel.arrival(i);
+    if (!(arrival.common == plan.signature.common)) return false;
+    if (!pairwise) continue;
+    Hash128 theirs;
+    std::memcpy(&theirs, arrival.payload, sizeof theirs);
+    balance += theirs;
+  }
+  return balance.zero();
+}
+
+Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
+  Channel& channel = *plan.channel;
+  Payloads payloads(plan, memory, stages, patience);
+  Faces faces(plan, payloads, memory);
+  const bool exchange = plan.what.op == MUSTER_EXCHANGE;
+  if (exchange)
+    faces.prepare(stages, patience);
+  else if (!payloads.prepare())
+    return Outcome::kNoMemory;
+  if (!channel.begin()) return Outcome::kBroken;
+  if (exchange)
+    faces.arrive();
+  else
+    payloads.arrive();
+  // Whoever comes after a verdict is late: the others have been told.
+  if (channel.late()) return Outcome::kBroken;
+  if (const Meeting met = channel.await_arrivals(patience); met != Meeting::kMet) return outcome_of(met);
+  if (!agreed(plan, channel)) return Outcome::kDisagree;
+  if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, patience);
+  if (plan.choice.algorithm == Algorithm::kRead) return reduce_by_reading(plan, payloads, patience);
+
+  const Run run{plan, channel, payloads, dtype_bytes(plan.what.dtype), channel.index(), channel.members()};
+  const Outcome done = exchange ? faces.receive() : body(run);
+  const bool say_done = exchange ? faces.must_say_done() : payloads.must_say_done();
+  if (done != Outcome::kDone || !say_done) return done;
+  channel.set_phase(shm::kPhaseLast);
+  if (!(exchange ? faces.must_await_done() : payloads.must_await_done())) return done;
+  return outcome_of(channel.await_phase(shm::kPhaseLast, patience));
+}
+
+// ---- send and receive --------------------------------------------------------------------------
+
+// The sender waits until the receiver has taken the message, so both hear of a difference, and memory that
+// was sent may change when the call is over.
+Outcome send(const DirectPlan& plan, Patience& patience) {
+  Channel& channel = *plan.channel;
+  const auto to = static_cast<std::uint32_t>(plan.what.receiver);
+  const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
+  if (channel.broken()) return Outcome::kBroken;
+  const bool inside = bytes <= shm::kInlineBytes;
+  const shm::Place place = inside ? shm::Place{shm::Place::Kind::kInline, 0, 0} : plan.home;
+  channel.send(to, plan.handle, plan.signature.common, place,
+               inside ? std::span(plan.mine.source, bytes) : std::span<const std::byte>());
+  bool disagreed = false;
+  const Meeting met = channel.await_received(to, &disagreed, patience);
+  return disagreed ? Outcome::kDisagree : outcome_of(met);
+}
+
+Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience) {
+  Channel& channel = *plan.channel;
+  const auto from = static_cast<std::uint32_t>(plan.what.root);
+  const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
+  if (channel.broken()) return Outcome::kBroken;
+  Arrival arrival;
+  if (const Meeting met = channel.await_message(from, plan.handle, &arrival, patience); met != Meeting::kMet)
+    return outcome_of(met);
+  if (!(arrival.common == plan.signature.common)) {
+    channel.acknowledge(from, true);
+    return Outcome::kDisagree;
+  }
+  const bool inside = arrival.place.kind == shm::Place::Kind::kInline && bytes <= shm::kInlineBytes;
+  const bool there = arrival.place.kind == shm::Place::Kind::kArena;
+  const std::byte* source = inside ? arrival.payload : nullptr;
+  if (there) source = memory.arena(channel.peer(from).rank, arrival.place.index, arrival.place.value, bytes);
+  if (source == nullptr) return Outcome::kCorrupt;
+  if (bytes > 0) math::copy(plan.mine.target, source, bytes, bytes >= kStreamBytes ? 0 : math::kNeverStream);
+  if (there && channel.broken()) return Outcome::kBroken;
+  channel.acknowledge(from, false);
+  return Outcome::kDone;
+}
+
+}  // namespace
+
+Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
+  MUSTER_ASSERT(plan.channel->members() <= kMembersMax);
+  if (plan.what.op == MUSTER_SEND) return send(plan, patience);
+  if (plan.what.op == MUSTER_RECV) return receive(plan, memory, patience);
+  return run_collective(plan, memory, stages, patience);
+}
+
+}  // namespace muster::client

@@ -1,0 +1,45 @@
+// One run of a collective on the direct path: arrive, agree, then each member does its own part.
+#pragma once
+
+#include "api/base/path.hpp"
+#include "api/base/signature.hpp"
+#include "api/client/direct/channel.hpp"
+#include "api/client/direct/memory.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace muster::client {
+
+constexpr std::uint32_t kMembersMax = 1024;  // of a group on one node
+
+// A collective plan as its own process runs it.
+struct DirectPlan {
+  std::uint64_t handle = 0;
+  Channel* channel = nullptr;
+  Collective what;
+  Share mine;  // with this process's addresses
+  Signature signature;
+  Choice choice;
+  shm::Place home;                // of mine.source in this rank's arena: Kind::kArena
+  std::vector<shm::Place> sends;  // of the first byte of each of mine.sends
+  // Where blocks lie if all of them stand end to end: byte offset of this member's, for REDUCE_SCATTER.
+  std::uint64_t my_offset = 0;
+  bool end_to_end = false;  // and whether the source's do
+  std::uint64_t target_bytes = 0;
+  bool crowded = false;
+};
+
+enum class Outcome : std::uint8_t {
+  kDone,
+  kBroken,    // the group has a verdict
+  kDisagree,  // the members do not mean the same operation; nothing was moved
+  kCorrupt,   // a peer said what cannot be
+  kAlone,     // the engine is gone
+  kNoMemory,  // for the copy that an operation in place needs; nothing was begun
+};
+
+// Thread: the session's. Bound: the patience's deadline, renewed by the engine's answer to Vigil::overdue.
+Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience);
+
+}  // namespace muster::client

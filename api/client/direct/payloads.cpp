@@ -1,0 +1,197 @@
+#include "api/client/direct/payloads.hpp"
+
+#include "api/base/assert.hpp"
+#include "api/base/dtype.hpp"
+#include "api/shm/untrusted.hpp"
+#include "kernels/math/copy.hpp"
+
+#include <array>
+#include <cstring>
+
+namespace muster::client {
+namespace {
+
+using Kind = shm::Place::Kind;
+
+// Up to here a contribution is copied so that nobody need wait for its readers. Where ranks outnumber cores a
+// meeting costs microseconds; elsewhere a tenth of one.
+constexpr std::uint64_t kCopiedBytesMax = 4 << 10;
+constexpr std::uint64_t kCopiedBytesMaxCrowded = 64 << 10;
+
+// Each member gets a block of its own, and only the giver knows where it lies.
+bool has_table(const Collective& c) {
+  return c.op == MUSTER_SCATTER || c.op == MUSTER_ALL_TO_ALL;
+}
+
+// In place, this member writes where its peers may still be reading. Elsewhere than in these two it writes
+// only what is for itself.
+bool overwritten(const DirectPlan& plan) {
+  const bool in_place = plan.mine.source != nullptr && plan.mine.source == plan.mine.target;
+  const bool whole = plan.what.op == MUSTER_ALL_REDUCE && plan.choice.algorithm == Algorithm::kWhole;
+  return in_place && (whole || plan.what.op == MUSTER_ALL_TO_ALL);
+}
+
+}  // namespace
+
+// ---- giving ------------------------------------------------------------------------------------
+
+std::size_t Payloads::table_bytes() const {
+  const bool giver = !plan_.mine.source_blocks.empty();
+  return giver && has_table(plan_.what) ? channel_.members() * sizeof(std::uint64_t) : 0;
+}
+
+shm::Place Payloads::choose_place(std::uint64_t bytes) const {
+  if (bytes == 0) return {};
+  if (plan_.choice.algorithm != Algorithm::kWhole) return plan_.home;
+  if (!is_pairwise(plan_.what.op) && bytes <= shm::kInlineBytes) return {Kind::kInline, 0, 0};
+  if (table_bytes() + bytes <= shm::kSlotPayloadBytes) return {Kind::kSlot, 0, 0};
+  const std::uint64_t copied_max = plan_.crowded ? kCopiedBytesMaxCrowded : kCopiedBytesMax;
+  if (bytes <= copied_max || (overwritten(plan_) && bytes <= shm::kStageBytes)) return {Kind::kStage, 0, 0};
+  return plan_.home;
+}
+
+bool Payloads::prepare() {
+  const std::uint64_t bytes = count_of(plan_.mine.source_blocks) * dtype_bytes(plan_.what.dtype);
+  given_ = choose_place(bytes);
+  const bool reads_in_place =
+      plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target;
+  const bool needs_stage =
+      given_.kind == Kind::kStage || plan_.choice.algorithm == Algorithm::kSliced || reads_in_place;
+  if (needs_stage) stage_ = stages_.take(channel_, patience_);
+  if (given_.kind == Kind::kStage) given_ = stage_.place;
+  return given_.kind != Kind::kArena || !overwritten(plan_) || move_to_scratch(bytes);
+}
+
+// In place, what peers read here would be overwritten before they have.
+bool Payloads::move_to_scratch(std::uint64_t bytes) {
+  const auto scratch = memory_.scratch(bytes);
+  if (!scratch) return false;
+  pack(scratch->data);
+  given_ = scratch->place;
+  return true;
+}
+
+void Payloads::pack(std::byte* to) const {
+  const std::size_t element = dtype_bytes(plan_.what.dtype);
+  for (const Block& block : plan_.mine.source_blocks) {
+    math::copy(to, plan_.mine.source + block.offset * element, block.count * element, math::kNeverStream);
+    to += block.count * element;
+  }
+}
+
+// Byte offsets of the blocks: in the source itself, or end to end as they were packed.
+void Payloads::write_table(bool packed) {
+  const std::size_t element = dtype_bytes(plan_.what.dtype);
+  std::byte* table = channel_.payload();
+  std::uint64_t end = 0;
+  for (const Block& block : plan_.mine.source_blocks) {
+    const std::uint64_t offset = packed ? end : block.offset * element;
+    std::memcpy(table, &offset, sizeof offset);
+    table += sizeof offset;
+    end += block.count * element;
+  }
+}
+
+void Payloads::arrive() {
+  std::array<std::byte, shm::kInlineBytes> inside{};
+  const bool in_source = given_.kind == Kind::kArena && pack_place(given_) == pack_place(plan_.home);
+  if (given_.kind == Kind::kInline) pack(inside.data());
+  if (given_.kind == Kind::kSlot) pack(channel_.payload() + table_bytes());
+  if (given_.kind == Kind::kStage) pack(stage_.data);
+  if (is_pairwise(plan_.what.op)) {
+    if (table_bytes() > 0 && given_.kind != Kind::kNone) write_table(!in_source);
+    std::memcpy(inside.data(), &plan_.signature.balance, sizeof(Hash128));
+  } else if (plan_.what.op == MUSTER_REDUCE_SCATTER && in_source && !plan_.end_to_end) {
+    write_table(false);
+    inside[0] = std::byte{1};
+  } else if (plan_.choice.algorithm == Algorithm::kSliced) {
+    const std::uint64_t stage = pack_place(stage_.place);
+    std::memcpy(inside.data(), &stage, sizeof stage);
+  } else if (plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target) {
+    inside[0] = std::byte{1};
+  }
+  arrive_with(given_, inside);
+}
+
+void Payloads::arrive_with(shm::Place place, std::span<const std::byte> inside) {
+  given_ = place;
+  channel_.arrive(plan_.handle, plan_.signature.common, place, inside);
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+const std::byte* Payloads::read(std::uint32_t i, std::uint64_t offset, std::uint64_t bytes) {
+  if (i == channel_.index()) {
+    const std::size_t element = dtype_bytes(plan_.what.dtype);
+    return plan_.mine.source + plan_.mine.source_blocks.front().offset * element + offset;
+  }
+  const Arrival& arrival = channel_.arrival(i);
+  std::uint64_t room = 0;
+  const std::byte* base = nullptr;
+  switch (arrival.place.kind) {
+    case Kind::kInline:
+      base = arrival.payload;
+      room = shm::kInlineBytes;
+      break;
+    case Kind::kSlot: {
+      const std::size_t table = has_table(plan_.what) ? channel_.members() * sizeof(std::uint64_t) : 0;
+      base = channel_.payload_of(i) + table;
+      room = shm::kSlotPayloadBytes - table;
+      break;
+    }
+    case Kind::kStage:
+      if (arrival.place.index >= shm::kStages) return nullptr;
+      base = channel_.peer(i).stages + arrival.place.index * shm::kStageBytes;
+      room = shm::kStageBytes;
+      break;
+    case Kind::kArena: {
+      std::uint64_t from = 0;
+      if (__builtin_add_overflow(arrival.place.value, offset, &from)) return nullptr;
+      return memory_.arena(channel_.peer(i).rank, arrival.place.index, from, bytes);
+    }
+    default:
+      return nullptr;
+  }
+  return offset <= room && bytes <= room - offset ? base + offset : nullptr;
+}
+
+const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
+  const std::uint32_t me = channel_.index();
+  if (i == me) return plan_.mine.source + plan_.mine.source_blocks[me].offset * dtype_bytes(plan_.what.dtype);
+  const Arrival& arrival = channel_.arrival(i);
+  const bool in_table =
+      has_table(plan_.what) || (arrival.place.kind == Kind::kArena && arrival.payload[0] != std::byte{0});
+  if (!in_table) return read(i, plan_.my_offset, bytes);
+  std::uint64_t offset = 0;
+  std::memcpy(&offset, channel_.payload_of(i) + me * sizeof offset, sizeof offset);
+  return read(i, offset, bytes);
+}
+
+bool Payloads::intact(std::uint32_t i) const {
+  if (i == channel_.index()) return true;
+  const shm::Place place = channel_.arrival(i).place;
+  switch (place.kind) {
+    case Kind::kSlot:
+      return channel_.unchanged(i);
+    case Kind::kStage: {
+      const auto* uses = &channel_.peer(i).header->stage_uses[place.index];
+      std::atomic_signal_fence(std::memory_order_acquire);
+      return (shm::Untrusted<std::uint64_t>(uses).load_acquire() & shm::kPlaceValueMask) == place.value;
+    }
+    case Kind::kArena:  // the memory of a rank that is gone is given to nobody before its seat is made ready
+                        // anew
+      return channel_.unchanged(i);
+    default:
+      return true;
+  }
+}
+
+bool Payloads::must_say_done() const {
+  for (std::uint32_t i = 0; i < channel_.members(); ++i) {
+    const Kind kind = i == channel_.index() ? given_.kind : channel_.arrival(i).place.kind;
+    if (kind == Kind::kStage || kind == Kind::kArena) return true;
+  }
+  return false;
+}
+
+}  // namespace muster::client

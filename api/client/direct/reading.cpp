@@ -1,0 +1,115 @@
+#include "api/client/direct/reading.hpp"
+
+#include "api/base/dtype.hpp"
+#include "kernels/math/copy.hpp"
+#include "kernels/math/reduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace muster::client {
+namespace {
+
+constexpr std::uint64_t kChunkBytes = 128 << 10;
+constexpr std::uint64_t kTileBytes = 16 << 10;  // stays in L1 between its reduction and its way to memory
+// From this many written bytes on, over all members, targets are stored past the cache.
+constexpr std::uint64_t kStreamBytes = 16 << 20;
+static_assert(kChunkBytes <= shm::kStageBytes);
+
+// One operation.
+class Reading {
+ public:
+  Reading(const DirectPlan& plan, Payloads& payloads, Patience& patience)
+      : plan_(plan),
+        channel_(*plan.channel),
+        payloads_(payloads),
+        patience_(patience),
+        element_(dtype_bytes(plan.what.dtype)),
+        total_(plan.what.count * element_),
+        target_(plan.mine.target) {}
+
+  Outcome run() {
+    bool counted = false;
+    for (std::uint32_t i = 0; i < channel_.members(); ++i) {
+      sources_[i] = payloads_.read(i, 0, total_);
+      if (sources_[i] == nullptr) return Outcome::kCorrupt;
+      counted = counted || channel_.arrival(i).payload[0] != std::byte{0};
+    }
+    const Outcome done = counted ? by_chunks() : straight();
+    if (done != Outcome::kDone) return done;
+    channel_.set_phase(shm::kPhaseLast);
+    return outcome_of(channel_.await_phase(shm::kPhaseLast, patience_));
+  }
+
+ private:
+  static Outcome outcome_of(Meeting meeting) {
+    if (meeting == Meeting::kMet) return Outcome::kDone;
+    return meeting == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
+  }
+
+  void reduce(std::uint64_t first, std::uint64_t bytes, std::byte* to) {
+    std::array<const std::byte*, kMembersMax> from;
+    for (std::uint32_t i = 0; i < channel_.members(); ++i) from[i] = sources_[i] + first;
+    math::reduce(plan_.what.dtype, plan_.what.redop, std::span(from).first(channel_.members()), to,
+                 bytes / element_, plan_.what.scale);
+  }
+
+  // Into the target, past the cache if the whole would not stay in it.
+  void deliver(std::uint64_t first, std::uint64_t bytes) {
+    if (total_ * channel_.members() < kStreamBytes) return reduce(first, bytes, target_ + first);
+    alignas(64) std::array<std::byte, kTileBytes> tile;
+    for (std::uint64_t at = first; at < first + bytes; at += kTileBytes) {
+      const std::uint64_t part = std::min(kTileBytes, first + bytes - at);
+      reduce(at, part, tile.data());
+      math::copy(target_ + at, tile.data(), part, 0);
+    }
+  }
+
+  bool intact() const {
+    for (std::uint32_t i = 0; i < channel_.members(); ++i)
+      if (!payloads_.intact(i)) return false;
+    return true;
+  }
+
+  Outcome straight() {
+    deliver(0, total_);
+    return intact() ? Outcome::kDone : Outcome::kBroken;
+  }
+
+  Outcome by_chunks() {
+    const bool in_place = plan_.mine.source == target_;
+    std::uint64_t phase = 0;
+    for (std::uint64_t first = 0; first < total_; first += kChunkBytes) {
+      const std::uint64_t bytes = std::min(kChunkBytes, total_ - first);
+      if (in_place)
+        reduce(first, bytes, payloads_.stage().data);
+      else
+        deliver(first, bytes);
+      if (!intact()) return Outcome::kBroken;
+      channel_.set_phase(++phase);
+      if (!in_place) continue;
+      const Meeting met = channel_.await_phase(phase, patience_);
+      if (met != Meeting::kMet) return outcome_of(met);
+      math::copy(target_ + first, payloads_.stage().data, bytes, math::kNeverStream);
+    }
+    return Outcome::kDone;
+  }
+
+  const DirectPlan& plan_;
+  Channel& channel_;
+  Payloads& payloads_;
+  Patience& patience_;
+  std::size_t element_;
+  std::uint64_t total_;
+  std::byte* target_;
+  std::array<const std::byte*, kMembersMax> sources_;
+};
+
+}  // namespace
+
+Outcome reduce_by_reading(const DirectPlan& plan, Payloads& payloads, Patience& patience) {
+  return Reading(plan, payloads, patience).run();
+}
+
+}  // namespace muster::client

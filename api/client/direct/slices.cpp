@@ -1,0 +1,128 @@
+#include "api/client/direct/slices.hpp"
+
+#include "api/base/assert.hpp"
+#include "api/base/dtype.hpp"
+#include "kernels/math/copy.hpp"
+#include "kernels/math/reduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+
+namespace muster::client {
+namespace {
+
+constexpr std::uint64_t kHalfBytes = shm::kStageBytes / 2;
+// A member's slice of a chunk: small enough that the chunk is still in the cache of whoever reduced it when
+// the others read it.
+constexpr std::uint64_t kSliceBytesMax = 128 << 10;
+static_assert(kSliceBytesMax <= kHalfBytes);
+// From this many written bytes on, over all members, targets are stored past the cache.
+constexpr std::uint64_t kStreamBytes = 16 << 20;
+
+// One operation.
+class Slices {
+ public:
+  Slices(const DirectPlan& plan, Payloads& payloads, Patience& patience)
+      : plan_(plan),
+        channel_(*plan.channel),
+        payloads_(payloads),
+        patience_(patience),
+        element_(dtype_bytes(plan.what.dtype)),
+        slice_(slice_bytes(plan.what, static_cast<std::int32_t>(channel_.members()), kSliceBytesMax)),
+        total_(plan.what.count * element_) {}
+
+  Outcome run() {
+    const std::uint64_t chunk = slice_ * channel_.members();
+    const std::uint64_t chunks = (total_ + chunk - 1) / chunk;
+    MUSTER_ASSERT(chunks < shm::kPhaseLast);
+    for (std::uint64_t c = 0; c < chunks; ++c) {
+      if (const Outcome done = reduce(c); done != Outcome::kDone) return done;
+      channel_.set_phase(c + 1);
+      const Meeting met = channel_.await_phase(c + 1, patience_);
+      if (met != Meeting::kMet) return met == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
+      if (const Outcome done = collect(c); done != Outcome::kDone) return done;
+    }
+    channel_.set_phase(shm::kPhaseLast);
+    return Outcome::kDone;
+  }
+
+ private:
+  struct Range {
+    std::uint64_t first;
+    std::uint64_t bytes;
+  };
+  Range slice_of(std::uint64_t c, std::uint32_t member) const {
+    const std::uint64_t first = std::min(total_, (c * channel_.members() + member) * slice_);
+    return {first, std::min(slice_, total_ - first)};
+  }
+
+  Outcome reduce(std::uint64_t c) {
+    const Range range = slice_of(c, channel_.index());
+    if (range.bytes == 0) return Outcome::kDone;
+    for (std::uint32_t i = 0; i < channel_.members(); ++i) {
+      sources_[i] = payloads_.read(i, range.first, range.bytes);
+      if (sources_[i] == nullptr) return Outcome::kCorrupt;
+    }
+    math::reduce(plan_.what.dtype, plan_.what.redop, std::span(sources_).first(channel_.members()),
+                 payloads_.stage().data + (c & 1) * kHalfBytes, range.bytes / element_, plan_.what.scale);
+    for (std::uint32_t i = 0; i < channel_.members(); ++i)
+      if (!payloads_.intact(i)) return Outcome::kBroken;
+    return Outcome::kDone;
+  }
+
+  Outcome collect(std::uint64_t c) {
+    if (plan_.mine.target_blocks.empty()) return Outcome::kDone;
+    std::byte* target = plan_.mine.target + plan_.mine.target_blocks.front().offset * element_;
+    const bool in_place = plan_.mine.source == plan_.mine.target;
+    const bool streams = !in_place && total_ * channel_.members() >= kStreamBytes;
+    for (std::uint32_t k = 0; k < channel_.members(); ++k) {
+      const std::uint32_t i = (channel_.index() + k) % channel_.members();
+      const Range range = slice_of(c, i);
+      if (range.bytes == 0) continue;
+      std::uint32_t stage = 0;
+      const std::byte* base = stage_of(i, &stage);
+      if (base == nullptr) return Outcome::kCorrupt;
+      math::copy(target + range.first, base + (c & 1) * kHalfBytes, range.bytes,
+                 streams ? 0 : math::kNeverStream);
+      if (!stage_intact(i)) return Outcome::kBroken;
+    }
+    return Outcome::kDone;
+  }
+
+  shm::Place announced(std::uint32_t i) const {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, channel_.arrival(i).payload, sizeof bits);
+    return shm::unpack_place(bits);
+  }
+  const std::byte* stage_of(std::uint32_t i, std::uint32_t* index) const {
+    if (i == channel_.index()) return payloads_.stage().data;
+    *index = announced(i).index;
+    return *index < shm::kStages ? channel_.peer(i).stages + *index * shm::kStageBytes : nullptr;
+  }
+  bool stage_intact(std::uint32_t i) const {
+    if (i == channel_.index()) return true;
+    const shm::Place place = announced(i);
+    std::atomic_signal_fence(std::memory_order_acquire);
+    const auto* uses = &channel_.peer(i).header->stage_uses[place.index];
+    return (shm::Untrusted<std::uint64_t>(uses).load_acquire() & shm::kPlaceValueMask) == place.value;
+  }
+
+  const DirectPlan& plan_;
+  Channel& channel_;
+  Payloads& payloads_;
+  Patience& patience_;
+  std::size_t element_;
+  std::uint64_t slice_;
+  std::uint64_t total_;
+  std::array<const std::byte*, kMembersMax> sources_;
+};
+
+}  // namespace
+
+Outcome reduce_sliced(const DirectPlan& plan, Payloads& payloads, Patience& patience) {
+  return Slices(plan, payloads, patience).run();
+}
+
+}  // namespace muster::client

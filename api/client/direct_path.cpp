@@ -1,0 +1,250 @@
+#include "api/client/direct_path.hpp"
+
+#include "api/client/session.hpp"
+#include "api/shm/message.hpp"
+
+#include <algorithm>
+
+#include <sched.h>
+
+namespace muster::client {
+namespace {
+
+using shm::MessageKind;
+using shm::Published;
+using shm::Untrusted;
+
+// Cores that this process may run on: it may have been given fewer than the job.
+std::uint32_t own_cores() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return UINT32_MAX;
+  return static_cast<std::uint32_t>(CPU_COUNT(&set));
+}
+
+const shm::GroupLine* lines_of(const DirectMemory& memory) {
+  return reinterpret_cast<const shm::GroupLine*>(memory.groups() + shm::kGroupLinesOffset);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DirectPath>> DirectPath::open(muster_session& session, shm::Mapping own,
+                                                     shm::Mapping groups, const Machine& machine) {
+  std::unique_ptr<DirectPath> direct(new DirectPath(session, machine));
+  Registrar& registrar = *direct;
+  MUSTER_ASSIGN_OR_RETURN(auto memory, DirectMemory::open(std::move(own), std::move(groups), registrar));
+  direct->memory_.emplace(std::move(memory));
+  direct->stages_.emplace(direct->memory_->own());
+  for (std::uint32_t i = 0; i < direct->memory_->group_count(); ++i)
+    direct->generations_.push_back(
+        Untrusted<std::uint64_t>(&lines_of(*direct->memory_)[i].generation).load_acquire());
+  return direct;
+}
+
+namespace {
+
+std::span<const std::uint64_t> list_of(const std::uint64_t* list, bool used, std::int32_t ranks) {
+  return list != nullptr && used ? std::span(list, static_cast<std::size_t>(ranks))
+                                 : std::span<const std::uint64_t>();
+}
+
+std::vector<Face> faces_of(const muster_session& session, const muster_face* faces, std::uint32_t count,
+                           std::vector<shm::Place>* places) {
+  std::vector<Face> list;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const muster_tensor& view = faces[i].view;
+    const muster_range start{view.buffer, view.offset_bytes};
+    Face face;
+    face.peer = faces[i].peer;
+    face.tag = faces[i].tag;
+    face.dims = view.dims;
+    std::copy_n(view.size, MUSTER_TENSOR_DIMS_MAX, face.size.begin());
+    std::copy_n(view.stride, MUSTER_TENSOR_DIMS_MAX, face.stride.begin());
+    face.data = session.address_of(start);
+    list.push_back(face);
+    if (places != nullptr) places->push_back(session.place_of(start));
+  }
+  return list;
+}
+
+}  // namespace
+
+Result<Described> described_of(const muster_session& session, const muster_collective& said,
+                               std::int32_t index, std::int32_t ranks) {
+  const bool root = has_root(said.op) && said.peer == index;
+  const bool sources = has_source_blocks(said.op, root);
+  const bool targets = has_target_blocks(said.op, root);
+  const ShareCounts counts{said.op == MUSTER_BARRIER || said.op == MUSTER_EXCHANGE ? 0 : said.count,
+                           list_of(said.source_blocks.counts, sources, ranks),
+                           list_of(said.source_blocks.offsets, sources, ranks),
+                           list_of(said.target_blocks.counts, targets, ranks),
+                           list_of(said.target_blocks.offsets, targets, ranks)};
+  Described described;
+  described.group = said.group;
+  MUSTER_ASSIGN_OR_RETURN(described.what, make_collective(said, index, ranks, counts));
+  MUSTER_ASSIGN_OR_RETURN(described.mine, make_share(described.what, index, ranks, counts));
+  if (said.op == MUSTER_EXCHANGE) {
+    described.mine.sends = faces_of(session, said.sends, said.send_count, &described.sends);
+    described.mine.receives = faces_of(session, said.receives, said.receive_count, nullptr);
+    return described;
+  }
+  if (!described.mine.source_blocks.empty()) described.mine.source = session.address_of(said.source);
+  const bool unwanted = said.op == MUSTER_BROADCAST && root && said.target.buffer == 0;
+  if (unwanted) described.mine.target_blocks.clear();
+  if (!described.mine.target_blocks.empty()) described.mine.target = session.address_of(said.target);
+  described.home = session.place_of(said.source);
+  return described;
+}
+
+// ---- plans -------------------------------------------------------------------------------------
+
+Result<DirectPlan> DirectPath::plan(std::uint64_t handle, const Described& described) {
+  MUSTER_ASSIGN_OR_RETURN(Channel* const channel, this->channel(described.group));
+  return make_direct_plan(handle, described, *channel, machine_, own_cores());
+}
+
+Result<Channel*> DirectPath::channel(std::uint64_t group) {
+  if (const auto known = channels_.find(group); known != channels_.end()) return known->second.get();
+  shm::HandleMessage request;
+  request.handle = group;
+  std::vector<std::byte> list;
+  MUSTER_ASSIGN_OR_RETURN(const auto answer,
+                          session_.ask<shm::DirectGroupAnswer>(request, MessageKind::kDirectGroup,
+                                                               MessageKind::kDirectGroupAnswer, {}, &list));
+  if (list.size() != answer.members * sizeof(shm::DirectMember) || answer.line >= generations_.size())
+    return fail(Code::kProtocol, "the daemon's answer about a group's members cannot be");
+  Seating seating{group, answer.line, answer.index, {}, generations_[answer.line]};
+  for (std::uint32_t i = 0; i < answer.members; ++i)
+    seating.members.push_back(shm::tail_entry<shm::DirectMember>(list, i));
+  MUSTER_ASSIGN_OR_RETURN(auto made, open_channel(*memory_, seating, *this));
+  return channels_.emplace(group, std::move(made)).first->second.get();
+}
+
+// ---- running -----------------------------------------------------------------------------------
+
+Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
+  Patience patience(timeout, plan.crowded);
+  running_ = plan.handle;
+  const Outcome outcome = run_direct(plan, *memory_, *stages_, patience);
+  if (outcome == Outcome::kDone) {
+    auto* header = reinterpret_cast<shm::DirectHeader*>(memory_->own());
+    ++operations_;
+    bytes_moved_ += plan.target_bytes;
+    Published<std::uint64_t>(&header->operations).store(operations_);
+    Published<std::uint64_t>(&header->bytes_moved).store(bytes_moved_);
+    return {};
+  }
+  return failed(plan, outcome);
+}
+
+std::optional<std::uint64_t> DirectPath::counter(std::string_view name) const {
+  const auto* header = reinterpret_cast<const shm::DirectHeader*>(memory_->own());
+  if (name == "runs_completed") return operations_;
+  if (name == "run_bytes_moved") return bytes_moved_;
+  if (name == "run_sleeps") return Untrusted<std::uint64_t>(&header->sleeps).load();
+  return std::nullopt;
+}
+
+Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
+  Channel& channel = *plan.channel;
+  switch (outcome) {
+    case Outcome::kBroken:
+      if (channel.broken()) return verdict(channel);
+      return give_up(
+          channel,
+          "what a member had given was overwritten while it was read: this rank was held up for longer "
+          "than the operation's deadline");
+    case Outcome::kDisagree:
+      return told(question(channel), MessageKind::kDirectDisagree);
+    case Outcome::kCorrupt:
+      return give_up(channel, "a member published an operation that cannot be");
+    case Outcome::kNoMemory:
+      return give_up(channel, "no memory is left for the copy that an all-to-all in place needs");
+    default:
+      return session_.loss();
+  }
+}
+
+// The verdict that this rank has not heard yet.
+Status DirectPath::verdict(Channel& channel) {
+  shm::DirectMessage message = question(channel);
+  message.generation = channel.take_verdict();
+  return told(message, MessageKind::kDirectVerdict);
+}
+
+// Ends the group's generation for everybody, since this rank cannot go on and the others would wait for it.
+Status DirectPath::give_up(Channel& channel, const char* why) {
+  shm::HandleMessage request;
+  request.handle = channel.group();
+  static_cast<void>(session_.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone));
+  if (channel.broken()) static_cast<void>(verdict(channel));
+  return Status(Code::kAborted, why);
+}
+
+shm::DirectMessage DirectPath::question(const Channel& channel) const {
+  const Wanted& wanted = channel.wanted();
+  shm::DirectMessage message;
+  message.group = channel.group();
+  message.generation = channel.generation();
+  message.number = wanted.number;
+  message.phase = wanted.phase;
+  message.plan = running_;
+  message.kind = static_cast<std::uint32_t>(wanted.kind);
+  message.peer = wanted.peer;
+  return message;
+}
+
+// A question whose answer is always a failure.
+Status DirectPath::told(const shm::DirectMessage& message, MessageKind kind) {
+  const auto answer = session_.ask<shm::Plain>(message, kind, MessageKind::kDone);
+  if (!answer) return answer.error();
+  return failure(Code::kProtocol, "the daemon knows of no failure of the group");
+}
+
+// ---- vigil -------------------------------------------------------------------------------------
+
+Instant DirectPath::now() const {
+  return session_.clock().now();
+}
+
+bool DirectPath::engine_gone() {
+  return !session_.engine_lives();
+}
+
+void DirectPath::overdue(const Channel& channel) {
+  static_cast<void>(
+      session_.ask<shm::Plain>(question(channel), MessageKind::kDirectOverdue, MessageKind::kDone));
+}
+
+// ---- registrar ---------------------------------------------------------------------------------
+
+Result<shm::Mapping> DirectPath::peer_memory(MessageKind kind, std::int32_t rank, std::uint32_t segment) {
+  shm::PeerMessage request;
+  request.rank = rank;
+  request.segment = segment;
+  shm::Descriptor memory;
+  MUSTER_ASSIGN_OR_RETURN(
+      const auto grant,
+      session_.ask<shm::PeerGrant>(request, kind, MessageKind::kPeerGrant, {}, nullptr, &memory));
+  MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.bytes));
+  return shm::Mapping::map(memory, grant.bytes, shm::Access::kRead);
+}
+
+Result<shm::Mapping> DirectPath::direct_segment(std::int32_t rank) {
+  return peer_memory(MessageKind::kPeerDirect, rank, 0);
+}
+
+Result<shm::Mapping> DirectPath::arena_segment(std::int32_t rank, std::uint32_t segment) {
+  return peer_memory(MessageKind::kPeerArena, rank, segment);
+}
+
+Result<Registrar::Scratch> DirectPath::scratch(std::uint64_t bytes) {
+  if (scratch_.bytes >= bytes) return scratch_.scratch;
+  if (scratch_.buffer != 0) MUSTER_RETURN_IF_ERROR(session_.free(scratch_.buffer));
+  scratch_ = {};
+  MUSTER_ASSIGN_OR_RETURN(const auto buffer, session_.alloc(bytes));
+  scratch_ = {
+      buffer.first, bytes, {static_cast<std::byte*>(buffer.second), session_.place_of({buffer.first, 0})}};
+  return scratch_.scratch;
+}
+
+}  // namespace muster::client

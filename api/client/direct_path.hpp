@@ -1,0 +1,73 @@
+// DirectPath: the direct path of one session: its channels, made at first use, and what becomes of an
+// operation's outcome.
+#pragma once
+
+#include "api/client/direct/seating.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+struct muster_session;
+
+namespace muster::client {
+
+// Owns    mappings, channels, stages.
+// Thread  the session's.
+// Bound   one channel per group of the rank; one operation at a time.
+// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the group's verdict says; DAEMON_LOST; PROTOCOL if a
+// peer said what
+//         cannot be, which also ends the group's generation.
+class DirectPath final : private Vigil, private Registrar {
+ public:
+  static Result<std::unique_ptr<DirectPath>> open(muster_session& session, shm::Mapping own,
+                                                  shm::Mapping groups, const Machine& machine);
+
+  // Finds the group's channel and chooses path and algorithm.
+  Result<DirectPlan> plan(std::uint64_t handle, const Described& described);
+  Status run(const DirectPlan& plan, Nanos timeout);
+  // "runs_completed", "run_bytes_moved", "run_sleeps".
+  std::optional<std::uint64_t> counter(std::string_view name) const;
+
+ private:
+  DirectPath(muster_session& session, const Machine& machine) : session_(session), machine_(machine) {}
+
+  // ---- Vigil
+  Instant now() const override;
+  bool engine_gone() override;
+  void overdue(const Channel& channel) override;
+  // ---- Registrar
+  Result<shm::Mapping> direct_segment(std::int32_t rank) override;
+  Result<shm::Mapping> arena_segment(std::int32_t rank, std::uint32_t segment) override;
+  Result<Registrar::Scratch> scratch(std::uint64_t bytes) override;
+
+  Result<Channel*> channel(std::uint64_t group);
+  Result<shm::Mapping> peer_memory(shm::MessageKind kind, std::int32_t rank, std::uint32_t segment);
+  Status failed(const DirectPlan& plan, Outcome outcome);
+  Status verdict(Channel& channel);
+  Status give_up(Channel& channel, const char* why);
+  shm::DirectMessage question(const Channel& channel) const;
+  Status told(const shm::DirectMessage& message, shm::MessageKind kind);
+
+  muster_session& session_;
+  Machine machine_;
+  std::optional<DirectMemory> memory_;
+  std::optional<Stages> stages_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;  // by group handle
+  std::vector<std::uint64_t> generations_;  // of each group, when the session began
+  struct ScratchBuffer {
+    muster_buffer buffer = 0;
+    std::uint64_t bytes = 0;
+    Registrar::Scratch scratch;
+  } scratch_;
+  std::uint64_t running_ = 0;  // plan of the operation in flight, for questions
+  std::uint64_t operations_ = 0;
+  std::uint64_t bytes_moved_ = 0;
+};
+
+// What member `index` of `ranks` said, which the daemon has found sound.
+Result<Described> described_of(const muster_session& session, const muster_collective& said,
+                               std::int32_t index, std::int32_t ranks);
+
+}  // namespace muster::client

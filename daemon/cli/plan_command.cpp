@@ -1,0 +1,103 @@
+#include "daemon/cli/plan_command.hpp"
+
+#include "api/base/dtype.hpp"
+#include "api/base/path.hpp"
+#include "daemon/cli/render.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace muster::cli {
+namespace {
+
+constexpr std::uint64_t kTableBytes[] = {8,        1 << 10, 8 << 10,  16 << 10,
+                                         64 << 10, 1 << 20, 16 << 20, 256 << 20};
+
+tl::unexpected<Trouble> usage(std::string text) {
+  return tl::unexpected(Trouble{kUsage, std::move(text)});
+}
+
+// The number whose name is `text`, among 1 … last.
+template<class Name>
+std::optional<std::int32_t> numbered(const std::string& text, std::int32_t last, Name name,
+                                     std::string* all) {
+  for (std::int32_t i = 1; i <= last; ++i) {
+    if (text == name(i)) return i;
+    *all += std::string(all->empty() ? "" : ", ") + name(i);
+  }
+  return std::nullopt;
+}
+
+Outcome<Collective> collective_of(const PlanQuestion& question) {
+  std::string ops, dtypes;
+  const auto op = numbered(question.op, MUSTER_EXCHANGE, op_name, &ops);
+  if (!op) return usage(fmt::format("'{}' is no collective; there are: {}", question.op, ops));
+  const auto dtype = numbered(question.dtype, MUSTER_F8_E5M2, dtype_name, &dtypes);
+  if (!dtype) return usage(fmt::format("--dtype '{}' is no dtype; there are: {}", question.dtype, dtypes));
+  Collective c;
+  c.op = *op;
+  c.dtype = *dtype;
+  c.redop = has_reduction(*op) ? MUSTER_SUM : 0;
+  c.count = question.count < 0 ? 0 : static_cast<std::uint64_t>(question.count);
+  return c;
+}
+
+Json choice_of(const Collective& collective, std::int64_t ranks, const Machine& machine) {
+  const Choice choice = choose(collective, static_cast<std::int32_t>(ranks), machine);
+  return {{"count", collective.count},
+          {"bytes", collective.count * dtype_bytes(collective.dtype)},
+          {"path", path_name(choice.path)},
+          {"algorithm", algorithm_name(choice.algorithm)},
+          {"predicted_us", choice.predicted_ns / 1000.0},
+          {"why", choice.why}};
+}
+
+std::string to_text(const Json& plan) {
+  std::string out = fmt::format(
+      "{} of {} over {} ranks; {} ranks of the job on {} cores\n\n", plan.at("op").get<std::string>(),
+      plan.at("dtype").get<std::string>(), plan.at("ranks").get<std::int64_t>(),
+      plan.at("local_ranks").get<std::int64_t>(), plan.at("cores").get<std::int64_t>());
+  std::vector<Row> rows;
+  for (const Json& c : plan.at("choices"))
+    rows.push_back({fmt::format("{}", c.at("bytes").get<std::uint64_t>()), c.at("path").get<std::string>(),
+                    c.at("algorithm").get<std::string>(),
+                    fmt::format("{:.2f}", c.at("predicted_us").get<double>()),
+                    c.at("why").get<std::string>()});
+  return out + table({"BYTES", "PATH", "ALGORITHM", "PREDICTED US", "WHY"}, rows);
+}
+
+Outcome<Json> explained(const PlanQuestion& question) {
+  auto collective = collective_of(question);
+  if (!collective) return tl::unexpected(collective.error());
+  const std::int64_t world = question.world == 0 ? question.ranks : question.world;
+  if (world < question.ranks)
+    return usage(fmt::format("--world {} is less than the {} ranks of the group", world, question.ranks));
+  const auto own_cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  const std::int64_t cores = question.cores == 0 ? own_cores : question.cores;
+  const Machine machine{static_cast<std::uint32_t>(cores), static_cast<std::uint32_t>(world), true};
+  Json choices = Json::array();
+  for (const std::uint64_t bytes : kTableBytes) {
+    if (question.count < 0)
+      collective->count = std::max<std::uint64_t>(1, bytes / dtype_bytes(collective->dtype));
+    choices.push_back(choice_of(*collective, question.ranks, machine));
+    if (question.count >= 0) break;
+  }
+  return Json{{"op", op_name(collective->op)},
+              {"dtype", dtype_name(collective->dtype)},
+              {"ranks", question.ranks},
+              {"local_ranks", world},
+              {"cores", cores},
+              {"choices", choices}};
+}
+
+}  // namespace
+
+int run_plan_explain(const PlanQuestion& question, Output output) {
+  const auto plan = explained(question);
+  if (!plan) return complain(plan.error());
+  return output == Output::kJson ? print_json(*plan) : print_text(to_text(*plan));
+}
+
+}  // namespace muster::cli

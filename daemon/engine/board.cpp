@@ -1,0 +1,277 @@
+#include "daemon/engine/board.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+
+namespace muster::engine {
+namespace {
+
+using shm::Published;
+using shm::Untrusted;
+
+std::uint64_t peek(const std::uint64_t* word) {
+  return Untrusted<std::uint64_t>(word).load_acquire();
+}
+
+// The words of a seat, as an engine that makes it ready for a new client sees them.
+void clear_seat(std::byte* seat, std::size_t members) {
+  auto* head = reinterpret_cast<shm::DirectSeat*>(seat);
+  Published<std::uint64_t>(&head->progress).store(0);
+  for (std::uint64_t& plan : head->plans) Published<std::uint64_t>(&plan).store(0);
+  for (std::size_t k = 0; k < 2; ++k) {
+    auto* slot = reinterpret_cast<shm::DirectSlot*>(seat + shm::kSlotsOffset + k * shm::kSlotBytes);
+    Published<std::uint64_t>(&slot->sequence).store_ordered(0);
+    Published<std::uint64_t>(&slot->generation).store(0);
+  }
+  auto* pairs = reinterpret_cast<shm::DirectPair*>(seat + shm::kPairsOffset);
+  for (std::size_t i = 0; i < members; ++i) {
+    Published<std::uint64_t>(&pairs[i].sent.sequence).store_ordered(0);
+    Published<std::uint64_t>(&pairs[i].sent.generation).store(0);
+    Published<std::uint64_t>(&pairs[i].received_generation).store(0);
+    Published<std::uint64_t>(&pairs[i].received).store_ordered(0);
+  }
+}
+
+}  // namespace
+
+Result<shm::Descriptor> read_only(int memory) {
+  const std::string path = "/proc/self/fd/" + std::to_string(memory);
+  shm::Descriptor copy(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!copy.valid())
+    return fail(Code::kNoResource, "{}: {}; /proc must be mounted, and descriptors be left (ulimit -n)", path,
+                std::strerror(errno));
+  return copy;
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint32_t world,
+                            std::uint64_t epoch, const shm::Headroom& headroom) {
+  Board board;
+  board.segments_.resize(world);
+  board.lives_.resize(world);
+  std::vector<std::uint64_t> end(world, shm::kDirectSeatsOffset);
+  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+    GroupState state;
+    const std::uint64_t bytes = shm::seat_bytes(static_cast<std::uint32_t>(groups[g].ranks.size()));
+    for (const Rank rank : groups[g].ranks) {
+      state.seats.push_back({rank.value, end[rank.value]});
+      Segment& segment = board.segments_[rank.value];
+      segment.seats.push_back(end[rank.value]);
+      segment.groups_of.push_back(GroupId(g));
+      end[rank.value] += bytes;
+    }
+    board.groups_.push_back(std::move(state));
+  }
+  for (std::uint32_t rank = 0; rank < world; ++rank) {
+    Segment& segment = board.segments_[rank];
+    const std::uint64_t bytes = (end[rank] + 4095) / 4096 * 4096;
+    MUSTER_ASSIGN_OR_RETURN(segment.memory, shm::create_memory("muster-direct", bytes, headroom));
+    MUSTER_ASSIGN_OR_RETURN(segment.mapping,
+                            shm::Mapping::map(segment.memory, bytes, shm::Access::kReadWrite));
+    auto* header = new (segment.mapping.writable()) shm::DirectHeader;
+    header->magic = shm::kMagicDirect;
+    header->abi_version = shm::kAbiVersion;
+    header->rank = rank;
+    header->bytes = bytes;
+  }
+  MUSTER_RETURN_IF_ERROR(board.create_page(epoch, headroom));
+  return board;
+}
+
+Status Board::create_page(std::uint64_t epoch, const shm::Headroom& headroom) {
+  const std::size_t bytes = (shm::kGroupLinesOffset + groups_.size() * sizeof(shm::GroupLine) +
+                             segments_.size() * sizeof(shm::RankLine) + 4095) /
+                            4096 * 4096;
+  MUSTER_ASSIGN_OR_RETURN(page_memory_, shm::create_memory("muster-groups", bytes, headroom));
+  MUSTER_ASSIGN_OR_RETURN(page_, shm::Mapping::map(page_memory_, bytes, shm::Access::kReadWrite));
+  auto* header = new (page_.writable()) shm::GroupPageHeader;
+  header->magic = shm::kMagicGroupPage;
+  header->abi_version = shm::kAbiVersion;
+  header->groups = static_cast<std::uint32_t>(groups_.size());
+  header->epoch = epoch;
+  header->ranks = static_cast<std::uint32_t>(segments_.size());
+  for (std::uint32_t g = 0; g < groups_.size(); ++g)
+    Published<std::uint64_t>(&line(GroupId(g))->generation).store_release(groups_[g].generation);
+  MUSTER_ASSIGN_OR_RETURN(page_read_only_, read_only(page_memory_.get()));
+  return {};
+}
+
+void Board::reset(Rank rank) {
+  Segment& segment = segments_[rank.value];
+  auto* header = reinterpret_cast<shm::DirectHeader*>(segment.mapping.writable());
+  for (std::uint64_t& uses : header->stage_uses) Published<std::uint64_t>(&uses).add_ordered(1);
+  Published<std::uint32_t>(&header->asleep).store(0);
+  for (std::size_t k = 0; k < segment.seats.size(); ++k)
+    clear_seat(segment.mapping.writable() + segment.seats[k],
+               groups_[segment.groups_of[k].value].seats.size());
+}
+
+std::vector<shm::DirectMember> Board::members(GroupId group) const {
+  std::vector<shm::DirectMember> members;
+  for (const Seat& seat : groups_[group.value].seats)
+    members.push_back({static_cast<std::int32_t>(seat.rank), 0, seat.offset});
+  return members;
+}
+
+shm::GroupLine* Board::line(GroupId group) {
+  return reinterpret_cast<shm::GroupLine*>(page_.writable() + shm::kGroupLinesOffset) + group.value;
+}
+
+shm::RankLine* Board::rank_line(Rank rank) {
+  std::byte* lines = page_.writable() + shm::kGroupLinesOffset + groups_.size() * sizeof(shm::GroupLine);
+  return reinterpret_cast<shm::RankLine*>(lines) + rank.value;
+}
+
+const std::byte* Board::seat(GroupId group, std::uint32_t index) const {
+  const Seat& seat = groups_[group.value].seats[index];
+  return segments_[seat.rank].mapping.data() + seat.offset;
+}
+
+// ---- verdicts ----------------------------------------------------------------------------------
+
+// A member that left had seen all others arrive at what it completed, so what it saw is seen here.
+std::uint64_t Board::completed(GroupId group) const {
+  const GroupState& state = groups_[group.value];
+  std::uint64_t least = UINT64_MAX;
+  for (std::uint32_t i = 0; i < state.seats.size(); ++i) {
+    std::uint64_t latest = 0;
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto* slot =
+          reinterpret_cast<const shm::DirectSlot*>(seat(group, i) + shm::kSlotsOffset + k * shm::kSlotBytes);
+      if (peek(&slot->generation) == state.generation) latest = std::max(latest, peek(&slot->sequence));
+    }
+    least = std::min(least, latest);
+  }
+  return least;
+}
+
+void Board::break_group(GroupId group, const scheduler::Verdict& verdict, End end) {
+  GroupState& state = groups_[group.value];
+  state.verdicts.push_back(verdict);
+  if (state.verdicts.size() > kVerdictsKept) state.verdicts.pop_front();
+  shm::GroupLine* words = line(group);
+  const bool goes_on = end == End::kDeparture;
+  Published<std::uint64_t>(&words->completed[state.generation % shm::kGenerationsKept])
+      .store(goes_on ? completed(group) : 0);
+  if (!goes_on) Published<std::uint64_t>(&words->revoked).store(state.generation);
+  ++state.generation;
+  Published<std::uint64_t>(&words->generation).store_ordered(state.generation);
+}
+
+void Board::set_attached(Rank rank, bool attached) {
+  std::uint64_t& life = lives_[rank.value];
+  life += (life % 2 == 1) == attached ? 2 : 1;
+  Published<std::uint64_t>(&rank_line(rank)->life).store_ordered(life);
+}
+
+void Board::stand(GroupId group, const scheduler::Verdict* verdict) {
+  GroupState& state = groups_[group.value];
+  state.standing = verdict != nullptr ? std::optional(*verdict) : std::nullopt;
+  const auto code = verdict != nullptr ? static_cast<std::int32_t>(verdict->code) : 0;
+  Published<std::int32_t>(&line(group)->standing).store_ordered(code);
+}
+
+// A member that missed several hears of the first it can still be told of.
+std::optional<scheduler::Verdict> Board::verdict_of(GroupId group, std::uint64_t generation) const {
+  const GroupState& state = groups_[group.value];
+  if (generation >= state.generation) return state.standing;
+  const std::uint64_t oldest = state.generation - state.verdicts.size();
+  return state.verdicts[generation < oldest ? 0 : generation - oldest];
+}
+
+// ---- reports -----------------------------------------------------------------------------------
+
+namespace {
+
+bool has_arrived(const std::byte* seat, const DirectQuestion& q) {
+  const auto* slot =
+      reinterpret_cast<const shm::DirectSlot*>(seat + shm::kSlotsOffset + (q.number & 1) * shm::kSlotBytes);
+  return peek(&slot->sequence) >= q.number && peek(&slot->generation) == q.generation;
+}
+
+bool has_reached(const std::byte* seat, const DirectQuestion& q) {
+  const auto* head = reinterpret_cast<const shm::DirectSeat*>(seat);
+  return has_arrived(seat, q) && peek(&head->progress) >= shm::make_progress(q.number, q.phase);
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> Board::missing(const DirectQuestion& q) const {
+  const GroupState& state = groups_[q.group.value];
+  std::vector<std::uint32_t> missing;
+  if (q.kind == shm::DirectWait::kMessage || q.kind == shm::DirectWait::kReceived) {
+    if (q.peer >= state.seats.size()) return missing;
+    const auto* pairs = reinterpret_cast<const shm::DirectPair*>(seat(q.group, q.peer) + shm::kPairsOffset);
+    const shm::DirectPair& theirs = pairs[q.index];
+    const bool sent =
+        peek(&theirs.sent.sequence) >= q.number && peek(&theirs.sent.generation) == q.generation;
+    const bool received =
+        peek(&theirs.received) >> 1 >= q.number && peek(&theirs.received_generation) == q.generation;
+    if (!(q.kind == shm::DirectWait::kMessage ? sent : received)) missing.push_back(q.peer);
+    return missing;
+  }
+  for (std::uint32_t i = 0; i < state.seats.size(); ++i) {
+    const std::byte* theirs = seat(q.group, i);
+    if (!(q.kind == shm::DirectWait::kArrivals ? has_arrived(theirs, q) : has_reached(theirs, q)))
+      missing.push_back(i);
+  }
+  return missing;
+}
+
+std::uint64_t Board::plan_of(const DirectQuestion& q, std::uint32_t index) const {
+  const std::byte* theirs = seat(q.group, index);
+  const auto* head = reinterpret_cast<const shm::DirectSeat*>(theirs);
+  if (q.kind == shm::DirectWait::kMessage || q.kind == shm::DirectWait::kReceived) {
+    const auto* pairs = reinterpret_cast<const shm::DirectPair*>(theirs + shm::kPairsOffset);
+    const bool sender = (q.kind == shm::DirectWait::kReceived) == (index == q.index);
+    const std::uint32_t other = index == q.index ? q.peer : q.index;
+    if (index != q.index && index != q.peer) return 0;
+    return sender ? peek(&head->plans[0]) : peek(&pairs[other].plan);
+  }
+  return has_arrived(theirs, q) ? peek(&head->plans[q.number & 1]) : 0;
+}
+
+// Both sides of a pair ask about one thing.
+Board::Disagreement Board::about(const DirectQuestion& q) {
+  Disagreement d{q.generation, q.number, 0, 0, {}};
+  if (q.kind == shm::DirectWait::kMessage) {
+    d.sender = q.peer;
+    d.receiver = q.index;
+  } else if (q.kind == shm::DirectWait::kReceived) {
+    d.sender = q.index;
+    d.receiver = q.peer;
+  }
+  return d;
+}
+
+const Status* Board::disagreement(const DirectQuestion& q) const {
+  const Disagreement asked = about(q);
+  for (const Disagreement& known : groups_[q.group.value].disagreements)
+    if (known.generation == asked.generation && known.number == asked.number &&
+        known.sender == asked.sender && known.receiver == asked.receiver)
+      return &known.found;
+  return nullptr;
+}
+
+void Board::remember_disagreement(const DirectQuestion& q, const Status& found) {
+  auto& kept = groups_[q.group.value].disagreements;
+  kept.push_back(about(q));
+  kept.back().found = found;
+  if (kept.size() > kDisagreementsKept) kept.pop_front();
+}
+
+bool Board::began(GroupId group, std::uint32_t index) const {
+  const std::byte* theirs = seat(group, index);
+  for (std::size_t k = 0; k < 2; ++k) {
+    const auto* slot =
+        reinterpret_cast<const shm::DirectSlot*>(theirs + shm::kSlotsOffset + k * shm::kSlotBytes);
+    if (peek(&slot->sequence) > 0 && peek(&slot->generation) == groups_[group.value].generation) return true;
+  }
+  return false;
+}
+
+}  // namespace muster::engine

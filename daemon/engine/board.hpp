@@ -1,0 +1,123 @@
+// Board: the engine's side of the direct path. It makes the memory, says what each group's generation ended
+// with, and reads who has come how far. It moves no data and no operation waits for it.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/shm/control.hpp"
+#include "api/shm/direct.hpp"
+#include "api/shm/segment.hpp"
+#include "scheduler/run/request.hpp"
+#include "scheduler/run/sequencer.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace muster::engine {
+
+// What a member of a group waits for, as its client says: copied and checked.
+struct DirectQuestion {
+  GroupId group;
+  std::uint32_t index = 0;  // who asks
+  std::uint64_t generation = 0;
+  std::uint64_t number = 0;
+  std::uint64_t phase = 0;
+  shm::DirectWait kind = shm::DirectWait::kArrivals;
+  std::uint32_t peer = 0;
+};
+
+// Owns    a direct segment for each rank, the group page, and the latest verdicts of each group.
+// Thread  under the engine's baton.
+// Bound   kVerdictsKept verdicts and kDisagreementsKept disagreements a group.
+// Fails   create: NO_RESOURCE. What clients have written is read once and believed in nothing but reports.
+class Board {
+ public:
+  static Result<Board> create(std::span<const scheduler::Group> groups, std::uint32_t world,
+                              std::uint64_t epoch, const shm::Headroom& headroom);
+
+  // ---- memory ----------------------------------------------------------------------------------
+  // Ready for a new client of the rank: what the last one left there counts no more.
+  void reset(Rank rank);
+  int segment_descriptor(Rank rank) const { return segments_[rank.value].memory.get(); }
+  std::uint64_t segment_bytes(Rank rank) const { return segments_[rank.value].mapping.size(); }
+  int page_descriptor() const { return page_read_only_.get(); }
+  std::uint64_t page_bytes() const { return page_.size(); }
+  // Where the seats of a group's members lie in their segments.
+  std::vector<shm::DirectMember> members(GroupId group) const;
+
+  // ---- verdicts --------------------------------------------------------------------------------
+  // Ends the group's generation: because a member is gone (what all had arrived at goes on), or for
+  // everybody.
+  enum class End : std::uint8_t { kDeparture, kForAll };
+  void break_group(GroupId group, const scheduler::Verdict& verdict, End end);
+  // The rank has a client from now on, or has none.
+  void set_attached(Rank rank, bool attached);
+  // No operation of the group may begin, for that reason; nullptr: any may.
+  void stand(GroupId group, const scheduler::Verdict* verdict);
+  std::uint64_t generation(GroupId group) const { return groups_[group.value].generation; }
+  // What the generation ended with, or what stands against the group; none if it goes on.
+  std::optional<scheduler::Verdict> verdict_of(GroupId group, std::uint64_t generation) const;
+
+  // ---- reports ---------------------------------------------------------------------------------
+  // The members that the question waits for, by index.
+  std::vector<std::uint32_t> missing(const DirectQuestion& question) const;
+  // The plan handle with which a member is in the operation; 0 if it is not.
+  std::uint64_t plan_of(const DirectQuestion& question, std::uint32_t index) const;
+  // What was found of an operation in which the members differ: the first to ask may be gone when the others
+  // do. nullptr: nothing yet.
+  const Status* disagreement(const DirectQuestion& question) const;
+  void remember_disagreement(const DirectQuestion& question, const Status& found);
+  // Whether the member has done anything in the group's present generation.
+  bool began(GroupId group, std::uint32_t index) const;
+
+  static constexpr std::size_t kVerdictsKept = 16;
+  static constexpr std::size_t kDisagreementsKept = 16;
+
+ private:
+  struct Segment {
+    shm::Descriptor memory;
+    shm::Mapping mapping;
+    std::vector<std::uint64_t> seats;  // offsets, of the groups in groups_of
+    std::vector<GroupId> groups_of;
+  };
+  struct Seat {
+    std::uint32_t rank = 0;
+    std::uint64_t offset = 0;
+  };
+  struct Disagreement {
+    std::uint64_t generation = 0;
+    std::uint64_t number = 0;
+    std::uint32_t sender = 0;  // of a pair; equal indices: all members
+    std::uint32_t receiver = 0;
+    Status found;
+  };
+  static Disagreement about(const DirectQuestion& question);
+  struct GroupState {
+    std::vector<Seat> seats;  // by index in the group
+    std::uint64_t generation = 1;
+    std::deque<scheduler::Verdict> verdicts;  // of generations generation - verdicts.size() … generation - 1
+    std::optional<scheduler::Verdict> standing;
+    std::deque<Disagreement> disagreements;
+  };
+  Board() = default;
+  Status create_segments(std::uint32_t world, const shm::Headroom& headroom);
+  Status create_page(std::uint64_t epoch, const shm::Headroom& headroom);
+  shm::GroupLine* line(GroupId group);
+  shm::RankLine* rank_line(Rank rank);
+  std::uint64_t completed(GroupId group) const;
+  const std::byte* seat(GroupId group, std::uint32_t index) const;
+
+  std::vector<Segment> segments_;
+  std::vector<std::uint64_t> lives_;  // by rank
+  std::vector<GroupState> groups_;
+  shm::Descriptor page_memory_;
+  shm::Descriptor page_read_only_;
+  shm::Mapping page_;
+};
+
+// A descriptor of the same memory by which it can only be read. Errors: NO_RESOURCE.
+Result<shm::Descriptor> read_only(int memory);
+
+}  // namespace muster::engine

@@ -1,0 +1,178 @@
+// The engine's part in the direct path: memory for those who meet, and verdicts for those who do not.
+#include "api/base/signature.hpp"
+#include "daemon/engine/engine.hpp"
+
+#include <algorithm>
+
+namespace muster::engine {
+namespace {
+
+std::string list_of(const std::vector<std::uint32_t>& ranks) {
+  std::string text;
+  for (const std::uint32_t rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
+  return text;
+}
+
+}  // namespace
+
+Status Engine::open_board() {
+  if (device_->info().kind != device::Kind::kHost) return {};
+  MUSTER_ASSIGN_OR_RETURN(auto board,
+                          Board::create(graph_->groups(), spec_.world, spec_.epoch, shm::memory_headroom()));
+  board_.emplace(std::move(board));
+  return {};
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+Result<std::vector<shm::DirectMember>> Engine::direct_group(const Session& session, std::uint64_t group,
+                                                            shm::DirectGroupAnswer* answer) {
+  if (!board_) return fail(Code::kUnsupported, "the job's device has no direct path");
+  MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), group));
+  const auto& ranks = graph_->groups()[id.value].ranks;
+  const auto member = std::find(ranks.begin(), ranks.end(), session.options().rank);
+  if (member == ranks.end())
+    return fail(Code::kBadArgument, "rank {} is not a member of group {}", session.options().rank.value,
+                graph_->groups()[id.value].name);
+  answer->line = id.value;
+  answer->index = static_cast<std::uint32_t>(member - ranks.begin());
+  answer->members = static_cast<std::uint32_t>(ranks.size());
+  return board_->members(id);
+}
+
+Result<shm::Descriptor> Engine::peer_segment(std::int32_t rank, std::uint64_t* bytes) {
+  if (!board_) return fail(Code::kUnsupported, "the job's device has no direct path");
+  if (rank < 0 || static_cast<std::uint32_t>(rank) >= spec_.world)
+    return fail(Code::kBadArgument, "rank {} is not in 0..{}", rank, spec_.world - 1);
+  const Rank peer(static_cast<std::uint32_t>(rank));
+  *bytes = board_->segment_bytes(peer);
+  return read_only(board_->segment_descriptor(peer));
+}
+
+Result<shm::Descriptor> Engine::peer_arena(std::int32_t rank, std::uint32_t segment, std::uint64_t* bytes) {
+  if (!board_) return fail(Code::kUnsupported, "the job's device has no direct path");
+  if (rank < 0 || static_cast<std::uint32_t>(rank) >= spec_.world)
+    return fail(Code::kBadArgument, "rank {} is not in 0..{}", rank, spec_.world - 1);
+  const Arena& arena = *seats_[static_cast<std::uint32_t>(rank)].arena;
+  if (segment >= arena.segment_count())
+    return fail(Code::kBadArgument, "the arena of rank {} has {} segments, {} is none", rank,
+                arena.segment_count(), segment);
+  *bytes = arena.segment(segment).bytes();
+  return read_only(arena.segment(segment).descriptor());
+}
+
+// ---- verdicts ----------------------------------------------------------------------------------
+
+void Engine::break_direct(Rank rank, const scheduler::Verdict& verdict) {
+  for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
+    const auto& ranks = graph_->groups()[g].ranks;
+    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
+      board_->break_group(GroupId(g), verdict, Board::End::kDeparture);
+  }
+}
+
+// Which groups nobody may run in, because a member will not come.
+void Engine::refresh_standing() {
+  for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
+    const scheduler::Verdict* first = nullptr;
+    for (const Rank rank : graph_->groups()[g].ranks) {
+      const scheduler::Verdict* gone = graph_->gone(rank);
+      if (gone != nullptr && (first == nullptr || gone->event < first->event)) first = gone;
+    }
+    board_->stand(GroupId(g), first);
+  }
+}
+
+// A rank that was told of a failure and has run nothing in that group since then leaves because of it.
+std::optional<scheduler::Verdict> Engine::heard_direct(Rank rank) const {
+  const Seat& seat = seats_[rank.value];
+  if (!board_ || !seat.heard) return std::nullopt;
+  const auto& ranks = graph_->groups()[seat.heard->group.value].ranks;
+  const auto index = static_cast<std::uint32_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  if (board_->began(seat.heard->group, index)) return std::nullopt;
+  return seat.heard->verdict;
+}
+
+Result<DirectQuestion> Engine::question(const Session& session, const shm::DirectMessage& message) const {
+  if (!board_) return fail(Code::kUnsupported, "the job's device has no direct path");
+  MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), message.group));
+  const auto& ranks = graph_->groups()[id.value].ranks;
+  const auto member = std::find(ranks.begin(), ranks.end(), session.options().rank);
+  const bool sound = member != ranks.end() &&
+                     message.kind <= static_cast<std::uint32_t>(shm::DirectWait::kReceived) &&
+                     message.peer < ranks.size();
+  if (!sound)
+    return fail(Code::kBadArgument, "rank {} asks about kind {} and peer {} of group {}: there are no such",
+                session.options().rank.value, message.kind, message.peer, graph_->groups()[id.value].name);
+  return DirectQuestion{id,
+                        static_cast<std::uint32_t>(member - ranks.begin()),
+                        message.generation,
+                        message.number,
+                        message.phase,
+                        static_cast<shm::DirectWait>(message.kind),
+                        message.peer};
+}
+
+Status Engine::direct_verdict(Session& session, const shm::DirectMessage& message) {
+  const std::lock_guard lock(baton_);
+  MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
+  const auto verdict = board_->verdict_of(q.group, q.generation);
+  if (!verdict)
+    return failure(Code::kState, "group {} is in generation {} and has no failure to tell of",
+                   graph_->groups()[q.group.value].name, board_->generation(q.group));
+  seats_[session.options().rank.value].heard = Seat::Heard{q.group, *verdict};
+  return Status(verdict->code, verdict->text);
+}
+
+std::string Engine::direct_label(const Session& session, std::uint64_t plan) const {
+  const scheduler::Plan* found = session.plan(Handle(plan));
+  return found != nullptr ? found->label() : "an operation";
+}
+
+Status Engine::direct_overdue(Session& session, const shm::DirectMessage& message) {
+  const std::lock_guard lock(baton_);
+  MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
+  if (q.generation != board_->generation(q.group)) return {};
+  const std::vector<std::uint32_t> indices = board_->missing(q);
+  if (indices.empty()) return {};
+  const scheduler::Group& group = graph_->groups()[q.group.value];
+  std::vector<std::uint32_t> ranks;
+  std::string states;
+  for (const std::uint32_t index : indices) {
+    ranks.push_back(group.ranks[index].value);
+    if (!seats_[ranks.back()].session) states += fmt::format("; rank {} is not attached", ranks.back());
+  }
+  const char* where = q.kind == shm::DirectWait::kPhase ? ", having come to it" : "";
+  const scheduler::Verdict verdict{
+      Code::kTimeout, static_cast<std::int32_t>(ranks.front()),
+      fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}{}", group.name,
+                  direct_label(session, message.plan), ranks.size() == 1 ? "" : "s", list_of(ranks), where,
+                  states)};
+  board_->break_group(q.group, verdict, Board::End::kForAll);
+  return {};
+}
+
+Status Engine::direct_disagree(Session& session, const shm::DirectMessage& message) {
+  const std::lock_guard lock(baton_);
+  MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
+  if (const Status* known = board_->disagreement(q)) return *known;
+  const scheduler::Group& group = graph_->groups()[q.group.value];
+  std::vector<Party> parties(group.ranks.size());
+  for (std::uint32_t i = 0; i < parties.size(); ++i) {
+    const Session* member = seats_[group.ranks[i].value].session.get();
+    const scheduler::Plan* plan = member != nullptr ? member->plan(Handle(board_->plan_of(q, i))) : nullptr;
+    const scheduler::CollectiveWork* work = plan != nullptr ? plan->collective() : nullptr;
+    parties[i].rank = static_cast<std::int32_t>(group.ranks[i].value);
+    if (work == nullptr || work->group != q.group) continue;
+    parties[i].collective = &work->collective;
+    parties[i].share = &work->share;
+    parties[i].site = work->site;
+  }
+  const Difference found = difference(parties);
+  const Status status = failure(Code::kMismatch, "group {}: ranks disagree on {}; no data was moved",
+                                group.name, found.text.empty() ? "what to run" : found.text);
+  board_->remember_disagreement(q, status);
+  return status;
+}
+
+}  // namespace muster::engine

@@ -1,0 +1,181 @@
+// f8_e4m3 and f8_e5m2: lanes are f32, elements are rounded once at the end.
+#include "kernels/math/reduce_formats.hpp"
+
+#include <cstdint>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/math/reduce_quarter.cpp"
+#include <hwy/foreach_target.h>
+//
+#include "kernels/math/reduce_float_ops.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace muster::math::HWY_NAMESPACE {
+
+// Eight-bit elements on f32 lanes.
+struct QuarterLanes {
+  using Lane = float;
+  using D = hn::ScalableTag<float>;
+  using DI = hn::RebindToSigned<D>;
+  using Elements = hn::Rebind<std::uint8_t, D>;
+  using VI = hn::Vec<DI>;
+
+  static HWY_INLINE VI word(std::int32_t bits) { return hn::Set(DI(), bits); }
+  static HWY_INLINE hn::Vec<D> real(std::int32_t bits) { return hn::BitCast(D(), word(bits)); }
+};
+
+// Instructions of F16C came with AVX2's predecessors; elsewhere the same values by integer arithmetic.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
+
+// By way of f16: an e5m2 is its upper half, and an e4m3 has its fields but for a bias that is lower by 8.
+struct QuarterByHalf : QuarterLanes {
+  using DH = hn::Rebind<hwy::float16_t, D>;
+  using D16 = hn::Rebind<std::int16_t, D>;
+  using V16 = hn::Vec<D16>;
+
+  static HWY_INLINE V16 word16(std::int32_t bits) { return hn::Set(D16(), static_cast<std::int16_t>(bits)); }
+  static HWY_INLINE V16 signed_bits(hn::Vec<Elements> v) {
+    return hn::PromoteTo(D16(), hn::BitCast(hn::RebindToSigned<Elements>(), v));
+  }
+  static HWY_INLINE hn::Vec<D> value_of(V16 half) { return hn::PromoteTo(D(), hn::BitCast(DH(), half)); }
+
+  // The f16 that rounds to the same element as v. To keep two roundings equal to one, what the first of them
+  // drops must stay visible: of the 23 mantissa bits the upper 6 stay, and the last of these is set if any
+  // below was. So the f16 is exact, as one has 6 such bits down to 2^-18, and half of the smallest element is
+  // 2^-17 or 2^-18.
+  static HWY_INLINE V16 sticky_half(hn::Vec<D> v) {
+    const VI bits = hn::BitCast(DI(), v);
+    const VI low = word(0x1FFFF);
+    const VI sticky = hn::AndNot(low, hn::Or(bits, hn::Add(hn::And(bits, low), low)));
+    return hn::BitCast(D16(), hn::DemoteTo(DH(), hn::BitCast(D(), sticky)));
+  }
+  // Drops the lowest bits, to nearest even. A sign on top stays there.
+  template<int kDropped>
+  static HWY_INLINE V16 round_off(V16 v) {
+    const auto odd = hn::And(hn::ShiftRight<kDropped>(v), word16(1));
+    return hn::ShiftRight<kDropped>(hn::Add(v, hn::Add(odd, word16((1 << (kDropped - 1)) - 1))));
+  }
+};
+
+struct E4m3Format : QuarterByHalf {
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
+    // The sign was extended to 16 bits: its copy in the highest bit of the exponent goes.
+    const V16 half = hn::And(hn::ShiftLeft<7>(signed_bits(v)), word16(0xBFFF));
+    const auto is_nan = hn::Eq(hn::And(half, word16(0x3F80)), word16(0x3F80));
+    return hn::Mul(value_of(hn::IfThenElse(is_nan, word16(0x7E00), half)), hn::Set(D(), 256.0f));
+  }
+  // NaN and infinity are larger than everything, so one minimum makes all that overflows NaN, without a sign.
+  static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
+    const V16 half = sticky_half(hn::Mul(v, hn::Set(D(), 1.0f / 256)));
+    const V16 magnitude = hn::Min(round_off<7>(hn::And(half, word16(0x7FFF))), word16(0x7F));
+    const V16 sign = hn::And(hn::ShiftRight<8>(half), word16(0x80));
+    const auto is_number = hn::Lt(magnitude, word16(0x7F));
+    return hn::DemoteTo(Elements(), hn::Or(magnitude, hn::IfThenElseZero(is_number, sign)));
+  }
+};
+
+struct E5m2Format : QuarterByHalf {
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
+    return value_of(hn::ShiftLeft<8>(signed_bits(v)));
+  }
+  // A carry may reach infinity; what is infinite or NaN has nothing to round off. The narrowing is that of
+  // signed bytes: the sign comes down with the arithmetic shift.
+  static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
+    const hn::RebindToSigned<Elements> signed_elements;
+    return hn::BitCast(Elements(), hn::DemoteTo(signed_elements, round_off<8>(sticky_half(v))));
+  }
+};
+
+#else
+
+// kMantissa and kBias are the format's.
+template<int kMantissa, int kBias>
+struct QuarterByWords : QuarterLanes {
+  // The value by the rule for finite ones, whatever the pattern.
+  static HWY_INLINE hn::Vec<D> finite(hn::Vec<Elements> v) {
+    const VI bits = hn::PromoteTo(DI(), v);
+    const VI magnitude = hn::ShiftLeft<23 - kMantissa>(hn::And(bits, word(0x7F)));
+    // A subnormal is so many units: put them under the exponent of the smallest normal, then take it away.
+    constexpr std::int32_t kSmallestNormal = (128 - kBias) << 23;
+    const auto raised = hn::BitCast(D(), hn::Add(magnitude, word(kSmallestNormal)));
+    const VI tiny = hn::BitCast(DI(), hn::Sub(raised, real(kSmallestNormal)));
+    const VI normal = hn::Add(magnitude, word((127 - kBias) << 23));
+    const VI value = hn::IfThenElse(hn::Lt(magnitude, word(1 << 23)), tiny, normal);
+    return hn::BitCast(D(), hn::Or(value, hn::ShiftLeft<24>(hn::And(bits, word(0x80)))));
+  }
+
+  // The pattern of a positive value; of one that overflows, anything beyond the largest.
+  static HWY_INLINE VI rounded(VI magnitude) {
+    constexpr std::int32_t kRebase = (127 - kBias) << 23;
+    constexpr int kDropped = 23 - kMantissa;
+    // Below the smallest normal: next to a number whose unit is the spacing of subnormals the adder rounds.
+    constexpr std::int32_t kUnit = (127 + 24 - kMantissa - kBias) << 23;
+    const VI tiny =
+        hn::Sub(hn::BitCast(DI(), hn::Add(hn::BitCast(D(), magnitude), real(kUnit))), word(kUnit));
+    // Others: rebase the exponent and round to nearest even in integers; a carry into the exponent is right.
+    const VI odd = hn::And(hn::ShiftRight<kDropped>(magnitude), word(1));
+    const VI rebased = hn::Add(magnitude, word((1 << (kDropped - 1)) - 1 - kRebase));
+    const VI normal = hn::ShiftRight<kDropped>(hn::Add(rebased, odd));
+    return hn::IfThenElse(hn::Lt(magnitude, word(kRebase + (1 << 23))), tiny, normal);
+  }
+  static HWY_INLINE VI sign_of(VI bits) { return hn::And(hn::ShiftRight<24>(bits), word(0x80)); }
+};
+
+struct E4m3Format : QuarterByWords<3, 7> {
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
+    const auto value = finite(v);
+    const auto is_nan = hn::Eq(hn::Abs(value), hn::Set(D(), 480.0f));  // the largest pattern is no number
+    return hn::IfThenElse(is_nan, real(0x7FC00000), value);
+  }
+  // NaN and infinity are larger than everything, so one minimum makes all that overflows NaN, without a sign.
+  static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
+    const VI bits = hn::BitCast(DI(), v);
+    const VI magnitude = hn::Min(rounded(hn::And(bits, word(0x7FFFFFFF))), word(0x7F));
+    const VI sign = hn::IfThenElseZero(hn::Lt(magnitude, word(0x7F)), sign_of(bits));
+    return hn::DemoteTo(Elements(), hn::Or(magnitude, sign));
+  }
+};
+
+struct E5m2Format : QuarterByWords<2, 15> {
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
+    const auto value = finite(v);
+    const auto is_finite = hn::Lt(hn::Abs(value), hn::Set(D(), 65536.0f));
+    return hn::IfThenElse(is_finite, value, hn::Or(value, real(0x7F800000)));
+  }
+  // A NaN comes as the canonical one, without a sign.
+  static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
+    const VI bits = hn::BitCast(DI(), v);
+    const VI magnitude = hn::And(bits, word(0x7FFFFFFF));
+    const VI number = hn::Min(rounded(magnitude), word(0x7C));
+    const VI value = hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000)), word(0x7E), number);
+    return hn::DemoteTo(Elements(), hn::Or(value, sign_of(bits)));
+  }
+};
+
+#endif
+
+void floats8_e4m3(const Reduction& r) {
+  reduce_floats<E4m3Format>(r);
+}
+void floats8_e5m2(const Reduction& r) {
+  reduce_floats<E5m2Format>(r);
+}
+
+}  // namespace muster::math::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace muster::math {
+
+HWY_EXPORT(floats8_e4m3);
+HWY_EXPORT(floats8_e5m2);
+
+void reduce_f8_e4m3(const Reduction& reduction) {
+  HWY_DYNAMIC_DISPATCH(floats8_e4m3)(reduction);
+}
+void reduce_f8_e5m2(const Reduction& reduction) {
+  HWY_DYNAMIC_DISPATCH(floats8_e5m2)(reduction);
+}
+
+}  // namespace muster::math
+#endif  // HWY_ONCE

@@ -1,0 +1,131 @@
+// The ranks of one group in one process, each with its own view of the shared memory, as if each were a
+// process: real segments, a board for the engine's part, and no engine.
+#pragma once
+
+#include "api/client/direct/seating.hpp"
+#include "daemon/engine/board.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace muster::client::test {
+
+inline constexpr std::uint64_t kGroup = 77;  // its handle: nobody here looks into it
+inline const GroupId kGroupId{0};
+
+// Owns    the board, an arena that stands for the arenas of all ranks, and each rank's mappings and channel.
+// Thread  each rank's run() on one thread at a time; different ranks on different threads.
+// Bound   arena_bytes.
+// Fails   the constructor fails the test.
+class DirectWorld {
+ public:
+  DirectWorld(std::uint32_t ranks, std::uint64_t arena_bytes, const Machine& machine) : machine_(machine) {
+    scheduler::Group group{"world", {}};
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) group.ranks.push_back(Rank(rank));
+    const shm::Headroom headroom = shm::memory_headroom();
+    board_ =
+        std::make_unique<engine::Board>(*engine::Board::create(std::span(&group, 1), ranks, 1, headroom));
+    // Behind what the test sees, a part for each rank's scratch.
+    arena_ = *shm::create_memory("arena", 2 * arena_bytes, headroom);
+    view_ = *shm::Mapping::map(arena_, 2 * arena_bytes, shm::Access::kReadWrite);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      board_->set_attached(Rank(rank), true);
+      seats_.push_back(std::make_unique<Seat>(*this, rank));
+    }
+  }
+
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(seats_.size()); }
+  engine::Board& board() { return *board_; }
+  std::byte* arena() { return view_.writable(); }
+  std::uint64_t arena_bytes() const { return view_.size() / 2; }
+  Channel& channel(std::uint32_t rank) { return *seats_[rank]->channel; }
+  // Attaches the rank anew, as the engine does for a process that takes its place.
+  void reattach(std::uint32_t rank) {
+    board_->set_attached(Rank(rank), false);
+    board_->reset(Rank(rank));
+    board_->set_attached(Rank(rank), true);
+    seats_[rank] = std::make_unique<Seat>(*this, rank);
+  }
+
+  // A plan for a share whose memory lies in the arena.
+  DirectPlan plan(std::uint32_t rank, const Collective& what, const Share& mine) {
+    Described described{kGroup, what, mine, place_of(mine.source), {}};
+    for (const Face& face : mine.sends) described.sends.push_back(place_of(face.data));
+    return make_direct_plan(rank + 1, described, channel(rank), machine_, machine_.cores);
+  }
+  Outcome run(std::uint32_t rank, const DirectPlan& plan) {
+    Patience patience(timeout, plan.crowded);
+    return run_direct(plan, seats_[rank]->memory, seats_[rank]->stages, patience);
+  }
+
+  Nanos timeout = std::chrono::seconds(20);
+  // Called at a deadline, with who asked. The default fails the test and ends everybody's wait.
+  std::function<void(std::uint32_t rank, const Wanted& wanted)> on_overdue = [this](std::uint32_t rank,
+                                                                                    const Wanted&) {
+    ADD_FAILURE() << "rank " << rank << " waited in vain";
+    board_->break_group(kGroupId, {Code::kTimeout, -1, "waited in vain", 0}, engine::Board::End::kForAll);
+  };
+
+ private:
+  struct Seat final : Registrar, Vigil {
+    Seat(DirectWorld& w, std::uint32_t r)
+        : world(w),
+          rank(r),
+          memory(*DirectMemory::open(
+              w.map(w.board_->segment_descriptor(Rank(r)), w.board_->segment_bytes(Rank(r)),
+                    shm::Access::kReadWrite),
+              w.map(w.board_->page_descriptor(), w.board_->page_bytes(), shm::Access::kRead), *this)),
+          stages(memory.own()) {
+      const Seating seating{kGroup, kGroupId.value, r, w.board_->members(kGroupId),
+                            w.board_->generation(kGroupId)};
+      channel = *open_channel(memory, seating, *this);
+    }
+    Result<shm::Mapping> direct_segment(std::int32_t peer) override {
+      const Rank p(static_cast<std::uint32_t>(peer));
+      return world.map(world.board_->segment_descriptor(p), world.board_->segment_bytes(p),
+                       shm::Access::kRead);
+    }
+    Result<shm::Mapping> arena_segment(std::int32_t, std::uint32_t) override {
+      return world.map(world.arena_.get(), world.view_.size(), shm::Access::kRead);
+    }
+    Result<Scratch> scratch(std::uint64_t bytes) override {
+      const std::uint64_t part = world.arena_bytes() / world.board_->members(kGroupId).size();
+      if (bytes > part) return fail(Code::kNoResource, "a scratch of {} bytes in a part of {}", bytes, part);
+      std::byte* data = world.arena() + world.arena_bytes() + rank * part;
+      return Scratch{data, world.place_of(data)};
+    }
+    Instant now() const override { return clock.now(); }
+    bool engine_gone() override { return false; }
+    void overdue(const Channel& waiting) override { world.on_overdue(rank, waiting.wanted()); }
+
+    DirectWorld& world;
+    std::uint32_t rank;
+    SteadyClock clock;
+    DirectMemory memory;
+    Stages stages;
+    std::unique_ptr<Channel> channel;
+  };
+
+  shm::Mapping map(int descriptor, std::uint64_t bytes, shm::Access access) const {
+    return *shm::Mapping::map(shm::Descriptor(::dup(descriptor)), bytes, access);
+  }
+  shm::Place place_of(const std::byte* data) const {
+    if (data == nullptr) return {};
+    return {shm::Place::Kind::kArena, 0, static_cast<std::uint64_t>(data - view_.data())};
+  }
+
+  Machine machine_;
+  std::unique_ptr<engine::Board> board_;
+  shm::Descriptor arena_;
+  shm::Mapping view_;
+  std::vector<std::unique_ptr<Seat>> seats_;
+};
+
+}  // namespace muster::client::test

@@ -1,0 +1,269 @@
+// Running collectives as a program does: real supervisor, real engine process, a thread for each rank.
+#include <muster/muster.h>
+
+#include "tests/support/node.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace {
+
+using ::testing::HasSubstr;
+
+// One rank of a running job, on its own thread. `session` is NULL once it has been closed.
+struct Member {
+  int rank = 0;
+  int world = 0;
+  muster_session* session = nullptr;
+  muster_group group = 0;
+  std::string error;  // the last one, as this thread saw it
+
+  muster_status_t run(const muster_collective& c, std::int64_t timeout_ns = 0) {
+    const muster_status_t status = muster_run(session, &c, timeout_ns);
+    error = muster_last_error();
+    return status;
+  }
+  muster_collective barrier() const {
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = MUSTER_BARRIER;
+    c.group = group;
+    return c;
+  }
+};
+
+struct Vector {
+  muster_buffer buffer = 0;
+  float* data = nullptr;
+};
+
+class Run : public ::testing::Test {
+ protected:
+  void SetUp() override { node_.start(); }
+
+  // Opens a session for each rank, runs `body` on a thread of its own for each, and closes what is left open.
+  void with_ranks(int world, const std::function<void(Member&)>& body) {
+    std::vector<std::thread> threads;
+    std::atomic<int> opened{0};
+    for (int rank = 0; rank < world; ++rank) {
+      threads.emplace_back([&, rank] {
+        Member member = open(rank, world);
+        ++opened;
+        while (opened < world) std::this_thread::yield();
+        body(member);
+        EXPECT_EQ(muster_close(member.session), MUSTER_OK);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  Member open(int rank, int world) {
+    Member member;
+    member.rank = rank;
+    member.world = world;
+    const std::string mesh = "dp_shard=" + std::to_string(world);
+    const std::string job = "job-of-" + std::to_string(world);
+    const muster_open_options options = node_.rank(job.c_str(), rank, world, mesh.c_str());
+    EXPECT_EQ(muster_open(&options, &member.session), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(muster_mesh_group(member.session, "world", &member.group), MUSTER_OK) << muster_last_error();
+    return member;
+  }
+
+  static Vector vector_of(const Member& member, std::size_t count) {
+    Vector v;
+    void* address = nullptr;
+    EXPECT_EQ(muster_buffer_alloc(member.session, count * sizeof(float), &v.buffer, &address), MUSTER_OK)
+        << muster_last_error();
+    v.data = static_cast<float*>(address);
+    return v;
+  }
+
+  static muster_collective all_reduce(const Member& member, const Vector& source, const Vector& target,
+                                      std::uint64_t count) {
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = MUSTER_ALL_REDUCE;
+    c.group = member.group;
+    c.dtype = MUSTER_F32;
+    c.redop = MUSTER_SUM;
+    c.source = {source.buffer, 0};
+    c.target = {target.buffer, 0};
+    c.count = count;
+    return c;
+  }
+
+  muster::test::Node node_;
+};
+
+// Goal:   every size and algorithm gives the sum, apart and in place, again and again.
+TEST_F(Run, ReducesVectorsOfEverySize) {
+  for (const int world : {1, 2, 3, 4}) {
+    with_ranks(world, [&](Member& member) {
+      for (const std::size_t count :
+           {std::size_t{2}, std::size_t{300}, std::size_t{16384}, std::size_t{300007}}) {
+        const Vector source = vector_of(member, count);
+        const Vector target = vector_of(member, count);
+        for (int round = 0; round < 3; ++round) {
+          const bool in_place = round == 2;
+          for (std::size_t i = 0; i < count; ++i)
+            source.data[i] = static_cast<float>(static_cast<int>(i % 1000) * (member.rank + 1) + round);
+          const Vector& result = in_place ? source : target;
+          ASSERT_EQ(member.run(all_reduce(member, source, result, count)), MUSTER_OK) << member.error;
+          const int ranks_sum = world * (world + 1) / 2;
+          for (std::size_t i = 0; i < count; ++i)
+            ASSERT_EQ(result.data[i],
+                      static_cast<float>(static_cast<int>(i % 1000) * ranks_sum + round * world))
+                << "world " << world << ", count " << count << ", round " << round << ", element " << i;
+        }
+      }
+    });
+  }
+}
+
+TEST_F(Run, MeetsManyTimes) {
+  with_ranks(3, [&](Member& member) {
+    const Vector v = vector_of(member, 1);
+    for (int i = 0; i < 300; ++i) {
+      v.data[0] = 1.0f;
+      ASSERT_EQ(member.run(all_reduce(member, v, v, 1)), MUSTER_OK) << member.error;
+      ASSERT_EQ(v.data[0], 3.0f);
+      ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    }
+  });
+}
+
+TEST_F(Run, TellsEachMemberOnceOfADepartureAndMeetsAgainAfterwards) {
+  std::atomic<bool> left{false};
+  std::atomic<int> told{0};
+  with_ranks(3, [&](Member& member) {
+    ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    if (member.rank == 2) {
+      ASSERT_EQ(muster_close(member.session), MUSTER_OK);
+      left = true;
+      while (told < 2) std::this_thread::yield();
+      member = open(2, 3);
+    } else {
+      while (!left) std::this_thread::yield();
+      EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_PEER_LOST);
+      EXPECT_THAT(member.error, HasSubstr("rank 2"));
+      ++told;
+    }
+    EXPECT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+  });
+}
+
+TEST_F(Run, NamesExactlyTheMissingAtTheDeadline) {
+  std::atomic<int> done{0};
+  with_ranks(4, [&](Member& member) {
+    ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    if (member.rank == 1 || member.rank == 2) {
+      while (done < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      // Whoever comes afterwards is late.
+      EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_TIMEOUT);
+    } else {
+      EXPECT_EQ(member.run(member.barrier(), 200'000'000), MUSTER_ERR_TIMEOUT);
+      EXPECT_THAT(member.error, HasSubstr("missing ranks 1, 2"));
+      ++done;
+    }
+    EXPECT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+  });
+}
+
+TEST_F(Run, FindsADifferenceOnEveryMember) {
+  with_ranks(3, [&](Member& member) {
+    const Vector v = vector_of(member, 8);
+    for (int i = 0; i < 8; ++i) v.data[i] = 5.0f;
+    muster_collective c = all_reduce(member, v, v, member.rank == 1 ? 7 : 8);
+    c.site = member.rank == 1 ? "model.py:311" : nullptr;
+    EXPECT_EQ(member.run(c), MUSTER_ERR_MISMATCH);
+    EXPECT_THAT(member.error, HasSubstr("count: 8 at ranks 0, 2 and 7 at rank 1 (model.py:311)"));
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(v.data[i], 5.0f);
+    EXPECT_EQ(member.run(all_reduce(member, v, v, 8)), MUSTER_OK) << member.error;
+    EXPECT_EQ(v.data[0], 15.0f);
+  });
+}
+
+TEST_F(Run, EndsForAllWhenOneAborts) {
+  with_ranks(2, [&](Member& member) {
+    ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    if (member.rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ASSERT_EQ(muster_group_abort(member.session, member.group), MUSTER_OK);
+    }
+    EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_ABORTED);
+    EXPECT_THAT(member.error, HasSubstr("rank 1 aborted group"));
+    EXPECT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+  });
+}
+
+TEST_F(Run, SendsAndReceives) {
+  with_ranks(2, [&](Member& member) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{50000}}) {
+      const Vector v = vector_of(member, count + 1);
+      for (std::size_t i = 0; i < count; ++i) v.data[i] = member.rank == 0 ? static_cast<float>(i) : -1.0f;
+      muster_collective c = MUSTER_COLLECTIVE_INIT;
+      c.op = member.rank == 0 ? MUSTER_SEND : MUSTER_RECV;
+      c.group = member.group;
+      c.dtype = MUSTER_F32;
+      c.peer = 1 - member.rank;
+      (member.rank == 0 ? c.source : c.target) = {v.buffer, 0};
+      c.count = count;
+      ASSERT_EQ(member.run(c), MUSTER_OK) << member.error;
+      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(v.data[i], static_cast<float>(i));
+    }
+    const Vector v = vector_of(member, 8);
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = member.rank == 0 ? MUSTER_SEND : MUSTER_RECV;
+    c.group = member.group;
+    c.dtype = MUSTER_F32;
+    c.peer = 1 - member.rank;
+    (member.rank == 0 ? c.source : c.target) = {v.buffer, 0};
+    c.count = 4 + static_cast<std::uint64_t>(member.rank);
+    EXPECT_EQ(member.run(c), MUSTER_ERR_MISMATCH);
+    EXPECT_THAT(member.error, HasSubstr("count"));
+  });
+}
+
+TEST_F(Run, ExchangesFacesOnARing) {
+  with_ranks(3, [&](Member& member) {
+    for (const std::int64_t rows : {std::int64_t{4}, std::int64_t{3000}}) {
+      const std::int64_t columns = 6;
+      const Vector v = vector_of(member, static_cast<std::size_t>(rows * columns));
+      for (std::int64_t i = 0; i < rows * columns; ++i)
+        v.data[i] = static_cast<float>(member.rank * 100000 + i);
+      const auto column = [&](std::int64_t k) {
+        muster_tensor t{};
+        t.buffer = v.buffer;
+        t.offset_bytes = static_cast<std::uint64_t>(k) * sizeof(float);
+        t.dtype = MUSTER_F32;
+        t.dims = 1;
+        t.size[0] = rows;
+        t.stride[0] = columns;
+        return t;
+      };
+      const std::int32_t next = (member.rank + 1) % 3;
+      const std::int32_t before = (member.rank + 2) % 3;
+      const muster_face sends[] = {{next, 0, column(4)}, {before, 1, column(1)}};
+      const muster_face receives[] = {{before, 0, column(0)}, {next, 1, column(5)}};
+      muster_collective c = MUSTER_COLLECTIVE_INIT;
+      c.op = MUSTER_EXCHANGE;
+      c.group = member.group;
+      c.dtype = MUSTER_F32;
+      c.sends = sends;
+      c.receives = receives;
+      c.send_count = c.receive_count = 2;
+      ASSERT_EQ(member.run(c), MUSTER_OK) << member.error;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        ASSERT_EQ(v.data[r * columns], static_cast<float>(before * 100000 + r * columns + 4));
+        ASSERT_EQ(v.data[r * columns + 5], static_cast<float>(next * 100000 + r * columns + 1));
+      }
+    }
+  });
+}
+
+}  // namespace

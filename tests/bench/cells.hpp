@@ -1,0 +1,68 @@
+// Cells: what a rank program is to measure, said in words on its command line; and the lines in which it
+// answers.
+#pragma once
+
+#include "tests/bench/contender.hpp"
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::bench {
+
+// What is measured besides the operations. By one rank of Muster:
+//   submit     one start alone, the engine working beside it
+//   kernel     the smallest kernel, to the engine and back
+//   attach     opening and closing a session of a job that is there
+//   job        the same of a job that is not there yet: a process is started for it
+// By all ranks:
+//   group      one more group of all ranks. Muster's are made with the job: one of those of a new job's mesh
+//   first_use  an all_reduce that was never run before, from its description to its result
+//   wake       from the arrival of the last rank at a barrier to the return of all, who have waited long
+//   overlap    a figure: the part of an all_reduce that disappears behind as much work
+//   memory     a figure: what all processes of the run hold, once the ranks have met and reduced 64 KiB
+inline constexpr std::array<const char*, 4> kAlone = {"submit", "kernel", "attach", "job"};
+inline constexpr std::array<const char*, 5> kBesides = {"group", "first_use", "wake", "overlap", "memory"};
+std::vector<std::string> all_names();  // these, then the operations: the order of the tables
+
+// What one cell may take. All ranks come to the same decisions from the same figures.
+struct Effort {
+  double seconds = 0.1;  // of timed runs, where that gives `samples` samples
+  int samples = 9;
+  double limit = 0.4;     // beyond it fewer samples are taken, of what is slow in the end a single one
+  double patience = 2.0;  // what is expected to need longer for one operation is left out, and said so
+};
+
+struct Cells {
+  std::string path;
+  std::vector<std::string> operations;  // of all_names()
+  std::vector<std::size_t> sizes;       // ascending
+  Effort effort;
+  int root_pid = 0;  // of the process that has started all that belongs to this run
+
+  bool wants(const std::string& operation) const;
+};
+std::vector<std::string> to_arguments(const Cells& cells);
+// Ends the process with a sentence if the words are not those of to_arguments().
+Cells cells_of(std::span<char* const> arguments);
+
+struct Timing {
+  double median_us = 0.0;
+  double minimum_us = 0.0;
+  int samples = 0;
+};
+Timing timing_of(std::vector<double> seconds);
+
+// Lines of JSON on standard output, from rank 0 alone: a row of the table, a figure that is no time, and what
+// is left out and why.
+void print_row(const Contender& contender, const Cells& cells, const std::string& operation,
+               std::size_t bytes, const Timing& timing);
+void print_figure(const Contender& contender, const Cells& cells, const std::string& figure, double value,
+                  const char* unit);
+void print_version(const Contender& contender);
+void print_left_out(const Contender& contender, const Cells& cells, const std::string& operation,
+                    const std::string& why);
+
+}  // namespace muster::bench

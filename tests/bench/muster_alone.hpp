@@ -1,0 +1,12 @@
+// What Muster does that needs one rank only: handing work over, attaching, making jobs and groups.
+#pragma once
+
+#include "tests/bench/muster_rank.hpp"
+
+namespace muster::bench {
+
+// What `cells` names of kAlone, and "group": jobs of equally many ranks, with few groups and with many, are
+// compared.
+void measure_alone(MusterRank& rank, const Cells& cells);
+
+}  // namespace muster::bench

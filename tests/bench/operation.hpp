@@ -1,0 +1,78 @@
+// Operation: what is measured, as a value. One place says for each collective what a rank gives and what it
+// gets, and with that also what the result must be and how many bytes must move.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace muster::bench {
+
+enum class Operation : std::uint8_t {
+  kBarrier,
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kSendRecv,
+  kHalo,
+  kAllGatherV,
+  kReduceScatterV,
+  kAllToAllV
+};
+
+constexpr int kRoot = 0;
+
+std::span<const Operation> all_operations();  // in the order of the tables
+const char* name_of(Operation operation);
+std::optional<Operation> operation_named(std::string_view name);
+
+// One rank's part of an operation on a full vector.
+struct Shape {
+  Operation operation = Operation::kBarrier;
+  int rank = 0;
+  int ranks = 1;
+  std::size_t total = 0;                   // elements of the full vector
+  std::size_t source = 0;                  // elements that this rank gives
+  std::size_t target = 0;                  // elements that it gets
+  std::vector<std::size_t> source_blocks;  // elements of each block, where the source is cut
+  std::vector<std::size_t> target_blocks;
+
+  std::size_t bytes() const { return total * sizeof(float); }
+};
+
+// Every rank has at least one element of a vector that is cut: 8 bytes on four ranks become 16. The uneven
+// operations alternate short and long blocks, 1 to 3. A halo is half of the vector to each neighbour on a
+// ring; send_recv goes between ranks 0 and 1, 2 and 3 and so on, there and back.
+Shape shape_of(Operation operation, std::size_t bytes, int rank, int ranks);
+
+std::vector<std::size_t> offsets_of(std::span<const std::size_t> blocks);
+int partner_of(int rank, int ranks);  // of send_recv; -1: the last of an odd number has none
+
+// Elements [begin, begin + count) of the target are the owner's source, or the sum of all sources, from
+// `base` on.
+struct Expected {
+  static constexpr int kSum = -1;
+  std::size_t begin = 0;
+  std::size_t count = 0;
+  int owner = kSum;
+  std::size_t base = 0;
+};
+std::vector<Expected> expected_of(const Shape& shape);
+
+// Whether no rank can go on to the next one before every other has come to this one. From a root, or to it,
+// one may run ahead.
+bool all_wait_for_all(Operation operation);
+// How often the operation takes place in one run: send_recv is a message each way.
+int times_in_a_run(Operation operation);
+// What all ranks together must read and write in one operation: every source once, every result once.
+std::size_t bytes_moved(Operation operation, std::size_t bytes, int ranks);
+
+}  // namespace muster::bench
