@@ -105,6 +105,7 @@ void Board::reset(Rank rank) {
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment.mapping.writable());
   for (std::uint64_t& uses : header->stage_uses) Published<std::uint64_t>(&uses).add_ordered(1);
   Published<std::uint32_t>(&header->asleep).store(0);
+  Published<std::uint64_t>(&header->untold).store(0);
   for (std::size_t k = 0; k < segment.seats.size(); ++k)
     clear_seat(segment.mapping.writable() + segment.seats[k],
                groups_[segment.groups_of[k].value].seats.size());
@@ -166,6 +167,10 @@ void Board::set_attached(Rank rank, bool attached) {
   std::uint64_t& life = lives_[rank.value];
   life += (life % 2 == 1) == attached ? 2 : 1;
   Published<std::uint64_t>(&rank_line(rank)->life).store_ordered(life);
+}
+
+void Board::set_retired(Rank rank, std::uint64_t segments) {
+  Published<std::uint64_t>(&rank_line(rank)->retired).store_release(segments);
 }
 
 void Board::stand(GroupId group, const scheduler::Verdict* verdict) {
@@ -262,6 +267,11 @@ void Board::remember_disagreement(const DirectQuestion& q, const Status& found) 
   kept.push_back(about(q));
   kept.back().found = found;
   if (kept.size() > kDisagreementsKept) kept.pop_front();
+}
+
+bool Board::untold(Rank rank) const {
+  const auto* header = reinterpret_cast<const shm::DirectHeader*>(segments_[rank.value].mapping.data());
+  return peek(&header->untold) != 0;
 }
 
 bool Board::began(GroupId group, std::uint32_t index) const {

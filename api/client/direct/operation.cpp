@@ -5,6 +5,7 @@
 #include "api/client/direct/faces.hpp"
 #include "api/client/direct/payloads.hpp"
 #include "api/client/direct/reading.hpp"
+#include "api/client/direct/shared.hpp"
 #include "api/client/direct/slices.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
@@ -181,6 +182,8 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
   if (!agreed(plan, channel)) return Outcome::kDisagree;
   if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, patience);
   if (plan.choice.algorithm == Algorithm::kRead) return reduce_by_reading(plan, payloads, patience);
+
+  if (plan.choice.algorithm == Algorithm::kShared) return run_shared(plan, payloads, patience);
 
   const Run run{plan, channel, payloads, dtype_bytes(plan.what.dtype), channel.index(), channel.members()};
   const Outcome done = exchange ? faces.receive() : body(run);

@@ -21,7 +21,7 @@ TEST(Layout, PinsTheCommand) {
   EXPECT_EQ(offsetof(Command, sequence), 0u);
   EXPECT_EQ(offsetof(Command, kind), 8u);
   EXPECT_EQ(offsetof(Command, lane), 10u);
-  EXPECT_EQ(offsetof(Command, reserved), 12u);
+  EXPECT_EQ(offsetof(Command, first), 12u);
   EXPECT_EQ(offsetof(Command, plan), 16u);
   EXPECT_EQ(offsetof(Command, waits), 24u);
   EXPECT_EQ(offsetof(Command, deadline_ns), 56u);
@@ -105,7 +105,7 @@ TEST(Layout, PinsTheDirectSegment) {
 }
 
 TEST(Layout, PacksAPlace) {
-  const Place place{Place::Kind::kArena, 4095, (std::uint64_t{1} << 48) - 1};
+  const Place place{Place::Kind::kArena, (1u << 20) - 1, (std::uint64_t{1} << 40) - 1};
   const Place again = unpack_place(pack_place(place));
   EXPECT_EQ(again.kind, place.kind);
   EXPECT_EQ(again.index, place.index);
