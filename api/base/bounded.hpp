@@ -167,6 +167,11 @@ class SlotMap {
 
   // Calls f(Handle, T&) for each live value in slot order; f must not insert or erase.
   template<class F>
+  void for_each(F&& f) const {
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      if (slots_[i].value) f(Handle(static_cast<std::uint16_t>(i), slots_[i].generation), *slots_[i].value);
+  }
+  template<class F>
   void for_each(F&& f) {
     for (std::size_t i = 0; i < slots_.size(); ++i)
       if (slots_[i].value) f(Handle(static_cast<std::uint16_t>(i), slots_[i].generation), *slots_[i].value);

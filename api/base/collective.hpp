@@ -34,6 +34,9 @@ struct Collective {
   std::uint64_t count = 0;
   std::vector<std::uint64_t> counts;  // ALL_GATHER, REDUCE_SCATTER: one per member, or empty for even blocks
   double scale = 1.0;                 // PREMUL_SUM
+  // The one result of all, in node-shared memory, and at which byte of it. 0: each member has its own target.
+  std::uint64_t shared_memory = 0;
+  std::uint64_t shared_offset = 0;
 };
 
 // A strided view of elements, outermost dim first, strides in elements: one edge of an EXCHANGE as one end
@@ -85,6 +88,10 @@ constexpr bool has_agreed_blocks(muster_op op) noexcept {
 constexpr bool is_pairwise(muster_op op) noexcept {
   return op == MUSTER_GATHER || op == MUSTER_SCATTER || op == MUSTER_ALL_TO_ALL || op == MUSTER_EXCHANGE;
 }
+// Members may bring one result for all, in memory that they share.
+constexpr bool may_share_target(muster_op op) noexcept {
+  return op == MUSTER_ALL_REDUCE || op == MUSTER_ALL_GATHER || op == MUSTER_BROADCAST;
+}
 // Whether a member's source, or target, has a block for each member of the group. `is_root` counts where the
 // operation has a root.
 constexpr bool has_source_blocks(muster_op op, bool is_root) noexcept {
@@ -129,9 +136,10 @@ std::uint64_t got_count(const Share& share) noexcept;
 Status validate(const Collective& collective, std::int32_t ranks);
 
 // kBadArgument if the member lacks memory that it reads or writes, if what it writes overlaps itself, or
-// overlaps what it reads otherwise than in place as muster_collective says; of faces also peers, dims, sizes,
-// strides, and a tag that stands twice for one peer. Pure: pointers are compared, not followed. O(n log n),
-// for faces whose address ranges interleave by pair.
+// overlaps what it reads otherwise than in place as muster_collective says (the source of an ALL_REDUCE not
+// at all where the target is shared); of faces also peers, dims, sizes, strides, and a tag that stands twice
+// for one peer. Pure: pointers are compared, not followed. O(n log n), for faces whose address ranges
+// interleave by pair.
 Status check_share(const Collective& collective, const Share& share, std::int32_t ranks);
 
 }  // namespace muster

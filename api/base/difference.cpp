@@ -91,6 +91,12 @@ std::string counts_of(const Party& p) {
                           : fmt::format("{} entries", c.counts.size());
 }
 
+std::string target_of(const Party& p) {
+  const Collective& c = *p.collective;
+  if (c.shared_memory == 0) return "its own memory";
+  return fmt::format("byte {} of node-shared memory {}", c.shared_offset, c.shared_memory);
+}
+
 std::uint64_t block_count(const Party& p, std::size_t i) {
   return p.collective->counts.empty() ? p.collective->count : p.collective->counts[i];
 }
@@ -141,6 +147,12 @@ Difference compare_common(Parties parties) {
       !found.text.empty())
     return found;
   if (auto found = compare_counts(parties); !found.text.empty()) return found;
+  if (auto found = compare(
+          parties, "target",
+          [](const Party& p) { return std::pair(p.collective->shared_memory, p.collective->shared_offset); },
+          target_of);
+      !found.text.empty())
+    return found;
   return compare(
       parties, "scale",
       [](const Party& p) {

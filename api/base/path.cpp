@@ -37,6 +37,8 @@ const char* algorithm_name(Algorithm algorithm) noexcept {
       return "read";
     case Algorithm::kSliced:
       return "sliced";
+    case Algorithm::kShared:
+      return "shared";
     default:
       return "whole";
   }
@@ -57,6 +59,15 @@ Choice choose(const Collective& collective, std::int32_t ranks, const Machine& m
   const double members = ranks;
   const double cores = std::max(1u, std::min(machine.cores, static_cast<std::uint32_t>(ranks)));
   const double share = machine.crowded() ? members / cores : 1.0;  // of one core's time
+  if (collective.shared_memory != 0) {
+    const bool gathers = collective.op == MUSTER_ALL_GATHER;
+    const double read = collective.op == MUSTER_ALL_REDUCE ? bytes * members : bytes;
+    const double moved = gathers ? 0 : (read + bytes) / cores;
+    return {Path::kDirect, Algorithm::kShared,
+            gathers ? "one result for all: shards that lie in it are not moved"
+                    : "one result for all, of which each rank writes its part",
+            (gathers ? 1 : 2) * meeting_ns(machine) + moved / kBytesPerNs};
+  }
   const std::uint64_t whole_max = machine.crowded() ? kWholeBytesMaxCrowded : kWholeBytesMax;
   if (collective.op == MUSTER_ALL_REDUCE && ranks <= kReadingRanksMax &&
       bytes > static_cast<double>(whole_max))

@@ -25,6 +25,7 @@ enum class Algorithm : std::uint8_t {
             // read in place
   kRead,    // ALL_REDUCE: each member reduces the whole vector from everybody's source in place; all wait for
             // all at the end
+  kShared,  // one result for all in node-shared memory: each member brings its part of it, and all meet
   kSliced,  // each member reduces its slice of a chunk, then collects the others' slices: one meeting per
             // chunk and one more
 };

@@ -207,6 +207,12 @@ Status check_share(const Collective& collective, const Share& share, std::int32_
   if (collective.op == MUSTER_EXCHANGE) return check_faces(share, ranks, bytes);
   MUSTER_RETURN_IF_ERROR(check_memory(collective, share, bytes));
   if (share.target == nullptr) return Status();  // nothing is written: what is read may overlap
+  if (collective.shared_memory != 0 && collective.op == MUSTER_ALL_REDUCE && collective.count > 0 &&
+      share.source == share.target)
+    return failure(Code::kBadArgument,
+                   "member {} gives what lies in the node-shared target, where all members' results are one: "
+                   "the source of an all_reduce must lie elsewhere",
+                   share.index);
   return check_places(share, bytes);
 }
 

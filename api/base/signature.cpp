@@ -31,6 +31,9 @@ std::uint64_t agreed_scale(const Collective& c) {
   return std::bit_cast<std::uint64_t>(c.redop == MUSTER_PREMUL_SUM ? c.scale : 0.0);
 }
 
+// Sets the words of a shared target apart from counts.
+constexpr std::uint64_t kSharedTarget = UINT64_MAX;
+
 Hash128 common_of(const Collective& c, std::int32_t ranks) {
   if (c.op == MUSTER_BARRIER)
     return hash_of(std::array{static_cast<std::uint64_t>(c.op), static_cast<std::uint64_t>(ranks)});
@@ -43,8 +46,9 @@ Hash128 common_of(const Collective& c, std::int32_t ranks) {
                                             c.counts.empty() ? c.count : 0,
                                             agreed_scale(c),
                                             c.counts.size()};
-  if (c.counts.empty()) return hash_of(fields);
+  if (c.counts.empty() && c.shared_memory == 0) return hash_of(fields);
   std::vector<std::uint64_t> words(fields.begin(), fields.end());
+  if (c.shared_memory != 0) words.insert(words.end(), {kSharedTarget, c.shared_memory, c.shared_offset});
   words.insert(words.end(), c.counts.begin(), c.counts.end());
   return hash_of(words);
 }

@@ -4,6 +4,7 @@
 #include "api/shm/message.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include <sched.h>
 
@@ -11,6 +12,7 @@ namespace muster::client {
 namespace {
 
 using shm::MessageKind;
+constexpr Nanos kBusyPause = std::chrono::milliseconds(1);
 using shm::Published;
 using shm::Untrusted;
 
@@ -68,8 +70,8 @@ std::vector<Face> faces_of(const muster_session& session, const muster_face* fac
 
 }  // namespace
 
-Result<Described> described_of(const muster_session& session, const muster_collective& said,
-                               std::int32_t index, std::int32_t ranks) {
+Result<Described> described_of(muster_session& session, const muster_collective& said, std::int32_t index,
+                               std::int32_t ranks) {
   const bool root = has_root(said.op) && said.peer == index;
   const bool sources = has_source_blocks(said.op, root);
   const bool targets = has_target_blocks(said.op, root);
@@ -81,6 +83,11 @@ Result<Described> described_of(const muster_session& session, const muster_colle
   Described described;
   described.group = said.group;
   MUSTER_ASSIGN_OR_RETURN(described.what, make_collective(said, index, ranks, counts));
+  if (may_share_target(said.op)) {
+    MUSTER_ASSIGN_OR_RETURN(described.what.shared_memory,
+                            session.shared_target(said.target.buffer, said.group));
+    if (described.what.shared_memory != 0) described.what.shared_offset = said.target.offset_bytes;
+  }
   MUSTER_ASSIGN_OR_RETURN(described.mine, make_share(described.what, index, ranks, counts));
   if (said.op == MUSTER_EXCHANGE) {
     described.mine.sends = faces_of(session, said.sends, said.send_count, &described.sends);
@@ -154,7 +161,7 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
           "what a member had given was overwritten while it was read: this rank was held up for longer "
           "than the operation's deadline");
     case Outcome::kDisagree:
-      return told(question(channel), MessageKind::kDirectDisagree);
+      return disagreement(question(channel));
     case Outcome::kCorrupt:
       return give_up(channel, "a member published an operation that cannot be");
     case Outcome::kNoMemory:
@@ -191,6 +198,26 @@ shm::DirectMessage DirectPath::question(const Channel& channel) const {
   message.kind = static_cast<std::uint32_t>(wanted.kind);
   message.peer = wanted.peer;
   return message;
+}
+
+void DirectPath::set_untold(std::uint64_t plans) {
+  auto* header = reinterpret_cast<shm::DirectHeader*>(memory_->own());
+  Published<std::uint64_t>(&header->untold).store_ordered(plans);
+}
+
+// The engine compares what all members have told it; each does so before it asks.
+Status DirectPath::disagreement(const shm::DirectMessage& message) {
+  const Instant deadline = later(now(), session_.timeout());
+  while (true) {
+    const Code code = session_.tell_all();
+    Status status = code == Code::kOk ? told(message, MessageKind::kDirectDisagree) : start_refusal(code);
+    if (status.code() != Code::kBusy) return status;
+    if (now() >= deadline)
+      return failure(Code::kMismatch,
+                     "ranks disagree on what to run, and one of them does not say what it "
+                     "runs; no data was moved");
+    std::this_thread::sleep_for(kBusyPause);
+  }
 }
 
 // A question whose answer is always a failure.
@@ -242,8 +269,7 @@ Result<Registrar::Scratch> DirectPath::scratch(std::uint64_t bytes) {
   if (scratch_.buffer != 0) MUSTER_RETURN_IF_ERROR(session_.free(scratch_.buffer));
   scratch_ = {};
   MUSTER_ASSIGN_OR_RETURN(const auto buffer, session_.alloc(bytes));
-  scratch_ = {
-      buffer.first, bytes, {static_cast<std::byte*>(buffer.second), session_.place_of({buffer.first, 0})}};
+  scratch_ = {buffer.buffer, bytes, {buffer.address, session_.place_of({buffer.buffer, 0})}};
   return scratch_.scratch;
 }
 

@@ -27,6 +27,8 @@ class DirectPath final : private Vigil, private Registrar {
   // Finds the group's channel and chooses path and algorithm.
   Result<DirectPlan> plan(std::uint64_t handle, const Described& described);
   Status run(const DirectPlan& plan, Nanos timeout);
+  // So many plans have counts that the engine does not know: it waits with a report until it does.
+  void set_untold(std::uint64_t plans);
   // "runs_completed", "run_bytes_moved", "run_sleeps".
   std::optional<std::uint64_t> counter(std::string_view name) const;
 
@@ -49,6 +51,7 @@ class DirectPath final : private Vigil, private Registrar {
   Status give_up(Channel& channel, const char* why);
   shm::DirectMessage question(const Channel& channel) const;
   Status told(const shm::DirectMessage& message, shm::MessageKind kind);
+  Status disagreement(const shm::DirectMessage& message);
 
   muster_session& session_;
   Machine machine_;
@@ -67,7 +70,7 @@ class DirectPath final : private Vigil, private Registrar {
 };
 
 // What member `index` of `ranks` said, which the daemon has found sound.
-Result<Described> described_of(const muster_session& session, const muster_collective& said,
-                               std::int32_t index, std::int32_t ranks);
+Result<Described> described_of(muster_session& session, const muster_collective& said, std::int32_t index,
+                               std::int32_t ranks);
 
 }  // namespace muster::client

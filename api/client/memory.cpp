@@ -1,9 +1,156 @@
-// Buffers of the C API.
+// Buffers: asked for by message, mapped once per segment.
 #include "api/client/session.hpp"
+#include "api/shm/message.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include <fcntl.h>
 
 using muster::Code;
+using muster::fail;
 using muster::failure;
+using muster::Result;
 using muster::Status;
+namespace shm = muster::shm;
+
+namespace {
+
+constexpr muster::Nanos kBusyPause = std::chrono::milliseconds(1);
+
+Status check_options(const muster_buffer_options& options) {
+  if (options.size != sizeof options)
+    return failure(Code::kBadArgument,
+                   "muster_buffer_options has size {}; initialise it with MUSTER_BUFFER_OPTIONS_INIT",
+                   options.size);
+  if (options.flags != 0 || options.reserved != 0)
+    return failure(Code::kBadArgument, "flags {} and reserved {} must be 0", options.flags, options.reserved);
+  if (options.memory < -1)
+    return failure(Code::kBadArgument, "memory {} is no descriptor; -1 is the daemon's own", options.memory);
+  if (options.memory == -1 && options.memory_offset_bytes != 0)
+    return failure(Code::kBadArgument, "memory_offset_bytes {} is of imported memory, and there is none",
+                   options.memory_offset_bytes);
+  if (options.name != nullptr && options.name[0] == '\0')
+    return failure(Code::kBadArgument, "name is empty; NULL is none");
+  // Before it is sent, where a bad one would be the message's failure.
+  if (options.memory >= 0 && ::fcntl(options.memory, F_GETFD) < 0)
+    return failure(Code::kBadArgument, "memory {} is no open descriptor", options.memory);
+  return {};
+}
+
+}  // namespace
+
+Result<muster_session::Granted> muster_session::alloc(std::uint64_t bytes) {
+  shm::BufferAlloc request;
+  request.bytes = bytes;
+  return alloc(request, -1);
+}
+
+Result<muster_session::Granted> muster_session::create(const muster_buffer_options& options) {
+  MUSTER_RETURN_IF_ERROR(check_options(options));
+  shm::BufferAlloc request;
+  request.bytes = options.bytes;
+  request.shared_by = options.shared_by;
+  request.memory_offset = options.memory_offset_bytes;
+  request.imported = options.memory >= 0 ? 1 : 0;
+  if (options.name != nullptr) MUSTER_RETURN_IF_ERROR(shm::set_text(request.name, options.name, "name"));
+  return alloc(request, options.memory);
+}
+
+// BUSY: what the rank's former session had in flight still uses the memory of that name, for moments.
+Result<muster_session::Granted> muster_session::alloc(const shm::BufferAlloc& request, int imported) {
+  const muster::Instant deadline = muster::later(clock_.now(), connection_.timeout);
+  while (true) {
+    shm::Descriptor memory;
+    const auto grant = ask<shm::BufferGrant>(request, shm::MessageKind::kBufferAlloc,
+                                             shm::MessageKind::kBufferGrant, {}, nullptr, &memory, imported);
+    if (grant) return map(request, *grant, memory);
+    if (grant.error().code() != Code::kBusy || clock_.now() >= deadline) return fail(grant.error());
+    std::this_thread::sleep_for(kBusyPause);
+  }
+}
+
+Result<muster_session::Granted> muster_session::map(const shm::BufferAlloc& request,
+                                                    const shm::BufferGrant& grant,
+                                                    const shm::Descriptor& memory) {
+  if (grant.segment_is_new != 0 && memory.valid()) {
+    MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.segment_bytes));
+    MUSTER_ASSIGN_OR_RETURN(auto mapping,
+                            shm::Mapping::map(memory, grant.segment_bytes, shm::Access::kReadWrite));
+    segments_[grant.segment] = Segment{std::move(mapping)};
+  }
+  const auto segment = segments_.find(grant.segment);
+  if (segment ==
+      segments_.end()) {  // it came when this process had no descriptor for it, and comes only once
+    static_cast<void>(free(grant.buffer));
+    return fail(Code::kNoResource,
+                "the buffer lies in memory that could not be opened when it came; raise the open-files limit "
+                "(RLIMIT_NOFILE, ulimit -n) and open the session again");
+  }
+  const std::size_t size = segment->second.mapping.size();
+  if (grant.offset > size || request.bytes > size - grant.offset)
+    return fail(Code::kProtocol, "the daemon granted a buffer outside of its memory");
+  const bool whole = request.imported != 0 || request.name[0] != '\0';
+  const Buffer made{grant.segment,     grant.offset,     request.bytes, grant.shared_memory,
+                    request.shared_by, grant.found != 0, whole};
+  buffers_[grant.buffer] = made;
+  return Granted{grant.buffer, address(made)};
+}
+
+std::byte* muster_session::address(const Buffer& buffer) const {
+  const auto segment = segments_.find(buffer.segment);
+  return segment == segments_.end() ? nullptr : segment->second.mapping.writable() + buffer.offset;
+}
+
+shm::Place muster_session::place_of(const muster_range& range) const {
+  const auto buffer = buffers_.find(range.buffer);
+  if (buffer == buffers_.end()) return {};
+  return {shm::Place::Kind::kArena, buffer->second.segment, buffer->second.offset + range.offset_bytes};
+}
+
+std::byte* muster_session::address_of(const muster_range& range) const {
+  const auto buffer = buffers_.find(range.buffer);
+  return buffer == buffers_.end() ? nullptr : address(buffer->second) + range.offset_bytes;
+}
+
+std::uint64_t muster_session::room_of(const muster_range& range) const {
+  const auto buffer = buffers_.find(range.buffer);
+  if (buffer == buffers_.end() || range.offset_bytes > buffer->second.bytes) return 0;
+  return buffer->second.bytes - range.offset_bytes;
+}
+
+Result<std::uint64_t> muster_session::shared_target(muster_buffer buffer, muster_group group) {
+  const auto known = buffers_.find(buffer);
+  if (known == buffers_.end() || known->second.shared_memory == 0) return 0;
+  MUSTER_ASSIGN_OR_RETURN(const GroupFacts* sharers, known_group(known->second.shared_by));
+  MUSTER_ASSIGN_OR_RETURN(const GroupFacts* members, known_group(group));
+  const auto shares = [&](std::int32_t rank) {
+    return std::find(sharers->ranks.begin(), sharers->ranks.end(), rank) != sharers->ranks.end();
+  };
+  const bool all = std::all_of(members->ranks.begin(), members->ranks.end(), shares);
+  return all ? known->second.shared_memory : 0;
+}
+
+Status muster_session::query(muster_buffer buffer, muster_buffer_info* info) const {
+  const auto known = buffers_.find(buffer);
+  if (known == buffers_.end()) return failure(Code::kStale, "no such buffer");
+  info->found = known->second.found ? 1 : 0;
+  info->bytes = known->second.bytes;
+  info->address = address(known->second);
+  return {};
+}
+
+Status muster_session::free(muster_buffer buffer) {
+  shm::HandleMessage request;
+  request.handle = buffer;
+  auto answer = ask<shm::Plain>(request, shm::MessageKind::kBufferFree, shm::MessageKind::kDone);
+  if (!answer) return answer.error();
+  const auto known = buffers_.find(buffer);
+  if (known == buffers_.end()) return {};
+  if (known->second.whole_segment) segments_.erase(known->second.segment);
+  buffers_.erase(known);
+  return {};
+}
 
 extern "C" {
 
@@ -15,10 +162,35 @@ muster_status_t muster_buffer_alloc(muster_session* session, uint64_t bytes, mus
     if (session == nullptr || buffer == nullptr)
       return failure(Code::kBadArgument, "session and buffer must not be NULL");
     MUSTER_RETURN_IF_ERROR(session->usable());
-    MUSTER_ASSIGN_OR_RETURN(const auto grant, session->alloc(bytes));
-    *buffer = grant.first;
-    if (address != nullptr) *address = grant.second;
+    MUSTER_ASSIGN_OR_RETURN(const auto granted, session->alloc(bytes));
+    *buffer = granted.buffer;
+    if (address != nullptr) *address = granted.address;
     return {};
+  });
+}
+
+muster_status_t muster_buffer_create(muster_session* session, const muster_buffer_options* options,
+                                     muster_buffer* buffer, void** address) {
+  if (buffer != nullptr) *buffer = 0;
+  if (address != nullptr) *address = nullptr;
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr || options == nullptr || buffer == nullptr)
+      return failure(Code::kBadArgument, "session, options and buffer must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    MUSTER_ASSIGN_OR_RETURN(const auto granted, session->create(*options));
+    *buffer = granted.buffer;
+    if (address != nullptr) *address = granted.address;
+    return {};
+  });
+}
+
+muster_status_t muster_buffer_query(muster_session* session, muster_buffer buffer, muster_buffer_info* info) {
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr || info == nullptr || info->size != sizeof *info)
+      return failure(Code::kBadArgument,
+                     "session and info must be there, info initialised by MUSTER_BUFFER_INFO_INIT");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    return session->query(buffer, info);
   });
 }
 

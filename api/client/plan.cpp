@@ -90,14 +90,13 @@ Result<muster_plan> muster_session::plan(const muster_collective& c,
   auto grant = ask<shm::HandleMessage>(description.message, shm::MessageKind::kPlanCollective,
                                        shm::MessageKind::kPlanGrant, description.lists);
   if (!grant) return fail(grant.error());
-  PlanRecord& record = remember(grant->handle);
-  record.usual_lane = muster::client::usual_lane(description.message);
-  if (!direct_) return grant->handle;
   MUSTER_ASSIGN_OR_RETURN(const GroupFacts* facts, known_group(c.group));
   MUSTER_ASSIGN_OR_RETURN(
       auto described,
       muster::client::described_of(*this, c, facts->rank, static_cast<std::int32_t>(facts->ranks.size())));
-  record.described = std::make_unique<muster::client::Described>(std::move(described));
+  PlanRecord& record = remember(grant->handle);
+  record.usual_lane = muster::client::usual_lane(description.message);
+  record.told = std::make_unique<Told>(Told{description.message, std::move(described)});
   return grant->handle;
 }
 
@@ -131,6 +130,7 @@ Status muster_session::destroy(muster_plan plan) {
   request.handle = plan;
   auto answer = ask<shm::Plain>(request, shm::MessageKind::kPlanDestroy, shm::MessageKind::kDone);
   if (!answer) return answer.error();
+  if (!record->news.empty()) direct_->set_untold(--untold_);
   *record = PlanRecord();
   return {};
 }

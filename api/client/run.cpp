@@ -49,13 +49,13 @@ Status muster_session::run(muster_plan plan, Nanos timeout) {
   if (record == nullptr) return failure(Code::kStale, "no such plan");
   if (!record->usual_lane)
     return failure(Code::kBadArgument, "a kernel's plan is started, not run; only collectives run");
-  return record->described != nullptr ? run_directly(*record, timeout) : run_by_engine(*record, timeout);
+  return direct_ != nullptr ? run_directly(*record, timeout) : run_by_engine(*record, timeout);
 }
 
 // Seats are found and the path is chosen at the first run.
 Status muster_session::run_directly(PlanRecord& record, Nanos timeout) {
   if (record.direct == nullptr) {
-    MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, *record.described));
+    MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, record.told->described));
     record.direct = std::make_unique<muster::client::DirectPlan>(std::move(made));
   }
   if (record.direct->choice.path == muster::Path::kEngine) return run_by_engine(record, timeout);

@@ -70,10 +70,13 @@ Status muster_session::lose(const Status& status) {
 
 Result<std::span<const std::byte>> muster_session::exchange(std::span<std::byte> message,
                                                             std::span<const std::byte> extra,
-                                                            shm::Descriptor* descriptor) {
+                                                            shm::Descriptor* descriptor,
+                                                            int descriptor_sent) {
   std::vector<std::byte> bytes(message.begin(), message.end());
   bytes.insert(bytes.end(), extra.begin(), extra.end());
-  if (const Status sent = shm::send_message(connection_.socket, bytes); !sent.ok()) return fail(lose(sent));
+  const auto descriptors = std::span(&descriptor_sent, descriptor_sent >= 0 ? 1 : 0);
+  const Status sent = shm::send_message(connection_.socket, bytes, descriptors);
+  if (!sent.ok()) return fail(lose(sent));
   auto answer = shm::receive_message(connection_.socket, buffer_,
                                      muster::later(clock_.now(), connection_.timeout), clock_);
   // The answer came, only its descriptor found no place in this process: the next question has its own.
@@ -86,8 +89,8 @@ Result<std::span<const std::byte>> muster_session::exchange(std::span<std::byte>
 
 // ---- submission --------------------------------------------------------------------------------
 
-Code muster_session::push(const shm::Command& command) {
-  const Code code = ring_.push(command);
+Code muster_session::push(std::span<const shm::Command> commands) {
+  const Code code = ring_.push_all(commands);
   if (code != Code::kOk) return code;
   if (ring_.doorbell_due()) {
     const std::uint64_t one = 1;
@@ -97,36 +100,43 @@ Code muster_session::push(const shm::Command& command) {
 }
 
 // More would stand in the ring, and behind them what other lanes need to go on.
-bool muster_session::lane_full(muster_lane lane) {
-  if (submitted_[lane] - settled_[lane] < shm::kLaneDepth) return false;
+bool muster_session::lane_full(muster_lane lane, std::uint64_t starts) {
+  if (submitted_[lane] - settled_[lane] + starts <= shm::kLaneDepth) return false;
   settled_[lane] = std::max(settled_[lane], reader_.settled(lane, submitted_[lane]));
-  return submitted_[lane] - settled_[lane] >= shm::kLaneDepth;
+  return submitted_[lane] - settled_[lane] + starts > shm::kLaneDepth;
 }
 
-Code muster_session::start(muster_plan plan, const muster_submit& submit, muster_point* point) {
+// A lane's point that was never handed out would only be noticed at the deadline.
+bool muster_session::known_wait(muster_point wait) const {
+  const std::uint32_t timeline = shm::point_timeline(wait);
+  if (wait == 0) return true;
+  if (timeline < MUSTER_LANE_COUNT) return shm::point_value(wait) <= submitted_[timeline];
+  return timeline >= shm::kClientTimelineFirst && timeline < shm::kClientTimelineFirst + timelines_;
+}
+
+// Without its waits.
+Code muster_session::command_of(muster_plan plan, const muster_submit& submit, shm::Command* command) const {
   if (submit.lane >= MUSTER_LANE_COUNT || submit.wait_count > MUSTER_WAITS_MAX || submit.flags != 0 ||
       submit.deadline_ns < 0)
     return Code::kBadArgument;
   if (find(plan) == nullptr) return Code::kStale;
+  command->kind = shm::CommandKind::kStart;
+  command->lane = static_cast<std::uint16_t>(submit.lane);
+  command->plan = plan;
+  command->deadline_ns = static_cast<std::uint64_t>(submit.deadline_ns);
+  return Code::kOk;
+}
+
+Code muster_session::start(muster_plan plan, const muster_submit& submit, muster_point* point) {
   shm::Command command;
-  command.kind = shm::CommandKind::kStart;
-  command.lane = static_cast<std::uint16_t>(submit.lane);
-  command.plan = plan;
-  command.deadline_ns = static_cast<std::uint64_t>(submit.deadline_ns);
+  if (const Code code = command_of(plan, submit, &command); code != Code::kOk) return code;
   for (std::uint32_t i = 0; i < submit.wait_count; ++i) {
-    const std::uint64_t wait = submit.waits[i];
-    const std::uint32_t timeline = shm::point_timeline(wait);
-    const bool ours =
-        wait == 0 || timeline < MUSTER_LANE_COUNT ||
-        (timeline >= shm::kClientTimelineFirst && timeline < shm::kClientTimelineFirst + timelines_);
-    // A lane's point that was never handed out would only be noticed at the deadline.
-    const bool known =
-        wait == 0 || timeline >= MUSTER_LANE_COUNT || shm::point_value(wait) <= submitted_[timeline];
-    if (!ours || !known) return Code::kBadArgument;
-    command.waits[i] = wait;
+    if (!known_wait(submit.waits[i])) return Code::kBadArgument;
+    command.waits[i] = submit.waits[i];
   }
   if (lane_full(submit.lane)) return Code::kBusy;
-  const Code code = push(command);
+  if (const Code code = tell(*find(plan)); code != Code::kOk) return code;
+  const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;
   const std::uint64_t value = ++submitted_[submit.lane];
   if (point != nullptr) *point = shm::make_point(submit.lane, value);
@@ -142,7 +152,7 @@ Code muster_session::signal(std::uint32_t timeline, std::uint64_t value) {
   command.kind = shm::CommandKind::kSignal;
   command.lane = static_cast<std::uint16_t>(timeline);
   command.plan = value;
-  const Code code = push(command);
+  const Code code = push(std::span(&command, 1));
   if (code == Code::kOk) current = value;
   return code;
 }
@@ -152,7 +162,7 @@ Code muster_session::reset(muster_lane lane) {
   shm::Command command;
   command.kind = shm::CommandKind::kResetLane;
   command.lane = static_cast<std::uint16_t>(lane);
-  const Code code = push(command);
+  const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;
   return reader_.remember_reset(lane, submitted_[lane]);
 }
@@ -209,57 +219,7 @@ Status muster_session::wait(muster_point point, muster::Nanos timeout) {
   }
 }
 
-// ---- memory ------------------------------------------------------------------------------------
-
-Result<std::pair<muster_buffer, void*>> muster_session::alloc(std::uint64_t bytes) {
-  shm::BufferAlloc request;
-  request.bytes = bytes;
-  shm::Descriptor memory;
-  auto grant = ask<shm::BufferGrant>(request, shm::MessageKind::kBufferAlloc, shm::MessageKind::kBufferGrant,
-                                     {}, nullptr, &memory);
-  if (!grant) return fail(grant.error());
-  if (grant->segment_is_new != 0) {
-    MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant->segment_bytes));
-    auto mapping = shm::Mapping::map(memory, grant->segment_bytes, shm::Access::kReadWrite);
-    if (!mapping) return fail(mapping.error());
-    segments_[grant->segment] = Segment{*std::move(mapping)};
-  }
-  const auto segment = segments_.find(grant->segment);
-  if (segment ==
-      segments_.end()) {  // it came when this process had no descriptor for it, and comes only once
-    static_cast<void>(free(grant->buffer));
-    return fail(Code::kNoResource,
-                "the buffer lies in memory that could not be opened when it came; raise the open-files limit "
-                "(RLIMIT_NOFILE, ulimit -n) and open the session again");
-  }
-  const bool inside = grant->offset <= segment->second.mapping.size() &&
-                      bytes <= segment->second.mapping.size() - grant->offset;
-  if (!inside) return fail(Code::kProtocol, "the daemon granted a buffer outside of its memory");
-  buffers_[grant->buffer] = {grant->segment, grant->offset, bytes};
-  return std::pair<muster_buffer, void*>(grant->buffer, segment->second.mapping.writable() + grant->offset);
-}
-
-shm::Place muster_session::place_of(const muster_range& range) const {
-  const auto buffer = buffers_.find(range.buffer);
-  if (buffer == buffers_.end()) return {};
-  return {shm::Place::Kind::kArena, buffer->second.segment, buffer->second.offset + range.offset_bytes};
-}
-
-std::byte* muster_session::address_of(const muster_range& range) const {
-  const auto buffer = buffers_.find(range.buffer);
-  if (buffer == buffers_.end()) return nullptr;
-  const auto segment = segments_.find(buffer->second.segment);
-  return segment->second.mapping.writable() + buffer->second.offset + range.offset_bytes;
-}
-
-Status muster_session::free(muster_buffer buffer) {
-  shm::HandleMessage request;
-  request.handle = buffer;
-  auto answer = ask<shm::Plain>(request, shm::MessageKind::kBufferFree, shm::MessageKind::kDone);
-  if (!answer) return answer.error();
-  buffers_.erase(buffer);
-  return {};
-}
+// ---- counters ----------------------------------------------------------------------------------
 
 std::optional<std::uint64_t> muster_session::own_counter(std::string_view name) const {
   return direct_ != nullptr ? direct_->counter(name) : std::nullopt;

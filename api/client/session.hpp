@@ -7,6 +7,7 @@
 #include "api/base/clock.hpp"
 #include "api/client/description.hpp"
 #include "api/client/direct_path.hpp"
+#include "api/client/objects.hpp"
 #include "api/shm/completion.hpp"
 #include "api/shm/control.hpp"
 #include "api/shm/ring.hpp"
@@ -56,16 +57,18 @@ struct muster_session {
   muster::Nanos timeout() const { return connection_.timeout; }
   const muster::Clock& clock() const { return clock_; }
 
-  // One request and its answer. `extra` follows the message (a list). The answer's descriptors go to
-  // *descriptors. A Failure comes back as the Status it carries.
+  // One request and its answer. `extra` follows the message (a list). The answer's descriptor goes to
+  // *descriptor, `sent` goes with the request unless it is -1. A Failure comes back as the Status it carries.
   template<class Answer, class Request>
   muster::Result<Answer> ask(Request request, muster::shm::MessageKind kind,
                              muster::shm::MessageKind answer_kind, std::span<const std::byte> extra = {},
                              std::vector<std::byte>* list = nullptr,
-                             muster::shm::Descriptor* descriptor = nullptr);
+                             muster::shm::Descriptor* descriptor = nullptr, int sent = -1);
 
   // ---- submission: one ring write each ---------------------------------------------------------
   muster::Code start(muster_plan plan, const muster_submit& submit, muster_point* point);
+  // All or none; *refused is the entry that was refused.
+  muster::Code start_batch(std::span<muster_batch_entry> entries, std::size_t* refused);
   muster::Code signal(std::uint32_t timeline, std::uint64_t value);
   muster::Code reset(muster_lane lane);
 
@@ -85,8 +88,18 @@ struct muster_session {
   const muster::shm::CompletionView& page() const { return connection_.completion; }
 
   // ---- memory ----------------------------------------------------------------------------------
-  muster::Result<std::pair<muster_buffer, void*>> alloc(std::uint64_t bytes);
+  struct Granted {
+    muster_buffer buffer = 0;
+    std::byte* address = nullptr;
+  };
+  muster::Result<Granted> alloc(std::uint64_t bytes);
+  muster::Result<Granted> create(const muster_buffer_options& options);
+  muster::Status query(muster_buffer buffer, muster_buffer_info* info) const;
   muster::Status free(muster_buffer buffer);
+  // Which node-shared memory the buffer is, if all members of the group share it; 0: it is no such.
+  muster::Result<std::uint64_t> shared_target(muster_buffer buffer, muster_group group);
+  // Bytes of the buffer from the range's start on.
+  std::uint64_t room_of(const muster_range& range) const;
 
   // ---- plans -----------------------------------------------------------------------------------
   muster::Result<muster_plan> plan(const muster_kernel& kernel);
@@ -99,6 +112,12 @@ struct muster_session {
   muster::Status destroy(muster_plan plan);
   // Starts the collective on its usual lane and waits for its end. 0: the job's default.
   muster::Status run(muster_plan plan, muster::Nanos timeout);
+  // New counts: `counts` is looked at for `count`, source_blocks and target_blocks alone.
+  muster::Status recount(muster_plan plan, const muster_collective& counts);
+  // Tells the engine all new counts that it has not heard of. BUSY: the ring is full.
+  muster::Code tell_all();
+
+  muster::client::Objects& objects() { return objects_; }
 
   // ---- names -----------------------------------------------------------------------------------
   muster::Result<muster::shm::MeshAnswer> mesh_dim(const char* dim);
@@ -122,24 +141,41 @@ struct muster_session {
     std::uint32_t segment = 0;
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t shared_memory = 0;
+    muster_group shared_by = 0;
+    bool found = false;
+    bool whole_segment = false;  // the segment goes with it
+  };
+  muster::Result<Granted> alloc(const muster::shm::BufferAlloc& request, int imported);
+  muster::Result<Granted> map(const muster::shm::BufferAlloc& request, const muster::shm::BufferGrant& grant,
+                              const muster::shm::Descriptor& memory);
+  std::byte* address(const Buffer& buffer) const;
+  struct Told {  // what the caller said of a collective
+    muster::shm::PlanCollective message;
+    muster::client::Described described;
   };
   struct PlanRecord {
-    muster_plan plan = 0;                                  // 0: none in this slot
-    std::optional<muster_lane> usual_lane;                 // none: a kernel
-    std::unique_ptr<muster::client::Described> described;  // a collective's, where there is a direct path
-    std::unique_ptr<muster::client::DirectPlan> direct;    // once it was run
+    muster_plan plan = 0;                                // 0: none in this slot
+    std::optional<muster_lane> usual_lane;               // none: a kernel
+    std::unique_ptr<Told> told;                          // a collective's
+    std::unique_ptr<muster::client::DirectPlan> direct;  // once it was run
+    std::vector<muster::shm::Command> news;              // new counts that the engine has not heard of
   };
   muster::Result<muster::client::Description> describe(const muster_collective& collective);
   muster::Result<std::span<const std::byte>> exchange(std::span<std::byte> message,
                                                       std::span<const std::byte> extra,
-                                                      muster::shm::Descriptor* descriptor);
+                                                      muster::shm::Descriptor* descriptor, int sent);
   muster::Status lose(const muster::Status& status);
   PlanRecord* find(muster_plan plan);
+  const PlanRecord* find(muster_plan plan) const { return const_cast<muster_session*>(this)->find(plan); }
   PlanRecord& remember(muster_plan plan);
   muster::Status run_directly(PlanRecord& record, muster::Nanos timeout);
   muster::Status run_by_engine(const PlanRecord& record, muster::Nanos timeout);
-  muster::Code push(const muster::shm::Command& command);
-  bool lane_full(muster_lane lane);
+  muster::Code push(std::span<const muster::shm::Command> commands);
+  muster::Code tell(PlanRecord& record);
+  muster::Code command_of(muster_plan plan, const muster_submit& submit, muster::shm::Command* command) const;
+  bool known_wait(muster_point wait) const;
+  bool lane_full(muster_lane lane, std::uint64_t starts = 1);
   std::optional<muster::Code> own_timeline(muster_point point) const;
   muster::Status lane_status(muster_point point, muster::Code code);
   std::optional<muster::Status> daemon_loss();
@@ -154,8 +190,10 @@ struct muster_session {
   std::uint32_t timelines_ = 0;
   std::map<std::uint32_t, Segment> segments_;
   std::vector<PlanRecord> plans_;  // by slot of the handle: a stale one never reaches the ring
+  std::uint64_t untold_ = 0;       // of them with news
   std::unordered_map<muster_buffer, Buffer> buffers_;
   std::unique_ptr<muster::client::DirectPath> direct_;
+  muster::client::Objects objects_{*this};
   std::unordered_map<std::string, muster_plan> cache_;   // description bytes → plan
   std::map<std::string, muster::shm::MeshAnswer> dims_;  // a name never changes its group
   std::map<muster_group, GroupFacts> groups_;            // nor a group its ranks

@@ -12,14 +12,28 @@ enum class CommandKind : std::uint16_t {
   kStart = 1,      // start `plan` on `lane`
   kSignal = 2,     // raise client timeline `lane` to `value`
   kResetLane = 3,  // let `lane` run again
+  kNumbers = 4,    // `waits` and `deadline_ns` are entries of list `lane` (CountList) from entry `first` on
+  kRecount = 5,  // `plan` has new counts: `deadline_ns` each where there is no list; `waits` is how long each
+                 // CountList is, as the kNumbers before have filled it
 };
+
+// The lists of a plan's counts, in the order of PlanCollective.
+enum class CountList : std::uint16_t {
+  kSourceCounts = 0,
+  kSourceOffsets = 1,
+  kTargetCounts = 2,
+  kTargetOffsets = 3,
+};
+constexpr std::size_t kCountLists = 4;
+constexpr std::size_t kNumbersPerCommand = MUSTER_WAITS_MAX + 1;
+static_assert(kCountLists == MUSTER_WAITS_MAX, "a kRecount says the length of each in its waits");
 
 // One slot of the ring. The reader takes every field once, as one atomic load each, and checks the copy.
 struct Command {
   std::uint64_t sequence = 0;  // position in the ring plus 1; written last: the slot's own publication
   CommandKind kind = CommandKind::kNone;
   std::uint16_t lane = 0;                                // muster_lane, or a client timeline for kSignal
-  std::uint32_t reserved = 0;                            // zero
+  std::uint32_t first = 0;                               // kNumbers; else zero
   std::uint64_t plan = 0;                                // Handle bits; kSignal: the new value
   std::uint64_t waits[MUSTER_WAITS_MAX] = {0, 0, 0, 0};  // muster_point each, 0: none
   std::uint64_t deadline_ns = 0;                         // 0: the job's default

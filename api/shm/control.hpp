@@ -24,7 +24,8 @@ enum class MessageKind : std::uint16_t {
   kHello = 2,  // → Welcome with 5 descriptors: submission segment, completion segment, doorbell eventfd, the
                // rank's direct segment, the job's group page
   kWelcome = 3,
-  kBufferAlloc = 4,  // → BufferGrant, with 1 descriptor when the segment is new to the client
+  kBufferAlloc = 4,  // with 1 descriptor if it imports one → BufferGrant, with 1 descriptor when the segment
+                     // is new to the client
   kBufferGrant = 5,
   kBufferFree = 6,      // → Done
   kPlanKernel = 7,      // → PlanGrant
@@ -112,6 +113,11 @@ struct Welcome {
 struct BufferAlloc {
   MessageHeader header;
   std::uint64_t bytes = 0;
+  std::uint64_t shared_by = 0;      // group; 0: this rank alone
+  std::uint64_t memory_offset = 0;  // of an imported buffer in its memory
+  std::uint32_t imported = 0;       // 1: the memory comes with this message
+  std::uint32_t reserved = 0;
+  char name[kNameBytes] = {};  // zero-terminated; empty: none
 };
 struct BufferGrant {
   MessageHeader header;
@@ -119,7 +125,10 @@ struct BufferGrant {
   std::uint32_t segment = 0;         // which memory segment of this rank
   std::uint32_t segment_is_new = 0;  // 1: the descriptor comes with this message
   std::uint64_t segment_bytes = 0;
-  std::uint64_t offset = 0;  // of the buffer in its segment
+  std::uint64_t offset = 0;         // of the buffer in its segment
+  std::uint64_t shared_memory = 0;  // which node-shared memory it is; 0: none
+  std::uint32_t found = 0;          // 1: it was there before, with its contents
+  std::uint32_t reserved = 0;
 };
 struct HandleMessage {  // kBufferFree, kPlanDestroy, kGroupAbort, kGroupQuery; kPlanGrant
   MessageHeader header;

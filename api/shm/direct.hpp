@@ -111,6 +111,8 @@ struct DirectHeader {
   alignas(kLineBytes) std::uint64_t operations = 0;
   std::uint64_t bytes_moved = 0;  // at its targets
   std::uint64_t sleeps = 0;
+  // Plans whose present counts the engine has not been told: it does not know yet in what they differ.
+  std::uint64_t untold = 0;
   std::uint64_t recorded = 0;  // index of the latest record
 };
 static_assert(sizeof(DirectHeader) <= kDirectHeaderBytes);
@@ -163,9 +165,9 @@ struct alignas(kLineBytes) GroupLine {
 };
 static_assert(sizeof(GroupLine) == kLineBytes);
 
-// Whether a rank has a client: odd while it has. Changes with each attachment and each departure.
 struct alignas(kLineBytes) RankLine {
-  std::uint64_t life = 0;
+  std::uint64_t life = 0;     // odd while the rank has a client: changes with each attachment and departure
+  std::uint64_t retired = 0;  // segments of its arena that are gone: mappings of them only hold memory
 };
 
 struct GroupPageHeader {
@@ -188,7 +190,7 @@ enum class DirectWait : std::uint32_t {
   kReceived = 3,  // one member to be done with a message
 };
 
-// Where a payload lies, in 64 bits: kind in the top 4, then the kind's own fields.
+// Where a payload lies, in 64 bits: kind in the top 4, then index, then value.
 struct Place {
   enum class Kind : std::uint8_t {
     kNone = 0,    // nothing is given
@@ -198,19 +200,22 @@ struct Place {
     kArena = 4,   // in segment `index` of the rank's arena, from byte `value` on
   };
   Kind kind = Kind::kNone;
-  std::uint32_t index = 0;  // 12 bits
-  std::uint64_t value = 0;  // 48 bits
+  std::uint32_t index = 0;  // kPlaceIndexBits
+  std::uint64_t value = 0;  // kPlaceValueBits
 };
-constexpr std::uint32_t kPlaceIndexMax = (1u << 12) - 1;
-constexpr std::uint64_t kPlaceValueMask = (std::uint64_t{1} << 48) - 1;
+constexpr int kPlaceIndexBits = 20;
+constexpr int kPlaceValueBits = 40;  // no segment is longer than 1 TiB
+constexpr std::uint32_t kPlaceIndexMax = (1u << kPlaceIndexBits) - 1;
+constexpr std::uint64_t kPlaceValueMask = (std::uint64_t{1} << kPlaceValueBits) - 1;
+constexpr std::uint64_t kSegmentBytesMax = kPlaceValueMask + 1;
 
 constexpr std::uint64_t pack_place(Place place) {
   return std::uint64_t{static_cast<std::uint8_t>(place.kind)} << 60 |
-         std::uint64_t{place.index & kPlaceIndexMax} << 48 | (place.value & kPlaceValueMask);
+         std::uint64_t{place.index & kPlaceIndexMax} << kPlaceValueBits | (place.value & kPlaceValueMask);
 }
 constexpr Place unpack_place(std::uint64_t bits) {
-  return {static_cast<Place::Kind>(bits >> 60), static_cast<std::uint32_t>(bits >> 48) & kPlaceIndexMax,
-          bits & kPlaceValueMask};
+  return {static_cast<Place::Kind>(bits >> 60),
+          static_cast<std::uint32_t>(bits >> kPlaceValueBits) & kPlaceIndexMax, bits & kPlaceValueMask};
 }
 
 }  // namespace muster::shm

@@ -61,17 +61,16 @@ class RingWriter {
   }
 
   // Writes and publishes one record; its sequence field is set here.
-  [[nodiscard]] Code push(const Record& record) {
-    if (tail_ - known_head_ == capacity_) {
+  [[nodiscard]] Code push(const Record& record) { return push_all(std::span<const Record>(&record, 1)); }
+
+  // Writes several and publishes them as one; none of them if not all find room.
+  [[nodiscard]] Code push_all(std::span<const Record> records) {
+    if (capacity_ - (tail_ - known_head_) < records.size()) {
       const Code code = refresh_head();
-      if (code != Code::kOk) return code;
+      if (code != Code::kOk && code != Code::kBusy) return code;
+      if (capacity_ - (tail_ - known_head_) < records.size()) return Code::kBusy;
     }
-    const auto values = std::bit_cast<typename SlotWords<Record>::Array>(record);
-    Word64* slot = words_.slots + (tail_ & (capacity_ - 1)) * SlotWords<Record>::kCount;
-    for (std::size_t i = 1; i < values.size(); ++i)
-      Published<std::uint64_t, Policy>(slot + i).store(values[i]);
-    Published<std::uint64_t, Policy>(slot).store_release(tail_ + 1);
-    ++tail_;
+    for (const Record& record : records) write(record);
     Published<std::uint64_t, Policy>(words_.tail).store_ordered(tail_);
     return Code::kOk;
   }
@@ -88,6 +87,15 @@ class RingWriter {
   std::uint64_t written() const { return tail_; }
 
  private:
+  void write(const Record& record) {
+    const auto values = std::bit_cast<typename SlotWords<Record>::Array>(record);
+    Word64* slot = words_.slots + (tail_ & (capacity_ - 1)) * SlotWords<Record>::kCount;
+    for (std::size_t i = 1; i < values.size(); ++i)
+      Published<std::uint64_t, Policy>(slot + i).store(values[i]);
+    Published<std::uint64_t, Policy>(slot).store_release(tail_ + 1);
+    ++tail_;
+  }
+
   Code refresh_head() {
     if (broken_) return Code::kProtocol;
     const std::uint64_t head = Untrusted<std::uint64_t, Policy>(words_.head).load_acquire();

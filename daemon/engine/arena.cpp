@@ -21,13 +21,24 @@ Arena::Arena(device::Device& device, Options options) : device_(device), options
   if (options_.bytes_max > kGranule) options_.bytes_max -= options_.bytes_max % kGranule;
 }
 
-Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
-  MUSTER_ASSERT(bytes > 0);
-  if (bytes > options_.bytes_max)
-    return fail(
+Status Arena::check_limits(std::uint64_t bytes) const {
+  const std::uint64_t most = std::min(options_.bytes_max, shm::kSegmentBytesMax);
+  if (bytes > most)
+    return failure(
         Code::kNoResource,
         "a buffer of {} bytes is larger than the rank's arena of {} bytes (limits.arena_per_rank_max)", bytes,
-        options_.bytes_max);
+        most);
+  if (segments_.size() >= kSegmentsMax)
+    return failure(Code::kNoResource,
+                   "the rank has had {} segments of memory in this job's life, and no more are told apart; "
+                   "start the job anew",
+                   segments_.size());
+  return {};
+}
+
+Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
+  MUSTER_ASSERT(bytes > 0);
+  MUSTER_RETURN_IF_ERROR(check_limits(bytes));
   const std::uint64_t rounded = round_up(bytes, kAlignment);
   Grant grant;
   for (std::uint32_t i = 0; i < segments_.size(); ++i)
@@ -35,6 +46,23 @@ Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
   MUSTER_RETURN_IF_ERROR(grow(rounded));
   const bool carved = carve(static_cast<std::uint32_t>(segments_.size() - 1), rounded, grant);
   MUSTER_ASSERT(carved);
+  return grant;
+}
+
+Result<Arena::Grant> Arena::adopt(std::shared_ptr<device::Memory> memory, std::uint64_t offset,
+                                  std::uint64_t bytes) {
+  MUSTER_ASSERT(offset + bytes <= memory->bytes());
+  MUSTER_RETURN_IF_ERROR(check_limits(memory->bytes()));
+  const std::uint64_t left = options_.bytes_max > reserved_bytes_ ? options_.bytes_max - reserved_bytes_ : 0;
+  if (bytes > left)
+    return fail(Code::kNoResource,
+                "a buffer of {} bytes more is too much: {} of the rank's {} bytes are reserved already "
+                "(limits.arena_per_rank_max); free buffers or raise the limit",
+                bytes, reserved_bytes_, options_.bytes_max);
+  const Grant grant{static_cast<std::uint32_t>(segments_.size()), offset, bytes, memory->data() + offset};
+  reserved_bytes_ += bytes;
+  used_bytes_ += bytes;
+  segments_.push_back({std::move(memory), {}, 0, true});
   return grant;
 }
 
@@ -59,7 +87,7 @@ Status Arena::grow(std::uint64_t bytes) {
 
 // First fit keeps low offsets busy and the tail of a segment untouched.
 bool Arena::carve(std::uint32_t index, std::uint64_t bytes, Grant& grant) {
-  Segment& segment = segments_[index];
+  Segment& segment = segments_[index];  // an adopted one has no holes
   const auto it = std::find_if(segment.free.begin(), segment.free.end(),
                                [&](const auto& hole) { return hole.second >= bytes; });
   if (it == segment.free.end()) return false;
@@ -76,6 +104,13 @@ bool Arena::carve(std::uint32_t index, std::uint64_t bytes, Grant& grant) {
 
 void Arena::free(const Grant& grant) {
   MUSTER_ASSERT(grant.segment < segments_.size());
+  used_bytes_ -= grant.bytes;
+  if (segments_[grant.segment].adopted) {
+    segments_[grant.segment].memory.reset();
+    reserved_bytes_ -= grant.bytes;
+    ++retired_;
+    return;
+  }
   auto& holes = segments_[grant.segment].free;
   auto [it, inserted] = holes.emplace(grant.offset, grant.bytes);
   MUSTER_ASSERT(inserted);
@@ -90,7 +125,6 @@ void Arena::free(const Grant& grant) {
       holes.erase(it);
     }
   }
-  used_bytes_ -= grant.bytes;
 }
 
 }  // namespace muster::engine

@@ -1,7 +1,9 @@
-// Arena: the memory of one rank, grown by segments of device memory and carved into buffers.
+// Arena: the memory of one rank: segments of device memory carved into buffers, and memory that is one buffer
+// whole because somebody else has it too.
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/shm/direct.hpp"
 #include "kernels/device/device.hpp"
 
 #include <cstdint>
@@ -11,10 +13,13 @@
 
 namespace muster::engine {
 
-// Owns    the segments; they stay when buffers go, so that the next trainer finds them warm.
+// Owns    the segments it grew; they stay when buffers go, so that the next trainer finds them warm. A share
+// of
+//         what it adopted, until that is freed.
 // Thread  the conductor.
-// Bound   bytes_max over all segments; segments are never given back while the job lives.
-// Fails   allocate: kNoResource naming need and limit, or what the device says.
+// Bound   bytes_max over all segments; kSegmentsMax of them in a job's life, since an index is never used
+//         twice: peers remember what they have mapped by it.
+// Fails   allocate, adopt: kNoResource naming need and limit, or what the device says.
 class Arena {
  public:
   struct Options {
@@ -28,24 +33,34 @@ class Arena {
     std::byte* data = nullptr;
   };
   static constexpr std::uint64_t kAlignment = 64;
+  static constexpr std::uint32_t kSegmentsMax = shm::kPlaceIndexMax;
 
   Arena(device::Device& device, Options options);
 
   // Zeroed memory. bytes > 0.
   Result<Grant> allocate(std::uint64_t bytes);
+  // Bytes [offset, offset + bytes) of memory that others may have too, as a segment of its own.
+  Result<Grant> adopt(std::shared_ptr<device::Memory> memory, std::uint64_t offset, std::uint64_t bytes);
   void free(const Grant& grant);
 
+  // nullptr: there is no such segment, or no longer.
+  const device::Memory* segment(std::uint32_t index) const {
+    return index < segments_.size() ? segments_[index].memory.get() : nullptr;
+  }
   std::size_t segment_count() const { return segments_.size(); }
-  const device::Memory& segment(std::uint32_t index) const { return *segments_[index].memory; }
+  // Segments that are gone for good.
+  std::uint64_t retired() const { return retired_; }
   std::uint64_t used_bytes() const { return used_bytes_; }
   std::uint64_t reserved_bytes() const { return reserved_bytes_; }
 
  private:
   struct Segment {
-    std::unique_ptr<device::Memory> memory;
+    std::shared_ptr<device::Memory> memory;       // nullptr: retired
     std::map<std::uint64_t, std::uint64_t> free;  // offset → bytes, never adjacent
     std::uint64_t touched = 0;                    // below this, memory may have been written before
+    bool adopted = false;
   };
+  Status check_limits(std::uint64_t bytes) const;
   bool carve(std::uint32_t index, std::uint64_t bytes, Grant& grant);
   Status grow(std::uint64_t bytes);
 
@@ -54,6 +69,7 @@ class Arena {
   std::vector<Segment> segments_;
   std::uint64_t used_bytes_ = 0;
   std::uint64_t reserved_bytes_ = 0;
+  std::uint64_t retired_ = 0;
 };
 
 }  // namespace muster::engine

@@ -110,6 +110,7 @@ void Board::reset(Rank rank) {
       reinterpret_cast<shm::DirectRecord*>(segment.mapping.writable() + shm::kDirectRecordsOffset);
   for (std::uint32_t k = 0; k < shm::kDirectRecords; ++k)
     Published<std::uint64_t>(&records[k].index).store(0);
+  Published<std::uint64_t>(&header->untold).store(0);
   for (std::size_t k = 0; k < segment.seats.size(); ++k)
     clear_seat(segment.mapping.writable() + segment.seats[k],
                groups_[segment.groups_of[k].value].seats.size());
@@ -171,6 +172,10 @@ void Board::set_attached(Rank rank, bool attached) {
   std::uint64_t& life = lives_[rank.value];
   life += (life % 2 == 1) == attached ? 2 : 1;
   Published<std::uint64_t>(&rank_line(rank)->life).store_ordered(life);
+}
+
+void Board::set_retired(Rank rank, std::uint64_t segments) {
+  Published<std::uint64_t>(&rank_line(rank)->retired).store_release(segments);
 }
 
 void Board::stand(GroupId group, const scheduler::Verdict* verdict) {
@@ -346,6 +351,11 @@ std::vector<Board::Flight> Board::flights(Rank rank, std::uint64_t after, std::u
     if (auto flight = flight_at(rank, index)) flights.push_back(*flight);
   if (lost != nullptr) *lost += wanted - flights.size();
   return flights;
+}
+
+bool Board::untold(Rank rank) const {
+  const auto* header = reinterpret_cast<const shm::DirectHeader*>(segments_[rank.value].mapping.data());
+  return peek(&header->untold) != 0;
 }
 
 bool Board::began(GroupId group, std::uint32_t index) const {

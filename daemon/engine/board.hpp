@@ -54,6 +54,8 @@ class Board {
   void break_group(GroupId group, const scheduler::Verdict& verdict, End end);
   // The rank has a client from now on, or has none.
   void set_attached(Rank rank, bool attached);
+  // So many segments of the rank's arena are gone: peers forget what they mapped.
+  void set_retired(Rank rank, std::uint64_t segments);
   // No operation of the group may begin, for that reason; nullptr: any may.
   void stand(GroupId group, const scheduler::Verdict* verdict);
   std::uint64_t generation(GroupId group) const { return groups_[group.value].generation; }
@@ -102,6 +104,8 @@ class Board {
     std::uint64_t number = 0;
   };
   Progress progress(GroupId group) const;
+  // The rank's client has given plans new counts of which the engine does not know.
+  bool untold(Rank rank) const;
   // Whether the member has done anything in the group's present generation.
   bool began(GroupId group, std::uint32_t index) const;
 

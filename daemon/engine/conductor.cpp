@@ -1,5 +1,7 @@
 #include "daemon/engine/conductor.hpp"
 
+#include "api/shm/message.hpp"
+
 #include "api/base/log.hpp"
 
 #include <poll.h>
@@ -223,9 +225,15 @@ Json Conductor::stop(const Json& body) {
 
 void Conductor::on_client(Rank rank) {
   Client& client = clients_.at(rank);
-  auto message = shm::receive_message(client.socket, buffer_, shm::Passing::kNone);
+  // Memory to be imported may come with it. A descriptor that is slow to close holds up its own job alone.
+  auto message = shm::receive_message(client.socket, buffer_);
+  if (!message && message.error().code() == Code::kPending) return;
+  // The bytes of a message came, the descriptor that was with it did not: its sender hears why.
+  const auto request = std::span<const std::byte>(buffer_).first(sizeof(shm::BufferAlloc));
+  const bool lost = !message && message.error().code() == Code::kNoResource &&
+                    shm::checked<shm::BufferAlloc>(request, MessageKind::kBufferAlloc);
+  if (lost) message = shm::Message{request.size(), {}};
   if (!message) {
-    if (message.error().code() == Code::kPending) return;
     return depart(rank, true,
                   fmt::format("rank {} (pid {}) broke the protocol: {}", rank.value, client.pid,
                               message.error().message()));
@@ -237,7 +245,8 @@ void Conductor::on_client(Rank rank) {
     return await_death(rank);
   }
   engine_->heard(rank);
-  auto answer = serve(*engine_, *client.session, std::span(buffer_).first(message->bytes));
+  const int imported = message->descriptors.empty() ? -1 : message->descriptors[0].get();
+  auto answer = serve(*engine_, *client.session, std::span(buffer_).first(message->bytes), imported);
   if (!answer)
     return depart(rank, true,
                   fmt::format("rank {} (pid {}) broke the protocol: {}", rank.value, client.pid,

@@ -80,7 +80,8 @@ struct Answer {
   bool goodbye = false;
 };
 // kProtocol: the message is not one; the session ends. Any other failure is an Answer to the client.
-Result<Answer> serve(Engine& engine, Session& session, std::span<const std::byte> message);
+Result<Answer> serve(Engine& engine, Session& session, std::span<const std::byte> message,
+                     int descriptor = -1);
 // The same for requests of the direct path.
 Result<Answer> serve_direct(Engine& engine, Session& session, shm::MessageKind kind,
                             std::span<const std::byte> message);

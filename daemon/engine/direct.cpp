@@ -44,11 +44,12 @@ Result<shm::Descriptor> Engine::peer_arena(std::int32_t rank, std::uint32_t segm
   if (rank < 0 || static_cast<std::uint32_t>(rank) >= spec_.world)
     return fail(Code::kBadArgument, "rank {} is not in 0..{}", rank, spec_.world - 1);
   const Arena& arena = *seats_[static_cast<std::uint32_t>(rank)].arena;
-  if (segment >= arena.segment_count())
-    return fail(Code::kBadArgument, "the arena of rank {} has {} segments, {} is none", rank,
+  const device::Memory* memory = arena.segment(segment);
+  if (memory == nullptr)
+    return fail(Code::kBadArgument, "the arena of rank {} has had {} segments, {} is none or gone", rank,
                 arena.segment_count(), segment);
-  *bytes = arena.segment(segment).bytes();
-  return read_only(arena.segment(segment).descriptor());
+  *bytes = memory->bytes();
+  return read_only(memory->descriptor());
 }
 
 // ---- verdicts ----------------------------------------------------------------------------------
@@ -173,6 +174,14 @@ Status Engine::direct_disagree(Session& session, const shm::DirectMessage& messa
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
   if (const Status* known = board_->disagreement(q)) return *known;
   const scheduler::Group& group = graph_->groups()[q.group.value];
+  for (const Rank rank : group.ranks) {
+    Seat& seat = seats_[rank.value];
+    if (!seat.session) continue;
+    drain_all(seat);
+    // Each member tells the engine the counts of its plans before it asks.
+    if (board_->untold(rank) && seat.session)
+      return failure(Code::kBusy, "rank {} has not told its new counts yet; ask again", rank.value);
+  }
   std::vector<Party> parties(group.ranks.size());
   for (std::uint32_t i = 0; i < parties.size(); ++i) {
     const Session* member = seats_[group.ranks[i].value].session.get();

@@ -10,6 +10,14 @@ namespace {
 constexpr std::uint32_t kLaunchDepth = 8;  // kernels handed to a stream ahead of time
 constexpr std::size_t kTraceEventsMax = 1u << 21;
 
+constexpr std::uint32_t kNamesPerRankMax = 1024;
+
+// As much as all arenas together.
+std::uint64_t names_bytes_max(const control::JobSpec& spec) {
+  std::uint64_t bytes = 0;
+  return __builtin_mul_overflow(spec.arena_bytes_max, spec.world, &bytes) ? UINT64_MAX : bytes;
+}
+
 Result<mesh::GroupList> plan_groups(const control::JobSpec& spec) {
   MUSTER_ASSIGN_OR_RETURN(const mesh::Degrees degrees, mesh::Degrees::parse(spec.mesh));
   std::vector<mesh::Flatten> flattens;
@@ -67,6 +75,7 @@ Status Engine::open_device() {
   for (Seat& seat : seats_)
     seat.arena =
         std::make_unique<Arena>(*device_, Arena::Options{spec_.arena_bytes_max, spec_.segment_bytes});
+  named_.emplace(*device_, NamedMemory::Options{names_bytes_max(spec_), spec_.world * kNamesPerRankMax});
   return {};
 }
 
@@ -130,8 +139,14 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
     return fail(Code::kDuplicate, "rank {} of job {} is held by process {}", rank.value, spec_.name,
                 seat.session->options().pid);
   MUSTER_RETURN_IF_ERROR(doorbells_.add(bell));
-  const SessionOptions options{
-      rank, SessionId(next_session_++), pid, spec_.buffers_max, spec_.plans_max, spec_.deadline};
+  const SessionOptions options{rank,
+                               SessionId(next_session_++),
+                               pid,
+                               spec_.buffers_max,
+                               spec_.plans_max,
+                               spec_.deadline,
+                               spec_.epoch,
+                               static_cast<std::uint32_t>(group_list_.size())};
   seat.session = std::make_unique<Session>(options, std::move(submission), std::move(page), *seat.arena);
   seat.doorbell = std::move(bell);
   seat.process = probe_->identify(pid);
@@ -190,9 +205,11 @@ void Engine::detach(Rank rank, const std::string& text) {
 
 std::size_t Engine::bury() {
   const std::lock_guard lock(baton_);
-  std::erase_if(graveyard_, [](const std::unique_ptr<Session>& session) {
+  std::erase_if(graveyard_, [this](const std::unique_ptr<Session>& session) {
     if (!session->idle()) return false;
     session->bury();
+    const Rank rank = session->options().rank;
+    if (board_) board_->set_retired(rank, seats_[rank.value].arena->retired());
     return true;
   });
   return graveyard_.size();
@@ -226,28 +243,6 @@ void Engine::close(Code code, const std::string& text) {
     if (seat.session) seat.session->close(code);
 }
 
-// A new segment may take long to reserve, so the arena, which only the conductor uses, is asked without the
-// baton.
-Result<Handle> Engine::alloc_buffer(Session& session, std::uint64_t bytes, shm::BufferGrant* grant,
-                                    int* descriptor) {
-  const Arena& arena = *seats_[session.options().rank.value].arena;
-  MUSTER_ASSIGN_OR_RETURN(const Handle handle, session.add_buffer(bytes));
-  const Buffer& buffer = *session.buffer(handle);
-  const device::Memory& memory = arena.segment(buffer.grant.segment);
-  grant->buffer = handle.bits;
-  grant->segment = buffer.grant.segment;
-  grant->segment_is_new = session.introduce_segment(buffer.grant.segment) ? 1 : 0;
-  grant->segment_bytes = memory.bytes();
-  grant->offset = buffer.grant.offset;
-  *descriptor = grant->segment_is_new != 0 ? memory.descriptor() : -1;
-  return handle;
-}
-
-Status Engine::free_buffer(Session& session, Handle handle) {
-  const std::lock_guard lock(baton_);
-  return session.free_buffer(handle);
-}
-
 Result<Handle> Engine::plan_kernel(Session& session, const muster_kernel& kernel) {
   MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_kernel(scope(session), kernel));
   const std::lock_guard lock(baton_);
@@ -258,16 +253,20 @@ Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollecti
                                        const CollectiveLists& lists) {
   MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_collective(scope(session), message, lists));
   const std::lock_guard lock(baton_);
-  return session.add_plan(std::move(plan));
+  return session.add_plan(std::move(plan), message);
+}
+
+// What the client has pushed before it asked: once through the ring.
+void Engine::drain_all(Seat& seat) {
+  constexpr std::size_t kTurns = shm::kRingCapacity / Session::kBatch;
+  for (std::size_t turn = 0; turn <= kTurns && drain_ring(seat, clock_.now()) > 0;) ++turn;
 }
 
 // Starts that the client has pushed are in flight for it, whether they lie in the ring or not: they are taken
 // out first.
 Status Engine::destroy_plan(Session& session, Handle handle) {
   const std::lock_guard lock(baton_);
-  Seat& seat = seats_[session.options().rank.value];
-  constexpr std::size_t kTurns = shm::kRingCapacity / Session::kBatch;
-  for (std::size_t turn = 0; turn <= kTurns && drain_ring(seat, clock_.now()) > 0;) ++turn;
+  drain_all(seats_[session.options().rank.value]);
   if (session.has_backlog())
     return failure(Code::kBusy, "starts before this call wait for room on their lane; wait for their points");
   return session.destroy_plan(handle);

@@ -59,9 +59,14 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   // ended.
   void detach(Rank rank, const std::string& text);
 
-  Result<Handle> alloc_buffer(Session& session, std::uint64_t bytes, shm::BufferGrant* grant,
-                              int* descriptor);
+  // ---- conductor: buffers (buffers.cpp) ----------------------------------------------------------
+  // `imported` is the memory that came with the message; -1: none. Fills the grant; *descriptor is borrowed,
+  // -1: the client has that segment already.
+  Result<Handle> alloc_buffer(Session& session, const shm::BufferAlloc& request, int imported,
+                              shm::BufferGrant* grant, int* descriptor);
   Status free_buffer(Session& session, Handle handle);
+
+  // ---- conductor: plans ------------------------------------------------------------------------
   Result<Handle> plan_kernel(Session& session, const muster_kernel& kernel);
   Result<Handle> plan_collective(Session& session, const shm::PlanCollective& message,
                                  const CollectiveLists& lists);
@@ -166,8 +171,12 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Status open_groups();
   std::vector<scheduler::Group> all_groups() const;
   Scope scope(const Session& session) const;
+  Result<Handle> alloc_named(Session& session, const shm::BufferAlloc& request, std::string_view name);
+  Result<Handle> import_buffer(Session& session, const shm::BufferAlloc& request, int memory);
+  bool lingers(Rank rank) const;
   std::size_t drain_rings(Instant now);
   std::size_t drain_ring(Seat& seat, Instant now);
+  void drain_all(Seat& seat);
   void tick(Instant now);
   void account(Session& session, const scheduler::Plan& plan, std::uint32_t lane, std::uint64_t value);
   void wake_clients();
@@ -195,10 +204,11 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::vector<std::string> group_names_;
 
   mutable std::mutex baton_;
-  std::vector<Seat> seats_;
-  std::vector<std::unique_ptr<Session>> graveyard_;
   std::unique_ptr<device::host::Pool> pool_;
   std::unique_ptr<device::Device> device_;
+  std::optional<NamedMemory> named_;
+  std::vector<Seat> seats_;  // sessions hold names
+  std::vector<std::unique_ptr<Session>> graveyard_;
   std::optional<scheduler::Executor> executor_;
   std::optional<scheduler::Graph> graph_;
   std::optional<Board> board_;  // none where clients cannot reach the device's memory

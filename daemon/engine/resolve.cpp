@@ -112,6 +112,21 @@ Result<std::vector<Face>> resolve_faces(const Scope& scope, std::span<const must
   return faces;
 }
 
+// The target is one for all members if its memory is shared by all of them.
+void note_shared_target(const Scope& scope, const shm::PlanCollective& m, Collective& collective,
+                        const scheduler::Group& group) {
+  if (!may_share_target(m.op)) return;
+  const Buffer* buffer = scope.session.buffer(Handle(m.target.buffer));
+  if (buffer == nullptr || buffer->shared_memory == 0) return;
+  const auto& sharers = scope.groups[buffer->shared_by.value].ranks;
+  const bool all = std::all_of(group.ranks.begin(), group.ranks.end(), [&](Rank rank) {
+    return std::find(sharers.begin(), sharers.end(), rank) != sharers.end();
+  });
+  if (!all) return;
+  collective.shared_memory = buffer->shared_memory;
+  collective.shared_offset = m.target.offset_bytes;
+}
+
 }  // namespace
 
 std::uint64_t group_handle(GroupId group, std::uint64_t epoch) {
@@ -195,6 +210,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
   scheduler::CollectiveWork work;
   work.group = id;
   MUSTER_ASSIGN_OR_RETURN(work.collective, make_collective(said_by(message), index, ranks, counts));
+  note_shared_target(scope, message, work.collective, group);
   const muster_op op = work.collective.op;
   const muster_dtype dtype = work.collective.dtype;
   MUSTER_ASSIGN_OR_RETURN(work.share, make_share(work.collective, index, ranks, counts));

@@ -16,12 +16,13 @@ Answer done(std::uint32_t serial) {
   return answer_with(shm::Plain{}, MessageKind::kDone, serial);
 }
 
-Result<Answer> buffer_alloc(Engine& engine, Session& session, std::span<const std::byte> bytes) {
+Result<Answer> buffer_alloc(Engine& engine, Session& session, std::span<const std::byte> bytes,
+                            int imported) {
   MUSTER_ASSIGN_OR_RETURN(const auto request,
                           shm::checked<shm::BufferAlloc>(bytes, MessageKind::kBufferAlloc));
   shm::BufferGrant grant;
   int descriptor = -1;
-  const auto buffer = engine.alloc_buffer(session, request.bytes, &grant, &descriptor);
+  const auto buffer = engine.alloc_buffer(session, request, imported, &grant, &descriptor);
   if (!buffer) return fail(buffer.error());
   Answer answer = answer_with(grant, MessageKind::kBufferGrant, request.header.serial);
   answer.descriptor = descriptor;
@@ -144,11 +145,11 @@ Result<Answer> plain(Engine& engine, Session& session, MessageKind kind, std::sp
   return answer;
 }
 
-Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind,
-                        std::span<const std::byte> bytes) {
+Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind, std::span<const std::byte> bytes,
+                        int descriptor) {
   switch (kind) {
     case MessageKind::kBufferAlloc:
-      return buffer_alloc(engine, session, bytes);
+      return buffer_alloc(engine, session, bytes, descriptor);
     case MessageKind::kPlanKernel:
       return plan_kernel(engine, session, bytes);
     case MessageKind::kPlanCollective:
@@ -188,10 +189,10 @@ Answer refusal(const Status& status, std::uint32_t serial) {
 
 }  // namespace
 
-Result<Answer> serve(Engine& engine, Session& session, std::span<const std::byte> bytes) {
+Result<Answer> serve(Engine& engine, Session& session, std::span<const std::byte> bytes, int descriptor) {
   const auto header = shm::checked_header(bytes);
   if (!header) return fail(Code::kProtocol, "{}", header.error().message());
-  auto answer = dispatch(engine, session, header->kind, bytes);
+  auto answer = dispatch(engine, session, header->kind, bytes, descriptor);
   if (answer || answer.error().code() == Code::kProtocol) return answer;
   return refusal(answer.error(), header->serial);
 }

@@ -1,5 +1,7 @@
 #include "daemon/engine/session.hpp"
 
+#include "daemon/engine/resolve.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +13,8 @@ namespace {
 
 constexpr std::int64_t kDeadlineNsMax = std::int64_t{1}
                                         << 60;  // 36 years: an addition to now() cannot overflow
+
+constexpr std::uint32_t kNumbersMax = 1024;  // of a list: the members of a group on one node
 
 }  // namespace
 
@@ -46,8 +50,8 @@ Result<std::size_t> Session::drain(scheduler::Graph& graph, Instant now) {
 }
 
 Status Session::execute(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full) {
-  if (command.reserved != 0)
-    return failure(Code::kProtocol, "command {}: reserved bytes are not zero", command.sequence);
+  if (command.first != 0 && command.kind != shm::CommandKind::kNumbers)
+    return failure(Code::kProtocol, "command {}: bytes that must be zero are not", command.sequence);
   switch (command.kind) {
     case shm::CommandKind::kStart:
       return start(graph, command, now, lane_full);
@@ -61,6 +65,10 @@ Status Session::execute(scheduler::Graph& graph, const shm::Command& command, In
         return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
       graph.reset_lane(options_.rank, command.lane, now);
       return {};
+    case shm::CommandKind::kNumbers:
+      return take_numbers(command);
+    case shm::CommandKind::kRecount:
+      return recount(graph, command);
     case shm::CommandKind::kNone:
       break;
   }
@@ -81,7 +89,7 @@ Status Session::start(scheduler::Graph& graph, const shm::Command& command, Inst
   request.rank = options_.rank;
   request.lane = command.lane;
   request.value = graph.next_value(options_.rank, command.lane);
-  request.plan = plan->get();
+  request.plan = (*plan)->plan.get();
   std::copy(std::begin(command.waits), std::end(command.waits), request.waits.begin());
   const auto asked = static_cast<std::int64_t>(std::min<std::uint64_t>(command.deadline_ns, kDeadlineNsMax));
   request.deadline = now + (asked == 0 ? options_.deadline : Nanos(asked));
@@ -92,6 +100,68 @@ Status Session::start(scheduler::Graph& graph, const shm::Command& command, Inst
   --request.plan->starts_in_flight;
   --starts_in_flight_;
   return failure(Code::kProtocol, "command {}: waits for a timeline that does not exist", command.sequence);
+}
+
+// ---- new counts
+
+Status Session::take_numbers(const shm::Command& command) {
+  if (command.lane >= shm::kCountLists || command.first >= kNumbersMax)
+    return failure(Code::kProtocol, "command {}: there is no number {} of list {}", command.sequence,
+                   command.first, command.lane);
+  std::vector<std::uint64_t>& list = numbers_[command.lane];
+  list.resize(std::max<std::size_t>(list.size(), command.first + shm::kNumbersPerCommand));
+  std::copy(std::begin(command.waits), std::end(command.waits), list.begin() + command.first);
+  list[command.first + MUSTER_WAITS_MAX] = command.deadline_ns;
+  return {};
+}
+
+// The plan is made anew from what its client said of it and the new counts: the same checks, the same errors.
+// The client has made them too, so that what fails here is no mistake of a user.
+Status Session::recount(scheduler::Graph& graph, const shm::Command& command) {
+  const Handle handle(command.plan);
+  auto* record = plans_.find(handle);
+  if (record == nullptr || (*record)->plan->collective() == nullptr || (*record)->said.op == MUSTER_EXCHANGE)
+    return failure(Code::kProtocol, "command {}: no plan with counts", command.sequence);
+  for (std::size_t i = 0; i < shm::kCountLists; ++i)
+    if (command.waits[i] > numbers_[i].size())
+      return failure(Code::kProtocol, "command {}: list {} has {} numbers, not {}", command.sequence, i,
+                     numbers_[i].size(), command.waits[i]);
+  const auto list = [&](shm::CountList which) {
+    const auto& numbers = numbers_[static_cast<std::size_t>(which)];
+    const auto entries = static_cast<std::ptrdiff_t>(command.waits[static_cast<std::size_t>(which)]);
+    return std::vector<std::uint64_t>(numbers.begin(), numbers.begin() + entries);
+  };
+  CollectiveLists lists;
+  lists.source_counts = list(shm::CountList::kSourceCounts);
+  lists.source_offsets = list(shm::CountList::kSourceOffsets);
+  lists.target_counts = list(shm::CountList::kTargetCounts);
+  lists.target_offsets = list(shm::CountList::kTargetOffsets);
+  (*record)->said.count = command.deadline_ns;
+  const Scope scope{*this, graph.groups(), options_.epoch, options_.self_group_first};
+  auto plan = resolve_collective(scope, (*record)->said, lists);
+  if (!plan) return failure(Code::kProtocol, "command {}: {}", command.sequence, plan.error().message());
+  forget_former();
+  (*plan)->owner = options_.id;
+  hold_buffers(**plan);
+  former_.push_back({handle, std::exchange((*record)->plan, *std::move(plan))});
+  forget_former();
+  return {};
+}
+
+void Session::hold_buffers(const scheduler::Plan& plan) {
+  for (const Handle buffer : plan.buffers) ++buffers_.find(buffer)->plans;
+}
+
+void Session::release_buffers(const scheduler::Plan& plan) {
+  for (const Handle buffer : plan.buffers) --buffers_.find(buffer)->plans;
+}
+
+void Session::forget_former() {
+  std::erase_if(former_, [&](const FormerPlan& former) {
+    if (former.plan->starts_in_flight > 0) return false;
+    release_buffers(*former.plan);
+    return true;
+  });
 }
 
 // A full event socket is readable already; nothing here may block on what a client does not read.
@@ -109,14 +179,30 @@ void Session::close(Code code) {
 
 // ---- conductor ---------------------------------------------------------------------------------
 
+Status Session::check_buffer_limit() const {
+  if (buffers_.size() < buffers_.capacity()) return {};
+  return failure(Code::kNoResource,
+                 "the rank has {} buffers already (limits.buffers_per_rank_max); free some", buffers_.size());
+}
+
 Result<Handle> Session::add_buffer(std::uint64_t bytes) {
   if (bytes == 0) return fail(Code::kBadArgument, "a buffer needs at least one byte");
-  if (buffers_.size() == buffers_.capacity())
-    return fail(Code::kNoResource, "the rank has {} buffers already (limits.buffers_per_rank_max); free some",
-                buffers_.size());
+  MUSTER_RETURN_IF_ERROR(check_buffer_limit());
   MUSTER_ASSIGN_OR_RETURN(const Arena::Grant grant, arena_.allocate(bytes));
-  const auto handle = buffers_.insert(Buffer{grant, bytes, 0});
-  MUSTER_ASSERT(handle.has_value());
+  Buffer buffer;
+  buffer.grant = grant;
+  buffer.bytes = bytes;
+  return add_buffer(std::move(buffer));
+}
+
+Result<Handle> Session::add_buffer(Buffer buffer) {
+  const Arena::Grant grant = buffer.grant;
+  const std::uint64_t bytes = buffer.bytes;
+  const auto handle = buffers_.insert(std::move(buffer));
+  if (!handle) {
+    arena_.free(grant);
+    return fail(check_buffer_limit());
+  }
   buffer_bytes_ += bytes;
   buffer_bytes_peak_ = std::max(buffer_bytes_peak_, buffer_bytes_);
   counters_.set(shm::Counter::kBufferBytes, buffer_bytes_);
@@ -124,36 +210,49 @@ Result<Handle> Session::add_buffer(std::uint64_t bytes) {
   return *handle;
 }
 
+bool Session::holds(std::uint64_t identity) const {
+  bool found = false;
+  buffers_.for_each([&](Handle, const Buffer& buffer) {
+    found = found || (buffer.name.valid() && buffer.name.identity() == identity);
+  });
+  return found;
+}
+
 Status Session::free_buffer(Handle handle) {
-  const Buffer* buffer = buffers_.find(handle);
+  Buffer* buffer = buffers_.find(handle);
   if (buffer == nullptr) return failure(Code::kStale, "no such buffer");
+  forget_former();
   if (buffer->plans > 0)
     return failure(Code::kBusy, "{} plans use the buffer; destroy them first", buffer->plans);
   arena_.free(buffer->grant);
+  buffer->name.drop();
   buffer_bytes_ -= buffer->bytes;
   counters_.set(shm::Counter::kBufferBytes, buffer_bytes_);
   buffers_.erase(handle);
   return {};
 }
 
-Result<Handle> Session::add_plan(std::unique_ptr<scheduler::Plan> plan) {
+Result<Handle> Session::add_plan(std::unique_ptr<scheduler::Plan> plan, const shm::PlanCollective& said) {
   if (plans_.size() == plans_.capacity())
     return fail(Code::kNoResource, "the rank has {} plans already (limits.plans_per_rank_max); destroy some",
                 plans_.size());
-  for (const Handle buffer : plan->buffers) ++buffers_.find(buffer)->plans;
+  hold_buffers(*plan);
   plan->owner = options_.id;
-  const auto handle = plans_.insert(std::move(plan));
+  const auto handle = plans_.insert(std::make_unique<PlanRecord>(PlanRecord{std::move(plan), said}));
   MUSTER_ASSERT(handle.has_value());
   return *handle;
 }
 
 Status Session::destroy_plan(Handle handle) {
-  auto* plan = plans_.find(handle);
-  if (plan == nullptr) return failure(Code::kStale, "no such plan");
-  if ((*plan)->starts_in_flight > 0)
-    return failure(Code::kBusy, "{} starts of the plan are in flight; wait for their points",
-                   (*plan)->starts_in_flight);
-  for (const Handle buffer : (*plan)->buffers) --buffers_.find(buffer)->plans;
+  auto* record = plans_.find(handle);
+  if (record == nullptr) return failure(Code::kStale, "no such plan");
+  forget_former();
+  std::uint32_t in_flight = (*record)->plan->starts_in_flight;
+  for (const FormerPlan& former : former_)
+    if (former.handle == handle) in_flight += former.plan->starts_in_flight;
+  if (in_flight > 0)
+    return failure(Code::kBusy, "{} starts of the plan are in flight; wait for their points", in_flight);
+  release_buffers(*(*record)->plan);
   plans_.erase(handle);
   return {};
 }

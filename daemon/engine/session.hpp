@@ -7,9 +7,11 @@
 
 #include "api/base/bounded.hpp"
 #include "api/shm/completion.hpp"
+#include "api/shm/control.hpp"
 #include "api/shm/ring.hpp"
 #include "api/shm/segment.hpp"
 #include "daemon/engine/arena.hpp"
+#include "daemon/engine/named_memory.hpp"
 #include "scheduler/run/graph.hpp"
 
 #include <array>
@@ -27,12 +29,17 @@ struct SessionOptions {
   std::uint32_t buffers_max = 0;
   std::uint32_t plans_max = 0;
   Nanos deadline{0};  // default of every start
+  std::uint64_t epoch = 0;
+  std::uint32_t self_group_first = 0;
 };
 
 struct Buffer {
   Arena::Grant grant;
-  std::uint64_t bytes = 0;  // as asked for: the bound of every access
-  std::uint32_t plans = 0;  // that name it
+  std::uint64_t bytes = 0;          // as asked for: the bound of every access
+  std::uint32_t plans = 0;          // that name it
+  NamedMemory::Hold name;           // of a named buffer
+  std::uint64_t shared_memory = 0;  // which memory its ranks have in common; 0: it is this rank's alone
+  GroupId shared_by;                // who they are
 };
 
 // Owns    the two segments, the client's buffers and plans.
@@ -62,13 +69,19 @@ class Session {
 
   // ---- conductor -------------------------------------------------------------------------------
   Result<Handle> add_buffer(std::uint64_t bytes);
+  // One whose memory the rank's arena has adopted; gives it back there if it fails.
+  Result<Handle> add_buffer(Buffer buffer);
+  // Errors: NO_RESOURCE if no more buffers are allowed.
+  Status check_buffer_limit() const;
   const Buffer* buffer(Handle handle) const { return buffers_.find(handle); }
+  bool holds(std::uint64_t identity) const;
   Status free_buffer(Handle handle);
-  Result<Handle> add_plan(std::unique_ptr<scheduler::Plan> plan);
+  // `said`: how its client described it, for new counts; of a kernel nothing.
+  Result<Handle> add_plan(std::unique_ptr<scheduler::Plan> plan, const shm::PlanCollective& said = {});
   Status destroy_plan(Handle handle);
   const scheduler::Plan* plan(Handle handle) const {
     const auto* found = plans_.find(handle);
-    return found != nullptr ? found->get() : nullptr;
+    return found != nullptr ? (*found)->plan.get() : nullptr;
   }
   // True once per segment and session: the client does not have its descriptor yet.
   bool introduce_segment(std::uint32_t segment);
@@ -89,7 +102,21 @@ class Session {
       64;  // commands per turn, so that one client cannot hold the others up
 
  private:
+  struct PlanRecord {
+    std::unique_ptr<scheduler::Plan> plan;
+    shm::PlanCollective said;
+  };
+  // What a plan was before its counts were changed, as long as starts of it are in flight.
+  struct FormerPlan {
+    Handle handle;
+    std::unique_ptr<scheduler::Plan> plan;
+  };
   Status execute(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full);
+  Status take_numbers(const shm::Command& command);
+  Status recount(scheduler::Graph& graph, const shm::Command& command);
+  void hold_buffers(const scheduler::Plan& plan);
+  void release_buffers(const scheduler::Plan& plan);
+  void forget_former();
   Status start(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full);
 
   SessionOptions options_;
@@ -100,7 +127,9 @@ class Session {
   shm::CompletionWriter completion_writer_;
   shm::CounterWriter counters_;
   SlotMap<Buffer> buffers_;
-  SlotMap<std::unique_ptr<scheduler::Plan>> plans_;
+  SlotMap<std::unique_ptr<PlanRecord>> plans_;
+  std::vector<FormerPlan> former_;
+  std::array<std::vector<std::uint64_t>, shm::kCountLists> numbers_;
   shm::Descriptor events_;
   std::vector<bool> introduced_;
   std::array<shm::Command, kBatch> batch_{};

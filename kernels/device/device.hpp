@@ -84,7 +84,7 @@ struct DeviceInfo {
   std::uint32_t units = 0;         // workers, or multiprocessors
 };
 
-// Owns    its queues and worker threads. Thread  open_stream, create_event, allocate: any.
+// Owns    its queues and worker threads. Thread  open_stream, create_event, allocate, import: any.
 // Bound   by the backend's Options.  Fails  with kNoResource (limits, memory) or kDevice (the device itself).
 class Device {
  public:
@@ -95,6 +95,11 @@ class Device {
   // At least `bytes` (> 0), zeroed and committed: a later touch cannot fail. kNoResource names need and
   // limit.
   virtual Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) = 0;
+  // All of the memory behind a descriptor that somebody else made and may go on writing; the descriptor stays
+  // the caller's. Host: a memfd sealed against shrinking, of which bytes [first, first + bytes) are committed
+  // before this returns. kBadArgument for any other descriptor; kNoResource as allocate; kUnsupported.
+  virtual Result<std::unique_ptr<Memory>> import(int descriptor, std::uint64_t first,
+                                                 std::uint64_t bytes) = 0;
 };
 
 }  // namespace muster::device

@@ -39,8 +39,8 @@ std::uint64_t touches(muster_op op, std::uint64_t members) {
 }
 
 // Into how many targets each element of the row is copied.
-std::uint64_t copies(muster_op op, std::uint64_t members) {
-  return op == MUSTER_ALL_REDUCE || op == MUSTER_ALL_GATHER || op == MUSTER_BROADCAST ? members : 1;
+std::uint64_t copies(const Collective& c, std::uint64_t members) {
+  return may_share_target(c.op) && c.shared_memory == 0 ? members : 1;
 }
 
 // A piece's length in the row: the elements are followed by what it costs to begin it.
@@ -112,9 +112,14 @@ struct Piece {
 };
 
 // Copies the piece from `source` to block `block` of every target, a tile at a time, so that the source is
-// fetched once.
+// fetched once. A target that all share is written once, and not at all by what lies there already.
 void spread(const Piece& piece, const std::byte* source, std::size_t block) {
   const std::uint64_t bytes = piece.bytes();
+  if (piece.collective.shared_memory != 0) {
+    std::byte* target = piece.target(*piece.shares[0], block, piece.first);
+    if (target != source) math::copy(target, source, bytes, piece.streaming_from);
+    return;
+  }
   for (std::uint64_t at = 0; at < bytes; at += kTileBytes) {
     const std::uint64_t tile = std::min<std::uint64_t>(kTileBytes, bytes - at);
     for (const Share* share : piece.shares)
@@ -245,7 +250,8 @@ void execute(const Piece& piece) {
   const std::size_t member = piece.stretch;
   switch (piece.collective.op) {
     case MUSTER_ALL_REDUCE:
-      return all_reduce(piece);
+      return piece.collective.shared_memory != 0 ? reduce_into(piece, 0, *piece.shares[0])
+                                                 : all_reduce(piece);
     case MUSTER_REDUCE:
       return reduce_into(piece, 0, piece.root());
     case MUSTER_REDUCE_SCATTER:
@@ -276,7 +282,7 @@ Job cut(const Collective& collective, Shares shares, std::span<std::uint64_t> st
   if (total == 0) return job;
   job.part_elements = part_elements(collective, shares.size(), total);
   job.parts = static_cast<std::uint32_t>((total - 1) / job.part_elements + 1);
-  job.streams = total * dtype_bytes(collective.dtype) >= kStreamBytes / copies(collective.op, shares.size());
+  job.streams = total * dtype_bytes(collective.dtype) >= kStreamBytes / copies(collective, shares.size());
   return job;
 }
 

@@ -26,10 +26,10 @@ Result<DirectMemory> DirectMemory::open(shm::Mapping own, shm::Mapping groups, R
   return DirectMemory(std::move(own), std::move(groups), header.groups, header.ranks, registrar);
 }
 
-const std::uint64_t* DirectMemory::life_of(std::int32_t rank) const {
+const shm::RankLine* DirectMemory::rank_line(std::int32_t rank) const {
   if (rank < 0 || static_cast<std::uint32_t>(rank) >= rank_count_) return nullptr;
   const std::byte* lines = groups() + shm::kGroupLinesOffset + group_count_ * sizeof(shm::GroupLine);
-  return &(reinterpret_cast<const shm::RankLine*>(lines) + rank)->life;
+  return reinterpret_cast<const shm::RankLine*>(lines) + rank;
 }
 
 Result<DirectMemory::View> DirectMemory::segment_of(std::int32_t rank) {
@@ -46,12 +46,16 @@ Result<DirectMemory::View> DirectMemory::segment_of(std::int32_t rank) {
 
 const std::byte* DirectMemory::arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset,
                                      std::uint64_t bytes) {
-  const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(rank)} << 32 | segment;
-  auto known = arenas_.find(key);
-  if (known == arenas_.end()) {
+  const shm::RankLine* line = rank_line(rank);
+  if (line == nullptr) return nullptr;
+  Arena& arena = arenas_[rank];
+  const std::uint64_t retired = Untrusted<std::uint64_t>(&line->retired).load_acquire();
+  if (retired != arena.retired) arena = {retired, {}};
+  auto known = arena.segments.find(segment);
+  if (known == arena.segments.end()) {
     auto mapping = registrar_->arena_segment(rank, segment);
     if (!mapping) return nullptr;
-    known = arenas_.emplace(key, *std::move(mapping)).first;
+    known = arena.segments.emplace(segment, *std::move(mapping)).first;
   }
   const std::uint64_t size = known->second.size();
   if (offset > size || bytes > size - offset) return nullptr;

@@ -43,7 +43,10 @@ class DirectMemory {
   const std::byte* groups() const { return groups_.data(); }
   std::uint32_t group_count() const { return group_count_; }
   // The word that says whether the rank lives; nullptr: the page has no such rank.
-  const std::uint64_t* life_of(std::int32_t rank) const;
+  const std::uint64_t* life_of(std::int32_t rank) const {
+    const shm::RankLine* line = rank_line(rank);
+    return line != nullptr ? &line->life : nullptr;
+  }
 
   struct View {
     const std::byte* data = nullptr;
@@ -51,7 +54,8 @@ class DirectMemory {
   };
   Result<View> segment_of(std::int32_t rank);
   // Bytes [offset, offset + bytes) of a segment of the rank's arena, or nullptr if there are no such bytes: a
-  // peer that says so has broken the protocol.
+  // peer that says so has broken the protocol. Once segments of the rank are gone, its mappings are made
+  // anew.
   const std::byte* arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset, std::uint64_t bytes);
   Result<Registrar::Scratch> scratch(std::uint64_t bytes) { return registrar_->scratch(bytes); }
   FlightRing& flight() { return flight_; }
@@ -66,6 +70,12 @@ class DirectMemory {
         registrar_(&registrar),
         flight_(own_.writable(), &reinterpret_cast<const shm::GroupPageHeader*>(groups_.data())->recording) {}
 
+  const shm::RankLine* rank_line(std::int32_t rank) const;
+
+  struct Arena {
+    std::uint64_t retired = 0;  // RankLine::retired when it was mapped
+    std::unordered_map<std::uint32_t, shm::Mapping> segments;
+  };
   shm::Mapping own_;
   shm::Mapping groups_;
   std::uint32_t group_count_ = 0;
@@ -73,7 +83,7 @@ class DirectMemory {
   Registrar* registrar_;
   FlightRing flight_;
   std::unordered_map<std::int32_t, shm::Mapping> segments_;
-  std::unordered_map<std::uint64_t, shm::Mapping> arenas_;  // rank << 32 | segment
+  std::unordered_map<std::int32_t, Arena> arenas_;  // by rank
 };
 
 // The two stages of the own segment, taken in turn.

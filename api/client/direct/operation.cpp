@@ -5,6 +5,7 @@
 #include "api/client/direct/faces.hpp"
 #include "api/client/direct/payloads.hpp"
 #include "api/client/direct/reading.hpp"
+#include "api/client/direct/shared.hpp"
 #include "api/client/direct/slices.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
@@ -172,8 +173,8 @@ void record(const DirectPlan& plan, DirectMemory& memory, std::uint32_t peer, st
   facts.what.peer = static_cast<std::uint16_t>(peer);
   facts.generation = plan.channel->generation();
   facts.number = number;
-  facts.source_bytes = plan.source_bytes;
-  facts.target_bytes = plan.target_bytes;
+  facts.source_bytes = plan.given_bytes;
+  facts.target_bytes = plan.got_bytes;
   memory.flight().began(facts, plan.channel->now());
 }
 
@@ -198,6 +199,8 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
   if (!agreed(plan, channel)) return Outcome::kDisagree;
   if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, patience);
   if (plan.choice.algorithm == Algorithm::kRead) return reduce_by_reading(plan, payloads, patience);
+
+  if (plan.choice.algorithm == Algorithm::kShared) return run_shared(plan, payloads, patience);
 
   const Run run{plan, channel, payloads, dtype_bytes(plan.what.dtype), channel.index(), channel.members()};
   const Outcome done = exchange ? faces.receive() : body(run);

@@ -2,6 +2,7 @@
 
 #include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
+#include "api/client/direct/shared.hpp"
 #include "api/shm/untrusted.hpp"
 #include "kernels/math/copy.hpp"
 
@@ -42,6 +43,11 @@ std::size_t Payloads::table_bytes() const {
 
 shm::Place Payloads::choose_place(std::uint64_t bytes) const {
   if (bytes == 0) return {};
+  if (plan_.choice.algorithm == Algorithm::kShared) {
+    // Who gathers says only whether it has a block to write; a root in place has nothing to give.
+    if (plan_.what.op == MUSTER_ALL_GATHER) return {Kind::kNone, 0, brings_block(plan_) ? 1u : 0u};
+    return plan_.mine.source == plan_.mine.target ? shm::Place{} : plan_.home;
+  }
   if (plan_.choice.algorithm != Algorithm::kWhole) return plan_.home;
   if (!is_pairwise(plan_.what.op) && bytes <= shm::kInlineBytes) return {Kind::kInline, 0, 0};
   if (table_bytes() + bytes <= shm::kSlotPayloadBytes) return {Kind::kSlot, 0, 0};

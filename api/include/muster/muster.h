@@ -179,8 +179,54 @@ typedef uint64_t muster_buffer; /* a range of memory that the daemon's engine re
  * *address is where this process sees it (read and write it freely while no work in flight uses it); for a cuda device it
  * is NULL. address may be NULL. Errors: NO_RESOURCE (names limit and need), BAD_ARGUMENT (bytes 0). */
 MUSTER_API muster_status_t muster_buffer_alloc(muster_session* session, uint64_t bytes, muster_buffer* buffer, void** address);
+/* What memory a buffer is. */
+typedef struct muster_buffer_options {
+  uint32_t size;
+  uint32_t flags; /* 0 */
+  uint64_t bytes;
+  const char* name;       /* NULL: none; else at most 63 bytes. Copied.                                             */
+  muster_group shared_by; /* 0: this rank alone. A group: its members have one memory between them; needs a name    */
+  int32_t memory;         /* -1: the daemon's own. Else a descriptor of memory to import: stays the caller's         */
+  uint32_t reserved;      /* 0                                                                                       */
+  uint64_t memory_offset_bytes; /* of an imported buffer: a multiple of 64                                           */
+} muster_buffer_options;
+#define MUSTER_BUFFER_OPTIONS_INIT {sizeof(muster_buffer_options), 0, 0, NULL, 0, -1, 0, 0}
+
+/* Make a buffer of memory that is something special, on a host device. Local; blocks for the daemon's answer. address may
+ * be NULL.
+ *
+ *  named        The memory stays with the job when the session ends: the next session of this rank that asks for the name
+ *               finds the contents (muster_buffer_query says so), as it does after a kill. muster_buffer_free gives it back.
+ *               The same name must be asked for with the same bytes.
+ *  node-shared  `shared_by` and `name`: one memory for all members of the group on the node, who ask in any order and see
+ *               each other's writes. It stays as a named one does, until the last that holds it has freed it. In it,
+ *               ALL_GATHER, ALL_REDUCE and BROADCAST bring one result for all instead of one each: see muster_collective.
+ *               Otherwise ranges that one rank writes and another uses are theirs to order.
+ *  imported     `memory` is a memfd (memfd_create with MFD_ALLOW_SEALING, then F_ADD_SEALS with F_SEAL_SHRINK; no huge
+ *               pages), for memory that a framework has already. Its pages are reserved if they are not. It has no name.
+ *
+ * Errors: BAD_ARGUMENT (fields that do not go together, an offset, a descriptor that is no such memory, other bytes than
+ * the name was made with), DUPLICATE (this session has the buffer already), STALE (group), NO_RESOURCE (limit and need),
+ * UNSUPPORTED (the device is none of the host). */
+MUSTER_API muster_status_t muster_buffer_create(muster_session* session, const muster_buffer_options* options,
+                                                muster_buffer* buffer, void** address);
+
+typedef struct muster_buffer_info {
+  uint32_t size;
+  int32_t found;  /* 1: it was there before this session asked for it, with its contents */
+  uint64_t bytes;
+  void* address;  /* in this process; NULL on a cuda device */
+} muster_buffer_info;
+#define MUSTER_BUFFER_INFO_INIT {sizeof(muster_buffer_info), 0, 0, NULL}
+/* Local, no question to the daemon. Errors: STALE. */
+MUSTER_API muster_status_t muster_buffer_query(muster_session* session, muster_buffer buffer, muster_buffer_info* info);
 /* Errors: BUSY while a plan uses it, STALE. */
 MUSTER_API muster_status_t muster_buffer_free(muster_session* session, muster_buffer buffer);
+
+typedef struct muster_range { /* where a vector or an array starts */
+  muster_buffer buffer;
+  uint64_t offset_bytes;
+} muster_range;
 
 #define MUSTER_TENSOR_DIMS_MAX 4
 /* A strided view of a buffer. size and stride of the first `dims` entries count, outermost first; stride in elements. */
@@ -192,6 +238,35 @@ typedef struct muster_tensor {
   int64_t size[MUSTER_TENSOR_DIMS_MAX];
   int64_t stride[MUSTER_TENSOR_DIMS_MAX];
 } muster_tensor;
+
+/* A block of a larger array with ghosts around it: `before[d]` and `after[d]` rows of dim d that neighbours own. Rows in memory
+ * are the outermost dim first, without gaps. muster_ghosted_view makes of it what kernels and EXCHANGE take, so that a ghost
+ * lands where the kernel reads it and nothing is packed or unpacked. */
+typedef struct muster_ghosted {
+  uint32_t size;
+  muster_dtype dtype;
+  int32_t dims; /* 1..4 */
+  uint32_t reserved;
+  int64_t own[MUSTER_TENSOR_DIMS_MAX];    /* rows of each dim that this rank owns; 0 is legal */
+  int64_t before[MUSTER_TENSOR_DIMS_MAX]; /* ghosts in front of them                          */
+  int64_t after[MUSTER_TENSOR_DIMS_MAX];  /* and behind                                       */
+} muster_ghosted;
+#define MUSTER_GHOSTED_INIT {sizeof(muster_ghosted), 0, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}
+enum {
+  MUSTER_GHOSTED_OWN = 0,          /* what this rank owns                                                    */
+  MUSTER_GHOSTED_BEFORE = 1,       /* the `rows` ghosts of `dim` next to what it owns, in front: to receive   */
+  MUSTER_GHOSTED_AFTER = 2,        /* and behind                                                             */
+  MUSTER_GHOSTED_FIRST = 3,        /* the first `rows` of `dim` that it owns: to send to who is in front      */
+  MUSTER_GHOSTED_LAST = 4          /* the last: to send to who is behind                                     */
+};
+/* Bytes of the whole, ghosts included. Local, no session. BAD_ARGUMENT naming the field. */
+MUSTER_API muster_status_t muster_ghosted_bytes(const muster_ghosted* ghosted, uint64_t* bytes);
+/* The view of one part; the array begins at `start`. dim and rows mean nothing for OWN; rows may be fewer than there are.
+ * `with_ghosts` is a bit for each other dim whose ghosts belong to the view: exchanging dim after dim, each with those of the
+ * dims before, fills the corners too; all bits and OWN is the whole array. Local, no session. Errors: BAD_ARGUMENT naming
+ * the field. */
+MUSTER_API muster_status_t muster_ghosted_view(const muster_ghosted* ghosted, muster_range start, int32_t part, int32_t dim,
+                                               int64_t rows, uint32_t with_ghosts, muster_tensor* view);
 
 /* ---- lanes, timelines, points ----------------------------------------------------------------------------------- */
 
@@ -268,6 +343,18 @@ MUSTER_API muster_status_t muster_plan_start(muster_session* session, muster_pla
 /* Errors: BUSY while a start is in flight, STALE. */
 MUSTER_API muster_status_t muster_plan_destroy(muster_session* session, muster_plan plan);
 
+typedef struct muster_batch_entry {
+  muster_plan plan;
+  muster_submit submit; /* its waits may name an earlier entry: MUSTER_POINT_OF_ENTRY                    */
+  muster_point point;   /* result: the point that this start will reach                                  */
+} muster_batch_entry;
+/* In the waits of an entry: the point of entry number i of the same batch, which stands before it. */
+#define MUSTER_POINT_OF_ENTRY(i) ((muster_point)((UINT64_C(0xFFFF) << 48) | (uint64_t)(i)))
+#define MUSTER_BATCH_MAX 256
+/* Put several starts on their lanes as one, at most MUSTER_BATCH_MAX: all of them or, on an error, none. The daemon sees all
+ * at once and is woken once at most. Cost and errors are those of muster_plan_start, which see; the text names the entry. */
+MUSTER_API muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_entry* entries, size_t count);
+
 /* ---- collectives ------------------------------------------------------------------------------------------------ */
 
 typedef int32_t muster_op;
@@ -295,11 +382,6 @@ enum {
   MUSTER_PROD = 5,
   MUSTER_PREMUL_SUM = 6 /* each member's elements times `scale`, then the sum */
 };
-
-typedef struct muster_range { /* where a vector starts */
-  muster_buffer buffer;
-  uint64_t offset_bytes;
-} muster_range;
 
 /* How a vector is cut into one block for each member of the group. Both lists have an entry per member, in group order,
  * and are copied. */
@@ -345,6 +427,11 @@ typedef struct muster_face {
  *                  lanes. A lane is ordered: two members that each send before they receive on one lane wait for each other
  *                  until the deadline. Put sends and receives on two lanes, or make them one EXCHANGE.
  *
+ * A target in a node-shared buffer (ALL_REDUCE, ALL_GATHER, BROADCAST; the members of `group` are among those who share it)
+ * is one result for all: every member names the same place, and each brings its part of it. An all-gather whose sources
+ * are the own blocks inside it moves no byte at all; a broadcast in place none either. The source of an ALL_REDUCE must
+ * lie elsewhere; the root of a BROADCAST names the target too.
+ *
  * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
  * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once, integers wrap. Equal
  * inputs give equal bits on every rank, every run, every path.
@@ -387,11 +474,31 @@ MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const
  * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED), each told once to every member of the group,
  * after which the group may run again; STALE, BAD_ARGUMENT (a kernel's plan), DAEMON_LOST. */
 MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan plan, int64_t timeout_ns);
+/* New counts for a collective's plan, from this rank's next start or run of it on: what a mixture of experts sends changes
+ * with each step, the memory it has for it does not. `count`, `source_blocks` and `target_blocks` mean what they mean in
+ * muster_collective; what the operation does not use is ignored, a NULL pointer is a muster_blocks of NULLs. Buffers,
+ * offsets of the ranges, dtype and all else stay. Local, asks nobody: starts in flight keep the counts they were started
+ * with, and all members must change theirs at the same place in the order of their operations (a difference is MISMATCH, as
+ * ever). Errors: BAD_ARGUMENT (blocks that leave their buffer or overlap; the plan then keeps its counts; a kernel's plan),
+ * UNSUPPORTED (EXCHANGE and BARRIER have no counts), BUSY (the ring is full), STALE. */
+MUSTER_API muster_status_t muster_plan_recount(muster_session* session, muster_plan plan, uint64_t count,
+                                               const muster_blocks* source_blocks, const muster_blocks* target_blocks);
 /* One-shot: looks the plan up in the session's cache, creates it at first use, runs it. */
 MUSTER_API muster_status_t muster_run(muster_session* session, const muster_collective* collective, int64_t timeout_ns);
 /* One-shot: looks the plan up in the session's cache, creates it at first use, starts it. */
 MUSTER_API muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
                                           const muster_submit* submit, muster_point* point);
+/* Bytes of any length, of which only who gives them knows how many there are. Run, not started: all members call, at the same
+ * place in the order of what they run on the group. What comes back is the session's, until its next call of these two.
+ *
+ * Broadcast: `data` and `bytes` of member `root`; the others' are ignored. *result and *result_bytes get them at everybody. */
+MUSTER_API muster_status_t muster_object_broadcast(muster_session* session, muster_group group, int32_t root, const void* data,
+                                                   uint64_t bytes, const void** result, uint64_t* result_bytes);
+/* Gather: member i's bytes are [offsets[i], offsets[i + 1]) of *result, for all members in group order. root: the member that
+ * gets them (the others get NULL and no offsets); -1: everybody. offsets holds as many entries as the group has members, and
+ * one more; NULL where nothing is got. */
+MUSTER_API muster_status_t muster_object_gather(muster_session* session, muster_group group, int32_t root, const void* data,
+                                                uint64_t bytes, const void** result, uint64_t* offsets);
 /* Meet all members of a group: BARRIER, run. */
 MUSTER_API muster_status_t muster_barrier(muster_session* session, muster_group group);
 

@@ -99,6 +99,10 @@ class HostDevice final : public Device {
     const std::lock_guard<std::mutex> lock(allocating_);
     return allocate_shared(bytes);
   }
+  Result<std::unique_ptr<Memory>> import(int descriptor, std::uint64_t first, std::uint64_t bytes) override {
+    const std::lock_guard<std::mutex> lock(allocating_);
+    return import_shared(descriptor, first, bytes);
+  }
 
  private:
   std::shared_ptr<Crew> crew_;

@@ -9,8 +9,11 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -23,6 +26,7 @@
 namespace muster::device::host {
 namespace {
 
+constexpr int kSealFutureWrite = 0x0010;  // Linux 5.1
 constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
 // No address space holds more; it keeps the rounding below from overflowing.
 constexpr std::size_t kBytesMax = std::size_t{1} << 47;
@@ -102,11 +106,41 @@ Status no_commit(std::size_t bytes, const char* step, int error) {
 }
 
 // fallocate, interrupted as often as a signal likes.
-int reserve(int fd, std::size_t bytes) {
+int reserve(int fd, std::size_t first, std::size_t bytes) {
   for (;;) {
-    if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0) return 0;
+    if (::fallocate(fd, 0, static_cast<off_t>(first), static_cast<off_t>(bytes)) == 0) return 0;
     if (errno != EINTR) return errno;
   }
+}
+
+// What a stranger's descriptor is, found out in an order in which no question can block: only a memfd has
+// seals.
+struct Import {
+  std::size_t size = 0;       // of the file
+  std::uint64_t missing = 0;  // bytes that are not committed yet, at most
+};
+Result<Import> check_import(int fd, std::uint64_t first, std::uint64_t bytes) {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0)
+    return fail(Code::kBadArgument,
+                "the descriptor is no memfd ({}); only memory of memfd_create is imported", reason(errno));
+  if ((seals & F_SEAL_SHRINK) == 0 || (seals & (F_SEAL_WRITE | kSealFutureWrite)) != 0)
+    return fail(Code::kBadArgument,
+                "the memfd has seals 0x{:x}; it needs F_SEAL_SHRINK, and must not be sealed against writing",
+                static_cast<unsigned>(seals));
+  struct statfs system {};
+  if (::fstatfs(fd, &system) != 0 || system.f_type == HUGETLBFS_MAGIC)
+    return fail(Code::kBadArgument,
+                "the memfd is of huge pages, which may be gone when they are touched; "
+                "make it without MFD_HUGETLB");
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0) return fail(Code::kBadArgument, "fstat of the memfd: {}", reason(errno));
+  const auto size = static_cast<std::uint64_t>(facts.st_size);
+  if (size > kBytesMax || first > size || bytes > size - first)
+    return fail(Code::kBadArgument, "bytes [{}, {} + {}) are not inside the memfd's {}", first, first, bytes,
+                size);
+  const std::uint64_t committed = static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  return Import{static_cast<std::size_t>(size), bytes > committed ? bytes - committed : 0};
 }
 
 }  // namespace
@@ -138,12 +172,26 @@ Result<std::unique_ptr<Memory>> allocate_shared(std::size_t bytes) {
     (void)::madvise(data, granted, MADV_HUGEPAGE);
     (void)::madvise(data, granted, MADV_POPULATE_WRITE);
   }
-  if (const int error = reserve(memory->descriptor(), granted); error != 0)
+  if (const int error = reserve(memory->descriptor(), 0, granted); error != 0)
     return fail(no_commit(granted, "fallocate", error));
   if (::fcntl(memory->descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     return fail(Code::kNoResource, "sealing host memory failed ({}); it needs a kernel with file seals",
                 reason(errno));
   return memory;
+}
+
+Result<std::unique_ptr<Memory>> import_shared(int descriptor, std::uint64_t first, std::uint64_t bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const Import import, check_import(descriptor, first, bytes));
+  shm::Descriptor file(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!file.valid())
+    return fail(Code::kNoResource,
+                "no descriptor is left for host memory ({}); raise ulimit -n (RLIMIT_NOFILE)", reason(errno));
+  MUSTER_RETURN_IF_ERROR(check_room(import.missing));
+  if (const int error = reserve(file.get(), first, bytes); error != 0)
+    return fail(no_commit(bytes, "fallocate", error));
+  void* data = ::mmap(nullptr, import.size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (data == MAP_FAILED) return fail(no_commit(import.size, "mmap", errno));
+  return std::make_unique<SharedMemory>(static_cast<std::byte*>(data), import.size, file.release());
 }
 
 }  // namespace muster::device::host

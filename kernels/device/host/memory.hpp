@@ -14,4 +14,8 @@ namespace muster::device::host {
 // with the OOM killer, a SIGBUS or a SIGXFSZ, not with an error.
 Result<std::unique_ptr<Memory>> allocate_shared(std::size_t bytes);
 
+// Memory of another process, as Device::import says. Whoever made it can still punch holes, which read as
+// zeros; it cannot take the size away, so that no access here is a SIGBUS.
+Result<std::unique_ptr<Memory>> import_shared(int descriptor, std::uint64_t first, std::uint64_t bytes);
+
 }  // namespace muster::device::host

@@ -1,104 +1,22 @@
 // Running collectives as a program does: real supervisor, real engine process, a thread for each rank.
 #include <muster/muster.h>
 
-#include "tests/support/node.hpp"
+#include "tests/api/client/running_ranks.hpp"
 
 #include <atomic>
 #include <chrono>
-#include <functional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace {
 
+using muster::test::Member;
+using muster::test::Vector;
 using ::testing::HasSubstr;
 
-// One rank of a running job, on its own thread. `session` is NULL once it has been closed.
-struct Member {
-  int rank = 0;
-  int world = 0;
-  muster_session* session = nullptr;
-  muster_group group = 0;
-  std::string error;  // the last one, as this thread saw it
-
-  muster_status_t run(const muster_collective& c, std::int64_t timeout_ns = 0) {
-    const muster_status_t status = muster_run(session, &c, timeout_ns);
-    error = muster_last_error();
-    return status;
-  }
-  muster_collective barrier() const {
-    muster_collective c = MUSTER_COLLECTIVE_INIT;
-    c.op = MUSTER_BARRIER;
-    c.group = group;
-    return c;
-  }
-};
-
-struct Vector {
-  muster_buffer buffer = 0;
-  float* data = nullptr;
-};
-
-class Run : public ::testing::Test {
- protected:
-  void SetUp() override { node_.start(); }
-
-  // Opens a session for each rank, runs `body` on a thread of its own for each, and closes what is left open.
-  void with_ranks(int world, const std::function<void(Member&)>& body) {
-    std::vector<std::thread> threads;
-    std::atomic<int> opened{0};
-    for (int rank = 0; rank < world; ++rank) {
-      threads.emplace_back([&, rank] {
-        Member member = open(rank, world);
-        ++opened;
-        while (opened < world) std::this_thread::yield();
-        body(member);
-        EXPECT_EQ(muster_close(member.session), MUSTER_OK);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  Member open(int rank, int world) {
-    Member member;
-    member.rank = rank;
-    member.world = world;
-    const std::string mesh = "dp_shard=" + std::to_string(world);
-    const std::string job = "job-of-" + std::to_string(world);
-    const muster_open_options options = node_.rank(job.c_str(), rank, world, mesh.c_str());
-    EXPECT_EQ(muster_open(&options, &member.session), MUSTER_OK) << muster_last_error();
-    EXPECT_EQ(muster_mesh_group(member.session, "world", &member.group), MUSTER_OK) << muster_last_error();
-    return member;
-  }
-
-  static Vector vector_of(const Member& member, std::size_t count) {
-    Vector v;
-    void* address = nullptr;
-    EXPECT_EQ(muster_buffer_alloc(member.session, count * sizeof(float), &v.buffer, &address), MUSTER_OK)
-        << muster_last_error();
-    v.data = static_cast<float*>(address);
-    return v;
-  }
-
-  static muster_collective all_reduce(const Member& member, const Vector& source, const Vector& target,
-                                      std::uint64_t count) {
-    muster_collective c = MUSTER_COLLECTIVE_INIT;
-    c.op = MUSTER_ALL_REDUCE;
-    c.group = member.group;
-    c.dtype = MUSTER_F32;
-    c.redop = MUSTER_SUM;
-    c.source = {source.buffer, 0};
-    c.target = {target.buffer, 0};
-    c.count = count;
-    return c;
-  }
-
-  muster::test::Node node_;
-};
+class Run : public muster::test::RunningRanks {};
 
 // Goal:   every size and algorithm gives the sum, apart and in place, again and again.
 TEST_F(Run, ReducesVectorsOfEverySize) {

@@ -15,13 +15,13 @@ namespace {
 // Goal:   a change of the shared layout is a decision, not an accident.
 // Method: every size and offset as a number; whoever changes one raises kAbiVersion and then this test.
 TEST(Layout, PinsTheCommand) {
-  EXPECT_EQ(kAbiVersion, 3u);
+  EXPECT_EQ(kAbiVersion, 4u);
   EXPECT_EQ(sizeof(Command), 64u);
   EXPECT_EQ(alignof(Command), 8u);
   EXPECT_EQ(offsetof(Command, sequence), 0u);
   EXPECT_EQ(offsetof(Command, kind), 8u);
   EXPECT_EQ(offsetof(Command, lane), 10u);
-  EXPECT_EQ(offsetof(Command, reserved), 12u);
+  EXPECT_EQ(offsetof(Command, first), 12u);
   EXPECT_EQ(offsetof(Command, plan), 16u);
   EXPECT_EQ(offsetof(Command, waits), 24u);
   EXPECT_EQ(offsetof(Command, deadline_ns), 56u);
@@ -102,14 +102,14 @@ TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(sizeof(RankLine), 128u);
   EXPECT_EQ(kDirectRecordsOffset, 4096u + 2u * 512u * 1024u);
   EXPECT_EQ(kDirectSeatsOffset, 4096u + 2u * 512u * 1024u + 1024u * 64u);
-  EXPECT_EQ(offsetof(DirectHeader, recorded), 408u);
+  EXPECT_EQ(offsetof(DirectHeader, recorded), 416u);
   EXPECT_EQ(offsetof(DirectRecord, begun_ns), 48u);
   EXPECT_EQ(offsetof(DirectRecord, end), 56u);
   EXPECT_EQ(seat_bytes(3), 256u + 2u * 4096u + 3u * 256u);
 }
 
 TEST(Layout, PacksAPlace) {
-  const Place place{Place::Kind::kArena, 4095, (std::uint64_t{1} << 48) - 1};
+  const Place place{Place::Kind::kArena, (1u << 20) - 1, (std::uint64_t{1} << 40) - 1};
   const Place again = unpack_place(pack_place(place));
   EXPECT_EQ(again.kind, place.kind);
   EXPECT_EQ(again.index, place.index);

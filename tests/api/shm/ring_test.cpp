@@ -46,7 +46,7 @@ void expect_command(const Command& got, std::uint64_t plan, std::uint64_t index)
   EXPECT_EQ(got.sequence, index + 1);
   EXPECT_EQ(got.kind, wanted.kind);
   EXPECT_EQ(got.lane, wanted.lane);
-  EXPECT_EQ(got.reserved, 0u);
+  EXPECT_EQ(got.first, 0u);
   EXPECT_EQ(got.plan, wanted.plan);
   for (std::size_t i = 0; i < MUSTER_WAITS_MAX; ++i) EXPECT_EQ(got.waits[i], wanted.waits[i]);
   EXPECT_EQ(got.deadline_ns, wanted.deadline_ns);

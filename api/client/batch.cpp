@@ -1,0 +1,66 @@
+// Several starts as one.
+#include "api/client/session.hpp"
+
+#include <array>
+#include <span>
+
+using muster::Code;
+using muster::failure;
+using muster::Status;
+namespace shm = muster::shm;
+
+namespace {
+
+constexpr std::uint64_t kPointOfEntry = MUSTER_POINT_OF_ENTRY(0);
+
+bool is_entry(muster_point wait) {
+  return (wait & ~shm::kPointValueMask) == kPointOfEntry;
+}
+
+}  // namespace
+
+// Nothing is handed out before all have been found sound: points are counted as if, and taken over at the
+// end.
+Code muster_session::start_batch(std::span<muster_batch_entry> entries, std::size_t* refused) {
+  std::array<shm::Command, MUSTER_BATCH_MAX> commands;
+  std::array<std::uint64_t, MUSTER_LANE_COUNT> starts{};
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    muster_batch_entry& entry = entries[i];
+    const muster_submit& submit = entry.submit;
+    shm::Command& command = commands[*refused = i];
+    if (submit.size != sizeof submit) return Code::kBadArgument;
+    if (const Code code = command_of(entry.plan, submit, &command); code != Code::kOk) return code;
+    for (std::uint32_t k = 0; k < submit.wait_count; ++k) {
+      const muster_point wait = submit.waits[k];
+      const bool known = is_entry(wait) ? shm::point_value(wait) < i : known_wait(wait);
+      if (!known) return Code::kBadArgument;
+      command.waits[k] = is_entry(wait) ? entries[shm::point_value(wait)].point : wait;
+    }
+    entry.point = shm::make_point(submit.lane, submitted_[submit.lane] + ++starts[submit.lane]);
+    if (lane_full(submit.lane, starts[submit.lane])) return Code::kBusy;
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (const Code code = tell(*find(entries[*refused = i].plan)); code != Code::kOk) return code;
+  if (const Code code = push(std::span(commands).first(entries.size())); code != Code::kOk) return code;
+  for (std::size_t lane = 0; lane < starts.size(); ++lane) submitted_[lane] += starts[lane];
+  return Code::kOk;
+}
+
+extern "C" {
+
+muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_entry* entries, size_t count) {
+  if (session == nullptr || (entries == nullptr && count > 0) || count > MUSTER_BATCH_MAX)
+    return muster::client::guarded([&]() -> Status {
+      return failure(Code::kBadArgument, "session and entries must be there, at most {} of them (not {})",
+                     MUSTER_BATCH_MAX, count);
+    });
+  if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
+  std::size_t refused = 0;
+  const Code code = session->start_batch(std::span(entries, count), &refused);
+  if (code == Code::kOk) return MUSTER_OK;
+  for (muster_batch_entry& entry : std::span(entries, count)) entry.point = MUSTER_POINT_NONE;
+  return muster::client::guarded([&]() -> Status {
+    return failure(code, "entry {}: {}", refused, muster::client::start_refusal(code).message());
+  });
+}
+}

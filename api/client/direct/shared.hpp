@@ -1,0 +1,18 @@
+// Algorithm::kShared: one result for all members, in memory that they share: each brings its part of it, and
+// nobody is done before all are.
+#pragma once
+
+#include "api/client/direct/payloads.hpp"
+
+namespace muster::client {
+
+// Whether this member's block of an ALL_GATHER has to be copied into the shared target.
+bool brings_block(const DirectPlan& plan);
+
+// Bytes that this member writes into it.
+std::uint64_t shared_bytes(const DirectPlan& plan);
+
+// ALL_REDUCE, ALL_GATHER, BROADCAST, after all have arrived and agree.
+Outcome run_shared(const DirectPlan& plan, Payloads& payloads, Patience& patience);
+
+}  // namespace muster::client

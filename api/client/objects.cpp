@@ -1,0 +1,165 @@
+// Bytes of any length from member to member, by collectives over pieces of them: lengths first, then rounds
+// of what fits into the session's piece of memory for it.
+#include "api/client/objects.hpp"
+
+#include "api/client/session.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace muster::client {
+namespace {
+
+// Of each member's piece in a round, and of a broadcast's.
+constexpr std::uint64_t kPieceBytes = 64 << 10;
+
+Status check_root(std::int32_t root, std::size_t members, std::int32_t least) {
+  if (root >= least && root < static_cast<std::int32_t>(members)) return {};
+  return failure(Code::kBadArgument, "root {} is not a member: the group has 0..{}{}", root, members - 1,
+                 least < 0 ? ", and -1 is everybody" : "");
+}
+
+}  // namespace
+
+// A piece for each member, and one more for what is given.
+Status Objects::reserve(std::size_t members) {
+  const std::uint64_t bytes = (members + 1) * kPieceBytes;
+  if (bytes <= bytes_) return {};
+  MUSTER_ASSIGN_OR_RETURN(const auto granted, session_.alloc(bytes));
+  // The former one stays for the plans that name it.
+  buffer_ = granted.buffer;
+  memory_ = granted.address;
+  bytes_ = bytes;
+  return {};
+}
+
+Status Objects::run(const muster_collective& collective) {
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session_.cached(collective));
+  return session_.run(plan, Nanos(0));
+}
+
+Status Objects::run_broadcast(muster_group group, std::int32_t root, std::uint64_t bytes) {
+  muster_collective c = MUSTER_COLLECTIVE_INIT;
+  c.op = MUSTER_BROADCAST;
+  c.group = group;
+  c.dtype = MUSTER_U8;
+  c.peer = root;
+  c.source = c.target = {buffer_, 0};
+  c.count = bytes;
+  return run(c);
+}
+
+// Everybody gives `bytes`; at who gets them they stand end to end behind the first piece.
+Status Objects::run_gather(muster_group group, std::int32_t root, std::uint64_t bytes) {
+  muster_collective c = MUSTER_COLLECTIVE_INIT;
+  c.op = root < 0 ? MUSTER_ALL_GATHER : MUSTER_GATHER;
+  c.peer = std::max(root, 0);
+  c.group = group;
+  c.dtype = MUSTER_U8;
+  c.source = {buffer_, 0};
+  c.target = {buffer_, kPieceBytes};
+  c.count = bytes;
+  return run(c);
+}
+
+Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const std::byte> given) {
+  MUSTER_ASSIGN_OR_RETURN(const auto* facts, session_.known_group(group));
+  MUSTER_RETURN_IF_ERROR(check_root(root, facts->ranks.size(), 0));
+  MUSTER_RETURN_IF_ERROR(reserve(1));
+  const bool gives = facts->rank == root;
+  std::uint64_t length = given.size();
+  if (gives) std::memcpy(memory_, &length, sizeof length);
+  MUSTER_RETURN_IF_ERROR(run_broadcast(group, root, sizeof length));
+  std::memcpy(&length, memory_, sizeof length);
+  result_.resize(length);
+  for (std::uint64_t at = 0; at < length; at += kPieceBytes) {
+    const std::uint64_t bytes = std::min(kPieceBytes, length - at);
+    if (gives) std::memcpy(memory_, given.data() + at, bytes);
+    // Always a whole piece: one plan for all lengths.
+    MUSTER_RETURN_IF_ERROR(run_broadcast(group, root, kPieceBytes));
+    std::memcpy(result_.data() + at, memory_, bytes);
+  }
+  return {};
+}
+
+Status Objects::gather(muster_group group, std::int32_t root, std::span<const std::byte> given) {
+  MUSTER_ASSIGN_OR_RETURN(const auto* facts, session_.known_group(group));
+  const std::size_t members = facts->ranks.size();
+  MUSTER_RETURN_IF_ERROR(check_root(root, members, -1));
+  MUSTER_RETURN_IF_ERROR(reserve(members));
+  const bool gets = root < 0 || facts->rank == root;
+  const std::byte* pieces = memory_ + kPieceBytes;
+  const std::uint64_t length = given.size();
+  std::memcpy(memory_, &length, sizeof length);
+  MUSTER_RETURN_IF_ERROR(run_gather(group, -1, sizeof length));
+  std::vector<std::uint64_t> lengths(members);
+  std::memcpy(lengths.data(), pieces, members * sizeof length);
+  offsets_.assign(members + 1, 0);
+  std::partial_sum(lengths.begin(), lengths.end(), offsets_.begin() + 1);
+  result_.resize(gets ? offsets_.back() : 0);
+  const std::uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  for (std::uint64_t at = 0; at < longest; at += kPieceBytes) {
+    if (at < length) std::memcpy(memory_, given.data() + at, std::min(kPieceBytes, length - at));
+    MUSTER_RETURN_IF_ERROR(run_gather(group, root, kPieceBytes));
+    for (std::size_t i = 0; gets && i < members; ++i)
+      if (at < lengths[i])
+        std::memcpy(result_.data() + offsets_[i] + at, pieces + i * kPieceBytes,
+                    std::min(kPieceBytes, lengths[i] - at));
+  }
+  return {};
+}
+
+}  // namespace muster::client
+
+using muster::Code;
+using muster::failure;
+using muster::Status;
+
+namespace {
+
+Status check_given(const muster_session* session, const void* data, std::uint64_t bytes) {
+  if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
+  if (data == nullptr && bytes > 0)
+    return failure(Code::kBadArgument, "data is NULL but {} bytes are to be given", bytes);
+  return session->usable();
+}
+
+}  // namespace
+
+extern "C" {
+
+muster_status_t muster_object_broadcast(muster_session* session, muster_group group, int32_t root,
+                                        const void* data, uint64_t bytes, const void** result,
+                                        uint64_t* result_bytes) {
+  return muster::client::guarded([&]() -> Status {
+    if (result == nullptr || result_bytes == nullptr)
+      return failure(Code::kBadArgument, "result and result_bytes must not be NULL");
+    MUSTER_RETURN_IF_ERROR(check_given(session, data, bytes));
+    muster::client::Objects& objects = session->objects();
+    MUSTER_RETURN_IF_ERROR(
+        objects.broadcast(group, root, std::span(static_cast<const std::byte*>(data), bytes)));
+    *result = objects.result().data();
+    *result_bytes = objects.result().size();
+    return {};
+  });
+}
+
+muster_status_t muster_object_gather(muster_session* session, muster_group group, int32_t root,
+                                     const void* data, uint64_t bytes, const void** result,
+                                     uint64_t* offsets) {
+  return muster::client::guarded([&]() -> Status {
+    MUSTER_RETURN_IF_ERROR(check_given(session, data, bytes));
+    muster::client::Objects& objects = session->objects();
+    MUSTER_RETURN_IF_ERROR(
+        objects.gather(group, root, std::span(static_cast<const std::byte*>(data), bytes)));
+    MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->known_group(group));
+    const bool gets = root < 0 || facts->rank == root;
+    if (gets && (result == nullptr || offsets == nullptr))
+      return failure(Code::kBadArgument, "result and offsets must not be NULL at who gets them");
+    if (result != nullptr) *result = gets ? objects.result().data() : nullptr;
+    if (gets) std::copy(objects.offsets().begin(), objects.offsets().end(), offsets);
+    return {};
+  });
+}
+}

@@ -1,0 +1,48 @@
+// Objects: bytes of which only their giver knows how many there are, broadcast and gathered.
+#pragma once
+
+#include "api/base/result.hpp"
+
+#include <muster/muster.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+struct muster_session;
+
+namespace muster::client {
+
+// Owns    a buffer of the session through which pieces go, and the latest result.
+// Thread  the session's.
+// Bound   memory for the result; a piece of 64 KiB for each member in the arena.
+// Fails   as the collectives that it runs, and NO_RESOURCE for the buffer.
+class Objects {
+ public:
+  explicit Objects(muster_session& session) : session_(session) {}
+
+  // The member `root` gives; result() is what it gave.
+  Status broadcast(muster_group group, std::int32_t root, std::span<const std::byte> given);
+  // Everybody gives; result() is all of it where this rank is `root`, or root is -1, and empty elsewhere.
+  Status gather(muster_group group, std::int32_t root, std::span<const std::byte> given);
+
+  std::span<const std::byte> result() const { return result_; }
+  // Where each member's bytes begin in result(), and its end.
+  std::span<const std::uint64_t> offsets() const { return offsets_; }
+
+ private:
+  Status reserve(std::size_t members);
+  Status run(const muster_collective& collective);
+  Status run_broadcast(muster_group group, std::int32_t root, std::uint64_t bytes);
+  Status run_gather(muster_group group, std::int32_t root, std::uint64_t bytes);
+
+  muster_session& session_;
+  muster_buffer buffer_ = 0;
+  std::byte* memory_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  std::vector<std::byte> result_;
+  std::vector<std::uint64_t> offsets_;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,112 @@
+// The engine's buffers: carved from a rank's arena, named, node-shared, or imported.
+#include "api/shm/message.hpp"
+#include "daemon/engine/engine.hpp"
+
+#include <algorithm>
+
+namespace muster::engine {
+
+// A new segment may take long to reserve, so the arena, which only the conductor uses, is asked without the
+// baton.
+Result<Handle> Engine::alloc_buffer(Session& session, const shm::BufferAlloc& request, int imported,
+                                    shm::BufferGrant* grant, int* descriptor) {
+  MUSTER_ASSIGN_OR_RETURN(const std::string_view name, shm::checked_text(request.name, "name"));
+  const bool special = !name.empty() || request.shared_by != 0 || request.imported != 0;
+  if (request.bytes == 0) return fail(Code::kBadArgument, "a buffer needs at least one byte");
+  if (special && device_->info().kind != device::Kind::kHost)
+    return fail(Code::kUnsupported, "named, shared and imported buffers exist on host devices only");
+  if (!name.empty() && request.imported != 0)
+    return fail(Code::kBadArgument, "the imported buffer '{}' cannot have a name: its memory is the caller's",
+                name);
+  if (name.empty() && request.shared_by != 0)
+    return fail(Code::kBadArgument, "a node-shared buffer needs a name, by which its members find it");
+  MUSTER_RETURN_IF_ERROR(session.check_buffer_limit());
+  MUSTER_ASSIGN_OR_RETURN(const Handle handle, request.imported != 0
+                                                   ? import_buffer(session, request, imported)
+                                               : !name.empty() ? alloc_named(session, request, name)
+                                                               : session.add_buffer(request.bytes));
+  const Buffer& buffer = *session.buffer(handle);
+  const Arena& arena = *seats_[session.options().rank.value].arena;
+  const device::Memory& memory = *arena.segment(buffer.grant.segment);
+  grant->buffer = handle.bits;
+  grant->segment = buffer.grant.segment;
+  grant->segment_is_new = session.introduce_segment(buffer.grant.segment) ? 1 : 0;
+  grant->segment_bytes = memory.bytes();
+  grant->offset = buffer.grant.offset;
+  grant->shared_memory = buffer.shared_memory;
+  grant->found = buffer.name.valid() && buffer.name.found() ? 1 : 0;
+  *descriptor = grant->segment_is_new != 0 ? memory.descriptor() : -1;
+  return handle;
+}
+
+// Work of the rank's former session may still be writing.
+bool Engine::lingers(Rank rank) const {
+  return std::any_of(graveyard_.begin(), graveyard_.end(),
+                     [&](const auto& session) { return session->options().rank == rank; });
+}
+
+Result<Handle> Engine::alloc_named(Session& session, const shm::BufferAlloc& request, std::string_view name) {
+  const Rank rank = session.options().rank;
+  bury();
+  if (lingers(rank))
+    return fail(Code::kBusy, "work of the former session of rank {} still runs; ask for '{}' again",
+                rank.value, name);
+  Buffer buffer;
+  NameScope scope{NameScope::Kind::kRank, rank.value};
+  if (request.shared_by != 0 && request.shared_by != MUSTER_GROUP_SELF) {
+    MUSTER_ASSIGN_OR_RETURN(const GroupId group, find_group(this->scope(session), request.shared_by));
+    const auto& ranks = graph_->groups()[group.value].ranks;
+    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
+      return fail(Code::kBadArgument, "rank {} is not a member of group {}, which shares the buffer '{}'",
+                  rank.value, graph_->groups()[group.value].name, name);
+    scope = {NameScope::Kind::kGroup, group.value};
+    buffer.shared_by = group;
+  }
+  MUSTER_ASSIGN_OR_RETURN(buffer.name, named_->open(scope, std::string(name), request.bytes));
+  if (session.holds(buffer.name.identity()))
+    return fail(Code::kDuplicate, "this session has the buffer '{}' already", name);
+  if (scope.kind == NameScope::Kind::kGroup) buffer.shared_memory = buffer.name.identity();
+  auto grant = seats_[rank.value].arena->adopt(buffer.name.memory(), 0, request.bytes);
+  if (!grant) {
+    if (!buffer.name.found()) buffer.name.drop();
+    return fail(grant.error());
+  }
+  buffer.grant = *grant;
+  buffer.bytes = request.bytes;
+  const std::lock_guard lock(baton_);
+  return session.add_buffer(std::move(buffer));
+}
+
+Result<Handle> Engine::import_buffer(Session& session, const shm::BufferAlloc& request, int memory) {
+  if (memory < 0)
+    return fail(Code::kNoResource,
+                "the memory to import did not arrive: the engine has no descriptor free; "
+                "raise its open-files limit (ulimit -n, LimitNOFILE)");
+  if (request.shared_by != 0)
+    return fail(Code::kBadArgument,
+                "an imported buffer cannot be shared by a group: its memory is the "
+                "caller's");
+  if (request.memory_offset % Arena::kAlignment != 0)
+    return fail(Code::kBadArgument,
+                "the imported buffer begins at byte {} of its memory: not a multiple of {}",
+                request.memory_offset, Arena::kAlignment);
+  MUSTER_ASSIGN_OR_RETURN(std::shared_ptr<device::Memory> imported,
+                          device_->import(memory, request.memory_offset, request.bytes));
+  Buffer buffer;
+  Arena& arena = *seats_[session.options().rank.value].arena;
+  MUSTER_ASSIGN_OR_RETURN(buffer.grant,
+                          arena.adopt(std::move(imported), request.memory_offset, request.bytes));
+  buffer.bytes = request.bytes;
+  const std::lock_guard lock(baton_);
+  return session.add_buffer(std::move(buffer));
+}
+
+Status Engine::free_buffer(Session& session, Handle handle) {
+  const std::lock_guard lock(baton_);
+  MUSTER_RETURN_IF_ERROR(session.free_buffer(handle));
+  const Rank rank = session.options().rank;
+  if (board_) board_->set_retired(rank, seats_[rank.value].arena->retired());
+  return {};
+}
+
+}  // namespace muster::engine

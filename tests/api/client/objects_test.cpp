@@ -1,0 +1,80 @@
+// Bytes of which only their giver knows how many there are.
+#include <muster/muster.h>
+
+#include "tests/api/client/running_ranks.hpp"
+
+#include <string>
+
+#include <gmock/gmock.h>
+
+namespace {
+
+using muster::test::Member;
+using ::testing::HasSubstr;
+
+class Objects : public muster::test::RunningRanks {};
+
+std::string text_of(int rank, std::size_t bytes) {
+  std::string text(bytes, ' ');
+  for (std::size_t i = 0; i < bytes; ++i)
+    text[i] = static_cast<char>('a' + (i * 7 + static_cast<std::size_t>(rank)) % 26);
+  return text;
+}
+
+TEST_F(Objects, AreBroadcastWhateverTheirLength) {
+  for (const int world : {1, 3}) {
+    with_ranks(world, [&](Member& member) {
+      for (const std::size_t bytes :
+           {std::size_t{0}, std::size_t{1}, std::size_t{65536}, std::size_t{200001}}) {
+        const int root = world - 1;
+        const std::string given = member.rank == root ? text_of(root, bytes) : "ignored";
+        const void* result = nullptr;
+        std::uint64_t length = 77;
+        ASSERT_EQ(muster_object_broadcast(member.session, member.group, root, given.data(), given.size(),
+                                          &result, &length),
+                  MUSTER_OK)
+            << muster_last_error();
+        EXPECT_EQ(std::string(static_cast<const char*>(result), length), text_of(root, bytes));
+      }
+    });
+  }
+}
+
+TEST_F(Objects, AreGatheredByAllOrByOne) {
+  with_ranks(3, [&](Member& member) {
+    for (const int root : {-1, 1}) {
+      for (const std::size_t unit : {std::size_t{0}, std::size_t{10}, std::size_t{70000}}) {
+        const std::string given = text_of(member.rank, unit * static_cast<std::size_t>(member.rank));
+        const void* result = nullptr;
+        std::uint64_t offsets[4] = {9, 9, 9, 9};
+        ASSERT_EQ(muster_object_gather(member.session, member.group, root, given.data(), given.size(),
+                                       &result, offsets),
+                  MUSTER_OK)
+            << muster_last_error();
+        if (root >= 0 && root != member.rank) {
+          EXPECT_EQ(result, nullptr);
+          continue;
+        }
+        for (int i = 0; i < 3; ++i)
+          EXPECT_EQ(std::string(static_cast<const char*>(result) + offsets[i], offsets[i + 1] - offsets[i]),
+                    text_of(i, unit * static_cast<std::size_t>(i)));
+      }
+    }
+  });
+}
+
+TEST_F(Objects, RefuseWhatCannotBe) {
+  with_ranks(2, [&](Member& member) {
+    const void* result = nullptr;
+    std::uint64_t length = 0;
+    EXPECT_EQ(muster_object_broadcast(member.session, member.group, 2, nullptr, 0, &result, &length),
+              MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("root 2 is not a member: the group has 0..1"));
+    EXPECT_EQ(muster_object_broadcast(member.session, member.group, 0, nullptr, 4, &result, &length),
+              MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_EQ(muster_object_gather(member.session, member.group, -2, nullptr, 0, &result, &length),
+              MUSTER_ERR_BAD_ARGUMENT);
+  });
+}
+
+}  // namespace
