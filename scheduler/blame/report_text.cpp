@@ -76,7 +76,7 @@ std::string circle_of(const Situation& situation, const Report& report) {
   std::string text;
   for (const Link& link : report.circle) {
     const Wait& wait = situation.waits[link.wait];
-    text += fmt::format("rank {} (in {}: {}) waits for ", link.rank, wait.group_name, wait.operation.label);
+    text += fmt::format("rank {} ({}: {}) -> ", link.rank, wait.group_name, wait.operation.label);
   }
   return text + fmt::format("rank {}", report.circle.front().rank);
 }

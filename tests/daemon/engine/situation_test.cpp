@@ -1,5 +1,6 @@
 #include "daemon/engine/situation.hpp"
 
+#include "kernels/device/host/pool.hpp"
 #include "tests/scheduler/run/graph_fixture.hpp"
 
 #include <cstring>
@@ -91,8 +92,7 @@ TEST(Situation, FindsACircleOfThreeGroupsInTheGraph) {
   EXPECT_EQ(report.confidence, blame::Confidence::kHigh) << "each part is submitted, behind the other";
   EXPECT_EQ(
       blame::because(s, report),
-      "circular wait: rank 0 (in a: all_reduce) waits for rank 1 (in b: all_reduce) waits for rank 2 (in "
-      "c: all_reduce) waits for rank 0");
+      "circular wait: rank 0 (a: all_reduce) -> rank 1 (b: all_reduce) -> rank 2 (c: all_reduce) -> rank 0");
   EXPECT_EQ(wait_on_lane(s, stage.graph, Rank(1), MUSTER_LANE_SMALL), 1u);
   EXPECT_FALSE(wait_on_lane(s, stage.graph, Rank(1), MUSTER_LANE_HALO));
 }

@@ -160,8 +160,8 @@ TEST(Blame, ShowsACircleOfThreeGroupsWithRanksGroupsAndOperations) {
     }
     EXPECT_EQ(
         because(s, report),
-        "circular wait: rank 0 (in g10: all_reduce) waits for rank 1 (in g11: all_reduce) waits for rank 2 "
-        "(in g12: all_reduce) waits for rank 0");
+        "circular wait: rank 0 (g10: all_reduce) -> rank 1 (g11: all_reduce) -> rank 2 (g12: all_reduce) -> "
+        "rank 0");
     EXPECT_THAT(text_of(s, report), HasSubstr("rank 2 is in group g12: all_reduce #7"));
   }
 }
