@@ -8,6 +8,8 @@
 //   +------------------------------------------+ 4096                   |   what has ended and how         |
 //   | stage 0, stage 1: kStageBytes each       |                        | RankLine[ranks]: alive or not    |
 //   +------------------------------------------+                        +----------------------------------+
+//   | DirectRecord[kDirectRecords]             |
+//   +------------------------------------------+
 //   | seat of the first group of the rank:     |
 //   |   DirectSeat: progress, report           |
 //   |   slot 0, slot 1: DirectSlot + payload   |
@@ -51,7 +53,10 @@ constexpr std::size_t kInlineBytes = 24;
 constexpr std::size_t kStageBytes = 512 << 10;
 constexpr std::uint32_t kStages = 2;
 constexpr std::size_t kDirectHeaderBytes = 4096;
-constexpr std::size_t kDirectSeatsOffset = kDirectHeaderBytes + kStages * kStageBytes;
+constexpr std::uint32_t kDirectRecords = 1024;  // a power of two
+constexpr std::size_t kRecordBytes = 64;
+constexpr std::size_t kDirectRecordsOffset = kDirectHeaderBytes + kStages * kStageBytes;
+constexpr std::size_t kDirectSeatsOffset = kDirectRecordsOffset + kDirectRecords * kRecordBytes;
 
 struct DirectSlot {
   std::uint64_t sequence = 0;        // number of the operation; 0: none. Written last
@@ -106,10 +111,45 @@ struct DirectHeader {
   alignas(kLineBytes) std::uint64_t operations = 0;
   std::uint64_t bytes_moved = 0;  // at its targets
   std::uint64_t sleeps = 0;
+  std::uint64_t recorded = 0;  // index of the latest record
   // Plans whose present counts the engine has not been told: it does not know yet in what they differ.
   std::uint64_t untold = 0;
 };
 static_assert(sizeof(DirectHeader) <= kDirectHeaderBytes);
+
+// The flight recorder of the direct path: what the rank has run, latest operation at index % kDirectRecords.
+// For reports alone: nothing waits for it. A record is good if `index` is the same before and after it was
+// copied; other words are written with release and read with acquire order, as under a Revision.
+struct DirectRecord {
+  std::uint64_t index = 0;  // from 1; 0 while the record changes
+  std::uint64_t what = 0;   // RecordedWhat
+  std::uint64_t generation = 0;
+  std::uint64_t number = 0;  // of the operation in its generation; of a pair: of the message
+  std::uint64_t source_bytes = 0;
+  std::uint64_t target_bytes = 0;
+  std::uint64_t begun_ns = 0;  // the rank had arrived; Clock's time
+  std::uint64_t end = 0;       // RecordState | nanoseconds << kRecordStateBits; 0 nanoseconds: not taken
+};
+static_assert(sizeof(DirectRecord) == kRecordBytes);
+
+enum class RecordState : std::uint64_t { kOpen = 0, kWell = 1, kBadly = 2 };
+constexpr int kRecordStateBits = 2;
+
+constexpr std::uint8_t kRecordUneven = 0x80;  // beside a dtype: blocks of several sizes
+struct RecordedWhat {
+  std::uint32_t line = 0;  // of the group, on the group page
+  std::uint8_t op = 0;
+  std::uint8_t dtype = 0;  // and kRecordUneven
+  std::uint16_t peer = 0;  // SEND, RECV: index of the other side
+};
+constexpr std::uint64_t pack_what(RecordedWhat what) {
+  return std::uint64_t{what.line} | std::uint64_t{what.op} << 32 | std::uint64_t{what.dtype} << 40 |
+         std::uint64_t{what.peer} << 48;
+}
+constexpr RecordedWhat unpack_what(std::uint64_t bits) {
+  return {static_cast<std::uint32_t>(bits), static_cast<std::uint8_t>(bits >> 32),
+          static_cast<std::uint8_t>(bits >> 40), static_cast<std::uint16_t>(bits >> 48)};
+}
 
 constexpr std::uint32_t kGenerationsKept = 8;
 
@@ -136,7 +176,7 @@ struct GroupPageHeader {
   std::uint32_t groups = 0;
   std::uint64_t epoch = 0;  // of the job
   std::uint32_t ranks = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t recording = 0;  // 1: a trace is being taken, so records are to say when operations end
 };
 // Lines of all groups, then lines of all ranks.
 constexpr std::size_t kGroupLinesOffset = kLineBytes;

@@ -1,11 +1,15 @@
 // muster: the command line. Here options become calls; each family of commands has a file of its own.
 #include "daemon/cli/ask_commands.hpp"
 #include "daemon/cli/config_command.hpp"
+#include "daemon/cli/doctor_command.hpp"
 #include "daemon/cli/env_command.hpp"
+#include "daemon/cli/flight_command.hpp"
+#include "daemon/cli/hang_command.hpp"
 #include "daemon/cli/mesh_command.hpp"
 #include "daemon/cli/option_checks.hpp"
 #include "daemon/cli/plan_command.hpp"
 #include "daemon/cli/run_command.hpp"
+#include "daemon/cli/top_command.hpp"
 #include "daemon/config/diagnostic.hpp"
 
 #include <algorithm>
@@ -31,7 +35,7 @@ constexpr const char* kExitCodes =
     "  2    wrong usage or configuration\n"
     "  3    no daemon there, or this user may not connect to it\n"
     "  4    no such job, key or group\n"
-    "  5    the daemon is shutting down (status)\n"
+    "  5    the daemon is shutting down (status); something hangs (hang)\n"
     "  124  no answer within --timeout\n"
     "  126  run: the program cannot be run; 127: there is no such program\n"
     "  130  interrupted (128 + a signal)\n"
@@ -62,6 +66,8 @@ struct Line {
   std::uint32_t rank = 0;
   double seconds = 5;
   bool now = false;
+  FlightPaths flight;
+  TopOptions top;
   MeshQuestion mesh;
   PlanQuestion plan;
   RunOptions run;
@@ -133,6 +139,24 @@ void add_questions(CLI::App& app, Line& line) {
   with_job(asked("groups", "The groups of a job",
                  [&line] { return run_groups(line.door(), line.job, line.output()); }),
            line);
+  with_job(asked("hang", "Who waits for whom in a job, and whose fault it is",
+                 [&line] { return run_hang(line.door(), line.job, line.output()); }),
+           line);
+  CLI::App* flight =
+      with_job(asked("flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
+                     [&line] { return run_flight(line.door(), line.job, line.flight, line.output()); }),
+               line);
+  filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"));
+  filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"));
+  CLI::App* top = asked("top", "Operations, bytes and exposed time by rank and group, also of a stuck engine",
+                        [&line] { return run_top(line.door(), line.top, line.output()); });
+  filled(top->add_option("--job", line.top.job, "Name of the job; else the only one there is"));
+  seconds(top->add_option("--interval", line.top.seconds, "Seconds between two looks"), 0.1);
+  top->add_flag("--once", line.top.once, "One table, then the end");
+  asked("doctor", "Whether this machine is fit to run jobs, and what to do where it is not", [&line] {
+    const bool named = line.home() == Home::kOption || line.home() == Home::kVariable;
+    return run_doctor(line.door(), named ? DaemonNamed::kYes : DaemonNamed::kNo, line.output());
+  });
   CLI::App* token =
       with_job(asked("token", "A fresh single-use claim on a rank",
                      [&line] { return run_token(line.door(), line.job, line.rank, line.output()); }),

@@ -62,6 +62,9 @@ constexpr std::array kDeclarations{
          "The least severe line that is written.", "debug|info|warning|error|off"),
     leaf("log.format", Kind::kChoice, "auto", 0, 0, MUSTER_SLOT(log.format),
          "auto: journal where the journal reads standard error, else text.", "text|json|journal|auto"),
+    leaf("log.reports_directory", Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(log.reports_directory),
+         "Where a passed deadline leaves its report and what each rank had run, as files of the job's user; "
+         "empty: nowhere."),
     section("limits", "Everything is bounded, and the bounds are these. A refusal names the limit."),
     leaf("limits.jobs_max", Kind::kInteger, "16", 1, 1024, MUSTER_SLOT(limits.jobs_max),
          "Jobs on this node."),

@@ -25,6 +25,7 @@ struct Settings {
   struct {
     std::string level;   // a word of log::parse_level
     std::string format;  // a word of log::parse_format, or "auto"
+    std::string reports_directory;
   } log;
   struct {
     std::uint32_t jobs_max = 0;

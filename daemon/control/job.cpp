@@ -97,7 +97,8 @@ Json to_json(const JobSpec& spec) {
               {"arena_bytes_max", spec.arena_bytes_max},
               {"segment_bytes", spec.segment_bytes},
               {"buffers_max", spec.buffers_max},
-              {"plans_max", spec.plans_max}};
+              {"plans_max", spec.plans_max},
+              {"reports_directory", spec.reports_directory}};
 }
 
 Result<JobSpec> job_from_json(const Json& json) {
@@ -119,6 +120,7 @@ Result<JobSpec> job_from_json(const Json& json) {
   fields.number("segment_bytes", spec.segment_bytes, 4096, kJobBytesMax);
   fields.number("buffers_max", spec.buffers_max, 1, 65536);
   fields.number("plans_max", spec.plans_max, 1, 65536);
+  fields.text("reports_directory", spec.reports_directory);
   read_flatten(json, spec, fields);
   if (!fields.status().ok()) return fail(fields.status());
   if (claim != "owner" && claim != "token")

@@ -37,6 +37,7 @@ struct JobSpec {
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;   // smallest piece an arena grows by
   std::uint32_t buffers_max = 4096;                        // per rank
   std::uint32_t plans_max = 16384;                         // per rank
+  std::string reports_directory;  // where a passed deadline leaves its report; empty: nowhere
 };
 
 Json to_json(const JobSpec& spec);

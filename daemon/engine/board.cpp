@@ -106,6 +106,11 @@ void Board::reset(Rank rank) {
   for (std::uint64_t& uses : header->stage_uses) Published<std::uint64_t>(&uses).add_ordered(1);
   Published<std::uint32_t>(&header->asleep).store(0);
   Published<std::uint64_t>(&header->untold).store(0);
+  Published<std::uint64_t>(&header->recorded).store(0);
+  auto* records =
+      reinterpret_cast<shm::DirectRecord*>(segment.mapping.writable() + shm::kDirectRecordsOffset);
+  for (std::uint32_t k = 0; k < shm::kDirectRecords; ++k)
+    Published<std::uint64_t>(&records[k].index).store(0);
   for (std::size_t k = 0; k < segment.seats.size(); ++k)
     clear_seat(segment.mapping.writable() + segment.seats[k],
                groups_[segment.groups_of[k].value].seats.size());
@@ -270,8 +275,86 @@ void Board::remember_disagreement(const DirectQuestion& q, const Status& found) 
 }
 
 bool Board::untold(Rank rank) const {
-  const auto* header = reinterpret_cast<const shm::DirectHeader*>(segments_[rank.value].mapping.data());
-  return peek(&header->untold) != 0;
+  return peek(&header(rank)->untold) != 0;
+}
+
+// ---- flights -----------------------------------------------------------------------------------
+
+const shm::DirectHeader* Board::header(Rank rank) const {
+  return reinterpret_cast<const shm::DirectHeader*>(segments_[rank.value].mapping.data());
+}
+
+std::uint64_t Board::recorded(Rank rank) const {
+  return peek(&header(rank)->recorded);
+}
+
+void Board::set_recording(bool on) {
+  auto* head = reinterpret_cast<shm::GroupPageHeader*>(page_.writable());
+  Published<std::uint32_t>(&head->recording).store(on ? 1 : 0);
+}
+
+Board::Counted Board::counted(Rank rank) const {
+  return {peek(&header(rank)->operations), peek(&header(rank)->bytes_moved)};
+}
+
+Board::Progress Board::progress(GroupId group) const {
+  Progress progress{groups_[group.value].generation, 0};
+  for (std::size_t k = 0; k < 2; ++k) {
+    const auto* slot =
+        reinterpret_cast<const shm::DirectSlot*>(seat(group, 0) + shm::kSlotsOffset + k * shm::kSlotBytes);
+    if (peek(&slot->generation) == progress.generation)
+      progress.number = std::max(progress.number, peek(&slot->sequence));
+  }
+  return progress;
+}
+
+std::optional<Board::Flight> Board::flight_at(Rank rank, std::uint64_t index) const {
+  const auto* records = reinterpret_cast<const shm::DirectRecord*>(segments_[rank.value].mapping.data() +
+                                                                   shm::kDirectRecordsOffset);
+  const shm::DirectRecord& record = records[index % shm::kDirectRecords];
+  if (index == 0 || peek(&record.index) != index) return std::nullopt;
+  Flight flight;
+  flight.index = index;
+  flight.what = shm::unpack_what(peek(&record.what));
+  flight.uneven = (flight.what.dtype & shm::kRecordUneven) != 0;
+  flight.what.dtype &= static_cast<std::uint8_t>(~shm::kRecordUneven);
+  flight.generation = peek(&record.generation);
+  flight.number = peek(&record.number);
+  flight.source_bytes = peek(&record.source_bytes);
+  flight.target_bytes = peek(&record.target_bytes);
+  const std::uint64_t begun = peek(&record.begun_ns);
+  const std::uint64_t end = peek(&record.end);
+  if (peek(&record.index) != index || flight.what.line >= groups_.size()) return std::nullopt;
+  flight.group = GroupId(flight.what.line);
+  const auto& seats = groups_[flight.what.line].seats;
+  const auto seat =
+      std::find_if(seats.begin(), seats.end(), [&](const Seat& s) { return s.rank == rank.value; });
+  if (seat == seats.end() || flight.what.peer >= seats.size()) return std::nullopt;
+  flight.member = static_cast<std::uint32_t>(seat - seats.begin());
+  constexpr std::uint64_t kNanosMax = std::uint64_t{1} << 62;
+  flight.begun = Instant(static_cast<std::int64_t>(std::min(begun, kNanosMax)));
+  const std::uint64_t state = end & ((1 << shm::kRecordStateBits) - 1);
+  if (state > static_cast<std::uint64_t>(shm::RecordState::kBadly)) return std::nullopt;
+  flight.state = static_cast<shm::RecordState>(state);
+  if (const std::uint64_t nanos = end >> shm::kRecordStateBits; nanos != 0)
+    flight.ended = Instant(static_cast<std::int64_t>(nanos));
+  return flight;
+}
+
+std::optional<Board::Flight> Board::latest_flight(Rank rank) const {
+  return flight_at(rank, recorded(rank));
+}
+
+std::vector<Board::Flight> Board::flights(Rank rank, std::uint64_t after, std::uint64_t* lost) const {
+  std::vector<Flight> flights;
+  const std::uint64_t latest = recorded(rank);
+  if (latest <= after) return flights;
+  const std::uint64_t wanted = latest - after;
+  const std::uint64_t kept = std::min<std::uint64_t>(wanted, shm::kDirectRecords);
+  for (std::uint64_t index = latest - kept + 1; index != latest + 1; ++index)
+    if (auto flight = flight_at(rank, index)) flights.push_back(*flight);
+  if (lost != nullptr) *lost += wanted - flights.size();
+  return flights;
 }
 
 bool Board::began(GroupId group, std::uint32_t index) const {

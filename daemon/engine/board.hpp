@@ -73,6 +73,39 @@ class Board {
   void remember_disagreement(const DirectQuestion& question, const Status& found);
   // The rank's client has given plans new counts of which the engine does not know.
   bool untold(Rank rank) const;
+  // What a rank has run or runs, as it says itself: checked for being possible, and believed in reports only.
+  struct Flight {
+    std::uint64_t index = 0;  // among the rank's operations
+    GroupId group;
+    std::uint32_t member = 0;  // this rank's index in the group
+    shm::RecordedWhat what;    // without kRecordUneven
+    bool uneven = false;
+    std::uint64_t generation = 0;
+    std::uint64_t number = 0;
+    std::uint64_t source_bytes = 0;
+    std::uint64_t target_bytes = 0;
+    Instant begun{0};
+    shm::RecordState state = shm::RecordState::kOpen;
+    std::optional<Instant> ended;
+  };
+  std::optional<Flight> latest_flight(Rank rank) const;
+  // All that are still there with an index above `after`, oldest first; *lost counts those that are not.
+  std::vector<Flight> flights(Rank rank, std::uint64_t after = 0, std::uint64_t* lost = nullptr) const;
+  std::uint64_t recorded(Rank rank) const;
+  // Clients note when their operations end while this is on.
+  void set_recording(bool on);
+  // The rank's own counters.
+  struct Counted {
+    std::uint64_t operations = 0;
+    std::uint64_t bytes_moved = 0;
+  };
+  Counted counted(Rank rank) const;
+  // How far the group has come in its present generation, by its first member.
+  struct Progress {
+    std::uint64_t generation = 0;
+    std::uint64_t number = 0;
+  };
+  Progress progress(GroupId group) const;
   // Whether the member has done anything in the group's present generation.
   bool began(GroupId group, std::uint32_t index) const;
 
@@ -111,6 +144,8 @@ class Board {
   shm::GroupLine* line(GroupId group);
   shm::RankLine* rank_line(Rank rank);
   std::uint64_t completed(GroupId group) const;
+  const shm::DirectHeader* header(Rank rank) const;
+  std::optional<Flight> flight_at(Rank rank, std::uint64_t index) const;
   const std::byte* seat(GroupId group, std::uint32_t index) const;
 
   std::vector<Segment> segments_;

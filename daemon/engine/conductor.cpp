@@ -86,6 +86,8 @@ Json Conductor::execute(Packet& packet) {
   if (command == "stop") return stop(packet.body);
   if (command == "trace_end") return trace_end();
   if (command == "absent") return absent(packet.body);
+  if (command == "flight") return flight();
+  if (command == "hang") return control::success(engine_->hang());
   if (command == "expect_all") {
     engine_->expect_all();
     return control::success(Json::object());
@@ -107,6 +109,13 @@ Json Conductor::create(const Json& body) {
     exit_code_ = 1;
     return refused(engine.error());
   }
+  auto counters = (*engine)->counters();
+  if (!counters) {
+    ending_ = true;
+    exit_code_ = 1;
+    return refused(counters.error());
+  }
+  reply_descriptor_ = *std::move(counters);
   engine_ = *std::move(engine);
   return control::success({{"groups", engine_->groups().size()}, {"hash", engine_->groups().hash().hex()}});
 }
@@ -185,7 +194,14 @@ Json Conductor::groups() const {
 }
 
 Json Conductor::trace_end() {
-  const std::string json = engine_->trace_end();
+  return with_text(engine_->trace_end());
+}
+
+Json Conductor::flight() {
+  return with_text(engine_->flight().dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Json Conductor::with_text(const std::string& json) {
   auto text = control::text_descriptor(json);
   if (!text) return refused(text.error());
   reply_descriptor_ = *std::move(text);
@@ -228,6 +244,7 @@ void Conductor::on_client(Rank rank) {
     if (has_ended(client.pidfd)) return on_death(rank);
     return await_death(rank);
   }
+  engine_->heard(rank);
   const int imported = message->descriptors.empty() ? -1 : message->descriptors[0].get();
   auto answer = serve(*engine_, *client.session, std::span(buffer_).first(message->bytes), imported);
   if (!answer)
@@ -288,6 +305,7 @@ void Conductor::on_timer() {
       depart(offender->first, true,
              fmt::format("rank {} broke the protocol: {}", offender->first.value, offender->second));
     engine_->bury();
+    engine_->write_reports();
     if (const Status health = engine_->health(); !health.ok()) {
       const Json event{{"event", "failed"},
                        {"status", static_cast<muster_status_t>(health.code())},

@@ -47,6 +47,8 @@ class Conductor {
   control::Json report();
   control::Json groups() const;
   control::Json trace_end();
+  control::Json flight();
+  control::Json with_text(const std::string& json);
   control::Json absent(const control::Json& body);
   control::Json stop(const control::Json& body);
 

@@ -5,16 +5,6 @@
 #include <algorithm>
 
 namespace muster::engine {
-namespace {
-
-std::string list_of(const std::vector<std::uint32_t>& ranks) {
-  std::string text;
-  for (const std::uint32_t rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
-  return text;
-}
-
-}  // namespace
-
 Status Engine::open_board() {
   if (device_->info().kind != device::Kind::kHost) return {};
   MUSTER_ASSIGN_OR_RETURN(auto board,
@@ -138,19 +128,45 @@ Status Engine::direct_overdue(Session& session, const shm::DirectMessage& messag
   if (indices.empty()) return {};
   const scheduler::Group& group = graph_->groups()[q.group.value];
   std::vector<std::uint32_t> ranks;
-  std::string states;
-  for (const std::uint32_t index : indices) {
-    ranks.push_back(group.ranks[index].value);
-    if (!seats_[ranks.back()].session) states += fmt::format("; rank {} is not attached", ranks.back());
-  }
+  for (const std::uint32_t index : indices) ranks.push_back(group.ranks[index].value);
   const char* where = q.kind == shm::DirectWait::kPhase ? ", having come to it" : "";
-  const scheduler::Verdict verdict{
+  scheduler::Verdict verdict{
       Code::kTimeout, static_cast<std::int32_t>(ranks.front()),
-      fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}{}", group.name,
-                  direct_label(session, message.plan), ranks.size() == 1 ? "" : "s", list_of(ranks), where,
-                  states)};
+      fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}", group.name,
+                  direct_label(session, message.plan), ranks.size() == 1 ? "" : "s", blame::rank_list(ranks),
+                  where)};
+  const std::vector<RankFacts> facts = rank_facts();
+  blame::Situation all = situation(facts, clock_.now());
+  if (const auto about = wait_run_by(all, q.group, session.options().rank.value))
+    explain(verdict, std::move(all), facts, *about);
   board_->break_group(q.group, verdict, Board::End::kForAll);
   return {};
+}
+
+// Takes over what the ranks have recorded of themselves since the last time. A new client counts from 1
+// again.
+void Engine::trace_direct() {
+  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) {
+    if (board_->recorded(Rank(rank)) < traced_[rank]) traced_[rank] = 0;
+    std::uint64_t lost = 0;
+    for (const Board::Flight& flight : board_->flights(Rank(rank), traced_[rank], &lost)) {
+      if (flight.state == shm::RecordState::kOpen) break;  // the latest: it is taken once it is over
+      traced_[rank] = flight.index;
+      if (!flight.ended) continue;  // begun before the trace
+      scheduler::TraceEvent event;
+      event.begin = flight.begun;
+      event.end = std::max(*flight.ended, flight.begun);
+      event.label = op_name(flight.what.op);
+      event.rank = Rank(rank);
+      event.lane = scheduler::kDirectTrack;
+      event.group = flight.group.value;
+      event.in_group = true;
+      event.value = flight.number;
+      event.bytes = flight.target_bytes;
+      trace_.add(event);
+    }
+    trace_.missed(lost);
+  }
 }
 
 Status Engine::direct_disagree(Session& session, const shm::DirectMessage& message) {

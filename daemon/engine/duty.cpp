@@ -17,6 +17,7 @@ std::size_t Engine::do_work() {
     for (Seat& seat : seats_)
       if (seat.session) seat.session->awake();
   const Instant now = clock_.now();
+  turn_ = now;
   std::size_t work = executor_->poll([&](const scheduler::Finished& finished) {
     current_ = finished;
     graph_->finished(finished.step_index, now);
@@ -37,7 +38,10 @@ std::size_t Engine::drain_rings(Instant now) {
 std::size_t Engine::drain_ring(Seat& seat, Instant now) {
   if (!seat.offence.empty()) return 0;
   auto drained = seat.session->drain(*graph_, now);
-  if (drained) return *drained;
+  if (drained) {
+    if (*drained > 0) seat.heard_at = now;
+    return *drained;
+  }
   // The conductor takes the session out; until then nothing more is read from it.
   seat.offence = drained.error().message();
   seat.session->counters().add(shm::Counter::kRefusals, 1);
@@ -53,6 +57,14 @@ void Engine::tick(Instant now) {
     seat.session->counters().set(
         shm::Counter::kExposedNs,
         static_cast<std::uint64_t>(graph_->exposed(seat.session->options().rank).count()));
+  }
+  if (trace_.on() && board_) trace_direct();
+  if (tally_->due(now)) {
+    std::vector<Tally::Counted> counted;
+    for (const Seat& seat : seats_)
+      counted.push_back(
+          {seat.session.get(), seat.session ? graph_->exposed(seat.session->options().rank) : Nanos(0)});
+    tally_->write(counted, board_ ? &*board_ : nullptr, now);
   }
   next_tick_ = now + kTickPeriod;
 }
@@ -82,6 +94,10 @@ void Engine::wake() noexcept {
 // ---- actions -----------------------------------------------------------------------------------
 
 void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
+  for (const scheduler::Step::Part& part : step.parts)
+    if (const scheduler::CollectiveWork* work = part.plan->collective())
+      flight_log_.launched(part.rank, part.lane, part.value,
+                           graph_->sequencer().operations(work->group, part.lane), turn_);
   const Status status = executor_->launch(step_index, step);
   if (status.ok() || !health_.ok()) return;
   health_ =
@@ -89,6 +105,11 @@ void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
   MUSTER_LOG(kError, "engine", "job {}: {}; the job ends", spec_.name, health_.message());
   for (Seat& seat : seats_)
     if (seat.session) seat.session->close(Code::kDevice);
+}
+
+void Engine::submitted(const scheduler::Request& request) {
+  tally_->submitted(request.rank, *request.plan);
+  if (!graph_->stopped(request.rank, request.lane)) flight_log_.submitted(request, turn_);
 }
 
 void Engine::reached(Rank rank, std::uint32_t lane, std::uint64_t value) {
@@ -115,6 +136,14 @@ void Engine::retired(Rank rank, std::uint32_t lane, std::uint64_t value, schedul
   MUSTER_ASSERT(session != nullptr && plan.starts_in_flight > 0);
   --plan.starts_in_flight;
   session->retired();
+  tally_->retired(rank, plan, well, well ? current_.end - current_.begin : Nanos(0));
+  if (const scheduler::CollectiveWork* work = plan.collective()) {
+    const FlightEntry* entry = flight_log_.retired(
+        rank, lane, value, well, graph_->sequencer().operations(work->group, lane), current_.end);
+    if (entry != nullptr && well)
+      seats_[rank.value].finished = blame::Finished{group_names_[work->group.value], plan.label(),
+                                                    Path::kEngine, entry->number, current_.end};
+  }
   if (well) {
     account(*session, plan, lane, value);
   } else {

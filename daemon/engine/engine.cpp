@@ -30,22 +30,27 @@ Result<mesh::GroupList> plan_groups(const control::JobSpec& spec) {
 
 // ---- birth and death ---------------------------------------------------------------------------
 
-Engine::Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells)
+Engine::Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells,
+               std::unique_ptr<ProcessProbe> probe)
     : spec_(spec),
       clock_(clock),
+      probe_(probe ? std::move(probe) : std::make_unique<SystemProcesses>()),
       group_list_(std::move(groups)),
       doorbells_(std::move(doorbells)),
       seats_(spec.world),
-      trace_(kTraceEventsMax) {}
+      trace_(kTraceEventsMax),
+      flight_log_(spec.world) {}
 
 Engine::~Engine() {
   if (pool_) pool_->halt();  // no worker is in a turn of ours from here on
 }
 
-Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock) {
+Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock,
+                                               std::unique_ptr<ProcessProbe> probe) {
   MUSTER_ASSIGN_OR_RETURN(mesh::GroupList groups, plan_groups(spec));
   MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
-  std::unique_ptr<Engine> engine(new Engine(spec, clock, std::move(groups), std::move(doorbells)));
+  std::unique_ptr<Engine> engine(
+      new Engine(spec, clock, std::move(groups), std::move(doorbells), std::move(probe)));
   MUSTER_RETURN_IF_ERROR(engine->open());
   MUSTER_LOG(kInfo, "engine", "job {}: {} ranks, mesh {}, {} groups, {}", spec.name, spec.world, spec.mesh,
              engine->group_list_.size(), engine->device_->info().name);
@@ -86,6 +91,9 @@ Status Engine::open_groups() {
     communicators.push_back(std::move(communicator));
     group_names_.push_back(group.name);
   }
+  MUSTER_ASSIGN_OR_RETURN(
+      auto tally, Tally::create(spec_.world, std::span(groups).first(group_list_.size()), spec_.epoch));
+  tally_.emplace(std::move(tally));
   const scheduler::GraphOptions options{spec_.world, shm::kLaneDepth, kLaunchDepth};
   graph_.emplace(options, std::move(groups), *this);
   MUSTER_ASSIGN_OR_RETURN(
@@ -141,6 +149,10 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
                                static_cast<std::uint32_t>(group_list_.size())};
   seat.session = std::make_unique<Session>(options, std::move(submission), std::move(page), *seat.arena);
   seat.doorbell = std::move(bell);
+  seat.process = probe_->identify(pid);
+  seat.heard_at = clock_.now();
+  seat.finished.reset();
+  flight_log_.attached(rank);
   graph_->attached(rank);
   seat.heard.reset();
   Attached attached{seat.session.get(), std::move(copy), -1, -1, welcome(*seat.session)};
@@ -308,6 +320,10 @@ Result<std::vector<std::int32_t>> Engine::group_ranks(const Session& session, st
 void Engine::trace_begin() {
   const std::lock_guard lock(baton_);
   trace_.begin(clock_.now());
+  if (!board_) return;
+  traced_.clear();
+  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) traced_.push_back(board_->recorded(Rank(rank)));
+  board_->set_recording(true);
 }
 
 // The text of a long recording takes long to write, so it is written without the baton.
@@ -315,6 +331,10 @@ std::string Engine::trace_end() {
   scheduler::Trace recording(0);
   {
     const std::lock_guard lock(baton_);
+    if (board_) {
+      if (trace_.on()) trace_direct();
+      board_->set_recording(false);
+    }
     recording = std::exchange(trace_, scheduler::Trace(kTraceEventsMax));
   }
   return recording.json(spec_.name, spec_.world, group_names_);

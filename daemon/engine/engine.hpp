@@ -10,8 +10,12 @@
 #include "daemon/control/job.hpp"
 #include "daemon/engine/board.hpp"
 #include "daemon/engine/doorbells.hpp"
+#include "daemon/engine/flight_dump.hpp"
+#include "daemon/engine/process_state.hpp"
 #include "daemon/engine/resolve.hpp"
 #include "daemon/engine/session.hpp"
+#include "daemon/engine/situation.hpp"
+#include "daemon/engine/tally.hpp"
 #include "kernels/device/host/pool.hpp"
 #include "scheduler/mesh/group_list.hpp"
 #include "scheduler/run/executor.hpp"
@@ -42,8 +46,10 @@ struct Attached {
 // see health().
 class Engine final : public scheduler::Actions, public device::host::Duty {
  public:
-  // Makes every group of the mesh before it returns (decision D6).
-  static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock);
+  // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes; none:
+  // by the kernel's word.
+  static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock,
+                                                std::unique_ptr<ProcessProbe> probe = nullptr);
   ~Engine() override;
 
   // ---- conductor -------------------------------------------------------------------------------
@@ -90,6 +96,19 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   // In what the members of the operation differ. Never OK.
   Status direct_disagree(Session& session, const shm::DirectMessage& message);
 
+  // ---- conductor: reports (reports.cpp) ----------------------------------------------------------
+  // The rank's client has said something.
+  void heard(Rank rank);
+  // Who waits for whom just now, whose fault it is, and what the latest deadline's report was:
+  // daemon/control/README.md, `hang`.
+  control::Json hang();
+  // By rank, what it has run: flight_dump.hpp.
+  control::Json flight();
+  // Writes what deadlines have left to be written. Now and then.
+  void write_reports();
+  // Read-only: the job's counters (api/shm/job_counters.hpp).
+  Result<shm::Descriptor> counters() const;
+
   // A rank will not come, or not come back, says who started it; and all of them may come again.
   void absent(Rank rank, const std::string& text);
   void expect_all();
@@ -121,6 +140,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
 
   // ---- actions ---------------------------------------------------------------------------------
   void launch(std::uint32_t step_index, const scheduler::Step& step) override;
+  void submitted(const scheduler::Request& request) override;
+  void overdue(Rank rank, std::uint32_t lane, scheduler::Verdict& verdict) override;
   void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override;
   void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Verdict& verdict) override;
   void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override;
@@ -138,9 +159,13 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
       scheduler::Verdict verdict;
     };
     std::optional<Heard> heard;
+    ProcessId process;
+    Instant heard_at{0};                      // its client's last command or message
+    std::optional<blame::Finished> finished;  // its last collective on the engine path
   };
 
-  Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells);
+  Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells,
+         std::unique_ptr<ProcessProbe> probe);
   Status open();
   Status open_device();
   Status open_groups();
@@ -163,9 +188,17 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::optional<scheduler::Verdict> heard_direct(Rank rank) const;
   std::string direct_label(const Session& session, std::uint64_t plan) const;
   shm::Welcome welcome(const Session& session) const;
+  void trace_direct();
+  std::vector<RankFlights> all_flights() const;
+  std::vector<RankFacts> rank_facts() const;
+  blame::Situation situation(std::span<const RankFacts> facts, Instant now) const;
+  // Adds the cause to a deadline's verdict, and keeps the report.
+  void explain(scheduler::Verdict& verdict, blame::Situation situation, std::span<const RankFacts> facts,
+               std::size_t about);
 
   control::JobSpec spec_;
   const Clock& clock_;
+  std::unique_ptr<ProcessProbe> probe_;
   mesh::GroupList group_list_;
   Doorbells doorbells_;
   std::vector<std::string> group_names_;
@@ -181,6 +214,17 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::optional<Board> board_;  // none where clients cannot reach the device's memory
   scheduler::Trace trace_;
   scheduler::Finished current_;  // the step being retired
+  FlightLog flight_log_;
+  std::optional<Tally> tally_;
+  Instant turn_{0};  // when the present turn of duty began
+  struct DeadlineReport {
+    Instant at{0};
+    control::Json report;
+  };
+  std::optional<DeadlineReport> deadline_report_;  // the latest
+  std::uint32_t reports_ = 0;                      // deadlines that have been reported
+  std::uint32_t reports_written_ = 0;
+  std::vector<std::uint64_t> traced_;  // while a trace is taken: by rank, the latest of its own records in it
   Status health_;
   Instant next_tick_{0};
   std::uint32_t next_session_ = 1;

@@ -44,7 +44,9 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
   if (command == "job_create") return job_create(id, body, reply);
   if (command == "job_destroy") return job_destroy(id, body, reply);
   if (command == "token") return token(id, body, reply);
-  if (command == "groups" || command == "trace_begin" || command == "trace_end" || command == "expect_all")
+  if (command == "counters") return counters(id, body, reply);
+  if (command == "groups" || command == "trace_begin" || command == "trace_end" || command == "expect_all" ||
+      command == "hang" || command == "flight")
     return forward(id, body, {{"command", command}}, reply);
   if (command == "absent")
     return forward(id, body, {{"command", command}, {"rank", body.at("rank")}, {"text", body.at("text")}},
@@ -172,6 +174,18 @@ void Supervisor::token(ConnectionId id, const Json& body, Reply reply) {
   const auto rank = body.value("rank", std::uint32_t{0});
   const Status issued = book_.issue((*job)->spec.name, Rank(rank), text);
   reply(issued.ok() ? control::success({{"token", text}}) : control::failed(issued), {});
+}
+
+// Without a word to the engine, which may be stuck.
+void Supervisor::counters(ConnectionId id, const Json& body, const Reply& reply) {
+  const auto job = job_for(id, body);
+  if (!job) return reply(control::failed(job.error()), {});
+  const std::string& name = (*job)->spec.name;
+  const RunningJob& running = running_.at(name);
+  if (!running.counters.valid())
+    return reply(control::failed(failure(Code::kState, "job {} is still starting; try again", name)), {});
+  const int descriptor = running.counters.get();
+  reply(control::success({{"job", name}, {"engine_pid", running.engine->pid()}}), std::span(&descriptor, 1));
 }
 
 // A question for the job's engine; its answer goes back as it came.

@@ -52,6 +52,7 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
   if (answer) {
     const auto result = control::result_of(*answer);
     if (!result) status = result.error();
+    if (!answer->descriptors.empty()) it->second.counters = std::move(answer->descriptors.front());
   }
   if (status.ok()) book_.ready(name);
   auto callbacks = std::move(it->second.on_ready);

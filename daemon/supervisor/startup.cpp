@@ -37,6 +37,7 @@ control::JobSpec defaults_of(const config::Settings& settings) {
   spec.segment_bytes = settings.limits.arena_segment;
   spec.buffers_max = settings.limits.buffers_per_rank_max;
   spec.plans_max = settings.limits.plans_per_rank_max;
+  spec.reports_directory = settings.log.reports_directory;
   return spec;
 }
 

@@ -72,6 +72,7 @@ class Supervisor {
   };
   struct RunningJob {
     std::unique_ptr<EngineProcess> engine;
+    shm::Descriptor counters;  // read-only: what the engine counts, also to be seen while it is stuck
     std::vector<WaitingClient> waiting;
     std::vector<std::function<void(const Status&)>> on_ready;
     control::Loop::Watch end_timer = 0;
@@ -100,6 +101,7 @@ class Supervisor {
   void job_destroy(ConnectionId id, const control::Json& body, Reply reply);
   void token(ConnectionId id, const control::Json& body, Reply reply);
   void jobs_report(ConnectionId id, Reply reply);
+  void counters(ConnectionId id, const control::Json& body, const Reply& reply);
   void forward(ConnectionId id, const control::Json& body, const control::Json& question, Reply reply);
   control::Json status(ConnectionId id) const;
   control::Json describe(const Job& job) const;

@@ -1,4 +1,5 @@
 // The failing half of the graph: what stops a lane, and who hears of it.
+#include "scheduler/blame/blame.hpp"
 #include "scheduler/run/graph.hpp"
 
 #include <algorithm>
@@ -8,14 +9,10 @@
 namespace muster::scheduler {
 namespace {
 
-constexpr std::size_t kNamedRanksMax = 8;  // a verdict is read by a person
-
 std::string rank_list(const std::vector<Rank>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size() && i < kNamedRanksMax; ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : " ", ranks[i].value);
-  if (ranks.size() > kNamedRanksMax) text += fmt::format(" and {} more", ranks.size() - kNamedRanksMax);
-  return text;
+  std::vector<std::uint32_t> numbers;
+  for (const Rank rank : ranks) numbers.push_back(rank.value);
+  return blame::rank_list(numbers);
 }
 
 }  // namespace
@@ -145,6 +142,7 @@ void Graph::tick(Instant now) {
       const Start start = l.queue[l.launched];
       if (start.request.deadline > now) continue;
       Verdict verdict = overdue(Rank(rank), lane, start);
+      actions_.overdue(Rank(rank), lane, verdict);
       verdict.event = ++failures_;
       const CollectiveWork* work = start.request.plan->collective();
       if (work != nullptr && start.arrived) {
@@ -208,13 +206,10 @@ Verdict Graph::missed(const CollectiveWork& work, std::uint32_t lane, const Star
   } else {
     missing = sequencer_.missing(work.group, lane);
   }
-  std::string states;
-  for (const Rank m : missing)
-    if (!state(m).present) states += fmt::format("; rank {} is not attached", m.value);
   return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
-          fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}{}", group.name,
+          fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}", group.name,
                       start.request.plan->label(), lane_name(lane), missing.size() == 1 ? "" : "s",
-                      rank_list(missing), states),
+                      rank_list(missing)),
           0};
 }
 

@@ -63,11 +63,13 @@ Code Graph::submit(const Request& request, Instant now) {
   if (lane.queue.full()) return Code::kBusy;
   lane.last = request.value;
   if (lane.failed_from != 0 && lane.failed_to == 0) {  // stopped: covered by the verdict already published
+    actions_.submitted(request);
     actions_.retired(request.rank, request.lane, request.value, *request.plan, false);
     return Code::kOk;
   }
   const bool pushed = lane.queue.push(Start{request, false, false});
   MUSTER_ASSERT(pushed);
+  actions_.submitted(request);
   pump(request.rank, now);
   return Code::kOk;
 }
@@ -135,8 +137,8 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
       moved = true;
       break;  // one collective at a time; arrive() has launched it or stopped the lane
     }
-    const Sequencer::Arrival alone{rank, lane_index, start.request.value, start.request.plan};
-    launch(std::span(&alone, 1));
+    const Sequencer::Arrival alone{rank, lane_index, start.request.value, start.request.plan, now};
+    launch(std::span(&alone, 1), now);
     moved = true;
   }
   return moved;
@@ -179,7 +181,7 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
     stop_lane(rank, lane, *absence);
     return true;
   }
-  auto outcome = sequencer_.arrive({rank, lane, start.request.value, start.request.plan});
+  auto outcome = sequencer_.arrive({rank, lane, start.request.value, start.request.plan, now});
   switch (outcome.kind) {
     case Sequencer::Outcome::Kind::kWait:
       start.arrived = true;
@@ -188,7 +190,7 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
       stop_lane(rank, lane, outcome.verdict);
       return true;
     case Sequencer::Outcome::Kind::kGo:
-      launch(outcome.members);
+      launch(outcome.members, now);
       return true;
     case Sequencer::Outcome::Kind::kDisagree:
       start.arrived = true;
@@ -199,12 +201,13 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
   return false;
 }
 
-void Graph::launch(std::span<const Sequencer::Arrival> members) {
+void Graph::launch(std::span<const Sequencer::Arrival> members, Instant now) {
   MUSTER_ASSERT(!free_steps_.empty());  // sized for every lane of every rank at full depth
   const std::uint32_t index = free_steps_.back();
   free_steps_.pop_back();
   InFlight& in_flight = steps_[index];
   in_flight.used = true;
+  in_flight.since = now;
   in_flight.step.parts.clear();
   in_flight.generations.clear();
   for (const auto& member : members) {
@@ -247,6 +250,46 @@ void Graph::finished(std::uint32_t step_index, Instant now) {
   --steps_in_flight_;
   free_steps_.push_back(step_index);
   for (const Rank rank : touched_) pump(rank, now);
+}
+
+// ---- for reports -------------------------------------------------------------------------------
+
+std::vector<Graph::Head> Graph::heads() const {
+  std::vector<Head> heads;
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    const RankState& r = ranks_[rank];
+    if (!r.present) continue;
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+      const Lane& l = r.lanes[lane];
+      if (l.launched == l.queue.size()) continue;
+      const Start& start = l.queue[l.launched];
+      Head head{Rank(rank), lane, start.request.plan, start.arrived, {}, {}};
+      if (!start.arrived) {
+        Obstacle obstacle = waiting_for(r, lane, start);
+        head.obstacle = std::move(obstacle.text);
+        head.blocking_lane = obstacle.lane;
+      }
+      heads.push_back(std::move(head));
+    }
+  }
+  return heads;
+}
+
+bool Graph::has_submitted(Rank rank, std::uint32_t lane, GroupId group) const {
+  const Lane& l = state(rank).lanes[lane];
+  for (std::size_t i = l.launched; i < l.queue.size(); ++i) {
+    const CollectiveWork* work = l.queue[i].request.plan->collective();
+    if (work != nullptr && work->group == group) return true;
+  }
+  return false;
+}
+
+std::vector<Graph::Running> Graph::running() const {
+  std::vector<Running> running;
+  for (const InFlight& flight : steps_)
+    if (flight.used && flight.step.parts.front().plan->collective() != nullptr)
+      running.push_back({&flight.step, flight.since});
+  return running;
 }
 
 void Graph::note_exposure(RankState& r, Instant now) {

@@ -60,6 +60,11 @@ class Graph {
   // for a timeline that does not exist. On kOk exactly one of reached or stopped covers it in the end.
   Code submit(const Request& request, Instant now);
   bool lane_full(Rank rank, std::uint32_t lane) const;
+  // Stands for a failure, until it is reset: what is submitted now fails at once.
+  bool stopped(Rank rank, std::uint32_t lane) const {
+    const Lane& l = state(rank).lanes[lane];
+    return l.failed_from != 0 && l.failed_to == 0;
+  }
   // Raise a client timeline. kBadArgument if it would go down.
   Code signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now);
   void reset_lane(Rank rank, std::uint32_t lane, Instant now);
@@ -77,6 +82,26 @@ class Graph {
   std::uint64_t next_value(Rank rank, std::uint32_t lane) const { return state(rank).lanes[lane].last + 1; }
   std::uint32_t steps_in_flight() const { return steps_in_flight_; }
   std::span<const Group> groups() const { return sequencer_.groups(); }
+  const Sequencer& sequencer() const { return sequencer_; }
+  // The next start of a lane that could not be launched yet, for reports.
+  struct Head {
+    Rank rank;
+    std::uint32_t lane = 0;
+    const Plan* plan = nullptr;
+    bool arrived = false;  // a collective that waits for its peers
+    // What else it waits for, in words, and the lane of the rank that stands in the way, if it is one.
+    std::string obstacle;
+    std::optional<std::uint32_t> blocking_lane;
+  };
+  std::vector<Head> heads() const;
+  // Whether the rank has submitted a collective of that group on that lane, and it is not launched.
+  bool has_submitted(Rank rank, std::uint32_t lane, GroupId group) const;
+  // Collectives that all members have come to and that are not over.
+  struct Running {
+    const Step* step = nullptr;
+    Instant since{0};
+  };
+  std::vector<Running> running() const;
   // Time for which the rank's compute lane had work and waited for a collective.
   Nanos exposed(Rank rank) const { return state(rank).exposed; }
 
@@ -118,6 +143,7 @@ class Graph {
   };
   struct InFlight {
     Step step;
+    Instant since{0};
     std::vector<std::uint32_t> generations;  // of each part's rank, at launch
     bool used = false;
   };
@@ -131,7 +157,7 @@ class Graph {
   Ready readiness(const RankState& rank, std::uint32_t lane, const Start& start,
                   const Verdict** failed) const;
   static const Verdict* failure_at(const Lane& lane, std::uint64_t value);
-  void launch(std::span<const Sequencer::Arrival> members);
+  void launch(std::span<const Sequencer::Arrival> members, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Start& start, Instant now);
   void stop_lane(Rank rank, std::uint32_t lane, const Verdict& verdict);
   void fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now);

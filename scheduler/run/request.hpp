@@ -44,7 +44,7 @@ struct Step {
 
 // What the graph wants done; the engine carries it out in order.
 //
-// Owns    nothing. Thread  whoever calls the graph. Bound  each call is short: it must not call the graph.
+// Owns    nothing. Thread  whoever calls the graph. Bound  each call is short: it must not change the graph.
 // Fails   never: a device's failure is the implementer's to report.
 class Actions {
  public:
@@ -57,6 +57,11 @@ class Actions {
   virtual void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Verdict& verdict) = 0;
   // The lane runs again: values above `to` are new.
   virtual void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) = 0;
+  // The request has its place on its lane, or fails at once because the lane is stopped.
+  virtual void submitted(const Request&) {}
+  // The deadline of the rank's next start on this lane has passed. Called before anything is changed; the
+  // verdict says what the graph knows, and may be told better.
+  virtual void overdue(Rank, std::uint32_t /*lane*/, Verdict&) {}
   // A start is over, well or not: its plan is no longer used by it.
   virtual void retired(Rank rank, std::uint32_t lane, std::uint64_t value, Plan& plan, bool well) = 0;
 };

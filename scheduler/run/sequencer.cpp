@@ -82,6 +82,7 @@ Sequencer::Outcome Sequencer::complete(Channel& c, const Group& group) {
   }
   outcome.members = members_;
   c.arrived_count = 0;
+  ++c.operations;
   settle(outcome, group);
   return outcome;
 }
@@ -116,6 +117,8 @@ void Sequencer::settle(Outcome& outcome, const Group& group) const {
 std::vector<Sequencer::Arrival> Sequencer::take_waiting(GroupId group, std::uint32_t lane) {
   Channel& c = channel(group, lane);
   std::vector<Arrival> waiting;
+  // The number of an operation that was broken off is used up: those who try again begin a new one.
+  if (c.arrived_count > 0) ++c.operations;
   for (auto& slot : c.arrived) {
     if (slot) waiting.push_back(*slot);
     slot.reset();
@@ -142,13 +145,17 @@ std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uin
   return waiting;
 }
 
+Rank Sequencer::partner_of(const Arrival& arrival) const {
+  const CollectiveWork& work = work_of(arrival);
+  const std::int32_t peer =
+      work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
+  return groups_[work.group.value].ranks[static_cast<std::size_t>(peer)];
+}
+
 std::vector<Sequencer::Arrival> Sequencer::waiting_for(Rank rank) {
   std::vector<Arrival> waiting;
   for (auto it = pairs_.begin(); it != pairs_.end();) {
-    const CollectiveWork& work = work_of(*it);
-    const std::int32_t peer =
-        work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
-    const bool theirs = groups_[work.group.value].ranks[static_cast<std::size_t>(peer)] == rank;
+    const bool theirs = partner_of(*it) == rank;
     if (theirs) waiting.push_back(*it);
     it = theirs ? pairs_.erase(it) : it + 1;
   }
@@ -189,6 +196,28 @@ std::vector<Rank> Sequencer::missing(GroupId group, std::uint32_t lane) const {
   for (std::size_t i = 0; i < c.arrived.size(); ++i)
     if (!c.arrived[i]) ranks.push_back(groups_[group.value].ranks[i]);
   return ranks;
+}
+
+std::vector<Sequencer::Pending> Sequencer::pending() const {
+  std::vector<Pending> all;
+  for (std::size_t i = 0; i < channels_.size(); ++i) {
+    const Channel& c = channels_[i];
+    if (c.arrived_count == 0) continue;
+    Pending pending{GroupId(static_cast<std::uint32_t>(i / MUSTER_LANE_COUNT)),
+                    static_cast<std::uint32_t>(i % MUSTER_LANE_COUNT),
+                    c.operations + 1,
+                    {},
+                    {}};
+    for (const auto& slot : c.arrived)
+      if (slot) pending.arrived.push_back(*slot);
+    pending.missing = missing(pending.group, pending.lane);
+    all.push_back(std::move(pending));
+  }
+  for (const Arrival& arrival : pairs_) {
+    const CollectiveWork& work = work_of(arrival);
+    all.push_back({work.group, arrival.lane, arrival.value, {arrival}, {partner_of(arrival)}});
+  }
+  return all;
 }
 
 }  // namespace muster::scheduler

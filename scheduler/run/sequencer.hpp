@@ -36,6 +36,7 @@ class Sequencer {
     std::uint32_t lane = 0;
     std::uint64_t value = 0;
     Plan* plan = nullptr;
+    Instant at{0};  // for reports
   };
   struct Outcome {
     enum class Kind : std::uint8_t { kWait, kGo, kRefuse, kDisagree };
@@ -62,12 +63,26 @@ class Sequencer {
 
   // Members of the group that have not arrived in the channel, as world ranks.
   std::vector<Rank> missing(GroupId group, std::uint32_t lane) const;
+  // How many operations of the channel are over or running: agreed on by all members, or broken off.
+  std::uint64_t operations(GroupId group, std::uint32_t lane) const {
+    return channel(group, lane).operations;
+  }
+  // An operation that some members have arrived at and others not.
+  struct Pending {
+    GroupId group;
+    std::uint32_t lane = 0;
+    std::uint64_t number = 0;  // in its channel, from 1; of a SEND or RECV, which has no channel: its point
+    std::vector<Arrival> arrived;
+    std::vector<Rank> missing;
+  };
+  std::vector<Pending> pending() const;
   std::span<const Group> groups() const { return groups_; }
 
  private:
   struct Channel {
     std::vector<std::optional<Arrival>> arrived;  // by index in the group
     std::uint32_t arrived_count = 0;
+    std::uint64_t operations = 0;
     std::vector<std::uint64_t>
         owed;         // by index in the group: Verdict::event of what it has not heard; 0: nothing
     Verdict verdict;  // the latest
@@ -81,6 +96,8 @@ class Sequencer {
   }
   std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
   Outcome arrive_pair(const Arrival& arrival);
+  // The other side of a SEND or RECV.
+  Rank partner_of(const Arrival& arrival) const;
   Outcome complete(Channel& channel, const Group& group);
   // Everybody is there: a disagreement, unless they agree.
   void settle(Outcome& outcome, const Group& group) const;

@@ -25,6 +25,10 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
+const char* track_name(std::uint32_t lane) {
+  return lane == kDirectTrack ? "direct" : lane_name(lane);
+}
+
 double microseconds(Nanos span) {
   return static_cast<double>(span.count()) / 1000.0;
 }
@@ -55,19 +59,19 @@ std::string Trace::json(std::string_view job, std::uint32_t world,
   for (std::uint32_t rank = 0; rank < world; ++rank) {
     out += fmt::format(
         "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n", rank);
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+    for (std::uint32_t lane = 0; lane <= kDirectTrack; ++lane) {
       out += fmt::format(
           "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}},\n",
-          rank, lane, lane_name(lane));
+          rank, lane, track_name(lane));
     }
   }
   for (const TraceEvent& e : events_) {
     out += fmt::format(
         "{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}",
-        e.label, lane_name(e.lane), e.rank.value, e.lane, microseconds(e.begin - origin_),
+        e.label, track_name(e.lane), e.rank.value, e.lane, microseconds(e.begin - origin_),
         microseconds(e.end - e.begin));
     out += fmt::format(",\"args\":{{\"rank\":{},\"lane\":\"{}\",\"point\":{},\"bytes\":{}", e.rank.value,
-                       lane_name(e.lane), e.value, e.bytes);
+                       track_name(e.lane), e.value, e.bytes);
     if (e.in_group) {
       out += ",\"group\":";
       out += e.group < group_names.size() ? quoted(group_names[e.group]) : "\"self\"";

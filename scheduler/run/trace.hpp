@@ -7,6 +7,8 @@
 #include "api/base/clock.hpp"
 #include "api/base/ids.hpp"
 
+#include <muster/muster.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,15 +16,17 @@
 
 namespace muster::scheduler {
 
+constexpr std::uint32_t kDirectTrack = MUSTER_LANE_COUNT;
+
 struct TraceEvent {
   Instant begin{0};
   Instant end{0};
   const char* label = "";  // static storage
   Rank rank;
-  std::uint32_t lane = 0;
+  std::uint32_t lane = 0;  // kDirectTrack: run by the rank itself
   std::uint32_t group = 0;
   bool in_group = false;    // a collective: `group` counts
-  std::uint64_t value = 0;  // point reached
+  std::uint64_t value = 0;  // point reached; run directly: number of the operation
   std::uint64_t bytes = 0;
 };
 
@@ -38,6 +42,8 @@ class Trace {
   void end() { on_ = false; }
   bool on() const { return on_; }
   void add(const TraceEvent& event);
+  // Events that are known to have been, and nothing more.
+  void missed(std::uint64_t events) { dropped_ += events; }
   std::size_t size() const { return events_.size(); }
   std::uint64_t dropped() const { return dropped_; }
 

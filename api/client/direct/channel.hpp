@@ -67,6 +67,11 @@ class Channel {
   const Peer& peer(std::uint32_t i) const { return peers_[i]; }
   std::uint64_t generation() const { return words_.generation; }
   std::uint64_t number() const { return number_; }
+  const shm::GroupLine* line() const { return words_.line; }
+  // Messages to and from a member in this generation.
+  std::uint64_t sent_to(std::uint32_t i) const { return sent_[i]; }
+  std::uint64_t received_from(std::uint32_t i) const { return received_[i]; }
+  Instant now() const { return vigil_.now(); }
 
   // ---- collectives -----------------------------------------------------------------------------
   // Takes the next number. False: a verdict is due, see broken().

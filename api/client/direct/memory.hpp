@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/client/direct/flight.hpp"
 #include "api/shm/direct.hpp"
 #include "api/shm/segment.hpp"
 
@@ -57,23 +58,25 @@ class DirectMemory {
   // anew.
   const std::byte* arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset, std::uint64_t bytes);
   Result<Registrar::Scratch> scratch(std::uint64_t bytes) { return registrar_->scratch(bytes); }
+  FlightRing& flight() { return flight_; }
 
  private:
+  const shm::RankLine* rank_line(std::int32_t rank) const;
   DirectMemory(shm::Mapping own, shm::Mapping groups, std::uint32_t group_count, std::uint32_t rank_count,
                Registrar& registrar)
       : own_(std::move(own)),
         groups_(std::move(groups)),
         group_count_(group_count),
         rank_count_(rank_count),
-        registrar_(&registrar) {}
+        registrar_(&registrar),
+        flight_(own_.writable(), &reinterpret_cast<const shm::GroupPageHeader*>(groups_.data())->recording) {}
 
   shm::Mapping own_;
   shm::Mapping groups_;
   std::uint32_t group_count_ = 0;
   std::uint32_t rank_count_ = 0;
   Registrar* registrar_;
-  const shm::RankLine* rank_line(std::int32_t rank) const;
-
+  FlightRing flight_;
   struct Arena {
     std::uint64_t retired = 0;  // RankLine::retired when it was mapped
     std::unordered_map<std::uint32_t, shm::Mapping> segments;

@@ -158,6 +158,22 @@ bool agreed(const DirectPlan& plan, const Channel& channel) {
   return balance.zero();
 }
 
+// Only now is there time to write it down: the others wait for nothing of this any more.
+void record(const DirectPlan& plan, DirectMemory& memory, std::uint32_t peer, std::uint64_t number) {
+  const auto* lines = reinterpret_cast<const shm::GroupLine*>(memory.groups() + shm::kGroupLinesOffset);
+  FlightRing::Facts facts;
+  facts.what.line = static_cast<std::uint32_t>(plan.channel->line() - lines);
+  facts.what.op = static_cast<std::uint8_t>(plan.what.op);
+  facts.what.dtype = static_cast<std::uint8_t>(plan.what.dtype);
+  if (!plan.what.counts.empty()) facts.what.dtype |= shm::kRecordUneven;
+  facts.what.peer = static_cast<std::uint16_t>(peer);
+  facts.generation = plan.channel->generation();
+  facts.number = number;
+  facts.source_bytes = plan.source_bytes;
+  facts.target_bytes = plan.target_bytes;
+  memory.flight().began(facts, plan.channel->now());
+}
+
 Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
   Channel& channel = *plan.channel;
   Payloads payloads(plan, memory, stages, patience);
@@ -172,6 +188,7 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
     faces.arrive();
   else
     payloads.arrive();
+  record(plan, memory, 0, channel.number());
   // Whoever comes after a verdict is late: the others have been told.
   if (channel.late()) return Outcome::kBroken;
   if (const Meeting met = channel.await_arrivals(patience); met != Meeting::kMet) return outcome_of(met);
@@ -194,7 +211,7 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
 
 // The sender waits until the receiver has taken the message, so both hear of a difference, and memory that
 // was sent may change when the call is over.
-Outcome send(const DirectPlan& plan, Patience& patience) {
+Outcome send(const DirectPlan& plan, DirectMemory& memory, Patience& patience) {
   Channel& channel = *plan.channel;
   const auto to = static_cast<std::uint32_t>(plan.what.receiver);
   const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
@@ -203,6 +220,7 @@ Outcome send(const DirectPlan& plan, Patience& patience) {
   const shm::Place place = inside ? shm::Place{shm::Place::Kind::kInline, 0, 0} : plan.home;
   channel.send(to, plan.handle, plan.signature.common, place,
                inside ? std::span(plan.mine.source, bytes) : std::span<const std::byte>());
+  record(plan, memory, to, channel.sent_to(to));
   bool disagreed = false;
   const Meeting met = channel.await_received(to, &disagreed, patience);
   return disagreed ? Outcome::kDisagree : outcome_of(met);
@@ -213,6 +231,7 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
   const auto from = static_cast<std::uint32_t>(plan.what.root);
   const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
   if (channel.broken()) return Outcome::kBroken;
+  record(plan, memory, from, channel.received_from(from) + 1);
   Arrival arrival;
   if (const Meeting met = channel.await_message(from, plan.handle, &arrival, patience); met != Meeting::kMet)
     return outcome_of(met);
@@ -235,9 +254,13 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
 
 Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
   MUSTER_ASSERT(plan.channel->members() <= kMembersMax);
-  if (plan.what.op == MUSTER_SEND) return send(plan, patience);
-  if (plan.what.op == MUSTER_RECV) return receive(plan, memory, patience);
-  return run_collective(plan, memory, stages, patience);
+  const Outcome outcome = plan.what.op == MUSTER_SEND   ? send(plan, memory, patience)
+                          : plan.what.op == MUSTER_RECV ? receive(plan, memory, patience)
+                                                        : run_collective(plan, memory, stages, patience);
+  FlightRing& flight = memory.flight();
+  flight.ended(outcome == Outcome::kDone ? shm::RecordState::kWell : shm::RecordState::kBadly,
+               flight.wants_end() ? plan.channel->now() : Instant{0});
+  return outcome;
 }
 
 }  // namespace muster::client

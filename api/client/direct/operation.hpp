@@ -29,6 +29,7 @@ struct DirectPlan {
   // Where blocks lie if all of them stand end to end: byte offset of this member's, for REDUCE_SCATTER.
   std::uint64_t my_offset = 0;
   bool end_to_end = false;  // and whether the source's do
+  std::uint64_t source_bytes = 0;
   std::uint64_t target_bytes = 0;
   bool crowded = false;
 };

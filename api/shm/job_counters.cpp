@@ -1,0 +1,104 @@
+#include "api/shm/job_counters.hpp"
+
+#include "api/base/assert.hpp"
+#include "api/shm/untrusted.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace muster::shm {
+
+Result<JobCountersWriter> JobCountersWriter::create(std::uint32_t ranks, std::span<const std::string> groups,
+                                                    std::uint64_t epoch, const Headroom& headroom) {
+  JobCountersWriter writer;
+  writer.ranks_ = ranks;
+  const std::uint64_t bytes = job_counters_bytes(ranks, static_cast<std::uint32_t>(groups.size()));
+  MUSTER_ASSIGN_OR_RETURN(writer.memory_, create_memory("muster-counters", bytes, headroom));
+  MUSTER_ASSIGN_OR_RETURN(writer.mapping_, Mapping::map(writer.memory_, bytes, Access::kReadWrite));
+  auto* header = new (writer.mapping_.writable()) JobCountersHeader;
+  header->abi_version = kAbiVersion;
+  header->engine_pid = ::getpid();
+  header->bytes = bytes;
+  header->ranks = ranks;
+  header->groups = static_cast<std::uint32_t>(groups.size());
+  header->epoch = epoch;
+  auto* tallies = reinterpret_cast<GroupTally*>(writer.mapping_.writable() + kJobCountersTalliesOffset +
+                                                ranks * sizeof(RankTally));
+  for (std::size_t g = 0; g < groups.size(); ++g) groups[g].copy(tallies[g].name, kTallyNameBytes - 1);
+  header->magic = kMagicJobCounters;
+  return writer;
+}
+
+void JobCountersWriter::set(std::uint32_t rank, RankCount count, std::uint64_t value) {
+  auto* tallies = reinterpret_cast<RankTally*>(mapping_.writable() + kJobCountersTalliesOffset);
+  Published<std::uint64_t>(&tallies[rank].values[static_cast<std::size_t>(count)]).store(value);
+}
+
+void JobCountersWriter::set(std::uint32_t group, GroupCount count, std::uint64_t value) {
+  auto* tallies = reinterpret_cast<GroupTally*>(mapping_.writable() + kJobCountersTalliesOffset +
+                                                ranks_ * sizeof(RankTally));
+  Published<std::uint64_t>(&tallies[group].values[static_cast<std::size_t>(count)]).store(value);
+}
+
+void JobCountersWriter::beat(Instant now) {
+  auto* word = reinterpret_cast<std::uint64_t*>(mapping_.writable() + kJobCountersBeatOffset);
+  Published<std::uint64_t>(word).store_release(static_cast<std::uint64_t>(now.count()));
+}
+
+Result<JobCountersReader> JobCountersReader::attach(const Descriptor& memory) {
+  struct stat facts {};
+  if (::fstat(memory.get(), &facts) != 0)
+    return fail(Code::kProtocol, "a job's counters cannot be looked at: {}", std::strerror(errno));
+  const auto bytes = static_cast<std::uint64_t>(facts.st_size);
+  if (facts.st_size < 0 || bytes < kJobCountersTalliesOffset)
+    return fail(Code::kProtocol, "a job's counters have {} bytes: too few", facts.st_size);
+  MUSTER_RETURN_IF_ERROR(check_memory(memory, bytes));
+  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, bytes, Access::kRead));
+  JobCountersHeader header;
+  std::memcpy(&header, mapping.data(), sizeof header);
+  if (header.magic != kMagicJobCounters || header.abi_version != kAbiVersion)
+    return fail(Code::kVersion, "a job's counters have version {}, this program {}; install the same release",
+                header.abi_version, kAbiVersion);
+  if (header.bytes != bytes || job_counters_bytes(header.ranks, header.groups) != bytes)
+    return fail(Code::kProtocol, "a job's counters of {} ranks and {} groups cannot have {} bytes",
+                header.ranks, header.groups, bytes);
+  return JobCountersReader(std::move(mapping), header);
+}
+
+std::uint64_t JobCountersReader::value(std::uint32_t rank, RankCount count) const {
+  MUSTER_ASSERT(rank < header_.ranks && count < RankCount::kCount);
+  const auto* tallies = reinterpret_cast<const RankTally*>(mapping_.data() + kJobCountersTalliesOffset);
+  return Untrusted<std::uint64_t>(&tallies[rank].values[static_cast<std::size_t>(count)]).load();
+}
+
+const GroupTally* JobCountersReader::group(std::uint32_t index) const {
+  MUSTER_ASSERT(index < header_.groups);
+  return reinterpret_cast<const GroupTally*>(mapping_.data() + kJobCountersTalliesOffset +
+                                             header_.ranks * sizeof(RankTally)) +
+         index;
+}
+
+std::uint64_t JobCountersReader::value(std::uint32_t index, GroupCount count) const {
+  MUSTER_ASSERT(count < GroupCount::kCount);
+  return Untrusted<std::uint64_t>(&group(index)->values[static_cast<std::size_t>(count)]).load();
+}
+
+std::string JobCountersReader::group_name(std::uint32_t index) const {
+  char name[kTallyNameBytes];
+  std::memcpy(name, group(index)->name, sizeof name);
+  return {name, ::strnlen(name, sizeof name)};
+}
+
+Instant JobCountersReader::beat() const {
+  const auto* word = reinterpret_cast<const std::uint64_t*>(mapping_.data() + kJobCountersBeatOffset);
+  constexpr auto kNanosMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return Instant(
+      static_cast<std::int64_t>(std::min(Untrusted<std::uint64_t>(word).load_acquire(), kNanosMax)));
+}
+
+}  // namespace muster::shm

@@ -1,0 +1,133 @@
+// What an engine counts of its job, in one memory file: whoever has its read-only descriptor sees it move,
+// and sees the last of it when the engine is stuck.
+//
+//   +-------------------------------------------+ 0
+//   | JobCountersHeader                         |
+//   | beat line: when the engine last wrote     |
+//   +-------------------------------------------+ 2 lines
+//   | RankTally[ranks]                          |
+//   | GroupTally[groups]: the groups of the mesh|
+//   +-------------------------------------------+
+//
+// Rules as in layout.hpp: one writer, offsets not pointers, a reader copies and checks. Counts only grow
+// while a rank has one client, and start again at 0 with the next; a reader takes a smaller number for a new
+// start.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/shm/segment.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace muster::shm {
+
+constexpr std::uint64_t kMagicJobCounters = 0x4d555354455243;  // "MUSTERC"
+constexpr std::size_t kTallyValuesMax = 16;
+constexpr std::size_t kTallyNameBytes = 64;
+
+// Of a rank; the index is ABI: append only.
+enum class RankCount : std::uint32_t {
+  kAttached,        // 1 while it has a client
+  kPid,             //
+  kStepsCompleted,  // starts that finished well
+  kStepsFailed,     //
+  kBytesMoved,      // payload bytes of finished collectives, at this rank's target
+  kComputeBusyNs,   //
+  kCommBusyNs,      //
+  kExposedNs,       // time the compute lane had work and waited for a collective
+  kBufferBytes,     // of live buffers
+  kRuns,            // collectives that it ran directly
+  kRunBytes,        // their payload bytes
+  kInFlight,        // starts without a verdict
+  kCount
+};
+// Of a group; append only.
+enum class GroupCount : std::uint32_t {
+  kMembers,
+  kOperations,  // collectives that finished well on the engine path, counted once for all members
+  kFailures,    // parts of collectives that failed
+  kBytes,       // payload bytes, of all members
+  kBusyNs,      // time with a collective running, of all members
+  kInFlight,    // parts without a verdict
+  kRuns,        // collectives run directly, counted once for all members
+  kExposedNs,   // of its members, together
+  kCount
+};
+static_assert(static_cast<std::size_t>(RankCount::kCount) <= kTallyValuesMax);
+static_assert(static_cast<std::size_t>(GroupCount::kCount) <= kTallyValuesMax);
+
+struct JobCountersHeader {
+  std::uint64_t magic = 0;
+  std::uint32_t abi_version = 0;
+  std::int32_t engine_pid = 0;
+  std::uint64_t bytes = 0;  // of the whole file
+  std::uint32_t ranks = 0;
+  std::uint32_t groups = 0;
+  std::uint64_t epoch = 0;
+};
+struct alignas(kLineBytes) RankTally {
+  std::uint64_t values[kTallyValuesMax] = {};
+};
+struct alignas(kLineBytes) GroupTally {
+  std::uint64_t values[kTallyValuesMax] = {};
+  char name[kTallyNameBytes] = {};  // zero-terminated; written once
+};
+constexpr std::size_t kJobCountersBeatOffset = kLineBytes;
+constexpr std::size_t kJobCountersTalliesOffset = 2 * kLineBytes;
+constexpr std::uint64_t job_counters_bytes(std::uint32_t ranks, std::uint32_t groups) {
+  return kJobCountersTalliesOffset + ranks * sizeof(RankTally) + groups * sizeof(GroupTally);
+}
+
+// The engine's end.
+//
+// Owns    the memory.
+// Thread  one at a time.
+// Bound   one store a value.
+// Fails   create: NO_RESOURCE.
+class JobCountersWriter {
+ public:
+  static Result<JobCountersWriter> create(std::uint32_t ranks, std::span<const std::string> groups,
+                                          std::uint64_t epoch, const Headroom& headroom);
+  int descriptor() const { return memory_.get(); }
+  void set(std::uint32_t rank, RankCount count, std::uint64_t value);
+  void set(std::uint32_t group, GroupCount count, std::uint64_t value);
+  // All that was set before is to be seen by who sees this.
+  void beat(Instant now);
+
+ private:
+  JobCountersWriter() = default;
+  Descriptor memory_;
+  Mapping mapping_;
+  std::uint32_t ranks_ = 0;
+};
+
+// Anybody's. Works while the engine is stuck, or gone.
+//
+// Owns    a read-only mapping.
+// Thread  a value.
+// Bound   one load a value.
+// Fails   attach: PROTOCOL, VERSION, NO_RESOURCE.
+class JobCountersReader {
+ public:
+  static Result<JobCountersReader> attach(const Descriptor& memory);
+  std::uint32_t ranks() const { return header_.ranks; }
+  std::uint32_t groups() const { return header_.groups; }
+  std::int32_t engine_pid() const { return header_.engine_pid; }
+  std::uint64_t value(std::uint32_t rank, RankCount count) const;
+  std::uint64_t value(std::uint32_t group, GroupCount count) const;
+  std::string group_name(std::uint32_t group) const;
+  Instant beat() const;
+
+ private:
+  JobCountersReader(Mapping mapping, const JobCountersHeader& header)
+      : mapping_(std::move(mapping)), header_(header) {}
+  const GroupTally* group(std::uint32_t index) const;
+  Mapping mapping_;
+  JobCountersHeader header_;  // a copy that was checked
+};
+
+}  // namespace muster::shm

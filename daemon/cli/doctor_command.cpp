@@ -1,0 +1,293 @@
+#include "daemon/cli/doctor_command.hpp"
+
+#include "api/shm/futex.hpp"
+#include "api/shm/headroom.hpp"
+#include "daemon/cli/table.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace muster::cli {
+namespace {
+
+using Verdict = Check::Verdict;
+
+constexpr std::uint64_t kMemlockBytesMin = std::uint64_t{64} << 20;
+constexpr std::uint64_t kOpenFilesMin = 4096;  // 16 jobs of 64 ranks with four descriptors each
+constexpr std::uint64_t kMemoryBytesMin = std::uint64_t{1} << 30;
+constexpr unsigned kNoExecSeal = 0x0008U;  // MFD_NOEXEC_SEAL of Linux 6.3; older headers lack it
+
+// ---- the facts ---------------------------------------------------------------------------------
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::uint64_t limit(int resource, bool hard) {
+  rlimit value{};
+  if (::getrlimit(static_cast<__rlimit_resource>(resource), &value) != 0) return 0;
+  const rlim_t chosen = hard ? value.rlim_max : value.rlim_cur;
+  return chosen == RLIM_INFINITY ? UINT64_MAX : chosen;
+}
+
+// "always [madvise] never" → "madvise".
+std::string bracketed(const std::string& line) {
+  const auto open = line.find('[');
+  const auto close = line.find(']');
+  return open == std::string::npos || close == std::string::npos ? ""
+                                                                 : line.substr(open + 1, close - open - 1);
+}
+
+std::optional<double> number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end == text.data()) return std::nullopt;
+  return value;
+}
+
+// Of this process's cgroup, version 2 ("max 100000") or 1.
+std::optional<double> cpu_quota() {
+  std::ifstream file("/proc/self/cgroup");
+  std::optional<double> tightest;
+  for (std::string line; std::getline(file, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    std::optional<double> quota;
+    std::optional<double> period;
+    if (controllers.empty()) {
+      const std::string both = first_line("/sys/fs/cgroup" + path + "/cpu.max");
+      quota = number(both);
+      const auto space = both.find(' ');
+      if (space != std::string::npos) period = number(std::string_view(both).substr(space + 1));
+    } else if (controllers.find("cpu") == 0 && controllers.find("cpuset") != 0) {
+      quota = number(first_line("/sys/fs/cgroup/cpu" + path + "/cpu.cfs_quota_us"));
+      period = number(first_line("/sys/fs/cgroup/cpu" + path + "/cpu.cfs_period_us"));
+    }
+    if (!quota || !period || *quota <= 0 || *period <= 0) continue;
+    tightest = std::min(tightest.value_or(*quota / *period), *quota / *period);
+  }
+  return tightest;
+}
+
+bool makes_memory(unsigned flags) {
+  const shm::Descriptor memory(static_cast<int>(::syscall(SYS_memfd_create, "muster-doctor", flags)));
+  return memory.valid() && ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0;
+}
+
+void read_system(MachineFacts& facts) {
+  facts.memlock_bytes = limit(RLIMIT_MEMLOCK, false);
+  facts.open_files = limit(RLIMIT_NOFILE, false);
+  facts.open_files_hard = limit(RLIMIT_NOFILE, true);
+  facts.root = ::geteuid() == 0;
+  facts.sealed_memory = makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  facts.noexec_memory = makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
+  struct statvfs shm_facts {};
+  if (::statvfs("/dev/shm", &shm_facts) == 0) facts.shm_bytes = shm_facts.f_bavail * shm_facts.f_frsize;
+  facts.huge_pages = bracketed(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
+  facts.memory_bytes = std::min(shm::memory_capacity(), shm::memory_headroom().bytes);
+  facts.machine_memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                               static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0)
+    facts.cores = static_cast<std::uint32_t>(CPU_COUNT(&set));
+  facts.cpu_quota = cpu_quota();
+  facts.clock_source = first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  utsname names{};
+  if (::uname(&names) == 0) facts.kernel = names.release;
+  facts.pidfd = shm::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))).valid();
+  const std::uint32_t word = 0;
+  facts.futex = ::syscall(SYS_futex, &word, 1 /* FUTEX_WAKE */, 1, nullptr, nullptr, 0) == 0;
+  facts.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+}
+
+void read_runtime_directory(const Door& door, MachineFacts& facts) {
+  facts.runtime_directory = std::filesystem::path(door.endpoint).parent_path().string();
+  struct stat info {};
+  if (::stat(facts.runtime_directory.c_str(), &info) != 0)
+    facts.runtime_trouble = std::strerror(errno);
+  else if (!S_ISDIR(info.st_mode))
+    facts.runtime_trouble = "it is no directory";
+  else if ((info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0)
+    facts.runtime_trouble = "everybody may write to it";
+  else if (::access(facts.runtime_directory.c_str(), X_OK) != 0)
+    facts.runtime_trouble = "this user may not enter it";
+}
+
+void read_daemon(const Door& door, MachineFacts& facts) {
+  const auto version = ask(door, {{"command", "version"}});
+  if (!version) {
+    facts.daemon_trouble = version.error().text;
+    return;
+  }
+  facts.daemon_version = version->result.value("version", "?");
+  facts.daemon_abi = version->result.value("abi", 0u);
+  if (const auto status = ask(door, {{"command", "status"}}))
+    for (const Json& job : status->result.value("jobs", Json::array()))
+      facts.ranks = std::max(facts.ranks, job.value("world", 0u));
+}
+
+// ---- the checks --------------------------------------------------------------------------------
+
+std::string amount(std::uint64_t bytes) {
+  return bytes == UINT64_MAX ? "unlimited" : bytes_text(bytes);
+}
+
+Check check(const char* name, bool good, Verdict otherwise, std::string says, std::string fix) {
+  return {name, good ? Verdict::kOk : otherwise, std::move(says), good ? std::string() : std::move(fix)};
+}
+
+void examine_limits(const MachineFacts& f, std::vector<Check>& checks) {
+  checks.push_back(
+      check("memlock", f.root || f.memlock_bytes >= kMemlockBytesMin, Verdict::kWarning,
+            f.root ? "root may lock any memory" : amount(f.memlock_bytes),
+            "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit; devices that pin memory "
+            "need it"));
+  checks.push_back(check("open files", f.open_files_hard >= kOpenFilesMin, Verdict::kWarning,
+                         fmt::format("{} (may be raised to {})", f.open_files, f.open_files_hard),
+                         "raise the hard limit: LimitNOFILE=65536 in the unit, or ulimit -Hn"));
+  checks.push_back(
+      check("sealed memory", f.sealed_memory, Verdict::kFailure,
+            f.sealed_memory ? "memfd_create with seals works" : "memfd_create with seals does not work",
+            "use a kernel of 3.17 or later, and allow memfd_create in the container's seccomp profile"));
+  checks.push_back(
+      check("MFD_NOEXEC_SEAL", f.noexec_memory, Verdict::kWarning, f.noexec_memory ? "there" : "not there",
+            "a kernel of 6.3 or later has it; without it memory files could be made executable"));
+  if (f.shm_bytes)
+    checks.push_back({"/dev/shm", Verdict::kOk,
+                      fmt::format("{} free; not used: memory files have no name there", amount(*f.shm_bytes)),
+                      ""});
+}
+
+void examine_memory(const MachineFacts& f, std::vector<Check>& checks) {
+  checks.push_back(
+      check("huge pages", f.huge_pages.empty() || f.huge_pages != "never", Verdict::kWarning,
+            f.huge_pages.empty() ? "not to be seen here" : "transparent: " + f.huge_pages,
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled: large kernels run faster"));
+  checks.push_back(check("memory", f.memory_bytes >= kMemoryBytesMin, Verdict::kWarning,
+                         fmt::format("{} of the machine's {} may be used here", amount(f.memory_bytes),
+                                     amount(f.machine_memory_bytes)),
+                         "raise the cgroup's limit (MemoryMax=, docker --memory)"));
+}
+
+void examine_cores(const MachineFacts& f, std::vector<Check>& checks) {
+  const double granted = std::min<double>(f.cores, f.cpu_quota.value_or(f.cores));
+  checks.push_back(
+      check("cpu quota", granted + 0.01 >= f.cores, Verdict::kWarning,
+            f.cpu_quota ? fmt::format("{:.2f} cores' worth on {} cores", *f.cpu_quota, f.cores)
+                        : fmt::format("none; {} cores", f.cores),
+            "a quota below the cores stops ranks in mid-wait: raise it (CPUQuota=, docker --cpus), or pin "
+            "to as many cores as it pays for (docker --cpuset-cpus)"));
+  checks.push_back(
+      check("cores and ranks", f.ranks <= granted + 0.01, Verdict::kWarning,
+            f.ranks == 0 ? fmt::format("no job; {} cores", f.cores)
+                         : fmt::format("{} ranks on {:.4g} cores", f.ranks, granted),
+            "more ranks than cores work, at the price of a context switch each meeting: start fewer "
+            "ranks, or give more cores"));
+}
+
+void examine_kernel(const MachineFacts& f, std::vector<Check>& checks) {
+  const bool fast_clock = f.clock_source.empty() || f.clock_source == "tsc" ||
+                          f.clock_source == "kvm-clock" || f.clock_source == "arch_sys_counter" ||
+                          f.clock_source == "hyperv_clocksource_tsc_page";
+  checks.push_back(
+      check("clock source", fast_clock, Verdict::kWarning,
+            f.clock_source.empty() ? "not to be seen here" : f.clock_source,
+            "a read of this clock is a system call: boot with clocksource=tsc tsc=reliable if the "
+            "processor's is stable"));
+  checks.push_back(check(
+      "pidfd", f.pidfd, Verdict::kFailure,
+      f.pidfd ? fmt::format("there (Linux {})", f.kernel) : fmt::format("missing in Linux {}", f.kernel),
+      "use a kernel of 5.3 or later, and allow pidfd_open in the container's seccomp profile"));
+  checks.push_back(check("futex", f.futex, Verdict::kFailure, f.futex ? "there" : "refused",
+                         "allow futex in the container's seccomp profile"));
+  const bool slow = f.governor == "powersave" || f.governor == "conservative" || f.governor == "ondemand";
+  checks.push_back(check("cpu governor", !slow, Verdict::kWarning,
+                         f.governor.empty() ? "not to be seen here" : f.governor,
+                         "cpupower frequency-set -g performance: a core that sleeps deep wakes late"));
+}
+
+void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
+  const bool answers = f.daemon_trouble.empty();
+  const Verdict absent = f.daemon_named ? Verdict::kFailure : Verdict::kWarning;
+  checks.push_back(
+      check("runtime directory", f.runtime_trouble.empty(), answers ? Verdict::kFailure : absent,
+            f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
+            "systemd makes it for the unit (RuntimeDirectory=muster); by hand: install -d -m 0755"));
+  checks.push_back(check("daemon", answers, absent,
+                         answers ? "musterd " + f.daemon_version : f.daemon_trouble,
+                         "systemctl start musterd; `muster run` starts a private one where none runs"));
+  if (!answers) return;
+  const std::string own =
+      fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
+  const bool same_abi = f.daemon_abi == shm::kAbiVersion;
+  checks.push_back(check("versions", same_abi && own == f.daemon_version,
+                         same_abi ? Verdict::kWarning : Verdict::kFailure,
+                         fmt::format("this program {} (interface {}), daemon {} (interface {})", own,
+                                     shm::kAbiVersion, f.daemon_version, f.daemon_abi),
+                         "install the same release of both, and restart musterd"));
+}
+
+const char* verdict_word(Verdict verdict) {
+  return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kWarning ? "warning" : "failure";
+}
+
+}  // namespace
+
+std::vector<Check> examine(const MachineFacts& facts) {
+  std::vector<Check> checks;
+  examine_limits(facts, checks);
+  examine_memory(facts, checks);
+  examine_cores(facts, checks);
+  examine_kernel(facts, checks);
+  examine_daemon(facts, checks);
+  return checks;
+}
+
+int run_doctor(const Door& door, DaemonNamed named, Output output) {
+  MachineFacts facts;
+  facts.daemon_named = named == DaemonNamed::kYes;
+  read_system(facts);
+  read_runtime_directory(door, facts);
+  try {
+    read_daemon(door, facts);
+  } catch (const Json::exception& error) {  // a daemon of another version
+    facts.daemon_trouble = fmt::format("its answer is not as expected: {}", error.what());
+  }
+  const std::vector<Check> checks = examine(facts);
+  Json list = Json::array();
+  std::vector<Row> rows;
+  bool failed = false;
+  for (const Check& each : checks) {
+    failed = failed || each.verdict == Verdict::kFailure;
+    list.push_back({{"check", each.name},
+                    {"verdict", verdict_word(each.verdict)},
+                    {"says", each.says},
+                    {"fix", each.fix}});
+    rows.push_back({verdict_word(each.verdict), each.name, each.says});
+    if (!each.fix.empty()) rows.push_back({"", "", "→ " + each.fix});
+  }
+  const int printed = output == Output::kJson ? print_json({{"healthy", !failed}, {"checks", list}})
+                                              : print_text(table({"VERDICT", "CHECK", "FOUND"}, rows));
+  return printed != kOk ? printed : failed ? kFailed : kOk;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,56 @@
+// muster doctor: whether this machine is fit to run jobs, and what to do where it is not.
+#pragma once
+
+#include "daemon/cli/question.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+// Whether the user has named the daemon: one that is named must be there.
+enum class DaemonNamed : std::uint8_t { kNo, kYes };
+
+// kFailed if a check fails; a warning is no failure.
+int run_doctor(const Door& door, DaemonNamed named, Output output);
+
+// What the checks look at, as read from the machine. An absent value could not be read here.
+struct MachineFacts {
+  std::uint64_t memlock_bytes = 0;  // soft limits; UINT64_MAX: none
+  std::uint64_t open_files = 0;
+  std::uint64_t open_files_hard = 0;
+  bool root = false;
+  bool sealed_memory = false;              // memfd_create with sealing
+  bool noexec_memory = false;              // and MFD_NOEXEC_SEAL
+  std::optional<std::uint64_t> shm_bytes;  // /dev/shm
+  std::string huge_pages;  // of /sys/kernel/mm/transparent_hugepage/enabled: "madvise"; empty: not known
+  std::uint64_t memory_bytes = 0;          // that a process here may use
+  std::uint64_t machine_memory_bytes = 0;  // of the machine
+  std::uint32_t cores = 0;                 // this process may run on
+  std::optional<double> cpu_quota;         // cores' worth of time, by cgroup
+  std::uint32_t ranks = 0;                 // of the daemon's largest job; 0: there is none
+  std::string clock_source;
+  std::string kernel;
+  bool pidfd = false;
+  bool futex = false;
+  std::string governor;  // empty: not to be seen
+  std::string runtime_directory;
+  std::string runtime_trouble;  // empty: it is as it should be
+  std::string daemon_trouble;   // why it does not answer; empty: it does
+  bool daemon_named = false;
+  std::string daemon_version;
+  std::uint32_t daemon_abi = 0;
+};
+
+struct Check {
+  enum class Verdict : std::uint8_t { kOk, kWarning, kFailure };
+  std::string name;
+  Verdict verdict = Verdict::kOk;
+  std::string says;
+  std::string fix;  // empty where nothing is to be done
+};
+std::vector<Check> examine(const MachineFacts& facts);
+
+}  // namespace muster::cli

@@ -1,0 +1,87 @@
+#include "daemon/cli/hang_command.hpp"
+
+#include "api/shm/job_counters.hpp"
+#include "daemon/cli/table.hpp"
+
+#include <fstream>
+
+namespace muster::cli {
+namespace {
+
+std::string hang_text(const Json& report) {
+  std::string out = report.at("text").get<std::string>();
+  const Json& last = report.at("latest_deadline");
+  if (last.is_null()) return out;
+  out += fmt::format("\nThe latest deadline passed {} ago; the report of that moment:\n",
+                     duration_text(last.at("ago_ns").get<std::int64_t>()));
+  return out + last.at("report").at("text").get<std::string>();
+}
+
+// "stopped", "running", …; of the process that the daemon names, by the kernel's word.
+std::string state_of(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const auto name_end = line.rfind(") ");
+  if (name_end == std::string::npos || name_end + 2 >= line.size()) return "gone";
+  const char letter = line[name_end + 2];
+  return letter == 'T' || letter == 't' ? "stopped"
+         : letter == 'Z'                ? "dead"
+         : letter == 'D'                ? "blocked"
+                                        : "running";
+}
+
+// The engine has not answered. The supervisor still knows its process, and its counters say since when.
+Outcome<Json> silence_of(const Door& door, const std::string& job) {
+  const auto counters = ask(door, {{"command", "counters"}, {"job", job}});
+  if (!counters) return tl::unexpected(counters.error());
+  const int pid = counters->result.at("engine_pid").get<int>();
+  const std::string state = state_of(pid);
+  Json report{{"job", job},
+              {"verdict", "engine_stuck"},
+              {"confidence", state == "running" ? "medium" : "high"},
+              {"engine_pid", pid},
+              {"process", state},
+              {"silent_s", nullptr},
+              {"next", Json::array({state == "stopped"
+                                        ? fmt::format("kill -CONT {}", pid)
+                                        : fmt::format("gdb -p {} -batch -ex 'thread apply all bt'", pid)})}};
+  std::string since;
+  if (!counters->descriptors.empty()) {
+    if (const auto reader = shm::JobCountersReader::attach(counters->descriptors.front())) {
+      const Nanos silent = SteadyClock().now() - reader->beat();
+      report["silent_s"] = std::chrono::duration<double>(silent).count();
+      since = fmt::format("; it last moved {} ago", duration_text(silent.count()));
+    }
+  }
+  report["text"] = fmt::format(
+      "VERDICT  engine_stuck   confidence {}\nengine   process {} does not answer: it is {}{}\n"
+      "next     {}\n",
+      report.at("confidence").get<std::string>(), pid, state, since,
+      report.at("next").at(0).get<std::string>());
+  report["latest_deadline"] = nullptr;
+  return report;
+}
+
+}  // namespace
+
+int run_hang(const Door& door, const std::string& job, Output output) {
+  const auto answer = ask(door, {{"command", "hang"}, {"job", job}});
+  try {
+    if (!answer && answer.error().exit_code == kTimedOut)
+      if (const auto silence = silence_of(door, job)) {
+        const int printed = output == Output::kJson ? print_json(*silence) : print_text(hang_text(*silence));
+        return printed == kOk ? kUnhealthy : printed;
+      }
+    if (!answer) return complain(answer.error());
+    const std::string verdict = answer->result.at("verdict").get<std::string>();
+    const int printed =
+        output == Output::kJson ? print_json(answer->result) : print_text(hang_text(answer->result));
+    if (printed != kOk) return printed;
+    return verdict == "healthy" ? kOk : kUnhealthy;
+  } catch (const Json::exception& error) {  // a daemon of another version
+    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+  }
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,220 @@
+#include "daemon/cli/top_command.hpp"
+
+#include "daemon/cli/table.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+
+#include <unistd.h>
+
+namespace muster::cli {
+namespace {
+
+using shm::GroupCount;
+using shm::JobCountersReader;
+using shm::RankCount;
+
+// The engine writes ten times a second.
+constexpr double kSilentSeconds = 1;
+
+double seconds_of(Nanos span) {
+  return std::chrono::duration<double>(span).count();
+}
+
+// A rank's new client counts from 0 again.
+template<class Count>
+std::uint64_t grown(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
+                    const std::array<std::uint64_t, shm::kTallyValuesMax>& after, Count count) {
+  const auto i = static_cast<std::size_t>(count);
+  return after[i] >= before[i] ? after[i] - before[i] : after[i];
+}
+
+struct Pace {
+  double seconds = 0;  // 0: nothing was written in between
+  double of(std::uint64_t amount) const { return seconds > 0 ? static_cast<double>(amount) / seconds : 0; }
+  double part(std::uint64_t nanos) const { return std::min(1.0, of(nanos) * 1e-9); }
+};
+
+template<class Tally, class Count>
+std::uint64_t now_at(const Tally& tally, Count count) {
+  return tally[static_cast<std::size_t>(count)];
+}
+
+Json rank_rates(const Look& before, const Look& after, const Pace& pace) {
+  Json ranks = Json::array();
+  for (std::size_t rank = 0; rank < after.ranks.size(); ++rank) {
+    const auto& b = before.ranks[rank];
+    const auto& a = after.ranks[rank];
+    ranks.push_back(
+        {{"rank", rank},
+         {"attached", now_at(a, RankCount::kAttached) != 0},
+         {"pid", now_at(a, RankCount::kPid)},
+         {"ops_per_s", pace.of(grown(b, a, RankCount::kStepsCompleted) + grown(b, a, RankCount::kRuns))},
+         {"bytes_per_s", pace.of(grown(b, a, RankCount::kBytesMoved) + grown(b, a, RankCount::kRunBytes))},
+         {"exposed", pace.part(grown(b, a, RankCount::kExposedNs))},
+         {"compute", pace.part(grown(b, a, RankCount::kComputeBusyNs))},
+         {"in_flight", now_at(a, RankCount::kInFlight)},
+         {"failed", now_at(a, RankCount::kStepsFailed)},
+         {"buffer_bytes", now_at(a, RankCount::kBufferBytes)}});
+  }
+  return ranks;
+}
+
+Json group_rates(const JobCountersReader& counters, const Look& before, const Look& after, const Pace& pace) {
+  Json groups = Json::array();
+  for (std::uint32_t group = 0; group < after.groups.size(); ++group) {
+    const auto& b = before.groups[group];
+    const auto& a = after.groups[group];
+    const auto members = std::max<std::uint64_t>(now_at(a, GroupCount::kMembers), 1);
+    groups.push_back(
+        {{"group", counters.group_name(group)},
+         {"id", group},
+         {"ranks", now_at(a, GroupCount::kMembers)},
+         {"ops_per_s", pace.of(grown(b, a, GroupCount::kOperations) + grown(b, a, GroupCount::kRuns))},
+         {"bytes_per_s", pace.of(grown(b, a, GroupCount::kBytes))},
+         {"exposed", pace.part(grown(b, a, GroupCount::kExposedNs) / members)},
+         {"busy", pace.part(grown(b, a, GroupCount::kBusyNs) / members)},
+         {"in_flight", now_at(a, GroupCount::kInFlight)},
+         {"failed", now_at(a, GroupCount::kFailures)}});
+  }
+  return groups;
+}
+
+std::string percent(double part) {
+  return fmt::format("{:.0f} %", part * 100);
+}
+
+std::string rate(double value) {
+  return value >= 1000 ? fmt::format("{:.1f}k", value / 1000) : fmt::format("{:.1f}", value);
+}
+
+// Until the time is up or the user has had enough; true for the latter.
+bool pause(double seconds) {
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGINT);
+  sigaddset(&stop, SIGTERM);
+  sigprocmask(SIG_BLOCK, &stop, nullptr);
+  timespec time{};
+  time.tv_sec = static_cast<time_t>(seconds);
+  time.tv_nsec = static_cast<long>((seconds - static_cast<double>(time.tv_sec)) * 1e9);
+  return sigtimedwait(&stop, nullptr, &time) > 0;
+}
+
+// "status" asks no engine, so it is answered also while one is stuck.
+Outcome<std::string> only_job(const Door& door) {
+  auto answer = ask(door, {{"command", "status"}});
+  if (!answer) return tl::unexpected(answer.error());
+  const Json& jobs = answer->result.at("jobs");
+  if (jobs.size() == 1) return jobs[0].at("name").get<std::string>();
+  std::string names;
+  for (const Json& job : jobs) names += (names.empty() ? "" : ", ") + job.at("name").get<std::string>();
+  if (names.empty()) return tl::unexpected(Trouble{kNoObject, "there is no job"});
+  return tl::unexpected(Trouble{kUsage, fmt::format("top: say which job with --job: {}", names)});
+}
+
+int show(const std::string& job, const Json& now, Output output, bool clear) {
+  if (output == Output::kJson) return print_json(now);
+  return print_text((clear ? "\x1b[H\x1b[J" : "") + top_text(job, now));
+}
+
+int watch(const JobCountersReader& counters, const std::string& job, const TopOptions& options,
+          Output output) {
+  const SteadyClock clock;
+  const bool clear = !options.once && ::isatty(STDOUT_FILENO) == 1;
+  Look before = look_at(counters, clock.now());
+  while (true) {
+    const bool enough = pause(options.seconds);
+    if (enough && !options.once) return kOk;
+    Look after = look_at(counters, clock.now());
+    Json now = rates(counters, before, after);
+    now["job"] = job;
+    const int shown = show(job, now, output, clear);
+    if (options.once || shown != kOk) return enough ? kInterrupted : shown;
+    before = std::move(after);
+  }
+}
+
+}  // namespace
+
+Look look_at(const JobCountersReader& counters, Instant now) {
+  Look look;
+  look.at = now;
+  look.beat = counters.beat();
+  look.ranks.resize(counters.ranks());
+  for (std::uint32_t rank = 0; rank < counters.ranks(); ++rank)
+    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(RankCount::kCount); ++i)
+      look.ranks[rank][i] = counters.value(rank, static_cast<RankCount>(i));
+  look.groups.resize(counters.groups());
+  for (std::uint32_t group = 0; group < counters.groups(); ++group)
+    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(GroupCount::kCount); ++i)
+      look.groups[group][i] = counters.value(group, static_cast<GroupCount>(i));
+  return look;
+}
+
+// By the engine's own time: a stuck one has moved nothing in no time, not little in much.
+Json rates(const JobCountersReader& counters, const Look& before, const Look& after) {
+  const Pace pace{seconds_of(after.beat - before.beat)};
+  const double silent = std::max(0.0, seconds_of(after.at - after.beat));
+  return {{"interval_s", pace.seconds},
+          {"engine_pid", counters.engine_pid()},
+          {"engine_silent_s", silent},
+          {"engine_stuck", silent >= kSilentSeconds},
+          {"ranks", rank_rates(before, after, pace)},
+          {"groups", group_rates(counters, before, after, pace)}};
+}
+
+std::string top_text(const std::string& job, const Json& now) {
+  std::string out = fmt::format("job {}   engine {}", job, now.at("engine_pid").get<int>());
+  if (now.at("engine_stuck").get<bool>())
+    out += fmt::format(", SILENT for {:.1f} s: what follows is the last of it",
+                       now.at("engine_silent_s").get<double>());
+  out += "\n";
+  std::vector<Row> rows;
+  for (const Json& rank : now.at("ranks")) {
+    if (!rank.at("attached").get<bool>()) {
+      rows.push_back(
+          {fmt::format("{}", rank.at("rank").get<int>()), "-", "-", "-", "-", "-", "-", "not attached"});
+      continue;
+    }
+    rows.push_back({fmt::format("{}", rank.at("rank").get<int>()),
+                    fmt::format("{}", rank.at("pid").get<int>()), rate(rank.at("ops_per_s").get<double>()),
+                    bytes_text(static_cast<std::uint64_t>(rank.at("bytes_per_s").get<double>())) + "/s",
+                    percent(rank.at("exposed").get<double>()), percent(rank.at("compute").get<double>()),
+                    fmt::format("{}", rank.at("in_flight").get<std::uint64_t>()),
+                    bytes_text(rank.at("buffer_bytes").get<std::uint64_t>())});
+  }
+  out += table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "MEMORY"}, rows);
+  rows.clear();
+  for (const Json& group : now.at("groups"))
+    rows.push_back({fmt::format("{} {}", group.at("id").get<int>(), group.at("group").get<std::string>()),
+                    fmt::format("{}", group.at("ranks").get<std::uint64_t>()),
+                    rate(group.at("ops_per_s").get<double>()),
+                    bytes_text(static_cast<std::uint64_t>(group.at("bytes_per_s").get<double>())) + "/s",
+                    percent(group.at("exposed").get<double>()), percent(group.at("busy").get<double>()),
+                    fmt::format("{}", group.at("in_flight").get<std::uint64_t>()),
+                    fmt::format("{}", group.at("failed").get<std::uint64_t>())});
+  return out + table({"GROUP", "RANKS", "OPS/S", "BYTES/S", "EXPOSED", "BUSY", "IN FLIGHT", "FAILED"}, rows);
+}
+
+int run_top(const Door& door, const TopOptions& options, Output output) {
+  try {
+    std::string job = options.job;
+    if (job.empty()) {
+      auto only = only_job(door);
+      if (!only) return complain(only.error());
+      job = *only;
+    }
+    const auto answer = ask(door, {{"command", "counters"}, {"job", job}});
+    if (!answer) return complain(answer.error());
+    if (answer->descriptors.size() != 1) return complain({kFailed, "the daemon sent no counters"});
+    const auto counters = JobCountersReader::attach(answer->descriptors.front());
+    if (!counters) return complain(trouble_of(counters.error()));
+    return watch(*counters, job, options, output);
+  } catch (const Json::exception& error) {  // a daemon of another version
+    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+  }
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,33 @@
+// muster top: what the ranks and groups of a job do just now, from counters in shared memory: works while the
+// engine is stuck.
+#pragma once
+
+#include "api/shm/job_counters.hpp"
+#include "daemon/cli/question.hpp"
+
+#include <string>
+
+namespace muster::cli {
+
+struct TopOptions {
+  std::string job;     // empty: the only one there is
+  double seconds = 1;  // between two looks
+  bool once = false;   // two looks, one table
+};
+
+int run_top(const Door& door, const TopOptions& options, Output output);
+
+// One look at all counters.
+struct Look {
+  Instant at{0};
+  Instant beat{0};
+  std::vector<std::array<std::uint64_t, shm::kTallyValuesMax>> ranks;
+  std::vector<std::array<std::uint64_t, shm::kTallyValuesMax>> groups;
+};
+Look look_at(const shm::JobCountersReader& counters, Instant now);
+
+// Rates between two looks, by rank and by group. Pure.
+Json rates(const shm::JobCountersReader& counters, const Look& before, const Look& after);
+std::string top_text(const std::string& job, const Json& rates);
+
+}  // namespace muster::cli

@@ -1,0 +1,97 @@
+#include "daemon/engine/flight.hpp"
+
+#include "api/base/dtype.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace muster::engine {
+
+// The entries of a lane lie at their point's place. Kernels have points too, so a lane of both keeps fewer.
+void FlightLog::submitted(const scheduler::Request& request, Instant now) {
+  const scheduler::CollectiveWork* work = request.plan->collective();
+  if (work == nullptr) return;
+  RankLog& log = ranks_[request.rank.value];
+  auto& lane = log.lanes[request.lane];
+  if (lane.empty()) lane.resize(kEntriesPerLane);
+  FlightEntry& entry = lane[request.value % kEntriesPerLane];
+  log.overwritten = log.overwritten || entry.value != 0;
+  const std::uint64_t element = dtype_bytes(work->collective.dtype);
+  entry = FlightEntry{};
+  entry.value = request.value;
+  entry.group = work->group.value;
+  entry.lane = request.lane;
+  entry.op = work->collective.op;
+  entry.dtype = work->collective.dtype;
+  if (work->point_to_point()) {
+    entry.sender = work->collective.root;
+    entry.receiver = work->collective.receiver;
+    entry.number = ++log.pairs[{entry.group, static_cast<std::uint32_t>(entry.sender),
+                                static_cast<std::uint32_t>(entry.receiver)}];
+  }
+  entry.uneven = !work->collective.counts.empty();
+  entry.source_bytes = given_count(work->share) * element;
+  entry.target_bytes = got_count(work->share) * element;
+  entry.created = now;
+  entry.timeout = request.deadline - now;
+  work->site.copy(entry.site.data(), entry.site.size() - 1);
+}
+
+FlightEntry* FlightLog::find(Rank rank, std::uint32_t lane, std::uint64_t value) {
+  auto& entries = ranks_[rank.value].lanes[lane];
+  if (entries.empty()) return nullptr;
+  FlightEntry& entry = entries[value % kEntriesPerLane];
+  return entry.value == value ? &entry : nullptr;
+}
+
+void FlightLog::launched(Rank rank, std::uint32_t lane, std::uint64_t value, std::uint64_t number,
+                         Instant now) {
+  FlightEntry* entry = find(rank, lane, value);
+  if (entry == nullptr) return;
+  entry->state = FlightEntry::State::kStarted;
+  if (entry->sender < 0) entry->number = number;
+  entry->started = now;
+}
+
+const FlightEntry* FlightLog::retired(Rank rank, std::uint32_t lane, std::uint64_t value, bool well,
+                                      std::uint64_t number, Instant end) {
+  FlightEntry* entry = find(rank, lane, value);
+  if (entry == nullptr) return nullptr;
+  if (well) {
+    entry->state = FlightEntry::State::kCompleted;
+    entry->completed = end;
+    return entry;
+  }
+  failed(ranks_[rank.value], *entry, number);
+  return entry->value == value ? entry : nullptr;
+}
+
+// Only the first of a channel that had not been launched was an operation that others may have come to: what
+// stood behind it was never to be met by anybody, and has no number.
+void FlightLog::failed(RankLog& log, FlightEntry& entry, std::uint64_t number) {
+  if (entry.state == FlightEntry::State::kScheduled && entry.sender < 0) {
+    for (const FlightEntry& other : log.lanes[entry.lane]) {
+      if (other.value == 0 || other.value == entry.value || other.group != entry.group) continue;
+      if (other.state == FlightEntry::State::kScheduled && other.value < entry.value) {
+        entry = FlightEntry{};
+        return;
+      }
+      number = std::max(number, other.number + 1);
+    }
+    entry.number = number;
+  }
+  entry.state = FlightEntry::State::kFailed;
+}
+
+std::vector<FlightEntry> FlightLog::entries(Rank rank) const {
+  std::vector<FlightEntry> all;
+  for (const auto& lane : ranks_[rank.value].lanes)
+    for (const FlightEntry& entry : lane)
+      if (entry.value != 0) all.push_back(entry);
+  std::stable_sort(all.begin(), all.end(), [](const FlightEntry& a, const FlightEntry& b) {
+    return std::tie(a.created, a.lane, a.value) < std::tie(b.created, b.lane, b.value);
+  });
+  return all;
+}
+
+}  // namespace muster::engine

@@ -1,0 +1,72 @@
+// FlightLog: what each rank has started on the engine path, always on: the last collectives of each of its
+// lanes with their times. The direct path has records of its own (api/shm/direct.hpp).
+#pragma once
+
+#include "api/shm/control.hpp"
+#include "scheduler/run/request.hpp"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace muster::engine {
+
+struct FlightEntry {
+  enum class State : std::uint8_t { kScheduled, kStarted, kCompleted, kFailed };
+  std::uint64_t value = 0;  // the point it reaches; 0: no entry
+  std::uint32_t group = 0;
+  std::uint32_t lane = 0;
+  muster_op op = 0;
+  muster_dtype dtype = 0;
+  std::int32_t sender = -1;  // SEND, RECV: indices in the group
+  std::int32_t receiver = -1;
+  std::uint64_t source_bytes = 0;
+  std::uint64_t target_bytes = 0;
+  // In its channel; 0 while it waits: not known yet. Of SEND and RECV: in program order of its pair.
+  std::uint64_t number = 0;
+  bool uneven = false;  // blocks of several sizes
+  Instant created{0};
+  Instant started{0};
+  Instant completed{0};
+  Nanos timeout{0};
+  State state = State::kScheduled;
+  std::array<char, shm::kSiteBytes> site{};  // zero-terminated; empty: nowhere
+};
+
+// Owns    the entries.
+// Thread  under the engine's baton.
+// Bound   kEntriesPerLane of each rank's lanes; an older one is overwritten.
+// Fails   never. What happens to a start whose entry is gone is not noted.
+class FlightLog {
+ public:
+  static constexpr std::uint64_t kEntriesPerLane = 128;
+
+  explicit FlightLog(std::uint32_t world) : ranks_(world) {}
+
+  // The rank has a new client: what the last one did is over.
+  void attached(Rank rank) { ranks_[rank.value] = {}; }
+  void submitted(const scheduler::Request& request, Instant now);
+  // `number`: of the operation in its channel.
+  void launched(Rank rank, std::uint32_t lane, std::uint64_t value, std::uint64_t number, Instant now);
+  // `number` counts for a start that had not been launched. Returns its entry, if there is one.
+  const FlightEntry* retired(Rank rank, std::uint32_t lane, std::uint64_t value, bool well,
+                             std::uint64_t number, Instant end);
+  // All of a rank, in order of creation.
+  std::vector<FlightEntry> entries(Rank rank) const;
+  // Whether older ones have been overwritten.
+  bool overwritten(Rank rank) const { return ranks_[rank.value].overwritten; }
+
+ private:
+  struct RankLog {
+    std::array<std::vector<FlightEntry>, MUSTER_LANE_COUNT> lanes;
+    std::map<std::array<std::uint32_t, 3>, std::uint64_t> pairs;  // group, sender, receiver → messages
+    bool overwritten = false;
+  };
+  FlightEntry* find(Rank rank, std::uint32_t lane, std::uint64_t value);
+  void failed(RankLog& log, FlightEntry& entry, std::uint64_t number);
+
+  std::vector<RankLog> ranks_;
+};
+
+}  // namespace muster::engine

@@ -1,0 +1,60 @@
+// What a process does, by the kernel's word: the seam that reports look through, and the reader behind it.
+#pragma once
+
+#include "scheduler/blame/situation.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster::engine {
+
+// A process number is used again; with the time of its start it is not.
+struct ProcessId {
+  std::int32_t pid = 0;
+  std::uint64_t started = 0;  // clock ticks since boot; 0: not known
+};
+
+struct ProcessSight {
+  blame::ProcessState state = blame::ProcessState::kUnknown;
+  std::string where;  // kFrozen: the cgroup
+};
+
+// Owns    nothing. Thread  one at a time. Bound  a few small files of the kernel's. Fails  kUnknown.
+class ProcessProbe {
+ public:
+  virtual ~ProcessProbe() = default;
+  virtual ProcessId identify(std::int32_t pid) const = 0;
+  virtual ProcessSight look(const ProcessId& process) const = 0;
+};
+
+// /proc/PID/stat, and the freezer of the process's cgroup, version 2 or 1.
+//
+// Owns    nothing. Thread  any. Bound  five small files a look. Fails  kUnknown where a file cannot be read.
+class SystemProcesses final : public ProcessProbe {
+ public:
+  struct Files {  // where the kernel reports; a test plants other files
+    std::string proc = "/proc";
+    std::string cgroups = "/sys/fs/cgroup";
+  };
+  explicit SystemProcesses(Files files) : files_(std::move(files)) {}
+  SystemProcesses() : SystemProcesses(Files{}) {}
+
+  ProcessId identify(std::int32_t pid) const override;
+  ProcessSight look(const ProcessId& process) const override;
+
+ private:
+  std::optional<std::string> frozen_cgroup(std::int32_t pid) const;
+
+  Files files_;
+};
+
+// The line of /proc/PID/stat: proc_pid_stat(5). Nothing for a line that is none.
+struct ProcessStat {
+  char state = '?';
+  std::uint64_t started = 0;
+};
+std::optional<ProcessStat> parse_process_stat(std::string_view line);
+
+}  // namespace muster::engine

@@ -1,0 +1,354 @@
+#include "daemon/engine/situation.hpp"
+
+#include "api/base/dtype.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace muster::engine {
+namespace {
+
+using blame::Situation;
+using blame::Wait;
+using control::Json;
+
+constexpr std::uint32_t kNoMember = UINT32_MAX;
+
+const std::vector<Rank>& members_of(const Evidence& e, GroupId group) {
+  return e.graph.groups()[group.value].ranks;
+}
+
+blame::Operation operation_of(const scheduler::Plan& plan) {
+  const scheduler::CollectiveWork& work = *plan.collective();
+  const bool typed = work.collective.dtype != 0;
+  return {plan.label(), plan.bytes, typed ? dtype_name(work.collective.dtype) : "", work.site};
+}
+
+// In what those who have come differ, where all must say the same.
+std::string difference_among(const Evidence& e, GroupId group,
+                             const std::vector<const scheduler::Plan*>& plans) {
+  std::vector<Party> parties(plans.size());
+  const Signature* first = nullptr;
+  bool differs = false;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    parties[i].rank = static_cast<std::int32_t>(members_of(e, group)[i].value);
+    const scheduler::CollectiveWork* work = plans[i] != nullptr ? plans[i]->collective() : nullptr;
+    if (work == nullptr || work->group != group) continue;
+    parties[i].collective = &work->collective;
+    parties[i].share = &work->share;
+    parties[i].site = work->site;
+    if (first == nullptr) first = &work->signature;
+    differs = differs || !(work->signature.common == first->common);
+  }
+  return differs ? difference(parties).text : std::string();
+}
+
+// ---- the engine path ---------------------------------------------------------------------------
+
+Wait pending_wait(const Evidence& e, const scheduler::Sequencer::Pending& pending) {
+  Wait wait;
+  wait.group = pending.group.value;
+  wait.group_name = e.graph.groups()[pending.group.value].name;
+  wait.lane = scheduler::lane_name(pending.lane);
+  wait.number = pending.number;
+  wait.operation = operation_of(*pending.arrived.front().plan);
+  wait.since = pending.arrived.front().at;
+  std::vector<const scheduler::Plan*> plans(members_of(e, pending.group).size());
+  for (const auto& arrival : pending.arrived) {
+    wait.arrived.push_back({arrival.rank.value, arrival.at});
+    wait.since = std::min(wait.since, arrival.at);
+    plans[static_cast<std::size_t>(arrival.plan->collective()->index())] = arrival.plan;
+  }
+  for (const Rank rank : pending.missing) wait.missing.push_back({rank.value, {}, {}});
+  if (!pending.arrived.front().plan->collective()->point_to_point())
+    wait.difference = difference_among(e, pending.group, plans);
+  return wait;
+}
+
+Wait running_wait(const Evidence& e, const scheduler::Graph::Running& running) {
+  const scheduler::Step::Part& part = running.step->parts.front();
+  const scheduler::CollectiveWork& work = *part.plan->collective();
+  Wait wait;
+  wait.group = work.group.value;
+  wait.group_name = e.graph.groups()[work.group.value].name;
+  wait.lane = scheduler::lane_name(part.lane);
+  wait.number = work.point_to_point() ? part.value : e.graph.sequencer().operations(work.group, part.lane);
+  wait.operation = operation_of(*part.plan);
+  wait.since = running.since;
+  for (const auto& each : running.step->parts) wait.arrived.push_back({each.rank.value, running.since});
+  return wait;
+}
+
+const scheduler::Graph::Head* head_of(const std::vector<scheduler::Graph::Head>& heads, Rank rank,
+                                      std::uint32_t lane) {
+  const auto found = std::find_if(heads.begin(), heads.end(),
+                                  [&](const auto& head) { return head.rank == rank && head.lane == lane; });
+  return found == heads.end() ? nullptr : &*found;
+}
+
+std::optional<std::size_t> wait_at(const Situation& situation, Rank rank, std::uint32_t lane) {
+  for (std::size_t w = 0; w < situation.waits.size(); ++w) {
+    const Wait& wait = situation.waits[w];
+    if (wait.path != Path::kEngine || wait.lane != scheduler::lane_name(lane) || wait.missing.empty())
+      continue;
+    const bool here = std::any_of(wait.arrived.begin(), wait.arrived.end(),
+                                  [&](const blame::Arrived& a) { return a.rank == rank.value; });
+    if (here) return w;
+  }
+  return std::nullopt;
+}
+
+// What stands in the way of the rank's next start on a lane: a wait, or something else in words.
+struct Hindrance {
+  std::optional<std::size_t> wait;
+  std::string reason;
+};
+Hindrance hindrance(const Situation& situation, const std::vector<scheduler::Graph::Head>& heads, Rank rank,
+                    std::uint32_t lane) {
+  Hindrance found;
+  for (std::uint32_t steps = 0; steps < MUSTER_LANE_COUNT; ++steps) {
+    const scheduler::Graph::Head* head = head_of(heads, rank, lane);
+    if (head == nullptr) return found;  // that lane's work runs
+    if (head->arrived) {
+      found.wait = wait_at(situation, rank, lane);
+      return found;
+    }
+    found.reason = head->obstacle;
+    if (!head->blocking_lane) return found;
+    lane = *head->blocking_lane;
+  }
+  return found;
+}
+
+void explain_missing(const Evidence& e, const std::vector<scheduler::Sequencer::Pending>& pending,
+                     Situation& situation) {
+  const auto heads = e.graph.heads();
+  for (std::size_t w = 0; w < pending.size(); ++w) {
+    for (blame::Missing& missing : situation.waits[w].missing) {
+      const Rank rank(missing.rank);
+      if (!e.graph.has_submitted(rank, pending[w].lane, pending[w].group)) continue;
+      Hindrance found = hindrance(situation, heads, rank, pending[w].lane);
+      if (found.wait != w) missing.behind = found.wait;
+      if (!missing.behind) missing.reason = std::move(found.reason);
+    }
+  }
+}
+
+// ---- the direct path ---------------------------------------------------------------------------
+
+// One operation: group, its number, and of a pair the indices of sender and receiver.
+using Meeting = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint32_t>;
+
+Meeting meeting_of(const Board::Flight& flight) {
+  std::uint32_t sender = kNoMember;
+  std::uint32_t receiver = kNoMember;
+  if (flight.what.op == MUSTER_SEND) sender = flight.member, receiver = flight.what.peer;
+  if (flight.what.op == MUSTER_RECV) sender = flight.what.peer, receiver = flight.member;
+  return {flight.group.value, flight.number, sender, receiver};
+}
+
+void add_plan_facts(const Evidence& e, const Board::Flight& flight, Wait& wait) {
+  const DirectQuestion question{
+      flight.group, flight.member, flight.generation, flight.number, 0, shm::DirectWait::kArrivals, 0};
+  const auto& members = members_of(e, flight.group);
+  std::vector<const scheduler::Plan*> plans(members.size());
+  for (const blame::Arrived& arrived : wait.arrived) {
+    const auto at = std::find(members.begin(), members.end(), Rank(arrived.rank));
+    const auto index = static_cast<std::uint32_t>(at - members.begin());
+    const Session* session = e.ranks[arrived.rank].session;
+    if (session != nullptr) plans[index] = session->plan(Handle(e.board->plan_of(question, index)));
+  }
+  const scheduler::Plan* own = plans[flight.member];
+  if (own != nullptr && own->collective() != nullptr) wait.operation.site = own->collective()->site;
+  wait.difference = difference_among(e, flight.group, plans);
+}
+
+// Who else has come is read from the seats; a member that has come and gone on waits for nobody here.
+void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
+  const auto& members = members_of(e, flight.group);
+  const auto [group, number, sender, receiver] = meeting_of(flight);
+  if (sender != kNoMember) {
+    const std::uint32_t other = flight.member == sender ? receiver : sender;
+    if (wait.arrived.size() < 2 && other < members.size())
+      wait.missing.push_back({members[other].value, {}, {}});
+  } else {
+    const DirectQuestion question{
+        flight.group, flight.member, flight.generation, flight.number, 0, shm::DirectWait::kArrivals, 0};
+    for (const std::uint32_t index : e.board->missing(question))
+      wait.missing.push_back({members[index].value, {}, {}});
+    add_plan_facts(e, flight, wait);
+  }
+  if (wait.missing.empty())
+    for (const blame::Arrived& arrived : wait.arrived) wait.inside.push_back(arrived.rank);
+}
+
+void add_direct(const Evidence& e, Situation& situation) {
+  struct Met {
+    Board::Flight flight;
+    Wait wait;
+  };
+  std::map<Meeting, Met> meetings;
+  for (std::uint32_t rank = 0; rank < e.ranks.size(); ++rank) {
+    if (e.ranks[rank].session == nullptr) continue;
+    const auto flight = e.board->latest_flight(Rank(rank));
+    if (!flight) continue;
+    blame::RankState& state = situation.ranks[rank];
+    const Instant begun = std::min(flight->begun, e.now);
+    state.heard = std::max(state.heard.value_or(begun), begun);
+    if (flight->state == shm::RecordState::kWell && (!state.finished || state.finished->at < begun))
+      state.finished = blame::Finished{e.graph.groups()[flight->group.value].name, op_name(flight->what.op),
+                                       Path::kDirect, flight->number, begun};
+    const bool open =
+        flight->state == shm::RecordState::kOpen && flight->generation == e.board->generation(flight->group);
+    if (!open) continue;
+    Met& met = meetings[meeting_of(*flight)];
+    if (met.wait.arrived.empty()) met.wait.since = begun;
+    met.flight = *flight;
+    met.wait.since = std::min(met.wait.since, begun);
+    met.wait.arrived.push_back({rank, begun});
+  }
+  for (auto& [key, met] : meetings) {
+    met.wait.group = met.flight.group.value;
+    met.wait.group_name = e.graph.groups()[met.flight.group.value].name;
+    met.wait.path = Path::kDirect;
+    met.wait.number = met.flight.number;
+    const bool typed = met.flight.what.dtype != 0;
+    met.wait.operation = {op_name(met.flight.what.op),
+                          std::max(met.flight.target_bytes, met.flight.source_bytes),
+                          typed ? dtype_name(met.flight.what.dtype) : "", ""};
+    add_members(e, met.flight, met.wait);
+    situation.waits.push_back(std::move(met.wait));
+  }
+}
+
+// ---- as JSON -----------------------------------------------------------------------------------
+
+Json wait_json(const Situation& situation, const Wait& wait) {
+  Json arrived = Json::array();
+  for (const blame::Arrived& a : wait.arrived)
+    arrived.push_back({{"rank", a.rank}, {"ago_ns", (situation.now - a.at).count()}});
+  Json missing = Json::array();
+  for (const blame::Missing& m : wait.missing) missing.push_back(m.rank);
+  return {{"group", wait.group_name},
+          {"group_id", wait.group},
+          {"path", path_name(wait.path)},
+          {"lane", wait.lane.empty() ? Json(nullptr) : Json(wait.lane)},
+          {"number", wait.number},
+          {"op", wait.operation.label},
+          {"bytes", wait.operation.bytes},
+          {"dtype", wait.operation.dtype},
+          {"site", wait.operation.site},
+          {"waiting_ns", (situation.now - wait.since).count()},
+          {"arrived", arrived},
+          {"missing", missing},
+          {"difference", wait.difference}};
+}
+
+Json rank_json(const Situation& situation, std::uint32_t number) {
+  const blame::RankState& rank = situation.ranks[number];
+  Json json{{"rank", number},       {"attached", rank.attached},
+            {"pid", rank.pid},      {"process", blame::process_state_name(rank.process)},
+            {"cgroup", rank.where}, {"heard_ns", nullptr},
+            {"finished", nullptr}};
+  if (rank.heard) json["heard_ns"] = (situation.now - *rank.heard).count();
+  if (rank.finished)
+    json["finished"] = {{"group", rank.finished->group},
+                        {"op", rank.finished->label},
+                        {"path", path_name(rank.finished->path)},
+                        {"number", rank.finished->number},
+                        {"ago_ns", (situation.now - rank.finished->at).count()}};
+  return json;
+}
+
+}  // namespace
+
+Situation situation_of(const Evidence& e) {
+  Situation situation;
+  situation.job = e.job;
+  situation.now = e.now;
+  situation.patience = e.patience;
+  for (const RankFacts& facts : e.ranks) {
+    blame::RankState state;
+    state.attached = facts.session != nullptr;
+    state.pid = facts.session != nullptr ? facts.session->options().pid : 0;
+    if (facts.session != nullptr) state.heard = facts.heard;
+    state.finished = facts.finished;
+    situation.ranks.push_back(std::move(state));
+  }
+  const auto pending = e.graph.sequencer().pending();
+  for (const auto& each : pending) situation.waits.push_back(pending_wait(e, each));
+  explain_missing(e, pending, situation);
+  for (const auto& running : e.graph.running()) situation.waits.push_back(running_wait(e, running));
+  if (e.board != nullptr) add_direct(e, situation);
+  return situation;
+}
+
+std::optional<std::size_t> wait_on_lane(const Situation& situation, const scheduler::Graph& graph, Rank rank,
+                                        std::uint32_t lane) {
+  return hindrance(situation, graph.heads(), rank, lane).wait;
+}
+
+std::optional<std::size_t> wait_run_by(const Situation& situation, GroupId group, std::uint32_t rank) {
+  for (std::size_t w = 0; w < situation.waits.size(); ++w) {
+    const Wait& wait = situation.waits[w];
+    const bool here = std::any_of(wait.arrived.begin(), wait.arrived.end(),
+                                  [&](const blame::Arrived& a) { return a.rank == rank; });
+    if (wait.path == Path::kDirect && wait.group == group.value && here) return w;
+  }
+  return std::nullopt;
+}
+
+void look_at_processes(Situation& situation, std::span<const RankFacts> ranks, const ProcessProbe& probe,
+                       std::optional<std::size_t> about, std::size_t looks_max) {
+  const auto look = [&](std::uint32_t rank) {
+    blame::RankState& state = situation.ranks[rank];
+    if (!state.attached || state.process != blame::ProcessState::kUnknown || looks_max == 0) return;
+    --looks_max;
+    ProcessSight sight = probe.look(ranks[rank].process);
+    state.process = sight.state;
+    state.where = std::move(sight.where);
+  };
+  const auto look_at = [&](const Wait& wait) {
+    for (const blame::Missing& missing : wait.missing) look(missing.rank);
+    for (const std::uint32_t rank : wait.inside) look(rank);
+  };
+  if (about) look_at(situation.waits[*about]);
+  for (const Wait& wait : situation.waits) look_at(wait);
+}
+
+Json report_json(const Situation& situation, const blame::Report& report) {
+  Json culprits = Json::array();
+  for (const blame::Culprit& culprit : report.culprits) {
+    Json json = rank_json(situation, culprit.rank);
+    json["verdict"] = blame::verdict_name(culprit.verdict);
+    json["reason"] = culprit.reason;
+    culprits.push_back(std::move(json));
+  }
+  Json circle = Json::array();
+  for (const blame::Link& link : report.circle) {
+    Json json = wait_json(situation, situation.waits[link.wait]);
+    json["rank"] = link.rank;
+    json["waits_for"] = link.waits_for;
+    json["certain"] = link.certain;
+    circle.push_back(std::move(json));
+  }
+  Json waits = Json::array();
+  for (const Wait& wait : situation.waits) waits.push_back(wait_json(situation, wait));
+  Json ranks = Json::array();
+  for (std::uint32_t rank = 0; rank < situation.ranks.size(); ++rank)
+    ranks.push_back(rank_json(situation, rank));
+  return {{"job", situation.job},
+          {"verdict", blame::verdict_name(report.verdict)},
+          {"confidence", blame::confidence_name(report.confidence)},
+          {"wait", report.wait ? wait_json(situation, situation.waits[*report.wait]) : Json(nullptr)},
+          {"culprits", culprits},
+          {"circle", circle},
+          {"ruled_out", report.ruled_out},
+          {"next", report.next},
+          {"waits", waits},
+          {"ranks", ranks},
+          {"text", blame::text_of(situation, report)}};
+}
+
+}  // namespace muster::engine

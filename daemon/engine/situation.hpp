@@ -1,0 +1,50 @@
+// What an engine knows of who waits for whom, gathered from its graph and its board into one Situation.
+#pragma once
+
+#include "daemon/control/job.hpp"
+#include "daemon/engine/board.hpp"
+#include "daemon/engine/process_state.hpp"
+#include "daemon/engine/session.hpp"
+#include "scheduler/blame/blame.hpp"
+#include "scheduler/run/graph.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace muster::engine {
+
+struct RankFacts {
+  const Session* session = nullptr;  // none: the rank is not attached
+  ProcessId process;
+  Instant heard{0};                         // its last command or message
+  std::optional<blame::Finished> finished;  // on the engine path
+};
+
+struct Evidence {
+  const std::string& job;
+  Instant now{0};
+  Nanos patience{0};
+  const scheduler::Graph& graph;
+  const Board* board = nullptr;  // none: there is no direct path
+  std::span<const RankFacts> ranks;
+};
+
+// All but the states of processes, which cost system calls.
+blame::Situation situation_of(const Evidence& evidence);
+
+// The wait in which the rank's next start on that lane stands, or that stands in its way.
+std::optional<std::size_t> wait_on_lane(const blame::Situation& situation, const scheduler::Graph& graph,
+                                        Rank rank, std::uint32_t lane);
+// The wait of the direct path in which the rank is.
+std::optional<std::size_t> wait_run_by(const blame::Situation& situation, GroupId group, std::uint32_t rank);
+
+// Looks at the processes of ranks that somebody waits for, of `about` first, and at most at `looks_max`.
+void look_at_processes(blame::Situation& situation, std::span<const RankFacts> ranks,
+                       const ProcessProbe& probe, std::optional<std::size_t> about, std::size_t looks_max);
+
+control::Json report_json(const blame::Situation& situation, const blame::Report& report);
+
+}  // namespace muster::engine

@@ -1,0 +1,285 @@
+#include "scheduler/blame/blame.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <numeric>
+
+namespace muster::blame {
+namespace {
+
+template<class Enum, std::size_t N>
+const char* word(const std::array<const char*, N>& words, Enum value) noexcept {
+  const auto index = static_cast<std::size_t>(value);
+  return index < N ? words[index] : "unknown";
+}
+
+constexpr std::array kVerdictWords = {"healthy",  "slow",   "not_joined", "not_attached", "mismatch_pending",
+                                      "deadlock", "frozen", "stopped",    "dead"};
+
+std::optional<Verdict> verdict_of(ProcessState state) {
+  switch (state) {
+    case ProcessState::kDead:
+      return Verdict::kDead;
+    case ProcessState::kStopped:
+      return Verdict::kStopped;
+    case ProcessState::kFrozen:
+      return Verdict::kFrozen;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The way from one wait to all that it depends on.
+//
+// Owns    what it has found.
+// Thread  one.
+// Bound   each wait is looked at once.
+// Fails   never.
+class Search {
+ public:
+  explicit Search(const Situation& situation)
+      : situation_(situation),
+        places_(situation.ranks.size()),
+        marks_(situation.waits.size(), Mark::kNew),
+        goes_on_(situation.waits.size(), false) {
+    for (std::size_t w = 0; w < situation.waits.size(); ++w)
+      for (const Arrived& arrived : situation.waits[w].arrived)
+        if (arrived.rank < places_.size()) places_[arrived.rank].push_back(w);
+  }
+
+  Report run(std::size_t start) {
+    visit(start, true);
+    return conclude(start);
+  }
+
+ private:
+  enum class Mark : std::uint8_t { kNew, kOnTheWay, kDone };
+  struct End {  // where a way ends
+    Culprit culprit;
+    std::size_t wait = 0;
+    bool certain = true;
+  };
+  struct Step {
+    std::size_t wait = 0;
+    std::uint32_t missing = 0;  // by whom the way goes on from it
+    bool certain = true;
+  };
+
+  const RankState& rank(std::uint32_t number) const {
+    static const RankState kNobody{};
+    return number < situation_.ranks.size() ? situation_.ranks[number] : kNobody;
+  }
+
+  void visit(std::size_t w, bool certain) {
+    marks_[w] = Mark::kOnTheWay;
+    const Wait& wait = situation_.waits[w];
+    for (const std::uint32_t inside : wait.inside)
+      if (const auto bad = verdict_of(rank(inside).process))
+        ends_.push_back({{inside, *bad, ""}, w, certain});
+    if (wait.missing.empty()) running_.push_back(w);
+    if (!wait.difference.empty()) differing_.push_back(w);
+    for (const Missing& missing : wait.missing) follow(w, missing, certain);
+    marks_[w] = Mark::kDone;
+  }
+
+  void follow(std::size_t w, const Missing& missing, bool certain) {
+    if (missing.behind && *missing.behind < situation_.waits.size())
+      return go_on(w, missing.rank, *missing.behind, true, certain);
+    const RankState& state = rank(missing.rank);
+    std::optional<Verdict> end = verdict_of(state.process);
+    if (!end && !state.attached) end = Verdict::kNotAttached;
+    const auto& places = missing.rank < places_.size() ? places_[missing.rank] : std::vector<std::size_t>();
+    // A part that is held back by something else than a wait goes no further: the reason is its own.
+    if (!end && (places.empty() || !missing.reason.empty())) end = Verdict::kNotJoined;
+    if (end) return ends_.push_back({{missing.rank, *end, missing.reason}, w, certain});
+    for (const std::size_t place : places)
+      go_on(w, missing.rank, place, situation_.waits[place].path == Path::kDirect, certain);
+  }
+
+  // `sure`: that the rank cannot come to `w` before `next` is over; `certain`: that the way to `w` is so.
+  void go_on(std::size_t w, std::uint32_t missing, std::size_t next, bool sure, bool certain) {
+    goes_on_[w] = true;
+    way_.push_back({w, missing, sure});
+    if (marks_[next] == Mark::kOnTheWay) {
+      close_circle(next);
+    } else if (marks_[next] == Mark::kNew) {
+      visit(next, certain && sure);
+    }
+    way_.pop_back();
+  }
+
+  void close_circle(std::size_t first) {
+    auto from = std::find_if(way_.begin(), way_.end(), [&](const Step& s) { return s.wait == first; });
+    std::vector<Link> circle;
+    std::uint32_t sits = way_.back().missing;
+    for (; from != way_.end(); ++from) {
+      circle.push_back({sits, from->wait, from->missing, from->certain});
+      sits = from->missing;
+    }
+    // A circle that is certain counts more than one that is inferred, a short one more than a long one.
+    const auto rating = [](const std::vector<Link>& links) {
+      return std::pair(std::none_of(links.begin(), links.end(), [](const Link& l) { return !l.certain; }),
+                       -static_cast<std::ptrdiff_t>(links.size()));
+    };
+    if (circle_.empty() || rating(circle) > rating(circle_)) circle_ = std::move(circle);
+  }
+
+  Instant since(std::size_t w) const { return situation_.waits[w].since; }
+
+  std::size_t oldest(const std::vector<std::size_t>& waits) const {
+    return *std::min_element(waits.begin(), waits.end(),
+                             [&](std::size_t a, std::size_t b) { return since(a) < since(b); });
+  }
+
+  Report conclude(std::size_t start) {
+    Report report;
+    std::optional<Verdict> worst;
+    for (const End& end : ends_) worst = std::max(worst.value_or(Verdict::kHealthy), end.culprit.verdict);
+    const bool process = worst && *worst >= Verdict::kFrozen;
+    if (!process && !circle_.empty()) {
+      conclude_circle(report);
+    } else if (!process && !differing_.empty()) {
+      report.verdict = Verdict::kMismatchPending;
+      report.wait = oldest(differing_);
+    } else if (worst) {
+      conclude_ends(report, *worst);
+    } else {
+      report.verdict = Verdict::kSlow;
+      report.confidence = Confidence::kMedium;
+      report.wait = running_.empty() ? start : oldest(running_);
+    }
+    return report;
+  }
+
+  void conclude_circle(Report& report) {
+    // Begins with the oldest, so that the same circle always reads the same.
+    const auto first = std::min_element(circle_.begin(), circle_.end(), [&](const Link& a, const Link& b) {
+      return std::pair(since(a.wait), a.rank) < std::pair(since(b.wait), b.rank);
+    });
+    std::rotate(circle_.begin(), first, circle_.end());
+    bool one_group = true;
+    for (const Link& link : circle_) {
+      if (!link.certain) report.confidence = Confidence::kMedium;
+      one_group =
+          one_group && situation_.waits[link.wait].group == situation_.waits[circle_.front().wait].group;
+    }
+    report.verdict = one_group ? Verdict::kMismatchPending : Verdict::kDeadlock;
+    report.wait = circle_.front().wait;
+    report.circle = circle_;
+  }
+
+  void conclude_ends(Report& report, Verdict worst) {
+    report.verdict = worst;
+    std::map<std::uint32_t, Culprit> culprits;
+    std::vector<std::size_t> waits;
+    report.confidence = Confidence::kMedium;
+    for (const End& end : ends_) {
+      Culprit& culprit = culprits[end.culprit.rank];
+      if (culprit.verdict <= end.culprit.verdict) culprit = end.culprit;
+      if (end.culprit.verdict != worst) continue;
+      waits.push_back(end.wait);
+      if (end.certain) report.confidence = Confidence::kHigh;
+    }
+    for (const auto& [number, culprit] : culprits) report.culprits.push_back(culprit);
+    // Where nobody else is waited for than those who wait for nobody, the search has come to the ground.
+    std::vector<std::size_t> ground;
+    std::copy_if(waits.begin(), waits.end(), std::back_inserter(ground),
+                 [&](std::size_t w) { return !goes_on_[w]; });
+    report.wait = oldest(ground.empty() ? waits : ground);
+    const auto unseen = [&](const Culprit& c) {
+      return c.verdict == Verdict::kNotJoined && rank(c.rank).process == ProcessState::kUnknown;
+    };
+    if (std::any_of(report.culprits.begin(), report.culprits.end(), unseen))
+      report.confidence = Confidence::kMedium;
+  }
+
+  const Situation& situation_;
+  std::vector<std::vector<std::size_t>> places_;  // by rank: the waits in which it sits
+  std::vector<Mark> marks_;
+  std::vector<bool> goes_on_;  // somebody who is missing there waits elsewhere
+  std::vector<Step> way_;
+  std::vector<End> ends_;
+  std::vector<Link> circle_;
+  std::vector<std::size_t> running_;
+  std::vector<std::size_t> differing_;
+};
+
+// Each sentence is what the situation really rules out: of states that nobody has looked at it says nothing.
+void rule_out(const Situation& situation, Report& report) {
+  bool seen = true;
+  bool ill = false;
+  bool absent = false;
+  for (const RankState& rank : situation.ranks) {
+    seen = seen && (!rank.attached || rank.process != ProcessState::kUnknown);
+    ill = ill || verdict_of(rank.process).has_value();
+    absent = absent || !rank.attached;
+  }
+  if (seen && !ill) report.ruled_out.emplace_back("a dead, stopped or frozen process");
+  if (!absent) report.ruled_out.emplace_back("a rank that is not attached");
+  if (report.verdict != Verdict::kHealthy && report.circle.empty())
+    report.ruled_out.emplace_back("a circular wait");
+  const auto differs = [](const Wait& wait) { return !wait.difference.empty(); };
+  if (std::none_of(situation.waits.begin(), situation.waits.end(), differs) &&
+      report.verdict != Verdict::kMismatchPending && report.verdict != Verdict::kHealthy)
+    report.ruled_out.emplace_back("a difference in op, count or dtype among those who have come");
+}
+
+void advise(const Situation& situation, Report& report) {
+  constexpr std::size_t kAdviceMax = 4;
+  const auto add = [&](std::string command) {
+    if (report.next.size() < kAdviceMax) report.next.push_back(std::move(command));
+  };
+  for (const Culprit& culprit : report.culprits) {
+    const RankState* rank = culprit.rank < situation.ranks.size() ? &situation.ranks[culprit.rank] : nullptr;
+    if (rank == nullptr || culprit.verdict != report.verdict) continue;
+    const std::string pid = std::to_string(rank->pid);
+    if (culprit.verdict == Verdict::kStopped) add("kill -CONT " + pid);
+    if (culprit.verdict == Verdict::kFrozen) add("thaw the cgroup " + rank->where);
+    if (culprit.verdict == Verdict::kNotJoined) add("py-spy dump -p " + pid + "   (or: gdb -p " + pid + ")");
+  }
+  if (report.verdict == Verdict::kNotAttached || report.verdict == Verdict::kDead) add("muster jobs");
+  if (report.verdict == Verdict::kSlow) add("muster top --job " + situation.job);
+  if (!report.circle.empty() || report.verdict == Verdict::kMismatchPending)
+    add("muster flight --job " + situation.job + " -o flight.json");
+}
+
+}  // namespace
+
+const char* process_state_name(ProcessState state) noexcept {
+  return word(std::array{"unknown", "running", "stopped", "frozen", "dead"}, state);
+}
+
+const char* verdict_name(Verdict verdict) noexcept {
+  return word(kVerdictWords, verdict);
+}
+
+const char* confidence_name(Confidence confidence) noexcept {
+  return word(std::array{"low", "medium", "high"}, confidence);
+}
+
+// Where the oldest operation only takes its time, a younger one may hang all the same.
+Report assess(const Situation& situation, std::optional<std::size_t> about) {
+  std::vector<std::size_t> starts;
+  if (about) {
+    if (*about < situation.waits.size()) starts.push_back(*about);
+  } else {
+    for (std::size_t w = 0; w < situation.waits.size(); ++w)
+      if (situation.now - situation.waits[w].since >= situation.patience) starts.push_back(w);
+    std::stable_sort(starts.begin(), starts.end(), [&](std::size_t a, std::size_t b) {
+      return situation.waits[a].since < situation.waits[b].since;
+    });
+  }
+  Report report;
+  for (const std::size_t start : starts) {
+    Report found = Search(situation).run(start);
+    if (report.verdict == Verdict::kHealthy || found.verdict != Verdict::kSlow) report = std::move(found);
+    if (report.verdict != Verdict::kSlow) break;
+  }
+  rule_out(situation, report);
+  advise(situation, report);
+  return report;
+}
+
+}  // namespace muster::blame

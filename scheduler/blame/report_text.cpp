@@ -1,0 +1,212 @@
+// A report in words.
+#include "scheduler/blame/blame.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+namespace muster::blame {
+namespace {
+
+constexpr std::size_t kListedMax = 16;  // ranks, or waits, that get a line of their own
+
+std::string seconds(Nanos span) {
+  const double value = std::chrono::duration<double>(span).count();
+  return value < 1 ? fmt::format("{:.0f} ms", value * 1000) : fmt::format("{:.1f} s", value);
+}
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  return fmt::format("{:.{}f} {}", value, unit == 0 || value >= 100 ? 0 : 1, kUnits[unit]);
+}
+
+const RankState& state_of(const Situation& situation, std::uint32_t rank) {
+  static const RankState kNobody{};
+  return rank < situation.ranks.size() ? situation.ranks[rank] : kNobody;
+}
+
+std::vector<std::uint32_t> missing_of(const Wait& wait) {
+  std::vector<std::uint32_t> ranks;
+  for (const Missing& missing : wait.missing) ranks.push_back(missing.rank);
+  return ranks;
+}
+
+std::vector<std::uint32_t> arrived_of(const Wait& wait) {
+  std::vector<std::uint32_t> ranks;
+  for (const Arrived& arrived : wait.arrived) ranks.push_back(arrived.rank);
+  return ranks;
+}
+
+std::string plural(const std::vector<std::uint32_t>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", rank_list(ranks));
+}
+
+std::string where_of(const Wait& wait) {
+  return wait.path == Path::kDirect ? "run directly" : "lane " + wait.lane;
+}
+
+std::string operation_of(const Wait& wait) {
+  std::string text = fmt::format("{} #{} ({})", wait.operation.label, wait.number, where_of(wait));
+  if (wait.operation.bytes > 0) text += "  " + size_text(wait.operation.bytes);
+  if (!wait.operation.dtype.empty()) text += " " + wait.operation.dtype;
+  if (!wait.operation.site.empty()) text += "  at " + wait.operation.site;
+  return text;
+}
+
+const char* clause_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kDead:
+      return "dead";
+    case Verdict::kStopped:
+      return "stopped by a signal";
+    case Verdict::kFrozen:
+      return "frozen with its cgroup";
+    case Verdict::kNotAttached:
+      return "not attached";
+    default:
+      return "running, but has not come";
+  }
+}
+
+std::string circle_of(const Situation& situation, const Report& report) {
+  std::string text;
+  for (const Link& link : report.circle) {
+    const Wait& wait = situation.waits[link.wait];
+    text += fmt::format("rank {} (in {}: {}) waits for ", link.rank, wait.group_name, wait.operation.label);
+  }
+  return text + fmt::format("rank {}", report.circle.front().rank);
+}
+
+void add_rank(const Situation& situation, std::uint32_t number, std::string reason, std::string* out) {
+  const RankState& rank = state_of(situation, number);
+  std::string line = rank.attached
+                         ? fmt::format("pid {}, process {}", rank.pid, process_state_name(rank.process))
+                         : std::string("not attached");
+  if (!rank.where.empty()) line += " in " + rank.where;
+  if (rank.heard) line += fmt::format("; last heard {} ago", seconds(situation.now - *rank.heard));
+  if (rank.finished)
+    line += fmt::format("; last op: {} #{} in {} done {} ago", rank.finished->label, rank.finished->number,
+                        rank.finished->group, seconds(situation.now - rank.finished->at));
+  if (!reason.empty()) line += "; its part waits for " + reason;
+  *out += fmt::format("{:<9}{}\n", fmt::format("rank {}", number), line);
+}
+
+void add_wait(const Situation& situation, const Wait& wait, std::string* out) {
+  *out += fmt::format("group    {} (id {}, {} ranks)   op {}\n", wait.group_name, wait.group,
+                      wait.arrived.size() + wait.missing.size(), operation_of(wait));
+  *out += fmt::format("waiting  {} for {}", plural(arrived_of(wait)), seconds(situation.now - wait.since));
+  *out += wait.missing.empty() ? "   all have come\n" : "   missing  " + plural(missing_of(wait)) + "\n";
+  if (!wait.difference.empty()) *out += "differ   on " + wait.difference + "\n";
+}
+
+void add_circle(const Situation& situation, const Report& report, std::string* out) {
+  const char* head = "circle";
+  for (const Link& link : report.circle) {
+    const Wait& wait = situation.waits[link.wait];
+    *out += fmt::format("{:<9}rank {} is in group {}: {}, and waits for rank {}{}\n", head, link.rank,
+                        wait.group_name, operation_of(wait), link.waits_for,
+                        link.certain ? "" : ", which has not submitted its part");
+    head = "";
+  }
+}
+
+void add_others(const Situation& situation, const Report& report, std::string* out) {
+  std::size_t listed = 0;
+  for (std::size_t w = 0; w < situation.waits.size(); ++w) {
+    const bool in_circle = std::any_of(report.circle.begin(), report.circle.end(),
+                                       [&](const Link& link) { return link.wait == w; });
+    if (report.wait == w || in_circle) continue;
+    const Wait& wait = situation.waits[w];
+    if (++listed > kListedMax) continue;
+    *out += fmt::format("also     {} in {}: {} for {}{}\n", operation_of(wait), wait.group_name,
+                        plural(arrived_of(wait)), seconds(situation.now - wait.since),
+                        wait.missing.empty() ? ", running" : ", missing " + plural(missing_of(wait)));
+  }
+  if (listed > kListedMax) *out += fmt::format("also     {} more operations\n", listed - kListedMax);
+}
+
+void add_lines(const char* head, const std::vector<std::string>& lines, std::string* out) {
+  for (const std::string& line : lines) {
+    *out += fmt::format("{:<9}{}\n", head, line);
+    head = "";
+  }
+}
+
+}  // namespace
+
+std::string rank_list(const std::vector<std::uint32_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    // The longest run of one step from here; three ranks make a run worth writing so.
+    std::size_t end = i + 1;
+    const std::uint32_t step = end < ranks.size() ? ranks[end] - ranks[i] : 0;
+    while (end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
+    if (!text.empty()) text += ' ';
+    if (end - i >= 3) {
+      text += fmt::format("{}-{}", ranks[i], ranks[end - 1]);
+      if (step != 1) text += fmt::format("/{}", step);
+      i = end;
+    } else {
+      text += fmt::format("{}", ranks[i++]);
+    }
+  }
+  return text;
+}
+
+std::string because(const Situation& situation, const Report& report) {
+  if (report.verdict == Verdict::kDeadlock) return "circular wait: " + circle_of(situation, report);
+  if (report.verdict == Verdict::kMismatchPending && !report.circle.empty())
+    return "its members are in different operations: " + circle_of(situation, report);
+  if (report.verdict == Verdict::kMismatchPending)
+    return "those who have come differ on " + situation.waits[*report.wait].difference;
+  std::string text;
+  // One clause for each state, the worst first.
+  for (const Verdict verdict :
+       {Verdict::kDead, Verdict::kStopped, Verdict::kFrozen, Verdict::kNotAttached, Verdict::kNotJoined}) {
+    std::vector<std::uint32_t> ranks;
+    std::string reason;
+    for (const Culprit& culprit : report.culprits) {
+      if (culprit.verdict != verdict) continue;
+      ranks.push_back(culprit.rank);
+      if (reason.empty()) reason = culprit.reason;
+    }
+    if (ranks.empty()) continue;
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{} {} {}", plural(ranks), ranks.size() == 1 ? "is" : "are", clause_of(verdict));
+    if (verdict == Verdict::kNotJoined && !reason.empty()) text += " (waits for " + reason + ")";
+    const RankState& first = state_of(situation, ranks.front());
+    if (ranks.size() == 1 && first.pid > 0 && first.attached) text += fmt::format(" (pid {})", first.pid);
+  }
+  return text;
+}
+
+std::string text_of(const Situation& situation, const Report& report) {
+  std::string out = fmt::format("VERDICT  {}   confidence {}\n", verdict_name(report.verdict),
+                                confidence_name(report.confidence));
+  if (report.verdict == Verdict::kHealthy) {
+    out += situation.waits.empty()
+               ? std::string("         nothing is in flight\n")
+               : fmt::format("         {} operations are in flight, none for longer than {}\n",
+                             situation.waits.size(), seconds(situation.patience));
+  }
+  if (report.wait) add_wait(situation, situation.waits[*report.wait], &out);
+  add_circle(situation, report, &out);
+  for (std::size_t i = 0; i < report.culprits.size() && i < kListedMax; ++i)
+    add_rank(situation, report.culprits[i].rank, report.culprits[i].reason, &out);
+  if (report.culprits.size() > kListedMax)
+    out += fmt::format("         and {} more ranks\n", report.culprits.size() - kListedMax);
+  for (std::size_t i = 0; i < report.circle.size() && i < kListedMax; ++i)
+    add_rank(situation, report.circle[i].rank, "", &out);
+  add_others(situation, report, &out);
+  std::string ruled_out;
+  for (const std::string& fact : report.ruled_out) ruled_out += (ruled_out.empty() ? "" : " · ") + fact;
+  if (!ruled_out.empty()) out += "ruled out  " + ruled_out + "\n";
+  add_lines("next", report.next, &out);
+  return out;
+}
+
+}  // namespace muster::blame

@@ -1,0 +1,58 @@
+#include "api/shm/job_counters.hpp"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace muster::shm {
+namespace {
+
+// Goal:   the layout is the contract between an engine and programs of another build.
+TEST(JobCounters, HaveThisLayout) {
+  static_assert(sizeof(RankTally) == 128 && sizeof(GroupTally) == 256);
+  static_assert(kJobCountersTalliesOffset == 256 && sizeof(JobCountersHeader) == 40);
+  EXPECT_EQ(job_counters_bytes(3, 2), 256u + 3 * 128 + 2 * 256);
+}
+
+TEST(JobCounters, AreReadAsTheyWereWritten) {
+  auto writer = *JobCountersWriter::create(2, std::vector<std::string>{"dp", std::string(100, 'x')}, 7,
+                                           memory_headroom());
+  const auto reader = *JobCountersReader::attach(Descriptor(dup(writer.descriptor())));
+  EXPECT_EQ(reader.ranks(), 2u);
+  EXPECT_EQ(reader.groups(), 2u);
+  EXPECT_EQ(reader.engine_pid(), getpid());
+  EXPECT_EQ(reader.group_name(0), "dp");
+  EXPECT_EQ(reader.group_name(1), std::string(kTallyNameBytes - 1, 'x'));
+  writer.set(1, RankCount::kRuns, 5);
+  writer.set(1, GroupCount::kBytes, 6);
+  writer.beat(Instant(9));
+  EXPECT_EQ(reader.value(1, RankCount::kRuns), 5u);
+  EXPECT_EQ(reader.value(0, RankCount::kRuns), 0u);
+  EXPECT_EQ(reader.value(1, GroupCount::kBytes), 6u);
+  EXPECT_EQ(reader.beat(), Instant(9));
+}
+
+TEST(JobCounters, AreRefusedIfTheyAreSomethingElse) {
+  const auto attach = [](std::uint64_t bytes, auto fill) {
+    const Descriptor memory = *create_memory("other", bytes, memory_headroom());
+    {
+      const Mapping mapping = *Mapping::map(memory, bytes, Access::kReadWrite);
+      auto* header =
+          new (mapping.writable()) JobCountersHeader{kMagicJobCounters, kAbiVersion, 1, bytes, 1, 0, 1};
+      fill(*header);
+    }
+    return JobCountersReader::attach(memory).error().code();
+  };
+  const std::uint64_t sound = job_counters_bytes(1, 0);
+  EXPECT_EQ(attach(sound, [](JobCountersHeader& h) { h.magic = 1; }), Code::kVersion);
+  EXPECT_EQ(attach(sound, [](JobCountersHeader& h) { h.abi_version = 1; }), Code::kVersion);
+  EXPECT_EQ(attach(sound, [](JobCountersHeader& h) { h.ranks = 2; }), Code::kProtocol);
+  EXPECT_EQ(attach(sound, [](JobCountersHeader& h) { h.groups = UINT32_MAX; }), Code::kProtocol);
+  EXPECT_EQ(attach(sound, [](JobCountersHeader& h) { h.bytes = 1; }), Code::kProtocol);
+  EXPECT_EQ(attach(64, [](JobCountersHeader&) {}), Code::kProtocol);
+}
+
+}  // namespace
+}  // namespace muster::shm

@@ -1,0 +1,91 @@
+#include "daemon/cli/doctor_command.hpp"
+
+#include "api/shm/layout.hpp"
+
+#include <functional>
+
+#include <gtest/gtest.h>
+
+namespace muster::cli {
+namespace {
+
+// A machine with nothing to complain of.
+MachineFacts sound() {
+  MachineFacts f;
+  f.memlock_bytes = UINT64_MAX;
+  f.open_files = 1024;
+  f.open_files_hard = 65536;
+  f.sealed_memory = f.noexec_memory = f.pidfd = f.futex = true;
+  f.huge_pages = "madvise";
+  f.memory_bytes = f.machine_memory_bytes = std::uint64_t{8} << 30;
+  f.cores = 8;
+  f.ranks = 8;
+  f.clock_source = "tsc";
+  f.kernel = "6.1";
+  f.governor = "performance";
+  f.runtime_directory = "/run/muster";
+  f.daemon_version =
+      fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
+  f.daemon_abi = shm::kAbiVersion;
+  return f;
+}
+
+TEST(Doctor, FindsNothingOnASoundMachine) {
+  for (const Check& check : examine(sound())) {
+    EXPECT_EQ(check.verdict, Check::Verdict::kOk) << check.name << ": " << check.says;
+    EXPECT_TRUE(check.fix.empty()) << check.name;
+  }
+}
+
+// Goal:   each fault is found by its check, with its severity and a fix, and by no other.
+TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
+  using Verdict = Check::Verdict;
+  struct Fault {
+    const char* check;
+    Verdict verdict;
+    std::function<void(MachineFacts&)> make;
+  };
+  const Fault faults[] = {
+      {"memlock", Verdict::kWarning, [](MachineFacts& f) { f.memlock_bytes = 65536; }},
+      {"open files", Verdict::kWarning, [](MachineFacts& f) { f.open_files_hard = 1024; }},
+      {"sealed memory", Verdict::kFailure, [](MachineFacts& f) { f.sealed_memory = false; }},
+      {"MFD_NOEXEC_SEAL", Verdict::kWarning, [](MachineFacts& f) { f.noexec_memory = false; }},
+      {"huge pages", Verdict::kWarning, [](MachineFacts& f) { f.huge_pages = "never"; }},
+      {"memory", Verdict::kWarning, [](MachineFacts& f) { f.memory_bytes = 1 << 20; }},
+      {"cpu quota", Verdict::kWarning, [](MachineFacts& f) { f.cpu_quota = 1.5, f.ranks = 1; }},
+      {"cores and ranks", Verdict::kWarning, [](MachineFacts& f) { f.ranks = 9; }},
+      {"clock source", Verdict::kWarning, [](MachineFacts& f) { f.clock_source = "hpet"; }},
+      {"pidfd", Verdict::kFailure, [](MachineFacts& f) { f.pidfd = false; }},
+      {"futex", Verdict::kFailure, [](MachineFacts& f) { f.futex = false; }},
+      {"cpu governor", Verdict::kWarning, [](MachineFacts& f) { f.governor = "powersave"; }},
+      {"runtime directory", Verdict::kFailure, [](MachineFacts& f) { f.runtime_trouble = "no"; }},
+      {"daemon", Verdict::kWarning, [](MachineFacts& f) { f.daemon_trouble = "nobody listens"; }},
+      {"daemon", Verdict::kFailure,
+       [](MachineFacts& f) { f.daemon_trouble = "nobody listens", f.daemon_named = true; }},
+      {"versions", Verdict::kWarning, [](MachineFacts& f) { f.daemon_version = "0.0.9"; }},
+      {"versions", Verdict::kFailure, [](MachineFacts& f) { f.daemon_abi = shm::kAbiVersion - 1; }},
+  };
+  for (const Fault& fault : faults) {
+    MachineFacts facts = sound();
+    fault.make(facts);
+    int found = 0;
+    for (const Check& check : examine(facts)) {
+      if (check.verdict == Check::Verdict::kOk) continue;
+      ++found;
+      EXPECT_EQ(check.name, fault.check);
+      EXPECT_EQ(check.verdict, fault.verdict) << check.name;
+      EXPECT_FALSE(check.fix.empty()) << check.name;
+    }
+    EXPECT_EQ(found, 1) << fault.check;
+  }
+}
+
+TEST(Doctor, LetsRootLockMemory) {
+  MachineFacts facts = sound();
+  facts.memlock_bytes = 0;
+  facts.root = true;
+  EXPECT_EQ(examine(facts).front().verdict, Check::Verdict::kOk);
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,78 @@
+// hang, top, flight and doctor, against a real daemon.
+#include "daemon/cli/hang_command.hpp"
+
+#include "tests/daemon/cli/program.hpp"
+
+namespace muster::test {
+namespace {
+
+// A daemon with one job that stays, and whose ranks have left.
+class Observe : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Ran ran = ask({"run", "-n", "2", "--job", "train", "--keep", "--", "true"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+  }
+  Ran ask(std::vector<std::string> arguments) const {
+    return muster(std::move(arguments), {"MUSTER_ENDPOINT=" + daemon_.socket()});
+  }
+  pid_t engine() const { return ask({"status", "--json"}).json().at("jobs").at(0).at("engine_pid"); }
+
+  Daemon daemon_;
+};
+
+TEST_F(Observe, HangFindsAJobInWhichNothingWaitsHealthy) {
+  const Ran ran = ask({"hang", "--job", "train"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("VERDICT  healthy   confidence high"), std::string::npos) << ran.out;
+  const Json json = ask({"hang", "--job", "train", "--json"}).json();
+  EXPECT_EQ(json.at("schema_version"), 1);
+  EXPECT_EQ(json.at("verdict"), "healthy");
+  EXPECT_TRUE(json.at("latest_deadline").is_null());
+  EXPECT_EQ(ask({"hang", "--job", "nope"}).code, 4);
+}
+
+// Goal:   an engine that is stuck is called so, and top still has its counters.
+TEST_F(Observe, HangAndTopAnswerForAnEngineThatIsStopped) {
+  const pid_t pid = engine();
+  EXPECT_EQ(ask({"top", "--once", "--interval", "0.3"}).code, 0);
+  kill(pid, SIGSTOP);
+  const Ran hang = ask({"hang", "--job", "train", "--timeout", "0.3", "--json"});
+  EXPECT_EQ(hang.code, 5) << hang.err;
+  EXPECT_EQ(hang.json().at("verdict"), "engine_stuck");
+  EXPECT_EQ(hang.json().at("process"), "stopped");
+  EXPECT_EQ(hang.json().at("next").at(0), "kill -CONT " + std::to_string(pid));
+  const Ran top = ask({"top", "--job", "train", "--once", "--interval", "1.2", "--json"});
+  EXPECT_EQ(top.code, 0) << top.err;
+  EXPECT_EQ(top.json().at("engine_stuck"), true);
+  EXPECT_EQ(top.json().at("engine_pid"), pid);
+  EXPECT_EQ(top.json().at("ranks").size(), 2u);
+  kill(pid, SIGCONT);
+}
+
+TEST_F(Observe, FlightWritesJsonAndPickles) {
+  const Folder folder;
+  const Ran ran = ask({"flight", "--job", "train", "-o", folder.path() + "/f.json", "--pickles",
+                       folder.path() + "/p", "--json"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.json().at("ranks"), 2);
+  EXPECT_EQ(Json::parse(std::ifstream(folder.path() + "/f.json")).at("job"), "train");
+  for (const char* rank : {"/p/rank_0", "/p/rank_1"})
+    EXPECT_GT(std::filesystem::file_size(folder.path() + rank), 0u);
+  EXPECT_EQ(ask({"flight", "--job", "train"}).code, 2) << "nowhere to write";
+}
+
+TEST_F(Observe, DoctorChecksTheDaemonThatIsNamed) {
+  const Ran ran = ask({"doctor", "--json"});
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  std::vector<std::string> checks;
+  for (const Json& check : ran.json().at("checks")) {
+    checks.push_back(check.at("check"));
+    EXPECT_EQ(check.at("verdict") == "ok", check.at("fix") == "") << check;
+  }
+  EXPECT_NE(std::find(checks.begin(), checks.end(), "versions"), checks.end());
+  EXPECT_EQ(muster({"doctor", "--endpoint", "/nonexistent/musterd.sock"}).code, 1);
+}
+
+}  // namespace
+}  // namespace muster::test

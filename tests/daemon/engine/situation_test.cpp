@@ -1,0 +1,338 @@
+#include "daemon/engine/situation.hpp"
+
+#include "tests/scheduler/run/graph_fixture.hpp"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace muster::engine {
+namespace {
+
+using scheduler::test::Stage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+const std::string kJob = "train";
+
+std::vector<scheduler::Group> ring_of_three() {
+  return {{"a", {Rank(0), Rank(1)}}, {"b", {Rank(1), Rank(2)}}, {"c", {Rank(2), Rank(0)}}};
+}
+
+// Sessions of ranks that have a client, for what a situation reads of them.
+class Sessions {
+ public:
+  explicit Sessions(std::uint32_t world) {
+    auto pool = device::host::Pool::start({});
+    EXPECT_TRUE(pool);
+    pool_ = *std::move(pool);
+    device_ = *device::host::open_device(*pool_);
+    const shm::Headroom headroom = shm::memory_headroom();
+    for (std::uint32_t rank = 0; rank < world; ++rank) {
+      arenas_.push_back(std::make_unique<Arena>(*device_, Arena::Options{1 << 20, 1 << 16}));
+      const SessionOptions options{
+          Rank(rank), SessionId(rank + 1), static_cast<std::int32_t>(100 + rank), 4, 4, Nanos(1)};
+      sessions_.push_back(std::make_unique<Session>(options, *shm::SubmissionView::create(headroom),
+                                                    *shm::CompletionView::create(rank + 1, 1, headroom),
+                                                    *arenas_.back()));
+      facts.push_back({sessions_.back().get(), {static_cast<std::int32_t>(100 + rank), 1}, Instant{0}, {}});
+    }
+  }
+  std::vector<RankFacts> facts;
+
+ private:
+  std::unique_ptr<device::host::Pool> pool_;
+  std::unique_ptr<device::Device> device_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+};
+
+// Processes in the states that the test says.
+class SaidProcesses final : public ProcessProbe {
+ public:
+  ProcessId identify(std::int32_t pid) const override { return {pid, 1}; }
+  ProcessSight look(const ProcessId& process) const override {
+    ++looks;
+    const auto found = states.find(process.pid);
+    return {found == states.end() ? blame::ProcessState::kRunning : found->second, ""};
+  }
+  std::map<std::int32_t, blame::ProcessState> states;
+  mutable int looks = 0;
+};
+
+blame::Situation gather(const Stage& stage, const Sessions& sessions, const Board* board = nullptr) {
+  return situation_of({kJob, stage.now, Nanos(0), stage.graph, board, sessions.facts});
+}
+
+// Goal:   three ranks that start in three groups of two, each in another order, on the engine path.
+// Method: each rank starts its own group's collective, and its other one behind it on the same lane.
+TEST(Situation, FindsACircleOfThreeGroupsInTheGraph) {
+  Stage stage({3, 64, 4}, ring_of_three());
+  Sessions sessions(3);
+  const std::uint32_t first[] = {0, 1, 2};
+  const std::uint32_t second[] = {2, 0, 1};
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    stage.now = Nanos(10 * (rank + 1));
+    stage.start(rank, MUSTER_LANE_SMALL, stage.collective(first[rank], rank, Stage::all_reduce(4)));
+    stage.start(rank, MUSTER_LANE_SMALL, stage.collective(second[rank], rank, Stage::all_reduce(4)));
+  }
+  stage.now = Nanos(1000);
+  const blame::Situation s = gather(stage, sessions);
+  ASSERT_THAT(s.waits, SizeIs(3));
+  const blame::Report report = blame::assess(s);
+  EXPECT_EQ(report.verdict, blame::Verdict::kDeadlock);
+  EXPECT_EQ(report.confidence, blame::Confidence::kHigh) << "each part is submitted, behind the other";
+  EXPECT_EQ(
+      blame::because(s, report),
+      "circular wait: rank 0 (in a: all_reduce) waits for rank 1 (in b: all_reduce) waits for rank 2 (in "
+      "c: all_reduce) waits for rank 0");
+  EXPECT_EQ(wait_on_lane(s, stage.graph, Rank(1), MUSTER_LANE_SMALL), 1u);
+  EXPECT_FALSE(wait_on_lane(s, stage.graph, Rank(1), MUSTER_LANE_HALO));
+}
+
+TEST(Situation, SaysWhatHoldsASubmittedPartBack) {
+  Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
+  Sessions sessions(2);
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(4)));
+  const auto timeline = shm::make_point(shm::kClientTimelineFirst, 3);
+  const auto computed = stage.start(1, MUSTER_LANE_COMPUTE, stage.kernel(), {timeline});
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(4)), {computed});
+  const blame::Situation s = gather(stage, sessions);
+  const blame::Report report = blame::assess(s);
+  ASSERT_THAT(report.culprits, SizeIs(1));
+  EXPECT_EQ(report.culprits[0].rank, 1u);
+  EXPECT_EQ(report.culprits[0].reason, "client timeline 16 to reach 3 (it is at 0)");
+}
+
+TEST(Situation, NumbersOperationsAsTheGroupAgreesOnThem) {
+  Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
+  Sessions sessions(2);
+  const auto both = [&] {
+    for (const std::uint32_t rank : {0u, 1u})
+      stage.start(rank, MUSTER_LANE_SMALL, stage.collective(0, rank, Stage::all_reduce(4)));
+  };
+  both();
+  stage.finish_all();
+  both();
+  blame::Situation s = gather(stage, sessions);
+  ASSERT_THAT(s.waits, SizeIs(1));
+  EXPECT_EQ(s.waits[0].number, 2u);
+  EXPECT_TRUE(s.waits[0].missing.empty()) << "it runs";
+  EXPECT_EQ(blame::assess(s).verdict, blame::Verdict::kSlow);
+  stage.finish_all();
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(4)));
+  s = gather(stage, sessions);
+  EXPECT_EQ(s.waits.at(0).number, 3u);
+  ASSERT_THAT(s.waits.at(0).missing, SizeIs(1));
+}
+
+TEST(Situation, SaysInWhatThoseWhoHaveComeDiffer) {
+  Stage stage({3, 64, 4}, {{"all", {Rank(0), Rank(1), Rank(2)}}});
+  Sessions sessions(3);
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(8)));
+  stage.start(2, MUSTER_LANE_SMALL, stage.collective(0, 2, Stage::all_reduce(7)));
+  const blame::Situation s = gather(stage, sessions);
+  EXPECT_THAT(s.waits.at(0).difference, HasSubstr("count: 8 at rank 0"));
+  EXPECT_EQ(blame::assess(s).verdict, blame::Verdict::kMismatchPending);
+}
+
+TEST(Situation, LooksAtThoseWhoAreWaitedForAndAtNoMore) {
+  Stage stage(scheduler::test::world_of(4), scheduler::test::four_ranks());
+  Sessions sessions(4);
+  SaidProcesses probe;
+  probe.states[102] = blame::ProcessState::kStopped;
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(2, 0, Stage::all_reduce(4)));
+  blame::Situation s = gather(stage, sessions);
+  look_at_processes(s, sessions.facts, probe, 0, 100);
+  EXPECT_EQ(probe.looks, 3);
+  const blame::Report report = blame::assess(s);
+  EXPECT_EQ(report.verdict, blame::Verdict::kStopped);
+  const auto json = report_json(s, report);
+  EXPECT_EQ(json.at("culprits").size(), 3u);
+  EXPECT_EQ(json.at("culprits").at(1).at("process"), "stopped");
+  s = gather(stage, sessions);
+  look_at_processes(s, sessions.facts, probe, 0, 1);
+  EXPECT_EQ(probe.looks, 4) << "bounded";
+}
+
+// What a client writes on the direct path, by hand.
+class DirectClient {
+ public:
+  DirectClient(const Board& board, std::uint32_t rank)
+      : rank_(rank),
+        map_(*shm::Mapping::map(shm::Descriptor(dup(board.segment_descriptor(Rank(rank)))),
+                                board.segment_bytes(Rank(rank)), shm::Access::kReadWrite)) {}
+  void arrive(const Board& board, std::uint32_t group, std::uint64_t number, std::int64_t now) {
+    for (const auto& member : board.members(GroupId(group))) {
+      if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
+      auto* slot = reinterpret_cast<shm::DirectSlot*>(map_.writable() + member.seat + shm::kSlotsOffset +
+                                                      (number & 1) * shm::kSlotBytes);
+      slot->generation = board.generation(GroupId(group));
+      slot->sequence = number;
+    }
+    shm::DirectRecord record;
+    record.index = ++index_;
+    record.what = shm::pack_what({group, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
+    record.generation = board.generation(GroupId(group));
+    record.number = number;
+    record.target_bytes = 16;
+    record.begun_ns = static_cast<std::uint64_t>(now);
+    write(record);
+  }
+  void write(const shm::DirectRecord& record) {
+    std::memcpy(
+        map_.writable() + shm::kDirectRecordsOffset + record.index % shm::kDirectRecords * sizeof record,
+        &record, sizeof record);
+    reinterpret_cast<shm::DirectHeader*>(map_.writable())->recorded = record.index;
+  }
+
+ private:
+  std::uint32_t rank_;
+  std::uint64_t index_ = 0;
+  shm::Mapping map_;
+};
+
+TEST(Situation, FindsACircleOfThreeGroupsRunDirectly) {
+  Stage stage({3, 64, 4}, ring_of_three());
+  Sessions sessions(3);
+  const auto groups = ring_of_three();
+  auto board = *Board::create(groups, 3, 1, shm::memory_headroom());
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    DirectClient(board, rank).arrive(board, rank, 1, 10 * (rank + 1));
+  stage.now = Nanos(1000);
+  const blame::Situation s = gather(stage, sessions, &board);
+  ASSERT_THAT(s.waits, SizeIs(3));
+  const blame::Report report = blame::assess(s);
+  EXPECT_EQ(report.verdict, blame::Verdict::kDeadlock);
+  EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
+  EXPECT_THAT(report.circle, SizeIs(3));
+  EXPECT_EQ(wait_run_by(s, GroupId(1), 1), 1u);
+}
+
+// Goal:   one rank starts what another runs: they will never meet, and it is called so.
+TEST(Situation, TellsWhereMembersTakeTwoPaths) {
+  Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
+  Sessions sessions(2);
+  const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}};
+  auto board = *Board::create(groups, 2, 1, shm::memory_headroom());
+  DirectClient(board, 0).arrive(board, 0, 1, 10);
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(4)));
+  stage.now = Nanos(1000);
+  const blame::Situation s = gather(stage, sessions, &board);
+  EXPECT_EQ(blame::assess(s).verdict, blame::Verdict::kMismatchPending);
+}
+
+// Goal:   what a client writes about itself can be anything, and harms nobody.
+TEST(Situation, BelievesNoRecordThatCannotBe) {
+  const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}, {"other", {Rank(1)}}};
+  auto board = *Board::create(groups, 2, 1, shm::memory_headroom());
+  Stage stage({2, 64, 4}, groups);
+  Sessions sessions(2);
+  DirectClient client(board, 0);
+  const auto with = [&](auto change) {
+    shm::DirectRecord record;
+    record.index = 1;
+    record.what = shm::pack_what({0, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
+    record.generation = 1;
+    record.number = 1;
+    change(record);
+    client.write(record);
+    return gather(stage, sessions, &board);
+  };
+  EXPECT_THAT(with([](auto& r) { r.what = shm::pack_what({2, 1, 1, 0}); }).waits, SizeIs(0));
+  EXPECT_THAT(with([](auto& r) { r.what = shm::pack_what({1, 1, 1, 0}); }).waits, SizeIs(0)) << "no member";
+  EXPECT_THAT(with([](auto& r) { r.what = shm::pack_what({0, MUSTER_SEND, 1, 9}); }).waits, SizeIs(0));
+  EXPECT_THAT(with([](auto& r) { r.end = 3; }).waits, SizeIs(0));
+  EXPECT_THAT(with([](auto& r) { r.generation = 2; }).waits, SizeIs(0)) << "not the group's";
+  // An operation that no enum knows, at a time to come: it is shown as it is, and not older than now.
+  stage.now = Nanos(50);
+  const blame::Situation s = with([](auto& r) {
+    r.what = shm::pack_what({0, 250, 250, 0});
+    r.begun_ns = UINT64_MAX;
+  });
+  ASSERT_THAT(s.waits, SizeIs(1));
+  EXPECT_EQ(s.waits[0].since, Nanos(50));
+  // A count that no ring holds.
+  shm::DirectRecord record;
+  record.index = UINT64_MAX;
+  client.write(record);
+  std::uint64_t lost = 0;
+  EXPECT_LE(board.flights(Rank(0), 0, &lost).size(), shm::kDirectRecords);
+}
+
+// ---- processes ---------------------------------------------------------------------------------
+
+class PlantedFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string path = ::testing::TempDir() + "/muster-process-XXXXXX";
+    ASSERT_NE(mkdtemp(path.data()), nullptr);
+    root_ = path;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void plant(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = root_ + "/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  void plant_stat(char state, int started = 777) const {
+    plant("proc/42/stat",
+          fmt::format("42 (a (b) c) {} 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 {} 99 100\n", state,
+                      started));
+  }
+  ProcessSight look(std::uint64_t started = 777) const {
+    return SystemProcesses({root_ + "/proc", root_ + "/cgroup"}).look({42, started});
+  }
+  std::string root_;
+};
+
+TEST_F(PlantedFiles, TellTheStateOfAProcess) {
+  using blame::ProcessState;
+  EXPECT_EQ(look().state, ProcessState::kDead) << "no such process";
+  for (const auto& [letter, state] :
+       {std::pair('R', ProcessState::kRunning), std::pair('S', ProcessState::kRunning),
+        std::pair('D', ProcessState::kRunning), std::pair('T', ProcessState::kStopped),
+        std::pair('t', ProcessState::kStopped), std::pair('Z', ProcessState::kDead)}) {
+    plant_stat(letter);
+    EXPECT_EQ(look().state, state) << letter;
+  }
+  plant_stat('R', 778);
+  EXPECT_EQ(look().state, ProcessState::kDead) << "another process has the number";
+  EXPECT_EQ(look(0).state, ProcessState::kUnknown) << "nobody knows which process was meant";
+  plant("proc/42/stat", "42 (cut");
+  EXPECT_EQ(look().state, ProcessState::kUnknown);
+}
+
+TEST_F(PlantedFiles, TellOfAFrozenCgroupOfEitherVersion) {
+  using blame::ProcessState;
+  plant_stat('S');
+  plant("proc/42/cgroup", "6:freezer:/job\n1:cpu:/\n0::/job\n");
+  plant("cgroup/freezer/job/freezer.state", "THAWED\n");
+  EXPECT_EQ(look().state, ProcessState::kRunning);
+  plant("cgroup/freezer/job/freezer.state", "FROZEN\n");
+  EXPECT_EQ(look().state, ProcessState::kFrozen);
+  EXPECT_EQ(look().where, root_ + "/cgroup/freezer/job");
+  plant("proc/42/cgroup", "0::/job\n");
+  EXPECT_EQ(look().state, ProcessState::kRunning);
+  plant("cgroup/unified/job/cgroup.events", "populated 1\nfrozen 1\n");
+  EXPECT_EQ(look().state, ProcessState::kFrozen);
+  plant("proc/42/cgroup", "0::/../job\n");
+  EXPECT_EQ(look().state, ProcessState::kRunning);
+}
+
+TEST(SystemProcesses, KnowThisProcess) {
+  const SystemProcesses processes;
+  const ProcessId self = processes.identify(getpid());
+  EXPECT_NE(self.started, 0u);
+  EXPECT_EQ(processes.look(self).state, blame::ProcessState::kRunning);
+}
+
+}  // namespace
+}  // namespace muster::engine

@@ -1,0 +1,401 @@
+// Deadlines of real jobs: who is named, when, and why.
+#include "daemon/cli/question.hpp"
+
+#include "api/shm/job_counters.hpp"
+#include "tests/support/node.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace muster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+constexpr int kDeadlineMs = 500;
+
+// tests/system/scripted_rank.cpp as a process: its script goes in as arguments and by standard input.
+class Script {
+ public:
+  Script(const std::string& endpoint, int rank, int world, const std::string& mesh,
+         std::vector<std::string> steps, int deadline_ms = kDeadlineMs) {
+    int in[2];
+    int out[2];
+    EXPECT_EQ(pipe2(in, O_CLOEXEC) + pipe2(out, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    steps.insert(steps.begin(), {"scripted_rank", endpoint, "job", std::to_string(rank),
+                                 std::to_string(world), mesh, std::to_string(deadline_ms)});
+    std::vector<char*> arguments;
+    for (std::string& step : steps) arguments.push_back(step.data());
+    arguments.push_back(nullptr);
+    EXPECT_EQ(posix_spawn(&pid_, MUSTER_RANK_PROGRAM, &actions, nullptr, arguments.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(in[0]);
+    ::close(out[1]);
+    input_ = in[1];
+    output_ = out[0];
+  }
+  ~Script() {
+    ::kill(pid_, SIGKILL);
+    ::kill(pid_, SIGCONT);
+    waitpid(pid_, nullptr, 0);
+    ::close(input_);
+    ::close(output_);
+  }
+  Script(const Script&) = delete;
+  Script& operator=(const Script&) = delete;
+
+  std::string line() {
+    std::string text;
+    char c = 0;
+    pollfd entry{output_, POLLIN, 0};
+    while (poll(&entry, 1, 30'000) == 1 && read(output_, &c, 1) == 1 && c != '\n') text += c;
+    return text;
+  }
+  bool silent_for(int ms) const {
+    pollfd entry{output_, POLLIN, 0};
+    return poll(&entry, 1, ms) == 0;
+  }
+  void go_on() const { EXPECT_EQ(write(input_, "\n", 1), 1); }
+  void kill(int signal) const { ::kill(pid_, signal); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  int input_ = -1;
+  int output_ = -1;
+};
+
+struct Ended {  // one line of a script
+  std::string step, status, text;
+  int ms = -1;
+};
+Ended ended(const std::string& line) {
+  Ended e;
+  std::istringstream words(line);
+  words >> e.step >> e.status >> e.ms;
+  std::getline(words, e.text);
+  return e;
+}
+
+class Hang : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    std::string folder = ::testing::TempDir() + "/muster-hang-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    node_.options.job_defaults.reports_directory = folder_;
+    node_.start();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string verb() const { return GetParam(); }
+  std::unique_ptr<Script> rank(int rank, int world, const std::string& mesh, std::vector<std::string> steps,
+                               int deadline_ms = kDeadlineMs) {
+    auto script =
+        std::make_unique<Script>(node_.endpoint(), rank, world, mesh, std::move(steps), deadline_ms);
+    EXPECT_EQ(script->line(), "attached");
+    return script;
+  }
+  cli::Answer ask(const char* command) {
+    auto answer = cli::ask({node_.endpoint()}, {{"command", command}, {"job", "job"}});
+    EXPECT_TRUE(answer) << answer.error().text;
+    return answer ? *std::move(answer) : cli::Answer{};
+  }
+  Json hang() { return ask("hang").result; }
+  static Json text_of(const cli::Answer& answer) {
+    EXPECT_EQ(answer.descriptors.size(), 1u);
+    if (answer.descriptors.empty()) return {};
+    const auto text = control::read_descriptor(answer.descriptors.front(), 1 << 28);
+    EXPECT_TRUE(text);
+    return text ? Json::parse(*text, nullptr, false) : Json();
+  }
+  Json deadline_report() { return hang().at("latest_deadline").at("report"); }
+
+  test::Node node_;
+  std::string folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Paths, Hang, ::testing::Values("run", "start"),
+                         [](const auto& of) { return std::string(of.param); });
+
+// Goal:   with 1, half, and all but one of the ranks missing, the verdict names exactly them.
+TEST_P(Hang, NamesExactlyTheMissingRanks) {
+  constexpr int kWorld = 4;
+  for (const int missing : {1, kWorld / 2, kWorld - 1}) {
+    SCOPED_TRACE(::testing::Message() << missing << " missing");
+    std::vector<std::unique_ptr<Script>> ranks;
+    for (int r = 0; r < kWorld; ++r)
+      ranks.push_back(rank(r, kWorld, "dp_shard=4",
+                           {verb() + ":world", r < missing ? "await" : verb() + ":world", "await"}));
+    for (const auto& each : ranks) EXPECT_EQ(ended(each->line()).status, "MUSTER_OK");
+    const std::string names = missing == 1   ? "missing rank 0;"
+                              : missing == 2 ? "missing ranks 0 1;"
+                                             : "missing ranks 0-2;";
+    int latest_ms = 0;
+    for (int r = missing; r < kWorld; ++r) {
+      const Ended e = ended(ranks[static_cast<std::size_t>(r)]->line());
+      EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT");
+      EXPECT_THAT(e.text, HasSubstr(names));
+      latest_ms = std::max(latest_ms, e.ms);
+      std::printf("verdict of rank %d after %d ms of a deadline of %d ms\n", r, e.ms, kDeadlineMs);
+    }
+    EXPECT_GE(latest_ms, kDeadlineMs) << "who came first has waited for the whole of it";
+    const Json report = deadline_report();
+    EXPECT_EQ(report.at("verdict"), "not_joined") << report.dump(1);
+    std::vector<int> culprits;
+    for (const Json& culprit : report.at("culprits")) {
+      culprits.push_back(culprit.at("rank"));
+      EXPECT_EQ(culprit.at("process"), "running");
+      EXPECT_EQ(culprit.at("finished").at("op"), "all_reduce");
+      EXPECT_EQ(culprit.at("finished").at("number"), 1);
+    }
+    EXPECT_EQ(report.at("wait").at("missing").get<std::vector<int>>(), culprits);
+    EXPECT_EQ(culprits.size(), static_cast<std::size_t>(missing));
+    EXPECT_EQ(report.at("wait").at("site"), "script:1");
+    for (const auto& each : ranks) each->kill(SIGKILL);
+    ranks.clear();
+  }
+}
+
+// Goal:   a rank that is stopped is called so at the deadline, not before, and never completes late.
+TEST_P(Hang, CallsAStoppedRankStoppedAtTheDeadlineAndNotBefore) {
+  const auto waiting = rank(0, 2, "dp_shard=2", {"await", verb() + ":world", "await"});
+  const auto stopped = rank(1, 2, "dp_shard=2", {"await", verb() + ":world", "await"});
+  stopped->kill(SIGSTOP);
+  waiting->go_on();
+  stopped->go_on();
+  const Ended e = ended(waiting->line());
+  EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT");
+  EXPECT_GE(e.ms, kDeadlineMs);
+  EXPECT_THAT(e.text, HasSubstr("missing rank 1; rank 1 is stopped by a signal"));
+  const Json report = deadline_report();
+  EXPECT_EQ(report.at("verdict"), "stopped");
+  EXPECT_EQ(report.at("confidence"), "high");
+  EXPECT_THAT(report.at("next").get<std::vector<std::string>>(),
+              ElementsAre("kill -CONT " + std::to_string(stopped->pid())));
+  stopped->kill(SIGCONT);
+  EXPECT_EQ(ended(stopped->line()).status, "MUSTER_ERR_TIMEOUT");
+}
+
+TEST_P(Hang, LetsARankThatWasStoppedForHalfItsDeadlineComplete) {
+  const auto waiting = rank(0, 2, "dp_shard=2", {"await", verb() + ":world"}, 4 * kDeadlineMs);
+  const auto stopped = rank(1, 2, "dp_shard=2", {"await", verb() + ":world"}, 4 * kDeadlineMs);
+  stopped->kill(SIGSTOP);
+  waiting->go_on();
+  stopped->go_on();
+  EXPECT_TRUE(waiting->silent_for(2 * kDeadlineMs));
+  stopped->kill(SIGCONT);
+  EXPECT_EQ(ended(waiting->line()).status, "MUSTER_OK");
+  EXPECT_EQ(ended(stopped->line()).status, "MUSTER_OK");
+}
+
+// A freezer cgroup that goes away with the test; invalid where this user may not make one.
+class Freezer {
+ public:
+  Freezer() {
+    for (const std::string root : {"/sys/fs/cgroup/freezer", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
+      const std::string folder = root + "/muster-hang-test-" + std::to_string(getpid());
+      std::error_code error;
+      if (!std::filesystem::create_directory(folder, error)) continue;
+      folder_ = folder;
+      if (std::filesystem::exists(folder + "/freezer.state")) control_ = folder + "/freezer.state";
+      if (std::filesystem::exists(folder + "/cgroup.freeze")) control_ = folder + "/cgroup.freeze";
+      if (!control_.empty()) return;
+      std::filesystem::remove(folder, error);
+    }
+  }
+  ~Freezer() {
+    std::error_code error;
+    if (!control_.empty()) std::filesystem::remove(folder_, error);
+  }
+  bool valid() const { return !control_.empty(); }
+  void take(pid_t pid) const { std::ofstream(folder_ + "/cgroup.procs") << pid << std::flush; }
+  void freeze(bool on) const {
+    const bool first = control_.ends_with(".state");
+    std::ofstream(control_) << (first ? (on ? "FROZEN" : "THAWED") : (on ? "1" : "0")) << std::flush;
+  }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+  std::string control_;
+};
+
+TEST_P(Hang, CallsAFrozenRankFrozen) {
+  const Freezer freezer;
+  if (!freezer.valid()) GTEST_SKIP() << "no cgroup with a freezer can be made here";
+  const auto waiting = rank(0, 2, "dp_shard=2", {"await", verb() + ":world", "await"});
+  const auto frozen = rank(1, 2, "dp_shard=2", {"await", verb() + ":world", "await"});
+  freezer.take(frozen->pid());
+  freezer.freeze(true);
+  waiting->go_on();
+  frozen->go_on();
+  const Ended e = ended(waiting->line());
+  const Json report = deadline_report();
+  freezer.freeze(false);
+  EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT");
+  EXPECT_GE(e.ms, kDeadlineMs);
+  EXPECT_THAT(e.text, HasSubstr("rank 1 is frozen"));
+  EXPECT_EQ(report.at("verdict"), "frozen");
+  EXPECT_EQ(report.at("culprits").at(0).at("cgroup"), freezer.folder());
+  EXPECT_EQ(ended(frozen->line()).status, "MUSTER_ERR_TIMEOUT");
+}
+
+// Goal:   ranks that go through several groups in orders that cannot meet are shown as a circle.
+// Method: on a 2 × 2 mesh rank 0 is in tp, for rank 1; rank 1 in dp_shard, for rank 3; rank 3 in tp, for rank
+//         2; rank 2 in dp_shard, for rank 0: four ranks, four groups.
+TEST_P(Hang, ShowsACircleOfGroupsAtTheDeadline) {
+  const char* mesh = "dp_shard=2,tp=2";
+  std::vector<std::unique_ptr<Script>> ranks;
+  const char* dims[] = {"tp", "dp_shard", "dp_shard", "tp"};
+  for (int r = 0; r < 4; ++r) ranks.push_back(rank(r, 4, mesh, {"await", verb() + ":" + dims[r], "await"}));
+  for (const auto& each : ranks) each->go_on();
+  std::vector<Ended> all;
+  for (const auto& each : ranks) all.push_back(ended(each->line()));
+  for (const Ended& e : all) EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT") << e.text;
+  // Whose deadline passes first sees the whole circle; its verdict takes the group apart.
+  const bool shown = std::any_of(all.begin(), all.end(), [](const Ended& e) {
+    return e.text.find("circular wait: rank") != std::string::npos;
+  });
+  EXPECT_TRUE(shown) << all[0].text << "\n" << all[1].text << "\n" << all[2].text << "\n" << all[3].text;
+}
+
+TEST_P(Hang, ShowsACircleAlsoBeforeAnyDeadline) {
+  const char* mesh = "dp_shard=2,tp=2";
+  std::vector<std::unique_ptr<Script>> ranks;
+  const char* dims[] = {"tp", "dp_shard", "dp_shard", "tp"};
+  for (int r = 0; r < 4; ++r)
+    ranks.push_back(rank(r, 4, mesh, {"await", verb() + ":" + dims[r], "await"}, 60'000));
+  for (const auto& each : ranks) each->go_on();
+  Json report;
+  for (int tries = 0; tries < 200 && report.value("verdict", "") != "deadlock"; ++tries) {
+    usleep(50'000);
+    report = hang();
+  }
+  ASSERT_EQ(report.at("verdict"), "deadlock") << report.dump(1);
+  EXPECT_EQ(report.at("confidence"), verb() == "run" ? "high" : "medium");
+  const Json& circle = report.at("circle");
+  ASSERT_EQ(circle.size(), 4u) << circle.dump(1);
+  std::vector<int> sits;
+  std::vector<int> groups;
+  for (const Json& link : circle) {
+    sits.push_back(link.at("rank"));
+    groups.push_back(link.at("group_id"));
+    EXPECT_EQ(link.at("op"), "all_reduce");
+  }
+  std::sort(sits.begin(), sits.end());
+  EXPECT_THAT(sits, ElementsAre(0, 1, 2, 3));
+  std::sort(groups.begin(), groups.end());
+  EXPECT_EQ(std::unique(groups.begin(), groups.end()), groups.end());
+  EXPECT_TRUE(report.at("latest_deadline").is_null());
+}
+
+// Goal:   what each rank ran is there after a deadline: asked for, and as files where the configuration says.
+TEST_P(Hang, LeavesARecordOfWhatEachRankRan) {
+  const auto waiting = rank(0, 2, "dp_shard=2", {verb() + ":world", verb() + ":world", "await"});
+  const auto missing = rank(1, 2, "dp_shard=2", {verb() + ":world", "await"});
+  EXPECT_EQ(ended(waiting->line()).status, "MUSTER_OK");
+  EXPECT_EQ(ended(waiting->line()).status, "MUSTER_ERR_TIMEOUT");
+  const Json flight = text_of(ask("flight"));
+  ASSERT_EQ(flight.at("world"), 2);
+  const auto entries = [&](const char* rank) { return flight.at("ranks").at(rank).at("entries"); };
+  ASSERT_EQ(entries("0").size(), 2u) << flight.dump(1);
+  ASSERT_EQ(entries("1").size(), 1u) << flight.dump(1);
+  EXPECT_EQ(entries("0").at(0).at("collective_seq_id"), entries("1").at(0).at("collective_seq_id"));
+  EXPECT_EQ(entries("0").at(0).at("state"), "completed");
+  EXPECT_NE(entries("0").at(1).at("state"), "completed");
+  EXPECT_EQ(entries("0").at(1).at("profiling_name"), "nccl:all_reduce");
+  std::vector<std::string> files;
+  for (int tries = 0; tries < 500 && files.size() < 2; ++tries) {
+    usleep(20'000);
+    files.clear();
+    for (const auto& file : std::filesystem::directory_iterator(folder_))
+      if (file.path().extension() == ".json") files.push_back(file.path());
+  }
+  ASSERT_EQ(files.size(), 2u);
+  std::sort(files.begin(), files.end());
+  EXPECT_TRUE(files[0].ends_with("-1.flight.json")) << files[0];
+  EXPECT_EQ(Json::parse(std::ifstream(files[0])).at("ranks").size(), 2u);
+  EXPECT_EQ(Json::parse(std::ifstream(files[1])).at("verdict"), "not_joined");
+}
+
+// Goal:   counters are read past the engine, which may be stuck.
+TEST_P(Hang, ShowsCountersWhileTheEngineIsStopped) {
+  const auto one = rank(0, 2, "dp_shard=2", {verb() + ":world", "await"});
+  const auto two = rank(1, 2, "dp_shard=2", {verb() + ":world", "await"});
+  EXPECT_EQ(ended(one->line()).status, "MUSTER_OK");
+  EXPECT_EQ(ended(two->line()).status, "MUSTER_OK");
+  const auto done = [&](const shm::JobCountersReader& counters) {
+    const auto count = verb() == "run" ? shm::RankCount::kRuns : shm::RankCount::kStepsCompleted;
+    return counters.value(0, count) == 1 && counters.value(1, count) == 1;
+  };
+  const cli::Answer first = ask("counters");
+  ASSERT_EQ(first.descriptors.size(), 1u);
+  const auto live = *shm::JobCountersReader::attach(first.descriptors.front());
+  for (int tries = 0; tries < 500 && !done(live); ++tries) usleep(20'000);
+  EXPECT_TRUE(done(live));
+  EXPECT_EQ(live.group_name(0), "dp_shard");
+  const pid_t engine = first.result.at("engine_pid");
+  ::kill(engine, SIGSTOP);
+  const cli::Answer second = ask("counters");
+  ASSERT_EQ(second.descriptors.size(), 1u);
+  const auto stuck = *shm::JobCountersReader::attach(second.descriptors.front());
+  EXPECT_TRUE(done(stuck));
+  EXPECT_EQ(stuck.value(0, shm::RankCount::kAttached), 1u);
+  EXPECT_EQ(stuck.value(0, shm::RankCount::kPid), static_cast<std::uint64_t>(one->pid()));
+  // Nobody but the engine may write there.
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, second.descriptors.front().get(), 0), MAP_FAILED);
+  ::kill(engine, SIGCONT);
+}
+
+TEST_P(Hang, TracesWhatRanksRun) {
+  const auto one = rank(0, 2, "dp_shard=2", {"await", verb() + ":world", verb() + ":world", "await"});
+  const auto two = rank(1, 2, "dp_shard=2", {"await", verb() + ":world", verb() + ":world", "await"});
+  ask("trace_begin");
+  for (Script* script : {one.get(), two.get()}) script->go_on();
+  for (Script* script : {one.get(), two.get()})
+    for (int step = 0; step < 2; ++step) EXPECT_EQ(ended(script->line()).status, "MUSTER_OK");
+  const Json trace = text_of(ask("trace_end"));
+  int events = 0;
+  for (const Json& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    ++events;
+    EXPECT_EQ(event.at("name"), "all_reduce");
+    EXPECT_EQ(event.at("cat"), verb() == "run" ? "direct" : "small");
+    EXPECT_EQ(event.at("args").at("group"), "dp_shard");
+    EXPECT_GE(event.at("dur").get<double>(), 0.0);
+  }
+  EXPECT_EQ(events, 4);
+  EXPECT_EQ(trace.at("otherData").at("dropped_events"), 0);
+}
+
+TEST_P(Hang, SaysThatARankIsNotAttached) {
+  const auto alone = rank(0, 2, "dp_shard=2", {"await", verb() + ":world"});
+  alone->go_on();
+  const Ended e = ended(alone->line());
+  EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT");
+  EXPECT_THAT(e.text, HasSubstr("missing rank 1; rank 1 is not attached"));
+  EXPECT_EQ(deadline_report().at("verdict"), "not_attached");
+}
+
+}  // namespace
+}  // namespace muster
