@@ -152,7 +152,7 @@ std::string amount(std::uint64_t bytes) {
 }
 
 Check check(const char* name, bool good, Verdict otherwise, std::string says, std::string fix) {
-  return {name, good ? Verdict::kOk : otherwise, std::move(says), good ? std::string() : std::move(fix)};
+  return {name, good ? Verdict::kGood : otherwise, std::move(says), good ? std::string() : std::move(fix)};
 }
 
 void examine_limits(const MachineFacts& f, std::vector<Check>& checks) {
@@ -172,7 +172,7 @@ void examine_limits(const MachineFacts& f, std::vector<Check>& checks) {
       check("MFD_NOEXEC_SEAL", f.noexec_memory, Verdict::kWarning, f.noexec_memory ? "there" : "not there",
             "a kernel of 6.3 or later has it; without it memory files could be made executable"));
   if (f.shm_bytes)
-    checks.push_back({"/dev/shm", Verdict::kOk,
+    checks.push_back({"/dev/shm", Verdict::kGood,
                       fmt::format("{} free; not used: memory files have no name there", amount(*f.shm_bytes)),
                       ""});
 }
@@ -247,7 +247,7 @@ void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
 }
 
 const char* verdict_word(Verdict verdict) {
-  return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kWarning ? "warning" : "failure";
+  return verdict == Verdict::kGood ? "ok" : verdict == Verdict::kWarning ? "warning" : "failure";
 }
 
 }  // namespace

@@ -45,9 +45,9 @@ struct MachineFacts {
 };
 
 struct Check {
-  enum class Verdict : std::uint8_t { kOk, kWarning, kFailure };
+  enum class Verdict : std::uint8_t { kGood, kWarning, kFailure };
   std::string name;
-  Verdict verdict = Verdict::kOk;
+  Verdict verdict = Verdict::kGood;
   std::string says;
   std::string fix;  // empty where nothing is to be done
 };

@@ -9,6 +9,9 @@
 #include "tests/support/cost.hpp"
 
 #include <memory>
+#include <mutex>
+
+#include <unistd.h>
 
 namespace {
 
@@ -26,6 +29,26 @@ void expect_nothing(const Cost& cost, const char* what) {
   EXPECT_EQ(cost.allocations, 0u) << what;
   EXPECT_EQ(cost.locks, 0u) << what;
   EXPECT_EQ(cost.system_calls, 0u) << what << ": system call " << cost.first_system_call;
+}
+
+// Goal:   a counter that counts nothing would find nothing.
+TEST(CostCounter, CountsWhatThereIs) {
+  std::mutex mutex;
+  std::unique_ptr<int> made;
+  CostCounter counter;
+  made = std::make_unique<int>(1);
+  mutex.lock();
+  const Cost heap_and_lock = counter.stop();
+  mutex.unlock();
+  EXPECT_EQ(heap_and_lock.allocations, 1u);
+#if !defined(MUSTER_SANITIZED)
+  EXPECT_EQ(heap_and_lock.locks, 1u);
+#endif
+  EXPECT_EQ(heap_and_lock.system_calls, 0u);
+  if (!muster::test::counts_system_calls()) GTEST_SKIP() << "this kernel or build cannot tell of system calls";
+  CostCounter calls;
+  static_cast<void>(::getppid());
+  EXPECT_EQ(calls.stop().system_calls, 1u);
 }
 
 class StartCost : public muster::test::RunningRanks {};

@@ -32,7 +32,7 @@ MachineFacts sound() {
 
 TEST(Doctor, FindsNothingOnASoundMachine) {
   for (const Check& check : examine(sound())) {
-    EXPECT_EQ(check.verdict, Check::Verdict::kOk) << check.name << ": " << check.says;
+    EXPECT_EQ(check.verdict, Check::Verdict::kGood) << check.name << ": " << check.says;
     EXPECT_TRUE(check.fix.empty()) << check.name;
   }
 }
@@ -70,7 +70,7 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
     fault.make(facts);
     int found = 0;
     for (const Check& check : examine(facts)) {
-      if (check.verdict == Check::Verdict::kOk) continue;
+      if (check.verdict == Check::Verdict::kGood) continue;
       ++found;
       EXPECT_EQ(check.name, fault.check);
       EXPECT_EQ(check.verdict, fault.verdict) << check.name;
@@ -84,7 +84,7 @@ TEST(Doctor, LetsRootLockMemory) {
   MachineFacts facts = sound();
   facts.memlock_bytes = 0;
   facts.root = true;
-  EXPECT_EQ(examine(facts).front().verdict, Check::Verdict::kOk);
+  EXPECT_EQ(examine(facts).front().verdict, Check::Verdict::kGood);
 }
 
 }  // namespace
