@@ -1,5 +1,6 @@
 #include "daemon/engine/situation.hpp"
 
+#include "kernels/device/host/pool.hpp"
 #include "tests/scheduler/run/graph_fixture.hpp"
 
 #include <cstring>
