@@ -1,5 +1,6 @@
 #include "tests/support/cost.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -19,10 +20,11 @@ namespace {
 
 constexpr char kAllow = 0;
 constexpr char kBlock = 1;
+static_assert(sizeof(std::atomic<char>) == 1 && std::atomic<char>::is_always_lock_free);
 
 thread_local bool counting = false;
 thread_local muster::test::Cost cost;
-thread_local volatile char gate = kAllow;  // the kernel reads it before each system call of this thread
+thread_local std::atomic<char> gate{kAllow};  // the kernel reads it before each system call of this thread
 thread_local bool gated = false;
 
 void on_system_call(int, siginfo_t* info, void*) {

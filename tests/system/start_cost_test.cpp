@@ -45,7 +45,8 @@ TEST(CostCounter, CountsWhatThereIs) {
   EXPECT_EQ(heap_and_lock.locks, 1u);
 #endif
   EXPECT_EQ(heap_and_lock.system_calls, 0u);
-  if (!muster::test::counts_system_calls()) GTEST_SKIP() << "this kernel or build cannot tell of system calls";
+  if (!muster::test::counts_system_calls())
+    GTEST_SKIP() << "this kernel or build cannot tell of system calls";
   CostCounter calls;
   static_cast<void>(::getppid());
   EXPECT_EQ(calls.stop().system_calls, 1u);
