@@ -42,8 +42,12 @@ struct Attached {
 // see health().
 class Engine final : public scheduler::Actions, public device::host::Duty {
  public:
+  // By hand: no worker threads; everything runs inside run_once(), so that a test decides on each turn.
+  enum class Pooling : std::uint8_t { kThreads, kByHand };
+
   // Makes every group of the mesh before it returns (decision D6).
-  static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock);
+  static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock,
+                                                Pooling pooling = Pooling::kThreads);
   ~Engine() override;
 
   // ---- conductor -------------------------------------------------------------------------------
@@ -109,6 +113,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::vector<RankReport> report();
 
   // ---- duty ------------------------------------------------------------------------------------
+  // kByHand: one part of a step, or a turn. Returns what was done.
+  std::size_t run_once() { return pool_->run_once(); }
   std::size_t do_work() override;
   bool arm() override;
   void wait(Nanos bound) override;
@@ -136,8 +142,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   };
 
   Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells);
-  Status open();
-  Status open_device();
+  Status open(Pooling pooling);
+  Status open_device(Pooling pooling);
   Status open_groups();
   std::vector<scheduler::Group> all_groups() const;
   Scope scope(const Session& session) const;
