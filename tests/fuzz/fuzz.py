@@ -57,9 +57,12 @@ def run_target(name, seconds, corpora, found, build=BUILD, extra=()):
     """One target for `seconds`. New inputs go to the first of `corpora`, what ends it into `found`."""
     for folder in (corpora[0], found):
         folder.mkdir(parents=True, exist_ok=True)
+    words = HERE / f"{name}.dict"
+    extra = [*extra, *([f"-dict={words}"] if words.is_file() else [])]
     command = [str(program(name, build)), f"-max_total_time={seconds}", f"-timeout={INPUT_SECONDS_MAX}",
                f"-rss_limit_mb={RSS_MAX_MB}", f"-max_len={INPUT_BYTES_MAX}", "-print_final_stats=1",
-               f"-artifact_prefix={found}/{name}-", *extra, *(str(c) for c in corpora if c.is_dir())]
+               "-len_control=10", f"-artifact_prefix={found}/{name}-", *extra,
+               *(str(corpus) for corpus in corpora if corpus.is_dir())]
     log = found / f"{name}.log"
     with log.open("wb") as out:
         code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -86,7 +89,8 @@ def keep(name):
     kept.mkdir(parents=True, exist_ok=True)
     # As few as cover all edges: a tree of thousands of files serves nobody.
     subprocess.run([str(program(name)), "-set_cover_merge=1", "-use_counters=0", str(kept), str(small)],
-                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   check=False)
     print(f"  {name}: {sum(1 for _ in kept.iterdir())} inputs, "
           f"{sum(path.stat().st_size for path in kept.iterdir())} bytes", flush=True)
 

@@ -78,12 +78,15 @@ def main(arguments):
     if wrong or "--fits" in arguments:
         print(f"planted: {len(PLANTED)} bugs, {len(wrong)} do not fit")
         return 1 if wrong else 0
+    hunted = [bug for bug in PLANTED
+              if not arguments[1:] or {bug.name, bug.target} & set(arguments[1:])]
+    if not hunted:
+        print(f"planted: there are {', '.join(bug.name for bug in PLANTED)}")
+        return 2
     copy_tree()
     environment = {**os.environ, "CCACHE_BASEDIR": str(COPY), "CCACHE_NOHASHDIR": "1"}
     missed = 0
-    for bug in PLANTED:
-        if arguments[1:] and bug.name not in arguments[1:]:
-            continue
+    for bug in hunted:
         fell, words = hunt(bug, environment)
         missed += not fell
         print(f"planted: {bug.target:12} {bug.name:22} {'found' if fell else 'MISSED'}: {words}", flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the first inputs of the fuzz targets that read text or CBOR: `seeds.py CORPUS` fills CORPUS/NAME.
+"""Writes the first inputs of the fuzz targets that need a hint: `seeds.py CORPUS` fills CORPUS/NAME.
 
 The inputs of the other targets are found by the fuzzer from nothing; corpus/ keeps those that add coverage.
 """
@@ -15,6 +15,7 @@ HOSTLISTS = ["localhost", "node[01-03,20],login1", "n[9-11]", "n[1,01]", "r[1-2]
 SETTINGS = ["node:\n  workers: 4\n  socket_mode: \"0660\"\nlog: {level: info}\n",
             "limits:\n  arena_per_rank_max: 1MiB\n  arena_segment: 2MiB\n",
             "defaults: {deadline: 100ms}\n",
+            "limits: {arena_segment: 999999999999999999TiB}\ndefaults: {deadline: 999999999h}\n",
             "a: &b [1]\nc: *b\n", "a: 1\na: 2\n", "- - - -\n", "? {a: b}\n: c\n", "a: |\n  b\n",
             "a: 'it''s\n"]
 
@@ -67,12 +68,44 @@ def handshakes():
     yield b"\x00" + struct.pack("<IHHII", 0x4D535452, 2, 20, 16, 1)
 
 
+def sessions():
+    """What two well-behaved ranks do, in the words of session.cpp, for the fuzzer to spoil."""
+    def message(rank, kind, *rest):
+        return bytes([rank, 11, kind, *rest])
+
+    def start(rank, lane, plan=0):
+        return bytes([rank, 7, 0, lane, plan, 1, 1, 1, 1, 0])
+
+    def freed(rank, handle=0):
+        return message(rank, 4, 0, handle)
+
+    def destroyed(rank, handle=0):
+        return message(rank, 4, 1, handle)
+
+    alloc = [message(rank, 0, 0) for rank in (0, 1)]
+    kernel = [message(rank, 1, 0, 0, 4, 4) for rank in (0, 1)]
+    turns = bytes([0, 5, 15])
+    fresh, used = b"\x01", b"\x00"
+    yield fresh + alloc[0] + kernel[0] + start(0, 0) + turns + freed(0) + destroyed(0) + freed(0)
+    yield used + alloc[0] + kernel[0] + freed(0) + destroyed(0) + freed(0)
+    for op in range(11):
+        extra = [0] if op in (0, 2, 7) else []  # a reduction
+        extra += [1] if op in (3, 5, 6, 7, 8, 9) else []  # a peer
+        plans = b"".join(message(rank, 2, 1, 1, op, 0, *extra, 0, 0, 0, 1, 16) for rank in (0, 1))
+        yield used + alloc[0] + alloc[1] + plans + start(0, 3) + start(1, 3) + turns + turns
+        yield fresh + alloc[0] + alloc[1] + plans + start(0, 3) + turns + bytes([1, 1])
+    for kind in range(3):
+        yield fresh + message(0, 5, kind, 0, 0, 1, 0, 0, 0, 1) + message(1, 5, kind, 0, 1, 1, 1, 0, 3, 0)
+    yield used + alloc[0] + message(0, 6, 0) + kernel[0] + start(0, 2) + turns + message(0, 6, 1)
+
+
 def seeds():
     yield from (("hostlist", b"\xff" + text.encode()) for text in HOSTLISTS)
     files = [path.read_bytes() for path in sorted((ROOT / "configs").glob("*.yaml"))]
     yield from (("config", kind + text) for text in files for kind in (b"\x00", b"\x01"))
     yield from (("config", b"\x00" + text.encode()) for text in SETTINGS)
     yield from (("handshake", text) for text in handshakes())
+    yield from (("session", text) for text in sessions())
 
 
 def main(arguments):
