@@ -177,6 +177,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Status open_groups();
   std::vector<scheduler::Group> all_groups() const;
   Scope scope(const Session& session) const;
+  Result<Handle> carve_buffer(Session& session, std::uint64_t bytes);
   Result<Handle> alloc_named(Session& session, const shm::BufferAlloc& request, std::string_view name);
   Result<Handle> import_buffer(Session& session, const shm::BufferAlloc& request, int memory);
   bool lingers(Rank rank) const;

@@ -160,7 +160,10 @@ class EngineSide : public ::testing::Test {
     said.redop = MUSTER_SUM;
     said.group = engine::group_handle(muster::GroupId(0), 1);
     said.count = 100;
-    const auto buffer = *rank.session->add_buffer(400);
+    engine::Buffer memory;
+    memory.grant = *rank.arena->allocate(400);
+    memory.bytes = 400;
+    const auto buffer = *rank.session->add_buffer(std::move(memory));
     said.source = said.target = {buffer.bits, 0};
     const engine::Scope scope{*rank.session, graph_->groups(), 1, 1};
     rank.plan = rank.session->add_plan(*engine::resolve_collective(scope, said, {}), said)->bits;
