@@ -111,9 +111,9 @@ struct DirectHeader {
   alignas(kLineBytes) std::uint64_t operations = 0;
   std::uint64_t bytes_moved = 0;  // at its targets
   std::uint64_t sleeps = 0;
-  std::uint64_t recorded = 0;  // index of the latest record
   // Plans whose present counts the engine has not been told: it does not know yet in what they differ.
   std::uint64_t untold = 0;
+  std::uint64_t recorded = 0;  // index of the latest record
 };
 static_assert(sizeof(DirectHeader) <= kDirectHeaderBytes);
 

@@ -105,12 +105,12 @@ void Board::reset(Rank rank) {
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment.mapping.writable());
   for (std::uint64_t& uses : header->stage_uses) Published<std::uint64_t>(&uses).add_ordered(1);
   Published<std::uint32_t>(&header->asleep).store(0);
-  Published<std::uint64_t>(&header->untold).store(0);
   Published<std::uint64_t>(&header->recorded).store(0);
   auto* records =
       reinterpret_cast<shm::DirectRecord*>(segment.mapping.writable() + shm::kDirectRecordsOffset);
   for (std::uint32_t k = 0; k < shm::kDirectRecords; ++k)
     Published<std::uint64_t>(&records[k].index).store(0);
+  Published<std::uint64_t>(&header->untold).store(0);
   for (std::size_t k = 0; k < segment.seats.size(); ++k)
     clear_seat(segment.mapping.writable() + segment.seats[k],
                groups_[segment.groups_of[k].value].seats.size());
@@ -275,10 +275,6 @@ void Board::remember_disagreement(const DirectQuestion& q, const Status& found) 
   if (kept.size() > kDisagreementsKept) kept.pop_front();
 }
 
-bool Board::untold(Rank rank) const {
-  return peek(&header(rank)->untold) != 0;
-}
-
 // ---- flights -----------------------------------------------------------------------------------
 
 const shm::DirectHeader* Board::header(Rank rank) const {
@@ -356,6 +352,11 @@ std::vector<Board::Flight> Board::flights(Rank rank, std::uint64_t after, std::u
     if (auto flight = flight_at(rank, index)) flights.push_back(*flight);
   if (lost != nullptr) *lost += wanted - flights.size();
   return flights;
+}
+
+bool Board::untold(Rank rank) const {
+  const auto* header = reinterpret_cast<const shm::DirectHeader*>(segments_[rank.value].mapping.data());
+  return peek(&header->untold) != 0;
 }
 
 bool Board::began(GroupId group, std::uint32_t index) const {

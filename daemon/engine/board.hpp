@@ -71,8 +71,6 @@ class Board {
   // do. nullptr: nothing yet.
   const Status* disagreement(const DirectQuestion& question) const;
   void remember_disagreement(const DirectQuestion& question, const Status& found);
-  // The rank's client has given plans new counts of which the engine does not know.
-  bool untold(Rank rank) const;
   // What a rank has run or runs, as it says itself: checked for being possible, and believed in reports only.
   struct Flight {
     std::uint64_t index = 0;  // among the rank's operations
@@ -106,6 +104,8 @@ class Board {
     std::uint64_t number = 0;
   };
   Progress progress(GroupId group) const;
+  // The rank's client has given plans new counts of which the engine does not know.
+  bool untold(Rank rank) const;
   // Whether the member has done anything in the group's present generation.
   bool began(GroupId group, std::uint32_t index) const;
 

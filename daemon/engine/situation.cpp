@@ -161,7 +161,11 @@ void add_plan_facts(const Evidence& e, const Board::Flight& flight, Wait& wait) 
   }
   const scheduler::Plan* own = plans[flight.member];
   if (own != nullptr && own->collective() != nullptr) wait.operation.site = own->collective()->site;
-  wait.difference = difference_among(e, flight.group, plans);
+  // A rank that has given its plan new counts has not told the engine of them.
+  const bool told =
+      std::none_of(wait.arrived.begin(), wait.arrived.end(),
+                   [&](const blame::Arrived& arrived) { return e.board->untold(Rank(arrived.rank)); });
+  if (told) wait.difference = difference_among(e, flight.group, plans);
 }
 
 // Who else has come is read from the seats; a member that has come and gone on waits for nobody here.

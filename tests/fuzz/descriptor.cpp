@@ -35,8 +35,8 @@ struct Rig {
     session = std::make_unique<Session>(options, *shm::SubmissionView::create(room),
                                         *shm::CompletionView::create(1, kEpoch, room), arena);
     for (std::size_t i = 0; i < kBuffers; ++i) {
-      handles[i] = session->add_buffer(kBufferBytes[i])->bits;
-      const Buffer* gap = session->buffer(*session->add_buffer(Arena::kAlignment));
+      handles[i] = add_buffer(kBufferBytes[i]).bits;
+      const Buffer* gap = session->buffer(add_buffer(Arena::kAlignment));
       fuzz::poison(gap->grant.data, Arena::kAlignment);
       fuzz::poison(data(i) + kBufferBytes[i],
                    static_cast<std::size_t>(gap->grant.data - data(i)) - kBufferBytes[i]);
@@ -49,6 +49,12 @@ struct Rig {
     pool = device::host::Pool::open_manual(by_hand);
     runner = *device::host::open_device(*pool);
     stream = *runner->open_stream(device::Priority::kNormal);
+  }
+  Handle add_buffer(std::uint64_t bytes) {
+    Buffer buffer;
+    buffer.grant = *arena.allocate(bytes);
+    buffer.bytes = bytes;
+    return *session->add_buffer(std::move(buffer));
   }
   std::byte* data(std::size_t i) const { return session->buffer(Handle(handles[i]))->grant.data; }
   Scope scope() const { return {*session, groups, kEpoch, 3}; }

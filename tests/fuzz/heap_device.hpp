@@ -79,6 +79,9 @@ class HeapDevice final : public device::Device {
   Result<std::unique_ptr<device::Memory>> allocate(std::size_t bytes) override {
     return std::make_unique<HeapMemory>(bytes);
   }
+  Result<std::unique_ptr<device::Memory>> import(int, std::uint64_t, std::uint64_t) override {
+    return fail(Code::kUnsupported, "this device imports nothing");
+  }
 
  private:
   device::DeviceInfo info_;

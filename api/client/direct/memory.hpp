@@ -71,16 +71,18 @@ class DirectMemory {
         registrar_(&registrar),
         flight_(own_.writable(), &reinterpret_cast<const shm::GroupPageHeader*>(groups_.data())->recording) {}
 
+  const shm::RankLine* rank_line(std::int32_t rank) const;
+
+  struct Arena {
+    std::uint64_t retired = 0;  // RankLine::retired when it was mapped
+    std::unordered_map<std::uint32_t, shm::Mapping> segments;
+  };
   shm::Mapping own_;
   shm::Mapping groups_;
   std::uint32_t group_count_ = 0;
   std::uint32_t rank_count_ = 0;
   Registrar* registrar_;
   FlightRing flight_;
-  struct Arena {
-    std::uint64_t retired = 0;  // RankLine::retired when it was mapped
-    std::unordered_map<std::uint32_t, shm::Mapping> segments;
-  };
   std::unordered_map<std::int32_t, shm::Mapping> segments_;
   std::unordered_map<std::int32_t, Arena> arenas_;  // by rank
 };

@@ -169,8 +169,8 @@ void record(const DirectPlan& plan, DirectMemory& memory, std::uint32_t peer, st
   facts.what.peer = static_cast<std::uint16_t>(peer);
   facts.generation = plan.channel->generation();
   facts.number = number;
-  facts.source_bytes = plan.source_bytes;
-  facts.target_bytes = plan.target_bytes;
+  facts.source_bytes = plan.given_bytes;
+  facts.target_bytes = plan.got_bytes;
   memory.flight().began(facts, plan.channel->now());
 }
 

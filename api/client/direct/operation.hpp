@@ -28,8 +28,9 @@ struct DirectPlan {
   std::vector<shm::Place> sends;  // of the first byte of each of mine.sends
   // Where blocks lie if all of them stand end to end: byte offset of this member's, for REDUCE_SCATTER.
   std::uint64_t my_offset = 0;
-  bool end_to_end = false;  // and whether the source's do
-  std::uint64_t source_bytes = 0;
+  bool end_to_end = false;        // and whether the source's do
+  std::uint64_t given_bytes = 0;  // to the operation, and got from it, whether they move or not
+  std::uint64_t got_bytes = 0;
   std::uint64_t target_bytes = 0;
   bool crowded = false;
 };

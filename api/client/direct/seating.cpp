@@ -86,7 +86,8 @@ DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Ch
   plan.sends = described.sends;
   plan.end_to_end = stands_end_to_end(plan.mine.source_blocks);
   plan.crowded = machine.local_ranks > std::min(machine.cores, cores);
-  plan.source_bytes = given_count(plan.mine) * element;
+  plan.given_bytes = given_count(plan.mine) * element;
+  plan.got_bytes = got_count(plan.mine) * element;
   plan.target_bytes =
       plan.choice.algorithm == Algorithm::kShared ? shared_bytes(plan) : got_count(plan.mine) * element;
   if (plan.what.op == MUSTER_REDUCE_SCATTER)

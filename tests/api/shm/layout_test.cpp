@@ -15,7 +15,7 @@ namespace {
 // Goal:   a change of the shared layout is a decision, not an accident.
 // Method: every size and offset as a number; whoever changes one raises kAbiVersion and then this test.
 TEST(Layout, PinsTheCommand) {
-  EXPECT_EQ(kAbiVersion, 3u);
+  EXPECT_EQ(kAbiVersion, 4u);
   EXPECT_EQ(sizeof(Command), 64u);
   EXPECT_EQ(alignof(Command), 8u);
   EXPECT_EQ(offsetof(Command, sequence), 0u);
@@ -103,7 +103,7 @@ TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(sizeof(RankLine), 128u);
   EXPECT_EQ(kDirectRecordsOffset, 4096u + 2u * 512u * 1024u);
   EXPECT_EQ(kDirectSeatsOffset, 4096u + 2u * 512u * 1024u + 1024u * 64u);
-  EXPECT_EQ(offsetof(DirectHeader, recorded), 408u);
+  EXPECT_EQ(offsetof(DirectHeader, recorded), 416u);
   EXPECT_EQ(offsetof(DirectRecord, begun_ns), 48u);
   EXPECT_EQ(offsetof(DirectRecord, end), 56u);
   EXPECT_EQ(seat_bytes(3), 256u + 2u * 4096u + 3u * 256u);
