@@ -61,7 +61,6 @@ class DirectMemory {
   FlightRing& flight() { return flight_; }
 
  private:
-  const shm::RankLine* rank_line(std::int32_t rank) const;
   DirectMemory(shm::Mapping own, shm::Mapping groups, std::uint32_t group_count, std::uint32_t rank_count,
                Registrar& registrar)
       : own_(std::move(own)),
