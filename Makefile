@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench format clean
+.PHONY: help setup build demo test fuzz bench format clean
 
 export CCACHE_BASEDIR := $(CURDIR)
 
@@ -21,6 +21,13 @@ demo: build ## Train a small language model on 8 ranks; writes demo/index.html a
 
 test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"
 	@python3 deploy/test.py
+
+FUZZ_SECONDS ?= 20
+
+fuzz: ## Fuzz every target for FUZZ_SECONDS, then see each find its planted bug; needs clang
+	@deploy/setup.sh fuzz
+	@python3 tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
+	@python3 tests/fuzz/planted_test.py
 
 bench: ## Measure against the peers in one run, 15 minutes; table, JSON and pictures in build/release/bench
 	@deploy/setup.sh bench

@@ -28,7 +28,8 @@ void Channel::ask(const Json& command, Answered answered) {
   });
   open_.emplace(serial, Open{std::move(answered), timer});
   const Status sent = control::send_packet(socket_, shm::MessageKind::kCommand, serial, command);
-  if (!sent.ok()) settle(serial, troubled(sent));
+  // Of a daemon that has turned us away already the reason is there to be read: on_readable() tells it.
+  if (!sent.ok() && sent.code() != Code::kDaemonLost) settle(serial, troubled(sent));
 }
 
 void Channel::on_readable() {

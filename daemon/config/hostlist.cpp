@@ -47,6 +47,10 @@ struct Pattern {
   }
 };
 
+Complaint name_too_long(std::size_t offset) {
+  return {fmt::format("a host name has at most {} characters", kNameMax), "", offset};
+}
+
 std::string number_text(std::uint64_t value, std::size_t width) {
   return fmt::format("{:0{}}", value, width);
 }
@@ -107,7 +111,15 @@ class Reader {
                      "use letters, digits, '-', '.', '_' and [ranges]");
       }
     }
-    return std::nullopt;
+    return too_long(*pattern);
+  }
+
+  // Before any host is made of it: a long name and a range would ask for their product of memory.
+  static std::optional<Complaint> too_long(const Pattern& pattern) {
+    std::size_t length = 0;
+    for (const std::string& literal : pattern.literals) length += literal.size();
+    if (length <= kNameMax) return std::nullopt;
+    return name_too_long(pattern.offset);
   }
 
   std::optional<Complaint> read_bracket(Pattern* pattern) {
@@ -248,9 +260,7 @@ tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view 
     offsets.resize(hosts.size(), pattern.offset);
   }
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    if (hosts[i].size() > kNameMax)
-      return tl::unexpected(
-          Complaint{fmt::format("a host name has at most {} characters", kNameMax), "", offsets[i]});
+    if (hosts[i].size() > kNameMax) return tl::unexpected(name_too_long(offsets[i]));
     if (!seen.emplace(hosts[i], i).second)
       return tl::unexpected(Complaint{fmt::format("host {} is named twice", quoted(hosts[i])),
                                       "remove one of them", offsets[i]});

@@ -209,11 +209,14 @@ Result<Json> result_of(const Packet& answer) {
   if (ok->get<bool>()) return answer.body.value("result", Json::object());
   const auto status = answer.body.find("status");
   const auto error = answer.body.find("error");
+  // A no that carries the status of a yes, or of none, would be heard as a yes.
   const bool well_formed = status != answer.body.end() && status->is_number_integer() &&
-                           error != answer.body.end() && error->is_string() &&
-                           is_known(status->get<muster_status_t>());
-  if (!well_formed) return fail(Code::kProtocol, "an answer's error is not well-formed");
-  return fail(Status(static_cast<Code>(status->get<muster_status_t>()), error->get<std::string>()));
+                           error != answer.body.end() && error->is_string();
+  const std::int64_t number = well_formed ? status->get<std::int64_t>() : 0;
+  const auto code = static_cast<muster_status_t>(number);
+  if (number >= 0 || number != code || !is_known(code))
+    return fail(Code::kProtocol, "an answer's error is not well-formed");
+  return fail(Status(static_cast<Code>(code), error->get<std::string>()));
 }
 
 Result<shm::Descriptor> text_descriptor(const std::string& text) {

@@ -188,7 +188,8 @@ void Board::stand(GroupId group, const scheduler::Verdict* verdict) {
 // A member that missed several hears of the first it can still be told of.
 std::optional<scheduler::Verdict> Board::verdict_of(GroupId group, std::uint64_t generation) const {
   const GroupState& state = groups_[group.value];
-  if (generation >= state.generation) return state.standing;
+  // A client that asks about a generation before the first may find that none has ended yet.
+  if (generation >= state.generation || state.verdicts.empty()) return state.standing;
   const std::uint64_t oldest = state.generation - state.verdicts.size();
   return state.verdicts[generation < oldest ? 0 : generation - oldest];
 }

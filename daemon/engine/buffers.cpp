@@ -6,8 +6,8 @@
 
 namespace muster::engine {
 
-// A new segment may take long to reserve, so the arena, which only the conductor uses, is asked without the
-// baton.
+// The arena is the conductor's own and may take long to reserve a segment, so it is asked without the baton.
+// A session's table of buffers is read by who holds the baton, for new counts, and so written under it.
 Result<Handle> Engine::alloc_buffer(Session& session, const shm::BufferAlloc& request, int imported,
                                     shm::BufferGrant* grant, int* descriptor) {
   MUSTER_ASSIGN_OR_RETURN(const std::string_view name, shm::checked_text(request.name, "name"));
@@ -21,10 +21,10 @@ Result<Handle> Engine::alloc_buffer(Session& session, const shm::BufferAlloc& re
   if (name.empty() && request.shared_by != 0)
     return fail(Code::kBadArgument, "a node-shared buffer needs a name, by which its members find it");
   MUSTER_RETURN_IF_ERROR(session.check_buffer_limit());
-  MUSTER_ASSIGN_OR_RETURN(const Handle handle, request.imported != 0
-                                                   ? import_buffer(session, request, imported)
-                                               : !name.empty() ? alloc_named(session, request, name)
-                                                               : session.add_buffer(request.bytes));
+  const auto made = request.imported != 0 ? import_buffer(session, request, imported)
+                    : !name.empty()       ? alloc_named(session, request, name)
+                                          : carve_buffer(session, request.bytes);
+  MUSTER_ASSIGN_OR_RETURN(const Handle handle, made);
   const Buffer& buffer = *session.buffer(handle);
   const Arena& arena = *seats_[session.options().rank.value].arena;
   const device::Memory& memory = *arena.segment(buffer.grant.segment);
@@ -37,6 +37,15 @@ Result<Handle> Engine::alloc_buffer(Session& session, const shm::BufferAlloc& re
   grant->found = buffer.name.valid() && buffer.name.found() ? 1 : 0;
   *descriptor = grant->segment_is_new != 0 ? memory.descriptor() : -1;
   return handle;
+}
+
+Result<Handle> Engine::carve_buffer(Session& session, std::uint64_t bytes) {
+  Buffer buffer;
+  Arena& arena = *seats_[session.options().rank.value].arena;
+  MUSTER_ASSIGN_OR_RETURN(buffer.grant, arena.allocate(bytes));
+  buffer.bytes = bytes;
+  const std::lock_guard lock(baton_);
+  return session.add_buffer(std::move(buffer));
 }
 
 // Work of the rank's former session may still be writing.

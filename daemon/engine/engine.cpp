@@ -46,31 +46,35 @@ Engine::~Engine() {
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock,
-                                               std::unique_ptr<ProcessProbe> probe) {
+                                               std::unique_ptr<ProcessProbe> probe, Pooling pooling) {
   MUSTER_ASSIGN_OR_RETURN(mesh::GroupList groups, plan_groups(spec));
   MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
   std::unique_ptr<Engine> engine(
       new Engine(spec, clock, std::move(groups), std::move(doorbells), std::move(probe)));
-  MUSTER_RETURN_IF_ERROR(engine->open());
+  MUSTER_RETURN_IF_ERROR(engine->open(pooling));
   MUSTER_LOG(kInfo, "engine", "job {}: {} ranks, mesh {}, {} groups, {}", spec.name, spec.world, spec.mesh,
              engine->group_list_.size(), engine->device_->info().name);
   return engine;
 }
 
-Status Engine::open() {
+Status Engine::open(Pooling pooling) {
   // The workers start while we hold the baton, so that none takes a turn before the graph exists.
   const std::lock_guard lock(baton_);
-  MUSTER_RETURN_IF_ERROR(open_device());
+  MUSTER_RETURN_IF_ERROR(open_device(pooling));
   return open_groups();
 }
 
-Status Engine::open_device() {
+Status Engine::open_device(Pooling pooling) {
   device::host::PoolOptions options;
   options.workers = spec_.workers;
   options.streams_max = spec_.world * MUSTER_LANE_COUNT;
   options.spin = spec_.idle_spin;
   options.duty = this;
-  MUSTER_ASSIGN_OR_RETURN(pool_, device::host::Pool::start(options));
+  if (pooling == Pooling::kByHand) {
+    pool_ = device::host::Pool::open_manual(options);
+  } else {
+    MUSTER_ASSIGN_OR_RETURN(pool_, device::host::Pool::start(options));
+  }
   MUSTER_ASSIGN_OR_RETURN(device_, device::host::open_device(*pool_));
   for (Seat& seat : seats_)
     seat.arena =

@@ -46,10 +46,14 @@ struct Attached {
 // see health().
 class Engine final : public scheduler::Actions, public device::host::Duty {
  public:
+  // By hand: no worker threads; everything runs inside run_once(), so that a test decides on each turn.
+  enum class Pooling : std::uint8_t { kThreads, kByHand };
+
   // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes; none:
   // by the kernel's word.
   static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock,
-                                                std::unique_ptr<ProcessProbe> probe = nullptr);
+                                                std::unique_ptr<ProcessProbe> probe = nullptr,
+                                                Pooling pooling = Pooling::kThreads);
   ~Engine() override;
 
   // ---- conductor -------------------------------------------------------------------------------
@@ -133,6 +137,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::vector<RankReport> report();
 
   // ---- duty ------------------------------------------------------------------------------------
+  // kByHand: one part of a step, or a turn. Returns what was done.
+  std::size_t run_once() { return pool_->run_once(); }
   std::size_t do_work() override;
   bool arm() override;
   void wait(Nanos bound) override;
@@ -166,11 +172,12 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
 
   Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells,
          std::unique_ptr<ProcessProbe> probe);
-  Status open();
-  Status open_device();
+  Status open(Pooling pooling);
+  Status open_device(Pooling pooling);
   Status open_groups();
   std::vector<scheduler::Group> all_groups() const;
   Scope scope(const Session& session) const;
+  Result<Handle> carve_buffer(Session& session, std::uint64_t bytes);
   Result<Handle> alloc_named(Session& session, const shm::BufferAlloc& request, std::string_view name);
   Result<Handle> import_buffer(Session& session, const shm::BufferAlloc& request, int memory);
   bool lingers(Rank rank) const;

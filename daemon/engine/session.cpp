@@ -185,16 +185,6 @@ Status Session::check_buffer_limit() const {
                  "the rank has {} buffers already (limits.buffers_per_rank_max); free some", buffers_.size());
 }
 
-Result<Handle> Session::add_buffer(std::uint64_t bytes) {
-  if (bytes == 0) return fail(Code::kBadArgument, "a buffer needs at least one byte");
-  MUSTER_RETURN_IF_ERROR(check_buffer_limit());
-  MUSTER_ASSIGN_OR_RETURN(const Arena::Grant grant, arena_.allocate(bytes));
-  Buffer buffer;
-  buffer.grant = grant;
-  buffer.bytes = bytes;
-  return add_buffer(std::move(buffer));
-}
-
 Result<Handle> Session::add_buffer(Buffer buffer) {
   const Arena::Grant grant = buffer.grant;
   const std::uint64_t bytes = buffer.bytes;

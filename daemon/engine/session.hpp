@@ -68,8 +68,7 @@ class Session {
   void close(Code code);
 
   // ---- conductor -------------------------------------------------------------------------------
-  Result<Handle> add_buffer(std::uint64_t bytes);
-  // One whose memory the rank's arena has adopted; gives it back there if it fails.
+  // One with memory of the rank's arena, which it goes back to if this fails.
   Result<Handle> add_buffer(Buffer buffer);
   // Errors: NO_RESOURCE if no more buffers are allowed.
   Status check_buffer_limit() const;

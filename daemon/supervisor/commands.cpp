@@ -122,7 +122,7 @@ void Supervisor::jobs_report(ConnectionId id, Reply reply) {
     ++gather->open;
     running_.at(name).engine->ask(Json{{"command", "report"}}, {}, [gather, index](Result<Packet> answer) {
       if (answer)
-        if (const auto result = control::result_of(*answer))
+        if (const auto result = control::result_of(*answer); result && result->is_object())
           gather->jobs[index]["ranks"] = result->value("ranks", Json::array());
       gather->close();
     });

@@ -112,16 +112,21 @@ void EngineProcess::kill() {
 Status EngineProcess::receive_one() {
   auto packet = control::receive_packet(channel_);
   if (!packet) return packet.error();
-  if (packet->kind == shm::MessageKind::kCommand) {
-    options_.on_event(packet->body);
-    return {};
+  try {
+    hear(*std::move(packet));
+  } catch (const Json::exception& error) {  // a field of another type than expected
+    return failure(Code::kProtocol, "what it says is not well-formed: {}", error.what());
   }
-  const auto it = pending_.find(packet->serial);
-  if (it == pending_.end()) return {};
+  return {};
+}
+
+void EngineProcess::hear(Packet packet) {
+  if (packet.kind == shm::MessageKind::kCommand) return options_.on_event(packet.body);
+  const auto it = pending_.find(packet.serial);
+  if (it == pending_.end()) return;
   const Answered answered = std::move(it->second);
   pending_.erase(it);
-  answered(*std::move(packet));
-  return {};
+  answered(std::move(packet));
 }
 
 void EngineProcess::on_readable() {

@@ -48,6 +48,7 @@ class EngineProcess {
                 shm::Descriptor pidfd);
   // Reads one packet and passes it on. What it says of the channel when there is none.
   Status receive_one();
+  void hear(control::Packet packet);
   void on_readable();
   void on_death();
   void abandon(const Status& status);

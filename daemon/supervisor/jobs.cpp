@@ -74,7 +74,7 @@ void Supervisor::on_engine_event(const std::string& name, const Json& event) {
   if (kind == event.end() || !kind->is_string()) return;
   if (*kind == "failed") {
     MUSTER_LOG(kError, "supervisor", "job {} failed: {}", name,
-               event.value("error", Json("no reason")).dump());
+               event.value("error", Json("no reason")).dump(-1, ' ', false, Json::error_handler_t::replace));
     return;
   }
   const auto rank = event.find("rank");

@@ -2,6 +2,7 @@
 option(MUSTER_BUILD_TESTS "Build the tests and benchmarks" ON)
 option(MUSTER_WERROR "Treat warnings as errors (the presets do)" OFF)
 set(MUSTER_SANITIZE "" CACHE STRING "Sanitizers to build with, comma-separated (address,undefined | thread)")
+option(MUSTER_FUZZ "Build the fuzz targets with libFuzzer; needs clang (the preset fuzz)" OFF)
 set(MUSTER_CUDA "AUTO" CACHE STRING "Build the cuda backend: AUTO (where nvcc is found), ON, OFF")
 set_property(CACHE MUSTER_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -21,6 +22,14 @@ target_compile_options(muster_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:-fstack-protector-strong -ffp-contract=off -fno-math-errno>
   $<$<AND:$<BOOL:${MUSTER_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>>:-Werror>)
 # A contraction or a reassociation would change results between builds (decision D14), so neither is ever on.
+if(MUSTER_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "MUSTER_FUZZ needs clang, this is ${CMAKE_CXX_COMPILER_ID}; use cmake --preset fuzz")
+  endif()
+  # Coverage for the fuzzer; its main() is linked into the targets alone.
+  target_compile_options(muster_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>)
+  target_link_options(muster_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(MUSTER_SANITIZE)
   string(REPLACE "," ";" _sanitizers "${MUSTER_SANITIZE}")
   foreach(_sanitizer IN LISTS _sanitizers)

@@ -16,6 +16,7 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
   const std::uint32_t steps = options.world * MUSTER_LANE_COUNT * options.launch_depth;
   steps_.resize(steps);
   free_steps_.reserve(steps);
+  touched_.reserve(options.world);
   for (std::uint32_t i = steps; i > 0; --i) free_steps_.push_back(i - 1);
 }
 
@@ -136,7 +137,8 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
       moved = true;
       break;  // one collective at a time; arrive() has launched it or stopped the lane
     }
-    launch({{rank, lane_index, start.request.value, start.request.plan, now}}, now);
+    const Sequencer::Arrival alone{rank, lane_index, start.request.value, start.request.plan, now};
+    launch(std::span(&alone, 1), now);
     moved = true;
   }
   return moved;
@@ -193,13 +195,13 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
     case Sequencer::Outcome::Kind::kDisagree:
       start.arrived = true;
       outcome.verdict.event = ++failures_;
-      fail_members(outcome.members, outcome.verdict, now);
+      fail_members({outcome.members.begin(), outcome.members.end()}, outcome.verdict, now);
       return true;
   }
   return false;
 }
 
-void Graph::launch(const std::vector<Sequencer::Arrival>& members, Instant now) {
+void Graph::launch(std::span<const Sequencer::Arrival> members, Instant now) {
   MUSTER_ASSERT(!free_steps_.empty());  // sized for every lane of every rank at full depth
   const std::uint32_t index = free_steps_.back();
   free_steps_.pop_back();
@@ -228,7 +230,7 @@ void Graph::launch(const std::vector<Sequencer::Arrival>& members, Instant now) 
 void Graph::finished(std::uint32_t step_index, Instant now) {
   MUSTER_ASSERT(step_index < steps_.size() && steps_[step_index].used);
   InFlight& in_flight = steps_[step_index];
-  std::vector<Rank> touched;
+  touched_.clear();
   for (std::size_t i = 0; i < in_flight.step.parts.size(); ++i) {
     const Step::Part& part = in_flight.step.parts[i];
     RankState& r = state(part.rank);
@@ -242,12 +244,12 @@ void Graph::finished(std::uint32_t step_index, Instant now) {
     lane.launched_collective = false;
     lane.reached = part.value;
     actions_.reached(part.rank, part.lane, part.value);
-    touched.push_back(part.rank);
+    touched_.push_back(part.rank);
   }
   in_flight.used = false;
   --steps_in_flight_;
   free_steps_.push_back(step_index);
-  for (const Rank rank : touched) pump(rank, now);
+  for (const Rank rank : touched_) pump(rank, now);
 }
 
 // ---- for reports -------------------------------------------------------------------------------

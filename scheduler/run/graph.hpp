@@ -157,7 +157,7 @@ class Graph {
   Ready readiness(const RankState& rank, std::uint32_t lane, const Start& start,
                   const Verdict** failed) const;
   static const Verdict* failure_at(const Lane& lane, std::uint64_t value);
-  void launch(const std::vector<Sequencer::Arrival>& members, Instant now);
+  void launch(std::span<const Sequencer::Arrival> members, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Start& start, Instant now);
   void stop_lane(Rank rank, std::uint32_t lane, const Verdict& verdict);
   void fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now);
@@ -181,6 +181,7 @@ class Graph {
   std::vector<RankState> ranks_;
   std::vector<InFlight> steps_;
   std::vector<std::uint32_t> free_steps_;
+  std::vector<Rank> touched_;  // of the step that has finished: kept, so that it needs no heap
   std::uint32_t steps_in_flight_ = 0;
   std::uint32_t absences_ = 0;
   std::uint64_t failures_ = 0;  // Verdict::event of the latest

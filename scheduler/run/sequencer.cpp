@@ -42,10 +42,16 @@ bool agreed(std::span<const Sequencer::Arrival> members) {
   return common && balance.zero();
 }
 
+constexpr std::size_t kPairMembers = 2;
+
 }  // namespace
 
 Sequencer::Sequencer(std::vector<Group> groups) : groups_(std::move(groups)) {
   channels_.resize(groups_.size() * MUSTER_LANE_COUNT);
+  std::size_t members_max = kPairMembers;
+  for (const Group& group : groups_) members_max = std::max(members_max, group.ranks.size());
+  members_.reserve(members_max);
+  pairs_.reserve(members_max * MUSTER_LANE_COUNT);
   for (std::size_t i = 0; i < channels_.size(); ++i) {
     const std::size_t members = groups_[i / MUSTER_LANE_COUNT].ranks.size();
     channels_[i].arrived.resize(members);
@@ -69,11 +75,12 @@ Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
 
 Sequencer::Outcome Sequencer::complete(Channel& c, const Group& group) {
   Outcome outcome{Outcome::Kind::kGo, {}, {}};
-  outcome.members.reserve(c.arrived.size());
+  members_.clear();
   for (auto& slot : c.arrived) {
-    outcome.members.push_back(*slot);
+    members_.push_back(*slot);
     slot.reset();
   }
+  outcome.members = members_;
   c.arrived_count = 0;
   ++c.operations;
   settle(outcome, group);
@@ -93,16 +100,15 @@ Sequencer::Outcome Sequencer::arrive_pair(const Arrival& arrival) {
     pairs_.push_back(arrival);
     return {};
   }
-  Outcome outcome{Outcome::Kind::kGo, {*partner, arrival}, {}};
+  members_.assign({*partner, arrival});
   pairs_.erase(partner);
-  if (!sends) std::swap(outcome.members[0], outcome.members[1]);
-  std::sort(outcome.members.begin(), outcome.members.end(),
-            [](const Arrival& a, const Arrival& b) { return work_of(a).index() < work_of(b).index(); });
+  if (work_of(members_[1]).index() < work_of(members_[0]).index()) std::swap(members_[0], members_[1]);
+  Outcome outcome{Outcome::Kind::kGo, members_, {}};
   settle(outcome, groups_[work.group.value]);
   return outcome;
 }
 
-void Sequencer::settle(Outcome& outcome, const Group& group) {
+void Sequencer::settle(Outcome& outcome, const Group& group) const {
   if (agreed(outcome.members)) return;
   outcome.kind = Outcome::Kind::kDisagree;
   outcome.verdict = disagreement(group, outcome.members);

@@ -41,8 +41,9 @@ class Sequencer {
   struct Outcome {
     enum class Kind : std::uint8_t { kWait, kGo, kRefuse, kDisagree };
     Kind kind = Kind::kWait;
-    std::vector<Arrival> members;  // kGo: all, in group order; kDisagree: all that had arrived
-    Verdict verdict;               // kRefuse: for this member alone; kDisagree: for all of `members`
+    // kGo: all, in group order; kDisagree: all that had arrived. Valid until the next call of arrive().
+    std::span<const Arrival> members;
+    Verdict verdict;  // kRefuse: for this member alone; kDisagree: for all of `members`
   };
 
   // A member's next collective. kRefuse: it was owed a verdict of this channel.
@@ -99,11 +100,12 @@ class Sequencer {
   Rank partner_of(const Arrival& arrival) const;
   Outcome complete(Channel& channel, const Group& group);
   // Everybody is there: a disagreement, unless they agree.
-  static void settle(Outcome& outcome, const Group& group);
+  void settle(Outcome& outcome, const Group& group) const;
 
   std::vector<Group> groups_;
   std::vector<Channel> channels_;
-  std::vector<Arrival> pairs_;  // SEND and RECV that wait for their partner, oldest first
+  std::vector<Arrival> pairs_;    // SEND and RECV that wait for their partner, oldest first
+  std::vector<Arrival> members_;  // of the latest outcome: kept, so that an arrival needs no heap
 };
 
 }  // namespace muster::scheduler

@@ -157,7 +157,8 @@ Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) 
   std::copy(std::begin(entry.size), std::end(entry.size), source.size.begin());
   std::copy(std::begin(entry.stride), std::end(entry.stride), source.stride.begin());
   source.data = const_cast<std::byte*>(data);
-  math::copy_faces(to, source, 0, entry.count, element, math::kNeverStream);
+  const bool streams = plan_.target_bytes * channel_.members() >= kStreamBytes;
+  math::copy_faces(to, source, 0, entry.count, element, streams ? 0 : math::kNeverStream);
   return Outcome::kDone;
 }
 

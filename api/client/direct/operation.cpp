@@ -17,10 +17,6 @@
 namespace muster::client {
 namespace {
 
-// From this many written bytes on, over all members, targets are stored past the cache: they would not stay
-// in it anyway.
-constexpr std::uint64_t kStreamBytes = 16 << 20;
-
 // What every body needs.
 struct Run {
   const DirectPlan& plan;

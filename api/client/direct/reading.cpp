@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::uint64_t kChunkBytes = 128 << 10;
 constexpr std::uint64_t kTileBytes = 16 << 10;  // stays in L1 between its reduction and its way to memory
-// From this many written bytes on, over all members, targets are stored past the cache.
-constexpr std::uint64_t kStreamBytes = 16 << 20;
 static_assert(kChunkBytes <= shm::kStageBytes);
 
 // One operation.

@@ -12,8 +12,6 @@ namespace muster::client {
 namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
-// From this many written bytes on, over all members, targets are stored past the cache.
-constexpr std::uint64_t kStreamBytes = 16 << 20;
 
 struct Range {
   std::uint64_t first;

@@ -18,8 +18,6 @@ constexpr std::uint64_t kHalfBytes = shm::kStageBytes / 2;
 // the others read it.
 constexpr std::uint64_t kSliceBytesMax = 128 << 10;
 static_assert(kSliceBytesMax <= kHalfBytes);
-// From this many written bytes on, over all members, targets are stored past the cache.
-constexpr std::uint64_t kStreamBytes = 16 << 20;
 
 // One operation.
 class Slices {

@@ -400,9 +400,11 @@ typedef struct muster_face {
 } muster_face;
 
 /* One collective, as this rank sees it. All members start the same operations in the same order on one (group, lane), and
- * run (muster_plan_run) the same ones in the same order on one group; across groups any order is legal. Fields that must
- * agree: op, dtype, redop, scale, peer, and the counts as each line says. A difference is MUSTER_ERR_MISMATCH on every
- * member, before any byte moves. Zero counts are legal everywhere, and so are members that give and get nothing.
+ * run (muster_plan_run) the same ones in the same order on one group. Across groups any order is legal, on different lanes:
+ * one lane is ordered and a run waits, so ranks that are together in two groups take those two in one order on one lane, and
+ * in what they run; where they do not, the deadline's report shows the circle. Fields that must agree: op, dtype, redop,
+ * scale, peer, and the counts as each line says. A difference is MUSTER_ERR_MISMATCH on every member, before any byte
+ * moves. Zero counts are legal everywhere, and so are members that give and get nothing.
  *
  *  ALL_REDUCE      target[count] = reduction of all source[count]. In place: source equals target.
  *  ALL_GATHER      target_blocks = blocks of all members; source = own block. All agree on all counts; offsets are each

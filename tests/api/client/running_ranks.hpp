@@ -64,9 +64,9 @@ class RunningRanks : public ::testing::Test {
     Member member;
     member.rank = rank;
     member.world = world;
-    const std::string mesh = "dp_shard=" + std::to_string(world);
+    const std::string shape = mesh.empty() ? "dp_shard=" + std::to_string(world) : mesh;
     const std::string job = "job-of-" + std::to_string(world);
-    const muster_open_options options = node_.rank(job.c_str(), rank, world, mesh.c_str());
+    const muster_open_options options = node_.rank(job.c_str(), rank, world, shape.c_str());
     EXPECT_EQ(muster_open(&options, &member.session), MUSTER_OK) << muster_last_error();
     EXPECT_EQ(muster_mesh_group(member.session, "world", &member.group), MUSTER_OK) << muster_last_error();
     return member;
@@ -94,6 +94,7 @@ class RunningRanks : public ::testing::Test {
     return c;
   }
 
+  std::string mesh;  // of jobs to come; empty: one dim
   muster::test::Node node_;
 };
 

@@ -71,7 +71,8 @@ TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(DirectMember), 16u);
   EXPECT_EQ(sizeof(PeerMessage), 16u + 8u);
   EXPECT_EQ(sizeof(DirectMessage), 16u + 40u + 8u);
-  EXPECT_EQ(sizeof(BufferGrant), 16u + 32u);
+  EXPECT_EQ(sizeof(BufferAlloc), 16u + 24u + 8u + 64u);
+  EXPECT_EQ(sizeof(BufferGrant), 16u + 48u);
   EXPECT_EQ(sizeof(HandleMessage), 24u);
   EXPECT_EQ(sizeof(PlanCollective), 16u + 16u + 8u + 32u + 16u + 24u + 48u);
   EXPECT_EQ(offsetof(PlanCollective, group), 32u);

@@ -48,7 +48,7 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   inputs.file =
       Source("f.yaml",
              "node: {socket_path: /a, runtime_directory: /b, socket_mode: \"0600\", group: g, workers: 2}\n"
-             "log: {level: error, format: json}\n"
+             "log: {level: error, format: json, reports_directory: /var/log/muster}\n"
              "limits: {jobs_max: 1, sessions_max: 2, buffers_per_rank_max: 3, plans_per_rank_max: 4,\n"
              "         arena_per_rank_max: 5MiB, arena_segment: 1MiB}\n"
              "liveness: {idle_spin: 6us, drain_timeout: 7ms}\n"

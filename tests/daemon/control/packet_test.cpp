@@ -134,6 +134,19 @@ TEST(Packet, RefusesBodiesThatAreNoMapsOrNestTooDeep) {
   EXPECT_TRUE(parse_packet(datagram(Json::to_cbor(deep)), {}));
 }
 
+// Goal:   a refusal is one, whatever status it carries.
+TEST(Packet, HearsNoYesInARefusal) {
+  for (const std::int64_t status : {std::int64_t{0}, std::int64_t{1}, std::int64_t{7}, std::int64_t{1} << 32,
+                                    (std::int64_t{1} << 32) - 101, std::int64_t{-7}}) {
+    const auto packet =
+        parse_packet(datagram(Json::to_cbor(Json{{"ok", false}, {"status", status}, {"error", "no"}})), {});
+    ASSERT_TRUE(packet) << packet.error().text();
+    const auto result = result_of(*packet);
+    ASSERT_FALSE(result) << status;
+    EXPECT_EQ(result.error().code(), Code::kProtocol) << status;
+  }
+}
+
 TEST(Packet, SurvivesDamage) {
   const auto good =
       datagram(Json::to_cbor(Json{{"command", "job_create"}, {"spec", {{"world", 8}, {"mesh", "tp=2"}}}}));

@@ -287,6 +287,18 @@ TEST_F(Serve, CountsStartsInTheRingAsInFlight) {
   }
 }
 
+// Goal:   a client may ask about any generation, also one before the first, when none has ended yet.
+TEST_F(Serve, TellsNoVerdictOfAGenerationBeforeTheFirst) {
+  Session& session = attach(0);
+  shm::DirectMessage request;
+  request.group = group_handle(GroupId(0), 77);
+  for (const std::uint64_t generation : {std::uint64_t{0}, std::uint64_t{1}, UINT64_MAX}) {
+    request.generation = generation;
+    EXPECT_EQ(ask(session, request, MessageKind::kDirectVerdict), MessageKind::kFailure) << generation;
+    EXPECT_EQ(refused(), Code::kState) << generation;
+  }
+}
+
 TEST_F(Serve, EndsTheSessionForMessagesThatAreNone) {
   Session& session = attach(0);
   std::vector<std::byte> bytes(10);

@@ -3,13 +3,17 @@
 
 #include "tests/support/node.hpp"
 
+#include <array>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 namespace muster::supervisor {
@@ -37,7 +41,15 @@ class SupervisorDoor : public ::testing::Test {
     return {{"command", "job_create"}, {"spec", spec}, {"keep", true}};
   }
 
+  void SetUp() override {
+    std::string name = "/tmp/muster-door-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
   SteadyClock clock_;
+  std::filesystem::path folder_;
   test::Node node_;
 };
 
@@ -105,6 +117,51 @@ TEST_F(SupervisorDoor, CountsConnectionsThatSendCommands) {
     again = ask(connect(), {{"command", "version"}}).has_value();
   EXPECT_TRUE(again);
   EXPECT_TRUE(ask(talkers.front(), {{"command", "version"}})) << "the others are as they were";
+}
+
+// A packet as printf(1) writes it to the supervisor.
+std::string printed(shm::MessageKind kind, std::uint32_t serial, const Json& body) {
+  int ends[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const shm::Descriptor ours(ends[0]), theirs(ends[1]);
+  EXPECT_TRUE(control::send_packet(ours, kind, serial, body).ok());
+  std::array<unsigned char, 4096> bytes;
+  const ssize_t size = read(theirs.get(), bytes.data(), bytes.size());
+  std::string text = "printf '";
+  for (ssize_t i = 0; i < size; ++i) text += fmt::format("\\{:03o}", bytes[static_cast<std::size_t>(i)]);
+  return text + "' >&3\n";
+}
+
+// Goal:   an engine, which runs as its job's user, can say what it likes: the supervisor and its other jobs
+// go
+//         on. Method: a program in the engine's place that answers well once and then says things of other
+//         types than expected, and text that is no UTF-8.
+TEST_F(SupervisorDoor, SurvivesAnEngineThatSaysAnything) {
+  const std::string await = "until dd bs=65536 count=1 <&3 >/dev/null 2>&1; do sleep 0.01; done\n";
+  const auto event = [](const Json& body) { return printed(shm::MessageKind::kCommand, 0, body); };
+  const auto reply = [](std::uint32_t serial, const Json& body) {
+    return printed(shm::MessageKind::kReply, serial, body);
+  };
+  const std::string program = (folder_ / "engine").string();
+  std::ofstream(program) << "#!/bin/sh\n"
+                         << await << reply(1, control::success({{"groups", 1}}))
+                         << event({{"event", "failed"}, {"error", "\xff\xfe"}}) << event({{"event", 5}})
+                         << event({{"event", "detached"}, {"rank", "none"}})
+                         << event({{"event", "detached"}, {"rank", UINT64_MAX}}) << await
+                         << reply(2, control::success(5)) << await << reply(3, {{"ok", "maybe"}}) << await
+                         << reply(4, {{"ok", false}, {"status", 0}, {"error", "no"}}) << await
+                         << reply(5, control::success(Json::array({1, 2}))) << await;
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  node_.options.engine_program = program;
+  node_.start();
+  const auto socket = connect();
+  ASSERT_TRUE(ask(socket, create()));
+  for (int i = 0; i < 4; ++i) {
+    const auto jobs = ask(socket, {{"command", "jobs"}});
+    ASSERT_TRUE(jobs) << jobs.error().text();
+    EXPECT_EQ(jobs->at("jobs").size(), 1u);
+  }
+  EXPECT_TRUE(ask(connect(), {{"command", "version"}}));
 }
 
 // Goal:   users see and touch their own jobs only.

@@ -1,0 +1,56 @@
+// Any text as a cluster file and as musterd.yaml: a result, or complaints with a place. What is accepted can
+// be written and read again, and a job that comes out of a cluster file is one that an engine takes.
+#include "daemon/config/cluster.hpp"
+#include "daemon/config/settings.hpp"
+#include "daemon/supervisor/cluster_jobs.hpp"
+#include "tests/fuzz/bytes.hpp"
+#include "tests/fuzz/promise.hpp"
+#include "tests/fuzz/target.hpp"
+
+namespace muster::config {
+namespace {
+
+void check_places(const Diagnostics& diagnostics) {
+  MUSTER_PROMISE(!diagnostics.text().empty());
+  for (const Diagnostic& diagnostic : diagnostics.entries())
+    MUSTER_PROMISE(diagnostic.line >= 1 && diagnostic.column >= 1 && !diagnostic.message.empty());
+}
+
+// What `muster config show` prints, given as flags, is the same configuration.
+void check_settings(std::string text) {
+  Inputs inputs;
+  inputs.file = Source("f.yaml", std::move(text));
+  const auto resolved = resolve(inputs);
+  if (!resolved) return check_places(resolved.error());
+  Inputs again;
+  for (const InForce& line : resolved->in_force) again.flags.push_back({line.key, line.value, line.key});
+  const auto same = resolve(again);
+  MUSTER_PROMISE(same && same->in_force.size() == resolved->in_force.size());
+  for (std::size_t i = 0; i < same->in_force.size(); ++i)
+    MUSTER_PROMISE(same->in_force[i].value == resolved->in_force[i].value);
+}
+
+void check_cluster(std::string text) {
+  const auto cluster = parse_cluster(Source("f.yaml", std::move(text)));
+  if (!cluster) return check_places(cluster.error());
+  for (const JobEntry& job : cluster->jobs) MUSTER_PROMISE(cluster->ranks(job) >= 1);
+  const auto jobs = supervisor::jobs_of(*cluster, control::JobSpec{});
+  if (!jobs) return check_places(jobs.error());
+  for (control::JobSpec job : *jobs) {
+    job.epoch = 1;
+    MUSTER_PROMISE(control::job_from_json(control::to_json(job)));
+  }
+}
+
+}  // namespace
+}  // namespace muster::config
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  muster::fuzz::Bytes bytes(data, size);
+  const bool cluster = bytes.flag();
+  if (cluster)
+    muster::config::check_cluster(bytes.rest_as_text());
+  else
+    muster::config::check_settings(bytes.rest_as_text());
+  return 0;
+}

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Builds every fuzz target with clang and runs each for a while: `fuzz.py [--seconds N] [NAME …]`.
+
+Prints executions, executions a second and coverage of each target, and ends with 1 if one found anything; the
+input is then in build/fuzz/found, and `build/fuzz/fuzz/fuzz_NAME FILE` runs it again. What was learnt is kept
+in build/fuzz/corpus; `--keep` adds to tests/fuzz/corpus what covers something new there.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = ROOT / "tests/fuzz"
+BUILD = ROOT / "build/fuzz"
+RSS_MAX_MB = 2048
+INPUT_SECONDS_MAX = 10
+INPUT_BYTES_MAX = 4096
+KEPT_BYTES_MAX = 1024  # inputs of the tree stay small
+
+
+def targets():
+    """Those that the build knows."""
+    return re.findall(r"^muster_fuzz\((\w+)", (HERE / "CMakeLists.txt").read_text(), re.MULTILINE)
+
+
+def program(name, build=BUILD):
+    return build / "fuzz" / f"fuzz_{name}"
+
+
+@dataclass
+class Run:
+    code: int
+    text: str
+
+    def number(self, pattern):
+        found = re.findall(pattern, self.text)
+        return int(found[-1]) if found else 0
+
+    @property
+    def executions(self):
+        return self.number(r"stat::number_of_executed_units:\s*(\d+)") or self.number(r"^#(\d+)\s")
+
+    @property
+    def rate(self):
+        return self.number(r"stat::average_exec_per_sec:\s*(\d+)")
+
+    @property
+    def edges(self):
+        return self.number(r"cov: (\d+)"), self.number(r"\((\d+) inline 8-bit counters\)")
+
+
+def run_target(name, seconds, corpora, found, build=BUILD, extra=()):
+    """One target for `seconds`. New inputs go to the first of `corpora`, what ends it into `found`."""
+    for folder in (corpora[0], found):
+        folder.mkdir(parents=True, exist_ok=True)
+    words = HERE / f"{name}.dict"
+    extra = [*extra, *([f"-dict={words}"] if words.is_file() else [])]
+    command = [str(program(name, build)), f"-max_total_time={seconds}", f"-timeout={INPUT_SECONDS_MAX}",
+               f"-rss_limit_mb={RSS_MAX_MB}", f"-max_len={INPUT_BYTES_MAX}", "-print_final_stats=1",
+               "-len_control=10", f"-artifact_prefix={found}/{name}-", *extra,
+               *(str(corpus) for corpus in corpora if corpus.is_dir())]
+    log = found / f"{name}.log"
+    with log.open("wb") as out:
+        code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                              check=False).returncode
+    return Run(code, log.read_text(errors="replace"))
+
+
+def build(names, folder=ROOT, environment=None):
+    """True if all targets stand."""
+    steps = [["cmake", "--preset", "fuzz"],
+             ["cmake", "--build", "--preset", "fuzz", "--target", *(f"fuzz_{name}" for name in names)]]
+    return all(subprocess.run(step, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, check=False).returncode == 0 for step in steps)
+
+
+def keep(name):
+    """Adds the small inputs of the working corpus that cover what the tree's do not."""
+    small = BUILD / "small" / name
+    small.mkdir(parents=True, exist_ok=True)
+    for path in (BUILD / "corpus" / name).iterdir():
+        if path.stat().st_size <= KEPT_BYTES_MAX:
+            (small / path.name).write_bytes(path.read_bytes())
+    kept = HERE / "corpus" / name
+    kept.mkdir(parents=True, exist_ok=True)
+    # As few as cover all edges: a tree of thousands of files serves nobody.
+    subprocess.run([str(program(name)), "-set_cover_merge=1", "-use_counters=0", str(kept), str(small)],
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   check=False)
+    print(f"  {name}: {sum(1 for _ in kept.iterdir())} inputs, "
+          f"{sum(path.stat().st_size for path in kept.iterdir())} bytes", flush=True)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="targets; all if none is named")
+    parser.add_argument("--seconds", type=int, default=20, help="for each target (20)")
+    parser.add_argument("--keep", action="store_true", help="add what is new to tests/fuzz/corpus")
+    options = parser.parse_args(arguments[1:])
+    names = options.names or targets()
+    unknown = sorted(set(names) - set(targets()))
+    if unknown:
+        print(f"fuzz: no target {', '.join(unknown)}; there are {', '.join(targets())}")
+        return 2
+    if not build(names):
+        print("fuzz: the targets do not build; see `cmake --build --preset fuzz --target fuzz_targets`")
+        return 1
+    found = []
+    print(f"{'TARGET':12} {'EXECUTIONS':>12} {'PER SECOND':>11} {'EDGES':>14}  RESULT", flush=True)
+    for name in names:
+        run = run_target(name, options.seconds, [BUILD / "corpus" / name, HERE / "corpus" / name],
+                         BUILD / "found")
+        reached, all_edges = run.edges
+        result = "nothing found" if run.code == 0 else f"FOUND, see {BUILD / 'found' / name}.log"
+        print(f"{name:12} {run.executions:12} {run.rate:11} {reached:6} of {all_edges:5}  {result}",
+              flush=True)
+        if run.code != 0:
+            found.append(name)
+        elif options.keep:
+            keep(name)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

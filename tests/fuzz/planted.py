@@ -1,0 +1,45 @@
+"""The planted bugs: for each fuzz target one that it must find, as a change of one place in the product.
+
+No bug is in the tree: planted_test.py makes the change in a copy.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Planted:
+    name: str
+    target: str
+    file: str
+    before: str  # stands in the file once
+    after: str
+
+
+PLANTED = [
+    # A second look at a word that was checked: the answer differs from the one that was judged.
+    Planted("double_fetch", "ring", "api/shm/ring.hpp",
+            "    *out = std::bit_cast<Record>(values);\n",
+            "    values[0] = sequence.load();\n    *out = std::bit_cast<Record>(values);\n"),
+    # A sum that wraps: a view at the end of all numbers ends before the buffer's end.
+    Planted("wrapping_sum", "descriptor", "daemon/engine/resolve.cpp",
+            "  if (static_cast<Wide>(tensor.offset_bytes) + extent > buffer->bytes)\n",
+            "  if (tensor.offset_bytes + static_cast<std::uint64_t>(extent) > buffer->bytes)\n"),
+    # Lists in lists deeper than there is room to count them.
+    Planted("unbounded_depth", "handshake", "daemon/control/packet.cpp",
+            "      if (level == kBodyDepthMax || argument > bytes.size()) return false;\n",
+            "      if (argument > bytes.size()) return false;\n"),
+    # A number that is multiplied by its unit whatever its size.
+    Planted("unchecked_product", "config", "daemon/config/quantity.cpp",
+            "  const Wide product = Wide{number->mantissa} * static_cast<std::uint64_t>(unit->scale);\n",
+            "  const Wide product =\n"
+            "      static_cast<Wide>(static_cast<std::int64_t>(number->mantissa) * unit->scale);\n"),
+    # 9 and 010 are neighbours only if padding means nothing.
+    Planted("lost_padding", "hostlist", "daemon/config/hostlist.cpp",
+            "  return !padded || a.size() == b.size();\n", "  return !padded || !a.empty();\n"),
+    # A buffer may be freed while a plan still names it.
+    Planted("freed_under_a_plan", "session", "daemon/engine/session.cpp",
+            "  if (buffer->plans > 0)\n", "  if (buffer->plans > 1)\n"),
+    # A stage's number out of a peer's memory is an index that nobody checks.
+    Planted("unchecked_index", "direct", "api/client/direct/payloads.cpp",
+            "      if (arrival.place.index >= shm::kStages) return nullptr;\n", ""),
+]

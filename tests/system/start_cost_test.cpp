@@ -1,0 +1,218 @@
+// What a plan's start costs between the call and its launch: no heap, no lock but the one of the stream that
+// takes it, no system call. Counted, not timed.
+#include <muster/muster.h>
+
+#include "daemon/engine/resolve.hpp"
+#include "kernels/device/host/pool.hpp"
+#include "scheduler/run/executor.hpp"
+#include "tests/api/client/running_ranks.hpp"
+#include "tests/support/cost.hpp"
+
+#include <memory>
+#include <mutex>
+
+#include <unistd.h>
+
+namespace {
+
+using muster::test::Cost;
+using muster::test::CostCounter;
+using muster::test::Member;
+using muster::test::Vector;
+namespace engine = muster::engine;
+namespace scheduler = muster::scheduler;
+namespace shm = muster::shm;
+
+constexpr int kWarm = 200;  // starts before one is counted: what grows has grown
+
+void expect_nothing(const Cost& cost, const char* what) {
+  EXPECT_EQ(cost.allocations, 0u) << what;
+  EXPECT_EQ(cost.locks, 0u) << what;
+  EXPECT_EQ(cost.system_calls, 0u) << what << ": system call " << cost.first_system_call;
+}
+
+// Goal:   a counter that counts nothing would find nothing.
+TEST(CostCounter, CountsWhatThereIs) {
+  std::mutex mutex;
+  std::unique_ptr<int> made;
+  CostCounter counter;
+  made = std::make_unique<int>(1);
+  mutex.lock();
+  const Cost heap_and_lock = counter.stop();
+  mutex.unlock();
+  EXPECT_EQ(heap_and_lock.allocations, 1u);
+#if !defined(MUSTER_SANITIZED)
+  EXPECT_EQ(heap_and_lock.locks, 1u);
+#endif
+  EXPECT_EQ(heap_and_lock.system_calls, 0u);
+  if (!muster::test::counts_system_calls())
+    GTEST_SKIP() << "this kernel or build cannot tell of system calls";
+  CostCounter calls;
+  static_cast<void>(::getppid());
+  EXPECT_EQ(calls.stop().system_calls, 1u);
+}
+
+class StartCost : public muster::test::RunningRanks {};
+
+// Goal:   the client's side: a start, a batch, a test of a point, and a run whose members are all there.
+TEST_F(StartCost, IsNothingInTheClient) {
+  with_ranks(1, [&](Member& member) {
+    const Vector v = vector_of(member, 64);
+    const muster_collective c = all_reduce(member, v, v, 64);
+    muster_plan plan = 0;
+    ASSERT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
+    const muster_submit submit = MUSTER_SUBMIT_INIT;
+    muster_point point = 0;
+    for (int i = 0; i < kWarm; ++i) {
+      ASSERT_EQ(muster_plan_start(member.session, plan, &submit, &point), MUSTER_OK);
+      ASSERT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
+      ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK);
+    }
+    // The engine is kept awake by a start that it cannot finish: a doorbell for a sleeper is a system call,
+    // and meant to be.
+    int quiet = 0;
+    for (int i = 0; i < 200 && quiet < 20; ++i) {
+      ASSERT_EQ(muster_plan_start(member.session, plan, &submit, &point), MUSTER_OK);
+      CostCounter start;
+      const muster_status_t status = muster_plan_start(member.session, plan, &submit, &point);
+      const Cost cost = start.stop();
+      ASSERT_EQ(status, MUSTER_OK);
+      EXPECT_EQ(cost.allocations, 0u);
+      EXPECT_EQ(cost.locks, 0u);
+      if (cost.system_calls == 0) ++quiet;
+      ASSERT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
+    }
+    EXPECT_EQ(quiet, 20) << "of 200 starts right after another one";
+    CostCounter test;
+    EXPECT_EQ(muster_point_test(member.session, point), MUSTER_OK);
+    expect_nothing(test.stop(), "muster_point_test");
+    CostCounter run;
+    const muster_status_t status = muster_plan_run(member.session, plan, 0);
+    const Cost cost = run.stop();
+    EXPECT_EQ(status, MUSTER_OK);
+    expect_nothing(cost, "muster_plan_run");
+  });
+}
+
+// ---- the engine's side: from the ring to the stream, with nothing of it left out but its threads
+
+class Launcher final : public scheduler::Actions {
+ public:
+  void launch(std::uint32_t index, const scheduler::Step& step) override {
+    launched += executor->launch(index, step).ok() ? 1 : 0;
+  }
+  void reached(muster::Rank, std::uint32_t, std::uint64_t) override {}
+  void stopped(muster::Rank, std::uint32_t, std::uint64_t, const scheduler::Verdict&) override {}
+  void resumed(muster::Rank, std::uint32_t, std::uint64_t) override {}
+  void retired(muster::Rank, std::uint32_t, std::uint64_t, scheduler::Plan& plan, bool) override {
+    --plan.starts_in_flight;
+  }
+  scheduler::Executor* executor = nullptr;
+  int launched = 0;
+};
+
+struct Rank {
+  std::unique_ptr<engine::Arena> arena;
+  std::unique_ptr<engine::Session> session;
+  std::optional<shm::RingWriter<>> ring;
+  std::uint64_t plan = 0;
+};
+
+class EngineSide : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kRanks = 4;
+
+  void SetUp() override {
+    device_ = *muster::device::host::open_device(*pool_);
+    std::vector<std::unique_ptr<muster::transport::Communicator>> communicators;
+    communicators.push_back(*muster::transport::open_loopback(kRanks));
+    scheduler::Group group{"world", {}};
+    for (std::uint32_t r = 0; r < kRanks; ++r) group.ranks.push_back(muster::Rank(r));
+    graph_.emplace(scheduler::GraphOptions{kRanks, 1024, 8}, std::vector{group}, launcher_);
+    executor_.emplace(*scheduler::Executor::open(*device_, kRanks, kRanks * MUSTER_LANE_COUNT * 8,
+                                                 std::move(communicators)));
+    launcher_.executor = &*executor_;
+    for (std::uint32_t r = 0; r < kRanks; ++r) ranks_.push_back(make_rank(r));
+  }
+
+  Rank make_rank(std::uint32_t r) {
+    Rank rank;
+    rank.arena = std::make_unique<engine::Arena>(*device_, engine::Arena::Options{8 << 20, 1 << 20});
+    const shm::Headroom headroom;
+    auto submission = *shm::SubmissionView::create(headroom);
+    auto client = *shm::SubmissionView::attach(*read_write(submission.descriptor().get()));
+    auto page = *shm::CompletionView::create(r + 1, 1, headroom);
+    engine::SessionOptions options;
+    options.rank = muster::Rank(r);
+    options.id = muster::SessionId(r + 1);
+    options.buffers_max = options.plans_max = 8;
+    options.deadline = std::chrono::seconds(60);
+    options.epoch = 1;
+    options.self_group_first = 1;
+    rank.ring.emplace(shm::ring_writer(client, page));
+    clients_.push_back(std::move(client));
+    rank.session =
+        std::make_unique<engine::Session>(options, std::move(submission), std::move(page), *rank.arena);
+    graph_->attached(options.rank);
+    shm::PlanCollective said;
+    said.op = MUSTER_ALL_REDUCE;
+    said.dtype = MUSTER_F32;
+    said.redop = MUSTER_SUM;
+    said.group = engine::group_handle(muster::GroupId(0), 1);
+    said.count = 100;
+    engine::Buffer memory;
+    memory.grant = *rank.arena->allocate(400);
+    memory.bytes = 400;
+    const auto buffer = *rank.session->add_buffer(std::move(memory));
+    said.source = said.target = {buffer.bits, 0};
+    const engine::Scope scope{*rank.session, graph_->groups(), 1, 1};
+    rank.plan = rank.session->add_plan(*engine::resolve_collective(scope, said, {}), said)->bits;
+    return rank;
+  }
+  static std::optional<shm::Descriptor> read_write(int memory) { return shm::Descriptor(::dup(memory)); }
+
+  void push(Rank& rank) {
+    shm::Command command;
+    command.kind = shm::CommandKind::kStart;
+    command.lane = MUSTER_LANE_SMALL;
+    command.plan = rank.plan;
+    ASSERT_EQ(rank.ring->push(command), muster::Code::kOk);
+  }
+  void finish() {
+    while (pool_->run_once() > 0) {
+    }
+    executor_->poll([&](const scheduler::Finished& f) { graph_->finished(f.step_index, now_); });
+  }
+
+  muster::Instant now_{std::chrono::hours(1)};
+  std::unique_ptr<muster::device::host::Pool> pool_ = muster::device::host::Pool::open_manual({});
+  std::unique_ptr<muster::device::Device> device_;
+  Launcher launcher_;
+  std::optional<scheduler::Graph> graph_;
+  std::optional<scheduler::Executor> executor_;
+  std::vector<shm::SubmissionView> clients_;
+  std::vector<Rank> ranks_;
+};
+
+TEST_F(EngineSide, TakesAStartToItsStreamWithoutHeapOrSystemCall) {
+  Cost worst;
+  for (int i = 0; i < kWarm; ++i) {
+    for (Rank& rank : ranks_) push(rank);
+    const int before = launcher_.launched;
+    CostCounter counter;
+    bool drained = true;
+    for (Rank& rank : ranks_) drained = rank.session->drain(*graph_, now_).has_value() && drained;
+    const Cost cost = counter.stop();
+    ASSERT_TRUE(drained);
+    ASSERT_EQ(launcher_.launched, before + 1);
+    finish();
+    if (i >= kWarm / 2) worst = cost;
+  }
+  EXPECT_EQ(worst.allocations, 0u);
+  EXPECT_EQ(worst.system_calls, 0u) << "system call " << worst.first_system_call;
+  // The stream's own: one for the work, one for the mark behind it. Never contended for longer than a list
+  // operation.
+  EXPECT_LE(worst.locks, 2u);
+}
+
+}  // namespace
