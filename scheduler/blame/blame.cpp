@@ -211,12 +211,19 @@ void rule_out(const Situation& situation, Report& report) {
   bool seen = true;
   bool ill = false;
   bool absent = false;
-  for (const RankState& rank : situation.ranks) {
-    seen = seen && (!rank.attached || rank.process != ProcessState::kUnknown);
-    ill = ill || verdict_of(rank.process).has_value();
-    absent = absent || !rank.attached;
+  for (const RankState& rank : situation.ranks) absent = absent || !rank.attached;
+  const auto look = [&](std::uint32_t number) {
+    if (number >= situation.ranks.size() || !situation.ranks[number].attached) return;
+    const ProcessState state = situation.ranks[number].process;
+    seen = seen && state != ProcessState::kUnknown;
+    ill = ill || verdict_of(state).has_value();
+  };
+  for (const Wait& wait : situation.waits) {
+    for (const Missing& missing : wait.missing) look(missing.rank);
+    for (const std::uint32_t inside : wait.inside) look(inside);
   }
-  if (seen && !ill) report.ruled_out.emplace_back("a dead, stopped or frozen process");
+  if (report.verdict != Verdict::kHealthy && seen && !ill)
+    report.ruled_out.emplace_back("a dead, stopped or frozen process");
   if (!absent) report.ruled_out.emplace_back("a rank that is not attached");
   if (report.verdict != Verdict::kHealthy && report.circle.empty())
     report.ruled_out.emplace_back("a circular wait");

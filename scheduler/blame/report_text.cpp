@@ -190,7 +190,7 @@ std::string text_of(const Situation& situation, const Report& report) {
   if (report.verdict == Verdict::kHealthy) {
     out += situation.waits.empty()
                ? std::string("         nothing is in flight\n")
-               : fmt::format("         {} operations are in flight, none for longer than {}\n",
+               : fmt::format("         operations in flight: {}, none for longer than {}\n",
                              situation.waits.size(), seconds(situation.patience));
   }
   if (report.wait) add_wait(situation, situation.waits[*report.wait], &out);

@@ -66,7 +66,8 @@ TEST_F(Observe, DoctorChecksTheDaemonThatIsNamed) {
   const Ran ran = ask({"doctor", "--json"});
   EXPECT_EQ(ran.code, 0) << ran.out;
   std::vector<std::string> checks;
-  for (const Json& check : ran.json().at("checks")) {
+  const Json report = ran.json();
+  for (const Json& check : report.at("checks")) {
     checks.push_back(check.at("check"));
     EXPECT_EQ(check.at("verdict") == "ok", check.at("fix") == "") << check;
   }
