@@ -6,6 +6,7 @@
 #include "api/shm/socket.hpp"
 
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
