@@ -75,7 +75,9 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
                      "node.socket_mode=0600"};
   if (!options.config.empty()) child.arguments.insert(child.arguments.end(), {"--config", options.config});
   if (sessions != 0)
-    child.arguments.insert(child.arguments.end(), {"--set", fmt::format("limits.sessions_max={}", sessions)});
+    child.arguments.insert(child.arguments.end(),
+                           {"--set", fmt::format("limits.sessions_max={}", sessions), "--set",
+                            fmt::format("limits.ranks_per_job_max={}", sessions)});
   child.environment = options.environment;
   // The ranks have the terminal; what they print should not drown in news of the daemon.
   if (options.config.empty() && !sets(child.environment, "MUSTER_SET_log__level"))

@@ -30,6 +30,7 @@ struct Settings {
   struct {
     std::uint32_t jobs_max = 0;
     std::uint32_t sessions_max = 0;
+    std::uint32_t ranks_per_job_max = 0;
     std::uint32_t buffers_per_rank_max = 0;
     std::uint32_t plans_per_rank_max = 0;
     std::uint64_t arena_per_rank_max = 0;  // bytes

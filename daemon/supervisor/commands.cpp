@@ -76,7 +76,9 @@ Json Supervisor::status(ConnectionId id) const {
   result["draining"] = draining_;
   result["sessions"] = sessions();
   result["jobs"] = jobs;
-  result["limits"] = {{"jobs_max", options_.jobs_max}, {"sessions_max", options_.sessions_max}};
+  result["limits"] = {{"jobs_max", options_.jobs_max},
+                      {"sessions_max", options_.sessions_max},
+                      {"ranks_per_job_max", options_.ranks_per_job_max}};
   return result;
 }
 

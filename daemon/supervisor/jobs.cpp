@@ -19,6 +19,12 @@ constexpr Nanos kDrainPoll = std::chrono::milliseconds(20);
 Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid,
                              std::function<void(const Status&)> on_ready) {
   if (draining_) return failure(Code::kAborted, "the daemon is shutting down");
+  // An engine makes memory for every rank before the first comes, so a job's size is asked here.
+  if (spec.world > options_.ranks_per_job_max)
+    return failure(
+        Code::kNoResource,
+        "job {} is of {} ranks, {} are the limit (limits.ranks_per_job_max); start fewer or raise it",
+        spec.name, spec.world, options_.ranks_per_job_max);
   spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
   MUSTER_ASSIGN_OR_RETURN(const Job* job, book_.create(spec));
   const std::string name = job->spec.name;

@@ -89,6 +89,7 @@ Result<Options> options_of(const config::Settings& settings) {
   }
   options.jobs_max = settings.limits.jobs_max;
   options.sessions_max = settings.limits.sessions_max;
+  options.ranks_per_job_max = settings.limits.ranks_per_job_max;
   options.auto_create_jobs = settings.auto_create_jobs;
   options.drain_timeout = settings.liveness.drain_timeout;
   options.job_defaults = defaults_of(settings);
@@ -98,6 +99,10 @@ Result<Options> options_of(const config::Settings& settings) {
   if (options.jobs.size() > options.jobs_max)
     return fail(Code::kConfig, "{}: {} jobs, and limits.jobs_max is {}; raise it or name fewer",
                 settings.jobs_from, options.jobs.size(), options.jobs_max);
+  for (const control::JobSpec& job : options.jobs)
+    if (job.world > options.ranks_per_job_max)
+      return fail(Code::kConfig, "{}: job {} has {} ranks, and limits.ranks_per_job_max is {}; raise it",
+                  settings.jobs_from, job.name, job.world, options.ranks_per_job_max);
   return options;
 }
 

@@ -26,6 +26,7 @@ struct Options {
   std::string engine_program;
   std::uint32_t jobs_max = 16;
   std::uint32_t sessions_max = 256;
+  std::uint32_t ranks_per_job_max = 256;
   bool auto_create_jobs = true;
   Nanos drain_timeout = std::chrono::seconds(10);
   control::JobSpec job_defaults;                   // limits and times of a job that does not set them
@@ -37,8 +38,8 @@ struct Options {
 
 // Owns    the listening socket, every connection that is not yet handed over, the engines.
 // Thread  run()'s, alone.
-// Bound   jobs_max, sessions_max; kHandshakesMax connections that have not said what they want (the kernel's
-//         queue holds the others), kCommandsMax that have sent a command, kRetriesMax claims tried again.
+// Bound   jobs_max, sessions_max, ranks_per_job_max; kHandshakesMax connections that have said nothing yet
+//         (others wait in the kernel), kCommandsMax that have sent commands, kRetriesMax claims tried again.
 // Fails   open: the socket's own failures. A bad message ends its connection, nothing else.
 class Supervisor {
  public:

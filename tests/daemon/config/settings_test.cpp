@@ -30,6 +30,7 @@ TEST(Settings, HaveTheirDefaultsWithoutAnySource) {
   EXPECT_EQ(s.log.format, "auto");
   EXPECT_EQ(s.limits.jobs_max, 16u);
   EXPECT_EQ(s.limits.sessions_max, 256u);
+  EXPECT_EQ(s.limits.ranks_per_job_max, 256u);
   EXPECT_EQ(s.limits.buffers_per_rank_max, 4096u);
   EXPECT_EQ(s.limits.plans_per_rank_max, 16384u);
   EXPECT_EQ(s.limits.arena_per_rank_max, std::uint64_t{8} << 30);
@@ -50,7 +51,7 @@ TEST(Settings, TakeEveryKeyFromAFile) {
              "node: {socket_path: /a, runtime_directory: /b, socket_mode: \"0600\", group: g, workers: 2}\n"
              "log: {level: error, format: json, reports_directory: /var/log/muster}\n"
              "limits: {jobs_max: 1, sessions_max: 2, buffers_per_rank_max: 3, plans_per_rank_max: 4,\n"
-             "         arena_per_rank_max: 5MiB, arena_segment: 1MiB}\n"
+             "         arena_per_rank_max: 5MiB, arena_segment: 1MiB, ranks_per_job_max: 9}\n"
              "liveness: {idle_spin: 6us, drain_timeout: 7ms}\n"
              "defaults: {deadline: 8s}\n"
              "jobs_from: /c\n"
@@ -69,6 +70,7 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   EXPECT_EQ(s.limits.sessions_max, 2u);
   EXPECT_EQ(s.limits.buffers_per_rank_max, 3u);
   EXPECT_EQ(s.limits.plans_per_rank_max, 4u);
+  EXPECT_EQ(s.limits.ranks_per_job_max, 9u);
   EXPECT_EQ(s.limits.arena_per_rank_max, 5u << 20);
   EXPECT_EQ(s.limits.arena_segment, 1u << 20);
   EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(6));

@@ -1,0 +1,123 @@
+// Who is gone is known to be gone: by its process, not by its socket; and an engine that dies takes its own
+// job with it and no other. T-11, T-16.
+#include "tests/fault/bystander.hpp"
+
+#include "tests/fault/holdings.hpp"
+#include "tests/fault/raw_client.hpp"
+
+#include <csignal>
+
+#include <fcntl.h>
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+namespace muster {
+namespace {
+
+using test::RawClient;
+using ::testing::HasSubstr;
+
+class Departure : public ::testing::Test {
+ protected:
+  void SetUp() override { node_.start(); }
+  muster_session* open(const char* job, int rank, int world) {
+    const muster_open_options options = node_.rank(job, rank, world);
+    muster_session* session = nullptr;
+    EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+    return session;
+  }
+  // Starts an all-reduce of the world that this rank waits for.
+  static muster_point reduce(muster_session* session) {
+    muster_buffer buffer = 0;
+    EXPECT_EQ(muster_buffer_alloc(session, 256, &buffer, nullptr), MUSTER_OK) << muster_last_error();
+    muster_group group = 0;
+    EXPECT_EQ(muster_mesh_group(session, "world", &group), MUSTER_OK) << muster_last_error();
+    muster_collective what = MUSTER_COLLECTIVE_INIT;
+    what.op = MUSTER_ALL_REDUCE;
+    what.dtype = MUSTER_F32;
+    what.redop = MUSTER_SUM;
+    what.group = group;
+    what.source = what.target = {buffer, 0};
+    what.count = 64;
+    muster_plan plan = 0;
+    EXPECT_EQ(muster_plan_collective(session, &what, &plan), MUSTER_OK) << muster_last_error();
+    muster_submit submit = MUSTER_SUBMIT_INIT;
+    submit.lane = MUSTER_LANE_ALLREDUCE;
+    muster_point point = 0;
+    EXPECT_EQ(muster_plan_start(session, plan, &submit, &point), MUSTER_OK);
+    return point;
+  }
+
+  test::Node node_;
+};
+
+// Goal:   T-11. A trainer's death is seen though a child of it lives on with all its descriptors, its socket
+//         among them.
+// Method: the trainer, a child of ours, attaches, forks a child of its own, and is killed. The deadline of
+// the
+//         operation is far longer than the test waits.
+TEST_F(Departure, IsSeenThoughAForkedChildKeepsTheSocket) {
+  muster_session* mine = open("job", 0, 2);
+  ASSERT_NE(mine, nullptr);
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t trainer = fork();
+  if (trainer == 0) {
+    const RawClient client(node_.endpoint(), RawClient::hello_of("job", 1, 2));
+    if (!client.attached) _exit(1);
+    const pid_t loader = fork();
+    if (loader == 0) {
+      pause();
+      _exit(0);
+    }
+    if (write(ends[1], &loader, sizeof loader) != sizeof loader) _exit(2);
+    pause();
+    _exit(0);
+  }
+  pid_t loader = 0;
+  ASSERT_EQ(read(ends[0], &loader, sizeof loader), static_cast<ssize_t>(sizeof loader));
+  const muster_point point = reduce(mine);
+  EXPECT_EQ(muster_point_test(mine, point), MUSTER_PENDING);
+  ASSERT_EQ(kill(trainer, SIGKILL), 0);
+  EXPECT_EQ(muster_point_wait(mine, point, 10'000'000'000), MUSTER_ERR_PEER_LOST);
+  EXPECT_THAT(muster_last_error(), HasSubstr(fmt::format("rank 1 (pid {}) died", trainer)));
+  ASSERT_EQ(kill(loader, 0), 0) << "the child lives, or this test is blind";
+  RawClient successor(node_.endpoint(), RawClient::hello_of("job", 1, 2));
+  EXPECT_TRUE(successor.attached) << successor.refusal.text();
+  EXPECT_EQ(kill(loader, SIGKILL), 0);
+  EXPECT_EQ(waitpid(trainer, nullptr, 0), trainer);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  EXPECT_EQ(muster_close(mine), MUSTER_OK);
+}
+
+// Goal:   T-16. An engine that ends, however it does, ends its job alone, and the job can be made anew.
+// Method: signals as a fault of its own, the kernel's out-of-memory killer, and an abort would send them,
+// while
+//         another job works.
+TEST_F(Departure, OfAnEngineEndsItsJobAlone) {
+  test::Bystanders bystanders(node_);
+  bystanders.await(1);
+  const auto innocent = test::engines();
+  ASSERT_EQ(innocent.size(), 1u);
+  for (const int signal : {SIGSEGV, SIGKILL, SIGABRT}) {
+    SCOPED_TRACE(signal);
+    muster_session* session = open("victim", 0, 2);
+    ASSERT_NE(session, nullptr);
+    const muster_point point = reduce(session);
+    const auto all = test::engines();
+    ASSERT_EQ(all.size(), 2u);
+    const pid_t engine = all[0] == innocent[0] ? all[1] : all[0];
+    ASSERT_EQ(kill(engine, signal), 0);
+    EXPECT_EQ(muster_point_wait(session, point, 10'000'000'000), MUSTER_ERR_DAEMON_LOST);
+    EXPECT_EQ(muster_close(session), MUSTER_OK);
+    for (int i = 0; i < 500 && test::engines().size() > 1; ++i) usleep(10'000);
+    EXPECT_EQ(test::engines(), innocent);
+    bystanders.await(5);
+  }
+  bystanders.stop();
+}
+
+}  // namespace
+}  // namespace muster

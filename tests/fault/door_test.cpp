@@ -1,0 +1,231 @@
+// What the door answers to clients of other versions, to a crowd for one seat, and when it has no descriptor
+// left; and that it tells nobody a secret. T-30, T-34, T-41, T-42.
+#include "tests/fault/raw_client.hpp"
+
+#include "api/base/log.hpp"
+#include "daemon/control/packet.hpp"
+#include "tests/fault/bystander.hpp"
+#include "tests/fault/holdings.hpp"
+#include "tests/fault/rounds.hpp"
+
+#include <barrier>
+#include <csignal>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+namespace muster {
+namespace {
+
+using control::Json;
+using test::RawClient;
+using ::testing::HasSubstr;
+
+class Door : public ::testing::Test {
+ protected:
+  Result<control::Packet> ask(const Json& command) const {
+    MUSTER_ASSIGN_OR_RETURN(const auto socket,
+                            shm::connect_to(node_.endpoint(), clock_.now() + RawClient::kPatience, clock_));
+    MUSTER_RETURN_IF_ERROR(control::send_packet(socket, shm::MessageKind::kCommand, 1, command));
+    return control::receive_packet(socket, clock_.now() + RawClient::kPatience, clock_);
+  }
+
+  SteadyClock clock_;
+  test::Node node_;
+};
+
+// Goal:   T-42. A library of another version is told so, with what both sides are; its neighbours notice
+// nothing. Method: Hellos as a release before and one after would say them. There is no earlier release to
+// take programs
+//         from yet.
+TEST_F(Door, TellsOtherVersionsSo) {
+  node_.start();
+  const auto refused = [&](auto change) {
+    shm::Hello hello = RawClient::hello_of("job", 0, 1);
+    change(hello);
+    RawClient client(node_.endpoint(), hello);
+    EXPECT_FALSE(client.attached);
+    EXPECT_EQ(client.refusal.code(), Code::kVersion) << client.refusal.text();
+    EXPECT_THAT(client.refusal.message(), HasSubstr("same"));
+  };
+  refused([](shm::Hello& hello) { hello.abi_version = shm::kAbiVersion + 1; });
+  refused([](shm::Hello& hello) { hello.abi_version = shm::kAbiVersion - 1; });
+  refused([](shm::Hello& hello) { hello.submission_bytes += 4096; });
+  refused([](shm::Hello& hello) { hello.completion_bytes -= 4096; });
+  refused([](shm::Hello& hello) { hello.header.version = shm::kAbiVersion + 1; });
+  RawClient good(node_.endpoint(), RawClient::hello_of("job", 0, 1));
+  EXPECT_TRUE(good.attached) << good.refusal.text();
+}
+
+// Goal:   T-30. Of many who claim one rank at once, one gets it, the others hear who has it.
+TEST_F(Door, SeatsOneOfManyClaimants) {
+  node_.start();
+  constexpr int kClaimants = 8;
+  for (int round = 0; round < test::rounds(2); ++round) {
+    const std::string job = fmt::format("job{}", round);
+    std::barrier start(kClaimants);
+    std::atomic<int> seated{0}, turned_away{0};
+    std::vector<std::unique_ptr<RawClient>> clients(kClaimants);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kClaimants; ++i)
+      threads.emplace_back([&, i] {
+        start.arrive_and_wait();
+        clients[static_cast<std::size_t>(i)] =
+            std::make_unique<RawClient>(node_.endpoint(), RawClient::hello_of(job.c_str(), 0, 2));
+        const RawClient& client = *clients[static_cast<std::size_t>(i)];
+        if (client.attached) ++seated;
+        if (client.refusal.code() == Code::kDuplicate) ++turned_away;
+      });
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(seated, 1);
+    EXPECT_EQ(turned_away, kClaimants - 1);
+    RawClient other(node_.endpoint(), RawClient::hello_of(job.c_str(), 1, 2));
+    EXPECT_TRUE(other.attached) << "the group still forms: " << other.refusal.text();
+  }
+}
+
+double cpu_seconds() {
+  timespec spent{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  return static_cast<double>(spent.tv_sec) + static_cast<double>(spent.tv_nsec) * 1e-9;
+}
+
+// Goal:   T-34. Out of descriptors the supervisor says so, does not spin, and takes guests again later.
+// Method: this process, in which the supervisor runs, takes all there are; clients knock from a child.
+TEST_F(Door, SaysThatItHasNoDescriptorLeft) {
+  node_.start();
+  int to_child[2], to_parent[2];
+  ASSERT_EQ(pipe2(to_child, O_CLOEXEC), 0);
+  ASSERT_EQ(pipe2(to_parent, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    ::close(to_child[1]);
+    char go = 0;
+    while (read(to_child[0], &go, 1) == 1) {
+      const muster_open_options options = node_.rank("job", 0, 1);
+      muster_session* session = nullptr;
+      const muster_status_t said = muster_open(&options, &session);
+      muster_close(session);
+      if (write(to_parent[1], &said, sizeof said) != sizeof said) _exit(1);
+    }
+    _exit(0);
+  }
+  ::close(to_child[0]);
+  const auto knock = [&] {
+    muster_status_t said = 1;
+    EXPECT_EQ(write(to_child[1], "k", 1), 1);
+    EXPECT_EQ(read(to_parent[0], &said, sizeof said), static_cast<ssize_t>(sizeof said));
+    return said;
+  };
+  EXPECT_EQ(knock(), MUSTER_OK);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the connection is closed by then
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{256, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<shm::Descriptor> taken;
+  for (int fd = dup(0); fd >= 0; fd = dup(0)) taken.emplace_back(fd);
+  for (int i = 0; i < test::rounds(20); ++i) EXPECT_EQ(knock(), MUSTER_ERR_NO_RESOURCE) << i;
+  const double cpu = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(cpu_seconds() - cpu, 0.25) << "the loop spins on a listener that it cannot serve";
+  taken.clear();
+  EXPECT_EQ(knock(), MUSTER_OK);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ::close(to_child[1]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  ::close(to_parent[0]);
+  ::close(to_parent[1]);
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Standard error in a file, for the length of a test.
+class CapturedErrors {
+ public:
+  CapturedErrors() : kept_(dup(2)), file_(memfd_create("stderr", MFD_CLOEXEC)) { dup2(file_, 2); }
+  ~CapturedErrors() {
+    dup2(kept_, 2);
+    ::close(kept_);
+    ::close(file_);
+  }
+  std::string text() const { return contents(fmt::format("/proc/self/fd/{}", file_)); }
+
+ private:
+  int kept_, file_;
+};
+
+// Goal:   T-41. A token is seen by whom it is for, and by nobody else.
+// Method: canaries for tokens, good and wrong ones used in every way there is; then logs at their most
+// talkative,
+//         reports, traces, refusals, and what the kernel shows of the processes are searched.
+TEST_F(Door, KeepsTokensToItself) {
+  const std::string canary = "5ec4e75ec4e75ec4e75ec4e7";
+  const std::string wrong = "badbadbad0badbadbad0";
+  int drawn = 0;
+  node_.options.random_hex = [&] { return fmt::format("{}{:08x}", canary, ++drawn); };
+  log::configure(log::Level::kDebug, log::Format::kText);
+  const CapturedErrors errors;
+  node_.start();
+  const Json spec{{"name", "job"}, {"world", 2}, {"mesh", "dp_shard=2"}, {"claim", "token"}};
+  const auto created = ask({{"command", "job_create"}, {"spec", spec}, {"keep", true}});
+  ASSERT_TRUE(created) << created.error().text();
+  const auto tokens = control::result_of(*created)->at("tokens").get<std::vector<std::string>>();
+  ASSERT_EQ(tokens.size(), 2u);
+  ASSERT_THAT(tokens[0], HasSubstr(canary)) << "or this test is blind";
+  std::string seen;
+  const auto claim = [&](int rank, const std::string& token) {
+    shm::Hello hello = RawClient::hello_of("job", rank, 2);
+    EXPECT_TRUE(shm::set_text(hello.token, token, "token").ok());
+    auto client = std::make_unique<RawClient>(node_.endpoint(), hello);
+    seen += client->refusal.message();
+    if (client->attached)
+      seen.append(reinterpret_cast<const char*>(&client->welcome), sizeof client->welcome);
+    return client;
+  };
+  EXPECT_FALSE(claim(0, wrong)->attached);
+  EXPECT_FALSE(claim(0, tokens[1])->attached) << "another rank's";
+  const auto first = claim(0, tokens[0]);
+  EXPECT_TRUE(first->attached) << first->refusal.text();
+  EXPECT_FALSE(claim(0, tokens[0])->attached) << "used";
+  const auto second = claim(1, tokens[1]);
+  EXPECT_TRUE(second->attached) << second->refusal.text();
+  for (const char* command : {"status", "jobs", "version"}) {
+    const auto answer = ask({{"command", command}});
+    ASSERT_TRUE(answer);
+    seen += answer->body.dump();
+  }
+  ASSERT_TRUE(ask({{"command", "trace_begin"}, {"job", "job"}}));
+  const auto trace = ask({{"command", "trace_end"}, {"job", "job"}});
+  ASSERT_TRUE(trace && trace->descriptors.size() == 1);
+  seen += *control::read_descriptor(trace->descriptors[0], 1 << 20);
+  // Broken off in the middle, so that the engine says why.
+  EXPECT_TRUE(shm::send_message(first->socket, std::as_bytes(std::span("nonsense"))).ok());
+  EXPECT_TRUE(first->ended());
+  for (const pid_t engine : test::engines())
+    for (const char* file : {"cmdline", "environ", "comm"})
+      seen += contents(fmt::format("/proc/{}/{}", engine, file));
+  const std::string last = "broke the protocol";  // that is logged
+  for (int i = 0; i < 500 && errors.text().find(last) == std::string::npos; ++i) usleep(10'000);
+  seen += errors.text();
+  log::configure(log::Level::kOff, log::Format::kText);
+  // Not printed where it fails: who would look for secrets there?
+  EXPECT_NE(seen.find(last), std::string::npos) << "nothing was captured";
+  EXPECT_EQ(seen.find(canary), std::string::npos);
+  EXPECT_EQ(seen.find(wrong), std::string::npos);
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,200 @@
+// What a job may have, as its ranks meet it: each limit is refused with its name, what is needed and what to
+// do, and nothing of a refusal stays. And what a neighbour at full speed, a full disk, or too little memory
+// does to others. T-09, T-33, T-37.
+#include "tests/fault/bystander.hpp"
+
+#include "tests/fault/holdings.hpp"
+#include "tests/fault/raw_client.hpp"
+#include "tests/fault/rounds.hpp"
+
+#include "api/base/log.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <muster/kernels.h>
+#include <sys/eventfd.h>
+
+namespace muster {
+namespace {
+
+using test::RawClient;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Limits : public ::testing::Test {
+ protected:
+  muster_status_t open(const char* job, int rank, int world, muster_session** session) {
+    const muster_open_options options = node_.rank(job, rank, world);
+    return muster_open(&options, session);
+  }
+  muster_session* opened(const char* job, int rank, int world) {
+    muster_session* session = nullptr;
+    EXPECT_EQ(open(job, rank, world, &session), MUSTER_OK) << muster_last_error();
+    return session;
+  }
+  static void close(muster_session* session) { EXPECT_EQ(muster_close(session), MUSTER_OK); }
+  static muster_buffer buffer_of(muster_session* session, std::uint64_t bytes) {
+    muster_buffer buffer = 0;
+    EXPECT_EQ(muster_buffer_alloc(session, bytes, &buffer, nullptr), MUSTER_OK) << muster_last_error();
+    return buffer;
+  }
+  static muster_plan fill_plan(muster_session* session, muster_buffer buffer, double value) {
+    const muster_kernel fill = muster_fill(muster_view1(buffer, 0, MUSTER_F32, 4), value);
+    muster_plan plan = 0;
+    EXPECT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK) << muster_last_error();
+    return plan;
+  }
+
+  test::Node node_;
+};
+
+TEST_F(Limits, OfBuffersAndPlansAreNamedAndGivenBack) {
+  node_.options.job_defaults.buffers_max = 3;
+  node_.options.job_defaults.plans_max = 2;
+  node_.start();
+  muster_session* session = opened("job", 0, 1);
+  std::vector<muster_buffer> buffers;
+  for (int i = 0; i < 3; ++i) buffers.push_back(buffer_of(session, 64));
+  muster_buffer buffer = 0;
+  EXPECT_EQ(muster_buffer_alloc(session, 64, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(),
+              AllOf(HasSubstr("limits.buffers_per_rank_max"), HasSubstr("3"), HasSubstr("free")));
+  std::vector<muster_plan> plans;
+  for (int i = 0; i < 2; ++i) plans.push_back(fill_plan(session, buffers[0], i));
+  const muster_kernel fill = muster_fill(muster_view1(buffers[0], 0, MUSTER_F32, 4), 9.0);
+  muster_plan plan = 0;
+  EXPECT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(),
+              AllOf(HasSubstr("limits.plans_per_rank_max"), HasSubstr("2"), HasSubstr("destroy")));
+  EXPECT_EQ(muster_plan_destroy(session, plans[0]), MUSTER_OK);
+  EXPECT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_buffer_free(session, buffers[1]), MUSTER_OK);
+  EXPECT_EQ(muster_buffer_alloc(session, 64, &buffer, nullptr), MUSTER_OK) << muster_last_error();
+  close(session);
+}
+
+TEST_F(Limits, OfTheArenaNamesNeedAndLimit) {
+  node_.options.job_defaults.arena_bytes_max = std::uint64_t{8} << 20;
+  node_.start();
+  muster_session* session = opened("job", 0, 1);
+  muster_buffer buffer = 0;
+  EXPECT_EQ(muster_buffer_alloc(session, (8 << 20) + 1, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(),
+              AllOf(HasSubstr("limits.arena_per_rank_max"), HasSubstr("8388609"), HasSubstr("8388608")));
+  const muster_buffer first = buffer_of(session, 6 << 20);
+  EXPECT_EQ(muster_buffer_alloc(session, 6 << 20, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("limits.arena_per_rank_max"), HasSubstr("free buffers")));
+  EXPECT_EQ(muster_buffer_free(session, first), MUSTER_OK);
+  buffer_of(session, 6 << 20);
+  close(session);
+}
+
+TEST_F(Limits, OfSessionsAndJobsHoldForAllUsersTogether) {
+  node_.options.sessions_max = 2;
+  node_.options.jobs_max = 2;
+  node_.start();
+  muster_session* first = opened("one", 0, 1);
+  muster_session* second = opened("two", 0, 1);
+  muster_session* third = nullptr;
+  EXPECT_EQ(open("three", 0, 1, &third), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("limits.sessions_max"), HasSubstr("2")));
+  close(second);
+  // The engine tells of a departure a moment later.
+  muster_status_t status = MUSTER_ERR_NO_RESOURCE;
+  for (int i = 0; i < 500 && status != MUSTER_OK; ++i) {
+    status = open("two", 0, 1, &second);
+    if (status != MUSTER_OK) usleep(10'000);
+  }
+  EXPECT_EQ(status, MUSTER_OK) << muster_last_error();
+  close(first);
+  for (int i = 0; i < 500; ++i) {
+    status = open("three", 0, 1, &third);
+    if (std::string(muster_last_error()).find("limits.sessions_max") == std::string::npos) break;
+    usleep(10'000);
+  }
+  EXPECT_EQ(status, MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("limits.jobs_max"), HasSubstr("2"))) << "jobs stay warm";
+  close(second);
+}
+
+// Goal:   one job cannot take the node by its size: its memory is made before anybody attaches.
+TEST_F(Limits, OfRanksIsAskedBeforeAJobIsMade) {
+  node_.options.ranks_per_job_max = 4;
+  node_.start();
+  muster_session* session = nullptr;
+  EXPECT_EQ(open("large", 0, 5, &session), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(),
+              AllOf(HasSubstr("limits.ranks_per_job_max"), HasSubstr("5 ranks"), HasSubstr("4")));
+  EXPECT_TRUE(test::engines().empty());
+  close(opened("small", 0, 4));
+}
+
+// T-33. A buffer that no machine holds is refused with numbers, before the kernel has to choose whom to kill.
+TEST_F(Limits, OfTheMachineIsAskedBeforeTheKernelKills) {
+  node_.options.job_defaults.arena_bytes_max = std::uint64_t{1} << 46;
+  node_.start();
+  muster_session* session = opened("job", 0, 1);
+  muster_buffer buffer = 0;
+  EXPECT_EQ(muster_buffer_alloc(session, std::uint64_t{1} << 45, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("35184372088832"), HasSubstr("leaves")));
+  buffer_of(session, 4096);
+  close(session);
+}
+
+// T-37. A log that nobody can write costs lines, nothing else.
+TEST_F(Limits, OfTheDiskCostLogLinesAlone) {
+  const int kept = dup(2);
+  const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  dup2(full, 2);
+  log::configure(log::Level::kDebug, log::Format::kText);
+  node_.start();
+  for (int i = 0; i < test::rounds(5); ++i) {
+    RawClient client(node_.endpoint(), RawClient::hello_of("job", 0, 1));
+    EXPECT_TRUE(client.attached) << client.refusal.text();
+    EXPECT_TRUE(shm::send_message(client.socket, std::as_bytes(std::span("nonsense"))).ok());
+    EXPECT_TRUE(client.ended());
+  }
+  log::configure(log::Level::kOff, log::Format::kText);
+  dup2(kept, 2);
+  ::close(kept);
+  ::close(full);
+}
+
+// Goal:   T-09. A job that asks for all it can get slows its neighbour down and does no more to it.
+// Method: a rank that keeps four lanes full, and makes and destroys plans and buffers meanwhile; the
+// neighbour's
+//         results are checked, its times printed.
+TEST_F(Limits, KeepANeighbourAtFullSpeedApart) {
+  node_.start();
+  test::Bystanders alone(node_, "alone");
+  alone.await(static_cast<std::uint64_t>(test::rounds(200)));
+  alone.stop();
+  test::Bystanders beside(node_, "beside");
+  beside.await(1);
+  std::atomic<bool> stopping{false};
+  std::thread storm([&] {
+    muster_session* session = opened("storm", 0, 1);
+    const muster_plan plan = fill_plan(session, buffer_of(session, 64), 1.0);
+    muster_submit submit = MUSTER_SUBMIT_INIT;
+    for (std::uint32_t i = 0; !stopping; ++i) {
+      submit.lane = i % 4;
+      const muster_status_t status = muster_plan_start(session, plan, &submit, nullptr);
+      EXPECT_TRUE(status == MUSTER_OK || status == MUSTER_ERR_BUSY) << muster_last_error();
+      if (i % 64 != 0) continue;
+      const muster_buffer buffer = buffer_of(session, 1 << 16);
+      EXPECT_EQ(muster_plan_destroy(session, fill_plan(session, buffer, 2.0)), MUSTER_OK);
+      EXPECT_EQ(muster_buffer_free(session, buffer), MUSTER_OK);
+    }
+    close(session);
+  });
+  beside.await(static_cast<std::uint64_t>(test::rounds(200)));
+  stopping = true;
+  storm.join();
+  beside.stop();
+  std::printf("an all-reduce of two ranks: p99 %ld us alone, %ld us beside a storm\n", alone.p99_us(),
+              beside.p99_us());
+}
+
+}  // namespace
+}  // namespace muster
