@@ -22,12 +22,14 @@ Arena::Arena(device::Device& device, Options options) : device_(device), options
 }
 
 Status Arena::check_limits(std::uint64_t bytes) const {
-  const std::uint64_t most = std::min(options_.bytes_max, shm::kSegmentBytesMax);
-  if (bytes > most)
+  if (bytes > options_.bytes_max)
     return failure(
         Code::kNoResource,
         "a buffer of {} bytes is larger than the rank's arena of {} bytes (limits.arena_per_rank_max)", bytes,
-        most);
+        options_.bytes_max);
+  if (bytes > shm::kSegmentBytesMax)
+    return failure(Code::kNoResource, "a buffer of {} bytes is more than one memory can have: {} bytes",
+                   bytes, shm::kSegmentBytesMax);
   if (segments_.size() >= kSegmentsMax)
     return failure(Code::kNoResource,
                    "the rank has had {} segments of memory in this job's life, and no more are told apart; "

@@ -135,8 +135,8 @@ TEST_F(Limits, OfTheMachineIsAskedBeforeTheKernelKills) {
   node_.start();
   muster_session* session = opened("job", 0, 1);
   muster_buffer buffer = 0;
-  EXPECT_EQ(muster_buffer_alloc(session, std::uint64_t{1} << 45, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
-  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("35184372088832"), HasSubstr("leaves")));
+  EXPECT_EQ(muster_buffer_alloc(session, std::uint64_t{1} << 39, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("549755813888"), HasSubstr("leaves")));
   buffer_of(session, 4096);
   close(session);
 }
