@@ -27,6 +27,11 @@ thread_local muster::test::Cost cost;
 thread_local std::atomic<char> gate{kAllow};  // the kernel reads it before each system call of this thread
 thread_local bool gated = false;
 
+#if defined(MUSTER_SANITIZED)
+bool can_gate() {
+  return false;
+}
+#else
 void on_system_call(int, siginfo_t* info, void*) {
   gate = kAllow;  // returning is one
   ++cost.system_calls;
@@ -34,9 +39,6 @@ void on_system_call(int, siginfo_t* info, void*) {
 }
 
 bool can_gate() {
-#if defined(MUSTER_SANITIZED)
-  return false;
-#else
   struct sigaction action {};
   action.sa_sigaction = on_system_call;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
@@ -44,13 +46,13 @@ bool can_gate() {
   const bool works = prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0L, 0L, &gate) == 0;
   if (works) prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0L, 0L, 0L);
   return works;
-#endif
 }
 
 template<class Function>
 Function next(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
+#endif
 
 }  // namespace
 
