@@ -3,11 +3,13 @@
 
 #include "tests/api/client/running_ranks.hpp"
 
+#include <csignal>
 #include <cstring>
 #include <numeric>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -93,6 +95,35 @@ TEST_F(Buffers, KeepTheirContentsUnderTheirNameUntilTheyAreFreed) {
       }
     });
   }
+}
+
+// Goal:   the same after a kill.
+// Method: the first life is a process of its own, which says that it has written and then waits for its
+// death.
+TEST_F(Buffers, KeepTheirContentsWhenTheirProcessIsKilled) {
+  int written[2];
+  ASSERT_EQ(::pipe(written), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Member member = open(0, 1);
+    const Special weights = create(member, named("weights", 4000));
+    if (weights.status != MUSTER_OK) ::_exit(1);
+    weights.data[7] = 123.0f;
+    if (::write(written[1], "w", 1) != 1) ::_exit(1);
+    while (true) ::pause();
+  }
+  char said = 0;
+  ASSERT_EQ(::read(written[0], &said, 1), 1);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  with_ranks(1, [&](Member& member) {
+    const Special weights = create(member, named("weights", 4000));
+    ASSERT_EQ(weights.status, MUSTER_OK) << muster_last_error();
+    EXPECT_TRUE(weights.found);
+    EXPECT_EQ(weights.data[7], 123.0f);
+  });
+  ::close(written[0]);
+  ::close(written[1]);
 }
 
 // Goal:   what lies in memory of a name is used like any other.
