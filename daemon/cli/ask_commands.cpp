@@ -1,11 +1,9 @@
 #include "daemon/cli/ask_commands.hpp"
 
 #include "api/shm/layout.hpp"
+#include "daemon/cli/pause.hpp"
 #include "daemon/cli/render.hpp"
 #include "daemon/cli/trace_file.hpp"
-
-#include <csignal>
-#include <ctime>
 
 namespace muster::cli {
 namespace {
@@ -21,19 +19,6 @@ int ask_and_print(const Door& door, const Json& command, Output output, Render&&
   } catch (const Json::exception& error) {  // a daemon of another version
     return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
   }
-}
-
-// Until the time is up or the user has had enough; true for the latter.
-bool pause(double seconds) {
-  sigset_t stop;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGINT);
-  sigaddset(&stop, SIGTERM);
-  sigprocmask(SIG_BLOCK, &stop, nullptr);
-  timespec time{};
-  time.tv_sec = static_cast<time_t>(seconds);
-  time.tv_nsec = static_cast<long>((seconds - static_cast<double>(time.tv_sec)) * 1e9);
-  return sigtimedwait(&stop, nullptr, &time) > 0;
 }
 
 }  // namespace

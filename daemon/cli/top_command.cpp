@@ -1,10 +1,9 @@
 #include "daemon/cli/top_command.hpp"
 
+#include "daemon/cli/pause.hpp"
 #include "daemon/cli/table.hpp"
 
 #include <algorithm>
-#include <csignal>
-#include <ctime>
 
 #include <unistd.h>
 
@@ -87,19 +86,6 @@ std::string percent(double part) {
 
 std::string rate(double value) {
   return value >= 1000 ? fmt::format("{:.1f}k", value / 1000) : fmt::format("{:.1f}", value);
-}
-
-// Until the time is up or the user has had enough; true for the latter.
-bool pause(double seconds) {
-  sigset_t stop;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGINT);
-  sigaddset(&stop, SIGTERM);
-  sigprocmask(SIG_BLOCK, &stop, nullptr);
-  timespec time{};
-  time.tv_sec = static_cast<time_t>(seconds);
-  time.tv_nsec = static_cast<long>((seconds - static_cast<double>(time.tv_sec)) * 1e9);
-  return sigtimedwait(&stop, nullptr, &time) > 0;
 }
 
 // "status" asks no engine, so it is answered also while one is stuck.

@@ -2,7 +2,7 @@
 // job with it and no other. T-11, T-16.
 #include "tests/fault/bystander.hpp"
 
-#include "tests/fault/holdings.hpp"
+#include "tests/support/holdings.hpp"
 #include "tests/fault/raw_client.hpp"
 
 #include <csignal>

@@ -5,7 +5,7 @@
 #include "api/base/log.hpp"
 #include "daemon/control/packet.hpp"
 #include "tests/fault/bystander.hpp"
-#include "tests/fault/holdings.hpp"
+#include "tests/support/holdings.hpp"
 #include "tests/fault/rounds.hpp"
 
 #include <barrier>

@@ -3,7 +3,7 @@
 #include "tests/fault/raw_client.hpp"
 
 #include "tests/fault/bystander.hpp"
-#include "tests/fault/holdings.hpp"
+#include "tests/support/holdings.hpp"
 #include "tests/fault/rounds.hpp"
 
 #include <random>

@@ -1,4 +1,5 @@
 // kill -9 of a rank in mid-step, many times over, on a job that stays warm.
+#include "tests/support/holdings.hpp"
 #include "tests/support/node.hpp"
 
 #include <algorithm>
@@ -101,38 +102,6 @@ std::vector<std::unique_ptr<RankProcess>> start(const test::Node& node, const ch
   return ranks;
 }
 
-struct Holdings {
-  std::size_t descriptors = 0;
-  std::size_t mappings = 0;
-};
-Holdings holdings_of(pid_t pid) {
-  Holdings holdings;
-  for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid)))
-    ++holdings.descriptors;
-  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
-  for (std::string text; std::getline(maps, text);)
-    if (text.find("memfd:") != std::string::npos) ++holdings.mappings;
-  return holdings;
-}
-
-// The engines are this process's children.
-std::vector<pid_t> engines() {
-  std::vector<pid_t> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream stat(entry.path() / "stat");
-    std::string text;
-    std::getline(stat, text);
-    const auto close = text.rfind(')');
-    if (close == std::string::npos) continue;
-    if (text.find("(muster-engine)") == std::string::npos) continue;
-    if (std::atoi(text.c_str() + close + 4) == getpid()) found.push_back(std::atoi(name.c_str()));
-  }
-  return found;
-}
-
 class Kill : public ::testing::TestWithParam<Work> {};
 
 INSTANTIATE_TEST_SUITE_P(Paths, Kill,
@@ -147,7 +116,7 @@ TEST_P(Kill, TellsTheSurvivorsLeaksNothingAndLeavesOtherJobsAlone) {
   std::mt19937_64 random(99);
   std::vector<Steady::duration> verdicts;
   std::vector<Steady::duration> attaches;
-  std::vector<std::pair<pid_t, Holdings>> baseline;
+  std::vector<std::pair<pid_t, test::Holdings>> baseline;
   for (int cycle = 0; cycle < kCycles; ++cycle) {
     SCOPED_TRACE(::testing::Message() << "cycle " << cycle);
     const auto opening = Steady::now();
@@ -165,13 +134,13 @@ TEST_P(Kill, TellsTheSurvivorsLeaksNothingAndLeavesOtherJobsAlone) {
     }
     verdicts.push_back(Steady::now() - killed);
     if (cycle == kCycles / 4)
-      for (const pid_t engine : engines()) baseline.emplace_back(engine, holdings_of(engine));
+      for (const pid_t engine : test::engines()) baseline.emplace_back(engine, test::holdings_of(engine));
   }
   // What a session held goes back once its last step has run; the next timer of the engine sees to it.
   usleep(300'000);
   ASSERT_EQ(baseline.size(), 2u);
   for (const auto& [engine, before] : baseline) {
-    const Holdings after = holdings_of(engine);
+    const test::Holdings after = test::holdings_of(engine);
     EXPECT_LE(after.descriptors, before.descriptors) << "descriptors of engine " << engine;
     EXPECT_LE(after.mappings, before.mappings) << "mappings of engine " << engine;
   }

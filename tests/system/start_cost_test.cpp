@@ -8,6 +8,7 @@
 #include "tests/api/client/running_ranks.hpp"
 #include "tests/support/cost.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 
@@ -68,8 +69,8 @@ TEST_F(StartCost, IsNothingInTheClient) {
       ASSERT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
       ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK);
     }
-    // The engine is kept awake by a start that it cannot finish: a doorbell for a sleeper is a system call,
-    // and meant to be.
+    // The start before has woken the engine: a doorbell for a sleeper is a system call, and meant to be. It
+    // may have fallen asleep again, so not every one counts.
     int quiet = 0;
     for (int i = 0; i < 200 && quiet < 20; ++i) {
       ASSERT_EQ(muster_plan_start(member.session, plan, &submit, &point), MUSTER_OK);
@@ -206,7 +207,10 @@ TEST_F(EngineSide, TakesAStartToItsStreamWithoutHeapOrSystemCall) {
     ASSERT_TRUE(drained);
     ASSERT_EQ(launcher_.launched, before + 1);
     finish();
-    if (i >= kWarm / 2) worst = cost;
+    if (i < kWarm / 2) continue;
+    worst.allocations = std::max(worst.allocations, cost.allocations);
+    worst.locks = std::max(worst.locks, cost.locks);
+    worst.system_calls = std::max(worst.system_calls, cost.system_calls);
   }
   EXPECT_EQ(worst.allocations, 0u);
   EXPECT_EQ(worst.system_calls, 0u) << "system call " << worst.first_system_call;

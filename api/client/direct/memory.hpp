@@ -55,7 +55,7 @@ class DirectMemory {
   Result<View> segment_of(std::int32_t rank);
   // Bytes [offset, offset + bytes) of a segment of the rank's arena, or nullptr if there are no such bytes: a
   // peer that says so has broken the protocol. Once segments of the rank are gone, its mappings are made
-  // anew.
+  // anew: what it returned is good until the next call for that rank.
   const std::byte* arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset, std::uint64_t bytes);
   Result<Registrar::Scratch> scratch(std::uint64_t bytes) { return registrar_->scratch(bytes); }
   FlightRing& flight() { return flight_; }
