@@ -2,8 +2,8 @@
 // job with it and no other. T-11, T-16.
 #include "tests/fault/bystander.hpp"
 
-#include "tests/support/holdings.hpp"
 #include "tests/fault/raw_client.hpp"
+#include "tests/support/holdings.hpp"
 
 #include <csignal>
 

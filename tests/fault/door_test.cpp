@@ -5,8 +5,8 @@
 #include "api/base/log.hpp"
 #include "daemon/control/packet.hpp"
 #include "tests/fault/bystander.hpp"
-#include "tests/support/holdings.hpp"
 #include "tests/fault/rounds.hpp"
+#include "tests/support/holdings.hpp"
 
 #include <barrier>
 #include <csignal>

@@ -3,8 +3,8 @@
 #include "tests/fault/raw_client.hpp"
 
 #include "tests/fault/bystander.hpp"
-#include "tests/support/holdings.hpp"
 #include "tests/fault/rounds.hpp"
+#include "tests/support/holdings.hpp"
 
 #include <random>
 #include <thread>

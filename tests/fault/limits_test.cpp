@@ -3,9 +3,9 @@
 // does to others. T-09, T-33, T-37.
 #include "tests/fault/bystander.hpp"
 
-#include "tests/support/holdings.hpp"
 #include "tests/fault/raw_client.hpp"
 #include "tests/fault/rounds.hpp"
+#include "tests/support/holdings.hpp"
 
 #include "api/base/log.hpp"
 
