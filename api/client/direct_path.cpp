@@ -119,7 +119,9 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
                                                                MessageKind::kDirectGroupAnswer, {}, &list));
   if (list.size() != answer.members * sizeof(shm::DirectMember) || answer.line >= generations_.size())
     return fail(Code::kProtocol, "the daemon's answer about a group's members cannot be");
-  Seating seating{group, answer.line, answer.index, {}, generations_[answer.line]};
+  // A group that was made since then has no past.
+  const std::uint64_t since = std::max(generations_[answer.line], answer.generation);
+  Seating seating{group, answer.line, answer.index, {}, since};
   for (std::uint32_t i = 0; i < answer.members; ++i)
     seating.members.push_back(shm::tail_entry<shm::DirectMember>(list, i));
   MUSTER_ASSIGN_OR_RETURN(auto made, open_channel(*memory_, seating, *this));

@@ -27,6 +27,8 @@ class DirectPath final : private Vigil, private Registrar {
   // Finds the group's channel and chooses path and algorithm.
   Result<DirectPlan> plan(std::uint64_t handle, const Described& described);
   Status run(const DirectPlan& plan, Nanos timeout);
+  // The group is gone; no plan of it is left.
+  void forget(std::uint64_t group) { channels_.erase(group); }
   // So many plans have counts that the engine does not know: it waits with a report until it does.
   void set_untold(std::uint64_t plans);
   // "runs_completed", "run_bytes_moved", "run_sleeps".

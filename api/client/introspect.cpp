@@ -13,6 +13,7 @@ using muster::Code;
 using muster::fail;
 using muster::failure;
 using muster::Status;
+using muster::client::with_session;
 namespace shm = muster::shm;
 
 namespace {
@@ -35,15 +36,6 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   if (::rename(partial.c_str(), path.c_str()) != 0)
     return failure(Code::kNoResource, "{}: {}", path, std::strerror(errno));
   return {};
-}
-
-template<class F>
-muster_status_t with_session(muster_session* session, F&& body) {
-  return muster::client::guarded([&]() -> Status {
-    if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
-    MUSTER_RETURN_IF_ERROR(session->usable());
-    return body();
-  });
 }
 
 }  // namespace

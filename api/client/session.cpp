@@ -101,9 +101,10 @@ Code muster_session::push(std::span<const shm::Command> commands) {
 
 // More would stand in the ring, and behind them what other lanes need to go on.
 bool muster_session::lane_full(muster_lane lane, std::uint64_t starts) {
-  if (submitted_[lane] - settled_[lane] + starts <= shm::kLaneDepth) return false;
+  const std::uint32_t depth = std::min(connection_.welcome.lane_depth, shm::kLaneDepth);
+  if (submitted_[lane] - settled_[lane] + starts <= depth) return false;
   settled_[lane] = std::max(settled_[lane], reader_.settled(lane, submitted_[lane]));
-  return submitted_[lane] - settled_[lane] + starts > shm::kLaneDepth;
+  return submitted_[lane] - settled_[lane] + starts > depth;
 }
 
 // A lane's point that was never handed out would only be noticed at the deadline.
@@ -228,12 +229,14 @@ std::optional<std::uint64_t> muster_session::own_counter(std::string_view name) 
 // ---- names -------------------------------------------------------------------------------------
 
 Result<shm::MeshAnswer> muster_session::mesh_dim(const char* dim) {
-  if (const auto known = dims_.find(dim); known != dims_.end()) return known->second;
+  const std::pair<muster_mesh, std::string> name(mesh_, dim);
+  if (const auto known = dims_.find(name); known != dims_.end()) return known->second;
   shm::MeshQuery request;
+  request.mesh = mesh_;
   if (*dim == '\0') return fail(Code::kBadArgument, "a dim's name is empty");
   MUSTER_RETURN_IF_ERROR(shm::set_text(request.dim, dim, "a dim's name"));
   auto answer = ask<shm::MeshAnswer>(request, shm::MessageKind::kMeshQuery, shm::MessageKind::kMeshAnswer);
-  if (answer) dims_.emplace(dim, *answer);
+  if (answer) dims_.emplace(name, *answer);
   return answer;
 }
 

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -119,6 +120,14 @@ struct muster_session {
 
   muster::client::Objects& objects() { return objects_; }
 
+  // ---- groups and meshes: groups.cpp -------------------------------------------------------------
+  muster::Result<muster_group> make_group(std::span<const std::int32_t> ranks, const char* name);
+  muster::Result<muster_group> shrink_group(muster_group group, muster::Nanos timeout);
+  muster::Status free_group(muster_group group);
+  muster::Result<muster_mesh> make_mesh(muster_group group, const char* text);
+  muster::Status use_mesh(muster_mesh mesh);
+  muster::Status free_mesh(muster_mesh mesh);
+
   // ---- names -----------------------------------------------------------------------------------
   muster::Result<muster::shm::MeshAnswer> mesh_dim(const char* dim);
   struct GroupFacts {
@@ -169,6 +178,8 @@ struct muster_session {
   PlanRecord* find(muster_plan plan);
   const PlanRecord* find(muster_plan plan) const { return const_cast<muster_session*>(this)->find(plan); }
   PlanRecord& remember(muster_plan plan);
+  muster::Status forget_cached(muster_group group);
+  void forget_group(muster_group group);
   muster::Status run_directly(PlanRecord& record, muster::Nanos timeout);
   muster::Status run_by_engine(const PlanRecord& record, muster::Nanos timeout);
   muster::Code push(std::span<const muster::shm::Command> commands);
@@ -194,9 +205,12 @@ struct muster_session {
   std::unordered_map<muster_buffer, Buffer> buffers_;
   std::unique_ptr<muster::client::DirectPath> direct_;
   muster::client::Objects objects_{*this};
-  std::unordered_map<std::string, muster_plan> cache_;   // description bytes → plan
-  std::map<std::string, muster::shm::MeshAnswer> dims_;  // a name never changes its group
-  std::map<muster_group, GroupFacts> groups_;            // nor a group its ranks
+  std::unordered_map<std::string, muster_plan> cache_;  // description bytes → plan
+  muster_mesh mesh_ = MUSTER_MESH_JOB;                  // of which names speak
+  std::set<muster_mesh> meshes_;                        // that it has made
+  std::map<std::pair<muster_mesh, std::string>, muster::shm::MeshAnswer>
+      dims_;                                   // a name never changes its group
+  std::map<muster_group, GroupFacts> groups_;  // nor a group its ranks
   muster::shm::Descriptor events_;
   std::vector<std::byte> buffer_;
   std::uint32_t serial_ = 0;
@@ -224,6 +238,16 @@ muster_status_t guarded(F&& body) noexcept {
   } catch (const std::exception& error) {
     return report(Status(Code::kNoResource, error.what()));
   }
+}
+
+// A call on a session that can be used.
+template<class F>
+muster_status_t with_session(muster_session* session, F&& body) noexcept {
+  return guarded([&]() -> Status {
+    if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    return body();
+  });
 }
 
 }  // namespace muster::client

@@ -53,6 +53,13 @@ enum class MessageKind : std::uint16_t {
   kDirectVerdict = 29,   // → Failure: what the group's generation ended with
   kDirectOverdue = 30,   // → Done: a verdict is there, or nobody is missing any more
   kDirectDisagree = 31,  // → Failure: in what the members of an operation differ
+  kGroupMake = 32,       // followed by ranks[] → GroupGrant
+  kGroupShrink = 33,     // → GroupGrant, or Failure BUSY: others are waited for, ask again
+  kGroupFree = 34,       // → Done
+  kGroupGrant = 35,
+  kMeshMake = 36,  // → MeshGrant
+  kMeshFree = 37,  // → Done
+  kMeshGrant = 38,
 };
 
 struct MessageHeader {
@@ -105,7 +112,7 @@ struct Welcome {
   std::uint64_t direct_bytes = 0;  // of the direct segment; 0: the job's device has no direct path
   std::uint64_t group_bytes = 0;   // of the group page
   std::uint32_t cores = 0;         // granted to the job on this node
-  std::uint32_t reserved = 0;
+  std::uint32_t lane_depth = 0;    // starts of one lane that may be without a verdict
   char job[kNameBytes] = {};
   char mesh[kMeshTextBytes] = {};
 };
@@ -130,7 +137,9 @@ struct BufferGrant {
   std::uint32_t found = 0;          // 1: it was there before, with its contents
   std::uint32_t reserved = 0;
 };
-struct HandleMessage {  // kBufferFree, kPlanDestroy, kGroupAbort, kGroupQuery; kPlanGrant
+// kBufferFree, kPlanDestroy, kGroupAbort, kGroupQuery, kGroupFree, kMeshFree; kPlanGrant,
+// kGroupGrant, kMeshGrant
+struct HandleMessage {
   MessageHeader header;
   std::uint64_t handle = 0;
 };
@@ -159,6 +168,7 @@ static_assert(kListBytesMax / sizeof(muster_face) == 681, "muster.h says so");
 
 struct MeshQuery {
   MessageHeader header;
+  std::uint64_t mesh = 0;  // 0: the job's
   char dim[kNameBytes] = {};
 };
 struct MeshAnswer {
@@ -171,12 +181,30 @@ struct GroupAnswer {  // followed by ranks[ranks] of std::int32_t
   std::int32_t rank = 0, ranks = 0;
   char name[kNameBytes] = {};
 };
+struct GroupMake {  // followed by ranks[ranks] of std::int32_t
+  MessageHeader header;
+  std::uint32_t ranks = 0;
+  std::uint32_t reserved = 0;
+  char name[kNameBytes] = {};
+};
+struct GroupShrink {
+  MessageHeader header;
+  std::uint64_t group = 0;
+  std::uint32_t gives_up = 0;  // 1: it does not ask again
+  std::uint32_t reserved = 0;
+};
+struct MeshMake {
+  MessageHeader header;
+  std::uint64_t group = 0;  // over whose members
+  char mesh[kMeshTextBytes] = {};
+};
 struct DirectGroupAnswer {
   MessageHeader header;
   std::uint32_t line = 0;     // of the group page
   std::uint32_t index = 0;    // this rank's, in the group
   std::uint32_t members = 0;  // entries that follow
   std::uint32_t reserved = 0;
+  std::uint64_t generation = 0;  // in which the group began
 };
 struct DirectMember {
   std::int32_t rank = 0;  // world rank

@@ -70,9 +70,13 @@ std::string groups_text(const Json& result) {
   std::string each = "0";
   if (low != per_rank.end())
     each = *low == *high ? fmt::format("{}", *low) : fmt::format("{} to {}", *low, *high);
-  return group_table(result.at("groups")) + fmt::format("{} groups, {} per rank; agreed on as {}\n",
-                                                        result.at("total").get<std::uint64_t>(), each,
-                                                        text(result, "hash"));
+  std::string made;
+  for (const Json& group : result.value("made", Json::array()))
+    made += fmt::format("made while it runs: {} of ranks {}\n", text(group, "name"),
+                        ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()));
+  return group_table(result.at("groups")) + made +
+         fmt::format("{} groups, {} per rank; agreed on as {}\n", result.at("total").get<std::uint64_t>(),
+                     each, text(result, "hash"));
 }
 
 }  // namespace muster::cli

@@ -77,6 +77,13 @@ constexpr std::array kDeclarations{
          MUSTER_SLOT(limits.buffers_per_rank_max), "Buffers of one rank."),
     leaf("limits.plans_per_rank_max", Kind::kInteger, "16384", 1, kSlotsMax,
          MUSTER_SLOT(limits.plans_per_rank_max), "Plans of one rank, those of one-shot calls included."),
+    leaf("limits.starts_per_lane_max", Kind::kInteger, "1024", 1, 1024,
+         MUSTER_SLOT(limits.starts_per_lane_max),
+         "Starts of one lane of a rank that may be without a verdict: a client that is further ahead is told "
+         "to wait."),
+    leaf("limits.groups_made_max", Kind::kInteger, "64", 0, 4096, MUSTER_SLOT(limits.groups_made_max),
+         "Groups that a job's clients have made at once, beside those of its mesh: after a rank was lost, "
+         "say."),
     leaf("limits.arena_per_rank_max", Kind::kBytes, "8GiB", kMiB, 16 * kTiB,
          MUSTER_SLOT(limits.arena_per_rank_max), "Bytes of all buffers of one rank."),
     leaf("limits.arena_segment", Kind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),

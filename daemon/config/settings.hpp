@@ -31,6 +31,8 @@ struct Settings {
     std::uint32_t jobs_max = 0;
     std::uint32_t sessions_max = 0;
     std::uint32_t ranks_per_job_max = 0;
+    std::uint32_t starts_per_lane_max = 0;
+    std::uint32_t groups_made_max = 0;
     std::uint32_t buffers_per_rank_max = 0;
     std::uint32_t plans_per_rank_max = 0;
     std::uint64_t arena_per_rank_max = 0;  // bytes

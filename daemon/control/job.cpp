@@ -1,5 +1,7 @@
 #include "daemon/control/job.hpp"
 
+#include "api/shm/layout.hpp"
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -98,6 +100,8 @@ Json to_json(const JobSpec& spec) {
               {"segment_bytes", spec.segment_bytes},
               {"buffers_max", spec.buffers_max},
               {"plans_max", spec.plans_max},
+              {"groups_made_max", spec.groups_made_max},
+              {"starts_per_lane_max", spec.starts_per_lane_max},
               {"reports_directory", spec.reports_directory}};
 }
 
@@ -120,6 +124,8 @@ Result<JobSpec> job_from_json(const Json& json) {
   fields.number("segment_bytes", spec.segment_bytes, 4096, kJobBytesMax);
   fields.number("buffers_max", spec.buffers_max, 1, 65536);
   fields.number("plans_max", spec.plans_max, 1, 65536);
+  fields.number("groups_made_max", spec.groups_made_max, 0, kGroupsMadeMax);
+  fields.number("starts_per_lane_max", spec.starts_per_lane_max, 1, shm::kLaneDepth);
   fields.text("reports_directory", spec.reports_directory);
   read_flatten(json, spec, fields);
   if (!fields.status().ok()) return fail(fields.status());

@@ -16,6 +16,7 @@ namespace muster::control {
 using Json = nlohmann::json;
 
 constexpr std::uint32_t kWorldMax = 65536;                      // ranks of a job
+constexpr std::uint32_t kGroupsMadeMax = 4096;                  // of a job, beside those of its mesh
 constexpr std::uint64_t kJobBytesMax = std::uint64_t{1} << 47;  // of any amount of memory in a spec
 constexpr Nanos kJobDurationMax = std::chrono::hours(24);       // of any duration in a spec
 
@@ -37,6 +38,8 @@ struct JobSpec {
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;   // smallest piece an arena grows by
   std::uint32_t buffers_max = 4096;                        // per rank
   std::uint32_t plans_max = 16384;                         // per rank
+  std::uint32_t groups_made_max = 64;                      // beside those of the mesh
+  std::uint32_t starts_per_lane_max = 1024;                // of a rank, without a verdict
   std::string reports_directory;  // where a passed deadline leaves its report; empty: nowhere
 };
 

@@ -49,26 +49,35 @@ Result<shm::Descriptor> read_only(int memory) {
 // ---- memory ------------------------------------------------------------------------------------
 
 Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint32_t world,
-                            std::uint64_t epoch, const shm::Headroom& headroom) {
+                            std::uint32_t spare_seats, std::uint64_t epoch, const shm::Headroom& headroom) {
   Board board;
   board.segments_.resize(world);
   board.lives_.resize(world);
-  std::vector<std::uint64_t> end(world, shm::kDirectSeatsOffset);
+  std::vector<std::uint64_t> ends(world, shm::kDirectSeatsOffset);
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     GroupState state;
     const std::uint64_t bytes = shm::seat_bytes(static_cast<std::uint32_t>(groups[g].ranks.size()));
     for (const Rank rank : groups[g].ranks) {
-      state.seats.push_back({rank.value, end[rank.value]});
-      Segment& segment = board.segments_[rank.value];
-      segment.seats.push_back(end[rank.value]);
-      segment.groups_of.push_back(GroupId(g));
-      end[rank.value] += bytes;
+      std::uint64_t& end = ends[rank.value];
+      state.seats.push_back({rank.value, end});
+      board.segments_[rank.value].seats.emplace(end, GroupId(g));
+      end += bytes;
     }
     board.groups_.push_back(std::move(state));
   }
   for (std::uint32_t rank = 0; rank < world; ++rank) {
-    Segment& segment = board.segments_[rank];
-    const std::uint64_t bytes = (end[rank] + 4095) / 4096 * 4096;
+    board.segments_[rank].spare = ends[rank];
+    ends[rank] += spare_seats * shm::seat_bytes(world);
+  }
+  MUSTER_RETURN_IF_ERROR(board.create_segments(ends, headroom));
+  MUSTER_RETURN_IF_ERROR(board.create_page(epoch, headroom));
+  return board;
+}
+
+Status Board::create_segments(const std::vector<std::uint64_t>& ends, const shm::Headroom& headroom) {
+  for (std::uint32_t rank = 0; rank < ends.size(); ++rank) {
+    Segment& segment = segments_[rank];
+    const std::uint64_t bytes = (ends[rank] + 4095) / 4096 * 4096;
     MUSTER_ASSIGN_OR_RETURN(segment.memory, shm::create_memory("muster-direct", bytes, headroom));
     MUSTER_ASSIGN_OR_RETURN(segment.mapping,
                             shm::Mapping::map(segment.memory, bytes, shm::Access::kReadWrite));
@@ -78,8 +87,7 @@ Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint3
     header->rank = rank;
     header->bytes = bytes;
   }
-  MUSTER_RETURN_IF_ERROR(board.create_page(epoch, headroom));
-  return board;
+  return {};
 }
 
 Status Board::create_page(std::uint64_t epoch, const shm::Headroom& headroom) {
@@ -111,9 +119,54 @@ void Board::reset(Rank rank) {
   for (std::uint32_t k = 0; k < shm::kDirectRecords; ++k)
     Published<std::uint64_t>(&records[k].index).store(0);
   Published<std::uint64_t>(&header->untold).store(0);
-  for (std::size_t k = 0; k < segment.seats.size(); ++k)
-    clear_seat(segment.mapping.writable() + segment.seats[k],
-               groups_[segment.groups_of[k].value].seats.size());
+  for (const auto& [offset, group] : segment.seats)
+    clear_seat(segment.mapping.writable() + offset, groups_[group.value].seats.size());
+}
+
+// First fit: seats come and go rarely, and are few.
+std::optional<std::uint64_t> Board::room_in(const Segment& segment, std::uint64_t bytes) const {
+  std::uint64_t at = segment.spare;
+  for (auto next = segment.seats.lower_bound(segment.spare); next != segment.seats.end(); ++next) {
+    if (next->first - at >= bytes) return at;
+    const auto members = static_cast<std::uint32_t>(groups_[next->second.value].seats.size());
+    at = next->first + shm::seat_bytes(members);
+  }
+  if (segment.mapping.size() - at >= bytes) return at;
+  return std::nullopt;
+}
+
+Status Board::seat_group(GroupId group, std::span<const Rank> ranks) {
+  GroupState state;
+  const std::uint64_t bytes = shm::seat_bytes(static_cast<std::uint32_t>(ranks.size()));
+  for (const Rank rank : ranks) {
+    const auto offset = room_in(segments_[rank.value], bytes);
+    if (!offset)
+      return failure(Code::kNoResource,
+                     "rank {} is in {} groups and has no room for one more of {} ranks; free some "
+                     "(muster_group_free, muster_mesh_free)",
+                     rank.value, segments_[rank.value].seats.size(), ranks.size());
+    state.seats.push_back({rank.value, *offset});
+  }
+  // Records of a former group of this place are told from its own by the generation.
+  state.generation = state.first_generation = groups_[group.value].generation + 1;
+  for (const Seat& seat : state.seats) {
+    Segment& segment = segments_[seat.rank];
+    clear_seat(segment.mapping.writable() + seat.offset, ranks.size());
+    segment.seats.emplace(seat.offset, group);
+  }
+  groups_[group.value] = std::move(state);
+  Published<std::int32_t>(&line(group)->standing).store_ordered(0);
+  Published<std::uint64_t>(&line(group)->generation).store_ordered(groups_[group.value].generation);
+  return {};
+}
+
+void Board::unseat_group(GroupId group) {
+  GroupState& state = groups_[group.value];
+  for (const Seat& seat : state.seats) segments_[seat.rank].seats.erase(seat.offset);
+  GroupState empty;
+  empty.generation = empty.first_generation = state.generation + 1;
+  state = std::move(empty);
+  Published<std::uint64_t>(&line(group)->generation).store_ordered(state.generation);
 }
 
 std::vector<shm::DirectMember> Board::members(GroupId group) const {
@@ -327,6 +380,7 @@ std::optional<Board::Flight> Board::flight_at(Rank rank, std::uint64_t index) co
   const auto seat =
       std::find_if(seats.begin(), seats.end(), [&](const Seat& s) { return s.rank == rank.value; });
   if (seat == seats.end() || flight.what.peer >= seats.size()) return std::nullopt;
+  if (flight.generation < groups_[flight.what.line].first_generation) return std::nullopt;
   flight.member = static_cast<std::uint32_t>(seat - seats.begin());
   constexpr std::uint64_t kNanosMax = std::uint64_t{1} << 62;
   flight.begun = Instant(static_cast<std::int64_t>(std::min(begun, kNanosMax)));

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -34,8 +35,10 @@ struct DirectQuestion {
 // Fails   create: NO_RESOURCE. What clients have written is read once and believed in nothing but reports.
 class Board {
  public:
+  // Places of groups that come later are empty. Each rank's segment has room for spare_seats of them with all
+  // ranks as members, and for more that are smaller.
   static Result<Board> create(std::span<const scheduler::Group> groups, std::uint32_t world,
-                              std::uint64_t epoch, const shm::Headroom& headroom);
+                              std::uint32_t spare_seats, std::uint64_t epoch, const shm::Headroom& headroom);
 
   // ---- memory ----------------------------------------------------------------------------------
   // Ready for a new client of the rank: what the last one left there counts no more.
@@ -44,6 +47,13 @@ class Board {
   std::uint64_t segment_bytes(Rank rank) const { return segments_[rank.value].mapping.size(); }
   int page_descriptor() const { return page_read_only_.get(); }
   std::uint64_t page_bytes() const { return page_.size(); }
+  // Seats for a group that has come, in an empty place. NO_RESOURCE: a member's segment has no room; nothing
+  // is changed then.
+  Status seat_group(GroupId group, std::span<const Rank> ranks);
+  // Nobody uses the group any more: its place is empty again.
+  void unseat_group(GroupId group);
+  // The generation in which the present group of that place began.
+  std::uint64_t first_generation(GroupId group) const { return groups_[group.value].first_generation; }
   // Where the seats of a group's members lie in their segments.
   std::vector<shm::DirectMember> members(GroupId group) const;
 
@@ -116,8 +126,8 @@ class Board {
   struct Segment {
     shm::Descriptor memory;
     shm::Mapping mapping;
-    std::vector<std::uint64_t> seats;  // offsets, of the groups in groups_of
-    std::vector<GroupId> groups_of;
+    std::map<std::uint64_t, GroupId> seats;  // by offset
+    std::uint64_t spare = 0;                 // where seats of groups begin that have come later
   };
   struct Seat {
     std::uint32_t rank = 0;
@@ -134,12 +144,14 @@ class Board {
   struct GroupState {
     std::vector<Seat> seats;  // by index in the group
     std::uint64_t generation = 1;
+    std::uint64_t first_generation = 1;
     std::deque<scheduler::Verdict> verdicts;  // of generations generation - verdicts.size() … generation - 1
     std::optional<scheduler::Verdict> standing;
     std::deque<Disagreement> disagreements;
   };
   Board() = default;
-  Status create_segments(std::uint32_t world, const shm::Headroom& headroom);
+  Status create_segments(const std::vector<std::uint64_t>& ends, const shm::Headroom& headroom);
+  std::optional<std::uint64_t> room_in(const Segment& segment, std::uint64_t bytes) const;
   Status create_page(std::uint64_t epoch, const shm::Headroom& headroom);
   shm::GroupLine* line(GroupId group);
   shm::RankLine* rank_line(Rank rank);

@@ -186,11 +186,20 @@ Json Conductor::groups() const {
                       {"names", std::vector<std::string>(names.begin(), names.end())},
                       {"ranks", ranks}});
   }
+  Json made = Json::array();
+  for (const scheduler::Group& group : engine_->made_groups()) {
+    std::vector<std::uint32_t> ranks;
+    for (const Rank rank : group.ranks) ranks.push_back(rank.value);
+    made.push_back({{"name", group.name}, {"ranks", ranks}});
+  }
   std::vector<std::size_t> per_rank;
   for (std::uint32_t rank = 0; rank < list.mesh().world(); ++rank)
     per_rank.push_back(list.count_of(Rank(rank)));
-  return control::success(
-      {{"hash", list.hash().hex()}, {"groups", groups}, {"per_rank", per_rank}, {"total", list.size()}});
+  return control::success({{"hash", list.hash().hex()},
+                           {"groups", groups},
+                           {"made", made},
+                           {"per_rank", per_rank},
+                           {"total", list.size()}});
 }
 
 Json Conductor::trace_end() {

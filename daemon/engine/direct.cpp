@@ -5,13 +5,6 @@
 #include <algorithm>
 
 namespace muster::engine {
-Status Engine::open_board() {
-  if (device_->info().kind != device::Kind::kHost) return {};
-  MUSTER_ASSIGN_OR_RETURN(auto board,
-                          Board::create(graph_->groups(), spec_.world, spec_.epoch, shm::memory_headroom()));
-  board_.emplace(std::move(board));
-  return {};
-}
 
 // ---- memory ------------------------------------------------------------------------------------
 
@@ -27,6 +20,7 @@ Result<std::vector<shm::DirectMember>> Engine::direct_group(const Session& sessi
   answer->line = id.value;
   answer->index = static_cast<std::uint32_t>(member - ranks.begin());
   answer->members = static_cast<std::uint32_t>(ranks.size());
+  answer->generation = board_->first_generation(id);
   return board_->members(id);
 }
 
@@ -112,6 +106,7 @@ Status Engine::direct_verdict(Session& session, const shm::DirectMessage& messag
     return failure(Code::kState, "group {} is in generation {} and has no failure to tell of",
                    graph_->groups()[q.group.value].name, board_->generation(q.group));
   seats_[session.options().rank.value].heard = Seat::Heard{q.group, *verdict};
+  graph_->acknowledge(session.options().rank, verdict->event);
   return Status(verdict->code, verdict->text);
 }
 

@@ -7,7 +7,6 @@
 namespace muster::engine {
 namespace {
 
-constexpr std::uint32_t kLaunchDepth = 8;  // kernels handed to a stream ahead of time
 constexpr std::size_t kTraceEventsMax = 1u << 21;
 
 constexpr std::uint32_t kNamesPerRankMax = 1024;
@@ -16,14 +15,6 @@ constexpr std::uint32_t kNamesPerRankMax = 1024;
 std::uint64_t names_bytes_max(const control::JobSpec& spec) {
   std::uint64_t bytes = 0;
   return __builtin_mul_overflow(spec.arena_bytes_max, spec.world, &bytes) ? UINT64_MAX : bytes;
-}
-
-Result<mesh::GroupList> plan_groups(const control::JobSpec& spec) {
-  MUSTER_ASSIGN_OR_RETURN(const mesh::Degrees degrees, mesh::Degrees::parse(spec.mesh));
-  std::vector<mesh::Flatten> flattens;
-  for (const auto& [name, dims] : spec.flatten) flattens.push_back({name, dims});
-  MUSTER_ASSIGN_OR_RETURN(const mesh::Mesh whole, mesh::Mesh::build(degrees, spec.world, flattens));
-  return mesh::GroupList(whole);
 }
 
 }  // namespace
@@ -36,6 +27,7 @@ Engine::Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList
       clock_(clock),
       probe_(probe ? std::move(probe) : std::make_unique<SystemProcesses>()),
       group_list_(std::move(groups)),
+      table_({static_cast<std::uint32_t>(group_list_.size()), spec.world, spec.groups_made_max}, spec.epoch),
       doorbells_(std::move(doorbells)),
       seats_(spec.world),
       trace_(kTraceEventsMax),
@@ -47,7 +39,7 @@ Engine::~Engine() {
 
 Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock,
                                                std::unique_ptr<ProcessProbe> probe, Pooling pooling) {
-  MUSTER_ASSIGN_OR_RETURN(mesh::GroupList groups, plan_groups(spec));
+  MUSTER_ASSIGN_OR_RETURN(mesh::GroupList groups, groups_of_mesh(spec));
   MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
   std::unique_ptr<Engine> engine(
       new Engine(spec, clock, std::move(groups), std::move(doorbells), std::move(probe)));
@@ -60,6 +52,12 @@ Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, con
 Status Engine::open(Pooling pooling) {
   // The workers start while we hold the baton, so that none takes a turn before the graph exists.
   const std::lock_guard lock(baton_);
+  constexpr std::uint32_t kGroupsMax = 1u << 16;  // what a handle can tell apart
+  if (table_.size() > kGroupsMax)
+    return failure(Code::kNoResource,
+                   "mesh {} of {} ranks has {} groups; with single ranks and limits.groups_made_max that is "
+                   "more than {}",
+                   spec_.mesh, spec_.world, group_list_.size(), kGroupsMax);
   MUSTER_RETURN_IF_ERROR(open_device(pooling));
   return open_groups();
 }
@@ -83,43 +81,8 @@ Status Engine::open_device(Pooling pooling) {
   return {};
 }
 
-// One transaction: every group of the mesh, and one of each rank alone, is connected before anybody may use
-// any.
-Status Engine::open_groups() {
-  std::vector<scheduler::Group> groups = all_groups();
-  std::vector<std::unique_ptr<transport::Communicator>> communicators;
-  communicators.reserve(groups.size());
-  for (const scheduler::Group& group : groups) {
-    MUSTER_ASSIGN_OR_RETURN(auto communicator,
-                            transport::open_loopback(static_cast<std::int32_t>(group.ranks.size())));
-    communicators.push_back(std::move(communicator));
-    group_names_.push_back(group.name);
-  }
-  MUSTER_ASSIGN_OR_RETURN(
-      auto tally, Tally::create(spec_.world, std::span(groups).first(group_list_.size()), spec_.epoch));
-  tally_.emplace(std::move(tally));
-  const scheduler::GraphOptions options{spec_.world, shm::kLaneDepth, kLaunchDepth};
-  graph_.emplace(options, std::move(groups), *this);
-  MUSTER_ASSIGN_OR_RETURN(
-      auto executor,
-      scheduler::Executor::open(*device_, spec_.world, spec_.world * MUSTER_LANE_COUNT * kLaunchDepth,
-                                std::move(communicators)));
-  executor_.emplace(std::move(executor));
-  return open_board();
-}
-
-std::vector<scheduler::Group> Engine::all_groups() const {
-  std::vector<scheduler::Group> groups;
-  for (std::uint32_t g = 0; g < group_list_.size(); ++g) {
-    const mesh::Group group = group_list_.group(GroupId(g));
-    groups.push_back({std::string(group.name), {group.ranks.begin(), group.ranks.end()}});
-  }
-  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) groups.push_back({"self", {Rank(rank)}});
-  return groups;
-}
-
 Scope Engine::scope(const Session& session) const {
-  return {session, graph_->groups(), spec_.epoch, static_cast<std::uint32_t>(group_list_.size())};
+  return {session, graph_->groups(), table_};
 }
 
 // ---- conductor ---------------------------------------------------------------------------------
@@ -143,14 +106,8 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
     return fail(Code::kDuplicate, "rank {} of job {} is held by process {}", rank.value, spec_.name,
                 seat.session->options().pid);
   MUSTER_RETURN_IF_ERROR(doorbells_.add(bell));
-  const SessionOptions options{rank,
-                               SessionId(next_session_++),
-                               pid,
-                               spec_.buffers_max,
-                               spec_.plans_max,
-                               spec_.deadline,
-                               spec_.epoch,
-                               static_cast<std::uint32_t>(group_list_.size())};
+  const SessionOptions options{
+      rank, SessionId(next_session_++), pid, spec_.buffers_max, spec_.plans_max, spec_.deadline, &table_};
   seat.session = std::make_unique<Session>(options, std::move(submission), std::move(page), *seat.arena);
   seat.doorbell = std::move(bell);
   seat.process = probe_->identify(pid);
@@ -182,6 +139,7 @@ shm::Welcome Engine::welcome(const Session& session) const {
   spec_.name.copy(w.job, sizeof w.job - 1);
   group_list_.mesh().degrees().canonical().copy(w.mesh, sizeof w.mesh - 1);
   w.cores = pool_->workers();
+  w.lane_depth = spec_.starts_per_lane_max;
   if (board_) {
     w.direct_bytes = board_->segment_bytes(session.options().rank);
     w.group_bytes = board_->page_bytes();
@@ -203,6 +161,12 @@ void Engine::detach(Rank rank, const std::string& text) {
     break_direct(rank, *verdict);
     refresh_standing();
   }
+  for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
+    const auto& members = graph_->groups()[g].ranks;
+    if (std::find(members.begin(), members.end(), rank) != members.end())
+      shrinks_.lost(GroupId(g), SessionId(next_session_));
+  }
+  shrinks_.left(seat.session->options().id);
   graveyard_.push_back(std::move(seat.session));
   wake_clients();
 }
@@ -212,6 +176,7 @@ std::size_t Engine::bury() {
   std::erase_if(graveyard_, [this](const std::unique_ptr<Session>& session) {
     if (!session->idle()) return false;
     session->bury();
+    release_groups(session->options().id);
     const Rank rank = session->options().rank;
     if (board_) board_->set_retired(rank, seats_[rank.value].arena->retired());
     return true;
@@ -292,33 +257,6 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
 Result<shm::Descriptor> Engine::open_events(Session& session) {
   const std::lock_guard lock(baton_);
   return session.open_events();
-}
-
-Result<shm::MeshAnswer> Engine::mesh_dim(const Session& session, std::string_view dim) {
-  const mesh::Mesh& whole = group_list_.mesh();
-  MUSTER_ASSIGN_OR_RETURN(const mesh::DimId id, whole.find(dim));
-  const Rank rank = session.options().rank;
-  shm::MeshAnswer answer;
-  answer.coordinate = static_cast<std::int32_t>(whole.coordinate(rank, id));
-  answer.size = static_cast<std::int32_t>(whole.dim(id).size);
-  const auto group = group_list_.group_of(rank, id);
-  answer.group = group ? group_handle(*group, spec_.epoch) : MUSTER_GROUP_SELF;
-  return answer;
-}
-
-Result<std::vector<std::int32_t>> Engine::group_ranks(const Session& session, std::uint64_t group,
-                                                      shm::GroupAnswer* answer) {
-  MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), group));
-  const scheduler::Group& found = graph_->groups()[id.value];
-  std::vector<std::int32_t> ranks;
-  answer->rank = -1;
-  for (const Rank rank : found.ranks) {
-    if (rank == session.options().rank) answer->rank = static_cast<std::int32_t>(ranks.size());
-    ranks.push_back(static_cast<std::int32_t>(rank.value));
-  }
-  answer->ranks = static_cast<std::int32_t>(ranks.size());
-  found.name.copy(answer->name, sizeof answer->name - 1);
-  return ranks;
 }
 
 void Engine::trace_begin() {

@@ -11,9 +11,11 @@
 #include "daemon/engine/board.hpp"
 #include "daemon/engine/doorbells.hpp"
 #include "daemon/engine/flight_dump.hpp"
+#include "daemon/engine/group_table.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/resolve.hpp"
 #include "daemon/engine/session.hpp"
+#include "daemon/engine/shrink_rounds.hpp"
 #include "daemon/engine/situation.hpp"
 #include "daemon/engine/tally.hpp"
 #include "kernels/device/host/pool.hpp"
@@ -78,13 +80,25 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Status abort_group(Session& session, std::uint64_t group);
   // The client's end of a socket that gets a byte at each completion and ends with the session.
   Result<shm::Descriptor> open_events(Session& session);
+  void trace_begin();
+  std::string trace_end();
+
+  // ---- conductor: groups and meshes (groups.cpp) --------------------------------------------------
+  // Each gives a handle; errors as in muster.h.
+  Result<std::uint64_t> make_group(Session& session, std::string_view name,
+                                   std::span<const std::int32_t> ranks);
+  // kBusy while others are waited for: to be asked again, at last with `gives_up`.
+  Result<std::uint64_t> shrink_group(Session& session, std::uint64_t group, bool gives_up);
+  Status free_group(Session& session, std::uint64_t group);
+  Result<std::uint64_t> make_mesh(Session& session, std::uint64_t over, std::string_view text);
+  Status free_mesh(Session& session, std::uint64_t mesh);
   // Coordinate, size and group handle of a rank along a dim.
-  Result<shm::MeshAnswer> mesh_dim(const Session& session, std::string_view dim);
+  Result<shm::MeshAnswer> mesh_dim(const Session& session, std::uint64_t mesh, std::string_view dim);
   // The members' world ranks; fills the answer.
   Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
                                                 shm::GroupAnswer* answer);
-  void trace_begin();
-  std::string trace_end();
+  // Those that clients have made.
+  std::vector<scheduler::Group> made_groups() const;
 
   // ---- conductor: the direct path (direct.cpp) --------------------------------------------------
   // Fills the answer; its members, by index.
@@ -154,7 +168,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
 
  private:
-  struct Seat {  // one rank's place
+  static constexpr std::uint32_t kLaunchDepth = 8;  // kernels handed to a stream ahead of time
+  struct Seat {                                     // one rank's place
     std::unique_ptr<Session> session;
     shm::Descriptor doorbell;
     std::unique_ptr<Arena> arena;
@@ -175,7 +190,16 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Status open(Pooling pooling);
   Status open_device(Pooling pooling);
   Status open_groups();
+  static Result<mesh::GroupList> groups_of_mesh(const control::JobSpec& spec);
   std::vector<scheduler::Group> all_groups() const;
+  Result<GroupId> enter_group(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found);
+  void retire_group(GroupId group);
+  std::uint64_t hold_group(Session& session, GroupId group);
+  Status close_shrink(GroupId of, const std::vector<SessionId>& attached);
+  std::vector<SessionId> sessions_of(std::span<const Rank> ranks) const;
+  Result<MadeMesh*> enter_mesh(std::uint64_t over, mesh::GroupList list, std::span<const Rank> ranks);
+  void leave_mesh(MadeMesh& mesh);
+  void release_groups(SessionId session);
   Scope scope(const Session& session) const;
   Result<Handle> carve_buffer(Session& session, std::uint64_t bytes);
   Result<Handle> alloc_named(Session& session, const shm::BufferAlloc& request, std::string_view name);
@@ -207,6 +231,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   const Clock& clock_;
   std::unique_ptr<ProcessProbe> probe_;
   mesh::GroupList group_list_;
+  GroupTable table_;
+  ShrinkRounds shrinks_;
   Doorbells doorbells_;
   std::vector<std::string> group_names_;
 

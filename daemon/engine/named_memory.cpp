@@ -4,6 +4,11 @@
 
 namespace muster::engine {
 
+bool NamedMemory::any_in(NameScope scope) const {
+  const auto first = entries_.lower_bound({scope, ""});
+  return first != entries_.end() && first->first.first == scope;
+}
+
 Result<NamedMemory::Hold> NamedMemory::open(NameScope scope, const std::string& name, std::uint64_t bytes) {
   const Key key(scope, name);
   if (const auto known = entries_.find(key); known != entries_.end()) {

@@ -90,6 +90,7 @@ class NamedMemory {
   // Zeroed memory, or what is there under this name. bytes > 0.
   Result<Hold> open(NameScope scope, const std::string& name, std::uint64_t bytes);
 
+  bool any_in(NameScope scope) const;
   std::size_t names() const { return entries_.size(); }
   std::uint64_t bytes() const { return bytes_; }
 

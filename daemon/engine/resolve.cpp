@@ -129,18 +129,9 @@ void note_shared_target(const Scope& scope, const shm::PlanCollective& m, Collec
 
 }  // namespace
 
-std::uint64_t group_handle(GroupId group, std::uint64_t epoch) {
-  return Handle(static_cast<std::uint16_t>(group.value), epoch).bits;
-}
-
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle) {
-  if (handle == MUSTER_GROUP_SELF)
-    return GroupId(scope.self_group_first + scope.session.options().rank.value);
-  const Handle h(handle);
-  if (!h.valid() || h.slot() >= scope.self_group_first ||
-      h.generation() != (scope.epoch & Handle::kGenerationMask))
-    return fail(Code::kStale, "no such group; get it again with muster_mesh_group");
-  return GroupId(h.slot());
+  const SessionOptions& session = scope.session.options();
+  return scope.table.find(handle, session.rank, session.id);
 }
 
 Result<kernels::Tensor> resolve_tensor(const Session& session, const muster_tensor& tensor,

@@ -15,12 +15,10 @@ namespace muster::engine {
 struct Scope {
   const Session& session;
   std::span<const scheduler::Group> groups;  // index = GroupId
-  std::uint64_t epoch = 0;                   // generation of group handles
-  std::uint32_t self_group_first = 0;        // groups from here on are single ranks, by world rank
+  const GroupTable& table;
 };
 
-// The public handle of a group, and back. MUSTER_GROUP_SELF is the rank's own single group.
-std::uint64_t group_handle(GroupId group, std::uint64_t epoch);
+// The group of a public handle. MUSTER_GROUP_SELF is the rank's own single group.
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle);
 
 // The lists that follow a PlanCollective, copied out of the message.

@@ -84,6 +84,12 @@ Result<Answer> with_handle(Engine& engine, Session& session, MessageKind kind,
     case MessageKind::kPlanDestroy:
       MUSTER_RETURN_IF_ERROR(engine.destroy_plan(session, Handle(request.handle)));
       break;
+    case MessageKind::kGroupFree:
+      MUSTER_RETURN_IF_ERROR(engine.free_group(session, request.handle));
+      break;
+    case MessageKind::kMeshFree:
+      MUSTER_RETURN_IF_ERROR(engine.free_mesh(session, request.handle));
+      break;
     default:
       MUSTER_RETURN_IF_ERROR(engine.abort_group(session, request.handle));
       break;
@@ -94,7 +100,7 @@ Result<Answer> with_handle(Engine& engine, Session& session, MessageKind kind,
 Result<Answer> mesh_query(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::MeshQuery>(bytes, MessageKind::kMeshQuery));
   MUSTER_ASSIGN_OR_RETURN(const auto dim, shm::checked_text(request.dim, "dim"));
-  MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.mesh_dim(session, dim));
+  MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.mesh_dim(session, request.mesh, dim));
   return answer_with(answer, MessageKind::kMeshAnswer, request.header.serial);
 }
 
@@ -105,6 +111,40 @@ Result<Answer> group_query(Engine& engine, Session& session, std::span<const std
   MUSTER_ASSIGN_OR_RETURN(const auto ranks, engine.group_ranks(session, request.handle, &head));
   return answer_with_list(head, MessageKind::kGroupAnswer, request.header.serial,
                           std::as_bytes(std::span(ranks)));
+}
+
+Answer granted(std::uint64_t handle, MessageKind kind, std::uint32_t serial) {
+  shm::HandleMessage grant;
+  grant.handle = handle;
+  return answer_with(grant, kind, serial);
+}
+
+Result<Answer> group_make(Engine& engine, Session& session, std::span<const std::byte> bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto request,
+                          shm::checked<shm::GroupMake>(bytes, MessageKind::kGroupMake, shm::Tail::kAllowed));
+  MUSTER_ASSIGN_OR_RETURN(const auto name, shm::checked_text(request.name, "name"));
+  const auto tail = shm::tail_of<shm::GroupMake>(bytes);
+  if (tail.size() != request.ranks * sizeof(std::int32_t))
+    return fail(Code::kProtocol, "a message says {} ranks, but {} bytes follow", request.ranks, tail.size());
+  std::vector<std::int32_t> ranks(request.ranks);
+  if (!ranks.empty()) std::memcpy(ranks.data(), tail.data(), tail.size());
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t group, engine.make_group(session, name, ranks));
+  return granted(group, MessageKind::kGroupGrant, request.header.serial);
+}
+
+Result<Answer> group_shrink(Engine& engine, Session& session, std::span<const std::byte> bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto request,
+                          shm::checked<shm::GroupShrink>(bytes, MessageKind::kGroupShrink));
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t group,
+                          engine.shrink_group(session, request.group, request.gives_up != 0));
+  return granted(group, MessageKind::kGroupGrant, request.header.serial);
+}
+
+Result<Answer> mesh_make(Engine& engine, Session& session, std::span<const std::byte> bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::MeshMake>(bytes, MessageKind::kMeshMake));
+  MUSTER_ASSIGN_OR_RETURN(const auto text, shm::checked_text(request.mesh, "mesh"));
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t mesh, engine.make_mesh(session, request.group, text));
+  return granted(mesh, MessageKind::kMeshGrant, request.header.serial);
 }
 
 Result<Answer> trace_end(Engine& engine, std::uint32_t serial) {
@@ -157,11 +197,19 @@ Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind, std:
     case MessageKind::kBufferFree:
     case MessageKind::kPlanDestroy:
     case MessageKind::kGroupAbort:
+    case MessageKind::kGroupFree:
+    case MessageKind::kMeshFree:
       return with_handle(engine, session, kind, bytes);
     case MessageKind::kMeshQuery:
       return mesh_query(engine, session, bytes);
     case MessageKind::kGroupQuery:
       return group_query(engine, session, bytes);
+    case MessageKind::kGroupMake:
+      return group_make(engine, session, bytes);
+    case MessageKind::kGroupShrink:
+      return group_shrink(engine, session, bytes);
+    case MessageKind::kMeshMake:
+      return mesh_make(engine, session, bytes);
     case MessageKind::kTraceBegin:
     case MessageKind::kTraceEnd:
     case MessageKind::kEventOpen:

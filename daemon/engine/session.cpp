@@ -137,7 +137,7 @@ Status Session::recount(scheduler::Graph& graph, const shm::Command& command) {
   lists.target_counts = list(shm::CountList::kTargetCounts);
   lists.target_offsets = list(shm::CountList::kTargetOffsets);
   (*record)->said.count = command.deadline_ns;
-  const Scope scope{*this, graph.groups(), options_.epoch, options_.self_group_first};
+  const Scope scope{*this, graph.groups(), *options_.groups};
   auto plan = resolve_collective(scope, (*record)->said, lists);
   if (!plan) return failure(Code::kProtocol, "command {}: {}", command.sequence, plan.error().message());
   forget_former();
@@ -206,6 +206,21 @@ bool Session::holds(std::uint64_t identity) const {
     found = found || (buffer.name.valid() && buffer.name.identity() == identity);
   });
   return found;
+}
+
+std::size_t Session::uses(GroupId group) {
+  forget_former();
+  const auto names = [group](const scheduler::Plan& plan) {
+    const scheduler::CollectiveWork* work = plan.collective();
+    return work != nullptr && work->group == group;
+  };
+  std::size_t count = 0;
+  plans_.for_each([&](Handle, const auto& record) { count += names(*record->plan) ? 1 : 0; });
+  for (const FormerPlan& former : former_) count += names(*former.plan) ? 1 : 0;
+  buffers_.for_each([&](Handle, const Buffer& buffer) {
+    count += buffer.shared_memory != 0 && buffer.shared_by == group ? 1 : 0;
+  });
+  return count;
 }
 
 Status Session::free_buffer(Handle handle) {

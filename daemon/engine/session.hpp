@@ -11,6 +11,7 @@
 #include "api/shm/ring.hpp"
 #include "api/shm/segment.hpp"
 #include "daemon/engine/arena.hpp"
+#include "daemon/engine/group_table.hpp"
 #include "daemon/engine/named_memory.hpp"
 #include "scheduler/run/graph.hpp"
 
@@ -28,9 +29,8 @@ struct SessionOptions {
   std::int32_t pid = 0;
   std::uint32_t buffers_max = 0;
   std::uint32_t plans_max = 0;
-  Nanos deadline{0};  // default of every start
-  std::uint64_t epoch = 0;
-  std::uint32_t self_group_first = 0;
+  Nanos deadline{0};                   // default of every start
+  const GroupTable* groups = nullptr;  // outlives the session
 };
 
 struct Buffer {
@@ -74,6 +74,8 @@ class Session {
   Status check_buffer_limit() const;
   const Buffer* buffer(Handle handle) const { return buffers_.find(handle); }
   bool holds(std::uint64_t identity) const;
+  // Plans and shared buffers that name the group.
+  std::size_t uses(GroupId group);
   Status free_buffer(Handle handle);
   // `said`: how its client described it, for new counts; of a kernel nothing.
   Result<Handle> add_plan(std::unique_ptr<scheduler::Plan> plan, const shm::PlanCollective& said = {});

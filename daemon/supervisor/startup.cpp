@@ -37,6 +37,8 @@ control::JobSpec defaults_of(const config::Settings& settings) {
   spec.segment_bytes = settings.limits.arena_segment;
   spec.buffers_max = settings.limits.buffers_per_rank_max;
   spec.plans_max = settings.limits.plans_per_rank_max;
+  spec.starts_per_lane_max = settings.limits.starts_per_lane_max;
+  spec.groups_made_max = settings.limits.groups_made_max;
   spec.reports_directory = settings.log.reports_directory;
   return spec;
 }

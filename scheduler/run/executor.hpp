@@ -21,7 +21,7 @@ struct Finished {
 
 // Owns    a stream per (rank, lane), an event per step in flight, and the groups' communicators.
 // Thread  whoever holds the engine's baton.
-// Bound   the graph's steps in flight; nothing is allocated after open().
+// Bound   the graph's steps in flight; nothing is allocated between open() and connect().
 // Fails   launch: the device's or communicator's Status; the step is then not in flight.
 class Executor {
  public:
@@ -29,6 +29,10 @@ class Executor {
   static Result<Executor> open(device::Device& device, std::uint32_t world, std::uint32_t steps_max,
                                std::vector<std::unique_ptr<transport::Communicator>> communicators);
 
+  // The communicator of a group that has come or gone; no step of it is in flight. nullptr: none.
+  void connect(GroupId group, std::unique_ptr<transport::Communicator> communicator) {
+    communicators_[group.value] = std::move(communicator);
+  }
   Status launch(std::uint32_t step_index, const Step& step);
   // Calls done(Finished) for every step that has finished since the last call, those of one lane in order.
   // Returns how many. `done` may launch.

@@ -68,9 +68,13 @@ class Graph {
   // Raise a client timeline. kBadArgument if it would go down.
   Code signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now);
   void reset_lane(Rank rank, std::uint32_t lane, Instant now);
+  // The rank has been told of the failure on another way than by a lane.
+  void acknowledge(Rank rank, std::uint64_t event) { sequencer_.acknowledge(rank, event); }
 
   void finished(std::uint32_t step_index, Instant now);
   void abort(GroupId group, Verdict verdict, Instant now);
+  // Another group in the place of one that nobody uses any more, or yet. Empty: none.
+  void set_group(GroupId group, Group now) { sequencer_.set_group(group, std::move(now)); }
   // Enforces the deadlines of starts that are next on their lane: one behind another also has that one's.
   // Call at least every 100 ms, and at next_deadline().
   void tick(Instant now);

@@ -52,11 +52,25 @@ Sequencer::Sequencer(std::vector<Group> groups) : groups_(std::move(groups)) {
   for (const Group& group : groups_) members_max = std::max(members_max, group.ranks.size());
   members_.reserve(members_max);
   pairs_.reserve(members_max * MUSTER_LANE_COUNT);
-  for (std::size_t i = 0; i < channels_.size(); ++i) {
-    const std::size_t members = groups_[i / MUSTER_LANE_COUNT].ranks.size();
-    channels_[i].arrived.resize(members);
-    channels_[i].owed.resize(members, 0);
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) open_channels(GroupId(g));
+}
+
+void Sequencer::open_channels(GroupId group) {
+  const std::size_t members = groups_[group.value].ranks.size();
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+    Channel& c = channel(group, lane);
+    MUSTER_ASSERT(c.arrived_count == 0);
+    c = Channel{};
+    c.arrived.resize(members);
+    c.owed.resize(members, 0);
   }
+}
+
+void Sequencer::set_group(GroupId group, Group now) {
+  members_.reserve(std::max(members_.capacity(), now.ranks.size()));
+  pairs_.reserve(std::max(pairs_.capacity(), now.ranks.size() * MUSTER_LANE_COUNT));
+  groups_[group.value] = std::move(now);
+  open_channels(group);
 }
 
 Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {

@@ -25,11 +25,14 @@ struct Group {
 
 // Owns    the arrival state of every channel.
 // Thread  whoever holds the engine's baton.
-// Bound   groups × lanes channels, made at construction; one arrival per rank and lane.
+// Bound   groups × lanes channels, made at construction (places of groups that come later are empty until
+//         then); one arrival per rank and lane.
 // Fails   never: a disagreement is a verdict for all members.
 class Sequencer {
  public:
   explicit Sequencer(std::vector<Group> groups);
+  // Another group in the place of one that nobody uses: no operation of it is in flight. Empty: none.
+  void set_group(GroupId group, Group now);
 
   struct Arrival {
     Rank rank;
@@ -94,6 +97,7 @@ class Sequencer {
   const Channel& channel(GroupId group, std::uint32_t lane) const {
     return channels_[group.value * MUSTER_LANE_COUNT + lane];
   }
+  void open_channels(GroupId group);
   std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
   Outcome arrive_pair(const Arrival& arrival);
   // The other side of a SEND or RECV.

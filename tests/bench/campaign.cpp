@@ -34,9 +34,15 @@ bool is_alone(const std::string& operation) {
   return std::find(kAlone.begin(), kAlone.end(), operation) != kAlone.end();
 }
 
+// What is no time does not get better by another look.
+bool is_figure(const std::string& operation) {
+  return operation == "memory" || operation == "overlap";
+}
+
 }  // namespace
 
 Campaign::Campaign(Choice choice) : choice_(std::move(choice)), machine_(describe_machine()) {
+  if (choice_.quick) choice_.rounds = 1;
   if (choice_.sizes.empty()) choice_.sizes = choice_.quick ? kQuickSizes : kSizes;
   std::sort(choice_.sizes.begin(), choice_.sizes.end());
   places_.programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
@@ -64,8 +70,11 @@ Status Campaign::run() {
   for (const std::string& contender : there)
     if (contender == "muster" && !wanted(true).empty())
       muster_ = run_one({contender, "engine"}, 1, wanted(true));
+  // The host moves cores apart and together while this goes on: contenders take turns, so that each has its
+  // share of good and bad times.
   for (const int ranks : choice_.ranks)
-    for (const std::string& contender : there) run_all(contender, ranks);
+    for (int round = 0; round < choice_.rounds; ++round)
+      for (const std::string& contender : there) run_all(contender, ranks, round);
   if (told_to_end()) return failure(Code::kAborted, "ended by a signal, without a report");
   measure_floor();
   print();
@@ -74,11 +83,13 @@ Status Campaign::run() {
   return muster_;
 }
 
-void Campaign::run_all(const std::string& contender, int ranks) {
-  const std::vector<std::string> operations = wanted(false);
+void Campaign::run_all(const std::string& contender, int ranks, int round) {
+  std::vector<std::string> operations = wanted(false);
+  if (round > 0) std::erase_if(operations, [](const std::string& name) { return is_figure(name); });
   if (operations.empty()) return;
   for (const Way& way : ways_of(contender)) {
     if (told_to_end()) return;
+    note_line();
     const Status status = run_one(way, ranks, operations);
     if (contender == "muster" && muster_.ok()) muster_ = status;
   }
@@ -117,6 +128,10 @@ std::vector<std::string> Campaign::wanted(bool alone) const {
   return names;
 }
 
+void Campaign::note_line() {
+  if (!choice_.quick) lines_us_.push_back(Meeting().line_seconds() * 1e6);
+}
+
 void Campaign::measure_floor() {
   std::fprintf(stderr, "muster-bench: the floor\n");
   MemoryFloor floor;
@@ -124,6 +139,7 @@ void Campaign::measure_floor() {
     if (const auto operation = operation_named(cell.operation))
       report_.set_floor(cell, floor.microseconds(*operation, cell.bytes, cell.ranks));
   machine_["line_us"] = floor.meeting().line_seconds() * 1e6;
+  if (!lines_us_.empty()) machine_["lines_us"] = lines_us_;
   machine_["wake_us"] = floor.meeting().wake_seconds() * 1e6;
   for (const int ranks : choice_.ranks)
     machine_["meeting_us"][std::to_string(ranks)] = floor.meeting().seconds(ranks) * 1e6;
@@ -135,6 +151,11 @@ void Campaign::print() const {
   std::printf("a line of the cache from core to core %s µs, a sleeper woken %s µs",
               figure_text(machine_["line_us"].get<double>()).c_str(),
               figure_text(machine_["wake_us"].get<double>()).c_str());
+  if (!lines_us_.empty()) {
+    const auto [least, most] = std::minmax_element(lines_us_.begin(), lines_us_.end());
+    std::printf(" (before the programs %s to %s µs)", figure_text(*least).c_str(),
+                figure_text(*most).c_str());
+  }
   for (const auto& [ranks, microseconds] : machine_["meeting_us"].items())
     std::printf(", %s ranks meet %s µs", ranks.c_str(), figure_text(microseconds.get<double>()).c_str());
   std::printf("\n\n%s", report_.text().c_str());

@@ -1,4 +1,4 @@
-// Campaign: one run of all contenders, one program after the other, and its report.
+// Campaign: one run of all contenders, one program after the other, round after round, and its report.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -16,6 +16,7 @@ struct Choice {
   std::vector<std::string> operations = all_names();
   std::vector<std::size_t> sizes;  // empty: those of kSizes, or small ones where `quick`
   std::vector<std::string> contenders = contender_names();
+  int rounds = 3;     // of all contenders; each cell counts a contender's best
   std::string json;   // a file; empty: none
   std::string plots;  // a folder; empty: none
   bool quick = false;
@@ -37,10 +38,11 @@ class Campaign {
   Status run();
 
  private:
-  void run_all(const std::string& contender, int ranks);
+  void run_all(const std::string& contender, int ranks, int round);
   Status run_one(const Way& way, int ranks, const std::vector<std::string>& operations);
   Cells cells(const std::string& path, const std::vector<std::string>& operations) const;
   std::vector<std::string> wanted(bool alone) const;
+  void note_line();
   void measure_floor();
   void print() const;
 
@@ -49,6 +51,7 @@ class Campaign {
   Places places_;
   Report report_;
   Status muster_;
+  std::vector<double> lines_us_;  // what a line of the cache cost before each program
 };
 
 }  // namespace muster::bench

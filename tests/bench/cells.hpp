@@ -29,9 +29,9 @@ std::vector<std::string> all_names();  // these, then the operations: the order 
 
 // What one cell may take. All ranks come to the same decisions from the same figures.
 struct Effort {
-  double seconds = 0.1;  // of timed runs, where that gives `samples` samples
+  double seconds = 0.05;  // of timed runs, where that gives `samples` samples
   int samples = 9;
-  double limit = 0.4;     // beyond it fewer samples are taken, of what is slow in the end a single one
+  double limit = 0.2;     // beyond it fewer samples are taken, of what is slow in the end a single one
   double patience = 2.0;  // what is expected to need longer for one operation is left out, and said so
 };
 

@@ -33,6 +33,9 @@ void define(CLI::App& app, Choice& choice) {
       ->delimiter(',')
       ->check(CLI::IsMember(contender_names()))
       ->capture_default_str();
+  app.add_option("--rounds", choice.rounds, "How often each contender takes its turn; its best counts")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   app.add_option("--json", choice.json, "Write all rows into this file");
   app.add_option("--plots", choice.plots, "Draw a picture of each operation into this folder");
   app.add_flag("--quick", choice.quick, "Small sizes and short looks: shows that it runs, not how fast");

@@ -93,6 +93,22 @@ Status Report::take(std::string_view lines) {
   return {};
 }
 
+void Report::leave_out(std::string what) {
+  if (std::find(left_out_.begin(), left_out_.end(), what) == left_out_.end())
+    left_out_.push_back(std::move(what));
+}
+
+void Report::add(Row row) {
+  for (Row& known : rows_) {
+    if (cell_of(known) != cell_of(row) || known.path != row.path || known.peer != row.peer) continue;
+    known.median_us = std::min(known.median_us, row.median_us);
+    known.minimum_us = std::min(known.minimum_us, row.minimum_us);
+    known.samples += row.samples;
+    return;
+  }
+  rows_.push_back(std::move(row));
+}
+
 void Report::take_line(const nlohmann::json& line) {
   if (line.contains("left_out")) return leave_out(line.at("left_out").get<std::string>());
   const auto peer = line.at("peer").get<std::string>();

@@ -28,9 +28,10 @@ class Report {
  public:
   // Lines as rank programs print them; those that open no object are other programs' words.
   Status take(std::string_view lines);
-  void add(Row row) { rows_.push_back(std::move(row)); }
+  // One more look at what is there already: the better median counts.
+  void add(Row row);
   void set_floor(const Cell& cell, double microseconds) { floors_[cell] = microseconds; }
-  void leave_out(std::string what) { left_out_.push_back(std::move(what)); }
+  void leave_out(std::string what);
 
   // For each cell what Muster needs, by each of its paths, beside the best peer and the floor; then the
   // figures, a line on each path as a whole, and what is missing.

@@ -41,6 +41,16 @@ TEST(Report, PutsEachPathBesideTheBestPeerAndTheFloor) {
   EXPECT_THAT(line_with(sample().text(), " engine "), testing::EndsWith("6.25"));
 }
 
+TEST(Report, CountsTheBestOfSeveralLooks) {
+  Report report = sample();
+  report.add({"all_reduce", 8, 2, "direct", "muster", 0.4, 0.3, 9});
+  report.add({"all_reduce", 8, 2, "direct", "muster", 0.9, 0.2, 9});
+  ASSERT_EQ(report.rows().size(), sample().rows().size());
+  EXPECT_EQ(report.rows().front().median_us, 0.4);
+  EXPECT_EQ(report.rows().front().minimum_us, 0.2);
+  EXPECT_EQ(report.rows().front().samples, 27);
+}
+
 TEST(Report, SumsUpEachPath) {
   const std::string text = sample().text();
   EXPECT_THAT(text, HasSubstr("direct: ahead of the best peer in 1 of 1 cells"));

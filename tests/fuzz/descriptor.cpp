@@ -31,7 +31,7 @@ constexpr std::uint64_t kFacesMax = 6;
 struct Rig {
   Rig() : arena(device, {std::uint64_t{1} << 16, std::uint64_t{1} << 16}) {
     shm::Headroom room;
-    SessionOptions options{Rank(kRank), SessionId(1), 1, 2 * kBuffers, 4, std::chrono::seconds(1)};
+    SessionOptions options{Rank(kRank), SessionId(1), 1, 2 * kBuffers, 4, std::chrono::seconds(1), &table};
     session = std::make_unique<Session>(options, *shm::SubmissionView::create(room),
                                         *shm::CompletionView::create(1, kEpoch, room), arena);
     for (std::size_t i = 0; i < kBuffers; ++i) {
@@ -57,8 +57,9 @@ struct Rig {
     return *session->add_buffer(std::move(buffer));
   }
   std::byte* data(std::size_t i) const { return session->buffer(Handle(handles[i]))->grant.data; }
-  Scope scope() const { return {*session, groups, kEpoch, 3}; }
+  Scope scope() const { return {*session, groups, table}; }
 
+  GroupTable table{{3, 4, 0}, kEpoch};
   fuzz::HeapDevice device;
   Arena arena;
   std::unique_ptr<Session> session;
@@ -253,7 +254,7 @@ void collective(Bytes& bytes) {
   said.redop = static_cast<std::int32_t>(bytes.below(8));
   said.peer = static_cast<std::int32_t>(bytes.below(6)) - 1;
   const auto group = bytes.below(6);
-  said.group = group < 3   ? group_handle(GroupId(static_cast<std::uint32_t>(group)), kEpoch)
+  said.group = group < 3   ? Handle(static_cast<std::uint16_t>(group), kEpoch).bits
                : group < 5 ? MUSTER_GROUP_SELF
                            : bytes.take<std::uint64_t>();
   said.source = {any_buffer(bytes), bytes.flag() ? 0 : bytes.number()};

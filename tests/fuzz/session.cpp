@@ -37,6 +37,7 @@ control::JobSpec job() {
   spec.segment_bytes = std::uint64_t{64} << 10;
   spec.buffers_max = 8;
   spec.plans_max = 8;
+  spec.groups_made_max = 4;
   return spec;
 }
 
@@ -49,6 +50,8 @@ struct Client {
   shm::Mapping direct;
   std::vector<std::uint64_t> buffers;
   std::vector<std::uint64_t> plans;
+  std::vector<std::uint64_t> groups;  // that it has made
+  std::vector<std::uint64_t> meshes;
   std::vector<std::uint64_t> points;  // of starts
   std::uint64_t submitted[MUSTER_LANE_COUNT] = {};
   bool honest = true;  // its ring holds what it should
@@ -94,6 +97,7 @@ class World {
     MUSTER_PROMISE(engine_->bury() == 0);
     for (const auto& report : engine_->report())
       MUSTER_PROMISE(!report.attached && report.arena_used_bytes == 0);
+    MUSTER_PROMISE(engine_->made_groups().empty());
     static_cast<void>(engine_->trace_end());
   }
 
@@ -177,9 +181,10 @@ class World {
     if (which < 12) return handles.empty() ? 0 : handles.back();
     return bytes_.number();
   }
-  std::uint64_t any_group() {
-    const auto which = bytes_.below(4);
-    if (which < 2) return group_handle(GroupId(0), kEpoch);
+  std::uint64_t any_group(const Client& c) {
+    const auto which = bytes_.below(5);
+    if (which < 2) return Handle(0, kEpoch).bits;
+    if (which == 4) return any_of(c.groups);
     return which == 2 ? MUSTER_GROUP_SELF : bytes_.number();
   }
 
@@ -266,7 +271,9 @@ class World {
 
   void message(std::uint32_t rank) {
     Client& c = client(rank);
-    switch (bytes_.below(8)) {
+    switch (bytes_.below(9)) {
+      case 8:
+        return make(rank);
       case 0: {
         auto request = with<shm::BufferAlloc>(MessageKind::kBufferAlloc);
         request.bytes = bytes_.flag() ? bytes_.number() * 16 : kBufferBytesMax;
@@ -315,7 +322,7 @@ class World {
     request.redop = has_reduction(request.op) ? static_cast<std::int32_t>(1 + bytes_.below(6)) : 0;
     request.peer =
         has_root(request.op) || is_transfer(request.op) ? static_cast<std::int32_t>(bytes_.below(2)) : 0;
-    request.group = any_group();
+    request.group = any_group(c);
     request.source = {any_of(c.buffers), 0};
     request.target = {any_of(c.buffers), bytes_.flag() ? 0 : std::uint64_t{4096}};
     request.count = bytes_.below(64);
@@ -331,19 +338,51 @@ class World {
   }
   void by_handle(std::uint32_t rank) {
     Client& c = client(rank);
-    static constexpr MessageKind kKinds[] = {MessageKind::kBufferFree, MessageKind::kPlanDestroy,
-                                             MessageKind::kGroupAbort, MessageKind::kGroupQuery,
-                                             MessageKind::kDirectGroup};
-    const auto which = bytes_.below(std::size(kKinds));
-    auto request = with<shm::HandleMessage>(kKinds[which]);
-    request.handle = which == 0 ? any_of(c.buffers) : which == 1 ? any_of(c.plans) : any_group();
+    static constexpr MessageKind kKinds[] = {MessageKind::kBufferFree,  MessageKind::kPlanDestroy,
+                                             MessageKind::kGroupAbort,  MessageKind::kGroupQuery,
+                                             MessageKind::kDirectGroup, MessageKind::kGroupFree,
+                                             MessageKind::kMeshFree};
+    const MessageKind kind = kKinds[bytes_.below(std::size(kKinds))];
+    auto request = with<shm::HandleMessage>(kind);
+    request.handle = kind == MessageKind::kBufferFree    ? any_of(c.buffers)
+                     : kind == MessageKind::kPlanDestroy ? any_of(c.plans)
+                     : kind == MessageKind::kMeshFree    ? any_of(c.meshes)
+                                                         : any_group(c);
     static_cast<void>(ask(rank, request));
+  }
+  void make(std::uint32_t rank) {
+    Client& c = client(rank);
+    if (bytes_.below(3) == 0) {
+      static constexpr const char* kMeshes[] = {"dp_shard=2", "tp=2", "tp=-1", "dp_shard=1", "pp=3", "?"};
+      auto request = with<shm::MeshMake>(MessageKind::kMeshMake);
+      request.group = any_group(c);
+      const std::string_view text = kMeshes[bytes_.below(std::size(kMeshes))];
+      text.copy(request.mesh, sizeof request.mesh - 1);
+      return note(c.meshes, ask(rank, request), MessageKind::kMeshGrant);
+    }
+    if (bytes_.below(4) == 0) {
+      auto request = with<shm::GroupShrink>(MessageKind::kGroupShrink);
+      request.group = any_group(c);
+      request.gives_up = bytes_.flag() ? 1 : 0;
+      return note(c.groups, ask(rank, request), MessageKind::kGroupGrant);
+    }
+    const std::uint64_t ranks = bytes_.below(4);
+    auto request = with<shm::GroupMake>(MessageKind::kGroupMake, ranks * sizeof(std::int32_t));
+    request.ranks = static_cast<std::uint32_t>(bytes_.below(8) == 0 ? bytes_.number() : ranks);
+    request.name[0] = static_cast<char>('a' + bytes_.below(4));
+    std::vector<std::byte> datagram(request.header.bytes);
+    std::memcpy(datagram.data(), &request, sizeof request);
+    for (std::size_t at = sizeof request; at < datagram.size(); at += sizeof(std::int32_t)) {
+      const auto value = static_cast<std::int32_t>(bytes_.below(4)) - 1;
+      std::memcpy(datagram.data() + at, &value, sizeof value);
+    }
+    note(c.groups, ask_bytes(rank, datagram), MessageKind::kGroupGrant);
   }
   void direct(std::uint32_t rank) {
     static constexpr MessageKind kKinds[] = {MessageKind::kDirectVerdict, MessageKind::kDirectOverdue,
                                              MessageKind::kDirectDisagree};
     auto request = with<shm::DirectMessage>(kKinds[bytes_.below(std::size(kKinds))]);
-    request.group = any_group();
+    request.group = any_group(client(rank));
     request.generation = bytes_.number();
     request.number = bytes_.number();
     request.phase = bytes_.number();
@@ -362,6 +401,7 @@ class World {
         return;
       case 2: {
         auto request = with<shm::MeshQuery>(MessageKind::kMeshQuery);
+        request.mesh = bytes_.flag() ? any_of(client(rank).meshes) : 0;
         const auto dim = bytes_.text(bytes_.below(sizeof request.dim + 1));
         std::copy(dim.begin(), dim.end(), request.dim);
         static_cast<void>(ask(rank, request));

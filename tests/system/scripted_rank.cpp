@@ -5,6 +5,11 @@
 //   start:DIM    the same by the engine, and waits for it
 //   post:DIM     the same by the engine, and does not wait
 //   await        until a line comes on standard input
+//   shrink       makes a group of those who are left of the one called @, which it becomes: at first the
+//   world whole        makes the world @ again, and meets all its members, having heard what it had to tell
+//   listen       takes its next steps from standard input, a line each, until it ends
+//
+// A DIM of @ is that group.
 //
 // Prints "attached", then for each operation that it waits for "STEP STATUS MILLISECONDS TEXT". Results are
 // checked: a wrong sum has the status WRONG.
@@ -22,6 +27,7 @@ using Steady = std::chrono::steady_clock;
 
 struct Rank {
   muster_session* session = nullptr;
+  muster_group group = 0;  // @
   std::int64_t deadline_ns = 0;
   muster_buffer buffer = 0;
   float* values = nullptr;
@@ -44,11 +50,39 @@ muster_status_t operate(const Rank& rank, const std::string& verb, muster_plan p
   return muster_point_wait(rank.session, point, -1);
 }
 
+// One line on standard output for one step.
+int say(const std::string& step, const char* status, long long value, const char* text) {
+  std::printf("%s %s %lld %s\n", step.c_str(), status, value, text);
+  std::fflush(stdout);
+  return 0;
+}
+
+int shrink(Rank& rank) {
+  const muster_status_t status = muster_group_shrink(rank.session, rank.group, rank.deadline_ns, &rank.group);
+  muster_group_info info = MUSTER_GROUP_INFO_INIT;
+  if (status == MUSTER_OK && muster_group_query(rank.session, rank.group, &info) != MUSTER_OK)
+    return fail("group");
+  return say("shrink", muster_status_name(status), info.ranks, muster_last_error());
+}
+
+int whole(Rank& rank) {
+  constexpr int kLossesMax = 8;
+  const muster_group left = rank.group;
+  muster_status_t status = muster_mesh_group(rank.session, "world", &rank.group);
+  if (left != rank.group && muster_group_free(rank.session, left) != MUSTER_OK) return fail("free");
+  int attempts = 0;
+  do {
+    status = muster_barrier(rank.session, rank.group);
+  } while (status == MUSTER_ERR_PEER_LOST && ++attempts < kLossesMax);
+  return say("whole", muster_status_name(status), attempts, status == MUSTER_OK ? "" : muster_last_error());
+}
+
 int collective(const Rank& rank, const std::string& step, const std::string& verb, const char* dim) {
-  muster_group group = 0;
+  muster_group group = rank.group;
   muster_group_info info = MUSTER_GROUP_INFO_INIT;
   muster_collective what = MUSTER_COLLECTIVE_INIT;
-  if (muster_mesh_group(rank.session, dim, &group) != MUSTER_OK) return fail("group");
+  const bool current = std::strcmp(dim, "@") == 0;
+  if (!current && muster_mesh_group(rank.session, dim, &group) != MUSTER_OK) return fail("group");
   if (muster_group_query(rank.session, group, &info) != MUSTER_OK) return fail("group");
   what.op = MUSTER_ALL_REDUCE;
   what.group = group;
@@ -62,13 +96,28 @@ int collective(const Rank& rank, const std::string& step, const std::string& ver
   rank.values[0] = rank.values[1] = 1.0f;
   const auto begin = Steady::now();
   const muster_status_t status = operate(rank, verb, plan);
+  const std::string error = status == MUSTER_OK ? "" : muster_last_error();
+  if (verb != "post") static_cast<void>(muster_plan_destroy(rank.session, plan));
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now() - begin);
   const bool wrong =
       status == MUSTER_OK && verb != "post" && rank.values[1] != static_cast<float>(info.ranks);
-  std::printf("%s %s %lld %s\n", step.c_str(), wrong ? "WRONG" : muster_status_name(status),
-              static_cast<long long>(elapsed.count()), status == MUSTER_OK ? "" : muster_last_error());
-  std::fflush(stdout);
-  return 0;
+  return say(step, wrong ? "WRONG" : muster_status_name(status), elapsed.count(), error.c_str());
+}
+
+int take(Rank& rank, const std::string& step) {
+  if (step == "shrink") return shrink(rank);
+  if (step == "whole") return whole(rank);
+  const auto colon = step.find(':');
+  if (colon == std::string::npos) return 2;
+  return collective(rank, step, step.substr(0, colon), step.c_str() + colon + 1);
+}
+
+int listen(Rank& rank) {
+  char line[64];
+  int code = 0;
+  while (code == 0 && std::fgets(line, sizeof line, stdin) != nullptr)
+    code = take(rank, std::string(line, std::strcspn(line, "\n")));
+  return code;
 }
 
 }  // namespace
@@ -87,15 +136,15 @@ int main(int argc, char** argv) {
   void* address = nullptr;
   if (muster_buffer_alloc(rank.session, 64, &rank.buffer, &address) != MUSTER_OK) return fail("alloc");
   rank.values = static_cast<float*>(address);
+  if (muster_mesh_group(rank.session, "world", &rank.group) != MUSTER_OK) return fail("group");
   std::printf("attached\n");
   std::fflush(stdout);
   for (int i = 7; i < argc; ++i) {
     const std::string step = argv[i];
-    const auto colon = step.find(':');
     if (step == "await") {
       char line[16];
       if (std::fgets(line, sizeof line, stdin) == nullptr) break;
-    } else if (const int code = collective(rank, step, step.substr(0, colon), step.c_str() + colon + 1)) {
+    } else if (const int code = step == "listen" ? listen(rank) : take(rank, step)) {
       return code;
     }
   }

@@ -148,8 +148,7 @@ class EngineSide : public ::testing::Test {
     options.id = muster::SessionId(r + 1);
     options.buffers_max = options.plans_max = 8;
     options.deadline = std::chrono::seconds(60);
-    options.epoch = 1;
-    options.self_group_first = 1;
+    options.groups = &table_;
     rank.ring.emplace(shm::ring_writer(client, page));
     clients_.push_back(std::move(client));
     rank.session =
@@ -159,14 +158,14 @@ class EngineSide : public ::testing::Test {
     said.op = MUSTER_ALL_REDUCE;
     said.dtype = MUSTER_F32;
     said.redop = MUSTER_SUM;
-    said.group = engine::group_handle(muster::GroupId(0), 1);
+    said.group = muster::Handle(0, 1).bits;
     said.count = 100;
     engine::Buffer memory;
     memory.grant = *rank.arena->allocate(400);
     memory.bytes = 400;
     const auto buffer = *rank.session->add_buffer(std::move(memory));
     said.source = said.target = {buffer.bits, 0};
-    const engine::Scope scope{*rank.session, graph_->groups(), 1, 1};
+    const engine::Scope scope{*rank.session, graph_->groups(), table_};
     rank.plan = rank.session->add_plan(*engine::resolve_collective(scope, said, {}), said)->bits;
     return rank;
   }
@@ -189,6 +188,7 @@ class EngineSide : public ::testing::Test {
   std::unique_ptr<muster::device::host::Pool> pool_ = muster::device::host::Pool::open_manual({});
   std::unique_ptr<muster::device::Device> device_;
   Launcher launcher_;
+  engine::GroupTable table_{{1, 2, 0}, 1};
   std::optional<scheduler::Graph> graph_;
   std::optional<scheduler::Executor> executor_;
   std::vector<shm::SubmissionView> clients_;

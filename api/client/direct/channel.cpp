@@ -1,10 +1,13 @@
 #include "api/client/direct/channel.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/shm/fence.hpp"
 #include "api/shm/futex.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <utility>
 
 #include <sched.h>
 
@@ -24,9 +27,6 @@ constexpr int kSleepsPerCheck = 20;  // between questions whether the engine liv
 std::uint64_t look(const std::uint64_t* word) {
   return Untrusted<std::uint64_t>(word).load_acquire();
 }
-std::uint64_t look_ordered(const std::uint64_t* word) {
-  return Untrusted<std::uint64_t>(word).load_ordered();
-}
 
 }  // namespace
 
@@ -37,6 +37,8 @@ Channel::Channel(Words words, std::vector<Peer> peers, Vigil& vigil)
       lives_(peers_.size()),
       sent_(peers_.size()),
       received_(peers_.size()),
+      outdated_(peers_.size()),
+      enrolled_(shm::enrol_for_fences()),
       vigil_(vigil) {
   MUSTER_ASSERT(words_.index < peers_.size());
 }
@@ -62,8 +64,7 @@ bool Channel::late() const {
   return revoked() || !known || look(completed) < number_;
 }
 
-// What peers may still read of the old generation stays: a slot is only told from a new one by its
-// generation, which is written with the next arrival.
+// What peers may still read of the old generation stays until the next arrival there.
 std::uint64_t Channel::take_verdict() {
   const std::uint64_t due = words_.generation;
   words_.generation = Untrusted<std::uint64_t>(&words_.line->generation).load_acquire();
@@ -71,6 +72,8 @@ std::uint64_t Channel::take_verdict() {
   Published<std::uint64_t>(&words_.seat->progress).store_release(0);
   std::fill(sent_.begin(), sent_.end(), 0);
   std::fill(received_.begin(), received_.end(), 0);
+  outdated_slots_ = {true, true};
+  std::fill(outdated_.begin(), outdated_.end(), Outdated{true, true});
   return due;
 }
 
@@ -114,8 +117,9 @@ std::optional<Meeting> Channel::glance(const std::uint64_t* word, Reached reache
 
 template<class Reached>
 void Channel::nap(const std::uint64_t* word, Reached reached, Patience& patience) {
-  Published<std::uint32_t>(&words_.header->asleep).store_ordered(1);
-  const std::uint64_t seen = look_ordered(word);
+  Published<std::uint32_t>(&words_.header->asleep).store(1);
+  shm::heavy_fence();
+  const std::uint64_t seen = look(word);
   const Nanos left = patience.deadline(vigil_) - vigil_.now();
   if (!reached(seen) && left.count() > 0)
     shm::futex_wait(lower_half(word), static_cast<std::uint32_t>(seen), std::min(kNapMax, left));
@@ -123,12 +127,14 @@ void Channel::nap(const std::uint64_t* word, Reached reached, Patience& patience
   Published<std::uint64_t>(&words_.header->sleeps).add(1);
 }
 
-// Dekker: a peer that is about to sleep has said so before it looks at the word once more.
+// Dekker: a peer that is about to sleep has said so before it looks at the word once more, and its heavy
+// fence stands for the one that is missing here.
 void Channel::publish(std::uint64_t* word, std::uint64_t value) {
-  Published<std::uint64_t>(word).store_ordered(value);
+  Published<std::uint64_t>(word).store_release(value);
+  shm::light_fence(enrolled_);
   bool asleep = false;
   for (const Peer& peer : peers_)
-    asleep = Untrusted<std::uint32_t>(&peer.header->asleep).load_ordered() != 0 || asleep;
+    asleep = Untrusted<std::uint32_t>(&peer.header->asleep).load() != 0 || asleep;
   if (asleep) shm::futex_wake(lower_half(word));
 }
 
@@ -137,7 +143,20 @@ void Channel::publish(std::uint64_t* word, std::uint64_t value) {
 bool Channel::begin() {
   if (broken()) return false;
   ++number_;
+  if (std::exchange(outdated_slots_[number_ & 1], false)) {
+    auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(number_));
+    renew(&slot->sequence, &slot->generation);
+  }
   return true;
+}
+
+// Numbers begin again in each generation, so that the same one may stand there: a peer must see neither the
+// old contents as those of the new generation, nor new ones as those of the old. Everything that is written
+// after this comes after it.
+void Channel::renew(std::uint64_t* number, std::uint64_t* generation) const {
+  Published<std::uint64_t>(number).store(0);
+  Published<std::uint64_t>(generation).store_release(words_.generation);
+  std::atomic_thread_fence(std::memory_order_release);
 }
 
 const shm::DirectSlot* Channel::slot_of(std::uint32_t i) const {
@@ -157,13 +176,12 @@ void Channel::arrive(std::uint64_t plan, const Hash128& common, shm::Place place
 }
 
 bool Channel::copy_arrival(const shm::DirectSlot* slot, std::uint64_t number, Arrival* arrival) const {
-  const std::uint64_t generation = Untrusted<std::uint64_t>(&slot->generation).load();
   arrival->common.low = Untrusted<std::uint64_t>(&slot->common[0]).load();
   arrival->common.high = Untrusted<std::uint64_t>(&slot->common[1]).load();
   arrival->place = shm::unpack_place(Untrusted<std::uint64_t>(&slot->place).load());
   std::memcpy(arrival->payload, slot->payload, shm::kInlineBytes);
-  std::atomic_signal_fence(std::memory_order_acquire);
-  return generation == words_.generation && look(&slot->sequence) == number;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return stands(&slot->sequence, number, &slot->generation);
 }
 
 Meeting Channel::await_arrivals(Patience& patience) {
@@ -171,21 +189,31 @@ Meeting Channel::await_arrivals(Patience& patience) {
   for (std::uint32_t i = 0; i < members(); ++i) {
     const shm::DirectSlot* slot = slot_of(i);
     const auto arrived = [this, slot](std::uint64_t sequence) {
-      return sequence == number_ && Untrusted<std::uint64_t>(&slot->generation).load() == words_.generation;
+      return sequence == number_ && stands(&slot->sequence, number_, &slot->generation);
     };
-    const auto hopeless = [this] { return late(); };
+    // Up to where all had arrived before the generation ended, each arrival was there before its end was: one
+    // that is not there any more went with a member that has come back.
+    const auto hopeless = [this] { return broken(); };
     const Meeting meeting = wait(&slot->sequence, arrived, hopeless, patience);
     if (meeting != Meeting::kMet) return meeting;
     lives_[i] = look(peers_[i].life);
     // Only a peer that was lost and came back writes a slot that others have not left.
     if (!copy_arrival(slot, number_, &arrivals_[i])) return Meeting::kBroken;
   }
+  // Whoever has arrived has left the operation before behind, and with it the slot of the next.
+  fetch_to_write(slot_bytes(number_ + 1));
   return Meeting::kMet;
 }
 
 bool Channel::unchanged(std::uint32_t i) const {
-  std::atomic_signal_fence(std::memory_order_acquire);
-  return look(&slot_of(i)->sequence) == number_;
+  const shm::DirectSlot* slot = slot_of(i);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return stands(&slot->sequence, number_, &slot->generation);
+}
+
+// The number is of this generation: a writer that begins a new one takes the number away first (renew).
+bool Channel::stands(const std::uint64_t* word, std::uint64_t number, const std::uint64_t* generation) const {
+  return look(generation) == words_.generation && look(word) == number;
 }
 
 void Channel::set_phase(std::uint64_t phase) {
@@ -222,6 +250,7 @@ Meeting Channel::await_progress(std::uint64_t target, Patience& patience) {
 void Channel::send(std::uint32_t to, std::uint64_t plan, const Hash128& common, shm::Place place,
                    std::span<const std::byte> inside) {
   shm::DirectSlot& slot = words_.pairs[to].sent;
+  if (std::exchange(outdated_[to].sent, false)) renew(&slot.sequence, &slot.generation);
   Published<std::uint64_t>(&words_.seat->plans[0]).store(plan);
   Published<std::uint64_t>(&slot.generation).store(words_.generation);
   Published<std::uint64_t>(&slot.common[0]).store(common.low);
@@ -236,8 +265,7 @@ Meeting Channel::await_received(std::uint32_t to, bool* disagreed, Patience& pat
   const std::uint64_t number = sent_[to];
   wanted_ = {shm::DirectWait::kReceived, to, number, 0};
   const auto done = [&](std::uint64_t received) {
-    return received >> 1 == number &&
-           Untrusted<std::uint64_t>(&theirs.received_generation).load() == words_.generation;
+    return received >> 1 == number && stands(&theirs.received, received, &theirs.received_generation);
   };
   const auto hopeless = [this] { return broken(); };
   const Meeting meeting = wait(&theirs.received, done, hopeless, patience);
@@ -251,7 +279,7 @@ Meeting Channel::await_message(std::uint32_t from, std::uint64_t plan, Arrival* 
   const std::uint64_t number = received_[from] + 1;
   wanted_ = {shm::DirectWait::kMessage, from, number, 0};
   const auto sent = [&](std::uint64_t sequence) {
-    return sequence == number && Untrusted<std::uint64_t>(&slot->generation).load() == words_.generation;
+    return sequence == number && stands(&slot->sequence, number, &slot->generation);
   };
   const auto hopeless = [this] { return broken(); };
   const Meeting meeting = wait(&slot->sequence, sent, hopeless, patience);
@@ -261,6 +289,7 @@ Meeting Channel::await_message(std::uint32_t from, std::uint64_t plan, Arrival* 
 
 void Channel::acknowledge(std::uint32_t from, bool disagreed) {
   shm::DirectPair& pair = words_.pairs[from];
+  if (std::exchange(outdated_[from].received, false)) renew(&pair.received, &pair.received_generation);
   ++received_[from];
   Published<std::uint64_t>(&pair.received_generation).store(words_.generation);
   publish(&pair.received, received_[from] << 1 | std::uint64_t{disagreed});

@@ -10,6 +10,7 @@
 #include "api/shm/direct.hpp"
 #include "api/shm/untrusted.hpp"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -127,6 +128,8 @@ class Channel {
   bool copy_arrival(const shm::DirectSlot* slot, std::uint64_t number, Arrival* arrival) const;
   void publish(std::uint64_t* word, std::uint64_t value);
   bool revoked() const;
+  void renew(std::uint64_t* number, std::uint64_t* generation) const;
+  bool stands(const std::uint64_t* word, std::uint64_t number, const std::uint64_t* generation) const;
   Meeting await_progress(std::uint64_t target, Patience& patience);
 
   Words words_;
@@ -135,6 +138,14 @@ class Channel {
   std::vector<std::uint64_t> lives_;     // of each member, when it had arrived
   std::vector<std::uint64_t> sent_;      // messages to each member in this generation
   std::vector<std::uint64_t> received_;  // and from each
+  // Words that were last written in an older generation.
+  struct Outdated {
+    bool sent = true;
+    bool received = true;
+  };
+  std::vector<Outdated> outdated_;  // by member
+  std::array<bool, 2> outdated_slots_{true, true};
+  bool enrolled_;  // publishing needs no fence of its own
   Vigil& vigil_;
   Wanted wanted_;
   std::uint64_t number_ = 0;

@@ -77,6 +77,15 @@ inline void relax() {
 #endif
 }
 
+// The line will be written soon: it is fetched from whoever has it, so that the store finds it here.
+inline void fetch_to_write(const void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 // The half of a word that changes with every value, which a futex can sleep on.
 inline const std::uint32_t* lower_half(const std::uint64_t* word) {
   const auto* halves = reinterpret_cast<const std::uint32_t*>(word);

@@ -184,9 +184,10 @@ bool Payloads::intact(std::uint32_t i) const {
       std::atomic_signal_fence(std::memory_order_acquire);
       return (shm::Untrusted<std::uint64_t>(uses).load_acquire() & shm::kPlaceValueMask) == place.value;
     }
-    case Kind::kArena:  // the memory of a rank that is gone is given to nobody before its seat is made ready
-                        // anew
-      return channel_.unchanged(i);
+    case Kind::kArena:
+      // The memory of a rank that is gone is given to nobody before its seat is made ready anew. One that has
+      // heard of the generation's end does not wait for its readers, and may write there.
+      return channel_.unchanged(i) && !channel_.broken();
     default:
       return true;
   }

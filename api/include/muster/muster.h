@@ -155,6 +155,39 @@ MUSTER_API muster_status_t muster_group_ranks(muster_session* session, muster_gr
 /* End every operation in flight of the group on all its ranks with MUSTER_ERR_ABORTED. Local, does not wait. */
 MUSTER_API muster_status_t muster_group_abort(muster_session* session, muster_group group);
 
+/* Groups beside those of the mesh, for a job that goes on without a rank it has lost, or with more. All but shrinking is local:
+ * each member calls when it likes, nobody waits, and members who ask for the same get the same group, with its communicators.
+ *
+ * Make a group of `count` ranks of the job, in the order given, this one among them. Alone it is MUSTER_GROUP_SELF. name: for
+ * reports, and to tell groups of equal ranks apart; NULL, or at most 63 bytes. Copied. Errors: BAD_ARGUMENT (no rank, one twice
+ * or outside the job, this one missing), NO_RESOURCE (limits.groups_made_max, and room for it at each member). */
+MUSTER_API muster_status_t muster_group_make(muster_session* session, const int32_t* ranks, size_t count, const char* name,
+                                             muster_group* group);
+/* Go on without those who left: the members of `group` that are there, in its order, as a new group. Called by all of them,
+ * and waits for them: for everybody who was attached when the group last lost a member, and so hears of it. A rank that attached
+ * since then (it was started again) is not waited for; it is in the new group if it calls in time. If another dies meanwhile it
+ * is left out too. Alone, it is MUSTER_GROUP_SELF. If nobody is missing it is `group` itself, and that is also how a group grows:
+ * a rank that came back is a member of `group` as before, which first tells each of the others what it has missed, an operation
+ * for each loss: run a barrier until it is OK. timeout_ns: 0 for the session's. Errors: TIMEOUT (who is attached and did not
+ * call, by rank), those of muster_group_make, STALE. */
+MUSTER_API muster_status_t muster_group_shrink(muster_session* session, muster_group group, int64_t timeout_ns,
+                                               muster_group* survivors);
+/* Give a made group back; it ends when all who have it did so, or left. One-shot operations on it are forgotten. Errors: BUSY
+ * while plans or shared buffers of this session use it, BAD_ARGUMENT (a group of a mesh), STALE. */
+MUSTER_API muster_status_t muster_group_free(muster_session* session, muster_group group);
+
+typedef uint64_t muster_mesh; /* the ranks of a group as an array with named dims */
+#define MUSTER_MESH_JOB ((muster_mesh)0) /* the one that the job was created with */
+/* Make a mesh over the members of a group, in group order, with all its groups in one transaction: "dp_shard=3", "tp=2" with the
+ * names and rules of a job's mesh (one dim may be -1), and the job's flattened names. Local; the same group and degrees give
+ * the same groups everywhere. Errors: CONFIG (degrees that do not multiply to the number of members, unknown dims), NO_RESOURCE
+ * (then nothing was made), STALE, BAD_ARGUMENT. */
+MUSTER_API muster_status_t muster_mesh_make(muster_session* session, muster_group group, const char* mesh, muster_mesh* made);
+/* What muster_mesh_group and muster_mesh_coords of this session speak of from now on. Local. Errors: STALE. */
+MUSTER_API muster_status_t muster_mesh_use(muster_session* session, muster_mesh mesh);
+/* Give a made mesh back with its groups. Errors: BUSY while it is in use, or its groups are as for muster_group_free; STALE. */
+MUSTER_API muster_status_t muster_mesh_free(muster_session* session, muster_mesh mesh);
+
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
 typedef int32_t muster_dtype;
@@ -334,10 +367,10 @@ typedef struct muster_submit {
 
 /* Put one start of the plan on a lane and write the point it will reach. Asynchronous: one ring write, no system call while
  * the daemon is awake. Memory that the plan names must stay alone until the point is reached. point may be NULL. A start on
- * a failed lane is OK, and its point has the lane's verdict. Errors: BUSY (the ring is full, or 1024 starts of this lane
- * are not finished: wait for an earlier point), STALE (no such plan), BAD_ARGUMENT (lane, flags, deadline, or a wait for
- * a point that this session was never given), PROTOCOL, and what ended the session if it has ended: DAEMON_LOST, ABORTED,
- * DEVICE. */
+ * a failed lane is OK, and its point has the lane's verdict. Errors: BUSY (the ring is full, or as many starts of this lane
+ * are not finished as may be, limits.starts_per_lane_max: wait for an earlier point), STALE (no such plan), BAD_ARGUMENT
+ * (lane, flags, deadline, or a wait for a point that this session was never given), PROTOCOL, and what ended the session if
+ * it has ended: DAEMON_LOST, ABORTED, DEVICE. */
 MUSTER_API muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
                                              muster_point* point);
 /* Errors: BUSY while a start is in flight, STALE. */

@@ -289,20 +289,23 @@ std::size_t Crew::turn_of_duty() {
 }
 
 Crew::Announced Crew::announce() {
-  if (baton_.exchange(true, std::memory_order_acquire)) return Announced::kOthersPoll;
+  if (baton_.exchange(true, std::memory_order_acquire)) {
+    ::sched_yield();
+    return Announced::kLookAgain;
+  }
   const bool quiet = duty_->arm();
   baton_.store(false, std::memory_order_release);
-  return quiet ? Announced::kQuiet : Announced::kWorkCameIn;
+  return quiet ? Announced::kQuiet : Announced::kLookAgain;
 }
 
 // Lies down: as the sentinel if duty has none, else on the own bell. Comes back at once if a part is ready or
-// work came in for duty. Everybody arms first, sentinel or not, since a turn of duty may disarm; who cannot,
-// because another has the baton, leaves it to that one, which is awake and comes through here too. So
-// whenever all are asleep, duty was armed after its last turn.
+// work came in for duty. Everybody arms first, sentinel or not, since a turn of duty may disarm; so whenever
+// all are asleep, duty was armed after its last turn. Who cannot, because another has the baton, looks around
+// once more: if a bell has woken it, it alone knows of the work.
 void Crew::rest(Worker& worker) {
-  Announced announced = Announced::kOthersPoll;
+  Announced announced = Announced::kNoDuty;
   if (duty_ != nullptr) announced = announce();
-  if (announced == Announced::kWorkCameIn) return;
+  if (announced == Announced::kLookAgain) return;
   std::unique_lock<std::mutex> lock = brief_lock();
   if (stopped() || queues_.unclaimed(1) > 0) return;
   worker.awake = false;

@@ -86,7 +86,7 @@ class Crew {
   bool run_part_by_hand();
   std::size_t turn_of_duty();
   bool duty_due() const noexcept;
-  enum class Announced : std::uint8_t { kQuiet, kWorkCameIn, kOthersPoll };
+  enum class Announced : std::uint8_t { kQuiet, kLookAgain, kNoDuty };
   Announced announce();
   void rest(Worker& worker);
 

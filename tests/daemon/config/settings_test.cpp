@@ -33,6 +33,8 @@ TEST(Settings, HaveTheirDefaultsWithoutAnySource) {
   EXPECT_EQ(s.limits.ranks_per_job_max, 256u);
   EXPECT_EQ(s.limits.buffers_per_rank_max, 4096u);
   EXPECT_EQ(s.limits.plans_per_rank_max, 16384u);
+  EXPECT_EQ(s.limits.starts_per_lane_max, 1024u);
+  EXPECT_EQ(s.limits.groups_made_max, 64u);
   EXPECT_EQ(s.limits.arena_per_rank_max, std::uint64_t{8} << 30);
   EXPECT_EQ(s.limits.arena_segment, std::uint64_t{64} << 20);
   EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(50));
@@ -51,7 +53,8 @@ TEST(Settings, TakeEveryKeyFromAFile) {
              "node: {socket_path: /a, runtime_directory: /b, socket_mode: \"0600\", group: g, workers: 2}\n"
              "log: {level: error, format: json, reports_directory: /var/log/muster}\n"
              "limits: {jobs_max: 1, sessions_max: 2, buffers_per_rank_max: 3, plans_per_rank_max: 4,\n"
-             "         arena_per_rank_max: 5MiB, arena_segment: 1MiB, ranks_per_job_max: 9}\n"
+             "         arena_per_rank_max: 5MiB, arena_segment: 1MiB, ranks_per_job_max: 9,\n"
+             "         starts_per_lane_max: 10, groups_made_max: 11}\n"
              "liveness: {idle_spin: 6us, drain_timeout: 7ms}\n"
              "defaults: {deadline: 8s}\n"
              "jobs_from: /c\n"
@@ -71,6 +74,8 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   EXPECT_EQ(s.limits.buffers_per_rank_max, 3u);
   EXPECT_EQ(s.limits.plans_per_rank_max, 4u);
   EXPECT_EQ(s.limits.ranks_per_job_max, 9u);
+  EXPECT_EQ(s.limits.starts_per_lane_max, 10u);
+  EXPECT_EQ(s.limits.groups_made_max, 11u);
   EXPECT_EQ(s.limits.arena_per_rank_max, 5u << 20);
   EXPECT_EQ(s.limits.arena_segment, 1u << 20);
   EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(6));

@@ -58,7 +58,7 @@ class Serve : public test::EngineTest {
     request.op = op;
     request.dtype = MUSTER_F32;
     request.redop = op == MUSTER_REDUCE_SCATTER ? MUSTER_SUM : 0;
-    request.group = group_handle(GroupId(0), 77);
+    request.group = Handle(0, 77).bits;
     request.source = {buffer, 0};
     request.target = {buffer, 2048};
     return request;
@@ -132,7 +132,7 @@ TEST_F(Serve, RefusesCollectivesThatDoNotFit) {
   shm::PlanCollective request;
   request.op = MUSTER_ALL_GATHER;
   request.dtype = MUSTER_F32;
-  request.group = group_handle(GroupId(0), 77);
+  request.group = Handle(0, 77).bits;
   request.source = {buffer, 0};
   request.target = {buffer, 0};
   request.count = 512;
@@ -143,7 +143,7 @@ TEST_F(Serve, RefusesCollectivesThatDoNotFit) {
   request.count = UINT64_MAX / 2;
   EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kFailure);
   request.count = 4;
-  request.group = group_handle(GroupId(0), 78);
+  request.group = Handle(0, 78).bits;
   EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kFailure)
       << "another job's epoch";
   EXPECT_EQ(refused(), Code::kStale);
@@ -291,7 +291,7 @@ TEST_F(Serve, CountsStartsInTheRingAsInFlight) {
 TEST_F(Serve, TellsNoVerdictOfAGenerationBeforeTheFirst) {
   Session& session = attach(0);
   shm::DirectMessage request;
-  request.group = group_handle(GroupId(0), 77);
+  request.group = Handle(0, 77).bits;
   for (const std::uint64_t generation : {std::uint64_t{0}, std::uint64_t{1}, UINT64_MAX}) {
     request.generation = generation;
     EXPECT_EQ(ask(session, request, MessageKind::kDirectVerdict), MessageKind::kFailure) << generation;

@@ -203,7 +203,7 @@ TEST(Situation, FindsACircleOfThreeGroupsRunDirectly) {
   Stage stage({3, 64, 4}, ring_of_three());
   Sessions sessions(3);
   const auto groups = ring_of_three();
-  auto board = *Board::create(groups, 3, 1, shm::memory_headroom());
+  auto board = *Board::create(groups, 3, 0, 1, shm::memory_headroom());
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     DirectClient(board, rank).arrive(board, rank, 1, 10 * (rank + 1));
   stage.now = Nanos(1000);
@@ -221,7 +221,7 @@ TEST(Situation, TellsWhereMembersTakeTwoPaths) {
   Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
   Sessions sessions(2);
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}};
-  auto board = *Board::create(groups, 2, 1, shm::memory_headroom());
+  auto board = *Board::create(groups, 2, 0, 1, shm::memory_headroom());
   DirectClient(board, 0).arrive(board, 0, 1, 10);
   stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(4)));
   stage.now = Nanos(1000);
@@ -232,7 +232,7 @@ TEST(Situation, TellsWhereMembersTakeTwoPaths) {
 // Goal:   what a client writes about itself can be anything, and harms nobody.
 TEST(Situation, BelievesNoRecordThatCannotBe) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}, {"other", {Rank(1)}}};
-  auto board = *Board::create(groups, 2, 1, shm::memory_headroom());
+  auto board = *Board::create(groups, 2, 0, 1, shm::memory_headroom());
   Stage stage({2, 64, 4}, groups);
   Sessions sessions(2);
   DirectClient client(board, 0);

@@ -45,6 +45,8 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
                                      {"limits.ranks_per_job_max", "13", ""},
                                      {"limits.buffers_per_rank_max", "7", ""},
                                      {"limits.plans_per_rank_max", "8", ""},
+                                     {"limits.starts_per_lane_max", "14", ""},
+                                     {"limits.groups_made_max", "15", ""},
                                      {"limits.arena_per_rank_max", "9MiB", ""},
                                      {"limits.arena_segment", "2MiB", ""},
                                      {"liveness.idle_spin", "10us", ""},
@@ -64,6 +66,8 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
   EXPECT_EQ(job.workers, 3u);
   EXPECT_EQ(job.buffers_max, 7u);
   EXPECT_EQ(job.plans_max, 8u);
+  EXPECT_EQ(job.starts_per_lane_max, 14u);
+  EXPECT_EQ(job.groups_made_max, 15u);
   EXPECT_EQ(job.arena_bytes_max, std::uint64_t{9} << 20);
   EXPECT_EQ(job.segment_bytes, std::uint64_t{2} << 20);
   EXPECT_EQ(job.idle_spin, std::chrono::microseconds(10));

@@ -31,7 +31,7 @@ class DirectWorld {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) group.ranks.push_back(Rank(rank));
     const shm::Headroom headroom = shm::memory_headroom();
     board_ =
-        std::make_unique<engine::Board>(*engine::Board::create(std::span(&group, 1), ranks, 1, headroom));
+        std::make_unique<engine::Board>(*engine::Board::create(std::span(&group, 1), ranks, 0, 1, headroom));
     // Behind what the test sees, a part for each rank's scratch.
     arena_ = *shm::create_memory("arena", 2 * arena_bytes, headroom);
     view_ = *shm::Mapping::map(arena_, 2 * arena_bytes, shm::Access::kReadWrite);

@@ -1,0 +1,130 @@
+#include "daemon/engine/group_table.hpp"
+
+#include "api/base/assert.hpp"
+#include "api/include/muster/muster.h"
+
+#include <algorithm>
+
+namespace muster::engine {
+
+GroupTable::GroupTable(Sizes sizes, std::uint64_t epoch)
+    : sizes_(sizes), epoch_(epoch), made_(sizes.made_max) {
+  for (std::uint32_t i = 0; i < sizes.made_max; ++i) free_.push_back(GroupId(first_made() + i));
+}
+
+// ---- handles -------------------------------------------------------------------------------------
+
+// Groups of the mesh live as long as the job. A place for made ones is used again, under another generation.
+std::uint64_t GroupTable::generation_of(GroupId group) const {
+  const std::uint64_t serial = is_made(group) ? entry(group).serial : 0;
+  return (epoch_ + serial) & Handle::kGenerationMask;
+}
+
+std::uint64_t GroupTable::handle_of(GroupId group) const {
+  if (group.value >= sizes_.mesh_groups && !is_made(group)) return MUSTER_GROUP_SELF;
+  return Handle(static_cast<std::uint16_t>(group.value), generation_of(group)).bits;
+}
+
+bool GroupTable::may_use(GroupId group, SessionId session) const {
+  const std::set<Holder>& holders = entry(group).holders;
+  return std::any_of(holders.begin(), holders.end(), [&](const Holder& holder) {
+    if (holder.kind == Holder::Kind::kSession) return holder.id == session.value;
+    const MadeMesh* whole = mesh(holder.id);
+    return whole != nullptr && whole->sessions.count(session) > 0;
+  });
+}
+
+Result<GroupId> GroupTable::find(std::uint64_t handle, Rank asker, SessionId session) const {
+  if (handle == MUSTER_GROUP_SELF) return GroupId(sizes_.mesh_groups + asker.value);
+  const Handle h(handle);
+  const GroupId group(h.slot());
+  const bool of_mesh = group.value < sizes_.mesh_groups;
+  const bool known = of_mesh || (is_made(group) && group.value < size() && may_use(group, session));
+  if (!h.valid() || !known || h.generation() != generation_of(group))
+    return fail(Code::kStale, "no such group; get it again with muster_mesh_group or muster_group_make");
+  return group;
+}
+
+// ---- made groups ---------------------------------------------------------------------------------
+
+std::optional<GroupId> GroupTable::made(std::string_view name, std::span<const Rank> ranks) const {
+  for (std::size_t i = 0; i < made_.size(); ++i) {
+    const Entry& e = made_[i];
+    if (e.serial != 0 && e.found == Found::kByName && e.name == name &&
+        std::equal(e.ranks.begin(), e.ranks.end(), ranks.begin(), ranks.end()))
+      return GroupId(first_made() + static_cast<std::uint32_t>(i));
+  }
+  return std::nullopt;
+}
+
+Result<GroupId> GroupTable::make(std::string_view name, std::span<const Rank> ranks, Found found) {
+  if (free_.empty())
+    return fail(Code::kNoResource,
+                "the job has {} made groups, the limit (limits.groups_made_max); free those that are not "
+                "needed (muster_group_free, muster_mesh_free) or raise it",
+                sizes_.made_max);
+  const GroupId group = free_.front();
+  free_.pop_front();
+  Entry& e = entry(group);
+  do ++serial_;
+  while (((epoch_ + serial_) & Handle::kGenerationMask) == 0);
+  e.serial = serial_;
+  e.name = name;
+  e.found = found;
+  e.ranks.assign(ranks.begin(), ranks.end());
+  return group;
+}
+
+void GroupTable::hold(GroupId group, Holder holder) {
+  MUSTER_ASSERT(is_made(group) && entry(group).serial != 0);
+  entry(group).holders.insert(holder);
+}
+
+bool GroupTable::holds(GroupId group, Holder holder) const {
+  return is_made(group) && entry(group).holders.count(holder) > 0;
+}
+
+bool GroupTable::drop(GroupId group, Holder holder) {
+  entry(group).holders.erase(holder);
+  return entry(group).holders.empty();
+}
+
+void GroupTable::forget(GroupId group) {
+  MUSTER_ASSERT(entry(group).serial != 0 && entry(group).holders.empty());
+  entry(group) = Entry{};
+  free_.push_back(group);
+}
+
+std::vector<GroupId> GroupTable::all_made() const {
+  std::vector<GroupId> groups;
+  for (std::size_t i = 0; i < made_.size(); ++i)
+    if (made_[i].serial != 0) groups.push_back(GroupId(first_made() + static_cast<std::uint32_t>(i)));
+  return groups;
+}
+
+// ---- made meshes ---------------------------------------------------------------------------------
+
+MadeMesh* GroupTable::mesh(std::uint64_t handle) {
+  const auto known = meshes_.find(handle);
+  return known != meshes_.end() ? &known->second : nullptr;
+}
+
+MadeMesh* GroupTable::mesh_over(std::uint64_t group, std::string_view degrees) {
+  for (auto& [handle, mesh] : meshes_)
+    if (mesh.over == group && mesh.degrees == degrees) return &mesh;
+  return nullptr;
+}
+
+MadeMesh& GroupTable::add_mesh(MadeMesh mesh) {
+  mesh.handle = ++serial_;
+  return meshes_.emplace(mesh.handle, std::move(mesh)).first->second;
+}
+
+std::vector<std::uint64_t> GroupTable::meshes_of(SessionId session) const {
+  std::vector<std::uint64_t> handles;
+  for (const auto& [handle, mesh] : meshes_)
+    if (mesh.sessions.count(session) > 0) handles.push_back(handle);
+  return handles;
+}
+
+}  // namespace muster::engine

@@ -1,0 +1,118 @@
+// GroupTable: which groups a job has, and by which handle clients know them. Those of its mesh and each rank
+// alone are there from the start. The others are made later, by ranks that go on without one that was lost,
+// or with one more (muster_group_make, _shrink, muster_mesh_make).
+//
+// A made group is found by its name and ranks, so that its members need not talk to get the same one; or by
+// the mesh it belongs to; or by nobody but those for whom it was made (ShrinkRounds). It lives as long as
+// anybody holds it. A handle is never given twice.
+#pragma once
+
+#include "api/base/ids.hpp"
+#include "api/base/result.hpp"
+#include "scheduler/mesh/group_list.hpp"
+#include "scheduler/run/sequencer.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::engine {
+
+// Who keeps a made group: a session, or a mesh.
+struct Holder {
+  enum class Kind : std::uint8_t { kSession, kMesh };
+  Kind kind = Kind::kSession;
+  std::uint64_t id = 0;
+  static Holder of(SessionId session) { return {Kind::kSession, session.value}; }
+  friend auto operator<=>(const Holder&, const Holder&) = default;
+};
+
+// A mesh over some ranks of the job.
+struct MadeMesh {
+  std::uint64_t handle = 0;
+  std::uint64_t over = 0;  // handle of the group that it was made over
+  std::string degrees;     // canonical
+  mesh::GroupList list;
+  std::vector<Rank> ranks;       // of the job, by rank of the mesh
+  std::vector<GroupId> groups;   // of the job, by group of the list
+  std::set<SessionId> sessions;  // that hold it
+};
+
+// Owns    the names, ranks and holders of made groups, and the made meshes.
+// Thread  the conductor changes it under the engine's baton; the conductor, or whoever has the baton, reads.
+// Bound   made_max made groups, and as many meshes.
+// Fails   find: STALE. make: NO_RESOURCE.
+class GroupTable {
+ public:
+  struct Sizes {
+    std::uint32_t mesh_groups = 0;
+    std::uint32_t world = 0;  // each rank alone is a group
+    std::uint32_t made_max = 0;
+  };
+  GroupTable(Sizes sizes, std::uint64_t epoch);
+
+  // All that there may ever be at once, in this order: of the mesh, single ranks, made.
+  std::uint32_t size() const { return first_made() + sizes_.made_max; }
+  std::uint32_t first_made() const { return sizes_.mesh_groups + sizes_.world; }
+  std::uint32_t mesh_groups() const { return sizes_.mesh_groups; }
+
+  // The public handle of a group, and back; MUSTER_GROUP_SELF is the asker's own single group.
+  std::uint64_t handle_of(GroupId group) const;
+  // A made group must be held by the asker's session, or by a mesh that it holds.
+  Result<GroupId> find(std::uint64_t handle, Rank asker, SessionId session) const;
+
+  // ---- made groups -----------------------------------------------------------------------------
+  bool is_made(GroupId group) const { return group.value >= first_made(); }
+  enum class Found : std::uint8_t { kByName, kOtherwise };
+  // One that is found by its name.
+  std::optional<GroupId> made(std::string_view name, std::span<const Rank> ranks) const;
+  std::uint32_t free_count() const { return static_cast<std::uint32_t>(free_.size()); }
+  // Enters a new one, which nobody holds yet. The place that has been free for longest, so that records of
+  // its former group are gone by then. kNoResource: made_max.
+  Result<GroupId> make(std::string_view name, std::span<const Rank> ranks, Found found);
+  void hold(GroupId group, Holder holder);
+  bool holds(GroupId group, Holder holder) const;
+  // True if nobody is left.
+  bool drop(GroupId group, Holder holder);
+  bool is_held(GroupId group) const { return !entry(group).holders.empty(); }
+  void forget(GroupId group);
+  // Of those that exist.
+  std::vector<GroupId> all_made() const;
+
+  // ---- made meshes -------------------------------------------------------------------------------
+  MadeMesh* mesh(std::uint64_t handle);
+  const MadeMesh* mesh(std::uint64_t handle) const { return const_cast<GroupTable*>(this)->mesh(handle); }
+  MadeMesh* mesh_over(std::uint64_t group, std::string_view degrees);
+  MadeMesh& add_mesh(MadeMesh mesh);
+  void forget_mesh(std::uint64_t handle) { meshes_.erase(handle); }
+  std::vector<std::uint64_t> meshes_of(SessionId session) const;
+
+ private:
+  struct Entry {
+    std::uint64_t serial = 0;  // 0: free
+    std::string name;
+    std::vector<Rank> ranks;
+    Found found = Found::kOtherwise;
+    std::set<Holder> holders;
+  };
+  Entry& entry(GroupId group) { return made_[group.value - first_made()]; }
+  const Entry& entry(GroupId group) const { return made_[group.value - first_made()]; }
+  std::uint64_t generation_of(GroupId group) const;
+  bool may_use(GroupId group, SessionId session) const;
+
+  Sizes sizes_;
+  std::uint64_t epoch_;
+  std::vector<Entry> made_;
+  std::deque<GroupId> free_;
+  std::map<std::uint64_t, MadeMesh> meshes_;
+  std::uint64_t serial_ = 0;
+};
+
+}  // namespace muster::engine

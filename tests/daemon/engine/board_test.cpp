@@ -1,0 +1,117 @@
+#include "daemon/engine/board.hpp"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+
+namespace muster::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t kWorld = 5;
+constexpr std::uint32_t kSpare = 3;
+constexpr std::uint32_t kPlaces = 24;
+
+// One group of all, then places for others.
+Board board() {
+  std::vector<scheduler::Group> groups(1 + kPlaces);
+  groups[0].name = "world";
+  for (std::uint32_t rank = 0; rank < kWorld; ++rank) groups[0].ranks.push_back(Rank(rank));
+  return *Board::create(groups, kWorld, kSpare, 1, shm::memory_headroom());
+}
+
+// Every seat lies in its segment, behind what is there from the start, and no two overlap.
+void expect_apart(const Board& board, const std::set<std::uint32_t>& live) {
+  std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>> taken(kWorld);
+  for (const std::uint32_t group : live) {
+    const auto members = board.members(GroupId(group));
+    for (const shm::DirectMember& member : members)
+      taken[static_cast<std::size_t>(member.rank)].emplace_back(
+          member.seat, member.seat + shm::seat_bytes(static_cast<std::uint32_t>(members.size())));
+  }
+  for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
+    auto& seats = taken[rank];
+    std::sort(seats.begin(), seats.end());
+    for (std::size_t i = 0; i < seats.size(); ++i) {
+      EXPECT_GE(seats[i].first, i == 0 ? shm::kDirectSeatsOffset : seats[i - 1].second) << "rank " << rank;
+      EXPECT_LE(seats[i].second, board.segment_bytes(Rank(rank)));
+      EXPECT_EQ(seats[i].first % shm::kLineBytes, 0u);
+    }
+  }
+}
+
+TEST(Board, HasRoomForAsManySpareSeatsAsItWasMadeWith) {
+  Board b = board();
+  std::vector<Rank> all;
+  for (std::uint32_t rank = 0; rank < kWorld; ++rank) all.push_back(Rank(rank));
+  for (std::uint32_t g = 1; g <= kSpare; ++g) ASSERT_TRUE(b.seat_group(GroupId(g), all).ok());
+  std::uint32_t more = 0;  // what is left of the last page may hold another
+  while (b.seat_group(GroupId(kSpare + 1 + more), all).ok()) ++more;
+  EXPECT_LE(more, 1u);
+  const Status refused = b.seat_group(GroupId(kPlaces), all);
+  EXPECT_EQ(refused.code(), Code::kNoResource);
+  EXPECT_THAT(refused.message(), HasSubstr("no room for one more of 5 ranks"));
+  EXPECT_TRUE(b.members(GroupId(kPlaces)).empty());
+  b.unseat_group(GroupId(2));
+  EXPECT_TRUE(b.seat_group(GroupId(kPlaces), all).ok());
+}
+
+// Goal:   groups of all sizes come and go, and no seat ever lies on another.
+TEST(Board, KeepsSeatsApartWhateverComesAndGoes) {
+  Board b = board();
+  std::mt19937_64 random(11);
+  std::set<std::uint32_t> live{0};
+  int seated = 0;
+  int refused = 0;
+  std::vector<std::uint64_t> generations(1 + kPlaces, 1);
+  for (int step = 0; step < 4000; ++step) {
+    SCOPED_TRACE(::testing::Message() << "step " << step);
+    const auto group = static_cast<std::uint32_t>(1 + random() % kPlaces);
+    if (live.count(group) > 0) {
+      b.unseat_group(GroupId(group));
+      live.erase(group);
+    } else {
+      std::vector<Rank> ranks;
+      for (std::uint32_t rank = 0; rank < kWorld; ++rank)
+        if (random() % 2 == 0) ranks.push_back(Rank(rank));
+      if (ranks.empty()) continue;
+      std::shuffle(ranks.begin(), ranks.end(), random);
+      if (b.seat_group(GroupId(group), ranks).ok()) {
+        live.insert(group);
+        ++seated;
+        EXPECT_EQ(b.first_generation(GroupId(group)), b.generation(GroupId(group)));
+        EXPECT_GT(b.generation(GroupId(group)), generations[group])
+            << "records of the former would be its own";
+        generations[group] = b.generation(GroupId(group));
+        EXPECT_EQ(b.members(GroupId(group)).size(), ranks.size());
+      } else {
+        ++refused;
+      }
+    }
+    expect_apart(b, live);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(seated, 500);
+  EXPECT_GT(refused, 50);
+}
+
+TEST(Board, MakesASeatReadyForItsNewGroup) {
+  Board b = board();
+  ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(1), Rank(3)}).ok());
+  b.break_group(GroupId(1), {Code::kPeerLost, 3, "rank 3 died"}, Board::End::kDeparture);
+  const scheduler::Verdict gone{Code::kPeerLost, 3, "rank 3 died"};
+  b.stand(GroupId(1), &gone);
+  const std::uint64_t before = b.generation(GroupId(1));
+  ASSERT_TRUE(b.verdict_of(GroupId(1), before - 1).has_value());
+  b.unseat_group(GroupId(1));
+  ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(0), Rank(1)}).ok());
+  EXPECT_GT(b.generation(GroupId(1)), before);
+  EXPECT_FALSE(b.verdict_of(GroupId(1), before).has_value()) << "the former group's";
+  EXPECT_FALSE(b.began(GroupId(1), 0));
+}
+
+}  // namespace
+}  // namespace muster::engine
