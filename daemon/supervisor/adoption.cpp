@@ -123,7 +123,10 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
     const auto tell = [name](const Status& status) {
       if (!status.ok()) MUSTER_LOG(kError, "supervisor", "job {}: {}", name, status.text());
     };
-    MUSTER_RETURN_IF_ERROR(supervisor->start_job(job, getgid(), 0, tell));
+    const Status started = supervisor->start_job(job, getgid(), 0, tell);
+    if (started.ok()) continue;
+    if (supervisor->running_.empty()) return fail(started);
+    tell(started);  // no reason to take down those that run
   }
   return supervisor;
 }

@@ -4,7 +4,7 @@
 #include "daemon/cli/question.hpp"
 #include "tests/daemon/cli/program.hpp"
 #include "tests/support/holdings.hpp"
-#include "tests/support/service_manager.hpp"
+#include "tests/support/steward.hpp"
 
 #include <chrono>
 #include <functional>
@@ -30,7 +30,7 @@ class RestartTest : public ::testing::Test {
   RestartTest() {
     // Engines of a daemon that was killed become children of this process, which sees that they end.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    manager_ = std::make_unique<ServiceManager>(
+    steward_ = std::make_unique<Steward>(
         folder_.path(),
         std::vector<std::string>{"--transient", "--socket", socket(), "--engine", engine_, "--set",
                                  "node.runtime_directory=" + folder_.path(), "--set",
@@ -38,7 +38,7 @@ class RestartTest : public ::testing::Test {
         std::vector<std::string>{});
   }
   ~RestartTest() override {
-    manager_.reset();
+    steward_.reset();
     for (const pid_t engine : engines()) kill(engine, SIGKILL);
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
@@ -46,17 +46,17 @@ class RestartTest : public ::testing::Test {
 
   std::string socket() const { return folder_.path() + "/s"; }
   cli::Door door() const { return {socket(), std::chrono::seconds(30)}; }
-  ServiceManager& manager() { return *manager_; }
+  Steward& steward() { return *steward_; }
 
   // The first one: nobody holds its socket before it listens.
   void begin(const std::string& program) {
-    manager_->start(program);
-    ASSERT_TRUE(within(std::chrono::seconds(30), [this] { return manager_->heard("READY=1") > 0; }))
-        << manager_->log();
+    steward_->start(program);
+    ASSERT_TRUE(within(std::chrono::seconds(30), [this] { return steward_->heard("READY=1") > 0; }))
+        << steward_->log();
   }
   Json ask(const Json& command) const {
     const auto answer = cli::ask(door(), command);
-    EXPECT_TRUE(answer) << command.dump() << ": " << answer.error().text << "\n" << manager_->log();
+    EXPECT_TRUE(answer) << command.dump() << ": " << answer.error().text << "\n" << steward_->log();
     return answer ? answer->result : Json();
   }
   Json status() const { return ask({{"command", "status"}}); }
@@ -114,7 +114,7 @@ class RestartTest : public ::testing::Test {
 
   Folder folder_;
   std::string engine_ = MUSTER_PROGRAMS "/muster-engine";
-  std::unique_ptr<ServiceManager> manager_;
+  std::unique_ptr<Steward> steward_;
 };
 
 }  // namespace muster::test

@@ -12,8 +12,8 @@ using ::testing::IsEmpty;
 class RestartMoments : public RestartTest {
  protected:
   void restart() {
-    manager().end(SIGKILL);
-    manager().start(kThis);
+    steward().end(SIGKILL);
+    steward().start(kThis);
   }
   muster_session* attached(const char* job, int rank = 0, int world = 1) {
     muster_session* session = nullptr;
@@ -64,7 +64,7 @@ TEST_F(RestartMoments, BetweenAttachAndItsAnswer) {
   restart();
   kill(engine, SIGCONT);
   client.join();
-  ASSERT_EQ(opened, MUSTER_OK) << muster_last_error() << manager().log();
+  ASSERT_EQ(opened, MUSTER_OK) << muster_last_error() << steward().log();
   EXPECT_TRUE(await_ranks("closed", 1)) << status();
   EXPECT_EQ(works(session), MUSTER_OK) << muster_last_error();
   muster_close(session);
@@ -86,10 +86,10 @@ TEST_F(RestartMoments, ATokenThatWasUsedUnseenIsSpent) {
     muster_close(session);
   });
   EXPECT_TRUE(within(std::chrono::seconds(10), [&] { return job("closed").at("attached") == 1; }));
-  manager().end(SIGKILL);
+  steward().end(SIGKILL);
   kill(engine, SIGCONT);
   client.join();
-  manager().start(kThis);
+  steward().start(kThis);
   EXPECT_TRUE(await_ranks("closed", 0)) << status();
   muster_session* second = nullptr;
   EXPECT_EQ(open("closed", 0, 1, &second, token), MUSTER_ERR_DENIED);
@@ -100,7 +100,7 @@ TEST_F(RestartMoments, ATokenThatWasUsedUnseenIsSpent) {
 // Method: an engine that takes its time to start.
 TEST_F(RestartMoments, BetweenClaimAndAttach) {
   engine_ = script("sleep 0.4\nexec " MUSTER_PROGRAMS "/muster-engine\n");
-  manager_ = std::make_unique<ServiceManager>(
+  steward_ = std::make_unique<Steward>(
       folder_.path(), std::vector<std::string>{"--transient", "--socket", socket(), "--engine", engine_},
       std::vector<std::string>{});
   begin(kThis);
@@ -110,9 +110,9 @@ TEST_F(RestartMoments, BetweenClaimAndAttach) {
   EXPECT_TRUE(within(std::chrono::seconds(10), [&] { return job("slow").is_object(); }));
   restart();
   client.join();
-  ASSERT_EQ(opened, MUSTER_OK) << muster_last_error() << manager().log();
+  ASSERT_EQ(opened, MUSTER_OK) << muster_last_error() << steward().log();
   EXPECT_TRUE(await_ranks("slow", 1)) << status();
-  EXPECT_EQ(manager().kept_with("counters-").size(), 1u) << "asked for again";
+  EXPECT_EQ(steward().kept_with("counters-").size(), 1u) << "asked for again";
   EXPECT_EQ(muster_close(session), MUSTER_OK);
   EXPECT_EQ(cli::ask(door(), {{"command", "counters"}, {"job", "slow"}})->descriptors.size(), 1u);
 }
@@ -121,13 +121,13 @@ TEST_F(RestartMoments, AnEngineThatDiedMeanwhileIsGone) {
   begin(kThis);
   muster_session* session = attached("train");
   const pid_t engine = engine_of("train");
-  manager().end(SIGKILL);
+  steward().end(SIGKILL);
   kill(engine, SIGKILL);
-  manager().start(kThis);
+  steward().start(kThis);
   await_no_job("train");
-  EXPECT_THAT(manager().log(), HasSubstr("which has taken it over"));
-  EXPECT_THAT(manager().kept_with("channel-"), IsEmpty());
-  EXPECT_THAT(manager().kept_with("pidfd-"), IsEmpty());
+  EXPECT_THAT(steward().log(), HasSubstr("which has taken it over"));
+  EXPECT_THAT(steward().kept_with("channel-"), IsEmpty());
+  EXPECT_THAT(steward().kept_with("pidfd-"), IsEmpty());
   EXPECT_EQ(works(session), MUSTER_ERR_DAEMON_LOST);
   muster_close(session);
   muster_close(attached("train"));
@@ -140,14 +140,14 @@ TEST_F(RestartMoments, AnOwnerThatLeftMeanwhileTakesItsJobAlong) {
   ASSERT_TRUE(owner);
   ASSERT_TRUE(control::send_packet(*owner, shm::MessageKind::kCommand, 1, closed_job(false)).ok());
   ASSERT_TRUE(control::receive_packet(*owner, clock.now() + std::chrono::seconds(20), clock));
-  EXPECT_EQ(manager().kept_with("owner-").size(), 1u);
+  EXPECT_EQ(steward().kept_with("owner-").size(), 1u);
   restart();
   EXPECT_TRUE(await_ranks("closed", 0)) << "it stays as long as its owner: " << status();
-  manager().end(SIGKILL);
+  steward().end(SIGKILL);
   owner->reset();
-  manager().start(kThis);
+  steward().start(kThis);
   await_no_job("closed");
-  EXPECT_THAT(manager().kept_with("owner-"), IsEmpty());
+  EXPECT_THAT(steward().kept_with("owner-"), IsEmpty());
 }
 
 TEST_F(RestartMoments, GoesToTheNextStateAndBack) {
@@ -171,7 +171,7 @@ TEST_F(RestartMoments, GoesToTheNextStateAndBack) {
 
 // Goal:   a state that is for later readers only is not read in part: its jobs end with the reason.
 TEST_F(RestartMoments, RefusesAStateThatIsForLaterReaders) {
-  manager().set("MUSTER_TEST_OLDEST_READER=3");
+  steward().set("MUSTER_TEST_OLDEST_READER=3");
   begin(kNext);
   const std::uint64_t epoch = status().at("epoch").get<std::uint64_t>();
   muster_session* session = attached("train");
@@ -185,9 +185,9 @@ TEST_F(RestartMoments, RefusesAStateThatIsForLaterReaders) {
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return works(session) == MUSTER_ERR_DAEMON_LOST; }));
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return waitpid(engine, nullptr, WNOHANG) == engine; }));
   muster_close(session);
-  EXPECT_THAT(manager().log(), HasSubstr("cannot read its predecessor's state"));
+  EXPECT_THAT(steward().log(), HasSubstr("cannot read its predecessor's state"));
   muster_close(attached("train"));
-  EXPECT_EQ(manager().kept().size(), 2u + 3u);
+  EXPECT_EQ(steward().kept().size(), 2u + 3u);
 }
 
 TEST_F(RestartMoments, BeginsAnewWithoutAStateThatIsWhole) {
@@ -196,17 +196,17 @@ TEST_F(RestartMoments, BeginsAnewWithoutAStateThatIsWhole) {
     SCOPED_TRACE(contents);
     muster_session* session = attached("train");
     const pid_t engine = engine_of("train");
-    manager().end(SIGKILL);
-    manager().lose("state");
+    steward().end(SIGKILL);
+    steward().lose("state");
     shm::Descriptor memory(memfd_create("muster-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     ASSERT_GE(write(memory.get(), contents, strlen(contents)), 0);
-    if (*contents != '\0') manager().give("state", std::move(memory));
-    manager().start(kThis);
+    if (*contents != '\0') steward().give("state", std::move(memory));
+    steward().start(kThis);
     EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return works(session) == MUSTER_ERR_DAEMON_LOST; }));
     EXPECT_TRUE(
         within(std::chrono::seconds(20), [&] { return waitpid(engine, nullptr, WNOHANG) == engine; }));
     muster_close(session);
-    EXPECT_EQ(manager().kept().size(), 2u);
+    EXPECT_EQ(steward().kept().size(), 2u);
   }
 }
 
@@ -215,12 +215,12 @@ TEST_F(RestartMoments, EndsAnEngineWhoseChannelWasNotKept) {
   begin(kThis);
   muster_close(attached("train"));
   const pid_t engine = engine_of("train");
-  manager().end(SIGKILL);
-  manager().lose(manager().kept_with("channel-").at(0));
-  manager().start(kThis);
+  steward().end(SIGKILL);
+  steward().lose(steward().kept_with("channel-").at(0));
+  steward().start(kThis);
   EXPECT_THAT(status().at("jobs"), IsEmpty());
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return waitpid(engine, nullptr, WNOHANG) == engine; }));
-  EXPECT_THAT(manager().kept_with("pidfd-"), IsEmpty());
+  EXPECT_THAT(steward().kept_with("pidfd-"), IsEmpty());
 }
 
 TEST_F(RestartMoments, AnUpgradeThatCannotBeChangesNothing) {
@@ -238,10 +238,10 @@ TEST_F(RestartMoments, AnUpgradeThatCannotBeChangesNothing) {
   EXPECT_EQ(works(session), MUSTER_OK);
   EXPECT_EQ(muster_close(session), MUSTER_OK);
   EXPECT_TRUE(await_ranks("train", 0)) << "it still hears its engine";
-  EXPECT_EQ(manager().end(SIGTERM), 0);
+  EXPECT_EQ(steward().end(SIGTERM), 0);
 }
 
-TEST_F(RestartMoments, UpgradesWithoutAServiceManagerByCommandAndBySignal) {
+TEST_F(RestartMoments, UpgradesWithoutAStewardByCommandAndBySignal) {
   Daemon daemon;
   const std::string endpoint = daemon.socket();
   const auto ask_it = [&] { return muster({"status", "--endpoint", endpoint, "--json"}).json(); };
@@ -272,7 +272,7 @@ TEST_F(RestartMoments, KnowsHowAChildEndedAfterAnUpgrade) {
   EXPECT_EQ(upgrade(""), "");
   kill(engine_of("train"), SIGKILL);
   await_no_job("train");
-  EXPECT_THAT(manager().log(), HasSubstr("it was killed by signal 9"));
+  EXPECT_THAT(steward().log(), HasSubstr("it was killed by signal 9"));
 }
 
 // Without a store the next daemon knows nothing; the engine goes on for its client, and ends with it.
@@ -295,30 +295,30 @@ TEST_F(RestartMoments, TakesTheSocketOfASocketUnit) {
   shm::Listener::Options options;
   auto listener = shm::Listener::open(socket(), options);
   ASSERT_TRUE(listener) << listener.error().text();
-  manager().give("musterd.socket", shm::Descriptor(dup(listener->descriptor().get())));
+  steward().give("musterd.socket", shm::Descriptor(dup(listener->descriptor().get())));
   begin(kThis);
   EXPECT_EQ(status().at("socket"), socket());
-  EXPECT_THAT(manager().kept_with("listen-"), IsEmpty());
+  EXPECT_THAT(steward().kept_with("listen-"), IsEmpty());
   EXPECT_EQ(upgrade(""), "");
   EXPECT_EQ(status().at("instance"), 2);
-  EXPECT_EQ(manager().end(SIGTERM), 0);
+  EXPECT_EQ(steward().end(SIGTERM), 0);
   EXPECT_TRUE(std::filesystem::exists(socket())) << "not the daemon's to remove";
 }
 
 // READY=1 for each start, STOPPING=1 once; what the watchdog wants goes on after an exec.
-TEST_F(RestartMoments, TellsTheServiceManagerWhatItDoes) {
+TEST_F(RestartMoments, TellsTheStewardWhatItDoes) {
   begin(kThis);
   status();
-  const pid_t pid = manager().pid();
+  const pid_t pid = steward().pid();
   EXPECT_EQ(upgrade(kNext), "");
   EXPECT_EQ(status().at("pid"), pid);
-  EXPECT_EQ(manager().heard("RELOADING=1"), 1u);
-  EXPECT_EQ(manager().heard("READY=1"), 2u);
-  const std::size_t beats = manager().heard("WATCHDOG=1");
-  EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return manager().heard("WATCHDOG=1") > beats; }));
-  EXPECT_EQ(manager().end(SIGTERM), 0);
-  EXPECT_EQ(manager().heard("STOPPING=1"), 1u);
-  EXPECT_THAT(manager().kept(), IsEmpty());
+  EXPECT_EQ(steward().heard("RELOADING=1"), 1u);
+  EXPECT_EQ(steward().heard("READY=1"), 2u);
+  const std::size_t beats = steward().heard("WATCHDOG=1");
+  EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return steward().heard("WATCHDOG=1") > beats; }));
+  EXPECT_EQ(steward().end(SIGTERM), 0);
+  EXPECT_EQ(steward().heard("STOPPING=1"), 1u);
+  EXPECT_THAT(steward().kept(), IsEmpty());
 }
 
 }  // namespace

@@ -73,6 +73,16 @@ class Restart : public RestartTest {
       ++tokens_;
     }
   }
+  // Runs that begin and end while the daemon does.
+  void make_runs() {
+    while (!pause_visits()) {
+      const Ran ran =
+          muster({"run", "-n", "2", "--endpoint", socket(), "--timeout", "60", "--", "/bin/true"});
+      EXPECT_EQ(ran.code, 0) << ran.err;
+      EXPECT_EQ(ran.err, "");
+      ++runs_;
+    }
+  }
   bool pause_visits() {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     return end_visits_;
@@ -83,27 +93,27 @@ class Restart : public RestartTest {
     EXPECT_TRUE(within(std::chrono::seconds(30), [&] {
       const Json now = status();
       return has_ranks(now, "steady", kWorld) && has_ranks(now, run_job_, 2);
-    })) << manager().log();
+    })) << steward().log();
     return std::chrono::duration<double, std::milli>(Steady::now() - since).count();
   }
   void kill_and_restart() {
     const auto killed = Steady::now();
-    manager().end(SIGKILL);
-    manager().start(kThis);
+    steward().end(SIGKILL);
+    steward().start(kThis);
     if (random_() % 8 == 0) {  // again, in the middle of the adoption
       std::this_thread::sleep_for(std::chrono::milliseconds(random_() % 12));
-      manager().end(SIGKILL);
-      manager().start(kThis);
+      steward().end(SIGKILL);
+      steward().start(kThis);
     }
     after_kill_.push_back(await_back(killed));
     EXPECT_EQ(status().at("state").at("version"), 1);
   }
   void upgrade_to_next() {
     const auto asked = Steady::now();
-    const pid_t pid = manager().pid();
-    ASSERT_EQ(upgrade(kNext), "") << manager().log();
+    const pid_t pid = steward().pid();
+    ASSERT_EQ(upgrade(kNext), "") << steward().log();
     const double all = await_back(asked);
-    const std::chrono::duration<double, std::milli> check = manager().heard_at("RELOADING=1") - asked;
+    const std::chrono::duration<double, std::milli> check = steward().heard_at("RELOADING=1") - asked;
     after_upgrade_.push_back(all - check.count());
     checks_.push_back(check.count());
     const Json now = status();
@@ -116,7 +126,7 @@ class Restart : public RestartTest {
   std::unique_ptr<Running> run_;
   std::string run_job_;
   std::atomic<bool> end_visits_{false};
-  std::atomic<int> visits_{0}, tokens_{0}, failures_{0};
+  std::atomic<int> visits_{0}, tokens_{0}, runs_{0}, failures_{0};
   std::vector<double> after_kill_, after_upgrade_, checks_;
 };
 
@@ -128,6 +138,7 @@ TEST_F(Restart, LosesNoOperationNoSessionAndNoDescriptor) {
   start_ranks();
   std::thread visitor([this] { visit(); });
   std::thread tokens([this] { use_tokens(); });
+  std::thread runs([this] { make_runs(); });
   const Json first = status();
   std::vector<std::pair<pid_t, Holdings>> engines_before;
   std::size_t daemon_before = 0;
@@ -139,15 +150,17 @@ TEST_F(Restart, LosesNoOperationNoSessionAndNoDescriptor) {
       for (const char* job : {"steady", run_job_.c_str()})
         engines_before.emplace_back(this->job(job).at("engine_pid").get<pid_t>(), Holdings{});
       for (auto& [engine, holdings] : engines_before) holdings = holdings_of(engine);
-      daemon_before = holdings_of(manager().pid()).descriptors;
+      daemon_before = holdings_of(steward().pid()).descriptors;
     }
   }
   end_visits_ = true;
   visitor.join();
   tokens.join();
+  runs.join();
   EXPECT_EQ(failures_, 0);
   EXPECT_GT(visits_, 0);
   EXPECT_GT(tokens_, 0);
+  EXPECT_GT(runs_, 0);
 
   const Json last = status();
   EXPECT_EQ(last.at("epoch"), first.at("epoch"));
@@ -158,7 +171,7 @@ TEST_F(Restart, LosesNoOperationNoSessionAndNoDescriptor) {
     EXPECT_LE(holdings_of(engine).mappings, before.mappings) << "engine " << engine;
   }
   // Two more than what a visitor had just then.
-  EXPECT_LE(await_descriptors(manager().pid(), daemon_before), daemon_before + 2);
+  EXPECT_LE(await_descriptors(steward().pid(), daemon_before), daemon_before + 2);
 
   folder_.write("stop", "");
   for (auto& rank : ranks_) {
@@ -171,11 +184,11 @@ TEST_F(Restart, LosesNoOperationNoSessionAndNoDescriptor) {
   EXPECT_THAT(ran.out, HasSubstr("operations"));
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return job(run_job_).is_null(); }))
       << "the job of `muster run` ends with it: " << status();
-  EXPECT_THAT(manager().kept_with("owner-"), ::testing::IsEmpty());
+  EXPECT_THAT(steward().kept_with("owner-"), ::testing::IsEmpty());
   // A state, a socket, and three of each of the other jobs.
-  EXPECT_EQ(manager().kept().size(), 2 + 3 * status().at("jobs").size());
-  EXPECT_EQ(manager().end(SIGTERM), 0) << manager().log();
-  EXPECT_THAT(manager().kept(), ::testing::IsEmpty());
+  EXPECT_EQ(steward().kept().size(), 2 + 3 * status().at("jobs").size());
+  EXPECT_EQ(steward().end(SIGTERM), 0) << steward().log();
+  EXPECT_THAT(steward().kept(), ::testing::IsEmpty());
   EXPECT_TRUE(within(std::chrono::seconds(10), [] {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
@@ -184,7 +197,7 @@ TEST_F(Restart, LosesNoOperationNoSessionAndNoDescriptor) {
   report("kill -9 to all sessions shown again", after_kill_);
   report("exec to all sessions shown again", after_upgrade_);
   report("check of the next program before", checks_);
-  std::printf("%d visits, %d tokens\n", visits_.load(), tokens_.load());
+  std::printf("%d visits, %d tokens, %d runs\n", visits_.load(), tokens_.load(), runs_.load());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// ServiceManager: what systemd is to musterd, as far as restarts go: it starts the program, hears what it
+// Steward: what systemd is to musterd, as far as restarts go: it starts the program, hears what it
 // says at NOTIFY_SOCKET, keeps descriptors for it, and hands them to the next one.
 #pragma once
 
@@ -19,16 +19,16 @@ namespace muster::test {
 // Thread  the test's; one of its own reads what the daemon says.
 // Bound   -
 // Fails   the test, by an expectation.
-class ServiceManager {
+class Steward {
  public:
   using Steady = std::chrono::steady_clock;
 
   // `arguments` behind the program's name, `environment` besides what a manager sets.
-  ServiceManager(const std::string& folder, std::vector<std::string> arguments,
-                 std::vector<std::string> environment);
-  ~ServiceManager();
-  ServiceManager(const ServiceManager&) = delete;
-  ServiceManager& operator=(const ServiceManager&) = delete;
+  Steward(const std::string& folder, std::vector<std::string> arguments,
+          std::vector<std::string> environment);
+  ~Steward();
+  Steward(const Steward&) = delete;
+  Steward& operator=(const Steward&) = delete;
 
   // With all that is kept. Does not wait.
   void start(const std::string& program);

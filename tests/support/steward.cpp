@@ -1,4 +1,4 @@
-#include "tests/support/service_manager.hpp"
+#include "tests/support/steward.hpp"
 
 #include <algorithm>
 #include <array>
@@ -40,8 +40,8 @@ void write_pid(char* digits, pid_t pid) {
 
 }  // namespace
 
-ServiceManager::ServiceManager(const std::string& folder, std::vector<std::string> arguments,
-                               std::vector<std::string> environment)
+Steward::Steward(const std::string& folder, std::vector<std::string> arguments,
+                 std::vector<std::string> environment)
     : folder_(folder), arguments_(std::move(arguments)), environment_(std::move(environment)) {
   const std::string path = folder + "/notify";
   socket_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -61,11 +61,11 @@ ServiceManager::ServiceManager(const std::string& folder, std::vector<std::strin
   });
 }
 
-ServiceManager::~ServiceManager() {
+Steward::~Steward() {
   if (pid_ > 0) end();
 }
 
-void ServiceManager::start(const std::string& program) {
+void Steward::start(const std::string& program) {
   std::vector<std::string> arguments{program};
   arguments.insert(arguments.end(), arguments_.begin(), arguments_.end());
   std::vector<std::string> environment = environment_;
@@ -95,7 +95,7 @@ void ServiceManager::start(const std::string& program) {
   EXPECT_GT(pid_, 0) << std::strerror(errno);
 }
 
-int ServiceManager::end(int number) {
+int Steward::end(int number) {
   ::kill(pid_, number);
   int status = 0;
   pid_t ended = 0;
@@ -113,21 +113,21 @@ int ServiceManager::end(int number) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-void ServiceManager::give(const std::string& name, shm::Descriptor descriptor) {
+void Steward::give(const std::string& name, shm::Descriptor descriptor) {
   const std::lock_guard lock(mutex_);
   kept_.emplace(name, std::move(descriptor));
 }
 
-void ServiceManager::lose(const std::string& name) {
+void Steward::lose(const std::string& name) {
   const std::lock_guard lock(mutex_);
   kept_.erase(name);
 }
 
-std::vector<std::string> ServiceManager::kept() {
+std::vector<std::string> Steward::kept() {
   return kept_with("");
 }
 
-std::vector<std::string> ServiceManager::kept_with(const std::string& prefix) {
+std::vector<std::string> Steward::kept_with(const std::string& prefix) {
   drain();
   const std::lock_guard lock(mutex_);
   std::vector<std::string> names;
@@ -136,29 +136,29 @@ std::vector<std::string> ServiceManager::kept_with(const std::string& prefix) {
   return names;
 }
 
-std::size_t ServiceManager::heard(const std::string& line) {
+std::size_t Steward::heard(const std::string& line) {
   drain();
   const std::lock_guard lock(mutex_);
   return heard_[line].first;
 }
 
-ServiceManager::Steady::time_point ServiceManager::heard_at(const std::string& line) {
+Steward::Steady::time_point Steward::heard_at(const std::string& line) {
   drain();
   const std::lock_guard lock(mutex_);
   return heard_[line].second;
 }
 
-std::string ServiceManager::log() const {
+std::string Steward::log() const {
   std::ostringstream text;
   text << std::ifstream(folder_ + "/log").rdbuf();
   return text.str();
 }
 
-void ServiceManager::set(const std::string& variable) {
+void Steward::set(const std::string& variable) {
   environment_.push_back(variable);
 }
 
-void ServiceManager::drain() {
+void Steward::drain() {
   const std::lock_guard lock(mutex_);
   while (true) {
     std::array<char, 4096> bytes;
@@ -184,7 +184,7 @@ void ServiceManager::drain() {
   }
 }
 
-void ServiceManager::hear(const std::string& text, std::vector<shm::Descriptor> descriptors) {
+void Steward::hear(const std::string& text, std::vector<shm::Descriptor> descriptors) {
   std::istringstream lines(text);
   std::string name, verb;
   for (std::string line; std::getline(lines, line);) {
