@@ -1,6 +1,14 @@
 #include "daemon/cli/channel.hpp"
 
 namespace muster::cli {
+namespace {
+
+bool may_ask_again(const Json& command) {
+  return may_repeat(command) ||
+         (command.value("command", "") == "job_create" && !command.value("keep", false));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Channel>> Channel::open(control::Loop& loop, const Door& door,
                                                std::function<void()> on_lost) {
@@ -85,10 +93,8 @@ void Channel::on_adopted(const Json& event) {
   const auto field = event.find("next");
   const bool known = field != event.end() && field->is_number_unsigned();
   const std::uint32_t next = known ? field->get<std::uint32_t>() : 0;
-  repeat(next == 0 ? serial_ + 1 : next, [](const Json& command) {
-    // The job of this connection is created once: asked again, the daemon says what it is.
-    return may_repeat(command) || command.value("command", "") == "job_create";
-  });
+  // A job is created once: asked again by whom it belongs to, the daemon says what it is.
+  repeat(next == 0 ? serial_ + 1 : next, may_ask_again);
 }
 
 void Channel::reconnect(const Status& why) {
@@ -100,7 +106,8 @@ void Channel::reconnect(const Status& why) {
   socket_ = *std::move(socket);
   // Turned away again and again, it does not run in circles.
   watch_ = loop_.after(connects_ > 1 ? kConnectPause : Nanos(0), [this] { listen(); });
-  repeat(serial_ + 1, [](const Json& command) { return may_repeat(command); });
+  // A job that was to end with the former connection ends with it, if it was begun at all.
+  repeat(serial_ + 1, may_ask_again);
 }
 
 void Channel::lose(const Status& why) {
