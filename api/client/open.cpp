@@ -4,7 +4,9 @@
 #include "api/client/session.hpp"
 #include "api/shm/message.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <memory>
 
 using muster::Code;
@@ -56,8 +58,15 @@ Result<shm::Hello> hello_of(const muster::bootstrap::Identity& identity) {
   return hello;
 }
 
+constexpr const char* kSilence = "the daemon closed the connection";
+
+// That the connection ended, as against a reason that the daemon gave, or nobody at the socket.
+bool is_silence(const Status& status) {
+  return status.code() == Code::kDaemonLost && status.message() == kSilence;
+}
+
 Result<shm::Welcome> welcome_of(std::span<const std::byte> bytes) {
-  if (bytes.empty()) return fail(Code::kDaemonLost, "the daemon closed the connection");
+  if (bytes.empty()) return fail(Code::kDaemonLost, kSilence);
   MUSTER_ASSIGN_OR_RETURN(auto welcome,
                           shm::checked_answer<shm::Welcome>(bytes, shm::MessageKind::kWelcome, kHelloSerial));
   welcome.job[sizeof welcome.job - 1] = '\0';
@@ -65,19 +74,53 @@ Result<shm::Welcome> welcome_of(std::span<const std::byte> bytes) {
   return welcome;
 }
 
-Result<muster_session::Connection> attach(const muster::bootstrap::Identity& identity,
-                                          muster::Nanos timeout) {
-  const muster::SteadyClock clock;
-  const muster::Instant deadline = muster::later(clock.now(), timeout);
-  MUSTER_ASSIGN_OR_RETURN(const shm::Hello hello, hello_of(identity));
-  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket, shm::connect_to(identity.endpoint, deadline, clock));
+// A daemon's first word, and what came with it.
+struct Welcomed {
+  shm::Descriptor socket;
+  shm::Message answer;
+  shm::Welcome welcome;
+};
+
+Result<Welcomed> knock(const std::string& endpoint, const shm::Hello& hello, muster::Instant deadline,
+                       const muster::Clock& clock) {
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket, shm::connect_to(endpoint, deadline, clock));
   const Status sent = shm::send_message(socket, shm::bytes_of(hello));
   // A daemon that has no room may have said so, and closed, before it was asked: its reason is there to be
   // read.
   if (!sent.ok() && sent.code() != Code::kDaemonLost) return fail(sent);
   std::vector<std::byte> buffer(shm::kMessageBytesMax);
   MUSTER_ASSIGN_OR_RETURN(shm::Message answer, shm::receive_message(socket, buffer, deadline, clock));
-  MUSTER_ASSIGN_OR_RETURN(const shm::Welcome welcome, welcome_of(std::span(buffer).first(answer.bytes)));
+  const auto bytes = std::span(buffer).first(answer.bytes);
+  MUSTER_ASSIGN_OR_RETURN(const shm::Welcome welcome, welcome_of(bytes));
+  return Welcomed{std::move(socket), std::move(answer), welcome};
+}
+
+// A daemon that is replaced by another in the middle of this drops the connection without a word; the next
+// one answers at the same socket. The rank was not attached then: an engine that has a connection keeps it.
+Result<Welcomed> knock_until(const std::string& endpoint, const shm::Hello& hello, muster::Instant deadline,
+                             const muster::Clock& clock) {
+  constexpr int kKnocksMax = 100;
+  constexpr std::int64_t kPauseMaxMs = 100;
+  std::int64_t pause_ms = 1;
+  for (int knocks = 1;; ++knocks) {
+    auto welcomed = knock(endpoint, hello, deadline, clock);
+    const bool replaced = !welcomed && is_silence(welcomed.error());
+    if (!replaced || knocks == kKnocksMax || clock.now() >= deadline) return welcomed;
+    const timespec pause{.tv_sec = 0, .tv_nsec = pause_ms * 1'000'000};
+    nanosleep(&pause, nullptr);
+    pause_ms = std::min(2 * pause_ms, kPauseMaxMs);
+  }
+}
+
+Result<muster_session::Connection> attach(const muster::bootstrap::Identity& identity,
+                                          muster::Nanos timeout) {
+  const muster::SteadyClock clock;
+  const muster::Instant deadline = muster::later(clock.now(), timeout);
+  MUSTER_ASSIGN_OR_RETURN(const shm::Hello hello, hello_of(identity));
+  MUSTER_ASSIGN_OR_RETURN(Welcomed welcomed, knock_until(identity.endpoint, hello, deadline, clock));
+  shm::Descriptor socket = std::move(welcomed.socket);
+  shm::Message answer = std::move(welcomed.answer);
+  const shm::Welcome& welcome = welcomed.welcome;
   const bool direct = welcome.direct_bytes > 0;
   if (answer.descriptors.size() != (direct ? 5u : 3u))
     return fail(Code::kProtocol, "the daemon's welcome lacks its descriptors");

@@ -1,6 +1,14 @@
 #include "daemon/cli/channel.hpp"
 
 namespace muster::cli {
+namespace {
+
+bool may_ask_again(const Json& command) {
+  return may_repeat(command) ||
+         (command.value("command", "") == "job_create" && !command.value("keep", false));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Channel>> Channel::open(control::Loop& loop, const Door& door,
                                                std::function<void()> on_lost) {
@@ -12,6 +20,10 @@ Result<std::unique_ptr<Channel>> Channel::open(control::Loop& loop, const Door& 
 
 Channel::Channel(control::Loop& loop, const Door& door, shm::Descriptor socket, std::function<void()> on_lost)
     : loop_(loop), door_(door), socket_(std::move(socket)), on_lost_(std::move(on_lost)) {
+  listen();
+}
+
+void Channel::listen() {
   watch_ = loop_.watch(socket_.get(), [this] { on_readable(); });
 }
 
@@ -22,38 +34,94 @@ Channel::~Channel() {
 
 void Channel::ask(const Json& command, Answered answered) {
   const std::uint32_t serial = ++serial_;
-  const auto timer = loop_.after(door_.timeout, [this, serial] {
-    settle(serial, tl::unexpected(Trouble{
-                       kTimedOut, "the daemon did not answer in time; --timeout sets how long to wait"}));
+  const bool gone = !socket_.valid();
+  const auto timer = loop_.after(gone ? Nanos(0) : door_.timeout, [this, serial, gone] {
+    settle(serial, tl::unexpected(
+                       gone ? Trouble{kUnreachable, "the daemon has gone away"}
+                            : Trouble{kTimedOut,
+                                      "the daemon did not answer in time; --timeout sets how long to wait"}));
   });
-  open_.emplace(serial, Open{std::move(answered), timer});
-  const Status sent = control::send_packet(socket_, shm::MessageKind::kCommand, serial, command);
+  open_.emplace(serial, Open{command, std::move(answered), timer});
+  if (gone) return;
+  if (const Status sent = send(serial); !sent.ok()) settle(serial, troubled(sent));
+}
+
+Status Channel::send(std::uint32_t serial) {
+  const Status sent =
+      control::send_packet(socket_, shm::MessageKind::kCommand, serial, open_.at(serial).command);
   // Of a daemon that has turned us away already the reason is there to be read: on_readable() tells it.
-  if (!sent.ok() && sent.code() != Code::kDaemonLost) settle(serial, troubled(sent));
+  return sent.code() == Code::kDaemonLost ? Status() : sent;
 }
 
 void Channel::on_readable() {
   auto packet = control::receive_packet(socket_);
   if (packet) {
+    connects_ = 0;
+    if (packet->kind == shm::MessageKind::kCommand) return on_adopted(packet->body);
     const std::uint32_t serial = packet->serial;
     return settle(serial, answer_of(std::move(packet)));
   }
   if (packet.error().code() == Code::kPending) return;
-  loop_.unwatch(watch_);
+  loop_.unwatch(std::exchange(watch_, 0));
+  socket_.reset();
+  // A refusal in place of an answer is the end; that the connection is over may be a restart.
+  packet.error().code() == Code::kDaemonLost ? reconnect(packet.error()) : lose(packet.error());
+}
+
+// Asks again what stands open, up to question `end`. An answer may destroy this channel, so they come last.
+template<class May>
+void Channel::repeat(std::uint32_t end, May&& may) {
+  std::vector<std::pair<Answered, Trouble>> over;
+  for (auto it = open_.begin(); it != open_.end() && it->first < end;) {
+    const bool again = may(it->second.command);
+    const Status sent = again ? send(it->first) : Status();
+    if (again && sent.ok()) {
+      ++it;
+      continue;
+    }
+    loop_.unwatch(it->second.timer);
+    over.emplace_back(std::move(it->second.answered),
+                      again ? trouble_of(sent) : lost_in_the_middle(it->second.command));
+    it = open_.erase(it);
+  }
+  for (const auto& [answered, trouble] : over) answered(tl::unexpected(trouble));
+}
+
+// A restarted daemon has this connection. Questions before `next` were read by the former one, whose answers
+// are here by now or never come.
+void Channel::on_adopted(const Json& event) {
+  const auto field = event.find("next");
+  const bool known = field != event.end() && field->is_number_unsigned();
+  const std::uint32_t next = known ? field->get<std::uint32_t>() : 0;
+  // A job is created once: asked again by whom it belongs to, the daemon says what it is.
+  repeat(next == 0 ? serial_ + 1 : next, may_ask_again);
+}
+
+void Channel::reconnect(const Status& why) {
+  const SteadyClock clock;
+  auto socket = ++connects_ <= kConnectsMax
+                    ? shm::connect_to(door_.endpoint, clock.now() + kConnectPause, clock)
+                    : Result<shm::Descriptor>(fail(why));
+  if (!socket) return lose(why);
+  socket_ = *std::move(socket);
+  // Turned away again and again, it does not run in circles.
+  watch_ = loop_.after(connects_ > 1 ? kConnectPause : Nanos(0), [this] { listen(); });
+  // A job that was to end with the former connection ends with it, if it was begun at all.
+  repeat(serial_ + 1, may_ask_again);
+}
+
+void Channel::lose(const Status& why) {
   const auto on_lost = std::move(on_lost_);
-  std::vector<std::uint32_t> serials;
-  for (const auto& [serial, open] : open_) serials.push_back(serial);
   // An answer may destroy this channel; what comes after must not look at it.
   std::vector<Answered> waiting;
-  for (const std::uint32_t serial : serials) {
-    loop_.unwatch(open_.at(serial).timer);
-    waiting.push_back(std::move(open_.at(serial).answered));
+  for (auto& [serial, open] : open_) {
+    loop_.unwatch(open.timer);
+    waiting.push_back(std::move(open.answered));
   }
   open_.clear();
   // A refusal in place of an answer says more than that the connection is over.
-  const Trouble trouble = packet.error().code() == Code::kDaemonLost
-                              ? Trouble{kUnreachable, "the daemon has gone away"}
-                              : trouble_of(packet.error());
+  const Trouble trouble =
+      why.code() == Code::kDaemonLost ? Trouble{kUnreachable, "the daemon has gone away"} : trouble_of(why);
   for (const Answered& answered : waiting) answered(tl::unexpected(trouble));
   on_lost();
 }

@@ -1,4 +1,5 @@
-// Channel: a lasting connection to the daemon on an event loop. Questions do not block.
+// Channel: a lasting connection to the daemon on an event loop. Questions do not block. It outlives a restart
+// of the daemon: the next one has the connection, because a job hangs on it, or it is made anew.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -15,7 +16,8 @@ namespace muster::cli {
 // Thread  the loop's.
 // Bound   the questions asked.
 // Fails   open: as connect_to(). A question without an answer in time ends with kTimedOut, one whose daemon
-//         goes away with kUnreachable; `on_lost` is called then, once.
+//         goes away for good with kUnreachable; `on_lost` is called then, once. One that a restarted daemon
+//         may have carried out, and that may not be repeated, ends with kFailed.
 class Channel {
  public:
   using Answered = std::function<void(Outcome<Answer>)>;
@@ -30,12 +32,20 @@ class Channel {
 
  private:
   struct Open {
+    Json command;
     Answered answered;
     control::Loop::Watch timer = 0;
   };
 
   Channel(control::Loop& loop, const Door& door, shm::Descriptor socket, std::function<void()> on_lost);
+  void listen();
   void on_readable();
+  void on_adopted(const Json& event);
+  void reconnect(const Status& why);
+  void lose(const Status& why);
+  Status send(std::uint32_t serial);
+  template<class May>
+  void repeat(std::uint32_t end, May&& may);
   void settle(std::uint32_t serial, Outcome<Answer> outcome);
 
   control::Loop& loop_;
@@ -44,6 +54,7 @@ class Channel {
   std::function<void()> on_lost_;
   control::Loop::Watch watch_ = 0;
   std::map<std::uint32_t, Open> open_;
+  int connects_ = 0;  // since the last answer
   std::uint32_t serial_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "daemon/cli/plan_command.hpp"
 #include "daemon/cli/run_command.hpp"
 #include "daemon/cli/top_command.hpp"
+#include "daemon/cli/upgrade_command.hpp"
 #include "daemon/config/diagnostic.hpp"
 
 #include <algorithm>
@@ -173,6 +174,9 @@ void add_questions(CLI::App& app, Line& line) {
   seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
   asked("version", "Versions of this program and of the daemon",
         [&line] { return run_version(line.door(), line.output()); });
+  CLI::App* upgrade = asked("upgrade", "Replace the daemon's program; jobs and ranks go on",
+                            [&line] { return run_upgrade(line.door(), line.file, line.output()); });
+  filled(upgrade->add_option("--program", line.file, "A musterd; else the file that runs, as it is now"));
   CLI::App* shutdown = asked("shutdown", "Shut the daemon down once its ranks have left", [&line] {
     return run_shutdown(line.door(), line.now ? Leave::kNow : Leave::kDrain, line.output());
   });

@@ -78,7 +78,9 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
     child.arguments.insert(child.arguments.end(),
                            {"--set", fmt::format("limits.sessions_max={}", sessions), "--set",
                             fmt::format("limits.ranks_per_job_max={}", sessions)});
-  child.environment = options.environment;
+  // What keeps descriptors for somebody else would keep engines alive after their run.
+  for (const std::string& entry : options.environment)
+    if (!entry.starts_with("NOTIFY_SOCKET=")) child.environment.push_back(entry);
   // The ranks have the terminal; what they print should not drown in news of the daemon.
   if (options.config.empty() && !sets(child.environment, "MUSTER_SET_log__level"))
     child.environment.emplace_back("MUSTER_SET_log__level=warning");

@@ -1,5 +1,10 @@
 #include "daemon/cli/question.hpp"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <thread>
+
 namespace muster::cli {
 
 Trouble unreachable(const Status& status) {
@@ -15,20 +20,54 @@ Outcome<Answer> answer_of(Result<control::Packet> packet) {
   return Answer{*std::move(result), std::move(packet->descriptors)};
 }
 
+bool may_repeat(const Json& command) {
+  // "token" voids the one before, which nobody has heard of.
+  static constexpr std::array<std::string_view, 11> kRepeatable{
+      "version", "status",   "jobs",        "groups", "hang",      "flight",
+      "token",   "counters", "trace_begin", "absent", "expect_all"};
+  const auto name = command.find("command");
+  return name != command.end() && name->is_string() &&
+         std::find(kRepeatable.begin(), kRepeatable.end(), name->get_ref<const std::string&>()) !=
+             kRepeatable.end();
+}
+
+Trouble lost_in_the_middle(const Json& command) {
+  return {kFailed, fmt::format("the daemon was restarted in the middle of '{}'; whether it was done is not "
+                               "known: `muster status` and `muster jobs` show what is",
+                               command.value("command", ""))};
+}
+
+namespace {
+
+// kDaemonLost: the connection ended without an answer.
+Result<control::Packet> ask_once(const shm::Descriptor& socket, const Json& command, Instant deadline,
+                                 const Clock& clock) {
+  const Status sent = control::send_packet(socket, shm::MessageKind::kCommand, 1, command);
+  // Of a daemon that has turned us away already the reason is there to be read.
+  if (!sent.ok() && sent.code() != Code::kDaemonLost) return fail(sent);
+  return control::receive_packet(socket, deadline, clock);
+}
+
+}  // namespace
+
 Outcome<Answer> ask(const Door& door, const Json& command) {
   const SteadyClock clock;
   const Instant deadline = clock.now() + door.timeout;
-  const auto socket = shm::connect_to(door.endpoint, deadline, clock);
-  if (!socket) return tl::unexpected(unreachable(socket.error()));
-  const Status sent = control::send_packet(*socket, shm::MessageKind::kCommand, 1, command);
-  if (!sent.ok()) return troubled(sent);
-  auto packet = control::receive_packet(*socket, deadline, clock);
-  if (!packet && packet.error().code() == Code::kWaitTimeout)
-    return tl::unexpected(
-        Trouble{kTimedOut, fmt::format("the daemon at {} did not answer within {:.1f} s; --timeout sets "
-                                       "how long to wait",
-                                       door.endpoint, std::chrono::duration<double>(door.timeout).count())});
-  return answer_of(std::move(packet));
+  for (int connects = 1;; ++connects) {
+    const auto socket = shm::connect_to(door.endpoint, deadline, clock);
+    if (!socket) return tl::unexpected(unreachable(socket.error()));
+    auto packet = ask_once(*socket, command, deadline, clock);
+    if (!packet && packet.error().code() == Code::kWaitTimeout)
+      return tl::unexpected(Trouble{
+          kTimedOut, fmt::format("the daemon at {} did not answer within {:.1f} s; --timeout sets "
+                                 "how long to wait",
+                                 door.endpoint, std::chrono::duration<double>(door.timeout).count())});
+    const bool replaced = !packet && packet.error().code() == Code::kDaemonLost;
+    if (!replaced) return answer_of(std::move(packet));
+    if (!may_repeat(command)) return tl::unexpected(lost_in_the_middle(command));
+    if (connects == kConnectsMax || clock.now() >= deadline) return answer_of(std::move(packet));
+    std::this_thread::sleep_for(kConnectPause);
+  }
 }
 
 }  // namespace muster::cli

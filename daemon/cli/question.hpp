@@ -20,8 +20,18 @@ struct Answer {
 };
 
 // kUnreachable if nobody listens or this user may not connect, kTimedOut without an answer in time; else as
-// the daemon's status says.
+// the daemon's status says. Where the daemon is replaced by another in the middle, a question is asked again;
+// for what changes something it is kFailed.
 Outcome<Answer> ask(const Door& door, const Json& command);
+
+// Whether a command may be carried out twice: it asks, or the second time changes nothing more.
+bool may_repeat(const Json& command);
+// What is said of a command whose answer was lost.
+Trouble lost_in_the_middle(const Json& command);
+
+// How often a connection is made anew before the daemon counts as gone, and the pause between.
+inline constexpr int kConnectsMax = 200;
+inline constexpr Nanos kConnectPause = std::chrono::milliseconds(5);
 
 // Why there was no connection, as the user must read it.
 Trouble unreachable(const Status& status);

@@ -82,6 +82,7 @@ Json Conductor::execute(Packet& packet) {
   if (!engine_) return refused(failure(Code::kState, "the job does not exist yet"));
   if (command == "attach") return attach(packet);
   if (command == "report") return report();
+  if (command == "counters") return counters();
   if (command == "groups") return groups();
   if (command == "stop") return stop(packet.body);
   if (command == "trace_end") return trace_end();
@@ -150,12 +151,24 @@ Json Conductor::attach(Packet& packet) {
   const Status sent = shm::send_message(client.socket, std::as_bytes(std::span(&welcome, 1)), descriptors);
   if (!sent.ok()) {
     engine_->detach(rank, fmt::format("rank {} left before it was welcomed", rank.value));
-    return refused(sent);
+    Json answer = refused(sent);
+    answer["attachments"] = welcome.attachments + 1;  // it counts all the same
+    return answer;
   }
   client.socket_watch = loop_.watch(client.socket.get(), [this, rank] { on_client(rank); });
   client.death_watch = loop_.watch(client.pidfd.get(), [this, rank] { on_death(rank); });
   clients_.emplace(rank, std::move(client));
-  return control::success({{"session", welcome.session}});
+  Json answer = control::success({{"session", welcome.session}});
+  answer["attachments"] = welcome.attachments + 1;  // this one too
+  return answer;
+}
+
+// Again, for a supervisor whose predecessor did not live to get them.
+Json Conductor::counters() {
+  auto counters = engine_->counters();
+  if (!counters) return refused(counters.error());
+  reply_descriptor_ = *std::move(counters);
+  return control::success(Json::object());
 }
 
 Json Conductor::report() {
@@ -225,7 +238,9 @@ Json Conductor::absent(const Json& body) {
 }
 
 Json Conductor::stop(const Json& body) {
-  engine_->close(Code::kAborted, body.value("text", "the job was ended"));
+  const auto status = body.value("status", static_cast<muster_status_t>(Code::kAborted));
+  const Code code = status < 0 && is_known(status) ? static_cast<Code>(status) : Code::kAborted;
+  engine_->close(code, body.value("text", "the job was ended"));
   ending_ = true;
   return control::success(Json::object());
 }

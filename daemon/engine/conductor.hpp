@@ -45,6 +45,7 @@ class Conductor {
   control::Json create(const control::Json& body);
   control::Json attach(control::Packet& packet);
   control::Json report();
+  control::Json counters();
   control::Json groups() const;
   control::Json trace_end();
   control::Json flight();

@@ -205,8 +205,8 @@ void Engine::close(Code code, const std::string& text) {
   const std::lock_guard lock(baton_);
   closed_ = true;
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
-    graph_->abort(GroupId(g), {Code::kAborted, -1, text}, clock_.now());
-    if (board_) board_->break_group(GroupId(g), {Code::kAborted, -1, text}, Board::End::kForAll);
+    graph_->abort(GroupId(g), {code, -1, text}, clock_.now());
+    if (board_) board_->break_group(GroupId(g), {code, -1, text}, Board::End::kForAll);
   }
   for (Seat& seat : seats_)
     if (seat.session) seat.session->close(code);

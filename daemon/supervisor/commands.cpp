@@ -15,10 +15,6 @@ std::string version_text() {
   return fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
 }
 
-Json version() {
-  return Json{{"version", version_text()}, {"abi", shm::kAbiVersion}, {"pid", getpid()}};
-}
-
 }  // namespace
 
 void Supervisor::execute(ConnectionId id, Packet packet) {
@@ -51,18 +47,38 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
   if (command == "absent")
     return forward(id, body, {{"command", command}, {"rank", body.at("rank")}, {"text", body.at("text")}},
                    reply);
+  if (command == "upgrade") return upgrade(id, body, reply);
   if (command == "shutdown") {
-    const std::uint32_t uid = connections_.at(id).peer.uid;
-    if (uid != 0 && uid != geteuid())
-      return reply(control::failed(
-                       failure(Code::kDenied, "only root and user {} may shut the daemon down", geteuid())),
-                   {});
+    const Status allowed = may_govern(id, "shut the daemon down");
+    if (!allowed.ok()) return reply(control::failed(allowed), {});
     reply(control::success(Json::object()), {});
     return drain(body.value("drain", true));
   }
   reply(control::failed(
             failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'", version_text(), command)),
         {});
+}
+
+Status Supervisor::may_govern(ConnectionId id, const char* what) const {
+  const std::uint32_t uid = connections_.at(id).peer.uid;
+  if (uid == 0 || uid == geteuid()) return {};
+  return failure(Code::kDenied, "only root and user {} may {}", geteuid(), what);
+}
+
+// No answer if it succeeds: the connection ends with this program, and the next one tells its version.
+void Supervisor::upgrade(ConnectionId id, const Json& body, const Reply& reply) {
+  const Status allowed = may_govern(id, "upgrade the daemon");
+  if (!allowed.ok()) return reply(control::failed(allowed), {});
+  begin_upgrade(body.value("program", ""),
+                [reply](const Status& refused) { reply(control::failed(refused), {}); });
+}
+
+Json Supervisor::version() const {
+  return Json{{"version", version_text()},
+              {"abi", shm::kAbiVersion},
+              {"pid", getpid()},
+              {"instance", state_.instance},
+              {"program", options_.program}};
 }
 
 Json Supervisor::status(ConnectionId id) const {
@@ -72,7 +88,12 @@ Json Supervisor::status(ConnectionId id) const {
     if (JobBook::may_act(job, uid).ok()) jobs.push_back(describe(job));  // as in jobs_report()
   Json result = version();
   result["uptime_ns"] = (clock_.now() - started_).count();
-  result["socket"] = listener_.path();
+  result["socket"] = door_.path();
+  result["epoch"] = state_.epoch;
+  Json later = Json::array();
+  for (const auto& [name, value] : state_.later.items()) later.push_back(name);
+  result["state"] = {{"version", state_format().version}, {"read", state_read_}, {"later", std::move(later)}};
+  result["takeover_ns"] = takeover_.count();
   result["draining"] = draining_;
   result["sessions"] = sessions();
   result["jobs"] = jobs;
@@ -138,27 +159,33 @@ void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
       control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, connection.peer.uid);
   if (!spec) return reply(control::failed(spec.error()), {});
   const std::string name = spec->name;
-  const bool keep = body.value("keep", false);
-  const bool tokens = spec->claim == control::Claim::kToken;
-  const Status started =
-      start_job(*spec, connection.peer.gid, [this, id, name, keep, tokens, reply](const Status& status) {
-        if (!status.ok()) return reply(control::failed(status), {});
-        const Job& job = *book_.find(name);
-        Json result{{"job", name}, {"epoch", job.spec.epoch}};
-        if (tokens) {
-          result["tokens"] = Json::array();
-          for (std::uint32_t rank = 0; rank < job.spec.world; ++rank) {
-            const std::string text = options_.random_hex();
-            static_cast<void>(book_.issue(name, Rank(rank), text));
-            result["tokens"].push_back(text);
-          }
-        }
-        const auto it = connections_.find(id);
-        if (!keep && it == connections_.end()) return end_job(name, "whoever started the job has left");
-        if (!keep) it->second.jobs.push_back(name);
-        reply(control::success(std::move(result)), {});
-      });
+  const ConnectionId owner = body.value("keep", false) ? 0 : id;
+  const auto created = [this, id, name, reply](const Status& status) {
+    status.ok() ? answer_created(id, name, reply) : reply(control::failed(status), {});
+  };
+  // Asked again on the same connection: a predecessor began with it, and its answer was lost.
+  if (const Job* job = book_.find(name); job != nullptr && owner != 0 && running_.at(name).owner == owner &&
+                                         job->spec.world == spec->world && job->spec.mesh == spec->mesh) {
+    if (job->state == JobState::kReady) return created({});
+    if (job->state != JobState::kEnding) return running_.at(name).on_ready.push_back(created);
+  }
+  const Status started = start_job(*spec, connection.peer.gid, owner, created);
   if (!started.ok()) reply(control::failed(started), {});
+}
+
+void Supervisor::answer_created(ConnectionId id, const std::string& name, const Reply& reply) {
+  const Job& job = *book_.find(name);
+  Json result{{"job", name}, {"epoch", job.spec.epoch}};
+  if (job.spec.claim == control::Claim::kToken) {
+    result["tokens"] = Json::array();
+    for (std::uint32_t rank = 0; rank < job.spec.world; ++rank) {
+      const std::string text = options_.random_hex();
+      static_cast<void>(book_.issue(name, Rank(rank), text));
+      result["tokens"].push_back(text);
+    }
+    save();  // before anybody knows them
+  }
+  if (connections_.contains(id)) reply(control::success(std::move(result)), {});
 }
 
 void Supervisor::job_destroy(ConnectionId id, const Json& body, Reply reply) {
@@ -170,11 +197,20 @@ void Supervisor::job_destroy(ConnectionId id, const Json& body, Reply reply) {
 }
 
 void Supervisor::token(ConnectionId id, const Json& body, Reply reply) {
+  if (!connections_.contains(id)) return;  // it did not wait for the engine
   const auto job = job_for(id, body);
   if (!job) return reply(control::failed(job.error()), {});
+  if ((*job)->state == JobState::kAdopting) {
+    // A token counts from how often its rank was attached, which only the engine knows.
+    running_.at((*job)->spec.name).on_ready.push_back([this, id, body, reply](const Status& status) {
+      status.ok() ? token(id, body, reply) : reply(control::failed(status), {});
+    });
+    return;
+  }
   const std::string text = options_.random_hex();
   const auto rank = body.value("rank", std::uint32_t{0});
   const Status issued = book_.issue((*job)->spec.name, Rank(rank), text);
+  if (issued.ok()) save();
   reply(issued.ok() ? control::success({{"token", text}}) : control::failed(issued), {});
 }
 

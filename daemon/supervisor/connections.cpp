@@ -43,7 +43,7 @@ Status check_sizes(const shm::Hello& hello) {
 }  // namespace
 
 void Supervisor::on_accept() {
-  auto socket = listener_.accept();
+  auto socket = door_.accept();
   if (!socket) {
     if (socket.error().code() == Code::kNoResource) refuse_for_descriptors();
     return;
@@ -66,7 +66,7 @@ void Supervisor::listen_if_room() {
   if (!room) {
     loop_.unwatch(std::exchange(listener_watch_, 0));
   } else if (listener_watch_ == 0) {
-    listener_watch_ = loop_.watch(listener_.descriptor().get(), [this] { on_accept(); });
+    listener_watch_ = loop_.watch(door_.descriptor().get(), [this] { on_accept(); });
   }
 }
 
@@ -83,7 +83,7 @@ bool Supervisor::take_commands(Connection& connection) {
 // Out of descriptors, accept() fails and the listener stays readable: without this the loop would spin.
 void Supervisor::refuse_for_descriptors() {
   reserve_.reset();
-  if (auto socket = listener_.accept()) {
+  if (auto socket = door_.accept()) {
     refuse(*socket, 0,
            failure(Code::kNoResource,
                    "the daemon is out of file descriptors; raise its limit (LimitNOFILE, ulimit -n)"));
@@ -131,6 +131,7 @@ void Supervisor::drop(ConnectionId id) {
   loop_.unwatch(it->second.watch);
   loop_.unwatch(it->second.timeout);
   const std::vector<std::string> jobs = std::move(it->second.jobs);
+  store_.forget(owner_name(id));
   connections_.erase(it);
   listen_if_room();
   for (const std::string& name : jobs) end_job(name, "whoever started the job has left");
@@ -163,7 +164,7 @@ void Supervisor::admit(WaitingClient client) {
   const auto token = shm::checked_text(client.hello.token, "token");
   if (!name || !token) return refuse(client.socket, serial, name ? token.error() : name.error());
   if (draining_) return refuse(client.socket, serial, failure(Code::kAborted, "the daemon is shutting down"));
-  if (sessions() >= options_.sessions_max)
+  if (sessions() + waiting_unclaimed() >= options_.sessions_max)
     return refuse(
         client.socket, serial,
         failure(Code::kNoResource, "{} sessions are attached, the limit (limits.sessions_max)", sessions()));
@@ -171,6 +172,10 @@ void Supervisor::admit(WaitingClient client) {
   if (book_.find(job_name) == nullptr) {
     const Status created = create_for(client.hello, client.peer.uid, client.peer.gid);
     if (!created.ok()) return refuse(client.socket, serial, created);
+  }
+  if (book_.find(job_name)->state == JobState::kAdopting) {
+    running_.at(job_name).waiting.push_back(std::move(client));
+    return;
   }
   const Claimant claimant{client.peer.uid, client.peer.pid, client.hello.rank, client.hello.world_size,
                           std::string(*token)};
@@ -210,7 +215,7 @@ Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::u
   spec.mesh = mesh.empty() ? "dp_shard=-1" : std::string(mesh);
   spec.owner_uid = uid;
   spec.claim = control::Claim::kOwner;
-  return start_job(std::move(spec), gid, [name](const Status& status) {
+  return start_job(std::move(spec), gid, 0, [name](const Status& status) {
     if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", name, status.text());
   });
 }
@@ -234,6 +239,9 @@ void Supervisor::hand_over(WaitingClient client) {
     if (answer) {
       const auto result = control::result_of(*answer);
       if (!result) status = result.error();
+      // Also with a refusal, if the rank left while it was let in.
+      const auto attachments = answer->body.find("attachments");
+      if (attachments != answer->body.end()) book_.attached(name, rank, attachments->get<std::uint32_t>());
     }
     if (!status.ok()) {
       book_.release(name, rank);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kOfProcess = 64;  // standard streams, event loop, device, libraries
 constexpr std::uint64_t kPerPeer = 2;     // socket, pidfd
-constexpr std::uint64_t kPerJob = 2;      // channel, pidfd
+constexpr std::uint64_t kPerJob = 3;      // channel, pidfd, counters
 constexpr std::uint64_t kPerSession = 8;  // socket, pidfd, two segments, doorbell, event socket pair, arena
 
 }  // namespace
@@ -20,7 +20,9 @@ std::uint64_t descriptors_needed(const Options& options) {
   // A session's peer too, from its claim to its engine's answer.
   const std::uint64_t peers =
       Supervisor::kHandshakesMax + Supervisor::kCommandsMax + Supervisor::kRetriesMax + options.sessions_max;
-  const std::uint64_t supervisor = kPerPeer * peers + kPerJob * options.jobs_max;
+  // What is kept moves when another program takes over, and has a second descriptor meanwhile.
+  const std::uint64_t kept = kPerJob * options.jobs_max + Supervisor::kCommandsMax;
+  const std::uint64_t supervisor = kPerPeer * peers + kPerJob * options.jobs_max + 2 * kept;
   const std::uint64_t engine = kPerSession * options.sessions_max;
   return kOfProcess + std::max(supervisor, engine);
 }

@@ -39,16 +39,18 @@ constexpr int kChannelDescriptor = 3;  // as muster-engine expects it
   _exit(127);
 }
 
-std::string how_ended(int status) {
-  if (WIFEXITED(status)) {
-    const int code = WEXITSTATUS(status);
-    if (code == 127) return "it could not be started";
-    if (code == 125) return "it could not change to the job's user";
-    return fmt::format("it exited with code {}", code);
+// Reaps a child that has ended, and says how. A predecessor's engine is somebody else's to reap.
+std::string reap(const shm::Descriptor& pidfd) {
+  siginfo_t info{};
+  const auto id = static_cast<id_t>(pidfd.get());
+  if (waitid(P_PIDFD, id, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)
+    return "how it ended is not known to this daemon, which has taken it over";
+  if (info.si_code == CLD_EXITED) {
+    if (info.si_status == 127) return "it could not be started";
+    if (info.si_status == 125) return "it could not change to the job's user";
+    return fmt::format("it exited with code {}", info.si_status);
   }
-  if (WIFSIGNALED(status))
-    return fmt::format("it was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  return "it ended";
+  return fmt::format("it was killed by signal {} ({})", info.si_status, strsignal(info.si_status));
 }
 
 }  // namespace
@@ -78,23 +80,31 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::spawn(control::Loop& loop,
       new EngineProcess(loop, std::move(options), pid, std::move(ours), std::move(pidfd)));
 }
 
+std::unique_ptr<EngineProcess> EngineProcess::adopt(control::Loop& loop, Options options, std::int32_t pid,
+                                                    shm::Descriptor channel, shm::Descriptor pidfd) {
+  return std::unique_ptr<EngineProcess>(
+      new EngineProcess(loop, std::move(options), pid, std::move(channel), std::move(pidfd)));
+}
+
 EngineProcess::EngineProcess(control::Loop& loop, Options options, std::int32_t pid, shm::Descriptor channel,
                              shm::Descriptor pidfd)
     : loop_(loop),
       options_(std::move(options)),
       pid_(pid),
       channel_(std::move(channel)),
-      pidfd_(std::move(pidfd)) {
-  channel_watch_ = loop_.watch(channel_.get(), [this] { on_readable(); });
+      pidfd_(std::move(pidfd)),
+      serial_(options_.first_serial) {
+  if (channel_.valid()) channel_watch_ = loop_.watch(channel_.get(), [this] { on_readable(); });
   death_watch_ = loop_.watch(pidfd_.get(), [this] { on_death(); });
 }
 
 EngineProcess::~EngineProcess() {
   loop_.unwatch(channel_watch_);
   loop_.unwatch(death_watch_);
-  if (reaped_) return;
+  if (ended_) return;
   kill();
-  waitpid(pid_, nullptr, 0);
+  siginfo_t info{};
+  waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);  // no child of ours: at once
 }
 
 void EngineProcess::ask(const Json& command, std::span<const int> descriptors, Answered answered) {
@@ -106,7 +116,8 @@ void EngineProcess::ask(const Json& command, std::span<const int> descriptors, A
 }
 
 void EngineProcess::kill() {
-  if (!reaped_) ::kill(pid_, SIGKILL);  // not reaped yet, so the number is still this child's
+  // Not by its number, which passes to another once whoever is its parent has reaped it.
+  if (!ended_) syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
 }
 
 Status EngineProcess::receive_one() {
@@ -147,12 +158,10 @@ void EngineProcess::on_death() {
   // What it said before it died still counts, the reason for which it gave up above all.
   while (channel_watch_ != 0 && receive_one().ok()) {
   }
-  int status = 0;
-  waitpid(pid_, &status, 0);
-  reaped_ = true;
+  ended_ = true;
   loop_.unwatch(channel_watch_);
   loop_.unwatch(death_watch_);
-  const std::string how = how_ended(status);
+  const std::string how = reap(pidfd_);
   abandon(failure(Code::kDaemonLost, "the job's engine (process {}) is gone: {}", pid_, how));
   options_.on_end(how);  // may destroy this object
 }

@@ -1,5 +1,5 @@
-// EngineProcess: one muster-engine, as its supervisor sees it: a child, a channel, and questions not yet
-// answered.
+// EngineProcess: one muster-engine, as its supervisor sees it: a process, a channel, and questions not yet
+// answered. The process is a child, or a predecessor's.
 #pragma once
 
 #include "api/shm/descriptor.hpp"
@@ -15,7 +15,7 @@
 
 namespace muster::supervisor {
 
-// Owns    the child process, its channel and pidfd. Destruction ends the process (SIGKILL) if it still runs.
+// Owns    the process, its channel and pidfd. Destruction ends the process (SIGKILL) if it still runs.
 // Thread  the supervisor's loop.
 // Bound   the channel's queue; a question that finds it full fails at once.
 // Fails   spawn: kNoResource, kNotFound (no such program). A question: the engine's own failure, or
@@ -30,10 +30,16 @@ class EngineProcess {
     std::string program;
     std::uint32_t uid = 0;  // whom the engine runs as; matters only if this process is root
     std::uint32_t gid = 0;
+    // Questions are numbered from here on: not as a predecessor's were, whose answers may still come.
+    std::uint32_t first_serial = 0;
     Event on_event;
     Ended on_end;
   };
   static Result<std::unique_ptr<EngineProcess>> spawn(control::Loop& loop, Options options);
+  // An engine that runs already. `pid` is for people; what is done to it is done by its pidfd. Without a
+  // channel it can only be ended.
+  static std::unique_ptr<EngineProcess> adopt(control::Loop& loop, Options options, std::int32_t pid,
+                                              shm::Descriptor channel, shm::Descriptor pidfd);
   ~EngineProcess();
   EngineProcess(const EngineProcess&) = delete;
   EngineProcess& operator=(const EngineProcess&) = delete;
@@ -42,6 +48,8 @@ class EngineProcess {
   // SIGKILL, for an engine that does not end by itself.
   void kill();
   std::int32_t pid() const { return pid_; }
+  const shm::Descriptor& channel() const { return channel_; }
+  const shm::Descriptor& pidfd() const { return pidfd_; }
 
  private:
   EngineProcess(control::Loop& loop, Options options, std::int32_t pid, shm::Descriptor channel,
@@ -61,8 +69,8 @@ class EngineProcess {
   control::Loop::Watch channel_watch_ = 0;
   control::Loop::Watch death_watch_ = 0;
   std::map<std::uint32_t, Answered> pending_;
-  std::uint32_t serial_ = 0;
-  bool reaped_ = false;
+  std::uint32_t serial_;
+  bool ended_ = false;
 };
 
 }  // namespace muster::supervisor

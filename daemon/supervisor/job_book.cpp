@@ -12,12 +12,19 @@ bool same_token(const std::string& a, const std::string& b) {
   return a.size() == b.size() && !a.empty() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+void forget_spent(Seat& seat) {
+  if (seat.spent) seat.token.clear();
+  seat.spent = false;
+}
+
 }  // namespace
 
 const char* state_name(JobState state) noexcept {
   switch (state) {
     case JobState::kStarting:
       return "starting";
+    case JobState::kAdopting:
+      return "adopting";
     case JobState::kReady:
       return "ready";
     case JobState::kEnding:
@@ -63,7 +70,10 @@ Status JobBook::issue(const std::string& name, Rank rank, std::string random) {
   if (rank.value >= job->seats.size())
     return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value, job->seats.size() - 1,
                    name);
-  job->seats[rank.value].token = std::move(random);
+  Seat& seat = job->seats[rank.value];
+  seat.token = std::move(random);
+  seat.token_at = seat.attachments;
+  seat.spent = false;
   return {};
 }
 
@@ -72,6 +82,8 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
   MUSTER_RETURN_IF_ERROR(may_act(*job, claimant.uid));
   if (job->state == JobState::kEnding) return failure(Code::kAborted, "job {} is ending", name);
+  if (job->state == JobState::kAdopting)
+    return failure(Code::kPending, "job {} has not yet said who is attached", name);
   const auto world = static_cast<std::int32_t>(job->spec.world);
   if (claimant.world_size >= 0 && claimant.world_size != world)
     return failure(Code::kBadArgument, "the launcher says {} ranks, but job {} has {}", claimant.world_size,
@@ -79,7 +91,8 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
   if (claimant.rank < 0 || claimant.rank >= world)
     return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", claimant.rank, world - 1, name);
   Seat& seat = job->seats[static_cast<std::size_t>(claimant.rank)];
-  if (job->spec.claim == control::Claim::kToken && !same_token(seat.token, claimant.token))
+  const bool good = !seat.spent && same_token(seat.token, claimant.token);
+  if (job->spec.claim == control::Claim::kToken && !good)
     return failure(Code::kDenied,
                    "rank {} of job {} needs a fresh token, each is good for one attachment: put what "
                    "`muster token --job {} --rank {}` prints into MUSTER_TOKEN",
@@ -89,15 +102,55 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
                    seat.pid);
   seat.held = true;
   seat.pid = claimant.pid;
-  seat.token.clear();
+  seat.spent = true;
   return {};
+}
+
+void JobBook::attached(const std::string& name, Rank rank, std::uint32_t attachments) {
+  Job* job = find(name);
+  if (job == nullptr || rank.value >= job->seats.size()) return;
+  Seat& seat = job->seats[rank.value];
+  seat.attachments = attachments;
+  seat.token_at = attachments;  // of a token that was issued meanwhile
+  forget_spent(seat);
 }
 
 void JobBook::release(const std::string& name, Rank rank) {
   Job* job = find(name);
   if (job == nullptr || rank.value >= job->seats.size()) return;
-  job->seats[rank.value].held = false;
-  job->seats[rank.value].pid = 0;
+  Seat& seat = job->seats[rank.value];
+  seat.held = false;
+  seat.pid = 0;
+  forget_spent(seat);
+}
+
+Result<Job*> JobBook::adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens) {
+  if (find(spec.name) != nullptr) return fail(Code::kDuplicate, "a job named {} exists already", spec.name);
+  Job job{spec, JobState::kAdopting, std::vector<Seat>(spec.world)};
+  for (const IssuedToken& token : tokens) {
+    if (token.rank >= spec.world) continue;
+    job.seats[token.rank].token = token.text;
+    job.seats[token.rank].token_at = token.attachments;
+  }
+  return &jobs_.emplace(spec.name, std::move(job)).first->second;
+}
+
+Status JobBook::reconcile(const std::string& name, const std::vector<Sitting>& sittings) {
+  Job* job = find(name);
+  if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
+  if (sittings.size() != job->seats.size())
+    return failure(Code::kProtocol, "the engine of job {} speaks of {} ranks, the job has {}", name,
+                   sittings.size(), job->seats.size());
+  for (std::size_t rank = 0; rank < sittings.size(); ++rank) {
+    Seat& seat = job->seats[rank];
+    const Sitting& sitting = sittings[rank];
+    seat.held = sitting.attached;
+    seat.pid = sitting.attached ? sitting.pid : 0;
+    seat.attachments = sitting.attachments;
+    if (seat.token_at != seat.attachments) seat.token.clear();
+  }
+  if (job->state == JobState::kAdopting) job->state = JobState::kReady;
+  return {};
 }
 
 Status JobBook::may_act(const Job& job, std::uint32_t uid) {

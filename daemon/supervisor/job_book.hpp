@@ -12,13 +12,31 @@
 
 namespace muster::supervisor {
 
-enum class JobState : std::uint8_t { kStarting, kReady, kEnding };
+// kAdopting: a predecessor's, whose engine has not yet said who is attached.
+enum class JobState : std::uint8_t { kStarting, kAdopting, kReady, kEnding };
 const char* state_name(JobState state) noexcept;
 
 struct Seat {
   bool held = false;
   std::int32_t pid = 0;
-  std::string token;  // the one claim that is still good; empty: none
+  std::uint32_t attachments = 0;  // as the engine counts them
+  std::string token;              // empty: none was issued
+  std::uint32_t token_at = 0;     // attachments when it was: one more, and somebody has used it
+  bool spent = false;             // on a claim that its engine has not yet answered
+};
+
+// Who holds a rank, as its engine says.
+struct Sitting {
+  bool attached = false;
+  std::int32_t pid = 0;
+  std::uint32_t attachments = 0;
+};
+
+// A token that a predecessor issued.
+struct IssuedToken {
+  std::uint32_t rank = 0;
+  std::uint32_t attachments = 0;
+  std::string text;
 };
 
 struct Job {
@@ -56,10 +74,19 @@ class JobBook {
   Status issue(const std::string& job, Rank rank, std::string random);
 
   // Decides on a claim and, if it is good, takes the seat and spends the token. kNotFound, kDenied,
-  // kDuplicate (with the holder), kBadArgument (rank, world size), kAborted (the job is ending).
+  // kDuplicate (with the holder), kBadArgument (rank, world size), kAborted (the job is ending), kPending
+  // (the job is kAdopting).
   Status claim(const std::string& job, const Claimant& claimant);
+  // The engine has let the claimant in, for the `attachments`-th time in that seat.
+  void attached(const std::string& job, Rank rank, std::uint32_t attachments);
   // The claim's attachment did not come about, or is over.
   void release(const std::string& job, Rank rank);
+
+  // A predecessor's job, kAdopting: whatever the limits now are, it is there. kDuplicate.
+  Result<Job*> adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens);
+  // Its engine has spoken: the job is kReady, unless it is ending. Tokens that somebody has attached with are
+  // void. kProtocol for a list of another length.
+  Status reconcile(const std::string& job, const std::vector<Sitting>& sittings);
 
   // The owner and root may act on a job.
   static Status may_act(const Job& job, std::uint32_t uid);

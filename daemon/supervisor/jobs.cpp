@@ -16,7 +16,21 @@ constexpr Nanos kDrainPoll = std::chrono::milliseconds(20);
 
 }  // namespace
 
-Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid,
+EngineProcess::Options Supervisor::engine_options(const control::JobSpec& spec, std::uint32_t gid) {
+  const std::string name = spec.name;
+  EngineProcess::Options engine;
+  engine.program = options_.engine_program;
+  engine.uid = spec.owner_uid;
+  engine.gid = gid;
+  engine.on_event = [this, name](const Json& event) { on_engine_event(name, event); };
+  // Later, because the engine's own callback is still on the stack.
+  engine.on_end = [this, name](const std::string& how) {
+    loop_.post([this, name, how] { on_engine_end(name, how); });
+  };
+  return engine;
+}
+
+Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid, ConnectionId owner,
                              std::function<void(const Status&)> on_ready) {
   if (draining_) return failure(Code::kAborted, "the daemon is shutting down");
   // An engine makes memory for every rank before the first comes, so a job's size is asked here.
@@ -28,25 +42,27 @@ Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid,
   spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
   MUSTER_ASSIGN_OR_RETURN(const Job* job, book_.create(spec));
   const std::string name = job->spec.name;
-  EngineProcess::Options engine;
-  engine.program = options_.engine_program;
-  engine.uid = spec.owner_uid;
-  engine.gid = gid;
-  engine.on_event = [this, name](const Json& event) { on_engine_event(name, event); };
-  // Later, because the engine's own callback is still on the stack.
-  engine.on_end = [this, name](const std::string& how) {
-    loop_.post([this, name, how] { on_engine_end(name, how); });
-  };
-  auto process = EngineProcess::spawn(loop_, std::move(engine));
+  auto process = EngineProcess::spawn(loop_, engine_options(spec, gid));
   if (!process) {
     book_.erase(name);
     return process.error();
   }
   RunningJob& running = running_[name];
   running.engine = *std::move(process);
+  running.gid = gid;
+  running.owner = owner;
   running.on_ready.push_back(std::move(on_ready));
   running.engine->ask(Json{{"command", "create"}, {"spec", control::to_json(spec)}}, {},
                       [this, name](Result<Packet> answer) { on_engine_ready(name, std::move(answer)); });
+  // The state last: what it names is there to be found, and an engine that it does not name is ended.
+  store_.keep(channel_name(spec.epoch), running.engine->channel());
+  store_.keep(pidfd_name(spec.epoch), running.engine->pidfd());
+  if (owner != 0) {
+    Connection& connection = connections_.at(owner);
+    if (connection.jobs.empty()) store_.keep(owner_name(owner), connection.socket);
+    connection.jobs.push_back(name);
+  }
+  save();
   publish_status();
   return {};
 }
@@ -58,7 +74,10 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
   if (answer) {
     const auto result = control::result_of(*answer);
     if (!result) status = result.error();
-    if (!answer->descriptors.empty()) it->second.counters = std::move(answer->descriptors.front());
+    if (!answer->descriptors.empty()) {
+      it->second.counters = std::move(answer->descriptors.front());
+      store_.keep(counters_name(book_.find(name)->spec.epoch), it->second.counters);
+    }
   }
   if (status.ok()) book_.ready(name);
   auto callbacks = std::move(it->second.on_ready);
@@ -100,8 +119,22 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   for (WaitingClient& client : it->second.waiting)
     refuse(client.socket, client.hello.header.serial,
            failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
+  if (const auto owner = connections_.find(it->second.owner); owner != connections_.end()) {
+    std::erase(owner->second.jobs, name);
+    if (owner->second.jobs.empty()) store_.forget(owner_name(owner->first));
+  }
+  if (job != nullptr) {
+    store_.forget(channel_name(job->spec.epoch));
+    store_.forget(pidfd_name(job->spec.epoch));
+    store_.forget(counters_name(job->spec.epoch));
+  }
+  // The creator of a job whose engine died while it was taken over still waits.
+  const auto on_ready = std::move(it->second.on_ready);
   running_.erase(it);
   book_.erase(name);
+  save();
+  for (const auto& callback : on_ready)
+    callback(failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
   publish_status();
   check_drained();
 }
@@ -112,6 +145,8 @@ void Supervisor::end_job(const std::string& name, const std::string& why) {
   const Job* job = book_.find(name);
   if (it == running_.end() || job == nullptr || job->state == JobState::kEnding) return;
   book_.ending(name);
+  it->second.ending = why;
+  save();
   it->second.engine->ask(Json{{"command", "stop"}, {"text", why}}, {}, [](Result<Packet>) {});
   it->second.end_timer = loop_.after(kEngineEndTime, [this, name] {
     if (const auto job_it = running_.find(name); job_it != running_.end()) job_it->second.engine->kill();
@@ -123,11 +158,11 @@ void Supervisor::end_job(const std::string& name, const std::string& why) {
 void Supervisor::drain(bool wait_for_ranks) {
   if (!draining_) {
     MUSTER_LOG(kInfo, "supervisor", "shutting down: {} sessions are attached", sessions());
-    if (options_.notify) options_.notify("STOPPING=1");
+    tell("STOPPING=1");
     draining_ = true;
     publish_status();
   }
-  if (wait_for_ranks && sessions() > 0) {
+  if (wait_for_ranks && sessions() + adopting() > 0) {
     loop_.after(options_.drain_timeout, [this] { drain(false); });
     return;
   }
@@ -144,7 +179,7 @@ void Supervisor::check_drained() {
     loop_.after(kDrainPoll, [this] { loop_.stop(); });
     return;
   }
-  if (sessions() > 0) return;
+  if (sessions() + adopting() > 0) return;
   std::vector<std::string> names;
   for (const auto& [name, running] : running_) names.push_back(name);
   for (const std::string& name : names) end_job(name, "the daemon is shutting down");

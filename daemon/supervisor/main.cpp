@@ -4,6 +4,7 @@
 #include "daemon/supervisor/descriptor_limit.hpp"
 #include "daemon/supervisor/main_flags.hpp"
 #include "daemon/supervisor/random_source.hpp"
+#include "daemon/supervisor/replacement.hpp"
 #include "daemon/supervisor/system_notify.hpp"
 
 #include <csignal>
@@ -24,8 +25,20 @@ int complain(const Status& status) {
   return usage ? 2 : 1;
 }
 
+// For a daemon that considers to give way to this program.
+int check_state(int descriptor) {
+  auto file = supervisor::StateFile::adopt(muster::shm::Descriptor(descriptor));
+  if (!file) return complain(file.error());
+  const std::uint32_t version = supervisor::state_format().version;
+  const auto state = file->read(version);
+  if (!state) return complain(state.error());
+  std::printf("this program reads state of version %u, and this is one of version %u\n", version,
+              state->version);
+  return 0;
+}
+
 int serve(const supervisor::Flags& flags, const muster::config::Settings& settings,
-          supervisor::Options options) {
+          supervisor::Options options, std::vector<supervisor::Inherited> inherited) {
   supervisor::apply_log(settings);
   std::signal(SIGPIPE, SIG_IGN);
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
@@ -34,8 +47,11 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
   options.random_hex = supervisor::random_hex;
   options.random_word = supervisor::random_word;
   options.notify = supervisor::system_notify();
+  options.store_room = supervisor::store_room();
+  options.program = flags.program;
+  options.arguments = flags.arguments;
   const muster::SteadyClock clock;
-  auto daemon = supervisor::Supervisor::open(std::move(options), clock);
+  auto daemon = supervisor::Supervisor::open(std::move(options), clock, std::move(inherited));
   if (!daemon) return complain(daemon.error());
   (*daemon)->run();
   return 0;
@@ -44,6 +60,7 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
 }  // namespace
 
 int main(int argc, char** argv) {
+  supervisor::hold_signals();  // until the daemon hears them
   auto parsed = supervisor::parse_flags(argc, argv);
   if (!parsed.flags) return parsed.exit_code;
   supervisor::Flags& flags = *parsed.flags;
@@ -60,7 +77,8 @@ int main(int argc, char** argv) {
     std::puts("the configuration is good");
     return 0;
   }
-  const int code = serve(flags, resolved->settings, *std::move(options));
+  if (flags.check_state >= 0) return check_state(flags.check_state);
+  const int code = serve(flags, resolved->settings, *std::move(options), supervisor::take_inherited());
   if (flags.transient) supervisor::remove_runtime_directory(resolved->settings);
   return code;
 }

@@ -39,6 +39,9 @@ ParsedFlags parse_flags(int argc, char** argv) {
   CLI::App app("The daemon of a node: it starts an engine for each job and lets the job's ranks in.",
                "musterd");
   Flags flags;
+  std::error_code ignored;
+  flags.program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  flags.arguments.assign(argv, argv + argc);
   std::string config, socket;
   std::vector<std::string> settings;
   app.add_option("--config", config, fmt::format("Configuration; else {} if there is one", kDefaultConfig));
@@ -47,6 +50,8 @@ ParsedFlags parse_flags(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--engine", flags.engine_program, "Path of muster-engine");
   app.add_flag("--check-config", flags.check_config, "Say what is wrong with the configuration, and end");
+  app.add_option("--check-state", flags.check_state,
+                 "For an upgrade: whether this program reads the state in that descriptor");
   app.add_flag("--print-config", flags.print_config, "Print each setting with its origin, and end");
   app.add_flag("--transient", flags.transient,
                "For one run: reads no default configuration, removes its runtime directory at the end");

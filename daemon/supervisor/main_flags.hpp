@@ -5,12 +5,16 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace muster::supervisor {
 
 struct Flags {
   Sources sources;
   std::string engine_program;
+  std::string program;                 // this one's path, whatever becomes of the file
+  std::vector<std::string> arguments;  // all of them, the program's name first
+  int check_state = -1;                // a state file, to say whether this program reads it
   bool check_config = false;
   bool print_config = false;
   bool transient = false;  // removes its runtime directory at the end

@@ -1,13 +1,19 @@
 // Supervisor: the node's front door. It knows who may do what, starts and ends engines, and hands clients
-// over to them. It is off the data path: engines and their clients go on without it.
+// over to them. It is off the data path: engines and their clients go on without it, and its successor takes
+// them over (state.hpp, descriptor_store.hpp).
 #pragma once
 
 #include "api/base/clock.hpp"
 #include "api/shm/peer.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
+#include "daemon/supervisor/descriptor_store.hpp"
+#include "daemon/supervisor/door.hpp"
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/job_book.hpp"
+#include "daemon/supervisor/kept_names.hpp"
+#include "daemon/supervisor/program_check.hpp"
+#include "daemon/supervisor/state_file.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -29,18 +35,22 @@ struct Options {
   std::uint32_t ranks_per_job_max = 256;
   bool auto_create_jobs = true;
   Nanos drain_timeout = std::chrono::seconds(10);
-  control::JobSpec job_defaults;                   // limits and times of a job that does not set them
-  std::vector<control::JobSpec> jobs;              // created at start
-  std::function<std::string()> random_hex;         // 32 random bytes as text: tokens
-  std::function<std::uint64_t()> random_word;      // epochs
-  std::function<void(const std::string&)> notify;  // sd_notify lines; may be empty
+  control::JobSpec job_defaults;               // limits and times of a job that does not set them
+  std::vector<control::JobSpec> jobs;          // created at start
+  std::function<std::string()> random_hex;     // 32 random bytes as text: tokens
+  std::function<std::uint64_t()> random_word;  // epochs, first serials
+  Notify notify;                               // to the service manager; may be empty
+  std::size_t store_room = 0;                  // descriptors that the manager keeps; 0: unknown
+  std::string program;                         // what runs, for an upgrade; empty: there is none
+  std::vector<std::string> arguments;          // that it was started with, its name first
 };
 
-// Owns    the listening socket, every connection that is not yet handed over, the engines.
+// Owns    the listening socket, every connection that is not yet handed over, the engines, the state.
 // Thread  run()'s, alone.
 // Bound   jobs_max, sessions_max, ranks_per_job_max; kHandshakesMax connections that have said nothing yet
 //         (others wait in the kernel), kCommandsMax that have sent commands, kRetriesMax claims tried again.
-// Fails   open: the socket's own failures. A bad message ends its connection, nothing else.
+// Fails   open: the socket's own failures. A bad message ends its connection, nothing else. A predecessor's
+//         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
  public:
   static constexpr std::size_t kHandshakesMax = 64;
@@ -48,7 +58,9 @@ class Supervisor {
   static constexpr std::size_t kRetriesMax = 64;
   static constexpr Nanos kHandshakeTime = std::chrono::seconds(5);
 
-  static Result<std::unique_ptr<Supervisor>> open(Options options, const Clock& clock);
+  // `inherited`: what a predecessor left.
+  static Result<std::unique_ptr<Supervisor>> open(Options options, const Clock& clock,
+                                                  std::vector<Inherited> inherited = {});
   ~Supervisor();
   // Until shutdown.
   void run();
@@ -74,13 +86,17 @@ class Supervisor {
   struct RunningJob {
     std::unique_ptr<EngineProcess> engine;
     shm::Descriptor counters;  // read-only: what the engine counts, also to be seen while it is stuck
+    std::uint32_t gid = 0;
+    ConnectionId owner = 0;  // the job ends with this connection; 0: with none
+    std::string ending;      // why it ends, if it does
     std::vector<WaitingClient> waiting;
     std::vector<std::function<void(const Status&)>> on_ready;
     control::Loop::Watch end_timer = 0;
   };
+  struct Legacy;  // a predecessor's descriptors, each in its place: adoption.cpp
   using Reply = std::function<void(control::Json, std::span<const int>)>;
 
-  Supervisor(Options options, const Clock& clock, shm::Listener listener);
+  Supervisor(Options options, const Clock& clock, Door door, StateFile state);
 
   // Connections: connections.cpp
   void on_accept();
@@ -99,32 +115,65 @@ class Supervisor {
   void execute(ConnectionId id, control::Packet packet);
   void dispatch(ConnectionId id, const std::string& command, const control::Json& body, Reply reply);
   void job_create(ConnectionId id, const control::Json& body, Reply reply);
+  void answer_created(ConnectionId id, const std::string& name, const Reply& reply);
   void job_destroy(ConnectionId id, const control::Json& body, Reply reply);
   void token(ConnectionId id, const control::Json& body, Reply reply);
   void jobs_report(ConnectionId id, Reply reply);
   void counters(ConnectionId id, const control::Json& body, const Reply& reply);
   void forward(ConnectionId id, const control::Json& body, const control::Json& question, Reply reply);
+  void upgrade(ConnectionId id, const control::Json& body, const Reply& reply);
+  Status may_govern(ConnectionId id, const char* what) const;
+  control::Json version() const;
   control::Json status(ConnectionId id) const;
   control::Json describe(const Job& job) const;
   Result<Job*> job_for(ConnectionId id, const control::Json& body);
 
   // Jobs: jobs.cpp
-  Status start_job(control::JobSpec spec, std::uint32_t gid, std::function<void(const Status&)> on_ready);
+  Status start_job(control::JobSpec spec, std::uint32_t gid, ConnectionId owner,
+                   std::function<void(const Status&)> on_ready);
+  EngineProcess::Options engine_options(const control::JobSpec& spec, std::uint32_t gid);
   void on_engine_ready(const std::string& name, Result<control::Packet> answer);
   void on_engine_event(const std::string& name, const control::Json& event);
   void on_engine_end(const std::string& name, const std::string& how);
   void end_job(const std::string& name, const std::string& why);
   void drain(bool wait_for_ranks);
   void check_drained();
+  void tell(const std::string& text) const;
   void publish_status();
   std::uint32_t sessions() const;
+
+  // A predecessor's jobs: adoption.cpp
+  void take_over(Legacy legacy);
+  void adopt_job(const SavedJob& saved, Legacy& legacy);
+  void adopt_owner(ConnectionId id, shm::Descriptor socket);
+  void ask_report(const std::string& name);
+  void on_report(const std::string& name, const Result<control::Packet>& answer);
+  void ask_counters(const std::string& name);
+  void end_strangers(Legacy& legacy, const std::string& why);
+  std::size_t adopting() const;
+  std::size_t waiting_unclaimed() const;
+  void save();
+
+  // A successor: upgrade.cpp
+  void begin_upgrade(const std::string& program, std::function<void(const Status&)> refused);
+  Status give_way(const std::string& program);
 
   Options options_;
   const Clock& clock_;
   control::Loop loop_;
-  shm::Listener listener_;
+  Door door_;
   shm::Descriptor reserve_;  // given up to answer when descriptors run out
   JobBook book_;
+  StateFile state_file_;
+  DescriptorStore store_;
+  State state_;                   // its jobs are filled in when it is saved
+  std::uint32_t state_read_ = 0;  // version of the predecessor's; 0: there was none
+  Instant takeover_began_{0};     // a predecessor's exec, else this one's start
+  Nanos takeover_{0};             // from then to the last engine's word
+  bool taking_over_ = false;
+  // Engines of a state that could not be read: they are ending.
+  std::vector<std::unique_ptr<EngineProcess>> strangers_;
+  std::unique_ptr<ProgramCheck> check_;  // of an upgrade under way
   std::map<std::string, RunningJob> running_;
   std::map<ConnectionId, Connection> connections_;
   ConnectionId next_connection_ = 1;

@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 namespace muster::supervisor {
 namespace {
@@ -68,6 +71,72 @@ TEST(EngineProcess, HearsTheAnswersOfAnEngineThatHasEnded) {
   EXPECT_EQ(errors[1], "the mesh is no mesh");
   EXPECT_NE(errors[2].find("it exited with code 1"), std::string::npos) << "never answered: " << errors[2];
   std::filesystem::remove_all(folder);
+}
+
+// ---- a predecessor's engine
+
+// A process that is nobody's child here, with the far end of its channel.
+struct Stranger {
+  pid_t pid = 0;
+  shm::Descriptor pidfd, channel, theirs;
+};
+
+Stranger stranger() {
+  Stranger made;
+  int numbers[2], ends[2];
+  EXPECT_EQ(pipe2(numbers, O_CLOEXEC), 0);
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  made.channel.reset(ends[0]);
+  made.theirs.reset(ends[1]);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    const pid_t child = fork();
+    if (child == 0)
+      while (true) pause();
+    _exit(write(numbers[1], &child, sizeof child) == sizeof child ? 0 : 1);
+  }
+  EXPECT_EQ(waitpid(parent, nullptr, 0), parent);
+  EXPECT_EQ(read(numbers[0], &made.pid, sizeof made.pid), static_cast<ssize_t>(sizeof made.pid));
+  close(numbers[0]);
+  close(numbers[1]);
+  made.pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, made.pid, 0)));
+  EXPECT_TRUE(made.pidfd.valid());
+  return made;
+}
+
+// Goal:   an adopted engine is heard, its answers to a predecessor are not, and its end is seen.
+TEST(EngineProcess, TakesOverOneThatIsNoChild) {
+  Stranger engine = stranger();
+  control::Loop loop;
+  std::vector<std::string> events, answers;
+  std::string how;
+  EngineProcess::Options options;
+  options.first_serial = 1000;
+  options.on_event = [&](const Json& event) { events.push_back(event.at("event")); };
+  options.on_end = [&](const std::string& text) {
+    how = text;
+    loop.stop();
+  };
+  auto process = EngineProcess::adopt(loop, std::move(options), engine.pid, std::move(engine.channel),
+                                      std::move(engine.pidfd));
+  const auto say = [&](shm::MessageKind kind, std::uint32_t serial, const Json& body) {
+    EXPECT_TRUE(control::send_packet(engine.theirs, kind, serial, body).ok());
+  };
+  say(shm::MessageKind::kCommand, 0, {{"event", "detached"}});
+  say(shm::MessageKind::kReply, 1, control::success({{"to", "the predecessor"}}));
+  process->ask(Json{{"command", "report"}}, {}, [&](const Result<Packet>& answer) {
+    answers.push_back(answer ? answer->body.dump() : answer.error().message());
+    process->kill();
+  });
+  const auto asked = control::receive_packet(engine.theirs);
+  ASSERT_TRUE(asked);
+  EXPECT_EQ(asked->serial, 1001u);
+  say(shm::MessageKind::kReply, 1001, control::success({{"to", "the successor"}}));
+  loop.run();
+  EXPECT_EQ(events, std::vector<std::string>{"detached"});
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_NE(answers[0].find("the successor"), std::string::npos) << answers[0];
+  EXPECT_NE(how.find("not known"), std::string::npos) << how;
 }
 
 }  // namespace

@@ -160,5 +160,73 @@ TEST(JobBook, AReleaseThatComesTooLateChangesNothing) {
   EXPECT_EQ(book.find("train")->held(), 0u);
 }
 
+// ---- a predecessor's jobs
+
+JobBook adopted(const std::vector<IssuedToken>& tokens = {}) {
+  JobBook book(0);  // whatever the limits now are
+  EXPECT_TRUE(book.adopt(spec("train", control::Claim::kToken), tokens));
+  return book;
+}
+
+TEST(JobBook, LetsNobodyClaimBeforeTheEngineHasSpoken) {
+  JobBook book = adopted({{1, 0, "token"}});
+  EXPECT_EQ(book.claim("train", claimant(1, "token")).code(), Code::kPending);
+  EXPECT_TRUE(book.reconcile("train", {{}, {}}).ok());
+  EXPECT_EQ(book.find("train")->state, JobState::kReady);
+  EXPECT_TRUE(book.claim("train", claimant(1, "token")).ok());
+}
+
+TEST(JobBook, BelievesTheEngineWhoHoldsARank) {
+  JobBook book = adopted();
+  book.release("train", Rank(0));  // what the engine said before it was asked
+  EXPECT_TRUE(book.reconcile("train", {{true, 4711, 3}, {false, 4712, 1}}).ok());
+  const Job& job = *book.find("train");
+  EXPECT_EQ(job.held(), 1u);
+  EXPECT_EQ(job.seats[0].pid, 4711);
+  EXPECT_EQ(job.seats[1].pid, 0);
+  EXPECT_EQ(book.reconcile("train", {{}}).code(), Code::kProtocol) << "of another length";
+}
+
+// Goal:   whoever attached while no supervisor looked has used the token, also if gone again.
+TEST(JobBook, VoidsTokensThatWereUsedUnseen) {
+  JobBook book = adopted({{0, 2, "zero"}, {1, 2, "one"}});
+  EXPECT_TRUE(book.reconcile("train", {{false, 0, 3}, {false, 0, 2}}).ok());
+  EXPECT_EQ(book.claim("train", claimant(0, "zero")).code(), Code::kDenied);
+  EXPECT_TRUE(book.claim("train", claimant(1, "one")).ok());
+}
+
+TEST(JobBook, KeepsATokenForItsSuccessorUntilTheEngineHasTheRank) {
+  JobBook book = book_with(spec("train", control::Claim::kToken));
+  EXPECT_TRUE(book.issue("train", Rank(0), "token").ok());
+  EXPECT_TRUE(book.claim("train", claimant(0, "token")).ok());
+  const Seat& seat = book.find("train")->seats[0];
+  EXPECT_EQ(seat.token, "token") << "a successor may have to let the claimant in";
+  EXPECT_EQ(book.claim("train", claimant(0, "token")).code(), Code::kDenied) << "this one may not, twice";
+  book.attached("train", Rank(0), 1);
+  EXPECT_TRUE(seat.token.empty());
+  book.release("train", Rank(0));
+  EXPECT_EQ(book.claim("train", claimant(0, "token")).code(), Code::kDenied);
+  EXPECT_TRUE(book.issue("train", Rank(0), "next").ok());
+  EXPECT_EQ(seat.token_at, 1u);
+}
+
+TEST(JobBook, KeepsATokenThatWasIssuedWhileAnotherIsUsed) {
+  JobBook book = book_with(spec("train", control::Claim::kToken));
+  EXPECT_TRUE(book.issue("train", Rank(0), "first").ok());
+  EXPECT_TRUE(book.claim("train", claimant(0, "first")).ok());
+  EXPECT_TRUE(book.issue("train", Rank(0), "second").ok());
+  book.attached("train", Rank(0), 1);
+  book.release("train", Rank(0));
+  EXPECT_TRUE(book.claim("train", claimant(0, "second")).ok());
+}
+
+TEST(JobBook, AdoptsAJobThatIsEnding) {
+  JobBook book = adopted();
+  book.ending("train");
+  EXPECT_TRUE(book.reconcile("train", {{}, {}}).ok());
+  EXPECT_EQ(book.find("train")->state, JobState::kEnding);
+  EXPECT_FALSE(book.adopt(spec("train"), {}));
+}
+
 }  // namespace
 }  // namespace muster::supervisor

@@ -1,0 +1,357 @@
+// How a supervisor takes over from one that was killed or has given way: what it finds, what it asks, what it
+// leaves to its own successor.
+#include "daemon/supervisor/supervisor.hpp"
+
+#include "api/base/log.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <set>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+using control::Packet;
+
+constexpr Nanos kAskAgain = std::chrono::milliseconds(20);
+constexpr Nanos kStrangerEndTime = std::chrono::seconds(10);  // from "stop" to SIGKILL
+
+// The number in "channel-1f3a", if the name is of that kind.
+std::optional<std::uint64_t> number_in(const std::string& name, std::string_view kind) {
+  if (!name.starts_with(kind)) return std::nullopt;
+  std::uint64_t number = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kind.size(), end, number, 16);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+// The serial of the first message that nobody has read yet; 0: there is none.
+std::uint32_t first_unread(const shm::Descriptor& socket) {
+  shm::MessageHeader header;
+  const ssize_t n = recv(socket.get(), &header, sizeof header, MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC);
+  return n >= static_cast<ssize_t>(sizeof header) ? header.serial : 0;
+}
+
+Result<std::vector<Sitting>> sittings_of(const Packet& answer) {
+  MUSTER_ASSIGN_OR_RETURN(const Json result, control::result_of(answer));
+  std::vector<Sitting> sittings;
+  for (const Json& rank : result.at("ranks"))
+    sittings.push_back({rank.at("attached").get<bool>(), rank.at("pid").get<std::int32_t>(),
+                        rank.at("attachments").get<std::uint32_t>()});
+  return sittings;
+}
+
+}  // namespace
+
+struct Supervisor::Legacy {
+  struct Engine {
+    shm::Descriptor channel, pidfd, counters;
+  };
+  std::optional<Door> door;
+  shm::Descriptor state;
+  std::map<std::uint64_t, Engine> engines;  // by epoch of the job
+  std::map<ConnectionId, shm::Descriptor> owners;
+  std::set<std::string> names;  // that the service manager keeps, until somebody needs them
+
+  void put(Inherited inherited, const std::string& path);
+
+ private:
+  void put_door(shm::Descriptor socket, Door::Path whose, const std::string& name, const std::string& path);
+};
+
+void Supervisor::Legacy::put_door(shm::Descriptor socket, Door::Path whose, const std::string& name,
+                                  const std::string& path) {
+  auto adopted = Door::adopt(std::move(socket), whose, name);
+  if (!adopted) {
+    MUSTER_LOG(kWarning, "supervisor", "{}: {}", name, adopted.error().message());
+    return;
+  }
+  // With two, the manager's: it is the one that the unit names. Settings may have changed since.
+  const bool worse = door && door->whose() == Door::Path::kManagers;
+  if (worse || (whose == Door::Path::kOurs && adopted->path() != path)) return;
+  door.reset();
+  door.emplace(*std::move(adopted));
+}
+
+// What comes twice is closed: the first counts.
+void Supervisor::Legacy::put(Inherited inherited, const std::string& path) {
+  const std::string& name = inherited.name;
+  const auto place = [&](shm::Descriptor& target) {
+    names.insert(name);
+    if (!target.valid()) target = std::move(inherited.descriptor);
+  };
+  if (name == kStateName) return place(state);
+  if (const auto epoch = number_in(name, "channel-")) return place(engines[*epoch].channel);
+  if (const auto epoch = number_in(name, "pidfd-")) return place(engines[*epoch].pidfd);
+  if (const auto epoch = number_in(name, "counters-")) return place(engines[*epoch].counters);
+  if (const auto id = number_in(name, "owner-")) return place(owners[*id]);
+  const bool ours = name.starts_with(Door::kNamePrefix);
+  if (ours) names.insert(name);
+  put_door(std::move(inherited.descriptor), ours ? Door::Path::kOurs : Door::Path::kManagers, name, path);
+}
+
+Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Clock& clock,
+                                                     std::vector<Inherited> inherited) {
+  Legacy legacy;
+  for (Inherited& one : inherited) legacy.put(std::move(one), options.socket_path);
+  if (!legacy.door) {
+    shm::Listener::Options listener;
+    listener.mode = static_cast<mode_t>(options.socket_mode);
+    MUSTER_ASSIGN_OR_RETURN(Door door, Door::open(options.socket_path, listener));
+    if (options.socket_gid &&
+        chown(options.socket_path.c_str(), static_cast<uid_t>(-1), *options.socket_gid) != 0)
+      return fail(Code::kDenied,
+                  "{} cannot be given to group {} (node.group): {}; start as root or as its member",
+                  options.socket_path, *options.socket_gid, std::strerror(errno));
+    legacy.door.emplace(std::move(door));
+  }
+  MUSTER_ASSIGN_OR_RETURN(StateFile state, StateFile::create());
+  std::unique_ptr<Supervisor> supervisor(
+      new Supervisor(std::move(options), clock, *std::move(legacy.door), std::move(state)));
+  supervisor->take_over(std::move(legacy));
+  for (const control::JobSpec& job : supervisor->options_.jobs) {
+    const std::string name = job.name;
+    if (supervisor->book_.find(name) != nullptr) continue;
+    const auto tell = [name](const Status& status) {
+      if (!status.ok()) MUSTER_LOG(kError, "supervisor", "job {}: {}", name, status.text());
+    };
+    const Status started = supervisor->start_job(job, getgid(), 0, tell);
+    if (started.ok()) continue;
+    if (supervisor->running_.empty()) return fail(started);
+    tell(started);  // no reason to take down those that run
+  }
+  return supervisor;
+}
+
+Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile state)
+    : options_(std::move(options)),
+      clock_(clock),
+      door_(std::move(door)),
+      reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      book_(options_.jobs_max),
+      state_file_(std::move(state)),
+      store_(options_.notify, options_.store_room),
+      buffer_(shm::kMessageBytesMax),
+      started_(clock.now()) {
+  state_.epoch = options_.random_word();
+  state_.started_ns = started_.count();
+}
+
+// Whatever the state does not name is ended and discarded: nothing is left that nobody owns.
+void Supervisor::take_over(Legacy legacy) {
+  const bool keeps_door = legacy.names.erase(door_.name()) != 0;
+  keeps_door || door_.whose() == Door::Path::kManagers ? store_.know(door_.name(), door_.descriptor())
+                                                       : store_.keep(door_.name(), door_.descriptor());
+  std::vector<SavedJob> jobs;
+  std::string why = "the daemon was restarted, and no state of its predecessor came with the job";
+  bool keeps_state = false;
+  if (legacy.state.valid()) {
+    auto file = StateFile::adopt(std::move(legacy.state));
+    auto decoded = file ? file->read(state_format().version) : Result<Decoded>(fail(file.error()));
+    if (decoded) {
+      state_file_ = *std::move(file);
+      state_ = std::move(decoded->state);
+      state_read_ = decoded->version;
+      jobs = std::move(state_.jobs);
+      started_ = Instant(Nanos(state_.started_ns));
+      keeps_state = legacy.names.erase(kStateName) != 0;
+    } else {
+      why = fmt::format("the daemon was restarted and cannot read its predecessor's state: {}",
+                        decoded.error().message());
+      MUSTER_LOG(kError, "supervisor", "{}; its jobs are ended", why);
+    }
+  }
+  takeover_began_ = state_.upgrade_ns != 0 ? Instant(state_.upgrade_ns) : clock_.now();
+  state_.upgrade_ns = 0;
+  ++state_.instance;
+  for (const SavedJob& job : jobs) adopt_job(job, legacy);
+  for (const SavedJob& job : jobs) {
+    const auto socket = legacy.owners.find(job.owner);
+    if (socket == legacy.owners.end()) continue;
+    legacy.names.erase(owner_name(job.owner));
+    adopt_owner(job.owner, std::move(socket->second));
+    legacy.owners.erase(socket);
+  }
+  end_strangers(legacy, why);
+  for (const std::string& name : legacy.names) store_.discard(name);
+  if (!keeps_state)
+    store_.keep(kStateName, state_file_.descriptor());
+  else
+    store_.know(kStateName, state_file_.descriptor());
+  save();
+  for (const SavedJob& job : jobs) {
+    const auto it = running_.find(job.spec.name);
+    if (it == running_.end()) continue;
+    const bool owned = job.owner == 0 || connections_.contains(job.owner);
+    ask_report(job.spec.name);
+    if (!job.ending.empty()) end_job(job.spec.name, job.ending);
+    if (!owned) end_job(job.spec.name, "whoever started the job has left");
+  }
+  taking_over_ = !running_.empty();
+}
+
+void Supervisor::adopt_job(const SavedJob& saved, Legacy& legacy) {
+  const std::string& name = saved.spec.name;
+  const std::uint64_t epoch = saved.spec.epoch;
+  const auto engine = legacy.engines.find(epoch);
+  const bool kept =
+      engine != legacy.engines.end() && engine->second.channel.valid() && engine->second.pidfd.valid();
+  if (!kept) {
+    MUSTER_LOG(kError, "supervisor", "job {} is lost: its engine's descriptors were not kept", name);
+    return;
+  }
+  std::vector<IssuedToken> tokens;
+  for (const SavedToken& token : saved.tokens) tokens.push_back({token.rank, token.attachments, token.text});
+  static_cast<void>(book_.adopt(saved.spec, tokens));  // a state names no job twice
+  RunningJob& running = running_[name];
+  running.gid = saved.gid;
+  running.owner = saved.owner;
+  running.counters = std::move(engine->second.counters);
+  EngineProcess::Options options = engine_options(saved.spec, saved.gid);
+  options.first_serial = static_cast<std::uint32_t>(options_.random_word());
+  running.engine = EngineProcess::adopt(loop_, std::move(options), saved.engine_pid,
+                                        std::move(engine->second.channel), std::move(engine->second.pidfd));
+  store_.know(channel_name(epoch), running.engine->channel());
+  store_.know(pidfd_name(epoch), running.engine->pidfd());
+  if (running.counters.valid()) store_.know(counters_name(epoch), running.counters);
+  legacy.engines.erase(engine);
+  for (const std::string& known : {channel_name(epoch), pidfd_name(epoch), counters_name(epoch)})
+    legacy.names.erase(known);
+}
+
+// Its questions that a predecessor took and did not answer, it must ask again: "next" is the first that is
+// safe.
+void Supervisor::adopt_owner(ConnectionId id, shm::Descriptor socket) {
+  auto peer = shm::peer_identity(socket);
+  if (!peer) return store_.discard(owner_name(id));  // it has left: its jobs end
+  Connection& connection = connections_[id];
+  connection.socket = std::move(socket);
+  connection.peer = *std::move(peer);
+  connection.commands = true;
+  for (const auto& [name, running] : running_)
+    if (running.owner == id) connection.jobs.push_back(name);
+  store_.know(owner_name(id), connection.socket);
+  next_connection_ = std::max(next_connection_, id + 1);
+  const Json event{{"event", "adopted"}, {"next", first_unread(connection.socket)}};
+  // One that does not read, or has left, shows when its socket is read.
+  static_cast<void>(control::send_packet(connection.socket, shm::MessageKind::kCommand, 0, event));
+  connection.watch = loop_.watch(connection.socket.get(), [this, id] { on_readable(id); });
+}
+
+void Supervisor::ask_report(const std::string& name) {
+  const auto it = running_.find(name);
+  if (it == running_.end()) return;
+  it->second.engine->ask(Json{{"command", "report"}}, {},
+                         [this, name](const Result<Packet>& answer) { on_report(name, answer); });
+}
+
+// What the engine had to tell the predecessor came before this, so it speaks of what is.
+void Supervisor::on_report(const std::string& name, const Result<Packet>& answer) {
+  const auto it = running_.find(name);
+  if (it == running_.end()) return;
+  if (!answer && answer.error().code() == Code::kDaemonLost) return;  // on_engine_end() follows
+  if (!answer) {  // its queue is full: it is stopped, or busy
+    loop_.after(kAskAgain, [this, name] { ask_report(name); });
+    return;
+  }
+  const auto sittings = sittings_of(*answer);
+  const Status status = sittings ? book_.reconcile(name, *sittings) : sittings.error();
+  if (!status.ok()) {
+    end_job(name,
+            fmt::format("the daemon was restarted and could not take the job over: {}", status.message()));
+    return;
+  }
+  if (!it->second.counters.valid()) ask_counters(name);
+  if (adopting() == 0 && std::exchange(taking_over_, false)) {
+    takeover_ = clock_.now() - takeover_began_;
+    MUSTER_LOG(kInfo, "supervisor", "took over {} jobs with {} sessions in {:.1f} ms", running_.size(),
+               sessions(), std::chrono::duration<double, std::milli>(takeover_).count());
+  }
+  const auto callbacks = std::move(it->second.on_ready);
+  auto waiting = std::move(it->second.waiting);
+  it->second.on_ready.clear();
+  it->second.waiting.clear();
+  for (const auto& callback : callbacks) callback({});
+  for (WaitingClient& client : waiting) admit(std::move(client));
+  publish_status();
+  check_drained();
+}
+
+// The predecessor was killed before it had them.
+void Supervisor::ask_counters(const std::string& name) {
+  running_.at(name).engine->ask(Json{{"command", "counters"}}, {}, [this, name](Result<Packet> answer) {
+    const auto it = running_.find(name);
+    const Job* job = book_.find(name);
+    if (it == running_.end() || job == nullptr || !answer || answer->descriptors.empty()) return;
+    it->second.counters = std::move(answer->descriptors.front());
+    store_.keep(counters_name(job->spec.epoch), it->second.counters);
+  });
+}
+
+// Engines whose job is not known any more: their clients hear why, and have the time to go.
+void Supervisor::end_strangers(Legacy& legacy, const std::string& why) {
+  for (auto& [epoch, engine] : legacy.engines) {
+    if (!engine.pidfd.valid()) continue;  // without its channel it ends with its last client
+    const std::size_t index = strangers_.size();
+    EngineProcess::Options options;
+    options.first_serial = static_cast<std::uint32_t>(options_.random_word());
+    options.on_event = [](const Json&) {};
+    options.on_end = [this, index](const std::string&) {
+      loop_.post([this, index] {
+        strangers_[index].reset();
+        check_drained();
+      });
+    };
+    const bool talks = engine.channel.valid();
+    strangers_.push_back(EngineProcess::adopt(loop_, std::move(options), 0, std::move(engine.channel),
+                                              std::move(engine.pidfd)));
+    if (!talks) {
+      strangers_.back()->kill();
+      continue;
+    }
+    const Json stop{
+        {"command", "stop"}, {"text", why}, {"status", static_cast<muster_status_t>(Code::kDaemonLost)}};
+    strangers_.back()->ask(stop, {}, [](const Result<Packet>&) {});
+    loop_.after(kStrangerEndTime, [this, index] {
+      if (strangers_[index]) strangers_[index]->kill();
+    });
+  }
+}
+
+std::size_t Supervisor::adopting() const {
+  return static_cast<std::size_t>(
+      std::count_if(book_.jobs().begin(), book_.jobs().end(),
+                    [](const auto& entry) { return entry.second.state == JobState::kAdopting; }));
+}
+
+std::size_t Supervisor::waiting_unclaimed() const {
+  std::size_t count = 0;
+  for (const auto& [name, running] : running_)
+    if (book_.jobs().at(name).state == JobState::kAdopting) count += running.waiting.size();
+  return count;
+}
+
+void Supervisor::save() {
+  state_.jobs.clear();
+  for (const auto& [name, running] : running_) {
+    const Job& job = book_.jobs().at(name);
+    SavedJob saved{job.spec, running.gid, running.engine->pid(), running.owner, running.ending, {}};
+    for (std::uint32_t rank = 0; rank < job.seats.size(); ++rank)
+      if (const Seat& seat = job.seats[rank]; !seat.token.empty())
+        saved.tokens.push_back({rank, seat.token_at, seat.token});
+    state_.jobs.push_back(std::move(saved));
+  }
+  const Status written = state_file_.write(state_, state_format());
+  if (!written.ok())
+    MUSTER_LOG(kError, "supervisor", "{}; a restart would find what was before", written.message());
+}
+
+}  // namespace muster::supervisor

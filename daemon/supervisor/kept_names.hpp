@@ -1,0 +1,28 @@
+// What descriptors are called while they are kept: "channel-1f3a…" is the channel of the engine of the job
+// with that epoch. A successor knows them by these names alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace muster::supervisor {
+
+inline constexpr const char* kStateName = "state";
+
+inline std::string channel_name(std::uint64_t epoch) {
+  return fmt::format("channel-{:x}", epoch);
+}
+inline std::string pidfd_name(std::uint64_t epoch) {
+  return fmt::format("pidfd-{:x}", epoch);
+}
+inline std::string counters_name(std::uint64_t epoch) {
+  return fmt::format("counters-{:x}", epoch);
+}
+// A connection that owns jobs.
+inline std::string owner_name(std::uint64_t connection) {
+  return fmt::format("owner-{:x}", connection);
+}
+
+}  // namespace muster::supervisor

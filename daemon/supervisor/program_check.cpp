@@ -1,0 +1,131 @@
+#include "daemon/supervisor/program_check.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace muster::supervisor {
+namespace {
+
+constexpr int kStateDescriptor = 3;
+
+// In the child, after fork: async-signal-safe calls only. Both descriptors are above 3.
+[[noreturn]] void become(const char* program, char* const* arguments, int state, int output) {
+  setpgid(0, 0);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  dup2(state, kStateDescriptor);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execv(program, arguments);
+  _exit(127);
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, const std::string& program,
+                                                          const std::vector<std::string>& arguments,
+                                                          const shm::Descriptor& state, Done done) {
+  if (access(program.c_str(), X_OK) != 0)
+    return fail(errno == ENOENT ? Code::kNotFound : Code::kDenied, "{} cannot be run: {}; name a musterd",
+                program, std::strerror(errno));
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    return fail(Code::kNoResource, "pipe: {}; raise the open-files limit", std::strerror(errno));
+  shm::Descriptor reading(ends[0]);
+  const shm::Descriptor writing(ends[1]);
+  const shm::Descriptor high_state(fcntl(state.get(), F_DUPFD_CLOEXEC, kStateDescriptor + 1));
+  const shm::Descriptor high_output(fcntl(writing.get(), F_DUPFD_CLOEXEC, kStateDescriptor + 1));
+  if (!high_state.valid() || !high_output.valid())
+    return fail(Code::kNoResource, "dup: {}; raise the open-files limit", std::strerror(errno));
+  std::vector<std::string> texts = arguments;
+  texts.insert(texts.end(), {"--check-state", std::to_string(kStateDescriptor)});
+  std::vector<char*> list;
+  for (std::string& text : texts) list.push_back(text.data());
+  list.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid < 0) return fail(Code::kNoResource, "fork: {}; raise the process limit", std::strerror(errno));
+  if (pid == 0) become(program.c_str(), list.data(), high_state.get(), high_output.get());
+  shm::Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) {
+    const int error = errno;
+    ::kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    return fail(Code::kNoResource, "pidfd_open: {}", std::strerror(error));
+  }
+  return std::unique_ptr<ProgramCheck>(
+      new ProgramCheck(loop, program, pid, std::move(pidfd), std::move(reading), std::move(done)));
+}
+
+ProgramCheck::ProgramCheck(control::Loop& loop, std::string program, pid_t pid, shm::Descriptor pidfd,
+                           shm::Descriptor words, Done done)
+    : loop_(loop),
+      program_(std::move(program)),
+      pid_(pid),
+      pidfd_(std::move(pidfd)),
+      output_(std::move(words)),
+      done_(std::move(done)) {
+  output_watch_ = loop_.watch(output_.get(), [this] { read_words(); });
+  death_watch_ = loop_.watch(pidfd_.get(), [this] { on_end(); });
+  timer_ = loop_.after(kTime, [this] {
+    timer_ = 0;
+    finish(failure(Code::kTimeout, "{} --check-state does not come to an end; is it a musterd?", program_));
+  });
+}
+
+ProgramCheck::~ProgramCheck() {
+  for (const auto watch : {output_watch_, death_watch_, timer_}) loop_.unwatch(watch);
+  if (pid_ == 0) return;
+  ::kill(-pid_, SIGKILL);
+  ::kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+void ProgramCheck::read_words() {
+  std::array<char, 4096> buffer;
+  const ssize_t n = read(output_.get(), buffer.data(), buffer.size());
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) return loop_.unwatch(std::exchange(output_watch_, 0));
+  const std::size_t room = kWordsMax - std::min(kWordsMax, words_.size());
+  words_.append(buffer.data(), std::min(static_cast<std::size_t>(n), room));
+}
+
+void ProgramCheck::on_end() {
+  while (output_watch_ != 0 && words_.size() < kWordsMax) {
+    const std::size_t before = words_.size();
+    read_words();
+    if (words_.size() == before) break;
+  }
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = 0;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return finish({});
+  const std::string words = trimmed(words_);
+  finish(failure(Code::kVersion, "{} does not take over: {}", program_,
+                 !words.empty()        ? words
+                 : WIFSIGNALED(status) ? fmt::format("it was killed by signal {}", WTERMSIG(status))
+                                       : fmt::format("it exited with code {}", WEXITSTATUS(status))));
+}
+
+void ProgramCheck::finish(const Status& status) {
+  const Done done = std::move(done_);
+  for (auto* watch : {&output_watch_, &death_watch_, &timer_}) loop_.unwatch(std::exchange(*watch, 0));
+  done(status);
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,114 @@
+#include "daemon/supervisor/replacement.hpp"
+
+#include "api/shm/descriptor.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace muster::supervisor {
+namespace {
+
+constexpr int kFirst = 3;  // as sd_listen_fds(3) says
+
+sigset_t signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR2}) sigaddset(&set, number);
+  return set;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+std::vector<std::string> environment_with(const std::map<std::string, int>& kept) {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (std::strncmp(*entry, "LISTEN_", 7) != 0) environment.emplace_back(*entry);
+  std::string names;
+  for (const auto& [name, fd] : kept) names += (names.empty() ? "" : ":") + name;
+  environment.push_back(fmt::format("LISTEN_PID={}", getpid()));
+  environment.push_back(fmt::format("LISTEN_FDS={}", kept.size()));
+  environment.push_back("LISTEN_FDNAMES=" + names);
+  return environment;
+}
+
+// Descriptors 3, 4, … become what is kept, and what they were again if the other program does not start. The
+// event loop must not run between: it knows descriptors by their numbers.
+//
+// Owns    a second descriptor for each that moves.
+// Thread  one.
+// Bound   two for each that is kept.
+// Fails   prepare: kNoResource, with nothing changed.
+class Shuffle {
+ public:
+  Status prepare(const std::map<std::string, int>& kept) {
+    const int beyond = kFirst + static_cast<int>(kept.size());
+    for (const auto& [name, fd] : kept) {
+      const int number = kFirst + static_cast<int>(sources_.size());
+      sources_.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, beyond));
+      const bool taken = fcntl(number, F_GETFD) >= 0;
+      former_.emplace_back(taken ? fcntl(number, F_DUPFD_CLOEXEC, beyond) : -1);
+      if (!sources_.back().valid() || (taken && !former_.back().valid()))
+        return failure(Code::kNoResource, "handing descriptor {} on: {}; raise the open-files limit", name,
+                       std::strerror(errno));
+    }
+    return {};
+  }
+  void go() const {
+    for (std::size_t i = 0; i < sources_.size(); ++i) dup2(sources_[i].get(), kFirst + static_cast<int>(i));
+  }
+  void back() const {
+    for (std::size_t i = 0; i < former_.size(); ++i) {
+      const int number = kFirst + static_cast<int>(i);
+      if (former_[i].valid()) {
+        dup3(former_[i].get(), number, O_CLOEXEC);
+      } else {
+        ::close(number);
+      }
+    }
+  }
+
+ private:
+  std::vector<shm::Descriptor> sources_;
+  std::vector<shm::Descriptor> former_;
+};
+
+}  // namespace
+
+void hold_signals() {
+  const sigset_t set = signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+}
+
+void hear_signals() {
+  const sigset_t set = signals();
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+Status replace_program(const std::string& program, const std::vector<std::string>& arguments,
+                       const std::map<std::string, int>& kept) {
+  std::vector<std::string> texts = arguments;
+  std::vector<std::string> environment = environment_with(kept);
+  const std::vector<char*> argument_list = pointers(texts);
+  const std::vector<char*> environment_list = pointers(environment);
+  Shuffle shuffle;
+  MUSTER_RETURN_IF_ERROR(shuffle.prepare(kept));
+  hold_signals();
+  shuffle.go();
+  execve(program.c_str(), argument_list.data(), environment_list.data());
+  const int error = errno;
+  shuffle.back();
+  hear_signals();
+  const Code code = error == ENOENT ? Code::kNotFound : error == EACCES ? Code::kDenied : Code::kNoResource;
+  return failure(code, "{} cannot be run: {}; this daemon goes on", program, std::strerror(error));
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,88 @@
+// State: what a supervisor leaves to its successor, and its bytes. Only what engines cannot say: who is
+// attached is asked of them.
+//
+//   StateHeader | body: JSON, `length` bytes
+//
+// A reader takes a state if it understands its version, or a later one that says it may (oldest_reader).
+// Fields that it does not know it carries along unread, so a later version finds them again after a step
+// back; a version that cannot bear that names itself as the oldest reader. Bytes are checked as a stranger's
+// would be.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/result.hpp"
+#include "daemon/control/job.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::supervisor {
+
+constexpr std::uint64_t kMagicState = 0x315441545354534dULL;  // "MSTSTAT1"
+constexpr std::size_t kStateBytesMax = std::size_t{64} << 20;
+
+struct StateHeader {
+  std::uint64_t magic = kMagicState;
+  std::uint32_t version = 0;
+  std::uint32_t oldest_reader = 0;  // the oldest version that may read this
+  std::uint64_t sequence = 0;       // of the write: the highest that is whole counts
+  std::uint64_t length = 0;         // of the body
+  std::uint64_t checksum[2] = {};   // XXH3, 128 bits, of header (with zeros here) and body
+};
+static_assert(sizeof(StateHeader) == 48);
+
+// What a version is: its number, who may read it, and fields beyond those of `State` with their first values.
+struct StateFormat {
+  std::uint32_t version = 1;
+  std::uint32_t oldest_reader = 1;
+  control::Json first_values = control::Json::object();
+};
+// The format of this program. Defined in a file of its own, so that a test can link the next release's.
+StateFormat state_format();
+
+struct SavedToken {
+  std::uint32_t rank = 0;
+  std::uint32_t attachments = 0;  // of the rank when the token was issued: one more, and it is spent
+  std::string text;
+};
+
+struct SavedJob {
+  control::JobSpec spec;
+  std::uint32_t gid = 0;
+  std::int32_t engine_pid = 0;
+  std::uint64_t owner = 0;  // connection whose end is the job's end; 0: none
+  std::string ending;       // why it was told to end; empty: it was not
+  std::vector<SavedToken> tokens;
+};
+
+struct State {
+  std::uint64_t epoch = 0;      // drawn at the first start
+  std::uint64_t instance = 0;   // supervisors since then
+  std::int64_t started_ns = 0;  // of the first, on the steady clock
+  std::int64_t upgrade_ns = 0;  // when this instance gave way to the next on purpose; 0: it did not
+  std::vector<SavedJob> jobs;
+  control::Json later = control::Json::object();  // fields that this version does not know
+};
+
+// Header and body, with the header's checksum filled in.
+std::vector<std::byte> seal(StateHeader header, std::span<const std::byte> body);
+// A whole state. `format` adds its first values to `later` where they are not there yet.
+std::vector<std::byte> encode(const State& state, const StateFormat& format, std::uint64_t sequence);
+
+struct Decoded {
+  State state;
+  std::uint32_t version = 0;  // who wrote it
+  std::uint64_t sequence = 0;
+};
+// Errors: kProtocol (not a state, not whole, a field missing or out of range), kVersion (not for `reader`).
+Result<Decoded> decode(std::span<const std::byte> bytes, std::uint32_t reader);
+
+// The header, if the bytes begin with a state of at most `room` bytes. kProtocol.
+Result<StateHeader> check_state_header(std::span<const std::byte> bytes, std::size_t room);
+// The header of a state that is whole: as it was written, whoever may read it. kProtocol.
+Result<StateHeader> check_whole(std::span<const std::byte> bytes);
+
+}  // namespace muster::supervisor
