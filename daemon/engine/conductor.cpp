@@ -149,7 +149,7 @@ Json Conductor::attach(Packet& packet) {
   }
   const Status sent = shm::send_message(client.socket, std::as_bytes(std::span(&welcome, 1)), descriptors);
   if (!sent.ok()) {
-    engine_->detach(rank, fmt::format("rank {} left before it was welcomed", rank.value));
+    engine_->detach(rank, fmt::format("rank {} (pid {}) left before it was welcomed", rank.value, client.pid));
     return refused(sent);
   }
   client.socket_watch = loop_.watch(client.socket.get(), [this, rank] { on_client(rank); });
