@@ -173,6 +173,11 @@ struct FaultJob {
     for (FaultRank* rank : survivors()) rank->go();
     return line;
   }
+  // What the victim comes to once it goes on.
+  Ending ending_of_victim() {
+    const std::string line = victim().line();
+    return ending_of(line == "attached" ? victim().line() : line);
+  }
   FaultRank& victim() { return *ranks[static_cast<std::size_t>(victim_rank)]; }
   std::vector<FaultRank*> survivors() {
     std::vector<FaultRank*> others;

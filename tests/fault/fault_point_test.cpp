@@ -86,7 +86,7 @@ class AtEachPoint : public ::testing::Test {
   }
   // A rank that was held up beyond the deadline never succeeds late; only who was leaving may leave.
   static void expect_no_late_success(FaultJob& job, const Way& way) {
-    const Ending e = test::ending_of(job.victim().line());
+    const Ending e = job.ending_of_victim();
     EXPECT_EQ(e.how, is_leaving(way) ? "left" : "lost") << e.line;
     EXPECT_EQ(job.victim().wait(), is_leaving(way) ? 0 : 42) << e.line;
   }
@@ -95,8 +95,9 @@ class AtEachPoint : public ::testing::Test {
 };
 
 struct Times {
-  void add(std::int64_t nanos) {
+  void add(std::int64_t nanos, const Way& way) {
     const std::lock_guard lock(mutex);
+    if (all.empty() || nanos > *std::max_element(all.begin(), all.end())) slowest = way.point;
     all.push_back(nanos);
   }
   void print(const char* what) {
@@ -105,11 +106,12 @@ struct Times {
     const auto ms = [&](std::size_t i) {
       return static_cast<double>(all[std::min(i, all.size() - 1)]) / 1e6;
     };
-    std::printf("%s: median %.2f ms, p99 %.2f ms, max %.2f ms over %zu\n", what, ms(all.size() / 2),
-                ms(all.size() * 99 / 100), ms(all.size() - 1), all.size());
+    std::printf("%s: median %.2f ms, p99 %.2f ms, max %.2f ms (%s) over %zu\n", what, ms(all.size() / 2),
+                ms(all.size() * 99 / 100), ms(all.size() - 1), slowest.c_str(), all.size());
   }
   std::mutex mutex;
   std::vector<std::int64_t> all;
+  std::string slowest;
 };
 
 TEST_F(AtEachPoint, ThereIsAWay) {
@@ -140,7 +142,8 @@ TEST_F(AtEachPoint, ADeathIsToldToAllWithItsName) {
       EXPECT_EQ(e.status, "MUSTER_ERR_PEER_LOST") << e.line;
       EXPECT_THAT(e.text, HasSubstr(fmt::format("rank {} (pid {}) {}", victim, pid, how_told(way))));
       EXPECT_THAT(rank->wait(), AnyOf(0, 42));
-      (launcher ? told_by_launcher : told).add(e.heard_ns - std::max(died, e.called_ns));  // of who waits
+      (launcher ? told_by_launcher : told)
+          .add(e.heard_ns - std::max(died, e.called_ns), way);  // of who waits
     }
     if (launcher) test::expect_all(node_, name);
   });
@@ -188,7 +191,7 @@ TEST_F(AtEachPoint, AStopWithinTheDeadlineIsNoFailure) {
     ASSERT_TRUE(job.victim().await_stop());
     usleep(30'000);
     job.victim().kill(SIGCONT);
-    EXPECT_EQ(job.victim().line(), "left");
+    EXPECT_EQ(job.ending_of_victim().how, "left");
     EXPECT_EQ(job.victim().wait(), 0);
     for (test::FaultRank* rank : job.survivors()) {
       const Ending e = test::ending_of(rank->line());

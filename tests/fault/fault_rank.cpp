@@ -31,7 +31,8 @@ namespace {
 
 constexpr std::uint64_t kTarget = 1 << 20;  // byte of the buffer at which results lie
 constexpr std::uint64_t kBufferBytes = 2 << 20;
-constexpr useconds_t kLateUs = 100'000;  // longer than anybody looks before it sleeps
+constexpr useconds_t kLateUs = 100'000;               // longer than anybody looks before it sleeps
+constexpr std::int64_t kPatienceNs = 20'000'000'000;  // nobody sleeps soon on a busy machine
 constexpr std::int64_t kHurryNs = 50'000'000;
 constexpr useconds_t kVeryLateUs = 400'000;  // long after kHurryNs
 
@@ -77,8 +78,8 @@ class Rank {
     if (name == "exchange") exchange();
     if (name == "pairs") pairs(4), pairs(10'000);
     if (name == "shared") shared(30'000);
-    if (name == "early") await_go_unless(rank_ == victim_), barrier();
-    if (name == "late") await_go_unless(rank_ != victim_), barrier();
+    if (name == "early") await_go_unless(rank_ == victim_), barrier(kPatienceNs);
+    if (name == "late") await_go_unless(rank_ != victim_), barrier(kPatienceNs);
     if (name == "start") start(4096);
     if (name == "early_start") await_go_unless(rank_ == victim_), start(4096);
     if (name == "late_start") late_start();
@@ -183,7 +184,7 @@ class Rank {
   }
 
   // ---- run directly
-  void barrier() { run(described(MUSTER_BARRIER, 0)); }
+  void barrier(std::int64_t timeout_ns = 0) { run(described(MUSTER_BARRIER, 0), timeout_ns); }
   void all_reduce(std::uint64_t count, InPlace in_place = InPlace::kNo) {
     std::fill_n(source_, count, mine());
     run(described(MUSTER_ALL_REDUCE, count, in_place));
@@ -251,8 +252,12 @@ class Rank {
     std::fill_n(source_, count, mine());
     muster_collective what = described(MUSTER_ALL_REDUCE, count);
     what.target = {buffer, 0};
-    run(what);
+    const muster_plan made = plan(what);
+    called_ = now_ns();
+    expect(muster_plan_run(session_, made, 0));
     check(static_cast<const float*>(address), count, sum());
+    expect(muster_plan_destroy(session_, made));
+    expect(muster_buffer_free(session_, buffer));
   }
 
   // ---- by the engine
@@ -354,6 +359,15 @@ class Rank {
   void abort_group() {
     if (rank_ == victim_) expect(muster_group_abort(session_, group_));
     run(described(MUSTER_BARRIER, 0), 0, {MUSTER_ERR_ABORTED});
+    // Whoever was not in flight on a lane hears of it there with its next start.
+    muster_submit submit = MUSTER_SUBMIT_INIT;
+    submit.lane = MUSTER_LANE_ALLREDUCE;
+    muster_point point = 0;
+    const muster_plan made = plan(described(MUSTER_BARRIER, 0));
+    called_ = now_ns();
+    expect(muster_plan_start(session_, made, &submit, &point));
+    expect(muster_point_wait(session_, point, -1), {MUSTER_ERR_ABORTED});
+    expect(muster_lane_reset(session_, MUSTER_LANE_ALLREDUCE));
   }
   // The victim is alone at its deadline; who comes later is told so, or meets it where it has not said so
   // yet.
