@@ -138,6 +138,8 @@ inline constexpr std::string_view kPoints[] = {
     "event.opened",
     "goodbye.saying",
     "goodbye.said",
+    // the engine, with the baton
+    "engine.drained",
 };
 
 consteval std::size_t index_of(std::string_view name) {

@@ -117,6 +117,7 @@ Json Conductor::create(const Json& body) {
   }
   reply_descriptor_ = *std::move(counters);
   engine_ = *std::move(engine);
+  watchdog_.emplace(engine_->baton(), clock_);
   return control::success({{"groups", engine_->groups().size()}, {"hash", engine_->groups().hash().hex()}});
 }
 
@@ -149,7 +150,8 @@ Json Conductor::attach(Packet& packet) {
   }
   const Status sent = shm::send_message(client.socket, std::as_bytes(std::span(&welcome, 1)), descriptors);
   if (!sent.ok()) {
-    engine_->detach(rank, fmt::format("rank {} (pid {}) left before it was welcomed", rank.value, client.pid));
+    engine_->detach(rank,
+                    fmt::format("rank {} (pid {}) left before it was welcomed", rank.value, client.pid));
     return refused(sent);
   }
   client.socket_watch = loop_.watch(client.socket.get(), [this, rank] { on_client(rank); });
