@@ -81,7 +81,7 @@ class Rank {
     if (name == "early") await_go_unless(rank_ == victim_), barrier(kPatienceNs);
     if (name == "late") await_go_unless(rank_ != victim_), barrier(kPatienceNs);
     if (name == "start") start(4096);
-    if (name == "early_start") await_go_unless(rank_ == victim_), start(4096);
+    if (name == "early_start") await_go_unless(rank_ == victim_), start(4096, kPatienceNs);
     if (name == "late_start") late_start();
     if (name == "batch") batch();
     if (name == "signal") signal();
@@ -261,10 +261,10 @@ class Rank {
   }
 
   // ---- by the engine
-  void start(std::uint64_t count) {
+  void start(std::uint64_t count, std::int64_t deadline_ns = 0) {
     std::fill_n(source_, count, mine());
     const muster_plan made = plan(described(MUSTER_ALL_REDUCE, count));
-    await(begin_start(made));
+    await(begin_start(made, MUSTER_POINT_NONE, deadline_ns));
     check(target_, count, sum());
   }
   // The engine sleeps by now, and has to be rung for.
@@ -272,11 +272,13 @@ class Rank {
     if (rank_ == victim_) usleep(kLateUs);
     start(4096);
   }
-  muster_point begin_start(muster_plan plan, muster_point wait = MUSTER_POINT_NONE) {
+  muster_point begin_start(muster_plan plan, muster_point wait = MUSTER_POINT_NONE,
+                           std::int64_t deadline_ns = 0) {
     muster_submit submit = MUSTER_SUBMIT_INIT;
     submit.lane = MUSTER_LANE_ALLREDUCE;
     submit.wait_count = wait == MUSTER_POINT_NONE ? 0 : 1;
     submit.waits[0] = wait;
+    submit.deadline_ns = deadline_ns;
     muster_point point = 0;
     called_ = now_ns();
     expect(muster_plan_start(session_, plan, &submit, &point));

@@ -87,7 +87,7 @@ TEST_F(Stall, EndsTheEngineAndTellsWhereItWas) {
   EXPECT_THAT(said(),
               AllOf(HasSubstr("draining the rings for 1.0 s and holds all others up\n"),
                     HasSubstr("draining the rings for 5.0 s and holds all others up; the engine ends\n"),
-                    HasSubstr("fault_engine(")));
+                    HasSubstr("\nmuster-engine(")));
   EXPECT_EQ(muster_close(session_), MUSTER_OK);
 }
 
