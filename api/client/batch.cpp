@@ -1,4 +1,5 @@
 // Several starts as one.
+#include "api/base/fault_point.hpp"
 #include "api/client/session.hpp"
 
 #include <array>
@@ -39,9 +40,11 @@ Code muster_session::start_batch(std::span<muster_batch_entry> entries, std::siz
     entry.point = shm::make_point(submit.lane, submitted_[submit.lane] + ++starts[submit.lane]);
     if (lane_full(submit.lane, starts[submit.lane])) return Code::kBusy;
   }
+  MUSTER_FAULT_POINT("batch.checked");
   for (std::size_t i = 0; i < entries.size(); ++i)
     if (const Code code = tell(*find(entries[*refused = i].plan)); code != Code::kOk) return code;
   if (const Code code = push(std::span(commands).first(entries.size())); code != Code::kOk) return code;
+  MUSTER_FAULT_POINT("batch.pushed");
   for (std::size_t lane = 0; lane < starts.size(); ++lane) submitted_[lane] += starts[lane];
   return Code::kOk;
 }

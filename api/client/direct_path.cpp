@@ -1,5 +1,6 @@
 #include "api/client/direct_path.hpp"
 
+#include "api/base/fault_point.hpp"
 #include "api/client/session.hpp"
 #include "api/shm/message.hpp"
 
@@ -106,6 +107,7 @@ Result<Described> described_of(muster_session& session, const muster_collective&
 
 Result<DirectPlan> DirectPath::plan(std::uint64_t handle, const Described& described) {
   MUSTER_ASSIGN_OR_RETURN(Channel* const channel, this->channel(described.group));
+  MUSTER_FAULT_POINT("plan.seating");
   return make_direct_plan(handle, described, *channel, machine_, own_cores());
 }
 
@@ -133,6 +135,7 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
 Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
   Patience patience(timeout, plan.crowded);
   running_ = plan.handle;
+  MUSTER_FAULT_POINT("run.chosen");
   const Outcome outcome = run_direct(plan, *memory_, *stages_, patience);
   if (outcome == Outcome::kDone) {
     auto* header = reinterpret_cast<shm::DirectHeader*>(memory_->own());
@@ -140,6 +143,7 @@ Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
     bytes_moved_ += plan.target_bytes;
     Published<std::uint64_t>(&header->operations).store(operations_);
     Published<std::uint64_t>(&header->bytes_moved).store(bytes_moved_);
+    MUSTER_FAULT_POINT("run.counted");
     return {};
   }
   return failed(plan, outcome);
@@ -177,6 +181,7 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
 Status DirectPath::verdict(Channel& channel) {
   shm::DirectMessage message = question(channel);
   message.generation = channel.take_verdict();
+  MUSTER_FAULT_POINT("verdict.taken");
   return told(message, MessageKind::kDirectVerdict);
 }
 
@@ -209,6 +214,7 @@ void DirectPath::set_untold(std::uint64_t plans) {
 
 // The engine compares what all members have told it; each does so before it asks.
 Status DirectPath::disagreement(const shm::DirectMessage& message) {
+  MUSTER_FAULT_POINT("disagree.asking");
   const Instant deadline = later(now(), session_.timeout());
   while (true) {
     const Code code = session_.tell_all();
@@ -240,8 +246,10 @@ bool DirectPath::engine_gone() {
 }
 
 void DirectPath::overdue(const Channel& channel) {
+  MUSTER_FAULT_POINT("overdue.asking");
   static_cast<void>(
       session_.ask<shm::Plain>(question(channel), MessageKind::kDirectOverdue, MessageKind::kDone));
+  MUSTER_FAULT_POINT("overdue.asked");
 }
 
 // ---- registrar ---------------------------------------------------------------------------------
@@ -254,6 +262,7 @@ Result<shm::Mapping> DirectPath::peer_memory(MessageKind kind, std::int32_t rank
   MUSTER_ASSIGN_OR_RETURN(
       const auto grant,
       session_.ask<shm::PeerGrant>(request, kind, MessageKind::kPeerGrant, {}, nullptr, &memory));
+  MUSTER_FAULT_POINT("peer.granted");
   MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.bytes));
   return shm::Mapping::map(memory, grant.bytes, shm::Access::kRead);
 }
@@ -271,6 +280,7 @@ Result<Registrar::Scratch> DirectPath::scratch(std::uint64_t bytes) {
   if (scratch_.buffer != 0) MUSTER_RETURN_IF_ERROR(session_.free(scratch_.buffer));
   scratch_ = {};
   MUSTER_ASSIGN_OR_RETURN(const auto buffer, session_.alloc(bytes));
+  MUSTER_FAULT_POINT("scratch.granted");
   scratch_ = {buffer.buffer, bytes, {buffer.address, session_.place_of({buffer.buffer, 0})}};
   return scratch_.scratch;
 }

@@ -1,4 +1,5 @@
 // What a session can tell: itself, its mesh and groups, counters, traces.
+#include "api/base/fault_point.hpp"
 #include "api/client/session.hpp"
 
 #include <algorithm>
@@ -117,8 +118,10 @@ muster_status_t muster_group_abort(muster_session* session, muster_group group) 
   return with_session(session, [&]() -> Status {
     shm::HandleMessage request;
     request.handle = group;
+    MUSTER_FAULT_POINT("abort.asking");
     const auto answer =
         session->ask<shm::Plain>(request, shm::MessageKind::kGroupAbort, shm::MessageKind::kDone);
+    MUSTER_FAULT_POINT("abort.asked");
     return answer ? Status() : answer.error();
   });
 }

@@ -1,4 +1,5 @@
 // Buffers: asked for by message, mapped once per segment.
+#include "api/base/fault_point.hpp"
 #include "api/client/session.hpp"
 #include "api/shm/message.hpp"
 
@@ -53,12 +54,14 @@ Result<muster_session::Granted> muster_session::create(const muster_buffer_optio
   request.shared_by = options.shared_by;
   request.memory_offset = options.memory_offset_bytes;
   request.imported = options.memory >= 0 ? 1 : 0;
+  MUSTER_FAULT_POINT("buffer.describing");
   if (options.name != nullptr) MUSTER_RETURN_IF_ERROR(shm::set_text(request.name, options.name, "name"));
   return alloc(request, options.memory);
 }
 
 // BUSY: what the rank's former session had in flight still uses the memory of that name, for moments.
 Result<muster_session::Granted> muster_session::alloc(const shm::BufferAlloc& request, int imported) {
+  MUSTER_FAULT_POINT("buffer.asking");
   const muster::Instant deadline = muster::later(clock_.now(), connection_.timeout);
   while (true) {
     shm::Descriptor memory;
@@ -73,12 +76,14 @@ Result<muster_session::Granted> muster_session::alloc(const shm::BufferAlloc& re
 Result<muster_session::Granted> muster_session::map(const shm::BufferAlloc& request,
                                                     const shm::BufferGrant& grant,
                                                     const shm::Descriptor& memory) {
+  MUSTER_FAULT_POINT("buffer.granted");
   if (grant.segment_is_new != 0 && memory.valid()) {
     MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.segment_bytes));
     MUSTER_ASSIGN_OR_RETURN(auto mapping,
                             shm::Mapping::map(memory, grant.segment_bytes, shm::Access::kReadWrite));
     segments_[grant.segment] = Segment{std::move(mapping)};
   }
+  MUSTER_FAULT_POINT("buffer.mapped");
   const auto segment = segments_.find(grant.segment);
   if (segment ==
       segments_.end()) {  // it came when this process had no descriptor for it, and comes only once
@@ -94,6 +99,7 @@ Result<muster_session::Granted> muster_session::map(const shm::BufferAlloc& requ
   const Buffer made{grant.segment,     grant.offset,     request.bytes, grant.shared_memory,
                     request.shared_by, grant.found != 0, whole};
   buffers_[grant.buffer] = made;
+  MUSTER_FAULT_POINT("buffer.known");
   return Granted{grant.buffer, address(made)};
 }
 
@@ -143,8 +149,10 @@ Status muster_session::query(muster_buffer buffer, muster_buffer_info* info) con
 Status muster_session::free(muster_buffer buffer) {
   shm::HandleMessage request;
   request.handle = buffer;
+  MUSTER_FAULT_POINT("buffer.freeing");
   auto answer = ask<shm::Plain>(request, shm::MessageKind::kBufferFree, shm::MessageKind::kDone);
   if (!answer) return answer.error();
+  MUSTER_FAULT_POINT("buffer.freed");
   const auto known = buffers_.find(buffer);
   if (known == buffers_.end()) return {};
   if (known->second.whole_segment) segments_.erase(known->second.segment);

@@ -2,6 +2,7 @@
 // of what fits into the session's piece of memory for it.
 #include "api/client/objects.hpp"
 
+#include "api/base/fault_point.hpp"
 #include "api/client/session.hpp"
 
 #include <algorithm>
@@ -98,10 +99,12 @@ Status Objects::gather(muster_group group, std::int32_t root, std::span<const st
   offsets_.assign(members + 1, 0);
   std::partial_sum(lengths.begin(), lengths.end(), offsets_.begin() + 1);
   result_.resize(gets ? offsets_.back() : 0);
+  MUSTER_FAULT_POINT("object.length_known");
   const std::uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
   for (std::uint64_t at = 0; at < longest; at += kPieceBytes) {
     if (at < length) std::memcpy(memory_, given.data() + at, std::min(kPieceBytes, length - at));
     MUSTER_RETURN_IF_ERROR(run_gather(group, root, kPieceBytes));
+    MUSTER_FAULT_POINT("object.piece_copied");
     for (std::size_t i = 0; gets && i < members; ++i)
       if (at < lengths[i])
         std::memcpy(result_.data() + offsets_[i] + at, pieces + i * kPieceBytes,

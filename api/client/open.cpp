@@ -1,5 +1,6 @@
 // muster_open and muster_close: from options and environment to a connected session.
 #include "api/base/bootstrap.hpp"
+#include "api/base/fault_point.hpp"
 #include "api/client/forks.hpp"
 #include "api/client/session.hpp"
 #include "api/shm/message.hpp"
@@ -84,10 +85,12 @@ struct Welcomed {
 Result<Welcomed> knock(const std::string& endpoint, const shm::Hello& hello, muster::Instant deadline,
                        const muster::Clock& clock) {
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket, shm::connect_to(endpoint, deadline, clock));
+  MUSTER_FAULT_POINT("attach.connected");
   const Status sent = shm::send_message(socket, shm::bytes_of(hello));
   // A daemon that has no room may have said so, and closed, before it was asked: its reason is there to be
   // read.
   if (!sent.ok() && sent.code() != Code::kDaemonLost) return fail(sent);
+  MUSTER_FAULT_POINT("attach.hello_sent");
   std::vector<std::byte> buffer(shm::kMessageBytesMax);
   MUSTER_ASSIGN_OR_RETURN(shm::Message answer, shm::receive_message(socket, buffer, deadline, clock));
   const auto bytes = std::span(buffer).first(answer.bytes);
@@ -117,15 +120,19 @@ Result<muster_session::Connection> attach(const muster::bootstrap::Identity& ide
   const muster::SteadyClock clock;
   const muster::Instant deadline = muster::later(clock.now(), timeout);
   MUSTER_ASSIGN_OR_RETURN(const shm::Hello hello, hello_of(identity));
+  MUSTER_FAULT_POINT("attach.identified");
   MUSTER_ASSIGN_OR_RETURN(Welcomed welcomed, knock_until(identity.endpoint, hello, deadline, clock));
   shm::Descriptor socket = std::move(welcomed.socket);
   shm::Message answer = std::move(welcomed.answer);
   const shm::Welcome& welcome = welcomed.welcome;
+  MUSTER_FAULT_POINT("attach.welcomed");
   const bool direct = welcome.direct_bytes > 0;
   if (answer.descriptors.size() != (direct ? 5u : 3u))
     return fail(Code::kProtocol, "the daemon's welcome lacks its descriptors");
   MUSTER_ASSIGN_OR_RETURN(auto submission, shm::SubmissionView::attach(std::move(answer.descriptors[0])));
+  MUSTER_FAULT_POINT("attach.submission_mapped");
   MUSTER_ASSIGN_OR_RETURN(auto completion, shm::CompletionView::attach(std::move(answer.descriptors[1])));
+  MUSTER_FAULT_POINT("attach.completion_mapped");
   muster_session::Connection connection{std::move(socket),
                                         std::move(answer.descriptors[2]),
                                         std::move(submission),
@@ -139,8 +146,10 @@ Result<muster_session::Connection> attach(const muster::bootstrap::Identity& ide
   MUSTER_RETURN_IF_ERROR(shm::check_memory(answer.descriptors[4], welcome.group_bytes));
   MUSTER_ASSIGN_OR_RETURN(connection.direct, shm::Mapping::map(answer.descriptors[3], welcome.direct_bytes,
                                                                shm::Access::kReadWrite));
+  MUSTER_FAULT_POINT("attach.direct_mapped");
   MUSTER_ASSIGN_OR_RETURN(connection.groups,
                           shm::Mapping::map(answer.descriptors[4], welcome.group_bytes, shm::Access::kRead));
+  MUSTER_FAULT_POINT("attach.groups_mapped");
   return connection;
 }
 
@@ -172,6 +181,7 @@ muster_status_t muster_open(const muster_open_options* given, muster_session** s
     MUSTER_ASSIGN_OR_RETURN(const auto identity, identity_of(options));
     MUSTER_ASSIGN_OR_RETURN(auto connection, attach(identity, timeout));
     MUSTER_ASSIGN_OR_RETURN(auto made, muster_session::create(std::move(connection)));
+    MUSTER_FAULT_POINT("attach.opened");
     *session = made.release();
     return {};
   });

@@ -1,4 +1,5 @@
 // Plans: made by message, cached by description, started by one ring write.
+#include "api/base/fault_point.hpp"
 #include "api/base/ids.hpp"
 #include "api/client/session.hpp"
 
@@ -87,9 +88,11 @@ Result<muster_plan> muster_session::plan(const muster_collective& c) {
 
 Result<muster_plan> muster_session::plan(const muster_collective& c,
                                          const muster::client::Description& description) {
+  MUSTER_FAULT_POINT("plan.asking");
   auto grant = ask<shm::HandleMessage>(description.message, shm::MessageKind::kPlanCollective,
                                        shm::MessageKind::kPlanGrant, description.lists);
   if (!grant) return fail(grant.error());
+  MUSTER_FAULT_POINT("plan.granted");
   MUSTER_ASSIGN_OR_RETURN(const GroupFacts* facts, known_group(c.group));
   MUSTER_ASSIGN_OR_RETURN(
       auto described,
@@ -97,6 +100,7 @@ Result<muster_plan> muster_session::plan(const muster_collective& c,
   PlanRecord& record = remember(grant->handle);
   record.usual_lane = muster::client::usual_lane(description.message);
   record.told = std::make_unique<Told>(Told{description.message, std::move(described)});
+  MUSTER_FAULT_POINT("plan.known");
   return grant->handle;
 }
 
@@ -128,8 +132,10 @@ Status muster_session::destroy(muster_plan plan) {
   if (record == nullptr) return failure(Code::kStale, "no such plan");
   shm::HandleMessage request;
   request.handle = plan;
+  MUSTER_FAULT_POINT("plan.destroying");
   auto answer = ask<shm::Plain>(request, shm::MessageKind::kPlanDestroy, shm::MessageKind::kDone);
   if (!answer) return answer.error();
+  MUSTER_FAULT_POINT("plan.destroyed");
   if (!record->news.empty()) direct_->set_untold(--untold_);
   *record = PlanRecord();
   return {};

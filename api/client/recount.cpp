@@ -1,6 +1,7 @@
 // New counts for a plan: what its caller said is said anew, checked here as the engine would, and told the
 // engine with the plan's next start. A run does not need the engine, so it is not told of what only runs.
 #include "api/base/dtype.hpp"
+#include "api/base/fault_point.hpp"
 #include "api/client/session.hpp"
 #include "api/shm/message.hpp"
 
@@ -99,10 +100,12 @@ Status muster_session::recount(muster_plan plan, const muster_collective& counts
   if (record->direct != nullptr) {
     MUSTER_ASSIGN_OR_RETURN(*record->direct, direct_->plan(plan, described));
   }
+  MUSTER_FAULT_POINT("recount.checked");
   if (record->news.empty()) direct_->set_untold(++untold_);
   record->news = commands_of(plan, description);
   *record->told = {description.message, std::move(described)};
   record->usual_lane = muster::client::usual_lane(description.message);
+  MUSTER_FAULT_POINT("recount.noted");
   return {};
 }
 
@@ -110,6 +113,7 @@ Code muster_session::tell(PlanRecord& record) {
   if (record.news.empty()) return Code::kOk;
   const Code code = push(record.news);
   if (code != Code::kOk) return code;
+  MUSTER_FAULT_POINT("recount.told");
   record.news.clear();
   direct_->set_untold(--untold_);
   return Code::kOk;

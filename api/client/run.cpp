@@ -1,6 +1,7 @@
 // Running a collective: directly with the other members, or started on its usual lane and waited for.
 #include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
+#include "api/base/fault_point.hpp"
 #include "api/client/session.hpp"
 
 #include <algorithm>
@@ -57,6 +58,7 @@ Status muster_session::run_directly(PlanRecord& record, Nanos timeout) {
   if (record.direct == nullptr) {
     MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, record.told->described));
     record.direct = std::make_unique<muster::client::DirectPlan>(std::move(made));
+    MUSTER_FAULT_POINT("plan.seated");
   }
   if (record.direct->choice.path == muster::Path::kEngine) return run_by_engine(record, timeout);
   return direct_->run(*record.direct, timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns));

@@ -1,5 +1,6 @@
 #include "api/client/session.hpp"
 
+#include "api/base/fault_point.hpp"
 #include "api/client/forks.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace shm = muster::shm;
 
 muster_session::muster_session(Connection connection)
     : connection_(std::move(connection)),
-      ring_(shm::ring_writer(connection_.submission, connection_.completion)),
+      ring_(muster::client::ring_writer(connection_.submission, connection_.completion)),
       reader_(connection_.completion.page(), connection_.submission.writable_header()),
       buffer_(shm::kMessageBytesMax),
       pid_(getpid()),
@@ -75,14 +76,17 @@ Result<std::span<const std::byte>> muster_session::exchange(std::span<std::byte>
   std::vector<std::byte> bytes(message.begin(), message.end());
   bytes.insert(bytes.end(), extra.begin(), extra.end());
   const auto descriptors = std::span(&descriptor_sent, descriptor_sent >= 0 ? 1 : 0);
+  MUSTER_FAULT_POINT("ask.sending");
   const Status sent = shm::send_message(connection_.socket, bytes, descriptors);
   if (!sent.ok()) return fail(lose(sent));
+  MUSTER_FAULT_POINT("ask.sent");
   auto answer = shm::receive_message(connection_.socket, buffer_,
                                      muster::later(clock_.now(), connection_.timeout), clock_);
   // The answer came, only its descriptor found no place in this process: the next question has its own.
   if (!answer && answer.error().code() == Code::kNoResource) return fail(answer.error());
   if (!answer) return fail(lose(answer.error()));
   if (answer->bytes == 0) return fail(lose(Status(Code::kDaemonLost, "it closed the connection")));
+  MUSTER_FAULT_POINT("ask.answered");
   if (descriptor != nullptr && !answer->descriptors.empty()) *descriptor = std::move(answer->descriptors[0]);
   return std::span<const std::byte>(buffer_).first(answer->bytes);
 }
@@ -93,8 +97,10 @@ Code muster_session::push(std::span<const shm::Command> commands) {
   const Code code = ring_.push_all(commands);
   if (code != Code::kOk) return code;
   if (ring_.doorbell_due()) {
+    MUSTER_FAULT_POINT("bell.due");
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto rung = ::write(connection_.doorbell.get(), &one, sizeof one);
+    MUSTER_FAULT_POINT("bell.rung");
   }
   return Code::kOk;
 }
@@ -136,9 +142,11 @@ Code muster_session::start(muster_plan plan, const muster_submit& submit, muster
     command.waits[i] = submit.waits[i];
   }
   if (lane_full(submit.lane)) return Code::kBusy;
+  MUSTER_FAULT_POINT("start.checked");
   if (const Code code = tell(*find(plan)); code != Code::kOk) return code;
   const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;
+  MUSTER_FAULT_POINT("start.pushed");
   const std::uint64_t value = ++submitted_[submit.lane];
   if (point != nullptr) *point = shm::make_point(submit.lane, value);
   return Code::kOk;
@@ -154,6 +162,7 @@ Code muster_session::signal(std::uint32_t timeline, std::uint64_t value) {
   command.lane = static_cast<std::uint16_t>(timeline);
   command.plan = value;
   const Code code = push(std::span(&command, 1));
+  MUSTER_FAULT_POINT("signal.pushed");
   if (code == Code::kOk) current = value;
   return code;
 }
@@ -165,6 +174,7 @@ Code muster_session::reset(muster_lane lane) {
   command.lane = static_cast<std::uint16_t>(lane);
   const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;
+  MUSTER_FAULT_POINT("reset.pushed");
   return reader_.remember_reset(lane, submitted_[lane]);
 }
 
@@ -277,6 +287,7 @@ Result<int> muster_session::event_descriptor() {
   auto answer = ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kEventOpen, shm::MessageKind::kDone, {},
                                 nullptr, &events_);
   if (!answer) return fail(answer.error());
+  MUSTER_FAULT_POINT("event.opened");
   if (!events_.valid()) return fail(Code::kProtocol, "the daemon sent no event socket");
   return events_.get();
 }
@@ -285,5 +296,7 @@ void muster_session::goodbye() {
   constexpr muster::Nanos kGoodbyeTime = std::chrono::seconds(1);  // an engine that hangs holds nobody up
   if (!usable().ok()) return;
   connection_.timeout = std::min(connection_.timeout, kGoodbyeTime);
+  MUSTER_FAULT_POINT("goodbye.saying");
   static_cast<void>(ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kGoodbye, shm::MessageKind::kDone));
+  MUSTER_FAULT_POINT("goodbye.said");
 }

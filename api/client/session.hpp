@@ -8,6 +8,7 @@
 #include "api/client/description.hpp"
 #include "api/client/direct_path.hpp"
 #include "api/client/objects.hpp"
+#include "api/client/ring_atomics.hpp"
 #include "api/shm/completion.hpp"
 #include "api/shm/control.hpp"
 #include "api/shm/ring.hpp"
@@ -193,7 +194,7 @@ struct muster_session {
 
   Connection connection_;
   muster::SteadyClock clock_;
-  muster::shm::RingWriter<> ring_;
+  muster::shm::RingWriter<muster::client::RingAtomics> ring_;
   muster::shm::CompletionReader reader_;
   std::array<std::uint64_t, MUSTER_LANE_COUNT> submitted_{};  // last value handed out per lane
   std::array<std::uint64_t, MUSTER_LANE_COUNT> settled_{};    // value up to which a lane has room again

@@ -1,5 +1,6 @@
 #include "api/shm/completion.hpp"
 
+#include "api/base/fault_point.hpp"
 #include "api/shm/futex.hpp"
 
 #include <algorithm>
@@ -198,6 +199,7 @@ Code CompletionReader::test(std::uint64_t point) {
 Code CompletionReader::wait(std::uint64_t point, std::uint32_t spins, Instant deadline, const Clock& clock) {
   Code code = test(point);
   for (std::uint32_t i = 0; code == Code::kPending && i < spins && clock.now() < deadline; ++i) {
+    MUSTER_FAULT_POINT("point.testing");
     sched_yield();
     code = test(point);
   }
@@ -205,12 +207,14 @@ Code CompletionReader::wait(std::uint64_t point, std::uint32_t spins, Instant de
     const Nanos left = deadline - clock.now();
     if (left.count() <= 0) return Code::kWaitTimeout;
     const std::uint32_t seen = sleeper_.begin();
+    MUSTER_FAULT_POINT("point.falling_asleep");
     code = test(point);
     if (code == Code::kPending && unstable_ > 0)
       sched_yield();  // in the middle of a change: over in a moment
     else if (code == Code::kPending)
       futex_wait(&page_->wake, seen, std::min(left, kSliceMax));
     sleeper_.end();
+    MUSTER_FAULT_POINT("point.woken");
     if (code == Code::kPending) code = test(point);
   }
   return code;

@@ -118,6 +118,7 @@ Json Conductor::create(const Json& body) {
   }
   reply_descriptor_ = *std::move(counters);
   engine_ = *std::move(engine);
+  watchdog_.emplace(engine_->baton(), clock_);
   return control::success({{"groups", engine_->groups().size()}, {"hash", engine_->groups().hash().hex()}});
 }
 
@@ -150,7 +151,8 @@ Json Conductor::attach(Packet& packet) {
   }
   const Status sent = shm::send_message(client.socket, std::as_bytes(std::span(&welcome, 1)), descriptors);
   if (!sent.ok()) {
-    engine_->detach(rank, fmt::format("rank {} left before it was welcomed", rank.value));
+    engine_->detach(rank,
+                    fmt::format("rank {} (pid {}) left before it was welcomed", rank.value, client.pid));
     Json answer = refused(sent);
     answer["attachments"] = welcome.attachments + 1;  // it counts all the same
     return answer;

@@ -5,10 +5,12 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
 #include "daemon/engine/engine.hpp"
+#include "daemon/engine/watchdog.hpp"
 
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -65,6 +67,7 @@ class Conductor {
   shm::Descriptor channel_;
   control::Loop::Watch channel_watch_ = 0;
   std::unique_ptr<Engine> engine_;
+  std::optional<Watchdog> watchdog_;  // of its baton: ends before it
   std::map<Rank, Client> clients_;
   std::vector<std::byte> buffer_;
   shm::Descriptor reply_descriptor_;  // of the answer being made

@@ -1,6 +1,7 @@
 // The engine's duty cycle, and what the graph asks of it.
 #include "daemon/engine/engine.hpp"
 
+#include "api/base/fault_point.hpp"
 #include "api/base/log.hpp"
 
 namespace muster::engine {
@@ -18,12 +19,16 @@ std::size_t Engine::do_work() {
       if (seat.session) seat.session->awake();
   const Instant now = clock_.now();
   turn_ = now;
+  baton_.doing("reaping finished steps");
   std::size_t work = executor_->poll([&](const scheduler::Finished& finished) {
     current_ = finished;
     graph_->finished(finished.step_index, now);
   });
+  baton_.doing("draining the rings");
   work += drain_rings(now);
+  baton_.doing("its timers");
   if (now >= next_tick_) tick(now);
+  baton_.doing("waking clients");
   wake_clients();
   return work;
 }
@@ -39,7 +44,9 @@ std::size_t Engine::drain_ring(Seat& seat, Instant now) {
   if (!seat.offence.empty()) return 0;
   auto drained = seat.session->drain(*graph_, now);
   if (drained) {
-    if (*drained > 0) seat.heard_at = now;
+    if (*drained == 0) return 0;
+    seat.heard_at = now;
+    MUSTER_FAULT_POINT("engine.drained");
     return *drained;
   }
   // The conductor takes the session out; until then nothing more is read from it.

@@ -125,6 +125,8 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
     attached.group_page = board_->page_descriptor();
   }
   ++seat.attachments;
+  // Engines that sleep have not armed this session's ring, so its client would not ring for them.
+  wake();
   return attached;
 }
 

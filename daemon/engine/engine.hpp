@@ -8,6 +8,7 @@
 
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
+#include "daemon/engine/baton.hpp"
 #include "daemon/engine/board.hpp"
 #include "daemon/engine/doorbells.hpp"
 #include "daemon/engine/flight_dump.hpp"
@@ -139,6 +140,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   // The device's first error.
   Status health() const;
 
+  const Baton& baton() const { return baton_; }
   const control::JobSpec& spec() const { return spec_; }
   const mesh::GroupList& groups() const { return group_list_; }
   struct RankReport {
@@ -236,7 +238,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Doorbells doorbells_;
   std::vector<std::string> group_names_;
 
-  mutable std::mutex baton_;
+  mutable Baton baton_;
   std::unique_ptr<device::host::Pool> pool_;
   std::unique_ptr<device::Device> device_;
   std::optional<NamedMemory> named_;

@@ -168,6 +168,21 @@ void add_plan_facts(const Evidence& e, const Board::Flight& flight, Wait& wait) 
   if (told) wait.difference = difference_among(e, flight.group, plans);
 }
 
+// A member writes its record once it has arrived: one that was held up in between stands in its seat alone.
+void add_unrecorded(const Evidence& e, const Board::Flight& flight, Wait& wait) {
+  const auto& members = members_of(e, flight.group);
+  const DirectQuestion next{
+      flight.group, flight.member, flight.generation, flight.number + 1, 0, shm::DirectWait::kArrivals, 0};
+  const auto is_this = [&](const Board::Flight& other) {
+    return other.group == flight.group && other.generation == flight.generation &&
+           other.number == flight.number;
+  };
+  for (const std::uint32_t index : e.board->missing(next)) {
+    const auto flights = e.board->flights(members[index]);
+    if (std::none_of(flights.begin(), flights.end(), is_this)) wait.inside.push_back(members[index].value);
+  }
+}
+
 // Who else has come is read from the seats; a member that has come and gone on waits for nobody here.
 void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
@@ -183,8 +198,9 @@ void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
       wait.missing.push_back({members[index].value, {}, {}});
     add_plan_facts(e, flight, wait);
   }
-  if (wait.missing.empty())
-    for (const blame::Arrived& arrived : wait.arrived) wait.inside.push_back(arrived.rank);
+  if (!wait.missing.empty()) return;
+  for (const blame::Arrived& arrived : wait.arrived) wait.inside.push_back(arrived.rank);
+  if (sender == kNoMember) add_unrecorded(e, flight, wait);
 }
 
 void add_direct(const Evidence& e, Situation& situation) {

@@ -79,7 +79,7 @@ std::optional<Verdict> Graph::detached(Rank rank, const std::string& text, Insta
   sequencer_.acknowledge(rank, failures_);
   leave_groups(rank, verdict, now);
   const auto here = [](const RankState& other) { return other.present; };
-  if (std::none_of(ranks_.begin(), ranks_.end(), here)) expect_all();
+  if (std::none_of(ranks_.begin(), ranks_.end(), here)) forget_absences();
   return verdict;
 }
 
@@ -92,7 +92,13 @@ void Graph::absent(Rank rank, const std::string& text, Instant now) {
   if (!r.present) leave_groups(rank, *r.absence, now);
 }
 
+// What made ranks leave was of the run that is over: who does not come to the next has another reason.
 void Graph::expect_all() {
+  for (RankState& r : ranks_) r.root.reset();
+  forget_absences();
+}
+
+void Graph::forget_absences() {
   for (RankState& r : ranks_) r.absence.reset();
   absences_ = 0;
 }

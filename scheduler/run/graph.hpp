@@ -166,6 +166,7 @@ class Graph {
   void stop_lane(Rank rank, std::uint32_t lane, const Verdict& verdict);
   void fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now);
   void break_group(GroupId group, const Verdict& verdict, Instant now);
+  void forget_absences();
   void leave_groups(Rank rank, const Verdict& verdict, Instant now);
   const Verdict* failure_of(const RankState& rank) const;
   const Verdict* absence_in(const CollectiveWork& work) const;

@@ -2,6 +2,7 @@
 #include "daemon/cli/question.hpp"
 
 #include "api/shm/job_counters.hpp"
+#include "tests/support/freezer.hpp"
 #include "tests/support/node.hpp"
 #include "tests/support/script.hpp"
 
@@ -146,45 +147,13 @@ TEST_P(Hang, LetsARankThatWasStoppedForHalfItsDeadlineComplete) {
   EXPECT_EQ(ended(stopped->line()).status, "MUSTER_OK");
 }
 
-// A freezer cgroup that goes away with the test; invalid where this user may not make one.
-class Freezer {
- public:
-  Freezer() {
-    for (const std::string root : {"/sys/fs/cgroup/freezer", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-      const std::string folder = root + "/muster-hang-test-" + std::to_string(getpid());
-      std::error_code error;
-      if (!std::filesystem::create_directory(folder, error)) continue;
-      folder_ = folder;
-      if (std::filesystem::exists(folder + "/freezer.state")) control_ = folder + "/freezer.state";
-      if (std::filesystem::exists(folder + "/cgroup.freeze")) control_ = folder + "/cgroup.freeze";
-      if (!control_.empty()) return;
-      std::filesystem::remove(folder, error);
-    }
-  }
-  ~Freezer() {
-    std::error_code error;
-    if (!control_.empty()) std::filesystem::remove(folder_, error);
-  }
-  bool valid() const { return !control_.empty(); }
-  void take(pid_t pid) const { std::ofstream(folder_ + "/cgroup.procs") << pid << std::flush; }
-  void freeze(bool on) const {
-    const bool first = control_.ends_with(".state");
-    std::ofstream(control_) << (first ? (on ? "FROZEN" : "THAWED") : (on ? "1" : "0")) << std::flush;
-  }
-  const std::string& folder() const { return folder_; }
-
- private:
-  std::string folder_;
-  std::string control_;
-};
-
 TEST_P(Hang, CallsAFrozenRankFrozen) {
-  const Freezer freezer;
+  const test::Freezer freezer("hang");
   if (!freezer.valid()) GTEST_SKIP() << "no cgroup with a freezer can be made here";
   const auto waiting = rank(0, 2, "dp_shard=2", {"await", verb() + ":world", "await"});
   const auto frozen = rank(1, 2, "dp_shard=2", {"await", verb() + ":world", "await"});
   freezer.take(frozen->pid());
-  freezer.freeze(true);
+  ASSERT_TRUE(freezer.freeze(true));
   waiting->go_on();
   frozen->go_on();
   const Ended e = ended(waiting->line());

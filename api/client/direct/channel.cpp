@@ -1,6 +1,7 @@
 #include "api/client/direct/channel.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/fault_point.hpp"
 #include "api/shm/fence.hpp"
 #include "api/shm/futex.hpp"
 
@@ -65,9 +66,16 @@ bool Channel::late() const {
 }
 
 // What peers may still read of the old generation stays until the next arrival there.
+//
+// Where several generations have ended meanwhile, what came after the one that is told is old news if all are
+// here; but if somebody is not, it may have left in one of them, and nobody would say so: then each is told
+// in turn.
 std::uint64_t Channel::take_verdict() {
   const std::uint64_t due = words_.generation;
-  words_.generation = Untrusted<std::uint64_t>(&words_.line->generation).load_acquire();
+  const std::uint64_t present = Untrusted<std::uint64_t>(&words_.line->generation).load_acquire();
+  const bool all_here =
+      std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return look(peer.life) % 2 == 1; });
+  words_.generation = all_here ? present : std::min(due + 1, present);
   number_ = 0;
   Published<std::uint64_t>(&words_.seat->progress).store_release(0);
   std::fill(sent_.begin(), sent_.end(), 0);
@@ -83,12 +91,14 @@ std::uint64_t Channel::take_verdict() {
 template<class Reached, class Hopeless>
 Meeting Channel::wait(const std::uint64_t* word, Reached reached, Hopeless hopeless, Patience& patience) {
   for (int i = patience.crowded() ? kCrowdedLooks : kLooks; i > 0; --i) {
+    MUSTER_FAULT_POINT("meet.looking");
     if (reached(look(word))) return Meeting::kMet;
     relax();
   }
   for (int yields = 0; yields < kYields; ++yields) {
     if (yields % kYieldsPerGlance == 0)
       if (const auto end = glance(word, reached, hopeless, patience)) return *end;
+    MUSTER_FAULT_POINT("meet.yielding");
     ::sched_yield();
     if (reached(look(word))) return Meeting::kMet;
   }
@@ -119,10 +129,12 @@ template<class Reached>
 void Channel::nap(const std::uint64_t* word, Reached reached, Patience& patience) {
   Published<std::uint32_t>(&words_.header->asleep).store(1);
   shm::heavy_fence();
+  MUSTER_FAULT_POINT("meet.falling_asleep");
   const std::uint64_t seen = look(word);
   const Nanos left = patience.deadline(vigil_) - vigil_.now();
   if (!reached(seen) && left.count() > 0)
     shm::futex_wait(lower_half(word), static_cast<std::uint32_t>(seen), std::min(kNapMax, left));
+  MUSTER_FAULT_POINT("meet.woken");
   Published<std::uint32_t>(&words_.header->asleep).store(0);
   Published<std::uint64_t>(&words_.header->sleeps).add(1);
 }
@@ -132,10 +144,13 @@ void Channel::nap(const std::uint64_t* word, Reached reached, Patience& patience
 void Channel::publish(std::uint64_t* word, std::uint64_t value) {
   Published<std::uint64_t>(word).store_release(value);
   shm::light_fence(enrolled_);
+  MUSTER_FAULT_POINT("word.published");
   bool asleep = false;
   for (const Peer& peer : peers_)
     asleep = Untrusted<std::uint32_t>(&peer.header->asleep).load() != 0 || asleep;
-  if (asleep) shm::futex_wake(lower_half(word));
+  if (!asleep) return;
+  MUSTER_FAULT_POINT("word.waking");
+  shm::futex_wake(lower_half(word));
 }
 
 // ---- collectives -------------------------------------------------------------------------------
@@ -172,6 +187,7 @@ void Channel::arrive(std::uint64_t plan, const Hash128& common, shm::Place place
   Published<std::uint64_t>(&slot->common[1]).store(common.high);
   Published<std::uint64_t>(&slot->place).store(shm::pack_place(place));
   if (!inside.empty()) std::memcpy(slot->payload, inside.data(), inside.size());
+  MUSTER_FAULT_POINT("slot.filled");
   publish(&slot->sequence, number_);
 }
 
@@ -218,6 +234,7 @@ bool Channel::stands(const std::uint64_t* word, std::uint64_t number, const std:
 
 void Channel::set_phase(std::uint64_t phase) {
   publish(&words_.seat->progress, shm::make_progress(number_, phase));
+  MUSTER_FAULT_POINT("phase.set");
 }
 
 Meeting Channel::await_phase(std::uint64_t phase, Patience& patience) {

@@ -1,6 +1,7 @@
 #include "api/client/direct/faces.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/base/fault_point.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/strided.hpp"
 
@@ -85,6 +86,7 @@ void Faces::arrive() {
   std::memcpy(inside.data() + sizeof(Hash128), &sends, sizeof sends);
   const std::uint32_t in_place = must_await_done() ? 1 : 0;
   std::memcpy(inside.data() + sizeof(Hash128) + sizeof sends, &in_place, sizeof in_place);
+  MUSTER_FAULT_POINT("faces.packed");
   payloads_.arrive_with(sends > 0 ? list : shm::Place{}, inside);
 }
 
@@ -130,6 +132,7 @@ Outcome Faces::take(const Face& to) {
     if (entry.peer != static_cast<std::int32_t>(channel_.index()) || entry.tag != to.tag) continue;
     const Outcome copied = copy(to, from, entry);
     if (copied != Outcome::kDone) return payloads_.intact(from) ? copied : Outcome::kBroken;
+    MUSTER_FAULT_POINT("faces.taken");
     return payloads_.intact(from) ? Outcome::kDone : Outcome::kBroken;
   }
   return payloads_.intact(from) ? Outcome::kCorrupt : Outcome::kBroken;

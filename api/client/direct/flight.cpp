@@ -1,5 +1,6 @@
 #include "api/client/direct/flight.hpp"
 
+#include "api/base/fault_point.hpp"
 #include "api/shm/untrusted.hpp"
 
 namespace muster::client {
@@ -16,6 +17,7 @@ void FlightRing::began(const Facts& facts, Instant now) {
   shm::DirectRecord* record = &records_[++index_ % shm::kDirectRecords];
   open_ = record;
   Published<std::uint64_t>(&record->index).store(0);
+  MUSTER_FAULT_POINT("record.open");
   Published<std::uint64_t>(&record->what).store_release(shm::pack_what(facts.what));
   Published<std::uint64_t>(&record->generation).store_release(facts.generation);
   Published<std::uint64_t>(&record->number).store_release(facts.number);

@@ -1,5 +1,6 @@
 #include "api/client/direct/memory.hpp"
 
+#include "api/base/fault_point.hpp"
 #include "api/client/direct/channel.hpp"
 
 #include <cstring>
@@ -40,6 +41,7 @@ Result<DirectMemory::View> DirectMemory::segment_of(std::int32_t rank) {
       return fail(Code::kProtocol, "the direct segment of rank {} has {} bytes: too few", rank,
                   mapping.size());
     known = segments_.emplace(rank, std::move(mapping)).first;
+    MUSTER_FAULT_POINT("peer.mapped");
   }
   return View{known->second.data(), known->second.size()};
 }
@@ -56,6 +58,7 @@ const std::byte* DirectMemory::arena(std::int32_t rank, std::uint32_t segment, s
     auto mapping = registrar_->arena_segment(rank, segment);
     if (!mapping) return nullptr;
     known = arena.segments.emplace(segment, *std::move(mapping)).first;
+    MUSTER_FAULT_POINT("arena.mapped");
   }
   const std::uint64_t size = known->second.size();
   if (offset > size || bytes > size - offset) return nullptr;
@@ -72,6 +75,7 @@ Stages::Stage Stages::take(Channel& channel, const Patience& patience) {
   next_ = (next_ + 1) % shm::kStages;
   Use& use = uses_[index];
   if (use.channel != nullptr && use.channel->generation() == use.generation) {
+    MUSTER_FAULT_POINT("stage.waiting");
     Patience bounded = patience.giving_up();
     static_cast<void>(use.channel->await_departure(use.number, bounded));
   }
@@ -80,6 +84,7 @@ Stages::Stage Stages::take(Channel& channel, const Patience& patience) {
   // A read-modify-write, so that no store into the stage can come before it.
   Published<std::uint64_t>(&header->stage_uses[index]).add_ordered(1);
   const std::uint64_t count = Untrusted<std::uint64_t>(&header->stage_uses[index]).load();
+  MUSTER_FAULT_POINT("stage.taken");
   return {segment_ + shm::kDirectHeaderBytes + index * shm::kStageBytes,
           {shm::Place::Kind::kStage, index, count & shm::kPlaceValueMask}};
 }

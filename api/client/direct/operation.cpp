@@ -2,6 +2,7 @@
 
 #include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
+#include "api/base/fault_point.hpp"
 #include "api/client/direct/faces.hpp"
 #include "api/client/direct/payloads.hpp"
 #include "api/client/direct/reading.hpp"
@@ -54,6 +55,7 @@ Outcome fold(const Run& run, std::uint64_t count, SourceOf source_of) {
   std::byte* target = mine.target + mine.target_blocks.front().offset * run.element;
   math::reduce(run.plan.what.dtype, run.plan.what.redop, std::span(sources).first(run.members), target, count,
                run.plan.what.scale);
+  MUSTER_FAULT_POINT("whole.folded");
   for (std::uint32_t i = 0; i < run.members; ++i)
     if (!run.payloads.intact(i)) return Outcome::kBroken;
   return Outcome::kDone;
@@ -78,6 +80,7 @@ Outcome take(const Run& run, std::uint32_t from, const Block& to, const std::byt
   const std::uint64_t all_bytes = got_count(run.plan.mine) * run.element;
   std::byte* target = run.plan.mine.target + to.offset * run.element;
   math::copy(target, source, bytes, source == target ? math::kNeverStream : run.streaming_from(all_bytes));
+  MUSTER_FAULT_POINT("block.copied");
   return run.payloads.intact(from) ? Outcome::kDone : Outcome::kBroken;
 }
 
@@ -183,16 +186,21 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
     faces.prepare(stages, patience);
   else if (!payloads.prepare())
     return Outcome::kNoMemory;
+  MUSTER_FAULT_POINT("payload.prepared");
   if (!channel.begin()) return Outcome::kBroken;
   if (exchange)
     faces.arrive();
   else
     payloads.arrive();
+  MUSTER_FAULT_POINT("operation.arrived");
   record(plan, memory, 0, channel.number());
+  MUSTER_FAULT_POINT("operation.recorded");
   // Whoever comes after a verdict is late: the others have been told.
   if (channel.late()) return Outcome::kBroken;
   if (const Meeting met = channel.await_arrivals(patience); met != Meeting::kMet) return outcome_of(met);
+  MUSTER_FAULT_POINT("operation.met");
   if (!agreed(plan, channel)) return Outcome::kDisagree;
+  MUSTER_FAULT_POINT("operation.agreed");
   if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, patience);
   if (plan.choice.algorithm == Algorithm::kRead) return reduce_by_reading(plan, payloads, patience);
 
@@ -220,9 +228,11 @@ Outcome send(const DirectPlan& plan, DirectMemory& memory, Patience& patience) {
   const shm::Place place = inside ? shm::Place{shm::Place::Kind::kInline, 0, 0} : plan.home;
   channel.send(to, plan.handle, plan.signature.common, place,
                inside ? std::span(plan.mine.source, bytes) : std::span<const std::byte>());
+  MUSTER_FAULT_POINT("send.published");
   record(plan, memory, to, channel.sent_to(to));
   bool disagreed = false;
   const Meeting met = channel.await_received(to, &disagreed, patience);
+  MUSTER_FAULT_POINT("send.received");
   return disagreed ? Outcome::kDisagree : outcome_of(met);
 }
 
@@ -232,9 +242,11 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
   const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
   if (channel.broken()) return Outcome::kBroken;
   record(plan, memory, from, channel.received_from(from) + 1);
+  MUSTER_FAULT_POINT("receive.awaiting");
   Arrival arrival;
   if (const Meeting met = channel.await_message(from, plan.handle, &arrival, patience); met != Meeting::kMet)
     return outcome_of(met);
+  MUSTER_FAULT_POINT("receive.came");
   if (!(arrival.common == plan.signature.common)) {
     channel.acknowledge(from, true);
     return Outcome::kDisagree;
@@ -245,8 +257,10 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
   if (there) source = memory.arena(channel.peer(from).rank, arrival.place.index, arrival.place.value, bytes);
   if (source == nullptr) return Outcome::kCorrupt;
   if (bytes > 0) math::copy(plan.mine.target, source, bytes, bytes >= kStreamBytes ? 0 : math::kNeverStream);
+  MUSTER_FAULT_POINT("receive.copied");
   if (there && channel.broken()) return Outcome::kBroken;
   channel.acknowledge(from, false);
+  MUSTER_FAULT_POINT("receive.acknowledged");
   return Outcome::kDone;
 }
 
@@ -257,9 +271,11 @@ Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages,
   const Outcome outcome = plan.what.op == MUSTER_SEND   ? send(plan, memory, patience)
                           : plan.what.op == MUSTER_RECV ? receive(plan, memory, patience)
                                                         : run_collective(plan, memory, stages, patience);
+  MUSTER_FAULT_POINT("operation.done");
   FlightRing& flight = memory.flight();
   flight.ended(outcome == Outcome::kDone ? shm::RecordState::kWell : shm::RecordState::kBadly,
                flight.wants_end() ? plan.channel->now() : Instant{0});
+  MUSTER_FAULT_POINT("record.closed");
   return outcome;
 }
 

@@ -2,6 +2,7 @@
 
 #include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
+#include "api/base/fault_point.hpp"
 #include "api/client/direct/shared.hpp"
 #include "api/shm/untrusted.hpp"
 #include "kernels/math/copy.hpp"
@@ -96,6 +97,7 @@ void Payloads::write_table(bool packed) {
     table += sizeof offset;
     end += block.count * element;
   }
+  MUSTER_FAULT_POINT("payload.table_written");
 }
 
 void Payloads::arrive() {
@@ -116,6 +118,7 @@ void Payloads::arrive() {
   } else if (plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target) {
     inside[0] = std::byte{1};
   }
+  MUSTER_FAULT_POINT("payload.packed");
   arrive_with(given_, inside);
 }
 

@@ -1,6 +1,7 @@
 #include "api/client/direct/reading.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/base/fault_point.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
 
@@ -34,8 +35,10 @@ class Reading {
       if (sources_[i] == nullptr) return Outcome::kCorrupt;
       counted = counted || channel_.arrival(i).payload[0] != std::byte{0};
     }
+    MUSTER_FAULT_POINT("reading.found");
     const Outcome done = counted ? by_chunks() : straight();
     if (done != Outcome::kDone) return done;
+    MUSTER_FAULT_POINT("reading.delivered");
     channel_.set_phase(shm::kPhaseLast);
     return outcome_of(channel_.await_phase(shm::kPhaseLast, patience_));
   }
@@ -85,10 +88,12 @@ class Reading {
       else
         deliver(first, bytes);
       if (!intact()) return Outcome::kBroken;
+      MUSTER_FAULT_POINT("reading.chunk_reduced");
       channel_.set_phase(++phase);
       if (!in_place) continue;
       const Meeting met = channel_.await_phase(phase, patience_);
       if (met != Meeting::kMet) return outcome_of(met);
+      MUSTER_FAULT_POINT("reading.chunk_met");
       math::copy(target_ + first, payloads_.stage().data, bytes, math::kNeverStream);
     }
     return Outcome::kDone;

@@ -1,6 +1,7 @@
 #include "api/client/direct/shared.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/base/fault_point.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
 
@@ -127,8 +128,10 @@ Outcome run_shared(const DirectPlan& plan, Payloads& payloads, Patience& patienc
   Shared shared(plan, payloads);
   if (!shared.somebody_writes()) return Outcome::kDone;
   if (const Outcome written = shared.write(); written != Outcome::kDone) return written;
+  MUSTER_FAULT_POINT("shared.written");
   plan.channel->set_phase(shm::kPhaseLast);
   const Meeting met = plan.channel->await_phase(shm::kPhaseLast, patience);
+  MUSTER_FAULT_POINT("shared.met");
   if (met == Meeting::kMet) return Outcome::kDone;
   return met == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
 }

@@ -2,6 +2,7 @@
 
 #include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
+#include "api/base/fault_point.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
 
@@ -37,11 +38,14 @@ class Slices {
     MUSTER_ASSERT(chunks < shm::kPhaseLast);
     for (std::uint64_t c = 0; c < chunks; ++c) {
       if (const Outcome done = reduce(c); done != Outcome::kDone) return done;
+      MUSTER_FAULT_POINT("slices.reduced");
       channel_.set_phase(c + 1);
       const Meeting met = channel_.await_phase(c + 1, patience_);
       if (met != Meeting::kMet) return met == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
+      MUSTER_FAULT_POINT("slices.met");
       if (const Outcome done = collect(c); done != Outcome::kDone) return done;
     }
+    MUSTER_FAULT_POINT("slices.collected");
     channel_.set_phase(shm::kPhaseLast);
     return Outcome::kDone;
   }

@@ -216,6 +216,28 @@ TEST(Situation, FindsACircleOfThreeGroupsRunDirectly) {
   EXPECT_EQ(wait_run_by(s, GroupId(1), 1), 1u);
 }
 
+// Goal:   a member that has come and was held up before it could say what it runs is looked at, too.
+TEST(Situation, KnowsOfAMemberThatHasComeAndRecordedNothing) {
+  const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}};
+  Stage stage({2, 64, 4}, groups);
+  Sessions sessions(2);
+  auto board = *Board::create(groups, 2, 1, shm::memory_headroom());
+  DirectClient(board, 0).arrive(board, 0, 1, 10);
+  DirectClient held(board, 1);
+  held.arrive(board, 0, 1, 20);
+  shm::DirectRecord none;
+  held.write(none);
+  stage.now = Nanos(1000);
+  blame::Situation s = gather(stage, sessions, &board);
+  ASSERT_THAT(s.waits, SizeIs(1));
+  EXPECT_THAT(s.waits[0].arrived, SizeIs(1));
+  EXPECT_THAT(s.waits[0].inside, ElementsAre(0, 1));
+  SaidProcesses processes;
+  processes.states[101] = blame::ProcessState::kStopped;
+  look_at_processes(s, sessions.facts, processes, 0, 8);
+  EXPECT_EQ(blame::assess(s, 0).verdict, blame::Verdict::kStopped);
+}
+
 // Goal:   one rank starts what another runs: they will never meet, and it is called so.
 TEST(Situation, TellsWhereMembersTakeTwoPaths) {
   Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});

@@ -306,6 +306,22 @@ TEST(Graph, ForgetsAbsencesWhenEverybodyHasLeft) {
   EXPECT_TRUE(stage.stops.empty()) << "a new trainer starts";
 }
 
+// Goal:   what made a rank leave the last run is no reason why it does not come to the next.
+TEST(Graph, ForgetsWhyRanksLeftWhenAllAreExpectedAnew) {
+  Stage stage(world_of(3), {{"world", {Rank(0), Rank(1), Rank(2)}}});
+  stage.graph.detached(Rank(0), "rank 0 (pid 6) died", stage.now);
+  for (const std::uint32_t rank : {1u, 2u}) {
+    stage.start(rank, MUSTER_LANE_SMALL, stage.collective(0, rank, Stage::all_reduce(1)));
+    ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kPeerLost));
+  }
+  for (const std::uint32_t rank : {1u, 2u}) stage.graph.detached(Rank(rank), "detached", stage.now);
+  stage.graph.expect_all();
+  stage.graph.attached(Rank(0));
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(1)));
+  stage.graph.absent(Rank(1), "rank 1 exited with code 3", stage.now);
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_SMALL), HasSubstr("rank 1 exited with code 3"));
+}
+
 // Goal:   the missing rank is named also by a start that waits for the collective on another lane.
 TEST(Graph, FollowsAnOverdueStartToTheMissingRank) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});

@@ -161,6 +161,25 @@ TEST_F(Meetings, DoesNotTakeTheSlotOfAnotherLifeForAnArrival) {
   EXPECT_FALSE(one_.unchanged(1)) << "a payload that was read from there does not count";
 }
 
+// Goal:   a death is told also to who had not yet heard of an earlier end of the group.
+TEST_F(Meetings, HearsOfEachEndInTurnWhileSomebodyIsMissing) {
+  world_.board().break_group(kGroupId, {Code::kAborted, 1, "aborted", 1}, engine::Board::End::kForAll);
+  world_.board().set_attached(Rank(1), false);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  EXPECT_EQ(one_.take_verdict(), 1u);
+  EXPECT_FALSE(one_.begin()) << "the death is still to be told";
+  EXPECT_EQ(one_.take_verdict(), 2u);
+  EXPECT_TRUE(one_.begin());
+}
+
+TEST_F(Meetings, ForgetsOldEndsWhenAllAreBack) {
+  world_.board().break_group(kGroupId, {Code::kAborted, 1, "aborted", 1}, engine::Board::End::kForAll);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  world_.reattach(1);
+  EXPECT_EQ(one_.take_verdict(), 1u);
+  EXPECT_TRUE(one_.begin());
+}
+
 TEST_F(Meetings, LetsNobodyBeginWhileAMemberWillNotCome) {
   world_.board().stand(kGroupId, &kLost);
   EXPECT_FALSE(one_.begin());

@@ -1,0 +1,162 @@
+// Fault points: named places in the code at which a test ends, stops or holds the process that comes by.
+//
+//   MUSTER_FAULT_POINT("ring.tail_due");
+//
+// is nothing at all, unless MUSTER_FAULT_POINTS is defined. It is defined for a second build of libmuster's
+// sources that tests/fault makes for its own programs; what is installed has no points. There
+//
+//   MUSTER_FAULT_AT=ring.tail_due:3=kill
+//
+// ends the process when it comes to that point for the third time: see tests/fault/fault_point.cpp. The names
+// stand in one list, so that a test can go through all of them; a point whose name is not in the list does
+// not compile, and a name that is nowhere in the code is a point that the test never sees reached.
+#pragma once
+
+#if !defined(MUSTER_FAULT_POINTS)
+
+#define MUSTER_FAULT_POINT(name) static_cast<void>(0)
+
+#else
+
+#include <cstddef>
+#include <string_view>
+
+namespace muster::fault {
+
+inline constexpr std::string_view kPoints[] = {
+    // becoming a client
+    "attach.identified",
+    "attach.connected",
+    "attach.hello_sent",
+    "attach.welcomed",
+    "attach.submission_mapped",
+    "attach.completion_mapped",
+    "attach.direct_mapped",
+    "attach.groups_mapped",
+    "attach.opened",
+    // questions to the engine
+    "ask.sending",
+    "ask.sent",
+    "ask.answered",
+    // memory
+    "buffer.asking",
+    "buffer.granted",
+    "buffer.mapped",
+    "buffer.known",
+    "buffer.describing",
+    "buffer.freeing",
+    "buffer.freed",
+    "peer.granted",
+    "peer.mapped",
+    "arena.mapped",
+    // plans
+    "plan.asking",
+    "plan.granted",
+    "plan.known",
+    "plan.destroying",
+    "plan.destroyed",
+    "plan.seating",
+    "plan.seated",
+    "recount.checked",
+    "recount.noted",
+    "recount.told",
+    // the ring
+    "ring.slot_begun",
+    "ring.slot_due",
+    "ring.slot_set",
+    "ring.tail_due",
+    "ring.tail_set",
+    "bell.due",
+    "bell.rung",
+    // starts
+    "start.checked",
+    "start.pushed",
+    "batch.checked",
+    "batch.pushed",
+    "signal.pushed",
+    "reset.pushed",
+    // waiting for the engine
+    "point.testing",
+    "point.falling_asleep",
+    "point.woken",
+    // the direct path: arriving
+    "run.chosen",
+    "run.counted",
+    "stage.waiting",
+    "stage.taken",
+    "scratch.granted",
+    "payload.prepared",
+    "payload.packed",
+    "payload.table_written",
+    "faces.packed",
+    "slot.filled",
+    "word.published",
+    "word.waking",
+    "operation.arrived",
+    "record.open",
+    "operation.recorded",
+    // and meeting
+    "meet.looking",
+    "meet.yielding",
+    "meet.falling_asleep",
+    "meet.woken",
+    "operation.met",
+    "operation.agreed",
+    "phase.set",
+    // and moving bytes
+    "whole.folded",
+    "block.copied",
+    "faces.taken",
+    "slices.reduced",
+    "slices.met",
+    "slices.collected",
+    "reading.found",
+    "reading.delivered",
+    "reading.chunk_reduced",
+    "reading.chunk_met",
+    "shared.written",
+    "shared.met",
+    "operation.done",
+    "record.closed",
+    // pairs
+    "send.published",
+    "send.received",
+    "receive.awaiting",
+    "receive.came",
+    "receive.copied",
+    "receive.acknowledged",
+    // failing
+    "overdue.asking",
+    "overdue.asked",
+    "verdict.taken",
+    "disagree.asking",
+    "abort.asking",
+    "abort.asked",
+    // objects, events, the end
+    "object.length_known",
+    "object.piece_copied",
+    "event.opened",
+    "goodbye.saying",
+    "goodbye.said",
+    // the engine, with the baton
+    "engine.drained",
+};
+
+consteval std::size_t index_of(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kPoints); ++i)
+    if (kPoints[i] == name) return i;
+  throw "a fault point that is not in the list";
+}
+
+// The process has come to the point.
+void come_to(std::size_t point) noexcept;
+
+}  // namespace muster::fault
+
+#define MUSTER_FAULT_POINT(name)                                                \
+  do {                                                                          \
+    constexpr std::size_t muster_fault_point = ::muster::fault::index_of(name); \
+    ::muster::fault::come_to(muster_fault_point);                               \
+  } while (false)
+
+#endif

@@ -1,0 +1,57 @@
+// Watchdog: finds that the engine's baton is not passed on, and says so; then it ends the engine, so that its
+// clients hear that it is lost and do not wait for ever. Kernels and collectives run without the baton, so a
+// long one is no stall.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/engine/baton.hpp"
+
+#include <cstdint>
+#include <thread>
+
+namespace muster::engine {
+
+// Looks at the baton now and then. Time is what passes between its looks, but no more than it meant to let
+// pass: a machine that slept, or a process that was stopped, has not been stuck for so long.
+//
+// Owns    nothing.
+// Thread  one.
+// Bound   -
+// Fails   never.
+class StallJudge {
+ public:
+  static constexpr Nanos kPeriod = std::chrono::milliseconds(100);
+  static constexpr Nanos kTellAfter = std::chrono::seconds(1);
+  static constexpr Nanos kEndAfter = std::chrono::seconds(5);
+
+  enum class Finding : std::uint8_t { kWell, kTell, kEnd };
+  // kTell once for each stall.
+  Finding look(std::uint64_t holds, Instant now);
+  Nanos stuck_for() const { return stuck_for_; }
+
+ private:
+  std::uint64_t holds_ = 0;
+  Instant last_{0};
+  Nanos stuck_for_{0};
+  bool told_ = false;
+};
+
+// Owns    a thread that looks, and the signal SIGUSR2, by which it has the stuck thread show where it is.
+// Thread  made and ended by the engine's conductor.
+// Bound   a look each period; writes to standard error only what fits at once.
+// Fails   never. A stall of kEndAfter ends the process with kExitCode.
+class Watchdog {
+ public:
+  static constexpr int kExitCode = 70;
+
+  Watchdog(const Baton& baton, const Clock& clock);
+
+ private:
+  void run(const std::stop_token& stop);
+
+  const Baton& baton_;
+  const Clock& clock_;
+  std::jthread thread_;
+};
+
+}  // namespace muster::engine

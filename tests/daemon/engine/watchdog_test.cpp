@@ -1,0 +1,76 @@
+#include "daemon/engine/watchdog.hpp"
+
+#include <gtest/gtest.h>
+
+namespace muster::engine {
+namespace {
+
+using Finding = StallJudge::Finding;
+
+constexpr Nanos kPeriod = StallJudge::kPeriod;
+
+TEST(StallJudge, TellsOnceAndThenEnds) {
+  StallJudge judge;
+  Instant now = std::chrono::hours(1);
+  EXPECT_EQ(judge.look(7, now), Finding::kWell);
+  int told = 0;
+  int looks = 0;
+  for (Finding finding = Finding::kWell; finding != Finding::kEnd; ++looks) {
+    ASSERT_LT(looks, 1000);
+    finding = judge.look(7, now += kPeriod);
+    if (finding != Finding::kTell) continue;
+    ++told;
+    EXPECT_EQ(judge.stuck_for(), StallJudge::kTellAfter);
+  }
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(looks, StallJudge::kEndAfter / kPeriod);
+}
+
+// A baton that is passed on, or that nobody holds, is no stall however long it goes on.
+TEST(StallJudge, SeesThatTheBatonMoves) {
+  StallJudge judge;
+  Instant now{0};
+  for (std::uint64_t holds = 1; holds < 400; holds += 2)
+    EXPECT_EQ(judge.look(holds, now += kPeriod), Finding::kWell);
+  for (int i = 0; i < 400; ++i) EXPECT_EQ(judge.look(402, now += kPeriod), Finding::kWell);
+}
+
+// Goal:   a machine that slept, or a process that was stopped with the baton in its hand, was not stuck.
+TEST(StallJudge, DoubtsItselfFirst) {
+  StallJudge judge;
+  Instant now{0};
+  judge.look(1, now);
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_EQ(judge.look(1, now += std::chrono::hours(8)), Finding::kWell);
+    EXPECT_LE(judge.stuck_for(), (i + 1) * kPeriod);
+  }
+}
+
+// A second stall is told like the first.
+TEST(StallJudge, BeginsAnewWithEachHolder) {
+  StallJudge judge;
+  Instant now{0};
+  for (const std::uint64_t holds : {1u, 3u}) {
+    int told = 0;
+    judge.look(holds, now += kPeriod);
+    for (int i = 0; i < 20; ++i) told += judge.look(holds, now += kPeriod) == Finding::kTell ? 1 : 0;
+    EXPECT_EQ(told, 1);
+  }
+}
+
+TEST(Baton, SaysWhoHoldsItAndWhatFor) {
+  Baton baton;
+  EXPECT_EQ(baton.sight().holds % 2, 0u);
+  {
+    const std::lock_guard lock(baton);
+    baton.doing("a test");
+    const Baton::Sight sight = baton.sight();
+    EXPECT_EQ(sight.holds % 2, 1u);
+    EXPECT_STREQ(sight.doing, "a test");
+    EXPECT_EQ(sight.thread, gettid());
+  }
+  EXPECT_EQ(baton.sight().holds % 2, 0u);
+}
+
+}  // namespace
+}  // namespace muster::engine

@@ -1,0 +1,275 @@
+// Ranks that attach, run and are killed at random points, over and over: nothing stays behind, the job can be
+// used, and a neighbour is as fast as before. T-10. MUSTER_KILL_CYCLES sets how many; MUSTER_FAULT_SEED
+// which.
+#include "tests/fault/fault_job.hpp"
+
+#include "tests/fault/fault_steps.hpp"
+#include "tests/fault/rounds.hpp"
+#include "tests/support/holdings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+namespace muster {
+namespace {
+
+using test::Ending;
+using test::FaultJob;
+using test::Way;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kRssGrowthMax = 8 << 20;
+
+std::uint64_t setting(const char* name, std::uint64_t usual) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::stoull(text) : usual;
+}
+
+std::uint64_t rss_bytes(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/statm", pid));
+  std::uint64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// The sum of the fields of that name, wherever in the answer they stand.
+std::uint64_t sum_of(const cli::Json& json, const std::string& name) {
+  std::uint64_t sum = 0;
+  if (!json.is_structured()) return 0;
+  for (const auto& [key, value] : json.items())
+    sum += key == name ? value.get<std::uint64_t>() : sum_of(value, name);
+  return sum;
+}
+
+// Steps that do not wait for somebody outside of the job.
+bool goes_by_itself(const std::string& step) {
+  return step != "early" && step != "late" && step != "early_start" && step != "overdue";
+}
+
+class Storm {
+ public:
+  Storm(const test::Node& node, std::string job, std::uint64_t seed)
+      : node_(node), job_(std::move(job)), random_(seed) {
+    for (const Way& way : test::ways())
+      if (goes_by_itself(way.step)) ways_.push_back(way);
+  }
+
+  // One job whose victim dies at a random place, or passes by where it does not come there so often.
+  void cycle() {
+    const Way& way = ways_[random_() % ways_.size()];
+    const auto hit = 1 + random_() % 3;
+    const int victim = static_cast<int>(random_() % FaultJob::kWorld);
+    std::vector<std::string> steps;
+    for (std::uint64_t more = random_() % 3; more > 0; --more)
+      steps.push_back(ways_[random_() % ways_.size()].step);
+    steps.push_back(way.step);
+    SCOPED_TRACE(fmt::format("killed at {}, hit {}, victim {}, steps {}", way.point, hit, victim,
+                             fmt::join(steps, " ")));
+    FaultJob job(node_, job_, victim, steps, fmt::format("{}:{}=kill", way.point, hit));
+    const std::string line = job.at_point();
+    const pid_t pid = job.victim().pid();
+    const int code = job.victim().wait();
+    EXPECT_THAT(code, AnyOf(0, 128 + SIGKILL)) << line;
+    if (code != 0) {
+      test::say_absent(node_, job_, victim, pid);
+      ++deaths;
+    }
+    for (test::FaultRank* rank : job.survivors()) {
+      const Ending e = test::ending_of(rank->line());
+      EXPECT_EQ(e.status, "MUSTER_ERR_PEER_LOST") << e.line;
+      EXPECT_THAT(e.text, HasSubstr(fmt::format("rank {} (pid {})", victim, pid)));
+      EXPECT_THAT(rank->wait(), AnyOf(0, 42));
+    }
+    test::expect_all(node_, job_);
+  }
+
+  std::uint64_t deaths = 0;
+
+ private:
+  const test::Node& node_;
+  std::string job_;
+  std::mt19937_64 random_;
+  std::vector<Way> ways_;
+};
+
+void run_well(const test::Node& node, const std::vector<std::string>& steps) {
+  FaultJob job(node, "warm", 1, steps, {});
+  EXPECT_EQ(job.at_point(), "left");
+  EXPECT_EQ(job.victim().wait(), 0);
+  for (test::FaultRank* rank : job.survivors()) {
+    EXPECT_EQ(test::ending_of(rank->line()).how, "parted");
+    EXPECT_EQ(rank->wait(), 0);
+  }
+}
+
+// What the engine of the only job holds, once it has given back what it can. Named memory outlives a kill, so
+// it is freed first.
+struct Held {
+  test::Holdings holdings;
+  std::uint64_t rss = 0;
+  std::uint64_t arena = 0;
+};
+Held held_by(const test::Node& node, pid_t engine) {
+  run_well(node, {"named", "shared"});
+  usleep(300'000);  // the next timer of the engine buries the last sessions
+  const auto answer = cli::ask({node.endpoint()}, {{"command", "jobs"}});
+  EXPECT_TRUE(answer) << answer.error().text;
+  return {test::holdings_of(engine), rss_bytes(engine),
+          answer ? sum_of(answer->result, "arena_used_bytes") : 0};
+}
+
+TEST(FaultCycles, LeaveNothingBehindAndAJobThatWorks) {
+  const std::uint64_t cycles = setting("MUSTER_KILL_CYCLES", 100);
+  const std::uint64_t seed = setting("MUSTER_FAULT_SEED", 4711);
+  SCOPED_TRACE(fmt::format("MUSTER_FAULT_SEED={}", seed));
+  test::Node node;
+  node.start();
+  Storm storm(node, "warm", seed);
+  Held before;
+  pid_t engine = 0;
+  for (std::uint64_t cycle = 0; cycle < cycles; ++cycle) {
+    SCOPED_TRACE(fmt::format("cycle {}", cycle));
+    storm.cycle();
+    if (::testing::Test::HasFailure()) break;
+    if (cycle != cycles / 4) continue;
+    ASSERT_EQ(test::engines().size(), 1u);
+    engine = test::engines().front();
+    before = held_by(node, engine);
+  }
+  ASSERT_NE(engine, 0);
+  const Held after = held_by(node, engine);
+  const std::uint64_t grown = after.rss > before.rss ? after.rss - before.rss : 0;
+  std::printf(
+      "%llu cycles of seed %llu, %llu deaths; since the first quarter: descriptors %zu to %zu, mappings "
+      "%zu to %zu, arena bytes %llu to %llu, resident %llu to %llu KiB (%.2f KiB a cycle)\n",
+      static_cast<unsigned long long>(cycles), static_cast<unsigned long long>(seed),
+      static_cast<unsigned long long>(storm.deaths), before.holdings.descriptors, after.holdings.descriptors,
+      before.holdings.mappings, after.holdings.mappings, static_cast<unsigned long long>(before.arena),
+      static_cast<unsigned long long>(after.arena), static_cast<unsigned long long>(before.rss >> 10),
+      static_cast<unsigned long long>(after.rss >> 10),
+      static_cast<double>(grown) / 1024.0 / static_cast<double>(cycles - cycles / 4));
+  EXPECT_GE(storm.deaths, cycles / 3) << "most of the points are to be reached";
+  EXPECT_LE(after.holdings.descriptors, before.holdings.descriptors);
+  EXPECT_LE(after.holdings.mappings, before.holdings.mappings);
+  EXPECT_EQ(after.arena, 0u) << "no session is left that could hold any";
+  EXPECT_LE(grown, kRssGrowthMax);
+
+  run_well(node, {"inline", "read", "slices", "gather", "pairs", "shared", "start", "batch"});
+  EXPECT_EQ(test::engines(), std::vector<pid_t>{engine}) << "the same engine all the time";
+}
+
+// Two ranks of another job, on both paths, whose times are kept apart by whether a storm blows.
+class Neighbour {
+ public:
+  enum Path { kRun, kStart, kPaths };
+
+  explicit Neighbour(const test::Node& node) {
+    for (int rank = 0; rank < 2; ++rank) threads_.emplace_back([this, &node, rank] { reduce(node, rank); });
+  }
+  void stop() {
+    stopping_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  // Nanoseconds; after stop().
+  double quantile(bool beside, Path path, double of) {
+    auto& times = times_[beside ? 1 : 0][path];
+    EXPECT_FALSE(times.empty());
+    if (times.empty()) return 1;
+    std::sort(times.begin(), times.end());
+    return static_cast<double>(times[static_cast<std::size_t>(static_cast<double>(times.size() - 1) * of)]);
+  }
+  std::atomic<bool> storm{false};
+
+ private:
+  using Steady = std::chrono::steady_clock;
+  static constexpr std::uint64_t kCount = 1024;
+
+  void reduce(const test::Node& node, int rank) {
+    const muster_open_options options = node.rank("neighbour", rank, 2);
+    muster_session* session = nullptr;
+    ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+    muster_buffer buffer = 0;
+    void* address = nullptr;
+    ASSERT_EQ(muster_buffer_alloc(session, 2 * kCount * sizeof(float), &buffer, &address), MUSTER_OK);
+    muster_group group = 0;
+    ASSERT_EQ(muster_mesh_group(session, "world", &group), MUSTER_OK) << muster_last_error();
+    muster_collective what = MUSTER_COLLECTIVE_INIT;
+    what.op = MUSTER_ALL_REDUCE;
+    what.dtype = MUSTER_F32;
+    what.redop = MUSTER_SUM;
+    what.group = group;
+    what.source = {buffer, 0};
+    what.target = {buffer, kCount * sizeof(float)};
+    what.count = kCount;
+    muster_plan plan = 0;
+    ASSERT_EQ(muster_plan_collective(session, &what, &plan), MUSTER_OK) << muster_last_error();
+    auto* values = static_cast<float*>(address);
+    std::fill_n(values, kCount, 1.0f);
+    for (bool last = false; !last;) {
+      // The stop is agreed on in the vector itself: both see it in the same sum.
+      values[0] = stopping_ ? 1.0f : 0.0f;
+      for (const Path path : {kRun, kStart}) {
+        const bool blows = storm;
+        const auto begin = Steady::now();
+        ASSERT_EQ(operate(session, plan, path), MUSTER_OK) << "rank " << rank << ": " << muster_last_error();
+        const auto spent =
+            std::chrono::duration_cast<std::chrono::nanoseconds>(Steady::now() - begin).count();
+        if (rank == 0 && blows == storm) times_[blows ? 1 : 0][path].push_back(spent);
+        ASSERT_EQ(values[2 * kCount - 1], 2.0f);
+      }
+      last = values[kCount] > 0.0f;
+    }
+    EXPECT_EQ(muster_close(session), MUSTER_OK);
+  }
+  static muster_status_t operate(muster_session* session, muster_plan plan, Path path) {
+    if (path == kRun) return muster_plan_run(session, plan, 0);
+    muster_submit submit = MUSTER_SUBMIT_INIT;
+    submit.lane = MUSTER_LANE_SMALL;
+    muster_point point = 0;
+    const muster_status_t started = muster_plan_start(session, plan, &submit, &point);
+    return started == MUSTER_OK ? muster_point_wait(session, point, -1) : started;
+  }
+
+  std::atomic<bool> stopping_{false};
+  std::array<std::array<std::vector<std::int64_t>, kPaths>, 2> times_;  // by storm and path
+  std::vector<std::thread> threads_;
+};
+
+// Goal:   what a storm of kills beside it costs a neighbour; its results are right all the time.
+// Method: windows with and without the storm in turn, so that what else the machine does is in both. The
+//         ratios are printed, since a machine that builds something meanwhile has its own.
+TEST(FaultCycles, LeaveANeighbourItsTimes) {
+  constexpr auto kWindow = std::chrono::milliseconds(500);
+  const int windows = 2 * test::rounds(4);
+  test::Node node;
+  node.start();
+  Storm storm(node, "victim", setting("MUSTER_FAULT_SEED", 4711));
+  storm.cycle();  // the job is made before anything is measured
+  Neighbour neighbour(node);
+  for (int window = 0; window < windows && !::testing::Test::HasFailure(); ++window) {
+    const auto end = std::chrono::steady_clock::now() + kWindow;
+    neighbour.storm = window % 2 == 1;
+    while (neighbour.storm && std::chrono::steady_clock::now() < end) storm.cycle();
+    std::this_thread::sleep_until(end);
+  }
+  neighbour.storm = false;
+  neighbour.stop();
+  for (const Neighbour::Path path : {Neighbour::kRun, Neighbour::kStart}) {
+    for (const double of : {0.5, 0.99}) {
+      const double quiet = neighbour.quantile(false, path, of);
+      const double stormy = neighbour.quantile(true, path, of);
+      std::printf("an all-reduce of two ranks, %s, p%.0f: %.1f us, beside %llu deaths %.1f us, ratio %.2f\n",
+                  path == Neighbour::kRun ? "run" : "started", of * 100, quiet / 1e3,
+                  static_cast<unsigned long long>(storm.deaths), stormy / 1e3, stormy / quiet);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster

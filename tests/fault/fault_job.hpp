@@ -1,0 +1,204 @@
+// A job of three ranks (fault_rank.cpp), one of which is to die, stop or be held at a fault point.
+#pragma once
+
+#include "daemon/cli/question.hpp"
+#include "tests/support/node.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace muster::test {
+
+// What `muster run` says when a process of its ends, and when it is done.
+inline void say_absent(const Node& node, const std::string& job, int rank, pid_t pid) {
+  const auto answer =
+      cli::ask({node.endpoint()}, {{"command", "absent"},
+                                   {"job", job},
+                                   {"rank", rank},
+                                   {"text", fmt::format("rank {} (pid {}) died", rank, pid)}});
+  EXPECT_TRUE(answer) << answer.error().text;
+}
+inline void expect_all(const Node& node, const std::string& job) {
+  const auto answer = cli::ask({node.endpoint()}, {{"command", "expect_all"}, {"job", job}});
+  EXPECT_TRUE(answer) << answer.error().text;
+}
+
+// Owns    the process, which ends with it, and its pipes.
+// Thread  one at a time.
+// Bound   a line is waited for a minute.
+// Fails   the constructor fails the test.
+class FaultRank {
+ public:
+  // `fault`: a value of MUSTER_FAULT_AT; empty: none.
+  FaultRank(const Node& node, const std::string& job, int rank, int world, int victim,
+            const std::vector<std::string>& steps, const std::string& fault) {
+    int in[2];
+    int out[2];
+    EXPECT_EQ(pipe2(in, O_CLOEXEC) + pipe2(out, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    std::vector<std::string> words = {"fault_rank",         node.endpoint(),       job,
+                                      std::to_string(rank), std::to_string(world), std::to_string(victim)};
+    words.insert(words.end(), steps.begin(), steps.end());
+    std::vector<std::string> settings;
+    for (char** entry = environ; *entry != nullptr; ++entry) settings.emplace_back(*entry);
+    if (!fault.empty()) settings.push_back("MUSTER_FAULT_AT=" + fault);
+    EXPECT_EQ(posix_spawn(&pid_, MUSTER_RANK_PROGRAM, &actions, nullptr, list_of(words).data(),
+                          list_of(settings).data()),
+              0);
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(in[0]);
+    ::close(out[1]);
+    input_ = in[1];
+    output_ = out[0];
+  }
+  ~FaultRank() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::kill(pid_, SIGCONT);
+      waitpid(pid_, nullptr, 0);
+    }
+    ::close(input_);
+    ::close(output_);
+  }
+  FaultRank(const FaultRank&) = delete;
+  FaultRank& operator=(const FaultRank&) = delete;
+
+  std::string line() {
+    std::string text;
+    char c = 0;
+    pollfd entry{output_, POLLIN, 0};
+    while (poll(&entry, 1, 60'000) == 1 && read(output_, &c, 1) == 1 && c != '\n') text += c;
+    return text;
+  }
+  void kill(int signal) const { ::kill(pid_, signal); }
+  // Lets it begin, if it is still there. This program ignores SIGPIPE: see FaultJob.
+  void go() const { static_cast<void>(!write(input_, "\n", 1)); }
+  // Until it has stopped, or ended.
+  bool await_stop() const {
+    int status = 0;
+    return waitpid(pid_, &status, WUNTRACED) == pid_ && WIFSTOPPED(status);
+  }
+  int wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  pid_t pid() const { return pid_; }
+  // As the kernel has it: R, S, T, …
+  char state() const {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+    std::string text;
+    std::getline(file, text);
+    const auto end = text.rfind(')');
+    return end == std::string::npos ? '?' : text[end + 2];
+  }
+
+ private:
+  static std::vector<char*> list_of(std::vector<std::string>& texts) {
+    std::vector<char*> list;
+    for (std::string& text : texts) list.push_back(text.data());
+    list.push_back(nullptr);
+    return list;
+  }
+
+  pid_t pid_ = -1;
+  int input_ = -1;
+  int output_ = -1;
+};
+
+// The last line of a rank.
+struct Ending {
+  std::string how;  // "lost", "parted", "left", "wrong", or what else it said
+  std::string step, status, text;
+  std::int64_t called_ns = 0, heard_ns = 0;
+  std::string line;
+};
+inline Ending ending_of(const std::string& line) {
+  Ending e;
+  e.line = line;
+  std::istringstream words(line);
+  words >> e.how;
+  if (e.how == "lost") words >> e.step;
+  words >> e.status >> e.called_ns >> e.heard_ns;
+  std::getline(words, e.text);
+  return e;
+}
+
+// Owns    the ranks.
+// Thread  one.
+// Bound   -
+// Fails   -
+struct FaultJob {
+  static constexpr int kWorld = 3;
+
+  // The others are there before the victim comes: a death is told to who is attached.
+  FaultJob(const Node& node, const std::string& job, int victim, const std::vector<std::string>& steps,
+           const std::string& fault)
+      : victim_rank(victim), late(steps.front() == "late"), ranks(kWorld) {
+    std::signal(SIGPIPE, SIG_IGN);
+    const auto start = [&](int rank, const std::string& its) {
+      ranks[static_cast<std::size_t>(rank)] =
+          std::make_unique<FaultRank>(node, job, rank, kWorld, victim, steps, its);
+    };
+    for (int rank = 0; rank < kWorld; ++rank)
+      if (rank != victim) start(rank, {});
+    for (FaultRank* rank : survivors()) EXPECT_EQ(rank->line(), "attached");
+    start(victim, fault);
+    first_line = this->victim().line();
+    for (const auto& rank : ranks) rank->go();
+  }
+  // "at POINT NANOSECONDS", if the victim has come there.
+  std::string at_point() {
+    if (late) await_sleep(), victim().go();
+    const std::string line = first_line == "attached" ? victim().line() : first_line;
+    for (FaultRank* rank : survivors()) rank->go();
+    return line;
+  }
+  // What the victim comes to once it goes on.
+  Ending ending_of_victim() {
+    const std::string line = victim().line();
+    return ending_of(line == "attached" ? victim().line() : line);
+  }
+  FaultRank& victim() { return *ranks[static_cast<std::size_t>(victim_rank)]; }
+  std::vector<FaultRank*> survivors() {
+    std::vector<FaultRank*> others;
+    for (int rank = 0; rank < kWorld; ++rank)
+      if (rank != victim_rank) others.push_back(ranks[static_cast<std::size_t>(rank)].get());
+    return others;
+  }
+
+  // The others sleep, for three looks in a row.
+  void await_sleep() {
+    for (int looks = 0, i = 0; looks < 3 && i < 1000; ++i, usleep(10'000)) {
+      bool all = true;
+      for (const FaultRank* rank : survivors()) all = all && rank->state() == 'S';
+      looks = all ? looks + 1 : 0;
+    }
+  }
+
+  int victim_rank;
+  bool late;               // the victim comes last
+  std::string first_line;  // of the victim
+  std::vector<std::unique_ptr<FaultRank>> ranks;
+};
+
+}  // namespace muster::test

@@ -1,0 +1,78 @@
+// What happens at a fault point, as the environment says:
+//
+//   MUSTER_FAULT_AT=POINT:HIT=kill    ends the process when it comes to the point for the HITth time
+//   MUSTER_FAULT_AT=POINT:HIT=stop    stops it, as SIGSTOP does
+//   MUSTER_FAULT_AT=POINT:HIT=hold    keeps it there until it gets SIGUSR1
+//   MUSTER_FAULT_AT=POINT:HIT=stall   keeps it there for ever, with whatever it holds
+//
+// Before it does, it says so on standard output: "at POINT NANOSECONDS", on the clock that tests measure by.
+#include "api/base/fault_point.hpp"
+
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include <unistd.h>
+
+namespace muster::fault {
+namespace {
+
+struct Fault {
+  std::size_t point = std::size(kPoints);
+  std::uint64_t hit = 0;
+  std::string_view act;
+};
+
+// Nothing that cannot be read is passed over: a test would wait for a fault that never comes.
+Fault read_environment() {
+  const char* text = std::getenv("MUSTER_FAULT_AT");
+  if (text == nullptr) return {};
+  const std::string_view all(text);
+  const auto colon = all.find(':');
+  const auto equals = all.find('=');
+  Fault fault;
+  if (colon != std::string_view::npos && equals != std::string_view::npos && colon < equals) {
+    for (std::size_t i = 0; i < std::size(kPoints); ++i)
+      if (kPoints[i] == all.substr(0, colon)) fault.point = i;
+    std::from_chars(text + colon + 1, text + equals, fault.hit);
+    fault.act = all.substr(equals + 1);
+  }
+  const bool known =
+      fault.act == "kill" || fault.act == "stop" || fault.act == "hold" || fault.act == "stall";
+  if (fault.point < std::size(kPoints) && fault.hit > 0 && known) return fault;
+  std::fprintf(stderr, "MUSTER_FAULT_AT=%s is not POINT:HIT=kill|stop|hold|stall\n", text);
+  std::abort();
+}
+
+void announce(std::string_view name) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  char line[128];
+  const int length =
+      std::snprintf(line, sizeof line, "at %.*s %lld\n", static_cast<int>(name.size()), name.data(),
+                    static_cast<long long>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
+  if (write(STDOUT_FILENO, line, static_cast<std::size_t>(length)) != length) std::abort();
+}
+
+}  // namespace
+
+void come_to(std::size_t point) noexcept {
+  static const Fault fault = read_environment();
+  static std::atomic<std::uint64_t> hits{0};
+  if (point != fault.point || ++hits != fault.hit) return;
+  sigset_t release;
+  sigemptyset(&release);
+  sigaddset(&release, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &release, nullptr);  // it may come before it is waited for
+  announce(kPoints[point]);
+  if (fault.act == "kill") raise(SIGKILL);
+  if (fault.act == "stop") raise(SIGSTOP);
+  if (fault.act == "hold") sigwaitinfo(&release, nullptr);
+  while (fault.act == "stall") pause();
+}
+
+}  // namespace muster::fault

@@ -1,0 +1,114 @@
+// An engine that does not go on is ended by its own watchdog, and its clients hear that it is lost; one that
+// was only stopped is not. T-18.
+#include "daemon/engine/watchdog.hpp"
+
+#include "tests/support/holdings.hpp"
+#include "tests/support/node.hpp"
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using engine::StallJudge;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Steady = std::chrono::steady_clock;
+
+class Stall : public ::testing::Test {
+ protected:
+  // Engines write to this program's standard error, and so to a file meanwhile.
+  void SetUp() override {
+    path_ = ::testing::TempDir() + "/muster-stall-" + std::to_string(getpid());
+    kept_ = dup(STDERR_FILENO);
+    const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    ASSERT_GE(file, 0);
+    dup2(file, STDERR_FILENO);
+    close(file);
+  }
+  void TearDown() override {
+    dup2(kept_, STDERR_FILENO);
+    close(kept_);
+    unlink(path_.c_str());
+    unsetenv("MUSTER_FAULT_AT");
+  }
+  std::string said() const {
+    std::ifstream file(path_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // A rank alone with a plan of its own.
+  void attach(const test::Node& node) {
+    const muster_open_options options = node.rank("job", 0, 1);
+    ASSERT_EQ(muster_open(&options, &session_), MUSTER_OK) << muster_last_error();
+    muster_buffer buffer = 0;
+    ASSERT_EQ(muster_buffer_alloc(session_, 256, &buffer, nullptr), MUSTER_OK) << muster_last_error();
+    muster_collective what = MUSTER_COLLECTIVE_INIT;
+    what.op = MUSTER_ALL_REDUCE;
+    what.dtype = MUSTER_F32;
+    what.redop = MUSTER_SUM;
+    what.group = MUSTER_GROUP_SELF;
+    what.source = what.target = {buffer, 0};
+    what.count = 64;
+    ASSERT_EQ(muster_plan_collective(session_, &what, &plan_), MUSTER_OK) << muster_last_error();
+  }
+  muster_status_t start_and_wait() {
+    muster_submit submit = MUSTER_SUBMIT_INIT;
+    submit.lane = MUSTER_LANE_ALLREDUCE;
+    muster_point point = 0;
+    const muster_status_t started = muster_plan_start(session_, plan_, &submit, &point);
+    return started == MUSTER_OK ? muster_point_wait(session_, point, 60'000'000'000) : started;
+  }
+
+  muster_session* session_ = nullptr;
+  muster_plan plan_ = 0;
+
+ private:
+  std::string path_;
+  int kept_ = -1;
+};
+
+// Goal:   clients of an engine that hangs hear that it is lost, after five seconds and not before.
+TEST_F(Stall, EndsTheEngineAndTellsWhereItWas) {
+  setenv("MUSTER_FAULT_AT", "engine.drained:1=stall", 1);
+  test::Node node;
+  node.options.engine_program = MUSTER_FAULT_ENGINE_PROGRAM;
+  node.start();
+  attach(node);
+  const auto begin = Steady::now();
+  EXPECT_EQ(start_and_wait(), MUSTER_ERR_DAEMON_LOST) << muster_last_error();
+  EXPECT_GE(Steady::now() - begin, StallJudge::kEndAfter);
+  EXPECT_THAT(said(),
+              AllOf(HasSubstr("draining the rings for 1.0 s and holds all others up\n"),
+                    HasSubstr("draining the rings for 5.0 s and holds all others up; the engine ends\n"),
+                    HasSubstr("\nmuster-engine(")));
+  EXPECT_EQ(muster_close(session_), MUSTER_OK);
+}
+
+// Goal:   an engine that was stopped for longer than a stall may last goes on as if nothing had been.
+TEST_F(Stall, IsNotWhatAStoppedEngineHas) {
+  test::Node node;
+  node.start();
+  attach(node);
+  EXPECT_EQ(start_and_wait(), MUSTER_OK);
+  const auto engines = test::engines();
+  ASSERT_EQ(engines.size(), 1u);
+  for (int i = 0; i < 3; ++i) {
+    kill(engines[0], SIGSTOP);
+    usleep(i == 0 ? 6'000'000 : 1'500'000);
+    kill(engines[0], SIGCONT);
+    EXPECT_EQ(start_and_wait(), MUSTER_OK) << muster_last_error();
+  }
+  EXPECT_EQ(test::engines(), engines);
+  EXPECT_THAT(said(), Not(HasSubstr("holds all others up")));
+  EXPECT_EQ(muster_close(session_), MUSTER_OK);
+}
+
+}  // namespace
+}  // namespace muster
