@@ -56,12 +56,12 @@ end:
      :: else -> skip
      fi;
 #endif
-#ifdef BUG_SHARED_CREDIT
-     atomic { credit[r * 2] > 0 -> credit[r * 2]-- };
-#else
-     atomic { credit[r * 2 + which] > 0 -> credit[r * 2 + which]-- };
-#endif
      atomic {  /* Sequencer::arrive: the last one to come sends all on their way */
+#ifdef BUG_SHARED_CREDIT
+       credit[r * 2] > 0 -> credit[r * 2]--;
+#else
+       credit[r * 2 + which] > 0 -> credit[r * 2 + which]--;
+#endif
        arrived[r * 2 + g] = 1;
        if
        :: arrived[partner(r, g)] ->
