@@ -1,0 +1,267 @@
+// The threads of a model: members of a group that run operations, and the engine that ends generations.
+#pragma once
+
+#include "tests/model/job.hpp"
+
+namespace muster::model {
+
+// The engine's answers, each a turn with the baton.
+//
+// Owns    the baton. Thread  any of the model's. Bound  one verdict a call. Fails  never.
+class Engine {
+ public:
+  explicit Engine(Job& job) : job_(job) {}
+
+  // daemon/engine: an abort, a broken protocol (End::kForAll).
+  void abort(GroupId group) {
+    const Turn turn(baton_);
+    job_.board().break_group(group, {Code::kAborted, -1, "", 0}, engine::Board::End::kForAll);
+  }
+
+  // daemon/engine/direct.cpp: direct_overdue().
+  void overdue(const engine::DirectQuestion& q) {
+    const Turn turn(baton_);
+    engine::Board& board = job_.board();
+    if (q.generation != board.generation(q.group) || board.missing(q).empty()) return;
+    board.break_group(q.group, {Code::kTimeout, -1, "", 0}, engine::Board::End::kForAll);
+  }
+
+  // The rank's process is gone, and another takes its place.
+  void depart(std::uint32_t rank, GroupId group) {
+    const Turn turn(baton_);
+    job_.board().set_attached(Rank(rank), false);
+    job_.board().break_group(group, {Code::kPeerLost, -1, "", 0}, engine::Board::End::kDeparture);
+  }
+  std::unique_ptr<client::Channel> attach(std::uint32_t rank, std::uint32_t group, client::Vigil& vigil) {
+    const Turn turn(baton_);
+    job_.board().reset(Rank(rank));
+    job_.board().set_attached(Rank(rank), true);
+    return job_.join(group, rank, vigil);
+  }
+
+ private:
+  struct Turn {
+    explicit Turn(rl::mutex& baton) : held(baton) { held.lock(rl::debug_info("baton")); }
+    ~Turn() { held.unlock(rl::debug_info("baton")); }
+    rl::mutex& held;
+  };
+  Job& job_;
+  rl::mutex baton_;
+};
+
+// How an operation gets its contributions across, which decides what the protocol has to protect.
+enum class What {
+  kInline,     // ALL_REDUCE, in the slot's header
+  kSlot,       // ALL_GATHER, behind it
+  kStage,      // ALL_GATHER, in a stage
+  kArena,      // BROADCAST, read where it is
+  kRead,       // ALL_REDUCE, read where it is
+  kReadPlace,  // the same, in place and in two chunks
+  kSliced,     // ALL_REDUCE by slices, three chunks
+};
+
+// A rank's place in one group, as a process has it. Each contribution names its member, generation and
+// operation, and every result is checked for them.
+//
+// Owns    its channel. Thread  one of the model's. Bound  operations of at most seven pieces.
+// Fails   RL_ASSERT at a result that is not that of the operation, and at outcomes without a reason.
+class Member final : public client::Vigil {
+ public:
+  Member(Job& job, Engine& engine, client::Stages& stages, std::uint32_t rank, std::uint32_t group = 0)
+      : job_(job), engine_(engine), stages_(stages), rank_(rank), group_(group) {
+    channel_ = job.join(group, rank, *this);
+    first_ = channel_->generation();
+  }
+
+  // One operation: true if it is done, false if it failed and its verdict has been taken.
+  bool run(What what) {
+    const client::DirectPlan plan = prepared(what);
+    client::Patience patience(timeout, true);
+    const client::Outcome outcome = client::run_direct(plan, job_.memory(rank_), stages_, patience);
+    if (outcome == client::Outcome::kDone) {
+      check(what);
+      if (generation() == 0) completed |= 1u << channel_->number();
+      return true;
+    }
+    RL_ASSERT(outcome == client::Outcome::kBroken);
+    hear();
+    return false;
+  }
+
+  // api/client/direct_path.cpp: verdict(). Whoever ends without a reason would have to end the generation.
+  void hear() {
+    RL_ASSERT(channel_->broken());
+    const std::uint64_t due = channel_->take_verdict();
+    RL_ASSERT(channel_->generation() > due);
+    ++heard;
+  }
+
+  // As an application that asks again and again whether it may go on.
+  void await_verdict() {
+    while (!channel_->broken()) rl::yield(1, rl::debug_info("await_verdict"));
+    hear();
+  }
+
+  // A message to, or from, another member; the number is the pair's.
+  bool transfer(std::uint32_t other, bool sends) {
+    const std::uint64_t number = 1 + (sends ? channel_->sent_to(other) : channel_->received_from(other));
+    client::Described said = described(1);
+    said.what.op = sends ? MUSTER_SEND : MUSTER_RECV;
+    said.what.root = static_cast<std::int32_t>(sends ? channel_->index() : other);
+    said.what.receiver = static_cast<std::int32_t>(sends ? other : channel_->index());
+    if (!sends) said.mine.source_blocks.clear();
+    if (sends) said.mine.target_blocks.clear();
+    source_[0] = stamp(channel_->index(), number, 0);
+    const client::DirectPlan plan = client::make_direct_plan(1, said, *channel_, kMachine, 1);
+    client::Patience patience(timeout, true);
+    const client::Outcome outcome = client::run_direct(plan, job_.memory(rank_), stages_, patience);
+    RL_ASSERT(outcome == client::Outcome::kDone || outcome == client::Outcome::kBroken);
+    if (outcome != client::Outcome::kDone) {
+      hear();
+      return false;
+    }
+    if (!sends) RL_ASSERT(*target_word(0) == stamp(other, number, 0));
+    return true;
+  }
+
+  // Comes to the next operation and is lost there: nothing of it is read, nothing more is said.
+  void arrive_and_vanish() {
+    if (!channel_->begin()) return;
+    source_[0] = stamp(channel_->index(), channel_->number(), 0);
+    const client::DirectPlan plan = plan_for(What::kInline);
+    channel_->arrive(1, plan.signature.common, {shm::Place::Kind::kInline, 0, 0},
+                     std::span(reinterpret_cast<const std::byte*>(source_.data()), sizeof source_[0]));
+  }
+
+  // Another process takes the rank's place.
+  void attach_anew() { channel_ = engine_.attach(rank_, group_, *this); }
+
+  // Generations since the schedule began, and operations done in the present one.
+  std::uint64_t generation() const { return channel_->generation() - first_; }
+  std::uint64_t number() const { return channel_->number(); }
+
+  Nanos timeout = Nanos::max();  // of each operation
+  std::uint32_t completed = 0;   // bit n: operation n of the first generation
+  std::uint32_t heard = 0;       // verdicts
+
+  // ---- Vigil -----------------------------------------------------------------------------------
+  Instant now() const override { return kNap * naps().ticks[rank_]; }
+  bool engine_gone() override { return false; }
+  void overdue(const client::Channel& channel) override {
+    const client::Wanted& wanted = channel.wanted();
+    engine_.overdue({GroupId(group_), channel.index(), channel.generation(), wanted.number, wanted.phase,
+                     wanted.kind, wanted.peer});
+  }
+  static constexpr Nanos kNap = std::chrono::milliseconds(5);
+
+ private:
+  static constexpr Machine kMachine{1, 2, true};  // crowded: few looks before a nap
+  static constexpr std::uint64_t kPieceCount = kArenaStep / sizeof(std::uint64_t);
+
+  // 16 bits a member, so that a sum shows the part of each.
+  std::uint64_t stamp(std::uint32_t index, std::uint64_t number, std::uint64_t piece) const {
+    return (1 + generation() * 256 + number * 8 + piece) << (16 * index);
+  }
+  static std::uint64_t pieces(What what) {
+    if (what == What::kSliced) return 6;
+    return what == What::kReadPlace ? 2 : 1;
+  }
+  static bool in_arena(What what) { return what >= What::kArena; }
+
+  std::byte* target(What what) {
+    static std::array<std::vector<std::byte>, 8> memory;
+    if (what == What::kReadPlace) return job_.arena(rank_);
+    if (memory[rank_].empty()) memory[rank_].resize(kArenaBytes);
+    return memory[rank_].data();
+  }
+  std::uint64_t* target_word(std::uint64_t offset) {
+    return reinterpret_cast<std::uint64_t*>(target(What::kInline) + offset);
+  }
+
+  client::Described described(std::uint64_t count) {
+    client::Described said;
+    said.group = group_;
+    said.what.op = MUSTER_ALL_REDUCE;
+    said.what.dtype = MUSTER_I64;
+    said.what.redop = MUSTER_SUM;
+    said.what.count = count;
+    said.mine.index = static_cast<std::int32_t>(channel_->index());
+    said.mine.source = reinterpret_cast<const std::byte*>(source_.data());
+    said.mine.target = target(What::kInline);
+    said.mine.source_blocks = {{0, count}};
+    said.mine.target_blocks = {{0, count}};
+    said.home = {shm::Place::Kind::kArena, 0, 0};
+    return said;
+  }
+
+  client::DirectPlan prepared(What what) {
+    give(what, channel_->number() + 1);
+    return plan_for(what);
+  }
+  // An application writes its source once it has the operation before behind it.
+  void give(What what, std::uint64_t number) {
+    source_[0] = stamp(channel_->index(), number, 0);
+    if (!in_arena(what) || (what == What::kArena && channel_->index() != 0)) return;
+    for (std::uint64_t piece = 0; piece < pieces(what); ++piece) {
+      const std::uint64_t value = stamp(channel_->index(), number, piece);
+      copy(job_.arena(rank_) + piece * kArenaStep, &value, sizeof value);
+    }
+  }
+
+  client::DirectPlan plan_for(What what) {
+    const std::uint64_t counts[] = {1, 8, 1024, kPieceCount, kPieceCount, 2 * kPieceCount, 6 * kPieceCount};
+    const std::uint64_t count = counts[static_cast<std::size_t>(what)];
+    client::Described said = described(count);
+    said.mine.target = target(what);
+    if (in_arena(what)) said.mine.source = job_.arena(rank_);
+    if (what == What::kSlot || what == What::kStage) {
+      said.what.op = MUSTER_ALL_GATHER;
+      said.mine.target_blocks.clear();
+      for (std::uint64_t i = 0; i < channel_->members(); ++i)
+        said.mine.target_blocks.push_back({i * count, count});
+    }
+    if (what == What::kArena) {
+      said.what.op = MUSTER_BROADCAST;
+      if (channel_->index() != 0) said.mine.source_blocks.clear();
+      if (channel_->index() == 0) said.mine.target_blocks.clear();
+    }
+    client::DirectPlan plan = client::make_direct_plan(1, said, *channel_, kMachine, 1);
+    plan.choice.algorithm = what == What::kRead || what == What::kReadPlace ? Algorithm::kRead
+                            : what == What::kSliced                         ? Algorithm::kSliced
+                                                                            : Algorithm::kWhole;
+    return plan;
+  }
+
+  // Every part of the result is what its member gave to this very operation.
+  void check(What what) {
+    const std::uint64_t number = channel_->number();
+    const std::uint32_t members = channel_->members();
+    if (what == What::kArena) {
+      if (channel_->index() != 0) RL_ASSERT(*target_word(0) == stamp(0, number, 0));
+      return;
+    }
+    for (std::uint64_t piece = 0; piece < pieces(what); ++piece) {
+      std::uint64_t sum = 0;
+      for (std::uint32_t i = 0; i < members; ++i) {
+        if (what == What::kSlot || what == What::kStage)
+          RL_ASSERT(*target_word(i * (what == What::kSlot ? 64 : 8192)) == stamp(i, number, 0));
+        sum += stamp(i, number, piece);
+      }
+      if (what == What::kSlot || what == What::kStage) continue;
+      std::uint64_t found = 0;
+      copy(&found, target(what) + piece * kArenaStep, sizeof found);
+      RL_ASSERT(found == sum);
+    }
+  }
+
+  Job& job_;
+  Engine& engine_;
+  client::Stages& stages_;
+  std::uint32_t rank_;
+  std::uint32_t group_;
+  std::unique_ptr<client::Channel> channel_;
+  std::uint64_t first_ = 0;
+  std::array<std::uint64_t, 1024> source_{};
+};
+
+}  // namespace muster::model
