@@ -70,7 +70,7 @@ class Job {
     }
     shm::Headroom headroom;
     headroom.bytes = UINT64_MAX;
-    auto made = engine::Board::create(groups_, ranks, 1, headroom);
+    auto made = engine::Board::create(groups_, ranks, 0, 1, headroom);
     MUSTER_ASSERT(made.has_value());
     board_.emplace(*std::move(made));
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {

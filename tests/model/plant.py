@@ -15,6 +15,7 @@ from pathlib import Path
 CHANNEL = "api/client/direct/channel.cpp"
 MEMORY = "api/client/direct/memory.cpp"
 OPERATION = "api/client/direct/operation.cpp"
+PAYLOADS = "api/client/direct/payloads.cpp"
 SLICES = "api/client/direct/slices.cpp"
 BOARD = "daemon/engine/board.cpp"
 
@@ -32,41 +33,45 @@ class Bug:
     edits: list  # (text, replacement), each of which occurs once
 
 
+PUBLISH = "  Published<std::uint64_t>(word).store_release(value);\n  shm::light_fence(enrolled_);\n"
+BACK = "went with a member that has come back.\n    const auto hopeless = [this] { return "
+
 BUGS = {
     # An arrival is published without an order: its payload can be seen later than it.
     "publish_relaxed": Bug(CHANNEL, ["inline", "pairs"], [
-        ("Published<std::uint64_t>(word).store_ordered(value);",
+        ("Published<std::uint64_t>(word).store_release(value);",
          "Published<std::uint64_t>(word).store(value);")]),
     # Release and acquire are enough for the payload, and not for the sleep handshake.
-    "publish_acq_rel": Bug(CHANNEL, ["inline"], [
-        ("Published<std::uint64_t>(word).store_ordered(value);",
-         "Published<std::uint64_t>(word).store_release(value);"),
-        ("Untrusted<std::uint32_t>(&peer.header->asleep).load_ordered() != 0",
-         "Untrusted<std::uint32_t>(&peer.header->asleep).load_acquire() != 0")]),
+    "publish_without_fence": Bug(CHANNEL, ["inline"], [
+        ("  shm::light_fence(enrolled_);\n", "")]),
     # Whether a peer sleeps is asked before the word is there.
     "asleep_before_publish": Bug(CHANNEL, ["inline"], [
-        ("  Published<std::uint64_t>(word).store_ordered(value);\n  bool asleep", "  bool asleep"),
-        ("  if (asleep) shm::futex_wake(lower_half(word));",
-         "  Published<std::uint64_t>(word).store_ordered(value);\n"
-         "  if (asleep) shm::futex_wake(lower_half(word));")]),
+        (PUBLISH, ""), ("  if (!asleep) return;\n", PUBLISH + "  if (!asleep) return;\n")]),
     # No second look at the word once the flag is up.
     "nap_without_second_look": Bug(CHANNEL, ["inline", "pairs"], [
         ("if (!reached(seen) && left.count() > 0)", "if (left.count() > 0)")]),
     # One slot for all operations: the next one is written while a peer may still read this one.
     "slot_too_early": Bug(CHANNEL, ["inline"], [
-        ("auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(number_));",
-         "auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(0));"),
+        ("auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(number_));\n  Published",
+         "auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(0));\n  Published"),
         ("(peers_[i].slots + (number_ & 1) * shm::kSlotBytes)", "(peers_[i].slots + 0 * shm::kSlotBytes)")]),
     # A slot is taken for this operation's by its number alone.
     "generation_not_compared": Bug(CHANNEL, ["stale"], [
-        ("return sequence == number_ && Untrusted<std::uint64_t>(&slot->generation).load() =="
-         " words_.generation;\n    };\n    const auto hopeless = [this] { return late(); };",
-         "return sequence == number_;\n    };\n    const auto hopeless = [this] { return late(); };"),
-        ("return generation == words_.generation && look(&slot->sequence) == number;",
-         "return generation != 0 && look(&slot->sequence) == number;")]),
+        ("return sequence == number_ && stands(&slot->sequence, number_, &slot->generation);",
+         "return sequence == number_;"),
+        ("return stands(&slot->sequence, number, &slot->generation);",
+         "return look(&slot->sequence) == number;")]),
+    # The same number of an older generation stands in the slot while the new generation is written there.
+    "number_not_taken_away": Bug(CHANNEL, ["abort_inline_anytime"], [
+        ("    renew(&slot->sequence, &slot->generation);\n", "    static_cast<void>(slot);\n")]),
+    # An arrival that its sender's return has wiped is waited for.
+    "wiped_is_awaited": Bug(CHANNEL, ["departure_anytime"], [(BACK + "broken()", BACK + "late()")]),
+    # What is read in place counts although its owner may have been told of the end, and write there.
+    "source_of_the_told": Bug(PAYLOADS, ["abort_arena"], [
+        ("return channel_.unchanged(i) && !channel_.broken();", "return channel_.unchanged(i);")]),
     # Who was told of a verdict stays in the generation that it ended.
     "generation_not_taken": Bug(CHANNEL, ["abort_inline"], [
-        ("words_.generation = Untrusted<std::uint64_t>(&words_.line->generation).load_acquire();",
+        ("words_.generation = all_here ? present : std::min(due + 1, present);",
          "words_.generation = due;")]),
     # A stage is filled again without asking whether the other group's members are done with it.
     "stage_too_early": Bug(MEMORY, ["two_groups"], [

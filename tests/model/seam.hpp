@@ -1,7 +1,7 @@
 // The seam between the product's sources and a checker of the memory model. It is included in front of every
 // source of the product that is compiled into a model (-include), so that the source itself stays as it is.
 //
-// What is exchanged: std::atomic_ref, atomic_signal_fence and memcpy. All standard headers that those sources
+// What is exchanged: std::atomic_ref, the fences and memcpy. All standard headers that those sources
 // need come first, so that only the product's own text is changed by the macros below.
 #pragma once
 
@@ -37,6 +37,7 @@ namespace muster::model {
 std::uint64_t load(const void* word, std::size_t bytes, std::memory_order order) noexcept;
 void store(void* word, std::size_t bytes, std::uint64_t value, std::memory_order order) noexcept;
 void add(void* word, std::size_t bytes, std::uint64_t value, std::memory_order order) noexcept;
+void fence(std::memory_order order) noexcept;
 // memcpy, of which the words that are shared go through the checker.
 void* copy(void* target, const void* source, std::size_t bytes) noexcept;
 
@@ -69,9 +70,13 @@ inline void* muster_model_copy(void* target, const void* source, size_t bytes) {
 }
 // It orders nothing between threads; what it keeps a compiler from is not done to a model.
 inline void muster_model_signal_fence(memory_order) {}
+inline void muster_model_thread_fence(memory_order order) {
+  muster::model::fence(order);
+}
 
 }  // namespace std
 
 #define atomic_ref muster_model_ref
 #define memcpy muster_model_copy
 #define atomic_signal_fence muster_model_signal_fence
+#define atomic_thread_fence muster_model_thread_fence

@@ -237,6 +237,21 @@ void add(void* word, std::size_t bytes, std::uint64_t value, std::memory_order o
   machine::store(word, bytes, machine::load(word, bytes) + value);
 }
 
+void fence(std::memory_order order) noexcept {
+  rl::context& c = rl::ctx();
+  if (words().strength != Strength::kAsWritten) order = std::memory_order_seq_cst;
+  switch (order) {
+    case std::memory_order_acquire:
+      return c.atomic_thread_fence_acquire();
+    case std::memory_order_release:
+      return c.atomic_thread_fence_release();
+    case std::memory_order_acq_rel:
+      return c.atomic_thread_fence_acq_rel();
+    default:
+      return c.atomic_thread_fence_seq_cst();
+  }
+}
+
 // Word by word where either side is shared.
 void* copy(void* target, const void* source, std::size_t bytes) noexcept {
   auto* to = static_cast<std::byte*>(target);
@@ -263,6 +278,15 @@ void* copy(void* target, const void* source, std::size_t bytes) noexcept {
 // ---- what the product calls --------------------------------------------------------------------------
 
 namespace muster::shm {
+
+// What the kernel makes of the two unlike fences is not simulated: both sides are full fences here, as they
+// are where it refuses.
+bool enrol_for_fences() noexcept {
+  return false;
+}
+void heavy_fence() noexcept {
+  model::fence(std::memory_order_seq_cst);
+}
 
 // As the kernel does it: the comparison and the queueing are one step, behind a full barrier.
 void futex_wait(const std::uint32_t* word, std::uint32_t seen, Nanos) noexcept {

@@ -17,8 +17,7 @@
  *   -DBUG_NO_BATON            a turn of duty is not for one at a time
  *   -DBUG_ARM_UNGUARDED_ONLY  a worker arms duty only if there is no sentinel yet
  *
- * Found in the product: a lost wake, see README.md. Therefore the model holds only with -DANNOUNCE_WAITS, in
- * which a worker that wants to arm waits for the baton instead of leaving it to who has it.
+ *   -DBUG_LIES_DOWN           a worker that cannot arm because another has the baton leaves it to that one
  */
 #ifndef COMMANDS
 #define COMMANDS 2
@@ -138,13 +137,15 @@ inline run_part() {
 inline announce() {
 #ifdef BUG_ARM_UNGUARDED_ONLY
   atomic { guarded || !baton -> have = !guarded; baton = baton || have }
-#elif defined(ANNOUNCE_WAITS)
-  atomic { !baton -> baton = 1; have = 1 }
 #else
   atomic { have = !baton; baton = 1 }
 #endif
   quiet = 0;
+#ifdef BUG_LIES_DOWN
   others_poll = !have;
+#else
+  others_poll = 0;  /* it looks around once more */
+#endif
   if
   :: have ->
      armed = 1;

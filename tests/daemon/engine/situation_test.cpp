@@ -221,7 +221,7 @@ TEST(Situation, KnowsOfAMemberThatHasComeAndRecordedNothing) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}};
   Stage stage({2, 64, 4}, groups);
   Sessions sessions(2);
-  auto board = *Board::create(groups, 2, 1, shm::memory_headroom());
+  auto board = *Board::create(groups, 2, 0, 1, shm::memory_headroom());
   DirectClient(board, 0).arrive(board, 0, 1, 10);
   DirectClient held(board, 1);
   held.arrive(board, 0, 1, 20);
