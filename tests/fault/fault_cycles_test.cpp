@@ -68,6 +68,9 @@ class Storm {
     std::vector<std::string> steps;
     for (std::uint64_t more = random_() % 3; more > 0; --more)
       steps.push_back(ways_[random_() % ways_.size()].step);
+    // An abort ends what others are still at, so nothing stands before it.
+    std::erase(steps, "abort");
+    if (way.step == "abort") steps.clear();
     steps.push_back(way.step);
     SCOPED_TRACE(fmt::format("killed at {}, hit {}, victim {}, steps {}", way.point, hit, victim,
                              fmt::join(steps, " ")));
