@@ -20,7 +20,8 @@ from tidy import tracked  # noqa: E402
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-fopenmp-simd"]
 # What the build tells every includer of some headers.
 DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
-           '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_CONFIGS="configs"']
+           '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_RANK_PROGRAM="rank"', '-DMUSTER_NEXT_PROGRAM="next"',
+           '-DMUSTER_CONFIGS="configs"']
 
 
 def ways(path):

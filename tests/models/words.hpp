@@ -12,7 +12,7 @@
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
 #include "kernels/math/strided.hpp"
-#include "tests/model/seam.hpp"
+#include "tests/models/seam.hpp"
 
 #include <climits>
 #include <cstdio>
@@ -239,13 +239,13 @@ void add(void* word, std::size_t bytes, std::uint64_t value, std::memory_order o
 
 void fence(std::memory_order order) noexcept {
   rl::context& c = rl::ctx();
-  if (words().strength != Strength::kAsWritten) order = std::memory_order_seq_cst;
+  if (words().strength != Strength::kAsWritten) order = std::memory_order::seq_cst;
   switch (order) {
-    case std::memory_order_acquire:
+    case std::memory_order::acquire:
       return c.atomic_thread_fence_acquire();
-    case std::memory_order_release:
+    case std::memory_order::release:
       return c.atomic_thread_fence_release();
-    case std::memory_order_acq_rel:
+    case std::memory_order::acq_rel:
       return c.atomic_thread_fence_acq_rel();
     default:
       return c.atomic_thread_fence_seq_cst();
@@ -285,7 +285,7 @@ bool enrol_for_fences() noexcept {
   return false;
 }
 void heavy_fence() noexcept {
-  model::fence(std::memory_order_seq_cst);
+  model::fence(std::memory_order::seq_cst);
 }
 
 // As the kernel does it: the comparison and the queueing are one step, behind a full barrier.

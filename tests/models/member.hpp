@@ -1,7 +1,7 @@
 // The threads of a model: members of a group that run operations, and the engine that ends generations.
 #pragma once
 
-#include "tests/model/job.hpp"
+#include "tests/models/job.hpp"
 
 namespace muster::model {
 

@@ -141,7 +141,7 @@ inline announce() {
   atomic { have = !baton; baton = 1 }
 #endif
   quiet = 0;
-#ifdef BUG_LIES_DOWN
+#if defined(BUG_LIES_DOWN) || defined(BUG_ARM_UNGUARDED_ONLY)
   others_poll = !have;
 #else
   others_poll = 0;  /* it looks around once more */

@@ -7,7 +7,7 @@
 #include "api/client/direct/seating.hpp"
 #include "api/shm/segment.hpp"
 #include "daemon/engine/board.hpp"
-#include "tests/model/words.hpp"
+#include "tests/models/words.hpp"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -17,7 +17,6 @@ MEMORY = "api/client/direct/memory.cpp"
 OPERATION = "api/client/direct/operation.cpp"
 PAYLOADS = "api/client/direct/payloads.cpp"
 SLICES = "api/client/direct/slices.cpp"
-BOARD = "daemon/engine/board.cpp"
 
 # Fewer looks before a nap: (source, text, replacement).
 SHORTER = [
@@ -84,10 +83,6 @@ BUGS = {
     # A slice is collected one chunk before its owner has said that it is there.
     "slice_too_early": Bug(SLICES, ["sliced"], [
         ("channel_.await_phase(c + 1, patience_)", "channel_.await_phase(c, patience_)")]),
-    # A generation's end counts what some have arrived at, not what all have.
-    "completed_by_some": Bug(BOARD, ["departure"], [
-        ("std::uint64_t least = UINT64_MAX;", "std::uint64_t least = 0;"),
-        ("least = std::min(least, latest);", "least = std::max(least, latest);")]),
 }
 
 

@@ -6,7 +6,7 @@
 //
 // `holds` passes if no schedule breaks the story, `fails` if one does: what a planted bug must give. The
 // schedules are pseudo-random, the same ones each time.
-#include "tests/model/member.hpp"
+#include "tests/models/member.hpp"
 
 #include <cstring>
 #include <string_view>
@@ -280,7 +280,7 @@ constexpr Row kRows[] = {
     {"read", search<Meet<2>>, {What::kRead, 2}, 20000},
     {"read_in_place", search<Meet<2>>, {What::kReadPlace, 2}, 20000},
     {"sliced", search<Meet<2>>, {What::kSliced, 2}, 20000},
-    {"two_groups", search<TwoGroups>, {}, 20000},
+    {"two_groups", search<TwoGroups>, {}, 80000},
     {"pairs", search<Pairs>, {}, 20000},
     {"abort_inline", search<Abort>, {What::kInline, 0, End::kApart}, 20000},
     {"abort_slot", search<Abort>, {What::kSlot, 0, End::kApart}, 20000},
