@@ -39,7 +39,7 @@ if(MUSTER_SANITIZE)
   target_compile_options(muster_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1>)
   if(MUSTER_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # It warns of stand-alone fences, which it does not follow. Those of ours stand beside atomics that it does.
+    # It warns of stand-alone fences, which it does not follow; ours stand beside atomics that it does.
     target_compile_options(muster_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
   endif()
   target_compile_definitions(muster_flags INTERFACE MUSTER_SANITIZED=1)
