@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::uint64_t kTarget = 1 << 20;  // byte of the buffer at which results lie
 constexpr std::uint64_t kBufferBytes = 2 << 20;
-constexpr useconds_t kLateUs = 100'000;               // longer than anybody looks before it sleeps
+constexpr useconds_t kLateUs = 100'000;  // a quarter of it is longer than anybody looks before it sleeps
 constexpr std::int64_t kPatienceNs = 20'000'000'000;  // nobody sleeps soon on a busy machine
 constexpr std::int64_t kHurryNs = 50'000'000;
 constexpr useconds_t kVeryLateUs = 400'000;  // long after kHurryNs
@@ -267,9 +267,16 @@ class Rank {
     await(begin_start(made, MUSTER_POINT_NONE, deadline_ns));
     check(target_, count, sum());
   }
-  // The engine sleeps by now, and has to be rung for.
+  // Alone, again and again after a pause: at least one of these finds the engine asleep and has to ring. The
+  // others wait in the group for what comes after.
   void late_start() {
-    if (rank_ == victim_) usleep(kLateUs);
+    constexpr int kRings = 6;
+    muster_collective alone = described(MUSTER_BARRIER, 0);
+    alone.group = MUSTER_GROUP_SELF;
+    for (int i = 0; rank_ == victim_ && i < kRings; ++i) {
+      usleep(kLateUs / 4);
+      await(begin_start(plan(alone)));
+    }
     start(4096);
   }
   muster_point begin_start(muster_plan plan, muster_point wait = MUSTER_POINT_NONE,
