@@ -15,6 +15,7 @@
 //   |   slot 0, slot 1: DirectSlot + payload   |
 //   |   DirectPair[members]                    |
 //   | seat of its second group …               |
+//   | room for seats of groups made later      |
 //   +------------------------------------------+
 //
 // An operation of a group has a number, counted from 1 in each generation of the group. A member arrives by
