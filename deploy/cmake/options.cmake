@@ -36,8 +36,10 @@ if(MUSTER_SANITIZE)
     target_compile_options(muster_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${_sanitizer}>)
     target_link_options(muster_flags INTERFACE -fsanitize=${_sanitizer})
   endforeach()
+  # Instruments make an optimised build twice as long; only the kernels' loops are worth that.
   target_compile_options(muster_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1>)
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer -fno-sanitize-recover=all -g1>
+    $<$<COMPILE_LANGUAGE:C,CXX>:$<IF:$<STREQUAL:$<TARGET_PROPERTY:MUSTER_TOP>,kernels>,-O1,-O0>>)
   if(MUSTER_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # It warns of stand-alone fences, which it does not follow; ours stand beside atomics that it does.
     target_compile_options(muster_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
@@ -46,4 +48,11 @@ if(MUSTER_SANITIZE)
 else()
   target_compile_definitions(muster_flags INTERFACE $<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=2>)
   target_link_options(muster_flags INTERFACE -Wl,-z,relro,-z,now)
+endif()
+
+# What tests add: they are built oftener than they run, so their own code is hardly optimised.
+add_library(muster_test_flags INTERFACE)
+target_link_libraries(muster_test_flags INTERFACE muster_flags)
+if(NOT MUSTER_SANITIZE)
+  target_compile_options(muster_test_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-O1 -g1>)
 endif()

@@ -31,7 +31,7 @@ function(muster_test name)
   list(REMOVE_DUPLICATES ARG_LABELS)
   add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE muster_flags ${ARG_ON} ${ARG_VENDOR}
+  target_link_libraries(${name} PRIVATE muster_test_flags ${ARG_ON} ${ARG_VENDOR}
     GTest::gmock GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
