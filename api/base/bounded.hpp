@@ -62,7 +62,8 @@ class BoundedVector {
   std::size_t size_ = 0;
 };
 
-// A first-in first-out queue over storage taken once, at construction.
+// A first-in first-out queue over storage taken once, at construction, and touched as it is first used: a
+// deep queue that never fills costs address space alone.
 //
 // Owns    its values; pop ends the oldest.
 // Thread  one at a time.
@@ -71,13 +72,18 @@ class BoundedVector {
 template<class T>
 class BoundedQueue {
  public:
-  explicit BoundedQueue(std::size_t capacity) : items_(capacity) {}
+  explicit BoundedQueue(std::size_t capacity) : capacity_(capacity) { items_.reserve(capacity); }
+  BoundedQueue(BoundedQueue&&) noexcept = default;
+  BoundedQueue& operator=(BoundedQueue&&) noexcept = default;
 
   // False when full; nothing is added then.
   [[nodiscard]] bool push(T value) {
-    if (size_ == items_.size()) return false;
-    items_[(head_ + size_) % items_.size()] = std::move(value);
-    ++size_;
+    if (full()) return false;
+    const std::size_t at = place(size_++);
+    if (at == items_.size())
+      items_.push_back(std::move(value));  // never past the storage: places are used in order
+    else
+      items_[at] = std::move(value);
     return true;
   }
   T& front() {
@@ -91,32 +97,37 @@ class BoundedQueue {
   // The i-th oldest.
   T& operator[](std::size_t i) {
     MUSTER_ASSERT(i < size_);
-    return items_[(head_ + i) % items_.size()];
+    return items_[place(i)];
   }
   const T& operator[](std::size_t i) const {
     MUSTER_ASSERT(i < size_);
-    return items_[(head_ + i) % items_.size()];
+    return items_[place(i)];
   }
   void pop() {
     MUSTER_ASSERT(size_ > 0);
     items_[head_] = T{};
-    head_ = (head_ + 1) % items_.size();
+    head_ = place(1);
     --size_;
   }
   T& back() { return (*this)[size_ - 1]; }
   // Takes the newest away.
   void pop_back() {
     MUSTER_ASSERT(size_ > 0);
-    items_[(head_ + size_ - 1) % items_.size()] = T{};
-    --size_;
+    items_[place(--size_)] = T{};
   }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  bool full() const { return size_ == items_.size(); }
-  std::size_t capacity() const { return items_.size(); }
+  bool full() const { return size_ == capacity_; }
+  std::size_t capacity() const { return capacity_; }
 
  private:
+  std::size_t place(std::size_t i) const {
+    const std::size_t at = head_ + i;  // i <= capacity
+    return at < capacity_ ? at : at - capacity_;
+  }
+
   std::vector<T> items_;
+  std::size_t capacity_;
   std::size_t head_ = 0;
   std::size_t size_ = 0;
 };

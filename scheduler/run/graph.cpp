@@ -8,16 +8,19 @@ namespace muster::scheduler {
 
 Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
     : options_(options), actions_(actions), sequencer_(std::move(groups)), ranks_(options.world) {
-  for (RankState& rank : ranks_) {
-    rank.lanes.reserve(MUSTER_LANE_COUNT);
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
-      rank.lanes.emplace_back(options.lane_depth);
-  }
+  for (RankState& rank : ranks_) rank.lanes = new_lanes();
   const std::uint32_t steps = options.world * MUSTER_LANE_COUNT * options.launch_depth;
   steps_.resize(steps);
   free_steps_.reserve(steps);
   touched_.reserve(options.world);
   for (std::uint32_t i = steps; i > 0; --i) free_steps_.push_back(i - 1);
+}
+
+std::vector<Graph::Lane> Graph::new_lanes() const {
+  std::vector<Lane> lanes;
+  lanes.reserve(MUSTER_LANE_COUNT);
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) lanes.emplace_back(options_.lane_depth);
+  return lanes;
 }
 
 // ---- births and deaths -------------------------------------------------------------------------
@@ -28,11 +31,8 @@ void Graph::attached(Rank rank) {
   if (r.absence) --absences_;
   const std::uint32_t generation = r.generation + 1;
   const std::uint32_t running = r.running;
-  std::vector<Lane> lanes;
-  lanes.reserve(MUSTER_LANE_COUNT);
-  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) lanes.emplace_back(options_.lane_depth);
   r = RankState{};
-  r.lanes = std::move(lanes);
+  r.lanes = new_lanes();
   r.present = true;
   r.running = running;
   r.generation = generation;

@@ -153,6 +153,7 @@ class Graph {
   };
   enum class Ready : std::uint8_t { kYes, kNo, kFailed };
 
+  std::vector<Lane> new_lanes() const;
   RankState& state(Rank rank) { return ranks_[rank.value]; }
   const RankState& state(Rank rank) const { return ranks_[rank.value]; }
   static void remember(Lane& lane);

@@ -62,7 +62,6 @@ void Sequencer::open_channels(GroupId group) {
     MUSTER_ASSERT(c.arrived_count == 0);
     c = Channel{};
     c.arrived.resize(members);
-    c.owed.resize(members, 0);
   }
 }
 
@@ -77,8 +76,13 @@ Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
   MUSTER_ASSERT(work.group.value < groups_.size());
   Channel& c = channel(work.group, arrival.lane);
-  if (std::exchange(c.owed[static_cast<std::size_t>(work.index())], 0) != 0)
-    return {Outcome::Kind::kRefuse, {}, c.verdict};
+  const auto owed =
+      std::find_if(c.owed.begin(), c.owed.end(), [&](const Owed& o) { return o.member == work.index(); });
+  if (owed != c.owed.end()) {
+    Outcome refused{Outcome::Kind::kRefuse, {}, std::move(owed->verdict)};
+    c.owed.erase(owed);
+    return refused;
+  }
   if (work.point_to_point()) return arrive_pair(arrival);
   auto& slot = c.arrived[static_cast<std::size_t>(work.index())];
   MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
@@ -151,12 +155,26 @@ std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uin
                                                          const std::vector<bool>& attached) {
   const std::vector<Arrival> waiting = take_waiting(group, lane);
   Channel& c = channel(group, lane);
-  c.verdict = verdict;
   const Group& g = groups_[group.value];
   for (std::size_t i = 0; i < g.ranks.size(); ++i)
-    if (attached[g.ranks[i].value]) c.owed[i] = verdict.event;
-  for (const Arrival& told : waiting) c.owed[static_cast<std::size_t>(work_of(told).index())] = 0;
+    if (attached[g.ranks[i].value]) owe(c.owed, static_cast<std::int32_t>(i), verdict);
+  std::erase_if(c.owed, [&](const Owed& owed) {
+    return std::any_of(waiting.begin(), waiting.end(),
+                       [&](const Arrival& told) { return work_of(told).index() == owed.member; });
+  });
   return waiting;
+}
+
+void Sequencer::owe(std::vector<Owed>& owed, std::int32_t member, const Verdict& verdict) {
+  const auto loss = [](const Verdict& v) { return v.code == Code::kPeerLost; };
+  const bool has_loss = std::any_of(owed.begin(), owed.end(),
+                                    [&](const Owed& o) { return o.member == member && loss(o.verdict); });
+  if (has_loss && !loss(verdict)) return;
+  // A rank that was lost, came back and was lost again is lost once; what is no loss gives way to anything.
+  std::erase_if(owed, [&](const Owed& o) {
+    return o.member == member && (!loss(o.verdict) || o.verdict.culprit == verdict.culprit);
+  });
+  owed.push_back({member, verdict});
 }
 
 Rank Sequencer::partner_of(const Arrival& arrival) const {
@@ -198,8 +216,9 @@ void Sequencer::acknowledge(Rank rank, std::uint64_t event) {
     const auto member = std::find(ranks.begin(), ranks.end(), rank);
     if (member == ranks.end()) continue;
     for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
-      std::uint64_t& owed = channel(GroupId(g), lane).owed[static_cast<std::size_t>(member - ranks.begin())];
-      if (owed <= event) owed = 0;
+      std::erase_if(channel(GroupId(g), lane).owed, [&](const Owed& owed) {
+        return owed.member == member - ranks.begin() && owed.verdict.event <= event;
+      });
     }
   }
 }

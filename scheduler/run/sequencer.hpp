@@ -5,8 +5,10 @@
 // share by its sum over all, and only then does anything move. SEND and RECV meet pairwise, across lanes.
 //
 // A failure takes everybody who waits in the channel out of it. A member that was attached and did not wait
-// hears of it when it next comes, once: it gets the same verdict at once, never a late success. What a member
-// is owed is void when it resets a lane that this failure stopped, when it leaves, and when it attaches anew.
+// hears of it when it next comes, once: it gets the same verdict at once, never a late success. Who has
+// missed several hears of each lost member in turn, and of nothing else beside them: an abort is how others
+// got away from the loss. What a member is owed is void when it resets a lane that this failure stopped, when
+// it leaves, and when it attaches anew.
 #pragma once
 
 #include "scheduler/run/request.hpp"
@@ -82,13 +84,16 @@ class Sequencer {
   std::span<const Group> groups() const { return groups_; }
 
  private:
+  // What a member has not heard: losses, one a lost rank, or one verdict of another kind.
+  struct Owed {
+    std::int32_t member = -1;  // index in the group
+    Verdict verdict;
+  };
   struct Channel {
     std::vector<std::optional<Arrival>> arrived;  // by index in the group
     std::uint32_t arrived_count = 0;
     std::uint64_t operations = 0;
-    std::vector<std::uint64_t>
-        owed;         // by index in the group: Verdict::event of what it has not heard; 0: nothing
-    Verdict verdict;  // the latest
+    std::vector<Owed> owed;  // oldest first; empty unless something has failed
   };
 
   Channel& channel(GroupId group, std::uint32_t lane) {
@@ -99,6 +104,7 @@ class Sequencer {
   }
   void open_channels(GroupId group);
   std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
+  static void owe(std::vector<Owed>& owed, std::int32_t member, const Verdict& verdict);
   Outcome arrive_pair(const Arrival& arrival);
   // The other side of a SEND or RECV.
   Rank partner_of(const Arrival& arrival) const;

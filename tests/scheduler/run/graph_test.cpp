@@ -208,6 +208,46 @@ TEST(Graph, TellsASurvivorOnceAlsoIfTheDeadRankIsBackAlready) {
   EXPECT_TRUE(stage.stops.empty());
 }
 
+// Goal:   a loss is heard of as such, though another member ended the group since to get away from it.
+// Method: rank 3 dies while rank 1 computes; rank 0 hears, aborts the group and goes on; then rank 1 comes.
+TEST(Graph, TellsOfALossAlsoWhenTheGroupWasAbortedSince) {
+  Stage stage(world_of(4), four_ranks());
+  stage.start(0, MUSTER_LANE_REDUCE, stage.collective(2, 0, Stage::all_reduce(1)));
+  stage.graph.detached(Rank(3), "rank 3 (pid 77) died", stage.now);
+  stage.graph.abort(GroupId(2), {Code::kAborted, 0, "rank 0 aborted group world"}, stage.now);
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, Code::kPeerLost));
+  EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_REDUCE), HasSubstr("pid 77"));
+  // That was all: the abort belongs to what it has heard of.
+  stage.stops.clear();
+  stage.graph.reset_lane(Rank(1), MUSTER_LANE_REDUCE, stage.now);
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
+  EXPECT_TRUE(stage.stops.empty());
+}
+
+TEST(Graph, TellsOfALossInPlaceOfAnAbortBeforeIt) {
+  Stage stage(world_of(4), four_ranks());
+  stage.graph.abort(GroupId(2), {Code::kAborted, 0, "rank 0 aborted group world"}, stage.now);
+  stage.graph.detached(Rank(3), "rank 3 (pid 77) died", stage.now);
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, Code::kPeerLost));
+}
+
+// Goal:   who missed two losses hears of both, in turn: neither is waited for until a deadline.
+// Method: ranks 3 and 2 die; rank 1 comes, resets its lane and comes again.
+TEST(Graph, TellsOfEachLostMemberInTurn) {
+  Stage stage(world_of(4), four_ranks());
+  stage.graph.detached(Rank(3), "rank 3 died", stage.now);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
+  EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_REDUCE), HasSubstr("rank 3 died"));
+  stage.graph.reset_lane(Rank(1), MUSTER_LANE_REDUCE, stage.now);
+  stage.stops.clear();
+  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, Code::kPeerLost));
+  EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_REDUCE), HasSubstr("rank 2 died"));
+}
+
 // Goal:   a whole trainer that is started again does not hear of the deaths before its time.
 // Method: rank 1 dies; rank 0 leaves and comes back before rank 1 does, and waits for it.
 TEST(Graph, KeepsOldDeathsFromANewTrainer) {
