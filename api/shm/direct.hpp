@@ -48,7 +48,7 @@ namespace muster::shm {
 constexpr std::uint64_t kMagicDirect = 0x4d55535445524450;     // "MUSTERDP"
 constexpr std::uint64_t kMagicGroupPage = 0x4d55535445524750;  // "MUSTERGP"
 constexpr std::size_t kSlotHeaderBytes = 64;
-constexpr std::size_t kSlotBytes = 4096;
+constexpr std::size_t kSlotBytes = 1280;  // 1 KiB and a table of offsets; a seat must be cheap to make
 constexpr std::size_t kSlotPayloadBytes = kSlotBytes - kSlotHeaderBytes;
 constexpr std::size_t kInlineBytes = 24;
 constexpr std::size_t kStageBytes = 512 << 10;

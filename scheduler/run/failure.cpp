@@ -47,8 +47,9 @@ void Graph::fail_members(const std::vector<Sequencer::Arrival>& members, const V
 }
 
 void Graph::break_group(GroupId group, const Verdict& verdict, Instant now) {
+  const std::vector<bool> present = presence();
   for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
-    fail_members(sequencer_.break_channel(group, lane, verdict, presence()), verdict, now);
+    fail_members(sequencer_.break_channel(group, lane, verdict, present), verdict, now);
 }
 
 void Graph::abort(GroupId group, Verdict verdict, Instant now) {

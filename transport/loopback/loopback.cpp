@@ -17,47 +17,56 @@ constexpr std::size_t kTransferMembers = 2;
 
 // One collective in flight. `remaining` parts still touch it; whoever takes the last one away frees it.
 struct Launch {
-  mutable std::atomic<std::uint32_t> remaining{0};
-  loopback::Job job;
-  std::vector<const Share*> shares;   // in order of index; room for all members
-  std::vector<std::uint64_t> starts;  // for the job
+  Launch(std::span<const Share*> room, std::span<std::uint64_t> job_room) : shares(room), starts(job_room) {}
 
-  bool free() const { return remaining.load(std::memory_order_acquire) == 0; }
+  std::span<const Share*> shares;   // in order of index; room for all members
+  std::span<std::uint64_t> starts;  // for the job
+  loopback::Job job;
+  mutable std::uint32_t remaining = 0;
+
+  std::atomic_ref<std::uint32_t> left() const { return std::atomic_ref(remaining); }
+  bool free() const { return left().load(std::memory_order_acquire) == 0; }
 };
 
 void run_part(const void* context, std::uint32_t part) {
   const auto& launch = *static_cast<const Launch*>(context);
   loopback::execute_part(launch.job, part);
-  launch.remaining.fetch_sub(1, std::memory_order_release);
+  launch.left().fetch_sub(1, std::memory_order_release);
 }
 
-// Launches of one width, used in turn.
+// Launches of one width. A record is made, in memory taken at construction, when all before it are in flight:
+// most groups are never used, and those that are need few, so that a group is cheap to make.
 //
-// Owns    the records. Thread  the issuing one. Bound  fixed at construction.
+// Owns    the records. Thread  the issuing one. Bound  fixed at construction; no heap after it.
 // Fails   find_free: nullptr when all are in flight.
 class Records {
  public:
-  Records(std::size_t count, std::size_t members) : launches_(count) {
-    for (Launch& launch : launches_) {
-      launch.shares.resize(members);
-      launch.starts.resize(members + 1);
-    }
+  Records(std::size_t count, std::size_t members)
+      : members_(members),
+        shares_(std::make_unique_for_overwrite<const Share*[]>(count * members)),
+        starts_(std::make_unique_for_overwrite<std::uint64_t[]>(count * (members + 1))),
+        count_(count) {
+    launches_.reserve(count);
   }
 
-  std::size_t size() const { return launches_.size(); }
+  std::size_t size() const { return count_; }
   Launch* find_free() {
-    for (std::size_t i = 0; i < launches_.size(); ++i) {
-      Launch& launch = launches_[(next_ + i) % launches_.size()];
-      if (!launch.free()) continue;
-      next_ = (next_ + i + 1) % launches_.size();
-      return &launch;
-    }
-    return nullptr;
+    const auto found =
+        std::find_if(launches_.begin(), launches_.end(), [](const Launch& launch) { return launch.free(); });
+    if (found != launches_.end()) return &*found;
+    const std::size_t i = launches_.size();
+    if (i == count_) return nullptr;
+    const std::span shares(&shares_[i * members_], members_);
+    const std::span starts(&starts_[i * (members_ + 1)], members_ + 1);
+    return &launches_.emplace_back(shares, starts);
   }
 
  private:
+  std::size_t members_;
+  std::unique_ptr<const Share*[]> shares_;
+  std::unique_ptr<std::uint64_t[]> starts_;
+  std::size_t count_;
   std::vector<Launch> launches_;
-  std::size_t next_ = 0;
 };
 
 // Loopback: all members live here.
@@ -91,10 +100,10 @@ class Loopback final : public Communicator {
     MUSTER_RETURN_IF_ERROR(seat(collective, shares, *launch));
     launch->job = loopback::cut(collective, launch->shares, launch->starts);
     // The stream's own hand-over publishes it.
-    launch->remaining.store(launch->job.parts, std::memory_order_relaxed);
+    launch->left().store(launch->job.parts, std::memory_order_relaxed);
     Status status =
         device::host::enqueue(stream, {.run = run_part, .context = launch, .parts = launch->job.parts});
-    if (!status.ok()) launch->remaining.store(0, std::memory_order_relaxed);
+    if (!status.ok()) launch->left().store(0, std::memory_order_relaxed);
     return status;
   }
 

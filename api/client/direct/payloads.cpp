@@ -17,7 +17,7 @@ using Kind = shm::Place::Kind;
 
 // Up to here a contribution is copied so that nobody need wait for its readers. Where ranks outnumber cores a
 // meeting costs microseconds; elsewhere a tenth of one.
-constexpr std::uint64_t kCopiedBytesMax = 4 << 10;
+constexpr std::uint64_t kCopiedBytesMax = 1 << 10;
 constexpr std::uint64_t kCopiedBytesMaxCrowded = 64 << 10;
 
 // Each member gets a block of its own, and only the giver knows where it lies.

@@ -110,7 +110,7 @@ TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(offsetof(DirectHeader, recorded), 416u);
   EXPECT_EQ(offsetof(DirectRecord, begun_ns), 48u);
   EXPECT_EQ(offsetof(DirectRecord, end), 56u);
-  EXPECT_EQ(seat_bytes(3), 256u + 2u * 4096u + 3u * 256u);
+  EXPECT_EQ(seat_bytes(3), 256u + 2u * 1280u + 3u * 256u);
 }
 
 TEST(Layout, PacksAPlace) {
