@@ -9,10 +9,12 @@ namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
 // Measured on two cores of a Zen 4: what a meeting costs where each rank has a core, and where ranks take
-// turns on one.
-constexpr double kMeetingNs = 80.0;
-constexpr double kCrowdedMeetingNs = 700.0;  // for each rank that a core has
-constexpr double kBytesPerNs = 20.0;         // one core's copy in cache, read and written bytes together
+// turns on one; and what a core reads and writes together, in its caches and beyond them.
+constexpr double kMeetingNs = 130.0;
+constexpr double kCrowdedMeetingNs = 1300.0;  // for each rank that a core has
+constexpr double kCachedBytesPerNs = 90.0;
+constexpr double kMemoryBytesPerNs = 20.0;
+constexpr double kCachedBytesMax = 8 << 20;  // touched by all members together
 // From here on slices pay: one more meeting against reading all vectors whole.
 constexpr std::uint64_t kWholeBytesMax = 8 << 10;
 constexpr std::uint64_t kWholeBytesMaxCrowded = 16 << 10;
@@ -24,6 +26,11 @@ constexpr double kEngineNs = 5000.0;  // there and back
 
 // Up to here reading everything beats reducing by slices, which writes what others read.
 constexpr std::int32_t kReadingRanksMax = 3;
+
+// For one core that reads and writes `moved` bytes of the `touched` ones.
+double moving_ns(double moved, double touched) {
+  return moved / (touched <= kCachedBytesMax ? kCachedBytesPerNs : kMemoryBytesPerNs);
+}
 
 double meeting_ns(const Machine& machine) {
   const double per_core = static_cast<double>(machine.local_ranks) / std::max(1u, machine.cores);
@@ -64,6 +71,8 @@ Choice choose(const Collective& collective, std::int32_t ranks, const Machine& m
   const double members = ranks;
   const double cores = std::max(1u, std::min(machine.cores, static_cast<std::uint32_t>(ranks)));
   const double share = machine.crowded() ? members / cores : 1.0;  // of one core's time
+  // Every source and every target of a reduction.
+  const double touched = bytes * (members + (collective.op == MUSTER_REDUCE ? 1 : members));
   if (collective.shared_memory != 0) {
     const bool gathers = collective.op == MUSTER_ALL_GATHER;
     const double read = collective.op == MUSTER_ALL_REDUCE ? bytes * members : bytes;
@@ -71,31 +80,30 @@ Choice choose(const Collective& collective, std::int32_t ranks, const Machine& m
     return {Path::kDirect, Algorithm::kShared,
             gathers ? "one result for all: shards that lie in it are not moved"
                     : "one result for all, of which each rank writes its part",
-            (gathers ? 1 : 2) * meeting_ns(machine) + moved / kBytesPerNs};
+            (gathers ? 1 : 2) * meeting_ns(machine) + moving_ns(moved, read + bytes)};
   }
   if (reduces_all && bytes >= static_cast<double>(kEngineBytesMin))
     return {Path::kEngine, Algorithm::kWhole,
             "so large a reduction is bound by memory, and the engine reads each source once for all ranks",
-            kEngineNs + bytes * (members + 1 + (collective.op == MUSTER_ALL_REDUCE ? members : 1)) /
-                            (kBytesPerNs * cores)};
+            kEngineNs + moving_ns(touched / cores, touched)};
   const std::uint64_t whole_max = machine.crowded() ? kWholeBytesMaxCrowded : kWholeBytesMax;
   if (collective.op == MUSTER_ALL_REDUCE && ranks <= kReadingRanksMax &&
       bytes > static_cast<double>(whole_max))
     return {Path::kDirect, Algorithm::kRead,
             "among so few, reading all sources in place moves least between cores",
-            2 * meeting_ns(machine) + bytes * (members + 1) * share / kBytesPerNs};
+            2 * meeting_ns(machine) + moving_ns(bytes * (members + 1) * share, touched)};
   if (reduces_all && collective.count * dtype_bytes(collective.dtype) > whole_max) {
     const double traffic = bytes * 3.0 * share;
     return {Path::kDirect, Algorithm::kSliced,
             "every source is read once, by the rank that reduces the slice",
-            2 * meeting_ns(machine) + traffic / kBytesPerNs};
+            2 * meeting_ns(machine) + moving_ns(traffic, touched)};
   }
   const double read = collective.op == MUSTER_ALL_REDUCE || collective.op == MUSTER_ALL_GATHER ||
                               collective.op == MUSTER_REDUCE_SCATTER
                           ? bytes * members
                           : bytes;
   return {Path::kDirect, Algorithm::kWhole, "a meeting, and each rank finishes alone",
-          meeting_ns(machine) + (read + bytes) * share / kBytesPerNs};
+          meeting_ns(machine) + moving_ns((read + bytes) * share, touched)};
 }
 
 }  // namespace muster

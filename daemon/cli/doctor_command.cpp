@@ -29,6 +29,8 @@ constexpr std::uint64_t kMemlockBytesMin = std::uint64_t{64} << 20;
 constexpr std::uint64_t kOpenFilesMin = 4096;  // 16 jobs of 64 ranks with four descriptors each
 constexpr std::uint64_t kMemoryBytesMin = std::uint64_t{1} << 30;
 constexpr unsigned kNoExecSeal = 0x0008U;  // MFD_NOEXEC_SEAL of Linux 6.3; older headers lack it
+// Of which pages the kernel makes memory files that ask for huge ones, as host memory does.
+constexpr char kSharedHugePages[] = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 // ---- the facts ---------------------------------------------------------------------------------
 
@@ -102,7 +104,7 @@ void read_system(MachineFacts& facts) {
   facts.noexec_memory = makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
   struct statvfs shm_facts {};
   if (::statvfs("/dev/shm", &shm_facts) == 0) facts.shm_bytes = shm_facts.f_bavail * shm_facts.f_frsize;
-  facts.huge_pages = bracketed(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
+  facts.huge_pages = bracketed(first_line(kSharedHugePages));
   facts.memory_bytes = std::min(shm::memory_capacity(), shm::memory_headroom().bytes);
   facts.machine_memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                                static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -178,10 +180,11 @@ void examine_limits(const MachineFacts& f, std::vector<Check>& checks) {
 }
 
 void examine_memory(const MachineFacts& f, std::vector<Check>& checks) {
+  const bool refused = f.huge_pages == "never" || f.huge_pages == "deny";
   checks.push_back(
-      check("huge pages", f.huge_pages.empty() || f.huge_pages != "never", Verdict::kWarning,
-            f.huge_pages.empty() ? "not to be seen here" : "transparent: " + f.huge_pages,
-            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled: large kernels run faster"));
+      check("huge pages", !refused, Verdict::kWarning,
+            f.huge_pages.empty() ? "not to be seen here" : "for ranks' shared memory: " + f.huge_pages,
+            fmt::format("echo advise > {}: buffers are granted and read faster", kSharedHugePages)));
   checks.push_back(check("memory", f.memory_bytes >= kMemoryBytesMin, Verdict::kWarning,
                          fmt::format("{} of the machine's {} may be used here", amount(f.memory_bytes),
                                      amount(f.machine_memory_bytes)),

@@ -25,7 +25,7 @@ struct MachineFacts {
   bool sealed_memory = false;              // memfd_create with sealing
   bool noexec_memory = false;              // and MFD_NOEXEC_SEAL
   std::optional<std::uint64_t> shm_bytes;  // /dev/shm
-  std::string huge_pages;  // of /sys/kernel/mm/transparent_hugepage/enabled: "madvise"; empty: not known
+  std::string huge_pages;  // for shared memory, of transparent_hugepage/shmem_enabled; empty: not known
   std::uint64_t memory_bytes = 0;          // that a process here may use
   std::uint64_t machine_memory_bytes = 0;  // of the machine
   std::uint32_t cores = 0;                 // this process may run on

@@ -240,6 +240,7 @@ void add_local(CLI::App& app, Line& line) {
         1, 1024);
   whole(explain->add_option("--cores", line.plan.cores, "Cores that the job has; else those of this machine"),
         1, 65536);
+  explain->add_flag("--shared", line.plan.shared, "The target is one node-shared buffer");
 }
 
 int run(Line& line) {

@@ -36,7 +36,12 @@ Outcome<Collective> collective_of(const PlanQuestion& question) {
   if (!op) return usage(fmt::format("'{}' is no collective; there are: {}", question.op, ops));
   const auto dtype = numbered(question.dtype, MUSTER_F8_E5M2, dtype_name, &dtypes);
   if (!dtype) return usage(fmt::format("--dtype '{}' is no dtype; there are: {}", question.dtype, dtypes));
+  if (question.shared && !may_share_target(*op))
+    return usage(fmt::format("the target of {} cannot be node-shared; those of {}, {} and {} can",
+                             question.op, op_name(MUSTER_ALL_REDUCE), op_name(MUSTER_ALL_GATHER),
+                             op_name(MUSTER_BROADCAST)));
   Collective c;
+  c.shared_memory = question.shared ? 1 : 0;
   c.op = *op;
   c.dtype = *dtype;
   c.redop = has_reduction(*op) ? MUSTER_SUM : 0;
@@ -56,8 +61,9 @@ Json choice_of(const Collective& collective, std::int64_t ranks, const Machine& 
 
 std::string to_text(const Json& plan) {
   std::string out = fmt::format(
-      "{} of {} over {} ranks; {} ranks of the job on {} cores\n\n", plan.at("op").get<std::string>(),
+      "{} of {} over {} ranks{}; {} ranks of the job on {} cores\n\n", plan.at("op").get<std::string>(),
       plan.at("dtype").get<std::string>(), plan.at("ranks").get<std::int64_t>(),
+      plan.at("shared").get<bool>() ? " into a node-shared buffer" : "",
       plan.at("local_ranks").get<std::int64_t>(), plan.at("cores").get<std::int64_t>());
   std::vector<Row> rows;
   for (const Json& c : plan.at("choices"))
@@ -87,6 +93,7 @@ Outcome<Json> explained(const PlanQuestion& question) {
   return Json{{"op", op_name(collective->op)},
               {"dtype", dtype_name(collective->dtype)},
               {"ranks", question.ranks},
+              {"shared", question.shared},
               {"local_ranks", world},
               {"cores", cores},
               {"choices", choices}};

@@ -16,6 +16,7 @@ struct PlanQuestion {
   std::int64_t ranks = 0;     // of the group
   std::int64_t world = 0;     // ranks of the job on the node; 0: as many as the group has
   std::int64_t cores = 0;     // granted to the job; 0: those of this machine
+  bool shared = false;        // the target is one node-shared buffer
 };
 
 int run_plan_explain(const PlanQuestion& question, Output output);

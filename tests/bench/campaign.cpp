@@ -36,7 +36,7 @@ bool is_alone(const std::string& operation) {
 
 // What is no time does not get better by another look.
 bool is_figure(const std::string& operation) {
-  return operation == "memory" || operation == "overlap";
+  return operation == "memory" || operation == "overlap" || operation == "overlap_free";
 }
 
 }  // namespace

@@ -21,10 +21,12 @@ namespace muster::bench {
 //   group      one more group of all ranks. Muster's are made with the job: one of those of a new job's mesh
 //   first_use  an all_reduce that was never run before, from its description to its result
 //   wake       from the arrival of the last rank at a barrier to the return of all, who have waited long
-//   overlap    a figure: the part of an all_reduce that disappears behind as much work
+//   overlap    a figure: the part of an all_reduce that disappears behind as much work of every rank
+//   overlap_free  the same with work of rank 0 alone: the others' cores are free
 //   memory     a figure: what all processes of the run hold, once the ranks have met and reduced 64 KiB
 inline constexpr std::array<const char*, 4> kAlone = {"submit", "kernel", "attach", "job"};
-inline constexpr std::array<const char*, 5> kBesides = {"group", "first_use", "wake", "overlap", "memory"};
+inline constexpr std::array<const char*, 6> kBesides = {"group",   "first_use",    "wake",
+                                                        "overlap", "overlap_free", "memory"};
 std::vector<std::string> all_names();  // these, then the operations: the order of the tables
 
 // What one cell may take. All ranks come to the same decisions from the same figures.

@@ -20,6 +20,7 @@ struct Prepared {
   std::function<void()> run;  // from start to result, on this rank
   // Brings a result that `run` leaves elsewhere to the target; only for the check, never timed. May be empty.
   std::function<void()> fetch = {};
+  bool in_place = false;  // the source lies in the target, which is one for all ranks
 };
 
 // An all-reduce and work of this rank, to be seen one by one and at once. A unit of work is the same on all
@@ -48,8 +49,11 @@ class Contender {
   virtual void barrier() = 0;
   // The greatest of all ranks' values, the same on all of them.
   virtual double maximum(double mine) = 0;
-  // Takes the place of what was prepared before. Not for kBarrier.
+  // Takes the place of what was prepared before. Not for kBarrier and kAllGatherShared.
   virtual Prepared prepare(const Shape& shape) = 0;
+
+  // Instead for kAllGatherShared. None where ranks cannot have memory in common.
+  virtual std::optional<Prepared> prepare_shared(const Shape& /*shape*/) { return std::nullopt; }
 
   // An all-reduce of `bytes` beside work. None where the implementation has no way to start and wait later.
   virtual std::optional<Overlap> prepare_overlap(std::size_t /*bytes*/) { return std::nullopt; }
@@ -62,7 +66,9 @@ class Contender {
 // alone touches new memory.
 class Vectors {
  public:
-  Prepared of(const Shape& shape) { return {grown(source_, shape.source), grown(target_, shape.target), {}}; }
+  Prepared of(const Shape& shape) {
+    return {grown(source_, shape.source), grown(target_, shape.target), {}, {}, false};
+  }
 
  private:
   static std::span<float> grown(std::vector<float>& vector, std::size_t elements) {

@@ -32,7 +32,7 @@ struct Cut {
   int first() const { return counts.empty() ? 0 : counts.front(); }
 };
 
-// Owns    MPI from start to end, two vectors, and one group while it is there.
+// Owns    MPI from start to end, two vectors, and one group and one window while they are there.
 // Thread  one.
 // Bound   as Contender.
 // Fails   MPI ends the program, with its own words.
@@ -43,7 +43,10 @@ class MpiRank final : public Contender {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
   }
-  ~MpiRank() override { MPI_Finalize(); }
+  ~MpiRank() override {
+    forget_window();
+    MPI_Finalize();
+  }
 
   const char* name() const override { return kName; }
   // The first number in what the library says of itself.
@@ -68,6 +71,25 @@ class MpiRank final : public Contender {
     Prepared prepared = vectors_.of(shape);
     prepared.run = run_of(shape, prepared.source.data(), prepared.target.data());
     return prepared;
+  }
+
+  // A window that all ranks map, in which each one's shard lies where it belongs. To gather is to meet.
+  std::optional<Prepared> prepare_shared(const Shape& shape) override {
+    forget_window();
+    float* own = nullptr;
+    MPI_Win_allocate_shared(static_cast<MPI_Aint>(shape.source * sizeof(float)), sizeof(float), MPI_INFO_NULL,
+                            MPI_COMM_WORLD, &own, &window_);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    float* whole = nullptr;  // the shards of all ranks, end to end
+    MPI_Win_shared_query(window_, 0, &bytes, &unit, &whole);
+    const auto run = [this] {
+      MPI_Win_sync(window_);
+      MPI_Barrier(MPI_COMM_WORLD);
+      MPI_Win_sync(window_);
+    };
+    return Prepared{{own, shape.source}, {whole, shape.target}, run, {}, true};
   }
 
   std::optional<Overlap> prepare_overlap(std::size_t bytes) override {
@@ -97,6 +119,7 @@ class MpiRank final : public Contender {
     const MPI_Comm all = MPI_COMM_WORLD;
     switch (shape.operation) {
       case Operation::kBarrier:
+      case Operation::kAllGatherShared:
         break;
       case Operation::kAllReduce:
         return [=] { MPI_Allreduce(source, target, given, MPI_FLOAT, MPI_SUM, all); };
@@ -136,6 +159,12 @@ class MpiRank final : public Contender {
         return exchange(shape, source, target);
     }
     return [] {};
+  }
+
+  void forget_window() {
+    if (window_ == MPI_WIN_NULL) return;
+    MPI_Win_unlock_all(window_);
+    MPI_Win_free(&window_);
   }
 
   static Run ping_pong(const Shape& shape, float* source, float* target) {
@@ -178,6 +207,7 @@ class MpiRank final : public Contender {
   Vectors vectors_;
   std::vector<float> work_ = std::vector<float>(kWorkElements, 1.0f);
   MPI_Comm group_ = MPI_COMM_NULL;
+  MPI_Win window_ = MPI_WIN_NULL;
 };
 
 }  // namespace

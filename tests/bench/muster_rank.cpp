@@ -22,6 +22,7 @@ constexpr std::int64_t kInner = 256;
 muster_op op_of(Operation operation) {
   switch (operation) {
     case Operation::kAllGather:
+    case Operation::kAllGatherShared:
     case Operation::kAllGatherV:
       return MUSTER_ALL_GATHER;
     case Operation::kReduceScatter:
@@ -114,6 +115,30 @@ Prepared MusterRank::prepare(const Shape& shape) {
   Prepared prepared = prepared_of(shape);
   prepared.run = [this, plan, lane = lane_of(what.op)] { finish(plan, lane); };
   return prepared;
+}
+
+// One buffer of all ranks, in which each one's shard lies where it belongs.
+std::optional<Prepared> MusterRank::prepare_shared(const Shape& shape) {
+  forget_plans();
+  if (shared_.buffer != 0) must(muster_buffer_free(session_, shared_.buffer), "muster_buffer_free");
+  const std::string name = "gathered-" + std::to_string(shape.bytes());
+  muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+  options.bytes = shape.target * sizeof(float);
+  options.name = name.c_str();
+  options.shared_by = group_;
+  must(muster_buffer_create(session_, &options, &shared_.buffer, &shared_.address), "muster_buffer_create");
+  const std::size_t begin = offsets_of(shape.target_blocks)[static_cast<std::size_t>(rank_)];
+  muster_collective what = collective(MUSTER_ALL_GATHER, MUSTER_F32, 0);
+  what.count = shape.source;
+  what.source = {shared_.buffer, begin * sizeof(float)};
+  what.target = {shared_.buffer, 0};
+  const muster_plan plan = plan_of(what, name_of(shape.operation));
+  auto* target = static_cast<float*>(shared_.address);
+  return Prepared{{target + begin, shape.source},
+                  {target, shape.target},
+                  [this, plan] { finish(plan, MUSTER_LANE_GATHER); },
+                  {},
+                  true};
 }
 
 std::optional<Overlap> MusterRank::prepare_overlap(std::size_t bytes) {
@@ -210,7 +235,9 @@ muster_plan MusterRank::plan_of(const muster_collective& what, const char* name)
 Prepared MusterRank::prepared_of(const Shape& shape) {
   return {{static_cast<float*>(source_.address), shape.source},
           {static_cast<float*>(target_.address), shape.target},
-          {}};
+          {},
+          {},
+          false};
 }
 
 Prepared MusterRank::prepare_ping_pong(const Shape& shape) {

@@ -41,6 +41,7 @@ class MusterRank final : public Contender {
   void barrier() override { finish(meet_, MUSTER_LANE_SMALL); }
   double maximum(double mine) override;
   Prepared prepare(const Shape& shape) override;
+  std::optional<Prepared> prepare_shared(const Shape& shape) override;
   std::optional<Overlap> prepare_overlap(std::size_t bytes) override;
 
   muster_session* session() const { return session_; }
@@ -72,6 +73,7 @@ class MusterRank final : public Contender {
   Memory source_;
   Memory target_;
   Memory work_;
+  Memory shared_;
 };
 
 }  // namespace muster::bench

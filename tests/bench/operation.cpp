@@ -15,6 +15,7 @@ constexpr std::array kEntries = {
     Entry{Operation::kBarrier, "barrier"},
     Entry{Operation::kAllReduce, "all_reduce"},
     Entry{Operation::kAllGather, "all_gather"},
+    Entry{Operation::kAllGatherShared, "all_gather_shared"},
     Entry{Operation::kReduceScatter, "reduce_scatter"},
     Entry{Operation::kBroadcast, "broadcast"},
     Entry{Operation::kReduce, "reduce"},
@@ -124,8 +125,9 @@ Shape shape_of(Operation operation, std::size_t bytes, int rank, int ranks) {
       shape.total = shape.source;
       return shape;
     case Operation::kAllGather:
+    case Operation::kAllGatherShared:
     case Operation::kAllGatherV:
-      take_target(shape, operation == Operation::kAllGather ? even : uneven);
+      take_target(shape, operation == Operation::kAllGatherV ? uneven : even);
       shape.source = shape.target_blocks[own];
       shape.total = shape.target;
       return shape;
@@ -205,6 +207,7 @@ std::vector<Expected> expected_of(const Shape& shape) {
       parts.push_back({begins[1], shape.target_blocks[1], (shape.rank + 1) % shape.ranks, 0});
       break;
     case Operation::kAllGather:
+    case Operation::kAllGatherShared:
     case Operation::kAllGatherV:
     case Operation::kGather:
       for (std::size_t giver = 0; giver < begins.size(); ++giver)
@@ -238,6 +241,7 @@ int times_in_a_run(Operation operation) {
 }
 
 std::size_t bytes_moved(Operation operation, std::size_t bytes, int ranks) {
+  if (operation == Operation::kAllGatherShared) return 0;
   std::size_t elements = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     const Shape shape = shape_of(operation, bytes, rank, ranks);

@@ -15,6 +15,7 @@ enum class Operation : std::uint8_t {
   kBarrier,
   kAllReduce,
   kAllGather,
+  kAllGatherShared,
   kReduceScatter,
   kBroadcast,
   kReduce,
@@ -50,7 +51,8 @@ struct Shape {
 
 // Every rank has at least one element of a vector that is cut: 8 bytes on four ranks become 16. The uneven
 // operations alternate short and long blocks, 1 to 3. A halo is half of the vector to each neighbour on a
-// ring; send_recv goes between ranks 0 and 1, 2 and 3 and so on, there and back.
+// ring; an all_gather_shared is of shards that lie where all ranks see them; send_recv goes between ranks 0
+// and 1, 2 and 3 and so on, there and back.
 Shape shape_of(Operation operation, std::size_t bytes, int rank, int ranks);
 
 std::vector<std::size_t> offsets_of(std::span<const std::size_t> blocks);

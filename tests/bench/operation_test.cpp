@@ -52,6 +52,7 @@ std::vector<Vector> carried_out(Operation operation, const std::vector<Shape>& s
         if (r != kRoot) targets[r] = sources[kRoot];
         break;
       case Operation::kAllGather:
+      case Operation::kAllGatherShared:
       case Operation::kAllGatherV:
         for (const Vector& source : sources) append(r, source);
         break;
@@ -152,9 +153,10 @@ TEST(Operation, HasUnevenBlocksOnlyWhereItsNameSaysSo) {
 // Bytes of the whole node, per byte of the vector, on four ranks.
 TEST(Operation, MovesEverySourceAndEveryResultOnce) {
   const std::map<std::string, std::size_t> times = {
-      {"barrier", 0}, {"all_reduce", 8},   {"all_gather", 5},       {"reduce_scatter", 5}, {"broadcast", 4},
-      {"reduce", 5},  {"gather", 2},       {"scatter", 2},          {"all_to_all", 8},     {"send_recv", 4},
-      {"halo", 8},    {"all_gather_v", 5}, {"reduce_scatter_v", 5}, {"all_to_all_v", 8}};
+      {"barrier", 0},        {"all_reduce", 8},       {"all_gather", 5},  {"all_gather_shared", 0},
+      {"reduce_scatter", 5}, {"broadcast", 4},        {"reduce", 5},      {"gather", 2},
+      {"scatter", 2},        {"all_to_all", 8},       {"send_recv", 4},   {"halo", 8},
+      {"all_gather_v", 5},   {"reduce_scatter_v", 5}, {"all_to_all_v", 8}};
   for (const Operation operation : all_operations())
     EXPECT_EQ(bytes_moved(operation, 4096, 4), times.at(name_of(operation)) * 4096) << name_of(operation);
 }

@@ -65,7 +65,8 @@ class Sweep {
     if (cells_.wants("first_use")) measure_first_use();
     if (cells_.wants("wake")) measure_wake();
     if (cells_.wants("group")) measure_group();
-    if (cells_.wants("overlap")) measure_overlap();
+    if (cells_.wants("overlap")) measure_overlap("overlap", true);
+    if (cells_.wants("overlap_free")) measure_overlap("overlap_free", contender_.rank() == 0);
     return all_right_;
   }
 
@@ -91,10 +92,12 @@ class Sweep {
         leave_out(what, expected);
         return;
       }
-      const Prepared prepared = contender_.prepare(what);
-      const auto first = seconds_if_right(what, prepared);
+      const auto prepared = operation == Operation::kAllGatherShared ? contender_.prepare_shared(what)
+                                                                     : contender_.prepare(what);
+      if (!prepared) return;
+      const auto first = seconds_if_right(what, *prepared);
       if (!first) continue;
-      const Timing timing = measure_.timing(prepared.run, times_in_a_run(operation), *first);
+      const Timing timing = measure_.timing(prepared->run, times_in_a_run(operation), *first);
       print_row(contender_, cells_, name_of(operation), what.bytes(), timing);
       last = timing.median_us * 1e-6;
       last_bytes = what.bytes();
@@ -112,10 +115,15 @@ class Sweep {
   // One run on known values, and what it needed. All ranks agree on the verdict, so that none is left waiting
   // for another.
   std::optional<double> seconds_if_right(const Shape& what, const Prepared& prepared) {
-    fill(prepared.source, contender_.rank());
     const std::vector<Expected> parts = expected_of(what);
-    for (const Expected& part : parts)
-      visit(part.count, [&](std::size_t i) { prepared.target[part.begin + i] = -1.0f; });
+    if (prepared.in_place) {
+      std::fill(prepared.source.begin(), prepared.source.end(), -1.0f);
+      contender_.barrier();
+    } else {
+      for (const Expected& part : parts)
+        visit(part.count, [&](std::size_t i) { prepared.target[part.begin + i] = -1.0f; });
+    }
+    fill(prepared.source, contender_.rank());
     const double seconds = measure_.once(prepared.run);
     if (prepared.fetch) prepared.fetch();
     const bool good = std::all_of(parts.begin(), parts.end(), [&](const Expected& part) {
@@ -189,21 +197,27 @@ class Sweep {
     return timing_of(std::move(seconds)).median_us;
   }
 
-  // Which part of the shorter of the two disappears behind the other when both are started together.
-  void measure_overlap() {
+  // Which part of the shorter of the two disappears behind the other when both are started together. Who does
+  // not work waits for the all-reduce alone.
+  void measure_overlap(const char* figure, bool works) {
     const std::size_t bytes = std::min(kOverlapBytesMax, cells_.sizes.back());
     if (bytes < kOverlapBytesMin) return;  // nothing that could be hidden
     const std::optional<Overlap> overlap = contender_.prepare_overlap(bytes);
     if (!overlap) return;
     overlap->communicate();
-    overlap->compute(1);
+    if (works) overlap->compute(1);
     const double communication = median(overlap->communicate);
-    const double unit = median([&] { overlap->compute(4); }) / 4;
+    const double unit = median([&] {
+                          if (works) overlap->compute(4);
+                        }) /
+                        4;
     const int units = static_cast<int>(std::clamp(std::round(communication / unit), 1.0, kUnitsMax));
-    const double computation = median([&] { overlap->compute(units); });
-    const double together = median([&] { overlap->both(units); });
+    const double computation = median([&] {
+      if (works) overlap->compute(units);
+    });
+    const double together = median([&] { overlap->both(works ? units : 0); });
     const double hidden = communication + computation - together;
-    print_figure(contender_, cells_, "overlap", 100.0 * hidden / std::min(communication, computation), "%");
+    print_figure(contender_, cells_, figure, 100.0 * hidden / std::min(communication, computation), "%");
   }
 
   // Of all processes that belong to the run, once they have met and reduced something.

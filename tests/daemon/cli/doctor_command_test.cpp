@@ -16,7 +16,7 @@ MachineFacts sound() {
   f.open_files = 1024;
   f.open_files_hard = 65536;
   f.sealed_memory = f.noexec_memory = f.pidfd = f.futex = true;
-  f.huge_pages = "madvise";
+  f.huge_pages = "advise";
   f.memory_bytes = f.machine_memory_bytes = std::uint64_t{8} << 30;
   f.cores = 8;
   f.ranks = 8;
@@ -51,6 +51,7 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
       {"sealed memory", Verdict::kFailure, [](MachineFacts& f) { f.sealed_memory = false; }},
       {"MFD_NOEXEC_SEAL", Verdict::kWarning, [](MachineFacts& f) { f.noexec_memory = false; }},
       {"huge pages", Verdict::kWarning, [](MachineFacts& f) { f.huge_pages = "never"; }},
+      {"huge pages", Verdict::kWarning, [](MachineFacts& f) { f.huge_pages = "deny"; }},
       {"memory", Verdict::kWarning, [](MachineFacts& f) { f.memory_bytes = 1 << 20; }},
       {"cpu quota", Verdict::kWarning, [](MachineFacts& f) { f.cpu_quota = 1.5, f.ranks = 1; }},
       {"cores and ranks", Verdict::kWarning, [](MachineFacts& f) { f.ranks = 9; }},

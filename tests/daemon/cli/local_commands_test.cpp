@@ -1,4 +1,5 @@
 // The commands that need no daemon, through the program.
+#include "api/base/path.hpp"
 #include "tests/daemon/cli/program.hpp"
 
 #include <sstream>
@@ -204,6 +205,46 @@ TEST(ConfigCommand, ExplainsKeysAndPrintsSchemas) {
     EXPECT_EQ(ran.out, text) << which;
   }
   EXPECT_EQ(muster({"config", "schema", "other"}).code, 2);
+}
+
+// Goal:   what it says is what a rank would choose.
+// Method: the rule is asked for the same operation.
+TEST(PlanCommand, ExplainsWhatTheRuleChooses) {
+  const Machine machine{2, 8, true};
+  for (const bool shared : {false, true}) {
+    for (const char* count : {"2", "100000", "50000000"}) {
+      std::vector<std::string> words{"plan", "explain", "all_reduce", "--ranks", "4",   "--world",
+                                     "8",    "--cores", "2",          "--count", count, "--json"};
+      if (shared) words.push_back("--shared");
+      const Ran ran = muster(words);
+      ASSERT_EQ(ran.code, 0) << ran.err;
+      Collective c;
+      c.op = MUSTER_ALL_REDUCE;
+      c.dtype = MUSTER_F32;
+      c.redop = MUSTER_SUM;
+      c.count = std::stoull(count);
+      c.shared_memory = shared ? 1 : 0;
+      const Choice choice = choose(c, 4, machine);
+      const Json said = ran.json().at("choices").at(0);
+      EXPECT_EQ(ran.json().at("shared"), shared);
+      EXPECT_EQ(said.at("path"), path_name(choice.path)) << count;
+      EXPECT_EQ(said.at("algorithm"), algorithm_name(choice.algorithm)) << count;
+      EXPECT_EQ(said.at("why"), choice.why) << count;
+      EXPECT_DOUBLE_EQ(said.at("predicted_us").get<double>(), choice.predicted_ns / 1000.0) << count;
+    }
+  }
+}
+
+TEST(PlanCommand, ShowsSizesWhereNoneIsGivenAndRefusesWhatCannotBe) {
+  const Ran table = muster({"plan", "explain", "all_gather", "--ranks", "2", "--shared"});
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_NE(table.out.find("into a node-shared buffer"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("268435456"), std::string::npos) << table.out;
+  const Ran scatter = muster({"plan", "explain", "scatter", "--ranks", "2", "--shared"});
+  EXPECT_EQ(scatter.code, 2);
+  EXPECT_NE(scatter.err.find("all_gather"), std::string::npos) << scatter.err;
+  EXPECT_EQ(muster({"plan", "explain", "no_op", "--ranks", "2"}).code, 2);
+  EXPECT_EQ(muster({"plan", "explain", "barrier", "--ranks", "4", "--world", "2"}).code, 2);
 }
 
 TEST(CommandLine, AnswersWrongUsageWithTwo) {
