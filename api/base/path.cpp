@@ -66,6 +66,11 @@ std::uint64_t slice_bytes(const Collective& collective, std::int32_t ranks, std:
 Choice choose(const Collective& collective, std::int32_t ranks, const Machine& machine) {
   if (!machine.host_memory)
     return {Path::kEngine, Algorithm::kWhole, "the memory is on a device that callers cannot reach", 0};
+  const bool by_blocks = collective.op == MUSTER_SCATTER || collective.op == MUSTER_ALL_TO_ALL ||
+                         collective.op == MUSTER_REDUCE_SCATTER;
+  if (by_blocks && ranks > kBlocksMax)
+    return {Path::kEngine, Algorithm::kWhole, "so many blocks are more than members tell each other of",
+            kEngineNs};
   const bool reduces_all = collective.op == MUSTER_ALL_REDUCE || collective.op == MUSTER_REDUCE;
   const auto bytes = static_cast<double>(collective.count * dtype_bytes(collective.dtype));
   const double members = ranks;

@@ -33,6 +33,9 @@ enum class Algorithm : std::uint8_t {
 const char* path_name(Path path) noexcept;                 // "direct"
 const char* algorithm_name(Algorithm algorithm) noexcept;  // "sliced"
 
+// On the direct path each member has to say where the blocks of so many others lie.
+constexpr std::int32_t kBlocksMax = 128;
+
 struct Choice {
   Path path = Path::kEngine;
   Algorithm algorithm = Algorithm::kWhole;

@@ -23,12 +23,12 @@ bool is_entry(muster_point wait) {
 // Nothing is handed out before all have been found sound: points are counted as if, and taken over at the
 // end.
 Code muster_session::start_batch(std::span<muster_batch_entry> entries, std::size_t* refused) {
-  std::array<shm::Command, MUSTER_BATCH_MAX> commands;
+  batch_.assign(entries.size(), shm::Command{});
   std::array<std::uint64_t, MUSTER_LANE_COUNT> starts{};
   for (std::size_t i = 0; i < entries.size(); ++i) {
     muster_batch_entry& entry = entries[i];
     const muster_submit& submit = entry.submit;
-    shm::Command& command = commands[*refused = i];
+    shm::Command& command = batch_[*refused = i];
     if (submit.size != sizeof submit) return Code::kBadArgument;
     if (const Code code = command_of(entry.plan, submit, &command); code != Code::kOk) return code;
     for (std::uint32_t k = 0; k < submit.wait_count; ++k) {
@@ -43,7 +43,7 @@ Code muster_session::start_batch(std::span<muster_batch_entry> entries, std::siz
   MUSTER_FAULT_POINT("batch.checked");
   for (std::size_t i = 0; i < entries.size(); ++i)
     if (const Code code = tell(*find(entries[*refused = i].plan)); code != Code::kOk) return code;
-  if (const Code code = push(std::span(commands).first(entries.size())); code != Code::kOk) return code;
+  if (const Code code = push(batch_); code != Code::kOk) return code;
   MUSTER_FAULT_POINT("batch.pushed");
   for (std::size_t lane = 0; lane < starts.size(); ++lane) submitted_[lane] += starts[lane];
   return Code::kOk;
@@ -62,8 +62,7 @@ muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_en
   const Code code = session->start_batch(std::span(entries, count), &refused);
   if (code == Code::kOk) return MUSTER_OK;
   for (muster_batch_entry& entry : std::span(entries, count)) entry.point = MUSTER_POINT_NONE;
-  return muster::client::guarded([&]() -> Status {
-    return failure(code, "entry {}: {}", refused, muster::client::start_refusal(code).message());
-  });
+  return muster::client::guarded(
+      [&]() -> Status { return failure(code, "entry {}: {}", refused, muster::client::refusal_text(code)); });
 }
 }

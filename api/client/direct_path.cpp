@@ -127,7 +127,21 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
   for (std::uint32_t i = 0; i < answer.members; ++i)
     seating.members.push_back(shm::tail_entry<shm::DirectMember>(list, i));
   MUSTER_ASSIGN_OR_RETURN(auto made, open_channel(*memory_, seating, *this));
+  forget_line(made->line());
   return channels_.emplace(group, std::move(made)).first->second.get();
+}
+
+void DirectPath::settle(std::uint64_t group, Nanos timeout) {
+  const auto known = channels_.find(group);
+  if (known != channels_.end()) stages_->settle(*known->second, Patience(timeout, true));
+}
+
+// The line is another group's now. No plan of the former one is left, and nothing staged.
+void DirectPath::forget_line(const shm::GroupLine* line) {
+  for (auto it = channels_.begin(); it != channels_.end();) {
+    const bool former = it->second->line() == line;
+    it = former ? channels_.erase(it) : std::next(it);
+  }
 }
 
 // ---- running -----------------------------------------------------------------------------------
@@ -137,6 +151,7 @@ Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
   running_ = plan.handle;
   MUSTER_FAULT_POINT("run.chosen");
   const Outcome outcome = run_direct(plan, *memory_, *stages_, patience);
+  if (outcome == Outcome::kDone && plan.choice.path == Path::kEngine) return {};
   if (outcome == Outcome::kDone) {
     auto* header = reinterpret_cast<shm::DirectHeader*>(memory_->own());
     ++operations_;
@@ -169,9 +184,9 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
     case Outcome::kDisagree:
       return disagreement(question(channel));
     case Outcome::kCorrupt:
-      return give_up(channel, "a member published an operation that cannot be");
     case Outcome::kNoMemory:
-      return give_up(channel, "no memory is left for the copy that an all-to-all in place needs");
+      if (Status trouble = memory_->take_trouble(); !trouble.ok()) return give_up(channel, trouble);
+      return give_up(channel, "a member published an operation that cannot be");
     default:
       return session_.loss();
   }
@@ -187,11 +202,15 @@ Status DirectPath::verdict(Channel& channel) {
 
 // Ends the group's generation for everybody, since this rank cannot go on and the others would wait for it.
 Status DirectPath::give_up(Channel& channel, const char* why) {
+  return give_up(channel, Status(Code::kAborted, why));
+}
+
+Status DirectPath::give_up(Channel& channel, Status why) {
   shm::HandleMessage request;
   request.handle = channel.group();
   static_cast<void>(session_.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone));
   if (channel.broken()) static_cast<void>(verdict(channel));
-  return Status(Code::kAborted, why);
+  return why;
 }
 
 shm::DirectMessage DirectPath::question(const Channel& channel) const {
@@ -218,7 +237,8 @@ Status DirectPath::disagreement(const shm::DirectMessage& message) {
   const Instant deadline = later(now(), session_.timeout());
   while (true) {
     const Code code = session_.tell_all();
-    Status status = code == Code::kOk ? told(message, MessageKind::kDirectDisagree) : start_refusal(code);
+    Status status =
+        code == Code::kOk ? told(message, MessageKind::kDirectDisagree) : Status(code, refusal_text(code));
     if (status.code() != Code::kBusy) return status;
     if (now() >= deadline)
       return failure(Code::kMismatch,

@@ -15,10 +15,12 @@ namespace muster::client {
 
 // Owns    mappings, channels, stages.
 // Thread  the session's.
-// Bound   one channel per group of the rank; one operation at a time.
-// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the group's verdict says; DAEMON_LOST; PROTOCOL if a
-// peer said what
-//         cannot be, which also ends the group's generation.
+// Bound   one channel per group of the rank; one operation at a time. The channel of a group that was freed
+//         stays until its line is another group's: while a peer holds the group, making it again gives the
+//         same one, in which this member is as far as it was.
+// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the group's verdict says; DAEMON_LOST; ABORTED if a
+//         peer said what cannot be, and what was wrong if memory was not to be had: both end the group's
+//         generation.
 class DirectPath final : private Vigil, private Registrar {
  public:
   static Result<std::unique_ptr<DirectPath>> open(muster_session& session, shm::Mapping own,
@@ -26,9 +28,10 @@ class DirectPath final : private Vigil, private Registrar {
 
   // Finds the group's channel and chooses path and algorithm.
   Result<DirectPlan> plan(std::uint64_t handle, const Described& described);
+  // Where the engine carries the plan out, all have only agreed on it afterwards.
   Status run(const DirectPlan& plan, Nanos timeout);
-  // The group is gone; no plan of it is left.
-  void forget(std::uint64_t group) { channels_.erase(group); }
+  // The rank is about to give the group up.
+  void settle(std::uint64_t group, Nanos timeout);
   // So many plans have counts that the engine does not know: it waits with a report until it does.
   void set_untold(std::uint64_t plans);
   // "runs_completed", "run_bytes_moved", "run_sleeps".
@@ -47,10 +50,12 @@ class DirectPath final : private Vigil, private Registrar {
   Result<Registrar::Scratch> scratch(std::uint64_t bytes) override;
 
   Result<Channel*> channel(std::uint64_t group);
+  void forget_line(const shm::GroupLine* line);
   Result<shm::Mapping> peer_memory(shm::MessageKind kind, std::int32_t rank, std::uint32_t segment);
   Status failed(const DirectPlan& plan, Outcome outcome);
   Status verdict(Channel& channel);
   Status give_up(Channel& channel, const char* why);
+  Status give_up(Channel& channel, Status why);
   shm::DirectMessage question(const Channel& channel) const;
   Status told(const shm::DirectMessage& message, shm::MessageKind kind);
   Status disagreement(const shm::DirectMessage& message);

@@ -26,10 +26,11 @@ muster_status_t report(const Status& status) noexcept {
 muster_status_t report(Code code, const char* what) noexcept {
   if (code == Code::kOk || code == Code::kPending) return static_cast<muster_status_t>(code);
   try {
-    return report(Status(code, what));
+    t_last_error = what;
   } catch (...) {
-    return static_cast<muster_status_t>(code);
+    t_last_error.clear();
   }
+  return static_cast<muster_status_t>(code);
 }
 
 }  // namespace muster::client

@@ -59,14 +59,19 @@ Status muster_session::forget_cached(muster_group group) {
   return {};
 }
 
+Status muster_session::leave_group(muster_group group) {
+  MUSTER_RETURN_IF_ERROR(forget_cached(group));
+  if (direct_ != nullptr) direct_->settle(group, muster::Nanos(welcome().deadline_ns));
+  return {};
+}
+
 void muster_session::forget_group(muster_group group) {
   groups_.erase(group);
-  if (direct_ != nullptr) direct_->forget(group);
 }
 
 Status muster_session::free_group(muster_group group) {
   if (group == MUSTER_GROUP_SELF) return {};
-  MUSTER_RETURN_IF_ERROR(forget_cached(group));
+  MUSTER_RETURN_IF_ERROR(leave_group(group));
   shm::HandleMessage request;
   request.handle = group;
   const auto done = ask<shm::Plain>(request, shm::MessageKind::kGroupFree, shm::MessageKind::kDone);
@@ -99,7 +104,7 @@ Status muster_session::free_mesh(muster_mesh mesh) {
   std::set<muster_group> groups;
   for (const auto& [name, answer] : dims_)
     if (name.first == mesh && answer.group != MUSTER_GROUP_SELF) groups.insert(answer.group);
-  for (const muster_group group : groups) MUSTER_RETURN_IF_ERROR(forget_cached(group));
+  for (const muster_group group : groups) MUSTER_RETURN_IF_ERROR(leave_group(group));
   shm::HandleMessage request;
   request.handle = mesh;
   const auto done = ask<shm::Plain>(request, shm::MessageKind::kMeshFree, shm::MessageKind::kDone);

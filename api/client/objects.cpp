@@ -64,6 +64,21 @@ Status Objects::run_gather(muster_group group, std::int32_t root, std::uint64_t 
   return run(c);
 }
 
+namespace {
+
+constexpr std::uint64_t kObjectBytesMax = std::uint64_t{1} << 40;
+
+// What others say: every member sees the same and finds the same.
+Status check_lengths(std::span<const std::uint64_t> lengths) {
+  for (const std::uint64_t length : lengths)
+    if (length > kObjectBytesMax)
+      return failure(Code::kNoResource, "an object of {} bytes; at most {} are possible", length,
+                     kObjectBytesMax);
+  return {};
+}
+
+}  // namespace
+
 Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const std::byte> given) {
   MUSTER_ASSIGN_OR_RETURN(const auto* facts, session_.known_group(group));
   MUSTER_RETURN_IF_ERROR(check_root(root, facts->ranks.size(), 0));
@@ -73,6 +88,7 @@ Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const
   if (gives) std::memcpy(memory_, &length, sizeof length);
   MUSTER_RETURN_IF_ERROR(run_broadcast(group, root, sizeof length));
   std::memcpy(&length, memory_, sizeof length);
+  MUSTER_RETURN_IF_ERROR(check_lengths(std::span(&length, 1)));
   result_.resize(length);
   for (std::uint64_t at = 0; at < length; at += kPieceBytes) {
     const std::uint64_t bytes = std::min(kPieceBytes, length - at);
@@ -96,6 +112,7 @@ Status Objects::gather(muster_group group, std::int32_t root, std::span<const st
   MUSTER_RETURN_IF_ERROR(run_gather(group, -1, sizeof length));
   std::vector<std::uint64_t> lengths(members);
   std::memcpy(lengths.data(), pieces, members * sizeof length);
+  MUSTER_RETURN_IF_ERROR(check_lengths(lengths));
   offsets_.assign(members + 1, 0);
   std::partial_sum(lengths.begin(), lengths.end(), offsets_.begin() + 1);
   result_.resize(gets ? offsets_.back() : 0);
@@ -153,13 +170,13 @@ muster_status_t muster_object_gather(muster_session* session, muster_group group
                                      uint64_t* offsets) {
   return muster::client::guarded([&]() -> Status {
     MUSTER_RETURN_IF_ERROR(check_given(session, data, bytes));
-    muster::client::Objects& objects = session->objects();
-    MUSTER_RETURN_IF_ERROR(
-        objects.gather(group, root, std::span(static_cast<const std::byte*>(data), bytes)));
     MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->known_group(group));
     const bool gets = root < 0 || facts->rank == root;
     if (gets && (result == nullptr || offsets == nullptr))
       return failure(Code::kBadArgument, "result and offsets must not be NULL at who gets them");
+    muster::client::Objects& objects = session->objects();
+    MUSTER_RETURN_IF_ERROR(
+        objects.gather(group, root, std::span(static_cast<const std::byte*>(data), bytes)));
     if (result != nullptr) *result = gets ? objects.result().data() : nullptr;
     if (gets) std::copy(objects.offsets().begin(), objects.offsets().end(), offsets);
     return {};

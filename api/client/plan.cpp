@@ -141,16 +141,16 @@ Status muster_session::destroy(muster_plan plan) {
   return {};
 }
 
-Status muster::client::start_refusal(Code code) {
+const char* muster::client::refusal_text(Code code) noexcept {
   switch (code) {
     case Code::kBusy:
-      return {code, "the command ring or the lane is full; wait for an earlier point and start again"};
+      return "the command ring or the lane is full; wait for an earlier point and start again";
     case Code::kStale:
-      return {code, "no such plan"};
+      return "no such plan";
     case Code::kBadArgument:
-      return {code, "muster_submit: lane, wait_count, flags, deadline or a wait is out of range"};
+      return "muster_submit: lane, wait_count, flags, deadline or a wait is out of range";
     default:
-      return {code, muster::code_sentence(code)};
+      return muster::code_sentence(code);
   }
 }
 
@@ -171,7 +171,7 @@ muster_status_t one_shot(muster_session* session, const Description* description
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session->cached(*description));
     const Code code = session->start(plan, *submit, point);
-    return code == Code::kOk ? Status() : muster::client::start_refusal(code);
+    return code == Code::kOk ? Status() : Status(code, muster::client::refusal_text(code));
   });
 }
 
@@ -198,7 +198,7 @@ muster_status_t muster_plan_start(muster_session* session, muster_plan plan, con
         Code::kBadArgument, "session and submit must be there, submit initialised by MUSTER_SUBMIT_INIT");
   if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
   const Code code = session->start(plan, *submit, point);
-  return code == Code::kOk ? MUSTER_OK : muster::client::report(muster::client::start_refusal(code));
+  return code == Code::kOk ? MUSTER_OK : muster::client::report(code, muster::client::refusal_text(code));
 }
 
 muster_status_t muster_plan_destroy(muster_session* session, muster_plan plan) {

@@ -60,8 +60,9 @@ Status muster_session::run_directly(PlanRecord& record, Nanos timeout) {
     record.direct = std::make_unique<muster::client::DirectPlan>(std::move(made));
     MUSTER_FAULT_POINT("plan.seated");
   }
-  if (record.direct->choice.path == muster::Path::kEngine) return run_by_engine(record, timeout);
-  return direct_->run(*record.direct, timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns));
+  MUSTER_RETURN_IF_ERROR(
+      direct_->run(*record.direct, timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns)));
+  return record.direct->choice.path == muster::Path::kEngine ? run_by_engine(record, timeout) : Status();
 }
 
 Status muster_session::run_by_engine(const PlanRecord& record, Nanos timeout) {
@@ -70,7 +71,7 @@ Status muster_session::run_by_engine(const PlanRecord& record, Nanos timeout) {
   submit.deadline_ns = timeout.count();
   muster_point point = MUSTER_POINT_NONE;
   const Code code = start(record.plan, submit, &point);
-  if (code != Code::kOk) return muster::client::start_refusal(code);
+  if (code != Code::kOk) return Status(code, muster::client::refusal_text(code));
   // The engine gives its verdict at the deadline; beyond, it is the session's patience that ends.
   const Nanos deadline = timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns);
   const bool endless = deadline > Nanos::max() - this->timeout();

@@ -193,7 +193,10 @@ Status muster_session::lane_status(muster_point point, Code code) {
   const std::uint32_t timeline = shm::point_timeline(point);
   if (timeline >= MUSTER_LANE_COUNT) return Status(code, muster::code_sentence(code));
   auto why = reader_.failure(timeline);
-  return Status(code, why && !why->text.empty() ? why->text : muster::code_sentence(code));
+  // The text is of the lane's present failure, the point may be of one before.
+  const bool its_own =
+      why && !why->text.empty() && why->status == code && shm::point_value(point) >= why->failed_from;
+  return Status(code, its_own ? why->text : muster::code_sentence(code));
 }
 
 // Nothing to ask the engine about: the client itself raises its timelines.
@@ -213,6 +216,8 @@ Status muster_session::test(muster_point point) {
 Status muster_session::wait(muster_point point, muster::Nanos timeout) {
   if (const auto own = own_timeline(point)) {
     // Only this thread could raise it, so waiting would be for ever.
+    if (*own == Code::kPending && timeout.count() == 0)
+      return failure(Code::kWaitTimeout, "the point was not reached within the wait's time");
     return *own == Code::kPending
                ? failure(Code::kState, "the point is of a timeline that this session raises itself")
                : lane_status(point, *own);

@@ -180,6 +180,7 @@ struct muster_session {
   const PlanRecord* find(muster_plan plan) const { return const_cast<muster_session*>(this)->find(plan); }
   PlanRecord& remember(muster_plan plan);
   muster::Status forget_cached(muster_group group);
+  muster::Status leave_group(muster_group group);
   void forget_group(muster_group group);
   muster::Status run_directly(PlanRecord& record, muster::Nanos timeout);
   muster::Status run_by_engine(const PlanRecord& record, muster::Nanos timeout);
@@ -197,6 +198,7 @@ struct muster_session {
   muster::shm::RingWriter<muster::client::RingAtomics> ring_;
   muster::shm::CompletionReader reader_;
   std::array<std::uint64_t, MUSTER_LANE_COUNT> submitted_{};  // last value handed out per lane
+  std::vector<muster::shm::Command> batch_;                   // kept, so that a batch needs no heap
   std::array<std::uint64_t, MUSTER_LANE_COUNT> settled_{};    // value up to which a lane has room again
   std::array<std::uint64_t, muster::shm::kClientTimelinesMax> signalled_{};
   std::uint32_t timelines_ = 0;
@@ -225,7 +227,7 @@ namespace muster::client {
 // The lane on which a collective that is run and not started takes place.
 muster_lane usual_lane(const shm::PlanCollective& collective);
 // A start that was refused, in words.
-Status start_refusal(Code code);
+const char* refusal_text(Code code) noexcept;
 // Keeps the status as this thread's last error and gives its number back.
 muster_status_t report(const Status& status) noexcept;
 // The same for a code without words of its own.

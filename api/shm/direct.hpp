@@ -69,7 +69,10 @@ struct DirectSlot {
 static_assert(sizeof(DirectSlot) == kSlotHeaderBytes);
 
 struct alignas(kLineBytes) DirectSeat {
-  std::uint64_t progress = 0;  // number << kPhaseBits | phases of it that are done
+  // number << kPhaseBits | phases of it that are done, in a generation; by its parity, so that who is still
+  // in one sees what a member did there before it went on to the next.
+  std::uint64_t progress[2] = {0, 0};
+  std::uint64_t generation = 0;  // in which the rank takes part
   // For reports, in a line of its own: the plan in each slot.
   alignas(kLineBytes) std::uint64_t plans[2] = {0, 0};
 };

@@ -19,7 +19,8 @@ std::uint64_t peek(const std::uint64_t* word) {
 // The words of a seat, as an engine that makes it ready for a new client sees them.
 void clear_seat(std::byte* seat, std::size_t members) {
   auto* head = reinterpret_cast<shm::DirectSeat*>(seat);
-  Published<std::uint64_t>(&head->progress).store(0);
+  for (std::uint64_t& progress : head->progress) Published<std::uint64_t>(&progress).store(0);
+  Published<std::uint64_t>(&head->generation).store(0);
   for (std::uint64_t& plan : head->plans) Published<std::uint64_t>(&plan).store(0);
   for (std::size_t k = 0; k < 2; ++k) {
     auto* slot = reinterpret_cast<shm::DirectSlot*>(seat + shm::kSlotsOffset + k * shm::kSlotBytes);
@@ -259,7 +260,8 @@ bool has_arrived(const std::byte* seat, const DirectQuestion& q) {
 
 bool has_reached(const std::byte* seat, const DirectQuestion& q) {
   const auto* head = reinterpret_cast<const shm::DirectSeat*>(seat);
-  return has_arrived(seat, q) && peek(&head->progress) >= shm::make_progress(q.number, q.phase);
+  return has_arrived(seat, q) &&
+         peek(&head->progress[q.generation & 1]) >= shm::make_progress(q.number, q.phase);
 }
 
 }  // namespace

@@ -73,7 +73,9 @@ std::optional<scheduler::Verdict> Engine::heard_direct(Rank rank) const {
   const Seat& seat = seats_[rank.value];
   if (!board_ || !seat.heard) return std::nullopt;
   const auto& ranks = graph_->groups()[seat.heard->group.value].ranks;
-  const auto index = static_cast<std::uint32_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  const auto at = std::find(ranks.begin(), ranks.end(), rank);
+  if (at == ranks.end()) return std::nullopt;
+  const auto index = static_cast<std::uint32_t>(at - ranks.begin());
   if (board_->began(seat.heard->group, index)) return std::nullopt;
   return seat.heard->verdict;
 }

@@ -175,14 +175,17 @@ void Engine::detach(Rank rank, const std::string& text) {
 
 std::size_t Engine::bury() {
   const std::lock_guard lock(baton_);
-  std::erase_if(graveyard_, [this](const std::unique_ptr<Session>& session) {
+  std::vector<SessionId> gone;
+  std::erase_if(graveyard_, [&](const std::unique_ptr<Session>& session) {
     if (!session->idle()) return false;
     session->bury();
-    release_groups(session->options().id);
+    gone.push_back(session->options().id);
     const Rank rank = session->options().rank;
     if (board_) board_->set_retired(rank, seats_[rank.value].arena->retired());
     return true;
   });
+  // Only now: what a session held keeps its groups.
+  for (const SessionId session : gone) release_groups(session);
   return graveyard_.size();
 }
 

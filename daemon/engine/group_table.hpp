@@ -82,6 +82,7 @@ class GroupTable {
   // True if nobody is left.
   bool drop(GroupId group, Holder holder);
   bool is_held(GroupId group) const { return !entry(group).holders.empty(); }
+  bool is_found_by_name(GroupId group) const { return entry(group).found == Found::kByName; }
   void forget(GroupId group);
   // Of those that exist.
   std::vector<GroupId> all_made() const;

@@ -93,7 +93,13 @@ Result<GroupId> Engine::enter_group(std::string_view name, std::span<const Rank>
 // Under the baton, for a group that nobody holds: neither a plan nor a start of it is left. Memory that its
 // members shared by name stays, and so does the group.
 void Engine::retire_group(GroupId group) {
-  if (table_.is_held(group) || named_->any_in({NameScope::Kind::kGroup, group.value})) return;
+  const NameScope names{NameScope::Kind::kGroup, group.value};
+  if (table_.is_held(group)) return;
+  // Such a group could not be found again, and with it the memory.
+  if (!table_.is_found_by_name(group)) named_->forget_all_in(names);
+  if (named_->any_in(names)) return;
+  for (Seat& seat : seats_)
+    if (seat.heard && seat.heard->group == group) seat.heard.reset();
   graph_->set_group(group, {});
   executor_->connect(group, nullptr);
   if (board_) board_->unseat_group(group);

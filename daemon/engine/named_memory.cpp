@@ -9,6 +9,14 @@ bool NamedMemory::any_in(NameScope scope) const {
   return first != entries_.end() && first->first.first == scope;
 }
 
+void NamedMemory::forget_all_in(NameScope scope) {
+  for (auto it = entries_.lower_bound({scope, ""}); it != entries_.end() && it->first.first == scope;) {
+    const bool held = it->second.holders > 0;
+    if (!held) bytes_ -= it->second.bytes;
+    it = held ? std::next(it) : entries_.erase(it);
+  }
+}
+
 Result<NamedMemory::Hold> NamedMemory::open(NameScope scope, const std::string& name, std::uint64_t bytes) {
   const Key key(scope, name);
   if (const auto known = entries_.find(key); known != entries_.end()) {

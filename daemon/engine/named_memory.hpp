@@ -91,6 +91,8 @@ class NamedMemory {
   Result<Hold> open(NameScope scope, const std::string& name, std::uint64_t bytes);
 
   bool any_in(NameScope scope) const;
+  // Gives up for good what nobody holds.
+  void forget_all_in(NameScope scope);
   std::size_t names() const { return entries_.size(); }
   std::uint64_t bytes() const { return bytes_; }
 

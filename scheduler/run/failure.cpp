@@ -47,9 +47,8 @@ void Graph::fail_members(const std::vector<Sequencer::Arrival>& members, const V
 }
 
 void Graph::break_group(GroupId group, const Verdict& verdict, Instant now) {
-  const std::vector<bool> present = presence();
   for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
-    fail_members(sequencer_.break_channel(group, lane, verdict, present), verdict, now);
+    fail_members(sequencer_.break_channel(group, lane, verdict), verdict, now);
 }
 
 void Graph::abort(GroupId group, Verdict verdict, Instant now) {
@@ -153,7 +152,7 @@ void Graph::tick(Instant now) {
       verdict.event = ++failures_;
       const CollectiveWork* work = start.request.plan->collective();
       if (work != nullptr && start.arrived) {
-        auto members = sequencer_.break_channel(work->group, lane, verdict, presence());
+        auto members = sequencer_.break_channel(work->group, lane, verdict);
         fail_members(members, verdict, now);
       }
       stop_lane(Rank(rank), lane, verdict);
@@ -236,12 +235,6 @@ Graph::Obstacle Graph::waiting_for(const RankState& r, std::uint32_t lane, const
     }
   }
   return {"work before it on its lane", {}};
-}
-
-std::vector<bool> Graph::presence() const {
-  std::vector<bool> present(ranks_.size());
-  for (std::size_t i = 0; i < ranks_.size(); ++i) present[i] = ranks_[i].present;
-  return present;
 }
 
 }  // namespace muster::scheduler

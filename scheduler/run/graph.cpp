@@ -1,6 +1,7 @@
 #include "scheduler/run/graph.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -36,10 +37,6 @@ void Graph::attached(Rank rank) {
   r.present = true;
   r.running = running;
   r.generation = generation;
-}
-
-bool Graph::drained(Rank rank) const {
-  return state(rank).running == 0;
 }
 
 // ---- submission --------------------------------------------------------------------------------
@@ -125,6 +122,11 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
     if (start.arrived) break;
     const bool collective = start.request.plan->collective() != nullptr;
     if (collective && lane.launched > 0) break;
+    // Enough for all clients at full depth; work of former ones may still run.
+    if (free_steps_.empty()) {
+      starved_ = true;
+      break;
+    }
     const Verdict* failed = nullptr;
     const Ready ready = readiness(r, lane_index, start, &failed);
     if (ready == Ready::kNo) break;
@@ -202,7 +204,7 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
 }
 
 void Graph::launch(std::span<const Sequencer::Arrival> members, Instant now) {
-  MUSTER_ASSERT(!free_steps_.empty());  // sized for every lane of every rank at full depth
+  MUSTER_ASSERT(!free_steps_.empty());  // pump_lane() looks, also for the last one to arrive
   const std::uint32_t index = free_steps_.back();
   free_steps_.pop_back();
   InFlight& in_flight = steps_[index];
@@ -249,6 +251,11 @@ void Graph::finished(std::uint32_t step_index, Instant now) {
   in_flight.used = false;
   --steps_in_flight_;
   free_steps_.push_back(step_index);
+  if (std::exchange(starved_, false)) {
+    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
+      if (ranks_[rank].present) pump(Rank(rank), now);
+    return;
+  }
   for (const Rank rank : touched_) pump(rank, now);
 }
 

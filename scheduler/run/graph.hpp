@@ -41,8 +41,8 @@ class Graph {
   // The client left, in order or not; `text` says how. Whoever is attached and shares a group with it hears
   // of it at once or with its next collective there; if a failure had stopped the leaver, they hear of that
   // one's culprit, so that a chain of departures names the rank at its root; so if it left because of
-  // `heard`, a failure that is not of its lanes. Running work goes on to its end; drained(rank) says when its
-  // memory may go. Returns what the others hear; nothing if the rank had no client.
+  // `heard`, a failure that is not of its lanes. Running work goes on to its end.
+  // Returns what the others hear; nothing if the rank had no client.
   std::optional<Verdict> detached(Rank rank, const std::string& text, Instant now,
                                   const Verdict* heard = nullptr);
   // Who started the ranks says that this one will not come, or not come back once it has left: nobody waits
@@ -54,7 +54,6 @@ class Graph {
     const RankState& r = state(rank);
     return !r.present && r.absence ? &*r.absence : nullptr;
   }
-  bool drained(Rank rank) const;
 
   // kBusy: the lane is full, offer it again later. kBadArgument: value is not the lane's next, or a wait is
   // for a timeline that does not exist. On kOk exactly one of reached or stopped covers it in the end.
@@ -179,7 +178,6 @@ class Graph {
   };
   Obstacle waiting_for(const RankState& rank, std::uint32_t lane, const Start& start) const;
   void note_exposure(RankState& rank, Instant now);
-  std::vector<bool> presence() const;
 
   GraphOptions options_;
   Actions& actions_;
@@ -187,6 +185,7 @@ class Graph {
   std::vector<RankState> ranks_;
   std::vector<InFlight> steps_;
   std::vector<std::uint32_t> free_steps_;
+  bool starved_ = false;       // somebody waits for a step to be free
   std::vector<Rank> touched_;  // of the step that has finished: kept, so that it needs no heap
   std::uint32_t steps_in_flight_ = 0;
   std::uint32_t absences_ = 0;

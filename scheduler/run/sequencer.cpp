@@ -42,6 +42,10 @@ bool agreed(std::span<const Sequencer::Arrival> members) {
   return common && balance.zero();
 }
 
+bool is_loss(const Verdict& verdict) {
+  return verdict.code == Code::kPeerLost;
+}
+
 constexpr std::size_t kPairMembers = 2;
 
 }  // namespace
@@ -62,6 +66,7 @@ void Sequencer::open_channels(GroupId group) {
     MUSTER_ASSERT(c.arrived_count == 0);
     c = Channel{};
     c.arrived.resize(members);
+    c.heard.resize(members, 0);
   }
 }
 
@@ -76,13 +81,8 @@ Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
   MUSTER_ASSERT(work.group.value < groups_.size());
   Channel& c = channel(work.group, arrival.lane);
-  const auto owed =
-      std::find_if(c.owed.begin(), c.owed.end(), [&](const Owed& o) { return o.member == work.index(); });
-  if (owed != c.owed.end()) {
-    Outcome refused{Outcome::Kind::kRefuse, {}, std::move(owed->verdict)};
-    c.owed.erase(owed);
-    return refused;
-  }
+  if (auto untold = take_untold(c, static_cast<std::size_t>(work.index())))
+    return {Outcome::Kind::kRefuse, {}, *std::move(untold)};
   if (work.point_to_point()) return arrive_pair(arrival);
   auto& slot = c.arrived[static_cast<std::size_t>(work.index())];
   MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
@@ -151,30 +151,33 @@ std::vector<Sequencer::Arrival> Sequencer::take_waiting(GroupId group, std::uint
 }
 
 std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uint32_t lane,
-                                                         const Verdict& verdict,
-                                                         const std::vector<bool>& attached) {
+                                                         const Verdict& verdict) {
   const std::vector<Arrival> waiting = take_waiting(group, lane);
   Channel& c = channel(group, lane);
-  const Group& g = groups_[group.value];
-  for (std::size_t i = 0; i < g.ranks.size(); ++i)
-    if (attached[g.ranks[i].value]) owe(c.owed, static_cast<std::int32_t>(i), verdict);
-  std::erase_if(c.owed, [&](const Owed& owed) {
-    return std::any_of(waiting.begin(), waiting.end(),
-                       [&](const Arrival& told) { return work_of(told).index() == owed.member; });
-  });
+  fail(c, verdict);
+  for (const Arrival& told : waiting)
+    c.heard[static_cast<std::size_t>(work_of(told).index())] = verdict.event;
   return waiting;
 }
 
-void Sequencer::owe(std::vector<Owed>& owed, std::int32_t member, const Verdict& verdict) {
-  const auto loss = [](const Verdict& v) { return v.code == Code::kPeerLost; };
-  const bool has_loss = std::any_of(owed.begin(), owed.end(),
-                                    [&](const Owed& o) { return o.member == member && loss(o.verdict); });
-  if (has_loss && !loss(verdict)) return;
-  // A rank that was lost, came back and was lost again is lost once; what is no loss gives way to anything.
-  std::erase_if(owed, [&](const Owed& o) {
-    return o.member == member && (!loss(o.verdict) || o.verdict.culprit == verdict.culprit);
+// A rank that was lost, came back and was lost again is lost once; what is no loss gives way to what is none.
+void Sequencer::fail(Channel& c, const Verdict& verdict) {
+  std::erase_if(c.failures, [&](const Verdict& v) {
+    return is_loss(v) == is_loss(verdict) && (!is_loss(v) || v.culprit == verdict.culprit);
   });
-  owed.push_back({member, verdict});
+  c.failures.push_back(verdict);
+}
+
+std::optional<Verdict> Sequencer::take_untold(Channel& c, std::size_t member) {
+  std::uint64_t& heard = c.heard[member];
+  if (c.failures.empty() || c.failures.back().event <= heard) return std::nullopt;
+  const auto end = c.failures.end();
+  const auto first = std::find_if(c.failures.begin(), end, [&](const Verdict& v) { return v.event > heard; });
+  const auto loss = std::find_if(first, end, is_loss);
+  const auto told = loss != end ? loss : first;
+  const auto next = std::find_if(std::next(told), end, is_loss);
+  heard = next != end ? next->event - 1 : c.failures.back().event;
+  return *told;
 }
 
 Rank Sequencer::partner_of(const Arrival& arrival) const {
@@ -216,9 +219,9 @@ void Sequencer::acknowledge(Rank rank, std::uint64_t event) {
     const auto member = std::find(ranks.begin(), ranks.end(), rank);
     if (member == ranks.end()) continue;
     for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
-      std::erase_if(channel(GroupId(g), lane).owed, [&](const Owed& owed) {
-        return owed.member == member - ranks.begin() && owed.verdict.event <= event;
-      });
+      std::uint64_t& heard =
+          channel(GroupId(g), lane).heard[static_cast<std::size_t>(member - ranks.begin())];
+      heard = std::max(heard, event);
     }
   }
 }

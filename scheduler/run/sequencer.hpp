@@ -54,10 +54,9 @@ class Sequencer {
   // A member's next collective. kRefuse: it was owed a verdict of this channel.
   Outcome arrive(const Arrival& arrival);
 
-  // Takes everybody who waits in the channel of (group, lane) out of it, and owes the verdict to the other
-  // members among `attached`, which is by world rank.
-  std::vector<Arrival> break_channel(GroupId group, std::uint32_t lane, const Verdict& verdict,
-                                     const std::vector<bool>& attached);
+  // Takes everybody who waits in the channel of (group, lane) out of it; the other members hear of the
+  // verdict when they come.
+  std::vector<Arrival> break_channel(GroupId group, std::uint32_t lane, const Verdict& verdict);
   // Takes out the sends and receives that wait for `rank`.
   std::vector<Arrival> waiting_for(Rank rank);
   // Takes one arrival back.
@@ -84,16 +83,12 @@ class Sequencer {
   std::span<const Group> groups() const { return groups_; }
 
  private:
-  // What a member has not heard: losses, one a lost rank, or one verdict of another kind.
-  struct Owed {
-    std::int32_t member = -1;  // index in the group
-    Verdict verdict;
-  };
   struct Channel {
     std::vector<std::optional<Arrival>> arrived;  // by index in the group
     std::uint32_t arrived_count = 0;
     std::uint64_t operations = 0;
-    std::vector<Owed> owed;  // oldest first; empty unless something has failed
+    std::vector<Verdict> failures;     // oldest first: losses, one a lost rank, and one of another kind
+    std::vector<std::uint64_t> heard;  // by index in the group: event of the latest failure it knows of
   };
 
   Channel& channel(GroupId group, std::uint32_t lane) {
@@ -104,7 +99,9 @@ class Sequencer {
   }
   void open_channels(GroupId group);
   std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
-  static void owe(std::vector<Owed>& owed, std::int32_t member, const Verdict& verdict);
+  static void fail(Channel& channel, const Verdict& verdict);
+  // What the member has not heard yet and hears next.
+  static std::optional<Verdict> take_untold(Channel& channel, std::size_t member);
   Outcome arrive_pair(const Arrival& arrival);
   // The other side of a SEND or RECV.
   Rank partner_of(const Arrival& arrival) const;

@@ -285,7 +285,9 @@ class World final : public Vigil {
     if (plan.what.op == MUSTER_EXCHANGE && bytes_.flag())
       slot->place = shm::pack_place({Place::Kind::kSlot, 0, 0});
     auto* head = reinterpret_cast<shm::DirectSeat*>(seat);
-    head->progress = bytes_.below(8) == 0 ? bytes_.number() : UINT64_MAX;
+    for (std::uint64_t& progress : head->progress)
+      progress = bytes_.below(8) == 0 ? bytes_.number() : UINT64_MAX;
+    head->generation = bytes_.below(8) == 0 ? bytes_.number() : 0;
   }
 
   // Sends of a peer as it would list them, more or less.

@@ -198,7 +198,9 @@ class Job {
 
   static void register_seat(const std::byte* at, const std::string& name, std::size_t members) {
     const auto* seat = reinterpret_cast<const shm::DirectSeat*>(at);
-    words().atomic(&seat->progress, name + ".progress");
+    words().atomic(&seat->progress[0], name + ".progress0");
+    words().atomic(&seat->progress[1], name + ".progress1");
+    words().atomic(&seat->generation, name + ".at");
     words().leave_out(seat->plans, sizeof seat->plans);
     for (std::size_t k = 0; k < 2; ++k) {
       const std::byte* slot = at + shm::kSlotsOffset + k * shm::kSlotBytes;

@@ -42,6 +42,7 @@ Channel::Channel(Words words, std::vector<Peer> peers, Vigil& vigil)
       enrolled_(shm::enrol_for_fences()),
       vigil_(vigil) {
   MUSTER_ASSERT(words_.index < peers_.size());
+  Published<std::uint64_t>(&words_.seat->generation).store_release(words_.generation);
 }
 
 // ---- verdicts ----------------------------------------------------------------------------------
@@ -65,7 +66,8 @@ bool Channel::late() const {
   return revoked() || !known || look(completed) < number_;
 }
 
-// What peers may still read of the old generation stays until the next arrival there.
+// What peers may still read of the old generation stays until the next arrival there, and how far this member
+// came in it until the generation after the next. That it has gone on is said last.
 //
 // Where several generations have ended meanwhile, what came after the one that is told is old news if all are
 // here; but if somebody is not, it may have left in one of them, and nobody would say so: then each is told
@@ -77,7 +79,8 @@ std::uint64_t Channel::take_verdict() {
       std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return look(peer.life) % 2 == 1; });
   words_.generation = all_here ? present : std::min(due + 1, present);
   number_ = 0;
-  Published<std::uint64_t>(&words_.seat->progress).store_release(0);
+  Published<std::uint64_t>(own_progress()).store_release(0);
+  Published<std::uint64_t>(&words_.seat->generation).store_release(words_.generation);
   std::fill(sent_.begin(), sent_.end(), 0);
   std::fill(received_.begin(), received_.end(), 0);
   outdated_slots_ = {true, true};
@@ -149,6 +152,15 @@ void Channel::publish(std::uint64_t* word, std::uint64_t value) {
   for (const Peer& peer : peers_)
     asleep = Untrusted<std::uint32_t>(&peer.header->asleep).load() != 0 || asleep;
   if (!asleep) return;
+  MUSTER_FAULT_POINT("word.waking");
+  shm::futex_wake(lower_half(word));
+}
+
+void Channel::publish_to(const Peer& peer, std::uint64_t* word, std::uint64_t value) {
+  Published<std::uint64_t>(word).store_release(value);
+  shm::light_fence(enrolled_);
+  MUSTER_FAULT_POINT("word.published");
+  if (Untrusted<std::uint32_t>(&peer.header->asleep).load() == 0) return;
   MUSTER_FAULT_POINT("word.waking");
   shm::futex_wake(lower_half(word));
 }
@@ -233,7 +245,7 @@ bool Channel::stands(const std::uint64_t* word, std::uint64_t number, const std:
 }
 
 void Channel::set_phase(std::uint64_t phase) {
-  publish(&words_.seat->progress, shm::make_progress(number_, phase));
+  publish(own_progress(), shm::make_progress(number_, phase));
   MUSTER_FAULT_POINT("phase.set");
 }
 
@@ -246,17 +258,19 @@ Meeting Channel::await_departure(std::uint64_t number, Patience& patience) {
   return await_progress(shm::make_progress(number, shm::kPhaseLast), patience);
 }
 
-// All of them had arrived. That somebody has left since then is no matter, if it is not one that is waited
-// for.
+// All of them had arrived. That somebody has left since then, or has gone on to the next generation, is no
+// matter if it is not one that is waited for. There, no operation gets as far as a phase without this member.
 Meeting Channel::await_progress(std::uint64_t target, Patience& patience) {
   for (std::uint32_t i = 0; i < members(); ++i) {
     const auto reached = [target](std::uint64_t at) { return at >= target; };
     const auto hopeless = [this, i] {
       if (!broken()) return false;
       const std::uint64_t life = look(peers_[i].life);
-      return revoked() || life != lives_[i] || life % 2 == 0;
+      const bool gone_on = look(&peers_[i].seat->generation) > words_.generation;
+      return revoked() || gone_on || life != lives_[i] || life % 2 == 0;
     };
-    const Meeting meeting = wait(&peers_[i].seat->progress, reached, hopeless, patience);
+    const std::uint64_t* word = &peers_[i].seat->progress[words_.generation & 1];
+    const Meeting meeting = wait(word, reached, hopeless, patience);
     if (meeting != Meeting::kMet) return meeting;
   }
   return Meeting::kMet;
@@ -274,7 +288,7 @@ void Channel::send(std::uint32_t to, std::uint64_t plan, const Hash128& common, 
   Published<std::uint64_t>(&slot.common[1]).store(common.high);
   Published<std::uint64_t>(&slot.place).store(shm::pack_place(place));
   if (!inside.empty()) std::memcpy(slot.payload, inside.data(), inside.size());
-  publish(&slot.sequence, ++sent_[to]);
+  publish_to(peers_[to], &slot.sequence, ++sent_[to]);
 }
 
 Meeting Channel::await_received(std::uint32_t to, bool* disagreed, Patience& patience) {
@@ -309,7 +323,7 @@ void Channel::acknowledge(std::uint32_t from, bool disagreed) {
   if (std::exchange(outdated_[from].received, false)) renew(&pair.received, &pair.received_generation);
   ++received_[from];
   Published<std::uint64_t>(&pair.received_generation).store(words_.generation);
-  publish(&pair.received, received_[from] << 1 | std::uint64_t{disagreed});
+  publish_to(peers_[from], &pair.received, received_[from] << 1 | std::uint64_t{disagreed});
 }
 
 }  // namespace muster::client

@@ -2,6 +2,7 @@
 
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/shm/control.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/strided.hpp"
 
@@ -14,8 +15,11 @@ namespace {
 using Kind = shm::Place::Kind;
 __extension__ using Wide = unsigned __int128;
 
-constexpr std::uint64_t kCopiedBytesMax = 8 << 10;
-constexpr std::uint64_t kCopiedBytesMaxCrowded = 64 << 10;
+// Up to here faces are packed for the receivers; larger ones are read where they are.
+constexpr std::uint64_t kPackedBytesMax = 8 << 10;
+constexpr std::uint64_t kPackedBytesMaxCrowded = 64 << 10;
+static_assert(shm::kListBytesMax / sizeof(muster_face) * sizeof(FaceEntry) + kPackedBytesMaxCrowded <=
+              shm::kStageBytes);
 
 Face packed_view(std::byte* data, std::uint64_t count) {
   Face face;
@@ -46,7 +50,7 @@ std::uint64_t extent_bytes(const FaceEntry& entry, std::size_t element) {
 void Faces::prepare(Stages& stages, const Patience& patience) {
   const std::uint64_t bytes = given_count(plan_.mine) * dtype_bytes(plan_.what.dtype);
   const std::size_t list = plan_.mine.sends.size() * sizeof(FaceEntry);
-  packed_ = bytes <= (plan_.crowded ? kCopiedBytesMaxCrowded : kCopiedBytesMax);
+  packed_ = bytes <= (plan_.crowded ? kPackedBytesMaxCrowded : kPackedBytesMax);
   staged_ = list + (packed_ ? bytes : 0) > shm::kSlotPayloadBytes;
   if (staged_) stage_ = stages.take(channel_, patience);
 }

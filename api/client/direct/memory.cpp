@@ -3,6 +3,7 @@
 #include "api/base/fault_point.hpp"
 #include "api/client/direct/channel.hpp"
 
+#include <atomic>
 #include <cstring>
 
 namespace muster::client {
@@ -56,7 +57,10 @@ const std::byte* DirectMemory::arena(std::int32_t rank, std::uint32_t segment, s
   auto known = arena.segments.find(segment);
   if (known == arena.segments.end()) {
     auto mapping = registrar_->arena_segment(rank, segment);
-    if (!mapping) return nullptr;
+    if (!mapping) {
+      trouble_ = mapping.error();
+      return nullptr;
+    }
     known = arena.segments.emplace(segment, *std::move(mapping)).first;
     MUSTER_FAULT_POINT("arena.mapped");
   }
@@ -65,24 +69,43 @@ const std::byte* DirectMemory::arena(std::int32_t rank, std::uint32_t segment, s
   return known->second.data() + offset;
 }
 
+std::optional<Registrar::Scratch> DirectMemory::scratch(std::uint64_t bytes) {
+  auto scratch = registrar_->scratch(bytes);
+  if (scratch) return *scratch;
+  trouble_ = scratch.error();
+  return std::nullopt;
+}
+
 // ---- stages ------------------------------------------------------------------------------------
 
 Stages::Stages(std::byte* segment) : segment_(segment) {}
 
+void Stages::settle(Channel& channel, const Patience& patience) {
+  for (Use& use : uses_) {
+    if (use.channel != &channel) continue;
+    await_readers(use, patience);
+    use = {};
+  }
+}
+
 // A verdict or the deadline ends the wait: whoever reads on finds the stage changed, and fails.
+void Stages::await_readers(const Use& use, const Patience& patience) {
+  if (use.channel == nullptr || use.channel->generation() != use.generation) return;
+  MUSTER_FAULT_POINT("stage.waiting");
+  Patience bounded = patience.giving_up();
+  static_cast<void>(use.channel->await_departure(use.number, bounded));
+}
+
 Stages::Stage Stages::take(Channel& channel, const Patience& patience) {
   const std::uint32_t index = next_;
   next_ = (next_ + 1) % shm::kStages;
   Use& use = uses_[index];
-  if (use.channel != nullptr && use.channel->generation() == use.generation) {
-    MUSTER_FAULT_POINT("stage.waiting");
-    Patience bounded = patience.giving_up();
-    static_cast<void>(use.channel->await_departure(use.number, bounded));
-  }
+  await_readers(use, patience);
   use = {&channel, channel.generation(), channel.number() + 1};
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment_);
-  // A read-modify-write, so that no store into the stage can come before it.
+  // No store into the stage can come before it.
   Published<std::uint64_t>(&header->stage_uses[index]).add_ordered(1);
+  std::atomic_thread_fence(std::memory_order_release);
   const std::uint64_t count = Untrusted<std::uint64_t>(&header->stage_uses[index]).load();
   MUSTER_FAULT_POINT("stage.taken");
   return {segment_ + shm::kDirectHeaderBytes + index * shm::kStageBytes,

@@ -8,7 +8,9 @@
 #include "api/shm/segment.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace muster::client {
@@ -54,10 +56,13 @@ class DirectMemory {
   };
   Result<View> segment_of(std::int32_t rank);
   // Bytes [offset, offset + bytes) of a segment of the rank's arena, or nullptr if there are no such bytes: a
-  // peer that says so has broken the protocol. Once segments of the rank are gone, its mappings are made
-  // anew: what it returned is good until the next call for that rank.
+  // peer that says so has broken the protocol, unless there is trouble(). Once segments of the rank are gone,
+  // its mappings are made anew: what it returned is good until the next call for that rank.
   const std::byte* arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset, std::uint64_t bytes);
-  Result<Registrar::Scratch> scratch(std::uint64_t bytes) { return registrar_->scratch(bytes); }
+  // Nothing: see trouble().
+  std::optional<Registrar::Scratch> scratch(std::uint64_t bytes);
+  // Why memory was not to be had, once.
+  Status take_trouble() { return std::exchange(trouble_, Status()); }
   FlightRing& flight() { return flight_; }
 
  private:
@@ -82,6 +87,7 @@ class DirectMemory {
   std::uint32_t rank_count_ = 0;
   Registrar* registrar_;
   FlightRing flight_;
+  Status trouble_;
   std::unordered_map<std::int32_t, shm::Mapping> segments_;
   std::unordered_map<std::int32_t, Arena> arenas_;  // by rank
 };
@@ -104,8 +110,13 @@ class Stages {
   // A stage to be filled for the next operation of `channel`. Waits until all who were to read its last
   // content are done.
   Stage take(Channel& channel, const Patience& patience);
+  // Waits until all are done with what `channel` has staged, and forgets that it has: its seats may be
+  // another group's soon. Whoever still reads then finds it changed.
+  void settle(Channel& channel, const Patience& patience);
 
  private:
+  struct Use;
+  static void await_readers(const Use& use, const Patience& patience);
   struct Use {
     Channel* channel = nullptr;
     std::uint64_t generation = 0;

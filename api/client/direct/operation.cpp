@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 namespace muster::client {
@@ -33,11 +34,6 @@ struct Run {
   // The others first in line after this member, so that not all read the same one at once; itself last.
   std::uint32_t turn(std::uint32_t k) const { return (me + 1 + k) % members; }
 };
-
-Outcome outcome_of(Meeting meeting) {
-  if (meeting == Meeting::kMet) return Outcome::kDone;
-  return meeting == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
-}
 
 // ---- bodies: what a member does once all have arrived and agree ----------------------------------
 
@@ -177,6 +173,34 @@ void record(const DirectPlan& plan, DirectMemory& memory, std::uint32_t peer, st
   memory.flight().began(facts, plan.channel->now());
 }
 
+// Arrives, and waits until all have and mean the same.
+template<class Arrive>
+Outcome meet(const DirectPlan& plan, DirectMemory& memory, Patience& patience, Arrive arrive) {
+  Channel& channel = *plan.channel;
+  if (!channel.begin()) return Outcome::kBroken;
+  arrive();
+  MUSTER_FAULT_POINT("operation.arrived");
+  record(plan, memory, 0, channel.number());
+  MUSTER_FAULT_POINT("operation.recorded");
+  // Whoever comes after a verdict is late: the others have been told.
+  if (channel.late()) return Outcome::kBroken;
+  if (const Meeting met = channel.await_arrivals(patience); met != Meeting::kMet) return outcome_of(met);
+  MUSTER_FAULT_POINT("operation.met");
+  if (!agreed(plan, channel)) {
+    channel.set_phase(shm::kPhaseLast);  // nobody is to wait for this member to read anything
+    return Outcome::kDisagree;
+  }
+  MUSTER_FAULT_POINT("operation.agreed");
+  return Outcome::kDone;
+}
+
+Outcome agree(const DirectPlan& plan, DirectMemory& memory, Patience& patience) {
+  std::array<std::byte, sizeof(Hash128)> balance{};
+  if (is_pairwise(plan.what.op)) std::memcpy(balance.data(), &plan.signature.balance, balance.size());
+  return meet(plan, memory, patience,
+              [&] { plan.channel->arrive(plan.handle, plan.signature.common, {}, balance); });
+}
+
 Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
   Channel& channel = *plan.channel;
   Payloads payloads(plan, memory, stages, patience);
@@ -187,23 +211,10 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
   else if (!payloads.prepare())
     return Outcome::kNoMemory;
   MUSTER_FAULT_POINT("payload.prepared");
-  if (!channel.begin()) return Outcome::kBroken;
-  if (exchange)
-    faces.arrive();
-  else
-    payloads.arrive();
-  MUSTER_FAULT_POINT("operation.arrived");
-  record(plan, memory, 0, channel.number());
-  MUSTER_FAULT_POINT("operation.recorded");
-  // Whoever comes after a verdict is late: the others have been told.
-  if (channel.late()) return Outcome::kBroken;
-  if (const Meeting met = channel.await_arrivals(patience); met != Meeting::kMet) return outcome_of(met);
-  MUSTER_FAULT_POINT("operation.met");
-  if (!agreed(plan, channel)) return Outcome::kDisagree;
-  MUSTER_FAULT_POINT("operation.agreed");
+  const Outcome met = meet(plan, memory, patience, [&] { exchange ? faces.arrive() : payloads.arrive(); });
+  if (met != Outcome::kDone) return met;
   if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, patience);
   if (plan.choice.algorithm == Algorithm::kRead) return reduce_by_reading(plan, payloads, patience);
-
   if (plan.choice.algorithm == Algorithm::kShared) return run_shared(plan, payloads, patience);
 
   const Run run{plan, channel, payloads, dtype_bytes(plan.what.dtype), channel.index(), channel.members()};
@@ -258,6 +269,7 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
   if (source == nullptr) return Outcome::kCorrupt;
   if (bytes > 0) math::copy(plan.mine.target, source, bytes, bytes >= kStreamBytes ? 0 : math::kNeverStream);
   MUSTER_FAULT_POINT("receive.copied");
+  std::atomic_thread_fence(std::memory_order_acquire);  // what was copied came before the look
   if (there && channel.broken()) return Outcome::kBroken;
   channel.acknowledge(from, false);
   MUSTER_FAULT_POINT("receive.acknowledged");
@@ -268,8 +280,10 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
 
 Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
   MUSTER_ASSERT(plan.channel->members() <= kMembersMax);
+  const bool elsewhere = plan.choice.path == Path::kEngine;
   const Outcome outcome = plan.what.op == MUSTER_SEND   ? send(plan, memory, patience)
                           : plan.what.op == MUSTER_RECV ? receive(plan, memory, patience)
+                          : elsewhere                   ? agree(plan, memory, patience)
                                                         : run_collective(plan, memory, stages, patience);
   MUSTER_FAULT_POINT("operation.done");
   FlightRing& flight = memory.flight();

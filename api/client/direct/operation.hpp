@@ -5,6 +5,7 @@
 #include "api/base/signature.hpp"
 #include "api/client/direct/channel.hpp"
 #include "api/client/direct/memory.hpp"
+#include "api/client/direct/patience.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -44,6 +45,14 @@ enum class Outcome : std::uint8_t {
   kNoMemory,  // for the copy that an operation in place needs; nothing was begun
 };
 
+constexpr Outcome outcome_of(Meeting meeting) noexcept {
+  if (meeting == Meeting::kMet) return Outcome::kDone;
+  return meeting == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
+}
+
+// Where the engine carries the operation out (choice.path), members only agree on it here: a difference that
+// sends them different ways would else be found at a deadline.
+//
 // Thread: the session's. Bound: the patience's deadline, renewed by the engine's answer to Vigil::overdue.
 Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience);
 

@@ -3,11 +3,13 @@
 #include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/base/path.hpp"
 #include "api/client/direct/shared.hpp"
 #include "api/shm/untrusted.hpp"
 #include "kernels/math/copy.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstring>
 
 namespace muster::client {
@@ -19,6 +21,8 @@ using Kind = shm::Place::Kind;
 // meeting costs microseconds; elsewhere a tenth of one.
 constexpr std::uint64_t kCopiedBytesMax = 1 << 10;
 constexpr std::uint64_t kCopiedBytesMaxCrowded = 64 << 10;
+
+static_assert(kBlocksMax * sizeof(std::uint64_t) <= shm::kSlotPayloadBytes);
 
 // Each member gets a block of its own, and only the giver knows where it lies.
 bool has_table(const Collective& c) {
@@ -182,11 +186,8 @@ bool Payloads::intact(std::uint32_t i) const {
   switch (place.kind) {
     case Kind::kSlot:
       return channel_.unchanged(i);
-    case Kind::kStage: {
-      const auto* uses = &channel_.peer(i).header->stage_uses[place.index];
-      std::atomic_signal_fence(std::memory_order_acquire);
-      return (shm::Untrusted<std::uint64_t>(uses).load_acquire() & shm::kPlaceValueMask) == place.value;
-    }
+    case Kind::kStage:  // the table, if there is one, is in the slot
+      return stage_intact(i, place) && (!has_table(plan_.what) || channel_.unchanged(i));
     case Kind::kArena:
       // The memory of a rank that is gone is given to nobody before its seat is made ready anew. One that has
       // heard of the generation's end does not wait for its readers, and may write there.
@@ -194,6 +195,13 @@ bool Payloads::intact(std::uint32_t i) const {
     default:
       return true;
   }
+}
+
+bool Payloads::stage_intact(std::uint32_t i, shm::Place stage) const {
+  // What was read of it comes before the look.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const auto* uses = &channel_.peer(i).header->stage_uses[stage.index];
+  return (shm::Untrusted<std::uint64_t>(uses).load_acquire() & shm::kPlaceValueMask) == stage.value;
 }
 
 bool Payloads::must_say_done() const {

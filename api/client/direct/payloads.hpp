@@ -16,14 +16,12 @@ namespace muster::client {
 
 // Owns    nothing; lives as long as one operation.
 // Thread  the session's.
-// Bound   a contribution of any size; a table of offsets in front of it of kTableMembersMax members.
+// Bound   a contribution of any size; a table of offsets in front of it of kBlocksMax members.
 // Fails   read and block_of: nullptr, a peer said what cannot be.
 class Payloads {
  public:
   Payloads(const DirectPlan& plan, DirectMemory& memory, Stages& stages, const Patience& patience)
       : plan_(plan), channel_(*plan.channel), memory_(memory), stages_(stages), patience_(patience) {}
-
-  static constexpr std::uint32_t kTableMembersMax = 256;
 
   // Finds the place for this member's contribution and takes a stage if it needs one; before the operation
   // has begun, since it may wait. False: there is no memory for it.
@@ -39,6 +37,8 @@ class Payloads {
   const std::byte* block_for_me(std::uint32_t i, std::uint64_t bytes);
   // What was read of member i is what it gave.
   bool intact(std::uint32_t i) const;
+  // The stage of member i, at `stage`.index < kStages, has no other content than was said.
+  bool stage_intact(std::uint32_t i, shm::Place stage) const;
 
   // Some member's contribution may be overwritten, or is waited for, until the others say that they are done.
   bool must_say_done() const;

@@ -44,11 +44,6 @@ class Reading {
   }
 
  private:
-  static Outcome outcome_of(Meeting meeting) {
-    if (meeting == Meeting::kMet) return Outcome::kDone;
-    return meeting == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
-  }
-
   void reduce(std::uint64_t first, std::uint64_t bytes, std::byte* to) {
     std::array<const std::byte*, kMembersMax> from;
     for (std::uint32_t i = 0; i < channel_.members(); ++i) from[i] = sources_[i] + first;

@@ -132,8 +132,7 @@ Outcome run_shared(const DirectPlan& plan, Payloads& payloads, Patience& patienc
   plan.channel->set_phase(shm::kPhaseLast);
   const Meeting met = plan.channel->await_phase(shm::kPhaseLast, patience);
   MUSTER_FAULT_POINT("shared.met");
-  if (met == Meeting::kMet) return Outcome::kDone;
-  return met == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
+  return outcome_of(met);
 }
 
 }  // namespace muster::client

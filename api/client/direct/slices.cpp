@@ -41,7 +41,7 @@ class Slices {
       MUSTER_FAULT_POINT("slices.reduced");
       channel_.set_phase(c + 1);
       const Meeting met = channel_.await_phase(c + 1, patience_);
-      if (met != Meeting::kMet) return met == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
+      if (met != Meeting::kMet) return outcome_of(met);
       MUSTER_FAULT_POINT("slices.met");
       if (const Outcome done = collect(c); done != Outcome::kDone) return done;
     }
@@ -104,11 +104,7 @@ class Slices {
     return *index < shm::kStages ? channel_.peer(i).stages + *index * shm::kStageBytes : nullptr;
   }
   bool stage_intact(std::uint32_t i) const {
-    if (i == channel_.index()) return true;
-    const shm::Place place = announced(i);
-    std::atomic_signal_fence(std::memory_order_acquire);
-    const auto* uses = &channel_.peer(i).header->stage_uses[place.index];
-    return (shm::Untrusted<std::uint64_t>(uses).load_acquire() & shm::kPlaceValueMask) == place.value;
+    return i == channel_.index() || payloads_.stage_intact(i, announced(i));
   }
 
   const DirectPlan& plan_;

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <barrier>
+#include <chrono>
 #include <mutex>
 #include <set>
+#include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -173,6 +176,76 @@ TEST_F(Groups, StayBusyWhilePlansUseThemAndNeverComeBackUnderTheirHandle) {
   });
 }
 
+// Goal:   who makes a group again that a peer still holds is in it as far as before, so that nobody meets
+// what
+//         was there in an earlier round.
+// Method: rounds of making, reducing and freeing with no meeting between them but the reduction; each round's
+//         numbers are its own, a rank now and then sleeps, and every other round something goes on in the
+//         world group between.
+TEST_F(Groups, MeetNothingOldWhenTheyAreMadeAgainAtOnce) {
+  with_ranks(3, [&](Member& member) {
+    const Vector source = vector_of(member, kCount);
+    const Vector target = vector_of(member, kCount);
+    for (int round = 0; round < 300; ++round) {
+      const muster_group group = make(member, {0, 1, 2}, "round");
+      const int times = 1 + round % 4;
+      for (int k = 0; k < times; ++k) {
+        std::fill_n(source.data, kCount, static_cast<float>(100 * round + 10 * k + member.rank));
+        muster_collective c = all_reduce(member, source, target, kCount);
+        c.group = group;
+        ASSERT_EQ(member.run(c), MUSTER_OK) << "round " << round << ": " << member.error;
+        ASSERT_EQ(target.data[kCount - 1], static_cast<float>(300 * round + 30 * k + 3)) << "round " << round;
+      }
+      if (round % 7 == member.rank) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ASSERT_EQ(muster_group_free(member.session, group), MUSTER_OK) << muster_last_error();
+    }
+  });
+}
+
+// Goal:   what was staged for a group that is gone since is no matter for the next operation.
+// Method: reductions in slices, in one group and then, when it is freed, in another.
+TEST_F(Groups, LeaveNothingBehindThatTheNextOneWaitsFor) {
+  constexpr std::size_t kSliced = 200'000;
+  with_ranks(4, [&](Member& member) {
+    const Vector source = vector_of(member, kSliced);
+    const Vector target = vector_of(member, kSliced);
+    std::fill_n(source.data, kSliced, 1.0f);
+    for (int round = 0; round < 20; ++round) {
+      const std::string name = "round " + std::to_string(round);
+      const muster_group group = make(member, {0, 1, 2, 3}, name.c_str());
+      for (int k = 0; k < 2; ++k) {
+        muster_collective c = all_reduce(member, source, target, kSliced);
+        if (k == 0) c.group = group;
+        ASSERT_EQ(member.run(c), MUSTER_OK) << "round " << round << ": " << member.error;
+        ASSERT_EQ(target.data[kSliced - 1], 4.0f);
+        if (k == 0) {
+          ASSERT_EQ(muster_group_free(member.session, group), MUSTER_OK) << muster_last_error();
+        }
+      }
+    }
+  });
+}
+
+// Goal:   who heard of a loss in a group that is gone since may leave.
+// Method: rank 2 leaves; the others hear of it in a made group, free it, and leave one after the other; the
+//         engine lives.
+TEST_F(Groups, AreForgottenWithWhatWasHeardInThem) {
+  std::barrier<> step(3);
+  with_ranks(3, [&](Member& member) {
+    const muster_group group = make(member, {0, 1, 2}, "all");
+    ASSERT_EQ(meet(member, group), MUSTER_OK) << member.error;
+    if (member.rank == 2) {
+      step.arrive_and_drop();
+      return;
+    }
+    step.arrive_and_wait();
+    EXPECT_EQ(meet(member, group), MUSTER_ERR_PEER_LOST) << member.error;
+    EXPECT_EQ(muster_group_free(member.session, group), MUSTER_OK) << muster_last_error();
+    if (member.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  with_ranks(3, [&](Member& member) { expect_sum(member, make(member, {0, 1, 2}, "all"), 7.0f); });
+}
+
 TEST_F(FewGroups, AreBoundedAndTheBoundIsNamed) {
   with_ranks(2, [&](Member& member) {
     std::vector<muster_group> made;
@@ -328,6 +401,30 @@ TEST_F(FewGroups, MakeAMeshWholeOrNotAtAll) {
     for (int i = 0; i < 3; ++i) make(member, {0, 1, 2, 3}, std::to_string(i).c_str());
     EXPECT_EQ(muster_barrier(member.session, member.group), MUSTER_OK);
   });
+}
+
+// Goal:   memory in a group of a mesh goes with it: nobody could find either again.
+// Method: more lives than there are groups, each with a mesh and shared memory in it, and no word of
+// farewell.
+TEST_F(FewGroups, TakeSharedMemoryWithThemWhereNobodyCouldFindItAgain) {
+  for (int life = 0; life < 8; ++life) {
+    with_ranks(2, [&](Member& member) {
+      muster_mesh made = 0;
+      ASSERT_EQ(muster_mesh_make(member.session, member.group, "tp=2", &made), MUSTER_OK)
+          << "life " << life << ": " << muster_last_error();
+      ASSERT_EQ(muster_mesh_use(member.session, made), MUSTER_OK);
+      muster_group pair = 0;
+      ASSERT_EQ(muster_mesh_group(member.session, "tp", &pair), MUSTER_OK);
+      muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+      options.bytes = 256;
+      options.name = "weights";
+      options.shared_by = pair;
+      muster_buffer buffer = 0;
+      ASSERT_EQ(muster_buffer_create(member.session, &options, &buffer, nullptr), MUSTER_OK)
+          << "life " << life << ": " << muster_last_error();
+      EXPECT_EQ(meet(member, pair), MUSTER_OK) << member.error;
+    });
+  }
 }
 
 // Goal:   memory that members share under a name keeps their group, so that a restarted trainer finds it.

@@ -3,6 +3,7 @@
 
 #include "tests/api/client/running_ranks.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -103,6 +104,21 @@ TEST_F(Run, FindsADifferenceOnEveryMember) {
     for (int i = 0; i < 8; ++i) EXPECT_EQ(v.data[i], 5.0f);
     EXPECT_EQ(member.run(all_reduce(member, v, v, 8)), MUSTER_OK) << member.error;
     EXPECT_EQ(v.data[0], 15.0f);
+  });
+}
+
+// Goal:   a difference that sends members different ways is one like any other.
+// Method: one vector is so large that the engine is to reduce it, the other is not.
+TEST_F(Run, FindsADifferenceThatDecidesThePath) {
+  constexpr std::size_t kLarge = std::size_t{4} << 20;
+  with_ranks(2, [&](Member& member) {
+    const Vector v = vector_of(member, kLarge);
+    std::fill_n(v.data, kLarge, 1.0f);
+    const std::size_t count = member.rank == 0 ? kLarge : kLarge - 1;
+    EXPECT_EQ(member.run(all_reduce(member, v, v, count)), MUSTER_ERR_MISMATCH);
+    EXPECT_THAT(member.error, HasSubstr("count: 4194304 at rank 0 and 4194303 at rank 1"));
+    EXPECT_EQ(member.run(all_reduce(member, v, v, kLarge)), MUSTER_OK) << member.error;
+    EXPECT_EQ(v.data[kLarge - 1], 2.0f);
   });
 }
 
