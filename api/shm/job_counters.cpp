@@ -12,6 +12,16 @@
 #include <unistd.h>
 
 namespace muster::shm {
+namespace {
+
+constexpr int kRowAttempts = 8;
+constexpr auto kRowWord = static_cast<std::size_t>(GroupCount::kRow);
+
+// A name is shared in words of eight bytes, so that it can be copied while the writer puts another there.
+static_assert(kTallyNameBytes % 8 == 0 && offsetof(GroupTally, name) % 8 == 0);
+using NameWords = std::array<std::uint64_t, kTallyNameBytes / 8>;
+
+}  // namespace
 
 Result<JobCountersWriter> JobCountersWriter::create(std::uint32_t ranks, std::span<const std::string> groups,
                                                     std::uint64_t epoch, const Headroom& headroom) {
@@ -27,9 +37,8 @@ Result<JobCountersWriter> JobCountersWriter::create(std::uint32_t ranks, std::sp
   header->ranks = ranks;
   header->groups = static_cast<std::uint32_t>(groups.size());
   header->epoch = epoch;
-  auto* tallies = reinterpret_cast<GroupTally*>(writer.mapping_.writable() + kJobCountersTalliesOffset +
-                                                ranks * sizeof(RankTally));
-  for (std::size_t g = 0; g < groups.size(); ++g) groups[g].copy(tallies[g].name, kTallyNameBytes - 1);
+  writer.rows_.resize(groups.size());
+  for (std::uint32_t g = 0; g < groups.size(); ++g) writer.give_row(g, groups[g]);
   header->magic = kMagicJobCounters;
   return writer;
 }
@@ -39,10 +48,27 @@ void JobCountersWriter::set(std::uint32_t rank, RankCount count, std::uint64_t v
   Published<std::uint64_t>(&tallies[rank].values[static_cast<std::size_t>(count)]).store(value);
 }
 
+GroupTally* JobCountersWriter::tally(std::uint32_t group) {
+  return reinterpret_cast<GroupTally*>(mapping_.writable() + kJobCountersTalliesOffset +
+                                       ranks_ * sizeof(RankTally)) +
+         group;
+}
+
 void JobCountersWriter::set(std::uint32_t group, GroupCount count, std::uint64_t value) {
-  auto* tallies = reinterpret_cast<GroupTally*>(mapping_.writable() + kJobCountersTalliesOffset +
-                                                ranks_ * sizeof(RankTally));
-  Published<std::uint64_t>(&tallies[group].values[static_cast<std::size_t>(count)]).store(value);
+  MUSTER_ASSERT(count != GroupCount::kRow);
+  Published<std::uint64_t>(&tally(group)->values[static_cast<std::size_t>(count)]).store(value);
+}
+
+void JobCountersWriter::give_row(std::uint32_t group, std::string_view name) {
+  GroupTally* row = tally(group);
+  NameWords words{};
+  std::memcpy(words.data(), name.data(), std::min(name.size(), kTallyNameBytes - 1));
+  rows_[group].begin(&row->values[kRowWord]);
+  for (std::size_t i = 0; i < kTallyValuesMax; ++i)
+    if (i != kRowWord) Published<std::uint64_t>(&row->values[i]).store_release(0);
+  for (std::size_t i = 0; i < words.size(); ++i)
+    Published<std::uint64_t>(reinterpret_cast<std::uint64_t*>(row->name) + i).store_release(words[i]);
+  rows_[group].end(&row->values[kRowWord]);
 }
 
 void JobCountersWriter::beat(Instant now) {
@@ -76,22 +102,32 @@ std::uint64_t JobCountersReader::value(std::uint32_t rank, RankCount count) cons
   return Untrusted<std::uint64_t>(&tallies[rank].values[static_cast<std::size_t>(count)]).load();
 }
 
-const GroupTally* JobCountersReader::group(std::uint32_t index) const {
+const GroupTally* JobCountersReader::tally(std::uint32_t index) const {
   MUSTER_ASSERT(index < header_.groups);
   return reinterpret_cast<const GroupTally*>(mapping_.data() + kJobCountersTalliesOffset +
                                              header_.ranks * sizeof(RankTally)) +
          index;
 }
 
-std::uint64_t JobCountersReader::value(std::uint32_t index, GroupCount count) const {
-  MUSTER_ASSERT(count < GroupCount::kCount);
-  return Untrusted<std::uint64_t>(&group(index)->values[static_cast<std::size_t>(count)]).load();
-}
-
-std::string JobCountersReader::group_name(std::uint32_t index) const {
-  char name[kTallyNameBytes];
-  std::memcpy(name, group(index)->name, sizeof name);
-  return {name, ::strnlen(name, sizeof name)};
+std::optional<GroupRow> JobCountersReader::row(std::uint32_t index) const {
+  const GroupTally* shared = tally(index);
+  for (int attempt = 0; attempt < kRowAttempts; ++attempt) {
+    const RevisionReader<> revision(&shared->values[kRowWord]);
+    if (!revision.stable()) continue;
+    GroupRow row;
+    for (std::size_t i = 0; i < kTallyValuesMax; ++i)
+      row.values[i] = Untrusted<std::uint64_t>(&shared->values[i]).load_acquire();
+    NameWords words;
+    for (std::size_t i = 0; i < words.size(); ++i)
+      words[i] =
+          Untrusted<std::uint64_t>(reinterpret_cast<const std::uint64_t*>(shared->name) + i).load_acquire();
+    if (!revision.unchanged()) continue;
+    char name[kTallyNameBytes];
+    std::memcpy(name, words.data(), sizeof name);
+    row.name.assign(name, ::strnlen(name, sizeof name));
+    return row;
+  }
+  return std::nullopt;
 }
 
 Instant JobCountersReader::beat() const {

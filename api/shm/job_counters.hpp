@@ -6,22 +6,26 @@
 //   | beat line: when the engine last wrote     |
 //   +-------------------------------------------+ 2 lines
 //   | RankTally[ranks]                          |
-//   | GroupTally[groups]: the groups of the mesh|
+//   | GroupTally[groups]: the groups of the     |
+//   |   mesh, then rows for groups made later   |
 //   +-------------------------------------------+
 //
 // Rules as in layout.hpp: one writer, offsets not pointers, a reader copies and checks. Counts only grow
 // while a rank has one client, and start again at 0 with the next; a reader takes a smaller number for a new
-// start.
+// start. A row of a group that is gone goes to another one, with a new GroupCount::kRow.
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/shm/revision.hpp"
 #include "api/shm/segment.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace muster::shm {
 
@@ -43,11 +47,15 @@ enum class RankCount : std::uint32_t {
   kRuns,            // collectives that it ran directly
   kRunBytes,        // their payload bytes
   kInFlight,        // starts without a verdict
+  kLateIn,          // groups to whose collectives it comes late: scheduler/blame/stragglers.hpp
+  kLagNs,           // its median lag behind the first, in the group where it is worst
+  kLagOthersNs,     // while it comes late there: the median of the others
+  kLagGroup,        // that group's GroupCount::kId, and 1; 0: no lag is known
   kCount
 };
 // Of a group; append only.
 enum class GroupCount : std::uint32_t {
-  kMembers,
+  kMembers,     // 0: the row is nobody's
   kOperations,  // collectives that finished well on the engine path, counted once for all members
   kFailures,    // parts of collectives that failed
   kBytes,       // payload bytes, of all members
@@ -55,6 +63,8 @@ enum class GroupCount : std::uint32_t {
   kInFlight,    // parts without a verdict
   kRuns,        // collectives run directly, counted once for all members
   kExposedNs,   // of its members, together
+  kRow,         // a Revision: odd while the row changes hands
+  kId,          // the group's number in the job
   kCount
 };
 static_assert(static_cast<std::size_t>(RankCount::kCount) <= kTallyValuesMax);
@@ -74,7 +84,7 @@ struct alignas(kLineBytes) RankTally {
 };
 struct alignas(kLineBytes) GroupTally {
   std::uint64_t values[kTallyValuesMax] = {};
-  char name[kTallyNameBytes] = {};  // zero-terminated; written once
+  char name[kTallyNameBytes] = {};  // zero-terminated; changes with the row's group
 };
 constexpr std::size_t kJobCountersBeatOffset = kLineBytes;
 constexpr std::size_t kJobCountersTalliesOffset = 2 * kLineBytes;
@@ -90,26 +100,39 @@ constexpr std::uint64_t job_counters_bytes(std::uint32_t ranks, std::uint32_t gr
 // Fails   create: NO_RESOURCE.
 class JobCountersWriter {
  public:
+  // By name; an empty one is a row for a group that comes later.
   static Result<JobCountersWriter> create(std::uint32_t ranks, std::span<const std::string> groups,
                                           std::uint64_t epoch, const Headroom& headroom);
   int descriptor() const { return memory_.get(); }
   void set(std::uint32_t rank, RankCount count, std::uint64_t value);
   void set(std::uint32_t group, GroupCount count, std::uint64_t value);
+  // The row is another group's from now on, whose counts are 0; or nobody's.
+  void give_row(std::uint32_t group, std::string_view name);
   // All that was set before is to be seen by who sees this.
   void beat(Instant now);
 
  private:
   JobCountersWriter() = default;
+  GroupTally* tally(std::uint32_t group);
+
   Descriptor memory_;
   Mapping mapping_;
   std::uint32_t ranks_ = 0;
+  std::vector<RevisionWriter<>> rows_;
+};
+
+// A copy of one group's row.
+struct GroupRow {
+  std::array<std::uint64_t, kTallyValuesMax> values{};
+  std::string name;
+  std::uint64_t value(GroupCount count) const { return values[static_cast<std::size_t>(count)]; }
 };
 
 // Anybody's. Works while the engine is stuck, or gone.
 //
 // Owns    a read-only mapping.
 // Thread  a value.
-// Bound   one load a value.
+// Bound   one load a value; kRowAttempts at a row.
 // Fails   attach: PROTOCOL, VERSION, NO_RESOURCE.
 class JobCountersReader {
  public:
@@ -118,14 +141,14 @@ class JobCountersReader {
   std::uint32_t groups() const { return header_.groups; }
   std::int32_t engine_pid() const { return header_.engine_pid; }
   std::uint64_t value(std::uint32_t rank, RankCount count) const;
-  std::uint64_t value(std::uint32_t group, GroupCount count) const;
-  std::string group_name(std::uint32_t group) const;
+  // Nothing if it changes hands just now.
+  std::optional<GroupRow> row(std::uint32_t group) const;
   Instant beat() const;
 
  private:
   JobCountersReader(Mapping mapping, const JobCountersHeader& header)
       : mapping_(std::move(mapping)), header_(header) {}
-  const GroupTally* group(std::uint32_t index) const;
+  const GroupTally* tally(std::uint32_t group) const;
   Mapping mapping_;
   JobCountersHeader header_;  // a copy that was checked
 };

@@ -40,6 +40,19 @@ std::uint64_t now_at(const Tally& tally, Count count) {
   return tally[static_cast<std::size_t>(count)];
 }
 
+// In the group where the rank is worst; null: it has not met others often enough.
+Json lag_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& rank, const Look& look) {
+  const std::uint64_t group = now_at(rank, RankCount::kLagGroup);
+  if (group == 0) return nullptr;
+  const auto row = std::find_if(look.groups.begin(), look.groups.end(), [&](const shm::GroupRow& r) {
+    return r.value(GroupCount::kMembers) > 0 && r.value(GroupCount::kId) == group - 1;
+  });
+  return {{"group", row != look.groups.end() ? Json(row->name) : Json(nullptr)},
+          {"group_id", group - 1},
+          {"median_ns", now_at(rank, RankCount::kLagNs)},
+          {"others_ns", now_at(rank, RankCount::kLagOthersNs)}};
+}
+
 Json rank_rates(const Look& before, const Look& after, const Pace& pace) {
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < after.ranks.size(); ++rank) {
@@ -54,22 +67,29 @@ Json rank_rates(const Look& before, const Look& after, const Pace& pace) {
          {"exposed", pace.part(grown(b, a, RankCount::kExposedNs))},
          {"compute", pace.part(grown(b, a, RankCount::kComputeBusyNs))},
          {"in_flight", now_at(a, RankCount::kInFlight)},
+         {"late", now_at(a, RankCount::kLateIn) > 0},
+         {"late_in", now_at(a, RankCount::kLateIn)},
+         {"lag", lag_of(a, after)},
          {"failed", now_at(a, RankCount::kStepsFailed)},
          {"buffer_bytes", now_at(a, RankCount::kBufferBytes)}});
   }
   return ranks;
 }
 
-Json group_rates(const JobCountersReader& counters, const Look& before, const Look& after, const Pace& pace) {
+// A row that has another group since the look before has no rates yet: some counts of its members are older
+// than itself.
+Json group_rates(const Look& before, const Look& after, const Pace& pace) {
   Json groups = Json::array();
-  for (std::uint32_t group = 0; group < after.groups.size(); ++group) {
-    const auto& b = before.groups[group];
-    const auto& a = after.groups[group];
-    const auto members = std::max<std::uint64_t>(now_at(a, GroupCount::kMembers), 1);
+  for (std::size_t row = 0; row < after.groups.size(); ++row) {
+    const bool same = before.groups[row].value(GroupCount::kRow) == after.groups[row].value(GroupCount::kRow);
+    const auto& a = after.groups[row].values;
+    const auto& b = same ? before.groups[row].values : a;
+    const std::uint64_t members = now_at(a, GroupCount::kMembers);
+    if (members == 0) continue;
     groups.push_back(
-        {{"group", counters.group_name(group)},
-         {"id", group},
-         {"ranks", now_at(a, GroupCount::kMembers)},
+        {{"group", after.groups[row].name},
+         {"id", now_at(a, GroupCount::kId)},
+         {"ranks", members},
          {"ops_per_s", pace.of(grown(b, a, GroupCount::kOperations) + grown(b, a, GroupCount::kRuns))},
          {"bytes_per_s", pace.of(grown(b, a, GroupCount::kBytes))},
          {"exposed", pace.part(grown(b, a, GroupCount::kExposedNs) / members)},
@@ -82,6 +102,13 @@ Json group_rates(const JobCountersReader& counters, const Look& before, const Lo
 
 std::string percent(double part) {
   return fmt::format("{:.0f} %", part * 100);
+}
+
+std::string lag_text(const Json& rank) {
+  const Json& lag = rank.at("lag");
+  if (lag.is_null()) return "-";
+  const double millis = lag.at("median_ns").get<double>() * 1e-6;
+  return fmt::format("{:.{}f} ms{}", millis, millis < 10 ? 2 : 1, rank.at("late").get<bool>() ? " LATE" : "");
 }
 
 std::string rate(double value) {
@@ -98,6 +125,25 @@ Outcome<std::string> only_job(const Door& door) {
   for (const Json& job : jobs) names += (names.empty() ? "" : ", ") + job.at("name").get<std::string>();
   if (names.empty()) return tl::unexpected(Trouble{kNoObject, "there is no job"});
   return tl::unexpected(Trouble{kUsage, fmt::format("top: say which job with --job: {}", names)});
+}
+
+// A line for each rank that comes late.
+std::string late_text(const Json& now) {
+  std::string out;
+  for (const Json& rank : now.at("ranks")) {
+    const Json& lag = rank.at("lag");
+    if (!rank.at("late").get<bool>() || lag.is_null()) continue;
+    const auto groups = rank.at("late_in").get<std::uint64_t>();
+    const Json& name = lag.at("group");
+    out += fmt::format(
+        "rank {} comes late to {}{}: median {:.1f} ms behind the first; the others {:.2f} ms\n",
+        rank.at("rank").get<int>(),
+        name.is_string() ? name.get<std::string>()
+                         : fmt::format("group {}", lag.at("group_id").get<std::uint64_t>()),
+        groups > 1 ? fmt::format(" (and {} more group{})", groups - 1, groups == 2 ? "" : "s") : "",
+        lag.at("median_ns").get<double>() * 1e-6, lag.at("others_ns").get<double>() * 1e-6);
+  }
+  return out;
 }
 
 int show(const std::string& job, const Json& now, Output output, bool clear) {
@@ -134,8 +180,7 @@ Look look_at(const JobCountersReader& counters, Instant now) {
       look.ranks[rank][i] = counters.value(rank, static_cast<RankCount>(i));
   look.groups.resize(counters.groups());
   for (std::uint32_t group = 0; group < counters.groups(); ++group)
-    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(GroupCount::kCount); ++i)
-      look.groups[group][i] = counters.value(group, static_cast<GroupCount>(i));
+    if (auto row = counters.row(group)) look.groups[group] = *std::move(row);
   return look;
 }
 
@@ -148,7 +193,7 @@ Json rates(const JobCountersReader& counters, const Look& before, const Look& af
           {"engine_silent_s", silent},
           {"engine_stuck", silent >= kSilentSeconds},
           {"ranks", rank_rates(before, after, pace)},
-          {"groups", group_rates(counters, before, after, pace)}};
+          {"groups", group_rates(before, after, pace)}};
 }
 
 std::string top_text(const std::string& job, const Json& now) {
@@ -161,17 +206,18 @@ std::string top_text(const std::string& job, const Json& now) {
   for (const Json& rank : now.at("ranks")) {
     if (!rank.at("attached").get<bool>()) {
       rows.push_back(
-          {fmt::format("{}", rank.at("rank").get<int>()), "-", "-", "-", "-", "-", "-", "not attached"});
+          {fmt::format("{}", rank.at("rank").get<int>()), "-", "-", "-", "-", "-", "-", "-", "not attached"});
       continue;
     }
     rows.push_back({fmt::format("{}", rank.at("rank").get<int>()),
                     fmt::format("{}", rank.at("pid").get<int>()), rate(rank.at("ops_per_s").get<double>()),
                     bytes_text(static_cast<std::uint64_t>(rank.at("bytes_per_s").get<double>())) + "/s",
                     percent(rank.at("exposed").get<double>()), percent(rank.at("compute").get<double>()),
-                    fmt::format("{}", rank.at("in_flight").get<std::uint64_t>()),
+                    fmt::format("{}", rank.at("in_flight").get<std::uint64_t>()), lag_text(rank),
                     bytes_text(rank.at("buffer_bytes").get<std::uint64_t>())});
   }
-  out += table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "MEMORY"}, rows);
+  out += table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "LAG", "MEMORY"}, rows);
+  out += late_text(now);
   rows.clear();
   for (const Json& group : now.at("groups"))
     rows.push_back({fmt::format("{} {}", group.at("id").get<int>(), group.at("group").get<std::string>()),

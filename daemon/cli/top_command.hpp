@@ -17,12 +17,12 @@ struct TopOptions {
 
 int run_top(const Door& door, const TopOptions& options, Output output);
 
-// One look at all counters.
+// One look at all counters. A group without members is a row that nobody has just now.
 struct Look {
   Instant at{0};
   Instant beat{0};
   std::vector<std::array<std::uint64_t, shm::kTallyValuesMax>> ranks;
-  std::vector<std::array<std::uint64_t, shm::kTallyValuesMax>> groups;
+  std::vector<shm::GroupRow> groups;
 };
 Look look_at(const shm::JobCountersReader& counters, Instant now);
 

@@ -360,42 +360,42 @@ Board::Progress Board::progress(GroupId group) const {
   return progress;
 }
 
-std::optional<Board::Flight> Board::flight_at(Rank rank, std::uint64_t index) const {
+std::optional<Board::Flight> Board::flight(Rank rank, std::uint64_t index) const {
   const auto* records = reinterpret_cast<const shm::DirectRecord*>(segments_[rank.value].mapping.data() +
                                                                    shm::kDirectRecordsOffset);
   const shm::DirectRecord& record = records[index % shm::kDirectRecords];
   if (index == 0 || peek(&record.index) != index) return std::nullopt;
-  Flight flight;
-  flight.index = index;
-  flight.what = shm::unpack_what(peek(&record.what));
-  flight.uneven = (flight.what.dtype & shm::kRecordUneven) != 0;
-  flight.what.dtype &= static_cast<std::uint8_t>(~shm::kRecordUneven);
-  flight.generation = peek(&record.generation);
-  flight.number = peek(&record.number);
-  flight.source_bytes = peek(&record.source_bytes);
-  flight.target_bytes = peek(&record.target_bytes);
+  Flight found;
+  found.index = index;
+  found.what = shm::unpack_what(peek(&record.what));
+  found.uneven = (found.what.dtype & shm::kRecordUneven) != 0;
+  found.what.dtype &= static_cast<std::uint8_t>(~shm::kRecordUneven);
+  found.generation = peek(&record.generation);
+  found.number = peek(&record.number);
+  found.source_bytes = peek(&record.source_bytes);
+  found.target_bytes = peek(&record.target_bytes);
   const std::uint64_t begun = peek(&record.begun_ns);
   const std::uint64_t end = peek(&record.end);
-  if (peek(&record.index) != index || flight.what.line >= groups_.size()) return std::nullopt;
-  flight.group = GroupId(flight.what.line);
-  const auto& seats = groups_[flight.what.line].seats;
+  if (peek(&record.index) != index || found.what.line >= groups_.size()) return std::nullopt;
+  found.group = GroupId(found.what.line);
+  const auto& seats = groups_[found.what.line].seats;
   const auto seat =
       std::find_if(seats.begin(), seats.end(), [&](const Seat& s) { return s.rank == rank.value; });
-  if (seat == seats.end() || flight.what.peer >= seats.size()) return std::nullopt;
-  if (flight.generation < groups_[flight.what.line].first_generation) return std::nullopt;
-  flight.member = static_cast<std::uint32_t>(seat - seats.begin());
+  if (seat == seats.end() || found.what.peer >= seats.size()) return std::nullopt;
+  if (found.generation < groups_[found.what.line].first_generation) return std::nullopt;
+  found.member = static_cast<std::uint32_t>(seat - seats.begin());
   constexpr std::uint64_t kNanosMax = std::uint64_t{1} << 62;
-  flight.begun = Instant(static_cast<std::int64_t>(std::min(begun, kNanosMax)));
+  found.begun = Instant(static_cast<std::int64_t>(std::min(begun, kNanosMax)));
   const std::uint64_t state = end & ((1 << shm::kRecordStateBits) - 1);
   if (state > static_cast<std::uint64_t>(shm::RecordState::kBadly)) return std::nullopt;
-  flight.state = static_cast<shm::RecordState>(state);
+  found.state = static_cast<shm::RecordState>(state);
   if (const std::uint64_t nanos = end >> shm::kRecordStateBits; nanos != 0)
-    flight.ended = Instant(static_cast<std::int64_t>(nanos));
-  return flight;
+    found.ended = Instant(static_cast<std::int64_t>(nanos));
+  return found;
 }
 
 std::optional<Board::Flight> Board::latest_flight(Rank rank) const {
-  return flight_at(rank, recorded(rank));
+  return flight(rank, recorded(rank));
 }
 
 std::vector<Board::Flight> Board::flights(Rank rank, std::uint64_t after, std::uint64_t* lost) const {
@@ -405,7 +405,7 @@ std::vector<Board::Flight> Board::flights(Rank rank, std::uint64_t after, std::u
   const std::uint64_t wanted = latest - after;
   const std::uint64_t kept = std::min<std::uint64_t>(wanted, shm::kDirectRecords);
   for (std::uint64_t index = latest - kept + 1; index != latest + 1; ++index)
-    if (auto flight = flight_at(rank, index)) flights.push_back(*flight);
+    if (const auto found = flight(rank, index)) flights.push_back(*found);
   if (lost != nullptr) *lost += wanted - flights.size();
   return flights;
 }

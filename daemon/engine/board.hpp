@@ -97,6 +97,8 @@ class Board {
     std::optional<Instant> ended;
   };
   std::optional<Flight> latest_flight(Rank rank) const;
+  // The one with that index, if it is still there.
+  std::optional<Flight> flight(Rank rank, std::uint64_t index) const;
   // All that are still there with an index above `after`, oldest first; *lost counts those that are not.
   std::vector<Flight> flights(Rank rank, std::uint64_t after = 0, std::uint64_t* lost = nullptr) const;
   std::uint64_t recorded(Rank rank) const;
@@ -157,7 +159,6 @@ class Board {
   shm::RankLine* rank_line(Rank rank);
   std::uint64_t completed(GroupId group) const;
   const shm::DirectHeader* header(Rank rank) const;
-  std::optional<Flight> flight_at(Rank rank, std::uint64_t index) const;
   const std::byte* seat(GroupId group, std::uint32_t index) const;
 
   std::vector<Segment> segments_;

@@ -67,11 +67,12 @@ void Engine::tick(Instant now) {
   }
   if (trace_.on() && board_) trace_direct();
   if (tally_->due(now)) {
+    look_for_stragglers(now);
     std::vector<Tally::Counted> counted;
     for (const Seat& seat : seats_)
       counted.push_back(
           {seat.session.get(), seat.session ? graph_->exposed(seat.session->options().rank) : Nanos(0)});
-    tally_->write(counted, board_ ? &*board_ : nullptr, now);
+    tally_->write(counted, board_ ? &*board_ : nullptr, lateness_, now);
   }
   next_tick_ = now + kTickPeriod;
 }
@@ -106,6 +107,7 @@ void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
       flight_log_.launched(part.rank, part.lane, part.value,
                            graph_->sequencer().operations(work->group, part.lane), turn_);
   const Status status = executor_->launch(step_index, step);
+  lateness_.met(step);
   if (status.ok() || !health_.ok()) return;
   health_ =
       Status(Code::kDevice, fmt::format("launching {}: {}", step.parts.front().plan->label(), status.text()));

@@ -31,7 +31,8 @@ Engine::Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList
       doorbells_(std::move(doorbells)),
       seats_(spec.world),
       trace_(kTraceEventsMax),
-      flight_log_(spec.world) {}
+      flight_log_(spec.world),
+      lateness_(spec.world, table_.size()) {}
 
 Engine::~Engine() {
   if (pool_) pool_->halt();  // no worker is in a turn of ours from here on
@@ -170,6 +171,9 @@ void Engine::detach(Rank rank, const std::string& text) {
   }
   shrinks_.left(seat.session->options().id);
   graveyard_.push_back(std::move(seat.session));
+  lateness_changes_.clear();
+  lateness_.left(rank, lateness_changes_);
+  tell(lateness_changes_);
   wake_clients();
 }
 

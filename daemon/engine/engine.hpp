@@ -13,6 +13,7 @@
 #include "daemon/engine/doorbells.hpp"
 #include "daemon/engine/flight_dump.hpp"
 #include "daemon/engine/group_table.hpp"
+#include "daemon/engine/lateness.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/resolve.hpp"
 #include "daemon/engine/session.hpp"
@@ -224,6 +225,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   void trace_direct();
   std::vector<RankFlights> all_flights() const;
   std::vector<RankFacts> rank_facts() const;
+  void look_for_stragglers(Instant now);
+  void tell(std::span<const Lateness::Change> changes);
   blame::Situation situation(std::span<const RankFacts> facts, Instant now) const;
   // Adds the cause to a deadline's verdict, and keeps the report.
   void explain(scheduler::Verdict& verdict, blame::Situation situation, std::span<const RankFacts> facts,
@@ -250,6 +253,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   scheduler::Trace trace_;
   scheduler::Finished current_;  // the step being retired
   FlightLog flight_log_;
+  Lateness lateness_;
+  std::vector<Lateness::Change> lateness_changes_;  // of the latest look: kept, so that one needs no heap
   std::optional<Tally> tally_;
   Instant turn_{0};  // when the present turn of duty began
   struct DeadlineReport {

@@ -37,9 +37,11 @@ Status Engine::open_groups() {
   }
   groups.resize(table_.size());
   group_names_.resize(table_.size());
-  MUSTER_ASSIGN_OR_RETURN(
-      auto tally, Tally::create(spec_.world, std::span(groups).first(group_list_.size()), spec_.epoch));
+  MUSTER_ASSIGN_OR_RETURN(auto tally,
+                          Tally::create(spec_.world, std::span(groups).first(group_list_.size()),
+                                        {table_.first_made(), spec_.groups_made_max}, spec_.epoch));
   tally_.emplace(std::move(tally));
+  for (std::uint32_t g = 0; g < groups.size(); ++g) lateness_.set_group(GroupId(g), groups[g].ranks);
   const scheduler::GraphOptions options{spec_.world, spec_.starts_per_lane_max, kLaunchDepth};
   graph_.emplace(options, std::move(groups), *this);
   MUSTER_ASSIGN_OR_RETURN(
@@ -87,6 +89,8 @@ Result<GroupId> Engine::enter_group(std::string_view name, std::span<const Rank>
   executor_->connect(group, std::move(communicator));
   graph_->set_group(group, {std::string(name), {ranks.begin(), ranks.end()}});
   group_names_[group.value] = name;
+  lateness_.set_group(group, ranks);
+  tally_->set_group(group, graph_->groups()[group.value]);
   return group;
 }
 
@@ -103,6 +107,8 @@ void Engine::retire_group(GroupId group) {
   graph_->set_group(group, {});
   executor_->connect(group, nullptr);
   if (board_) board_->unseat_group(group);
+  lateness_.set_group(group, {});
+  tally_->set_group(group, {});
   shrinks_.forget(group);
   table_.forget(group);
 }

@@ -62,7 +62,33 @@ std::vector<RankFacts> Engine::rank_facts() const {
 
 blame::Situation Engine::situation(std::span<const RankFacts> facts, Instant now) const {
   const Nanos patience = std::min(kPatienceMax, spec_.deadline / 2);
-  return situation_of({spec_.name, now, patience, *graph_, board_ ? &*board_ : nullptr, facts});
+  return situation_of({spec_.name, now, patience, *graph_, board_ ? &*board_ : nullptr, facts, &lateness_});
+}
+
+void Engine::look_for_stragglers(Instant now) {
+  lateness_changes_.clear();
+  lateness_.look(board_ ? &*board_ : nullptr, now, lateness_changes_);
+  tell(lateness_changes_);
+}
+
+// Flags change seldom (Stragglers), and so does the log.
+void Engine::tell(std::span<const Lateness::Change> changes) {
+  for (const Lateness::Change& change : changes) {
+    blame::Straggler figures = lateness_.figures(change.group, change.rank);
+    figures.group_name = group_names_[change.group.value];
+    if (change.late) {
+      MUSTER_LOG(kWarning, "engine", "job {}: {}", spec_.name, blame::sentence_of(figures));
+    } else if (figures.operations == 0) {
+      MUSTER_LOG(kInfo, "engine", "job {}: group {}: rank {} is not called late any more: a member has left",
+                 spec_.name, figures.group_name, figures.rank);
+    } else {
+      MUSTER_LOG(kInfo, "engine",
+                 "job {}: group {}: rank {} comes late no more: median {} behind the first over the last {} "
+                 "operations",
+                 spec_.name, figures.group_name, figures.rank, blame::lag_text(figures.median),
+                 figures.operations);
+    }
+  }
 }
 
 void Engine::explain(scheduler::Verdict& verdict, blame::Situation situation,
@@ -98,6 +124,7 @@ Json Engine::hang() {
     const std::lock_guard lock(baton_);
     const Instant now = clock_.now();
     facts = rank_facts();
+    look_for_stragglers(now);
     all = situation(facts, now);
     if (deadline_report_)
       last = {{"ago_ns", (now - deadline_report_->at).count()}, {"report", deadline_report_->report}};

@@ -242,6 +242,23 @@ void add_direct(const Evidence& e, Situation& situation) {
   }
 }
 
+// ---- lateness ----------------------------------------------------------------------------------
+
+void add_lateness(const Evidence& e, Situation& situation) {
+  situation.stragglers = e.lateness->stragglers();
+  for (blame::Straggler& straggler : situation.stragglers)
+    straggler.group_name = e.graph.groups()[straggler.group].name;
+  for (std::uint32_t rank = 0; rank < situation.ranks.size(); ++rank) {
+    const Lateness::Worst& worst = e.lateness->worst(Rank(rank));
+    if (!worst.group) continue;
+    blame::Lag lag;
+    lag.figures = e.lateness->figures(*worst.group, Rank(rank));
+    lag.figures.group_name = e.graph.groups()[worst.group->value].name;
+    lag.histogram = e.lateness->of(*worst.group)->histogram(worst.member);
+    situation.ranks[rank].lag = std::move(lag);
+  }
+}
+
 // ---- as JSON -----------------------------------------------------------------------------------
 
 Json wait_json(const Situation& situation, const Wait& wait) {
@@ -265,12 +282,28 @@ Json wait_json(const Situation& situation, const Wait& wait) {
           {"difference", wait.difference}};
 }
 
+Json straggler_json(const blame::Straggler& straggler) {
+  return {{"rank", straggler.rank},
+          {"group", straggler.group_name},
+          {"group_id", straggler.group},
+          {"median_ns", straggler.median.count()},
+          {"others_ns", straggler.others.count()},
+          {"operations", straggler.operations}};
+}
+
 Json rank_json(const Situation& situation, std::uint32_t number) {
   const blame::RankState& rank = situation.ranks[number];
   Json json{{"rank", number},       {"attached", rank.attached},
             {"pid", rank.pid},      {"process", blame::process_state_name(rank.process)},
             {"cgroup", rank.where}, {"heard_ns", nullptr},
-            {"finished", nullptr}};
+            {"finished", nullptr},  {"lag", nullptr}};
+  if (rank.lag) {
+    json["lag"] = {{"group", rank.lag->figures.group_name},
+                   {"group_id", rank.lag->figures.group},
+                   {"median_ns", rank.lag->figures.median.count()},
+                   {"operations", rank.lag->figures.operations},
+                   {"histogram", rank.lag->histogram}};
+  }
   if (rank.heard) json["heard_ns"] = (situation.now - *rank.heard).count();
   if (rank.finished)
     json["finished"] = {{"group", rank.finished->group},
@@ -301,6 +334,7 @@ Situation situation_of(const Evidence& e) {
   explain_missing(e, pending, situation);
   for (const auto& running : e.graph.running()) situation.waits.push_back(running_wait(e, running));
   if (e.board != nullptr) add_direct(e, situation);
+  if (e.lateness != nullptr) add_lateness(e, situation);
   return situation;
 }
 
@@ -355,6 +389,9 @@ Json report_json(const Situation& situation, const blame::Report& report) {
   }
   Json waits = Json::array();
   for (const Wait& wait : situation.waits) waits.push_back(wait_json(situation, wait));
+  Json stragglers = Json::array();
+  for (const blame::Straggler& straggler : situation.stragglers)
+    stragglers.push_back(straggler_json(straggler));
   Json ranks = Json::array();
   for (std::uint32_t rank = 0; rank < situation.ranks.size(); ++rank)
     ranks.push_back(rank_json(situation, rank));
@@ -368,6 +405,7 @@ Json report_json(const Situation& situation, const blame::Report& report) {
           {"next", report.next},
           {"waits", waits},
           {"ranks", ranks},
+          {"stragglers", stragglers},
           {"text", blame::text_of(situation, report)}};
 }
 

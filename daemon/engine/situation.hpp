@@ -3,6 +3,7 @@
 
 #include "daemon/control/job.hpp"
 #include "daemon/engine/board.hpp"
+#include "daemon/engine/lateness.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/session.hpp"
 #include "scheduler/blame/blame.hpp"
@@ -30,6 +31,7 @@ struct Evidence {
   const scheduler::Graph& graph;
   const Board* board = nullptr;  // none: there is no direct path
   std::span<const RankFacts> ranks;
+  const Lateness* lateness = nullptr;  // none: nobody measures
 };
 
 // All but the states of processes, which cost system calls.

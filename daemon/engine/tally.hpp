@@ -3,10 +3,12 @@
 
 #include "api/shm/job_counters.hpp"
 #include "daemon/engine/board.hpp"
+#include "daemon/engine/lateness.hpp"
 #include "daemon/engine/session.hpp"
 #include "scheduler/run/request.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,16 +16,26 @@ namespace muster::engine {
 
 // Owns    the counters' memory.
 // Thread  under the engine's baton.
-// Bound   a few additions a start; a pass over ranks and groups each kPeriod.
+// Bound   a few additions a start; a pass over ranks and groups each kPeriod. kMadeRowsMax groups made later
+//         have a row each; what is made beyond them is not counted.
 // Fails   create: NO_RESOURCE.
 class Tally {
  public:
   static constexpr Nanos kPeriod = std::chrono::milliseconds(100);
 
-  // The groups of the mesh, which come first among the job's.
-  static Result<Tally> create(std::uint32_t world, std::span<const scheduler::Group> groups,
+  static constexpr std::uint32_t kMadeRowsMax = 256;
+
+  // The groups of the mesh, which come first among the job's, and the places of those made later.
+  struct Places {
+    std::uint32_t first_made = 0;
+    std::uint32_t made_max = 0;
+  };
+  static Result<Tally> create(std::uint32_t world, std::span<const scheduler::Group> groups, Places places,
                               std::uint64_t epoch);
   int descriptor() const { return writer_.descriptor(); }
+
+  // A group has been made in that place, or is gone from it: empty. No start of the former is in flight.
+  void set_group(GroupId group, const scheduler::Group& now);
 
   // Each start is submitted once and retired once, whatever becomes of its client.
   void submitted(Rank rank, const scheduler::Plan& plan);
@@ -35,23 +47,29 @@ class Tally {
     Nanos exposed{0};
   };
   bool due(Instant now) const { return now >= next_; }
-  void write(std::span<const Counted> ranks, const Board* board, Instant now);
+  void write(std::span<const Counted> ranks, const Board* board, const Lateness& lateness, Instant now);
 
  private:
   struct RankState {
     std::uint64_t in_flight = 0;
   };
   struct GroupState {
-    std::vector<Rank> members;
+    GroupId id;
+    std::vector<Rank> members;  // none: the row is nobody's
     std::uint64_t operations = 0, failures = 0, bytes = 0, busy = 0, in_flight = 0;
     std::uint64_t runs = 0, generation = 0, number = 0;
   };
   explicit Tally(shm::JobCountersWriter writer) : writer_(std::move(writer)) {}
+  std::optional<std::uint32_t> row_of(GroupId group) const;
   GroupState* group_of(const scheduler::Plan& plan);
+  void write_rank(Rank rank, const Counted& counted, const Board* board, const Lateness& lateness);
+  void write_group(std::uint32_t row, std::span<const Counted> ranks, const Board* board);
 
   shm::JobCountersWriter writer_;
   std::vector<RankState> ranks_;
-  std::vector<GroupState> groups_;
+  std::vector<GroupState> groups_;  // by row: those of the mesh, then those made later
+  std::uint32_t mesh_groups_ = 0;
+  Places places_;
   Instant next_{0};
 };
 

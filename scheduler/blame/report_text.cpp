@@ -129,6 +129,15 @@ void add_others(const Situation& situation, const Report& report, std::string* o
   if (listed > kListedMax) *out += fmt::format("also     {} more operations\n", listed - kListedMax);
 }
 
+// Of another kind than the verdict: nothing fails because of them.
+void add_stragglers(const Situation& situation, std::string* out) {
+  const std::size_t listed = std::min(situation.stragglers.size(), kListedMax);
+  for (std::size_t i = 0; i < listed; ++i)
+    *out += fmt::format("late     {}\n", sentence_of(situation.stragglers[i]));
+  if (situation.stragglers.size() > listed)
+    *out += fmt::format("late     {} more\n", situation.stragglers.size() - listed);
+}
+
 void add_lines(const char* head, const std::vector<std::string>& lines, std::string* out) {
   for (const std::string& line : lines) {
     *out += fmt::format("{:<9}{}\n", head, line);
@@ -202,6 +211,7 @@ std::string text_of(const Situation& situation, const Report& report) {
   for (std::size_t i = 0; i < report.circle.size() && i < kListedMax; ++i)
     add_rank(situation, report.circle[i].rank, "", &out);
   add_others(situation, report, &out);
+  add_stragglers(situation, &out);
   std::string ruled_out;
   for (const std::string& fact : report.ruled_out) ruled_out += (ruled_out.empty() ? "" : " · ") + fact;
   if (!ruled_out.empty()) out += "ruled out  " + ruled_out + "\n";

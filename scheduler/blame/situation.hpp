@@ -4,6 +4,7 @@
 
 #include "api/base/clock.hpp"
 #include "api/base/path.hpp"
+#include "scheduler/blame/stragglers.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +40,12 @@ struct Finished {
   Instant at{0};
 };
 
+// How late a rank comes in the group where it is worst; the histogram is of that group.
+struct Lag {
+  Straggler figures;
+  Stragglers::Histogram histogram{};
+};
+
 struct RankState {
   bool attached = false;
   std::int32_t pid = 0;
@@ -46,6 +53,7 @@ struct RankState {
   std::string where;             // kFrozen: the cgroup
   std::optional<Instant> heard;  // its last sign of life
   std::optional<Finished> finished;
+  std::optional<Lag> lag;
 };
 
 struct Arrived {
@@ -83,6 +91,7 @@ struct Situation {
   Nanos patience{0};  // younger waits are nobody's fault
   std::vector<RankState> ranks;
   std::vector<Wait> waits;
+  std::vector<Straggler> stragglers;
 };
 
 }  // namespace muster::blame

@@ -222,7 +222,7 @@ void Graph::launch(std::span<const Sequencer::Arrival> members, Instant now) {
     ++lane.launched;
     lane.launched_collective = member.plan->collective() != nullptr;
     ++r.running;
-    in_flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan});
+    in_flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan, member.at});
     in_flight.generations.push_back(r.generation);
   }
   ++steps_in_flight_;

@@ -38,6 +38,7 @@ struct Step {
     std::uint32_t lane = 0;
     std::uint64_t value = 0;
     Plan* plan = nullptr;
+    Instant arrived{0};  // when nothing of its lane stood before it any more
   };
   std::vector<Part> parts;  // one for a kernel; the members in group order for a collective
 };

@@ -262,7 +262,7 @@ TEST_P(Hang, ShowsCountersWhileTheEngineIsStopped) {
   const auto live = *shm::JobCountersReader::attach(first.descriptors.front());
   for (int tries = 0; tries < 500 && !done(live); ++tries) usleep(20'000);
   EXPECT_TRUE(done(live));
-  EXPECT_EQ(live.group_name(0), "dp_shard");
+  EXPECT_EQ(live.row(0)->name, "dp_shard");
   const pid_t engine = first.result.at("engine_pid");
   ::kill(engine, SIGSTOP);
   const cli::Answer second = ask("counters");

@@ -23,15 +23,48 @@ TEST(JobCounters, AreReadAsTheyWereWritten) {
   EXPECT_EQ(reader.ranks(), 2u);
   EXPECT_EQ(reader.groups(), 2u);
   EXPECT_EQ(reader.engine_pid(), getpid());
-  EXPECT_EQ(reader.group_name(0), "dp");
-  EXPECT_EQ(reader.group_name(1), std::string(kTallyNameBytes - 1, 'x'));
+  EXPECT_EQ(reader.row(0)->name, "dp");
+  EXPECT_EQ(reader.row(1)->name, std::string(kTallyNameBytes - 1, 'x'));
   writer.set(1, RankCount::kRuns, 5);
   writer.set(1, GroupCount::kBytes, 6);
   writer.beat(Instant(9));
   EXPECT_EQ(reader.value(1, RankCount::kRuns), 5u);
   EXPECT_EQ(reader.value(0, RankCount::kRuns), 0u);
-  EXPECT_EQ(reader.value(1, GroupCount::kBytes), 6u);
+  EXPECT_EQ(reader.row(1)->value(GroupCount::kBytes), 6u);
   EXPECT_EQ(reader.beat(), Instant(9));
+}
+
+// Goal:   who looks at a row twice can tell that it is another group's, and never sees the former's counts.
+TEST(JobCounters, GiveARowToAnotherGroupWithNothingOfTheFormer) {
+  auto writer = *JobCountersWriter::create(1, std::vector<std::string>{"mesh", ""}, 7, memory_headroom());
+  const auto reader = *JobCountersReader::attach(Descriptor(dup(writer.descriptor())));
+  EXPECT_EQ(reader.row(1)->value(GroupCount::kMembers), 0u) << "nobody's";
+  writer.give_row(1, "survivors");
+  writer.set(1, GroupCount::kMembers, 3);
+  writer.set(1, GroupCount::kRuns, 1000);
+  writer.set(1, GroupCount::kFailures, 2);
+  const GroupRow former = *reader.row(1);
+  EXPECT_EQ(former.name, "survivors");
+  writer.give_row(1, "two");
+  writer.set(1, GroupCount::kMembers, 2);
+  const GroupRow row = *reader.row(1);
+  EXPECT_EQ(row.name, "two");
+  EXPECT_NE(row.value(GroupCount::kRow), former.value(GroupCount::kRow));
+  EXPECT_EQ(row.value(GroupCount::kRuns), 0u);
+  EXPECT_EQ(row.value(GroupCount::kFailures), 0u);
+  EXPECT_EQ(reader.row(0)->name, "mesh");
+}
+
+TEST(JobCounters, ShowNoRowWhileItChangesHands) {
+  const std::uint64_t bytes = job_counters_bytes(0, 1);
+  const Descriptor memory = *create_memory("counters", bytes, memory_headroom());
+  const Mapping mapping = *Mapping::map(memory, bytes, Access::kReadWrite);
+  new (mapping.writable()) JobCountersHeader{kMagicJobCounters, kAbiVersion, 1, bytes, 0, 1, 1};
+  auto* tally = reinterpret_cast<GroupTally*>(mapping.writable() + kJobCountersTalliesOffset);
+  const auto reader = *JobCountersReader::attach(memory);
+  EXPECT_TRUE(reader.row(0).has_value());
+  tally->values[static_cast<std::size_t>(GroupCount::kRow)] = 3;
+  EXPECT_FALSE(reader.row(0).has_value());
 }
 
 TEST(JobCounters, AreRefusedIfTheyAreSomethingElse) {

@@ -14,8 +14,8 @@ using ::testing::Not;
 class Top : public ::testing::Test {
  protected:
   Top()
-      : writer_(
-            *shm::JobCountersWriter::create(2, std::vector<std::string>{"tp"}, 1, shm::memory_headroom())),
+      : writer_(*shm::JobCountersWriter::create(2, std::vector<std::string>{"tp", ""}, 1,
+                                                shm::memory_headroom())),
         reader_(*shm::JobCountersReader::attach(shm::Descriptor(dup(writer_.descriptor())))) {}
   Look look(Nanos at) const { return look_at(reader_, at); }
 
@@ -72,6 +72,76 @@ TEST_F(Top, TakesASmallerCountForANewStart) {
   writer_.set(1, RankCount::kRuns, 10);
   writer_.beat(Nanos(2'000'000'000));
   EXPECT_EQ(rates(reader_, before, look(Nanos(2'000'000'000))).at("ranks").at(1).at("ops_per_s"), 10.0);
+}
+
+// Goal:   who comes late is marked, with the group in which it is worst.
+TEST_F(Top, MarksARankThatComesLate) {
+  for (const std::uint32_t rank : {0u, 1u}) writer_.set(rank, RankCount::kAttached, 1);
+  writer_.set(0, GroupCount::kMembers, 2);
+  writer_.set(0, RankCount::kLagGroup, 1);
+  writer_.set(0, RankCount::kLagNs, 20'000);
+  writer_.set(1, RankCount::kLagGroup, 1);
+  writer_.set(1, RankCount::kLagNs, 20'100'000);
+  writer_.set(1, RankCount::kLagOthersNs, 20'000);
+  writer_.set(1, RankCount::kLateIn, 1);
+  const Json now = rates(reader_, look(Nanos(1)), look(Nanos(1)));
+  EXPECT_EQ(now.at("ranks").at(0).at("late"), false);
+  EXPECT_EQ(now.at("ranks").at(1).at("late"), true);
+  const Json& lag = now.at("ranks").at(1).at("lag");
+  EXPECT_EQ(lag.at("group"), "tp");
+  EXPECT_EQ(lag.at("group_id"), 0);
+  EXPECT_EQ(lag.at("median_ns"), 20'100'000);
+  EXPECT_EQ(lag.at("others_ns"), 20'000);
+  const std::string text = top_text("train", now);
+  EXPECT_THAT(text, HasSubstr("0.02 ms  "));
+  EXPECT_THAT(text, HasSubstr("20.1 ms LATE"));
+  EXPECT_THAT(text,
+              HasSubstr("rank 1 comes late to tp: median 20.1 ms behind the first; the others 0.02 ms\n"));
+  EXPECT_THAT(text, Not(HasSubstr("rank 0 comes late")));
+}
+
+TEST_F(Top, ShowsNoLagWhereNoneIsKnown) {
+  writer_.set(0, RankCount::kAttached, 1);
+  writer_.set(1, RankCount::kAttached, 1);
+  writer_.set(1, RankCount::kLagGroup, 77);
+  writer_.set(1, RankCount::kLateIn, 2);
+  writer_.set(1, RankCount::kLagNs, 30'000'000);
+  const Json now = rates(reader_, look(Nanos(1)), look(Nanos(1)));
+  EXPECT_TRUE(now.at("ranks").at(0).at("lag").is_null());
+  EXPECT_TRUE(now.at("ranks").at(1).at("lag").at("group").is_null()) << "a group without a row";
+  EXPECT_THAT(top_text("train", now), HasSubstr("rank 1 comes late to group 76 (and 1 more group): median"));
+}
+
+// Goal:   a group that was made has a row while it is there, and none of the numbers of the one before it.
+TEST_F(Top, ShowsAMadeGroupAndNothingOfTheFormerInItsRow) {
+  const auto group_at = [&](const Look& before, const Look& after) {
+    return rates(reader_, before, after).at("groups");
+  };
+  writer_.beat(Nanos(1'000'000'000));
+  EXPECT_TRUE(group_at(look(Nanos(1)), look(Nanos(1))).empty()) << "nobody's rows are not shown";
+  writer_.give_row(1, "survivors");
+  writer_.set(1, GroupCount::kMembers, 3);
+  writer_.set(1, GroupCount::kId, 9);
+  writer_.set(1, GroupCount::kRuns, 100);
+  const Look first = look(Nanos(1));
+  writer_.set(1, GroupCount::kRuns, 150);
+  writer_.beat(Nanos(2'000'000'000));
+  const Look second = look(Nanos(1));
+  const Json made = group_at(first, second);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(made.at(0).at("group"), "survivors");
+  EXPECT_EQ(made.at(0).at("id"), 9);
+  EXPECT_EQ(made.at(0).at("ops_per_s"), 50.0);
+  writer_.give_row(1, "");
+  EXPECT_TRUE(group_at(second, look(Nanos(1))).empty());
+  writer_.give_row(1, "pair");
+  writer_.set(1, GroupCount::kMembers, 2);
+  writer_.set(1, GroupCount::kRuns, 4000);
+  writer_.beat(Nanos(3'000'000'000));
+  const Json next = group_at(second, look(Nanos(1)));
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next.at(0).at("group"), "pair");
+  EXPECT_EQ(next.at(0).at("ops_per_s"), 0.0) << "since the look before it is another group's";
 }
 
 }  // namespace

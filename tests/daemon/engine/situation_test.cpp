@@ -356,5 +356,40 @@ TEST(SystemProcesses, KnowThisProcess) {
   EXPECT_EQ(processes.look(self).state, blame::ProcessState::kRunning);
 }
 
+// Goal:   who comes late is in the report beside its verdict, which is another matter.
+TEST(Situation, NamesStragglersInTextAndJson) {
+  const std::vector<scheduler::Group> groups{{"pair", {Rank(1), Rank(0)}}};
+  Stage stage({2, 64, 4}, groups);
+  Sessions sessions(2);
+  Lateness lateness(2, 1);
+  lateness.set_group(GroupId(0), groups[0].ranks);
+  for (int i = 0; i < 100; ++i) {
+    for (const std::uint32_t rank : {1u, 0u}) {
+      stage.now += std::chrono::milliseconds(rank == 0 ? 20 : 0);
+      stage.start(rank, MUSTER_LANE_SMALL, stage.collective(0, rank, Stage::all_reduce(4)));
+    }
+    lateness.met(stage.steps.at(stage.launched.front()));
+    stage.finish_all();
+  }
+  std::vector<Lateness::Change> changes;
+  lateness.look(nullptr, stage.now, changes);
+  const blame::Situation s =
+      situation_of({kJob, stage.now, Nanos(0), stage.graph, nullptr, sessions.facts, &lateness});
+  const control::Json report = report_json(s, blame::assess(s));
+  EXPECT_EQ(report.at("verdict"), "healthy");
+  ASSERT_EQ(report.at("stragglers").size(), 1u);
+  const control::Json& straggler = report.at("stragglers").at(0);
+  EXPECT_EQ(straggler.at("rank"), 0);
+  EXPECT_EQ(straggler.at("group"), "pair");
+  EXPECT_EQ(straggler.at("median_ns"), 20'000'000);
+  EXPECT_EQ(straggler.at("operations"), 100);
+  EXPECT_EQ(report.at("ranks").at(0).at("lag").at("histogram").at(15), 100) << "[16.4, 32.8) ms";
+  EXPECT_EQ(report.at("ranks").at(1).at("lag").at("median_ns"), 0);
+  EXPECT_THAT(
+      report.at("text").get<std::string>(),
+      HasSubstr("late     group pair: rank 0 comes late: median 20.0 ms behind the first over the last "
+                "100 operations; the others 0.00 ms\n"));
+}
+
 }  // namespace
 }  // namespace muster::engine
