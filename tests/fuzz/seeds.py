@@ -125,10 +125,13 @@ def nodes():
 
     def hears(of=0, how=b""):
         return bytes([11, of]) + how + b"\x0f"
-    owner, token = [(0, (1, 8))], [(1, (2, 15))]
+    owner, token = [(0, (1, 8))], [(1, (2, 14))]  # of the tokens, the second was used
     yield node(owner) + settled + hears() + claim(1) + hears() + hears(0, b"\x00") + start + claim(1)
     yield node(owner) + hears() + claim(1) + start + hears() + hears() + bytes([8, 0, 1]) + claim(1) + hears()
     yield node(token) + hears() + claim(0, 0) + claim(1, 1) + start + hears() + hears() + claim(0, 0)
+    yield node(token) + hears() + claim(1, 1) + hears(0, b"\x00") + claim(0, 1) + hears(0, b"\x00")
+    yield (node(token) + hears() + claim(0, 0) + hears(0, b"\x00") + bytes([8, 0, 0]) + start + hears() +
+           claim(0, 0) + hears(0, b"\x00"))
     yield node(token) + hears() + bytes([6, 0, 0, 0, 1, 0]) + turns + b"\x07" + claim(1, 2) + start + hears()
     yield node(owner + token) + torn + start + hears() + hears(1) + bytes([10, 0, 3]) + turns + start
     yield node(owner, b"\x02\x05\x00\x00") + hears() + bytes([6, 0, 15]) + turns + hears() + start
@@ -137,7 +140,7 @@ def nodes():
 
 def states():
     bodies = [STATE_FIELDS | {"jobs": []}, STATE_FIELDS | {"jobs": [saved_job()]},
-              STATE_FIELDS | {"jobs": [saved_job(ending="its owner has left", tokens=[])], "more": {"than": [1]}},
+              STATE_FIELDS | {"jobs": [saved_job(ending="it has left", tokens=[])], "more": {"than": [1]}},
               STATE_FIELDS | {"jobs": [saved_job(), saved_job(spec=job(name="other"))]}, {}]
     for body in bodies:
         text = json.dumps(body).encode()

@@ -23,7 +23,7 @@ using shm::Descriptor;
 using shm::MessageKind;
 
 constexpr int kStepsMax = 64;
-constexpr std::uint32_t kStartsMax = 5;
+constexpr std::uint32_t kStartsMax = 4;
 constexpr std::uint64_t kTurnsMax = 4096;  // of a supervisor that has come to rest long before
 constexpr std::size_t kClientsMax = 24;
 constexpr std::size_t kTokensMax = 24;
