@@ -104,6 +104,9 @@ void Loop::post(Callback callback) {
 void Loop::run() {
   state_->io.run();
 }
+bool Loop::turn() {
+  return state_->io.poll_one() != 0;
+}
 void Loop::stop() {
   state_->io.stop();
 }

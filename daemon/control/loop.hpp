@@ -36,6 +36,8 @@ class Loop {
   Watch on_signal(int number, Callback callback);
   void post(Callback callback);
   void run();  // until stop()
+  // Instead of run(): calls one callback that is due, if one is, and does not wait. False if none was.
+  bool turn();
   void stop();
 
  private:

@@ -175,7 +175,7 @@ void Supervisor::take_over(Legacy legacy) {
   for (const SavedJob& job : jobs) adopt_job(job, legacy);
   for (const SavedJob& job : jobs) {
     const auto socket = legacy.owners.find(job.owner);
-    if (socket == legacy.owners.end()) continue;
+    if (job.owner == 0 || socket == legacy.owners.end()) continue;
     legacy.names.erase(owner_name(job.owner));
     adopt_owner(job.owner, std::move(socket->second));
     legacy.owners.erase(socket);
@@ -214,6 +214,7 @@ void Supervisor::adopt_job(const SavedJob& saved, Legacy& legacy) {
   RunningJob& running = running_[name];
   running.gid = saved.gid;
   running.owner = saved.owner;
+  running.ending = saved.ending;  // also in what is saved before it is told so
   running.counters = std::move(engine->second.counters);
   EngineProcess::Options options = engine_options(saved.spec, saved.gid);
   options.first_serial = static_cast<std::uint32_t>(options_.random_word());
@@ -238,7 +239,8 @@ void Supervisor::adopt_owner(ConnectionId id, shm::Descriptor socket) {
   connection.commands = true;
   for (const auto& [name, running] : running_)
     if (running.owner == id) connection.jobs.push_back(name);
-  store_.know(owner_name(id), connection.socket);
+  connection.jobs.empty() ? store_.discard(owner_name(id))  // they are lost
+                          : store_.know(owner_name(id), connection.socket);
   next_connection_ = std::max(next_connection_, id + 1);
   const Json event{{"event", "adopted"}, {"next", first_unread(connection.socket)}};
   // One that does not read, or has left, shows when its socket is read.

@@ -1,6 +1,7 @@
 #include "daemon/supervisor/engine_process.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/supervisor/child_pidfd.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -69,13 +70,7 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::spawn(control::Loop& loop,
   const pid_t pid = fork();
   if (pid < 0) return fail(Code::kNoResource, "fork: {}; raise the process limit", std::strerror(errno));
   if (pid == 0) become_engine(options.program.c_str(), theirs.get(), change_user, options.uid, options.gid);
-  shm::Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!pidfd.valid()) {
-    const int error = errno;
-    ::kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-    return fail(Code::kNoResource, "pidfd_open: {}", std::strerror(error));
-  }
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor pidfd, pidfd_of_child(pid));
   return std::unique_ptr<EngineProcess>(
       new EngineProcess(loop, std::move(options), pid, std::move(ours), std::move(pidfd)));
 }

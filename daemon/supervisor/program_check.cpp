@@ -1,5 +1,7 @@
 #include "daemon/supervisor/program_check.hpp"
 
+#include "daemon/supervisor/child_pidfd.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -8,7 +10,6 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,13 +62,7 @@ Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, c
   const pid_t pid = fork();
   if (pid < 0) return fail(Code::kNoResource, "fork: {}; raise the process limit", std::strerror(errno));
   if (pid == 0) become(program.c_str(), list.data(), high_state.get(), high_output.get());
-  shm::Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!pidfd.valid()) {
-    const int error = errno;
-    ::kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-    return fail(Code::kNoResource, "pidfd_open: {}", std::strerror(error));
-  }
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor pidfd, pidfd_of_child(pid));
   return std::unique_ptr<ProgramCheck>(
       new ProgramCheck(loop, program, pid, std::move(pidfd), std::move(reading), std::move(done)));
 }

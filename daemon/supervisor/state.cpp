@@ -29,16 +29,25 @@ std::span<const std::byte> body_of(const StateHeader& header, std::span<const st
   return bytes.subspan(sizeof header, static_cast<std::size_t>(header.length));
 }
 
+// A reason as it can be read back: text, and of a length that a reader takes.
+std::string readable(const std::string& reason) {
+  if (reason.size() <= kReasonBytesMax / 3) return reason;  // what is no text becomes three bytes for one
+  auto text =
+      Json::parse(Json(reason).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  if (text.size() <= kReasonBytesMax) return text;
+  std::size_t end = kReasonBytesMax;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  return text;
+}
+
 Json to_json(const SavedJob& job) {
   Json tokens = Json::array();
   for (const SavedToken& token : job.tokens)
     tokens.push_back({{"rank", token.rank}, {"attachments", token.attachments}, {"text", token.text}});
-  return Json{{"spec", control::to_json(job.spec)},
-              {"gid", job.gid},
-              {"engine_pid", job.engine_pid},
-              {"owner", job.owner},
-              {"ending", job.ending},
-              {"tokens", std::move(tokens)}};
+  return Json{{"spec", control::to_json(job.spec)}, {"gid", job.gid},
+              {"engine_pid", job.engine_pid},       {"owner", job.owner},
+              {"ending", readable(job.ending)},     {"tokens", std::move(tokens)}};
 }
 
 // Reads fields of one object; the first that is wrong stands for all.

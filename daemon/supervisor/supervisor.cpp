@@ -39,6 +39,11 @@ void Supervisor::run() {
   running_.clear();
 }
 
+bool Supervisor::turn() {
+  listen_if_room();
+  return loop_.turn();
+}
+
 void Supervisor::tell(const std::string& text) const {
   // A manager that does not listen is no reason to stop: its own timeouts decide.
   if (options_.notify) options_.notify(text, {});

@@ -64,6 +64,8 @@ class Supervisor {
   ~Supervisor();
   // Until shutdown.
   void run();
+  // Instead of run(), by whoever has its thread: one thing that is due, without waiting. False if none was.
+  bool turn();
   // As SIGTERM: drains, then run() returns. Any thread.
   void request_shutdown();
 

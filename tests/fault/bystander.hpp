@@ -1,9 +1,11 @@
 // Two ranks of an innocent job who reduce and check every result while others misbehave.
 #pragma once
 
+#include "tests/support/all_reduce.hpp"
 #include "tests/support/node.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -21,11 +23,17 @@ namespace muster::test {
 // Fails   a failed or wrong operation fails the test.
 class Bystanders {
  public:
-  static constexpr std::uint64_t kCount = 4096;
+  enum Path { kStart, kRun, kPaths };
+  struct Options {
+    const char* job = "bystander";
+    std::uint64_t count = 4096;
+    muster_lane lane = MUSTER_LANE_ALLREDUCE;
+    bool runs = false;  // they run each operation too
+  };
 
-  explicit Bystanders(const Node& node, const char* job = "bystander") {
-    for (int rank = 0; rank < 2; ++rank)
-      threads_.emplace_back([this, &node, job, rank] { reduce(node, job, rank); });
+  explicit Bystanders(const Node& node) : Bystanders(node, Options{}) {}
+  Bystanders(const Node& node, const Options& options) : options_(options) {
+    for (int rank = 0; rank < 2; ++rank) threads_.emplace_back([this, &node, rank] { reduce(node, rank); });
   }
   ~Bystanders() { stop(); }
   Bystanders(const Bystanders&) = delete;
@@ -43,66 +51,66 @@ class Bystanders {
       if (thread.joinable()) thread.join();
     return done_[0];
   }
-  // The slowest of 99 in 100 operations, in microseconds.
-  std::int64_t p99_us() {
-    std::sort(times_.begin(), times_.end());
-    return times_.empty() ? 0 : times_[times_.size() * 99 / 100];
+  // In nanoseconds, after stop(): the time that so large a part of the operations stayed below, of those
+  // beside a storm or of the others.
+  double quantile(bool stormy, Path path, double of) {
+    auto& times = times_[stormy ? 1 : 0][path];
+    if (times.empty()) return 0;
+    std::sort(times.begin(), times.end());
+    return static_cast<double>(times[static_cast<std::size_t>(static_cast<double>(times.size() - 1) * of)]);
   }
+  // The slowest of 99 in 100 operations, in microseconds.
+  std::int64_t p99_us() { return static_cast<std::int64_t>(quantile(false, kStart, 0.99) / 1e3); }
+
+  std::atomic<bool> storm{false};  // for a test to say
 
  private:
-  void reduce(const Node& node, const char* job, int rank) {
-    const muster_open_options options = node.rank(job, rank, 2);
+  using Steady = std::chrono::steady_clock;
+
+  void reduce(const Node& node, int rank) {
+    const muster_open_options options = node.rank(options_.job, rank, 2);
     muster_session* session = nullptr;
     ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
-    muster_buffer buffer = 0;
-    void* address = nullptr;
-    ASSERT_EQ(muster_buffer_alloc(session, 2 * kCount * sizeof(float), &buffer, &address), MUSTER_OK);
-    muster_group group = 0;
-    ASSERT_EQ(muster_mesh_group(session, "world", &group), MUSTER_OK) << muster_last_error();
-    muster_collective what = MUSTER_COLLECTIVE_INIT;
-    what.op = MUSTER_ALL_REDUCE;
-    what.dtype = MUSTER_F32;
-    what.redop = MUSTER_SUM;
-    what.group = group;
-    what.source = {buffer, 0};
-    what.target = {buffer, kCount * sizeof(float)};
-    what.count = kCount;
-    muster_plan plan = 0;
-    ASSERT_EQ(muster_plan_collective(session, &what, &plan), MUSTER_OK) << muster_last_error();
-    auto* values = static_cast<float*>(address);
-    for (bool last = false; !last;) {
+    const AllReduce sum(session, options_.count, 0, AllReduce::Place::kApart);
+    const std::uint64_t last = options_.count - 1;
+    for (bool ended = false; !ended && !failed_.load();) {
       // The stop is agreed on in the vector itself: both see it in the same sum.
       const auto round = static_cast<float>(done_[rank].load() % 1000);
-      std::fill_n(values, kCount, round + static_cast<float>(rank));
-      values[kCount - 1] = stopping_.load() ? 1.0f : 0.0f;
-      const auto begin = std::chrono::steady_clock::now();
-      muster_submit submit = MUSTER_SUBMIT_INIT;
-      submit.lane = MUSTER_LANE_ALLREDUCE;
-      muster_point point = 0;
-      const bool well = muster_plan_start(session, plan, &submit, &point) == MUSTER_OK &&
-                        muster_point_wait(session, point, -1) == MUSTER_OK;
-      if (!well) {
-        failed_ = true;
-        ADD_FAILURE() << "rank " << rank << ": " << muster_last_error();
-        break;
-      }
-      const auto spent = std::chrono::steady_clock::now() - begin;
-      if (rank == 0) times_.push_back(std::chrono::duration_cast<std::chrono::microseconds>(spent).count());
-      for (std::uint64_t i = 0; i + 1 < kCount; ++i) {
-        if (values[kCount + i] == 2 * round + 1) continue;
-        ADD_FAILURE() << "rank " << rank << ", element " << i << ": " << values[kCount + i];
-        break;
-      }
-      last = values[2 * kCount - 1] > 0.0f;
+      std::fill_n(sum.source, options_.count, round + static_cast<float>(rank));
+      sum.source[last] = stopping_.load() ? 1.0f : 0.0f;
+      const bool well =
+          operate(sum, rank, kStart, round) && (!options_.runs || operate(sum, rank, kRun, round));
+      if (!well) break;
+      ended = sum.target[last] > 0.0f;
       ++done_[rank];
     }
     EXPECT_EQ(muster_close(session), MUSTER_OK);
   }
+  bool operate(const AllReduce& sum, int rank, Path path, float round) {
+    const bool stormy = storm;
+    const auto begin = Steady::now();
+    const muster_status_t status =
+        path == kRun ? muster_plan_run(sum.session, sum.plan, 0) : sum.start_and_wait(options_.lane);
+    const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(Steady::now() - begin).count();
+    if (status != MUSTER_OK) {
+      failed_ = true;
+      ADD_FAILURE() << "rank " << rank << ": " << muster_last_error();
+      return false;
+    }
+    if (rank == 0 && stormy == storm) times_[stormy ? 1 : 0][path].push_back(spent);
+    for (std::uint64_t i = 0; i + 1 < options_.count; ++i) {
+      if (sum.target[i] == 2 * round + 1) continue;
+      ADD_FAILURE() << "rank " << rank << ", element " << i << ": " << sum.target[i];
+      break;
+    }
+    return true;
+  }
 
+  Options options_;
   std::atomic<std::uint64_t> done_[2] = {0, 0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> failed_{false};
-  std::vector<std::int64_t> times_;
+  std::array<std::array<std::vector<std::int64_t>, kPaths>, 2> times_;  // by storm and path
   std::vector<std::thread> threads_;
 };
 

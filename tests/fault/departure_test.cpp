@@ -3,6 +3,7 @@
 #include "tests/fault/bystander.hpp"
 
 #include "tests/fault/raw_client.hpp"
+#include "tests/support/all_reduce.hpp"
 #include "tests/support/holdings.hpp"
 
 #include <csignal>
@@ -29,23 +30,8 @@ class Departure : public ::testing::Test {
   }
   // Starts an all-reduce of the world that this rank waits for.
   static muster_point reduce(muster_session* session) {
-    muster_buffer buffer = 0;
-    EXPECT_EQ(muster_buffer_alloc(session, 256, &buffer, nullptr), MUSTER_OK) << muster_last_error();
-    muster_group group = 0;
-    EXPECT_EQ(muster_mesh_group(session, "world", &group), MUSTER_OK) << muster_last_error();
-    muster_collective what = MUSTER_COLLECTIVE_INIT;
-    what.op = MUSTER_ALL_REDUCE;
-    what.dtype = MUSTER_F32;
-    what.redop = MUSTER_SUM;
-    what.group = group;
-    what.source = what.target = {buffer, 0};
-    what.count = 64;
-    muster_plan plan = 0;
-    EXPECT_EQ(muster_plan_collective(session, &what, &plan), MUSTER_OK) << muster_last_error();
-    muster_submit submit = MUSTER_SUBMIT_INIT;
-    submit.lane = MUSTER_LANE_ALLREDUCE;
     muster_point point = 0;
-    EXPECT_EQ(muster_plan_start(session, plan, &submit, &point), MUSTER_OK);
+    EXPECT_EQ(test::AllReduce(session, 64).start(MUSTER_LANE_ALLREDUCE, &point), MUSTER_OK);
     return point;
   }
 

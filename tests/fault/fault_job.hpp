@@ -3,8 +3,8 @@
 
 #include "daemon/cli/question.hpp"
 #include "tests/support/node.hpp"
+#include "tests/support/piped_process.hpp"
 
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -14,12 +14,8 @@
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace muster::test {
@@ -38,91 +34,27 @@ inline void expect_all(const Node& node, const std::string& job) {
   EXPECT_TRUE(answer) << answer.error().text;
 }
 
-// Owns    the process, which ends with it, and its pipes.
-// Thread  one at a time.
-// Bound   a line is waited for a minute.
-// Fails   the constructor fails the test.
-class FaultRank {
+// tests/fault/fault_rank.cpp as a process.
+class FaultRank : public PipedProcess {
  public:
   // `fault`: a value of MUSTER_FAULT_AT; empty: none.
   FaultRank(const Node& node, const std::string& job, int rank, int world, int victim,
-            const std::vector<std::string>& steps, const std::string& fault) {
-    int in[2];
-    int out[2];
-    EXPECT_EQ(pipe2(in, O_CLOEXEC) + pipe2(out, O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+            const std::vector<std::string>& steps, const std::string& fault)
+      : PipedProcess(MUSTER_RANK_PROGRAM, words_of(node, job, rank, world, victim, steps),
+                     {fault.empty() ? std::vector<std::string>{} : std::vector{"MUSTER_FAULT_AT=" + fault},
+                      60'000, 0}) {}
+
+  // Lets it begin, if it is still there. This program ignores SIGPIPE: see FaultJob.
+  void go() const { static_cast<void>(tell("")); }
+
+ private:
+  static std::vector<std::string> words_of(const Node& node, const std::string& job, int rank, int world,
+                                           int victim, const std::vector<std::string>& steps) {
     std::vector<std::string> words = {"fault_rank",         node.endpoint(),       job,
                                       std::to_string(rank), std::to_string(world), std::to_string(victim)};
     words.insert(words.end(), steps.begin(), steps.end());
-    std::vector<std::string> settings;
-    for (char** entry = environ; *entry != nullptr; ++entry) settings.emplace_back(*entry);
-    if (!fault.empty()) settings.push_back("MUSTER_FAULT_AT=" + fault);
-    EXPECT_EQ(posix_spawn(&pid_, MUSTER_RANK_PROGRAM, &actions, nullptr, list_of(words).data(),
-                          list_of(settings).data()),
-              0);
-    posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    input_ = in[1];
-    output_ = out[0];
+    return words;
   }
-  ~FaultRank() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      ::kill(pid_, SIGCONT);
-      waitpid(pid_, nullptr, 0);
-    }
-    ::close(input_);
-    ::close(output_);
-  }
-  FaultRank(const FaultRank&) = delete;
-  FaultRank& operator=(const FaultRank&) = delete;
-
-  std::string line() {
-    std::string text;
-    char c = 0;
-    pollfd entry{output_, POLLIN, 0};
-    while (poll(&entry, 1, 60'000) == 1 && read(output_, &c, 1) == 1 && c != '\n') text += c;
-    return text;
-  }
-  void kill(int signal) const { ::kill(pid_, signal); }
-  // Lets it begin, if it is still there. This program ignores SIGPIPE: see FaultJob.
-  void go() const { static_cast<void>(!write(input_, "\n", 1)); }
-  // Until it has stopped, or ended.
-  bool await_stop() const {
-    int status = 0;
-    return waitpid(pid_, &status, WUNTRACED) == pid_ && WIFSTOPPED(status);
-  }
-  int wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  pid_t pid() const { return pid_; }
-  // As the kernel has it: R, S, T, …
-  char state() const {
-    std::ifstream file(fmt::format("/proc/{}/stat", pid_));
-    std::string text;
-    std::getline(file, text);
-    const auto end = text.rfind(')');
-    return end == std::string::npos ? '?' : text[end + 2];
-  }
-
- private:
-  static std::vector<char*> list_of(std::vector<std::string>& texts) {
-    std::vector<char*> list;
-    for (std::string& text : texts) list.push_back(text.data());
-    list.push_back(nullptr);
-    return list;
-  }
-
-  pid_t pid_ = -1;
-  int input_ = -1;
-  int output_ = -1;
 };
 
 // The last line of a rank.

@@ -167,10 +167,10 @@ TEST_F(Limits, OfTheDiskCostLogLinesAlone) {
 //         results are checked, its times printed.
 TEST_F(Limits, KeepANeighbourAtFullSpeedApart) {
   node_.start();
-  test::Bystanders alone(node_, "alone");
+  test::Bystanders alone(node_, {.job = "alone"});
   alone.await(static_cast<std::uint64_t>(test::rounds(200)));
   alone.stop();
-  test::Bystanders beside(node_, "beside");
+  test::Bystanders beside(node_, {.job = "beside"});
   beside.await(1);
   std::atomic<bool> stopping{false};
   std::thread storm([&] {

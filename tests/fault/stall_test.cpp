@@ -2,12 +2,14 @@
 // was only stopped is not. T-18.
 #include "daemon/engine/watchdog.hpp"
 
+#include "tests/support/all_reduce.hpp"
 #include "tests/support/holdings.hpp"
 #include "tests/support/node.hpp"
 
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -47,29 +49,14 @@ class Stall : public ::testing::Test {
   void attach(const test::Node& node) {
     const muster_open_options options = node.rank("job", 0, 1);
     ASSERT_EQ(muster_open(&options, &session_), MUSTER_OK) << muster_last_error();
-    muster_buffer buffer = 0;
-    ASSERT_EQ(muster_buffer_alloc(session_, 256, &buffer, nullptr), MUSTER_OK) << muster_last_error();
-    muster_collective what = MUSTER_COLLECTIVE_INIT;
-    what.op = MUSTER_ALL_REDUCE;
-    what.dtype = MUSTER_F32;
-    what.redop = MUSTER_SUM;
-    what.group = MUSTER_GROUP_SELF;
-    what.source = what.target = {buffer, 0};
-    what.count = 64;
-    ASSERT_EQ(muster_plan_collective(session_, &what, &plan_), MUSTER_OK) << muster_last_error();
+    sum_.emplace(session_, 64, MUSTER_GROUP_SELF);
   }
-  muster_status_t start_and_wait() {
-    muster_submit submit = MUSTER_SUBMIT_INIT;
-    submit.lane = MUSTER_LANE_ALLREDUCE;
-    muster_point point = 0;
-    const muster_status_t started = muster_plan_start(session_, plan_, &submit, &point);
-    return started == MUSTER_OK ? muster_point_wait(session_, point, 60'000'000'000) : started;
-  }
+  muster_status_t start_and_wait() { return sum_->start_and_wait(MUSTER_LANE_ALLREDUCE, 60'000'000'000); }
 
   muster_session* session_ = nullptr;
-  muster_plan plan_ = 0;
 
  private:
+  std::optional<test::AllReduce> sum_;
   std::string path_;
   int kept_ = -1;
 };

@@ -42,4 +42,8 @@ PLANTED = [
     # A stage's number out of a peer's memory is an index that nobody checks.
     Planted("unchecked_index", "direct", "api/client/direct/payloads.cpp",
             "      if (arrival.place.index >= shm::kStages) return nullptr;\n", ""),
+    # A token that was used while no supervisor looked opens its rank once more.
+    Planted("token_twice", "state", "daemon/supervisor/job_book.cpp",
+            "    if (seat.token_at != seat.attachments) seat.token.clear();\n",
+            "    if (seat.token_at > seat.attachments) seat.token.clear();\n"),
 ]

@@ -4,6 +4,8 @@
 The inputs of the other targets are found by the fuzzer from nothing; corpus/ keeps those that add coverage.
 """
 
+import json
+import random
 import struct
 import sys
 from pathlib import Path
@@ -99,6 +101,61 @@ def sessions():
     yield used + alloc[0] + message(0, 6, 0) + kernel[0] + start(0, 2) + turns + message(0, 6, 1)
 
 
+STATE_FIELDS = {"epoch": 5, "instance": 2, "started_ns": 1, "upgrade_ns": 0}
+
+
+def saved_job(**more):
+    limits = {"deadline_ns": 10 ** 9, "workers": 0, "idle_spin_ns": 0, "arena_bytes_max": 1 << 20,
+              "segment_bytes": 65536, "buffers_max": 8, "plans_max": 8, "groups_made_max": 4,
+              "starts_per_lane_max": 64, "reports_directory": "", "owner_uid": 0, "epoch": 7}
+    return {"spec": job() | limits, "gid": 0, "engine_pid": 4711, "owner": 1, "ending": "",
+            "tokens": [{"rank": 1, "attachments": 2, "text": "secret"}]} | more
+
+
+def nodes():
+    """Jobs that are taken over, in the words of takeover.cpp: who comes, who leaves, and who asks."""
+    def node(claims, state=b"\x00\x01\x00"):
+        kept = b"\x00\x00\x01"  # channel, pidfd, counters
+        jobs = b"".join(bytes([1, claim, 1, 0, *ranks]) + kept for claim, ranks in claims)
+        return b"\x06\x00\x01\x07" + bytes([len(claims)]) + jobs + b"\x00\x00" + state
+    start, torn, turns, settled = b"\x00", b"\x01\x01\x40" + bytes(7), b"\x03\x03", b"\x0b\x00\x0f"
+
+    def claim(rank, token=9, of=0):
+        return bytes([4, of, rank, token]) + turns
+
+    def hears(of=0, how=b""):
+        return bytes([11, of]) + how + b"\x0f"
+    owner, token = [(0, (1, 8))], [(1, (2, 14))]  # of the tokens, the second was used
+    yield node(owner) + settled + hears() + claim(1) + hears() + hears(0, b"\x00") + start + claim(1)
+    yield node(owner) + hears() + claim(1) + start + hears() + hears() + bytes([8, 0, 1]) + claim(1) + hears()
+    yield node(token) + hears() + claim(0, 0) + claim(1, 1) + start + hears() + hears() + claim(0, 0)
+    yield node(token) + hears() + claim(1, 1) + hears(0, b"\x00") + claim(0, 1) + hears(0, b"\x00")
+    yield (node(token) + hears() + claim(0, 0) + hears(0, b"\x00") + bytes([8, 0, 0]) + start + hears() +
+           claim(0, 0) + hears(0, b"\x00"))
+    yield node(token) + hears() + bytes([6, 0, 0, 0, 1, 0]) + turns + b"\x07" + claim(1, 2) + start + hears()
+    yield node(owner + token) + torn + start + hears() + hears(1) + bytes([10, 0, 3]) + turns + start
+    yield node(owner, b"\x02\x05\x00\x00") + hears() + bytes([6, 0, 15]) + turns + hears() + start
+    yield node(token) + bytes([9, 0, 7, 4, 2]) + bytes([0, 32] + [0] * 6) + b"x" + turns + turns + start
+
+
+def states():
+    bodies = [STATE_FIELDS | {"jobs": []}, STATE_FIELDS | {"jobs": [saved_job()]},
+              STATE_FIELDS | {"jobs": [saved_job(ending="it has left", tokens=[])], "more": {"than": [1]}},
+              STATE_FIELDS | {"jobs": [saved_job(), saved_job(spec=job(name="other"))]}, {}]
+    for body in bodies:
+        text = json.dumps(body).encode()
+        for head in (b"\x01\x01\x05\x00", b"\x03\x01\x05\x00", b"\x03\x03\x05\x00"):
+            yield b"\x01" + head + text
+    count = (3).to_bytes(8, "little")
+    for names in (b"a:b:c", b"state:channel-1:pidfd-1:owner-2", b"::", b""):
+        yield b"\x05\x01\x01" + count + b"\x01\x01" + names
+    yield b"\x05\x00\x01" + b"\xfa" + bytes(8) + b"\x01\x07" + bytes(64)
+    chance = random.Random(4711)
+    for mode in (3, 6):
+        yield from (bytes([mode]) + chance.randbytes(size) for size in (60, 200, 400, 800))
+    yield from nodes()
+
+
 def seeds():
     yield from (("hostlist", b"\xff" + text.encode()) for text in HOSTLISTS)
     files = [path.read_bytes() for path in sorted((ROOT / "configs").glob("*.yaml"))]
@@ -106,6 +163,7 @@ def seeds():
     yield from (("config", b"\x00" + text.encode()) for text in SETTINGS)
     yield from (("handshake", text) for text in handshakes())
     yield from (("session", text) for text in sessions())
+    yield from (("state", text) for text in states())
 
 
 def main(arguments):

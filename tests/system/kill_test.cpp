@@ -1,29 +1,24 @@
 // kill -9 of a rank in mid-step, many times over, on a job that stays warm.
 #include "tests/support/holdings.hpp"
 #include "tests/support/node.hpp"
+#include "tests/support/piped_process.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace muster {
 namespace {
 
+using test::PipedProcess;
 using ::testing::HasSubstr;
 using Steady = std::chrono::steady_clock;
 
@@ -40,64 +35,14 @@ struct Work {
   std::uint64_t count;
 };
 
-// A rank as its own process, with its output on a pipe.
-class RankProcess {
- public:
-  RankProcess(const std::string& endpoint, const char* job, int rank, int world, const Work& work) {
-    int ends[2];
-    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    const std::string rank_text = std::to_string(rank);
-    const std::string world_text = std::to_string(world);
-    const std::string count_text = std::to_string(work.count);
-    const char* arguments[] = {
-        "reducing_rank", endpoint.c_str(),   job,    rank_text.c_str(), world_text.c_str(),
-        work.verb,       count_text.c_str(), nullptr};
-    EXPECT_EQ(
-        posix_spawn(&pid_, MUSTER_RANK_PROGRAM, &actions, nullptr, const_cast<char**>(arguments), environ),
-        0);
-    posix_spawn_file_actions_destroy(&actions);
-    ::close(ends[1]);
-    output_ = ends[0];
-  }
-  ~RankProcess() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
-    }
-    ::close(output_);
-  }
-  RankProcess(const RankProcess&) = delete;
-  RankProcess& operator=(const RankProcess&) = delete;
-
-  std::string line() {
-    std::string text;
-    char c = 0;
-    pollfd entry{output_, POLLIN, 0};
-    while (poll(&entry, 1, 20'000) == 1 && read(output_, &c, 1) == 1 && c != '\n') text += c;
-    return text;
-  }
-  void kill(int signal) const { ::kill(pid_, signal); }
-  int wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_ = -1;
-  int output_ = -1;
-};
-
-std::vector<std::unique_ptr<RankProcess>> start(const test::Node& node, const char* job, int world,
-                                                const Work& work) {
-  std::vector<std::unique_ptr<RankProcess>> ranks;
+std::vector<std::unique_ptr<PipedProcess>> start(const test::Node& node, const char* job, int world,
+                                                 const Work& work) {
+  std::vector<std::unique_ptr<PipedProcess>> ranks;
   for (int rank = 0; rank < world; ++rank)
-    ranks.push_back(std::make_unique<RankProcess>(node.endpoint(), job, rank, world, work));
+    ranks.push_back(std::make_unique<PipedProcess>(
+        MUSTER_RANK_PROGRAM,
+        std::vector<std::string>{"reducing_rank", node.endpoint(), job, std::to_string(rank),
+                                 std::to_string(world), work.verb, std::to_string(work.count)}));
   for (auto& rank : ranks) EXPECT_EQ(rank->line(), "ready");
   return ranks;
 }

@@ -1,5 +1,5 @@
 // Random programs of eight ranks on the mesh 2 x 2 x 2: operations of all groups, in another order at each
-// rank, on all lanes and both paths. All finish, with the right results.
+// rank, on all lanes and both paths, in memory of each kind. All finish, with the right results.
 #include <muster/muster.h>
 
 #include "tests/api/client/running_ranks.hpp"
@@ -11,6 +11,10 @@
 #include <numeric>
 #include <random>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 namespace {
 
 using muster::test::Member;
@@ -20,6 +24,11 @@ constexpr std::size_t kSlots = 24;       // operations of a program
 constexpr std::size_t kSlotInts = 4096;  // of each operation's source and target
 const char* const kDims[] = {"dp_replicate", "dp_shard", "tp", "dp", "dp_shard_cp", "world"};
 
+// What memory a vector lies in. An EXCHANGE is of an array with ghosts, in any of them.
+enum Kind : std::size_t { kPlain, kNamed, kImported, kShared, kKinds };
+constexpr std::size_t kColumns = 5;  // of such an array, without its ghosts
+constexpr std::size_t kStride = kColumns + 2;
+
 // One operation, as all its members know it.
 struct Operation {
   std::size_t slot = 0;
@@ -28,6 +37,7 @@ struct Operation {
   std::uint64_t count = 0;
   muster_lane lane = 0;  // where it is started
   bool runs = false;
+  bool shares_target = false;  // one result for all of its members
 };
 
 // What goes on one lane, or is run, goes in one order everywhere: a lane is ordered, and who runs waits. All
@@ -39,11 +49,13 @@ std::vector<Operation> program_of(std::uint64_t seed) {
     Operation o;
     o.slot = slot;
     o.dim = random() % std::size(kDims);
-    constexpr muster_op kOps[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_BROADCAST, MUSTER_BARRIER};
+    constexpr muster_op kOps[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_BROADCAST, MUSTER_BARRIER,
+                                  MUSTER_EXCHANGE};
     o.op = kOps[random() % std::size(kOps)];
     o.count = random() % 8 == 0 ? random() % (kSlotInts / kWorld) : random() % 20;
     o.lane = static_cast<muster_lane>(random() % MUSTER_LANE_COUNT);
     o.runs = random() % 3 == 0;
+    o.shares_target = random() % kKinds == 0;
     program.push_back(o);
   }
   return program;
@@ -65,18 +77,27 @@ std::vector<Operation> order_of(const std::vector<Operation>& program, std::uint
 
 class Programs : public muster::test::RunningRanks {
  protected:
+  struct Memory {
+    muster_buffer buffer = 0;
+    std::int32_t* ints = nullptr;
+  };
   // One rank's part in all programs.
   struct Part {
     Member& member;
     std::array<muster_group, std::size(kDims)> groups{};
     std::array<std::vector<std::int32_t>, std::size(kDims)> ranks;
-    muster_buffer source = 0, target = 0;
-    std::int32_t* given = nullptr;
-    std::int32_t* got = nullptr;
+    std::array<Memory, kKinds> sources, targets;
+  };
+  // Where a vector lies.
+  struct Place {
+    Memory memory;
+    std::size_t slot = 0;
+    muster_range range() const { return {memory.buffer, slot * kSlotInts * sizeof(std::int32_t)}; }
+    std::int32_t* ints() const { return memory.ints + slot * kSlotInts; }
   };
 
   static Part part_of(Member& member) {
-    Part part{member, {}, {}, 0, 0, nullptr, nullptr};
+    Part part{member, {}, {}, {}, {}};
     for (std::size_t d = 0; d < std::size(kDims); ++d) {
       EXPECT_EQ(muster_mesh_group(member.session, kDims[d], &part.groups[d]), MUSTER_OK)
           << muster_last_error();
@@ -86,14 +107,53 @@ class Programs : public muster::test::RunningRanks {
                 MUSTER_OK);
       part.ranks[d].resize(count);
     }
-    void* given = nullptr;
-    void* got = nullptr;
-    constexpr std::uint64_t kBytes = kSlots * kSlotInts * sizeof(std::int32_t);
-    EXPECT_EQ(muster_buffer_alloc(member.session, kBytes, &part.source, &given), MUSTER_OK);
-    EXPECT_EQ(muster_buffer_alloc(member.session, kBytes, &part.target, &got), MUSTER_OK);
-    part.given = static_cast<std::int32_t*>(given);
-    part.got = static_cast<std::int32_t*>(got);
+    for (const Kind kind : {kPlain, kNamed, kImported, kShared}) {
+      part.sources[kind] = memory_of(member, kind, "source");
+      part.targets[kind] = memory_of(member, kind, "target");
+    }
     return part;
+  }
+  static Memory memory_of(const Member& member, Kind kind, const char* name) {
+    constexpr std::uint64_t kBytes = kSlots * kSlotInts * sizeof(std::int32_t);
+    constexpr std::uint64_t kOffset = 4096;
+    const std::string shared_name = std::string("shared ") + name;
+    muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+    options.bytes = kind == kShared ? kWorld * kBytes : kBytes;
+    if (kind == kNamed) options.name = name;
+    if (kind == kShared) options.name = shared_name.c_str(), options.shared_by = member.group;
+    if (kind == kImported) {
+      options.memory = memfd_create("import", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+      options.memory_offset_bytes = kOffset;
+      EXPECT_EQ(ftruncate(options.memory, static_cast<off_t>(kOffset + kBytes)), 0);
+      EXPECT_EQ(fcntl(options.memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    }
+    Memory memory;
+    void* address = nullptr;
+    const muster_status_t made =
+        kind == kPlain ? muster_buffer_alloc(member.session, kBytes, &memory.buffer, &address)
+                       : muster_buffer_create(member.session, &options, &memory.buffer, &address);
+    EXPECT_EQ(made, MUSTER_OK) << muster_last_error();
+    if (kind == kImported) ::close(options.memory);
+    memory.ints = static_cast<std::int32_t*>(address);
+    return memory;
+  }
+
+  // A kind of its own for each rank, slot and program.
+  static Kind kind_of(const Part& part, const Operation& o, std::uint64_t seed, std::size_t kinds) {
+    std::mt19937_64 random((seed * kSlots + o.slot) * kWorld + static_cast<std::uint64_t>(part.member.rank));
+    return static_cast<Kind>(random() % kinds);
+  }
+  // In what is shared, each rank has slots of its own.
+  static Place source_of(const Part& part, const Operation& o, std::uint64_t seed) {
+    const Kind kind = kind_of(part, o, seed, kKinds);
+    const std::size_t own = o.slot * kWorld + static_cast<std::size_t>(part.member.rank);
+    return {part.sources[kind], kind == kShared ? own : o.slot};
+  }
+  // A target that is shared is one for all members of a group, which its first one stands for.
+  static Place target_of(const Part& part, const Operation& o, std::uint64_t seed) {
+    if (!o.shares_target) return {part.targets[kind_of(part, o, seed, kShared)], o.slot};
+    const std::int32_t whose = o.op == MUSTER_EXCHANGE ? part.member.rank : part.ranks[o.dim].front();
+    return {part.targets[kShared], o.slot * kWorld + static_cast<std::size_t>(whose)};
   }
 
   static std::int32_t value(std::uint64_t seed, std::size_t slot, int rank, std::uint64_t i) {
@@ -101,25 +161,71 @@ class Programs : public muster::test::RunningRanks {
                                      100003);
   }
 
-  static muster_collective collective_of(const Part& part, const Operation& o) {
+  static muster_collective collective_of(const Part& part, const Operation& o, std::uint64_t seed) {
     muster_collective c = MUSTER_COLLECTIVE_INIT;
     c.op = o.op;
     c.group = part.groups[o.dim];
     if (o.op == MUSTER_BARRIER) return c;
     c.dtype = MUSTER_I32;
+    if (o.op == MUSTER_EXCHANGE) return c;
     c.redop = o.op == MUSTER_ALL_REDUCE ? MUSTER_SUM : 0;
     c.count = o.count;
-    const std::uint64_t offset = o.slot * kSlotInts * sizeof(std::int32_t);
-    c.source = {part.source, offset};
-    c.target = {part.target, offset};
+    c.source = source_of(part, o, seed).range();
+    c.target = target_of(part, o, seed).range();
     if (o.op == MUSTER_BROADCAST) c.peer = static_cast<std::int32_t>(o.slot % part.ranks[o.dim].size());
     return c;
   }
 
-  static muster_status_t take(const Part& part, const Operation& o, muster_point* point) {
-    const muster_collective c = collective_of(part, o);
+  // An array of as many rows as the operation has elements, and a column of ghosts before and behind them.
+  static muster_ghosted array_of(const Operation& o) {
+    muster_ghosted array = MUSTER_GHOSTED_INIT;
+    array.dtype = MUSTER_I32;
+    array.dims = 2;
+    array.own[0] = static_cast<std::int64_t>(o.count);
+    array.own[1] = kColumns;
+    array.before[1] = array.after[1] = 1;
+    return array;
+  }
+  // Which member this rank is, and who comes before it in a circle of them.
+  static std::pair<std::size_t, std::size_t> seat_of(const Part& part, const Operation& o) {
+    const auto& ranks = part.ranks[o.dim];
+    const auto me =
+        static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), part.member.rank) - ranks.begin());
+    return {me, (me + ranks.size() - 1) % ranks.size()};
+  }
+  // Each brings the last of its columns to the one behind it.
+  static muster_status_t plan_of(const Part& part, const Operation& o, std::uint64_t seed,
+                                 muster_plan* plan) {
+    muster_collective c = collective_of(part, o, seed);
+    if (o.op != MUSTER_EXCHANGE) return muster_plan_collective(part.member.session, &c, plan);
+    const auto [me, before] = seat_of(part, o);
+    const muster_ghosted array = array_of(o);
+    const muster_range start = target_of(part, o, seed).range();
+    muster_face send{static_cast<std::int32_t>((me + 1) % part.ranks[o.dim].size()), 0, {}};
+    muster_face receive{static_cast<std::int32_t>(before), 0, {}};
+    EXPECT_EQ(muster_ghosted_view(&array, start, MUSTER_GHOSTED_LAST, 1, 1, 0, &send.view), MUSTER_OK);
+    EXPECT_EQ(muster_ghosted_view(&array, start, MUSTER_GHOSTED_BEFORE, 1, 1, 0, &receive.view), MUSTER_OK);
+    c.sends = &send;
+    c.receives = &receive;
+    c.send_count = c.receive_count = 1;
+    return muster_plan_collective(part.member.session, &c, plan);
+  }
+
+  // What an operation takes, before any of them begins.
+  static void give(const Part& part, const Operation& o, std::uint64_t seed) {
+    if (o.op != MUSTER_EXCHANGE) {
+      std::int32_t* given = source_of(part, o, seed).ints();
+      for (std::uint64_t i = 0; i < o.count; ++i) given[i] = value(seed, o.slot, part.member.rank, i);
+      return;
+    }
+    std::int32_t* array = target_of(part, o, seed).ints();
+    for (std::uint64_t i = 0; i < o.count * kColumns; ++i)
+      array[i / kColumns * kStride + 1 + i % kColumns] = value(seed, o.slot, part.member.rank, i);
+  }
+
+  static muster_status_t take(const Part& part, const Operation& o, std::uint64_t seed, muster_point* point) {
     muster_plan plan = 0;
-    muster_status_t status = muster_plan_collective(part.member.session, &c, &plan);
+    const muster_status_t status = plan_of(part, o, seed, &plan);
     if (status != MUSTER_OK) return status;
     plans(part).push_back(plan);
     if (o.runs) return muster_plan_run(part.member.session, plan, 0);
@@ -134,7 +240,7 @@ class Programs : public muster::test::RunningRanks {
   }
 
   static void check(const Part& part, const Operation& o, std::uint64_t seed) {
-    const std::int32_t* got = part.got + o.slot * kSlotInts;
+    const std::int32_t* got = target_of(part, o, seed).ints();
     const auto& ranks = part.ranks[o.dim];
     for (std::uint64_t i = 0; i < o.count && o.op != MUSTER_BARRIER; ++i) {
       if (o.op == MUSTER_ALL_REDUCE) {
@@ -143,6 +249,10 @@ class Programs : public muster::test::RunningRanks {
         ASSERT_EQ(got[i], sum) << "seed " << seed << ", slot " << o.slot << ", element " << i;
       } else if (o.op == MUSTER_BROADCAST) {
         ASSERT_EQ(got[i], value(seed, o.slot, ranks[o.slot % ranks.size()], i)) << "seed " << seed;
+      } else if (o.op == MUSTER_EXCHANGE) {
+        const std::int32_t before = ranks[seat_of(part, o).second];
+        ASSERT_EQ(got[i * kStride], value(seed, o.slot, before, i * kColumns + kColumns - 1))
+            << "seed " << seed << ", slot " << o.slot << ", row " << i;
       } else {
         for (std::size_t m = 0; m < ranks.size(); ++m)
           ASSERT_EQ(got[m * o.count + i], value(seed, o.slot, ranks[m], i)) << "seed " << seed;
@@ -152,13 +262,11 @@ class Programs : public muster::test::RunningRanks {
 
   static void run_program(const Part& part, std::uint64_t seed) {
     const std::vector<Operation> program = program_of(seed);
-    for (const Operation& o : program)
-      for (std::uint64_t i = 0; i < o.count; ++i)
-        part.given[o.slot * kSlotInts + i] = value(seed, o.slot, part.member.rank, i);
+    for (const Operation& o : program) give(part, o, seed);
     std::vector<muster_point> points;
     for (const Operation& o : order_of(program, seed, part.member.rank)) {
       muster_point point = 0;
-      ASSERT_EQ(take(part, o, &point), MUSTER_OK) << "seed " << seed << ": " << muster_last_error();
+      ASSERT_EQ(take(part, o, seed, &point), MUSTER_OK) << "seed " << seed << ": " << muster_last_error();
       points.push_back(point);
     }
     for (const muster_point point : points)

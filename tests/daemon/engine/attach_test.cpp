@@ -1,5 +1,7 @@
 #include "daemon/engine/engine.hpp"
 
+#include "tests/daemon/engine/engine_fixture.hpp"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,17 +13,7 @@ namespace {
 // Method: an engine by hand lies down; after an attachment its wait is over at once.
 TEST(Attach, WakesASleepingEngine) {
   const SteadyClock clock;
-  control::JobSpec spec;
-  spec.name = "job";
-  spec.world = 1;
-  spec.mesh = "dp_shard=1";
-  spec.epoch = 77;
-  spec.workers = 1;
-  spec.arena_bytes_max = std::uint64_t{16} << 20;
-  spec.segment_bytes = std::uint64_t{2} << 20;
-  spec.buffers_max = 4;
-  spec.plans_max = 4;
-  auto engine = Engine::create(spec, clock, nullptr, Engine::Pooling::kByHand);
+  auto engine = Engine::create(test::small_job(1), clock, nullptr, Engine::Pooling::kByHand);
   ASSERT_TRUE(engine) << engine.error().text();
   while ((*engine)->run_once() > 0) continue;
   (*engine)->wait(Nanos(0));  // what rang up to here

@@ -7,24 +7,30 @@
 #include <memory>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace muster::engine::test {
 
+// A job of `world` ranks, small enough to be made for each test.
+inline control::JobSpec small_job(std::uint32_t world) {
+  control::JobSpec spec;
+  spec.name = "job";
+  spec.world = world;
+  spec.mesh = fmt::format("dp_shard={}", world);
+  spec.epoch = 77;
+  spec.workers = world;
+  spec.arena_bytes_max = std::uint64_t{16} << 20;
+  spec.segment_bytes = std::uint64_t{2} << 20;
+  spec.buffers_max = 64;
+  spec.plans_max = 64;
+  return spec;
+}
+
 class EngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    control::JobSpec spec;
-    spec.name = "job";
-    spec.world = 2;
-    spec.mesh = "dp_shard=2";
-    spec.epoch = 77;
-    spec.workers = 2;
-    spec.arena_bytes_max = std::uint64_t{16} << 20;
-    spec.segment_bytes = std::uint64_t{2} << 20;
-    spec.buffers_max = 64;
-    spec.plans_max = 64;
-    auto engine = Engine::create(spec, clock_);
+    auto engine = Engine::create(small_job(2), clock_);
     ASSERT_TRUE(engine) << engine.error().text();
     engine_ = *std::move(engine);
   }

@@ -106,6 +106,24 @@ TEST(State, CarriesFieldsOfLaterVersionsAlong) {
   EXPECT_EQ(again->state.later, (Json{{"more", 5}})) << "not its first value once more";
 }
 
+// Goal:   no reason for an end, however long and whatever its bytes, makes the state one that nobody reads.
+TEST(State, CutsReasonsToWhatAReaderTakes) {
+  for (const std::string& piece :
+       {std::string("x"), std::string("\xff"), std::string("\u00e4"), std::string(1, '\0')}) {
+    for (const std::size_t size : {1365u, 1366u, 2048u, 4096u, 4097u, 100'000u}) {
+      State state = sample();
+      state.jobs[0].ending.clear();
+      while (state.jobs[0].ending.size() < size) state.jobs[0].ending += piece;
+      const auto bytes = encode(state, {}, 1);
+      const auto decoded = decode(bytes, 1);
+      ASSERT_TRUE(decoded) << size << ": " << decoded.error().text();
+      EXPECT_EQ(encode(decoded->state, {}, 1), bytes) << size;
+      if (piece != "x") continue;
+      EXPECT_EQ(decoded->state.jobs[0].ending, std::string(std::min<std::size_t>(size, 4096), 'x'));
+    }
+  }
+}
+
 // Bytes that are whole and say something else than they should.
 class Forged : public ::testing::Test {
  protected:
