@@ -61,6 +61,7 @@ Status muster_session::forget_cached(muster_group group) {
 
 void muster_session::forget_group(muster_group group) {
   groups_.erase(group);
+  comparison_.forget(group);
   if (direct_ != nullptr) direct_->forget(group);
 }
 

@@ -2,13 +2,16 @@
 #include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/client/digest.hpp"
 #include "api/client/session.hpp"
 
 #include <algorithm>
 
 using muster::Code;
+using muster::fail;
 using muster::failure;
 using muster::Nanos;
+using muster::Result;
 using muster::Status;
 namespace shm = muster::shm;
 
@@ -45,21 +48,65 @@ muster_lane muster::client::usual_lane(const shm::PlanCollective& m) {
   }
 }
 
-Status muster_session::run(muster_plan plan, Nanos timeout) {
+Result<muster_session::PlanRecord*> muster_session::runnable(muster_plan plan) {
   PlanRecord* record = find(plan);
-  if (record == nullptr) return failure(Code::kStale, "no such plan");
+  if (record == nullptr) return fail(Code::kStale, "no such plan");
   if (!record->usual_lane)
-    return failure(Code::kBadArgument, "a kernel's plan is started, not run; only collectives run");
+    return fail(Code::kBadArgument, "a kernel's plan is started, not run; only collectives run");
+  return record;
+}
+
+Status muster_session::run_alone(muster_plan plan, Nanos timeout) {
+  MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
   return direct_ != nullptr ? run_directly(*record, timeout) : run_by_engine(*record, timeout);
 }
 
-// Seats are found and the path is chosen at the first run.
-Status muster_session::run_directly(PlanRecord& record, Nanos timeout) {
-  if (record.direct == nullptr) {
-    MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, record.told->described));
-    record.direct = std::make_unique<muster::client::DirectPlan>(std::move(made));
-    MUSTER_FAULT_POINT("plan.seated");
+Status muster_session::run(muster_plan plan, Nanos timeout) {
+  MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
+  if (direct_ == nullptr) return run_by_engine(*record, timeout);
+  const bool sampled =
+      welcome().digests != 0 && muster::client::is_shared_result(record->told->described.what);
+  return sampled ? run_sampled(plan, timeout) : run_directly(*record, timeout);
+}
+
+// All members count alike: what is run directly counts once they have agreed on it and it is done. Before
+// what goes by the engine, which knows nothing of the group's generation on the direct path, they meet, and
+// count that: else one who came back after a loss would not count as those who have not heard of it.
+Status muster_session::run_sampled(muster_plan plan, Nanos timeout) {
+  const muster_group group = find(plan)->told->described.group;
+  // What may be refused to this rank alone is asked for before others wait for it. Records move when a plan
+  // is made.
+  MUSTER_RETURN_IF_ERROR(comparison_.prepare(group));
+  PlanRecord& record = *find(plan);
+  MUSTER_RETURN_IF_ERROR(seat(record));
+  muster::client::DirectPlan& direct = *record.direct;
+  std::uint64_t counted = 0;
+  if (direct.choice.path == muster::Path::kEngine) {
+    MUSTER_RETURN_IF_ERROR(comparison_.meet(group, timeout));
+    counted = direct.channel->count_shared();
+    MUSTER_RETURN_IF_ERROR(run_by_engine(record, timeout));
+  } else {
+    MUSTER_RETURN_IF_ERROR(run_directly(record, timeout));
+    counted = direct.channel->count_shared();
   }
+  MUSTER_FAULT_MEMORY("result.written", direct.mine.target, direct.target_bytes);
+  if (counted % welcome().digests != 0) return {};
+  const auto held = muster::client::held_of(direct);
+  const std::string what = muster::client::result_name(direct, record.told->message.site);
+  return comparison_.compare(group, held, what, timeout);
+}
+
+// Seats are found and the path is chosen at the first run.
+Status muster_session::seat(PlanRecord& record) {
+  if (record.direct != nullptr) return {};
+  MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, record.told->described));
+  record.direct = std::make_unique<muster::client::DirectPlan>(std::move(made));
+  MUSTER_FAULT_POINT("plan.seated");
+  return {};
+}
+
+Status muster_session::run_directly(PlanRecord& record, Nanos timeout) {
+  if (record.direct == nullptr) MUSTER_RETURN_IF_ERROR(seat(record));
   if (record.direct->choice.path == muster::Path::kEngine) return run_by_engine(record, timeout);
   return direct_->run(*record.direct, timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns));
 }
