@@ -24,7 +24,7 @@ struct Held {
 };
 static_assert(sizeof(Held) == 32, "no padding: all of it travels");
 
-// A view as it lies in this process: `face` as check() in compare.cpp found it sound.
+// A view as it lies in this process: `face` as checked_view() in compare.cpp found it sound.
 struct View {
   muster_dtype dtype = 0;
   Face face;

@@ -6,6 +6,8 @@
 #include "api/client/session.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 using muster::Code;
 using muster::fail;
@@ -18,6 +20,7 @@ namespace shm = muster::shm;
 namespace {
 
 constexpr std::uint64_t kSmallBytes = 64 << 10;
+constexpr Nanos kRoomPause = std::chrono::microseconds(50);
 
 Status run(muster_session* session, muster_plan plan, std::int64_t timeout_ns) {
   if (timeout_ns < 0)
@@ -69,9 +72,7 @@ Status muster_session::run(muster_plan plan, Nanos timeout) {
   return sampled ? run_sampled(plan, timeout) : run_directly(*record, timeout);
 }
 
-// All members count alike: what is run directly counts once they have agreed on it and it is done. Before
-// what goes by the engine, which knows nothing of the group's generation on the direct path, they meet, and
-// count that: else one who came back after a loss would not count as those who have not heard of it.
+// All members count alike: what is run directly counts once they have agreed on it and it is done.
 Status muster_session::run_sampled(muster_plan plan, Nanos timeout) {
   const muster_group group = find(plan)->told->described.group;
   // What may be refused to this rank alone is asked for before others wait for it. Records move when a plan
@@ -82,9 +83,7 @@ Status muster_session::run_sampled(muster_plan plan, Nanos timeout) {
   muster::client::DirectPlan& direct = *record.direct;
   std::uint64_t counted = 0;
   if (direct.choice.path == muster::Path::kEngine) {
-    MUSTER_RETURN_IF_ERROR(comparison_.meet(group, timeout));
-    counted = direct.channel->count_shared();
-    MUSTER_RETURN_IF_ERROR(run_by_engine(record, timeout));
+    MUSTER_RETURN_IF_ERROR(meet_and_run(record, timeout, &counted));
   } else {
     MUSTER_RETURN_IF_ERROR(run_directly(record, timeout));
     counted = direct.channel->count_shared();
@@ -94,6 +93,25 @@ Status muster_session::run_sampled(muster_plan plan, Nanos timeout) {
   const auto held = muster::client::held_of(direct);
   const std::string what = muster::client::result_name(direct, record.told->message.site);
   return comparison_.compare(group, held, what, timeout);
+}
+
+// The engine knows nothing of the group's generation on the direct path: one who came back after a loss would
+// not count as those who have not heard of it. So members meet there first, and that is what counts.
+Status muster_session::meet_and_run(const PlanRecord& record, Nanos timeout, std::uint64_t* counted) {
+  const muster_lane lane = *record.usual_lane;
+  // What fails here at once must not be after the others have met this rank and wait in the engine.
+  if (reader_.failure(lane)) return run_by_engine(record, timeout);
+  if (lane_full(lane)) return muster::client::start_refusal(Code::kBusy);
+  MUSTER_RETURN_IF_ERROR(comparison_.meet(record.told->described.group, timeout));
+  *counted = record.direct->channel->count_shared();
+  const muster::Instant deadline =
+      muster::later(clock_.now(), timeout.count() > 0 ? timeout : this->timeout());
+  while (true) {
+    Status status = run_by_engine(record, timeout);
+    // A full ring: the engine is about to empty it.
+    if (status.code() != Code::kBusy || clock_.now() >= deadline) return status;
+    std::this_thread::sleep_for(kRoomPause);
+  }
 }
 
 // Seats are found and the path is chosen at the first run.

@@ -190,6 +190,7 @@ struct muster_session {
   muster::Status seat(PlanRecord& record);
   muster::Status run_directly(PlanRecord& record, muster::Nanos timeout);
   muster::Status run_sampled(muster_plan plan, muster::Nanos timeout);
+  muster::Status meet_and_run(const PlanRecord& record, muster::Nanos timeout, std::uint64_t* counted);
   muster::Status run_by_engine(const PlanRecord& record, muster::Nanos timeout);
   muster::Code push(std::span<const muster::shm::Command> commands);
   muster::Code tell(PlanRecord& record);

@@ -264,6 +264,34 @@ TEST_F(Samples, AreOfRunsByTheEngineToo) {
   });
 }
 
+// Goal:   a rank that is refused has not met the others, so it may try again.
+// Method: its lane has room for one start, which waits for a timeline of its own.
+TEST_F(Samples, LeaveARefusedRunForAnotherTry) {
+  node_.options.job_defaults.starts_per_lane_max = 1;
+  start(1);
+  with_ranks(2, [&](Member& member) {
+    constexpr std::uint64_t kMany = (16 << 20) / sizeof(float);
+    const Vector v = vector_of(member, kMany);
+    const muster_collective c = all_reduce(member, v, v, kMany);
+    if (member.rank == 0) {
+      muster_collective alone = member.barrier();
+      alone.group = MUSTER_GROUP_SELF;
+      std::uint32_t timeline = 0;
+      ASSERT_EQ(muster_timeline_create(member.session, &timeline), MUSTER_OK);
+      muster_submit submit = MUSTER_SUBMIT_INIT;
+      submit.lane = MUSTER_LANE_ALLREDUCE;
+      submit.wait_count = 1;
+      submit.waits[0] = muster_timeline_point(timeline, 1);
+      muster_point point = 0;
+      ASSERT_EQ(muster_collect(member.session, &alone, &submit, &point), MUSTER_OK) << muster_last_error();
+      EXPECT_EQ(member.run(c), MUSTER_ERR_BUSY);
+      EXPECT_EQ(muster_timeline_signal(member.session, timeline, 1), MUSTER_OK);
+      EXPECT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
+    }
+    EXPECT_EQ(runs_of(member, 2, c), 2u + 2u);
+  });
+}
+
 // Goal:   after a loss, those who stayed and who came back count alike, on both paths.
 TEST_F(Samples, StayInStepAcrossALossAndAReturn) {
   start(3);
