@@ -7,7 +7,12 @@
 //
 //   MUSTER_FAULT_AT=ring.tail_due:3=kill
 //
-// ends the process when it comes to that point for the third time: see tests/fault/fault_point.cpp. The names
+// ends the process when it comes to that point for the third time: see tests/fault/fault_point.cpp. A point
+// that shows memory,
+//
+//   MUSTER_FAULT_MEMORY("result.written", data, bytes);
+//
+// lets a test change what lies there as well. The names
 // stand in one list, so that a test can go through all of them; a point whose name is not in the list does
 // not compile, and a name that is nowhere in the code is a point that the test never sees reached.
 #pragma once
@@ -15,10 +20,12 @@
 #if !defined(MUSTER_FAULT_POINTS)
 
 #define MUSTER_FAULT_POINT(name) static_cast<void>(0)
+#define MUSTER_FAULT_MEMORY(name, data, bytes) static_cast<void>(0)
 
 #else
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 namespace muster::fault {
@@ -132,6 +139,10 @@ inline constexpr std::string_view kPoints[] = {
     "disagree.asking",
     "abort.asking",
     "abort.asked",
+    // comparing what members hold
+    "result.written",
+    "digest.taken",
+    "digest.gathered",
     // objects, events, the end
     "object.length_known",
     "object.piece_copied",
@@ -148,8 +159,8 @@ consteval std::size_t index_of(std::string_view name) {
   throw "a fault point that is not in the list";
 }
 
-// The process has come to the point.
-void come_to(std::size_t point) noexcept;
+// The process has come to the point, and may lose some of `memory` there.
+void come_to(std::size_t point, std::span<std::byte> memory = {}) noexcept;
 
 }  // namespace muster::fault
 
@@ -157,6 +168,11 @@ void come_to(std::size_t point) noexcept;
   do {                                                                          \
     constexpr std::size_t muster_fault_point = ::muster::fault::index_of(name); \
     ::muster::fault::come_to(muster_fault_point);                               \
+  } while (false)
+#define MUSTER_FAULT_MEMORY(name, data, bytes)                                           \
+  do {                                                                                   \
+    constexpr std::size_t muster_fault_point = ::muster::fault::index_of(name);          \
+    ::muster::fault::come_to(muster_fault_point, std::span<std::byte>((data), (bytes))); \
   } while (false)
 
 #endif

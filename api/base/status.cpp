@@ -32,6 +32,8 @@ constexpr std::array kEntries{
     Entry{Code::kPeerLost, "MUSTER_ERR_PEER_LOST", "a member of the group died"},
     Entry{Code::kAborted, "MUSTER_ERR_ABORTED", "the group or job was aborted"},
     Entry{Code::kDependency, "MUSTER_ERR_DEPENDENCY", "work that this depended on failed before"},
+    Entry{Code::kCorrupt, "MUSTER_ERR_CORRUPT",
+          "members hold different bytes where they must be equal; move the rank that is named"},
     Entry{Code::kProtocol, "MUSTER_ERR_PROTOCOL", "the session broke the protocol and was closed"},
     Entry{Code::kVersion, "MUSTER_ERR_VERSION", "library and daemon do not speak the same version"},
     Entry{Code::kDaemonLost, "MUSTER_ERR_DAEMON_LOST", "the daemon is not reachable; reopen the session"},

@@ -35,6 +35,7 @@ enum class Code : muster_status_t {
   kPeerLost = MUSTER_ERR_PEER_LOST,
   kAborted = MUSTER_ERR_ABORTED,
   kDependency = MUSTER_ERR_DEPENDENCY,
+  kCorrupt = MUSTER_ERR_CORRUPT,
   kProtocol = MUSTER_ERR_PROTOCOL,
   kVersion = MUSTER_ERR_VERSION,
   kDaemonLost = MUSTER_ERR_DAEMON_LOST,

@@ -67,6 +67,7 @@ Status muster_session::leave_group(muster_group group) {
 
 void muster_session::forget_group(muster_group group) {
   groups_.erase(group);
+  comparison_.forget(group);
 }
 
 Status muster_session::free_group(muster_group group) {

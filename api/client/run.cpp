@@ -2,19 +2,25 @@
 #include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/client/digest.hpp"
 #include "api/client/session.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 using muster::Code;
+using muster::fail;
 using muster::failure;
 using muster::Nanos;
+using muster::Result;
 using muster::Status;
 namespace shm = muster::shm;
 
 namespace {
 
 constexpr std::uint64_t kSmallBytes = 64 << 10;
+constexpr Nanos kRoomPause = std::chrono::microseconds(50);
 
 Status run(muster_session* session, muster_plan plan, std::int64_t timeout_ns) {
   if (timeout_ns < 0)
@@ -45,24 +51,78 @@ muster_lane muster::client::usual_lane(const shm::PlanCollective& m) {
   }
 }
 
-Status muster_session::run(muster_plan plan, Nanos timeout) {
+Result<muster_session::PlanRecord*> muster_session::runnable(muster_plan plan) {
   PlanRecord* record = find(plan);
-  if (record == nullptr) return failure(Code::kStale, "no such plan");
+  if (record == nullptr) return fail(Code::kStale, "no such plan");
   if (!record->usual_lane)
-    return failure(Code::kBadArgument, "a kernel's plan is started, not run; only collectives run");
+    return fail(Code::kBadArgument, "a kernel's plan is started, not run; only collectives run");
+  return record;
+}
+
+Status muster_session::run_alone(muster_plan plan, Nanos timeout) {
+  MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
   return direct_ != nullptr ? run_directly(*record, timeout) : run_by_engine(*record, timeout);
 }
 
+Status muster_session::run(muster_plan plan, Nanos timeout) {
+  MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
+  if (direct_ == nullptr) return run_by_engine(*record, timeout);
+  const bool sampled =
+      welcome().digests != 0 && muster::client::is_shared_result(record->told->described.what);
+  return sampled ? run_sampled(plan, timeout) : run_directly(*record, timeout);
+}
+
+// All members count alike: an operation counts once they have agreed on it.
+Status muster_session::run_sampled(muster_plan plan, Nanos timeout) {
+  const muster_group group = find(plan)->told->described.group;
+  // What may be refused to this rank alone is asked for before others wait for it. Records move when a plan
+  // is made.
+  MUSTER_RETURN_IF_ERROR(comparison_.prepare(group));
+  PlanRecord& record = *find(plan);
+  std::uint64_t counted = 0;
+  MUSTER_RETURN_IF_ERROR(run_directly(record, timeout, &counted));
+  const muster::client::DirectPlan& direct = *record.direct;
+  MUSTER_FAULT_MEMORY("result.written", direct.mine.target, direct.target_bytes);
+  if (counted % welcome().digests != 0) return {};
+  const auto held = muster::client::held_of(direct);
+  const std::string what = muster::client::result_name(direct, record.told->message.site);
+  return comparison_.compare(group, held, what, timeout);
+}
+
 // Seats are found and the path is chosen at the first run.
-Status muster_session::run_directly(PlanRecord& record, Nanos timeout) {
-  if (record.direct == nullptr) {
-    MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, record.told->described));
-    record.direct = std::make_unique<muster::client::DirectPlan>(std::move(made));
-    MUSTER_FAULT_POINT("plan.seated");
+Status muster_session::seat(PlanRecord& record) {
+  if (record.direct != nullptr) return {};
+  MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, record.told->described));
+  record.direct = std::make_unique<muster::client::DirectPlan>(std::move(made));
+  MUSTER_FAULT_POINT("plan.seated");
+  return {};
+}
+
+Status muster_session::run_directly(PlanRecord& record, Nanos timeout, std::uint64_t* counted) {
+  if (record.direct == nullptr) MUSTER_RETURN_IF_ERROR(seat(record));
+  const bool by_engine = record.direct->choice.path == muster::Path::kEngine;
+  if (by_engine) {
+    // What fails here at once must not do so after the others have met this rank and wait in the engine.
+    const muster_lane lane = *record.usual_lane;
+    if (reader_.failure(lane)) return run_by_engine(record, timeout);
+    if (lane_full(lane)) return Status(Code::kBusy, muster::client::refusal_text(Code::kBusy));
   }
   MUSTER_RETURN_IF_ERROR(
       direct_->run(*record.direct, timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns)));
-  return record.direct->choice.path == muster::Path::kEngine ? run_by_engine(record, timeout) : Status();
+  if (counted != nullptr) *counted = record.direct->channel->count_shared();
+  return by_engine ? run_agreed(record, timeout) : Status();
+}
+
+// The others wait in the engine already.
+Status muster_session::run_agreed(const PlanRecord& record, Nanos timeout) {
+  const muster::Instant deadline =
+      muster::later(clock_.now(), timeout.count() > 0 ? timeout : this->timeout());
+  while (true) {
+    Status status = run_by_engine(record, timeout);
+    // A full ring: the engine is about to empty it.
+    if (status.code() != Code::kBusy || clock_.now() >= deadline) return status;
+    std::this_thread::sleep_for(kRoomPause);
+  }
 }
 
 Status muster_session::run_by_engine(const PlanRecord& record, Nanos timeout) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/client/compare.hpp"
 #include "api/client/description.hpp"
 #include "api/client/direct_path.hpp"
 #include "api/client/objects.hpp"
@@ -114,12 +115,16 @@ struct muster_session {
   muster::Status destroy(muster_plan plan);
   // Starts the collective on its usual lane and waits for its end. 0: the job's default.
   muster::Status run(muster_plan plan, muster::Nanos timeout);
+  // The same, and never a sample: for what compares samples itself.
+  muster::Status run_alone(muster_plan plan, muster::Nanos timeout);
+  bool has_plan(muster_plan plan) const { return find(plan) != nullptr; }
   // New counts: `counts` is looked at for `count`, source_blocks and target_blocks alone.
   muster::Status recount(muster_plan plan, const muster_collective& counts);
   // Tells the engine all new counts that it has not heard of. BUSY: the ring is full.
   muster::Code tell_all();
 
   muster::client::Objects& objects() { return objects_; }
+  muster::client::Comparison& comparison() { return comparison_; }
 
   // ---- groups and meshes: groups.cpp -------------------------------------------------------------
   muster::Result<muster_group> make_group(std::span<const std::int32_t> ranks, const char* name);
@@ -182,7 +187,12 @@ struct muster_session {
   muster::Status forget_cached(muster_group group);
   muster::Status leave_group(muster_group group);
   void forget_group(muster_group group);
-  muster::Status run_directly(PlanRecord& record, muster::Nanos timeout);
+  muster::Result<PlanRecord*> runnable(muster_plan plan);
+  muster::Status seat(PlanRecord& record);
+  // *counted, where it is not null: how many results of the group were shared, this one included.
+  muster::Status run_directly(PlanRecord& record, muster::Nanos timeout, std::uint64_t* counted = nullptr);
+  muster::Status run_agreed(const PlanRecord& record, muster::Nanos timeout);
+  muster::Status run_sampled(muster_plan plan, muster::Nanos timeout);
   muster::Status run_by_engine(const PlanRecord& record, muster::Nanos timeout);
   muster::Code push(std::span<const muster::shm::Command> commands);
   muster::Code tell(PlanRecord& record);
@@ -208,6 +218,7 @@ struct muster_session {
   std::unordered_map<muster_buffer, Buffer> buffers_;
   std::unique_ptr<muster::client::DirectPath> direct_;
   muster::client::Objects objects_{*this};
+  muster::client::Comparison comparison_{*this};
   std::unordered_map<std::string, muster_plan> cache_;  // description bytes → plan
   muster_mesh mesh_ = MUSTER_MESH_JOB;                  // of which names speak
   std::set<muster_mesh> meshes_;                        // that it has made

@@ -113,6 +113,8 @@ struct Welcome {
   std::uint64_t group_bytes = 0;   // of the group page
   std::uint32_t cores = 0;         // granted to the job on this node
   std::uint32_t lane_depth = 0;    // starts of one lane that may be without a verdict
+  std::uint32_t digests = 0;       // every how many shared results members compare theirs; 0: never
+  std::uint32_t reserved = 0;
   char job[kNameBytes] = {};
   char mesh[kMeshTextBytes] = {};
 };

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kRanksMax = 1 << 20;
 constexpr std::int64_t kEntriesMax = 4096;
+constexpr std::int64_t kDigestsMax = 1'000'000;
 constexpr std::int64_t kMs = 1000 * 1000;
 constexpr std::int64_t kDay = 24 * 3600 * 1000 * kMs;
 constexpr std::string_view kDims = "pp|dp_replicate|dp_shard|cp|domain|tp|ep";
@@ -68,6 +69,9 @@ constexpr std::array kKeys{
     Key{"jobs[].lanes", Kind::kSection, kOptional, "", 0, 0, "", "How its operations are scheduled."},
     Key{"jobs[].lanes.deadline", Kind::kDuration, kOptional, "", 100 * kMs, kDay, "",
         "An operation that takes longer fails on every rank; unset: defaults.deadline of musterd.yaml."},
+    Key{"jobs[].digests", Kind::kInteger, kOptional, "", 0, kDigestsMax, "",
+        "Every so many runs of a group whose result all members share, they compare digests of it; 0: never; "
+        "unset: defaults.digests of musterd.yaml."},
 };
 
 const Key& key_at(std::string_view path) {
@@ -174,6 +178,8 @@ class Extractor {
     job.claim = text(&node, "claim", "jobs[].claim") == "token" ? Claim::kToken : Claim::kOwner;
     if (const Node* mesh = node.find("mesh")) read_mesh(*mesh, path + ".mesh", &job.mesh);
     read_lanes(node.find("lanes"), &job.lanes);
+    if (const Node* digests = leaf(&node, "digests"))
+      job.digests = static_cast<std::uint32_t>(digests->value->number);
     cluster_.jobs.push_back(std::move(job));
   }
 

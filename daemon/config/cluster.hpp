@@ -51,6 +51,7 @@ struct JobEntry {
   Marked<std::string> name;
   MeshEntry mesh;
   LanesEntry lanes;
+  std::optional<std::uint32_t> digests;  // else defaults.digests of the daemon
   Claim claim = Claim::kOwner;
   std::optional<Marked<std::uint32_t>> ranks;  // else Cluster::devices()
 };

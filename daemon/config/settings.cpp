@@ -22,6 +22,7 @@ constexpr std::int64_t kSecond = 1000 * kMs;
 constexpr std::int64_t kHour = 3600 * kSecond;
 constexpr std::int64_t kSlotsMax = 65535;     // a Handle has 16 bits for its slot
 constexpr std::int64_t kSocketPathMax = 107;  // sockaddr_un.sun_path, less its end
+constexpr std::int64_t kDigestsMax = 1'000'000;
 constexpr std::int64_t kPathMax = 4095;
 
 // Where a value goes.
@@ -96,6 +97,10 @@ constexpr std::array kDeclarations{
     section("defaults", "Used where a job or a client does not say."),
     leaf("defaults.deadline", Kind::kDuration, "60s", 100 * kMs, 24 * kHour, MUSTER_SLOT(defaults.deadline),
          "An operation that takes longer fails on every rank, with a report that names the ranks at fault."),
+    leaf("defaults.digests", Kind::kInteger, "0", 0, kDigestsMax, MUSTER_SLOT(defaults.digests),
+         "On host devices: every so many runs of a group whose result all members share, they compare "
+         "digests of it, so that a rank that computes or keeps wrong bits is named; 0: never. What is "
+         "started, not run, is left to muster_compare."),
     leaf("jobs_from", Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(jobs_from),
          "The cluster file whose jobs the daemon creates at start; empty: none."),
     leaf("auto_create_jobs", Kind::kFlag, "true", 0, 0, MUSTER_SLOT(auto_create_jobs),

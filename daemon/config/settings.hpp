@@ -44,6 +44,7 @@ struct Settings {
   } liveness;
   struct {
     Nanos deadline{0};
+    std::uint32_t digests = 0;
   } defaults;
   std::string jobs_from;
   bool auto_create_jobs = false;

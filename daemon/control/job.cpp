@@ -102,6 +102,7 @@ Json to_json(const JobSpec& spec) {
               {"plans_max", spec.plans_max},
               {"groups_made_max", spec.groups_made_max},
               {"starts_per_lane_max", spec.starts_per_lane_max},
+              {"digests", spec.digests},
               {"reports_directory", spec.reports_directory}};
 }
 
@@ -126,6 +127,7 @@ Result<JobSpec> job_from_json(const Json& json) {
   fields.number("plans_max", spec.plans_max, 1, 65536);
   fields.number("groups_made_max", spec.groups_made_max, 0, kGroupsMadeMax);
   fields.number("starts_per_lane_max", spec.starts_per_lane_max, 1, shm::kLaneDepth);
+  fields.number("digests", spec.digests, 0, kDigestsMax);
   fields.text("reports_directory", spec.reports_directory);
   read_flatten(json, spec, fields);
   if (!fields.status().ok()) return fail(fields.status());

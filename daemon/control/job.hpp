@@ -17,6 +17,7 @@ using Json = nlohmann::json;
 
 constexpr std::uint32_t kWorldMax = 65536;                      // ranks of a job
 constexpr std::uint32_t kGroupsMadeMax = 4096;                  // of a job, beside those of its mesh
+constexpr std::uint32_t kDigestsMax = 1'000'000;                // runs from one sample to the next
 constexpr std::uint64_t kJobBytesMax = std::uint64_t{1} << 47;  // of any amount of memory in a spec
 constexpr Nanos kJobDurationMax = std::chrono::hours(24);       // of any duration in a spec
 
@@ -40,6 +41,7 @@ struct JobSpec {
   std::uint32_t plans_max = 16384;                         // per rank
   std::uint32_t groups_made_max = 64;                      // beside those of the mesh
   std::uint32_t starts_per_lane_max = 1024;                // of a rank, without a verdict
+  std::uint32_t digests = 0;                               // every how many shared results are compared
   std::string reports_directory;  // where a passed deadline leaves its report; empty: nowhere
 };
 

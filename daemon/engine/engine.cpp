@@ -143,6 +143,7 @@ shm::Welcome Engine::welcome(const Session& session) const {
   group_list_.mesh().degrees().canonical().copy(w.mesh, sizeof w.mesh - 1);
   w.cores = pool_->workers();
   w.lane_depth = spec_.starts_per_lane_max;
+  w.digests = spec_.digests;
   if (board_) {
     w.direct_bytes = board_->segment_bytes(session.options().rank);
     w.group_bytes = board_->page_bytes();

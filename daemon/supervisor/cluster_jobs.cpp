@@ -97,6 +97,7 @@ config::Parsed<std::vector<control::JobSpec>> jobs_of(const Cluster& cluster,
       spec.flatten.emplace_back(flatten.name.value, members_of(flatten));
     spec.claim = job.claim == config::Claim::kToken ? control::Claim::kToken : control::Claim::kOwner;
     if (job.lanes.deadline) spec.deadline = *job.lanes.deadline;
+    if (job.digests) spec.digests = *job.digests;
     specs.push_back(std::move(spec));
   }
   if (!diagnostics.empty()) return tl::unexpected(std::move(diagnostics));

@@ -39,6 +39,7 @@ control::JobSpec defaults_of(const config::Settings& settings) {
   spec.plans_max = settings.limits.plans_per_rank_max;
   spec.starts_per_lane_max = settings.limits.starts_per_lane_max;
   spec.groups_made_max = settings.limits.groups_made_max;
+  spec.digests = settings.defaults.digests;
   spec.reports_directory = settings.log.reports_directory;
   return spec;
 }

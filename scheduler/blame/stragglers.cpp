@@ -50,9 +50,9 @@ class Others {
 
 }  // namespace
 
-Stragglers::Stragglers(std::uint32_t members)
-    : states_(members), lags_(std::size_t{kWindow} * members, Nanos{0}) {
+Stragglers::Stragglers(std::uint32_t members) : states_(members) {
   MUSTER_ASSERT(members >= 2);
+  lags_.reserve(std::size_t{kWindow} * members);
 }
 
 std::size_t Stragglers::bucket_of(Nanos lag) {
@@ -63,7 +63,9 @@ std::size_t Stragglers::bucket_of(Nanos lag) {
 void Stragglers::met(std::span<const Instant> arrivals) {
   MUSTER_ASSERT(arrivals.size() == states_.size());
   const Instant first = *std::min_element(arrivals.begin(), arrivals.end());
-  Nanos* lags = lags_.data() + operations_ % kWindow * states_.size();
+  const std::size_t row = operations_ % kWindow * states_.size();
+  if (row == lags_.size()) lags_.resize(row + states_.size());
+  Nanos* lags = lags_.data() + row;
   for (std::size_t i = 0; i < arrivals.size(); ++i) {
     lags[i] = arrivals[i] - first;
     ++states_[i].histogram[bucket_of(lags[i])];

@@ -81,7 +81,7 @@ class Stragglers {
   bool turn(State& state, bool late) const;
 
   std::vector<State> states_;
-  std::vector<Nanos> lags_;  // kWindow operations of all members, one after the other
+  std::vector<Nanos> lags_;  // kWindow operations of all members, one after the other; touched as they come
   std::uint64_t operations_ = 0;
   std::uint64_t judged_ = 0;
   std::uint32_t judged_window_ = 0;

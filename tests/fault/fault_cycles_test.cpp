@@ -136,6 +136,7 @@ TEST(FaultCycles, LeaveNothingBehindAndAJobThatWorks) {
   const std::uint64_t seed = setting("MUSTER_FAULT_SEED", 4711);
   SCOPED_TRACE(fmt::format("MUSTER_FAULT_SEED={}", seed));
   test::Node node;
+  node.options.job_defaults.digests = 1;
   node.start();
   Storm storm(node, "warm", seed);
   Held before;

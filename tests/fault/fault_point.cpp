@@ -4,6 +4,10 @@
 //   MUSTER_FAULT_AT=POINT:HIT=stop    stops it, as SIGSTOP does
 //   MUSTER_FAULT_AT=POINT:HIT=hold    keeps it there until it gets SIGUSR1
 //   MUSTER_FAULT_AT=POINT:HIT=stall   keeps it there for ever, with whatever it holds
+//   MUSTER_FAULT_AT=POINT:HIT=flip    turns a bit of the memory that the point shows, then and each time
+//   after
+//                                     it, as a core or a cell that has gone bad does; there must be such
+//                                     memory
 //
 // Before it does, it says so on standard output: "at POINT NANOSECONDS", on the clock that tests measure by.
 #include "api/base/fault_point.hpp"
@@ -41,10 +45,10 @@ Fault read_environment() {
     std::from_chars(text + colon + 1, text + equals, fault.hit);
     fault.act = all.substr(equals + 1);
   }
-  const bool known =
-      fault.act == "kill" || fault.act == "stop" || fault.act == "hold" || fault.act == "stall";
+  const bool known = fault.act == "kill" || fault.act == "stop" || fault.act == "hold" ||
+                     fault.act == "stall" || fault.act == "flip";
   if (fault.point < std::size(kPoints) && fault.hit > 0 && known) return fault;
-  std::fprintf(stderr, "MUSTER_FAULT_AT=%s is not POINT:HIT=kill|stop|hold|stall\n", text);
+  std::fprintf(stderr, "MUSTER_FAULT_AT=%s is not POINT:HIT=kill|stop|hold|stall|flip\n", text);
   std::abort();
 }
 
@@ -58,12 +62,20 @@ void announce(std::string_view name) {
   if (write(STDOUT_FILENO, line, static_cast<std::size_t>(length)) != length) std::abort();
 }
 
+void flip(std::span<std::byte> memory) {
+  if (memory.empty()) std::abort();
+  memory[memory.size() / 2] ^= std::byte{1};
+}
+
 }  // namespace
 
-void come_to(std::size_t point) noexcept {
+void come_to(std::size_t point, std::span<std::byte> memory) noexcept {
   static const Fault fault = read_environment();
   static std::atomic<std::uint64_t> hits{0};
-  if (point != fault.point || ++hits != fault.hit) return;
+  if (point != fault.point) return;
+  const std::uint64_t hit = ++hits;
+  if (fault.act == "flip" && hit >= fault.hit) flip(memory);
+  if (hit != fault.hit) return;
   sigset_t release;
   sigemptyset(&release);
   sigaddset(&release, SIGUSR1);

@@ -43,6 +43,9 @@ bool is_leaving(const Way& way) {
 
 class AtEachPoint : public ::testing::Test {
  protected:
+  // What is compared after each result must end as the result does.
+  void SetUp() override { node_.options.job_defaults.digests = 1; }
+
   // Does `act` on each way, several at a time, each of those in a job of its own that stays warm.
   void for_all(int at_a_time,
                const std::function<void(const Way&, const std::string& job, int victim)>& act) {

@@ -10,6 +10,10 @@
 //   left                                   the same, by the victim
 //   wrong STEP                             a result is wrong: exits with 3
 //
+// The step share:COUNT is for a job with digests: so many all-reduces, or until members find that they have
+// other results. Then it prints "corrupt RUN TEXT", RUN counting from 1, and makes sure that the group goes
+// on. The step mixed:COUNT is so many runs of all kinds whose result all members share, of any values.
+//
 // CALLED and HEARD are nanoseconds: when the failed operation was called for, and when its end was known.
 #include <muster/muster.h>
 
@@ -92,6 +96,9 @@ class Rank {
     if (name == "import") import();
     if (name == "plan") expect(muster_plan_destroy(session_, plan(described(MUSTER_BARRIER, 0))));
     if (name == "objects") objects();
+    if (name == "compare") compare();
+    if (name.starts_with("share:")) share(std::atoi(name.c_str() + 6));
+    if (name.starts_with("mixed:")) mixed(std::atoi(name.c_str() + 6));
     if (name == "event" && muster_event_fd(session_) < 0) wrong();
     if (name == "abort") abort_group();
     if (name == "overdue") overdue();
@@ -364,6 +371,50 @@ class Rank {
       if (offsets[r + 1] - offsets[r] != 70'000 + r ||
           static_cast<const char*>(all)[offsets[r]] != static_cast<char>('a' + r))
         wrong();
+  }
+  void compare() {
+    std::fill_n(source_, 1000, 1.0f);
+    const muster_tensor view{buffer_, 0, MUSTER_F32, 1, {1000}, {1}};
+    called_ = now_ns();
+    expect(muster_compare(session_, group_, &view, 1, 0));
+  }
+  // The victim's results may be wrong, which is not checked here: that members notice is the point.
+  void share(int count) {
+    const muster_plan made = plan(described(MUSTER_ALL_REDUCE, 1000));
+    std::fill_n(source_, 1000, mine());
+    for (int i = 1; i <= count; ++i) {
+      called_ = now_ns();
+      if (expect(muster_plan_run(session_, made, 0), {MUSTER_OK, MUSTER_ERR_CORRUPT}) == MUSTER_OK) continue;
+      std::printf("corrupt %d %s\n", i, muster_last_error());
+      std::fflush(stdout);
+      barrier();
+      compare();
+      std::fill_n(source_, 1000, mine());
+      expect(muster_plan_run(session_, made, 0));
+      return;
+    }
+  }
+  void mixed(int count) {
+    std::vector<muster_plan> plans;
+    for (const std::uint64_t size : {2, 256, 2000, 5000})
+      for (const muster_op op : {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_BROADCAST})
+        for (const muster_dtype dtype : {MUSTER_F32, MUSTER_BF16}) {
+          muster_collective what = described(op, size, size == 2000 ? InPlace::kYes : InPlace::kNo);
+          if (op == MUSTER_ALL_GATHER) what.target = {buffer_, kTarget};
+          if (op == MUSTER_ALL_REDUCE && dtype == MUSTER_BF16) what.redop = MUSTER_AVG;
+          if (op == MUSTER_BROADCAST) what.peer = static_cast<std::int32_t>(size) / 2 % world_;
+          what.dtype = dtype;
+          plans.push_back(plan(what));
+        }
+    std::uint32_t random = 2654435761u * static_cast<std::uint32_t>(rank_ + 1);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      for (std::size_t k = 0; k < 8; ++k) {  // any bits: NaN and infinity too
+        random = random * 1664525u + 1013904223u;
+        std::memcpy(source_ + (random >> 8) % 5000, &random, sizeof random);
+      }
+      called_ = now_ns();
+      expect(muster_plan_run(session_, plans[i % plans.size()], 0));
+    }
   }
   void abort_group() {
     if (rank_ == victim_) expect(muster_group_abort(session_, group_));

@@ -55,7 +55,9 @@ inline const std::vector<Row> kRows = {
       "record.closed",
       "goodbye.saying",
       "goodbye.said"}},
-    {"slot", {"payload.prepared", "payload.packed", "slot.filled", "whole.folded"}},
+    {"slot",
+     {"payload.prepared", "payload.packed", "slot.filled", "whole.folded", "result.written", "digest.taken",
+      "digest.gathered"}},
     {"stage", {"stage.waiting", "stage.taken"}},
     {"gather", {"arena.mapped", "block.copied", "operation.arrived"}},
     {"blocks", {"payload.table_written"}},
@@ -87,6 +89,7 @@ inline const std::vector<Row> kRows = {
     {"overdue", {"overdue.asking", "overdue.asked", "verdict.taken"}},
     {"abort", {"abort.asking", "abort.asked", "verdict.taken"}},
     {"disagree", {"disagree.asking"}},
+    {"compare", {"digest.taken", "digest.gathered"}},
     {"objects", {"object.length_known", "object.piece_copied"}},
     {"event", {"event.opened"}},
 };

@@ -79,6 +79,7 @@ std::uint64_t Channel::take_verdict() {
       std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return look(peer.life) % 2 == 1; });
   words_.generation = all_here ? present : std::min(due + 1, present);
   number_ = 0;
+  shared_ = 0;
   Published<std::uint64_t>(own_progress()).store_release(0);
   Published<std::uint64_t>(&words_.seat->generation).store_release(words_.generation);
   std::fill(sent_.begin(), sent_.end(), 0);

@@ -105,6 +105,10 @@ class Channel {
   Meeting await_message(std::uint32_t from, std::uint64_t plan, Arrival* arrival, Patience& patience);
   void acknowledge(std::uint32_t from, bool disagreed);
 
+  // Counts an operation whose result all members share, of this generation: all have counted as many when
+  // they have agreed on as many operations, and begin anew when they hear of the generation's end.
+  std::uint64_t count_shared() { return ++shared_; }
+
   const Wanted& wanted() const { return wanted_; }
 
   // ---- verdicts --------------------------------------------------------------------------------
@@ -152,6 +156,7 @@ class Channel {
   Vigil& vigil_;
   Wanted wanted_;
   std::uint64_t number_ = 0;
+  std::uint64_t shared_ = 0;  // of them, as far as they were counted
 };
 
 }  // namespace muster::client

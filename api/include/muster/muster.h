@@ -68,6 +68,7 @@ enum {
   MUSTER_ERR_PEER_LOST = -203,  /* a member died: the text names it                           */
   MUSTER_ERR_ABORTED = -204,    /* somebody called muster_group_abort, or the job is ending   */
   MUSTER_ERR_DEPENDENCY = -205, /* a point waited for, or the lane before, had failed         */
+  MUSTER_ERR_CORRUPT = -206,    /* members hold different bytes where they must be equal: the text names who */
 
   /* -3xx  the session: open again */
   MUSTER_ERR_PROTOCOL = -301,    /* shared memory or a message broke the protocol            */
@@ -506,8 +507,9 @@ MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const
  * one node, in host memory, the callers do the work themselves (the direct path): a fraction of a microsecond for small
  * vectors, no system call while the others come soon. Where the rule of choice says otherwise it is a start on the plan's
  * usual lane and a wait. All members must run it: a run and a start do not meet. timeout_ns: 0 for the job's default.
- * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED), each told once to every member of the group,
- * after which the group may run again; STALE, BAD_ARGUMENT (a kernel's plan), DAEMON_LOST. */
+ * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED) and, in a job with `digests`, CORRUPT (members have
+ * different results of this run), each told once to every member of the group, after which the group may run again; STALE,
+ * BAD_ARGUMENT (a kernel's plan), DAEMON_LOST. */
 MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan plan, int64_t timeout_ns);
 /* New counts for a collective's plan, from this rank's next start or run of it on: what a mixture of experts sends changes
  * with each step, the memory it has for it does not. `count`, `source_blocks` and `target_blocks` mean what they mean in
@@ -534,6 +536,15 @@ MUSTER_API muster_status_t muster_object_broadcast(muster_session* session, must
  * one more; NULL where nothing is got. */
 MUSTER_API muster_status_t muster_object_gather(muster_session* session, muster_group group, int32_t root, const void* data,
                                                 uint64_t bytes, const void** result, uint64_t* offsets);
+/* Do all members hold the same bytes, as replicas must? Run, as the two above: all members call, each with its own `count`
+ * views, whose elements in row-major order make one 128-bit digest. Digests are gathered, so all members find the same; equal
+ * bits are what counts (0.0 is not -0.0). Strides, shapes and places may differ. timeout_ns: 0 for the job's default. After a
+ * difference the group may run again. Unasked, only a sample of what is run is compared (`digests` in musterd.yaml): this is how
+ * to check what was started. Errors: CORRUPT (at every member: the ranks outside the majority, or that there is none, and the
+ * digests), MISMATCH (the members' views differ in number, dtype or elements), BAD_ARGUMENT (a view that leaves its buffer),
+ * STALE, UNSUPPORTED (memory that this process does not see), those of muster_plan_run. */
+MUSTER_API muster_status_t muster_compare(muster_session* session, muster_group group, const muster_tensor* views,
+                                          size_t count, int64_t timeout_ns);
 /* Meet all members of a group: BARRIER, run. */
 MUSTER_API muster_status_t muster_barrier(muster_session* session, muster_group group);
 

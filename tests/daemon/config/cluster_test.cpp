@@ -67,6 +67,7 @@ TEST(Cluster, FillsWhatIsNotSaid) {
   EXPECT_EQ(cluster->ranks(job), 6u);
   EXPECT_EQ(job.claim, Claim::kToken);
   EXPECT_FALSE(job.lanes.deadline);
+  EXPECT_FALSE(job.digests);
   EXPECT_TRUE(job.mesh.flatten.empty());
   EXPECT_TRUE(parse_cluster(Source("c.yaml", "nodes: [{host: a, devices: {count: 1}}]\n"))->jobs.empty());
 }

@@ -40,6 +40,7 @@ TEST(Settings, HaveTheirDefaultsWithoutAnySource) {
   EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(50));
   EXPECT_EQ(s.liveness.drain_timeout, std::chrono::seconds(10));
   EXPECT_EQ(s.defaults.deadline, std::chrono::seconds(60));
+  EXPECT_EQ(s.defaults.digests, 0u);
   EXPECT_EQ(s.jobs_from, "");
   EXPECT_TRUE(s.auto_create_jobs);
 }
@@ -56,7 +57,7 @@ TEST(Settings, TakeEveryKeyFromAFile) {
              "         arena_per_rank_max: 5MiB, arena_segment: 1MiB, ranks_per_job_max: 9,\n"
              "         starts_per_lane_max: 10, groups_made_max: 11}\n"
              "liveness: {idle_spin: 6us, drain_timeout: 7ms}\n"
-             "defaults: {deadline: 8s}\n"
+             "defaults: {deadline: 8s, digests: 12}\n"
              "jobs_from: /c\n"
              "auto_create_jobs: false\n");
   const auto resolved = resolve(inputs);
@@ -81,9 +82,22 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(6));
   EXPECT_EQ(s.liveness.drain_timeout, std::chrono::milliseconds(7));
   EXPECT_EQ(s.defaults.deadline, std::chrono::seconds(8));
+  EXPECT_EQ(s.defaults.digests, 12u);
   EXPECT_EQ(s.jobs_from, "/c");
   EXPECT_FALSE(s.auto_create_jobs);
   for (const InForce& line : resolved->in_force) EXPECT_EQ(line.origin.kind, Origin::Kind::kFile) << line.key;
+}
+
+TEST(Settings, KnowHowRareASampleMayBe) {
+  Inputs inputs;
+  inputs.flags = {{"defaults.digests", "1000000", "--set defaults.digests"}};
+  EXPECT_TRUE(resolve(inputs));
+  for (const char* value : {"1000001", "-1", "often"}) {
+    inputs.flags.back().value = value;
+    const auto resolved = resolve(inputs);
+    ASSERT_FALSE(resolved) << value;
+    EXPECT_THAT(resolved.error().text(), HasSubstr("defaults.digests"));
+  }
 }
 
 TEST(Settings, PreferFlagToEnvironmentToFileToDefault) {

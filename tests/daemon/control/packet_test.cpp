@@ -169,6 +169,7 @@ TEST(JobSpec, SurvivesTheWay) {
   spec.mesh = "dp_replicate=2,dp_shard=2,tp=2";
   spec.flatten = {{"dp_tp", {"dp_replicate", "dp_shard", "tp"}}};
   spec.epoch = 5;
+  spec.digests = 16;
   spec.claim = Claim::kToken;
   const auto back = job_from_json(to_json(spec));
   ASSERT_TRUE(back) << back.error().text();
@@ -187,6 +188,7 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
                                                         {"epoch", -1},
                                                         {"flatten", 1},
                                                         {"workers", 5000},
+                                                        {"digests", kDigestsMax + 1},
                                                         {"arena_bytes_max", kJobBytesMax + 1},
                                                         {"segment_bytes", kJobBytesMax + 1},
                                                         {"deadline_ns", kDayAndMore},

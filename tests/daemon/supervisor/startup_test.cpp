@@ -52,6 +52,7 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
                                      {"liveness.idle_spin", "10us", ""},
                                      {"liveness.drain_timeout", "11s", ""},
                                      {"defaults.deadline", "12s", ""},
+                                     {"defaults.digests", "16", ""},
                                      {"auto_create_jobs", "false", ""}});
   ASSERT_TRUE(options) << options.error().message();
   EXPECT_EQ(options->socket_path, "/tmp/other.sock");
@@ -72,6 +73,7 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
   EXPECT_EQ(job.segment_bytes, std::uint64_t{2} << 20);
   EXPECT_EQ(job.idle_spin, std::chrono::microseconds(10));
   EXPECT_EQ(job.deadline, std::chrono::seconds(12));
+  EXPECT_EQ(job.digests, 16u);
 }
 
 TEST_F(Startup, FilesAreReadAndEnvironmentIsStronger) {
@@ -107,8 +109,10 @@ TEST_F(Startup, JobsOfAClusterFileBecomeSpecs) {
                                  "    lanes: {deadline: 5s}\n"
                                  "  - name: eval\n"
                                  "    ranks: 2\n"
+                                 "    digests: 64\n"
                                  "    mesh: {dims: {dp_shard: 2}}\n");
-  const auto options = options_with({{"jobs_from", file, ""}, {"defaults.deadline", "30s", ""}});
+  const auto options = options_with(
+      {{"jobs_from", file, ""}, {"defaults.deadline", "30s", ""}, {"defaults.digests", "9", ""}});
   ASSERT_TRUE(options) << options.error().message();
   ASSERT_EQ(options->jobs.size(), 2u);
   const control::JobSpec& train = options->jobs[0];
@@ -123,6 +127,8 @@ TEST_F(Startup, JobsOfAClusterFileBecomeSpecs) {
   EXPECT_EQ(train.owner_uid, geteuid());
   EXPECT_EQ(options->jobs[1].world, 2u);
   EXPECT_EQ(options->jobs[1].deadline, std::chrono::seconds(30));
+  EXPECT_EQ(train.digests, 9u);
+  EXPECT_EQ(options->jobs[1].digests, 64u);
 }
 
 TEST_F(Startup, SaysWhatThisReleaseCannotRunYet) {
