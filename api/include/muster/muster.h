@@ -233,7 +233,7 @@ typedef struct muster_buffer_options {
  *               finds the contents (muster_buffer_query says so), as it does after a kill. muster_buffer_free gives it back.
  *               The same name must be asked for with the same bytes.
  *  node-shared  `shared_by` and `name`: one memory for all members of the group on the node, who ask in any order and see
- *               each other's writes. It stays as a named one does, until the last that holds it has freed it. In it,
+ *               each other's writes. It stays as a named one does, until the last holder has freed it; in a made mesh, with that. In it,
  *               ALL_GATHER, ALL_REDUCE and BROADCAST bring one result for all instead of one each: see muster_collective.
  *               Otherwise ranges that one rank writes and another uses are theirs to order.
  *  imported     `memory` is a memfd (memfd_create with MFD_ALLOW_SEALING, then F_ADD_SEALS with F_SEAL_SHRINK; no huge
@@ -324,15 +324,15 @@ typedef uint64_t muster_point;
 
 /* Block until the point is reached, its lane failed, or timeout_ns went by (0: test once; negative: the session's
  * timeout). MUSTER_OK promises that all memory the work wrote can be read. Errors: what the work failed with, and
- * muster_last_error() says who and why; WAIT_TIMEOUT. */
+ * muster_last_error() says who and why; WAIT_TIMEOUT; STATE (a timeline of its own that it has yet to raise); STALE, BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_point_wait(muster_session* session, muster_point point, int64_t timeout_ns);
 /* The same without waiting: MUSTER_PENDING if not there yet. No system call. */
 MUSTER_API muster_status_t muster_point_test(muster_session* session, muster_point point);
 
-/* A timeline of the client's own, to be waited for by starts: a framework signals "gradients ready". */
+/* A timeline of the client's own, to be waited for by starts: a framework signals "gradients ready". At most 16 a session. */
 MUSTER_API muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeline);
 MUSTER_API muster_point muster_timeline_point(uint32_t timeline, uint64_t value);
-/* Raise the timeline to `value`; lower values than before are BAD_ARGUMENT. One ring write. */
+/* Raise the timeline to `value`; lower values than before are BAD_ARGUMENT. One ring write; BUSY: it is full. */
 MUSTER_API muster_status_t muster_timeline_signal(muster_session* session, uint32_t timeline, uint64_t value);
 
 typedef struct muster_failure {
@@ -461,7 +461,7 @@ typedef struct muster_face {
  *  BARRIER         no data.
  *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`; matched in order per pair, on whatever
  *                  lanes. A lane is ordered: two members that each send before they receive on one lane wait for each other
- *                  until the deadline. Put sends and receives on two lanes, or make them one EXCHANGE.
+ *                  until the deadline. Put them on two lanes, or make them one EXCHANGE. A send is over when it is received.
  *
  * A target in a node-shared buffer (ALL_REDUCE, ALL_GATHER, BROADCAST; the members of `group` are among those who share it)
  * is one result for all: every member names the same place, and each brings its part of it. An all-gather whose sources
