@@ -313,7 +313,8 @@ void check_adoption_of_others(Bytes& bytes) {
   shm::Descriptor other(memfd_create("other", MFD_CLOEXEC | (bytes.flag() ? MFD_ALLOW_SEALING : 0)));
   const auto size = static_cast<off_t>(bytes.number() >> 1);
   const bool fits = bytes.flag();
-  static_cast<void>(ftruncate(other.get(), fits ? static_cast<off_t>(2 * kStateBytesMax) : size % 100'000));
+  const off_t bytes_there = fits ? static_cast<off_t>(2 * kStateBytesMax) : size % 100'000;
+  if (ftruncate(other.get(), bytes_there) != 0) return;  // there is no memory for it
   const int seals = static_cast<int>(bytes.below(16));
   const bool sealed = fcntl(other.get(), F_ADD_SEALS, seals) == 0;
   const auto some = bytes.some(64);

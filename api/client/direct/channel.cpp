@@ -145,23 +145,14 @@ void Channel::nap(const std::uint64_t* word, Reached reached, Patience& patience
 
 // Dekker: a peer that is about to sleep has said so before it looks at the word once more, and its heavy
 // fence stands for the one that is missing here.
-void Channel::publish(std::uint64_t* word, std::uint64_t value) {
+void Channel::publish(std::uint64_t* word, std::uint64_t value, std::span<const Peer> listeners) {
   Published<std::uint64_t>(word).store_release(value);
   shm::light_fence(enrolled_);
   MUSTER_FAULT_POINT("word.published");
   bool asleep = false;
-  for (const Peer& peer : peers_)
+  for (const Peer& peer : listeners)
     asleep = Untrusted<std::uint32_t>(&peer.header->asleep).load() != 0 || asleep;
   if (!asleep) return;
-  MUSTER_FAULT_POINT("word.waking");
-  shm::futex_wake(lower_half(word));
-}
-
-void Channel::publish_to(const Peer& peer, std::uint64_t* word, std::uint64_t value) {
-  Published<std::uint64_t>(word).store_release(value);
-  shm::light_fence(enrolled_);
-  MUSTER_FAULT_POINT("word.published");
-  if (Untrusted<std::uint32_t>(&peer.header->asleep).load() == 0) return;
   MUSTER_FAULT_POINT("word.waking");
   shm::futex_wake(lower_half(word));
 }
@@ -201,7 +192,7 @@ void Channel::arrive(std::uint64_t plan, const Hash128& common, shm::Place place
   Published<std::uint64_t>(&slot->place).store(shm::pack_place(place));
   if (!inside.empty()) std::memcpy(slot->payload, inside.data(), inside.size());
   MUSTER_FAULT_POINT("slot.filled");
-  publish(&slot->sequence, number_);
+  publish(&slot->sequence, number_, peers_);
 }
 
 bool Channel::copy_arrival(const shm::DirectSlot* slot, std::uint64_t number, Arrival* arrival) const {
@@ -246,7 +237,7 @@ bool Channel::stands(const std::uint64_t* word, std::uint64_t number, const std:
 }
 
 void Channel::set_phase(std::uint64_t phase) {
-  publish(own_progress(), shm::make_progress(number_, phase));
+  publish(own_progress(), shm::make_progress(number_, phase), peers_);
   MUSTER_FAULT_POINT("phase.set");
 }
 
@@ -289,7 +280,7 @@ void Channel::send(std::uint32_t to, std::uint64_t plan, const Hash128& common, 
   Published<std::uint64_t>(&slot.common[1]).store(common.high);
   Published<std::uint64_t>(&slot.place).store(shm::pack_place(place));
   if (!inside.empty()) std::memcpy(slot.payload, inside.data(), inside.size());
-  publish_to(peers_[to], &slot.sequence, ++sent_[to]);
+  publish(&slot.sequence, ++sent_[to], std::span(&peers_[to], 1));
 }
 
 Meeting Channel::await_received(std::uint32_t to, bool* disagreed, Patience& patience) {
@@ -324,7 +315,7 @@ void Channel::acknowledge(std::uint32_t from, bool disagreed) {
   if (std::exchange(outdated_[from].received, false)) renew(&pair.received, &pair.received_generation);
   ++received_[from];
   Published<std::uint64_t>(&pair.received_generation).store(words_.generation);
-  publish_to(peers_[from], &pair.received, received_[from] << 1 | std::uint64_t{disagreed});
+  publish(&pair.received, received_[from] << 1 | std::uint64_t{disagreed}, std::span(&peers_[from], 1));
 }
 
 }  // namespace muster::client

@@ -130,9 +130,8 @@ class Channel {
   std::byte* slot_bytes(std::uint64_t number) { return words_.slots + (number & 1) * shm::kSlotBytes; }
   const shm::DirectSlot* slot_of(std::uint32_t i) const;
   bool copy_arrival(const shm::DirectSlot* slot, std::uint64_t number, Arrival* arrival) const;
-  // Wakes whoever of all members sleeps; of a pair, the other side.
-  void publish(std::uint64_t* word, std::uint64_t value);
-  void publish_to(const Peer& peer, std::uint64_t* word, std::uint64_t value);
+  // Wakes who of the listeners sleeps.
+  void publish(std::uint64_t* word, std::uint64_t value, std::span<const Peer> listeners);
   std::uint64_t* own_progress() { return &words_.seat->progress[words_.generation & 1]; }
   bool revoked() const;
   void renew(std::uint64_t* number, std::uint64_t* generation) const;
