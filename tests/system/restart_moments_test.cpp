@@ -247,8 +247,10 @@ TEST_F(RestartMoments, AnUpgradeThatCannotBeChangesNothing) {
   EXPECT_THAT(upgrade(folder_.path() + "/nothing"), HasSubstr("cannot be run"));
   EXPECT_THAT(upgrade("/bin/false"), HasSubstr("exited with code 1"));
   EXPECT_THAT(upgrade(script("echo I am none of yours >&2; exit 3\n")), HasSubstr("I am none of yours"));
-  // It passes the check and is gone when it is needed.
-  EXPECT_THAT(upgrade(script("rm -f $0\n")), HasSubstr("this daemon goes on"));
+  for (const std::string silent : {"/bin/true", "/bin/echo"})
+    EXPECT_THAT(upgrade(silent), HasSubstr("it is no musterd")) << "an exit code of 0 is no answer";
+  // It answers as a musterd, and is gone when its turn comes.
+  EXPECT_THAT(upgrade(script("rm -f $0; exec " + kThis + " \"$@\"\n")), HasSubstr("this daemon goes on"));
   const Json after = status();
   EXPECT_EQ(after.at("instance"), before.at("instance"));
   EXPECT_TRUE(has_ranks(after, "train", 1));
