@@ -106,7 +106,9 @@ void Channel::reconnect(const Status& why) {
   socket_ = *std::move(socket);
   // Turned away again and again, it does not run in circles.
   watch_ = loop_.after(connects_ > 1 ? kConnectPause : Nanos(0), [this] { listen(); });
-  // A job that was to end with the former connection ends with it, if it was begun at all.
+  // A job that was to end with the former connection ends with it, if it was begun at all. A connection that
+  // says nothing would be taken for one that never will.
+  if (open_.empty()) return ask({{"command", "version"}}, [](const Outcome<Answer>&) {});
   repeat(serial_ + 1, may_ask_again);
 }
 

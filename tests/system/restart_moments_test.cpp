@@ -157,7 +157,7 @@ TEST_F(RestartMoments, AnOwnerThatDiedMeanwhileTakesItsJobAlong) {
                 folder_.path() + "/stop"},
                {},
                {}});
-  const std::string name = "run-" + std::to_string(run.pid());
+  const std::string name = run_job_of(run.pid());
   ASSERT_TRUE(await_ranks(name, 1)) << run.err();
   steward().end(SIGKILL);
   run.signal(SIGKILL);
@@ -238,6 +238,26 @@ TEST_F(RestartMoments, EndsAnEngineWhoseChannelWasNotKept) {
   EXPECT_THAT(status().at("jobs"), IsEmpty());
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return waitpid(engine, nullptr, WNOHANG) == engine; }));
   EXPECT_THAT(steward().kept_with("pidfd-"), IsEmpty());
+}
+
+// Goal:   a job that its first rank made ends after its last one, whichever supervisor looks by then.
+// Method: one restart while the rank is there, one when it has left while nobody looked, beside a job that
+//         stays.
+TEST_F(RestartMoments, AMadeJobStillEndsAfterItsLastRank) {
+  steward().set("MUSTER_SET_limits__made_job_linger=0s");
+  begin(kThis);
+  ask(closed_job());
+  muster_session* session = attached("made");
+  muster_session* unseen = attached("unseen");
+  restart();
+  EXPECT_TRUE(await_ranks("made", 1)) << status();
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+  await_no_job("made");
+  steward().end(SIGKILL);
+  EXPECT_EQ(muster_close(unseen), MUSTER_OK);
+  steward().start(kThis);
+  await_no_job("unseen");
+  EXPECT_TRUE(await_ranks("closed", 0)) << "who was asked for stays: " << status();
 }
 
 TEST_F(RestartMoments, AnUpgradeThatCannotBeChangesNothing) {
