@@ -41,14 +41,15 @@ void Channel::ask(const Json& command, Answered answered) {
                             : Trouble{kTimedOut,
                                       "the daemon did not answer in time; --timeout sets how long to wait"}));
   });
-  open_.emplace(serial, Open{command, std::move(answered), timer});
+  open_.emplace(serial, Open{command, std::move(answered), timer, false});
   if (gone) return;
   if (const Status sent = send(serial); !sent.ok()) settle(serial, troubled(sent));
 }
 
 Status Channel::send(std::uint32_t serial) {
-  const Status sent =
-      control::send_packet(socket_, shm::MessageKind::kCommand, serial, open_.at(serial).command);
+  Open& open = open_.at(serial);
+  const Status sent = control::send_packet(socket_, shm::MessageKind::kCommand, serial, open.command);
+  open.sent = sent.ok();
   // Of a daemon that has turned us away already the reason is there to be read: on_readable() tells it.
   return sent.code() == Code::kDaemonLost ? Status() : sent;
 }
@@ -68,12 +69,13 @@ void Channel::on_readable() {
   packet.error().code() == Code::kDaemonLost ? reconnect(packet.error()) : lose(packet.error());
 }
 
-// Asks again what stands open, up to question `end`. An answer may destroy this channel, so they come last.
+// Asks again what stands open, up to question `end`: what never left, and what `may` be asked twice. An
+// answer may destroy this channel, so they come last.
 template<class May>
 void Channel::repeat(std::uint32_t end, May&& may) {
   std::vector<std::pair<Answered, Trouble>> over;
   for (auto it = open_.begin(); it != open_.end() && it->first < end;) {
-    const bool again = may(it->second.command);
+    const bool again = !it->second.sent || may(it->second.command);
     const Status sent = again ? send(it->first) : Status();
     if (again && sent.ok()) {
       ++it;
@@ -106,7 +108,9 @@ void Channel::reconnect(const Status& why) {
   socket_ = *std::move(socket);
   // Turned away again and again, it does not run in circles.
   watch_ = loop_.after(connects_ > 1 ? kConnectPause : Nanos(0), [this] { listen(); });
-  // A job that was to end with the former connection ends with it, if it was begun at all.
+  // A job that was to end with the former connection ends with it, if it was begun at all. A connection that
+  // says nothing would be taken for one that never will.
+  if (open_.empty()) return ask({{"command", "version"}}, [](const Outcome<Answer>&) {});
   repeat(serial_ + 1, may_ask_again);
 }
 

@@ -35,6 +35,7 @@ class Channel {
     Json command;
     Answered answered;
     control::Loop::Watch timer = 0;
+    bool sent = false;
   };
 
   Channel(control::Loop& loop, const Door& door, shm::Descriptor socket, std::function<void()> on_lost);

@@ -282,8 +282,9 @@ void add_run(CLI::App& app, Line& line) {
   app_run->add_option("--flatten", line.run.flattens, "NAME=DIM,DIM; may be given several times")
       ->allow_extra_args(false);
   filled(app_run->add_option("--config", line.run.config, "musterd.yaml of the private daemon"));
-  filled(app_run->add_option("--job", line.run.job, "Join this job, or create it with -n; else run-<pid>"));
-  app_run->add_flag("--keep", line.keep, "The job outlives the run");
+  filled(app_run->add_option("--job", line.run.job,
+                             "Join this job, or create it with -n; else a name of its own"));
+  app_run->add_flag("--keep", line.keep, "The job outlives the run; with --job");
   app_run
       ->add_flag("--private", line.only_private, "Start a daemon for this run though another may be running")
       ->excludes("--endpoint");

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 
 #include <fcntl.h>
@@ -16,6 +15,7 @@ namespace muster::cli {
 namespace {
 
 constexpr Nanos kKillAfter = std::chrono::seconds(5);  // from SIGTERM to SIGKILL
+constexpr Nanos kReadAfter = std::chrono::seconds(5);  // for the reader, once the interrupted have ended
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kDescriptorsPerRank = 3;
 constexpr std::size_t kDescriptorsBeside = 32;  // standard streams, event loop, connection, one start
@@ -32,10 +32,6 @@ std::string signal_name(int number) {
   return name == nullptr ? fmt::format("signal {}", number) : fmt::format("SIG{}", name);
 }
 
-void say(const std::string& text) {
-  std::fprintf(stderr, "muster run: %s\n", text.c_str());
-}
-
 }  // namespace
 
 Status make_room(std::size_t ranks) {
@@ -50,7 +46,13 @@ Status make_room(std::size_t ranks) {
 }
 
 Ranks::Ranks(control::Loop& loop, Options options, Done done)
-    : loop_(loop), options_(std::move(options)), done_(std::move(done)), buffer_(kReadBytes) {}
+    : loop_(loop), options_(std::move(options)), done_(std::move(done)), buffer_(kReadBytes) {
+  for (const std::size_t which : {std::size_t{0}, std::size_t{1}})
+    outlets_[which] =
+        std::make_unique<Outlet>(loop_, which == 0 ? STDOUT_FILENO : STDERR_FILENO,
+                                 Outlet::Events{[this, which] { output_taken(which); },
+                                                [this, which](int error) { output_broke(which, error); }});
+}
 
 Ranks::~Ranks() {
   for (const auto timer : timers_) loop_.unwatch(timer);
@@ -99,15 +101,32 @@ Status Ranks::start_rank(std::size_t rank) {
 void Ranks::open_stream(std::size_t rank, std::size_t which, shm::Descriptor pipe) {
   Stream& stream = processes_[rank].streams[which];
   stream.pipe = std::move(pipe);
-  stream.target = which == 0 ? STDOUT_FILENO : STDERR_FILENO;
-  const bool progress = rank == 0 && isatty(stream.target) != 0;
+  stream.which = which;
+  const bool progress = rank == 0 && isatty(which == 0 ? STDOUT_FILENO : STDERR_FILENO) != 0;
   stream.prefixer.emplace(fmt::format("[{}] ", rank),
                           progress ? CarriageReturn::kPassThrough : CarriageReturn::kShowLast);
+  if (!outlets_[which]->full()) listen(stream);
+}
+
+void Ranks::listen(Stream& stream) {
   stream.watch = loop_.watch(stream.pipe.get(), [this, &stream] { on_output(stream); });
 }
 
+// Where the reader does not keep up, the ranks' pipes are left alone until it does: they fill, and the ranks
+// wait as they would for the reader itself.
 void Ranks::on_output(Stream& stream) {
-  if (!relay(stream)) close_stream(stream);
+  if (!relay(stream)) return close_stream(stream);
+  if (!outlets_[stream.which]->full()) return;
+  for (Process& process : processes_) loop_.unwatch(std::exchange(process.streams[stream.which].watch, 0));
+}
+
+void Ranks::output_taken(std::size_t which) {
+  for (Process& process : processes_) {
+    if (outlets_[which]->full()) break;
+    Stream& stream = process.streams[which];
+    if (stream.pipe.valid() && stream.watch == 0) listen(stream);
+  }
+  finish_if_read();
 }
 
 // One read's worth, in bytes; nothing at the end.
@@ -115,7 +134,7 @@ std::optional<std::size_t> Ranks::relay(Stream& stream) {
   const ssize_t n = read(stream.pipe.get(), buffer_.data(), buffer_.size());
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return std::nullopt;
   const std::size_t bytes = n < 0 ? 0 : static_cast<std::size_t>(n);
-  if (bytes > 0) put(stream.target, stream.prefixer->feed({buffer_.data(), bytes}));
+  if (bytes > 0) put(stream.which, stream.prefixer->feed({buffer_.data(), bytes}));
   return bytes;
 }
 
@@ -136,7 +155,7 @@ void Ranks::drain(Stream& stream) {
 void Ranks::close_stream(Stream& stream) {
   if (!stream.pipe.valid()) return;
   loop_.unwatch(std::exchange(stream.watch, 0));
-  put(stream.target, stream.prefixer->finish());
+  put(stream.which, stream.prefixer->finish());
   stream.pipe.reset();
 }
 
@@ -165,6 +184,19 @@ void Ranks::all_ended() {
   if (by_user)
     say(fmt::format("interrupted by {}; {} rank{} ended", signal_name(interrupted_), interrupted_count_,
                     interrupted_count_ == 1 ? "" : "s"));
+  ended_ = true;
+  if (interrupted_ != 0) timers_.push_back(loop_.after(kReadAfter, [this] { give_up_output(); }));
+  finish_if_read();
+}
+
+void Ranks::give_up_output() {
+  for (const auto& outlet : outlets_) outlet->give_up();
+  finish_if_read();
+}
+
+void Ranks::finish_if_read() {
+  const bool read = outlets_[0]->empty() && outlets_[1]->empty();
+  if (!ended_ || !read || std::exchange(finished_, true)) return;
   const int code = output_failed_      ? kFailed
                    : interrupted_ != 0 ? 128 + interrupted_
                    : first_failure_    ? first_failure_->exit_code()
@@ -179,9 +211,13 @@ void Ranks::forward(int signal) {
 }
 
 void Ranks::interrupt(int signal) {
-  if (interrupted_ != 0) return forward(SIGKILL);
+  if (interrupted_ != 0) {
+    forward(SIGKILL);
+    return give_up_output();
+  }
   interrupted_ = signal;
   interrupted_count_ = running_;
+  if (ended_) return give_up_output();  // only their reader was waited for
   forward(signal);
   end_all_after(options_.grace, signal_name(signal));
 }
@@ -215,29 +251,19 @@ std::string Ranks::still_running() const {
   return (count == 1 ? "rank " : "ranks ") + names;
 }
 
-void Ranks::put(int target, const std::string& text) {
-  std::size_t done = 0;
-  const std::size_t which = target == STDOUT_FILENO ? 0 : 1;
-  while (done < text.size() && !output_broken_[which]) {
-    const ssize_t n = write(target, text.data() + done, text.size() - done);
-    if (n >= 0) {
-      done += static_cast<std::size_t>(n);
-    } else if (errno == EAGAIN) {
-      pollfd entry{target, POLLOUT, 0};
-      poll(&entry, 1, -1);
-    } else if (errno != EINTR) {
-      const int error = errno;
-      output_broken_[which] = true;
-      output_broke(target, error);
-    }
-  }
+void Ranks::put(std::size_t which, const std::string& text) {
+  outlets_[which]->put(text);
+}
+
+void Ranks::say(const std::string& text) {
+  put(1, fmt::format("muster run: {}\n", text));
 }
 
 // Where the reader has left, as `| head` does, the ranks end as they would alone.
-void Ranks::output_broke(int target, int error) {
+void Ranks::output_broke(std::size_t which, int error) {
   if (error != EPIPE) {
     output_failed_ = true;
-    say(fmt::format("standard {} cannot be written: {}", target == STDOUT_FILENO ? "output" : "error",
+    say(fmt::format("standard {} cannot be written: {}", which == 0 ? "output" : "error",
                     std::strerror(error)));
   }
   if (interrupted_ == 0) interrupt(error == EPIPE ? SIGPIPE : SIGTERM);

@@ -3,6 +3,7 @@
 
 #include "daemon/cli/child.hpp"
 #include "daemon/cli/line_prefixer.hpp"
+#include "daemon/cli/outlet.hpp"
 #include "daemon/control/loop.hpp"
 
 #include <array>
@@ -21,9 +22,10 @@ enum class Prefix : std::uint8_t { kRank, kNone };
 // with the number that is enough, if that is too little.
 Status make_room(std::size_t ranks);
 
-// Owns    the processes and their pipes.
+// Owns    the processes, their pipes, and what of their output is not read yet.
 // Thread  the loop's.
-// Bound   the number of environments; a rank that writes faster than the terminal reads waits.
+// Bound   the number of environments; Outlet::kQueueBytes of output not read yet, and what ranks that have
+//         ended left in their pipes. A rank that writes faster than the terminal reads waits.
 // Fails   start: as Child::spawn(), and kNoResource where the open-files limit is too low; nothing runs then.
 //         A rank's failure is told once, the first one's, and the others are ended after the grace time. An
 //         output that cannot be written ends all ranks.
@@ -44,17 +46,20 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  // `done` is called once, from the loop, when all have ended.
+  // `done` is called once, from the loop, when all have ended and what they wrote is read; who interrupted
+  // them does not wait long for the latter.
   Status start();
   void forward(int signal);
   // The user wants an end: the signal goes to all, and who stays longer than the grace time is killed. The
-  // second call kills at once.
+  // second call kills at once, and waits for no reader.
   void interrupt(int signal);
+  // On standard error, behind what the ranks wrote there.
+  void say(const std::string& text);
 
  private:
   struct Stream {
     shm::Descriptor pipe;
-    int target = -1;
+    std::size_t which = 0;  // 0: standard output, 1: standard error
     control::Loop::Watch watch = 0;
     std::optional<LinePrefixer> prefixer;
   };
@@ -72,10 +77,14 @@ class Ranks {
   void close_stream(Stream& stream);
   void on_death(std::size_t rank);
   void all_ended();
+  void finish_if_read();
+  void give_up_output();
   void end_all_after(Nanos delay, const std::string& cause);
   std::string still_running() const;
-  void put(int target, const std::string& text);
-  void output_broke(int target, int error);
+  void listen(Stream& stream);
+  void put(std::size_t which, const std::string& text);
+  void output_taken(std::size_t which);
+  void output_broke(std::size_t which, int error);
 
   control::Loop& loop_;
   Options options_;
@@ -87,8 +96,10 @@ class Ranks {
   int interrupted_ = 0;
   std::size_t interrupted_count_ = 0;  // ranks that ran then
   bool ending_ = false;
-  std::array<bool, 2> output_broken_{};  // standard output and error
-  bool output_failed_ = false;           // other than by its reader's leaving
+  std::array<std::unique_ptr<Outlet>, 2> outlets_;  // standard output and error
+  bool output_failed_ = false;                      // other than by its reader's leaving
+  bool ended_ = false;                              // all have
+  bool finished_ = false;
   std::vector<control::Loop::Watch> timers_;
 };
 

@@ -32,9 +32,13 @@ std::string status_text(const Json& status) {
       fmt::format("musterd {} at {}, process {}, up {}{}\n", text(status, "version"), text(status, "socket"),
                   status.at("pid").get<int>(), duration_text(status.at("uptime_ns").get<std::int64_t>()),
                   status.value("draining", false) ? ", shutting down" : "");
-  out += fmt::format("{} of {} jobs, {} of {} sessions\n", status.at("jobs").size(),
-                     limits.at("jobs_max").get<std::uint32_t>(), status.at("sessions").get<std::uint32_t>(),
-                     limits.at("sessions_max").get<std::uint32_t>());
+  // The limit is of all jobs, and those of other users are not listed.
+  const std::size_t own = status.at("jobs").size();
+  const auto total = status.value("jobs_total", own);
+  const std::string others = total > own ? fmt::format(" ({} of other users)", total - own) : "";
+  out += fmt::format(
+      "{} of {} jobs{}, {} of {} sessions\n", total, limits.at("jobs_max").get<std::uint32_t>(), others,
+      status.at("sessions").get<std::uint32_t>(), limits.at("sessions_max").get<std::uint32_t>());
   if (!status.at("jobs").empty()) out += jobs_text(status);
   return out;
 }

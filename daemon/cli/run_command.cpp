@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include <sys/random.h>
 #include <unistd.h>
 
 namespace muster::cli {
@@ -28,6 +29,14 @@ struct Wanted {
   bool mesh = false;
   bool flatten = false;
 };
+
+// Containers with process numbers of their own may share a daemon, so the number alone is not unique.
+std::string fresh_job_name() {
+  std::uint32_t chance = 0;
+  // Where the system has none to give, a name that is taken is refused by the daemon.
+  static_cast<void>(!getrandom(&chance, sizeof chance, 0));
+  return fmt::format("run-{}-{:08x}", getpid(), chance);
+}
 
 // One run, as steps on an event loop: find a daemon → job → trace → ranks → trace → end. Each step starts
 // the next; a signal or a failure goes to finish() from any of them.
@@ -64,6 +73,8 @@ class Run {
       return Trouble{kUsage, fmt::format("run: -n {}: a job on one node can have {} ranks at most",
                                          options_.ranks, kRanksMax)};
     if (const auto trouble = check_home()) return trouble;
+    if (options_.lifetime == Lifetime::kKeep && options_.job.empty())
+      return Trouble{kUsage, "run: --keep needs --job: the name by which the next run finds the job"};
     if (!options_.trace.empty())
       if (const auto trouble = check_writable(options_.trace)) return trouble;
     wanted_ = {!options_.mesh.empty(), !options_.flattens.empty()};
@@ -160,8 +171,10 @@ class Run {
 
   // The ranks and their engine need no daemon to go on.
   void on_lost() {
-    if (!finishing_)
-      std::fprintf(stderr, "muster run: the daemon has gone away; the ranks go on without it\n");
+    const std::string text = "the daemon has gone away; the ranks go on without it";
+    if (finishing_) return;
+    if (ranks_) return ranks_->say(text);
+    std::fprintf(stderr, "muster run: %s\n", text.c_str());
   }
 
   // ---- a job
@@ -169,7 +182,7 @@ class Run {
   void connected(std::unique_ptr<Channel> channel) {
     channel_ = std::move(channel);
     if (options_.job.empty()) {
-      options_.job = fmt::format("run-{}", getpid());
+      options_.job = fresh_job_name();
       return create_job();
     }
     step({{"command", "jobs"}}, [this](const Json& result) {
@@ -190,22 +203,31 @@ class Run {
     const std::string asked = wanted_.mesh ? options_.mesh : mesh;
     const auto built = build_mesh(asked, world, options_.flattens);
     if (!built) return stop(built.error());
-    if (built->degrees().canonical() != mesh)
-      return stop({kUsage, fmt::format("job {} has the mesh {}, not {}; leave --mesh out", options_.job, mesh,
-                                       built->degrees().canonical())});
-    options_.mesh = mesh;
+    // Whoever created it may have written it in other words.
+    const auto its = build_mesh(mesh, world, {});
+    if (!its) return stop(its.error());
+    if (built->degrees() != its->degrees())
+      return stop({kUsage, fmt::format("job {} has the mesh {}, not {}; leave --mesh out", options_.job,
+                                       its->degrees().canonical(), built->degrees().canonical())});
+    options_.mesh = its->degrees().canonical();
     const bool tokens = job.at("claim") == "token";
     tokens_.assign(static_cast<std::size_t>(world), "");
-    if (!wanted_.flatten) return claim_ranks(tokens);
+    if (!wanted_.flatten) return expect_ranks(tokens);
     // The hash covers the names of all groups, and so the flattened dims.
     const std::string hash = mesh::describe(mesh::GroupList(*built)).hash;
     step({{"command", "groups"}, {"job", options_.job}}, [this, tokens, hash](const Json& result) {
-      if (result.at("hash") == hash) return claim_ranks(tokens);
+      if (result.at("hash") == hash) return expect_ranks(tokens);
       stop({kUsage,
             fmt::format("job {} has the mesh {} with other flattened dims than {}; leave --flatten "
                         "out (`muster groups --job {}` shows them)",
                         options_.job, options_.mesh, fmt::join(options_.flattens, " "), options_.job)});
     });
+  }
+
+  // A former run that was killed has said of ranks that they will not come, and not that all may come again.
+  void expect_ranks(bool tokens) {
+    step({{"command", "expect_all"}, {"job", options_.job}},
+         [this, tokens](const Json&) { claim_ranks(tokens); });
   }
 
   void claim_ranks(bool tokens) {

@@ -20,7 +20,7 @@ struct RunOptions {
   std::string mesh;        // empty: dp_shard=-1
   std::vector<std::string> flattens;
   std::string config;  // musterd.yaml of a private daemon
-  std::string job;     // empty: run-<pid>
+  std::string job;     // empty: run-<pid>-<chance>
   Lifetime lifetime = Lifetime::kRun;
   Home home = Home::kAny;
   std::string trace;  // a file

@@ -89,6 +89,10 @@ constexpr std::array kDeclarations{
          MUSTER_SLOT(limits.arena_per_rank_max), "Bytes of all buffers of one rank."),
     leaf("limits.arena_segment", Kind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),
          "An arena grows by segments of at least this size; at most limits.arena_per_rank_max."),
+    leaf("limits.made_job_linger", Kind::kDuration, "60s", 0, 24 * kHour, MUSTER_SLOT(limits.made_job_linger),
+         "A job that its first rank has created ends this long after its last rank has left; 0s: at once. "
+         "Jobs "
+         "of the cluster file and of `muster run --keep` stay."),
     section("liveness", "How long the daemon waits before it gives up a core or a client."),
     leaf("liveness.idle_spin", Kind::kDuration, "50us", 0, 10 * kMs, MUSTER_SLOT(liveness.idle_spin),
          "A worker without work looks again for this long before it sleeps; 0s: it sleeps at once."),

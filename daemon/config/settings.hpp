@@ -37,6 +37,7 @@ struct Settings {
     std::uint32_t plans_per_rank_max = 0;
     std::uint64_t arena_per_rank_max = 0;  // bytes
     std::uint64_t arena_segment = 0;       // bytes
+    Nanos made_job_linger{0};
   } limits;
   struct {
     Nanos idle_spin{0};

@@ -12,21 +12,22 @@ struct Entry {
 };
 
 struct DescriptorWatch final : Entry, std::enable_shared_from_this<DescriptorWatch> {
-  DescriptorWatch(asio::io_context& io, int fd, Loop::Callback cb)
-      : descriptor(io, fd), callback(std::move(cb)) {}
+  using Wait = asio::posix::descriptor_base::wait_type;
+  DescriptorWatch(asio::io_context& io, int fd, Wait what, Loop::Callback cb)
+      : descriptor(io, fd), wait(what), callback(std::move(cb)) {}
   ~DescriptorWatch() override { descriptor.release(); }  // the descriptor is its owner's to close
 
   void arm() {
-    descriptor.async_wait(asio::posix::descriptor_base::wait_read,
-                          [self = weak_from_this()](const asio::error_code& error) {
-                            const auto watch = self.lock();
-                            if (!watch || !watch->live || error == asio::error::operation_aborted) return;
-                            watch->callback();  // may unwatch this very watch
-                            if (watch->live) watch->arm();
-                          });
+    descriptor.async_wait(wait, [self = weak_from_this()](const asio::error_code& error) {
+      const auto watch = self.lock();
+      if (!watch || !watch->live || error == asio::error::operation_aborted) return;
+      watch->callback();  // may unwatch this very watch
+      if (watch->live) watch->arm();
+    });
   }
 
   asio::posix::stream_descriptor descriptor;
+  Wait wait;
   Loop::Callback callback;
   bool live = true;
 };
@@ -58,6 +59,8 @@ struct Loop::State {
   asio::executor_work_guard<asio::io_context::executor_type> work{asio::make_work_guard(io)};
   std::map<Watch, std::shared_ptr<Entry>> entries;
   Watch next = 1;
+
+  Watch watch(int fd, DescriptorWatch::Wait what, Callback callback);
 };
 
 Loop::Loop() : state_(std::make_unique<State>()) {}
@@ -65,11 +68,18 @@ Loop::~Loop() {
   while (!state_->entries.empty()) unwatch(state_->entries.begin()->first);
 }
 
-Loop::Watch Loop::watch(int fd, Callback callback) {
-  auto entry = std::make_shared<DescriptorWatch>(state_->io, fd, std::move(callback));
+Loop::Watch Loop::State::watch(int fd, DescriptorWatch::Wait what, Callback callback) {
+  auto entry = std::make_shared<DescriptorWatch>(io, fd, what, std::move(callback));
   entry->arm();
-  state_->entries.emplace(state_->next, std::move(entry));
-  return state_->next++;
+  entries.emplace(next, std::move(entry));
+  return next++;
+}
+
+Loop::Watch Loop::watch(int fd, Callback callback) {
+  return state_->watch(fd, DescriptorWatch::Wait::wait_read, std::move(callback));
+}
+Loop::Watch Loop::watch_writable(int fd, Callback callback) {
+  return state_->watch(fd, DescriptorWatch::Wait::wait_write, std::move(callback));
 }
 
 void Loop::unwatch(Watch watch) {

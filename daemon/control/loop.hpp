@@ -29,6 +29,8 @@ class Loop {
   // Calls `callback` each time `fd` is readable, has hung up, or (a pidfd) its process has ended, until
   // unwatch(). The callback must take the readiness away or unwatch: level-triggered.
   Watch watch(int fd, Callback callback);
+  // The same for `fd` that can be written. It is made non-blocking, for all who share it.
+  Watch watch_writable(int fd, Callback callback);
   void unwatch(Watch watch);
   // Calls once after `delay`. Returned id cancels through unwatch().
   Watch after(Nanos delay, Callback callback);

@@ -123,7 +123,7 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
     const auto tell = [name](const Status& status) {
       if (!status.ok()) MUSTER_LOG(kError, "supervisor", "job {}: {}", name, status.text());
     };
-    const Status started = supervisor->start_job(job, getgid(), 0, tell);
+    const Status started = supervisor->start_job(job, {.gid = getgid()}, tell);
     if (started.ok()) continue;
     if (supervisor->running_.empty()) return fail(started);
     tell(started);  // no reason to take down those that run
@@ -139,6 +139,8 @@ Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile
       book_(options_.jobs_max),
       state_file_(std::move(state)),
       store_(options_.notify, options_.store_room),
+      silent_(kSilent, geteuid()),
+      commanding_(kCommands, geteuid()),
       buffer_(shm::kMessageBytesMax),
       started_(clock.now()) {
   state_.epoch = options_.random_word();
@@ -214,6 +216,7 @@ void Supervisor::adopt_job(const SavedJob& saved, Legacy& legacy) {
   RunningJob& running = running_[name];
   running.gid = saved.gid;
   running.owner = saved.owner;
+  running.made = saved.made;
   running.ending = saved.ending;  // also in what is saved before it is told so
   running.counters = std::move(engine->second.counters);
   EngineProcess::Options options = engine_options(saved.spec, saved.gid);
@@ -237,6 +240,7 @@ void Supervisor::adopt_owner(ConnectionId id, shm::Descriptor socket) {
   connection.socket = std::move(socket);
   connection.peer = *std::move(peer);
   connection.commands = true;
+  commanding_.enter(connection.peer.uid);
   for (const auto& [name, running] : running_)
     if (running.owner == id) connection.jobs.push_back(name);
   connection.jobs.empty() ? store_.discard(owner_name(id))  // they are lost
@@ -246,6 +250,7 @@ void Supervisor::adopt_owner(ConnectionId id, shm::Descriptor socket) {
   // One that does not read, or has left, shows when its socket is read.
   static_cast<void>(control::send_packet(connection.socket, shm::MessageKind::kCommand, 0, event));
   connection.watch = loop_.watch(connection.socket.get(), [this, id] { on_readable(id); });
+  time_out_if_idle(id);
 }
 
 void Supervisor::ask_report(const std::string& name) {
@@ -283,6 +288,7 @@ void Supervisor::on_report(const std::string& name, const Result<Packet>& answer
   it->second.waiting.clear();
   for (const auto& callback : callbacks) callback({});
   for (WaitingClient& client : waiting) admit(std::move(client));
+  end_if_deserted(name);
   publish_status();
   check_drained();
 }
@@ -337,7 +343,8 @@ std::size_t Supervisor::adopting() const {
 std::size_t Supervisor::waiting_unclaimed() const {
   std::size_t count = 0;
   for (const auto& [name, running] : running_)
-    if (book_.jobs().at(name).state == JobState::kAdopting) count += running.waiting.size();
+    if (running.deserted || book_.jobs().at(name).state == JobState::kAdopting)
+      count += running.waiting.size();
   return count;
 }
 
@@ -345,7 +352,8 @@ void Supervisor::save() {
   state_.jobs.clear();
   for (const auto& [name, running] : running_) {
     const Job& job = book_.jobs().at(name);
-    SavedJob saved{job.spec, running.gid, running.engine->pid(), running.owner, running.ending, {}};
+    SavedJob saved{job.spec,       running.gid, running.engine->pid(), running.owner, running.made,
+                   running.ending, {}};
     for (std::uint32_t rank = 0; rank < job.seats.size(); ++rank)
       if (const Seat& seat = job.seats[rank]; !seat.token.empty())
         saved.tokens.push_back({rank, seat.token_at, seat.token});

@@ -24,8 +24,12 @@ void Supervisor::execute(ConnectionId id, Packet packet) {
     if (it == connections_.end()) return;  // it did not wait for the answer
     const Status sent =
         control::send_packet(it->second.socket, shm::MessageKind::kReply, serial, answer, descriptors);
-    if (!sent.ok()) drop(id);
+    if (!sent.ok()) return drop(id);
+    if (it->second.questions > 0) --it->second.questions;
+    time_out_if_idle(id);
   };
+  ++connections_.at(id).questions;
+  time_out_if_idle(id);
   try {
     dispatch(id, packet.body.value("command", ""), packet.body, reply);
   } catch (const Json::exception& error) {  // a field of another type than expected
@@ -97,6 +101,7 @@ Json Supervisor::status(ConnectionId id) const {
   result["draining"] = draining_;
   result["sessions"] = sessions();
   result["jobs"] = jobs;
+  result["jobs_total"] = book_.jobs().size();  // other users' too
   result["limits"] = {{"jobs_max", options_.jobs_max},
                       {"sessions_max", options_.sessions_max},
                       {"ranks_per_job_max", options_.ranks_per_job_max}};
@@ -169,7 +174,7 @@ void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
     if (job->state == JobState::kReady) return created({});
     if (job->state != JobState::kEnding) return running_.at(name).on_ready.push_back(created);
   }
-  const Status started = start_job(*spec, connection.peer.gid, owner, created);
+  const Status started = start_job(*spec, {.gid = connection.peer.gid, .owner = owner}, created);
   if (!started.ok()) reply(control::failed(started), {});
 }
 

@@ -3,11 +3,13 @@
 
 #include "api/base/log.hpp"
 #include "api/shm/message.hpp"
+#include "scheduler/mesh/degrees.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include <fcntl.h>
+#include <poll.h>
 
 namespace muster::supervisor {
 namespace {
@@ -19,12 +21,9 @@ using shm::MessageKind;
 constexpr int kClaimAttempts = 50;
 constexpr Nanos kClaimRetry = std::chrono::milliseconds(20);
 
-// How many connections have said nothing yet, or have sent a command.
-template<class Map>
-std::size_t count(const Map& connections, bool commands) {
-  return static_cast<std::size_t>(
-      std::count_if(connections.begin(), connections.end(),
-                    [commands](const auto& entry) { return entry.second.commands == commands; }));
+bool is_readable(const shm::Descriptor& socket) {
+  pollfd entry{socket.get(), POLLIN, 0};
+  return poll(&entry, 1, 0) == 1;
 }
 
 Status check_sizes(const shm::Hello& hello) {
@@ -50,34 +49,62 @@ void Supervisor::on_accept() {
   }
   auto peer = shm::peer_identity(*socket);
   if (!peer) return refuse(*socket, 0, peer.error());  // gone already, or no descriptor free for it
+  make_room(peer->uid);
   const ConnectionId id = next_connection_++;
   Connection& connection = connections_[id];
   connection.socket = *std::move(socket);
   connection.peer = *std::move(peer);
   connection.watch = loop_.watch(connection.socket.get(), [this, id] { on_readable(id); });
   connection.timeout = loop_.after(kHandshakeTime, [this, id] { drop(id); });
-  listen_if_room();
+  silent_.enter(connection.peer.uid);
+  on_readable(id);  // most say at once what they want: a crowd of ranks is never silent
 }
 
-// With as many handshakes under way as may be, whoever comes next waits in the kernel's queue, where it costs
-// no descriptor.
-void Supervisor::listen_if_room() {
-  const bool room = count(connections_, false) < kHandshakesMax;
-  if (!room) {
-    loop_.unwatch(std::exchange(listener_watch_, 0));
-  } else if (listener_watch_ == 0) {
-    listener_watch_ = loop_.watch(door_.descriptor().get(), [this] { on_accept(); });
+// Of those who have said nothing yet, the oldest of whoever has most makes room: nobody waits behind them.
+void Supervisor::make_room(std::uint32_t uid) {
+  while (!silent_.has_room(uid)) {
+    const std::uint32_t who = silent_.in_the_way(uid);
+    const auto oldest = std::find_if(connections_.begin(), connections_.end(), [who](const auto& entry) {
+      return !entry.second.commands && entry.second.peer.uid == who;
+    });
+    refuse(oldest->second.socket, 0,
+           failure(Code::kBusy, "user {} has too many connections that say nothing; connect again", who));
+    drop(oldest->first);
   }
 }
 
-// From a handshake to a connection that may stay. False if there are enough of them.
-bool Supervisor::take_commands(Connection& connection) {
-  if (connection.commands) return true;
-  if (count(connections_, true) >= kCommandsMax) return false;
+// From a handshake to a connection that may stay. kBusy if there are enough of them.
+Status Supervisor::take_commands(Connection& connection) {
+  if (connection.commands) return {};
+  const std::uint32_t uid = connection.peer.uid;
+  if (!commanding_.has_room(uid)) {
+    if (commanding_.share_used(uid))
+      return failure(
+          Code::kBusy,
+          "{} connections of user {} send commands, a user's share; end a `muster run` or try again",
+          kCommands.of_one, uid);
+    return failure(Code::kBusy, "{} connections send commands, the limit; end a `muster run` or try again",
+                   kCommands.all);
+  }
   loop_.unwatch(std::exchange(connection.timeout, 0));
   connection.commands = true;
-  listen_if_room();
-  return true;
+  silent_.leave(uid);
+  commanding_.enter(uid);
+  return {};
+}
+
+// A connection that neither owns a job nor waits for an answer may come again when it has a question.
+void Supervisor::time_out_if_idle(ConnectionId id) {
+  Connection& connection = connections_.at(id);
+  loop_.unwatch(std::exchange(connection.timeout, 0));
+  if (connection.questions == 0 && connection.jobs.empty())
+    connection.timeout = loop_.after(options_.idle_timeout, [this, id] { on_idle(id); });
+}
+
+void Supervisor::on_idle(ConnectionId id) {
+  Connection& connection = connections_.at(id);
+  connection.timeout = 0;
+  if (!is_readable(connection.socket)) drop(id);  // else a question came just now, and is about to be read
 }
 
 // Out of descriptors, accept() fails and the listener stays readable: without this the loop would spin.
@@ -109,10 +136,8 @@ void Supervisor::on_readable(ConnectionId id) {
     return drop(id);
   }
   if (header->kind == MessageKind::kHello && !connection.commands) return on_hello(id, bytes);
-  if (!take_commands(connection)) {
-    refuse(connection.socket, header->serial,
-           failure(Code::kBusy, "{} connections send commands, the limit; end a `muster run` or try again",
-                   kCommandsMax));
+  if (const Status taken = take_commands(connection); !taken.ok()) {
+    refuse(connection.socket, header->serial, taken);
     return drop(id);
   }
   auto packet = control::parse_packet(bytes, {});
@@ -131,9 +156,9 @@ void Supervisor::drop(ConnectionId id) {
   loop_.unwatch(it->second.watch);
   loop_.unwatch(it->second.timeout);
   const std::vector<std::string> jobs = std::move(it->second.jobs);
+  (it->second.commands ? commanding_ : silent_).leave(it->second.peer.uid);
   store_.forget(owner_name(id));
   connections_.erase(it);
-  listen_if_room();
   for (const std::string& name : jobs) end_job(name, "whoever started the job has left");
 }
 
@@ -149,8 +174,8 @@ void Supervisor::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
   WaitingClient client{std::move(connection.socket), std::move(connection.peer), {}};
   loop_.unwatch(connection.watch);
   loop_.unwatch(connection.timeout);
+  silent_.leave(client.peer.uid);
   connections_.erase(id);
-  listen_if_room();
   if (!hello) return refuse(client.socket, 0, hello.error());
   client.hello = *hello;
   admit(std::move(client));
@@ -173,7 +198,7 @@ void Supervisor::admit(WaitingClient client) {
     const Status created = create_for(client.hello, client.peer.uid, client.peer.gid);
     if (!created.ok()) return refuse(client.socket, serial, created);
   }
-  if (book_.find(job_name)->state == JobState::kAdopting) {
+  if (book_.find(job_name)->state == JobState::kAdopting || running_.at(job_name).deserted) {
     running_.at(job_name).waiting.push_back(std::move(client));
     return;
   }
@@ -192,6 +217,7 @@ void Supervisor::admit(WaitingClient client) {
     return;
   }
   if (!claimed.ok()) return refuse(client.socket, serial, claimed);
+  end_if_deserted(job_name);  // it is not, now
   if (book_.find(job_name)->state == JobState::kStarting) {
     running_.at(job_name).waiting.push_back(std::move(client));
     return;
@@ -209,13 +235,16 @@ Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::u
   if (world > control::kWorldMax)
     return failure(Code::kBadArgument, "{} ranks; a job has at most {}", world, control::kWorldMax);
   MUSTER_ASSIGN_OR_RETURN(const auto mesh, shm::checked_text(hello.mesh, "mesh"));
+  // As `muster run` writes it, which joins a job only if its mesh is the same.
+  MUSTER_ASSIGN_OR_RETURN(const auto asked, mesh::Degrees::parse(mesh.empty() ? "dp_shard=-1" : mesh));
+  MUSTER_ASSIGN_OR_RETURN(const auto degrees, asked.resolve(world));
   control::JobSpec spec = options_.job_defaults;
   spec.name = name;
   spec.world = world;
-  spec.mesh = mesh.empty() ? "dp_shard=-1" : std::string(mesh);
+  spec.mesh = degrees.canonical();
   spec.owner_uid = uid;
   spec.claim = control::Claim::kOwner;
-  return start_job(std::move(spec), gid, 0, [name](const Status& status) {
+  return start_job(std::move(spec), {.gid = gid, .made = true}, [name](const Status& status) {
     if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", name, status.text());
   });
 }
@@ -241,10 +270,13 @@ void Supervisor::hand_over(WaitingClient client) {
       if (!result) status = result.error();
       // Also with a refusal, if the rank left while it was let in.
       const auto attachments = answer->body.find("attachments");
-      if (attachments != answer->body.end()) book_.attached(name, rank, attachments->get<std::uint32_t>());
+      // A token that was issued meanwhile counts from this attachment, for a successor too.
+      if (attachments != answer->body.end() && book_.attached(name, rank, attachments->get<std::uint32_t>()))
+        save();
     }
     if (!status.ok()) {
       book_.release(name, rank);
+      end_if_deserted(name);
       refuse(kept->socket, kept->hello.header.serial, status);
     }
     publish_status();

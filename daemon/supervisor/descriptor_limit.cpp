@@ -19,9 +19,9 @@ constexpr std::uint64_t kPerSession = 8;  // socket, pidfd, two segments, doorbe
 std::uint64_t descriptors_needed(const Options& options) {
   // A session's peer too, from its claim to its engine's answer.
   const std::uint64_t peers =
-      Supervisor::kHandshakesMax + Supervisor::kCommandsMax + Supervisor::kRetriesMax + options.sessions_max;
+      Supervisor::kSilent.all + Supervisor::kCommands.all + Supervisor::kRetriesMax + options.sessions_max;
   // What is kept moves when another program takes over, and has a second descriptor meanwhile.
-  const std::uint64_t kept = kPerJob * options.jobs_max + Supervisor::kCommandsMax;
+  const std::uint64_t kept = kPerJob * options.jobs_max + Supervisor::kCommands.all;
   const std::uint64_t supervisor = kPerPeer * peers + kPerJob * options.jobs_max + 2 * kept;
   const std::uint64_t engine = kPerSession * options.sessions_max;
   return kOfProcess + std::max(supervisor, engine);

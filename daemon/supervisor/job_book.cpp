@@ -106,13 +106,14 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
   return {};
 }
 
-void JobBook::attached(const std::string& name, Rank rank, std::uint32_t attachments) {
+bool JobBook::attached(const std::string& name, Rank rank, std::uint32_t attachments) {
   Job* job = find(name);
-  if (job == nullptr || rank.value >= job->seats.size()) return;
+  if (job == nullptr || rank.value >= job->seats.size()) return false;
   Seat& seat = job->seats[rank.value];
   seat.attachments = attachments;
   seat.token_at = attachments;  // of a token that was issued meanwhile
   forget_spent(seat);
+  return !seat.token.empty();
 }
 
 void JobBook::release(const std::string& name, Rank rank) {

@@ -77,8 +77,9 @@ class JobBook {
   // kDuplicate (with the holder), kBadArgument (rank, world size), kAborted (the job is ending), kPending
   // (the job is kAdopting).
   Status claim(const std::string& job, const Claimant& claimant);
-  // The engine has let the claimant in, for the `attachments`-th time in that seat.
-  void attached(const std::string& job, Rank rank, std::uint32_t attachments);
+  // The engine has let the claimant in, for the `attachments`-th time in that seat. True if a token that was
+  // issued meanwhile stands, and counts from now.
+  bool attached(const std::string& job, Rank rank, std::uint32_t attachments);
   // The claim's attachment did not come about, or is over.
   void release(const std::string& job, Rank rank);
 

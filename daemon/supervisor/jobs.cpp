@@ -30,7 +30,7 @@ EngineProcess::Options Supervisor::engine_options(const control::JobSpec& spec, 
   return engine;
 }
 
-Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid, ConnectionId owner,
+Status Supervisor::start_job(control::JobSpec spec, Birth birth,
                              std::function<void(const Status&)> on_ready) {
   if (draining_) return failure(Code::kAborted, "the daemon is shutting down");
   // An engine makes memory for every rank before the first comes, so a job's size is asked here.
@@ -42,24 +42,25 @@ Status Supervisor::start_job(control::JobSpec spec, std::uint32_t gid, Connectio
   spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
   MUSTER_ASSIGN_OR_RETURN(const Job* job, book_.create(spec));
   const std::string name = job->spec.name;
-  auto process = EngineProcess::spawn(loop_, engine_options(spec, gid));
+  auto process = EngineProcess::spawn(loop_, engine_options(spec, birth.gid));
   if (!process) {
     book_.erase(name);
     return process.error();
   }
   RunningJob& running = running_[name];
   running.engine = *std::move(process);
-  running.gid = gid;
-  running.owner = owner;
+  running.gid = birth.gid;
+  running.owner = birth.owner;
+  running.made = birth.made;
   running.on_ready.push_back(std::move(on_ready));
   running.engine->ask(Json{{"command", "create"}, {"spec", control::to_json(spec)}}, {},
                       [this, name](Result<Packet> answer) { on_engine_ready(name, std::move(answer)); });
   // The state last: what it names is there to be found, and an engine that it does not name is ended.
   store_.keep(channel_name(spec.epoch), running.engine->channel());
   store_.keep(pidfd_name(spec.epoch), running.engine->pidfd());
-  if (owner != 0) {
-    Connection& connection = connections_.at(owner);
-    if (connection.jobs.empty()) store_.keep(owner_name(owner), connection.socket);
+  if (birth.owner != 0) {
+    Connection& connection = connections_.at(birth.owner);
+    if (connection.jobs.empty()) store_.keep(owner_name(birth.owner), connection.socket);
     connection.jobs.push_back(name);
   }
   save();
@@ -92,6 +93,7 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
       refuse(client.socket, client.hello.header.serial, status);
     }
   }
+  end_if_deserted(name);
 }
 
 void Supervisor::on_engine_event(const std::string& name, const Json& event) {
@@ -105,6 +107,7 @@ void Supervisor::on_engine_event(const std::string& name, const Json& event) {
   const auto rank = event.find("rank");
   if (*kind != "detached" || rank == event.end() || !rank->is_number_unsigned()) return;
   book_.release(name, Rank(rank->get<std::uint32_t>()));
+  end_if_deserted(name);
   publish_status();
   check_drained();
 }
@@ -116,12 +119,16 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   const bool expected = job != nullptr && job->state == JobState::kEnding;
   if (!expected) MUSTER_LOG(kError, "supervisor", "job {} is gone: its engine ended early, {}", name, how);
   loop_.unwatch(it->second.end_timer);
+  loop_.unwatch(it->second.linger);
+  auto next = it->second.deserted ? std::move(it->second.waiting) : std::vector<WaitingClient>();
+  if (it->second.deserted) it->second.waiting.clear();
   for (WaitingClient& client : it->second.waiting)
     refuse(client.socket, client.hello.header.serial,
            failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
   if (const auto owner = connections_.find(it->second.owner); owner != connections_.end()) {
     std::erase(owner->second.jobs, name);
     if (owner->second.jobs.empty()) store_.forget(owner_name(owner->first));
+    time_out_if_idle(owner->first);
   }
   if (job != nullptr) {
     store_.forget(channel_name(job->spec.epoch));
@@ -135,6 +142,7 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   save();
   for (const auto& callback : on_ready)
     callback(failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
+  for (WaitingClient& client : next) admit(std::move(client));  // of a new job by that name
   publish_status();
   check_drained();
 }
@@ -150,6 +158,23 @@ void Supervisor::end_job(const std::string& name, const std::string& why) {
   it->second.engine->ask(Json{{"command", "stop"}, {"text", why}}, {}, [](Result<Packet>) {});
   it->second.end_timer = loop_.after(kEngineEndTime, [this, name] {
     if (const auto job_it = running_.find(name); job_it != running_.end()) job_it->second.engine->kill();
+  });
+}
+
+// A job that a Hello has made is nobody's to end: it goes some time after its last rank.
+void Supervisor::end_if_deserted(const std::string& name) {
+  const auto it = running_.find(name);
+  const Job* job = book_.find(name);
+  if (it == running_.end() || job == nullptr || !it->second.made) return;
+  const bool deserted =
+      job->state == JobState::kReady && job->held() == 0 && it->second.waiting.empty() && !draining_;
+  if (!deserted) return loop_.unwatch(std::exchange(it->second.linger, 0));
+  if (it->second.linger != 0) return;
+  it->second.linger = loop_.after(options_.made_job_linger, [this, name] {
+    RunningJob& running = running_.at(name);
+    running.linger = 0;
+    running.deserted = true;
+    end_job(name, fmt::format("the last rank of job {} has left", name));
   });
 }
 

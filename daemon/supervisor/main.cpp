@@ -3,6 +3,7 @@
 #include "daemon/config/render.hpp"
 #include "daemon/supervisor/descriptor_limit.hpp"
 #include "daemon/supervisor/main_flags.hpp"
+#include "daemon/supervisor/program_check.hpp"
 #include "daemon/supervisor/random_source.hpp"
 #include "daemon/supervisor/replacement.hpp"
 #include "daemon/supervisor/system_notify.hpp"
@@ -26,14 +27,13 @@ int complain(const Status& status) {
 }
 
 // For a daemon that considers to give way to this program.
-int check_state(int descriptor) {
+int check_state(int descriptor, const std::string& nonce) {
   auto file = supervisor::StateFile::adopt(muster::shm::Descriptor(descriptor));
   if (!file) return complain(file.error());
   const std::uint32_t version = supervisor::state_format().version;
   const auto state = file->read(version);
   if (!state) return complain(state.error());
-  std::printf("this program reads state of version %u, and this is one of version %u\n", version,
-              state->version);
+  std::puts(supervisor::check_answer(nonce, version, state->version).c_str());
   return 0;
 }
 
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
     std::puts("the configuration is good");
     return 0;
   }
-  if (flags.check_state >= 0) return check_state(flags.check_state);
+  if (flags.check_state >= 0) return check_state(flags.check_state, flags.check_nonce);
   const int code = serve(flags, resolved->settings, *std::move(options), supervisor::take_inherited());
   if (flags.transient) supervisor::remove_runtime_directory(resolved->settings);
   return code;

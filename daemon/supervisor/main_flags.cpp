@@ -29,6 +29,11 @@ std::string engine_fault(const std::string& program) {
   return access(program.c_str(), X_OK) == 0 ? "" : std::strerror(errno);
 }
 
+// For CLI11: an empty path would be taken for none, and the default used in its place.
+std::string empty_fault(const std::string& text) {
+  return text.empty() ? "the value is empty; give one, or leave the option out" : "";
+}
+
 std::string version_line() {
   return fmt::format("musterd {}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
 }
@@ -44,14 +49,16 @@ ParsedFlags parse_flags(int argc, char** argv) {
   flags.arguments.assign(argv, argv + argc);
   std::string config, socket;
   std::vector<std::string> settings;
-  app.add_option("--config", config, fmt::format("Configuration; else {} if there is one", kDefaultConfig));
-  app.add_option("--socket", socket, "Listen here: node.socket_path");
+  app.add_option("--config", config, fmt::format("Configuration; else {} if there is one", kDefaultConfig))
+      ->check(empty_fault);
+  app.add_option("--socket", socket, "Listen here: node.socket_path")->check(empty_fault);
   app.add_option("--set", settings, "KEY=VALUE, as in the configuration; may be given several times")
       ->allow_extra_args(false);
-  app.add_option("--engine", flags.engine_program, "Path of muster-engine");
+  app.add_option("--engine", flags.engine_program, "Path of muster-engine")->check(empty_fault);
   app.add_flag("--check-config", flags.check_config, "Say what is wrong with the configuration, and end");
   app.add_option("--check-state", flags.check_state,
                  "For an upgrade: whether this program reads the state in that descriptor");
+  app.add_option("--check-nonce", flags.check_nonce, "For an upgrade: a text that the answer begins with");
   app.add_flag("--print-config", flags.print_config, "Print each setting with its origin, and end");
   app.add_flag("--transient", flags.transient,
                "For one run: reads no default configuration, removes its runtime directory at the end");

@@ -15,6 +15,7 @@ struct Flags {
   std::string program;                 // this one's path, whatever becomes of the file
   std::vector<std::string> arguments;  // all of them, the program's name first
   int check_state = -1;                // a state file, to say whether this program reads it
+  std::string check_nonce;             // begins the answer
   bool check_config = false;
   bool print_config = false;
   bool transient = false;  // removes its runtime directory at the end

@@ -37,11 +37,43 @@ std::string trimmed(std::string text) {
   return text;
 }
 
+// What stands before and behind the reader's version.
+std::string answer_head(const std::string& nonce) {
+  return fmt::format("{}: this program reads state of version ", nonce);
+}
+std::string answer_tail(std::uint32_t state) {
+  return fmt::format(", and this is one of version {}", state);
+}
+
+bool is_answer(std::string_view line, const std::string& head, const std::string& tail) {
+  if (line.size() <= head.size() + tail.size() || !line.starts_with(head) || !line.ends_with(tail))
+    return false;
+  const auto digits = line.substr(head.size(), line.size() - head.size() - tail.size());
+  return digits.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, const std::string& program,
-                                                          const std::vector<std::string>& arguments,
+std::string check_answer(const std::string& nonce, std::uint32_t reader, std::uint32_t state) {
+  return fmt::format("{}{}{}", answer_head(nonce), reader, answer_tail(state));
+}
+
+bool holds_check_answer(std::string_view words, const std::string& nonce, std::uint32_t state) {
+  const std::string head = answer_head(nonce);
+  const std::string tail = answer_tail(state);
+  while (!words.empty()) {
+    const std::size_t end = std::min(words.find('\n'), words.size());
+    if (is_answer(words.substr(0, end), head, tail)) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
+}
+
+Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, const Question& question,
                                                           const shm::Descriptor& state, Done done) {
+  const std::string& program = question.program;
+  if (question.nonce.empty())
+    return fail(Code::kNoResource, "no random number can be had to ask {} with; try again", program);
   if (access(program.c_str(), X_OK) != 0)
     return fail(errno == ENOENT ? Code::kNotFound : Code::kDenied, "{} cannot be run: {}; name a musterd",
                 program, std::strerror(errno));
@@ -54,8 +86,9 @@ Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, c
   const shm::Descriptor high_output(fcntl(writing.get(), F_DUPFD_CLOEXEC, kStateDescriptor + 1));
   if (!high_state.valid() || !high_output.valid())
     return fail(Code::kNoResource, "dup: {}; raise the open-files limit", std::strerror(errno));
-  std::vector<std::string> texts = arguments;
-  texts.insert(texts.end(), {"--check-state", std::to_string(kStateDescriptor)});
+  std::vector<std::string> texts = question.arguments;
+  texts.insert(texts.end(),
+               {"--check-state", std::to_string(kStateDescriptor), "--check-nonce", question.nonce});
   std::vector<char*> list;
   for (std::string& text : texts) list.push_back(text.data());
   list.push_back(nullptr);
@@ -64,13 +97,13 @@ Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, c
   if (pid == 0) become(program.c_str(), list.data(), high_state.get(), high_output.get());
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor pidfd, pidfd_of_child(pid));
   return std::unique_ptr<ProgramCheck>(
-      new ProgramCheck(loop, program, pid, std::move(pidfd), std::move(reading), std::move(done)));
+      new ProgramCheck(loop, question, pid, std::move(pidfd), std::move(reading), std::move(done)));
 }
 
-ProgramCheck::ProgramCheck(control::Loop& loop, std::string program, pid_t pid, shm::Descriptor pidfd,
+ProgramCheck::ProgramCheck(control::Loop& loop, Question question, pid_t pid, shm::Descriptor pidfd,
                            shm::Descriptor words, Done done)
     : loop_(loop),
-      program_(std::move(program)),
+      question_(std::move(question)),
       pid_(pid),
       pidfd_(std::move(pidfd)),
       output_(std::move(words)),
@@ -79,7 +112,8 @@ ProgramCheck::ProgramCheck(control::Loop& loop, std::string program, pid_t pid, 
   death_watch_ = loop_.watch(pidfd_.get(), [this] { on_end(); });
   timer_ = loop_.after(kTime, [this] {
     timer_ = 0;
-    finish(failure(Code::kTimeout, "{} --check-state does not come to an end; is it a musterd?", program_));
+    finish(failure(Code::kTimeout, "{} --check-state does not come to an end; is it a musterd?",
+                   question_.program));
   });
 }
 
@@ -109,9 +143,15 @@ void ProgramCheck::on_end() {
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = 0;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return finish({});
+  const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (well && holds_check_answer(words_, question_.nonce, question_.state_version)) return finish({});
   const std::string words = trimmed(words_);
-  finish(failure(Code::kVersion, "{} does not take over: {}", program_,
+  if (well)
+    return finish(failure(Code::kVersion,
+                          "{} does not take over: it does not say which state it reads, so it is no musterd "
+                          "of this release or a later one; it says '{}'",
+                          question_.program, words));
+  finish(failure(Code::kVersion, "{} does not take over: {}", question_.program,
                  !words.empty()        ? words
                  : WIFSIGNALED(status) ? fmt::format("it was killed by signal {}", WTERMSIG(status))
                                        : fmt::format("it exited with code {}", WEXITSTATUS(status))));

@@ -7,43 +7,58 @@
 
 #include "api/base/result.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
 
 namespace muster::supervisor {
 
-// Owns    a child `PROGRAM ARGUMENTS --check-state 3`, until it has ended. Destruction kills it.
+// The line that `musterd --check-state 3 --check-nonce NONCE` says, and nothing else does: an exit code of 0
+// many programs have. `reader` is the version of states that the program understands, `state` that of the one
+// it was shown.
+std::string check_answer(const std::string& nonce, std::uint32_t reader, std::uint32_t state);
+// Whether one of the lines of `words` is that answer, for any reader.
+bool holds_check_answer(std::string_view words, const std::string& nonce, std::uint32_t state);
+
+// Owns    a child `PROGRAM ARGUMENTS --check-state 3 --check-nonce NONCE`, until it has ended. Destruction
+//         kills it.
 // Thread  the supervisor's loop.
 // Bound   kTime; kWordsMax bytes of what it says.
-// Fails   start: kNotFound, kDenied, kNoResource. `done`: kVersion with the program's own words, kTimeout. It
-// is
-//         called once, from the loop, and may destroy this object.
+// Fails   start: kNotFound, kDenied, kNoResource. `done`: kVersion with the program's own words, also of one
+//         that ends well without check_answer(); kTimeout. It is called once, from the loop, and may destroy
+//         this object.
 class ProgramCheck {
  public:
   static constexpr Nanos kTime = std::chrono::seconds(5);
   static constexpr std::size_t kWordsMax = 2000;
   using Done = std::function<void(const Status&)>;
 
-  static Result<std::unique_ptr<ProgramCheck>> start(control::Loop& loop, const std::string& program,
-                                                     const std::vector<std::string>& arguments,
+  struct Question {
+    std::string program;
+    std::vector<std::string> arguments;  // that it would be started with, its name first
+    std::uint32_t state_version = 0;     // of the state
+    std::string nonce;                   // drawn for this question
+  };
+  static Result<std::unique_ptr<ProgramCheck>> start(control::Loop& loop, const Question& question,
                                                      const shm::Descriptor& state, Done done);
   ~ProgramCheck();
   ProgramCheck(const ProgramCheck&) = delete;
   ProgramCheck& operator=(const ProgramCheck&) = delete;
 
  private:
-  ProgramCheck(control::Loop& loop, std::string program, pid_t pid, shm::Descriptor pidfd,
+  ProgramCheck(control::Loop& loop, Question question, pid_t pid, shm::Descriptor pidfd,
                shm::Descriptor words, Done done);
   void read_words();
   void on_end();
   void finish(const Status& status);
 
   control::Loop& loop_;
-  std::string program_;
+  Question question_;
   pid_t pid_;
   shm::Descriptor pidfd_;
   shm::Descriptor output_;  // its standard output and error

@@ -16,11 +16,21 @@
 namespace muster::supervisor {
 namespace {
 
+constexpr std::size_t kGroupBytes = 65536;
+constexpr std::size_t kGroupBytesMax = std::size_t{64} << 20;
+
 Result<std::uint32_t> group_id(const std::string& name) {
   struct group entry {};
   struct group* found = nullptr;
-  std::vector<char> buffer(65536);  // of the members' names, which nobody reads
-  getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  std::vector<char> buffer(kGroupBytes);  // of the members' names, which nobody reads
+  int error = 0;
+  do {
+    error = getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+    if (error == ERANGE) buffer.resize(2 * buffer.size());
+  } while (error == EINTR || (error == ERANGE && buffer.size() <= kGroupBytesMax));
+  if (found == nullptr && error != 0)
+    return fail(Code::kNoResource, "node.group: the system does not say who group {} is: {}", name,
+                std::strerror(error));
   if (found == nullptr)
     return fail(Code::kNotFound, "node.group: there is no group {}; create it (groupadd {}) or name another",
                 name, name);
@@ -94,6 +104,7 @@ Result<Options> options_of(const config::Settings& settings) {
   options.sessions_max = settings.limits.sessions_max;
   options.ranks_per_job_max = settings.limits.ranks_per_job_max;
   options.auto_create_jobs = settings.auto_create_jobs;
+  options.made_job_linger = settings.limits.made_job_linger;
   options.drain_timeout = settings.liveness.drain_timeout;
   options.job_defaults = defaults_of(settings);
   if (!settings.jobs_from.empty()) {

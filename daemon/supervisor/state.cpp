@@ -45,9 +45,13 @@ Json to_json(const SavedJob& job) {
   Json tokens = Json::array();
   for (const SavedToken& token : job.tokens)
     tokens.push_back({{"rank", token.rank}, {"attachments", token.attachments}, {"text", token.text}});
-  return Json{{"spec", control::to_json(job.spec)}, {"gid", job.gid},
-              {"engine_pid", job.engine_pid},       {"owner", job.owner},
-              {"ending", readable(job.ending)},     {"tokens", std::move(tokens)}};
+  return Json{{"spec", control::to_json(job.spec)},
+              {"gid", job.gid},
+              {"engine_pid", job.engine_pid},
+              {"owner", job.owner},
+              {"made", job.made},
+              {"ending", readable(job.ending)},
+              {"tokens", std::move(tokens)}};
 }
 
 // Reads fields of one object; the first that is wrong stands for all.
@@ -68,6 +72,12 @@ class Fields {
     if (field == nullptr) return;
     if (!field->is_string() || field->get_ref<const std::string&>().size() > bytes_max) return complain(name);
     target = field->get<std::string>();
+  }
+  // Of a later date than version 1, so it may be missing.
+  void flag_if_there(const char* name, bool& target) {
+    if (!status_.ok() || !json_.contains(name)) return;
+    if (!json_.at(name).is_boolean()) return complain(name);
+    target = json_.at(name).get<bool>();
   }
   const Json* list(const char* name, std::size_t size_max) {
     const Json* field = find(name);
@@ -110,6 +120,7 @@ Result<SavedJob> job_from(const Json& json) {
   fields.number("gid", job.gid);
   fields.number("engine_pid", job.engine_pid);
   fields.number("owner", job.owner);
+  fields.flag_if_there("made", job.made);
   fields.text("ending", job.ending, kReasonBytesMax);
   const Json* spec = fields.find("spec");
   const Json* tokens = fields.list("tokens", control::kWorldMax);

@@ -54,6 +54,7 @@ struct SavedJob {
   std::uint32_t gid = 0;
   std::int32_t engine_pid = 0;
   std::uint64_t owner = 0;  // connection whose end is the job's end; 0: none
+  bool made = false;        // by a Hello: it ends when its ranks have left
   std::string ending;       // why it was told to end; empty: it was not
   std::vector<SavedToken> tokens;
 };

@@ -15,7 +15,7 @@ constexpr Nanos kWatchdogPeriod = std::chrono::seconds(1);
 Supervisor::~Supervisor() = default;
 
 void Supervisor::run() {
-  listen_if_room();
+  loop_.watch(door_.descriptor().get(), [this] { on_accept(); });
   loop_.on_signal(SIGTERM, [this] { drain(!draining_); });
   loop_.on_signal(SIGINT, [this] { drain(!draining_); });
   if (!options_.program.empty()) {

@@ -13,6 +13,7 @@
 #include "daemon/supervisor/job_book.hpp"
 #include "daemon/supervisor/kept_names.hpp"
 #include "daemon/supervisor/program_check.hpp"
+#include "daemon/supervisor/shares.hpp"
 #include "daemon/supervisor/state_file.hpp"
 
 #include <cstdint>
@@ -34,6 +35,8 @@ struct Options {
   std::uint32_t sessions_max = 256;
   std::uint32_t ranks_per_job_max = 256;
   bool auto_create_jobs = true;
+  Nanos made_job_linger = std::chrono::seconds(60);  // of a job that a Hello made, once its ranks have left
+  Nanos idle_timeout = std::chrono::seconds(30);     // of a connection that owns no job and asks nothing
   Nanos drain_timeout = std::chrono::seconds(10);
   control::JobSpec job_defaults;               // limits and times of a job that does not set them
   std::vector<control::JobSpec> jobs;          // created at start
@@ -47,14 +50,15 @@ struct Options {
 
 // Owns    the listening socket, every connection that is not yet handed over, the engines, the state.
 // Thread  run()'s, alone.
-// Bound   jobs_max, sessions_max, ranks_per_job_max; kHandshakesMax connections that have said nothing yet
-//         (others wait in the kernel), kCommandsMax that have sent commands, kRetriesMax claims tried again.
+// Bound   jobs_max, sessions_max, ranks_per_job_max; kSilent connections that have said nothing yet (the
+//         oldest of whoever has most makes room for a newcomer), kCommands that have sent commands (a
+//         newcomer is refused), kRetriesMax claims tried again.
 // Fails   open: the socket's own failures. A bad message ends its connection, nothing else. A predecessor's
 //         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
  public:
-  static constexpr std::size_t kHandshakesMax = 64;
-  static constexpr std::size_t kCommandsMax = 128;
+  static constexpr Shares::Limits kSilent{.all = 64, .reserved = 16, .of_one = 32};
+  static constexpr Shares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
   static constexpr std::size_t kRetriesMax = 64;
   static constexpr Nanos kHandshakeTime = std::chrono::seconds(5);
 
@@ -77,6 +81,7 @@ class Supervisor {
     control::Loop::Watch watch = 0;
     control::Loop::Watch timeout = 0;
     bool commands = false;          // a command line; else nothing said yet
+    std::size_t questions = 0;      // not answered yet
     std::vector<std::string> jobs;  // that end with this connection
   };
   struct WaitingClient {  // a Hello for a job that is still starting
@@ -90,10 +95,18 @@ class Supervisor {
     shm::Descriptor counters;  // read-only: what the engine counts, also to be seen while it is stuck
     std::uint32_t gid = 0;
     ConnectionId owner = 0;  // the job ends with this connection; 0: with none
-    std::string ending;      // why it ends, if it does
+    bool made = false;       // by a Hello: nobody else ends it
+    bool deserted = false;   // and it is ending because its ranks have left: the next ones wait for its end
+    control::Loop::Watch linger = 0;
+    std::string ending;  // why it ends, if it does
     std::vector<WaitingClient> waiting;
     std::vector<std::function<void(const Status&)>> on_ready;
     control::Loop::Watch end_timer = 0;
+  };
+  struct Birth {  // of a job
+    std::uint32_t gid = 0;
+    ConnectionId owner = 0;
+    bool made = false;
   };
   struct Legacy;  // a predecessor's descriptors, each in its place: adoption.cpp
   using Reply = std::function<void(control::Json, std::span<const int>)>;
@@ -102,8 +115,10 @@ class Supervisor {
 
   // Connections: connections.cpp
   void on_accept();
-  void listen_if_room();
-  bool take_commands(Connection& connection);
+  void make_room(std::uint32_t uid);
+  Status take_commands(Connection& connection);
+  void time_out_if_idle(ConnectionId id);
+  void on_idle(ConnectionId id);
   void refuse_for_descriptors();
   void on_readable(ConnectionId id);
   void on_hello(ConnectionId id, std::span<const std::byte> bytes);
@@ -131,13 +146,13 @@ class Supervisor {
   Result<Job*> job_for(ConnectionId id, const control::Json& body);
 
   // Jobs: jobs.cpp
-  Status start_job(control::JobSpec spec, std::uint32_t gid, ConnectionId owner,
-                   std::function<void(const Status&)> on_ready);
+  Status start_job(control::JobSpec spec, Birth birth, std::function<void(const Status&)> on_ready);
   EngineProcess::Options engine_options(const control::JobSpec& spec, std::uint32_t gid);
   void on_engine_ready(const std::string& name, Result<control::Packet> answer);
   void on_engine_event(const std::string& name, const control::Json& event);
   void on_engine_end(const std::string& name, const std::string& how);
   void end_job(const std::string& name, const std::string& why);
+  void end_if_deserted(const std::string& name);
   void drain(bool wait_for_ranks);
   void check_drained();
   void tell(const std::string& text) const;
@@ -179,8 +194,9 @@ class Supervisor {
   std::map<std::string, RunningJob> running_;
   std::map<ConnectionId, Connection> connections_;
   ConnectionId next_connection_ = 1;
-  control::Loop::Watch listener_watch_ = 0;  // 0: as many handshakes as may be are under way
-  std::size_t retries_ = 0;                  // claims that wait to be tried again
+  Shares silent_;
+  Shares commanding_;
+  std::size_t retries_ = 0;  // claims that wait to be tried again
   std::vector<std::byte> buffer_;
   Instant started_{0};
   bool draining_ = false;

@@ -14,7 +14,9 @@ void Supervisor::begin_upgrade(const std::string& program, std::function<void(co
   if (draining_) return refused(failure(Code::kAborted, "the daemon is shutting down"));
   if (check_) return refused(failure(Code::kBusy, "an upgrade is under way; wait for its end"));
   save();
-  auto check = ProgramCheck::start(loop_, next, options_.arguments, state_file_.descriptor(),
+  const ProgramCheck::Question question{next, options_.arguments, state_format().version,
+                                        options_.random_hex()};
+  auto check = ProgramCheck::start(loop_, question, state_file_.descriptor(),
                                    [this, next, refused](const Status& answer) {
                                      // Later: the check is still on the stack.
                                      loop_.post([this, next, refused, answer] {

@@ -79,6 +79,18 @@ class RestartTest : public ::testing::Test {
     }
     return good();
   }
+  // The job that a `muster run` of that process has created; empty if there is none for long.
+  std::string run_job_of(pid_t pid) const {
+    const std::string begin = "run-" + std::to_string(pid) + "-";
+    std::string name;
+    within(std::chrono::seconds(30), [&] {
+      const Json now = status();
+      for (const Json& job : now.at("jobs"))
+        if (job.at("name").get<std::string>().starts_with(begin)) name = job.at("name");
+      return !name.empty();
+    });
+    return name;
+  }
   bool await_ranks(const std::string& name, std::uint32_t attached) {
     return within(std::chrono::seconds(30), [&] { return has_ranks(status(), name, attached); });
   }

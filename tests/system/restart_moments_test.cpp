@@ -157,7 +157,7 @@ TEST_F(RestartMoments, AnOwnerThatDiedMeanwhileTakesItsJobAlong) {
                 folder_.path() + "/stop"},
                {},
                {}});
-  const std::string name = "run-" + std::to_string(run.pid());
+  const std::string name = run_job_of(run.pid());
   ASSERT_TRUE(await_ranks(name, 1)) << run.err();
   steward().end(SIGKILL);
   run.signal(SIGKILL);
@@ -240,6 +240,26 @@ TEST_F(RestartMoments, EndsAnEngineWhoseChannelWasNotKept) {
   EXPECT_THAT(steward().kept_with("pidfd-"), IsEmpty());
 }
 
+// Goal:   a job that its first rank made ends after its last one, whichever supervisor looks by then.
+// Method: one restart while the rank is there, one when it has left while nobody looked, beside a job that
+//         stays.
+TEST_F(RestartMoments, AMadeJobStillEndsAfterItsLastRank) {
+  steward().set("MUSTER_SET_limits__made_job_linger=0s");
+  begin(kThis);
+  ask(closed_job());
+  muster_session* session = attached("made");
+  muster_session* unseen = attached("unseen");
+  restart();
+  EXPECT_TRUE(await_ranks("made", 1)) << status();
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+  await_no_job("made");
+  steward().end(SIGKILL);
+  EXPECT_EQ(muster_close(unseen), MUSTER_OK);
+  steward().start(kThis);
+  await_no_job("unseen");
+  EXPECT_TRUE(await_ranks("closed", 0)) << "who was asked for stays: " << status();
+}
+
 TEST_F(RestartMoments, AnUpgradeThatCannotBeChangesNothing) {
   begin(kThis);
   muster_session* session = attached("train");
@@ -247,8 +267,10 @@ TEST_F(RestartMoments, AnUpgradeThatCannotBeChangesNothing) {
   EXPECT_THAT(upgrade(folder_.path() + "/nothing"), HasSubstr("cannot be run"));
   EXPECT_THAT(upgrade("/bin/false"), HasSubstr("exited with code 1"));
   EXPECT_THAT(upgrade(script("echo I am none of yours >&2; exit 3\n")), HasSubstr("I am none of yours"));
-  // It passes the check and is gone when it is needed.
-  EXPECT_THAT(upgrade(script("rm -f $0\n")), HasSubstr("this daemon goes on"));
+  for (const std::string silent : {"/bin/true", "/bin/echo"})
+    EXPECT_THAT(upgrade(silent), HasSubstr("it is no musterd")) << "an exit code of 0 is no answer";
+  // It answers as a musterd, and is gone when its turn comes.
+  EXPECT_THAT(upgrade(script("rm -f $0; exec " + kThis + " \"$@\"\n")), HasSubstr("this daemon goes on"));
   const Json after = status();
   EXPECT_EQ(after.at("instance"), before.at("instance"));
   EXPECT_TRUE(has_ranks(after, "train", 1));

@@ -44,7 +44,7 @@ class Restart : public RestartTest {
                                             "--timeout", "60", "--", MUSTER_RANK_PROGRAM, stop_file()},
                                            {},
                                            {}});
-    run_job_ = "run-" + std::to_string(run_->pid());
+    run_job_ = run_job_of(run_->pid());
     ASSERT_TRUE(await_ranks("steady", kWorld)) << status();
     ASSERT_TRUE(await_ranks(run_job_, 2)) << status() << run_->err();
   }

@@ -50,6 +50,9 @@ TEST(RunRefusal, OptionsThatExcludeEachOther) {
   EXPECT_EQ(keep.code, 2);
   EXPECT_TRUE(has(keep.err, "--private and --keep exclude each other")) << keep.err;
   EXPECT_EQ(run_private(home, {"-n", "2", "--endpoint", "/nonexistent/sock"}).code, 2);
+  const Ran nameless = muster({"run", "-n", "2", "--keep", "--endpoint", home.path() + "/s", "--", "true"});
+  EXPECT_EQ(nameless.code, 2) << "a job that stays and that nobody can name";
+  EXPECT_TRUE(has(nameless.err, "--keep needs --job")) << nameless.err;
   const Ran job = run_private(home, {"--job", "j"});
   EXPECT_EQ(job.code, 2);
   EXPECT_TRUE(has(job.err, "give -n")) << job.err;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <sys/ioctl.h>
+
 namespace muster::test {
 namespace {
 
@@ -178,6 +180,86 @@ TEST(Run, StopsLikeItsRanksWhenNobodyReads) {
   close(ends[0]);
   EXPECT_EQ(running.wait().code, 128 + SIGPIPE);
   EXPECT_TRUE(home.empty());
+}
+
+// A pipe in place of a program's standard output that is read only when the test likes to.
+class Unread {
+ public:
+  Unread() { EXPECT_EQ(pipe2(ends_, O_CLOEXEC), 0); }
+  ~Unread() {
+    for (const int fd : ends_) close(fd);
+  }
+  Unread(const Unread&) = delete;
+  Unread& operator=(const Unread&) = delete;
+  std::function<void()> as_output() const {
+    return [end = ends_[1]] { dup2(end, STDOUT_FILENO); };
+  }
+  // Until it holds all that it can, or nearly.
+  bool filled() const {
+    for (int waited = 0; waited < kPatienceMs; waited += 5) {
+      int bytes = 0;
+      if (ioctl(ends_[0], FIONREAD, &bytes) == 0 && bytes >= 60000) return true;
+      usleep(5000);
+    }
+    return false;
+  }
+  bool blocks() const { return (fcntl(ends_[1], F_GETFL) & O_NONBLOCK) == 0; }
+  // To its end, once the test is the last to hold the other side.
+  std::string rest() {
+    close(std::exchange(ends_[1], -1));
+    std::string all;
+    char buffer[65536];
+    for (ssize_t n = 0; (n = read(ends_[0], buffer, sizeof buffer)) > 0;)
+      all.append(buffer, static_cast<std::size_t>(n));
+    return all;
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+// Goal:   a reader that stalls, as `| less` does, does not make the launcher deaf.
+// Method: nobody reads; the ranks end at the first signal, the launcher that waits for its reader at the
+//         second.
+TEST(Run, HearsSignalsWhileNobodyReads) {
+  const Folder home;
+  const Unread unread;
+  Start start = start_of(home, {"-n", "2", "--grace", "1000"}, "exec yes");
+  start.in_child = unread.as_output();
+  Running running(start);
+  ASSERT_TRUE(unread.filled()) << running.err();
+  running.signal(SIGINT);
+  for (int waited = 0; running.err().empty() && waited < kPatienceMs; waited += 5) usleep(5000);
+  EXPECT_EQ(running.err(), "muster run: interrupted by SIGINT; 2 ranks ended\n");
+  running.signal(SIGTERM);
+  EXPECT_EQ(running.wait().code, 130);
+  EXPECT_TRUE(unread.blocks()) << "the pipe is others' too";
+  EXPECT_TRUE(home.empty());
+}
+
+TEST(Run, DoesNotWaitLongForAReaderOnceInterrupted) {
+  const Folder home;
+  const Unread unread;
+  Start start = start_of(home, {"-n", "2", "--grace", "1000"}, "exec yes");
+  start.in_child = unread.as_output();
+  Running running(start);
+  ASSERT_TRUE(unread.filled()) << running.err();
+  running.signal(SIGTERM);
+  EXPECT_EQ(running.wait().code, 143);
+}
+
+// Goal:   what the ranks wrote comes to a slow reader whole, also when they ended long before.
+TEST(Run, LosesNothingToASlowReader) {
+  const Folder home;
+  Unread unread;
+  Start start = start_of(home, {"-n", "2"}, "seq 1 100000");
+  start.in_child = unread.as_output();
+  Running running(start);
+  ASSERT_TRUE(unread.filled()) << running.err();
+  const std::vector<std::string> lines = sorted_lines(unread.rest());
+  EXPECT_EQ(running.wait().code, 0);
+  EXPECT_EQ(lines.size(), 200000u);
+  EXPECT_EQ(std::adjacent_find(lines.begin(), lines.end()), lines.end());
 }
 
 TEST(Run, WritesATrace) {

@@ -37,6 +37,7 @@ TEST(Settings, HaveTheirDefaultsWithoutAnySource) {
   EXPECT_EQ(s.limits.groups_made_max, 64u);
   EXPECT_EQ(s.limits.arena_per_rank_max, std::uint64_t{8} << 30);
   EXPECT_EQ(s.limits.arena_segment, std::uint64_t{64} << 20);
+  EXPECT_EQ(s.limits.made_job_linger, std::chrono::seconds(60));
   EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(50));
   EXPECT_EQ(s.liveness.drain_timeout, std::chrono::seconds(10));
   EXPECT_EQ(s.defaults.deadline, std::chrono::seconds(60));
@@ -55,7 +56,7 @@ TEST(Settings, TakeEveryKeyFromAFile) {
              "log: {level: error, format: json, reports_directory: /var/log/muster}\n"
              "limits: {jobs_max: 1, sessions_max: 2, buffers_per_rank_max: 3, plans_per_rank_max: 4,\n"
              "         arena_per_rank_max: 5MiB, arena_segment: 1MiB, ranks_per_job_max: 9,\n"
-             "         starts_per_lane_max: 10, groups_made_max: 11}\n"
+             "         starts_per_lane_max: 10, groups_made_max: 11, made_job_linger: 12s}\n"
              "liveness: {idle_spin: 6us, drain_timeout: 7ms}\n"
              "defaults: {deadline: 8s, digests: 12}\n"
              "jobs_from: /c\n"
@@ -79,6 +80,7 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   EXPECT_EQ(s.limits.groups_made_max, 11u);
   EXPECT_EQ(s.limits.arena_per_rank_max, 5u << 20);
   EXPECT_EQ(s.limits.arena_segment, 1u << 20);
+  EXPECT_EQ(s.limits.made_job_linger, std::chrono::seconds(12));
   EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(6));
   EXPECT_EQ(s.liveness.drain_timeout, std::chrono::milliseconds(7));
   EXPECT_EQ(s.defaults.deadline, std::chrono::seconds(8));

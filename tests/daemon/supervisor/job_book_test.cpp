@@ -202,7 +202,7 @@ TEST(JobBook, KeepsATokenForItsSuccessorUntilTheEngineHasTheRank) {
   const Seat& seat = book.find("train")->seats[0];
   EXPECT_EQ(seat.token, "token") << "a successor may have to let the claimant in";
   EXPECT_EQ(book.claim("train", claimant(0, "token")).code(), Code::kDenied) << "this one may not, twice";
-  book.attached("train", Rank(0), 1);
+  EXPECT_FALSE(book.attached("train", Rank(0), 1)) << "nothing that a successor must know";
   EXPECT_TRUE(seat.token.empty());
   book.release("train", Rank(0));
   EXPECT_EQ(book.claim("train", claimant(0, "token")).code(), Code::kDenied);
@@ -215,7 +215,8 @@ TEST(JobBook, KeepsATokenThatWasIssuedWhileAnotherIsUsed) {
   EXPECT_TRUE(book.issue("train", Rank(0), "first").ok());
   EXPECT_TRUE(book.claim("train", claimant(0, "first")).ok());
   EXPECT_TRUE(book.issue("train", Rank(0), "second").ok());
-  book.attached("train", Rank(0), 1);
+  EXPECT_TRUE(book.attached("train", Rank(0), 1)) << "a successor must know from when it counts";
+  EXPECT_EQ(book.find("train")->seats[0].token_at, 1u);
   book.release("train", Rank(0));
   EXPECT_TRUE(book.claim("train", claimant(0, "second")).ok());
 }

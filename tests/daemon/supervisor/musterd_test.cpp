@@ -54,6 +54,11 @@ TEST(Musterd, AnswersWrongUsageWithTwo) {
   EXPECT_EQ(musterd({"--set", "node.worker=1"}).code, 2);
   EXPECT_EQ(musterd({"--config", "/nonexistent/musterd.yaml"}).code, 2);
   EXPECT_EQ(musterd({"--help"}).code, 0);
+  for (const char* option : {"--socket", "--config", "--engine"}) {
+    const Ran empty = musterd({"--check-config", option, ""});
+    EXPECT_EQ(empty.code, 2) << option << " '' is not the same as leaving it out";
+    EXPECT_NE(empty.err.find("the value is empty"), std::string::npos) << empty.err;
+  }
 }
 
 TEST(Musterd, RefusesASocketInUse) {

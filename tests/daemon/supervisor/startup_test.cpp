@@ -49,6 +49,7 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
                                      {"limits.groups_made_max", "15", ""},
                                      {"limits.arena_per_rank_max", "9MiB", ""},
                                      {"limits.arena_segment", "2MiB", ""},
+                                     {"limits.made_job_linger", "16s", ""},
                                      {"liveness.idle_spin", "10us", ""},
                                      {"liveness.drain_timeout", "11s", ""},
                                      {"defaults.deadline", "12s", ""},
@@ -63,6 +64,7 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
   EXPECT_EQ(options->ranks_per_job_max, 13u);
   EXPECT_FALSE(options->auto_create_jobs);
   EXPECT_EQ(options->drain_timeout, std::chrono::seconds(11));
+  EXPECT_EQ(options->made_job_linger, std::chrono::seconds(16));
   const control::JobSpec& job = options->job_defaults;
   EXPECT_EQ(job.workers, 3u);
   EXPECT_EQ(job.buffers_max, 7u);

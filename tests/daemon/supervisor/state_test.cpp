@@ -38,6 +38,7 @@ State sample() {
   state.jobs.push_back(job);
   job.spec.name = "other";
   job.spec.epoch = 100;
+  job.made = true;
   job.tokens.clear();
   state.jobs.push_back(job);
   return state;
@@ -58,6 +59,8 @@ TEST(State, ReadsBackWhatWasWritten) {
   ASSERT_EQ(decoded->state.jobs.size(), 2u);
   EXPECT_EQ(decoded->state.jobs[0].tokens[1].text, "bb");
   EXPECT_EQ(decoded->state.jobs[0].ending, "its owner has left");
+  EXPECT_FALSE(decoded->state.jobs[0].made);
+  EXPECT_TRUE(decoded->state.jobs[1].made);
   EXPECT_EQ(decoded->state.jobs[1].spec.name, "other");
   expect_equal(decoded->state, sample());
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -39,6 +40,38 @@ class SupervisorDoor : public ::testing::Test {
     Json spec{{"name", "job"}, {"world", 1}, {"mesh", "dp_shard=1"}};
     spec.update(more);
     return {{"command", "job_create"}, {"spec", spec}, {"keep", true}};
+  }
+
+  // So that users other than this one may connect.
+  void start_for_everybody() {
+    node_.options.socket_mode = 0666;
+    node_.start();
+    std::filesystem::permissions(std::filesystem::path(node_.endpoint()).parent_path(),
+                                 std::filesystem::perms(0755));
+  }
+  // In a child process.
+  static void become_user(unsigned uid) {
+    if (setgroups(0, nullptr) != 0 || setgid(uid) != 0 || setuid(uid) != 0) _exit(99);
+  }
+  // The exit code of a child that is another user.
+  static int as_user(unsigned uid, const std::function<int()>& act) {
+    const pid_t child = fork();
+    if (child == 0) {
+      become_user(uid);
+      _exit(act());
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  }
+  // Until so many jobs are left.
+  bool await_jobs(const shm::Descriptor& socket, std::size_t count) const {
+    for (const Instant end = soon(); clock_.now() < end;) {
+      const auto status = ask(socket, {{"command", "status"}});
+      if (status && status->at("jobs").size() == count) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
   }
 
   void SetUp() override {
@@ -85,26 +118,145 @@ TEST_F(SupervisorDoor, RefusesAWorldThatNoNodeHolds) {
   EXPECT_THAT(muster_last_error(), HasSubstr("65536"));
 }
 
-// Goal:   a crowd of connections that say nothing delays others but turns nobody away.
-TEST_F(SupervisorDoor, LetsNewcomersWaitBehindSilentOnes) {
+// Goal:   a crowd of connections that say nothing turns nobody away.
+TEST_F(SupervisorDoor, LetsNewcomersPastSilentOnes) {
   node_.start();
   std::vector<shm::Descriptor> silent;
-  for (std::size_t i = 0; i < Supervisor::kHandshakesMax + 8; ++i) silent.push_back(connect());
-  std::thread ending([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    silent.clear();
-  });
+  for (std::size_t i = 0; i < Supervisor::kSilent.all + 8; ++i) silent.push_back(connect());
   muster_open_options options = node_.rank("job", 0, 1);
   muster_session* session = nullptr;
   EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
-  ending.join();
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+  const auto turned_away = control::receive_packet(silent.front(), soon(), clock_);
+  EXPECT_FALSE(turned_away) << "the oldest made room";
+}
+
+// Goal:   one user's connections, silent or not, shut nobody else out.
+// Method: as many as there are in all, of a process that has become another user and keeps them.
+TEST_F(SupervisorDoor, GivesNoUserMoreThanAShare) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  start_for_everybody();
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  shm::Descriptor ours(ends[0]);
+  shm::Descriptor theirs(ends[1]);
+  const pid_t crowd = fork();
+  if (crowd == 0) {
+    ours.reset();
+    become_user(65534);
+    std::vector<shm::Descriptor> kept;
+    std::uint8_t let_in = 0;
+    for (std::size_t i = 0; i < Supervisor::kCommands.all; ++i) {
+      kept.push_back(connect());
+      if (ask(kept.back(), {{"command", "version"}})) ++let_in;
+    }
+    for (std::size_t i = 0; i < 2 * Supervisor::kSilent.all; ++i) kept.push_back(connect());
+    char word = 0;
+    _exit(write(theirs.get(), &let_in, 1) == 1 && read(theirs.get(), &word, 1) == 0 ? 0 : 1);
+  }
+  theirs.reset();
+  std::uint8_t let_in = 0;
+  EXPECT_EQ(read(ours.get(), &let_in, 1), 1);
+  EXPECT_EQ(let_in, Supervisor::kCommands.of_one);
+  EXPECT_TRUE(ask(connect(), {{"command", "version"}})) << "root";
+  EXPECT_EQ(as_user(65533, [this] { return ask(connect(), {{"command", "version"}}) ? 0 : 1; }), 0);
+  EXPECT_EQ(as_user(65534,
+                    [this] {
+                      const auto refused = ask(connect(), {{"command", "version"}});
+                      if (refused || refused.error().code() != Code::kBusy) return 1;
+                      return refused.error().message().find("a user's share") == std::string::npos ? 2 : 0;
+                    }),
+            0);
+  ours.reset();
+  int status = 0;
+  waitpid(crowd, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(SupervisorDoor, LetsGoOfConnectionsThatNeitherOwnNorAsk) {
+  node_.options.idle_timeout = std::chrono::milliseconds(20);
+  node_.start();
+  const auto owner = connect();
+  Json command = create();
+  command["keep"] = false;
+  ASSERT_TRUE(ask(owner, command));
+  const auto idle = connect();
+  ASSERT_TRUE(ask(idle, {{"command", "version"}}));
+  const auto over = control::receive_packet(idle, soon(), clock_);
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code(), Code::kDaemonLost);
+  const auto jobs = ask(owner, {{"command", "status"}});
+  ASSERT_TRUE(jobs) << "its job ends with it: " << jobs.error().text();
+  EXPECT_EQ(jobs->at("jobs").size(), 1u);
+}
+
+// Goal:   jobs that launchers make by attaching do not fill the node.
+// Method: more of them, one after the other, than there may be, beside one that was asked for.
+TEST_F(SupervisorDoor, EndsAMadeJobAfterItsLastRank) {
+  node_.options.jobs_max = 2;
+  node_.options.made_job_linger = Nanos(0);
+  node_.start();
+  const auto socket = connect();
+  ASSERT_TRUE(ask(socket, create()));
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = fmt::format("slurm-{}", i);
+    muster_open_options options = node_.rank(name.c_str(), 0, 1);
+    muster_session* session = nullptr;
+    ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << i << ": " << muster_last_error();
+    ASSERT_EQ(muster_close(session), MUSTER_OK);
+    EXPECT_TRUE(await_jobs(socket, 1)) << i;
+  }
+  const auto left = ask(socket, {{"command", "status"}});
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->at("jobs").at(0).at("name"), "job") << "who was asked for stays";
+}
+
+// Goal:   ranks that come back while their former job ends get a new one, and no refusal.
+TEST_F(SupervisorDoor, MakesAJobAnewForRanksThatComeBack) {
+  node_.options.made_job_linger = Nanos(0);
+  node_.start();
+  for (int i = 0; i < 8; ++i) {
+    muster_open_options options = node_.rank("again", 0, 1);
+    muster_session* session = nullptr;
+    ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << i << ": " << muster_last_error();
+    ASSERT_EQ(muster_close(session), MUSTER_OK);
+  }
+}
+
+TEST_F(SupervisorDoor, KeepsAMadeJobWarmForAWhile) {
+  node_.options.made_job_linger = std::chrono::hours(1);
+  node_.start();
+  const auto socket = connect();
+  std::uint64_t epoch = 0;
+  for (int i = 0; i < 2; ++i) {
+    muster_open_options options = node_.rank("warm", 0, 1);
+    muster_session* session = nullptr;
+    ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_close(session), MUSTER_OK);
+    const auto status = ask(socket, {{"command", "status"}});
+    ASSERT_TRUE(status);
+    ASSERT_EQ(status->at("jobs").size(), 1u);
+    const auto now = status->at("jobs").at(0).at("epoch").get<std::uint64_t>();
+    EXPECT_EQ(now, i == 0 ? now : epoch) << "the same job";
+    epoch = now;
+  }
+}
+
+TEST_F(SupervisorDoor, WritesTheMeshOfAMadeJobAsEverybodyDoes) {
+  node_.start();
+  muster_open_options options = node_.rank("made", 0, 1, "dp_shard=1");
+  muster_session* session = nullptr;
+  ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  const auto status = ask(connect(), {{"command", "status"}});
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->at("jobs").at(0).at("mesh"), "pp=1,dp_replicate=1,dp_shard=1,cp=1,tp=1");
   EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
 TEST_F(SupervisorDoor, CountsConnectionsThatSendCommands) {
   node_.start();
   std::vector<shm::Descriptor> talkers;
-  for (std::size_t i = 0; i < Supervisor::kCommandsMax; ++i) {
+  for (std::size_t i = 0; i < Supervisor::kCommands.all; ++i) {
     talkers.push_back(connect());
     ASSERT_TRUE(ask(talkers.back(), {{"command", "version"}})) << i;
   }
@@ -168,27 +320,21 @@ TEST_F(SupervisorDoor, SurvivesAnEngineThatSaysAnything) {
 // Method: root's job, and a process that has become another user.
 TEST_F(SupervisorDoor, HidesTheJobsOfOthers) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
-  node_.options.socket_mode = 0666;
-  node_.start();
-  std::filesystem::permissions(std::filesystem::path(node_.endpoint()).parent_path(),
-                               std::filesystem::perms(0755));
+  start_for_everybody();
   ASSERT_TRUE(ask(connect(), create()));
   const auto mine = ask(connect(), {{"command", "status"}});
   ASSERT_TRUE(mine);
   EXPECT_EQ(mine->at("jobs").size(), 1u);
-  const pid_t child = fork();
-  if (child == 0) {
-    if (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0) _exit(1);
+  const auto look = [this] {
     const auto socket = connect();
     const auto seen = ask(socket, {{"command", "status"}});
-    if (!seen || !seen->at("jobs").empty()) _exit(2);
+    if (!seen || !seen->at("jobs").empty()) return 2;
+    if (seen->at("jobs_total") != 1) return 3;  // of the limit that is shown beside it
     const auto refused = ask(socket, create());
-    if (refused || refused.error().code() != Code::kDenied) _exit(3);
-    _exit(refused.error().message().find("belongs to user 0") == std::string::npos ? 4 : 0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+    if (refused || refused.error().code() != Code::kDenied) return 4;
+    return refused.error().message().find("belongs to user 0") == std::string::npos ? 5 : 0;
+  };
+  EXPECT_EQ(as_user(65534, look), 0);
 }
 
 }  // namespace

@@ -1,0 +1,63 @@
+#include "daemon/cli/channel.hpp"
+
+#include "tests/support/node.hpp"
+
+#include <gtest/gtest.h>
+
+namespace muster::cli {
+namespace {
+
+// Goal:   a channel that has nothing to ask outlives the daemon's patience with such connections.
+// Method: it is let go many times over; then a question is answered.
+TEST(Channel, OutlivesBeingLetGoForSilence) {
+  constexpr auto kPatience = std::chrono::milliseconds(5);
+  test::Node node;
+  node.options.idle_timeout = kPatience;
+  node.start();
+  control::Loop loop;
+  bool lost = false;
+  std::string version;
+  auto channel = Channel::open(loop, {node.endpoint(), std::chrono::seconds(30)}, [&] {
+    lost = true;
+    loop.stop();
+  });
+  ASSERT_TRUE(channel) << channel.error().text();
+  loop.after(60 * kPatience, [&] {
+    (*channel)->ask({{"command", "version"}}, [&](const Outcome<Answer>& answer) {
+      version = answer ? answer->result.at("version").get<std::string>() : answer.error().text;
+      loop.stop();
+    });
+  });
+  // The first question shows the daemon whom it has there.
+  (*channel)->ask({{"command", "version"}}, [](const Outcome<Answer>&) {});
+  loop.run();
+  EXPECT_FALSE(lost);
+  EXPECT_EQ(version,
+            fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH));
+}
+
+// Goal:   what cannot have reached the daemon is asked again, also what must not be done twice.
+// Method: a question that may not be repeated, to a connection that the daemon has ended and nobody has read.
+TEST(Channel, AsksAgainWhatNeverLeft) {
+  test::Node node;
+  node.options.idle_timeout = Nanos(0);
+  node.start();
+  const SteadyClock clock;
+  control::Loop loop;
+  auto channel = Channel::open(loop, {node.endpoint(), std::chrono::seconds(30)}, [&] { loop.stop(); });
+  ASSERT_TRUE(channel) << channel.error().text();
+  std::string text;
+  (*channel)->ask({{"command", "version"}}, [&](const Outcome<Answer>&) {
+    for (const Instant due = clock.now() + std::chrono::milliseconds(100); clock.now() < due;) {
+    }
+    (*channel)->ask({{"command", "job_destroy"}, {"job", "none"}}, [&](const Outcome<Answer>& answer) {
+      text = answer ? "done" : answer.error().text;
+      loop.stop();
+    });
+  });
+  loop.run();
+  EXPECT_NE(text.find("no job is named 'none'"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace muster::cli

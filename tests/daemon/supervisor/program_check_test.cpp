@@ -1,0 +1,96 @@
+#include "daemon/supervisor/program_check.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::supervisor {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t kState = 7;
+const std::string kNonce = "0123abcd";
+
+class ProgramCheckTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = "/tmp/muster-check-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string script(const std::string& text) {
+    const std::string path = folder_ / "program";
+    std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+  Status check(const std::string& program, const std::string& nonce = kNonce) {
+    control::Loop loop;
+    const shm::Descriptor state(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    Status verdict = failure(Code::kState, "no verdict");
+    auto started =
+        ProgramCheck::start(loop, {program, {"musterd"}, kState, nonce}, state, [&](const Status& status) {
+          verdict = status;
+          loop.stop();
+        });
+    if (!started) return started.error();
+    loop.run();
+    return verdict;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST(CheckAnswer, IsOneLineOfItsOwn) {
+  const std::string answer = check_answer(kNonce, 12, kState);
+  EXPECT_TRUE(holds_check_answer(answer, kNonce, kState));
+  EXPECT_TRUE(holds_check_answer("a warning\n" + answer + "\nmore\n", kNonce, kState));
+  EXPECT_FALSE(holds_check_answer("", kNonce, kState));
+  EXPECT_FALSE(holds_check_answer("so: " + answer, kNonce, kState));
+  EXPECT_FALSE(holds_check_answer(answer + " or so", kNonce, kState));
+  EXPECT_FALSE(holds_check_answer(answer, "0123abce", kState)) << "an answer to another question";
+  EXPECT_FALSE(holds_check_answer(answer, kNonce, kState + 1)) << "an answer about another state";
+}
+
+TEST_F(ProgramCheckTest, BelievesTheAnswerOfAMusterd) {
+  const Status good =
+      check(script("[ \"$1 $2\" = '--check-state 3' ] || exit 1\n"
+                   "echo 'a warning' >&2\n"
+                   "echo \"$4: this program reads state of version 9, and this is one of "
+                   "version 7\""));
+  EXPECT_TRUE(good.ok()) << good.message();
+}
+
+// Goal:   the daemon is not replaced by a program that merely ends well.
+TEST_F(ProgramCheckTest, AsksForMoreThanAnExitCode) {
+  for (const std::string program : {"/bin/true", "/bin/echo"}) {
+    const Status refused = check(program);
+    EXPECT_EQ(refused.code(), Code::kVersion) << program;
+    EXPECT_THAT(refused.message(), HasSubstr("it is no musterd")) << program;
+  }
+  const std::string by_heart = script(
+      "echo 'old: this program reads state of version 9, and this is one of "
+      "version 7'");
+  EXPECT_THAT(check(by_heart).message(), HasSubstr("it says 'old: this program"));
+}
+
+TEST_F(ProgramCheckTest, GoesByTheExitCodeToo) {
+  const std::string program = script(
+      "echo \"$4: this program reads state of version 9, and this is one of "
+      "version 7\"; exit 3");
+  EXPECT_EQ(check(program).code(), Code::kVersion);
+  EXPECT_THAT(check("/bin/false").message(), HasSubstr("exited with code 1"));
+}
+
+TEST_F(ProgramCheckTest, AsksNothingWithoutChance) {
+  EXPECT_EQ(check("/bin/true", "").code(), Code::kNoResource);
+}
+
+}  // namespace
+}  // namespace muster::supervisor
