@@ -145,6 +145,7 @@ Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile
       started_(clock.now()) {
   state_.epoch = options_.random_word();
   state_.started_ns = started_.count();
+  loop_.watch(door_.descriptor().get(), [this] { on_accept(); });
 }
 
 // Whatever the state does not name is ended and discarded: nothing is left that nobody owns.

@@ -15,7 +15,6 @@ constexpr Nanos kWatchdogPeriod = std::chrono::seconds(1);
 Supervisor::~Supervisor() = default;
 
 void Supervisor::run() {
-  loop_.watch(door_.descriptor().get(), [this] { on_accept(); });
   loop_.on_signal(SIGTERM, [this] { drain(!draining_); });
   loop_.on_signal(SIGINT, [this] { drain(!draining_); });
   if (!options_.program.empty()) {
@@ -40,7 +39,6 @@ void Supervisor::run() {
 }
 
 bool Supervisor::turn() {
-  listen_if_room();
   return loop_.turn();
 }
 
