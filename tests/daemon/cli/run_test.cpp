@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <sys/ioctl.h>
-
 namespace muster::test {
 namespace {
 
@@ -194,11 +192,11 @@ class Unread {
   std::function<void()> as_output() const {
     return [end = ends_[1]] { dup2(end, STDOUT_FILENO); };
   }
-  // Until it holds all that it can, or nearly.
+  // Until it takes no more: in bytes that differs, as small writes leave pages half full.
   bool filled() const {
     for (int waited = 0; waited < kPatienceMs; waited += 5) {
-      int bytes = 0;
-      if (ioctl(ends_[0], FIONREAD, &bytes) == 0 && bytes >= 60000) return true;
+      pollfd entry{ends_[1], POLLOUT, 0};
+      if (poll(&entry, 1, 0) == 0) return true;
       usleep(5000);
     }
     return false;
