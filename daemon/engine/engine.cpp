@@ -232,6 +232,7 @@ Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollecti
                                        const CollectiveLists& lists) {
   MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_collective(scope(session), message, lists));
   const std::lock_guard lock(baton_);
+  lateness_.expect(plan->collective()->group);
   return session.add_plan(std::move(plan), message);
 }
 

@@ -24,8 +24,13 @@ void Lateness::set_group(GroupId group, std::span<const Rank> ranks) {
   const bool known = state.lags && state.lags->operations() > 0;
   state = GroupState{};
   state.ranks.assign(ranks.begin(), ranks.end());
-  if (ranks.size() > 1) state.lags.emplace(static_cast<std::uint32_t>(ranks.size()));
   if (known) find_worst();
+}
+
+void Lateness::expect(GroupId group) {
+  GroupState& state = groups_[group.value];
+  if (!state.lags && state.ranks.size() > 1)
+    state.lags.emplace(static_cast<std::uint32_t>(state.ranks.size()));
 }
 
 void Lateness::left(Rank rank, std::vector<Change>& changes) {

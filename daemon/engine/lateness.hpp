@@ -32,6 +32,8 @@ class Lateness {
 
   // Another group in that place; empty: none.
   void set_group(GroupId group, std::span<const Rank> ranks);
+  // There will be operations of the group: room for its lags, which most groups never need.
+  void expect(GroupId group);
   // The rank has no client any more: its groups begin anew with the next one. Adds flags that go with it.
   struct Change {
     GroupId group;

@@ -35,7 +35,10 @@ class Members {
     for (std::uint32_t rank = 0; rank < kWorld; ++rank)
       segments_.push_back(*shm::Mapping::map(shm::Descriptor(dup(board.segment_descriptor(Rank(rank)))),
                                              board.segment_bytes(Rank(rank)), shm::Access::kReadWrite));
-    for (std::uint32_t g = 0; g < groups().size(); ++g) lateness.set_group(GroupId(g), groups()[g].ranks);
+    for (std::uint32_t g = 0; g < groups().size(); ++g) {
+      lateness.set_group(GroupId(g), groups()[g].ranks);
+      lateness.expect(GroupId(g));
+    }
   }
 
   // The next record of the rank.
@@ -284,6 +287,7 @@ TEST(Lateness, NamesWhoComesLateOnTheEnginePath) {
   scheduler::test::Stage stage({kWorld, 64, 4}, groups());
   Lateness lateness(kWorld, static_cast<std::uint32_t>(groups().size()));
   lateness.set_group(GroupId(0), groups()[0].ranks);
+  lateness.expect(GroupId(0));
   std::vector<scheduler::Plan*> plans;
   for (std::uint32_t rank = 0; rank < kWorld; ++rank)
     plans.push_back(stage.collective(0, rank, scheduler::test::Stage::all_reduce(4)));

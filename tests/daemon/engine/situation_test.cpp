@@ -363,6 +363,7 @@ TEST(Situation, NamesStragglersInTextAndJson) {
   Sessions sessions(2);
   Lateness lateness(2, 1);
   lateness.set_group(GroupId(0), groups[0].ranks);
+  lateness.expect(GroupId(0));
   for (int i = 0; i < 100; ++i) {
     for (const std::uint32_t rank : {1u, 0u}) {
       stage.now += std::chrono::milliseconds(rank == 0 ? 20 : 0);

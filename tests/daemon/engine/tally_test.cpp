@@ -110,6 +110,7 @@ TEST_F(TallyOfMany, HasABoundedNumberOfRows) {
 
 TEST_F(TallyTest, SaysHowLateARankComesWhereItIsWorst) {
   lateness_.set_group(GroupId(0), groups()[0].ranks);
+  lateness_.expect(GroupId(0));
   std::vector<scheduler::Plan*> plans;
   for (std::uint32_t rank = 0; rank < kWorld; ++rank)
     plans.push_back(stage_.collective(0, rank, scheduler::test::Stage::all_reduce(4)));
