@@ -254,8 +254,8 @@ TEST_F(Samples, FindNoFaultWhereThereIsNone) {
   });
 }
 
-// Goal:   what is so large that the engine does it is sampled too. Only the comparisons are runs of the direct
-//         path: the meeting in which members agree before is not one.
+// Goal:   what is so large that the engine does it is sampled too. Only the comparisons are runs of the
+//         direct path: the meeting in which members agree before is not one.
 TEST_F(Samples, AreOfRunsByTheEngineToo) {
   start(2);
   with_ranks(2, [&](Member& member) {
