@@ -1,12 +1,13 @@
 # muster_test(): a GoogleTest program under tests/, mirroring the folder of the code it tests.
 #
-#   muster_test(mesh_test SOURCES mesh_test.cpp ON muster::mesh [LABELS tsan] [TIMEOUT 120] [ARGS …])
+#   muster_test(mesh_test SOURCES mesh_test.cpp ON muster::mesh [LABELS tsan] [TIMEOUT 120] [ARGS …] [HOT])
 #
 # Labels, and which preset of `make test` runs them beside release, which runs all:
 #   unit    implied, unless system or model is said     debug (ASan, UBSan)
 #   tsan    where threads meet                          tsan
 #   system  starts programs; alone on the machine       -
 #   model   trains; alone on the machine                -
+# HOT: works on long vectors, so it is optimised under the sanitizers too.
 # Tests and benchmarks are built when asked for: target tests_all, tests_<label> or the program's own name.
 add_custom_target(tests_all)
 foreach(_label unit tsan system model)
@@ -15,7 +16,7 @@ endforeach()
 add_custom_target(benches)
 
 function(muster_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;ON;VENDOR;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "HOT" "TIMEOUT" "SOURCES;ON;VENDOR;LABELS;ARGS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "muster_test(${name}): unknown arguments '${ARG_UNPARSED_ARGUMENTS}'")
   endif()
@@ -33,7 +34,8 @@ function(muster_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE muster_test_flags ${ARG_ON} ${ARG_VENDOR}
     GTest::gmock GTest::gtest GTest::gtest_main)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests MUSTER_HOT ${ARG_HOT})
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${alone})
   add_dependencies(tests_all ${name})
