@@ -18,7 +18,11 @@ using control::Json;
 using control::Packet;
 using shm::MessageKind;
 
-constexpr int kClaimAttempts = 50;
+// For a rank that comes back: its engine mostly says within a millisecond that its former client has gone,
+// and within a second if the machine is busy.
+constexpr int kQuickAttempts = 40;
+constexpr int kClaimAttempts = kQuickAttempts + 50;
+constexpr Nanos kQuickRetry = std::chrono::microseconds(250);
 constexpr Nanos kClaimRetry = std::chrono::milliseconds(20);
 
 bool is_readable(const shm::Descriptor& socket) {
@@ -210,7 +214,7 @@ void Supervisor::admit(WaitingClient client) {
     // A rank that has just died may come back before its engine has said so.
     auto kept = std::make_shared<WaitingClient>(std::move(client));
     ++retries_;
-    loop_.after(kClaimRetry, [this, kept] {
+    loop_.after(kept->attempts < kQuickAttempts ? kQuickRetry : kClaimRetry, [this, kept] {
       --retries_;
       admit(std::move(*kept));
     });
