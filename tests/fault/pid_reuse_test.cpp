@@ -139,15 +139,25 @@ class Pair {
   pid_t engine_ = 0;
 };
 
-// Goal:   an engine that looks only after the number is another's knows all the same that its rank is dead.
-// Method: it is stopped from before the kill until the other process runs, which lives on beside it.
-void strangers_number() {
-  Pair pair("owner");
+// Rank 1 has attached and died beside what rank 0 waits for, and the engine is stopped since before its
+// death.
+struct Loss {
+  muster_point point;
+  pid_t number;  // that the rank had
+};
+Loss lose_a_rank(Pair& pair) {
   PipedProcess victim = pair.rank("job", 1, 2, "");
   EXPECT_EQ(victim.line(), "attached");
   const muster_point point = pair.reduce();
   pair.stop_engine();
-  const pid_t number = end(victim);
+  return {point, end(victim)};
+}
+
+// Goal:   an engine that looks only after the number is another's knows all the same that its rank is dead.
+// Method: it is stopped from before the kill until the other process runs, which lives on beside it.
+void strangers_number() {
+  Pair pair("owner");
+  const auto [point, number] = lose_a_rank(pair);
   PipedProcess stranger = pair.rank("other", 0, 1, "", number);
   EXPECT_EQ(stranger.pid(), number);
   EXPECT_EQ(stranger.line(), "attached");
@@ -163,11 +173,7 @@ void strangers_number() {
 //         lost, and what is started from then on has the new one in it.
 void successors_number() {
   Pair pair("owner");
-  PipedProcess victim = pair.rank("job", 1, 2, "");
-  EXPECT_EQ(victim.line(), "attached");
-  const muster_point point = pair.reduce();
-  pair.stop_engine();
-  const pid_t number = end(victim);
+  const auto [point, number] = lose_a_rank(pair);
   PipedProcess successor = pair.rank("job", 1, 2, "", number);
   EXPECT_EQ(successor.pid(), number);
   EXPECT_TRUE(successor.silent_for(100)) << "nobody sits in a seat that is not yet known to be free";
