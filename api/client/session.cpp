@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <unistd.h>
 
@@ -222,12 +223,44 @@ Status muster_session::wait(muster_point point, muster::Nanos timeout) {
                ? failure(Code::kState, "the point is of a timeline that this session raises itself")
                : lane_status(point, *own);
   }
+  return wait_with_daemon(timeout, [&](muster::Instant until) {
+    return std::pair(point, reader_.wait(point, kSpins, until, clock_));
+  });
+}
+
+Status muster_session::wait_any(std::span<const muster_point> points, muster::Nanos timeout,
+                                std::size_t* index) {
+  bool any = false;
+  bool others_raise = false;
+  *index = points.size();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i] == MUSTER_POINT_NONE) continue;
+    const auto own = own_timeline(points[i]);
+    any = true;
+    others_raise = others_raise || !own;
+    const Code code = own ? *own : reader_.test(points[i]);
+    if (code == Code::kPending) continue;
+    *index = i;
+    return lane_status(points[i], code);
+  }
+  if (!any) return {};
+  if (timeout.count() == 0) return failure(Code::kWaitTimeout, "no point was reached within the wait's time");
+  if (!others_raise)
+    return failure(Code::kState, "all points are of timelines that this session raises itself");
+  return wait_with_daemon(timeout, [&](muster::Instant until) {
+    const Code code = reader_.wait_any(points, kSpins, until, clock_, index);
+    return std::pair(code == Code::kWaitTimeout ? MUSTER_POINT_NONE : points[*index], code);
+  });
+}
+
+// `wait_until(instant)` says what was decided of which point. In slices: the daemon may be gone.
+template<class Wait>
+Status muster_session::wait_with_daemon(muster::Nanos timeout, Wait wait_until) {
   const muster::Instant deadline =
       muster::later(clock_.now(), timeout.count() < 0 ? connection_.timeout : timeout);
   while (true) {
-    const muster::Instant now = clock_.now();
-    const muster::Instant slice = std::min(deadline, now + kLossCheckPeriod);
-    const Code code = reader_.wait(point, kSpins, slice, clock_);
+    const muster::Instant slice = std::min(deadline, clock_.now() + kLossCheckPeriod);
+    const auto [point, code] = wait_until(slice);
     if (code != Code::kWaitTimeout) return lane_status(point, code);
     if (const auto loss = daemon_loss()) return *loss;
     if (slice == deadline)

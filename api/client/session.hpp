@@ -86,6 +86,9 @@ struct muster_session {
 
   // ---- waiting ---------------------------------------------------------------------------------
   muster::Status wait(muster_point point, muster::Nanos timeout);
+  // The first of `points` to have a verdict, which is the answer; *index says which. All NONE:
+  // `points.size()`.
+  muster::Status wait_any(std::span<const muster_point> points, muster::Nanos timeout, std::size_t* index);
   muster::Status test(muster_point point);
   muster::shm::CompletionReader& completion() { return reader_; }
   const muster::shm::CompletionView& page() const { return connection_.completion; }
@@ -202,6 +205,8 @@ struct muster_session {
   std::optional<muster::Code> own_timeline(muster_point point) const;
   muster::Status lane_status(muster_point point, muster::Code code);
   std::optional<muster::Status> daemon_loss();
+  template<class Wait>
+  muster::Status wait_with_daemon(muster::Nanos timeout, Wait wait_until);
 
   Connection connection_;
   muster::SteadyClock clock_;

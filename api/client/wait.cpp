@@ -18,6 +18,16 @@ muster_status_t muster_point_wait(muster_session* session, muster_point point, i
   });
 }
 
+muster_status_t muster_point_wait_any(muster_session* session, const muster_point* points, size_t count,
+                                      int64_t timeout_ns, size_t* index) {
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr || index == nullptr || (points == nullptr && count > 0))
+      return failure(Code::kBadArgument, "session, points and index must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->in_its_process());
+    return session->wait_any({points, count}, muster::Nanos(timeout_ns), index);
+  });
+}
+
 muster_status_t muster_point_test(muster_session* session, muster_point point) {
   if (session == nullptr) return muster::client::report(Code::kBadArgument, "session must not be NULL");
   if (const Status here = session->in_its_process(); !here.ok()) return muster::client::report(here);

@@ -196,28 +196,49 @@ Code CompletionReader::test(std::uint64_t point) {
   return last == Code::kPending ? end : last;
 }
 
-Code CompletionReader::wait(std::uint64_t point, std::uint32_t spins, Instant deadline, const Clock& clock) {
-  Code code = test(point);
+Code CompletionReader::test_any(std::span<const std::uint64_t> points, std::size_t* index) {
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i] == MUSTER_POINT_NONE) continue;
+    const Code code = test(points[i]);
+    if (code == Code::kPending) continue;
+    *index = i;
+    return code;
+  }
+  return Code::kPending;
+}
+
+template<class Test>
+Code CompletionReader::wait_until(Test test, std::uint32_t spins, Instant deadline, const Clock& clock) {
+  Code code = test();
   for (std::uint32_t i = 0; code == Code::kPending && i < spins && clock.now() < deadline; ++i) {
     MUSTER_FAULT_POINT("point.testing");
     sched_yield();
-    code = test(point);
+    code = test();
   }
   while (code == Code::kPending) {
     const Nanos left = deadline - clock.now();
     if (left.count() <= 0) return Code::kWaitTimeout;
     const std::uint32_t seen = sleeper_.begin();
     MUSTER_FAULT_POINT("point.falling_asleep");
-    code = test(point);
+    code = test();
     if (code == Code::kPending && unstable_ > 0)
       sched_yield();  // in the middle of a change: over in a moment
     else if (code == Code::kPending)
       futex_wait(&page_->wake, seen, std::min(left, kSliceMax));
     sleeper_.end();
     MUSTER_FAULT_POINT("point.woken");
-    if (code == Code::kPending) code = test(point);
+    if (code == Code::kPending) code = test();
   }
   return code;
+}
+
+Code CompletionReader::wait(std::uint64_t point, std::uint32_t spins, Instant deadline, const Clock& clock) {
+  return wait_until([&] { return test(point); }, spins, deadline, clock);
+}
+
+Code CompletionReader::wait_any(std::span<const std::uint64_t> points, std::uint32_t spins, Instant deadline,
+                                const Clock& clock, std::size_t* index) {
+  return wait_until([&] { return test_any(points, index); }, spins, deadline, clock);
 }
 
 Result<LaneFailure> CompletionReader::failure(std::uint32_t lane) {

@@ -23,6 +23,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -96,10 +97,16 @@ class CompletionReader {
   // The verdict on a point: kOk, kPending, or why it failed. Point 0 is kOk.
   Code test(std::uint64_t point);
 
+  // The verdict of the first of `points` that has one, and which that is; kPending if none has. Point 0 never
+  // has one here: it is passed over.
+  Code test_any(std::span<const std::uint64_t> points, std::size_t* index);
+
   // Waits for a verdict: `spins` tests with the core given away in between (ranks may outnumber cores), then
   // asleep. kWaitTimeout at `deadline`; a deadline in the past tests once. To look after other things too,
   // such as whether the daemon lives, wait in slices.
   Code wait(std::uint64_t point, std::uint32_t spins, Instant deadline, const Clock& clock);
+  Code wait_any(std::span<const std::uint64_t> points, std::uint32_t spins, Instant deadline,
+                const Clock& clock, std::size_t* index);
 
   // What stopped the lane. kNotFound while it runs (to be tried again: kPending); kProtocol if the page
   // cannot be true.
@@ -138,6 +145,8 @@ class CompletionReader {
   std::optional<Snapshot> attempt(std::uint32_t timeline, std::string* text, bool* text_fits) const;
   Code unstable();
   Code decide(std::uint32_t timeline, std::uint64_t value);
+  template<class Test>
+  Code wait_until(Test test, std::uint32_t spins, Instant deadline, const Clock& clock);
 
   const CompletionSegment* page_;
   Sleeper<> sleeper_;

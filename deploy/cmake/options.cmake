@@ -37,12 +37,12 @@ if(MUSTER_SANITIZE)
     target_link_options(muster_flags INTERFACE -fsanitize=${_sanitizer})
   endforeach()
   # Instruments make an optimised build twice as long; only loops over long vectors are worth that: the
-  # kernels, and what says MUSTER_HOT.
+  # kernels, and what says MUSTER_HOT. What is fuzzed runs far longer than it builds.
   set(_kernels $<STREQUAL:$<TARGET_PROPERTY:MUSTER_TOP>,kernels>)
   set(_hot $<OR:${_kernels},$<BOOL:$<TARGET_PROPERTY:MUSTER_HOT>>>)
   target_compile_options(muster_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer -fno-sanitize-recover=all -g1>
-    $<$<COMPILE_LANGUAGE:C,CXX>:$<IF:${_hot},-O1,-O0>>)
+    $<$<COMPILE_LANGUAGE:C,CXX>:$<IF:$<BOOL:${MUSTER_FUZZ}>,-O2,$<IF:${_hot},-O1,-O0>>>)
   if(MUSTER_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # It warns of stand-alone fences, which it does not follow; ours stand beside atomics that it does.
     target_compile_options(muster_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)

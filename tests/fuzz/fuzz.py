@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Builds every fuzz target with clang and runs each for a while: `fuzz.py [--seconds N] [NAME …]`.
 
-Prints executions, executions a second and coverage of each target, and ends with 1 if one found anything; the
-input is then in build/fuzz/found, and `build/fuzz/fuzz/fuzz_NAME FILE` runs it again. What was learnt is kept
-in build/fuzz/corpus; `--keep` adds to tests/fuzz/corpus what covers something new there.
+Prints executions, executions a second and coverage of each target, and ends with 1 if one found anything,
+which an input that takes a second is too; the input is then in build/fuzz/found, and
+`build/fuzz/fuzz/fuzz_NAME FILE` runs it again. What was learnt is kept in build/fuzz/corpus; `--keep` adds to
+tests/fuzz/corpus what covers something new there. `--jobs` targets run at a time, one on each core.
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +48,11 @@ class Run:
         return self.number(r"stat::number_of_executed_units:\s*(\d+)") or self.number(r"^#(\d+)\s")
 
     @property
+    def slowest(self):
+        """Whole seconds that the slowest input took."""
+        return self.number(r"stat::slowest_unit_time_sec:\s*(\d+)")
+
+    @property
     def rate(self):
         return self.number(r"stat::average_exec_per_sec:\s*(\d+)")
 
@@ -61,7 +69,7 @@ def run_target(name, seconds, corpora, found, build=BUILD, extra=()):
     extra = [*extra, *([f"-dict={words}"] if words.is_file() else [])]
     command = [str(program(name, build)), f"-max_total_time={seconds}", f"-timeout={INPUT_SECONDS_MAX}",
                f"-rss_limit_mb={RSS_MAX_MB}", f"-max_len={INPUT_BYTES_MAX}", "-print_final_stats=1",
-               "-len_control=10", f"-artifact_prefix={found}/{name}-", *extra,
+               "-report_slow_units=1", "-len_control=10", f"-artifact_prefix={found}/{name}-", *extra,
                *(str(corpus) for corpus in corpora if corpus.is_dir())]
     log = found / f"{name}.log"
     with log.open("wb") as out:
@@ -99,6 +107,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="targets; all if none is named")
     parser.add_argument("--seconds", type=int, default=20, help="for each target (20)")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="at a time (cores)")
     parser.add_argument("--keep", action="store_true", help="add what is new to tests/fuzz/corpus")
     options = parser.parse_args(arguments[1:])
     names = options.names or targets()
@@ -109,19 +118,27 @@ def main(arguments):
     if not build(names):
         print("fuzz: the targets do not build; see `cmake --build --preset fuzz --target fuzz_targets`")
         return 1
-    found = []
-    print(f"{'TARGET':12} {'EXECUTIONS':>12} {'PER SECOND':>11} {'EDGES':>14}  RESULT", flush=True)
-    for name in names:
-        run = run_target(name, options.seconds, [BUILD / "corpus" / name, HERE / "corpus" / name],
-                         BUILD / "found")
-        reached, all_edges = run.edges
-        result = "nothing found" if run.code == 0 else f"FOUND, see {BUILD / 'found' / name}.log"
-        print(f"{name:12} {run.executions:12} {run.rate:11} {reached:6} of {all_edges:5}  {result}",
-              flush=True)
-        if run.code != 0:
-            found.append(name)
-        elif options.keep:
+
+    def run(name):
+        result = run_target(name, options.seconds, [BUILD / "corpus" / name, HERE / "corpus" / name],
+                            BUILD / "found")
+        if result.code == 0 and options.keep:
             keep(name)
+        return name, result
+
+    found, executions = [], 0
+    print(f"{'TARGET':12} {'EXECUTIONS':>12} {'PER SECOND':>11} {'EDGES':>14}  RESULT", flush=True)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for name, result in pool.map(run, names):
+            reached, all_edges = result.edges
+            said = "nothing found"
+            if result.code != 0 or result.slowest > 0:
+                found.append(name)
+                said = f"FOUND, see {BUILD / 'found' / name}.log"
+            executions += result.executions
+            print(f"{name:12} {result.executions:12} {result.rate:11} {reached:6} of {all_edges:5}  {said}",
+                  flush=True)
+    print(f"{executions} executions, {len(found)} targets found something")
     return 1 if found else 0
 
 

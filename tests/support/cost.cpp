@@ -86,6 +86,8 @@ CostCounter::~CostCounter() {
 
 // ---- what counts
 
+#if defined(MUSTER_SANITIZED)
+// The heap is the sanitizer's: only what C++ asks of it is seen.
 void* operator new(std::size_t bytes) {
   if (counting) ++cost.allocations;
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
@@ -109,8 +111,37 @@ void operator delete(void* memory, std::align_val_t) noexcept {
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
   std::free(memory);
 }
+#else
+// glibc's own names for its heap. operator new comes by malloc.
+extern "C" {
+void* __libc_malloc(std::size_t bytes);                           // NOLINT(bugprone-reserved-identifier)
+void* __libc_calloc(std::size_t count, std::size_t bytes);        // NOLINT(bugprone-reserved-identifier)
+void* __libc_realloc(void* memory, std::size_t bytes);            // NOLINT(bugprone-reserved-identifier)
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);  // NOLINT(bugprone-reserved-identifier)
 
-#if !defined(MUSTER_SANITIZED)
+void* malloc(std::size_t bytes) {
+  if (counting) ++cost.allocations;
+  return __libc_malloc(bytes);
+}
+void* calloc(std::size_t count, std::size_t bytes) {
+  if (counting) ++cost.allocations;
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* memory, std::size_t bytes) {
+  if (counting) ++cost.allocations;
+  return __libc_realloc(memory, bytes);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  if (counting) ++cost.allocations;
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
+  if (counting) ++cost.allocations;
+  *memory = __libc_memalign(alignment, bytes);
+  return *memory != nullptr ? 0 : ENOMEM;
+}
+}
+
 extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) {
   static const auto usual = next<int (*)(pthread_mutex_t*)>("pthread_mutex_lock");
   if (counting) ++cost.locks;

@@ -1,7 +1,7 @@
 // Cost: what a stretch of code asks of heap, locks and kernel, counted on the calling thread.
 //
-// A program that links it has operator new, pthread_mutex_lock and pthread_mutex_trylock of its own, which
-// count and go on to the usual ones.
+// A program that links it has the heap's functions (under a sanitizer operator new alone), pthread_mutex_lock
+// and pthread_mutex_trylock of its own, which count and go on to the usual ones.
 #pragma once
 
 #include <cstdint>

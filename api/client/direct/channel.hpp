@@ -97,7 +97,6 @@ class Channel {
 
   // ---- pairs -----------------------------------------------------------------------------------
   // The next message to, or from, member i.
-  [[nodiscard]] bool begin_pair() const { return !broken(); }
   void send(std::uint32_t to, std::uint64_t plan, const Hash128& common, shm::Place place,
             std::span<const std::byte> inside);
   // kMet: the receiver is done with it; *disagreed says whether it meant something else.

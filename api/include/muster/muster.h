@@ -326,7 +326,12 @@ typedef uint64_t muster_point;
  * timeout). MUSTER_OK promises that all memory the work wrote can be read. Errors: what the work failed with, and
  * muster_last_error() says who and why; WAIT_TIMEOUT; STATE (a timeline of its own that it has yet to raise); STALE, BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_point_wait(muster_session* session, muster_point point, int64_t timeout_ns);
-/* The same without waiting: MUSTER_PENDING if not there yet. No system call. */
+/* Block until any of `count` points has its verdict, which is returned; *index says whose: of several the first. A NONE among
+ * them is passed over, so that points can be struck out one by one; of nothing but NONE it is MUSTER_OK and *index is `count`.
+ * *index is also `count` where no point of them is why the wait ended. Else as muster_point_wait. */
+MUSTER_API muster_status_t muster_point_wait_any(muster_session* session, const muster_point* points, size_t count,
+                                                 int64_t timeout_ns, size_t* index);
+/* One point without waiting: MUSTER_PENDING if not there yet. No system call. */
 MUSTER_API muster_status_t muster_point_test(muster_session* session, muster_point point);
 
 /* A timeline of the client's own, to be waited for by starts: a framework signals "gradients ready". At most 16 a session. */

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -86,6 +87,61 @@ TEST_F(Session, ReducesAcrossRanks) {
     ASSERT_EQ(muster_point_wait(sessions[rank], points[rank], -1), MUSTER_OK) << muster_last_error();
     EXPECT_EQ(vectors[rank].data[1000], 10.0f);
   }
+}
+
+// Goal: the second of three is found first, is struck out, and the others follow; what nobody can reach is
+// said.
+TEST_F(Session, WaitsForAnyOfSeveralPoints) {
+  muster_session* session = open(0, 1);
+  std::uint32_t timeline = 0;
+  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  const muster_lane lanes[] = {MUSTER_LANE_COPY, MUSTER_LANE_COMPUTE, MUSTER_LANE_GATHER};
+  std::array<muster_point, 3> points{};
+  for (int i = 0; i < 3; ++i) {
+    const Vector v = vector_of(session, 16);
+    const muster_kernel one = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+    muster_submit submit = on(lanes[i]);
+    if (i != 1) {
+      submit.wait_count = 1;
+      submit.waits[0] = muster_timeline_point(timeline, static_cast<std::uint64_t>(i + 1));
+    }
+    ASSERT_EQ(muster_launch(session, &one, &submit, &points[i]), MUSTER_OK) << muster_last_error();
+  }
+  const auto wait_any = [&](std::int64_t timeout_ns, std::size_t* index) {
+    return muster_point_wait_any(session, points.data(), points.size(), timeout_ns, index);
+  };
+  std::size_t index = 99;
+  ASSERT_EQ(wait_any(-1, &index), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(index, 1u);
+  const muster_point reached = std::exchange(points[1], MUSTER_POINT_NONE);
+  EXPECT_EQ(wait_any(0, &index), MUSTER_ERR_WAIT_TIMEOUT);
+  EXPECT_EQ(index, 3u);
+  ASSERT_EQ(muster_timeline_signal(session, timeline, 3), MUSTER_OK);
+  std::array<int, 3> times{};
+  for (int left = 0; left < 2; ++left) {
+    ASSERT_EQ(wait_any(-1, &index), MUSTER_OK) << muster_last_error();
+    ASSERT_LT(index, 3u);
+    ++times[index];
+    points[index] = MUSTER_POINT_NONE;
+  }
+  EXPECT_EQ(times, (std::array<int, 3>{1, 0, 1}));
+  EXPECT_EQ(wait_any(-1, &index), MUSTER_OK);
+  EXPECT_EQ(index, 3u);
+  points = {muster_timeline_point(timeline, 9), MUSTER_POINT_NONE, muster_timeline_point(timeline, 8)};
+  EXPECT_EQ(wait_any(-1, &index), MUSTER_ERR_STATE);
+  EXPECT_EQ(wait_any(0, &index), MUSTER_ERR_WAIT_TIMEOUT);
+  points[1] = muster_timeline_point(timeline, 3);
+  points[2] = reached;
+  EXPECT_EQ(wait_any(-1, &index), MUSTER_OK);
+  EXPECT_EQ(index, 1u) << "of two that are reached, the first";
+  std::swap(points[1], points[2]);
+  EXPECT_EQ(wait_any(-1, &index), MUSTER_OK);
+  EXPECT_EQ(index, 1u);
+  points[0] = muster_timeline_point(timeline + 1, 1);
+  EXPECT_EQ(wait_any(-1, &index), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_EQ(index, 0u);
+  EXPECT_EQ(muster_point_wait_any(session, nullptr, 1, -1, &index), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_EQ(muster_point_wait_any(session, nullptr, 0, -1, &index), MUSTER_OK);
 }
 
 TEST_F(Session, WaitsAcrossLanesAndForClientTimelines) {
