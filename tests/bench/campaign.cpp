@@ -124,7 +124,7 @@ Cells Campaign::cells(const std::string& path, const std::vector<std::string>& o
 std::vector<std::string> Campaign::wanted(bool alone) const {
   std::vector<std::string> names;
   for (const std::string& name : choice_.operations)
-    if (is_alone(name) == alone || (alone && name == "group")) names.push_back(name);
+    if (is_alone(name) == alone) names.push_back(name);
   return names;
 }
 

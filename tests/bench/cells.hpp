@@ -17,14 +17,16 @@ namespace muster::bench {
 //   kernel     the smallest kernel, to the engine and back
 //   attach     opening and closing a session of a job that is there
 //   job        the same of a job that is not there yet: a process is started for it
+//   mesh_group one of the groups of a mesh made in a job that is there, all in one transaction
 // By all ranks:
-//   group      one more group of all ranks. Muster's are made with the job: one of those of a new job's mesh
+//   group      one more group of all ranks, by a call of each of them
 //   first_use  an all_reduce that was never run before, from its description to its result
 //   wake       from the arrival of the last rank at a barrier to the return of all, who have waited long
 //   overlap    a figure: the part of an all_reduce that disappears behind as much work of every rank
-//   overlap_free  the same with work of rank 0 alone: the others' cores are free
+//   overlap_free  the same with work of rank 0 alone, and as much of it as the all_reduce takes on the cores
+//              that this leaves free
 //   memory     a figure: what all processes of the run hold, once the ranks have met and reduced 64 KiB
-inline constexpr std::array<const char*, 4> kAlone = {"submit", "kernel", "attach", "job"};
+inline constexpr std::array<const char*, 5> kAlone = {"submit", "kernel", "attach", "job", "mesh_group"};
 inline constexpr std::array<const char*, 6> kBesides = {"group",   "first_use",    "wake",
                                                         "overlap", "overlap_free", "memory"};
 std::vector<std::string> all_names();  // these, then the operations: the order of the tables

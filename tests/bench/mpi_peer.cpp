@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -179,20 +180,34 @@ class MpiRank final : public Contender {
     return [=] { get(), give(); };
   }
 
+  // What MPI has for a plan that is started again and again.
+  struct Persistent {
+    Persistent() = default;
+    Persistent(const Persistent&) = delete;
+    Persistent& operator=(const Persistent&) = delete;
+    ~Persistent() {
+      for (MPI_Request& request : all) MPI_Request_free(&request);
+    }
+    std::array<MPI_Request, 4> all{};
+  };
+
   // The tag is the side of the sender on which the face lies.
   static Run exchange(const Shape& shape, float* source, float* target) {
     const int face = static_cast<int>(shape.source_blocks.front());
     const int left = (shape.rank + shape.ranks - 1) % shape.ranks;
     const int right = (shape.rank + 1) % shape.ranks;
-    return [=] {
-      constexpr int kLeft = 1;
-      constexpr int kRight = 2;
-      std::array<MPI_Request, 4> requests{};
-      MPI_Irecv(target, face, MPI_FLOAT, left, kRight, MPI_COMM_WORLD, &requests[0]);
-      MPI_Irecv(target + face, face, MPI_FLOAT, right, kLeft, MPI_COMM_WORLD, &requests[1]);
-      MPI_Isend(source, face, MPI_FLOAT, left, kLeft, MPI_COMM_WORLD, &requests[2]);
-      MPI_Isend(source + face, face, MPI_FLOAT, right, kRight, MPI_COMM_WORLD, &requests[3]);
-      MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+    constexpr int kLeft = 1;
+    constexpr int kRight = 2;
+    auto requests = std::make_shared<Persistent>();
+    MPI_Request* const all = requests->all.data();
+    MPI_Recv_init(target, face, MPI_FLOAT, left, kRight, MPI_COMM_WORLD, &all[0]);
+    MPI_Recv_init(target + face, face, MPI_FLOAT, right, kLeft, MPI_COMM_WORLD, &all[1]);
+    MPI_Send_init(source, face, MPI_FLOAT, left, kLeft, MPI_COMM_WORLD, &all[2]);
+    MPI_Send_init(source + face, face, MPI_FLOAT, right, kRight, MPI_COMM_WORLD, &all[3]);
+    return [requests] {
+      const int count = static_cast<int>(requests->all.size());
+      MPI_Startall(count, requests->all.data());
+      MPI_Waitall(count, requests->all.data(), MPI_STATUSES_IGNORE);
     };
   }
 

@@ -25,9 +25,10 @@ struct World {
   const char* mesh;
 };
 constexpr World kOneRank = {1, "dp_shard=1"};
-// Equally many ranks; the second has a group for each row and plane of a cube of five dims.
-constexpr World kFewGroups = {64, "dp_shard=64"};
-constexpr World kManyGroups = {64, "pp=2,dp_replicate=2,dp_shard=2,cp=2,tp=4"};
+constexpr World kManyRanks = {64, "dp_shard=64"};
+constexpr World kMeshed = {16, "dp_shard=16"};
+constexpr char kMesh[] = "dp_replicate=2,dp_shard=4,tp=2";
+constexpr int kMeshes = 51;
 
 // The command line of Muster, on the daemon of this run; its answer.
 std::string muster_says(std::vector<std::string> words) {
@@ -54,7 +55,8 @@ class Alone {
     if (cells_.wants("submit")) measure_submit();
     if (cells_.wants("kernel")) measure_kernel();
     if (cells_.wants("attach")) measure_attach();
-    if (cells_.wants("job") || cells_.wants("group")) measure_jobs();
+    if (cells_.wants("job")) measure_job();
+    if (cells_.wants("mesh_group")) measure_mesh_group();
   }
 
  private:
@@ -90,48 +92,53 @@ class Alone {
     print_row(rank_, cells_, "attach", 0, timing_of(std::move(seconds)));
   }
 
-  void measure_jobs() {
-    std::vector<double> few;
-    std::vector<double> each;
-    for (int i = 0; i < kJobs; ++i) {  // in turn, so that what drifts does so for both
-      const Job plain = make_job(kFewGroups);
-      const Job cut = make_job(kManyGroups);
-      few.push_back(plain.seconds);
-      each.push_back((cut.seconds - plain.seconds) / static_cast<double>(cut.groups - plain.groups));
+  void measure_job() {
+    std::vector<double> seconds;
+    for (int i = 0; i < kJobs; ++i) {
+      const std::string job = job_name("new");
+      seconds.push_back(open_and_close(job, kManyRanks));
+      muster_says({"end", "--job", job});
     }
-    if (cells_.wants("job")) print_row(rank_, cells_, "job", 0, timing_of(std::move(few)));
-    if (!cells_.wants("group")) return;
-    const Timing timing = timing_of(std::move(each));
-    if (timing.median_us > 0.0) {
-      print_row(rank_, cells_, "group", 0, {timing.median_us, std::max(0.0, timing.minimum_us), kJobs});
-    } else {
-      print_left_out(rank_, cells_, "group", "its time is lost in that of making a job");
-    }
+    print_row(rank_, cells_, "job", 0, timing_of(std::move(seconds)));
   }
 
-  struct Job {
-    double seconds;
-    std::size_t groups;
-  };
-  Job make_job(const World& world) {
-    const std::string job = job_name("new");
-    const double seconds = open_and_close(job, world);
-    const std::string answer = muster_says({"groups", "--json", "--job", job});
+  // A mesh is made and given back over and over: all but the first time in memory that was used before.
+  void measure_mesh_group() {
+    const std::string job = job_name("mesh");
+    muster_session* session = open(job, kMeshed);
+    const std::string world = std::to_string(kMeshed.ranks);
+    const std::string answer = muster_says({"mesh", "--world", world, "--mesh", kMesh, "--json"});
+    const std::size_t groups = nlohmann::json::parse(answer).at("groups").size();
+    muster_group all = MUSTER_GROUP_SELF;
+    must(muster_mesh_group(session, "world", &all), "muster_mesh_group");
+    std::vector<double> seconds;
+    for (int i = 0; i < kMeshes; ++i) {
+      muster_mesh mesh = MUSTER_MESH_JOB;
+      const double begin = now();
+      must(muster_mesh_make(session, all, kMesh, &mesh), "muster_mesh_make");
+      seconds.push_back((now() - begin) / static_cast<double>(groups));
+      must(muster_mesh_free(session, mesh), "muster_mesh_free");
+    }
+    must(muster_close(session), "muster_close");
     muster_says({"end", "--job", job});
-    return {seconds, nlohmann::json::parse(answer).at("total").get<std::size_t>()};
+    print_row(rank_, cells_, "mesh_group", 0, timing_of(std::move(seconds)));
   }
 
   // A job of this name is made if there is none.
-  static double open_and_close(const std::string& job, const World& world) {
+  static muster_session* open(const std::string& job, const World& world) {
     muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
     options.rank = 0;
     options.world_size = world.ranks;
     options.job = job.c_str();
     options.mesh = world.mesh;
     muster_session* session = nullptr;
-    const double begin = now();
     must(muster_open(&options, &session), "muster_open");
-    must(muster_close(session), "muster_close");
+    return session;
+  }
+
+  static double open_and_close(const std::string& job, const World& world) {
+    const double begin = now();
+    must(muster_close(open(job, world)), "muster_close");
     return now() - begin;
   }
 

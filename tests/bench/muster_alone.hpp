@@ -5,8 +5,7 @@
 
 namespace muster::bench {
 
-// What `cells` names of kAlone, and "group": jobs of equally many ranks, with few groups and with many, are
-// compared.
+// What `cells` names of kAlone.
 void measure_alone(MusterRank& rank, const Cells& cells);
 
 }  // namespace muster::bench

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
 #include <muster/kernels.h>
@@ -102,6 +103,17 @@ double MusterRank::maximum(double mine) {
   *number = mine;
   finish(agree_, MUSTER_LANE_SMALL);
   return *number;
+}
+
+bool MusterRank::make_group() {
+  std::vector<std::int32_t> members(static_cast<std::size_t>(ranks_));
+  std::iota(members.begin(), members.end(), 0);
+  must(muster_group_make(session_, members.data(), members.size(), "bench", &made_), "muster_group_make");
+  return true;
+}
+
+void MusterRank::forget_group() {
+  must(muster_group_free(session_, made_), "muster_group_free");
 }
 
 Prepared MusterRank::prepare(const Shape& shape) {

@@ -43,6 +43,8 @@ class MusterRank final : public Contender {
   Prepared prepare(const Shape& shape) override;
   std::optional<Prepared> prepare_shared(const Shape& shape) override;
   std::optional<Overlap> prepare_overlap(std::size_t bytes) override;
+  bool make_group() override;
+  void forget_group() override;
 
   muster_session* session() const { return session_; }
   // The smallest kernel there is: its time is the way to the engine and back.
@@ -66,6 +68,7 @@ class MusterRank final : public Contender {
   int rank_ = 0;
   int ranks_ = 1;
   muster_group group_ = MUSTER_GROUP_SELF;
+  muster_group made_ = MUSTER_GROUP_SELF;
   Memory number_;
   muster_plan agree_ = 0;
   muster_plan meet_ = 0;

@@ -17,7 +17,7 @@ RANKS = (2, 4)
 SIZES = (8, 4096)
 PATHS = {"muster": ("direct", "engine"), "openmpi": ("vader", "coll-sm", "ucx"), "mpich": ("ch4",),
          "gloo": ("tcp",)}
-ALONE = ("submit", "kernel", "attach", "job")
+ALONE = ("submit", "kernel", "attach", "job", "mesh_group")
 SHARED = "all_gather_shared"  # for who can have memory in common
 CUT = ("all_gather", SHARED, "reduce_scatter", "gather", "scatter", "all_to_all", "all_gather_v",
        "reduce_scatter_v", "all_to_all_v")  # every rank has at least one element of 4 bytes
@@ -41,6 +41,7 @@ def operation_cells():
 def other_cells():
     for ranks in RANKS:
         yield "first_use", SIZES[-1], ranks
+        yield "group", 0, ranks
         yield "wake", 0, ranks
 
 
@@ -93,13 +94,14 @@ class QuickRun(unittest.TestCase):
         self.assertEqual(engine, want)
 
     def test_has_what_needs_one_rank_of_muster(self):
-        alone = [cell[0] for cell in self.found("muster", "engine") if cell[2] == 1 and cell[0] != "group"]
+        alone = [cell[0] for cell in self.found("muster", "engine") if cell[2] == 1]
         self.assertEqual(alone, sorted(ALONE))
 
     def test_has_each_operation_of_each_peer_or_says_that_it_is_missing(self):
         for peer, paths in PATHS.items():
             for path in paths:
                 with self.subTest(peer=peer, path=path):
+                    self.assertFalse([line for line in self.left_out(peer) if "wrong" in line])
                     if self.left_out(peer):
                         self.assertTrue(any(peer in line and "left out" in line
                                             for line in self.ended.stdout.splitlines()), self.ended.stdout)
