@@ -58,7 +58,8 @@ struct Plan {
   }
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
-  for (int number = 1; number < NSIG; ++number) sigaction(number, &standard, nullptr);
+  for (int number = 1; number < NSIG; ++number)
+    if (!stays_ignored(number)) sigaction(number, &standard, nullptr);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -126,6 +127,12 @@ Status refusal(const std::string& program, int error) {
 }
 
 }  // namespace
+
+bool stays_ignored(int number) {
+  if (number != SIGHUP && number != SIGINT && number != SIGQUIT) return false;
+  struct sigaction now {};
+  return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
 
 std::string End::text() const {
   if (error != 0) return fmt::format("ended, and how is not known (waitid: {})", std::strerror(error));

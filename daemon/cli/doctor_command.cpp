@@ -63,31 +63,20 @@ std::optional<double> number(std::string_view text) {
   return value;
 }
 
-// Of this process's cgroup, version 2 ("max 100000") or 1.
-std::optional<double> cpu_quota() {
-  std::ifstream file("/proc/self/cgroup");
-  std::optional<double> tightest;
-  for (std::string line; std::getline(file, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    std::optional<double> quota;
-    std::optional<double> period;
-    if (controllers.empty()) {
-      const std::string both = first_line("/sys/fs/cgroup" + path + "/cpu.max");
-      quota = number(both);
-      const auto space = both.find(' ');
-      if (space != std::string::npos) period = number(std::string_view(both).substr(space + 1));
-    } else if (controllers.find("cpu") == 0 && controllers.find("cpuset") != 0) {
-      quota = number(first_line("/sys/fs/cgroup/cpu" + path + "/cpu.cfs_quota_us"));
-      period = number(first_line("/sys/fs/cgroup/cpu" + path + "/cpu.cfs_period_us"));
-    }
-    if (!quota || !period || *quota <= 0 || *period <= 0) continue;
-    tightest = std::min(tightest.value_or(*quota / *period), *quota / *period);
-  }
-  return tightest;
+// "max 100000", or a number in a file of its own each (version 1).
+std::optional<double> quota_of(std::optional<double> quota, std::optional<double> period) {
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return *quota / *period;
+}
+
+std::optional<double> quota_at(const std::string& folder, bool version_1) {
+  if (version_1)
+    return quota_of(number(first_line(folder + "/cpu.cfs_quota_us")),
+                    number(first_line(folder + "/cpu.cfs_period_us")));
+  const std::string both = first_line(folder + "/cpu.max");
+  const auto space = both.find(' ');
+  if (space == std::string::npos) return std::nullopt;
+  return quota_of(number(both), number(std::string_view(both).substr(space + 1)));
 }
 
 bool makes_memory(unsigned flags) {
@@ -122,7 +111,9 @@ void read_system(MachineFacts& facts) {
 }
 
 void read_runtime_directory(const Door& door, MachineFacts& facts) {
+  // As the socket is found: a name alone is one in this folder.
   facts.runtime_directory = std::filesystem::path(door.endpoint).parent_path().string();
+  if (facts.runtime_directory.empty()) facts.runtime_directory = ".";
   struct stat info {};
   if (::stat(facts.runtime_directory.c_str(), &info) != 0)
     facts.runtime_trouble = std::strerror(errno);
@@ -231,13 +222,13 @@ void examine_kernel(const MachineFacts& f, std::vector<Check>& checks) {
 void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
   const bool answers = f.daemon_trouble.empty();
   const Verdict absent = f.daemon_named ? Verdict::kFailure : Verdict::kWarning;
-  checks.push_back(
-      check("runtime directory", f.runtime_trouble.empty(), answers ? Verdict::kFailure : absent,
-            f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
-            "systemd makes it for the unit (RuntimeDirectory=muster); by hand: install -d -m 0755"));
+  checks.push_back(check(
+      "runtime directory", f.runtime_trouble.empty(), answers ? Verdict::kFailure : absent,
+      f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
+      "musterd makes its own where it may; by hand: install -d -m 0755, or RuntimeDirectory= in a unit"));
   checks.push_back(check("daemon", answers, absent,
                          answers ? "musterd " + f.daemon_version : f.daemon_trouble,
-                         "systemctl start musterd; `muster run` starts a private one where none runs"));
+                         "start musterd; `muster run` starts a private one where none runs"));
   if (!answers) return;
   const std::string own =
       fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
@@ -254,6 +245,25 @@ const char* verdict_word(Verdict verdict) {
 }
 
 }  // namespace
+
+std::optional<double> cpu_quota(const shm::MemoryFiles& files) {
+  std::ifstream file(files.cgroup_of_self);
+  const std::string self((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::optional<double> tightest;
+  for (const bool version_1 : {true, false}) {
+    const auto path = shm::parse_cgroup_path(self, version_1 ? "cpu" : "");
+    if (!path) continue;
+    const std::string root = files.cgroup_root + (version_1 ? "/cpu" : "");
+    // Each ancestor's binds. A container may see a path that does not exist here; then the root is what
+    // binds.
+    for (std::string at = *path == "/" ? "" : *path;; at.resize(at.rfind('/'))) {
+      if (const auto quota = quota_at(root + at, version_1))
+        tightest = std::min(tightest.value_or(*quota), *quota);
+      if (at.find('/') == std::string::npos) break;
+    }
+  }
+  return tightest;
+}
 
 std::vector<Check> examine(const MachineFacts& facts) {
   std::vector<Check> checks;

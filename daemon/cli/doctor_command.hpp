@@ -1,6 +1,7 @@
 // muster doctor: whether this machine is fit to run jobs, and what to do where it is not.
 #pragma once
 
+#include "api/shm/headroom.hpp"
 #include "daemon/cli/question.hpp"
 
 #include <cstdint>
@@ -43,6 +44,9 @@ struct MachineFacts {
   std::string daemon_version;
   std::uint32_t daemon_abi = 0;
 };
+
+// Cores' worth of time that this process may have by its cgroup and all above it (version 1 or 2).
+std::optional<double> cpu_quota(const shm::MemoryFiles& files = {});
 
 struct Check {
   enum class Verdict : std::uint8_t { kGood, kWarning, kFailure };

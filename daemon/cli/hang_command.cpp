@@ -43,6 +43,13 @@ Outcome<Json> silence_of(const Door& door, const std::string& job) {
               {"engine_pid", pid},
               {"process", state},
               {"silent_s", nullptr},
+              {"wait", nullptr},  // only the engine knows these
+              {"culprits", Json::array()},
+              {"circle", Json::array()},
+              {"ruled_out", Json::array()},
+              {"waits", Json::array()},
+              {"ranks", Json::array()},
+              {"stragglers", Json::array()},
               {"next", Json::array({state == "stopped"
                                         ? fmt::format("kill -CONT {}", pid)
                                         : fmt::format("gdb -p {} -batch -ex 'thread apply all bt'", pid)})}};

@@ -54,7 +54,8 @@ class Run {
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGCHLD, SIG_DFL);  // inherited as ignored, it would hide how a rank ended
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
-      loop_.on_signal(number, [this, number] { on_end_signal(number); });
+      if (number == SIGTERM || !stays_ignored(number))
+        loop_.on_signal(number, [this, number] { on_end_signal(number); });
     for (const int number : {SIGUSR1, SIGUSR2})
       loop_.on_signal(number, [this, number] {
         if (ranks_) ranks_->forward(number);

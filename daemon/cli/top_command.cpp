@@ -29,6 +29,13 @@ std::uint64_t grown(const std::array<std::uint64_t, shm::kTallyValuesMax>& befor
   return after[i] >= before[i] ? after[i] - before[i] : after[i];
 }
 
+// A group's counts are sums over whoever is attached: they fall when a member leaves, and that is no growth.
+std::uint64_t group_grown(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
+                          const std::array<std::uint64_t, shm::kTallyValuesMax>& after, GroupCount count) {
+  const auto i = static_cast<std::size_t>(count);
+  return after[i] >= before[i] ? after[i] - before[i] : 0;
+}
+
 struct Pace {
   double seconds = 0;  // 0: nothing was written in between
   double of(std::uint64_t amount) const { return seconds > 0 ? static_cast<double>(amount) / seconds : 0; }
@@ -86,16 +93,16 @@ Json group_rates(const Look& before, const Look& after, const Pace& pace) {
     const auto& b = same ? before.groups[row].values : a;
     const std::uint64_t members = now_at(a, GroupCount::kMembers);
     if (members == 0) continue;
-    groups.push_back(
-        {{"group", after.groups[row].name},
-         {"id", now_at(a, GroupCount::kId)},
-         {"ranks", members},
-         {"ops_per_s", pace.of(grown(b, a, GroupCount::kOperations) + grown(b, a, GroupCount::kRuns))},
-         {"bytes_per_s", pace.of(grown(b, a, GroupCount::kBytes))},
-         {"exposed", pace.part(grown(b, a, GroupCount::kExposedNs) / members)},
-         {"busy", pace.part(grown(b, a, GroupCount::kBusyNs) / members)},
-         {"in_flight", now_at(a, GroupCount::kInFlight)},
-         {"failed", now_at(a, GroupCount::kFailures)}});
+    groups.push_back({{"group", after.groups[row].name},
+                      {"id", now_at(a, GroupCount::kId)},
+                      {"ranks", members},
+                      {"ops_per_s", pace.of(group_grown(b, a, GroupCount::kOperations) +
+                                            group_grown(b, a, GroupCount::kRuns))},
+                      {"bytes_per_s", pace.of(group_grown(b, a, GroupCount::kBytes))},
+                      {"exposed", pace.part(group_grown(b, a, GroupCount::kExposedNs) / members)},
+                      {"busy", pace.part(group_grown(b, a, GroupCount::kBusyNs) / members)},
+                      {"in_flight", now_at(a, GroupCount::kInFlight)},
+                      {"failed", now_at(a, GroupCount::kFailures)}});
   }
   return groups;
 }
@@ -151,8 +158,18 @@ int show(const std::string& job, const Json& now, Output output, bool clear) {
   return print_text((clear ? "\x1b[H\x1b[J" : "") + top_text(job, now));
 }
 
-int watch(const JobCountersReader& counters, const std::string& job, const TopOptions& options,
-          Output output) {
+// Silence is an engine's that is stuck, or of one that is no more: these counters outlive it.
+std::optional<Trouble> ended(const Door& door, const std::string& job, int engine) {
+  const auto now = ask(door, {{"command", "counters"}, {"job", job}});
+  if (now && now->result.at("engine_pid") != engine)
+    return Trouble{kNoObject, fmt::format("job {} has ended, and there is another by that name", job)};
+  if (!now && now.error().exit_code == kNoObject)
+    return Trouble{kNoObject, fmt::format("job {} has ended", job)};
+  return std::nullopt;
+}
+
+int watch(const Door& door, const JobCountersReader& counters, const std::string& job,
+          const TopOptions& options, Output output) {
   const SteadyClock clock;
   const bool clear = !options.once && ::isatty(STDOUT_FILENO) == 1;
   Look before = look_at(counters, clock.now());
@@ -162,6 +179,8 @@ int watch(const JobCountersReader& counters, const std::string& job, const TopOp
     Look after = look_at(counters, clock.now());
     Json now = rates(counters, before, after);
     now["job"] = job;
+    if (!options.once && now.at("engine_stuck").get<bool>())
+      if (const auto end = ended(door, job, counters.engine_pid())) return complain(*end);
     const int shown = show(job, now, output, clear);
     if (options.once || shown != kOk) return enough ? kInterrupted : shown;
     before = std::move(after);
@@ -243,7 +262,7 @@ int run_top(const Door& door, const TopOptions& options, Output output) {
     if (answer->descriptors.size() != 1) return complain({kFailed, "the daemon sent no counters"});
     const auto counters = JobCountersReader::attach(answer->descriptors.front());
     if (!counters) return complain(trouble_of(counters.error()));
-    return watch(*counters, job, options, output);
+    return watch(door, *counters, job, options, output);
   } catch (const Json::exception& error) {  // a daemon of another version
     return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
   }

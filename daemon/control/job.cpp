@@ -106,6 +106,8 @@ Json to_json(const JobSpec& spec) {
               {"reports_directory", spec.reports_directory}};
 }
 
+// These are the fields of the first release. One that comes later may be missing, or older states could not
+// be read.
 Result<JobSpec> job_from_json(const Json& json) {
   if (!json.is_object()) return fail(Code::kBadArgument, "job: not an object");
   JobSpec spec;

@@ -19,10 +19,10 @@ using shm::MessageKind;
 
 constexpr std::size_t kInlineBytesMax = shm::kMessageBytesMax - sizeof(MessageHeader);
 
-// Whether the bytes are CBOR items of known length that nest no deeper than kBodyDepthMax. Asked before the
-// parser, which recurses. Items of unknown length are never sent by us, so they are refused (RFC 8949,
-// section 3).
-bool shallow(std::span<const std::byte> bytes) {
+// Whether the bytes are CBOR items of known length, `items_max` at most, that nest no deeper than
+// kBodyDepthMax. Asked before the parser, which recurses and makes of each byte what it likes. Items of
+// unknown length are never sent by us, so they are refused (RFC 8949, section 3).
+bool shallow(std::span<const std::byte> bytes, std::size_t items_max) {
   std::array<std::uint64_t, kBodyDepthMax + 1> left{1};  // items still to come, per level
   std::size_t level = 0;
   std::size_t at = 0;
@@ -31,7 +31,7 @@ bool shallow(std::span<const std::byte> bytes) {
       if (level == 0) return at == bytes.size();
       --level;
     }
-    if (at >= bytes.size()) return false;
+    if (at >= bytes.size() || items_max-- == 0) return false;
     --left[level];
     const auto initial = std::to_integer<unsigned>(bytes[at++]);
     const unsigned major = initial >> 5;
@@ -56,11 +56,13 @@ bool shallow(std::span<const std::byte> bytes) {
   }
 }
 
-Result<Json> parse_body(std::span<const std::byte> bytes) {
+Result<Json> parse_body(std::span<const std::byte> bytes, const BodyLimits& limits) {
   const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  Json body = shallow(bytes) ? Json::from_cbor(first, first + bytes.size(), true, false)
-                             : Json(Json::value_t::discarded);
-  if (body.is_discarded()) return fail(Code::kProtocol, "a control message is not valid CBOR");
+  Json body = shallow(bytes, limits.items_max) ? Json::from_cbor(first, first + bytes.size(), true, false)
+                                               : Json(Json::value_t::discarded);
+  if (body.is_discarded())
+    return fail(Code::kProtocol, "a control message is not valid CBOR, or of more than {} items",
+                limits.items_max);
   if (!body.is_object()) return fail(Code::kProtocol, "a control message is not a map");
   return body;
 }
@@ -126,7 +128,8 @@ Status send_packet(const shm::Descriptor& socket, MessageKind kind, std::uint32_
   return shm::send_message(socket, bytes, all);
 }
 
-Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors) {
+Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors,
+                            const BodyLimits& limits) {
   MessageHeader header;
   if (bytes.size() < sizeof header)
     return fail(Code::kProtocol, "a control message of {} bytes is too short", bytes.size());
@@ -145,13 +148,13 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
                 static_cast<unsigned>(header.kind));
   Packet packet{header.kind, header.serial, {}, std::move(descriptors)};
   if (bytes.size() > sizeof header) {
-    MUSTER_ASSIGN_OR_RETURN(packet.body, parse_body(bytes.subspan(sizeof header)));
+    MUSTER_ASSIGN_OR_RETURN(packet.body, parse_body(bytes.subspan(sizeof header), limits));
     return packet;
   }
   if (packet.descriptors.empty()) return fail(Code::kProtocol, "a control message has no body");
-  MUSTER_ASSIGN_OR_RETURN(const auto body, read_all(packet.descriptors.front(), kBodyBytesMax));
+  MUSTER_ASSIGN_OR_RETURN(const auto body, read_all(packet.descriptors.front(), limits.bytes_max));
   packet.descriptors.erase(packet.descriptors.begin());
-  MUSTER_ASSIGN_OR_RETURN(packet.body, parse_body(body));
+  MUSTER_ASSIGN_OR_RETURN(packet.body, parse_body(body, limits));
   return packet;
 }
 
@@ -169,28 +172,29 @@ Result<Packet> without_descriptors(std::span<const std::byte> buffer, const Stat
   return packet;
 }
 
-Result<Packet> finish(Result<shm::Message> message, std::span<const std::byte> buffer) {
+Result<Packet> finish(Result<shm::Message> message, std::span<const std::byte> buffer,
+                      const BodyLimits& limits) {
   if (!message && message.error().code() == Code::kNoResource)
     return without_descriptors(buffer, message.error());
   if (!message) return fail(message.error());
   if (message->bytes == 0) return fail(Code::kDaemonLost, "the other side has closed the connection");
   std::vector<shm::Descriptor> descriptors;
   for (auto& descriptor : message->descriptors) descriptors.push_back(std::move(descriptor));
-  return parse_packet(buffer.first(message->bytes), std::move(descriptors));
+  return parse_packet(buffer.first(message->bytes), std::move(descriptors), limits);
 }
 
 }  // namespace
 
-Result<Packet> receive_packet(const shm::Descriptor& socket) {
+Result<Packet> receive_packet(const shm::Descriptor& socket, const BodyLimits& limits) {
   std::vector<std::byte> buffer(shm::kMessageBytesMax);
   auto message = shm::receive_message(socket, buffer);
-  return finish(std::move(message), buffer);
+  return finish(std::move(message), buffer, limits);
 }
 
 Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, const Clock& clock) {
   std::vector<std::byte> buffer(shm::kMessageBytesMax);
   auto message = shm::receive_message(socket, buffer, deadline, clock);
-  return finish(std::move(message), buffer);
+  return finish(std::move(message), buffer, {});
 }
 
 Json success(Json result) {

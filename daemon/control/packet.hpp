@@ -20,6 +20,14 @@ namespace muster::control {
 constexpr std::size_t kBodyBytesMax = std::size_t{256} << 20;  // of a body in a memfd
 constexpr int kBodyDepthMax = 16;
 
+// How much a receiver takes. Of one that is not trusted, as an engine, which runs with its job's rights,
+// less: an item of one byte becomes many, so items are counted too.
+struct BodyLimits {
+  std::size_t bytes_max = kBodyBytesMax;
+  std::size_t items_max = kBodyBytesMax;
+};
+constexpr BodyLimits kOfEngines{std::size_t{32} << 20, std::size_t{2} << 20};
+
 struct Packet {
   shm::MessageKind kind = shm::MessageKind::kCommand;
   std::uint32_t serial = 0;
@@ -32,12 +40,13 @@ Status send_packet(const shm::Descriptor& socket, shm::MessageKind kind, std::ui
                    const Json& body, std::span<const int> descriptors = {});
 
 // From a received datagram. Errors: kVersion, kProtocol.
-Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors);
+Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors,
+                            const BodyLimits& limits = {});
 
 // Receives one. kPending if none is there; kDaemonLost if the peer has closed. Where this process has no
 // descriptor free for those of a packet, a reply becomes the refusal that says so, and a command comes
 // without them; kNoResource if not even that can be told. The connection is good in each case.
-Result<Packet> receive_packet(const shm::Descriptor& socket);
+Result<Packet> receive_packet(const shm::Descriptor& socket, const BodyLimits& limits = {});
 // The same, waiting until `deadline`.
 Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, const Clock& clock);
 

@@ -59,13 +59,35 @@ void Conductor::on_supervisor() {
     return;
   }
   const Json answer = answer_to(*packet);
-  const int descriptor = reply_descriptor_.get();
-  const auto descriptors = std::span(&descriptor, descriptor >= 0 ? 1 : 0);
-  const Status sent =
-      control::send_packet(channel_, MessageKind::kReply, packet->serial, answer, descriptors);
-  if (!sent.ok()) MUSTER_LOG(kWarning, "engine", "answer to the supervisor: {}", sent.text());
+  Packet reply{MessageKind::kReply, packet->serial, answer, {}};
+  if (reply_descriptor_.valid()) reply.descriptors.push_back(std::move(reply_descriptor_));
   reply_descriptor_.reset();
+  tell(std::move(reply));
   if (ending_) loop_.stop();
+}
+
+// A seat that the supervisor does not hear of stays taken for good, so what it has no room for waits, in
+// order. Meanwhile no command is read: there is one event for each client at most.
+void Conductor::tell(Packet packet) {
+  if (!channel_.valid() || (untold_.empty() && tell_now(packet))) return;
+  untold_.push_back(std::move(packet));
+  loop_.unwatch(std::exchange(channel_watch_, 0));
+}
+
+// False: there is no room for it.
+bool Conductor::tell_now(const Packet& packet) {
+  const int descriptor = packet.descriptors.empty() ? -1 : packet.descriptors.front().get();
+  const Status sent = control::send_packet(channel_, packet.kind, packet.serial, packet.body,
+                                           std::span(&descriptor, descriptor >= 0 ? 1 : 0));
+  if (sent.code() == Code::kBusy) return false;
+  if (!sent.ok()) MUSTER_LOG(kWarning, "engine", "word to the supervisor: {}", sent.text());
+  return true;
+}
+
+void Conductor::tell_rest() {
+  if (untold_.empty()) return;
+  while (!untold_.empty() && tell_now(untold_.front())) untold_.pop_front();
+  if (untold_.empty()) channel_watch_ = loop_.watch(channel_.get(), [this] { on_supervisor(); });
 }
 
 Json Conductor::answer_to(Packet& packet) {
@@ -315,17 +337,16 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
   engine_->detach(rank, text);
   clients_.erase(it);
   if (lost) MUSTER_LOG(kWarning, "engine", "job {}: {}", engine_->spec().name, text);
-  if (channel_.valid()) {
-    const Json event{
-        {"event", "detached"}, {"rank", rank.value}, {"pid", pid}, {"lost", lost}, {"text", text}};
-    const Status sent = control::send_packet(channel_, MessageKind::kCommand, 0, event);
-    if (!sent.ok()) MUSTER_LOG(kWarning, "engine", "event to the supervisor: {}", sent.text());
-  }
+  tell({MessageKind::kCommand,
+        0,
+        {{"event", "detached"}, {"rank", rank.value}, {"pid", pid}, {"lost", lost}, {"text", text}},
+        {}});
   engine_->bury();
   end_if_alone();
 }
 
 void Conductor::on_timer() {
+  tell_rest();
   if (engine_) {
     while (const auto offender = engine_->take_offender())
       depart(offender->first, true,

@@ -8,6 +8,7 @@
 #include "daemon/engine/watchdog.hpp"
 
 #include <cstddef>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,6 +43,9 @@ class Conductor {
   };
 
   void on_supervisor();
+  void tell(control::Packet packet);
+  bool tell_now(const control::Packet& packet);
+  void tell_rest();
   control::Json answer_to(control::Packet& packet);
   control::Json execute(control::Packet& packet);
   control::Json create(const control::Json& body);
@@ -70,7 +74,8 @@ class Conductor {
   std::optional<Watchdog> watchdog_;  // of its baton: ends before it
   std::map<Rank, Client> clients_;
   std::vector<std::byte> buffer_;
-  shm::Descriptor reply_descriptor_;  // of the answer being made
+  shm::Descriptor reply_descriptor_;    // of the answer being made
+  std::deque<control::Packet> untold_;  // to a supervisor that does not read: while some are, it is not read
   bool ending_ = false;
   int exit_code_ = 0;
 };

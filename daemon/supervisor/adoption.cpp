@@ -52,6 +52,7 @@ Result<std::vector<Sitting>> sittings_of(const Packet& answer) {
 }  // namespace
 
 struct Supervisor::Legacy {
+  bool understood = true;  // its engines speak as we do, as far as is known
   struct Engine {
     shm::Descriptor channel, pidfd, counters;
   };
@@ -98,19 +99,24 @@ void Supervisor::Legacy::put(Inherited inherited, const std::string& path) {
   put_door(std::move(inherited.descriptor), ours ? Door::Path::kOurs : Door::Path::kManagers, name, path);
 }
 
+Result<Door> Supervisor::open_door(const Options& options) {
+  shm::Listener::Options listener;
+  listener.mode = static_cast<mode_t>(options.socket_mode);
+  MUSTER_ASSIGN_OR_RETURN(Door door, Door::open(options.socket_path, listener));
+  if (options.socket_gid &&
+      chown(options.socket_path.c_str(), static_cast<uid_t>(-1), *options.socket_gid) != 0)
+    return fail(Code::kDenied,
+                "{} cannot be given to group {} (node.group): {}; start as root or as its member",
+                options.socket_path, *options.socket_gid, std::strerror(errno));
+  return door;
+}
+
 Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Clock& clock,
                                                      std::vector<Inherited> inherited) {
   Legacy legacy;
   for (Inherited& one : inherited) legacy.put(std::move(one), options.socket_path);
   if (!legacy.door) {
-    shm::Listener::Options listener;
-    listener.mode = static_cast<mode_t>(options.socket_mode);
-    MUSTER_ASSIGN_OR_RETURN(Door door, Door::open(options.socket_path, listener));
-    if (options.socket_gid &&
-        chown(options.socket_path.c_str(), static_cast<uid_t>(-1), *options.socket_gid) != 0)
-      return fail(Code::kDenied,
-                  "{} cannot be given to group {} (node.group): {}; start as root or as its member",
-                  options.socket_path, *options.socket_gid, std::strerror(errno));
+    MUSTER_ASSIGN_OR_RETURN(Door door, open_door(options));
     legacy.door.emplace(std::move(door));
   }
   MUSTER_ASSIGN_OR_RETURN(StateFile state, StateFile::create());
@@ -144,6 +150,7 @@ Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile
       buffer_(shm::kMessageBytesMax),
       started_(clock.now()) {
   state_.epoch = options_.random_word();
+  state_.protocol = state_format().protocol;
   state_.started_ns = started_.count();
   loop_.watch(door_.descriptor().get(), [this] { on_accept(); });
 }
@@ -159,7 +166,8 @@ void Supervisor::take_over(Legacy legacy) {
   if (legacy.state.valid()) {
     auto file = StateFile::adopt(std::move(legacy.state));
     auto decoded = file ? file->read(state_format().version) : Result<Decoded>(fail(file.error()));
-    if (decoded) {
+    const Status understood = decoded ? check_protocol(decoded->state, state_format()) : decoded.error();
+    if (understood.ok()) {
       state_file_ = *std::move(file);
       state_ = std::move(decoded->state);
       state_read_ = decoded->version;
@@ -167,9 +175,11 @@ void Supervisor::take_over(Legacy legacy) {
       started_ = Instant(Nanos(state_.started_ns));
       keeps_state = legacy.names.erase(kStateName) != 0;
     } else {
-      why = fmt::format("the daemon was restarted and cannot read its predecessor's state: {}",
-                        decoded.error().message());
+      why = fmt::format("the daemon was restarted and cannot {}: {}",
+                        decoded ? "take its predecessor's jobs over" : "read its predecessor's state",
+                        understood.message());
       MUSTER_LOG(kError, "supervisor", "{}; its jobs are ended", why);
+      legacy.understood = !decoded;
     }
   }
   takeover_began_ = state_.upgrade_ns != 0 ? Instant(state_.upgrade_ns) : clock_.now();
@@ -218,6 +228,8 @@ void Supervisor::adopt_job(const SavedJob& saved, Legacy& legacy) {
   running.gid = saved.gid;
   running.owner = saved.owner;
   running.made = saved.made;
+  running.later = saved.later;
+  running.spec_later = saved.spec_later;
   running.ending = saved.ending;  // also in what is saved before it is told so
   running.counters = std::move(engine->second.counters);
   EngineProcess::Options options = engine_options(saved.spec, saved.gid);
@@ -319,7 +331,7 @@ void Supervisor::end_strangers(Legacy& legacy, const std::string& why) {
         check_drained();
       });
     };
-    const bool talks = engine.channel.valid();
+    const bool talks = engine.channel.valid() && legacy.understood;
     strangers_.push_back(EngineProcess::adopt(loop_, std::move(options), 0, std::move(engine.channel),
                                               std::move(engine.pidfd)));
     if (!talks) {
@@ -353,8 +365,8 @@ void Supervisor::save() {
   state_.jobs.clear();
   for (const auto& [name, running] : running_) {
     const Job& job = book_.jobs().at(name);
-    SavedJob saved{job.spec,       running.gid, running.engine->pid(), running.owner, running.made,
-                   running.ending, {}};
+    SavedJob saved{job.spec,       running.gid, running.engine->pid(), running.owner,     running.made,
+                   running.ending, {},          running.later,         running.spec_later};
     for (std::uint32_t rank = 0; rank < job.seats.size(); ++rank)
       if (const Seat& seat = job.seats[rank]; !seat.token.empty())
         saved.tokens.push_back({rank, seat.token_at, seat.token});

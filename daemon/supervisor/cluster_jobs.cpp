@@ -52,6 +52,26 @@ void check_nodes(const Cluster& cluster, Diagnostics* diagnostics) {
   }
 }
 
+// What this daemon is set to hold.
+void check_limits(const Cluster& cluster, const ClusterLimits& limits, Diagnostics* diagnostics) {
+  if (cluster.jobs.size() > limits.jobs_max) {
+    const auto& first = cluster.jobs[limits.jobs_max].name;
+    diagnostics->add(cluster.diagnostic(
+        first.mark, first.path,
+        {fmt::format("{} jobs, and limits.jobs_max is {}", cluster.jobs.size(), limits.jobs_max),
+         "raise it, or name fewer", 0}));
+  }
+  for (const JobEntry& job : cluster.jobs) {
+    const std::uint64_t ranks = cluster.ranks(job);
+    if (ranks <= limits.ranks_per_job_max) continue;
+    diagnostics->add(cluster.diagnostic(
+        job.ranks ? job.ranks->mark : job.name.mark, job.ranks ? job.ranks->path : job.name.path,
+        {fmt::format("job {} has {} ranks, and limits.ranks_per_job_max is {}", job.name.value, ranks,
+                     limits.ranks_per_job_max),
+         "raise it, or name fewer", 0}));
+  }
+}
+
 }  // namespace
 
 tl::expected<mesh::Mesh, Diagnostic> mesh_of(const Cluster& cluster, const JobEntry& job) {
@@ -79,9 +99,11 @@ Diagnostics check_meshes(const Cluster& cluster) {
 }
 
 config::Parsed<std::vector<control::JobSpec>> jobs_of(const Cluster& cluster,
-                                                      const control::JobSpec& defaults) {
+                                                      const control::JobSpec& defaults,
+                                                      const ClusterLimits& limits) {
   Diagnostics diagnostics;
   check_nodes(cluster, &diagnostics);
+  check_limits(cluster, limits, &diagnostics);
   std::vector<control::JobSpec> specs;
   for (const JobEntry& job : cluster.jobs) {
     auto mesh = mesh_of(cluster, job);

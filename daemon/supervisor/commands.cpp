@@ -11,6 +11,8 @@ namespace {
 using control::Json;
 using control::Packet;
 
+constexpr std::size_t kRankTextBytes = 32;  // of what was sent for a rank, in a complaint
+
 std::string version_text() {
   return fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
 }
@@ -48,9 +50,7 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
   if (command == "groups" || command == "trace_begin" || command == "trace_end" || command == "expect_all" ||
       command == "hang" || command == "flight")
     return forward(id, body, {{"command", command}}, reply);
-  if (command == "absent")
-    return forward(id, body, {{"command", command}, {"rank", body.at("rank")}, {"text", body.at("text")}},
-                   reply);
+  if (command == "absent") return absent(id, body, reply);
   if (command == "upgrade") return upgrade(id, body, reply);
   if (command == "shutdown") {
     const Status allowed = may_govern(id, "shut the daemon down");
@@ -201,6 +201,23 @@ void Supervisor::job_destroy(ConnectionId id, const Json& body, Reply reply) {
   reply(control::success(Json::object()), {});
 }
 
+// A rank that the job has.
+Result<Rank> Supervisor::rank_in(const Job& job, const Json& body) {
+  const auto field = body.find("rank");
+  const bool number = field != body.end() && field->is_number_unsigned();
+  if (number && field->get<std::uint64_t>() < job.spec.world) return Rank(field->get<std::uint32_t>());
+  return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}",
+              field == body.end() ? Json(nullptr).dump() : field->dump().substr(0, kRankTextBytes),
+              job.spec.world - 1, job.spec.name);
+}
+
+void Supervisor::absent(ConnectionId id, const Json& body, const Reply& reply) {
+  const auto job = job_for(id, body);
+  const auto rank = job ? rank_in(**job, body) : Result<Rank>(fail(job.error()));
+  if (!rank) return reply(control::failed(rank.error()), {});
+  forward(id, body, {{"command", "absent"}, {"rank", rank->value}, {"text", body.at("text")}}, reply);
+}
+
 void Supervisor::token(ConnectionId id, const Json& body, Reply reply) {
   if (!connections_.contains(id)) return;  // it did not wait for the engine
   const auto job = job_for(id, body);
@@ -212,9 +229,10 @@ void Supervisor::token(ConnectionId id, const Json& body, Reply reply) {
     });
     return;
   }
+  const auto rank = rank_in(**job, body);
+  if (!rank) return reply(control::failed(rank.error()), {});
   const std::string text = options_.random_hex();
-  const auto rank = body.value("rank", std::uint32_t{0});
-  const Status issued = book_.issue((*job)->spec.name, Rank(rank), text);
+  const Status issued = book_.issue((*job)->spec.name, *rank, text);
   if (issued.ok()) save();
   reply(issued.ok() ? control::success({{"token", text}}) : control::failed(issued), {});
 }

@@ -30,6 +30,16 @@ bool is_readable(const shm::Descriptor& socket) {
   return poll(&entry, 1, 0) == 1;
 }
 
+// Whether the other side has closed it.
+bool is_left(const shm::Descriptor& socket) {
+  pollfd entry{socket.get(), 0, 0};
+  return poll(&entry, 1, 0) == 1 && (entry.revents & POLLHUP) != 0;
+}
+
+Rank rank_of(const shm::Hello& hello) {
+  return Rank(static_cast<std::uint32_t>(hello.rank));
+}
+
 Status check_sizes(const shm::Hello& hello) {
   const bool same = hello.abi_version == shm::kAbiVersion &&
                     hello.submission_bytes == shm::kSubmissionBytes &&
@@ -186,6 +196,7 @@ void Supervisor::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
 }
 
 void Supervisor::admit(WaitingClient client) {
+  if (is_left(client.socket)) return;  // it gave up waiting, and may have come again
   const std::uint32_t serial = client.hello.header.serial;
   const Status sizes = check_sizes(client.hello);
   if (!sizes.ok()) return refuse(client.socket, serial, sizes);
@@ -193,11 +204,16 @@ void Supervisor::admit(WaitingClient client) {
   const auto token = shm::checked_text(client.hello.token, "token");
   if (!name || !token) return refuse(client.socket, serial, name ? token.error() : name.error());
   if (draining_) return refuse(client.socket, serial, failure(Code::kAborted, "the daemon is shutting down"));
-  if (sessions() + waiting_unclaimed() >= options_.sessions_max)
-    return refuse(
-        client.socket, serial,
-        failure(Code::kNoResource, "{} sessions are attached, the limit (limits.sessions_max)", sessions()));
   const std::string job_name(*name);
+  // Who waits for a seat to come free needs no other: it is counted once it has it.
+  if (!is_held(job_name, client.hello.rank) && sessions() + waiting_unclaimed() >= options_.sessions_max) {
+    forget_leavers();
+    if (const std::size_t taken = sessions() + waiting_unclaimed(); taken >= options_.sessions_max)
+      return refuse(
+          client.socket, serial,
+          failure(Code::kNoResource,
+                  "{} sessions are attached or wait for their job, the limit (limits.sessions_max)", taken));
+  }
   if (book_.find(job_name) == nullptr) {
     const Status created = create_for(client.hello, client.peer.uid, client.peer.gid);
     if (!created.ok()) return refuse(client.socket, serial, created);
@@ -212,6 +228,7 @@ void Supervisor::admit(WaitingClient client) {
   const bool again = claimed.code() == Code::kDuplicate && retries_ < kRetriesMax;
   if (again && ++client.attempts < kClaimAttempts) {
     // A rank that has just died may come back before its engine has said so.
+    forget_leavers();
     auto kept = std::make_shared<WaitingClient>(std::move(client));
     ++retries_;
     loop_.after(kept->attempts < kQuickAttempts ? kQuickRetry : kClaimRetry, [this, kept] {
@@ -221,6 +238,7 @@ void Supervisor::admit(WaitingClient client) {
     return;
   }
   if (!claimed.ok()) return refuse(client.socket, serial, claimed);
+  client.epoch = book_.find(job_name)->spec.epoch;
   end_if_deserted(job_name);  // it is not, now
   if (book_.find(job_name)->state == JobState::kStarting) {
     running_.at(job_name).waiting.push_back(std::move(client));
@@ -253,13 +271,33 @@ Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::u
   });
 }
 
+// Clients that gave up waiting give their places and seats to those that wait still.
+void Supervisor::forget_leavers() {
+  for (auto& [name, running] : running_)
+    std::erase_if(running.waiting, [this, job = name](const WaitingClient& client) {
+      const bool left = is_left(client.socket);
+      if (left && client.epoch != 0) book_.withdraw(job, rank_of(client.hello));
+      return left;
+    });
+}
+
+bool Supervisor::is_held(const std::string& name, std::int32_t rank) {
+  const Job* job = book_.find(name);
+  const auto seat = static_cast<std::size_t>(rank);
+  return job != nullptr && rank >= 0 && seat < job->seats.size() && job->seats[seat].held;
+}
+
 void Supervisor::hand_over(WaitingClient client) {
   const std::string name(client.hello.job);
-  const Rank rank(static_cast<std::uint32_t>(client.hello.rank));
-  const auto it = running_.find(name);
-  if (it == running_.end())
+  const Rank rank = rank_of(client.hello);
+  const Job* job = book_.find(name);
+  if (job == nullptr || job->spec.epoch != client.epoch)
     return refuse(client.socket, client.hello.header.serial,
                   failure(Code::kDaemonLost, "job {} is gone", name));
+  if (is_left(client.socket)) {
+    book_.withdraw(name, rank);
+    return end_if_deserted(name);
+  }
   const Json command{{"command", "attach"},
                      {"rank", rank.value},
                      {"pid", client.peer.pid},
@@ -267,24 +305,34 @@ void Supervisor::hand_over(WaitingClient client) {
   const int descriptors[] = {client.socket.get(), client.peer.pidfd.get()};
   // The socket stays open here until the engine has answered, to refuse in its place.
   auto kept = std::make_shared<WaitingClient>(std::move(client));
-  it->second.engine->ask(command, descriptors, [this, name, rank, kept](Result<Packet> answer) {
-    Status status = answer ? Status() : answer.error();
-    if (answer) {
-      const auto result = control::result_of(*answer);
-      if (!result) status = result.error();
-      // Also with a refusal, if the rank left while it was let in.
-      const auto attachments = answer->body.find("attachments");
-      // A token that was issued meanwhile counts from this attachment, for a successor too.
-      if (attachments != answer->body.end() && book_.attached(name, rank, attachments->get<std::uint32_t>()))
-        save();
-    }
-    if (!status.ok()) {
-      book_.release(name, rank);
-      end_if_deserted(name);
-      refuse(kept->socket, kept->hello.header.serial, status);
-    }
-    publish_status();
+  running_.at(name).engine->ask(command, descriptors, [this, name, rank, kept](const Result<Packet>& answer) {
+    on_attached(name, rank, std::move(*kept), answer);
   });
+}
+
+void Supervisor::on_attached(const std::string& name, Rank rank, WaitingClient client,
+                             const Result<Packet>& answer) {
+  if (!answer && answer.error().code() == Code::kBusy) {  // the engine is stopped, or a crowd came at once
+    auto kept = std::make_shared<WaitingClient>(std::move(client));
+    loop_.after(kClaimRetry, [this, kept] { hand_over(std::move(*kept)); });
+    return;
+  }
+  Status status = answer ? Status() : answer.error();
+  if (answer) {
+    const auto result = control::result_of(*answer);
+    if (!result) status = result.error();
+    // Also with a refusal, if the rank left while it was let in.
+    const auto attachments = answer->body.find("attachments");
+    // A token that was issued meanwhile counts from this attachment, for a successor too.
+    if (attachments != answer->body.end() && book_.attached(name, rank, attachments->get<std::uint32_t>()))
+      save();
+  }
+  if (!status.ok()) {
+    book_.release(name, rank);
+    end_if_deserted(name);
+    refuse(client.socket, client.hello.header.serial, status);
+  }
+  publish_status();
 }
 
 }  // namespace muster::supervisor

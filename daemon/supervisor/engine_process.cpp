@@ -116,7 +116,7 @@ void EngineProcess::kill() {
 }
 
 Status EngineProcess::receive_one() {
-  auto packet = control::receive_packet(channel_);
+  auto packet = control::receive_packet(channel_, control::kOfEngines);
   if (!packet) return packet.error();
   try {
     hear(*std::move(packet));

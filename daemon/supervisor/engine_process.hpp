@@ -17,7 +17,8 @@ namespace muster::supervisor {
 
 // Owns    the process, its channel and pidfd. Destruction ends the process (SIGKILL) if it still runs.
 // Thread  the supervisor's loop.
-// Bound   the channel's queue; a question that finds it full fails at once.
+// Bound   the channel's queue; a question that finds it full fails at once (kBusy). What the engine says:
+//         kOfEngines.
 // Fails   spawn: kNoResource, kNotFound (no such program). A question: the engine's own failure, or
 // kDaemonLost if it ends first.
 class EngineProcess {

@@ -116,6 +116,12 @@ bool JobBook::attached(const std::string& name, Rank rank, std::uint32_t attachm
   return !seat.token.empty();
 }
 
+void JobBook::withdraw(const std::string& name, Rank rank) {
+  if (Job* job = find(name); job != nullptr && rank.value < job->seats.size())
+    job->seats[rank.value].spent = false;
+  release(name, rank);
+}
+
 void JobBook::release(const std::string& name, Rank rank) {
   Job* job = find(name);
   if (job == nullptr || rank.value >= job->seats.size()) return;

@@ -80,6 +80,8 @@ class JobBook {
   // The engine has let the claimant in, for the `attachments`-th time in that seat. True if a token that was
   // issued meanwhile stands, and counts from now.
   bool attached(const std::string& job, Rank rank, std::uint32_t attachments);
+  // The claimant has left before its engine was asked: the seat is free, and the token good.
+  void withdraw(const std::string& job, Rank rank);
   // The claim's attachment did not come about, or is over.
   void release(const std::string& job, Rank rank);
 

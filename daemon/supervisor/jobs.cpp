@@ -53,8 +53,6 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
   running.owner = birth.owner;
   running.made = birth.made;
   running.on_ready.push_back(std::move(on_ready));
-  running.engine->ask(Json{{"command", "create"}, {"spec", control::to_json(spec)}}, {},
-                      [this, name](Result<Packet> answer) { on_engine_ready(name, std::move(answer)); });
   // The state last: what it names is there to be found, and an engine that it does not name is ended.
   store_.keep(channel_name(spec.epoch), running.engine->channel());
   store_.keep(pidfd_name(spec.epoch), running.engine->pidfd());
@@ -64,6 +62,9 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
     connection.jobs.push_back(name);
   }
   save();
+  // Last: an engine that is gone already is told of at once, and with the answer its owner may go.
+  running.engine->ask(Json{{"command", "create"}, {"spec", control::to_json(spec)}}, {},
+                      [this, name](Result<Packet> answer) { on_engine_ready(name, std::move(answer)); });
   publish_status();
   return {};
 }

@@ -26,14 +26,23 @@ int complain(const Status& status) {
   return usage ? 2 : 1;
 }
 
-// For a daemon that considers to give way to this program.
-int check_state(int descriptor, const std::string& nonce) {
-  auto file = supervisor::StateFile::adopt(muster::shm::Descriptor(descriptor));
+// For a daemon that considers to give way to this program: whatever could keep it from its start, but for
+// what only the other can give.
+int check_state(const supervisor::Flags& flags, const muster::config::Settings& settings,
+                const supervisor::Options& options) {
+  auto file = supervisor::StateFile::adopt(muster::shm::Descriptor(flags.check_state));
   if (!file) return complain(file.error());
-  const std::uint32_t version = supervisor::state_format().version;
-  const auto state = file->read(version);
+  const supervisor::StateFormat format = supervisor::state_format();
+  const auto state = file->read(format.version);
   if (!state) return complain(state.error());
-  std::puts(supervisor::check_answer(nonce, version, state->version).c_str());
+  if (const Status known = supervisor::check_protocol(state->state, format); !known.ok())
+    return complain(known);
+  if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
+  const bool moves = !flags.check_socket.empty() && flags.check_socket != settings.node.socket_path;
+  if (moves)
+    if (const Status door = supervisor::try_door(settings, options); !door.ok()) return complain(door);
+  std::puts(
+      supervisor::check_answer(flags.check_nonce, format.version, state->version, format.protocol).c_str());
   return 0;
 }
 
@@ -77,7 +86,7 @@ int main(int argc, char** argv) {
     std::puts("the configuration is good");
     return 0;
   }
-  if (flags.check_state >= 0) return check_state(flags.check_state, flags.check_nonce);
+  if (flags.check_state >= 0) return check_state(flags, resolved->settings, *options);
   const int code = serve(flags, resolved->settings, *std::move(options), supervisor::take_inherited());
   if (flags.transient) supervisor::remove_runtime_directory(resolved->settings);
   return code;

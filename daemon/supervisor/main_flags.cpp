@@ -59,6 +59,8 @@ ParsedFlags parse_flags(int argc, char** argv) {
   app.add_option("--check-state", flags.check_state,
                  "For an upgrade: whether this program reads the state in that descriptor");
   app.add_option("--check-nonce", flags.check_nonce, "For an upgrade: a text that the answer begins with");
+  app.add_option("--check-socket", flags.check_socket,
+                 "For an upgrade: the path of the daemon's own socket, if it is not the service manager's");
   app.add_flag("--print-config", flags.print_config, "Print each setting with its origin, and end");
   app.add_flag("--transient", flags.transient,
                "For one run: reads no default configuration, removes its runtime directory at the end");

@@ -16,6 +16,7 @@ struct Flags {
   std::vector<std::string> arguments;  // all of them, the program's name first
   int check_state = -1;                // a state file, to say whether this program reads it
   std::string check_nonce;             // begins the answer
+  std::string check_socket;            // the path of the socket that would come along; empty: the manager's
   bool check_config = false;
   bool print_config = false;
   bool transient = false;  // removes its runtime directory at the end

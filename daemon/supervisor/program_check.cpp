@@ -41,8 +41,8 @@ std::string trimmed(std::string text) {
 std::string answer_head(const std::string& nonce) {
   return fmt::format("{}: this program reads state of version ", nonce);
 }
-std::string answer_tail(std::uint32_t state) {
-  return fmt::format(", and this is one of version {}", state);
+std::string answer_tail(std::uint32_t state, std::uint32_t protocol) {
+  return fmt::format(" and speaks messages of version {}, and this state is of version {}", protocol, state);
 }
 
 bool is_answer(std::string_view line, const std::string& head, const std::string& tail) {
@@ -54,13 +54,15 @@ bool is_answer(std::string_view line, const std::string& head, const std::string
 
 }  // namespace
 
-std::string check_answer(const std::string& nonce, std::uint32_t reader, std::uint32_t state) {
-  return fmt::format("{}{}{}", answer_head(nonce), reader, answer_tail(state));
+std::string check_answer(const std::string& nonce, std::uint32_t reader, std::uint32_t state,
+                         std::uint32_t protocol) {
+  return fmt::format("{}{}{}", answer_head(nonce), reader, answer_tail(state, protocol));
 }
 
-bool holds_check_answer(std::string_view words, const std::string& nonce, std::uint32_t state) {
+bool holds_check_answer(std::string_view words, const std::string& nonce, std::uint32_t state,
+                        std::uint32_t protocol) {
   const std::string head = answer_head(nonce);
-  const std::string tail = answer_tail(state);
+  const std::string tail = answer_tail(state, protocol);
   while (!words.empty()) {
     const std::size_t end = std::min(words.find('\n'), words.size());
     if (is_answer(words.substr(0, end), head, tail)) return true;
@@ -89,6 +91,7 @@ Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, c
   std::vector<std::string> texts = question.arguments;
   texts.insert(texts.end(),
                {"--check-state", std::to_string(kStateDescriptor), "--check-nonce", question.nonce});
+  if (!question.socket_path.empty()) texts.insert(texts.end(), {"--check-socket", question.socket_path});
   std::vector<char*> list;
   for (std::string& text : texts) list.push_back(text.data());
   list.push_back(nullptr);
@@ -144,13 +147,14 @@ void ProgramCheck::on_end() {
   waitpid(pid_, &status, 0);
   pid_ = 0;
   const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  if (well && holds_check_answer(words_, question_.nonce, question_.state_version)) return finish({});
+  if (well && holds_check_answer(words_, question_.nonce, question_.state_version, question_.protocol))
+    return finish({});
   const std::string words = trimmed(words_);
   if (well)
     return finish(failure(Code::kVersion,
-                          "{} does not take over: it does not say which state it reads, so it is no musterd "
-                          "of this release or a later one; it says '{}'",
-                          question_.program, words));
+                          "{} does not take over: it does not say that it reads this state and speaks "
+                          "messages of version {}, so it is no musterd that could; it says '{}'",
+                          question_.program, question_.protocol, words));
   finish(failure(Code::kVersion, "{} does not take over: {}", question_.program,
                  !words.empty()        ? words
                  : WIFSIGNALED(status) ? fmt::format("it was killed by signal {}", WTERMSIG(status))

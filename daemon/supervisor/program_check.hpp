@@ -20,13 +20,15 @@ namespace muster::supervisor {
 
 // The line that `musterd --check-state 3 --check-nonce NONCE` says, and nothing else does: an exit code of 0
 // many programs have. `reader` is the version of states that the program understands, `state` that of the one
-// it was shown.
-std::string check_answer(const std::string& nonce, std::uint32_t reader, std::uint32_t state);
+// it was shown, `protocol` the version of messages that it speaks.
+std::string check_answer(const std::string& nonce, std::uint32_t reader, std::uint32_t state,
+                         std::uint32_t protocol);
 // Whether one of the lines of `words` is that answer, for any reader.
-bool holds_check_answer(std::string_view words, const std::string& nonce, std::uint32_t state);
+bool holds_check_answer(std::string_view words, const std::string& nonce, std::uint32_t state,
+                        std::uint32_t protocol);
 
-// Owns    a child `PROGRAM ARGUMENTS --check-state 3 --check-nonce NONCE`, until it has ended. Destruction
-//         kills it.
+// Owns    a child `PROGRAM ARGUMENTS --check-state 3 --check-nonce NONCE [--check-socket PATH]`, until it has
+//         ended. Destruction kills it.
 // Thread  the supervisor's loop.
 // Bound   kTime; kWordsMax bytes of what it says.
 // Fails   start: kNotFound, kDenied, kNoResource. `done`: kVersion with the program's own words, also of one
@@ -43,6 +45,8 @@ class ProgramCheck {
     std::vector<std::string> arguments;  // that it would be started with, its name first
     std::uint32_t state_version = 0;     // of the state
     std::string nonce;                   // drawn for this question
+    std::uint32_t protocol = 0;          // that engines speak
+    std::string socket_path;             // that it would be handed; empty: the service manager's
   };
   static Result<std::unique_ptr<ProgramCheck>> start(control::Loop& loop, const Question& question,
                                                      const shm::Descriptor& state, Done done);

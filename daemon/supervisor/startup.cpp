@@ -54,12 +54,13 @@ control::JobSpec defaults_of(const config::Settings& settings) {
   return spec;
 }
 
-Result<std::vector<control::JobSpec>> load_jobs(const std::string& path, const control::JobSpec& defaults) {
+Result<std::vector<control::JobSpec>> load_jobs(const std::string& path, const control::JobSpec& defaults,
+                                                const ClusterLimits& limits) {
   MUSTER_ASSIGN_OR_RETURN(config::Source source,
                           config::load_file(path, {config::Ownership::kTrusted, geteuid()}));
   auto cluster = config::parse_cluster(std::move(source));
   if (!cluster) return fail(cluster.error().status());
-  auto jobs = jobs_of(*cluster, defaults);
+  auto jobs = jobs_of(*cluster, defaults, limits);
   if (!jobs) return fail(jobs.error().status());
   return *std::move(jobs);
 }
@@ -108,15 +109,9 @@ Result<Options> options_of(const config::Settings& settings) {
   options.drain_timeout = settings.liveness.drain_timeout;
   options.job_defaults = defaults_of(settings);
   if (!settings.jobs_from.empty()) {
-    MUSTER_ASSIGN_OR_RETURN(options.jobs, load_jobs(settings.jobs_from, options.job_defaults));
+    MUSTER_ASSIGN_OR_RETURN(options.jobs, load_jobs(settings.jobs_from, options.job_defaults,
+                                                    {options.jobs_max, options.ranks_per_job_max}));
   }
-  if (options.jobs.size() > options.jobs_max)
-    return fail(Code::kConfig, "{}: {} jobs, and limits.jobs_max is {}; raise it or name fewer",
-                settings.jobs_from, options.jobs.size(), options.jobs_max);
-  for (const control::JobSpec& job : options.jobs)
-    if (job.world > options.ranks_per_job_max)
-      return fail(Code::kConfig, "{}: job {} has {} ranks, and limits.ranks_per_job_max is {}; raise it",
-                  settings.jobs_from, job.name, job.world, options.ranks_per_job_max);
   return options;
 }
 
@@ -149,6 +144,15 @@ Status make_runtime_directory(const config::Settings& settings) {
                  "node.runtime_directory {} cannot be made: {}; create it, or choose another with --set "
                  "node.runtime_directory=… and --socket …",
                  directory, std::strerror(errno));
+}
+
+Status try_door(const config::Settings& settings, const Options& options) {
+  const bool there = access(settings.node.runtime_directory.c_str(), F_OK) == 0;
+  MUSTER_RETURN_IF_ERROR(make_runtime_directory(settings));
+  Status status;
+  if (const auto door = Supervisor::open_door(options); !door) status = door.error();
+  if (!there) remove_runtime_directory(settings);
+  return status;
 }
 
 void remove_runtime_directory(const config::Settings& settings) {

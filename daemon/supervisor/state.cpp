@@ -17,7 +17,8 @@ constexpr std::size_t kTokenBytesMax = 79;  // as a Hello carries it
 constexpr std::size_t kReasonBytesMax = 4096;
 constexpr std::size_t kJobsMax = 65536;
 constexpr int kDepthMax = 16;
-constexpr std::array<std::string_view, 5> kKnown{"epoch", "instance", "started_ns", "upgrade_ns", "jobs"};
+constexpr std::array<std::string_view, 6> kKnown{"epoch",      "instance", "started_ns",
+                                                 "upgrade_ns", "protocol", "jobs"};
 
 XXH128_hash_t checksum_of(StateHeader header, std::span<const std::byte> body) {
   header.checksum[0] = header.checksum[1] = 0;
@@ -45,13 +46,23 @@ Json to_json(const SavedJob& job) {
   Json tokens = Json::array();
   for (const SavedToken& token : job.tokens)
     tokens.push_back({{"rank", token.rank}, {"attachments", token.attachments}, {"text", token.text}});
-  return Json{{"spec", control::to_json(job.spec)},
-              {"gid", job.gid},
-              {"engine_pid", job.engine_pid},
-              {"owner", job.owner},
-              {"made", job.made},
-              {"ending", readable(job.ending)},
-              {"tokens", std::move(tokens)}};
+  Json spec = job.spec_later;
+  spec.update(control::to_json(job.spec));
+  Json json = job.later;
+  json.update({{"spec", std::move(spec)},
+               {"gid", job.gid},
+               {"engine_pid", job.engine_pid},
+               {"owner", job.owner},
+               {"made", job.made},
+               {"ending", readable(job.ending)},
+               {"tokens", std::move(tokens)}});
+  return json;
+}
+
+// Of what was read, what would not be written again.
+Json unknown_of(Json read, const Json& written) {
+  for (const auto& [name, value] : written.items()) read.erase(name);
+  return read;
 }
 
 // Reads fields of one object; the first that is wrong stands for all.
@@ -61,10 +72,13 @@ class Fields {
     if (!json.is_object()) status_ = failure(Code::kProtocol, "state: {} is no object", of);
   }
   template<class T>
-  void number(const char* name, T& target, std::uint64_t high = std::numeric_limits<T>::max()) {
+  void number(const char* name, T& target, std::uint64_t high = std::numeric_limits<T>::max(),
+              std::uint64_t low = 0) {
     const Json* field = find(name);
     if (field == nullptr) return;
-    if (!field->is_number_unsigned() || field->get<std::uint64_t>() > high) return complain(name);
+    if (!field->is_number_unsigned() || field->get<std::uint64_t>() > high ||
+        field->get<std::uint64_t>() < low)
+      return complain(name);
     target = static_cast<T>(field->get<std::uint64_t>());
   }
   void text(const char* name, std::string& target, std::size_t bytes_max) {
@@ -132,6 +146,8 @@ Result<SavedJob> job_from(const Json& json) {
     MUSTER_ASSIGN_OR_RETURN(auto token, token_from(entry, job));
     job.tokens.push_back(std::move(token));
   }
+  job.spec_later = unknown_of(*spec, control::to_json(job.spec));
+  job.later = unknown_of(json, to_json(job));
   return job;
 }
 
@@ -143,6 +159,9 @@ Result<State> state_from(const Json& json) {
   fields.number("instance", state.instance);
   fields.number("started_ns", state.started_ns, kTimeMax);
   fields.number("upgrade_ns", state.upgrade_ns, kTimeMax);
+  state.protocol = 0;
+  if (json.is_object() && json.contains("protocol"))
+    fields.number("protocol", state.protocol, std::numeric_limits<std::uint32_t>::max(), 1);
   const Json* jobs = fields.list("jobs", kJobsMax);
   if (!fields.status().ok()) return fail(fields.status());
   for (const Json& entry : *jobs) {
@@ -191,6 +210,7 @@ std::vector<std::byte> encode(const State& state, const StateFormat& format, std
   body["instance"] = state.instance;
   body["started_ns"] = static_cast<std::uint64_t>(state.started_ns);
   body["upgrade_ns"] = static_cast<std::uint64_t>(state.upgrade_ns);
+  if (state.protocol != 0) body["protocol"] = state.protocol;
   body["jobs"] = Json::array();
   for (const SavedJob& job : state.jobs) body["jobs"].push_back(to_json(job));
   const std::string text = body.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -232,6 +252,14 @@ Result<Decoded> decode(std::span<const std::byte> bytes, std::uint32_t reader) {
   if (json.is_discarded()) return fail(Code::kProtocol, "state: its body is no JSON");
   MUSTER_ASSIGN_OR_RETURN(State state, state_from(json));
   return Decoded{std::move(state), header.version, header.sequence};
+}
+
+Status check_protocol(const State& state, const StateFormat& format) {
+  if (state.protocol == format.protocol) return {};
+  return failure(Code::kVersion,
+                 "its engines speak version {} of messages, and this program version {}; end the jobs, then "
+                 "restart the daemon",
+                 state.protocol, format.protocol);
 }
 
 }  // namespace muster::supervisor

@@ -4,13 +4,15 @@
 //   StateHeader | body: JSON, `length` bytes
 //
 // A reader takes a state if it understands its version, or a later one that says it may (oldest_reader).
-// Fields that it does not know it carries along unread, so a later version finds them again after a step
-// back; a version that cannot bear that names itself as the oldest reader. Bytes are checked as a stranger's
-// would be.
+// Fields that it does not know, of the whole, of a job and of its spec, it carries along unread, so a later
+// version finds them again after a step back; a version that cannot bear that names itself as the oldest
+// reader. A field that comes later may be missing when it is read. Bytes are checked as a stranger's would
+// be.
 #pragma once
 
 #include "api/base/clock.hpp"
 #include "api/base/result.hpp"
+#include "api/shm/control.hpp"
 #include "daemon/control/job.hpp"
 
 #include <cstddef>
@@ -34,11 +36,13 @@ struct StateHeader {
 };
 static_assert(sizeof(StateHeader) == 48);
 
-// What a version is: its number, who may read it, and fields beyond those of `State` with their first values.
+// What a version is: its number, who may read it, and fields beyond those of `State` with their first values;
+// and in which version of messages this program speaks with engines and command lines.
 struct StateFormat {
   std::uint32_t version = 1;
   std::uint32_t oldest_reader = 1;
   control::Json first_values = control::Json::object();
+  std::uint32_t protocol = shm::kAbiVersion;
 };
 // The format of this program. Defined in a file of its own, so that a test can link the next release's.
 StateFormat state_format();
@@ -57,6 +61,8 @@ struct SavedJob {
   bool made = false;        // by a Hello: it ends when its ranks have left
   std::string ending;       // why it was told to end; empty: it was not
   std::vector<SavedToken> tokens;
+  control::Json later = control::Json::object();       // fields that this version does not know
+  control::Json spec_later = control::Json::object();  // and those of the spec
 };
 
 struct State {
@@ -64,6 +70,7 @@ struct State {
   std::uint64_t instance = 0;   // supervisors since then
   std::int64_t started_ns = 0;  // of the first, on the steady clock
   std::int64_t upgrade_ns = 0;  // when this instance gave way to the next on purpose; 0: it did not
+  std::uint32_t protocol = shm::kAbiVersion;  // of the one who wrote it, and so of its engines; 0: not said
   std::vector<SavedJob> jobs;
   control::Json later = control::Json::object();  // fields that this version does not know
 };
@@ -80,6 +87,8 @@ struct Decoded {
 };
 // Errors: kProtocol (not a state, not whole, a field missing or out of range), kVersion (not for `reader`).
 Result<Decoded> decode(std::span<const std::byte> bytes, std::uint32_t reader);
+// Whether the engines of a state can be spoken with. kVersion.
+Status check_protocol(const State& state, const StateFormat& format);
 
 // The header, if the bytes begin with a state of at most `room` bytes. kProtocol.
 Result<StateHeader> check_state_header(std::span<const std::byte> bytes, std::size_t room);

@@ -66,6 +66,8 @@ class Supervisor {
   static Result<std::unique_ptr<Supervisor>> open(Options options, const Clock& clock,
                                                   std::vector<Inherited> inherited = {});
   ~Supervisor();
+  // The socket that open() makes where none is inherited: whoever wants to know whether it could asks here.
+  static Result<Door> open_door(const Options& options);
   // Until shutdown.
   void run();
   // Instead of run(), by whoever has its thread: one thing that is due, without waiting. False if none was.
@@ -84,11 +86,12 @@ class Supervisor {
     std::size_t questions = 0;      // not answered yet
     std::vector<std::string> jobs;  // that end with this connection
   };
-  struct WaitingClient {  // a Hello for a job that is still starting
+  struct WaitingClient {  // a Hello for a job that is still starting, or whose engine's channel is full
     shm::Descriptor socket;
     shm::PeerIdentity peer;
     shm::Hello hello;
     int attempts = 0;
+    std::uint64_t epoch = 0;  // of the job in which it has claimed its seat; 0: it has not
   };
   struct RunningJob {
     std::unique_ptr<EngineProcess> engine;
@@ -98,7 +101,9 @@ class Supervisor {
     bool made = false;       // by a Hello: nobody else ends it
     bool deserted = false;   // and it is ending because its ranks have left: the next ones wait for its end
     control::Loop::Watch linger = 0;
-    std::string ending;  // why it ends, if it does
+    std::string ending;                             // why it ends, if it does
+    control::Json later = control::Json::object();  // of a later version's state: carried along
+    control::Json spec_later = control::Json::object();
     std::vector<WaitingClient> waiting;
     std::vector<std::function<void(const Status&)>> on_ready;
     control::Loop::Watch end_timer = 0;
@@ -125,7 +130,11 @@ class Supervisor {
   void drop(ConnectionId id);
   void refuse(const shm::Descriptor& socket, std::uint32_t serial, const Status& status);
   void admit(WaitingClient client);
+  void forget_leavers();
+  bool is_held(const std::string& job, std::int32_t rank);
   void hand_over(WaitingClient client);
+  void on_attached(const std::string& name, Rank rank, WaitingClient client,
+                   const Result<control::Packet>& answer);
   Status create_for(const shm::Hello& hello, std::uint32_t uid, std::uint32_t gid);
 
   // Commands: commands.cpp
@@ -135,6 +144,8 @@ class Supervisor {
   void answer_created(ConnectionId id, const std::string& name, const Reply& reply);
   void job_destroy(ConnectionId id, const control::Json& body, Reply reply);
   void token(ConnectionId id, const control::Json& body, Reply reply);
+  void absent(ConnectionId id, const control::Json& body, const Reply& reply);
+  static Result<Rank> rank_in(const Job& job, const control::Json& body);
   void jobs_report(ConnectionId id, Reply reply);
   void counters(ConnectionId id, const control::Json& body, const Reply& reply);
   void forward(ConnectionId id, const control::Json& body, const control::Json& question, Reply reply);

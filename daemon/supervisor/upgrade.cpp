@@ -14,8 +14,13 @@ void Supervisor::begin_upgrade(const std::string& program, std::function<void(co
   if (draining_) return refused(failure(Code::kAborted, "the daemon is shutting down"));
   if (check_) return refused(failure(Code::kBusy, "an upgrade is under way; wait for its end"));
   save();
-  const ProgramCheck::Question question{next, options_.arguments, state_format().version,
-                                        options_.random_hex()};
+  const bool ours = door_.whose() == Door::Path::kOurs;
+  const ProgramCheck::Question question{next,
+                                        options_.arguments,
+                                        state_format().version,
+                                        options_.random_hex(),
+                                        state_format().protocol,
+                                        ours ? door_.path() : ""};
   auto check = ProgramCheck::start(loop_, question, state_file_.descriptor(),
                                    [this, next, refused](const Status& answer) {
                                      // Later: the check is still on the stack.

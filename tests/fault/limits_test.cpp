@@ -99,14 +99,10 @@ TEST_F(Limits, OfSessionsAndJobsHoldForAllUsersTogether) {
   EXPECT_EQ(open("three", 0, 1, &third), MUSTER_ERR_NO_RESOURCE);
   EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("limits.sessions_max"), HasSubstr("2")));
   close(second);
-  // The engine tells of a departure a moment later.
-  muster_status_t status = MUSTER_ERR_NO_RESOURCE;
-  for (int i = 0; i < 500 && status != MUSTER_OK; ++i) {
-    status = open("two", 0, 1, &second);
-    if (status != MUSTER_OK) usleep(10'000);
-  }
-  EXPECT_EQ(status, MUSTER_OK) << muster_last_error();
+  // The engine tells of a departure a moment later, and whoever comes for the seat waits for that.
+  second = opened("two", 0, 1);
   close(first);
+  muster_status_t status = MUSTER_OK;
   for (int i = 0; i < 500; ++i) {
     status = open("three", 0, 1, &third);
     if (std::string(muster_last_error()).find("limits.sessions_max") == std::string::npos) break;

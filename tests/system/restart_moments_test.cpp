@@ -207,6 +207,27 @@ TEST_F(RestartMoments, RefusesAStateThatIsForLaterReaders) {
   EXPECT_EQ(steward().kept().size(), 2u + 3u);
 }
 
+// Goal:   a program whose messages engines do not understand takes no job over: asked before, it is refused;
+// if
+//         it is simply started, the jobs end with the reason, and nobody waits for their engines' word.
+TEST_F(RestartMoments, AProgramOfAnotherProtocolTakesNoJobOver) {
+  steward().set("MUSTER_TEST_PROTOCOL=4711");
+  begin(kThis);
+  muster_session* session = attached("train");
+  const pid_t engine = engine_of("train");
+  EXPECT_THAT(upgrade(kNext), HasSubstr("this program version 4711"));
+  EXPECT_EQ(status().at("instance"), 1) << "nothing has changed";
+  EXPECT_EQ(works(session), MUSTER_OK);
+  steward().end(SIGKILL);
+  steward().start(kNext);
+  EXPECT_THAT(status().at("jobs"), IsEmpty());
+  EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return works(session) == MUSTER_ERR_DAEMON_LOST; }));
+  EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return waitpid(engine, nullptr, WNOHANG) == engine; }));
+  muster_close(session);
+  EXPECT_THAT(steward().log(), HasSubstr("cannot take its predecessor's jobs over"));
+  muster_close(attached("train"));
+}
+
 TEST_F(RestartMoments, BeginsAnewWithoutAStateThatIsWhole) {
   begin(kThis);
   for (const char* contents : {"", "no state at all"}) {
@@ -271,6 +292,14 @@ TEST_F(RestartMoments, AnUpgradeThatCannotBeChangesNothing) {
     EXPECT_THAT(upgrade(silent), HasSubstr("it is no musterd")) << "an exit code of 0 is no answer";
   // It answers as a musterd, and is gone when its turn comes.
   EXPECT_THAT(upgrade(script("rm -f $0; exec " + kThis + " \"$@\"\n")), HasSubstr("this daemon goes on"));
+  // Limits and settings that have changed since the start: good to read, and no daemon starts with them.
+  EXPECT_THAT(upgrade(script("ulimit -n 1000\nexec " + kThis + " \"$@\"\n")),
+              HasSubstr("the open-files limit is 1000"));
+  const auto listening_at = [&](const std::string& path) {
+    return script("shift 3\nexec " + kThis + " --transient --socket " + path + " \"$@\"\n");
+  };
+  EXPECT_THAT(upgrade(listening_at("/nowhere/at/all/s")), HasSubstr("/nowhere/at/all"));
+  EXPECT_THAT(upgrade(listening_at(folder_.path() + "/log")), HasSubstr("/log"));
   const Json after = status();
   EXPECT_EQ(after.at("instance"), before.at("instance"));
   EXPECT_TRUE(has_ranks(after, "train", 1));

@@ -2,6 +2,9 @@
 
 #include "api/shm/layout.hpp"
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include <gtest/gtest.h>
@@ -79,6 +82,36 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
     }
     EXPECT_EQ(found, 1) << fault.check;
   }
+}
+
+// Goal:   a quota binds wherever above this process it is set, and in a container that sees the path of its
+// host.
+TEST(Doctor, FindsTheQuotaOfAnAncestor) {
+  std::string name = "/tmp/muster-doctor-XXXXXX";
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  const std::filesystem::path folder = name;
+  const auto put = [&](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((folder / path).parent_path());
+    std::ofstream(folder / path) << text << "\n";
+  };
+  const shm::MemoryFiles files{folder / "self", folder / "cgroup", folder / "meminfo"};
+  put("self", "0::/pod/task");
+  put("cgroup/pod/task/cpu.max", "max 100000");
+  EXPECT_FALSE(cpu_quota(files));
+  put("cgroup/pod/cpu.max", "250000 100000");
+  EXPECT_EQ(cpu_quota(files), 2.5);
+  put("cgroup/cpu.max", "150000 100000");
+  EXPECT_EQ(cpu_quota(files), 1.5) << "the tightest";
+  put("self", "0::/host/path/not/here");
+  EXPECT_EQ(cpu_quota(files), 1.5);
+  put("self", "0::/");
+  EXPECT_EQ(cpu_quota(files), 1.5);
+  put("self", "4:cpu,cpuacct:/a/b\n3:cpuset:/c");
+  EXPECT_FALSE(cpu_quota(files));
+  put("cgroup/cpu/a/cpu.cfs_quota_us", "50000");
+  put("cgroup/cpu/a/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(cpu_quota(files), 0.5);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Doctor, LetsRootLockMemory) {

@@ -41,6 +41,9 @@ TEST_F(Observe, HangAndTopAnswerForAnEngineThatIsStopped) {
   EXPECT_EQ(hang.code, 5) << hang.err;
   EXPECT_EQ(hang.json().at("verdict"), "engine_stuck");
   EXPECT_EQ(hang.json().at("process"), "stopped");
+  EXPECT_TRUE(hang.json().at("wait").is_null());
+  for (const char* list : {"culprits", "circle", "ruled_out", "waits", "ranks", "stragglers"})
+    EXPECT_EQ(hang.json().at(list), Json::array()) << "as with an engine that answers: " << list;
   EXPECT_EQ(hang.json().at("next").at(0), "kill -CONT " + std::to_string(pid));
   const Ran top = ask({"top", "--job", "train", "--once", "--interval", "1.2", "--json"});
   EXPECT_EQ(top.code, 0) << top.err;
@@ -48,6 +51,19 @@ TEST_F(Observe, HangAndTopAnswerForAnEngineThatIsStopped) {
   EXPECT_EQ(top.json().at("engine_pid"), pid);
   EXPECT_EQ(top.json().at("ranks").size(), 2u);
   kill(pid, SIGCONT);
+}
+
+// Goal:   the counters of a job that has ended are not taken for those of an engine that is stuck.
+TEST_F(Observe, TopEndsWithItsJob) {
+  Running top(
+      {{program("muster"), "top", "--job", "train", "--interval", "0.2", "--endpoint", daemon_.socket()},
+       {},
+       {}});
+  ASSERT_TRUE(top.printed("job train")) << top.err();
+  ASSERT_EQ(ask({"end", "--job", "train"}).code, 0);
+  const Ran ran = top.wait();
+  EXPECT_EQ(ran.code, 4) << ran.err;
+  EXPECT_NE(ran.err.find("job train has ended"), std::string::npos) << ran.err;
 }
 
 TEST_F(Observe, FlightWritesJsonAndPickles) {
@@ -73,6 +89,11 @@ TEST_F(Observe, DoctorChecksTheDaemonThatIsNamed) {
   }
   EXPECT_NE(std::find(checks.begin(), checks.end(), "versions"), checks.end());
   EXPECT_EQ(muster({"doctor", "--endpoint", "/nonexistent/musterd.sock"}).code, 1);
+  const std::filesystem::path socket = daemon_.socket();
+  const Ran by_name = run({{program("muster"), "doctor", "--endpoint", socket.filename(), "--json"}, {}, [&] {
+                             if (chdir(socket.parent_path().c_str()) != 0) _exit(98);
+                           }});
+  EXPECT_EQ(by_name.code, 0) << by_name.out;
 }
 
 }  // namespace

@@ -129,6 +129,24 @@ TEST(Run, AnInterruptEndsAllAndCleansUp) {
   }
 }
 
+// Goal:   a run that was started to outlive its terminal does: nohup, or a shell's `&`.
+// Method: a rank sends what a hang-up brings to itself and to its launcher.
+TEST(Run, LeavesSignalsIgnoredThatWereIgnoredAtItsStart) {
+  const Folder home;
+  Start start = start_of(home, {"-n", "1"},
+                         "for s in HUP INT QUIT; do kill -$s $$; kill -$s $PPID; done; echo alive; "
+                         "exec sleep 1000");
+  start.in_child = [] {
+    for (const int number : {SIGHUP, SIGINT, SIGQUIT}) std::signal(number, SIG_IGN);
+  };
+  Running running(start);
+  ASSERT_TRUE(running.printed("alive")) << running.err();
+  running.signal(SIGTERM);
+  const Ran ran = running.wait();
+  EXPECT_EQ(ran.code, 143) << ran.err;
+  EXPECT_EQ(ran.err, "muster run: interrupted by SIGTERM; 1 rank ended\n");
+}
+
 TEST(Run, ASecondInterruptDoesNotWait) {
   const Folder home;
   Running running(start_of(home, {"-n", "1", "--grace", "1000"},

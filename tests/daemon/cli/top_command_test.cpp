@@ -144,5 +144,16 @@ TEST_F(Top, ShowsAMadeGroupAndNothingOfTheFormerInItsRow) {
   EXPECT_EQ(next.at(0).at("ops_per_s"), 0.0) << "since the look before it is another group's";
 }
 
+// Goal:   a member that leaves takes its part of the sums along, and the rest is not shown as new.
+TEST_F(Top, TakesAGroupsSmallerSumForADeparture) {
+  writer_.set(0, GroupCount::kMembers, 2);
+  writer_.set(0, GroupCount::kExposedNs, 8'000'000'000);
+  writer_.beat(Nanos(1'000'000'000));
+  const Look before = look(Nanos(1'000'000'000));
+  writer_.set(0, GroupCount::kExposedNs, 4'000'000'000);
+  writer_.beat(Nanos(2'000'000'000));
+  EXPECT_EQ(rates(reader_, before, look(Nanos(2'000'000'000))).at("groups").at(0).at("exposed"), 0.0);
+}
+
 }  // namespace
 }  // namespace muster::cli

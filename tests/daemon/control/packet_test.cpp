@@ -51,6 +51,19 @@ TEST(Packet, CarriesABodyAndDescriptors) {
   EXPECT_EQ(receive_packet(pair.right).error().code(), Code::kPending);
 }
 
+// Goal:   what an engine says, which runs with its job's rights, takes no more memory than it may.
+TEST(Packet, TakesOfAnEngineOnlySoMuch) {
+  const Json many{{"list", std::vector<int>(kOfEngines.items_max, 1)}};
+  const Json large{{"text", std::string(kOfEngines.bytes_max, 'x')}};
+  for (const Json* body : {&many, &large}) {
+    Pair pair;
+    ASSERT_TRUE(send_packet(pair.left, MessageKind::kReply, 1, *body).ok());
+    EXPECT_EQ(receive_packet(pair.right, kOfEngines).error().code(), Code::kProtocol);
+    ASSERT_TRUE(send_packet(pair.left, MessageKind::kReply, 2, *body).ok());
+    EXPECT_TRUE(receive_packet(pair.right)) << "of one that is trusted";
+  }
+}
+
 TEST(Packet, CarriesABodyLargerThanADatagram) {
   Pair pair;
   const Json body{{"text", std::string(std::size_t{3} << 20, 'x')}};

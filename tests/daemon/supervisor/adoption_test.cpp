@@ -1,11 +1,15 @@
 // What a supervisor makes of what its predecessor left, before anything of its own has run.
 #include "daemon/supervisor/supervisor.hpp"
 
+#include "api/shm/message.hpp"
+
 #include <map>
+#include <set>
 #include <utility>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -44,7 +48,7 @@ class Adoption : public ::testing::Test {
   // A daemon that has been started and not done anything yet.
   void start() {
     Options options;
-    options.socket_path = ::testing::TempDir() + fmt::format("/muster-adoption-{}.sock", getpid());
+    options.socket_path = path();
     options.engine_program = "/nonexistent";
     options.random_word = [this] { return ++words_; };
     options.notify = [this](const std::string& text, std::span<const int> descriptors) {
@@ -60,6 +64,43 @@ class Adoption : public ::testing::Test {
     auto opened = Supervisor::open(std::move(options), clock_, std::move(inherited));
     ASSERT_TRUE(opened) << opened.error().text();
     daemon_ = *std::move(opened);
+  }
+  // The next word of the daemon to the engine that is of this kind; the daemon runs meanwhile.
+  control::Packet await_command(const std::string& command) {
+    for (const Instant end = clock_.now() + std::chrono::seconds(20); clock_.now() < end; usleep(1000)) {
+      while (daemon_->turn()) {
+      }
+      auto packet = control::receive_packet(engine_);
+      if (packet && packet->body.value("command", "") == command) return *std::move(packet);
+    }
+    ADD_FAILURE() << "no " << command;
+    return {};
+  }
+  void report() {
+    const control::Packet asked = await_command("report");
+    control::Json ranks = control::Json::array();
+    for (std::uint32_t rank = 0; rank < job_.spec.world; ++rank)
+      ranks.push_back({{"attached", false}, {"pid", 0}, {"attachments", 0u}});
+    ASSERT_TRUE(control::send_packet(engine_, shm::MessageKind::kReply, asked.serial,
+                                     control::success({{"ranks", ranks}}))
+                    .ok());
+  }
+  // A client that has said what it wants.
+  shm::Descriptor client(int rank, const std::string& token = "") {
+    auto hello = shm::make_message<shm::Hello>(shm::MessageKind::kHello, 1);
+    EXPECT_TRUE(shm::set_text(hello.job, "job", "job").ok());
+    EXPECT_TRUE(shm::set_text(hello.token, token, "token").ok());
+    hello.rank = rank;
+    hello.world_size = static_cast<std::int32_t>(job_.spec.world);
+    auto socket = shm::connect_to(path(), clock_.now() + std::chrono::seconds(20), clock_);
+    EXPECT_TRUE(socket);
+    EXPECT_TRUE(shm::send_message(*socket, shm::bytes_of(hello)).ok());
+    while (daemon_->turn()) {
+    }
+    return *std::move(socket);
+  }
+  static std::string path() {
+    return ::testing::TempDir() + fmt::format("/muster-adoption-{}.sock", getpid());
   }
   Result<Decoded> read() { return StateFile::adopt(copy_of(file_.descriptor()))->read(1); }
 
@@ -105,6 +146,53 @@ TEST_F(Adoption, TakesNoConnectionForTheOwnerOfAJobWithoutOne) {
   while (daemon_->turn()) {
   }
   EXPECT_EQ(read()->state.jobs.at(0).ending, "") << "nobody has left";
+}
+
+TEST_F(Adoption, CarriesFieldsOfALaterVersionAlong) {
+  job_.later["more"] = 5;
+  job_.spec_later["limit"] = 6;
+  write();
+  start();
+  EXPECT_EQ(read()->state.jobs.at(0).later.at("more"), 5);
+  EXPECT_EQ(read()->state.jobs.at(0).spec_later.at("limit"), 6);
+}
+
+// Goal:   a crowd that waits for an engine is let in, however many of its questions a channel holds.
+TEST_F(Adoption, AsksAgainWhereTheChannelIsFull) {
+  job_.spec.world = 40;
+  const int least = 1;
+  ASSERT_EQ(setsockopt(kept_.at(channel_name(0x1f)).get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
+  write();
+  start();
+  std::vector<shm::Descriptor> clients;
+  for (std::uint32_t rank = 0; rank < job_.spec.world; ++rank)
+    clients.push_back(client(static_cast<int>(rank)));
+  report();
+  std::set<std::uint32_t> asked;
+  while (asked.size() < clients.size() && !HasFailure())
+    asked.insert(await_command("attach").body.at("rank").get<std::uint32_t>());
+  for (const auto& socket : clients) {
+    pollfd entry{socket.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&entry, 1, 0), 0) << "nobody was turned away";
+  }
+}
+
+// Goal:   a client that gave up waiting neither takes the seat nor uses up the token of the one that came
+// after.
+TEST_F(Adoption, ForgetsWhoeverGaveUpWaiting) {
+  job_.spec.claim = control::Claim::kToken;
+  job_.tokens = {{0, 0, "token"}};
+  write();
+  start();
+  client(0, "token").reset();
+  const shm::Descriptor second = client(0, "token");
+  report();
+  const control::Packet attach = await_command("attach");
+  ASSERT_EQ(attach.descriptors.size(), 2u);
+  pollfd entry{attach.descriptors[0].get(), 0, 0};
+  EXPECT_EQ(poll(&entry, 1, 0), 0) << "one that is there still";
+  entry = {second.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 0), 0) << "and was not turned away";
 }
 
 // The manager has room for so many; one whose jobs are lost needs none of it.

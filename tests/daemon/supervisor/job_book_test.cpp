@@ -46,6 +46,17 @@ TEST(JobBook, SaysWhoseJobHasTheNameAlready) {
       << refused.error().message();
 }
 
+// Goal:   who leaves before its engine was asked leaves seat and token as they were.
+TEST(JobBook, AWithdrawnClaimCostsNothing) {
+  JobBook book = book_with(spec("train", control::Claim::kToken));
+  ASSERT_TRUE(book.issue("train", Rank(1), "token").ok());
+  ASSERT_TRUE(book.claim("train", claimant(1, "token")).ok());
+  book.withdraw("train", Rank(1));
+  EXPECT_TRUE(book.claim("train", claimant(1, "token")).ok());
+  book.release("train", Rank(1));
+  EXPECT_EQ(book.claim("train", claimant(1, "token")).code(), Code::kDenied) << "that one was used";
+}
+
 TEST(JobBook, SaysHowToComeByAToken) {
   JobBook book = book_with(spec("train", control::Claim::kToken));
   const Status refused = book.claim("train", claimant(1, "wrong"));

@@ -13,6 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::uint32_t kState = 7;
+constexpr std::uint32_t kProtocol = 11;
 const std::string kNonce = "0123abcd";
 
 class ProgramCheckTest : public ::testing::Test {
@@ -34,11 +35,11 @@ class ProgramCheckTest : public ::testing::Test {
     control::Loop loop;
     const shm::Descriptor state(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     Status verdict = failure(Code::kState, "no verdict");
-    auto started =
-        ProgramCheck::start(loop, {program, {"musterd"}, kState, nonce}, state, [&](const Status& status) {
-          verdict = status;
-          loop.stop();
-        });
+    auto started = ProgramCheck::start(loop, {program, {"musterd"}, kState, nonce, kProtocol, ""}, state,
+                                       [&](const Status& status) {
+                                         verdict = status;
+                                         loop.stop();
+                                       });
     if (!started) return started.error();
     loop.run();
     return verdict;
@@ -48,22 +49,23 @@ class ProgramCheckTest : public ::testing::Test {
 };
 
 TEST(CheckAnswer, IsOneLineOfItsOwn) {
-  const std::string answer = check_answer(kNonce, 12, kState);
-  EXPECT_TRUE(holds_check_answer(answer, kNonce, kState));
-  EXPECT_TRUE(holds_check_answer("a warning\n" + answer + "\nmore\n", kNonce, kState));
-  EXPECT_FALSE(holds_check_answer("", kNonce, kState));
-  EXPECT_FALSE(holds_check_answer("so: " + answer, kNonce, kState));
-  EXPECT_FALSE(holds_check_answer(answer + " or so", kNonce, kState));
-  EXPECT_FALSE(holds_check_answer(answer, "0123abce", kState)) << "an answer to another question";
-  EXPECT_FALSE(holds_check_answer(answer, kNonce, kState + 1)) << "an answer about another state";
+  const std::string answer = check_answer(kNonce, 12, kState, kProtocol);
+  EXPECT_TRUE(holds_check_answer(answer, kNonce, kState, kProtocol));
+  EXPECT_TRUE(holds_check_answer("a warning\n" + answer + "\nmore\n", kNonce, kState, kProtocol));
+  EXPECT_FALSE(holds_check_answer("", kNonce, kState, kProtocol));
+  EXPECT_FALSE(holds_check_answer("so: " + answer, kNonce, kState, kProtocol));
+  EXPECT_FALSE(holds_check_answer(answer + " or so", kNonce, kState, kProtocol));
+  EXPECT_FALSE(holds_check_answer(answer, "0123abce", kState, kProtocol)) << "an answer to another question";
+  EXPECT_FALSE(holds_check_answer(answer, kNonce, kState + 1, kProtocol)) << "an answer about another state";
+  EXPECT_FALSE(holds_check_answer(answer, kNonce, kState, kProtocol + 1)) << "engines would not be heard";
 }
 
 TEST_F(ProgramCheckTest, BelievesTheAnswerOfAMusterd) {
   const Status good =
       check(script("[ \"$1 $2\" = '--check-state 3' ] || exit 1\n"
                    "echo 'a warning' >&2\n"
-                   "echo \"$4: this program reads state of version 9, and this is one of "
-                   "version 7\""));
+                   "echo \"$4: this program reads state of version 9 and speaks messages of version 11, "
+                   "and this state is of version 7\""));
   EXPECT_TRUE(good.ok()) << good.message();
 }
 
@@ -75,15 +77,15 @@ TEST_F(ProgramCheckTest, AsksForMoreThanAnExitCode) {
     EXPECT_THAT(refused.message(), HasSubstr("it is no musterd")) << program;
   }
   const std::string by_heart = script(
-      "echo 'old: this program reads state of version 9, and this is one of "
-      "version 7'");
+      "echo 'old: this program reads state of version 9 and speaks messages of version 11, and "
+      "this state is of version 7'");
   EXPECT_THAT(check(by_heart).message(), HasSubstr("it says 'old: this program"));
 }
 
 TEST_F(ProgramCheckTest, GoesByTheExitCodeToo) {
   const std::string program = script(
-      "echo \"$4: this program reads state of version 9, and this is one of "
-      "version 7\"; exit 3");
+      "echo \"$4: this program reads state of version 9 and speaks messages of version 11, and "
+      "this state is of version 7\"; exit 3");
   EXPECT_EQ(check(program).code(), Code::kVersion);
   EXPECT_THAT(check("/bin/false").message(), HasSubstr("exited with code 1"));
 }

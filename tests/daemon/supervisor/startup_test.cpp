@@ -1,5 +1,8 @@
 #include "daemon/supervisor/startup.hpp"
 
+#include "daemon/config/cluster.hpp"
+#include "daemon/config/shape.hpp"
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -145,6 +148,27 @@ TEST_F(Startup, SaysWhatThisReleaseCannotRunYet) {
   EXPECT_NE(many.find("cluster.yaml:2:"), std::string::npos) << many;
   const std::string cuda = error_of("nodes:\n  - {host: a, devices: {kind: cuda, count: 2}}\n" + job);
   EXPECT_NE(cuda.find("host devices"), std::string::npos) << cuda;
+}
+
+// Goal:   what is beyond a limit is said with its place, and all of it.
+TEST_F(Startup, WhatIsBeyondALimitIsBlamedOnItsLine) {
+  const std::string file = write("cluster.yaml",
+                                 "nodes:\n  - {host: a, devices: {kind: host, count: 3}}\n"
+                                 "jobs:\n"
+                                 "  - {name: i, mesh: {dims: {dp_shard: -1}}}\n"
+                                 "  - name: j\n    ranks: 4\n    mesh: {dims: {dp_shard: 4}}\n"
+                                 "  - {name: k, ranks: 2, mesh: {dims: {dp_shard: 2}}}\n");
+  const auto options = options_with(
+      {{"jobs_from", file, ""}, {"limits.jobs_max", "2", ""}, {"limits.ranks_per_job_max", "2", ""}});
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().code(), Code::kConfig);
+  const std::string& text = options.error().message();
+  for (const char* part :
+       {"cluster.yaml:4:", "cluster.yaml:6:", "cluster.yaml:8:", "3 jobs, and limits.jobs_max is 2",
+        "job i has 3 ranks, and limits.ranks_per_job_max is 2", "job j has 4 ranks"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  for (const char* key : {"jobs[].ranks", "jobs[].mesh.dims.tp"})
+    EXPECT_EQ(config::find_key(config::cluster_keys(), key)->high, control::kWorldMax) << key;
 }
 
 TEST_F(Startup, AWrongMeshIsBlamedOnItsLine) {

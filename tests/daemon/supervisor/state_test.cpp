@@ -109,6 +109,36 @@ TEST(State, CarriesFieldsOfLaterVersionsAlong) {
   EXPECT_EQ(again->state.later, (Json{{"more", 5}})) << "not its first value once more";
 }
 
+// The same of a job and of its spec.
+TEST(State, CarriesLaterFieldsOfJobsAlong) {
+  State state = sample();
+  state.jobs[0].later["more"] = 5;
+  state.jobs[0].spec_later["limit"] = {{"of", "tomorrow"}};
+  const auto here = decode(encode(state, {}, 1), 1);
+  ASSERT_TRUE(here) << here.error().text();
+  EXPECT_EQ(here->state.jobs[0].later, (Json{{"more", 5}}));
+  EXPECT_EQ(here->state.jobs[0].spec_later, (Json{{"limit", {{"of", "tomorrow"}}}}));
+  EXPECT_TRUE(here->state.jobs[1].later.empty());
+  EXPECT_TRUE(here->state.jobs[1].spec_later.empty());
+  expect_equal(here->state, state);
+}
+
+// Goal:   engines that speak otherwise are known before they are spoken to.
+TEST(State, SaysHowItsEnginesSpeak) {
+  const StateFormat format{1, 1, {}, 5};
+  State state = sample();
+  state.protocol = 5;
+  const auto same = decode(encode(state, {}, 1), 1);
+  ASSERT_TRUE(same);
+  EXPECT_TRUE(check_protocol(same->state, format).ok());
+  for (const std::uint32_t other : {0u, 4u, 6u}) {
+    state.protocol = other;
+    const auto decoded = decode(encode(state, {}, 1), 1);
+    ASSERT_TRUE(decoded) << other;
+    EXPECT_EQ(check_protocol(decoded->state, format).code(), Code::kVersion) << other;
+  }
+}
+
 // Goal:   no reason for an end, however long and whatever its bytes, makes the state one that nobody reads.
 TEST(State, CutsReasonsToWhatAReaderTakes) {
   for (const std::string& piece :
@@ -162,6 +192,8 @@ TEST_F(Forged, MissesAFieldOrHasOneOfAnotherKind) {
     EXPECT_FALSE(decoded([&](Json& body) { body["jobs"][0].erase(field); })) << field;
     EXPECT_FALSE(decoded([&](Json& body) { body["jobs"][0][field] = 1.5; })) << field;
   }
+  for (const Json& protocol : {Json(0u), Json("text"), Json(1ull << 32)})
+    EXPECT_FALSE(decoded([&](Json& body) { body["protocol"] = protocol; })) << protocol;
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["engine_pid"] = 1ull << 31; }));
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["spec"]["world"] = 1u << 20; }));
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["tokens"][0]["rank"] = 4u; })) << "beyond its world";

@@ -99,6 +99,30 @@ TEST_F(SupervisorDoor, LeavesLimitsToTheAdministrator) {
   EXPECT_TRUE(ask(socket, create({{"claim", "token"}})));
 }
 
+// Goal:   what is no rank of the job is none, and no other's token pays for it.
+TEST_F(SupervisorDoor, IssuesATokenForARankOfTheJobOnly) {
+  node_.start();
+  const auto socket = connect();
+  const auto created = ask(socket, create({{"claim", "token"}}));
+  ASSERT_TRUE(created);
+  const Json token{{"command", "token"}, {"job", "job"}};
+  const Json absent{{"command", "absent"}, {"job", "job"}, {"text", "it will not come"}};
+  for (const Json& rank : {Json(1), Json(-1), Json(1ull << 32), Json("0"), Json(nullptr)})
+    for (Json question : {token, absent}) {
+      question["rank"] = rank;
+      const auto refused = ask(socket, question);
+      ASSERT_FALSE(refused) << question;
+      EXPECT_EQ(refused.error().code(), Code::kBadArgument) << question;
+    }
+  for (const Json& question : {token, absent}) EXPECT_FALSE(ask(socket, question)) << "no rank at all";
+  muster_open_options options = node_.rank("job", 0, 1);
+  const auto text = created->at("tokens").at(0).get<std::string>();
+  options.token = text.c_str();
+  muster_session* session = nullptr;
+  EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+}
+
 // Whatever file a stranger sends, the daemon neither reads nor closes it.
 TEST_F(SupervisorDoor, TakesNoDescriptorFromAStranger) {
   node_.start();

@@ -1,0 +1,88 @@
+#include "daemon/engine/conductor.hpp"
+
+#include "tests/daemon/engine/engine_fixture.hpp"
+
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace muster::engine {
+namespace {
+
+using control::Json;
+using shm::MessageKind;
+
+constexpr std::uint32_t kWorld = 16;
+
+// An engine's conductor on a thread of its own, and this test as its supervisor.
+class ConductorTest : public ::testing::Test {
+ protected:
+  ConductorTest() {
+    auto [ours, theirs] = pair();
+    const int least = 1;  // room for a few messages only
+    EXPECT_EQ(setsockopt(theirs.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
+    channel_ = std::move(ours);
+    conductor_ = std::make_unique<Conductor>(std::move(theirs), clock_);
+    thread_ = std::thread([this] { conductor_->run(); });
+  }
+  ~ConductorTest() override {
+    channel_.reset();
+    clients_.clear();
+    thread_.join();
+  }
+  static std::pair<shm::Descriptor, shm::Descriptor> pair() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    return {shm::Descriptor(ends[0]), shm::Descriptor(ends[1])};
+  }
+  Instant soon() const { return clock_.now() + std::chrono::seconds(20); }
+  Json hear() {
+    const auto packet = control::receive_packet(channel_, soon(), clock_);
+    EXPECT_TRUE(packet) << packet.error().text();
+    return packet ? packet->body : Json::object();
+  }
+  void tell(const Json& command, std::span<const int> descriptors = {}) {
+    ASSERT_TRUE(control::send_packet(channel_, MessageKind::kCommand, ++serial_, command, descriptors).ok());
+  }
+  void attach(std::uint32_t rank) {
+    auto [ours, theirs] = pair();
+    const shm::Descriptor self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+    const int descriptors[] = {theirs.get(), self.get()};
+    tell({{"command", "attach"}, {"rank", rank}, {"pid", getpid()}, {"serial", 1}}, descriptors);
+    EXPECT_TRUE(hear().value("ok", false)) << rank;
+    clients_.push_back(std::move(ours));
+  }
+
+  SteadyClock clock_;
+  shm::Descriptor channel_;
+  std::unique_ptr<Conductor> conductor_;
+  std::thread thread_;
+  std::vector<shm::Descriptor> clients_;
+  std::uint32_t serial_ = 0;
+};
+
+// Goal:   a supervisor that does not read for a while hears of every departure, and is answered as before.
+TEST_F(ConductorTest, KeepsWhatTheSupervisorHasNoRoomFor) {
+  tell({{"command", "create"}, {"spec", control::to_json(test::small_job(kWorld))}});
+  ASSERT_TRUE(hear().value("ok", false));
+  for (std::uint32_t rank = 0; rank < kWorld; ++rank) attach(rank);
+  clients_.clear();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // mostly their ends are seen by then
+  std::set<std::uint32_t> gone;
+  while (gone.size() < kWorld && !HasFailure()) {
+    const Json event = hear();
+    ASSERT_EQ(event.value("event", ""), "detached") << event;
+    gone.insert(event.at("rank").get<std::uint32_t>());
+  }
+  tell({{"command", "report"}});
+  EXPECT_EQ(hear().at("result").at("ranks").size(), kWorld);
+}
+
+}  // namespace
+}  // namespace muster::engine
