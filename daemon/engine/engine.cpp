@@ -67,6 +67,7 @@ Status Engine::open_device(Pooling pooling) {
   device::host::PoolOptions options;
   options.workers = spec_.workers;
   options.streams_max = spec_.world * MUSTER_LANE_COUNT;
+  options.depth = scheduler::Executor::kEntriesPerStep * kLaunchDepth;
   options.spin = spec_.idle_spin;
   options.duty = this;
   if (pooling == Pooling::kByHand) {
