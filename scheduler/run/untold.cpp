@@ -40,9 +40,16 @@ std::optional<Verdict> Untold::take(std::size_t member) {
   return next->verdict;
 }
 
+// It has known for a while: what came after that it has to hear of.
 void Untold::told(std::size_t member, std::uint64_t event) {
-  for (Failure& failure : failures_)
-    if (failure.verdict.event == event && !failure.told[member]) tell(failure, member);
+  const auto known = std::find_if(failures_.begin(), failures_.end(), [&](const Failure& f) {
+    return f.verdict.event == event && !f.told[member];
+  });
+  if (known == failures_.end()) return;
+  known->told[member] = true;
+  if (!is_loss(known->verdict)) return;
+  for (Failure& other : failures_)
+    if (!is_loss(other.verdict) && other.verdict.event < event) other.told[member] = true;
 }
 
 void Untold::told_all(std::size_t member) {

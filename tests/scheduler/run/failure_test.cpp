@@ -225,5 +225,18 @@ TEST_F(Failure, TellsBothEndsOfAMessageOfADeparture) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
+// Goal:   why a rank will not come is a failure of its own, so that a reset acknowledges it.
+TEST_F(Failure, NumbersWhyARankIsAbsentThatLeftBecauseOfAnother) {
+  reduce(1, 0, MUSTER_LANE_SMALL);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  ASSERT_TRUE(stopped(0, MUSTER_LANE_SMALL));
+  stage.graph.absent(Rank(0), "rank 0 exited with code 3", stage.now);
+  const auto left = stage.graph.detached(Rank(0), "rank 0 detached", stage.now);
+  ASSERT_NE(stage.graph.gone(Rank(0)), nullptr);
+  EXPECT_THAT(stage.graph.gone(Rank(0))->text, HasSubstr("rank 2 died"));
+  EXPECT_EQ(stage.graph.gone(Rank(0))->event, left->event);
+  EXPECT_GT(left->event, 0u);
+}
+
 }  // namespace
 }  // namespace muster::scheduler
