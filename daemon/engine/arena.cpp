@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "api/base/assert.hpp"
 
@@ -30,6 +31,10 @@ Status Arena::check_limits(std::uint64_t bytes) const {
   if (bytes > shm::kSegmentBytesMax)
     return failure(Code::kNoResource, "a buffer of {} bytes is more than one memory can have: {} bytes",
                    bytes, shm::kSegmentBytesMax);
+  return {};
+}
+
+Status Arena::check_segments() const {
   if (segments_.size() >= kSegmentsMax)
     return failure(Code::kNoResource,
                    "the rank has had {} segments of memory in this job's life, and no more are told apart; "
@@ -43,10 +48,10 @@ Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
   MUSTER_RETURN_IF_ERROR(check_limits(bytes));
   const std::uint64_t rounded = round_up(bytes, kAlignment);
   Grant grant;
-  for (std::uint32_t i = 0; i < segments_.size(); ++i)
-    if (carve(i, rounded, grant)) return grant;
+  for (const std::uint32_t segment : grown_)
+    if (carve(segment, rounded, grant)) return grant;
   MUSTER_RETURN_IF_ERROR(grow(rounded));
-  const bool carved = carve(static_cast<std::uint32_t>(segments_.size() - 1), rounded, grant);
+  const bool carved = carve(grown_.back(), rounded, grant);
   MUSTER_ASSERT(carved);
   return grant;
 }
@@ -55,6 +60,7 @@ Result<Arena::Grant> Arena::adopt(std::shared_ptr<device::Memory> memory, std::u
                                   std::uint64_t bytes) {
   MUSTER_ASSERT(offset + bytes <= memory->bytes());
   MUSTER_RETURN_IF_ERROR(check_limits(memory->bytes()));
+  MUSTER_RETURN_IF_ERROR(check_segments());
   const std::uint64_t left = options_.bytes_max > reserved_bytes_ ? options_.bytes_max - reserved_bytes_ : 0;
   if (bytes > left)
     return fail(Code::kNoResource,
@@ -69,6 +75,7 @@ Result<Arena::Grant> Arena::adopt(std::shared_ptr<device::Memory> memory, std::u
 }
 
 Status Arena::grow(std::uint64_t bytes) {
+  MUSTER_RETURN_IF_ERROR(check_segments());
   const std::uint64_t left = options_.bytes_max > reserved_bytes_ ? options_.bytes_max - reserved_bytes_ : 0;
   if (bytes > left)
     return failure(
@@ -83,6 +90,7 @@ Status Arena::grow(std::uint64_t bytes) {
   Segment segment;
   segment.free.emplace(0, memory->bytes());
   segment.memory = std::move(memory);
+  grown_.push_back(static_cast<std::uint32_t>(segments_.size()));
   segments_.push_back(std::move(segment));
   return {};
 }
@@ -104,14 +112,13 @@ bool Arena::carve(std::uint32_t index, std::uint64_t bytes, Grant& grant) {
   return true;
 }
 
-void Arena::free(const Grant& grant) {
+std::shared_ptr<device::Memory> Arena::free(const Grant& grant) {
   MUSTER_ASSERT(grant.segment < segments_.size());
   used_bytes_ -= grant.bytes;
   if (segments_[grant.segment].adopted) {
-    segments_[grant.segment].memory.reset();
     reserved_bytes_ -= grant.bytes;
     ++retired_;
-    return;
+    return std::exchange(segments_[grant.segment].memory, nullptr);
   }
   auto& holes = segments_[grant.segment].free;
   auto [it, inserted] = holes.emplace(grant.offset, grant.bytes);
@@ -127,6 +134,7 @@ void Arena::free(const Grant& grant) {
       holes.erase(it);
     }
   }
+  return nullptr;
 }
 
 }  // namespace muster::engine

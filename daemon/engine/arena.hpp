@@ -41,7 +41,8 @@ class Arena {
   Result<Grant> allocate(std::uint64_t bytes);
   // Bytes [offset, offset + bytes) of memory that others may have too, as a segment of its own.
   Result<Grant> adopt(std::shared_ptr<device::Memory> memory, std::uint64_t offset, std::uint64_t bytes);
-  void free(const Grant& grant);
+  // What was adopted comes back: to let go of it may take long (unmapping touches each page).
+  std::shared_ptr<device::Memory> free(const Grant& grant);
 
   // nullptr: there is no such segment, or no longer.
   const device::Memory* segment(std::uint32_t index) const {
@@ -61,12 +62,14 @@ class Arena {
     bool adopted = false;
   };
   Status check_limits(std::uint64_t bytes) const;
+  Status check_segments() const;
   bool carve(std::uint32_t index, std::uint64_t bytes, Grant& grant);
   Status grow(std::uint64_t bytes);
 
   device::Device& device_;
   Options options_;
   std::vector<Segment> segments_;
+  std::vector<std::uint32_t> grown_;  // segments that may have holes
   std::uint64_t used_bytes_ = 0;
   std::uint64_t reserved_bytes_ = 0;
   std::uint64_t retired_ = 0;

@@ -415,14 +415,4 @@ bool Board::untold(Rank rank) const {
   return peek(&header->untold) != 0;
 }
 
-bool Board::began(GroupId group, std::uint32_t index) const {
-  const std::byte* theirs = seat(group, index);
-  for (std::size_t k = 0; k < 2; ++k) {
-    const auto* slot =
-        reinterpret_cast<const shm::DirectSlot*>(theirs + shm::kSlotsOffset + k * shm::kSlotBytes);
-    if (peek(&slot->sequence) > 0 && peek(&slot->generation) == groups_[group.value].generation) return true;
-  }
-  return false;
-}
-
 }  // namespace muster::engine

@@ -118,8 +118,6 @@ class Board {
   Progress progress(GroupId group) const;
   // The rank's client has given plans new counts of which the engine does not know.
   bool untold(Rank rank) const;
-  // Whether the member has done anything in the group's present generation.
-  bool began(GroupId group, std::uint32_t index) const;
 
   static constexpr std::size_t kVerdictsKept = 16;
   static constexpr std::size_t kDisagreementsKept = 16;

@@ -111,8 +111,9 @@ Result<Handle> Engine::import_buffer(Session& session, const shm::BufferAlloc& r
 }
 
 Status Engine::free_buffer(Session& session, Handle handle) {
+  const LetGo after_the_baton(gone_);
   const std::lock_guard lock(baton_);
-  MUSTER_RETURN_IF_ERROR(session.free_buffer(handle));
+  MUSTER_RETURN_IF_ERROR(session.free_buffer(handle, gone_));
   const Rank rank = session.options().rank;
   if (board_) board_->set_retired(rank, seats_[rank.value].arena->retired());
   return {};

@@ -4,6 +4,8 @@
 
 #include "api/base/log.hpp"
 
+#include <algorithm>
+
 #include <poll.h>
 
 namespace muster::engine {
@@ -273,9 +275,17 @@ Json Conductor::stop(const Json& body) {
 
 void Conductor::on_client(Rank rank) {
   Client& client = clients_.at(rank);
+  // What lies there afterwards has come now: it is not what another client sent last.
+  std::fill_n(buffer_.begin(), sizeof(shm::BufferAlloc), std::byte{0});
   // Memory to be imported may come with it. A descriptor that is slow to close holds up its own job alone.
   auto message = shm::receive_message(client.socket, buffer_);
   if (!message && message.error().code() == Code::kPending) return;
+  const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
+  if (!message && message.error().code() == Code::kNoResource &&
+      std::all_of(buffer_.begin(), buffer_.begin() + sizeof(shm::MessageHeader), is_zero)) {
+    MUSTER_LOG(kWarning, "engine", "a message of rank {} waits: {}", rank.value, message.error().message());
+    return;
+  }
   // The bytes of a message came, the descriptor that was with it did not: its sender hears why.
   const auto request = std::span<const std::byte>(buffer_).first(sizeof(shm::BufferAlloc));
   const bool lost = !message && message.error().code() == Code::kNoResource &&

@@ -68,15 +68,12 @@ void Engine::refresh_standing() {
   }
 }
 
-// A rank that was told of a failure and has run nothing in that group since then leaves because of it.
+// A rank that was told of a failure and has run and started nothing anywhere since then leaves because of it.
 std::optional<scheduler::Verdict> Engine::heard_direct(Rank rank) const {
   const Seat& seat = seats_[rank.value];
   if (!board_ || !seat.heard) return std::nullopt;
-  const auto& ranks = graph_->groups()[seat.heard->group.value].ranks;
-  const auto at = std::find(ranks.begin(), ranks.end(), rank);
-  if (at == ranks.end()) return std::nullopt;
-  const auto index = static_cast<std::uint32_t>(at - ranks.begin());
-  if (board_->began(seat.heard->group, index)) return std::nullopt;
+  if (board_->recorded(rank) != seat.heard->recorded || seat.starts != seat.heard->starts)
+    return std::nullopt;
   return seat.heard->verdict;
 }
 
@@ -107,8 +104,11 @@ Status Engine::direct_verdict(Session& session, const shm::DirectMessage& messag
   if (!verdict)
     return failure(Code::kState, "group {} is in generation {} and has no failure to tell of",
                    graph_->groups()[q.group.value].name, board_->generation(q.group));
-  seats_[session.options().rank.value].heard = Seat::Heard{q.group, *verdict};
-  graph_->acknowledge(session.options().rank, verdict->event);
+  const Rank rank = session.options().rank;
+  Seat& seat = seats_[rank.value];
+  drain_all(seat);  // what it has started before it heard
+  seat.heard = Seat::Heard{*verdict, board_->recorded(rank), seat.starts};
+  graph_->acknowledge(rank, verdict->event);
   return Status(verdict->code, verdict->text);
 }
 
@@ -144,10 +144,17 @@ Status Engine::direct_overdue(Session& session, const shm::DirectMessage& messag
 // again.
 void Engine::trace_direct() {
   for (std::uint32_t rank = 0; rank < spec_.world; ++rank) {
-    if (board_->recorded(Rank(rank)) < traced_[rank]) traced_[rank] = 0;
-    std::uint64_t lost = 0;
-    for (const Board::Flight& flight : board_->flights(Rank(rank), traced_[rank], &lost)) {
-      if (flight.state == shm::RecordState::kOpen) break;  // the latest: it is taken once it is over
+    const std::uint64_t latest = board_->recorded(Rank(rank));
+    if (latest < traced_[rank]) traced_[rank] = 0;
+    bool open = false;
+    // What is passed over is lost, and lost once.
+    const auto pass_to = [&](std::uint64_t index) {
+      trace_.missed(index - traced_[rank]), traced_[rank] = index;
+    };
+    for (const Board::Flight& flight : board_->flights(Rank(rank), traced_[rank])) {
+      pass_to(flight.index - 1);
+      open = flight.state == shm::RecordState::kOpen;
+      if (open) break;  // the latest: it is taken once it is over
       traced_[rank] = flight.index;
       if (!flight.ended) continue;  // begun before the trace
       scheduler::TraceEvent event;
@@ -162,7 +169,7 @@ void Engine::trace_direct() {
       event.bytes = flight.target_bytes;
       trace_.add(event);
     }
-    trace_.missed(lost);
+    if (!open && latest > traced_[rank]) pass_to(latest);
   }
 }
 

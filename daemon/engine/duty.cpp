@@ -85,8 +85,10 @@ bool Engine::arm() {
   for (Seat& seat : seats_) {
     if (!seat.session) continue;
     // Even after one had work: all must be armed or none, and do_work() disarms all.
-    quiet = seat.session->try_sleep() && quiet;
-    quiet = quiet && !seat.session->has_backlog();
+    const bool sleeps = seat.session->try_sleep();
+    // Who waits for room on a full lane brings no work until something else does.
+    if (seat.session->blocked()) continue;
+    quiet = quiet && sleeps && !seat.session->has_backlog();
   }
   return quiet;
 }
@@ -102,10 +104,8 @@ void Engine::wake() noexcept {
 // ---- actions -----------------------------------------------------------------------------------
 
 void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
-  for (const scheduler::Step::Part& part : step.parts)
-    if (const scheduler::CollectiveWork* work = part.plan->collective())
-      flight_log_.launched(part.rank, part.lane, part.value,
-                           graph_->sequencer().operations(work->group, part.lane), turn_);
+  if (const scheduler::CollectiveWork* work = step.parts.front().plan->collective())
+    flight_log_.launched(step, graph_->sequencer().operations(work->group, step.parts.front().lane), turn_);
   const Status status = executor_->launch(step_index, step);
   lateness_.met(step);
   if (status.ok() || !health_.ok()) return;
@@ -117,6 +117,7 @@ void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
 }
 
 void Engine::submitted(const scheduler::Request& request) {
+  ++seats_[request.rank.value].starts;
   tally_->submitted(request.rank, *request.plan);
   if (!graph_->stopped(request.rank, request.lane)) flight_log_.submitted(request, turn_);
 }

@@ -67,6 +67,7 @@ Status Engine::open_device(Pooling pooling) {
   device::host::PoolOptions options;
   options.workers = spec_.workers;
   options.streams_max = spec_.world * MUSTER_LANE_COUNT;
+  options.depth = scheduler::Executor::kEntriesPerStep * kLaunchDepth;
   options.spin = spec_.idle_spin;
   options.duty = this;
   if (pooling == Pooling::kByHand) {
@@ -179,11 +180,12 @@ void Engine::detach(Rank rank, const std::string& text) {
 }
 
 std::size_t Engine::bury() {
+  const LetGo after_the_baton(gone_);
   const std::lock_guard lock(baton_);
   std::vector<SessionId> gone;
   std::erase_if(graveyard_, [&](const std::unique_ptr<Session>& session) {
     if (!session->idle()) return false;
-    session->bury();
+    session->bury(gone_);
     gone.push_back(session->options().id);
     const Rank rank = session->options().rank;
     if (board_) board_->set_retired(rank, seats_[rank.value].arena->retired());

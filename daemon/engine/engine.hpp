@@ -179,10 +179,12 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
     std::uint32_t attachments = 0;
     std::string offence;  // how the session broke the protocol; empty: it did not
     struct Heard {        // the latest verdict of the direct path that its client was told
-      GroupId group;
       scheduler::Verdict verdict;
+      std::uint64_t recorded = 0;  // how far it had come then: operations run directly
+      std::uint64_t starts = 0;    // and on the engine path
     };
     std::optional<Heard> heard;
+    std::uint64_t starts = 0;  // of all its clients
     ProcessId process;
     Instant heard_at{0};                      // its client's last command or message
     std::optional<blame::Finished> finished;  // its last collective on the engine path
@@ -240,6 +242,17 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   ShrinkRounds shrinks_;
   Doorbells doorbells_;
   std::vector<std::string> group_names_;
+
+  // Memory that is nobody's any more. Unmapping GiBs takes seconds in which all ranks would stand still, so
+  // who lets go of it does so after giving the baton back.
+  struct LetGo {
+    explicit LetGo(Session::Gone& what) : gone(what) {}
+    ~LetGo() { gone.clear(); }
+    LetGo(const LetGo&) = delete;
+    LetGo& operator=(const LetGo&) = delete;
+    Session::Gone& gone;
+  };
+  Session::Gone gone_;  // the conductor's
 
   mutable Baton baton_;
   std::unique_ptr<device::host::Pool> pool_;

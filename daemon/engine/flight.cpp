@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace muster::engine {
 
@@ -26,8 +27,6 @@ void FlightLog::submitted(const scheduler::Request& request, Instant now) {
   if (work->point_to_point()) {
     entry.sender = work->collective.root;
     entry.receiver = work->collective.receiver;
-    entry.number = ++log.pairs[{entry.group, static_cast<std::uint32_t>(entry.sender),
-                                static_cast<std::uint32_t>(entry.receiver)}];
   }
   entry.uneven = !work->collective.counts.empty();
   entry.source_bytes = given_count(work->share) * element;
@@ -44,13 +43,34 @@ FlightEntry* FlightLog::find(Rank rank, std::uint32_t lane, std::uint64_t value)
   return entry.value == value ? &entry : nullptr;
 }
 
-void FlightLog::launched(Rank rank, std::uint32_t lane, std::uint64_t value, std::uint64_t number,
-                         Instant now) {
-  FlightEntry* entry = find(rank, lane, value);
-  if (entry == nullptr) return;
-  entry->state = FlightEntry::State::kStarted;
-  if (entry->sender < 0) entry->number = number;
-  entry->started = now;
+FlightLog::Pair& FlightLog::pair_of(const FlightEntry& entry) {
+  return pairs_[{entry.group, static_cast<std::uint32_t>(entry.sender),
+                 static_cast<std::uint32_t>(entry.receiver)}];
+}
+
+void FlightLog::launched(const scheduler::Step& step, std::uint64_t number, Instant now) {
+  bool numbered = false;
+  for (const scheduler::Step::Part& part : step.parts) {
+    FlightEntry* entry = find(part.rank, part.lane, part.value);
+    if (entry == nullptr) continue;
+    if (entry->sender >= 0 && !std::exchange(numbered, true)) {
+      Pair& pair = pair_of(*entry);
+      pair.met += std::max(pair.fallen[0], pair.fallen[1]) + 1;
+      pair.fallen = {};
+      number = pair.met;
+    }
+    entry->state = FlightEntry::State::kStarted;
+    entry->number = number;
+    entry->started = now;
+  }
+}
+
+void FlightLog::forget(GroupId group) {
+  std::erase_if(pairs_, [&](const auto& pair) { return pair.first[0] == group.value; });
+  for (RankLog& log : ranks_)
+    for (auto& lane : log.lanes)
+      for (FlightEntry& entry : lane)
+        if (entry.value != 0 && entry.group == group.value) entry = FlightEntry{};
 }
 
 const FlightEntry* FlightLog::retired(Rank rank, std::uint32_t lane, std::uint64_t value, bool well,
@@ -66,21 +86,28 @@ const FlightEntry* FlightLog::retired(Rank rank, std::uint32_t lane, std::uint64
   return entry->value == value ? entry : nullptr;
 }
 
-// Only the first of a channel that had not been launched was an operation that others may have come to: what
-// stood behind it was never to be met by anybody, and has no number.
+// Only the first of a channel, or of a pair, that had not been launched was an operation that others may have
+// come to: what stood behind it was never to be met by anybody, and has no number.
 void FlightLog::failed(RankLog& log, FlightEntry& entry, std::uint64_t number) {
-  if (entry.state == FlightEntry::State::kScheduled && entry.sender < 0) {
-    for (const FlightEntry& other : log.lanes[entry.lane]) {
-      if (other.value == 0 || other.value == entry.value || other.group != entry.group) continue;
-      if (other.state == FlightEntry::State::kScheduled && other.value < entry.value) {
-        entry = FlightEntry{};
-        return;
-      }
-      number = std::max(number, other.number + 1);
-    }
-    entry.number = number;
-  }
+  const bool waited = entry.state == FlightEntry::State::kScheduled;
   entry.state = FlightEntry::State::kFailed;
+  if (!waited) return;
+  for (const FlightEntry& other : log.lanes[entry.lane]) {
+    const bool here = other.value != 0 && other.value != entry.value && other.group == entry.group &&
+                      other.sender == entry.sender && other.receiver == entry.receiver;
+    if (!here) continue;
+    if (other.state == FlightEntry::State::kScheduled && other.value < entry.value) {
+      entry = FlightEntry{};
+      return;
+    }
+    number = std::max(number, other.number + 1);
+  }
+  if (entry.sender >= 0) {
+    Pair& pair = pair_of(entry);
+    const bool sent = entry.op == MUSTER_SEND;
+    number = pair.met + ++pair.fallen[sent ? 0 : 1];
+  }
+  entry.number = number;
 }
 
 std::vector<FlightEntry> FlightLog::entries(Rank rank) const {

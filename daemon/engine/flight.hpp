@@ -23,7 +23,7 @@ struct FlightEntry {
   std::int32_t receiver = -1;
   std::uint64_t source_bytes = 0;
   std::uint64_t target_bytes = 0;
-  // In its channel; 0 while it waits: not known yet. Of SEND and RECV: in program order of its pair.
+  // In its channel, or among the messages of its pair; 0 while it waits: not known yet.
   std::uint64_t number = 0;
   bool uneven = false;  // blocks of several sizes
   Instant created{0};
@@ -47,11 +47,13 @@ class FlightLog {
   // The rank has a new client: what the last one did is over.
   void attached(Rank rank) { ranks_[rank.value] = {}; }
   void submitted(const scheduler::Request& request, Instant now);
-  // `number`: of the operation in its channel.
-  void launched(Rank rank, std::uint32_t lane, std::uint64_t value, std::uint64_t number, Instant now);
+  // A collective for all its members, or a message. `number`: of the operation in its channel.
+  void launched(const scheduler::Step& step, std::uint64_t number, Instant now);
   // `number` counts for a start that had not been launched. Returns its entry, if there is one.
   const FlightEntry* retired(Rank rank, std::uint32_t lane, std::uint64_t value, bool well,
                              std::uint64_t number, Instant end);
+  // Another group may come in its place.
+  void forget(GroupId group);
   // All of a rank, in order of creation.
   std::vector<FlightEntry> entries(Rank rank) const;
   // Whether older ones have been overwritten.
@@ -60,13 +62,20 @@ class FlightLog {
  private:
   struct RankLog {
     std::array<std::vector<FlightEntry>, MUSTER_LANE_COUNT> lanes;
-    std::map<std::array<std::uint32_t, 3>, std::uint64_t> pairs;  // group, sender, receiver → messages
     bool overwritten = false;
   };
+  // Messages are numbered where both sides meet. What one side has lost since then has the next numbers,
+  // which are those of what the other has lost, if it has.
+  struct Pair {
+    std::uint64_t met = 0;
+    std::array<std::uint64_t, 2> fallen{};  // since then: of the sender, of the receiver
+  };
+  Pair& pair_of(const FlightEntry& entry);
   FlightEntry* find(Rank rank, std::uint32_t lane, std::uint64_t value);
   void failed(RankLog& log, FlightEntry& entry, std::uint64_t number);
 
   std::vector<RankLog> ranks_;
+  std::map<std::array<std::uint32_t, 3>, Pair> pairs_;  // by group, sender, receiver
 };
 
 }  // namespace muster::engine

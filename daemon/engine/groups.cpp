@@ -100,16 +100,15 @@ void Engine::retire_group(GroupId group) {
   const NameScope names{NameScope::Kind::kGroup, group.value};
   if (table_.is_held(group)) return;
   // Such a group could not be found again, and with it the memory.
-  if (!table_.is_found_by_name(group)) named_->forget_all_in(names);
+  if (!table_.is_found_by_name(group)) named_->forget_all_in(names, gone_);
   if (named_->any_in(names)) return;
-  for (Seat& seat : seats_)
-    if (seat.heard && seat.heard->group == group) seat.heard.reset();
   graph_->set_group(group, {});
   executor_->connect(group, nullptr);
   if (board_) board_->unseat_group(group);
   lateness_.set_group(group, {});
   tally_->set_group(group, {});
   shrinks_.forget(group);
+  flight_log_.forget(group);
   table_.forget(group);
 }
 
@@ -207,6 +206,7 @@ std::vector<SessionId> Engine::sessions_of(std::span<const Rank> ranks) const {
 Status Engine::free_group(Session& session, std::uint64_t handle) {
   if (handle == MUSTER_GROUP_SELF) return {};
   MUSTER_ASSIGN_OR_RETURN(const GroupId group, find_group(scope(session), handle));
+  const LetGo after_the_baton(gone_);
   const std::lock_guard lock(baton_);
   const std::string& name = graph_->groups()[group.value].name;
   if (!table_.holds(group, Holder::of(session.options().id)))
@@ -270,6 +270,7 @@ void Engine::leave_mesh(MadeMesh& mesh) {
 }
 
 Status Engine::free_mesh(Session& session, std::uint64_t handle) {
+  const LetGo after_the_baton(gone_);
   const std::lock_guard lock(baton_);
   MadeMesh* mesh = table_.mesh(handle);
   if (mesh == nullptr || mesh->sessions.count(session.options().id) == 0)

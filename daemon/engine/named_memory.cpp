@@ -9,10 +9,13 @@ bool NamedMemory::any_in(NameScope scope) const {
   return first != entries_.end() && first->first.first == scope;
 }
 
-void NamedMemory::forget_all_in(NameScope scope) {
+void NamedMemory::forget_all_in(NameScope scope, std::vector<std::shared_ptr<device::Memory>>& gone) {
   for (auto it = entries_.lower_bound({scope, ""}); it != entries_.end() && it->first.first == scope;) {
     const bool held = it->second.holders > 0;
-    if (!held) bytes_ -= it->second.bytes;
+    if (!held) {
+      bytes_ -= it->second.bytes;
+      gone.push_back(std::move(it->second.memory));
+    }
     it = held ? std::next(it) : entries_.erase(it);
   }
 }
@@ -44,12 +47,14 @@ NamedMemory::Hold::~Hold() {
   if (valid()) --at_->second.holders;
 }
 
-void NamedMemory::Hold::drop() {
-  if (!valid()) return;
+std::shared_ptr<device::Memory> NamedMemory::Hold::drop() {
+  if (!valid()) return nullptr;
   NamedMemory& home = *std::exchange(home_, nullptr);
-  if (--at_->second.holders > 0) return;
+  if (--at_->second.holders > 0) return nullptr;
   home.bytes_ -= at_->second.bytes;
+  std::shared_ptr<device::Memory> memory = std::move(at_->second.memory);
   home.entries_.erase(at_);
+  return memory;
 }
 
 }  // namespace muster::engine

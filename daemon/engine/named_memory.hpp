@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace muster::engine {
 
@@ -70,8 +71,8 @@ class NamedMemory {
     std::uint64_t identity() const { return at_->second.identity; }
     // It was there before, with its contents.
     bool found() const { return found_; }
-    // Gives it up for good: the name goes with its last holder.
-    void drop();
+    // Gives it up for good: the name goes with its last holder, and its memory comes back.
+    std::shared_ptr<device::Memory> drop();
 
    private:
     friend class NamedMemory;
@@ -91,8 +92,8 @@ class NamedMemory {
   Result<Hold> open(NameScope scope, const std::string& name, std::uint64_t bytes);
 
   bool any_in(NameScope scope) const;
-  // Gives up for good what nobody holds.
-  void forget_all_in(NameScope scope);
+  // Gives up for good what nobody holds; appends its memory.
+  void forget_all_in(NameScope scope, std::vector<std::shared_ptr<device::Memory>>& gone);
   std::size_t names() const { return entries_.size(); }
   std::uint64_t bytes() const { return bytes_; }
 

@@ -41,9 +41,11 @@ Result<std::size_t> Session::drain(scheduler::Graph& graph, Instant now) {
     counters_.add(shm::Counter::kCommands, batch_count_);
   }
   std::size_t taken = 0;
+  blocked_ = false;
   for (; next_ < batch_count_; ++next_, ++taken) {
     bool lane_full = false;
     MUSTER_RETURN_IF_ERROR(execute(graph, batch_[next_], now, &lane_full));
+    blocked_ = lane_full;
     if (lane_full) break;  // offered again next turn; the ring behind it is the client's back-pressure
   }
   return taken;
@@ -223,14 +225,14 @@ std::size_t Session::uses(GroupId group) {
   return count;
 }
 
-Status Session::free_buffer(Handle handle) {
+Status Session::free_buffer(Handle handle, Gone& gone) {
   Buffer* buffer = buffers_.find(handle);
   if (buffer == nullptr) return failure(Code::kStale, "no such buffer");
   forget_former();
   if (buffer->plans > 0)
     return failure(Code::kBusy, "{} plans use the buffer; destroy them first", buffer->plans);
-  arena_.free(buffer->grant);
-  buffer->name.drop();
+  gone.push_back(arena_.free(buffer->grant));
+  gone.push_back(buffer->name.drop());
   buffer_bytes_ -= buffer->bytes;
   counters_.set(shm::Counter::kBufferBytes, buffer_bytes_);
   buffers_.erase(handle);
@@ -278,9 +280,9 @@ bool Session::introduce_segment(std::uint32_t segment) {
   return !known;
 }
 
-void Session::bury() {
+void Session::bury(Gone& gone) {
   MUSTER_ASSERT(idle());
-  buffers_.for_each([&](Handle, Buffer& buffer) { arena_.free(buffer.grant); });
+  buffers_.for_each([&](Handle, Buffer& buffer) { gone.push_back(arena_.free(buffer.grant)); });
 }
 
 }  // namespace muster::engine

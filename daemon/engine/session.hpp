@@ -57,6 +57,8 @@ class Session {
   bool try_sleep() { return ring_.try_sleep(); }
   void awake() { ring_.awake(); }
   bool has_backlog() const { return next_ < batch_count_; }
+  // What comes next waits for room on its lane: a step that ends, a deadline or a conductor makes some.
+  bool blocked() const { return blocked_; }
 
   shm::CompletionWriter& completion() { return completion_writer_; }
   shm::CounterWriter& counters() { return counters_; }
@@ -76,7 +78,9 @@ class Session {
   bool holds(std::uint64_t identity) const;
   // Plans and shared buffers that name the group.
   std::size_t uses(GroupId group);
-  Status free_buffer(Handle handle);
+  // Appends memory that is nobody's any more: to be let go without the baton, since it may take long.
+  using Gone = std::vector<std::shared_ptr<device::Memory>>;
+  Status free_buffer(Handle handle, Gone& gone);
   // `said`: how its client described it, for new counts; of a kernel nothing.
   Result<Handle> add_plan(std::unique_ptr<scheduler::Plan> plan, const shm::PlanCollective& said = {});
   Status destroy_plan(Handle handle);
@@ -93,7 +97,7 @@ class Session {
   bool idle() const { return starts_in_flight_ == 0; }
   void retired() { --starts_in_flight_; }
   // Gives all buffers back to the arena. The session must be idle.
-  void bury();
+  void bury(Gone& gone);
 
   const SessionOptions& options() const { return options_; }
   const shm::SubmissionView& submission() const { return submission_; }
@@ -139,6 +143,7 @@ class Session {
   std::uint32_t starts_in_flight_ = 0;
   std::uint64_t buffer_bytes_ = 0;
   std::uint64_t buffer_bytes_peak_ = 0;
+  bool blocked_ = false;
   bool news_ = false;
 };
 

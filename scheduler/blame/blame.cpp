@@ -138,7 +138,13 @@ class Search {
     std::optional<Verdict> worst;
     for (const End& end : ends_) worst = std::max(worst.value_or(Verdict::kHealthy), end.culprit.verdict);
     const bool process = worst && *worst >= Verdict::kFrozen;
-    if (!process && !circle_.empty()) {
+    // That a member has no process is seen; a circle may be inferred.
+    const bool inferred =
+        std::any_of(circle_.begin(), circle_.end(), [](const Link& link) { return !link.certain; });
+    const bool absent = std::any_of(ends_.begin(), ends_.end(), [](const End& end) {
+      return end.certain && end.culprit.verdict == Verdict::kNotAttached;
+    });
+    if (!process && !circle_.empty() && !(inferred && absent)) {
       conclude_circle(report);
     } else if (!process && !differing_.empty()) {
       report.verdict = Verdict::kMismatchPending;
@@ -168,21 +174,29 @@ class Search {
     report.verdict = one_group ? Verdict::kMismatchPending : Verdict::kDeadlock;
     report.wait = circle_.front().wait;
     report.circle = circle_;
+    name_culprits(report);
+  }
+
+  // Each rank at which a way ends, with the worst that was found of it.
+  void name_culprits(Report& report) const {
+    std::map<std::uint32_t, Culprit> culprits;
+    for (const End& end : ends_) {
+      Culprit& culprit = culprits[end.culprit.rank];
+      if (culprit.verdict <= end.culprit.verdict) culprit = end.culprit;
+    }
+    for (const auto& [number, culprit] : culprits) report.culprits.push_back(culprit);
   }
 
   void conclude_ends(Report& report, Verdict worst) {
     report.verdict = worst;
-    std::map<std::uint32_t, Culprit> culprits;
     std::vector<std::size_t> waits;
     report.confidence = Confidence::kMedium;
     for (const End& end : ends_) {
-      Culprit& culprit = culprits[end.culprit.rank];
-      if (culprit.verdict <= end.culprit.verdict) culprit = end.culprit;
       if (end.culprit.verdict != worst) continue;
       waits.push_back(end.wait);
       if (end.certain) report.confidence = Confidence::kHigh;
     }
-    for (const auto& [number, culprit] : culprits) report.culprits.push_back(culprit);
+    name_culprits(report);
     // Where nobody else is waited for than those who wait for nobody, the search has come to the ground.
     std::vector<std::size_t> ground;
     std::copy_if(waits.begin(), waits.end(), std::back_inserter(ground),

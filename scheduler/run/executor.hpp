@@ -22,9 +22,13 @@ struct Finished {
 // Owns    a stream per (rank, lane), an event per step in flight, and the groups' communicators.
 // Thread  whoever holds the engine's baton.
 // Bound   the graph's steps in flight; nothing is allocated between open() and connect().
-// Fails   launch: the device's or communicator's Status; the step is then not in flight.
+// Fails   launch: the device's or communicator's Status; the step is then not in flight, though what of it
+//         lies on its stream already still runs.
 class Executor {
  public:
+  // What a step takes of its stream's depth: its work, and the record of its end.
+  static constexpr std::uint32_t kEntriesPerStep = 2;
+
   // One communicator per group, in the order of the graph's groups, with as many ranks as the group has.
   static Result<Executor> open(device::Device& device, std::uint32_t world, std::uint32_t steps_max,
                                std::vector<std::unique_ptr<transport::Communicator>> communicators);

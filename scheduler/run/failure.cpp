@@ -17,43 +17,92 @@ std::string rank_list(const std::vector<Rank>& ranks) {
 
 }  // namespace
 
-// Ends the lane's starts that are not running. Idempotent while it is stopped.
-void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const Verdict& verdict) {
+// Ends the lane's starts that are not running. Idempotent while it is stopped. `told_at`: the meeting where
+// it happened, whose members all hear of it. A failure that the rank has got over already is another one
+// when it comes back: those whom it takes with it may have got over it too, and have to hear.
+void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, const Meeting* told_at) {
   RankState& r = state(rank);
   Lane& lane = r.lanes[lane_index];
   const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
   if (stopped) return;
+  if (knows(r, verdict.event)) verdict.event = ++failures_;
   const std::uint64_t from =
       lane.launched < lane.queue.size() ? lane.queue[lane.launched].request.value : lane.last + 1;
-  while (lane.queue.size() > lane.launched) {
-    const Start& start = lane.queue.back();
-    if (start.arrived) sequencer_.withdraw({rank, lane_index, start.request.value, start.request.plan});
-    actions_.retired(rank, lane_index, start.request.value, *start.request.plan, false);
-    lane.queue.pop_back();
-  }
   lane.failed_from = from;
   lane.failed_to = 0;
   lane.verdict = verdict;
+  lane.told_at.reset();
+  if (told_at != nullptr) lane.told_at = *told_at;
+  while (lane.queue.size() > lane.launched) {
+    const Start& start = lane.queue.back();
+    if (start.arrived) {
+      sequencer_.withdraw({rank, lane_index, start.request.value, start.request.plan});
+    } else {
+      note_dropped(r, lane_index, start);
+    }
+    actions_.retired(rank, lane_index, start.request.value, *start.request.plan, false);
+    lane.queue.pop_back();
+  }
   if (r.present) actions_.stopped(rank, lane_index, from, verdict);
+}
+
+// A start falls because its lane is stopped. Those who leave are heard of in all their groups.
+void Graph::note_dropped(const RankState& r, std::uint32_t lane_index, const Start& start) {
+  const CollectiveWork* work = start.request.plan->collective();
+  if (work == nullptr || !r.present) return;
+  const Lane& lane = r.lanes[lane_index];
+  const Meeting meeting = meeting_of(*work, lane_index);
+  if (lane.told_at && lane.told_at->same_place(meeting)) return;
+  tell_known(r, meeting, start.submission);
+  dropped_.push_back({meeting, lane.verdict});
+  Verdict& verdict = dropped_.back().verdict;
+  if (verdict.code == Code::kDependency) verdict.code = verdict.cause;
+}
+
+void Graph::fail_lane(Rank rank, std::uint32_t lane, const Verdict& verdict, const Meeting* told_at,
+                      Instant now) {
+  stop_lane(rank, lane, verdict, told_at);
+  spread(now);
 }
 
 void Graph::fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict,
                          Instant now) {
-  for (const auto& member : members) stop_lane(member.rank, member.lane, verdict);
-  // Only now: a lane that hears of the failure may submit to a channel that the loop above was still
-  // clearing.
-  for (const auto& member : members)
-    if (state(member.rank).present) pump(member.rank, now);
+  stop_members(members, verdict);
+  spread(now);
 }
 
-void Graph::break_group(GroupId group, const Verdict& verdict, Instant now) {
-  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
-    fail_members(sequencer_.break_channel(group, lane, verdict), verdict, now);
+void Graph::stop_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict) {
+  for (const auto& member : members) {
+    const Meeting meeting = meeting_of(*member.plan->collective(), member.lane);
+    stop_lane(member.rank, member.lane, verdict, &meeting);
+    stirred_.push_back(member.rank);
+  }
+}
+
+// Takes those out who wait for what stopped lanes have dropped, and on from there; each meeting falls once of
+// a failure, so this ends. Only then do the ranks go on: a lane that hears of the failure may submit to a
+// channel that was still to be cleared. Whoever fails meanwhile leaves the rest to the call that is under
+// way.
+void Graph::spread(Instant now) {
+  if (std::exchange(spreading_, true)) return;
+  while (!dropped_.empty() || !stirred_.empty()) {
+    if (dropped_.empty()) {
+      const Rank rank = stirred_.back();
+      stirred_.pop_back();
+      if (state(rank).present) pump(rank, now);
+      continue;
+    }
+    const Dropped dropped = std::move(dropped_.back());
+    dropped_.pop_back();
+    if (!sequencer_.is_news(dropped.meeting, dropped.verdict.event)) continue;
+    stop_members(sequencer_.break_up(dropped.meeting, dropped.verdict), dropped.verdict);
+  }
+  spreading_ = false;
 }
 
 void Graph::abort(GroupId group, Verdict verdict, Instant now) {
   verdict.event = ++failures_;
-  break_group(group, verdict, now);
+  fail_members(sequencer_.break_group(group, verdict), verdict, now);
 }
 
 // ---- departures
@@ -62,7 +111,7 @@ std::optional<Verdict> Graph::detached(Rank rank, const std::string& text, Insta
                                        const Verdict* heard) {
   RankState& r = state(rank);
   if (!r.present) return std::nullopt;
-  Verdict verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, 0};
+  Verdict verdict{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text, ++failures_};
   const Verdict* root = failure_of(r);
   if (root == nullptr) root = heard;
   if (root != nullptr) {
@@ -71,12 +120,11 @@ std::optional<Verdict> Graph::detached(Rank rank, const std::string& text, Insta
     r.root = verdict;
     if (r.absence) r.absence = verdict;
   }
-  verdict.event = ++failures_;
   r.present = false;
   r.exposed_since.reset();
   // Its own queues first, so that nothing of it is left in the sequencer when the groups hear.
-  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) stop_lane(rank, lane, verdict);
-  sequencer_.acknowledge(rank, failures_);
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) stop_lane(rank, lane, verdict, nullptr);
+  sequencer_.forget_owed(rank);
   leave_groups(rank, verdict, now);
   const auto here = [](const RankState& other) { return other.present; };
   if (std::none_of(ranks_.begin(), ranks_.end(), here)) forget_absences();
@@ -104,12 +152,14 @@ void Graph::forget_absences() {
 }
 
 void Graph::leave_groups(Rank rank, const Verdict& verdict, Instant now) {
+  std::vector<Sequencer::Arrival> waiting;
   for (std::uint32_t g = 0; g < groups().size(); ++g) {
     const auto& members = groups()[g].ranks;
-    if (std::find(members.begin(), members.end(), rank) != members.end())
-      break_group(GroupId(g), verdict, now);
+    if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
+    const auto here = sequencer_.break_group(GroupId(g), verdict);
+    waiting.insert(waiting.end(), here.begin(), here.end());
   }
-  fail_members(sequencer_.waiting_for(rank), verdict, now);
+  fail_members(waiting, verdict, now);
 }
 
 // The first failure that a lane of the rank still stands for.
@@ -152,11 +202,11 @@ void Graph::tick(Instant now) {
       verdict.event = ++failures_;
       const CollectiveWork* work = start.request.plan->collective();
       if (work != nullptr && start.arrived) {
-        auto members = sequencer_.break_channel(work->group, lane, verdict);
-        fail_members(members, verdict, now);
+        fail_members(sequencer_.break_up(meeting_of(*work, lane), verdict), verdict, now);
+      } else {
+        fail_lane(Rank(rank), lane, verdict, nullptr, now);
+        pump(Rank(rank), now);
       }
-      stop_lane(Rank(rank), lane, verdict);
-      pump(Rank(rank), now);
     }
   }
 }

@@ -28,15 +28,16 @@ std::vector<Graph::Lane> Graph::new_lanes() const {
 
 void Graph::attached(Rank rank) {
   RankState& r = state(rank);
-  sequencer_.acknowledge(rank, failures_);
+  sequencer_.forget_owed(rank);
   if (r.absence) --absences_;
   const std::uint32_t generation = r.generation + 1;
-  const std::uint32_t running = r.running;
+  const auto running = r.running;
   r = RankState{};
   r.lanes = new_lanes();
   r.present = true;
   r.running = running;
   r.generation = generation;
+  r.born_after = failures_;
 }
 
 // ---- submission --------------------------------------------------------------------------------
@@ -61,10 +62,16 @@ Code Graph::submit(const Request& request, Instant now) {
   lane.last = request.value;
   if (lane.failed_from != 0 && lane.failed_to == 0) {  // stopped: covered by the verdict already published
     actions_.submitted(request);
+    if (knows(r, lane.verdict.event)) {  // got over on another lane: what falls from now on is news
+      lane.verdict.event = ++failures_;
+      lane.told_at.reset();
+    }
+    note_dropped(r, request.lane, {request, ++submissions_});
     actions_.retired(request.rank, request.lane, request.value, *request.plan, false);
+    spread(now);
     return Code::kOk;
   }
-  const bool pushed = lane.queue.push(Start{request, false, false});
+  const bool pushed = lane.queue.push(Start{request, ++submissions_});
   MUSTER_ASSERT(pushed);
   actions_.submitted(request);
   pump(request.rank, now);
@@ -86,9 +93,29 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   if (lane.failed_from == 0 || lane.failed_to != 0) return;
   lane.failed_to = lane.last;
   remember(lane);
-  sequencer_.acknowledge(rank, lane.verdict.event);
+  acknowledge(rank, lane.verdict.event);
   actions_.resumed(rank, lane_index, lane.failed_to);
   pump(rank, now);
+}
+
+void Graph::acknowledge(Rank rank, std::uint64_t event) {
+  RankState& r = state(rank);
+  if (!r.present || event == 0 || knows(r, event)) return;
+  if (r.known.size() == kKnownMax) r.known.erase(r.known.begin());
+  r.known.push_back({event, submissions_});
+}
+
+bool Graph::knows(const RankState& r, std::uint64_t event) {
+  const auto is_it = [event](const Known& known) { return known.event == event; };
+  return event <= r.born_after || std::any_of(r.known.begin(), r.known.end(), is_it);
+}
+
+// What a rank knew when it submitted a start, that start need not be told. One from before then must be: it
+// belongs to what the others have given up.
+void Graph::tell_known(const RankState& r, const Meeting& meeting, std::uint64_t submission) {
+  if (!sequencer_.owes(meeting)) return;
+  for (const Known& known : r.known)
+    if (known.at < submission) sequencer_.acknowledge(meeting, known.event);
 }
 
 // Points of a failure stay failed after the reset. Beyond the bound the two oldest are taken for one, with
@@ -106,8 +133,14 @@ void Graph::pump(Rank rank, Instant now) {
   // A lane that moves can release another one, so turn until a whole round moves nothing.
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
       moved = pump_lane(rank, lane, now) || moved;
+      // Nothing more may arrive where something has just been dropped, before that place is cleared.
+      if (!dropped_.empty()) {
+        stirred_.push_back(rank);
+        return;
+      }
+    }
   }
   note_exposure(state(rank), now);
 }
@@ -116,22 +149,21 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   RankState& r = state(rank);
   Lane& lane = r.lanes[lane_index];
   bool moved = false;
-  while (lane.launched < lane.queue.size() && lane.launched < options_.launch_depth) {
+  // Work of former clients may still run on the lane's stream, and has its place there.
+  const std::uint32_t& running = r.running[lane_index];
+  while (lane.launched < lane.queue.size() && running < options_.launch_depth) {
     if (lane.launched_collective) break;
     Start& start = lane.queue[lane.launched];
     if (start.arrived) break;
     const bool collective = start.request.plan->collective() != nullptr;
-    if (collective && lane.launched > 0) break;
-    // Enough for all clients at full depth; work of former ones may still run.
-    if (free_steps_.empty()) {
-      starved_ = true;
-      break;
-    }
+    if (collective && running > 0) break;
     const Verdict* failed = nullptr;
     const Ready ready = readiness(r, lane_index, start, &failed);
     if (ready == Ready::kNo) break;
     if (ready == Ready::kFailed) {
-      stop_lane(rank, lane_index, {Code::kDependency, failed->culprit, failed->text, failed->event});
+      const Code cause = failed->code == Code::kDependency ? failed->cause : failed->code;
+      const Verdict verdict{Code::kDependency, failed->culprit, failed->text, failed->event, cause};
+      fail_lane(rank, lane_index, verdict, nullptr, now);
       return true;
     }
     if (collective) {
@@ -179,17 +211,20 @@ const Verdict* Graph::failure_at(const Lane& lane, std::uint64_t value) {
 
 // True if the state of the lane changed: the collective was launched, or the lane was stopped.
 bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
-  if (const Verdict* absence = absence_in(*start.request.plan->collective())) {
-    stop_lane(rank, lane, *absence);
+  const CollectiveWork& work = *start.request.plan->collective();
+  const Meeting here = meeting_of(work, lane);
+  if (const Verdict* absence = absence_in(work)) {
+    fail_lane(rank, lane, *absence, &here, now);  // whoever comes there hears the same
     return true;
   }
+  tell_known(state(rank), here, start.submission);
   auto outcome = sequencer_.arrive({rank, lane, start.request.value, start.request.plan, now});
   switch (outcome.kind) {
     case Sequencer::Outcome::Kind::kWait:
       start.arrived = true;
       return false;
     case Sequencer::Outcome::Kind::kRefuse:
-      stop_lane(rank, lane, outcome.verdict);
+      fail_lane(rank, lane, outcome.verdict, &here, now);
       return true;
     case Sequencer::Outcome::Kind::kGo:
       launch(outcome.members, now);
@@ -204,7 +239,7 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
 }
 
 void Graph::launch(std::span<const Sequencer::Arrival> members, Instant now) {
-  MUSTER_ASSERT(!free_steps_.empty());  // pump_lane() looks, also for the last one to arrive
+  MUSTER_ASSERT(!free_steps_.empty());  // each has a place of its own on some lane: launch_depth of them
   const std::uint32_t index = free_steps_.back();
   free_steps_.pop_back();
   InFlight& in_flight = steps_[index];
@@ -221,7 +256,7 @@ void Graph::launch(std::span<const Sequencer::Arrival> members, Instant now) {
     start.arrived = false;
     ++lane.launched;
     lane.launched_collective = member.plan->collective() != nullptr;
-    ++r.running;
+    ++r.running[member.lane];
     in_flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan, member.at});
     in_flight.generations.push_back(r.generation);
   }
@@ -236,9 +271,11 @@ void Graph::finished(std::uint32_t step_index, Instant now) {
   for (std::size_t i = 0; i < in_flight.step.parts.size(); ++i) {
     const Step::Part& part = in_flight.step.parts[i];
     RankState& r = state(part.rank);
-    --r.running;
+    --r.running[part.lane];
     actions_.retired(part.rank, part.lane, part.value, *part.plan, true);
-    if (in_flight.generations[i] != r.generation || !r.present) continue;  // its client has gone meanwhile
+    if (!r.present) continue;
+    touched_.push_back(part.rank);
+    if (in_flight.generations[i] != r.generation) continue;  // another client's: it has its place now
     Lane& lane = r.lanes[part.lane];
     MUSTER_ASSERT(lane.launched > 0 && lane.queue.front().request.value == part.value);
     lane.queue.pop();
@@ -246,16 +283,10 @@ void Graph::finished(std::uint32_t step_index, Instant now) {
     lane.launched_collective = false;
     lane.reached = part.value;
     actions_.reached(part.rank, part.lane, part.value);
-    touched_.push_back(part.rank);
   }
   in_flight.used = false;
   --steps_in_flight_;
   free_steps_.push_back(step_index);
-  if (std::exchange(starved_, false)) {
-    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
-      if (ranks_[rank].present) pump(Rank(rank), now);
-    return;
-  }
   for (const Rank rank : touched_) pump(rank, now);
 }
 

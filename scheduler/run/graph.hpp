@@ -4,9 +4,11 @@
 //
 // A lane is a queue. Its head may go when the points it waits for are reached; a kernel may also go behind
 // kernels of its own lane that are running, because the lane's stream keeps them in order. A collective goes
-// when it is alone at its lane's head and all members have arrived (Sequencer). A failure stops the lane:
+// when nothing of its lane runs before it and all members have arrived (Sequencer). What former clients of
+// the rank have left running counts: it lies on the same streams. A failure stops the lane:
 // what stands behind it, and what waits for it on other lanes, fails with the same cause, until the client
-// resets the lane.
+// resets the lane. Where a collective falls so that its group has not met for, the other members hear of the
+// same cause: they would wait for it, or take the rank's next one for it.
 #pragma once
 
 #include "api/base/bounded.hpp"
@@ -29,7 +31,8 @@ struct GraphOptions {
 
 // Owns    the queues and timelines of every rank, and the sequencer.
 // Thread  whoever holds the engine's baton.
-// Bound   lane_depth starts per lane, launch_depth of them launched.
+// Bound   lane_depth starts per lane; launch_depth steps of a rank's lane at once, over all its clients, of
+//         which one is a collective at most.
 // Fails   submit() refuses with kBusy when the lane is full; everything else is total.
 class Graph {
  public:
@@ -68,7 +71,7 @@ class Graph {
   Code signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now);
   void reset_lane(Rank rank, std::uint32_t lane, Instant now);
   // The rank has been told of the failure on another way than by a lane.
-  void acknowledge(Rank rank, std::uint64_t event) { sequencer_.acknowledge(rank, event); }
+  void acknowledge(Rank rank, std::uint64_t event);
 
   void finished(std::uint32_t step_index, Instant now);
   void abort(GroupId group, Verdict verdict, Instant now);
@@ -110,10 +113,12 @@ class Graph {
 
  private:
   static constexpr std::size_t kFailuresKept = 64;  // of a lane
+  static constexpr std::size_t kKnownMax = 64;      // of a rank
 
   struct Start {
     Request request;
-    bool arrived = false;  // a collective that waits for its peers in the sequencer
+    std::uint64_t submission = 0;  // among all of the graph
+    bool arrived = false;          // a collective that waits for its peers in the sequencer
     bool launched = false;
   };
   struct Failed {  // values that were never reached, and why
@@ -131,16 +136,24 @@ class Graph {
     std::uint64_t failed_from = 0;  // 0: runs
     std::uint64_t failed_to = 0;    // 0 while it is stopped
     Verdict verdict;
-    std::vector<Failed> before;  // failures that were reset, oldest first
+    std::optional<Meeting> told_at;  // where it failed, if that is a meeting
+    std::vector<Failed> before;      // failures that were reset, oldest first
+  };
+  struct Known {
+    std::uint64_t event = 0;
+    std::uint64_t at = 0;  // submissions before it knew
   };
   struct RankState {
     std::vector<Lane> lanes;
     std::array<std::uint64_t, shm::kClientTimelinesMax> timelines{};
     bool present = false;
-    std::optional<Verdict> root;     // of another rank, because of which it left
-    std::optional<Verdict> absence;  // why it will not come, once it is not present
-    std::uint32_t running = 0;       // parts of launched steps
+    std::optional<Verdict> root;                             // of another rank, because of which it left
+    std::optional<Verdict> absence;                          // why it will not come, once it is not present
+    std::array<std::uint32_t, MUSTER_LANE_COUNT> running{};  // by lane, parts of launched steps; of former
+                                                             // clients too
     std::uint32_t generation = 0;
+    std::uint64_t born_after = 0;  // the latest failure before its client came
+    std::vector<Known> known;      // later ones that it has acknowledged, the latest last
     std::optional<Instant> exposed_since;
     Nanos exposed{0};
   };
@@ -163,9 +176,14 @@ class Graph {
   static const Verdict* failure_at(const Lane& lane, std::uint64_t value);
   void launch(std::span<const Sequencer::Arrival> members, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Start& start, Instant now);
-  void stop_lane(Rank rank, std::uint32_t lane, const Verdict& verdict);
+  void stop_lane(Rank rank, std::uint32_t lane, Verdict verdict, const Meeting* told_at);
+  void note_dropped(const RankState& rank, std::uint32_t lane, const Start& start);
+  void tell_known(const RankState& rank, const Meeting& meeting, std::uint64_t submission);
+  void stop_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict);
+  void fail_lane(Rank rank, std::uint32_t lane, const Verdict& verdict, const Meeting* told_at, Instant now);
   void fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now);
-  void break_group(GroupId group, const Verdict& verdict, Instant now);
+  void spread(Instant now);
+  static bool knows(const RankState& rank, std::uint64_t event);
   void forget_absences();
   void leave_groups(Rank rank, const Verdict& verdict, Instant now);
   const Verdict* failure_of(const RankState& rank) const;
@@ -185,10 +203,18 @@ class Graph {
   std::vector<RankState> ranks_;
   std::vector<InFlight> steps_;
   std::vector<std::uint32_t> free_steps_;
-  bool starved_ = false;       // somebody waits for a step to be free
+  // What stopped lanes have dropped, and ranks that may go on elsewhere: both are worked off in spread().
+  struct Dropped {
+    Meeting meeting;
+    Verdict verdict;
+  };
+  std::vector<Dropped> dropped_;
+  std::vector<Rank> stirred_;
+  bool spreading_ = false;
   std::vector<Rank> touched_;  // of the step that has finished: kept, so that it needs no heap
   std::uint32_t steps_in_flight_ = 0;
   std::uint32_t absences_ = 0;
+  std::uint64_t submissions_ = 0;
   std::uint64_t failures_ = 0;  // Verdict::event of the latest
 };
 

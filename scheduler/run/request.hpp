@@ -29,6 +29,8 @@ struct Verdict {
   std::int32_t culprit = -1;  // world rank; -1: none
   std::string text;
   std::uint64_t event = 0;  // which failure of the job: later ones have higher numbers
+  // kDependency: the code of the failure behind it, which those hear who meet this rank.
+  Code cause = Code::kOk;
 };
 
 // A launch of one kernel, or of one collective for all its members at once.

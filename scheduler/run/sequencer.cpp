@@ -42,16 +42,22 @@ bool agreed(std::span<const Sequencer::Arrival> members) {
   return common && balance.zero();
 }
 
-bool is_loss(const Verdict& verdict) {
-  return verdict.code == Code::kPeerLost;
-}
-
 constexpr std::size_t kPairMembers = 2;
+
+std::size_t side_of(const Meeting& meeting) {
+  return meeting.index == meeting.sender ? 0 : 1;
+}
 
 }  // namespace
 
+Meeting meeting_of(const CollectiveWork& work, std::uint32_t lane) {
+  if (!work.point_to_point()) return {work.group, lane, false, -1, -1, work.index()};
+  return {work.group, lane, true, work.collective.root, work.collective.receiver, work.index()};
+}
+
 Sequencer::Sequencer(std::vector<Group> groups) : groups_(std::move(groups)) {
   channels_.resize(groups_.size() * MUSTER_LANE_COUNT);
+  group_pairs_.resize(groups_.size(), Untold(0));
   std::size_t members_max = kPairMembers;
   for (const Group& group : groups_) members_max = std::max(members_max, group.ranks.size());
   members_.reserve(members_max);
@@ -64,10 +70,10 @@ void Sequencer::open_channels(GroupId group) {
   for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
     Channel& c = channel(group, lane);
     MUSTER_ASSERT(c.arrived_count == 0);
-    c = Channel{};
-    c.arrived.resize(members);
-    c.heard.resize(members, 0);
+    c = Channel(members);
   }
+  group_pairs_[group.value] = Untold(members);
+  std::erase_if(pairs_untold_, [&](const auto& entry) { return std::get<0>(entry.first) == group.value; });
 }
 
 void Sequencer::set_group(GroupId group, Group now) {
@@ -80,10 +86,10 @@ void Sequencer::set_group(GroupId group, Group now) {
 Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
   MUSTER_ASSERT(work.group.value < groups_.size());
-  Channel& c = channel(work.group, arrival.lane);
-  if (auto untold = take_untold(c, static_cast<std::size_t>(work.index())))
-    return {Outcome::Kind::kRefuse, {}, *std::move(untold)};
   if (work.point_to_point()) return arrive_pair(arrival);
+  Channel& c = channel(work.group, arrival.lane);
+  if (auto untold = c.untold.take(static_cast<std::size_t>(work.index())))
+    return {Outcome::Kind::kRefuse, {}, *std::move(untold)};
   auto& slot = c.arrived[static_cast<std::size_t>(work.index())];
   MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
   slot = arrival;
@@ -107,6 +113,8 @@ Sequencer::Outcome Sequencer::complete(Channel& c, const Group& group) {
 
 Sequencer::Outcome Sequencer::arrive_pair(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
+  if (auto untold = take_untold_of_pair(meeting_of(work, arrival.lane)))
+    return {Outcome::Kind::kRefuse, {}, *std::move(untold)};
   const bool sends = work.collective.op == MUSTER_SEND;
   const auto partner = std::find_if(pairs_.begin(), pairs_.end(), [&](const Arrival& other) {
     const CollectiveWork& theirs = work_of(other);
@@ -142,42 +150,101 @@ std::vector<Sequencer::Arrival> Sequencer::take_waiting(GroupId group, std::uint
     slot.reset();
   }
   c.arrived_count = 0;
+  return waiting;
+}
+
+std::vector<Sequencer::Arrival> Sequencer::take_pairs(const std::function<bool(const Meeting&)>& ours) {
+  std::vector<Arrival> waiting;
   for (auto it = pairs_.begin(); it != pairs_.end();) {
-    const bool ours = work_of(*it).group == group && it->lane == lane;
-    if (ours) waiting.push_back(*it);
-    it = ours ? pairs_.erase(it) : it + 1;
+    const bool taken = ours(meeting_of(work_of(*it), it->lane));
+    if (taken) waiting.push_back(*it);
+    it = taken ? pairs_.erase(it) : it + 1;
   }
   return waiting;
 }
 
-std::vector<Sequencer::Arrival> Sequencer::break_channel(GroupId group, std::uint32_t lane,
-                                                         const Verdict& verdict) {
-  const std::vector<Arrival> waiting = take_waiting(group, lane);
-  Channel& c = channel(group, lane);
-  fail(c, verdict);
-  for (const Arrival& told : waiting)
-    c.heard[static_cast<std::size_t>(work_of(told).index())] = verdict.event;
+// ---- failures ----------------------------------------------------------------------------------
+
+std::vector<Sequencer::Arrival> Sequencer::break_up(const Meeting& meeting, const Verdict& verdict) {
+  std::vector<Arrival> waiting;
+  if (meeting.pair) {
+    waiting = take_pairs([&](const Meeting& other) { return meeting.same_place(other); });
+    const Pair pair(meeting.group.value, meeting.sender, meeting.receiver);
+    Untold& untold = pairs_untold_.try_emplace(pair, kPairMembers).first->second;
+    untold.add(verdict);
+    for (const Arrival& one : waiting)
+      untold.told(side_of(meeting_of(work_of(one), one.lane)), verdict.event);
+    return waiting;
+  }
+  waiting = take_waiting(meeting.group, meeting.lane);
+  Untold& untold = channel(meeting.group, meeting.lane).untold;
+  untold.add(verdict);
+  for (const Arrival& one : waiting)
+    untold.told(static_cast<std::size_t>(work_of(one).index()), verdict.event);
   return waiting;
 }
 
-// A rank that was lost, came back and was lost again is lost once; what is no loss gives way to what is none.
-void Sequencer::fail(Channel& c, const Verdict& verdict) {
-  std::erase_if(c.failures, [&](const Verdict& v) {
-    return is_loss(v) == is_loss(verdict) && (!is_loss(v) || v.culprit == verdict.culprit);
-  });
-  c.failures.push_back(verdict);
+std::vector<Sequencer::Arrival> Sequencer::break_group(GroupId group, const Verdict& verdict) {
+  std::vector<Arrival> waiting = take_pairs([&](const Meeting& other) { return other.group == group; });
+  Untold& untold = group_pairs_[group.value];
+  untold.add(verdict);
+  for (const Arrival& one : waiting)
+    untold.told(static_cast<std::size_t>(work_of(one).index()), verdict.event);
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+    const std::vector<Arrival> here = break_up({group, lane}, verdict);
+    waiting.insert(waiting.end(), here.begin(), here.end());
+  }
+  return waiting;
 }
 
-std::optional<Verdict> Sequencer::take_untold(Channel& c, std::size_t member) {
-  std::uint64_t& heard = c.heard[member];
-  if (c.failures.empty() || c.failures.back().event <= heard) return std::nullopt;
-  const auto end = c.failures.end();
-  const auto first = std::find_if(c.failures.begin(), end, [&](const Verdict& v) { return v.event > heard; });
-  const auto loss = std::find_if(first, end, is_loss);
-  const auto told = loss != end ? loss : first;
-  const auto next = std::find_if(std::next(told), end, is_loss);
-  heard = next != end ? next->event - 1 : c.failures.back().event;
-  return *told;
+bool Sequencer::owes(const Meeting& meeting) const {
+  const auto member = static_cast<std::size_t>(meeting.index);
+  if (!meeting.pair) return channel(meeting.group, meeting.lane).untold.any(member);
+  if (group_pairs_[meeting.group.value].any(member)) return true;
+  const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
+  return alone != pairs_untold_.end() && alone->second.any(side_of(meeting));
+}
+
+bool Sequencer::is_news(const Meeting& meeting, std::uint64_t event) const {
+  if (owes(meeting)) return false;
+  if (!meeting.pair) return !channel(meeting.group, meeting.lane).untold.has(event);
+  if (group_pairs_[meeting.group.value].has(event)) return false;
+  const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
+  return alone == pairs_untold_.end() || !alone->second.has(event);
+}
+
+std::optional<Verdict> Sequencer::take_untold_of_pair(const Meeting& meeting) {
+  if (auto told = group_pairs_[meeting.group.value].take(static_cast<std::size_t>(meeting.index)))
+    return told;
+  if (pairs_untold_.empty()) return std::nullopt;
+  const auto found = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
+  return found != pairs_untold_.end() ? found->second.take(side_of(meeting)) : std::nullopt;
+}
+
+void Sequencer::acknowledge(const Meeting& meeting, std::uint64_t event) {
+  const auto member = static_cast<std::size_t>(meeting.index);
+  if (!meeting.pair) return channel(meeting.group, meeting.lane).untold.told(member, event);
+  group_pairs_[meeting.group.value].told(member, event);
+  const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
+  if (alone != pairs_untold_.end()) alone->second.told(side_of(meeting), event);
+}
+
+void Sequencer::forget_owed(Rank rank) {
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    const auto& ranks = groups_[g].ranks;
+    const auto at = std::find(ranks.begin(), ranks.end(), rank);
+    if (at == ranks.end()) continue;
+    const auto member = static_cast<std::size_t>(at - ranks.begin());
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+      channel(GroupId(g), lane).untold.told_all(member);
+    group_pairs_[g].told_all(member);
+  }
+  for (auto& [pair, untold] : pairs_untold_) {
+    const auto& [group, sender, receiver] = pair;
+    const auto& ranks = groups_[group].ranks;
+    if (ranks[static_cast<std::size_t>(sender)] == rank) untold.told_all(0);
+    if (ranks[static_cast<std::size_t>(receiver)] == rank) untold.told_all(1);
+  }
 }
 
 Rank Sequencer::partner_of(const Arrival& arrival) const {
@@ -185,16 +252,6 @@ Rank Sequencer::partner_of(const Arrival& arrival) const {
   const std::int32_t peer =
       work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
   return groups_[work.group.value].ranks[static_cast<std::size_t>(peer)];
-}
-
-std::vector<Sequencer::Arrival> Sequencer::waiting_for(Rank rank) {
-  std::vector<Arrival> waiting;
-  for (auto it = pairs_.begin(); it != pairs_.end();) {
-    const bool theirs = partner_of(*it) == rank;
-    if (theirs) waiting.push_back(*it);
-    it = theirs ? pairs_.erase(it) : it + 1;
-  }
-  return waiting;
 }
 
 void Sequencer::withdraw(const Arrival& arrival) {
@@ -210,19 +267,6 @@ void Sequencer::withdraw(const Arrival& arrival) {
   if (slot && slot->value == arrival.value && slot->rank == arrival.rank) {
     slot.reset();
     --c.arrived_count;
-  }
-}
-
-void Sequencer::acknowledge(Rank rank, std::uint64_t event) {
-  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
-    const auto& ranks = groups_[g].ranks;
-    const auto member = std::find(ranks.begin(), ranks.end(), rank);
-    if (member == ranks.end()) continue;
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
-      std::uint64_t& heard =
-          channel(GroupId(g), lane).heard[static_cast<std::size_t>(member - ranks.begin())];
-      heard = std::max(heard, event);
-    }
   }
 }
 

@@ -4,18 +4,21 @@
 // before it; when all have arrived the signatures are compared, what all share by one hash and what pairs
 // share by its sum over all, and only then does anything move. SEND and RECV meet pairwise, across lanes.
 //
-// A failure takes everybody who waits in the channel out of it. A member that was attached and did not wait
-// hears of it when it next comes, once: it gets the same verdict at once, never a late success. Who has
-// missed several hears of each lost member in turn, and of nothing else beside them: an abort is how others
-// got away from the loss. What a member is owed is void when it resets a lane that this failure stopped, when
-// it leaves, and when it attaches anew.
+// A failure takes everybody who waits at that meeting out of it: in the channel, or of the pair. A member
+// that was attached and did not wait hears of it when it next comes there, once: it gets the same verdict at
+// once, never a late success. What a member is owed is void when it has heard of that failure elsewhere
+// (acknowledge()), when it leaves, and when it attaches anew.
 #pragma once
 
 #include "scheduler/run/request.hpp"
+#include "scheduler/run/untold.hpp"
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 namespace muster::scheduler {
@@ -25,10 +28,26 @@ struct Group {
   std::vector<Rank> ranks;  // in group order
 };
 
+// Where the members of an operation come together, and which of them one is.
+struct Meeting {
+  GroupId group;
+  std::uint32_t lane = 0;  // of a collective: it meets those of the same lane
+  bool pair = false;       // of SEND and RECV, which meet on any lanes
+  std::int32_t sender = -1;
+  std::int32_t receiver = -1;
+  std::int32_t index = 0;
+
+  bool same_place(const Meeting& other) const {
+    if (group != other.group || pair != other.pair) return false;
+    return pair ? sender == other.sender && receiver == other.receiver : lane == other.lane;
+  }
+};
+Meeting meeting_of(const CollectiveWork& work, std::uint32_t lane);
+
 // Owns    the arrival state of every channel.
 // Thread  whoever holds the engine's baton.
 // Bound   groups × lanes channels, made at construction (places of groups that come later are empty until
-//         then); one arrival per rank and lane.
+//         then); one arrival per rank and lane. Of pairs only those that have failed.
 // Fails   never: a disagreement is a verdict for all members.
 class Sequencer {
  public:
@@ -51,19 +70,25 @@ class Sequencer {
     Verdict verdict;  // kRefuse: for this member alone; kDisagree: for all of `members`
   };
 
-  // A member's next collective. kRefuse: it was owed a verdict of this channel.
+  // A member's next collective. kRefuse: it was owed a verdict there.
   Outcome arrive(const Arrival& arrival);
 
-  // Takes everybody who waits in the channel of (group, lane) out of it; the other members hear of the
-  // verdict when they come.
-  std::vector<Arrival> break_channel(GroupId group, std::uint32_t lane, const Verdict& verdict);
-  // Takes out the sends and receives that wait for `rank`.
-  std::vector<Arrival> waiting_for(Rank rank);
+  // Takes everybody who waits at the meeting out of it; its other members hear of the verdict when they come.
+  std::vector<Arrival> break_up(const Meeting& meeting, const Verdict& verdict);
+  // The same for all channels and pairs of the group.
+  std::vector<Arrival> break_group(GroupId group, const Verdict& verdict);
+  // Whether the failure would be news there: it has not taken place there yet, and the member whose part has
+  // fallen is owed nothing, so that others may wait for that part.
+  bool is_news(const Meeting& meeting, std::uint64_t event) const;
   // Takes one arrival back.
   void withdraw(const Arrival& arrival);
 
-  // The rank knows of all failures up to `event`, wherever it has not heard of them yet.
-  void acknowledge(Rank rank, std::uint64_t event);
+  // Whether the member is owed anything there.
+  bool owes(const Meeting& meeting) const;
+  // The member has heard of that failure elsewhere.
+  void acknowledge(const Meeting& meeting, std::uint64_t event);
+  // The rank is owed nothing at all.
+  void forget_owed(Rank rank);
 
   // Members of the group that have not arrived in the channel, as world ranks.
   std::vector<Rank> missing(GroupId group, std::uint32_t lane) const;
@@ -84,12 +109,13 @@ class Sequencer {
 
  private:
   struct Channel {
+    explicit Channel(std::size_t members = 0) : arrived(members), untold(members) {}
     std::vector<std::optional<Arrival>> arrived;  // by index in the group
     std::uint32_t arrived_count = 0;
     std::uint64_t operations = 0;
-    std::vector<Verdict> failures;     // oldest first: losses, one a lost rank, and one of another kind
-    std::vector<std::uint64_t> heard;  // by index in the group: event of the latest failure it knows of
+    Untold untold;  // by index in the group
   };
+  using Pair = std::tuple<std::uint32_t, std::int32_t, std::int32_t>;  // group, sender, receiver
 
   Channel& channel(GroupId group, std::uint32_t lane) {
     return channels_[group.value * MUSTER_LANE_COUNT + lane];
@@ -99,9 +125,8 @@ class Sequencer {
   }
   void open_channels(GroupId group);
   std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
-  static void fail(Channel& channel, const Verdict& verdict);
-  // What the member has not heard yet and hears next.
-  static std::optional<Verdict> take_untold(Channel& channel, std::size_t member);
+  std::vector<Arrival> take_pairs(const std::function<bool(const Meeting&)>& ours);
+  std::optional<Verdict> take_untold_of_pair(const Meeting& meeting);
   Outcome arrive_pair(const Arrival& arrival);
   // The other side of a SEND or RECV.
   Rank partner_of(const Arrival& arrival) const;
@@ -111,8 +136,10 @@ class Sequencer {
 
   std::vector<Group> groups_;
   std::vector<Channel> channels_;
-  std::vector<Arrival> pairs_;    // SEND and RECV that wait for their partner, oldest first
-  std::vector<Arrival> members_;  // of the latest outcome: kept, so that an arrival needs no heap
+  std::vector<Untold> group_pairs_;      // by group: failures of all its pairs, by index in the group
+  std::map<Pair, Untold> pairs_untold_;  // failures of one pair: of its sender, 0, and its receiver, 1
+  std::vector<Arrival> pairs_;           // SEND and RECV that wait for their partner, oldest first
+  std::vector<Arrival> members_;         // of the latest outcome: kept, so that an arrival needs no heap
 };
 
 }  // namespace muster::scheduler

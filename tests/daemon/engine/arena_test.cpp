@@ -88,5 +88,27 @@ TEST_F(ArenaTest, KeepsGrantsApart) {
   EXPECT_LE(arena_.reserved_bytes(), std::uint64_t{8} << 20) << "holes were not joined";
 }
 
+// Goal:   who frees adopted memory decides when it is unmapped, which may take long.
+TEST_F(ArenaTest, HandsAdoptedMemoryBack) {
+  std::shared_ptr<device::Memory> memory = *device_->allocate(4096);
+  const std::weak_ptr<device::Memory> seen = memory;
+  const auto grant = *arena_.adopt(std::move(memory), 0, 4096);
+  auto back = arena_.free(grant);
+  EXPECT_EQ(arena_.segment(grant.segment), nullptr);
+  EXPECT_FALSE(seen.expired());
+  back.reset();
+  EXPECT_TRUE(seen.expired());
+  EXPECT_EQ(arena_.free(*arena_.allocate(64)), nullptr) << "a hole of a segment";
+}
+
+TEST_F(ArenaTest, GivesHolesOfItsSegmentsAlsoWhenNoMoreCanBeToldApart) {
+  ASSERT_TRUE(arena_.allocate(64));
+  const std::shared_ptr<device::Memory> memory = *device_->allocate(4096);
+  while (arena_.segment_count() < Arena::kSegmentsMax) arena_.free(*arena_.adopt(memory, 0, 64));
+  EXPECT_EQ(arena_.adopt(memory, 0, 64).error().code(), Code::kNoResource);
+  EXPECT_TRUE(arena_.allocate(64));
+  EXPECT_EQ(arena_.allocate(std::uint64_t{4} << 20).error().code(), Code::kNoResource);
+}
+
 }  // namespace
 }  // namespace muster::engine

@@ -110,7 +110,6 @@ TEST(Board, MakesASeatReadyForItsNewGroup) {
   ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(0), Rank(1)}).ok());
   EXPECT_GT(b.generation(GroupId(1)), before);
   EXPECT_FALSE(b.verdict_of(GroupId(1), before).has_value()) << "the former group's";
-  EXPECT_FALSE(b.began(GroupId(1), 0));
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ class FlightLogOf : public ::testing::Test {
 TEST_F(FlightLogOf, FollowsAStartFromItsSubmissionToItsEnd) {
   log_.submitted(request(1), Nanos(5));
   EXPECT_EQ(log_.entries(Rank(0)).at(0).state, FlightEntry::State::kScheduled);
-  log_.launched(Rank(0), MUSTER_LANE_SMALL, 1, 9, Nanos(7));
+  log_.launched({{{Rank(0), MUSTER_LANE_SMALL, 1, &plan_}}}, 9, Nanos(7));
   const FlightEntry* over = log_.retired(Rank(0), MUSTER_LANE_SMALL, 1, true, 9, Nanos(11));
   ASSERT_NE(over, nullptr);
   EXPECT_EQ(over->number, 9u);
@@ -245,6 +245,47 @@ TEST_F(FlightLogOf, KeepsOnlyTheFirstOfAFailedQueue) {
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_EQ(entries[0].number, 4u);
   EXPECT_EQ(entries[0].state, FlightEntry::State::kFailed);
+}
+
+// Goal:   both sides of a message have one number for it, whatever one of them lost or forgot before.
+TEST(FlightLog, NumbersMessagesWhereBothSidesMeet) {
+  FlightLog log(2);
+  std::vector<scheduler::Plan> plans(2);
+  for (const std::int32_t index : {0, 1}) {
+    Collective what;
+    what.op = index == 0 ? MUSTER_SEND : MUSTER_RECV;
+    what.dtype = MUSTER_U8;
+    what.root = 0;
+    what.receiver = 1;
+    what.count = 4;
+    const Share share = *make_share(what, index, 2, {});
+    plans[static_cast<std::size_t>(index)].work =
+        scheduler::CollectiveWork{GroupId(3), what, share, signature_of(what, share, 2), ""};
+  }
+  std::array<std::uint64_t, 2> value{};
+  const auto submit = [&](std::uint32_t rank) {
+    log.submitted({Rank(rank), MUSTER_LANE_HALO, ++value[rank], &plans[rank], {}, Nanos(1000)}, Nanos(5));
+  };
+  const auto meet = [&] {
+    submit(0);
+    submit(1);
+    log.launched({{{Rank(0), MUSTER_LANE_HALO, value[0], &plans[0]},
+                   {Rank(1), MUSTER_LANE_HALO, value[1], &plans[1]}}},
+                 0, Nanos(7));
+  };
+  const auto latest = [&](std::uint32_t rank) { return log.entries(Rank(rank)).back().number; };
+  meet();
+  submit(0);
+  log.retired(Rank(0), MUSTER_LANE_HALO, value[0], false, 0, Nanos(8));
+  EXPECT_EQ(latest(0), 2u) << "of which the receiver knows nothing";
+  log.attached(Rank(1));
+  meet();
+  EXPECT_EQ(latest(0), 3u);
+  EXPECT_EQ(latest(1), 3u);
+  log.forget(GroupId(3));
+  EXPECT_TRUE(log.entries(Rank(0)).empty());
+  meet();
+  EXPECT_EQ(latest(0), 1u) << "another group's";
 }
 
 TEST_F(FlightLogOf, KeepsTheLatestOfEachLane) {

@@ -121,6 +121,25 @@ TEST(Blame, BlamesTheTwoBehindIfItIsThey) {
   EXPECT_THAT(ranks_of(report), ElementsAre(30, 31));
 }
 
+// Goal:   a circle that is only inferred does not hide a member that certainly has no process.
+// Method: ranks 0 and 1 wait for each other in two groups, of which they have not submitted the other's part;
+//         rank 2 is missing in one, attached and not.
+TEST(Blame, PrefersARankThatIsNotThereToACircleThatIsInferred) {
+  Situation s = job_of(3);
+  add(s, {0, {0}, {1, 2}});
+  add(s, {1, {1}, {0}});
+  const Report circle = assess(s);
+  EXPECT_FALSE(circle.circle.empty());
+  EXPECT_THAT(ranks_of(circle), ElementsAre(2)) << "who has not come is told in any case";
+  s.ranks[2].attached = false;
+  const Report report = assess(s);
+  EXPECT_EQ(report.verdict, Verdict::kNotAttached);
+  EXPECT_THAT(ranks_of(report), ElementsAre(2));
+  s.waits[0].missing[0].behind = 1;
+  s.waits[1].missing[0].behind = 0;
+  EXPECT_EQ(assess(s).verdict, Verdict::kDeadlock) << "a certain circle stays one";
+}
+
 TEST(Blame, PrefersAProcessThatIsIllToOneThatOnlyHasNotCome) {
   Situation s = job_of(5);
   add(s, {0, {0}, {1, 2, 3, 4}});

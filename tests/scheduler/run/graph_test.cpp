@@ -392,10 +392,9 @@ TEST(Graph, RemembersThePointsOfFailuresThatWereReset) {
   EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kDependency));
 }
 
-// Goal:   a client that comes and goes faster than its work runs takes the steps of nobody, and no new one is
-//         lost.
+// Goal:   a client that comes and goes faster than its work runs fills no stream, and no start is lost.
 // Method: one rank, attached over and over; each time it fills its lanes with kernels that do not finish.
-TEST(Graph, WaitsForAStepWhereFormerClientsHoldThemAll) {
+TEST(Graph, CountsWhatFormerClientsHaveLeftRunningOnALane) {
   Stage stage(world_of(1), {{"alone", {Rank(0)}}});
   for (int life = 0; life < 3; ++life) {
     for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
@@ -404,9 +403,31 @@ TEST(Graph, WaitsForAStepWhereFormerClientsHoldThemAll) {
     stage.graph.attached(Rank(0));
   }
   stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel());
-  EXPECT_EQ(stage.launched.size(), std::size_t{MUSTER_LANE_COUNT} * 4) << "as many as there are";
+  EXPECT_EQ(stage.launched.size(), std::size_t{MUSTER_LANE_COUNT} * 4) << "as many as there are places";
   stage.finish_all();
   EXPECT_EQ(stage.graph.reached(Rank(0), MUSTER_LANE_COMPUTE), 1u);
+}
+
+// Goal:   one collective of a rank's lane at a time also over its clients, so that a group's transport needs
+//         one place for each.
+TEST(Graph, HoldsACollectiveWhileOneOfTheFormerClientRuns) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  for (int life = 0; life < 3; ++life) {
+    for (const std::uint32_t rank : {0u, 1u}) {
+      stage.start(rank, MUSTER_LANE_HALO, stage.collective(0, rank, Stage::all_reduce(1)));
+      EXPECT_EQ(stage.graph.stopped(Rank(rank), MUSTER_LANE_HALO), false);
+    }
+    EXPECT_EQ(stage.launched.size(), 1u) << "life " << life;
+    for (const std::uint32_t rank : {0u, 1u}) stage.graph.detached(Rank(rank), "gone", stage.now);
+    for (const std::uint32_t rank : {0u, 1u}) stage.graph.attached(Rank(rank));
+  }
+  for (const std::uint32_t rank : {0u, 1u})
+    stage.start(rank, MUSTER_LANE_HALO, stage.collective(0, rank, Stage::all_reduce(1)));
+  EXPECT_EQ(stage.launched.size(), 1u);
+  stage.finish_next();
+  EXPECT_EQ(stage.launched.size(), 1u) << "the place is free";
+  stage.finish_all();
+  for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(stage.graph.reached(Rank(rank), MUSTER_LANE_HALO), 1u);
 }
 
 TEST(Graph, KeepsADeadRanksMemoryUntilItsWorkHasRun) {

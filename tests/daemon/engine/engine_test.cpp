@@ -1,0 +1,102 @@
+#include "daemon/engine/engine.hpp"
+
+#include "tests/daemon/engine/engine_fixture.hpp"
+
+#include <atomic>
+
+#include <gmock/gmock.h>
+
+#include <unistd.h>
+
+namespace muster::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+// An engine of three ranks that moves when the test says.
+class EngineByHand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    control::JobSpec spec = test::small_job(3);
+    spec.starts_per_lane_max = 2;
+    auto engine = Engine::create(spec, clock_, nullptr, Engine::Pooling::kByHand);
+    ASSERT_TRUE(engine) << engine.error().text();
+    engine_ = *std::move(engine);
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      auto attached = engine_->attach(Rank(rank), 1);
+      ASSERT_TRUE(attached) << attached.error().text();
+      sessions_.push_back(attached->session);
+      segments_.push_back(*shm::Mapping::map(shm::Descriptor(dup(attached->direct_segment)),
+                                             attached->welcome.direct_bytes, shm::Access::kReadWrite));
+    }
+  }
+  // What the rank is told of the end of a generation of the group of all.
+  Status told(std::uint32_t rank, std::uint64_t generation) {
+    shm::DirectMessage message;
+    message.group = kAll;
+    message.generation = generation;
+    return engine_->direct_verdict(*sessions_[rank], message);
+  }
+  // The rank runs an operation directly, as far as the engine can see.
+  void run_directly(std::uint32_t rank) {
+    auto* header = reinterpret_cast<shm::DirectHeader*>(segments_[rank].writable());
+    std::atomic_ref(header->recorded).fetch_add(1);
+  }
+  void turn() {
+    while (engine_->run_once() > 0) {
+    }
+  }
+
+  static constexpr std::uint64_t kAll = Handle(0, 77).bits;
+  ManualClock clock_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<Session*> sessions_;
+  std::vector<shm::Mapping> segments_;
+};
+
+TEST_F(EngineByHand, PassesOnWhatARankThatLeavesAtOnceHadHeard) {
+  engine_->detach(Rank(2), "rank 2 died");
+  EXPECT_THAT(told(1, 1).message(), HasSubstr("rank 2 died"));
+  engine_->detach(Rank(1), "rank 1 detached");
+  EXPECT_THAT(told(0, 2).message(), HasSubstr("rank 2 died"));
+}
+
+// Goal:   a rank that has gone on since it heard of a death leaves for a reason of its own, also if it went
+// on
+//         in another group, as survivors do.
+TEST_F(EngineByHand, BlamesADeathOnNobodyWhoWasGotOverLongAgo) {
+  engine_->detach(Rank(2), "rank 2 died");
+  EXPECT_THAT(told(1, 1).message(), HasSubstr("rank 2 died"));
+  run_directly(1);
+  engine_->detach(Rank(1), "rank 1 crashed");
+  EXPECT_THAT(told(0, 2).message(), HasSubstr("rank 1 crashed"));
+}
+
+// Goal:   a client whose lane is full and never moves does not keep the workers from sleeping.
+TEST_F(EngineByHand, SleepsWhileAClientWaitsForRoomOnItsLane) {
+  shm::PlanCollective barrier;
+  barrier.op = MUSTER_BARRIER;
+  barrier.group = kAll;
+  const auto plan = engine_->plan_collective(*sessions_[0], barrier, {});
+  ASSERT_TRUE(plan) << plan.error().text();
+  auto view =
+      shm::SubmissionView::attach(shm::Descriptor(dup(sessions_[0]->submission().descriptor().get())));
+  auto page = shm::CompletionView::attach(shm::Descriptor(dup(sessions_[0]->page().descriptor().get())));
+  ASSERT_TRUE(view && page);
+  auto ring = shm::ring_writer(*view, *page);
+  shm::Command start;
+  start.kind = shm::CommandKind::kStart;
+  start.lane = MUSTER_LANE_SMALL;
+  start.plan = plan->bits;
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(ring.push(start), Code::kOk);
+  turn();
+  ASSERT_TRUE(sessions_[0]->has_backlog());
+  EXPECT_TRUE(engine_->arm());
+  // An abort makes room; the next turn finds it.
+  EXPECT_TRUE(engine_->abort_group(*sessions_[1], kAll).ok());
+  turn();
+  EXPECT_FALSE(sessions_[0]->has_backlog());
+}
+
+}  // namespace
+}  // namespace muster::engine

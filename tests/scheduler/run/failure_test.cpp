@@ -1,0 +1,242 @@
+// What a failure takes with it, and who hears of it how often.
+#include "scheduler/run/graph.hpp"
+
+#include "tests/scheduler/run/graph_fixture.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::scheduler {
+namespace {
+
+using test::Stage;
+using test::world_of;
+using ::testing::HasSubstr;
+
+Collective message(muster_op op, std::uint64_t count) {
+  Collective c;
+  c.op = op;
+  c.dtype = MUSTER_U8;
+  c.root = 0;
+  c.receiver = 1;
+  c.count = count;
+  return c;
+}
+
+// Groups 0: ranks 0 and 1; 1: ranks 0 and 2; 2: all three.
+class Failure : public ::testing::Test {
+ protected:
+  std::uint64_t reduce(std::uint32_t group, std::uint32_t rank, std::uint32_t lane,
+                       std::vector<std::uint64_t> waits = {}, Nanos deadline = std::chrono::seconds(60)) {
+    return stage.start(rank, lane, stage.collective(group, rank, Stage::all_reduce(1)), std::move(waits),
+                       deadline);
+  }
+  void reset(std::uint32_t rank, std::uint32_t lane) {
+    stage.stops.erase({rank, lane});
+    stage.graph.reset_lane(Rank(rank), lane, stage.now);
+  }
+  bool stopped(std::uint32_t rank, std::uint32_t lane) const { return stage.graph.stopped(Rank(rank), lane); }
+  void pass(Nanos time) {
+    stage.now += time;
+    stage.graph.tick(stage.now);
+  }
+
+  Stage stage{world_of(3),
+              {{"first", {Rank(0), Rank(1)}},
+               {"second", {Rank(0), Rank(2)}},
+               {"world", {Rank(0), Rank(1), Rank(2)}}}};
+  static constexpr std::uint64_t kNever = shm::make_point(shm::kClientTimelineFirst, 1);
+};
+
+// Goal:   what other groups still owe a rank is not void because it resets a lane for another reason.
+// Method: rank 2 dies while rank 0 waits elsewhere; the group where it waits is aborted, the lane reset.
+TEST_F(Failure, StillTellsOfALossAfterAResetForAnotherReason) {
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  stage.graph.abort(GroupId(0), {Code::kAborted, 1, "aborted"}, stage.now);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kAborted));
+  reset(0, MUSTER_LANE_SMALL);
+  stage.graph.attached(Rank(2));
+  reduce(1, 2, MUSTER_LANE_SMALL);
+  reduce(1, 0, MUSTER_LANE_SMALL);
+  EXPECT_TRUE(stage.launched.empty());
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kPeerLost)) << "never a late success";
+  reset(0, MUSTER_LANE_SMALL);
+  reduce(1, 0, MUSTER_LANE_SMALL);
+  EXPECT_EQ(stage.launched.size(), 1u) << "that was all";
+}
+
+// Goal:   who has heard does not take part with what it had submitted before it knew.
+TEST_F(Failure, TellsAgainWhereAStartFromBeforeTheResetWaits) {
+  reduce(2, 0, MUSTER_LANE_SMALL);
+  reduce(2, 0, MUSTER_LANE_HALO, {kNever});
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  ASSERT_TRUE(stopped(0, MUSTER_LANE_SMALL));
+  reset(0, MUSTER_LANE_SMALL);
+  stage.graph.attached(Rank(2));
+  reduce(2, 1, MUSTER_LANE_HALO);
+  ASSERT_TRUE(stopped(1, MUSTER_LANE_HALO));
+  reset(1, MUSTER_LANE_HALO);
+  reduce(2, 1, MUSTER_LANE_HALO);
+  reduce(2, 2, MUSTER_LANE_HALO);
+  stage.graph.signal(Rank(0), shm::kClientTimelineFirst, 1, stage.now);
+  EXPECT_TRUE(stage.launched.empty()) << "an operation from before the death";
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kPeerLost));
+  reset(0, MUSTER_LANE_HALO);
+  reduce(2, 0, MUSTER_LANE_HALO);
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+// Goal:   a collective that fails before its group has met for it fails for all, so that nobody meets the
+//         rank's next one instead.
+TEST_F(Failure, TakesThePeersOutOfACollectiveThatFellBeforeItArrived) {
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  reduce(0, 1, MUSTER_LANE_SMALL, {kNever}, Nanos(10));
+  pass(Nanos(11));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout));
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kTimeout));
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_SMALL), HasSubstr("client timeline"));
+  for (const std::uint32_t rank : {1u, 0u}) {
+    reset(rank, MUSTER_LANE_SMALL);
+    reduce(0, rank, MUSTER_LANE_SMALL);
+  }
+  EXPECT_EQ(stage.launched.size(), 1u);
+  EXPECT_TRUE(stage.stops.empty()) << "each has heard once";
+}
+
+TEST_F(Failure, TellsAPeerThatComesLaterOfACollectiveThatFell) {
+  reduce(0, 1, MUSTER_LANE_SMALL, {kNever}, Nanos(10));
+  pass(Nanos(11));
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kTimeout));
+}
+
+TEST_F(Failure, TakesThePeersOutOfWhatStoodBehindAFailureOnItsLane) {
+  reduce(1, 0, MUSTER_LANE_SMALL);
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kPeerLost));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kPeerLost));
+  EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_SMALL), HasSubstr("rank 2 died"));
+}
+
+TEST_F(Failure, TakesThePeersOutOfWhatIsSubmittedToAStoppedLane) {
+  reduce(1, 0, MUSTER_LANE_SMALL);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  ASSERT_TRUE(stopped(0, MUSTER_LANE_SMALL));
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  EXPECT_FALSE(stopped(1, MUSTER_LANE_SMALL));
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kPeerLost));
+  for (const std::uint32_t rank : {0u, 1u}) {
+    reset(rank, MUSTER_LANE_SMALL);
+    reduce(0, rank, MUSTER_LANE_SMALL);
+  }
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+// Goal:   peers of a lane that fails for another lane's sake hear of the cause, with its own code; again if
+//         the rank comes upon that failure again.
+TEST_F(Failure, PassesTheCauseOnAcrossLanes) {
+  const auto lost = reduce(1, 0, MUSTER_LANE_SMALL);
+  reduce(0, 0, MUSTER_LANE_HALO, {lost});
+  reduce(0, 1, MUSTER_LANE_HALO);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kDependency));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_HALO, Code::kPeerLost));
+  EXPECT_EQ((stage.stops[{1, MUSTER_LANE_HALO}].verdict.culprit), 2);
+  reset(0, MUSTER_LANE_SMALL);
+  reset(0, MUSTER_LANE_HALO);
+  reset(1, MUSTER_LANE_HALO);
+  reduce(0, 1, MUSTER_LANE_HALO);
+  reduce(0, 0, MUSTER_LANE_HALO, {lost});
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kDependency));
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_HALO, Code::kPeerLost));
+  for (const std::uint32_t rank : {1u, 0u}) {
+    reset(rank, MUSTER_LANE_HALO);
+    reduce(0, rank, MUSTER_LANE_HALO);
+  }
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+// Goal:   one failure is one: those who have got over it are not taken out by a member that hears of it late,
+//         however much that one has queued.
+TEST_F(Failure, LeavesThoseAloneWhoHaveGotOverIt) {
+  reduce(2, 0, MUSTER_LANE_SMALL, {}, Nanos(10));
+  reduce(2, 2, MUSTER_LANE_SMALL);
+  pass(Nanos(11));
+  for (const std::uint32_t rank : {0u, 2u}) {
+    ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kTimeout));
+    reset(rank, MUSTER_LANE_SMALL);
+    reduce(2, rank, MUSTER_LANE_SMALL);
+  }
+  const auto gate = reduce(2, 1, MUSTER_LANE_SMALL, {kNever});
+  reduce(2, 1, MUSTER_LANE_SMALL);
+  reduce(2, 1, MUSTER_LANE_SMALL, {gate});
+  stage.graph.signal(Rank(1), shm::kClientTimelineFirst, 1, stage.now);
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout));
+  EXPECT_FALSE(stopped(0, MUSTER_LANE_SMALL));
+  EXPECT_FALSE(stopped(2, MUSTER_LANE_SMALL));
+  reset(1, MUSTER_LANE_SMALL);
+  reduce(2, 1, MUSTER_LANE_SMALL);
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+// Goal:   a SEND that fails fails for its receiver too, on whichever lane that waits.
+TEST_F(Failure, TakesThePartnerOfAMessageOutAcrossLanes) {
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, message(MUSTER_RECV, 5)));
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)), {kNever}, Nanos(10));
+  pass(Nanos(11));
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kTimeout));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout));
+  reset(0, MUSTER_LANE_HALO);
+  reset(1, MUSTER_LANE_SMALL);
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
+  EXPECT_TRUE(stage.launched.empty());
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, message(MUSTER_RECV, 5)));
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+TEST_F(Failure, TellsThePartnerOfAMessageThatComesLater) {
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)), {}, Nanos(10));
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  pass(Nanos(11));
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kTimeout));
+  reset(0, MUSTER_LANE_HALO);
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, message(MUSTER_RECV, 5)));
+  EXPECT_TRUE(stage.launched.empty()) << "message 2 is not taken for message 1";
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout));
+  reset(1, MUSTER_LANE_SMALL);
+  stage.start(1, MUSTER_LANE_COPY, stage.collective(0, 1, message(MUSTER_RECV, 5)));
+  EXPECT_EQ(stage.launched.size(), 1u) << "once, on whichever lane it comes";
+  EXPECT_FALSE(stopped(0, MUSTER_LANE_SMALL)) << "a message's failure is none of the lane's collectives";
+}
+
+TEST_F(Failure, TellsBothEndsOfAMessageOfADeparture) {
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
+  stage.graph.detached(Rank(1), "rank 1 died", stage.now);
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kPeerLost));
+  stage.graph.attached(Rank(1));
+  reset(0, MUSTER_LANE_HALO);
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, message(MUSTER_RECV, 5)));
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+// Goal:   why a rank will not come is a failure of its own, so that a reset acknowledges it.
+TEST_F(Failure, NumbersWhyARankIsAbsentThatLeftBecauseOfAnother) {
+  reduce(1, 0, MUSTER_LANE_SMALL);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  ASSERT_TRUE(stopped(0, MUSTER_LANE_SMALL));
+  stage.graph.absent(Rank(0), "rank 0 exited with code 3", stage.now);
+  const auto left = stage.graph.detached(Rank(0), "rank 0 detached", stage.now);
+  ASSERT_NE(stage.graph.gone(Rank(0)), nullptr);
+  EXPECT_THAT(stage.graph.gone(Rank(0))->text, HasSubstr("rank 2 died"));
+  EXPECT_EQ(stage.graph.gone(Rank(0))->event, left->event);
+  EXPECT_GT(left->event, 0u);
+}
+
+}  // namespace
+}  // namespace muster::scheduler
