@@ -79,7 +79,8 @@ Result<std::span<const std::byte>> muster_session::exchange(std::span<std::byte>
   const auto descriptors = std::span(&descriptor_sent, descriptor_sent >= 0 ? 1 : 0);
   MUSTER_FAULT_POINT("ask.sending");
   const Status sent = shm::send_message(connection_.socket, bytes, descriptors);
-  if (!sent.ok()) return fail(lose(sent));
+  // What did not go out has cost nothing.
+  if (!sent.ok()) return fail(sent.code() == Code::kDaemonLost ? lose(sent) : sent);
   MUSTER_FAULT_POINT("ask.sent");
   auto answer = shm::receive_message(connection_.socket, buffer_,
                                      muster::later(clock_.now(), connection_.timeout), clock_);

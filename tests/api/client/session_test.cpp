@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -191,6 +192,42 @@ TEST_F(Session, KeepsABufferWhileAPlanUsesIt) {
   EXPECT_EQ(muster_plan_destroy(session, plan), MUSTER_OK);
   EXPECT_EQ(muster_plan_destroy(session, plan), MUSTER_ERR_STALE);
   EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_OK);
+}
+
+// Goal:   one-shot operations do not keep their memory for ever, since nobody has a handle of their plans.
+TEST_F(Session, FreesABufferThatOneShotOperationsUsed) {
+  muster_session* session = open(0, 1);
+  const Vector other = vector_of(session, 16);
+  for (int round = 0; round < 20; ++round) {
+    const Vector v = vector_of(session, 16);
+    const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+    auto submit = on(MUSTER_LANE_COMPUTE);
+    muster_point point = 0;
+    ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK) << muster_last_error();
+    auto what = all_reduce(group_of(session, "world"), v, 16);
+    what.target = {other.buffer, 0};
+    ASSERT_EQ(muster_run(session, &what, 0), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(other.data[15], 1.0f);
+    ASSERT_EQ(muster_buffer_free(session, v.buffer), MUSTER_OK) << muster_last_error();
+  }
+}
+
+TEST_F(Session, KeepsABufferWhileAOneShotOperationIsInFlight) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  std::uint32_t timeline = 0;
+  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  auto submit = on(MUSTER_LANE_COMPUTE);
+  submit.wait_count = 1;
+  submit.waits[0] = muster_timeline_point(timeline, 1);
+  muster_point point = 0;
+  ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_ERR_BUSY);
+  ASSERT_EQ(muster_timeline_signal(session, timeline, 1), MUSTER_OK);
+  ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_OK) << muster_last_error();
 }
 
 TEST_F(Session, GivesTheSameGroupForNamesWithTheSameRanks) {
@@ -394,6 +431,53 @@ TEST_F(Session, CountsFailedStartsAsDone) {
   ASSERT_EQ(muster_plan_start(session, plan, &submit, &fresh), MUSTER_OK) << muster_last_error();
   EXPECT_EQ(muster_point_wait(session, fresh, INT64_MAX), MUSTER_OK) << muster_last_error();
   EXPECT_EQ(muster_point_test(session, last), MUSTER_ERR_ABORTED) << "and keeps its verdict";
+}
+
+// Goal:   memory that does not fit into the address space is given back, and is there once it fits.
+TEST_F(Session, GivesBackABufferThatCouldNotBeMapped) {
+#if defined(MUSTER_SANITIZED)
+  GTEST_SKIP() << "the sanitizer's own address space does not fit into a limit";
+#endif
+  muster_session* session = open(0, 1);
+  constexpr std::uint64_t kBytes = std::uint64_t{64} << 20;
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t pages = 0;
+  statm >> pages;
+  const rlimit little{pages * 4096 + kBytes / 2, limit.rlim_max};
+  muster_buffer buffer = 0;
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &little), 0);
+    const muster_status_t wanting = muster_buffer_alloc(session, kBytes, &buffer, nullptr);
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    EXPECT_EQ(wanting, MUSTER_ERR_NO_RESOURCE) << muster_last_error();
+    EXPECT_THAT(muster_last_error(), testing::Not(HasSubstr("RLIMIT_NOFILE")));
+  }
+  void* address = nullptr;
+  ASSERT_EQ(muster_buffer_alloc(session, kBytes, &buffer, &address), MUSTER_OK) << muster_last_error();
+  static_cast<char*>(address)[kBytes - 1] = 1;
+  std::uint64_t held = 0;
+  ASSERT_EQ(muster_buffer_free(session, buffer), MUSTER_OK) << muster_last_error();
+  ASSERT_EQ(muster_counter(session, "buffer_bytes", &held), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(held, 0u);
+}
+
+// Goal:   a name is not taken by memory that could not be opened.
+TEST_F(Session, GivesBackANamedBufferThatCouldNotBeOpened) {
+  muster_session* session = open(0, 1);
+  muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+  options.bytes = 4096;
+  options.name = "weights";
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{3, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  muster_buffer buffer = 0;
+  const muster_status_t wanting = muster_buffer_create(session, &options, &buffer, nullptr);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(wanting, MUSTER_ERR_NO_RESOURCE);
+  EXPECT_EQ(muster_buffer_create(session, &options, &buffer, nullptr), MUSTER_OK) << muster_last_error();
 }
 
 // Goal:   a process without free descriptors is told so, and its session lives on.
