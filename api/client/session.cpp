@@ -145,11 +145,13 @@ Code muster_session::start(muster_plan plan, const muster_submit& submit, muster
   }
   if (lane_full(submit.lane)) return Code::kBusy;
   MUSTER_FAULT_POINT("start.checked");
+  if (const Code code = reset_if_asked(submit.lane); code != Code::kOk) return code;
   if (const Code code = tell(*find(plan)); code != Code::kOk) return code;
   const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;
   MUSTER_FAULT_POINT("start.pushed");
   const std::uint64_t value = ++submitted_[submit.lane];
+  reset_asked_[submit.lane] = false;
   if (point != nullptr) *point = shm::make_point(submit.lane, value);
   return Code::kOk;
 }
@@ -171,6 +173,17 @@ Code muster_session::signal(std::uint32_t timeline, std::uint64_t value) {
 
 Code muster_session::reset(muster_lane lane) {
   if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
+  reset_asked_[lane] = true;
+  return reset_if_asked(lane);
+}
+
+// The engine is told only of a lane that this process sees stopped: else the engine could come to the reset
+// after a failure that nobody here remembers, and which the next one hides. What fails between the reset and
+// the next start is seen then.
+Code muster_session::reset_if_asked(muster_lane lane) {
+  if (!reset_asked_[lane]) return Code::kOk;
+  bool stopped = false;
+  if (const Code code = reader_.stopped(lane, &stopped); code != Code::kOk || !stopped) return code;
   shm::Command command;
   command.kind = shm::CommandKind::kResetLane;
   command.lane = static_cast<std::uint16_t>(lane);

@@ -209,6 +209,7 @@ struct muster_session {
   muster::Code command_of(muster_plan plan, const muster_submit& submit, muster::shm::Command* command) const;
   bool known_wait(muster_point wait) const;
   bool lane_full(muster_lane lane, std::uint64_t starts = 1);
+  muster::Code reset_if_asked(muster_lane lane);
   std::optional<muster::Code> own_timeline(muster_point point) const;
   muster::Status lane_status(muster_point point, muster::Code code);
   std::optional<muster::Status> daemon_loss();
@@ -222,6 +223,7 @@ struct muster_session {
   std::array<std::uint64_t, MUSTER_LANE_COUNT> submitted_{};  // last value handed out per lane
   std::vector<muster::shm::Command> batch_;                   // kept, so that a batch needs no heap
   std::array<std::uint64_t, MUSTER_LANE_COUNT> settled_{};    // value up to which a lane has room again
+  std::array<bool, MUSTER_LANE_COUNT> reset_asked_{};         // since the lane's last start
   std::array<std::uint64_t, muster::shm::kClientTimelinesMax> signalled_{};
   std::uint32_t timelines_ = 0;
   std::map<std::uint32_t, Segment> segments_;

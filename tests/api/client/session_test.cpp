@@ -433,6 +433,39 @@ TEST_F(Session, CountsFailedStartsAsDone) {
   EXPECT_EQ(muster_point_test(session, last), MUSTER_ERR_ABORTED) << "and keeps its verdict";
 }
 
+// Goal:   a reset takes with it what fails until the lane's next start, and no verdict is lost on the way.
+// Method: the lane is well when it is reset, with two starts in flight that fail afterwards; later ones
+//         succeed, and then another fails in their place on the page.
+TEST_F(Session, ResetsWhatFailsBeforeTheNextStart) {
+  muster_session* session = open(0, 2);
+  const Vector v = vector_of(session, 16);
+  const auto submit = on(MUSTER_LANE_SMALL);
+  const muster_group world = group_of(session, "world");
+  const auto what = all_reduce(world, v, 16);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  for (int round = 0; round < 2; ++round) {
+    muster_point failing = 0;
+    muster_point behind = 0;
+    ASSERT_EQ(muster_collect(session, &what, &submit, &failing), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_launch(session, &fill, &submit, &behind), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_lane_reset(session, MUSTER_LANE_SMALL), MUSTER_OK);
+    ASSERT_EQ(muster_group_abort(session, world), MUSTER_OK);
+    ASSERT_EQ(muster_point_wait(session, failing, -1), MUSTER_ERR_ABORTED);
+    muster_point fresh = 0;
+    ASSERT_EQ(muster_launch(session, &fill, &submit, &fresh), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(muster_point_wait(session, fresh, -1), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_collect(session, &what, &submit, nullptr), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_group_abort(session, world), MUSTER_OK);
+    muster_point last = 0;
+    ASSERT_EQ(muster_launch(session, &fill, &submit, &last), MUSTER_OK) << muster_last_error();
+    EXPECT_NE(muster_point_wait(session, last, -1), MUSTER_OK) << "the reset was before that failure";
+    EXPECT_NE(muster_point_test(session, failing), MUSTER_OK);
+    EXPECT_NE(muster_point_test(session, behind), MUSTER_OK);
+    EXPECT_EQ(muster_point_test(session, fresh), MUSTER_OK);
+    ASSERT_EQ(muster_lane_reset(session, MUSTER_LANE_SMALL), MUSTER_OK);
+  }
+}
+
 // Goal:   memory that does not fit into the address space is given back, and is there once it fits.
 TEST_F(Session, GivesBackABufferThatCouldNotBeMapped) {
 #if defined(MUSTER_SANITIZED)
