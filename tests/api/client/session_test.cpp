@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -563,6 +564,10 @@ TEST_F(Session, CountsAndTraces) {
   ASSERT_EQ(muster_trace_end(session, path.c_str()), MUSTER_OK) << muster_last_error();
   EXPECT_EQ(unlink(path.c_str()), 0);
   EXPECT_EQ(muster_trace_end(session, "/no/such/folder/x.json"), MUSTER_ERR_NO_RESOURCE);
+  ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
+  EXPECT_EQ(muster_trace_end(session, path.c_str()), MUSTER_ERR_NO_RESOURCE) << "a folder has the name";
+  EXPECT_NE(access((path + ".partial").c_str(), F_OK), 0) << "nothing is left beside it";
+  EXPECT_EQ(rmdir(path.c_str()), 0);
 }
 
 TEST(SessionOpen, SaysWhereNobodyListens) {
