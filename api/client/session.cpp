@@ -174,7 +174,9 @@ Code muster_session::signal(std::uint32_t timeline, std::uint64_t value) {
 Code muster_session::reset(muster_lane lane) {
   if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
   reset_asked_[lane] = true;
-  return reset_if_asked(lane);
+  const Code code = reset_if_asked(lane);
+  MUSTER_FAULT_POINT("reset.pushed");
+  return code;
 }
 
 // The engine is told only of a lane that this process sees stopped: else the engine could come to the reset
@@ -189,7 +191,6 @@ Code muster_session::reset_if_asked(muster_lane lane) {
   command.lane = static_cast<std::uint16_t>(lane);
   const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;
-  MUSTER_FAULT_POINT("reset.pushed");
   return reader_.remember_reset(lane, submitted_[lane]);
 }
 
