@@ -118,6 +118,19 @@ Difference compare_counts(Parties parties) {
   return compare(parties, "counts", lists, counts_of);
 }
 
+// Where the blocks of a shared ALL_GATHER lie. The counts are agreed on.
+Difference compare_places(Parties parties, const Party& first) {
+  if (first.collective->shared_memory == 0 || first.collective->op != MUSTER_ALL_GATHER) return {};
+  for (std::size_t i = 0; i < first.share->target_blocks.size(); ++i) {
+    if (first.share->target_blocks[i].count == 0) continue;
+    const auto offset = [i](const Party& p) { return p.share->target_blocks[i].offset; };
+    if (auto found = compare(parties, fmt::format("target_blocks.offsets[{}]", i), offset);
+        !found.text.empty())
+      return found;
+  }
+  return {};
+}
+
 Difference compare_common(Parties parties) {
   if (auto found = compare(parties, "op", agreed_op, [](const Party& p) { return op_name(agreed_op(p)); });
       !found.text.empty())
@@ -153,6 +166,7 @@ Difference compare_common(Parties parties) {
           target_of);
       !found.text.empty())
     return found;
+  if (auto found = compare_places(parties, *first); !found.text.empty()) return found;
   return compare(
       parties, "scale",
       [](const Party& p) {

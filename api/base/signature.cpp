@@ -34,7 +34,7 @@ std::uint64_t agreed_scale(const Collective& c) {
 // Sets the words of a shared target apart from counts.
 constexpr std::uint64_t kSharedTarget = UINT64_MAX;
 
-Hash128 common_of(const Collective& c, std::int32_t ranks) {
+Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
   if (c.op == MUSTER_BARRIER)
     return hash_of(std::array{static_cast<std::uint64_t>(c.op), static_cast<std::uint64_t>(ranks)});
   const std::array<std::uint64_t, 9> fields{static_cast<std::uint64_t>(agreed_op(c.op)),
@@ -50,6 +50,10 @@ Hash128 common_of(const Collective& c, std::int32_t ranks) {
   std::vector<std::uint64_t> words(fields.begin(), fields.end());
   if (c.shared_memory != 0) words.insert(words.end(), {kSharedTarget, c.shared_memory, c.shared_offset});
   words.insert(words.end(), c.counts.begin(), c.counts.end());
+  // Blocks of one memory lie where all say that they do.
+  if (c.shared_memory != 0 && c.op == MUSTER_ALL_GATHER)
+    for (const Block& block : share.target_blocks)
+      if (block.count > 0) words.push_back(block.offset);
   return hash_of(words);
 }
 
@@ -115,7 +119,7 @@ Hash128& Hash128::operator-=(const Hash128& other) noexcept {
 }
 
 Signature signature_of(const Collective& collective, const Share& share, std::int32_t ranks) {
-  return {common_of(collective, ranks), balance_of(collective, share)};
+  return {common_of(collective, share, ranks), balance_of(collective, share)};
 }
 
 }  // namespace muster

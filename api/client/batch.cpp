@@ -41,11 +41,17 @@ Code muster_session::start_batch(std::span<muster_batch_entry> entries, std::siz
     if (lane_full(submit.lane, starts[submit.lane])) return Code::kBusy;
   }
   MUSTER_FAULT_POINT("batch.checked");
+  for (std::size_t lane = 0; lane < starts.size(); ++lane)
+    if (starts[lane] > 0)
+      if (const Code code = reset_if_asked(static_cast<muster_lane>(lane)); code != Code::kOk) return code;
   for (std::size_t i = 0; i < entries.size(); ++i)
     if (const Code code = tell(*find(entries[*refused = i].plan)); code != Code::kOk) return code;
   if (const Code code = push(batch_); code != Code::kOk) return code;
   MUSTER_FAULT_POINT("batch.pushed");
-  for (std::size_t lane = 0; lane < starts.size(); ++lane) submitted_[lane] += starts[lane];
+  for (std::size_t lane = 0; lane < starts.size(); ++lane) {
+    submitted_[lane] += starts[lane];
+    reset_asked_[lane] = reset_asked_[lane] && starts[lane] == 0;
+  }
   return Code::kOk;
 }
 

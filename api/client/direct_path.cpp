@@ -185,6 +185,11 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
       return disagreement(question(channel));
     case Outcome::kCorrupt:
     case Outcome::kNoMemory:
+      // Memory goes with its owner, whose loss or end is the group's verdict already.
+      if (channel.broken()) {
+        static_cast<void>(memory_->take_trouble());
+        return verdict(channel);
+      }
       if (Status trouble = memory_->take_trouble(); !trouble.ok()) return give_up(channel, trouble);
       return give_up(channel, "a member published an operation that cannot be");
     default:
@@ -262,7 +267,8 @@ Instant DirectPath::now() const {
 }
 
 bool DirectPath::engine_gone() {
-  return !session_.engine_lives();
+  // An engine that does not answer is as good as gone, though it holds its socket.
+  return !session_.loss().ok() || !session_.engine_lives();
 }
 
 void DirectPath::overdue(const Channel& channel) {

@@ -22,20 +22,23 @@ namespace {
 // Beside the target first, so that a full disk leaves no half of a file under the name.
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   const std::string partial = path + ".partial";
-  const shm::Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  shm::Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.valid()) return failure(Code::kNoResource, "{}: {}", partial, std::strerror(errno));
+  const auto failed = [&partial](const std::string& name) {
+    const int error = errno;
+    ::unlink(partial.c_str());
+    return failure(Code::kNoResource, "{}: {}", name, std::strerror(error));
+  };
   std::size_t written = 0;
   while (written < bytes.size()) {
     const ssize_t n = ::write(file.get(), bytes.data() + written, bytes.size() - written);
-    if (n < 0) {
-      const int error = errno;
-      ::unlink(partial.c_str());
-      return failure(Code::kNoResource, "{}: {}", partial, std::strerror(error));
-    }
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed(partial);
     written += static_cast<std::size_t>(n);
   }
-  if (::rename(partial.c_str(), path.c_str()) != 0)
-    return failure(Code::kNoResource, "{}: {}", path, std::strerror(errno));
+  // Some file systems say only here that they had no room.
+  if (::close(file.release()) != 0) return failed(partial);
+  if (::rename(partial.c_str(), path.c_str()) != 0) return failed(path);
   return {};
 }
 

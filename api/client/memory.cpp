@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 
@@ -67,35 +68,61 @@ Result<muster_session::Granted> muster_session::alloc(const shm::BufferAlloc& re
     shm::Descriptor memory;
     const auto grant = ask<shm::BufferGrant>(request, shm::MessageKind::kBufferAlloc,
                                              shm::MessageKind::kBufferGrant, {}, nullptr, &memory, imported);
-    if (grant) return map(request, *grant, memory);
+    if (grant) return map(request, *grant, std::move(memory));
+    if (grant.error().code() == Code::kNoResource) give_back_unopened();
     if (grant.error().code() != Code::kBusy || clock_.now() >= deadline) return fail(grant.error());
     std::this_thread::sleep_for(kBusyPause);
   }
 }
 
-Result<muster_session::Granted> muster_session::map(const shm::BufferAlloc& request,
-                                                    const shm::BufferGrant& grant,
-                                                    const shm::Descriptor& memory) {
-  MUSTER_FAULT_POINT("buffer.granted");
+// The buffer was granted, and its memory could not be opened here.
+void muster_session::give_back_unopened() {
+  const auto said = std::span(std::as_const(buffer_)).first(sizeof(shm::BufferGrant));
+  const auto grant = shm::checked_answer<shm::BufferGrant>(said, shm::MessageKind::kBufferGrant, serial_);
+  if (grant) give_back(*grant);
+}
+
+// What a name has kept from before stays: to free it would be to give up its contents.
+void muster_session::give_back(const shm::BufferGrant& grant) {
+  if (grant.found == 0) static_cast<void>(free(grant.buffer));
+}
+
+// A segment's descriptor comes only once, so it is kept until its memory could be mapped.
+Status muster_session::open_segment(const shm::BufferGrant& grant, shm::Descriptor memory) {
   if (grant.segment_is_new != 0 && memory.valid()) {
     MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.segment_bytes));
-    MUSTER_ASSIGN_OR_RETURN(auto mapping,
-                            shm::Mapping::map(memory, grant.segment_bytes, shm::Access::kReadWrite));
-    segments_[grant.segment] = Segment{std::move(mapping)};
+    segments_[grant.segment] = Segment{{}, std::move(memory), grant.segment_bytes};
   }
-  MUSTER_FAULT_POINT("buffer.mapped");
-  const auto segment = segments_.find(grant.segment);
-  if (segment ==
-      segments_.end()) {  // it came when this process had no descriptor for it, and comes only once
-    static_cast<void>(free(grant.buffer));
-    return fail(Code::kNoResource,
-                "the buffer lies in memory that could not be opened when it came; raise the open-files limit "
-                "(RLIMIT_NOFILE, ulimit -n) and open the session again");
-  }
-  const std::size_t size = segment->second.mapping.size();
-  if (grant.offset > size || request.bytes > size - grant.offset)
-    return fail(Code::kProtocol, "the daemon granted a buffer outside of its memory");
+  const auto known = segments_.find(grant.segment);
+  if (known == segments_.end())
+    return failure(
+        Code::kNoResource,
+        "the buffer lies in memory that could not be opened when it came; raise the open-files limit "
+        "(RLIMIT_NOFILE, ulimit -n) and open the session again");
+  Segment& segment = known->second;
+  if (segment.mapping.valid()) return {};
+  MUSTER_ASSIGN_OR_RETURN(segment.mapping,
+                          shm::Mapping::map(segment.memory, segment.bytes, shm::Access::kReadWrite));
+  segment.memory.reset();
+  return {};
+}
+
+Result<muster_session::Granted> muster_session::map(const shm::BufferAlloc& request,
+                                                    const shm::BufferGrant& grant, shm::Descriptor memory) {
+  MUSTER_FAULT_POINT("buffer.granted");
   const bool whole = request.imported != 0 || request.name[0] != '\0';
+  Status opened = open_segment(grant, std::move(memory));
+  MUSTER_FAULT_POINT("buffer.mapped");
+  if (opened.ok()) {
+    const std::size_t size = segments_[grant.segment].mapping.size();
+    if (grant.offset > size || request.bytes > size - grant.offset)
+      opened = failure(Code::kProtocol, "the daemon granted a buffer outside of its memory");
+  }
+  if (!opened.ok()) {
+    give_back(grant);
+    if (whole) segments_.erase(grant.segment);
+    return fail(opened);
+  }
   const Buffer made{grant.segment,     grant.offset,     request.bytes, grant.shared_memory,
                     request.shared_by, grant.found != 0, whole};
   buffers_[grant.buffer] = made;
@@ -146,7 +173,24 @@ Status muster_session::query(muster_buffer buffer, muster_buffer_info* info) con
   return {};
 }
 
+// Whoever runs or starts one-shot has no handle of the plans that are kept for him.
+Status muster_session::forget_cached_over(muster_buffer buffer) {
+  for (auto cached = cache_.begin(); cached != cache_.end();) {
+    const PlanRecord* record = find(cached->second);
+    const bool names = record != nullptr && std::find(record->buffers.begin(), record->buffers.end(),
+                                                      buffer) != record->buffers.end();
+    if (!names) {
+      ++cached;
+      continue;
+    }
+    MUSTER_RETURN_IF_ERROR(destroy(cached->second));
+    cached = cache_.erase(cached);
+  }
+  return {};
+}
+
 Status muster_session::free(muster_buffer buffer) {
+  if (buffers_.contains(buffer)) MUSTER_RETURN_IF_ERROR(forget_cached_over(buffer));
   shm::HandleMessage request;
   request.handle = buffer;
   MUSTER_FAULT_POINT("buffer.freeing");

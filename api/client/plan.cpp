@@ -68,7 +68,8 @@ Result<muster_plan> muster_session::plan(const muster_kernel& kernel) {
   request.kernel = kernel;
   auto grant = ask<shm::HandleMessage>(request, shm::MessageKind::kPlanKernel, shm::MessageKind::kPlanGrant);
   if (!grant) return fail(grant.error());
-  remember(grant->handle);
+  PlanRecord& record = remember(grant->handle);
+  for (std::uint32_t i = 0; i < kernel.tensor_count; ++i) record.buffers.push_back(kernel.tensors[i].buffer);
   return grant->handle;
 }
 
@@ -98,6 +99,9 @@ Result<muster_plan> muster_session::plan(const muster_collective& c,
       auto described,
       muster::client::described_of(*this, c, facts->rank, static_cast<std::int32_t>(facts->ranks.size())));
   PlanRecord& record = remember(grant->handle);
+  record.buffers = {c.source.buffer, c.target.buffer};
+  for (std::uint32_t i = 0; i < c.send_count; ++i) record.buffers.push_back(c.sends[i].view.buffer);
+  for (std::uint32_t i = 0; i < c.receive_count; ++i) record.buffers.push_back(c.receives[i].view.buffer);
   record.usual_lane = muster::client::usual_lane(description.message);
   record.told = std::make_unique<Told>(Told{description.message, std::move(described)});
   MUSTER_FAULT_POINT("plan.known");

@@ -104,6 +104,8 @@ Status muster_session::run_directly(PlanRecord& record, Nanos timeout, std::uint
   if (by_engine) {
     // What fails here at once must not do so after the others have met this rank and wait in the engine.
     const muster_lane lane = *record.usual_lane;
+    if (const Code code = reset_if_asked(lane); code != Code::kOk)
+      return Status(code, muster::client::refusal_text(code));
     if (reader_.failure(lane)) return run_by_engine(record, timeout);
     if (lane_full(lane)) return Status(Code::kBusy, muster::client::refusal_text(Code::kBusy));
   }

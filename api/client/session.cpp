@@ -79,7 +79,8 @@ Result<std::span<const std::byte>> muster_session::exchange(std::span<std::byte>
   const auto descriptors = std::span(&descriptor_sent, descriptor_sent >= 0 ? 1 : 0);
   MUSTER_FAULT_POINT("ask.sending");
   const Status sent = shm::send_message(connection_.socket, bytes, descriptors);
-  if (!sent.ok()) return fail(lose(sent));
+  // What did not go out has cost nothing.
+  if (!sent.ok()) return fail(sent.code() == Code::kDaemonLost ? lose(sent) : sent);
   MUSTER_FAULT_POINT("ask.sent");
   auto answer = shm::receive_message(connection_.socket, buffer_,
                                      muster::later(clock_.now(), connection_.timeout), clock_);
@@ -144,11 +145,13 @@ Code muster_session::start(muster_plan plan, const muster_submit& submit, muster
   }
   if (lane_full(submit.lane)) return Code::kBusy;
   MUSTER_FAULT_POINT("start.checked");
+  if (const Code code = reset_if_asked(submit.lane); code != Code::kOk) return code;
   if (const Code code = tell(*find(plan)); code != Code::kOk) return code;
   const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;
   MUSTER_FAULT_POINT("start.pushed");
   const std::uint64_t value = ++submitted_[submit.lane];
+  reset_asked_[submit.lane] = false;
   if (point != nullptr) *point = shm::make_point(submit.lane, value);
   return Code::kOk;
 }
@@ -170,12 +173,24 @@ Code muster_session::signal(std::uint32_t timeline, std::uint64_t value) {
 
 Code muster_session::reset(muster_lane lane) {
   if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
+  reset_asked_[lane] = true;
+  const Code code = reset_if_asked(lane);
+  MUSTER_FAULT_POINT("reset.pushed");
+  return code;
+}
+
+// The engine is told only of a lane that this process sees stopped: else the engine could come to the reset
+// after a failure that nobody here remembers, and which the next one hides. What fails between the reset and
+// the next start is seen then.
+Code muster_session::reset_if_asked(muster_lane lane) {
+  if (!reset_asked_[lane]) return Code::kOk;
+  bool stopped = false;
+  if (const Code code = reader_.stopped(lane, &stopped); code != Code::kOk || !stopped) return code;
   shm::Command command;
   command.kind = shm::CommandKind::kResetLane;
   command.lane = static_cast<std::uint16_t>(lane);
   const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;
-  MUSTER_FAULT_POINT("reset.pushed");
   return reader_.remember_reset(lane, submitted_[lane]);
 }
 

@@ -154,6 +154,8 @@ struct muster_session {
  private:
   struct Segment {
     muster::shm::Mapping mapping;
+    muster::shm::Descriptor memory;  // until it could be mapped
+    std::uint64_t bytes = 0;
   };
   struct Buffer {
     std::uint32_t segment = 0;
@@ -166,7 +168,10 @@ struct muster_session {
   };
   muster::Result<Granted> alloc(const muster::shm::BufferAlloc& request, int imported);
   muster::Result<Granted> map(const muster::shm::BufferAlloc& request, const muster::shm::BufferGrant& grant,
-                              const muster::shm::Descriptor& memory);
+                              muster::shm::Descriptor memory);
+  muster::Status open_segment(const muster::shm::BufferGrant& grant, muster::shm::Descriptor memory);
+  void give_back(const muster::shm::BufferGrant& grant);
+  void give_back_unopened();
   std::byte* address(const Buffer& buffer) const;
   struct Told {  // what the caller said of a collective
     muster::shm::PlanCollective message;
@@ -178,6 +183,7 @@ struct muster_session {
     std::unique_ptr<Told> told;                          // a collective's
     std::unique_ptr<muster::client::DirectPlan> direct;  // once it was run
     std::vector<muster::shm::Command> news;              // new counts that the engine has not heard of
+    std::vector<muster_buffer> buffers;                  // that it names
   };
   muster::Result<muster::client::Description> describe(const muster_collective& collective);
   muster::Result<std::span<const std::byte>> exchange(std::span<std::byte> message,
@@ -188,6 +194,7 @@ struct muster_session {
   const PlanRecord* find(muster_plan plan) const { return const_cast<muster_session*>(this)->find(plan); }
   PlanRecord& remember(muster_plan plan);
   muster::Status forget_cached(muster_group group);
+  muster::Status forget_cached_over(muster_buffer buffer);
   muster::Status leave_group(muster_group group);
   void forget_group(muster_group group);
   muster::Result<PlanRecord*> runnable(muster_plan plan);
@@ -202,6 +209,7 @@ struct muster_session {
   muster::Code command_of(muster_plan plan, const muster_submit& submit, muster::shm::Command* command) const;
   bool known_wait(muster_point wait) const;
   bool lane_full(muster_lane lane, std::uint64_t starts = 1);
+  muster::Code reset_if_asked(muster_lane lane);
   std::optional<muster::Code> own_timeline(muster_point point) const;
   muster::Status lane_status(muster_point point, muster::Code code);
   std::optional<muster::Status> daemon_loss();
@@ -215,6 +223,7 @@ struct muster_session {
   std::array<std::uint64_t, MUSTER_LANE_COUNT> submitted_{};  // last value handed out per lane
   std::vector<muster::shm::Command> batch_;                   // kept, so that a batch needs no heap
   std::array<std::uint64_t, MUSTER_LANE_COUNT> settled_{};    // value up to which a lane has room again
+  std::array<bool, MUSTER_LANE_COUNT> reset_asked_{};         // since the lane's last start
   std::array<std::uint64_t, muster::shm::kClientTimelinesMax> signalled_{};
   std::uint32_t timelines_ = 0;
   std::map<std::uint32_t, Segment> segments_;

@@ -259,13 +259,32 @@ Result<LaneFailure> CompletionReader::failure(std::uint32_t lane) {
   return out;
 }
 
+bool CompletionReader::is_stopped(std::uint32_t lane, const Snapshot& now) const {
+  if (now.failed_from == 0 || now.failed_to != 0) return false;
+  const auto& episodes = histories_[lane].episodes;
+  return episodes.empty() || episodes[episodes.size() - 1].from != now.failed_from;
+}
+
+// Not knowing would cost a verdict for ever, so this looks until it sees; kUnstableMax is the bound.
+Code CompletionReader::look_until_seen(std::uint32_t lane, Snapshot* now) {
+  Code code = look(lane, now, nullptr);
+  for (; code == Code::kPending; code = look(lane, now, nullptr)) sched_yield();
+  return code;
+}
+
+Code CompletionReader::stopped(std::uint32_t lane, bool* stopped) {
+  *stopped = false;
+  if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
+  Snapshot now{};
+  const Code code = look_until_seen(lane, &now);
+  if (code == Code::kOk) *stopped = is_stopped(lane, now);
+  return code;
+}
+
 Code CompletionReader::remember_reset(std::uint32_t lane, std::uint64_t up_to) {
   if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
   Snapshot now{};
-  Code code = look(lane, &now, nullptr);
-  // Not knowing would cost a verdict for ever, so this looks until it sees; kUnstableMax is the bound.
-  for (; code == Code::kPending; code = look(lane, &now, nullptr)) sched_yield();
-  if (code != Code::kOk) return code;
+  if (const Code code = look_until_seen(lane, &now); code != Code::kOk) return code;
   if (now.failed_from == 0) return Code::kOk;
   auto& [episodes, forgotten_to] = histories_[lane];
   if (!episodes.empty() && episodes[episodes.size() - 1].from == now.failed_from) return Code::kOk;
@@ -287,8 +306,7 @@ std::uint64_t CompletionReader::settled(std::uint32_t lane, std::uint64_t submit
   if (look(lane, &now, nullptr) != Code::kOk) return 0;
   const auto& episodes = histories_[lane].episodes;
   const Episode last = episodes.empty() ? Episode{} : episodes[episodes.size() - 1];
-  const bool stopped = now.failed_from != 0 && now.failed_to == 0 && now.failed_from != last.from;
-  if (stopped) return submitted;  // what is behind the failure fails as it comes
+  if (is_stopped(lane, now)) return submitted;  // what is behind the failure fails as it comes
   return std::min(submitted, std::max({now.reached, now.failed_to, last.to}));
 }
 

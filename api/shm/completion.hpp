@@ -112,10 +112,15 @@ class CompletionReader {
   // cannot be true.
   Result<LaneFailure> failure(std::uint32_t lane);
 
+  // Whether the lane is stopped by a failure that remember_reset() does not know. A lane that is stays so
+  // until its client asks. Fails with kProtocol if the page cannot be true.
+  Code stopped(std::uint32_t lane, bool* stopped);
+
   // Keeps the verdict of a stopped lane's points up to `up_to`, the last value submitted on it. Call it when
-  // the command that resets the lane is written, before the next start; points above `up_to` are pending from
-  // then on. Whether the engine has come to the reset yet makes no difference. Nothing if the lane runs and
-  // its latest failure is known.
+  // the command that resets the lane is written, before the next start, and write that command only while the
+  // lane is seen stopped: of a failure between the two nothing is kept, and the next one hides it. Points
+  // above `up_to` are pending from then on. Whether the engine has come to the reset yet makes no difference.
+  // Nothing if the lane runs and its latest failure is known.
   Code remember_reset(std::uint32_t lane, std::uint64_t up_to);
 
   // The value up to which every start of the lane has its verdict or is running already: of `submitted`
@@ -144,6 +149,8 @@ class CompletionReader {
   Code look(std::uint32_t timeline, Snapshot* out, std::string* text);
   std::optional<Snapshot> attempt(std::uint32_t timeline, std::string* text, bool* text_fits) const;
   Code unstable();
+  Code look_until_seen(std::uint32_t lane, Snapshot* now);
+  bool is_stopped(std::uint32_t lane, const Snapshot& now) const;
   Code decide(std::uint32_t timeline, std::uint64_t value);
   template<class Test>
   Code wait_until(Test test, std::uint32_t spins, Instant deadline, const Clock& clock);

@@ -114,6 +114,8 @@ void Board::reset(Rank rank) {
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment.mapping.writable());
   for (std::uint64_t& uses : header->stage_uses) Published<std::uint64_t>(&uses).add_ordered(1);
   Published<std::uint32_t>(&header->asleep).store(0);
+  for (std::uint64_t* count : {&header->operations, &header->bytes_moved, &header->sleeps})
+    Published<std::uint64_t>(count).store(0);
   Published<std::uint64_t>(&header->recorded).store(0);
   auto* records =
       reinterpret_cast<shm::DirectRecord*>(segment.mapping.writable() + shm::kDirectRecordsOffset);

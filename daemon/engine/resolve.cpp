@@ -83,8 +83,12 @@ Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, schedul
   const std::uint64_t writes = extent_of(share.target_blocks);
   MUSTER_ASSIGN_OR_RETURN(share.source, resolve_range(scope.session, m.source, reads, dtype, "source"));
   MUSTER_ASSIGN_OR_RETURN(share.target, resolve_range(scope.session, m.target, writes, dtype, "target"));
-  if (reads > 0) hold_buffer(plan, m.source.buffer);
-  if (writes > 0) hold_buffer(plan, m.target.buffer);
+  // Also of vectors that are empty now: new counts may reach into them, and are told late (M8).
+  const auto hold = [&](std::span<const Block> blocks, std::uint64_t buffer) {
+    if (!blocks.empty() && scope.session.buffer(Handle(buffer)) != nullptr) hold_buffer(plan, buffer);
+  };
+  hold(share.source_blocks, m.source.buffer);
+  hold(share.target_blocks, m.target.buffer);
   return {};
 }
 

@@ -220,12 +220,18 @@ class Placer {
       m.source_counts = given;  // one count cannot stand for both
       m.target_counts = got;
     }
-    m.source = take(lay_out(given, !shape_.in_place(m.index), m.source_offsets));
+    const std::uint64_t length = lay_out(given, !shape_.in_place(m.index), m.source_offsets);
     if (shape_.in_place(m.index)) {
-      m.target = m.source;
       m.target_offsets = m.source_offsets;
+      const std::uint64_t earlier = shape_.scattered ? random_.below(2) * 3 : 0;
+      m.source = take(earlier + length);
+      m.target = m.source + earlier * bytes_;
+      // The same blocks, of vectors that begin elsewhere.
+      for (std::size_t i = 0; i < m.source_offsets.size(); ++i)
+        if (given[i] > 0) m.source_offsets[i] += earlier;
       return;
     }
+    m.source = take(length);
     m.target = take(lay_out(got, false, m.target_offsets));
   }
 

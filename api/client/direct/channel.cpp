@@ -124,6 +124,8 @@ std::optional<Meeting> Channel::glance(const std::uint64_t* word, Reached reache
   if (vigil_.now() >= patience.deadline(vigil_)) {
     if (patience.gives_up()) return Meeting::kBroken;
     vigil_.overdue(*this);
+    // Each question to an engine that does not answer takes the session's whole time: no second one.
+    if (vigil_.engine_gone()) return Meeting::kAlone;
     patience.renew();
   }
   return std::nullopt;

@@ -137,7 +137,11 @@ Outcome Faces::take(const Face& to) {
     const Outcome copied = copy(to, from, entry);
     if (copied != Outcome::kDone) return payloads_.intact(from) ? copied : Outcome::kBroken;
     MUSTER_FAULT_POINT("faces.taken");
-    return payloads_.intact(from) ? Outcome::kDone : Outcome::kBroken;
+    if (!payloads_.intact(from)) return Outcome::kBroken;
+    // The list stands, but a face that was read where it lies may have been written since: one that has heard
+    // of the generation's end does not wait for its readers.
+    const bool in_arena = shm::unpack_place(entry.place).kind == Kind::kArena;
+    return in_arena && channel_.broken() ? Outcome::kBroken : Outcome::kDone;
   }
   return payloads_.intact(from) ? Outcome::kCorrupt : Outcome::kBroken;
 }

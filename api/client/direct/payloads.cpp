@@ -8,6 +8,7 @@
 #include "api/shm/untrusted.hpp"
 #include "kernels/math/copy.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -29,12 +30,26 @@ bool has_table(const Collective& c) {
   return c.op == MUSTER_SCATTER || c.op == MUSTER_ALL_TO_ALL;
 }
 
+// Some block is given from where another one lands: the vectors themselves may begin elsewhere.
+bool changes_places(const DirectPlan& plan) {
+  const Share& mine = plan.mine;
+  const std::size_t element = dtype_bytes(plan.what.dtype);
+  const std::size_t blocks = std::min(mine.source_blocks.size(), mine.target_blocks.size());
+  for (std::size_t k = 0; k < blocks; ++k) {
+    const Block& from = mine.source_blocks[k];
+    const Block& to = mine.target_blocks[k];
+    const bool both = from.count > 0 && to.count > 0;
+    if (both && mine.source + from.offset * element == mine.target + to.offset * element) return true;
+  }
+  return false;
+}
+
 // In place, this member writes where its peers may still be reading. Elsewhere than in these two it writes
 // only what is for itself.
 bool overwritten(const DirectPlan& plan) {
+  if (plan.what.op == MUSTER_ALL_TO_ALL) return changes_places(plan);
   const bool in_place = plan.mine.source != nullptr && plan.mine.source == plan.mine.target;
-  const bool whole = plan.what.op == MUSTER_ALL_REDUCE && plan.choice.algorithm == Algorithm::kWhole;
-  return in_place && (whole || plan.what.op == MUSTER_ALL_TO_ALL);
+  return in_place && plan.what.op == MUSTER_ALL_REDUCE && plan.choice.algorithm == Algorithm::kWhole;
 }
 
 }  // namespace

@@ -254,7 +254,7 @@ typedef struct muster_buffer_info {
 #define MUSTER_BUFFER_INFO_INIT {sizeof(muster_buffer_info), 0, 0, NULL}
 /* Local, no question to the daemon. Errors: STALE. */
 MUSTER_API muster_status_t muster_buffer_query(muster_session* session, muster_buffer buffer, muster_buffer_info* info);
-/* Errors: BUSY while a plan uses it, STALE. */
+/* One-shot operations on it are forgotten. Errors: BUSY while a plan uses it or one of those is in flight, STALE. */
 MUSTER_API muster_status_t muster_buffer_free(muster_session* session, muster_buffer buffer);
 
 typedef struct muster_range { /* where a vector or an array starts */
@@ -351,8 +351,8 @@ typedef struct muster_failure {
 #define MUSTER_FAILURE_INIT {sizeof(muster_failure), 0, -1, 0, 0, {0}}
 /* What stopped the lane. NOT_FOUND if it runs. */
 MUSTER_API muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure);
-/* Let a failed lane run again; points before the reset keep their verdict (those of the lane's last 8 failures; older
- * ones say STALE). Errors: BUSY (the ring is full). */
+/* Let a failed lane run again, also one that fails after this and before its next start; points before the reset keep their
+ * verdict (those of the lane's last 8 failures; older ones say STALE). Errors: BUSY (the ring is full). */
 MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lane lane);
 
 /* ---- plans ------------------------------------------------------------------------------------------------------ */

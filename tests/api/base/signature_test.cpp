@@ -195,6 +195,30 @@ TEST(Difference, NamesTheBlockThatDiffers) {
   expect_difference(even, "counts[1]: 2 at ranks 10, 16, 19 and 1 at rank 13", 13);
 }
 
+// Goal:   blocks of one memory lie at one place for all; empty ones lie nowhere, and a list that says what no
+//         list would is the same.
+TEST(Difference, NamesTheSharedBlockThatLiesElsewhere) {
+  Collective c = collective(MUSTER_ALL_GATHER);
+  c.counts = {2, 0, 3, 4};
+  c.shared_memory = 5;
+  const Counts end_to_end{0, 77, 2, 5};
+  const Counts moved{0, 0, 9, 5};
+  ShareCounts said;
+  said.target_offsets = end_to_end;
+  Members alike;
+  alike.add(c).add(c, said).add(c).add(c);
+  EXPECT_TRUE(alike.agree());
+  EXPECT_EQ(alike.difference().text, "");
+  said.target_offsets = moved;
+  Members apart;
+  apart.add(c).add(c).add(c, said, "x.py:1").add(c);
+  expect_difference(apart, "target_blocks.offsets[2]: 2 at ranks 10, 13, 19 and 9 at rank 16 (x.py:1)", 16);
+  c.shared_memory = 0;
+  Members own;
+  own.add(c).add(c).add(c, said).add(c);
+  EXPECT_TRUE(own.agree()) << "each in its own memory";
+}
+
 TEST(Difference, NamesThePairOfAGatherAndAScatter) {
   const Counts list{1, 2, 3, 4};
   Collective c = collective(MUSTER_GATHER);

@@ -243,6 +243,26 @@ TEST_F(Buffers, SayWhoMeansAnotherSharedResult) {
   });
 }
 
+// Goal:   blocks of one result lie where all say that they do, or no byte moves.
+TEST_F(Buffers, SayWhoPutsABlockOfTheSharedResultElsewhere) {
+  with_ranks(2, [&](Member& member) {
+    const Special all = create(member, named("result", 400, member.group));
+    const Vector own = vector_of(member, 50);
+    const std::uint64_t swapped[] = {50, 0};
+    for (const bool engine : {false, true}) {
+      muster_collective c = over(member, MUSTER_ALL_GATHER, 50);
+      c.source = {own.buffer, 0};
+      c.target = {all.buffer, 0};
+      if (member.rank == 1) c.target_blocks.offsets = swapped;
+      ASSERT_EQ(engine ? start_and_wait(member, c) : member.run(c), MUSTER_ERR_MISMATCH) << member.error;
+      EXPECT_THAT(member.error, HasSubstr("target_blocks.offsets[0]: 0 at rank 0 and 50 at rank 1"));
+      if (engine) {
+        EXPECT_EQ(muster_lane_reset(member.session, MUSTER_LANE_GATHER), MUSTER_OK);
+      }
+    }
+  });
+}
+
 // Goal:   peers read what was imported, after it was freed and other memory came in its place as well.
 TEST_F(Buffers, AreImportedAndReadByPeers) {
   constexpr std::size_t kCount = 100000;

@@ -132,6 +132,24 @@ TEST_F(Recount, RefusesWhatDoesNotFitAndKeepsTheCounts) {
   });
 }
 
+// Goal:   memory that a plan may reach with new counts stays as long as the plan, though it began with none.
+TEST_F(Recount, HoldsTheMemoryOfAPlanThatBeganEmpty) {
+  with_ranks(2, [&](Member& member) {
+    const Vector source = vector_of(member, kRoom);
+    const Vector target = vector_of(member, kRoom);
+    const muster_plan plan = plan_of(member, all_reduce(member, source, target, 0));
+    ASSERT_EQ(recount(member, plan, 5), MUSTER_OK) << member.error;
+    std::fill_n(source.data, 5, 1.0f);
+    ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(target.data[4], 2.0f);
+    EXPECT_EQ(muster_buffer_free(member.session, source.buffer), MUSTER_ERR_BUSY);
+    EXPECT_EQ(muster_buffer_free(member.session, target.buffer), MUSTER_ERR_BUSY);
+    ASSERT_EQ(muster_plan_destroy(member.session, plan), MUSTER_OK);
+    EXPECT_EQ(muster_buffer_free(member.session, source.buffer), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(muster_buffer_free(member.session, target.buffer), MUSTER_OK) << muster_last_error();
+  });
+}
+
 // Goal:   a member that forgot to change its counts is found, though the engine knows of neither's.
 TEST_F(Recount, IsComparedAsEver) {
   with_ranks(2, [&](Member& member) {

@@ -2,14 +2,20 @@
 #include <muster/muster.h>
 
 #include "tests/api/client/running_ranks.hpp"
+#include "tests/support/holdings.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace {
 
@@ -133,6 +139,77 @@ TEST_F(Run, EndsForAllWhenOneAborts) {
     EXPECT_THAT(member.error, HasSubstr("rank 1 aborted group"));
     EXPECT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
   });
+}
+
+// Goal:   a run whose peer does not come ends although the engine lives on and does not answer.
+TEST_F(Run, EndsWhereTheEngineDoesNotAnswer) {
+  muster_open_options options = node_.rank("job", 0, 2);
+  options.timeout_ns = 4'000'000'000;
+  muster_session* session = nullptr;
+  ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  muster_collective barrier = MUSTER_COLLECTIVE_INIT;
+  barrier.op = MUSTER_BARRIER;
+  ASSERT_EQ(muster_mesh_group(session, "world", &barrier.group), MUSTER_OK);
+  constexpr std::int64_t kDeadline = 50'000'000;
+  ASSERT_EQ(muster_run(session, &barrier, kDeadline), MUSTER_ERR_TIMEOUT) << muster_last_error();
+  const auto engines = muster::test::engines();
+  ASSERT_EQ(engines.size(), 1u);
+  kill(engines[0], SIGSTOP);
+  EXPECT_EQ(muster_run(session, &barrier, kDeadline), MUSTER_ERR_DAEMON_LOST) << muster_last_error();
+  EXPECT_THAT(muster_last_error(), HasSubstr("does not answer"));
+  kill(engines[0], SIGCONT);
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+}
+
+// Goal:   memory that went with its owner is the owner's loss, not somebody's bad argument.
+// Method: rank 1 has sent from memory of its own that goes with it, and is killed. The engine is stopped
+//         meanwhile, so that rank 0 asks for that memory before it can have heard of the death.
+TEST_F(Run, HearsOfTheLossThatMemoryWentWith) {
+  const pid_t sender = fork();
+  if (sender == 0) {
+    Member member = open(1, 2);
+    muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+    options.bytes = 40'000;
+    options.memory = ::memfd_create("imported", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (::ftruncate(options.memory, 40'960) != 0) _exit(1);
+    if (::fcntl(options.memory, F_ADD_SEALS, F_SEAL_SHRINK) != 0) _exit(1);
+    muster_collective c = member.barrier();
+    if (muster_buffer_create(member.session, &options, &c.source.buffer, nullptr) != MUSTER_OK) _exit(1);
+    if (member.run(member.barrier()) != MUSTER_OK) _exit(1);
+    c.op = MUSTER_SEND;
+    c.dtype = MUSTER_F32;
+    c.peer = 0;
+    c.count = 10'000;
+    member.run(c);
+    _exit(0);
+  }
+  Member member = open(0, 2);
+  const Vector v = vector_of(member, 10'000);
+  muster_collective c = member.barrier();
+  c.op = MUSTER_RECV;
+  c.dtype = MUSTER_F32;
+  c.peer = 1;
+  c.target = {v.buffer, 0};
+  c.count = 10'000;
+  muster_plan plan = 0;
+  ASSERT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
+  ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+  usleep(300'000);
+  const auto engines = muster::test::engines();
+  ASSERT_EQ(engines.size(), 1u);
+  kill(engines[0], SIGSTOP);
+  kill(sender, SIGKILL);
+  waitpid(sender, nullptr, 0);
+  std::thread goes_on([&] {
+    usleep(300'000);
+    kill(engines[0], SIGCONT);
+  });
+  const muster_status_t status = muster_plan_run(member.session, plan, 0);
+  const std::string text = muster_last_error();
+  goes_on.join();
+  // The engine may come to the question before it comes to the death.
+  EXPECT_THAT(status, testing::AnyOf(MUSTER_ERR_PEER_LOST, MUSTER_OK)) << text;
+  EXPECT_EQ(muster_close(member.session), MUSTER_OK);
 }
 
 TEST_F(Run, SendsAndReceives) {

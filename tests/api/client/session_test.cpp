@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -191,6 +193,42 @@ TEST_F(Session, KeepsABufferWhileAPlanUsesIt) {
   EXPECT_EQ(muster_plan_destroy(session, plan), MUSTER_OK);
   EXPECT_EQ(muster_plan_destroy(session, plan), MUSTER_ERR_STALE);
   EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_OK);
+}
+
+// Goal:   one-shot operations do not keep their memory for ever, since nobody has a handle of their plans.
+TEST_F(Session, FreesABufferThatOneShotOperationsUsed) {
+  muster_session* session = open(0, 1);
+  const Vector other = vector_of(session, 16);
+  for (int round = 0; round < 20; ++round) {
+    const Vector v = vector_of(session, 16);
+    const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+    auto submit = on(MUSTER_LANE_COMPUTE);
+    muster_point point = 0;
+    ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK) << muster_last_error();
+    auto what = all_reduce(group_of(session, "world"), v, 16);
+    what.target = {other.buffer, 0};
+    ASSERT_EQ(muster_run(session, &what, 0), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(other.data[15], 1.0f);
+    ASSERT_EQ(muster_buffer_free(session, v.buffer), MUSTER_OK) << muster_last_error();
+  }
+}
+
+TEST_F(Session, KeepsABufferWhileAOneShotOperationIsInFlight) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  std::uint32_t timeline = 0;
+  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  auto submit = on(MUSTER_LANE_COMPUTE);
+  submit.wait_count = 1;
+  submit.waits[0] = muster_timeline_point(timeline, 1);
+  muster_point point = 0;
+  ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_ERR_BUSY);
+  ASSERT_EQ(muster_timeline_signal(session, timeline, 1), MUSTER_OK);
+  ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_OK) << muster_last_error();
 }
 
 TEST_F(Session, GivesTheSameGroupForNamesWithTheSameRanks) {
@@ -396,6 +434,86 @@ TEST_F(Session, CountsFailedStartsAsDone) {
   EXPECT_EQ(muster_point_test(session, last), MUSTER_ERR_ABORTED) << "and keeps its verdict";
 }
 
+// Goal:   a reset takes with it what fails until the lane's next start, and no verdict is lost on the way.
+// Method: the lane is well when it is reset, with two starts in flight that fail afterwards; later ones
+//         succeed, and then another fails in their place on the page.
+TEST_F(Session, ResetsWhatFailsBeforeTheNextStart) {
+  muster_session* session = open(0, 2);
+  const Vector v = vector_of(session, 16);
+  const auto submit = on(MUSTER_LANE_SMALL);
+  const muster_group world = group_of(session, "world");
+  const auto what = all_reduce(world, v, 16);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  for (int round = 0; round < 2; ++round) {
+    muster_point failing = 0;
+    muster_point behind = 0;
+    ASSERT_EQ(muster_collect(session, &what, &submit, &failing), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_launch(session, &fill, &submit, &behind), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_lane_reset(session, MUSTER_LANE_SMALL), MUSTER_OK);
+    ASSERT_EQ(muster_group_abort(session, world), MUSTER_OK);
+    ASSERT_EQ(muster_point_wait(session, failing, -1), MUSTER_ERR_ABORTED);
+    muster_point fresh = 0;
+    ASSERT_EQ(muster_launch(session, &fill, &submit, &fresh), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(muster_point_wait(session, fresh, -1), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_collect(session, &what, &submit, nullptr), MUSTER_OK) << muster_last_error();
+    ASSERT_EQ(muster_group_abort(session, world), MUSTER_OK);
+    muster_point last = 0;
+    ASSERT_EQ(muster_launch(session, &fill, &submit, &last), MUSTER_OK) << muster_last_error();
+    EXPECT_NE(muster_point_wait(session, last, -1), MUSTER_OK) << "the reset was before that failure";
+    EXPECT_NE(muster_point_test(session, failing), MUSTER_OK);
+    EXPECT_NE(muster_point_test(session, behind), MUSTER_OK);
+    EXPECT_EQ(muster_point_test(session, fresh), MUSTER_OK);
+    ASSERT_EQ(muster_lane_reset(session, MUSTER_LANE_SMALL), MUSTER_OK);
+  }
+}
+
+// Goal:   memory that does not fit into the address space is given back, and is there once it fits.
+TEST_F(Session, GivesBackABufferThatCouldNotBeMapped) {
+#if defined(MUSTER_SANITIZED)
+  GTEST_SKIP() << "the sanitizer's own address space does not fit into a limit";
+#endif
+  muster_session* session = open(0, 1);
+  constexpr std::uint64_t kBytes = std::uint64_t{64} << 20;
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t pages = 0;
+  statm >> pages;
+  const rlimit little{pages * 4096 + kBytes / 2, limit.rlim_max};
+  muster_buffer buffer = 0;
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &little), 0);
+    const muster_status_t wanting = muster_buffer_alloc(session, kBytes, &buffer, nullptr);
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    EXPECT_EQ(wanting, MUSTER_ERR_NO_RESOURCE) << muster_last_error();
+    EXPECT_THAT(muster_last_error(), testing::Not(HasSubstr("RLIMIT_NOFILE")));
+  }
+  void* address = nullptr;
+  ASSERT_EQ(muster_buffer_alloc(session, kBytes, &buffer, &address), MUSTER_OK) << muster_last_error();
+  static_cast<char*>(address)[kBytes - 1] = 1;
+  std::uint64_t held = 0;
+  ASSERT_EQ(muster_buffer_free(session, buffer), MUSTER_OK) << muster_last_error();
+  ASSERT_EQ(muster_counter(session, "buffer_bytes", &held), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(held, 0u);
+}
+
+// Goal:   a name is not taken by memory that could not be opened.
+TEST_F(Session, GivesBackANamedBufferThatCouldNotBeOpened) {
+  muster_session* session = open(0, 1);
+  muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+  options.bytes = 4096;
+  options.name = "weights";
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{3, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  muster_buffer buffer = 0;
+  const muster_status_t wanting = muster_buffer_create(session, &options, &buffer, nullptr);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(wanting, MUSTER_ERR_NO_RESOURCE);
+  EXPECT_EQ(muster_buffer_create(session, &options, &buffer, nullptr), MUSTER_OK) << muster_last_error();
+}
+
 // Goal:   a process without free descriptors is told so, and its session lives on.
 TEST_F(Session, SurvivesAWantOfDescriptors) {
   muster_session* session = open(0, 1);
@@ -446,6 +564,10 @@ TEST_F(Session, CountsAndTraces) {
   ASSERT_EQ(muster_trace_end(session, path.c_str()), MUSTER_OK) << muster_last_error();
   EXPECT_EQ(unlink(path.c_str()), 0);
   EXPECT_EQ(muster_trace_end(session, "/no/such/folder/x.json"), MUSTER_ERR_NO_RESOURCE);
+  ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
+  EXPECT_EQ(muster_trace_end(session, path.c_str()), MUSTER_ERR_NO_RESOURCE) << "a folder has the name";
+  EXPECT_NE(access((path + ".partial").c_str(), F_OK), 0) << "nothing is left beside it";
+  EXPECT_EQ(rmdir(path.c_str()), 0);
 }
 
 TEST(SessionOpen, SaysWhereNobodyListens) {

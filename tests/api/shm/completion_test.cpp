@@ -195,6 +195,33 @@ TEST(Completion, RemembersAResetOnlyOfALaneThatStands) {
   EXPECT_EQ(s.reader.remember_reset(MUSTER_LANE_COUNT, 1), Code::kBadArgument);
 }
 
+// Goal:   who resets only what is seen stopped loses no verdict, though a failure comes right behind the
+// look. Method: 10 to 20 are in flight when the client looks; then 10 fails, before its command could be
+// there.
+TEST(Completion, TellsWhetherALaneHasAFailureThatIsNotReset) {
+  Session s;
+  bool stopped = true;
+  ASSERT_EQ(s.reader.stopped(kLane, &stopped), Code::kOk);
+  EXPECT_FALSE(stopped);
+  s.writer.publish(kLane, 9);
+  s.writer.fail(kLane, 10, Code::kTimeout, -1, "");
+  ASSERT_EQ(s.reader.stopped(kLane, &stopped), Code::kOk);
+  EXPECT_TRUE(stopped);
+  ASSERT_EQ(s.reader.remember_reset(kLane, 20), Code::kOk);
+  ASSERT_EQ(s.reader.stopped(kLane, &stopped), Code::kOk);
+  EXPECT_FALSE(stopped) << "the engine has not come to it, but it is asked for";
+  s.writer.reset(kLane, 20);
+  s.writer.publish(kLane, 25);
+  s.writer.fail(kLane, 26, Code::kAborted, -1, "");
+  EXPECT_EQ(s.test(15), Code::kTimeout);
+  EXPECT_EQ(s.test(25), Code::kOk);
+  ASSERT_EQ(s.reader.stopped(kLane, &stopped), Code::kOk);
+  EXPECT_TRUE(stopped) << "by another one";
+  s.word().failed_to = 1;
+  EXPECT_EQ(s.reader.stopped(kLane, &stopped), Code::kProtocol);
+  EXPECT_EQ(s.reader.stopped(MUSTER_LANE_COUNT, &stopped), Code::kBadArgument);
+}
+
 // Goal: a page that cannot be true never reads as OK and never as something to wait for.
 TEST(Completion, CallsAnImpossiblePageAProtocolError) {
   struct Case {

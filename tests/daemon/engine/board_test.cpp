@@ -5,6 +5,7 @@
 #include <set>
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 namespace muster::engine {
 namespace {
@@ -96,6 +97,21 @@ TEST(Board, KeepsSeatsApartWhateverComesAndGoes) {
   }
   EXPECT_GT(seated, 500);
   EXPECT_GT(refused, 50);
+}
+
+// Goal:   a process counts what it ran itself, not what the one before it in its place ran.
+TEST(Board, CountsAnewForANewProcess) {
+  Board b = board();
+  const auto view = *shm::Mapping::map(shm::Descriptor(::dup(b.segment_descriptor(Rank(2)))),
+                                       b.segment_bytes(Rank(2)), shm::Access::kReadWrite);
+  auto* header = reinterpret_cast<shm::DirectHeader*>(view.writable());
+  header->operations = 3;
+  header->bytes_moved = 4;
+  header->sleeps = 5;
+  b.reset(Rank(2));
+  EXPECT_EQ(header->operations, 0u);
+  EXPECT_EQ(header->bytes_moved, 0u);
+  EXPECT_EQ(header->sleeps, 0u);
 }
 
 TEST(Board, MakesASeatReadyForItsNewGroup) {

@@ -66,6 +66,8 @@ class DirectWorld {
   }
 
   Nanos timeout = std::chrono::seconds(20);
+  // Called when a rank is about to read a peer's arena for the first time, if set.
+  std::function<void(std::uint32_t rank)> on_first_look;
   // Called at a deadline, with who asked. The default fails the test and ends everybody's wait.
   std::function<void(std::uint32_t rank, const Wanted& wanted)> on_overdue = [this](std::uint32_t rank,
                                                                                     const Wanted&) {
@@ -93,6 +95,7 @@ class DirectWorld {
                        shm::Access::kRead);
     }
     Result<shm::Mapping> arena_segment(std::int32_t, std::uint32_t) override {
+      if (world.on_first_look) world.on_first_look(rank);
       return world.map(world.arena_.get(), world.view_.size(), shm::Access::kRead);
     }
     Result<Scratch> scratch(std::uint64_t bytes) override {
