@@ -25,7 +25,8 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
   Lane& lane = r.lanes[lane_index];
   const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
   if (stopped) return;
-  if (knows(r, verdict.event)) verdict.event = ++failures_;
+  const std::uint64_t told_of = known_since(r, verdict.event);
+  if (told_of != kNever) verdict.event = ++failures_;
   const std::uint64_t from =
       lane.launched < lane.queue.size() ? lane.queue[lane.launched].request.value : lane.last + 1;
   lane.failed_from = from;
@@ -33,6 +34,7 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
   lane.verdict = verdict;
   lane.told_at.reset();
   if (told_at != nullptr) lane.told_at = *told_at;
+  lane.told_of = told_of;
   while (lane.queue.size() > lane.launched) {
     const Start& start = lane.queue.back();
     if (start.arrived) {
@@ -50,9 +52,11 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
 void Graph::note_dropped(const RankState& r, std::uint32_t lane_index, const Start& start) {
   const CollectiveWork* work = start.request.plan->collective();
   if (work == nullptr || !r.present) return;
+  if (absence_in(*work) != nullptr) return;  // nobody waits there, and whoever comes hears why
   const Lane& lane = r.lanes[lane_index];
   const Meeting meeting = meeting_of(*work, lane_index);
-  if (lane.told_at && lane.told_at->same_place(meeting)) return;
+  // What was submitted in knowledge of it would have gone on: its peers may have gone on too.
+  if (lane.told_at && lane.told_at->same_place(meeting) && start.submission <= lane.told_of) return;
   tell_known(r, meeting, start.submission);
   dropped_.push_back({meeting, lane.verdict});
   Verdict& verdict = dropped_.back().verdict;

@@ -105,9 +105,12 @@ void Graph::acknowledge(Rank rank, std::uint64_t event) {
   r.known.push_back({event, submissions_});
 }
 
-bool Graph::knows(const RankState& r, std::uint64_t event) {
+// How many submissions there were when the rank got over the failure.
+std::uint64_t Graph::known_since(const RankState& r, std::uint64_t event) {
+  if (event <= r.born_after) return 0;
   const auto is_it = [event](const Known& known) { return known.event == event; };
-  return event <= r.born_after || std::any_of(r.known.begin(), r.known.end(), is_it);
+  const auto found = std::find_if(r.known.begin(), r.known.end(), is_it);
+  return found != r.known.end() ? found->at : kNever;
 }
 
 // What a rank knew when it submitted a start, that start need not be told. One from before then must be: it

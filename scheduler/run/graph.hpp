@@ -114,6 +114,7 @@ class Graph {
  private:
   static constexpr std::size_t kFailuresKept = 64;  // of a lane
   static constexpr std::size_t kKnownMax = 64;      // of a rank
+  static constexpr std::uint64_t kNever = UINT64_MAX;
 
   struct Start {
     Request request;
@@ -137,6 +138,7 @@ class Graph {
     std::uint64_t failed_to = 0;    // 0 while it is stopped
     Verdict verdict;
     std::optional<Meeting> told_at;  // where it failed, if that is a meeting
+    std::uint64_t told_of = 0;       // and up to which submission its members hear of that
     std::vector<Failed> before;      // failures that were reset, oldest first
   };
   struct Known {
@@ -183,7 +185,8 @@ class Graph {
   void fail_lane(Rank rank, std::uint32_t lane, const Verdict& verdict, const Meeting* told_at, Instant now);
   void fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now);
   void spread(Instant now);
-  static bool knows(const RankState& rank, std::uint64_t event);
+  static std::uint64_t known_since(const RankState& rank, std::uint64_t event);
+  static bool knows(const RankState& rank, std::uint64_t event) { return known_since(rank, event) != kNever; }
   void forget_absences();
   void leave_groups(Rank rank, const Verdict& verdict, Instant now);
   const Verdict* failure_of(const RankState& rank) const;
