@@ -69,6 +69,14 @@ constexpr std::array<Runner, sizeof...(I)> runners(std::index_sequence<I...>) {
 
 constexpr std::array<Runner, kRowsMax> kRunners = runners(std::make_index_sequence<kRowsMax>{});
 
+// A kernel whose outputs are all empty has nothing to do, however large its other sizes are.
+bool writes_something(const Kernel& row, const Args& args) {
+  for (std::size_t i = 0; i < row.operands.size(); ++i)
+    if (row.operands[i].access != Access::kRead && args.tensors[i].present() && args.tensors[i].count() > 0)
+      return true;
+  return false;
+}
+
 }  // namespace
 
 std::span<const Kernel> all() noexcept {
@@ -90,7 +98,8 @@ Status launch(device::Stream& stream, const Kernel& kernel, const Args& args) {
                    row->name, stream.kind() == device::Kind::kHost ? "host" : "cuda",
                    row->run != nullptr ? "a host device" : "another device");
   const auto index = static_cast<std::size_t>(row - all().data());
-  return device::host::enqueue(stream, {kRunners[index], &args, row->parts(args)});
+  return device::host::enqueue(stream,
+                               {kRunners[index], &args, writes_something(*row, args) ? row->parts(args) : 0});
 }
 
 }  // namespace muster::kernels

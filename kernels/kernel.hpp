@@ -50,12 +50,12 @@ struct Operand {
 // One row of the table.
 //
 // check   kBadArgument with operand, value and expectation. Called with tensors whose bounds are already
-// known to be right
-//         (sizes >= 0, strides >= 0 and the whole view inside its buffer), before anything runs; run may then
-//         trust Args.
+//         known to be right (sizes >= 0, strides >= 0, the whole view inside its buffer, no more elements
+//         than that range has, 2^31 for the product of an empty view's other sizes), before anything runs;
+//         run may then trust Args.
 // parts   how many independent parts; a function of Args alone, never of the machine, so results do not
-// depend on it. run     one part on a host worker. Writes only its part of the outputs. Null where the host
-// cannot.
+//         depend on it.
+// run     one part on a host worker. Writes only its part of the outputs. Null where the host cannot.
 struct Kernel {
   std::int32_t op;
   const char* name;  // "linear_forward"

@@ -48,6 +48,32 @@ TEST(Launch, CompletesAKernelWithoutParts) {
   EXPECT_TRUE((*done)->query());
 }
 
+// Goal:   sizes of an output without elements are no work, as large as they may be.
+// Method: 2^31 sequences of nothing; each would be a part.
+TEST(Launch, HasNoPartWhereNothingIsWritten) {
+  const auto pool = device::host::Pool::open_manual({});
+  auto host = device::host::open_device(*pool);
+  ASSERT_TRUE(host) << host.error().text();
+  auto stream = (*host)->open_stream(device::Priority::kNormal);
+  auto done = (*host)->create_event();
+  ASSERT_TRUE(stream && done);
+  OwnedTensor nothing(MUSTER_F32, {0, 0, 1, 1});
+  Tensor heads = nothing.view();
+  heads.size[0] = std::int64_t{1} << 31;
+  Tensor lse = heads;
+  lse.dims = 3;
+  lse.size[1] = 1;
+  lse.size[2] = 0;
+  const Args args = args_of({heads, heads, heads, heads, heads, lse, heads, heads, heads}, {0, 0, 0}, {1.0});
+  const Kernel& backward = *find(MUSTER_KERNEL_ATTENTION_BACKWARD);
+  ASSERT_TRUE(validate(backward, args).ok()) << validate(backward, args).text();
+  ASSERT_GT(backward.parts(args), 0u);
+  ASSERT_TRUE(launch(**stream, backward, args).ok());
+  ASSERT_TRUE((*stream)->record(**done).ok());
+  for (int turn = 0; turn < 1000 && !(*done)->query(); ++turn) pool->run_once();
+  EXPECT_TRUE((*done)->query());
+}
+
 // A device of a kind that has no row of ours yet.
 class OtherStream final : public device::Stream {
  public:
