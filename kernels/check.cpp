@@ -166,4 +166,8 @@ Status validate(const Kernel& kernel, const Args& args) {
   return kernel.check(args);
 }
 
+void make_room(const Kernel& kernel, Args& args) {
+  if (kernel.fold != nullptr) args.partials.resize(kernel.parts(args));
+}
+
 }  // namespace muster::kernels

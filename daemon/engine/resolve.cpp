@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace muster::engine {
 namespace {
@@ -193,7 +194,8 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, cons
   std::copy_n(kernel.ints, MUSTER_KERNEL_INTS_MAX, work.args.ints.begin());
   std::copy_n(kernel.reals, MUSTER_KERNEL_REALS_MAX, work.args.reals.begin());
   MUSTER_RETURN_IF_ERROR(kernels::validate(*row, work.args));
-  plan->work = work;
+  kernels::make_room(*row, work.args);
+  plan->work = std::move(work);
   return plan;
 }
 
