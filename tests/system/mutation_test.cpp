@@ -139,7 +139,10 @@ bool change_common(Random& random, Saying& said, std::int32_t ranks) {
     case 1: {
       const auto& all = muster::math::test::kDtypes;
       const muster_dtype before = c.dtype;
-      while (c.dtype == before) c.dtype = all[random.below(std::size(all))];
+      // Faces stay where they lie, and apart, only while their elements have the same width.
+      const bool any_width = c.op != MUSTER_EXCHANGE;
+      while (c.dtype == before || (!any_width && muster::dtype_bytes(c.dtype) != muster::dtype_bytes(before)))
+        c.dtype = all[random.below(std::size(all))];
       if (c.redop == MUSTER_PREMUL_SUM) c.scale = muster::math::test::scale_for(c.dtype);
       return moves;
     }
