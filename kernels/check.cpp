@@ -97,6 +97,16 @@ Status expect_size(const Subject& s, std::size_t operand, std::int32_t dim, std:
                  shape_text(t), ordinal(static_cast<std::int32_t>(d)), value);
 }
 
+Status expect_size_in(const Subject& s, std::size_t operand, std::int32_t dim, std::int64_t low,
+                      std::int64_t high) {
+  const Tensor& t = s.tensor(operand);
+  if (!t.present()) return {};
+  const std::size_t d = from_end(dim, t);
+  if (t.size[d] >= low && t.size[d] <= high) return {};
+  return failure(Code::kBadArgument, "{}: {} is {}: its {} size must lie in {}..{}", s.kernel,
+                 s.name(operand), shape_text(t), ordinal(static_cast<std::int32_t>(d)), low, high);
+}
+
 Status expect_equal_size(const Subject& s, std::size_t operand, std::int32_t dim, std::size_t like,
                          std::int32_t like_dim) {
   const Tensor& t = s.tensor(operand);
@@ -154,6 +164,10 @@ Status validate(const Kernel& kernel, const Args& args) {
                      operand.name, shape_text(t), stride_text(t));
   }
   return kernel.check(args);
+}
+
+void make_room(const Kernel& kernel, Args& args) {
+  if (kernel.fold != nullptr) args.partials.resize(kernel.parts(args));
 }
 
 }  // namespace muster::kernels

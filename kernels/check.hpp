@@ -37,6 +37,9 @@ Status expect_same_dtype(const Subject& s, std::size_t operand, std::size_t like
 Status expect_same_shape(const Subject& s, std::size_t operand, std::size_t like);
 // Size `dim` (0-based) is `value`.
 Status expect_size(const Subject& s, std::size_t operand, std::int32_t dim, std::int64_t value);
+// Size `dim` lies in low..high; a negative dim counts from the last.
+Status expect_size_in(const Subject& s, std::size_t operand, std::int32_t dim, std::int64_t low,
+                      std::int64_t high);
 // Size `dim` equals size `like_dim` of operand `like`; a negative dim counts from the last.
 Status expect_equal_size(const Subject& s, std::size_t operand, std::int32_t dim, std::size_t like,
                          std::int32_t like_dim);

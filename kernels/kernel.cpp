@@ -60,14 +60,32 @@ void run_row(const void* args, std::uint32_t part) {
   table().rows[I].run(*static_cast<const Args*>(args), part);
 }
 
+template<std::size_t I>
+void fold_row(const void* args, std::uint32_t) {
+  table().rows[I].fold(*static_cast<const Args*>(args));
+}
+
 using Runner = void (*)(const void*, std::uint32_t);
 
 template<std::size_t... I>
 constexpr std::array<Runner, sizeof...(I)> runners(std::index_sequence<I...>) {
   return {&run_row<I>...};
 }
+template<std::size_t... I>
+constexpr std::array<Runner, sizeof...(I)> folders(std::index_sequence<I...>) {
+  return {&fold_row<I>...};
+}
 
 constexpr std::array<Runner, kRowsMax> kRunners = runners(std::make_index_sequence<kRowsMax>{});
+constexpr std::array<Runner, kRowsMax> kFolders = folders(std::make_index_sequence<kRowsMax>{});
+
+// A kernel whose outputs are all empty has nothing to do, however large its other sizes are.
+bool writes_something(const Kernel& row, const Args& args) {
+  for (std::size_t i = 0; i < row.operands.size(); ++i)
+    if (row.operands[i].access != Access::kRead && args.tensors[i].present() && args.tensors[i].count() > 0)
+      return true;
+  return false;
+}
 
 }  // namespace
 
@@ -90,7 +108,11 @@ Status launch(device::Stream& stream, const Kernel& kernel, const Args& args) {
                    row->name, stream.kind() == device::Kind::kHost ? "host" : "cuda",
                    row->run != nullptr ? "a host device" : "another device");
   const auto index = static_cast<std::size_t>(row - all().data());
-  return device::host::enqueue(stream, {kRunners[index], &args, row->parts(args)});
+  const std::uint32_t parts = writes_something(*row, args) ? row->parts(args) : 0;
+  MUSTER_RETURN_IF_ERROR(device::host::enqueue(stream, {kRunners[index], &args, parts}));
+  if (row->fold == nullptr || parts < 2) return {};
+  // A stream is in order, so this one part comes after all of those.
+  return device::host::enqueue(stream, {kFolders[index], &args, 1});
 }
 
 }  // namespace muster::kernels

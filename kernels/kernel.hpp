@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace muster::kernels {
 
@@ -37,6 +38,8 @@ struct Args {
   std::uint32_t tensor_count = 0;
   std::array<std::int64_t, MUSTER_KERNEL_INTS_MAX> ints{};
   std::array<double, MUSTER_KERNEL_REALS_MAX> reals{};
+  // What the parts of a reduction leave for its fold, each its own element. Made by make_room().
+  mutable std::vector<double> partials;
 };
 
 enum class Access : std::uint8_t { kRead, kWrite, kReadWrite };
@@ -50,12 +53,15 @@ struct Operand {
 // One row of the table.
 //
 // check   kBadArgument with operand, value and expectation. Called with tensors whose bounds are already
-// known to be right
-//         (sizes >= 0, strides >= 0 and the whole view inside its buffer), before anything runs; run may then
-//         trust Args.
+//         known to be right (sizes >= 0, strides >= 0, the whole view inside its buffer, no more elements
+//         than that range has, 2^31 for the product of an empty view's other sizes), before anything runs;
+//         run may then trust Args.
 // parts   how many independent parts; a function of Args alone, never of the machine, so results do not
-// depend on it. run     one part on a host worker. Writes only its part of the outputs. Null where the host
-// cannot.
+//         depend on it.
+// run     one part on a host worker. Writes only its part of the outputs. Null where the host cannot.
+// fold    null but for reductions, whose parts write Args::partials alone if there are several. Runs once,
+// after
+//         all of them, and adds them up in order.
 struct Kernel {
   std::int32_t op;
   const char* name;  // "linear_forward"
@@ -63,6 +69,7 @@ struct Kernel {
   Status (*check)(const Args& args);
   std::uint32_t (*parts)(const Args& args);
   void (*run)(const Args& args, std::uint32_t part);
+  void (*fold)(const Args& args) = nullptr;
 };
 
 // The row of an op; null for a number that is none.
@@ -72,6 +79,9 @@ std::span<const Kernel> all() noexcept;
 
 // Checks operand count, presence and finally kernel.check. What the engine calls before it makes a plan.
 Status validate(const Kernel& kernel, const Args& args);
+
+// Makes room for what the parts leave for their fold, of checked args. Once, before they are launched.
+void make_room(const Kernel& kernel, Args& args);
 
 // Enqueues the kernel on a stream. args must live until the work has finished. kUnsupported where the
 // stream's device kind has no implementation of it.

@@ -18,8 +18,12 @@ constexpr Write write_of(std::int64_t accumulate) {
   return accumulate != 0 ? Write::kAdd : Write::kReplace;
 }
 
+// Elements of a row that goes through scratch: 2^20 floats, of which a kernel keeps up to eight rows in each
+// worker for good.
+inline constexpr std::int64_t kRowElementsMax = std::int64_t{1} << 20;
+
 // At least `count` floats of this thread, for the kernel that Use names; contents are left from the last use.
-// Grows to the largest request and is then reused.
+// Grows to the largest request and is then reused, so checks keep rows at kRowElementsMax.
 template<class Use>
 float* scratch(std::int64_t count) {
   thread_local std::vector<float> floats;

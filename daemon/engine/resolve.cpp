@@ -7,16 +7,22 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace muster::engine {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// Bytes from the first to one past the last element; 0 for an empty view.
+// Of an empty view, the product of the sizes that are not 0: its kernel has loops of these lengths.
+constexpr std::uint64_t kEmptySizesMax = std::uint64_t{1} << 31;
+
+// Bytes from the first to one past the last element; 0 for an empty view. What a view names is bounded by
+// what it lies in: a few bytes seen over and over are work without end for workers that everybody needs.
 Result<Wide> extent_bytes(const muster_tensor& tensor, const char* name) {
   constexpr Wide kElementsMax = std::numeric_limits<std::int64_t>::max();
-  Wide last = 0;  // capped after each dim: products of 64-bit client numbers would overflow their sum
+  Wide last = 0;      // capped after each dim: products of 64-bit client numbers would overflow their sum
+  Wide elements = 1;  // the same; sizes of 0 left out
   bool empty = false;
   for (std::int32_t d = 0; d < tensor.dims; ++d) {
     const std::int64_t size = tensor.size[d];
@@ -28,9 +34,17 @@ Result<Wide> extent_bytes(const muster_tensor& tensor, const char* name) {
       return fail(Code::kBadArgument, "{}: stride 0 of dim {} with size {} would repeat one element", name, d,
                   size);
     empty = empty || size == 0;
+    if (size > 0) elements = std::min(elements * static_cast<Wide>(size), kElementsMax);
     if (size > 1)
       last = std::min(last + static_cast<Wide>(size - 1) * static_cast<Wide>(stride), kElementsMax);
   }
+  if (!empty && elements > last + 1)
+    return fail(Code::kBadArgument,
+                "{}: {} elements are seen in a range of {}; give strides under which none repeats", name,
+                static_cast<std::uint64_t>(elements), static_cast<std::uint64_t>(last + 1));
+  if (empty && elements > kEmptySizesMax)
+    return fail(Code::kBadArgument, "{}: an empty view whose other sizes multiply to {}; {} is the most",
+                name, static_cast<std::uint64_t>(elements), kEmptySizesMax);
   return empty ? Wide{0} : (last + 1) * dtype_bytes(tensor.dtype);
 }
 
@@ -184,7 +198,8 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, cons
   std::copy_n(kernel.ints, MUSTER_KERNEL_INTS_MAX, work.args.ints.begin());
   std::copy_n(kernel.reals, MUSTER_KERNEL_REALS_MAX, work.args.reals.begin());
   MUSTER_RETURN_IF_ERROR(kernels::validate(*row, work.args));
-  plan->work = work;
+  kernels::make_room(*row, work.args);
+  plan->work = std::move(work);
   return plan;
 }
 

@@ -38,6 +38,8 @@ Status check_problem(const Subject& s, std::size_t q, std::size_t lse) {
   const std::size_t key = q + 1;
   MUSTER_RETURN_IF_ERROR(expect_dims(s, q, 4));
   MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, q, {MUSTER_F32, MUSTER_BF16}));
+  // Keys without features would be work that takes no memory.
+  MUSTER_RETURN_IF_ERROR(expect_size_in(s, q, 3, 1, kFeaturesMax));
   MUSTER_RETURN_IF_ERROR(expect_dims(s, key, 4));
   MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, key, q));
   MUSTER_RETURN_IF_ERROR(expect_equal_size(s, key, 0, q, 0));

@@ -18,7 +18,8 @@ enum class Gradients : std::uint8_t { kAll, kQueries, kKeys };
 struct Extent {
   Gradients gradients;
   std::int64_t batch;
-  Range heads;  // of the queries; all of one key head
+  std::int64_t key_head;
+  Range heads;  // of the queries; all of that key head
   Range queries;
   Range keys;
 };
@@ -133,8 +134,7 @@ void write_rows(const Head& to, Range range, const float* from, std::int64_t wid
 
 void differentiate_extent(const Problem& p, const Extent& extent) {
   const Workspace w(p, extent);
-  const std::int64_t key_head =
-      p.shape.group() == 0 ? extent.heads.begin : extent.heads.begin / p.shape.group();
+  const std::int64_t key_head = extent.key_head;
   const std::int64_t queries = extent.queries.end - extent.queries.begin;
   const Head key(p.key(), extent.batch, key_head);
   for (std::int64_t k = extent.keys.begin; k < extent.keys.end; k += kTileKeys) {
@@ -176,23 +176,27 @@ Extent extent_of(const Shape& shape, std::uint32_t part) {
   const auto group_of = [&shape](std::int64_t key_head) {
     return Range{key_head * shape.group(), (key_head + 1) * shape.group()};
   };
-  if (shape.backward_is_short())
-    return {Gradients::kAll, part / shape.key_heads, group_of(part % shape.key_heads), all_queries, all_keys};
+  if (shape.backward_is_short()) {
+    const std::int64_t key_head = part % shape.key_heads;
+    return {Gradients::kAll, part / shape.key_heads, key_head, group_of(key_head), all_queries, all_keys};
+  }
   const std::uint32_t per_head = query_ranges(shape);
   const auto query_parts = static_cast<std::uint32_t>(shape.batch * shape.heads) * per_head;
   if (part < query_parts) {
     const std::int64_t head = part / per_head % shape.heads;
     return {Gradients::kQueries,
             part / per_head / shape.heads,
+            head / shape.group(),
             {head, head + 1},
             range_of(shape.queries, shape.queries_per_part(), part % per_head),
             all_keys};
   }
   const std::uint32_t rest = part - query_parts;
   const std::uint32_t per_key_head = key_ranges(shape);
-  const std::int64_t key_head = rest / per_key_head;
-  return {Gradients::kKeys, key_head / shape.key_heads, group_of(key_head % shape.key_heads), all_queries,
-          range_of(shape.keys, shape.keys_per_part(), rest % per_key_head)};
+  const std::int64_t key_head = rest / per_key_head % shape.key_heads;
+  return {Gradients::kKeys, rest / per_key_head / shape.key_heads,
+          key_head,         group_of(key_head),
+          all_queries,      range_of(shape.keys, shape.keys_per_part(), rest % per_key_head)};
 }
 
 }  // namespace

@@ -11,13 +11,17 @@ namespace muster::kernels::attention {
 // A tile of scores: 24 KiB, and whole strips of a product.
 inline constexpr std::int64_t kTileQueries = 48;
 inline constexpr std::int64_t kTileKeys = 128;
+// A part works in up to 4 KiB for each feature.
+inline constexpr std::int64_t kFeaturesMax = 4096;
 
 struct Shape {
   std::int64_t batch, queries, keys, heads, key_heads, features;
   std::int64_t group() const { return key_heads == 0 ? 0 : heads / key_heads; }
 
+  // Heads without a query are none, so that nobody counts them one by one.
   static Shape of(const Tensor& q, const Tensor& key) {
-    return {q.size[0], q.size[1], key.size[1], q.size[2], key.size[2], q.size[3]};
+    const std::int64_t heads = q.size[1] == 0 ? 0 : q.size[2];
+    return {q.size[0], q.size[1], key.size[1], heads, key.size[2], q.size[3]};
   }
 
   // Multiples of the tile, so that about 8 million operations make a part; 4 operations for each query, key

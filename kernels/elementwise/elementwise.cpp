@@ -12,8 +12,9 @@ std::span<const Kernel> rows() {
       {MUSTER_KERNEL_COPY, "copy", kCopyOperands, check_copy, parts_copy, run_copy},
       {MUSTER_KERNEL_FILL, "fill", kFillOperands, check_fill, parts_fill, run_fill},
       {MUSTER_KERNEL_AXPBY, "axpby", kAxpbyOperands, check_axpby, parts_axpby, run_axpby},
-      {MUSTER_KERNEL_SUM, "sum", kSumOperands, check_sum, one_part, run_sum},
-      {MUSTER_KERNEL_SUM_SQUARES, "sum_squares", kSumOperands, check_sum_squares, one_part, run_sum_squares},
+      {MUSTER_KERNEL_SUM, "sum", kSumOperands, check_sum, parts_reduction, run_sum, fold_reduction},
+      {MUSTER_KERNEL_SUM_SQUARES, "sum_squares", kSumOperands, check_sum_squares, parts_reduction,
+       run_sum_squares, fold_reduction},
       {MUSTER_KERNEL_CLIP_COEFFICIENT, "clip_coefficient", kClipOperands, check_clip_coefficient, one_part,
        run_clip_coefficient},
   }};

@@ -5,8 +5,9 @@
 
 namespace muster::kernels::elementwise {
 
-// Rows in order of op. Parts are ranges of elements in row-major order; a reduction to a scalar is one part,
-// and its result depends on the elements and their order alone, not on their strides.
+// Rows in order of op. Parts are ranges of elements in row-major order. The sums of a reduction's parts are
+// folded in their order, so its result depends on the elements and their order alone, not on their strides or
+// on who summed which.
 std::span<const Kernel> rows();
 
 }  // namespace muster::kernels::elementwise

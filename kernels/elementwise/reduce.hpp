@@ -5,6 +5,10 @@
 
 namespace muster::kernels::elementwise {
 
+// Of both sums.
+std::uint32_t parts_reduction(const Args& args);
+void fold_reduction(const Args& args);
+
 Status check_sum(const Args& args);
 void run_sum(const Args& args, std::uint32_t part);
 

@@ -33,6 +33,7 @@ constexpr std::array<Operand, 5> kVocabBackward{{{"logits", Access::kRead, false
 // [T, V], F32 or BF16. Always operand 0.
 Status check_logits(const Subject& s) {
   MUSTER_RETURN_IF_ERROR(expect_dims(s, 0, 2));
+  MUSTER_RETURN_IF_ERROR(expect_size_in(s, 0, 1, 0, kRowElementsMax));
   return expect_dtype_in(s, 0, {MUSTER_F32, MUSTER_BF16});
 }
 

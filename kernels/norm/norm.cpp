@@ -39,6 +39,7 @@ using Indices = std::initializer_list<std::size_t>;
 Status check_rows(const Subject& s, std::size_t x, Indices like_x) {
   MUSTER_RETURN_IF_ERROR(expect_dims(s, x, 2));
   MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, x, {MUSTER_F32, MUSTER_BF16}));
+  MUSTER_RETURN_IF_ERROR(expect_size_in(s, x, 1, 0, kRowElementsMax));
   for (const std::size_t operand : like_x) {
     MUSTER_RETURN_IF_ERROR(expect_same_shape(s, operand, x));
     MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, operand, x));

@@ -32,6 +32,7 @@ Status check(const Args& args) {
   if (x.size[3] % 2 != 0)
     return failure(Code::kBadArgument,
                    "rope: x is {}; its fourth size must be even, as features turn in pairs", shape_text(x));
+  MUSTER_RETURN_IF_ERROR(expect_size_in(s, 0, 3, 0, kRowElementsMax));
   MUSTER_RETURN_IF_ERROR(expect_int(s, 0, "position", 0, kPositionMax));
   if (args.ints[1] != 1 && args.ints[1] != -1)
     return failure(Code::kBadArgument, "rope: direction is {}; it must be 1 (forward) or -1 (backward)",

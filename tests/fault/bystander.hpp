@@ -66,6 +66,7 @@ class Bystanders {
 
  private:
   using Steady = std::chrono::steady_clock;
+  static constexpr float kUnwritten = -1.0f;  // no sum is
 
   void reduce(const Node& node, int rank) {
     const muster_open_options options = node.rank(options_.job, rank, 2);
@@ -87,6 +88,8 @@ class Bystanders {
     EXPECT_EQ(muster_close(session), MUSTER_OK);
   }
   bool operate(const AllReduce& sum, int rank, Path path, float round) {
+    // What the operation before has left is the same numbers, so nothing of it may be there.
+    std::fill_n(sum.target, options_.count, kUnwritten);
     const bool stormy = storm;
     const auto begin = Steady::now();
     const muster_status_t status =

@@ -55,7 +55,6 @@ TEST_F(Digests, NameARankWhoseResultsAreWrong) {
       auto ranks = start(world, victim, "share:100", fmt::format("result.written:{}=flip", from));
       EXPECT_THAT(ranks[static_cast<std::size_t>(victim)]->line(), HasSubstr("at result.written"));
       const int found = (from + kEvery - 1) / kEvery * kEvery;
-      EXPECT_LT(found - from, kEvery);
       std::string first;
       for (const auto& rank : ranks) {
         const std::string line = rank->line();

@@ -26,6 +26,7 @@ namespace {
 
 using control::Json;
 using test::RawClient;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class Door : public ::testing::Test {
@@ -47,13 +48,25 @@ class Door : public ::testing::Test {
 //         from yet.
 TEST_F(Door, TellsOtherVersionsSo) {
   node_.start();
+  test::Bystanders bystanders(node_);
+  bystanders.await(10);
   const auto refused = [&](auto change) {
     shm::Hello hello = RawClient::hello_of("job", 0, 1);
     change(hello);
     RawClient client(node_.endpoint(), hello);
     EXPECT_FALSE(client.attached);
     EXPECT_EQ(client.refusal.code(), Code::kVersion) << client.refusal.text();
-    EXPECT_THAT(client.refusal.message(), HasSubstr("same"));
+    const std::string both =
+        hello.header.version != shm::kAbiVersion
+            ? fmt::format("a message of version {} came, this side speaks version {}", hello.header.version,
+                          shm::kAbiVersion)
+            : fmt::format(
+                  "the library speaks version {} with segments of {} and {} bytes, the daemon "
+                  "version {} with {} and {}",
+                  hello.abi_version, hello.submission_bytes, hello.completion_bytes, shm::kAbiVersion,
+                  shm::kSubmissionBytes, shm::kCompletionBytes);
+    EXPECT_THAT(client.refusal.message(), AllOf(HasSubstr(both), HasSubstr("install the same")));
+    bystanders.await(10);
   };
   refused([](shm::Hello& hello) { hello.abi_version = shm::kAbiVersion + 1; });
   refused([](shm::Hello& hello) { hello.abi_version = shm::kAbiVersion - 1; });
@@ -62,6 +75,7 @@ TEST_F(Door, TellsOtherVersionsSo) {
   refused([](shm::Hello& hello) { hello.header.version = shm::kAbiVersion + 1; });
   RawClient good(node_.endpoint(), RawClient::hello_of("job", 0, 1));
   EXPECT_TRUE(good.attached) << good.refusal.text();
+  EXPECT_GE(bystanders.stop(), 60u);
 }
 
 // Goal:   T-30. Of many who claim one rank at once, one gets it, the others hear who has it.

@@ -24,6 +24,9 @@ PLANTED = [
     Planted("wrapping_sum", "descriptor", "daemon/engine/resolve.cpp",
             "  if (static_cast<Wide>(tensor.offset_bytes) + extent > buffer->bytes)\n",
             "  if (tensor.offset_bytes + static_cast<std::uint64_t>(extent) > buffer->bytes)\n"),
+    # Elements that lie on each other: a small buffer stands for work without end.
+    Planted("repeated_elements", "descriptor", "daemon/engine/resolve.cpp",
+            "  if (!empty && elements > last + 1)\n", "  if (!empty && elements > kElementsMax)\n"),
     # Lists in lists deeper than there is room to count them.
     Planted("unbounded_depth", "handshake", "daemon/control/packet.cpp",
             "      if (level == kBodyDepthMax || argument > bytes.size()) return false;\n",

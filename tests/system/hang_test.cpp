@@ -2,6 +2,7 @@
 #include "daemon/cli/question.hpp"
 
 #include "api/shm/job_counters.hpp"
+#include "tests/support/contract.hpp"
 #include "tests/support/freezer.hpp"
 #include "tests/support/node.hpp"
 #include "tests/support/script.hpp"
@@ -35,6 +36,7 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 constexpr int kDeadlineMs = test::kScriptDeadlineMs;
+constexpr int kPromisedAfterMs = 1000;  // from a deadline to its verdict
 
 class Hang : public ::testing::TestWithParam<const char*> {
  protected:
@@ -96,6 +98,7 @@ TEST_P(Hang, NamesExactlyTheMissingRanks) {
       EXPECT_THAT(e.text, HasSubstr(names));
       latest_ms = std::max(latest_ms, e.ms);
       std::printf("verdict of rank %d after %d ms of a deadline of %d ms\n", r, e.ms, kDeadlineMs);
+      test::expect_promised(e.ms, kDeadlineMs + kPromisedAfterMs, "ms to the verdict of a deadline");
     }
     EXPECT_GE(latest_ms, kDeadlineMs) << "who came first has waited for the whole of it";
     EXPECT_LT(latest_ms, kDeadlineMs * 20) << "the deadline of the session, not the 60 s that nobody set";

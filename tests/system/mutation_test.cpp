@@ -4,18 +4,26 @@
 
 #include "tests/api/client/running_ranks.hpp"
 #include "tests/support/property_cases.hpp"
+#include "tests/transport/collective_case.hpp"
 
 #include <algorithm>
 #include <barrier>
-#include <random>
+#include <cstring>
+#include <optional>
+#include <utility>
 
 namespace {
 
+using muster::math::test::Random;
 using muster::test::Member;
-using muster::test::Vector;
+using muster::transport::test::FacePlace;
+using muster::transport::test::Placement;
+using muster::transport::test::Shape;
 
-constexpr std::size_t kRoom = 512;  // floats
-constexpr float kUntouched = -77.0f;
+constexpr std::size_t kRoom = 256 << 10;      // bytes of each memory
+constexpr std::size_t kSpare = kRoom - 8192;  // where no face lies, until one is changed
+constexpr int kUntouched = 0xB3;
+constexpr std::uint32_t kOtherTag = 1000;  // of no edge
 
 // Whoever leaves a test in its middle is waited for by nobody.
 struct Attendance {
@@ -24,81 +32,224 @@ struct Attendance {
   std::barrier<>& meeting;
 };
 
-// A collective in full, with lists of its own.
-struct Said {
-  muster_collective c = MUSTER_COLLECTIVE_INIT;
-  std::vector<std::uint64_t> counts;
-
-  const muster_collective& in(const Member& member, muster_buffer source, muster_buffer target) {
-    c.group = member.group;
-    c.source = {source, 0};
-    c.target = {target, 0};
-    auto& blocks = c.op == MUSTER_ALL_GATHER ? c.target_blocks : c.source_blocks;
-    blocks.counts = counts.empty() ? nullptr : counts.data();
-    return c;
-  }
+// What a rank has: of its own, and in common with the others.
+struct Memory {
+  muster_buffer source = 0, target = 0, shared = 0;
+  std::byte* own = nullptr;     // target's
+  std::byte* common = nullptr;  // shared's
 };
 
-Said draw(std::mt19937_64& random, int world) {
-  constexpr muster_op kOps[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_REDUCE_SCATTER, MUSTER_BROADCAST,
-                                MUSTER_REDUCE};
-  Said said;
-  said.c.op = kOps[random() % std::size(kOps)];
-  said.c.dtype = static_cast<muster_dtype>(1 + random() % 10);
-  const bool reduces =
-      said.c.op == MUSTER_ALL_REDUCE || said.c.op == MUSTER_REDUCE_SCATTER || said.c.op == MUSTER_REDUCE;
-  if (reduces) said.c.redop = static_cast<muster_redop>(1 + random() % 6);
-  if (said.c.redop == MUSTER_PREMUL_SUM) said.c.scale = static_cast<double>(1 + random() % 3);
-  said.c.count = 1 + random() % 60;
-  if (said.c.op == MUSTER_BROADCAST || said.c.op == MUSTER_REDUCE)
-    said.c.peer = static_cast<std::int32_t>(random() % static_cast<unsigned>(world));
-  const bool blocks = said.c.op == MUSTER_ALL_GATHER || said.c.op == MUSTER_REDUCE_SCATTER;
-  if (blocks && random() % 2 == 0)
-    for (int i = 0; i < world; ++i) said.counts.push_back(random() % 60);
-  return said;
+// What one member says of an operation.
+struct Saying {
+  Saying(muster::Collective collective, Placement placement)
+      : c(std::move(collective)), p(std::move(placement)) {}
+
+  muster::Collective c;
+  Placement p;
+  std::optional<std::uint64_t> shared;  // byte of the common memory at which its target lies
+
+  // Its description, which points into this one.
+  const muster_collective& in(const Member& member, const Memory& memory) {
+    said = MUSTER_COLLECTIVE_INIT;
+    said.op = c.op;
+    said.group = member.group;
+    if (c.op == MUSTER_BARRIER) return said;
+    said.dtype = c.dtype;
+    said.redop = c.redop;
+    said.scale = c.redop == MUSTER_PREMUL_SUM ? c.scale : 0.0;
+    said.peer = c.op == MUSTER_SEND ? c.receiver : c.root;
+    if (c.op == MUSTER_EXCHANGE) {
+      faces(p.sends, memory.source, sends);
+      faces(p.receives, memory.target, receives);
+      said.sends = sends.data();
+      said.receives = receives.data();
+      said.send_count = static_cast<std::uint32_t>(sends.size());
+      said.receive_count = static_cast<std::uint32_t>(receives.size());
+      said.peer = 0;
+      return said;
+    }
+    said.source = {memory.source, 0};
+    said.target = shared ? muster_range{memory.shared, *shared} : muster_range{memory.target, 0};
+    said.count = muster::is_pairwise(c.op) ? p.count : c.count;
+    // Blocks are for who has some: the root of another operation, or of this one, may be somebody else now.
+    const bool is_root = p.index == c.root;
+    const bool agreed = muster::has_agreed_blocks(c.op);
+    const auto& given = agreed ? c.counts : p.source_counts;
+    const auto& got = agreed ? c.counts : p.target_counts;
+    if (muster::has_source_blocks(c.op, is_root) && !given.empty()) said.source_blocks.counts = given.data();
+    if (muster::has_target_blocks(c.op, is_root) && !got.empty()) said.target_blocks.counts = got.data();
+    return said;
+  }
+
+ private:
+  void faces(const std::vector<FacePlace>& places, muster_buffer buffer,
+             std::vector<muster_face>& into) const {
+    into.clear();
+    for (const FacePlace& place : places) {
+      muster_face face{place.peer, place.tag, {}};
+      face.view.buffer = buffer;
+      face.view.offset_bytes = place.at;
+      face.view.dtype = c.dtype;
+      face.view.dims = static_cast<std::int32_t>(place.size.size());
+      std::copy(place.size.begin(), place.size.end(), face.view.size);
+      std::copy(place.stride.begin(), place.stride.end(), face.view.stride);
+      into.push_back(face);
+    }
+  }
+
+  muster_collective said = MUSTER_COLLECTIVE_INIT;
+  std::vector<muster_face> sends, receives;
+};
+
+// The members of an operation of any kind, each as it says it. A transfer has two of them.
+std::vector<Saying> draw(Random& random, int world) {
+  for (;;) {
+    Shape shape = muster::transport::test::random_shape(random.next());
+    if (shape.ranks != world) continue;
+    shape.place = muster::transport::test::Place::kApart;
+    shape.scattered = false;
+    shape.misaligned_bytes = 0;
+    std::size_t bytes = 0;
+    const auto members = muster::transport::test::placements_of(shape, &bytes);
+    if (bytes > kSpare) continue;
+    const bool shares = muster::may_share_target(shape.collective.op) && random.below(3) == 0;
+    const std::uint64_t at = 4096 * random.below(3);
+    std::vector<Saying> all;
+    for (const Placement& member : members) {
+      Saying& saying = all.emplace_back(shape.collective, member);
+      if (muster::is_transfer(saying.c.op))
+        saying.c.op = member.index == saying.c.root ? MUSTER_SEND : MUSTER_RECV;
+      if (shares) saying.shared = at;
+    }
+    return all;
+  }
 }
 
-// Changes one thing. False: it would be the same operation after all, or one that no rank may ask for.
-bool mutate(Said& said, std::mt19937_64& random, int world) {
-  const Said before = said;
-  switch (random() % 6) {
+// Changes one of the things that all must share. False if the operation does not have it.
+bool change_common(Random& random, Saying& said, std::int32_t ranks) {
+  muster::Collective& c = said.c;
+  const bool moves = c.op != MUSTER_BARRIER;
+  switch (random.below(8)) {
     case 0:
-      said.c.op = before.c.op == MUSTER_ALL_REDUCE       ? MUSTER_REDUCE
-                  : before.c.op == MUSTER_ALL_GATHER     ? MUSTER_REDUCE_SCATTER
-                  : before.c.op == MUSTER_REDUCE         ? MUSTER_ALL_REDUCE
-                  : before.c.op == MUSTER_REDUCE_SCATTER ? MUSTER_ALL_GATHER
-                                                         : MUSTER_BARRIER;
-      if (said.c.op == MUSTER_ALL_GATHER) said.c.redop = 0;
-      if (said.c.op == MUSTER_REDUCE_SCATTER) said.c.redop = MUSTER_SUM;
+      if (muster::is_transfer(c.op)) return false;  // it would wait for others, not for its partner
+      c.op = c.op == MUSTER_BROADCAST ? MUSTER_REDUCE : MUSTER_BROADCAST;
+      c.redop = c.op == MUSTER_REDUCE ? MUSTER_SUM : 0;
+      if (!moves) c.dtype = MUSTER_F32;
       return true;
-    case 1:
-      said.c.dtype = static_cast<muster_dtype>(1 + random() % 10);
-      return said.c.dtype != before.c.dtype;
+    case 1: {
+      const auto& all = muster::math::test::kDtypes;
+      const muster_dtype before = c.dtype;
+      // Faces stay where they lie, and apart, only while their elements have the same width.
+      const bool any_width = c.op != MUSTER_EXCHANGE;
+      while (c.dtype == before || (!any_width && muster::dtype_bytes(c.dtype) != muster::dtype_bytes(before)))
+        c.dtype = all[random.below(std::size(all))];
+      if (c.redop == MUSTER_PREMUL_SUM) c.scale = muster::math::test::scale_for(c.dtype);
+      return moves;
+    }
     case 2:
-      if (before.c.redop == 0) return false;
-      said.c.redop = static_cast<muster_redop>(1 + random() % 6);
-      return said.c.redop != before.c.redop;
-    case 3:
-      if (before.c.op != MUSTER_BROADCAST && before.c.op != MUSTER_REDUCE) return false;
-      said.c.peer = static_cast<std::int32_t>(random() % static_cast<unsigned>(world));
-      return said.c.peer != before.c.peer;
-    case 4:
-      if (before.c.redop != MUSTER_PREMUL_SUM) return false;
-      said.c.scale += 1.0;
+      if (!muster::has_reduction(c.op)) return false;
+      c.redop = c.redop % MUSTER_PREMUL_SUM + 1;
+      c.scale = muster::math::test::scale_for(c.dtype);
       return true;
-    default:
-      if (said.counts.empty()) {
-        said.c.count += 1 + random() % 3;
-      } else {
-        auto& count = said.counts[random() % said.counts.size()];
-        count = count > 0 && random() % 2 == 0 ? count - 1 : count + 1;
-      }
+    case 3:
+      c.scale += 1.0;
+      return c.redop == MUSTER_PREMUL_SUM;
+    case 4:
+      c.root = (c.root + 1) % ranks;
+      said.p.count = std::min<std::uint64_t>(said.p.count, 9);  // beside a list it meant nothing
+      return muster::has_root(c.op);
+    case 5:
+      c.count += 1 + random.below(3);
+      return c.counts.empty() && moves && !muster::is_pairwise(c.op);
+    case 6:
+      if (c.counts.empty()) return false;
+      c.counts[random.below(c.counts.size())] += 1 + random.below(3);
+      return true;
+    default:  // the one memory of all, or the place in it
+      if (!said.shared) return false;
+      if (random.below(2) == 0)
+        *said.shared += 64;
+      else
+        said.shared.reset();
       return true;
   }
+}
+
+// Changes a face of an EXCHANGE: one more, one less, another tag, another length.
+bool change_face(Random& random, std::vector<FacePlace>& faces) {
+  const std::uint64_t how = random.below(4);
+  if (how == 0) {
+    faces.push_back({0, kOtherTag, {}, {}, kSpare});
+    return true;
+  }
+  if (faces.empty()) return false;
+  const std::size_t i = random.below(faces.size());
+  if (how == 1) {
+    faces.erase(faces.begin() + static_cast<std::ptrdiff_t>(i));
+  } else if (how == 2) {
+    faces[i].tag += kOtherTag;
+  } else {
+    faces[i] = {faces[i].peer, faces[i].tag, {static_cast<std::int64_t>(faces[i].count()) + 1}, {1}, kSpare};
+  }
+  return true;
+}
+
+// Changes what one end of an edge says. False if the member has none of the kind.
+bool change_edge(Random& random, Saying& said) {
+  const muster_op op = said.c.op;
+  const bool given = random.below(2) == 0;
+  if (op == MUSTER_EXCHANGE) return change_face(random, given ? said.p.sends : said.p.receives);
+  if (!muster::is_pairwise(op)) return false;
+  const auto me = static_cast<std::size_t>(said.p.index);
+  auto& list = given ? said.p.source_counts : said.p.target_counts;
+  if (said.p.source_counts.empty() && said.p.target_counts.empty()) {
+    said.p.count += 1 + random.below(3);
+    return true;
+  }
+  if (list.empty()) return false;
+  const std::size_t block = random.below(list.size());
+  list[block] += 1 + random.below(3);
+  return block != me;  // what a member has with itself nobody else can say
+}
+
+// Changes one thing of one member.
+std::size_t mutate(Random& random, std::vector<Saying>& all, int world) {
+  for (;;) {
+    const std::size_t odd = random.below(all.size());
+    Saying wrong = all[odd];
+    const bool pairwise = muster::is_pairwise(wrong.c.op) && random.below(2) == 0;
+    if (!(pairwise ? change_edge(random, wrong) : change_common(random, wrong, world))) continue;
+    all[odd] = std::move(wrong);
+    return odd;
+  }
+}
+
+// What this rank says, if it is one of the members.
+Saying* of_rank(std::vector<Saying>& all, int rank) {
+  const auto mine = std::find_if(all.begin(), all.end(), [&](const Saying& s) { return s.p.index == rank; });
+  return mine == all.end() ? nullptr : &*mine;
 }
 
 class Mutation : public muster::test::RunningRanks {
  protected:
+  static Memory memory_of(const Member& member) {
+    Memory memory;
+    void* address = nullptr;
+    EXPECT_EQ(muster_buffer_alloc(member.session, kRoom, &memory.source, nullptr), MUSTER_OK);
+    EXPECT_EQ(muster_buffer_alloc(member.session, kRoom, &memory.target, &address), MUSTER_OK);
+    memory.own = static_cast<std::byte*>(address);
+    muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+    options.bytes = kRoom;
+    options.name = "common";
+    options.shared_by = member.group;
+    EXPECT_EQ(muster_buffer_create(member.session, &options, &memory.shared, &address), MUSTER_OK)
+        << muster_last_error();
+    memory.common = static_cast<std::byte*>(address);
+    return memory;
+  }
+  static bool untouched(const std::byte* memory) {
+    return std::all_of(memory, memory + kRoom, [](std::byte b) { return b == std::byte{kUntouched}; });
+  }
   static muster_status_t on_engine(Member& member, const muster_collective& c) {
     muster_submit submit = MUSTER_SUBMIT_INIT;
     submit.lane = MUSTER_LANE_REDUCE;
@@ -135,24 +286,26 @@ TEST_F(Mutation, FindsEveryMutatedField) {
     std::barrier between(world);
     with_ranks(world, [&](Member& member) {
       const Attendance attendance(between);
-      const Vector source = vector_of(member, kRoom);
-      const Vector target = vector_of(member, kRoom);
-      std::fill_n(target.data, kRoom, kUntouched);
-      std::mt19937_64 random(static_cast<std::uint64_t>(world));  // all ranks draw alike
+      const Memory memory = memory_of(member);
+      std::memset(memory.own, kUntouched, kRoom);
+      std::memset(memory.common, kUntouched, kRoom);
+      between.arrive_and_wait();
+      Random random(static_cast<std::uint64_t>(world));  // all ranks draw alike
       for (std::uint64_t i = 0; i < cases / 2; ++i) {
-        Said right = draw(random, world);
-        Said wrong = right;
-        while (!mutate(wrong, random, world)) wrong = right;
-        const int odd = static_cast<int>(random() % static_cast<unsigned>(world));
-        const bool engine = random() % 2 == 0;
-        Said& mine = member.rank == odd ? wrong : right;
-        const muster_collective& c = mine.in(member, source.buffer, target.buffer);
-        const muster_status_t status = engine ? on_engine(member, c) : directly(member, c);
-        ASSERT_EQ(status, MUSTER_ERR_MISMATCH)
-            << "case " << i << (engine ? " on the engine" : " directly") << ", op " << right.c.op << " and "
-            << wrong.c.op << ": " << member.error;
-        ASSERT_TRUE(std::all_of(target.data, target.data + kRoom, [](float x) { return x == kUntouched; }))
-            << "case " << i << ": " << member.error;
+        std::vector<Saying> all = draw(random, world);
+        const muster_op right = all[0].c.op;
+        const std::size_t odd = mutate(random, all, world);
+        const bool engine = random.below(2) == 0;
+        if (Saying* mine = of_rank(all, member.rank)) {
+          const muster_collective& c = mine->in(member, memory);
+          const muster_status_t status = engine ? on_engine(member, c) : directly(member, c);
+          ASSERT_EQ(status, MUSTER_ERR_MISMATCH)
+              << "world " << world << ", case " << i << (engine ? " on the engine" : " directly") << ", op "
+              << right << ", as member " << all[odd].p.index << " has it " << all[odd].c.op << ": "
+              << member.error;
+          ASSERT_TRUE(untouched(memory.own) && untouched(memory.common))
+              << "case " << i << ": " << member.error;
+        }
         between.arrive_and_wait();
       }
     });
@@ -163,21 +316,20 @@ TEST_F(Mutation, FindsEveryMutatedField) {
 TEST_F(Mutation, TakesNothingThatMatchesForADifference) {
   const std::uint64_t cases = muster::test::property_cases(5000);
   with_ranks(2, [&](Member& member) {
-    const Vector source = vector_of(member, kRoom);
-    const Vector target = vector_of(member, kRoom);
-    std::mt19937_64 random(11);
+    const Memory memory = memory_of(member);
+    Random random(11);
     std::vector<muster_plan> plans;
     for (int i = 0; i < 200; ++i) {
-      Said said = draw(random, 2);
+      std::vector<Saying> all = draw(random, 2);
       muster_plan plan = 0;
-      ASSERT_EQ(muster_plan_collective(member.session, &said.in(member, source.buffer, target.buffer), &plan),
+      ASSERT_EQ(muster_plan_collective(member.session, &of_rank(all, member.rank)->in(member, memory), &plan),
                 MUSTER_OK)
           << muster_last_error();
       plans.push_back(plan);
     }
     for (std::uint64_t i = 0; i < cases; ++i) {
-      const muster_plan plan = plans[random() % plans.size()];
-      if (random() % 8 != 0) {
+      const muster_plan plan = plans[random.below(plans.size())];
+      if (random.below(8) != 0) {
         ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK) << i << ": " << muster_last_error();
         continue;
       }

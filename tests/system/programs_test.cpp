@@ -1,7 +1,9 @@
 // Random programs of eight ranks on the mesh 2 x 2 x 2: operations of all groups, in another order at each
-// rank, on all lanes and both paths, in memory of each kind. All finish, with the right results.
+// rank, on all lanes, where they wait for each other, and both paths, in memory of each kind. All finish,
+// with the right results.
 #include <muster/muster.h>
 
+#include "api/base/collective.hpp"
 #include "tests/api/client/running_ranks.hpp"
 #include "tests/support/property_cases.hpp"
 
@@ -49,8 +51,9 @@ std::vector<Operation> program_of(std::uint64_t seed) {
     Operation o;
     o.slot = slot;
     o.dim = random() % std::size(kDims);
-    constexpr muster_op kOps[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_BROADCAST, MUSTER_BARRIER,
-                                  MUSTER_EXCHANGE};
+    constexpr muster_op kOps[] = {
+        MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_REDUCE_SCATTER, MUSTER_BROADCAST,  MUSTER_BARRIER,
+        MUSTER_REDUCE,     MUSTER_GATHER,     MUSTER_SCATTER,        MUSTER_ALL_TO_ALL, MUSTER_EXCHANGE};
     o.op = kOps[random() % std::size(kOps)];
     o.count = random() % 8 == 0 ? random() % (kSlotInts / kWorld) : random() % 20;
     o.lane = static_cast<muster_lane>(random() % MUSTER_LANE_COUNT);
@@ -149,10 +152,11 @@ class Programs : public muster::test::RunningRanks {
     const std::size_t own = o.slot * kWorld + static_cast<std::size_t>(part.member.rank);
     return {part.sources[kind], kind == kShared ? own : o.slot};
   }
-  // A target that is shared is one for all members of a group, which its first one stands for.
+  // A target that is shared is one for all members of a group, which its first one stands for; where each
+  // member has a result of its own, it is in its own slot.
   static Place target_of(const Part& part, const Operation& o, std::uint64_t seed) {
     if (!o.shares_target) return {part.targets[kind_of(part, o, seed, kShared)], o.slot};
-    const std::int32_t whose = o.op == MUSTER_EXCHANGE ? part.member.rank : part.ranks[o.dim].front();
+    const std::int32_t whose = muster::may_share_target(o.op) ? part.ranks[o.dim].front() : part.member.rank;
     return {part.targets[kShared], o.slot * kWorld + static_cast<std::size_t>(whose)};
   }
 
@@ -168,12 +172,15 @@ class Programs : public muster::test::RunningRanks {
     if (o.op == MUSTER_BARRIER) return c;
     c.dtype = MUSTER_I32;
     if (o.op == MUSTER_EXCHANGE) return c;
-    c.redop = o.op == MUSTER_ALL_REDUCE ? MUSTER_SUM : 0;
+    c.redop = muster::has_reduction(o.op) ? MUSTER_SUM : 0;
     c.count = o.count;
     c.source = source_of(part, o, seed).range();
     c.target = target_of(part, o, seed).range();
-    if (o.op == MUSTER_BROADCAST) c.peer = static_cast<std::int32_t>(o.slot % part.ranks[o.dim].size());
+    if (muster::has_root(o.op)) c.peer = static_cast<std::int32_t>(root_of(part, o));
     return c;
+  }
+  static std::size_t root_of(const Part& part, const Operation& o) {
+    return o.slot % part.ranks[o.dim].size();
   }
 
   // An array of as many rows as the operation has elements, and a column of ghosts before and behind them.
@@ -215,7 +222,9 @@ class Programs : public muster::test::RunningRanks {
   static void give(const Part& part, const Operation& o, std::uint64_t seed) {
     if (o.op != MUSTER_EXCHANGE) {
       std::int32_t* given = source_of(part, o, seed).ints();
-      for (std::uint64_t i = 0; i < o.count; ++i) given[i] = value(seed, o.slot, part.member.rank, i);
+      const bool blocks = muster::has_source_blocks(o.op, true);
+      const std::uint64_t count = o.count * (blocks ? part.ranks[o.dim].size() : 1);
+      for (std::uint64_t i = 0; i < count; ++i) given[i] = value(seed, o.slot, part.member.rank, i);
       return;
     }
     std::int32_t* array = target_of(part, o, seed).ints();
@@ -223,7 +232,25 @@ class Programs : public muster::test::RunningRanks {
       array[i / kColumns * kStride + 1 + i % kColumns] = value(seed, o.slot, part.member.rank, i);
   }
 
-  static muster_status_t take(const Part& part, const Operation& o, std::uint64_t seed, muster_point* point) {
+  // A start at this rank.
+  struct Started {
+    Operation operation;
+    muster_point point = 0;
+    std::vector<muster_point> waits;
+  };
+  // Points on other lanes that a start may wait for. Only of operations that stand before it in the program,
+  // as they do at every rank: two that waited for each other would be at their deadlines together.
+  static std::vector<muster_point> waits_of(const std::vector<Started>& started, const Operation& o,
+                                            std::mt19937_64& random) {
+    std::vector<muster_point> waits;
+    for (const Started& one : started) {
+      const bool may = one.operation.slot < o.slot && one.operation.lane != o.lane;
+      if (may && waits.size() < MUSTER_WAITS_MAX && random() % 4 == 0) waits.push_back(one.point);
+    }
+    return waits;
+  }
+  static muster_status_t take(const Part& part, const Operation& o, std::uint64_t seed,
+                              const std::vector<muster_point>& waits, muster_point* point) {
     muster_plan plan = 0;
     const muster_status_t status = plan_of(part, o, seed, &plan);
     if (status != MUSTER_OK) return status;
@@ -231,6 +258,8 @@ class Programs : public muster::test::RunningRanks {
     if (o.runs) return muster_plan_run(part.member.session, plan, 0);
     muster_submit submit = MUSTER_SUBMIT_INIT;
     submit.lane = o.lane;
+    submit.wait_count = static_cast<std::uint32_t>(waits.size());
+    std::copy(waits.begin(), waits.end(), submit.waits);
     return muster_plan_start(part.member.session, plan, &submit, point);
   }
   static std::vector<muster_plan>& plans(const Part& part) {
@@ -239,39 +268,70 @@ class Programs : public muster::test::RunningRanks {
     return made;
   }
 
-  static void check(const Part& part, const Operation& o, std::uint64_t seed) {
-    const std::int32_t* got = target_of(part, o, seed).ints();
+  // Element `i` of what this rank gets.
+  static std::int32_t expected(const Part& part, const Operation& o, std::uint64_t seed, std::uint64_t i) {
     const auto& ranks = part.ranks[o.dim];
-    for (std::uint64_t i = 0; i < o.count && o.op != MUSTER_BARRIER; ++i) {
-      if (o.op == MUSTER_ALL_REDUCE) {
-        std::int32_t sum = 0;
-        for (const std::int32_t rank : ranks) sum += value(seed, o.slot, rank, i);
-        ASSERT_EQ(got[i], sum) << "seed " << seed << ", slot " << o.slot << ", element " << i;
-      } else if (o.op == MUSTER_BROADCAST) {
-        ASSERT_EQ(got[i], value(seed, o.slot, ranks[o.slot % ranks.size()], i)) << "seed " << seed;
-      } else if (o.op == MUSTER_EXCHANGE) {
-        const std::int32_t before = ranks[seat_of(part, o).second];
-        ASSERT_EQ(got[i * kStride], value(seed, o.slot, before, i * kColumns + kColumns - 1))
-            << "seed " << seed << ", slot " << o.slot << ", row " << i;
-      } else {
-        for (std::size_t m = 0; m < ranks.size(); ++m)
-          ASSERT_EQ(got[m * o.count + i], value(seed, o.slot, ranks[m], i)) << "seed " << seed;
-      }
+    const std::uint64_t me = seat_of(part, o).first;
+    const auto sum = [&](std::uint64_t at) {
+      std::int32_t all = 0;
+      for (const std::int32_t rank : ranks) all += value(seed, o.slot, rank, at);
+      return all;
+    };
+    const std::int32_t root = ranks[root_of(part, o)];
+    switch (o.op) {
+      case MUSTER_ALL_REDUCE:
+      case MUSTER_REDUCE:
+        return sum(i);
+      case MUSTER_REDUCE_SCATTER:
+        return sum(me * o.count + i);
+      case MUSTER_BROADCAST:
+        return value(seed, o.slot, root, i);
+      case MUSTER_SCATTER:
+        return value(seed, o.slot, root, me * o.count + i);
+      case MUSTER_ALL_TO_ALL:
+        return value(seed, o.slot, ranks[i / o.count], me * o.count + i % o.count);
+      default:  // MUSTER_ALL_GATHER, MUSTER_GATHER
+        return value(seed, o.slot, ranks[i / o.count], i % o.count);
     }
+  }
+  static void check(const Part& part, const Operation& o, std::uint64_t seed) {
+    if (o.op == MUSTER_BARRIER) return;
+    const std::int32_t* got = target_of(part, o, seed).ints();
+    const auto [me, before] = seat_of(part, o);
+    if (o.op == MUSTER_EXCHANGE) {
+      for (std::uint64_t i = 0; i < o.count; ++i)
+        ASSERT_EQ(got[i * kStride],
+                  value(seed, o.slot, part.ranks[o.dim][before], i * kColumns + kColumns - 1))
+            << "seed " << seed << ", slot " << o.slot << ", row " << i;
+      return;
+    }
+    const bool is_root = me == root_of(part, o);
+    if ((o.op == MUSTER_REDUCE || o.op == MUSTER_GATHER) && !is_root) return;
+    const bool blocks = muster::has_target_blocks(o.op, is_root);
+    for (std::uint64_t i = 0; i < o.count * (blocks ? part.ranks[o.dim].size() : 1); ++i)
+      ASSERT_EQ(got[i], expected(part, o, seed, i))
+          << "seed " << seed << ", slot " << o.slot << ", op " << o.op << ", element " << i;
   }
 
   static void run_program(const Part& part, std::uint64_t seed) {
     const std::vector<Operation> program = program_of(seed);
     for (const Operation& o : program) give(part, o, seed);
-    std::vector<muster_point> points;
+    std::mt19937_64 random(seed * 37 + static_cast<std::uint64_t>(part.member.rank));
+    std::vector<Started> all;
     for (const Operation& o : order_of(program, seed, part.member.rank)) {
-      muster_point point = 0;
-      ASSERT_EQ(take(part, o, seed, &point), MUSTER_OK) << "seed " << seed << ": " << muster_last_error();
-      points.push_back(point);
-    }
-    for (const muster_point point : points)
-      ASSERT_EQ(muster_point_wait(part.member.session, point, -1), MUSTER_OK)
+      Started one{o, 0, {}};
+      if (!o.runs) one.waits = waits_of(all, o, random);
+      ASSERT_EQ(take(part, o, seed, one.waits, &one.point), MUSTER_OK)
           << "seed " << seed << ": " << muster_last_error();
+      if (!o.runs) all.push_back(std::move(one));
+    }
+    for (const Started& one : all) {
+      ASSERT_EQ(muster_point_wait(part.member.session, one.point, -1), MUSTER_OK)
+          << "seed " << seed << ": " << muster_last_error();
+      for (const muster_point earlier : one.waits)
+        ASSERT_EQ(muster_point_test(part.member.session, earlier), MUSTER_OK)
+            << "seed " << seed << ", slot " << one.operation.slot << " did not wait";
+    }
     for (const Operation& o : program) check(part, o, seed);
     for (const muster_plan plan : plans(part))
       ASSERT_EQ(muster_plan_destroy(part.member.session, plan), MUSTER_OK);

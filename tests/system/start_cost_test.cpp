@@ -1,6 +1,6 @@
 // What a plan's start costs between the call and its launch: no heap, no lock but the one of the stream that
 // takes it, no system call. Counted, not timed.
-#include <muster/muster.h>
+#include <muster/kernels.h>
 
 #include "daemon/engine/resolve.hpp"
 #include "kernels/device/host/pool.hpp"
@@ -10,9 +10,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include <unistd.h>
 
@@ -34,6 +37,12 @@ void expect_nothing(const Cost& cost, const char* what) {
   EXPECT_EQ(cost.system_calls, 0u) << what << ": system call " << cost.first_system_call;
 }
 
+// From there on a test is about system calls alone.
+void skip_where_calls_are_not_counted() {
+  if (!muster::test::counts_system_calls())
+    GTEST_SKIP() << "this kernel or build cannot tell of system calls";
+}
+
 // Goal:   a counter that counts nothing would find nothing.
 TEST(CostCounter, CountsWhatThereIs) {
   std::mutex mutex;
@@ -52,8 +61,8 @@ TEST(CostCounter, CountsWhatThereIs) {
   EXPECT_EQ(heap_and_lock.locks, 1u);
 #endif
   EXPECT_EQ(heap_and_lock.system_calls, 0u);
-  if (!muster::test::counts_system_calls())
-    GTEST_SKIP() << "this kernel or build cannot tell of system calls";
+  skip_where_calls_are_not_counted();
+  if (IsSkipped()) return;
   CostCounter calls;
   static_cast<void>(::getppid());
   EXPECT_EQ(calls.stop().system_calls, 1u);
@@ -61,7 +70,24 @@ TEST(CostCounter, CountsWhatThereIs) {
 
 class StartCost : public muster::test::RunningRanks {};
 
-// Goal:   the client's side: a start, a batch, a test of a point, and a run whose members are all there.
+// So many attempts must cost nothing; of the others each may meet a sleeper, whom to wake is a system call.
+constexpr int kQuiet = 20;
+
+// Neither heap nor lock ever, and no system call kQuiet times of at most `attempts`.
+template<class Attempt>
+void expect_mostly_nothing(int attempts, const char* what, Attempt attempt) {
+  int quiet = 0;
+  for (int i = 0; i < attempts && quiet < kQuiet; ++i) {
+    const Cost cost = attempt();
+    EXPECT_EQ(cost.allocations, 0u) << what;
+    EXPECT_EQ(cost.locks, 0u) << what;
+    if (cost.system_calls == 0) ++quiet;
+  }
+  EXPECT_EQ(quiet, kQuiet) << what << ", of " << attempts << " attempts";
+}
+
+// Goal:   the client's side: a start, also of several and with new counts, a test of a point, and a run whose
+//         members are all there.
 TEST_F(StartCost, IsNothingInTheClient) {
   with_ranks(1, [&](Member& member) {
     const Vector v = vector_of(member, 64);
@@ -77,19 +103,40 @@ TEST_F(StartCost, IsNothingInTheClient) {
     }
     // The start before has woken the engine: a doorbell for a sleeper is a system call, and meant to be. It
     // may have fallen asleep again, so not every one counts.
-    int quiet = 0;
-    for (int i = 0; i < 200 && quiet < 20; ++i) {
-      ASSERT_EQ(muster_plan_start(member.session, plan, &submit, &point), MUSTER_OK);
-      CostCounter start;
+    const auto after_a_start = [&](auto call) {
+      EXPECT_EQ(muster_plan_start(member.session, plan, &submit, &point), MUSTER_OK);
+      CostCounter counter;
+      const muster_status_t status = call();
+      const Cost cost = counter.stop();
+      EXPECT_EQ(status, MUSTER_OK);
+      EXPECT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
+      return cost;
+    };
+    expect_mostly_nothing(200, "muster_plan_start", [&] {
+      return after_a_start([&] { return muster_plan_start(member.session, plan, &submit, &point); });
+    });
+    muster_batch_entry entries[2] = {{plan, submit, 0}, {plan, submit, 0}};
+    entries[1].submit.lane = MUSTER_LANE_SMALL;
+    entries[1].submit.wait_count = 1;
+    entries[1].submit.waits[0] = MUSTER_POINT_OF_ENTRY(0);
+    ASSERT_EQ(muster_plan_start_batch(member.session, entries, std::size(entries)), MUSTER_OK);
+    expect_mostly_nothing(200, "muster_plan_start_batch", [&] {
+      const Cost cost =
+          after_a_start([&] { return muster_plan_start_batch(member.session, entries, std::size(entries)); });
+      EXPECT_EQ(muster_point_wait(member.session, entries[1].point, -1), MUSTER_OK);
+      return cost;
+    });
+    std::uint64_t count = 64;
+    expect_mostly_nothing(200, "muster_plan_start with new counts", [&] {
+      count = 65 - count;
+      EXPECT_EQ(muster_plan_recount(member.session, plan, count, nullptr, nullptr), MUSTER_OK);
+      CostCounter counter;
       const muster_status_t status = muster_plan_start(member.session, plan, &submit, &point);
-      const Cost cost = start.stop();
-      ASSERT_EQ(status, MUSTER_OK);
-      EXPECT_EQ(cost.allocations, 0u);
-      EXPECT_EQ(cost.locks, 0u);
-      if (cost.system_calls == 0) ++quiet;
-      ASSERT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
-    }
-    EXPECT_EQ(quiet, 20) << "of 200 starts right after another one";
+      const Cost cost = counter.stop();
+      EXPECT_EQ(status, MUSTER_OK);
+      EXPECT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
+      return cost;
+    });
     CostCounter test;
     EXPECT_EQ(muster_point_test(member.session, point), MUSTER_OK);
     expect_nothing(test.stop(), "muster_point_test");
@@ -99,6 +146,54 @@ TEST_F(StartCost, IsNothingInTheClient) {
     EXPECT_EQ(status, MUSTER_OK);
     expect_nothing(cost, "muster_plan_run");
   });
+  skip_where_calls_are_not_counted();
+}
+
+// Goal:   who runs and finds its peer already there asks nobody for anything.
+// Method: the peer says that it is about to run, and a while later the other does. Where that while was too
+//         short or too long somebody has given a core away or slept, so not every run counts.
+TEST_F(StartCost, IsNothingInARunWhosePeerHasArrived) {
+  constexpr int kAttempts = 20'000;
+  std::atomic<int> peer_at{0};
+  std::atomic<bool> enough{false};
+  with_ranks(2, [&](Member& member) {
+    const Vector source = vector_of(member, 64);
+    const Vector target = vector_of(member, 64);
+    const muster_collective c = all_reduce(member, source, target, 64);
+    muster_plan plan = 0;
+    ASSERT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
+    for (int i = 0; i < kWarm; ++i) ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK);
+    if (member.rank == 1) {
+      // Who has enough says so before its last run.
+      for (bool last = false; !last;) {
+        ++peer_at;
+        ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK);
+        while (peer_at.load() > 0) std::this_thread::yield();
+        last = enough;
+      }
+      return;
+    }
+    int runs = 0;
+    expect_mostly_nothing(kAttempts, "muster_plan_run", [&] {
+      while (peer_at.load() == 0) std::this_thread::yield();
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - begin < std::chrono::microseconds(runs % 8)) {
+      }
+      ++runs;
+      CostCounter counter;
+      const muster_status_t status = muster_plan_run(member.session, plan, 0);
+      const Cost cost = counter.stop();
+      EXPECT_EQ(status, MUSTER_OK);
+      peer_at = 0;
+      return cost;
+    });
+    while (peer_at.load() == 0) std::this_thread::yield();
+    ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK);
+    enough = true;
+    peer_at = 0;
+    std::printf("%d runs beside a peer, until %d cost nothing\n", runs, kQuiet);
+  });
+  skip_where_calls_are_not_counted();
 }
 
 // ---- the engine's side: from the ring to the stream, with nothing of it left out but its threads
@@ -123,6 +218,7 @@ struct Rank {
   std::unique_ptr<engine::Session> session;
   std::optional<shm::RingWriter<>> ring;
   std::uint64_t plan = 0;
+  std::uint64_t kernel = 0;
 };
 
 class EngineSide : public ::testing::Test {
@@ -173,21 +269,40 @@ class EngineSide : public ::testing::Test {
     said.source = said.target = {buffer.bits, 0};
     const engine::Scope scope{*rank.session, graph_->groups(), table_};
     rank.plan = rank.session->add_plan(*engine::resolve_collective(scope, said, {}), said)->bits;
+    const muster_kernel fill = muster_fill(muster_view1(buffer.bits, 0, MUSTER_F32, 100), 1.0);
+    rank.kernel = rank.session->add_plan(*engine::resolve_kernel(scope, fill))->bits;
     return rank;
   }
   static std::optional<shm::Descriptor> read_write(int memory) { return shm::Descriptor(::dup(memory)); }
 
-  void push(Rank& rank) {
+  static void push(Rank& rank, std::uint64_t plan, muster_lane lane, muster_point wait = 0) {
     shm::Command command;
     command.kind = shm::CommandKind::kStart;
-    command.lane = MUSTER_LANE_SMALL;
-    command.plan = rank.plan;
+    command.lane = static_cast<std::uint16_t>(lane);
+    command.plan = plan;
+    command.waits[0] = wait;
     ASSERT_EQ(rank.ring->push(command), muster::Code::kOk);
   }
-  void finish() {
+  // What it costs to take all commands out of the rings.
+  Cost drain() {
+    CostCounter counter;
+    bool drained = true;
+    for (Rank& rank : ranks_) drained = rank.session->drain(*graph_, now_).has_value() && drained;
+    const Cost cost = counter.stop();
+    EXPECT_TRUE(drained);
+    return cost;
+  }
+  // What it costs to hear of what has run, and to launch what waited for it.
+  Cost hear() {
     while (pool_->run_once() > 0) {
     }
+    CostCounter counter;
     executor_->poll([&](const scheduler::Finished& f) { graph_->finished(f.step_index, now_); });
+    return counter.stop();
+  }
+  static void expect_no_heap_or_system_call(const Cost& cost) {
+    EXPECT_EQ(cost.allocations, 0u);
+    EXPECT_EQ(cost.system_calls, 0u) << "system call " << cost.first_system_call;
   }
 
   muster::Instant now_{std::chrono::hours(1)};
@@ -202,27 +317,42 @@ class EngineSide : public ::testing::Test {
 };
 
 TEST_F(EngineSide, TakesAStartToItsStreamWithoutHeapOrSystemCall) {
-  Cost worst;
   for (int i = 0; i < kWarm; ++i) {
-    for (Rank& rank : ranks_) push(rank);
+    for (Rank& rank : ranks_) push(rank, rank.plan, MUSTER_LANE_SMALL);
     const int before = launcher_.launched;
-    CostCounter counter;
-    bool drained = true;
-    for (Rank& rank : ranks_) drained = rank.session->drain(*graph_, now_).has_value() && drained;
-    const Cost cost = counter.stop();
-    ASSERT_TRUE(drained);
+    const Cost cost = drain();
     ASSERT_EQ(launcher_.launched, before + 1);
-    finish();
+    hear();
     if (i < kWarm / 2) continue;
-    worst.allocations = std::max(worst.allocations, cost.allocations);
-    worst.locks = std::max(worst.locks, cost.locks);
-    worst.system_calls = std::max(worst.system_calls, cost.system_calls);
+    expect_no_heap_or_system_call(cost);
+    // The stream's own: one for the work, one for the mark behind it. Never contended for longer than a list
+    // operation.
+    EXPECT_LE(cost.locks, 2u);
   }
-  EXPECT_EQ(worst.allocations, 0u);
-  EXPECT_EQ(worst.system_calls, 0u) << "system call " << worst.first_system_call;
-  // The stream's own: one for the work, one for the mark behind it. Never contended for longer than a list
-  // operation.
-  EXPECT_LE(worst.locks, 2u);
+  skip_where_calls_are_not_counted();
+}
+
+// Goal:   the same for kernels, and for starts that wait for them on another lane.
+TEST_F(EngineSide, TakesKernelsAndWhoWaitsForThemWithoutHeapOrSystemCall) {
+  for (int i = 0; i < kWarm; ++i) {
+    const auto value = static_cast<std::uint64_t>(i) + 1;
+    for (Rank& rank : ranks_) {
+      push(rank, rank.kernel, MUSTER_LANE_COMPUTE);
+      push(rank, rank.plan, MUSTER_LANE_SMALL, shm::make_point(MUSTER_LANE_COMPUTE, value));
+    }
+    const int before = launcher_.launched;
+    const Cost of_kernels = drain();
+    ASSERT_EQ(launcher_.launched, before + static_cast<int>(kRanks)) << "the collective waits";
+    const Cost of_the_waiting = hear();
+    ASSERT_EQ(launcher_.launched, before + static_cast<int>(kRanks) + 1);
+    hear();
+    if (i < kWarm / 2) continue;
+    expect_no_heap_or_system_call(of_kernels);
+    expect_no_heap_or_system_call(of_the_waiting);
+    EXPECT_LE(of_kernels.locks, 2u * kRanks);
+    EXPECT_LE(of_the_waiting.locks, 2u);
+  }
+  skip_where_calls_are_not_counted();
 }
 
 }  // namespace

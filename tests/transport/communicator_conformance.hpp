@@ -13,11 +13,13 @@
 #include "transport/collective/communicator.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -121,15 +123,32 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorRefusals);
 
 inline constexpr std::int32_t kRanks[] = {1, 2, 3, 4, 5, 8};
 
+// MUSTER_CONFORMANCE=full: every dtype and operator with every count.
+inline bool takes_all() {
+  const char* said = std::getenv("MUSTER_CONFORMANCE");
+  return said != nullptr && std::string_view(said) == "full";
+}
+
 // Whether a longer count is worth the time that its slow oracle takes: for the dtypes of different width and
 // format, and for the sum of all.
 inline bool takes_long(muster_dtype dtype, muster_redop redop) {
+  if (takes_all()) return true;
   const bool few = dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_U8;
 #if defined(MUSTER_SANITIZED)
   return few && redop <= MUSTER_SUM;
 #else
   return few || redop <= MUSTER_SUM;
 #endif
+}
+
+inline bool takes_longest(muster_dtype dtype, muster_redop redop, [[maybe_unused]] std::int32_t ranks) {
+  if (takes_all()) return true;
+#if defined(MUSTER_SANITIZED)
+  // Instrumented, one long case costs up to a second: a subset that still crosses parts in every operation.
+  if (dtype == MUSTER_BF16 || redop > MUSTER_SUM || ranks % 2 == 0) return false;
+#endif
+  const bool few = dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_U8;
+  return few && (redop <= MUSTER_SUM || redop == MUSTER_MAX);
 }
 
 // Goal:   every operation, dtype, operator and group size gives the oracle's bits, apart and in place.
@@ -155,16 +174,10 @@ TEST_P(CommunicatorConformance, GivesTheBitsOfTheOracle) {
 TEST_P(CommunicatorConformance, GivesTheBitsOfTheOracleOnLongVectors) {
   constexpr std::uint64_t kTotal = 262'147;
   for (const muster_op op : kOps)
-    for (const muster_dtype dtype : {MUSTER_F32, MUSTER_BF16, MUSTER_U8})
-      for (const muster_redop redop : has_reduction(op) ? std::vector<muster_redop>{MUSTER_SUM, MUSTER_MAX}
-                                                        : std::vector<muster_redop>{0})
+    for (const muster_dtype dtype : math::test::kDtypes)
+      for (const muster_redop redop : redops_of(op))
         for (const std::int32_t ranks : kRanks) {
-          if (is_transfer(op) && ranks == 1) continue;
-#if defined(MUSTER_SANITIZED)
-          // Instrumented, one long case costs up to a second: a subset that still crosses parts in every
-          // operation.
-          if (dtype == MUSTER_BF16 || redop > MUSTER_SUM || ranks % 2 == 0) continue;
-#endif
+          if ((is_transfer(op) && ranks == 1) || !takes_longest(dtype, redop, ranks)) continue;
           for (const Place place : {Place::kApart, Place::kInPlace})
             ASSERT_TRUE(conforms(long_shape(op, dtype, redop, ranks, kTotal, place)));
         }

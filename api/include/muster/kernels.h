@@ -2,8 +2,10 @@
  *
  * Conventions. Shapes are outermost first. T tokens, D features, V vocabulary rows, H heads, E head features. An operand
  * marked (opt) may be muster_none(). Unless a comment says otherwise operands of one kernel share one dtype (F32 or BF16),
- * statistics (rstd, lse, loss, …) are F32, ids are I32, any strides are allowed, outputs do not overlap inputs. BF16 kernels
- * compute and accumulate in f32 and round once. Results do not depend on how many cores the daemon has.
+ * statistics (rstd, lse, loss, …) are F32, ids are I32, outputs do not overlap inputs. Strides are any, also of inputs, under
+ * which no view names more elements than lie between its first and its last: none repeats by stride 0. Rows that a norm, a loss
+ * or RoPE takes as one (D, V, E) have 2^20 elements at most, E of attention 1 to 4096. BF16 kernels compute and accumulate in
+ * f32 and round once. Results do not depend on how many cores the daemon has.
  * `accumulate` 1 adds to the output instead of overwriting it.
  *
  * Global offsets: a kernel that sees a shard gets the global position of its first element (`position`, `vocab_offset`), so

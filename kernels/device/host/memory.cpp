@@ -3,6 +3,7 @@
 #include "api/shm/descriptor.hpp"
 #include "api/shm/headroom.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <system_error>
@@ -139,8 +140,11 @@ Result<Import> check_import(int fd, std::uint64_t first, std::uint64_t bytes) {
   if (size > kBytesMax || first > size || bytes > size - first)
     return fail(Code::kBadArgument, "bytes [{}, {} + {}) are not inside the memfd's {}", first, first, bytes,
                 size);
+  // Where a file's pages lie is not asked for: as many as can be are taken to lie outside the range.
   const std::uint64_t committed = static_cast<std::uint64_t>(facts.st_blocks) * 512;
-  return Import{static_cast<std::size_t>(size), bytes > committed ? bytes - committed : 0};
+  const std::uint64_t outside = size - bytes;
+  const std::uint64_t inside = committed > outside ? std::min(bytes, committed - outside) : 0;
+  return Import{static_cast<std::size_t>(size), bytes - inside};
 }
 
 }  // namespace

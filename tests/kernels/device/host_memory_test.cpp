@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -41,6 +43,34 @@ TEST(HostMemoryLimits, NamesTheDescriptorLimitOfTheProcess) {
   ASSERT_FALSE(memory.has_value());
   EXPECT_EQ(memory.error().code(), Code::kNoResource);
   EXPECT_THAT(memory.error().message(), testing::HasSubstr("RLIMIT_NOFILE"));
+}
+
+// Goal:   pages that are there elsewhere in a file are no room for the range that is imported.
+// Method: a file whose first half is committed, and a limit far below either half.
+TEST(HostMemoryLimits, AsksForRoomForTheRangeThatIsImportedAlone) {
+  constexpr std::size_t kHalf = 1 << 20;
+  const int file = ::memfd_create("halves", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(::ftruncate(file, 2 * kHalf), 0);
+  ASSERT_EQ(::fallocate(file, 0, 0, kHalf), 0);
+  ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 1 << 16;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &low), 0);
+  auto second = import_shared(file, kHalf, kHalf);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code(), Code::kNoResource);
+  EXPECT_THAT(second.error().message(), testing::HasSubstr("1048576 bytes of host memory are needed"));
+
+  ASSERT_EQ(::fallocate(file, 0, kHalf, kHalf), 0);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &low), 0);
+  auto both = import_shared(file, 0, 2 * kHalf);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_TRUE(both.has_value()) << "all of it is committed";
+  ::close(file);
 }
 
 TEST(HostMemoryLimits, LeavesNoDescriptorBehind) {

@@ -88,7 +88,7 @@ const Problem kProblems[] = {{1, 1, 1, 1, 1, 1, 0.7},
                              {2, 5, 0, 2, 1, 4, 0.5, true},
                              {0, 5, 5, 2, 1, 4, 0.5},
                              {1, 4, 5, 0, 0, 4, 0.5},
-                             {1, 4, 5, 2, 2, 0, 0.5}};
+                             {2, 4, 5, 0, 2, 4, 0.5}};
 // Cut into several parts, forward and backward.
 const Problem kLong{1, 300, 500, 4, 2, 20, 0.25, true, 200, 0};
 
@@ -281,6 +281,11 @@ TEST(Attention, RefusesOperandsThatDoNotFitAndSaysWhich) {
   refused(forward(), args, 4, c.q.view(), "lse is [2, 3, 4, 6] and has 4 dims");
   args.tensors[1] = args.tensors[2] = three_heads.view();
   expect_refused(forward(), args, "the 4 heads of q must be a multiple of the 3 heads of key");
+  args = c.forward_args();
+  for (const std::int64_t features : {std::int64_t{0}, std::int64_t{4097}}) {
+    for (Tensor& t : args.tensors) t.size = {1, 1, 1, features};
+    expect_refused(forward(), args, "its fourth size must lie in 1..4096");
+  }
   args = c.forward_args();
   args.ints[0] = 2;
   expect_refused(forward(), args, "causal is 2");

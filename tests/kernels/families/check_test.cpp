@@ -38,6 +38,8 @@ TEST(Check, SaysWhatIsWrongInOneSentence) {
   EXPECT_EQ(expect_same_shape(s, 2, 0).message(),
             "probe: y is [128, 64], but x is [32, 65]: their shapes must be equal");
   EXPECT_EQ(expect_size(s, 0, -1, 7).message(), "probe: x is [32, 65]: its second size must be 7");
+  EXPECT_EQ(expect_size_in(s, 0, -1, 1, 64).message(),
+            "probe: x is [32, 65]: its second size must lie in 1..64");
   EXPECT_EQ(expect_equal_size(s, 2, -1, 0, 1).message(),
             "probe: y is [128, 64], but x is [32, 65]: y's second size must equal x's second");
   EXPECT_EQ(expect_count(s, 0, 1).message(), "probe: x is [32, 65]: it must have 1 element");
@@ -53,6 +55,8 @@ TEST(Check, PassesWhatIsRightAndWhatIsAbsent) {
   EXPECT_TRUE(expect_dims(s, 0, 2).ok());
   EXPECT_TRUE(expect_size(s, 0, 0, 32).ok());
   EXPECT_TRUE(expect_size(s, 0, -1, 65).ok());
+  EXPECT_TRUE(expect_size_in(s, 0, 0, 32, 32).ok());
+  EXPECT_TRUE(expect_size_in(s, 1, 0, 7, 8).ok());
   EXPECT_TRUE(expect_count(s, 0, 32 * 65).ok());
   EXPECT_TRUE(expect_int(s, 0, "flag", 5, 5).ok());
   EXPECT_TRUE(expect_dims(s, 1, 2).ok());

@@ -178,7 +178,7 @@ TEST(Axpby, RefusesOtherDtypesAndShapes) {
 }
 
 // Tolerance: the rigorous bound of a chain of count/16 additions of values of at most 1, for each of the 16
-// chains.
+// chains; that of a few parts is shorter.
 TEST(Sum, MatchesTheTwinForEveryShapeLayoutAndDtype) {
   Random random(31);
   for (const Shape& shape : kShapes) {
@@ -204,7 +204,7 @@ TEST(Sum, MatchesTheTwinForEveryShapeLayoutAndDtype) {
 // Goal:   the gradient norm of a parameter does not depend on how its memory is laid out.
 TEST(Sum, GivesEqualBitsForEveryLayoutOfTheSameElements) {
   Random random(32);
-  for (const Shape& shape : {Shape{37, 53}, Shape{3, 5, 7, 2}, Shape{2000, 3}}) {
+  for (const Shape& shape : {Shape{37, 53}, Shape{3, 5, 7, 2}, Shape{2000, 3}, Shape{401, 700}}) {
     const Values values = random.uniforms(count_of(shape));
     for (const std::int32_t op : {MUSTER_KERNEL_SUM, MUSTER_KERNEL_SUM_SQUARES}) {
       Values results;
@@ -216,6 +216,19 @@ TEST(Sum, GivesEqualBitsForEveryLayoutOfTheSameElements) {
       }
       EXPECT_EQ(results, Values(results.size(), results[0]));
     }
+  }
+}
+
+// Goal: whoever is urgent waits for one part of a long reduction, not for all of it.
+TEST(Sum, OfManyElementsHasManyParts) {
+  OwnedTensor x(MUSTER_F32, {1'000'000}, Layout::kDense, Values(1'000'000, 1.0));
+  OwnedTensor out(MUSTER_F64, {1}, Layout::kDense, {1.0});
+  for (const std::int32_t op : {MUSTER_KERNEL_SUM, MUSTER_KERNEL_SUM_SQUARES}) {
+    const Args args = args_of({x.view(), out.view()}, {1}, {2.0});
+    EXPECT_EQ(row(op).parts(args), 8u);
+    out.set({1.0});
+    run_in_any_order(row(op), args, {&out});
+    EXPECT_EQ(out.values(), Values{2'000'001.0});
   }
 }
 

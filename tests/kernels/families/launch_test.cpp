@@ -32,6 +32,33 @@ TEST(Launch, RunsTheRowsInStreamOrderOnAHostDevice) {
   EXPECT_EQ(x.values(), Values(kCount, 9.0));
 }
 
+// Goal:   a reduction of many parts is whole before the next work of its stream begins.
+// Method: sum what is filled before, fill it with something else behind.
+TEST(Launch, FoldsTheSumsOfAllPartsInStreamOrder) {
+  const auto pool = device::host::Pool::open_manual({});
+  auto host = device::host::open_device(*pool);
+  ASSERT_TRUE(host) << host.error().text();
+  auto stream = (*host)->open_stream(device::Priority::kNormal);
+  ASSERT_TRUE(stream);
+  constexpr std::int64_t kCount = 300'000;
+  OwnedTensor x(MUSTER_F32, {kCount});
+  OwnedTensor out(MUSTER_F64, {1});
+  OwnedTensor twice(MUSTER_F64, {1});
+  const Args fill = args_of({x.view()}, {}, {3.0});
+  const Args fill_again = args_of({x.view()}, {}, {5.0});
+  Args sum = args_of({x.view(), out.view()}, {0}, {1.0});
+  make_room(*find(MUSTER_KERNEL_SUM), sum);
+  const Args copy = args_of({out.view(), twice.view()});
+  ASSERT_TRUE(launch(**stream, *find(MUSTER_KERNEL_FILL), fill).ok());
+  ASSERT_TRUE(launch(**stream, *find(MUSTER_KERNEL_SUM), sum).ok());
+  ASSERT_TRUE(launch(**stream, *find(MUSTER_KERNEL_COPY), copy).ok());
+  ASSERT_TRUE(launch(**stream, *find(MUSTER_KERNEL_FILL), fill_again).ok());
+  ASSERT_TRUE((*stream)->synchronize().ok());
+  EXPECT_EQ(out.values(), Values{3.0 * kCount});
+  EXPECT_EQ(twice.values(), out.values());
+  EXPECT_EQ(x.values(), Values(kCount, 5.0));
+}
+
 // Goal: a kernel over no elements is legal work that completes.
 TEST(Launch, CompletesAKernelWithoutParts) {
   const auto pool = device::host::Pool::open_manual({});
@@ -43,6 +70,32 @@ TEST(Launch, CompletesAKernelWithoutParts) {
   OwnedTensor x(MUSTER_F32, {0});
   const Args fill = args_of({x.view()}, {}, {3.0});
   ASSERT_TRUE(launch(**stream, *find(MUSTER_KERNEL_FILL), fill).ok());
+  ASSERT_TRUE((*stream)->record(**done).ok());
+  for (int turn = 0; turn < 1000 && !(*done)->query(); ++turn) pool->run_once();
+  EXPECT_TRUE((*done)->query());
+}
+
+// Goal:   sizes of an output without elements are no work, as large as they may be.
+// Method: 2^31 sequences of nothing; each would be a part.
+TEST(Launch, HasNoPartWhereNothingIsWritten) {
+  const auto pool = device::host::Pool::open_manual({});
+  auto host = device::host::open_device(*pool);
+  ASSERT_TRUE(host) << host.error().text();
+  auto stream = (*host)->open_stream(device::Priority::kNormal);
+  auto done = (*host)->create_event();
+  ASSERT_TRUE(stream && done);
+  OwnedTensor nothing(MUSTER_F32, {0, 0, 1, 1});
+  Tensor heads = nothing.view();
+  heads.size[0] = std::int64_t{1} << 31;
+  Tensor lse = heads;
+  lse.dims = 3;
+  lse.size[1] = 1;
+  lse.size[2] = 0;
+  const Args args = args_of({heads, heads, heads, heads, heads, lse, heads, heads, heads}, {0, 0, 0}, {1.0});
+  const Kernel& backward = *find(MUSTER_KERNEL_ATTENTION_BACKWARD);
+  ASSERT_TRUE(validate(backward, args).ok()) << validate(backward, args).text();
+  ASSERT_GT(backward.parts(args), 0u);
+  ASSERT_TRUE(launch(**stream, backward, args).ok());
   ASSERT_TRUE((*stream)->record(**done).ok());
   for (int turn = 0; turn < 1000 && !(*done)->query(); ++turn) pool->run_once();
   EXPECT_TRUE((*done)->query());

@@ -268,6 +268,12 @@ TEST(Loss, RefusesOperandsThatDoNotFitAndSaysWhich) {
                  "targets is f32");
   expect_refused(forward, args_of({reals.view(), c.targets.view(), c.loss.view(), c.lse.view()}),
                  "logits is [4] and has 1 dims");
+  Tensor long_rows = c.logits.view();
+  long_rows.size[1] = (1 << 20) + 1;
+  expect_refused(forward, args_of({long_rows, c.targets.view(), c.loss.view(), c.lse.view()}),
+                 "its second size must lie in 0..1048576");
+  expect_refused(kernel(MUSTER_KERNEL_VOCAB_MAX), args_of({long_rows, c.lse.view()}),
+                 "its second size must lie in 0..1048576");
   expect_refused(kernel(MUSTER_KERNEL_CROSS_ENTROPY_BACKWARD), c.backward(half), "dlogits is bf16");
   expect_refused(kernel(MUSTER_KERNEL_VOCAB_MAX), args_of({c.logits.view(), five.view()}), "row_max is [5]");
   expect_refused(kernel(MUSTER_KERNEL_VOCAB_SUM_EXP),

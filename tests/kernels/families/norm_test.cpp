@@ -258,6 +258,9 @@ TEST(Norm, RefusesOperandsThatDoNotFitAndSaysWhich) {
   expect_refused(forward,
                  args_of({c.weight.view(), c.weight.view(), c.y.view(), c.rstd.view()}, {}, {kEpsilon}),
                  "x is [6] and has 1 dims");
+  Args long_rows = args_of({c.x.view(), c.weight.view(), c.y.view(), c.rstd.view()}, {}, {kEpsilon});
+  for (const std::size_t operand : {0, 2}) long_rows.tensors[operand].size = {1, (1 << 20) + 1};
+  expect_refused(forward, long_rows, "its second size must lie in 0..1048576");
   expect_refused(
       kernel(MUSTER_KERNEL_LAYER_NORM_FORWARD),
       args_of({c.x.view(), c.weight.view(), seven.view(), c.y.view(), c.mean.view(), c.rstd.view()}, {},

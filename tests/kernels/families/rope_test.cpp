@@ -113,6 +113,10 @@ TEST(Rope, RefusesOperandsThatDoNotFitAndSaysWhich) {
                  "x is [2, 3, 2, 5]; its fourth size");
   expect_refused(rope(), args_of({x.view(), odd.view()}, {0, 1}, {kTheta}), "y is [2, 3, 2, 5], but x is");
   expect_refused(rope(), args_of({flat.view(), y.view()}, {0, 1}, {kTheta}), "x is [12, 6] and has 2 dims");
+  Tensor long_rows = x.view();
+  long_rows.size = {1, 1, 1, (1 << 20) + 2};
+  expect_refused(rope(), args_of({long_rows, long_rows}, {0, 1}, {kTheta}),
+                 "its fourth size must lie in 0..1048576");
   expect_refused(rope(), args_of({doubles.view(), y.view()}, {0, 1}, {kTheta}), "x is f64");
   expect_refused(rope(), args_of({x.view(), y.view()}, {-1, 1}, {kTheta}), "position is -1");
   expect_refused(rope(), args_of({x.view(), y.view()}, {0, 0}, {kTheta}), "direction is 0");

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -67,25 +68,50 @@ TEST(Table, FindsNothingForANumberThatIsNoKernel) {
 // ones optional.
 TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
   const muster_tensor t = muster_none();
-  EXPECT_EQ(find(MUSTER_KERNEL_COPY)->operands.size(), muster_copy(t, t).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_FILL)->operands.size(), muster_fill(t, 0.0).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_AXPBY)->operands.size(), muster_axpby(1.0, t, 1.0, t).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_SUM)->operands.size(), muster_sum(t, t, 1.0, 0).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_CLIP_COEFFICIENT)->operands.size(),
-            muster_clip_coefficient(t, t, 1.0).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_LINEAR_FORWARD)->operands.size(),
-            muster_linear_forward(t, t, t, t).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_LINEAR_DGRAD)->operands.size(), muster_linear_dgrad(t, t, t, 0).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_LINEAR_WGRAD)->operands.size(),
-            muster_linear_wgrad(t, t, t, t, 0).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_EMBEDDING_FORWARD)->operands.size(),
-            muster_embedding_forward(t, t, t, 0).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_EMBEDDING_BACKWARD)->operands.size(),
-            muster_embedding_backward(t, t, t, 0, 0).tensor_count);
-  EXPECT_EQ(find(MUSTER_KERNEL_ADAMW)->operands.size(),
-            muster_adamw(t, t, t, t, t, muster_adamw_options{0, 0, 0, 0, 0}).tensor_count);
-  EXPECT_TRUE(find(MUSTER_KERNEL_LINEAR_FORWARD)->operands[2].optional);
-  EXPECT_TRUE(find(MUSTER_KERNEL_LINEAR_WGRAD)->operands[3].optional);
+  const std::vector<muster_kernel> built{
+      muster_copy(t, t),
+      muster_fill(t, 0.0),
+      muster_axpby(1.0, t, 1.0, t),
+      muster_sum(t, t, 1.0, 0),
+      muster_sum_squares(t, t, 1.0, 0),
+      muster_clip_coefficient(t, t, 1.0),
+      muster_linear_forward(t, t, t, t),
+      muster_linear_dgrad(t, t, t, 0),
+      muster_linear_wgrad(t, t, t, t, 0),
+      muster_embedding_forward(t, t, t, 0),
+      muster_embedding_backward(t, t, t, 0, 0),
+      muster_rms_norm_forward(t, t, t, t, 1e-5),
+      muster_rms_norm_backward(t, t, t, t, t, t, 0, 0),
+      muster_layer_norm_forward(t, t, t, t, t, t, 1e-5),
+      muster_layer_norm_backward(t, t, t, t, t, t, t, t, 0, 0),
+      muster_rope(t, t, 0, 1e4, 1),
+      muster_attention_forward(t, t, t, t, t, 1.0, 0, 0, 0),
+      muster_attention_backward(t, t, t, t, t, t, t, t, t, 1.0, 0, 0, 0),
+      muster_gelu_forward(t, t),
+      muster_gelu_backward(t, t, t),
+      muster_swiglu_forward(t, t, t),
+      muster_swiglu_backward(t, t, t, t, t),
+      muster_cross_entropy_forward(t, t, t, t),
+      muster_cross_entropy_backward(t, t, t, t, 1.0),
+      muster_vocab_max(t, t),
+      muster_vocab_sum_exp(t, t, t, t, 0),
+      muster_vocab_loss(t, t, t),
+      muster_vocab_backward(t, t, t, t, t, 0, 1.0),
+      muster_adamw(t, t, t, t, t, muster_adamw_options{0, 0, 0, 0, 0}),
+  };
+  // As the comments of the builders say.
+  const std::set<std::pair<std::int32_t, std::size_t>> optional{{MUSTER_KERNEL_LINEAR_FORWARD, 2},
+                                                                {MUSTER_KERNEL_LINEAR_WGRAD, 3},
+                                                                {MUSTER_KERNEL_LAYER_NORM_FORWARD, 2},
+                                                                {MUSTER_KERNEL_LAYER_NORM_BACKWARD, 7}};
+  ASSERT_EQ(built.size(), all().size());
+  for (std::size_t i = 0; i < built.size(); ++i) {
+    const Kernel& row = all()[i];
+    EXPECT_EQ(built[i].op, row.op);
+    EXPECT_EQ(row.operands.size(), built[i].tensor_count) << row.name;
+    for (std::size_t k = 0; k < row.operands.size(); ++k)
+      EXPECT_EQ(row.operands[k].optional, optional.contains({row.op, k})) << row.name << ", operand " << k;
+  }
 }
 
 }  // namespace

@@ -62,18 +62,27 @@ Shape strides_of(const Shape& shape, Layout layout) {
   return stride;
 }
 
-void run_parts(const Kernel& kernel, const Args& args, const std::vector<std::uint32_t>& order) {
+using Order = std::vector<std::uint32_t>;
+
+void run_here(const Kernel& kernel, const Args& args, const Order& order) {
   for (const std::uint32_t part : order) kernel.run(args, part);
 }
-
 // Even positions of the order on one thread, odd ones on another.
-void run_on_two_threads(const Kernel& kernel, const Args& args, const std::vector<std::uint32_t>& order) {
-  std::vector<std::uint32_t> mine;
-  std::vector<std::uint32_t> theirs;
+void run_on_two_threads(const Kernel& kernel, const Args& args, const Order& order) {
+  Order mine;
+  Order theirs;
   for (std::size_t i = 0; i < order.size(); ++i) (i % 2 == 0 ? mine : theirs).push_back(order[i]);
-  std::thread other([&] { run_parts(kernel, args, theirs); });
-  run_parts(kernel, args, mine);
+  std::thread other([&] { run_here(kernel, args, theirs); });
+  run_here(kernel, args, mine);
   other.join();
+}
+
+// As launch() does it: all parts, then what folds them.
+template<class Runner>
+void run_parts(const Kernel& kernel, Args args, const Order& order, Runner runner) {
+  make_room(kernel, args);
+  runner(kernel, args, order);
+  if (kernel.fold != nullptr && order.size() > 1) kernel.fold(args);
 }
 
 }  // namespace
@@ -207,9 +216,9 @@ const Kernel& row_of(std::span<const Kernel> rows, std::int32_t op) {
 void run(const Kernel& kernel, const Args& args) {
   const Status status = validate(kernel, args);
   ASSERT_TRUE(status.ok()) << status.text();
-  std::vector<std::uint32_t> order(kernel.parts(args));
+  Order order(kernel.parts(args));
   std::iota(order.begin(), order.end(), 0u);
-  run_parts(kernel, args, order);
+  run_parts(kernel, args, order, run_here);
 }
 
 void run_in_any_order(const Kernel& kernel, const Args& args, std::initializer_list<OwnedTensor*> outputs) {
@@ -222,23 +231,23 @@ void run_in_any_order(const Kernel& kernel, const Args& args, std::initializer_l
     EXPECT_TRUE(output->padding_intact()) << kernel.name << " wrote outside its output";
   }
 
-  std::vector<std::uint32_t> order(kernel.parts(args));
+  Order order(kernel.parts(args));
   std::iota(order.rbegin(), order.rend(), 0u);
   const auto again = [&](const char* how, auto runner) {
     std::size_t i = 0;
     for (OwnedTensor* output : outputs) output->restore(before[i++]);
-    runner(kernel, args, order);
+    run_parts(kernel, args, order, runner);
     i = 0;
     for (const OwnedTensor* output : outputs)
       EXPECT_TRUE(output->bytes() == expected[i++]) << kernel.name << ": other bits with the parts " << how;
   };
-  again("reversed", run_parts);
+  again("reversed", run_here);
   if (order.size() < 2) return;
   Random random(0x5eed + order.size());
   for (std::size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1],
               order[static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(i) - 1))]);
-  again("shuffled", run_parts);
+  again("shuffled", run_here);
   again("on two threads", run_on_two_threads);
 }
 
