@@ -149,7 +149,8 @@ void Engine::trace_direct() {
     bool open = false;
     // What is passed over is lost, and lost once.
     const auto pass_to = [&](std::uint64_t index) {
-      trace_.missed(index - traced_[rank]), traced_[rank] = index;
+      trace_.missed(index - traced_[rank]);
+      traced_[rank] = index;
     };
     for (const Board::Flight& flight : board_->flights(Rank(rank), traced_[rank])) {
       pass_to(flight.index - 1);
