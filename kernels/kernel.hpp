@@ -60,8 +60,8 @@ struct Operand {
 //         depend on it.
 // run     one part on a host worker. Writes only its part of the outputs. Null where the host cannot.
 // fold    null but for reductions, whose parts write Args::partials alone if there are several. Runs once,
-// after
-//         all of them, and adds them up in order.
+//         after all of them, and adds them up in order. A single part finishes by itself: nothing is
+//         folded then.
 struct Kernel {
   std::int32_t op;
   const char* name;  // "linear_forward"

@@ -26,8 +26,9 @@ struct Finished {
 //         lies on its stream already still runs.
 class Executor {
  public:
-  // What a step takes of its stream's depth: its work, and the record of its end.
-  static constexpr std::uint32_t kEntriesPerStep = 2;
+  // What a step takes of its stream's depth at most: its parts, their fold (kernels/kernel.hpp), and the
+  // record of its end.
+  static constexpr std::uint32_t kEntriesPerStep = 3;
 
   // One communicator per group, in the order of the graph's groups, with as many ranks as the group has.
   static Result<Executor> open(device::Device& device, std::uint32_t world, std::uint32_t steps_max,

@@ -4,6 +4,7 @@
 #include "scheduler/run/graph.hpp"
 
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <muster/kernels.h>
@@ -43,18 +44,25 @@ class Streams final : public Actions {
 
 // Goal:   a client that comes and goes faster than its work runs never finds its stream full, which would end
 //         the job.
-// Method: twenty lives of a rank with more kernels than fit on a lane, of which none runs meanwhile; then all
-//         do.
+// Method: twenty lives of a rank with more kernels than fit on a lane, of the kind that takes most of a
+// stream
+//         (a sum with several parts), of which none runs meanwhile; then all do.
 TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
   Streams streams;
-  std::vector<std::byte> memory(64);
-  kernels::Tensor target{memory.data(), MUSTER_U8, 1, {64}, {1}};
-  const kernels::Kernel* fill = kernels::find(MUSTER_KERNEL_FILL);
-  ASSERT_NE(fill, nullptr);
+  constexpr std::int64_t kElements = 300'000;
+  std::vector<float> x(kElements, 1.0F);
+  float out = 0;
+  const kernels::Kernel* sum = kernels::find(MUSTER_KERNEL_SUM);
+  ASSERT_NE(sum, nullptr);
   kernels::Args args;
-  args.tensors[0] = target;
-  args.tensor_count = 1;
-  Plan plan{KernelWork{fill, args}, SessionId(), 0, 0, {}};
+  args.tensors[0] = kernels::Tensor{reinterpret_cast<std::byte*>(x.data()), MUSTER_F32, 1, {kElements}, {1}};
+  args.tensors[1] = kernels::Tensor{reinterpret_cast<std::byte*>(&out), MUSTER_F32, 1, {1}, {1}};
+  args.tensor_count = 2;
+  args.reals[0] = 1;
+  ASSERT_TRUE(kernels::validate(*sum, args).ok());
+  kernels::make_room(*sum, args);
+  ASSERT_GT(args.partials.size(), 1u);
+  Plan plan{KernelWork{sum, args}, SessionId(), 0, 0, {}};
   const Rank rank(0);
   constexpr std::uint32_t kLives = 20;
   constexpr std::uint32_t kStarts = 12;
@@ -69,6 +77,7 @@ TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
         [&](const Finished& finished) { streams.graph.finished(finished.step_index, {}); });
   EXPECT_EQ(streams.refused, "");
   EXPECT_EQ(streams.retired_starts, kLives * kStarts);
+  EXPECT_EQ(out, static_cast<float>(kElements));
   EXPECT_EQ(streams.graph.reached(rank, MUSTER_LANE_COPY), kStarts);
 }
 
