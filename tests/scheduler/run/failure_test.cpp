@@ -35,6 +35,14 @@ class Failure : public ::testing::Test {
     stage.stops.erase({rank, lane});
     stage.graph.reset_lane(Rank(rank), lane, stage.now);
   }
+  // Both members of the first group reset the lane and reduce there, in that order: their first launch.
+  void expect_to_meet_again(std::initializer_list<std::uint32_t> ranks, std::uint32_t lane) {
+    for (const std::uint32_t rank : ranks) {
+      reset(rank, lane);
+      reduce(0, rank, lane);
+    }
+    EXPECT_EQ(stage.launched.size(), 1u);
+  }
   bool stopped(std::uint32_t rank, std::uint32_t lane) const { return stage.graph.stopped(Rank(rank), lane); }
   void pass(Nanos time) {
     stage.now += time;
@@ -96,11 +104,7 @@ TEST_F(Failure, TakesThePeersOutOfACollectiveThatFellBeforeItArrived) {
   ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout));
   ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kTimeout));
   EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_SMALL), HasSubstr("client timeline"));
-  for (const std::uint32_t rank : {1u, 0u}) {
-    reset(rank, MUSTER_LANE_SMALL);
-    reduce(0, rank, MUSTER_LANE_SMALL);
-  }
-  EXPECT_EQ(stage.launched.size(), 1u);
+  expect_to_meet_again({1u, 0u}, MUSTER_LANE_SMALL);
   EXPECT_TRUE(stage.stops.empty()) << "each has heard once";
 }
 
@@ -129,11 +133,7 @@ TEST_F(Failure, TakesThePeersOutOfWhatIsSubmittedToAStoppedLane) {
   EXPECT_FALSE(stopped(1, MUSTER_LANE_SMALL));
   reduce(0, 0, MUSTER_LANE_SMALL);
   EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kPeerLost));
-  for (const std::uint32_t rank : {0u, 1u}) {
-    reset(rank, MUSTER_LANE_SMALL);
-    reduce(0, rank, MUSTER_LANE_SMALL);
-  }
-  EXPECT_EQ(stage.launched.size(), 1u);
+  expect_to_meet_again({0u, 1u}, MUSTER_LANE_SMALL);
 }
 
 // Goal:   peers of a lane that fails for another lane's sake hear of the cause, with its own code; again if
@@ -153,11 +153,7 @@ TEST_F(Failure, PassesTheCauseOnAcrossLanes) {
   reduce(0, 0, MUSTER_LANE_HALO, {lost});
   EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kDependency));
   EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_HALO, Code::kPeerLost));
-  for (const std::uint32_t rank : {1u, 0u}) {
-    reset(rank, MUSTER_LANE_HALO);
-    reduce(0, rank, MUSTER_LANE_HALO);
-  }
-  EXPECT_EQ(stage.launched.size(), 1u);
+  expect_to_meet_again({1u, 0u}, MUSTER_LANE_HALO);
 }
 
 // Goal:   one failure is one: those who have got over it are not taken out by a member that hears of it late,
