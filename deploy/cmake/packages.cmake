@@ -1,6 +1,6 @@
 # Every package the build uses, in one place. deploy/setup.sh installs them on Debian 12.
 find_package(Threads REQUIRED)
-find_package(fmt 9 REQUIRED)                 # text formatting; header-only, hidden
+find_package(fmt 9 REQUIRED)                 # text formatting: its headers, compiled once in api/base
 find_package(tl-expected REQUIRED)           # Result<T>
 find_package(yaml-cpp 0.7 REQUIRED)          # daemon/config only
 find_package(nlohmann_json 3.11 REQUIRED)    # daemon: JSON output and CBOR control messages
@@ -12,6 +12,11 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd>=252)   # daemon/supervisor: sd_notify
 pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET libcrypto>=3.0)    # tokens
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8)     # 128-bit signatures and manifests
+
+add_library(muster_fmt INTERFACE)
+add_library(muster::fmt ALIAS muster_fmt)
+target_include_directories(muster_fmt SYSTEM INTERFACE
+  $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
 
 find_path(MUSTER_ASIO_INCLUDE asio.hpp REQUIRED)                      # daemon/control, daemon/supervisor
 add_library(muster_asio INTERFACE)
