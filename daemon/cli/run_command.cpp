@@ -21,6 +21,7 @@ namespace {
 
 constexpr Nanos kConnectRetry = std::chrono::milliseconds(5);
 constexpr Nanos kDaemonEndTime = std::chrono::seconds(20);
+constexpr Nanos kTellAgain = std::chrono::milliseconds(100);
 // An engine has a stream for each lane of each rank, and a device holds 32767 of them.
 constexpr std::int64_t kRanksMax = 32767 / MUSTER_LANE_COUNT;
 
@@ -283,11 +284,7 @@ class Run {
           {options_.door.endpoint, options_.job, options_.mesh, tokens_.at(static_cast<std::size_t>(rank)),
            static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(options_.ranks)}));
     // A rank that never attached, or attached and left before others came, is known to be gone here alone.
-    ranks.on_end = [this](std::size_t rank, const std::string& text) {
-      if (channel_)
-        channel_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
-                      [](const Outcome<Answer>&) {});
-    };
+    ranks.on_end = [this](std::size_t rank, const std::string& text) { tell_absence(rank, text); };
     ranks_ = std::make_unique<Ranks>(loop_, std::move(ranks), [this](int code) { on_ranks_done(code); });
     const Status started = ranks_->start();
     if (started.ok()) return;
@@ -296,6 +293,19 @@ class Run {
                      : started.code() == Code::kDenied ? kCannotRun
                                                        : kFailed;
     stop({code, started.message()});
+  }
+
+  // Until it is heard: an engine that is stopped refuses when enough waits for it, and those who wait for the
+  // rank would learn of it at their deadline only.
+  void tell_absence(std::size_t rank, const std::string& text) {
+    if (!channel_) return;
+    channel_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
+                  [this, rank, text](const Outcome<Answer>& told) {
+                    if (told || told.error().exit_code != kFailed) return;
+                    loop_.after(kTellAgain, [this, rank, text] {
+                      if (ranks_) tell_absence(rank, text);  // or else nobody is left to wait
+                    });
+                  });
   }
 
   void on_ranks_done(int code) {

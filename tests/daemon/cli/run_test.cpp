@@ -1,7 +1,11 @@
 // `muster run` with shells as ranks: what users see when things go well, badly, or are stopped.
+#include "api/shm/socket.hpp"
+#include "daemon/control/packet.hpp"
 #include "tests/daemon/cli/program.hpp"
 
 #include <algorithm>
+
+#include <muster/muster.h>
 
 namespace muster::test {
 namespace {
@@ -405,6 +409,53 @@ TEST(RunOnADaemon, ItsRanksGoOnWithoutTheDaemon) {
   const Ran ran = running.wait();
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(sorted_lines(ran.out).size(), 4u) << ran.out;
+}
+
+// An engine that is stopped, and has as much to read as its socket holds, refuses to be told anything.
+TEST(RunOnADaemon, TellsAnEngineThatARankEndedUntilItHears) {
+  const Daemon daemon;
+  const std::vector<std::string> environment{"MUSTER_ENDPOINT=" + daemon.socket()};
+  const std::string go = daemon.folder().path() + "/go";
+  const std::string script = "echo ready; if [ $MUSTER_RANK = 0 ]; then sleep 60; else while [ ! -e " + go +
+                             " ]; do sleep 0.02; done; fi";
+  Running running(
+      {{program("muster"), "run", "-n", "2", "--job", "full", "--", "sh", "-c", script}, environment, {}});
+  ASSERT_TRUE(running.printed("[0] ready") && running.printed("[1] ready")) << running.err();
+  // The test itself is rank 0.
+  const Json token = muster({"token", "--job", "full", "--rank", "0", "--json"}, environment).json();
+  muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
+  const std::string secret = token.at("token");
+  options.endpoint = daemon.socket().c_str();
+  options.job = "full";
+  options.token = secret.c_str();
+  options.rank = 0;
+  options.world_size = 2;
+  options.timeout_ns = 30'000'000'000;
+  muster_session* session = nullptr;
+  ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+
+  const pid_t engine = muster({"jobs", "--json"}, environment).json().at("jobs").at(0).at("engine_pid");
+  ASSERT_EQ(kill(engine, SIGSTOP), 0);
+  const SteadyClock clock;
+  const auto socket = shm::connect_to(daemon.socket(), clock.now() + std::chrono::seconds(5), clock);
+  ASSERT_TRUE(socket);
+  bool full = false;
+  for (std::uint32_t serial = 1; !full && serial < 5000; ++serial) {
+    const Json question{{"command", "groups"}, {"job", "full"}};
+    ASSERT_TRUE(control::send_packet(*socket, shm::MessageKind::kCommand, serial, question).ok());
+    const auto answer = control::receive_packet(*socket, clock.now() + std::chrono::milliseconds(2), clock);
+    full = answer && !control::result_of(*answer);
+  }
+  ASSERT_TRUE(full) << "the engine's socket takes everything";
+  daemon.folder().write("go", "");
+  usleep(300'000);  // the first word is refused meanwhile
+  ASSERT_EQ(kill(engine, SIGCONT), 0);
+  muster_group world = 0;
+  ASSERT_EQ(muster_mesh_group(session, "world", &world), MUSTER_OK);
+  EXPECT_EQ(muster_barrier(session, world), MUSTER_ERR_PEER_LOST) << muster_last_error();
+  muster_close(session);
+  running.signal(SIGTERM);
+  running.wait();
 }
 
 }  // namespace
