@@ -75,12 +75,13 @@ Status Campaign::run() {
   for (const int ranks : choice_.ranks)
     for (int round = 0; round < choice_.rounds; ++round)
       for (const std::string& contender : there) run_all(contender, ranks, round);
-  if (told_to_end()) return failure(Code::kAborted, "ended by a signal, without a report");
-  measure_floor();
+  const bool cut = told_to_end();  // what was measured until then is not lost
+  if (cut) report_.leave_out("the rest and the floor, because a signal ended the run");
+  if (!cut) measure_floor();
   print();
   if (!choice_.json.empty()) MUSTER_RETURN_IF_ERROR(report_.write(choice_.json, machine_));
-  if (!choice_.plots.empty()) MUSTER_RETURN_IF_ERROR(write_plots(report_, choice_.plots));
-  return muster_;
+  if (!choice_.plots.empty() && !cut) MUSTER_RETURN_IF_ERROR(write_plots(report_, choice_.plots));
+  return cut ? failure(Code::kAborted, "ended by a signal, before all was measured") : muster_;
 }
 
 void Campaign::run_all(const std::string& contender, int ranks, int round) {
@@ -148,15 +149,17 @@ void Campaign::measure_floor() {
 void Campaign::print() const {
   std::printf("%s, cores: %d, load at the start: %.1f\n", machine_["cpu"].get<std::string>().c_str(),
               machine_["cores"].get<int>(), machine_["load_average"].get<double>());
-  std::printf("a line of the cache from core to core %s µs, a sleeper woken %s µs",
-              figure_text(machine_["line_us"].get<double>()).c_str(),
-              figure_text(machine_["wake_us"].get<double>()).c_str());
+  if (machine_.contains("line_us"))
+    std::printf("a line of the cache from core to core %s µs, a sleeper woken %s µs",
+                figure_text(machine_["line_us"].get<double>()).c_str(),
+                figure_text(machine_["wake_us"].get<double>()).c_str());
   if (!lines_us_.empty()) {
     const auto [least, most] = std::minmax_element(lines_us_.begin(), lines_us_.end());
     std::printf(" (before the programs %s to %s µs)", figure_text(*least).c_str(),
                 figure_text(*most).c_str());
   }
-  for (const auto& [ranks, microseconds] : machine_["meeting_us"].items())
+  const nlohmann::json meetings = machine_.value("meeting_us", nlohmann::json::object());
+  for (const auto& [ranks, microseconds] : meetings.items())
     std::printf(", %s ranks meet %s µs", ranks.c_str(), figure_text(microseconds.get<double>()).c_str());
   std::printf("\n\n%s", report_.text().c_str());
   std::fflush(stdout);

@@ -68,11 +68,16 @@ Cells cells_of(std::span<char* const> arguments) {
   return cells;
 }
 
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
 Timing timing_of(std::vector<double> seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  const std::size_t half = seconds.size() / 2;
-  const double median = seconds.size() % 2 == 1 ? seconds[half] : (seconds[half - 1] + seconds[half]) / 2;
-  return {median * 1e6, seconds.front() * 1e6, static_cast<int>(seconds.size())};
+  const double least = *std::min_element(seconds.begin(), seconds.end());
+  const int samples = static_cast<int>(seconds.size());
+  return {median_of(std::move(seconds)) * 1e6, least * 1e6, samples};
 }
 
 void print_row(const Contender& contender, const Cells& cells, const std::string& operation,

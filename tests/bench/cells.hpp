@@ -58,6 +58,7 @@ struct Timing {
   int samples = 0;
 };
 Timing timing_of(std::vector<double> seconds);
+double median_of(std::vector<double> values);  // of one at least
 
 // Lines of JSON on standard output, from rank 0 alone: a row of the table, a figure that is no time, and what
 // is left out and why.

@@ -46,11 +46,6 @@ std::string line_of(const Words& words) {
                      words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9]);
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 std::string figure_text(double value) {

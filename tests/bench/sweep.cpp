@@ -21,7 +21,7 @@ constexpr std::size_t kGrowsFrom = std::size_t{1} << 20;     // bytes; time goes
 constexpr std::size_t kFirstUseBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kOverlapBytesMin = std::size_t{64} << 10;
 constexpr std::size_t kOverlapBytesMax = std::size_t{16} << 20;
-constexpr int kOverlapSamples = 5;
+constexpr int kOverlapTurns = 15;
 constexpr double kUnitsMax = 400.0;
 constexpr int kSleeps = 15;
 constexpr std::chrono::milliseconds kSleep{3};  // longer than anybody looks around before it sleeps
@@ -191,33 +191,33 @@ class Sweep {
     print_row(contender_, cells_, "group", 0, timing);
   }
 
-  double median(const std::function<void()>& run) {
-    std::vector<double> seconds;
-    for (int i = 0; i < kOverlapSamples; ++i) seconds.push_back(measure_.once(run));
-    return timing_of(std::move(seconds)).median_us;
-  }
-
   // Which part of the shorter of the two disappears behind the other when both are started together. Who does
   // not work waits for the all-reduce alone. Work takes `share` times as long as the all-reduce does alone.
+  // The three take turns, and each turn is a figure of its own: the machine is not the same a moment later.
   void measure_overlap(const char* figure, bool works, double share) {
     const std::size_t bytes = std::min(kOverlapBytesMax, cells_.sizes.back());
     if (bytes < kOverlapBytesMin) return;  // nothing that could be hidden
     const std::optional<Overlap> overlap = contender_.prepare_overlap(bytes);
     if (!overlap) return;
-    overlap->communicate();
-    if (works) overlap->compute(1);
-    const double communication = median(overlap->communicate);
-    const double unit = median([&] {
-                          if (works) overlap->compute(4);
-                        }) /
-                        4;
-    const int units = static_cast<int>(std::clamp(std::round(share * communication / unit), 1.0, kUnitsMax));
-    const double computation = median([&] {
+    const auto compute = [&](int units) {
       if (works) overlap->compute(units);
-    });
-    const double together = median([&] { overlap->both(works ? units : 0); });
-    const double hidden = communication + computation - together;
-    print_figure(contender_, cells_, figure, 100.0 * hidden / std::min(communication, computation), "%");
+    };
+    overlap->communicate();
+    compute(1);
+    std::vector<double> lengths;  // of the all-reduce, in units of work
+    for (int turn = 0; turn < kOverlapTurns; ++turn) {
+      const double communication = measure_.once(overlap->communicate);
+      lengths.push_back(communication / (measure_.once([&] { compute(4); }) / 4));
+    }
+    const int units = static_cast<int>(std::clamp(std::round(share * median_of(lengths)), 1.0, kUnitsMax));
+    std::vector<double> hidden;
+    for (int turn = 0; turn < kOverlapTurns; ++turn) {
+      const double communication = measure_.once(overlap->communicate);
+      const double computation = measure_.once([&] { compute(units); });
+      const double together = measure_.once([&] { overlap->both(works ? units : 0); });
+      hidden.push_back((communication + computation - together) / std::min(communication, computation));
+    }
+    print_figure(contender_, cells_, figure, 100.0 * median_of(std::move(hidden)), "%");
   }
 
   // The all-reduce alone has all cores; beside work it has one less, and where it needs a core's time rather
