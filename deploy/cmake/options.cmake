@@ -63,5 +63,6 @@ if(NOT MUSTER_SANITIZE)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Wrong about sums of strings (GCC bug 105651), and precompiled they are no system header's any more.
-  target_compile_options(muster_test_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Wno-array-bounds -Wno-stringop-overflow>)
+  target_compile_options(muster_test_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-Wno-array-bounds -Wno-stringop-overflow>)
 endif()
