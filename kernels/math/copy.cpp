@@ -31,7 +31,6 @@ std::size_t stream_bytes(std::uint8_t* target, const std::uint8_t* source, std::
     hn::Stream(c, d, target + i + 2 * n);
     hn::Stream(e, d, target + i + 3 * n);
   }
-  hwy::FlushStream();
   return i;
 }
 
@@ -43,19 +42,33 @@ namespace muster::math {
 
 HWY_EXPORT(stream_bytes);
 
-void copy(std::byte* target, const std::byte* source, std::size_t bytes, std::size_t streaming_from_bytes) {
-  if (bytes == 0 || target == source) return;
-  constexpr std::size_t kLine = 64;  // a cache line, and no vector is longer
-  if (bytes < streaming_from_bytes || bytes < 2 * kLine) {
-    std::memcpy(target, source, bytes);
+constexpr std::size_t kLineBytes = 64;  // of the cache; no vector is longer
+
+void stream(std::byte* target, const std::byte* source, std::size_t bytes) {
+  if (bytes < 2 * kLineBytes) {
+    if (bytes > 0) std::memcpy(target, source, bytes);
     return;
   }
-  const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(target) % kLine) % kLine;
+  const std::size_t head = (kLineBytes - reinterpret_cast<std::uintptr_t>(target) % kLineBytes) % kLineBytes;
   std::memcpy(target, source, head);
   const std::size_t body =
       HWY_DYNAMIC_DISPATCH(stream_bytes)(reinterpret_cast<std::uint8_t*>(target + head),
                                          reinterpret_cast<const std::uint8_t*>(source + head), bytes - head);
   std::memcpy(target + head + body, source + head + body, bytes - head - body);
+}
+
+void end_stream() {
+  hwy::FlushStream();
+}
+
+void copy(std::byte* target, const std::byte* source, std::size_t bytes, std::size_t streaming_from_bytes) {
+  if (bytes == 0 || target == source) return;
+  if (bytes < streaming_from_bytes || bytes < 2 * kLineBytes) {
+    std::memcpy(target, source, bytes);
+    return;
+  }
+  stream(target, source, bytes);
+  end_stream();
 }
 
 }  // namespace muster::math

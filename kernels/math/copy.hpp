@@ -15,4 +15,9 @@ inline constexpr std::size_t kNeverStream = static_cast<std::size_t>(-1);
 // thread, as ordinary ones are.
 void copy(std::byte* target, const std::byte* source, std::size_t bytes, std::size_t streaming_from_bytes);
 
+// The pieces of one large streamed write. Only end_stream() orders them before later stores: it waits for
+// memory, so once, and not once a piece.
+void stream(std::byte* target, const std::byte* source, std::size_t bytes);
+void end_stream();
+
 }  // namespace muster::math

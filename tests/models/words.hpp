@@ -10,6 +10,7 @@
 #include "api/base/clock.hpp"
 #include "api/shm/futex.hpp"
 #include "kernels/math/copy.hpp"
+#include "kernels/math/deliver.hpp"
 #include "kernels/math/reduce.hpp"
 #include "kernels/math/strided.hpp"
 #include "tests/models/seam.hpp"
@@ -342,6 +343,11 @@ void reduce(muster_dtype, muster_redop, std::span<const std::byte* const> source
     sum += value;
   }
   model::copy(target, &sum, sizeof sum);
+}
+
+void reduce_to_all(muster_dtype dtype, muster_redop redop, std::span<const std::byte* const> sources,
+                   std::span<std::byte* const> targets, std::size_t count, double scale, std::size_t) {
+  for (std::byte* target : targets) reduce(dtype, redop, sources, target, count, scale);
 }
 
 void copy_faces(const Face& target, const Face& source, std::uint64_t, std::uint64_t, std::size_t,

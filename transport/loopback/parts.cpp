@@ -2,7 +2,7 @@
 
 #include "api/base/dtype.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/reduce.hpp"
+#include "kernels/math/deliver.hpp"
 #include "kernels/math/strided.hpp"
 
 #include <algorithm>
@@ -111,21 +111,20 @@ struct Piece {
   }
 };
 
-// Copies the piece from `source` to block `block` of every target, a tile at a time, so that the source is
-// fetched once. A target that all share is written once, and not at all by what lies there already.
+using Targets = std::array<std::byte*, static_cast<std::size_t>(kRanksMax)>;
+
+// Copies the piece from `source` to block `block` of every target. One that all share is written once, and
+// not at all by what lies there already.
 void spread(const Piece& piece, const std::byte* source, std::size_t block) {
-  const std::uint64_t bytes = piece.bytes();
-  if (piece.collective.shared_memory != 0) {
-    std::byte* target = piece.target(*piece.shares[0], block, piece.first);
-    if (target != source) math::copy(target, source, bytes, piece.streaming_from);
-    return;
+  Targets targets;
+  std::size_t count = 0;
+  for (const Share* share : piece.shares) {
+    if (share->target == nullptr) continue;  // the root of a broadcast may want no copy of its own
+    targets[count++] = piece.target(*share, block, piece.first);
+    if (piece.collective.shared_memory != 0) break;
   }
-  for (std::uint64_t at = 0; at < bytes; at += kTileBytes) {
-    const std::uint64_t tile = std::min<std::uint64_t>(kTileBytes, bytes - at);
-    for (const Share* share : piece.shares)
-      if (share->target != nullptr)  // the root of a broadcast may want no copy of its own
-        math::copy(piece.target(*share, block, piece.first) + at, source + at, tile, piece.streaming_from);
-  }
+  if (count > 0)
+    math::copy_to_all(std::span(targets).first(count), source, piece.bytes(), piece.streaming_from);
 }
 
 std::span<const std::byte* const> gather_sources(const Piece& piece, std::size_t block, std::uint64_t element,
@@ -136,29 +135,23 @@ std::span<const std::byte* const> gather_sources(const Piece& piece, std::size_t
 }
 
 void all_reduce(const Piece& piece) {
-  alignas(kLineBytes) std::array<std::byte, kTileBytes> tile;
   Sources sources;
-  const std::uint64_t tile_elements = kTileBytes / piece.element_bytes;
-  for (std::uint64_t at = piece.first; at < piece.last; at += tile_elements) {
-    const std::uint64_t count = std::min(tile_elements, piece.last - at);
-    math::reduce(piece.collective.dtype, piece.collective.redop, gather_sources(piece, 0, at, sources),
-                 tile.data(), count, piece.collective.scale);
-    // Lines of a target in place were just read: they are in the cache, and a streaming store would throw
-    // them out.
-    for (std::size_t k = 0; k < piece.shares.size(); ++k) {
-      std::byte* target = piece.target(*piece.shares[k], 0, at);
-      math::copy(target, tile.data(), count * piece.element_bytes,
-                 target == sources[k] ? math::kNeverStream : piece.streaming_from);
-    }
-  }
+  Targets targets;
+  for (std::size_t k = 0; k < piece.shares.size(); ++k)
+    targets[k] = piece.target(*piece.shares[k], 0, piece.first);
+  math::reduce_to_all(piece.collective.dtype, piece.collective.redop,
+                      gather_sources(piece, 0, piece.first, sources),
+                      std::span(targets).first(piece.shares.size()), piece.last - piece.first,
+                      piece.collective.scale, piece.streaming_from);
 }
 
 // All sources' block `block` at once into one member's.
 void reduce_into(const Piece& piece, std::size_t block, const Share& share) {
   Sources sources;
-  math::reduce(piece.collective.dtype, piece.collective.redop,
-               gather_sources(piece, block, piece.first, sources), piece.target(share, 0, piece.first),
-               piece.last - piece.first, piece.collective.scale);
+  std::byte* const target = piece.target(share, 0, piece.first);
+  math::reduce_to_all(piece.collective.dtype, piece.collective.redop,
+                      gather_sources(piece, block, piece.first, sources), std::span(&target, 1),
+                      piece.last - piece.first, piece.collective.scale, piece.streaming_from);
 }
 
 void copy(const Piece& piece, const Share& to, std::size_t target_block, const Share& from,

@@ -9,7 +9,7 @@
 #include "api/client/direct/shared.hpp"
 #include "api/client/direct/slices.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/reduce.hpp"
+#include "kernels/math/deliver.hpp"
 
 #include <algorithm>
 #include <array>
@@ -48,9 +48,10 @@ Outcome fold(const Run& run, std::uint64_t count, SourceOf source_of) {
     if (sources[i] == nullptr) return Outcome::kCorrupt;
   }
   const Share& mine = run.plan.mine;
-  std::byte* target = mine.target + mine.target_blocks.front().offset * run.element;
-  math::reduce(run.plan.what.dtype, run.plan.what.redop, std::span(sources).first(run.members), target, count,
-               run.plan.what.scale);
+  std::byte* const target = mine.target + mine.target_blocks.front().offset * run.element;
+  math::reduce_to_all(run.plan.what.dtype, run.plan.what.redop, std::span(sources).first(run.members),
+                      std::span(&target, 1), count, run.plan.what.scale,
+                      run.streaming_from(count * run.element));
   MUSTER_FAULT_POINT("whole.folded");
   for (std::uint32_t i = 0; i < run.members; ++i)
     if (!run.payloads.intact(i)) return Outcome::kBroken;

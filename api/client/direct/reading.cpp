@@ -3,7 +3,7 @@
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/reduce.hpp"
+#include "kernels/math/deliver.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,6 @@ namespace muster::client {
 namespace {
 
 constexpr std::uint64_t kChunkBytes = 128 << 10;
-constexpr std::uint64_t kTileBytes = 16 << 10;  // stays in L1 between its reduction and its way to memory
 static_assert(kChunkBytes <= shm::kStageBytes);
 
 // One operation.
@@ -44,22 +43,17 @@ class Reading {
   }
 
  private:
-  void reduce(std::uint64_t first, std::uint64_t bytes, std::byte* to) {
+  void reduce(std::uint64_t first, std::uint64_t bytes, std::byte* to, std::size_t streaming_from) {
     std::array<const std::byte*, kMembersMax> from;
     for (std::uint32_t i = 0; i < channel_.members(); ++i) from[i] = sources_[i] + first;
-    math::reduce(plan_.what.dtype, plan_.what.redop, std::span(from).first(channel_.members()), to,
-                 bytes / element_, plan_.what.scale);
+    math::reduce_to_all(plan_.what.dtype, plan_.what.redop, std::span(from).first(channel_.members()),
+                        std::span(&to, 1), bytes / element_, plan_.what.scale, streaming_from);
   }
 
   // Into the target, past the cache if the whole would not stay in it.
   void deliver(std::uint64_t first, std::uint64_t bytes) {
-    if (total_ * channel_.members() < kStreamBytes) return reduce(first, bytes, target_ + first);
-    alignas(64) std::array<std::byte, kTileBytes> tile;
-    for (std::uint64_t at = first; at < first + bytes; at += kTileBytes) {
-      const std::uint64_t part = std::min(kTileBytes, first + bytes - at);
-      reduce(at, part, tile.data());
-      math::copy(target_ + at, tile.data(), part, 0);
-    }
+    const bool streams = total_ * channel_.members() >= kStreamBytes;
+    reduce(first, bytes, target_ + first, streams ? 0 : math::kNeverStream);
   }
 
   bool intact() const {
@@ -79,7 +73,7 @@ class Reading {
     for (std::uint64_t first = 0; first < total_; first += kChunkBytes) {
       const std::uint64_t bytes = std::min(kChunkBytes, total_ - first);
       if (in_place)
-        reduce(first, bytes, payloads_.stage().data);
+        reduce(first, bytes, payloads_.stage().data, math::kNeverStream);
       else
         deliver(first, bytes);
       if (!intact()) return Outcome::kBroken;

@@ -3,7 +3,7 @@
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/reduce.hpp"
+#include "kernels/math/deliver.hpp"
 
 #include <algorithm>
 #include <array>
@@ -93,8 +93,9 @@ class Shared {
       sources[i] = payloads_.read(i, range.first, range.bytes);
       if (sources[i] == nullptr) return Outcome::kCorrupt;
     }
-    math::reduce(plan_.what.dtype, plan_.what.redop, std::span(sources).first(channel_.members()),
-                 target() + range.first, range.bytes / element_, plan_.what.scale);
+    std::byte* const to = target() + range.first;
+    math::reduce_to_all(plan_.what.dtype, plan_.what.redop, std::span(sources).first(channel_.members()),
+                        std::span(&to, 1), range.bytes / element_, plan_.what.scale, streaming_from());
     for (std::uint32_t i = 0; i < channel_.members(); ++i)
       if (!payloads_.intact(i)) return Outcome::kBroken;
     return Outcome::kDone;
