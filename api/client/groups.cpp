@@ -48,12 +48,12 @@ Result<muster_group> muster_session::shrink_group(muster_group group, muster::Na
 // Nobody but this session knows of the plans behind its one-shot calls, so it takes them away itself.
 Status muster_session::forget_cached(muster_group group) {
   for (auto cached = cache_.begin(); cached != cache_.end();) {
-    const PlanRecord* record = find(cached->second);
+    const PlanRecord* record = find(cached->plan);
     if (record == nullptr || record->told == nullptr || record->told->message.group != group) {
       ++cached;
       continue;
     }
-    MUSTER_RETURN_IF_ERROR(destroy(cached->second));
+    MUSTER_RETURN_IF_ERROR(destroy(cached->plan));
     cached = cache_.erase(cached);
   }
   return {};

@@ -176,14 +176,14 @@ Status muster_session::query(muster_buffer buffer, muster_buffer_info* info) con
 // Whoever runs or starts one-shot has no handle of the plans that are kept for him.
 Status muster_session::forget_cached_over(muster_buffer buffer) {
   for (auto cached = cache_.begin(); cached != cache_.end();) {
-    const PlanRecord* record = find(cached->second);
+    const PlanRecord* record = find(cached->plan);
     const bool names = record != nullptr && std::find(record->buffers.begin(), record->buffers.end(),
                                                       buffer) != record->buffers.end();
     if (!names) {
       ++cached;
       continue;
     }
-    MUSTER_RETURN_IF_ERROR(destroy(cached->second));
+    MUSTER_RETURN_IF_ERROR(destroy(cached->plan));
     cached = cache_.erase(cached);
   }
   return {};

@@ -155,10 +155,14 @@ muster_status_t muster_object_broadcast(muster_session* session, muster_group gr
   return muster::client::guarded([&]() -> Status {
     if (result == nullptr || result_bytes == nullptr)
       return failure(Code::kBadArgument, "result and result_bytes must not be NULL");
-    MUSTER_RETURN_IF_ERROR(check_given(session, data, bytes));
+    if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->known_group(group));
+    const std::uint64_t given = facts->rank == root ? bytes : 0;
+    MUSTER_RETURN_IF_ERROR(check_given(session, data, given));
     muster::client::Objects& objects = session->objects();
     MUSTER_RETURN_IF_ERROR(
-        objects.broadcast(group, root, std::span(static_cast<const std::byte*>(data), bytes)));
+        objects.broadcast(group, root, std::span(static_cast<const std::byte*>(data), given)));
     *result = objects.result().data();
     *result_bytes = objects.result().size();
     return {};

@@ -14,8 +14,6 @@ namespace shm = muster::shm;
 
 namespace {
 
-constexpr std::size_t kCachedPlansMax = 4096;
-
 Status check_struct(std::uint32_t size, std::size_t expected, const char* what) {
   if (size == expected) return {};
   return failure(Code::kBadArgument, "{} has size {}; initialise it with its _INIT macro or builder ({})",
@@ -108,26 +106,34 @@ Result<muster_plan> muster_session::plan(const muster_collective& c,
   return grant->handle;
 }
 
+// Of those that were used longest ago the first that is not in flight goes.
+Status muster_session::make_room_in_cache() {
+  if (!cache_.full()) return {};
+  for (auto oldest = cache_.begin(); oldest != cache_.end(); ++oldest) {
+    const Status gone = destroy(oldest->plan);
+    if (gone.ok()) cache_.erase(oldest);
+    if (gone.code() != Code::kBusy) return gone;
+  }
+  return failure(Code::kNoResource, "{} different one-shot operations are in flight; wait for their points",
+                 muster::client::PlanCache::kMax);
+}
+
 Result<muster_plan> muster_session::cached(const muster_kernel& kernel) {
   const std::string key = key_of(kernel);
-  if (const auto known = cache_.find(key); known != cache_.end()) return known->second;
-  if (cache_.size() == kCachedPlansMax)
-    return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats",
-                kCachedPlansMax);
+  if (const auto known = cache_.find(key)) return *known;
+  MUSTER_RETURN_IF_ERROR(make_room_in_cache());
   MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(kernel));
-  cache_.emplace(key, made);
+  cache_.insert(key, made);
   return made;
 }
 
 Result<muster_plan> muster_session::cached(const muster_collective& c) {
   MUSTER_ASSIGN_OR_RETURN(const auto description, describe(c));
   const std::string key = "c" + description.key();
-  if (const auto known = cache_.find(key); known != cache_.end()) return known->second;
-  if (cache_.size() == kCachedPlansMax)
-    return fail(Code::kNoResource, "{} different one-shot operations; make plans for what repeats",
-                kCachedPlansMax);
+  if (const auto known = cache_.find(key)) return *known;
+  MUSTER_RETURN_IF_ERROR(make_room_in_cache());
   MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plan(c, description));
-  cache_.emplace(key, made);
+  cache_.insert(key, made);
   return made;
 }
 
@@ -202,7 +208,10 @@ muster_status_t muster_plan_start(muster_session* session, muster_plan plan, con
         Code::kBadArgument, "session and submit must be there, submit initialised by MUSTER_SUBMIT_INIT");
   if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
   const Code code = session->start(plan, *submit, point);
-  return code == Code::kOk ? MUSTER_OK : muster::client::report(code, muster::client::refusal_text(code));
+  if (code == Code::kOk) return MUSTER_OK;
+  if (code == Code::kBusy)  // also of an engine that will never make room
+    if (const auto loss = session->loss_of_silent_engine()) return muster::client::report(*loss);
+  return muster::client::report(code, muster::client::refusal_text(code));
 }
 
 muster_status_t muster_plan_destroy(muster_session* session, muster_plan plan) {

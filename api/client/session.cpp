@@ -201,6 +201,8 @@ namespace {
 constexpr std::uint32_t kSpins = 64;  // tests with the core given away in between, before a sleep
 // How often a sleeping client looks whether the engine is still there.
 constexpr muster::Nanos kLossCheckPeriod = std::chrono::milliseconds(200);
+constexpr muster::Nanos kLongSilence = std::chrono::seconds(1);
+constexpr std::uint32_t kTestsPerLook = 16;  // a clock is read, and not for each test
 
 }  // namespace
 
@@ -226,7 +228,14 @@ std::optional<Code> muster_session::own_timeline(muster_point point) const {
 
 Status muster_session::test(muster_point point) {
   if (const auto own = own_timeline(point)) return lane_status(point, *own);
-  return lane_status(point, reader_.test(point));
+  const Code code = reader_.test(point);
+  if (code == Code::kPending && ++pending_tests_ % kTestsPerLook == 0)
+    if (const auto loss = loss_of_silent_engine()) return *loss;
+  return lane_status(point, code);
+}
+
+std::optional<Status> muster_session::loss_of_silent_engine() {
+  return reader_.silence(clock_.now()) < kLongSilence ? std::nullopt : daemon_loss();
 }
 
 Status muster_session::wait(muster_point point, muster::Nanos timeout) {
@@ -278,9 +287,19 @@ Status muster_session::wait_with_daemon(muster::Nanos timeout, Wait wait_until) 
     const auto [point, code] = wait_until(slice);
     if (code != Code::kWaitTimeout) return lane_status(point, code);
     if (const auto loss = daemon_loss()) return *loss;
-    if (slice == deadline)
-      return failure(Code::kWaitTimeout, "the point was not reached within the wait's time");
+    if (slice == deadline) return not_reached();
   }
+}
+
+// An engine that takes no turns is why, and no rank is to blame.
+Status muster_session::not_reached() const {
+  const muster::Nanos silence = reader_.silence(clock_.now());
+  if (silence < kLongSilence)
+    return failure(Code::kWaitTimeout, "the point was not reached within the wait's time");
+  return failure(Code::kWaitTimeout,
+                 "the point was not reached within the wait's time, and the job's engine has not moved for "
+                 "{:.1f} s: it is stopped or gets no core; see `muster hang`",
+                 std::chrono::duration<double>(silence).count());
 }
 
 // ---- counters ----------------------------------------------------------------------------------

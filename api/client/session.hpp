@@ -9,6 +9,7 @@
 #include "api/client/description.hpp"
 #include "api/client/direct_path.hpp"
 #include "api/client/objects.hpp"
+#include "api/client/plan_cache.hpp"
 #include "api/client/ring_atomics.hpp"
 #include "api/shm/completion.hpp"
 #include "api/shm/control.hpp"
@@ -82,6 +83,9 @@ struct muster_session {
   // A counter of what this process does itself, by name; none if there is no such.
   std::optional<std::uint64_t> own_counter(std::string_view name) const;
   bool engine_lives() { return !daemon_loss(); }
+  // For who only polls, and would not hear of it: an engine that has not moved for long is looked after. One
+  // system call then.
+  std::optional<muster::Status> loss_of_silent_engine();
   const muster::Status& loss() const { return loss_; }
 
   // ---- waiting ---------------------------------------------------------------------------------
@@ -193,6 +197,7 @@ struct muster_session {
   PlanRecord* find(muster_plan plan);
   const PlanRecord* find(muster_plan plan) const { return const_cast<muster_session*>(this)->find(plan); }
   PlanRecord& remember(muster_plan plan);
+  muster::Status make_room_in_cache();
   muster::Status forget_cached(muster_group group);
   muster::Status forget_cached_over(muster_buffer buffer);
   muster::Status leave_group(muster_group group);
@@ -215,6 +220,7 @@ struct muster_session {
   std::optional<muster::Status> daemon_loss();
   template<class Wait>
   muster::Status wait_with_daemon(muster::Nanos timeout, Wait wait_until);
+  muster::Status not_reached() const;
 
   Connection connection_;
   muster::SteadyClock clock_;
@@ -233,9 +239,10 @@ struct muster_session {
   std::unique_ptr<muster::client::DirectPath> direct_;
   muster::client::Objects objects_{*this};
   muster::client::Comparison comparison_{*this};
-  std::unordered_map<std::string, muster_plan> cache_;  // description bytes → plan
-  muster_mesh mesh_ = MUSTER_MESH_JOB;                  // of which names speak
-  std::set<muster_mesh> meshes_;                        // that it has made
+  muster::client::PlanCache cache_;
+  std::uint32_t pending_tests_ = 0;
+  muster_mesh mesh_ = MUSTER_MESH_JOB;  // of which names speak
+  std::set<muster_mesh> meshes_;        // that it has made
   std::map<std::pair<muster_mesh, std::string>, muster::shm::MeshAnswer>
       dims_;                                   // a name never changes its group
   std::map<muster_group, GroupFacts> groups_;  // nor a group its ranks

@@ -318,6 +318,12 @@ Code CompletionReader::closed() const {
   return static_cast<Code>(status);
 }
 
+Nanos CompletionReader::silence(Instant now) const {
+  const std::uint64_t beat = Untrusted<std::uint64_t>(&page_->heartbeat_ns).load();
+  const auto present = static_cast<std::uint64_t>(now.count());
+  return beat == 0 || beat > present ? Nanos(0) : Nanos(present - beat);
+}
+
 Result<std::uint64_t> CounterReader::value(std::string_view name) const {
   for (std::size_t i = 0; i < kCounterNames.size(); ++i)
     if (kCounterNames[i] == name) return value(static_cast<Counter>(i));

@@ -131,6 +131,10 @@ class CompletionReader {
   // kOk while the session is open, else the status with which the engine closed it.
   Code closed() const;
 
+  // For how long the engine has not taken a turn; its turns are 100 ms apart at most while it has a core. 0
+  // if the page says what cannot be, or none was taken yet.
+  Nanos silence(Instant now) const;
+
  private:
   struct Snapshot {
     std::uint64_t reached, failed_from, failed_to;

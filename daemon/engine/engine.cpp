@@ -114,6 +114,7 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   seat.doorbell = std::move(bell);
   seat.process = probe_->identify(pid);
   seat.heard_at = clock_.now();
+  seat.session->completion().beat(seat.heard_at);
   seat.finished.reset();
   flight_log_.attached(rank);
   graph_->attached(rank);

@@ -29,13 +29,13 @@ function(muster_install_programs folder)
 endfunction()
 muster_install_programs(${PROJECT_SOURCE_DIR}/daemon)
 
-install(FILES api/include/muster/muster.h api/include/muster/kernels.h
+install(FILES api/include/muster/muster.h api/include/muster/collectives.h api/include/muster/kernels.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/muster COMPONENT development)
 install(FILES LICENSE README.md CHANGELOG.md SECURITY.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 
 if(TARGET muster)
-  # Only what muster.h declares leaves the library: the C++ runtime and our static parts stay inside.
+  # Only what our headers declare leaves the library: the C++ runtime and our static parts stay inside.
   set(_map ${PROJECT_SOURCE_DIR}/deploy/libmuster.map)
   target_link_options(muster PRIVATE -Wl,--version-script=${_map} -Wl,--no-undefined-version)
   set_property(TARGET muster APPEND PROPERTY LINK_DEPENDS ${_map})

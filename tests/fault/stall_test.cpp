@@ -54,9 +54,9 @@ class Stall : public ::testing::Test {
   muster_status_t start_and_wait() { return sum_->start_and_wait(MUSTER_LANE_ALLREDUCE, 60'000'000'000); }
 
   muster_session* session_ = nullptr;
+  std::optional<test::AllReduce> sum_;
 
  private:
-  std::optional<test::AllReduce> sum_;
   std::string path_;
   int kept_ = -1;
 };
@@ -88,8 +88,14 @@ TEST_F(Stall, IsNotWhatAStoppedEngineHas) {
   ASSERT_EQ(engines.size(), 1u);
   for (int i = 0; i < 3; ++i) {
     kill(engines[0], SIGSTOP);
-    usleep(i == 0 ? 6'000'000 : 1'500'000);
+    usleep(100'000);  // until each of its threads has stopped
+    muster_point point = 0;
+    ASSERT_EQ(sum_->start(MUSTER_LANE_ALLREDUCE, &point), MUSTER_OK);
+    EXPECT_EQ(muster_point_wait(session_, point, i == 0 ? 6'000'000'000 : 1'500'000'000),
+              MUSTER_ERR_WAIT_TIMEOUT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("the job's engine has not moved for"));
     kill(engines[0], SIGCONT);
+    EXPECT_EQ(muster_point_wait(session_, point, -1), MUSTER_OK) << muster_last_error();
     EXPECT_EQ(start_and_wait(), MUSTER_OK) << muster_last_error();
   }
   EXPECT_EQ(test::engines(), engines);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Header, version script and library name the same functions: `exports_test.py HEADER MAP [LIBRARY NM]`."""
+"""Headers, version script and library name the same functions: `exports_test.py FOLDER MAP [LIBRARY NM]`."""
 
 import re
 import subprocess
@@ -9,10 +9,13 @@ from pathlib import Path
 NODE = "MUSTER_0.1"
 
 
-def declared(header):
-    text = re.sub(r"/\*.*?\*/", " ", Path(header).read_text(), flags=re.DOTALL)
-    text = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
-    return sorted(re.findall(r"\bMUSTER_API\b[^;(]*?\b(\w+)\s*\(", text))
+def declared(folder):
+    names = []
+    for header in Path(folder).glob("*.h"):
+        text = re.sub(r"/\*.*?\*/", " ", header.read_text(), flags=re.DOTALL)
+        text = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
+        names += re.findall(r"\bMUSTER_API\b[^;(]*?\b(\w+)\s*\(", text)
+    return sorted(names)
 
 
 def mapped(path):
@@ -43,13 +46,13 @@ def differences(left, left_title, right, right_title):
 
 
 def main(arguments):
-    header, version_script, *rest = arguments[1:]
-    functions = declared(header)
+    folder, version_script, *rest = arguments[1:]
+    functions = declared(folder)
     if not functions:
-        sys.exit(f"{header} declares no MUSTER_API function")
-    failures = differences(functions, header, mapped(version_script), version_script)
+        sys.exit(f"{folder} declares no MUSTER_API function")
+    failures = differences(functions, folder, mapped(version_script), version_script)
     if rest:
-        failures += differences(functions, header, exported(*rest), rest[0])
+        failures += differences(functions, folder, exported(*rest), rest[0])
     print(f"exports: {len(functions)} functions, {failures} differences")
     return 1 if failures else 0
 

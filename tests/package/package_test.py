@@ -66,7 +66,7 @@ def main(arguments):
     folder = libraries[0].parent
     check_library(libraries[0])
     check_programs(build, prefix)
-    for header in ("muster.h", "kernels.h"):
+    for header in ("muster.h", "collectives.h", "kernels.h"):
         if not (prefix / "include" / "muster" / header).is_file():
             sys.exit(f"{header} was not installed")
 

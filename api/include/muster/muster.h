@@ -1,14 +1,17 @@
-/* muster.h - the whole public surface of Muster. C11 (and C++), no CUDA headers.
+/* muster.h - the public surface of Muster, which includes collectives.h; kernels.h has the builders of kernels. C11 (and
+ * C++), no CUDA headers.
  *
  * Ownership  What you open you close. Handles (buffers, groups, plans) die with their session. A string that you pass
  *            is copied before the call returns; a string that you get lives as long as its comment says.
- * Threads    One session, one thread at a time. Different sessions never interact. A process may open several.
+ * Threads    One session, one thread at a time: not even an abort may come from another thread while one is in a call. What
+ *            a call waits for is bounded by its deadline. Different sessions never interact. A process may open several.
  * Fork       A child of fork() must not use its parent's session: each call then says MUSTER_ERR_STALE, but
  *            muster_close, which gives back what the child has inherited and leaves the parent's session alone.
  * Units      *_bytes, *_ns; a bare `count` counts elements; strides count elements.
  * Cost       muster_plan_start and muster_point_test: no system call (a start that finds the daemon asleep wakes it by
  *            one), no lock, no heap. A wait may sleep.
- *            All else asks the daemon and may block up to the session's timeout.
+ *            Signals, resets, recounts, batches, counters and queries ask nobody either. All else asks the daemon and may
+ *            block up to the session's timeout.
  * Options    Structs that carry `size` are initialised by their _INIT macro or builder. A later library accepts an older
  *            size of muster_open_options; any other must have the library's own.
  * Errors     Every call returns a status; muster_last_error() has this thread's sentence with values and remedy.
@@ -49,7 +52,8 @@ enum {
   MUSTER_OK = 0,
   MUSTER_PENDING = 1, /* not an error: not finished yet */
 
-  /* -1xx  this call only: nothing happened */
+  /* -1xx  this call only: nothing happened here. Others who are in the collective that this rank did not enter wait for it
+   * until their deadline; if it will not come, abort the group (muster_group_abort). */
   MUSTER_ERR_BAD_ARGUMENT = -101, /* correct it and call again                                 */
   MUSTER_ERR_BUSY = -102,         /* ring full, or the object is in use: wait for a point      */
   MUSTER_ERR_UNSUPPORTED = -103,  /* this build or device cannot                               */
@@ -112,8 +116,9 @@ typedef struct muster_open_options {
  * (no such job), VERSION, NO_RESOURCE, CONFIG (mesh). */
 MUSTER_API muster_status_t muster_open(const muster_open_options* options, muster_session** session);
 
-/* Detach. Waits for no work: what is in flight is cancelled. Waits for the daemon's answer, 1 s at most. NULL is allowed.
- * The job stays warm for the next attachment. */
+/* Detach. Waits for no work: what is in flight is cancelled, and members that have not met this rank in an operation, now or
+ * later, get PEER_LOST. Where all are to end well, meet in a barrier first. Waits for the daemon's answer, 1 s at most. NULL
+ * is allowed. The job stays warm for the next attachment. */
 MUSTER_API muster_status_t muster_close(muster_session* session);
 
 typedef struct muster_session_info {
@@ -153,7 +158,8 @@ MUSTER_API muster_status_t muster_group_query(muster_session* session, muster_gr
 /* World ranks of the members, in group order. `ranks` holds `capacity` entries; *count gets the number of members. */
 MUSTER_API muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks,
                                               size_t capacity, size_t* count);
-/* End every operation in flight of the group on all its ranks with MUSTER_ERR_ABORTED. Local, does not wait. */
+/* End every operation in flight of the group on all its ranks with MUSTER_ERR_ABORTED; a member that has none in flight, and
+ * so this one, hears it from its next operation on the group. Waits for the daemon's answer, not for the others. */
 MUSTER_API muster_status_t muster_group_abort(muster_session* session, muster_group group);
 
 /* Groups beside those of the mesh, for a job that goes on without a rank it has lost, or with more. All but shrinking is local:
@@ -331,7 +337,8 @@ MUSTER_API muster_status_t muster_point_wait(muster_session* session, muster_poi
  * *index is also `count` where no point of them is why the wait ended. Else as muster_point_wait. */
 MUSTER_API muster_status_t muster_point_wait_any(muster_session* session, const muster_point* points, size_t count,
                                                  int64_t timeout_ns, size_t* index);
-/* One point without waiting: MUSTER_PENDING if not there yet. No system call. */
+/* One point without waiting: MUSTER_PENDING if not there yet. No system call, but now and then one while the daemon has not
+ * moved for a second: DAEMON_LOST if it is gone. */
 MUSTER_API muster_status_t muster_point_test(muster_session* session, muster_point point);
 
 /* A timeline of the client's own, to be waited for by starts: a framework signals "gradients ready". At most 16 a session. */
@@ -360,7 +367,8 @@ MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lan
 typedef uint64_t muster_plan; /* validated work, ready to start as often as wanted; 0 is never valid */
 
 #define MUSTER_WAITS_MAX 4
-/* How to start: on which lane, after which points, and how long it may take in all. */
+/* How to start: on which lane, after which points, and how long the others may let it wait. The deadline counts from the
+ * start and is looked at once the start is the first of its lane; the shortest one of the members counts. */
 typedef struct muster_submit {
   uint32_t size;
   muster_lane lane;
@@ -394,164 +402,8 @@ typedef struct muster_batch_entry {
  * at once and is woken once at most. Cost and errors are those of muster_plan_start, which see; the text names the entry. */
 MUSTER_API muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_entry* entries, size_t count);
 
-/* ---- collectives ------------------------------------------------------------------------------------------------ */
-
-typedef int32_t muster_op;
-enum {
-  MUSTER_ALL_REDUCE = 1,
-  MUSTER_ALL_GATHER = 2,
-  MUSTER_REDUCE_SCATTER = 3,
-  MUSTER_BROADCAST = 4,
-  MUSTER_BARRIER = 5,
-  MUSTER_SEND = 6,
-  MUSTER_RECV = 7,
-  MUSTER_REDUCE = 8,
-  MUSTER_GATHER = 9,
-  MUSTER_SCATTER = 10,
-  MUSTER_ALL_TO_ALL = 11,
-  MUSTER_EXCHANGE = 12
-};
-
-typedef int32_t muster_redop;
-enum {
-  MUSTER_SUM = 1,
-  MUSTER_AVG = 2, /* sum, then one division by the number of members (integers: towards zero) */
-  MUSTER_MAX = 3, /* a NaN of any member gives NaN */
-  MUSTER_MIN = 4,
-  MUSTER_PROD = 5,
-  MUSTER_PREMUL_SUM = 6 /* each member's elements times `scale`, then the sum */
-};
-
-/* How a vector is cut into one block for each member of the group. Both lists have an entry per member, in group order,
- * and are copied. */
-typedef struct muster_blocks {
-  const uint64_t* counts;  /* elements of each block; NULL: `count` each                                         */
-  const uint64_t* offsets; /* element at which each block begins, in this rank's own vector; NULL: end to end.
-                              Blocks that are written must not overlap; blocks that are read may                 */
-} muster_blocks;
-
-/* One edge of a neighbour exchange, as one of its two ends sees it. */
-typedef struct muster_face {
-  int32_t peer;       /* index in the group; a member may be its own neighbour                               */
-  uint32_t tag;       /* tells several edges from one member to another apart: the same number at both ends  */
-  muster_tensor view; /* what is sent, or where it lands: any strides. Both ends have equal dtype and equally
-                         many elements, matched in row-major order; the shapes may differ                    */
-} muster_face;
-
-/* One collective, as this rank sees it. All members start the same operations in the same order on one (group, lane), and
- * run (muster_plan_run) the same ones in the same order on one group. Across groups any order is legal, on different lanes:
- * one lane is ordered and a run waits, so ranks that are together in two groups take those two in one order on one lane, and
- * in what they run; where they do not, the deadline's report shows the circle. Fields that must agree: op, dtype, redop,
- * scale, peer, and the counts as each line says. A difference is MUSTER_ERR_MISMATCH on every member, before any byte
- * moves. Zero counts are legal everywhere, and so are members that give and get nothing.
- *
- *  ALL_REDUCE      target[count] = reduction of all source[count]. In place: source equals target.
- *  ALL_GATHER      target_blocks = blocks of all members; source = own block. All agree on all counts; offsets are each
- *                  rank's own. In place: source is the own block inside target.
- *  REDUCE_SCATTER  target = own block of the reduction; source_blocks are what all members reduce. All agree on all counts;
- *                  offsets are each rank's own. In place: target is the own block inside source.
- *  BROADCAST       target[count] = the source[count] of member `peer`, who may pass source as target, or no target.
- *  REDUCE          target[count] of member `peer` = reduction of all source[count]. In place at `peer`: source equals
- *                  target. The others' target is ignored.
- *  GATHER          target_blocks of member `peer` = blocks of all; source[count] = own block. The counts of `peer` must be
- *                  what each member sends. In place at `peer`: source is the own block inside target.
- *  SCATTER         target[count] = own block of the source_blocks of member `peer`. In place at `peer`: target is the own
- *                  block inside source.
- *  ALL_TO_ALL      block j of member i's source becomes block i of member j's target; the counts of each such pair must be
- *                  equal. In place (source equals target): source and target blocks are the same, and a pair's two blocks
- *                  are equally long; they change places.
- *  EXCHANGE        each of `sends` becomes the face of the receive with the same tag at its peer: any directed graph. The
- *                  edges of all members together must match. `source`, `target` and `count` are not used. One member
- *                  has at most 681 faces, sends and receives together. What is received must lie apart from the rest.
- *  BARRIER         no data.
- *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`; matched in order per pair, on whatever
- *                  lanes. A lane is ordered: two members that each send before they receive on one lane wait for each other
- *                  until the deadline. Put them on two lanes, or make them one EXCHANGE. A send is over when it is received.
- *
- * A target in a node-shared buffer (ALL_REDUCE, ALL_GATHER, BROADCAST; the members of `group` are among those who share it)
- * is one result for all: every member names the same place, and each brings its part of it. An all-gather whose sources
- * are the own blocks inside it moves no byte at all; a broadcast in place none either. The source of an ALL_REDUCE must
- * lie elsewhere; the root of a BROADCAST names the target too.
- *
- * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
- * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once, integers wrap. Equal
- * inputs give equal bits on every rank, every run, every path.
- *
- * Where others differ. MPI: counts and types of a call are checked here, not undefined; non-commutative operators have the
- * tree's order, not the ranks'; AVG and PREMUL_SUM do not exist there; MPI_IN_PLACE is here said by passing the same memory.
- * A non-root's receive counts and a root's own send count are not there to be wrong: fields that a member does not use are
- * ignored. NCCL: a difference between ranks is undefined there, and AVG of integers truncates there too; ncclGroupStart
- * around sends and receives is EXCHANGE; ncclReduce and ncclBroadcast agree with REDUCE and BROADCAST. */
-typedef struct muster_collective {
-  uint32_t size;
-  muster_op op;
-  muster_group group;
-  muster_dtype dtype;
-  muster_redop redop; /* 0 where there is no reduction                                 */
-  int32_t peer;       /* root, or partner of SEND and RECV: index in the group; else 0 */
-  uint32_t flags;     /* 0                                                             */
-  muster_range source;
-  muster_range target;
-  uint64_t count;              /* elements: see above; of every block where blocks have no counts */
-  muster_blocks source_blocks; /* REDUCE_SCATTER, SCATTER at `peer`, ALL_TO_ALL                   */
-  muster_blocks target_blocks; /* ALL_GATHER, GATHER at `peer`, ALL_TO_ALL                        */
-  const muster_face* sends;    /* EXCHANGE. Copied.                                               */
-  const muster_face* receives;
-  uint32_t send_count;
-  uint32_t receive_count;
-  double scale;     /* PREMUL_SUM; for integers a whole number                                 */
-  const char* site; /* where in the program this is, for reports: "model.py:311"; NULL: nowhere. Copied, 47 bytes at most */
-} muster_collective;
-#define MUSTER_COLLECTIVE_INIT \
-  {sizeof(muster_collective), 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, 0, {NULL, NULL}, {NULL, NULL}, NULL, NULL, 0, 0, 0.0, NULL}
-
-/* Validate against this rank's buffers and the group, and register. Local: the agreement with the other members takes place
- * when the plan starts, so ranks may create plans in any order. May block for the daemon's answer. */
-MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective, muster_plan* plan);
-/* Run a collective plan now and wait for its end: this rank's inputs are ready and nothing is waited for. Among members on
- * one node, in host memory, the callers do the work themselves (the direct path): a fraction of a microsecond for small
- * vectors, no system call while the others come soon. Where the rule of choice says otherwise it is a start on the plan's
- * usual lane and a wait. All members must run it: a run and a start do not meet. timeout_ns: 0 for the job's default.
- * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED) and, in a job with `digests`, CORRUPT (members have
- * different results of this run), each told once to every member of the group, after which the group may run again; STALE,
- * BAD_ARGUMENT (a kernel's plan), DAEMON_LOST. */
-MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan plan, int64_t timeout_ns);
-/* New counts for a collective's plan, from this rank's next start or run of it on: what a mixture of experts sends changes
- * with each step, the memory it has for it does not. `count`, `source_blocks` and `target_blocks` mean what they mean in
- * muster_collective; what the operation does not use is ignored, a NULL pointer is a muster_blocks of NULLs. Buffers,
- * offsets of the ranges, dtype and all else stay. Local, asks nobody: starts in flight keep the counts they were started
- * with, and all members must change theirs at the same place in the order of their operations (a difference is MISMATCH, as
- * ever). Errors: BAD_ARGUMENT (blocks that leave their buffer or overlap; the plan then keeps its counts; a kernel's plan),
- * UNSUPPORTED (EXCHANGE and BARRIER have no counts), BUSY (the ring is full), STALE. */
-MUSTER_API muster_status_t muster_plan_recount(muster_session* session, muster_plan plan, uint64_t count,
-                                               const muster_blocks* source_blocks, const muster_blocks* target_blocks);
-/* One-shot: looks the plan up in the session's cache, creates it at first use, runs it. */
-MUSTER_API muster_status_t muster_run(muster_session* session, const muster_collective* collective, int64_t timeout_ns);
-/* One-shot: looks the plan up in the session's cache, creates it at first use, starts it. */
-MUSTER_API muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
-                                          const muster_submit* submit, muster_point* point);
-/* Bytes of any length, of which only who gives them knows how many there are. Run, not started: all members call, at the same
- * place in the order of what they run on the group. What comes back is the session's, until its next call of these two.
- *
- * Broadcast: `data` and `bytes` of member `root`; the others' are ignored. *result and *result_bytes get them at everybody. */
-MUSTER_API muster_status_t muster_object_broadcast(muster_session* session, muster_group group, int32_t root, const void* data,
-                                                   uint64_t bytes, const void** result, uint64_t* result_bytes);
-/* Gather: member i's bytes are [offsets[i], offsets[i + 1]) of *result, for all members in group order. root: the member that
- * gets them (the others get NULL and no offsets); -1: everybody. offsets holds as many entries as the group has members, and
- * one more; NULL where nothing is got. */
-MUSTER_API muster_status_t muster_object_gather(muster_session* session, muster_group group, int32_t root, const void* data,
-                                                uint64_t bytes, const void** result, uint64_t* offsets);
-/* Do all members hold the same bytes, as replicas must? Run, as the two above: all members call, each with its own `count`
- * views, whose elements in row-major order make one 128-bit digest. Digests are gathered, so all members find the same; equal
- * bits are what counts (0.0 is not -0.0). Strides, shapes and places may differ. timeout_ns: 0 for the job's default. After a
- * difference the group may run again. Unasked, only a sample of what is run is compared (`digests` in musterd.yaml): this is how
- * to check what was started. Errors: CORRUPT (at every member: the ranks outside the majority, or that there is none, and the
- * digests), MISMATCH (the members' views differ in number, dtype or elements), BAD_ARGUMENT (a view that leaves its buffer),
- * STALE, UNSUPPORTED (memory that this process does not see), those of muster_plan_run. */
-MUSTER_API muster_status_t muster_compare(muster_session* session, muster_group group, const muster_tensor* views,
-                                          size_t count, int64_t timeout_ns);
-/* Meet all members of a group: BARRIER, run. */
-MUSTER_API muster_status_t muster_barrier(muster_session* session, muster_group group);
+/* All that ranks do together: muster_collective and how to start or run it. */
+#include <muster/collectives.h>
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------- */
 

@@ -462,6 +462,29 @@ TEST_F(Collectives, KeepsOnePlanWhateverStandsInUnusedFields) {
   EXPECT_EQ(muster_point_wait(sessions_[0], last, -1), MUSTER_OK);
 }
 
+// Goal:   any number of different one-shots is welcome, as of a mixture of experts: what was used longest ago
+//         makes room, and what is in flight stays.
+TEST_F(Collectives, ForgetsTheOneShotThatWasUsedLongestAgo) {
+  const auto submit = on(MUSTER_LANE_COPY);
+  muster_point last = 0;
+  for (std::uint64_t step = 0; step < 4300; ++step) {
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = MUSTER_ALL_GATHER;
+    c.group = MUSTER_GROUP_SELF;
+    c.dtype = MUSTER_F32;
+    c.source = {sources_[0].buffer, 0};
+    c.target = {targets_[0].buffer, 0};
+    c.count = 1;
+    const std::string site = "model.py:" + std::to_string(step);
+    c.site = site.c_str();
+    ASSERT_EQ(muster_collect(sessions_[0], &c, &submit, &last), MUSTER_OK) << step << muster_last_error();
+    if (step % 100 == 99) {
+      ASSERT_EQ(muster_point_wait(sessions_[0], last, -1), MUSTER_OK);
+    }
+  }
+  EXPECT_EQ(muster_point_wait(sessions_[0], last, -1), MUSTER_OK);
+}
+
 // ---- run -------------------------------------------------------------------------------------------------
 
 class Run : public Collectives {

@@ -317,8 +317,11 @@ TEST(Completion, WakesOnlyASleeper) {
 
 TEST(Completion, StampsItsHeartbeat) {
   Session s;
+  EXPECT_EQ(s.reader.silence(std::chrono::seconds(93)), Nanos(0)) << "no turn was taken yet";
   s.writer.beat(std::chrono::seconds(90));
   EXPECT_EQ(s.page->heartbeat_ns, 90'000'000'000u);
+  EXPECT_EQ(s.reader.silence(std::chrono::seconds(93)), std::chrono::seconds(3));
+  EXPECT_EQ(s.reader.silence(std::chrono::seconds(89)), Nanos(0)) << "a page that lies";
 }
 
 TEST(Counters, AreReadByEnumAndByName) {

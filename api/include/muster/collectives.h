@@ -1,0 +1,205 @@
+/* collectives.h - what the ranks of a group do together. Part of muster.h, and of no use without it. */
+#ifndef MUSTER_COLLECTIVES_H
+#define MUSTER_COLLECTIVES_H
+
+#include <muster/muster.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int32_t muster_op;
+enum {
+  MUSTER_ALL_REDUCE = 1,
+  MUSTER_ALL_GATHER = 2,
+  MUSTER_REDUCE_SCATTER = 3,
+  MUSTER_BROADCAST = 4,
+  MUSTER_BARRIER = 5,
+  MUSTER_SEND = 6,
+  MUSTER_RECV = 7,
+  MUSTER_REDUCE = 8,
+  MUSTER_GATHER = 9,
+  MUSTER_SCATTER = 10,
+  MUSTER_ALL_TO_ALL = 11,
+  MUSTER_EXCHANGE = 12
+};
+
+typedef int32_t muster_redop;
+enum {
+  MUSTER_SUM = 1,
+  MUSTER_AVG = 2, /* sum, then one division by the number of members (integers: towards zero) */
+  MUSTER_MAX = 3, /* a NaN of any member gives NaN */
+  MUSTER_MIN = 4,
+  MUSTER_PROD = 5,
+  MUSTER_PREMUL_SUM = 6 /* each member's elements times `scale`, then the sum */
+};
+
+/* How a vector is cut into one block for each member of the group. Both lists have an entry per member, in group order,
+ * and are copied. */
+typedef struct muster_blocks {
+  const uint64_t* counts;  /* elements of each block; NULL: `count` each                                         */
+  const uint64_t* offsets; /* element at which each block begins, in this rank's own vector; NULL: end to end.
+                              Blocks that are written must not overlap; blocks that are read may                 */
+} muster_blocks;
+
+/* One edge of a neighbour exchange, as one of its two ends sees it. */
+typedef struct muster_face {
+  int32_t peer;       /* index in the group; a member may be its own neighbour                               */
+  uint32_t tag;       /* tells several edges from one member to another apart: the same number at both ends  */
+  muster_tensor view; /* what is sent, or where it lands: any strides. Both ends have equal dtype and equally
+                         many elements, matched in row-major order; the shapes may differ                    */
+} muster_face;
+
+/* One collective, as this rank sees it. All members start the same operations in the same order on one (group, lane), and
+ * run (muster_plan_run) the same ones in the same order on one group. Across groups any order is legal, on different lanes:
+ * one lane is ordered and a run waits, so ranks that are together in two groups take those two in one order on one lane, and
+ * in what they run; where they do not, the deadline's report shows the circle. Fields that must agree: op, dtype, redop,
+ * scale, peer, and the counts as each line says. A difference is MUSTER_ERR_MISMATCH on every member, before any byte
+ * moves. Zero counts are legal everywhere, and so are members that give and get nothing.
+ *
+ *  ALL_REDUCE      target[count] = reduction of all source[count]. In place: source equals target.
+ *  ALL_GATHER      target_blocks = blocks of all members; source = own block. All agree on all counts; offsets are each
+ *                  rank's own. In place: source is the own block inside target.
+ *  REDUCE_SCATTER  target = own block of the reduction; source_blocks are what all members reduce. All agree on all counts;
+ *                  offsets are each rank's own. In place: target is the own block inside source.
+ *  BROADCAST       target[count] = the source[count] of member `peer`, who may pass source as target, or no target.
+ *  REDUCE          target[count] of member `peer` = reduction of all source[count]. In place at `peer`: source equals
+ *                  target. The others' target is ignored.
+ *  GATHER          target_blocks of member `peer` = blocks of all; source[count] = own block. The counts of `peer` must be
+ *                  what each member sends. In place at `peer`: source is the own block inside target.
+ *  SCATTER         target[count] = own block of the source_blocks of member `peer`. In place at `peer`: target is the own
+ *                  block inside source.
+ *  ALL_TO_ALL      block j of member i's source becomes block i of member j's target; the counts of each such pair must be
+ *                  equal. In place (source equals target): source and target blocks are the same, and a pair's two blocks
+ *                  are equally long; they change places.
+ *  EXCHANGE        each of `sends` becomes the face of the receive with the same tag at its peer: any directed graph. The
+ *                  edges of all members together must match. `source`, `target` and `count` are not used. One member
+ *                  has at most 681 faces, sends and receives together. What is received must lie apart from the rest.
+ *  BARRIER         no data.
+ *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`, equally many. There are no tags: of a
+ *                  pair, the first send that is ready meets the first receive that is ready, on whatever lanes. On one lane
+ *                  that is the order of the starts; who has several in flight on more lanes orders them by points, or uses
+ *                  EXCHANGE. A lane is ordered: two members that each send before they receive on one lane wait for each
+ *                  other until the deadline. Put them on two lanes, or make them one EXCHANGE. A send is over when it is
+ *                  received.
+ *
+ * A target in a node-shared buffer (ALL_REDUCE, ALL_GATHER, BROADCAST; the members of `group` are among those who share it)
+ * is one result for all: every member names the same place, and each brings its part of it. An all-gather whose sources
+ * are the own blocks inside it moves no byte at all; a broadcast in place none either. The source of an ALL_REDUCE must
+ * lie elsewhere; the root of a BROADCAST names the target too.
+ *
+ * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
+ * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once, integers wrap. Equal
+ * inputs give equal bits on every rank, every run, every path.
+ *
+ * What a failure leaves. After MISMATCH and every -1xx nothing was written. After any other error the target is undefined, and
+ * in place so is the source; where all share the target, for all: restore it before the operation is repeated. After CORRUPT
+ * the target holds what this rank computed. When a member is lost just as all meet, the operation may be done at some of the
+ * others and failed at the rest: before survivors go on, they compare how far each has come (ALL_REDUCE, MIN, on the group
+ * that muster_group_shrink has made).
+ *
+ * Where others differ. MPI and NCCL in general: counts and types of all members are compared here and a difference is an
+ * error at each of them, not undefined; every operation has a deadline. Integers wrap. Operators of users, of bits and of
+ * logic, MINLOC, scans, unsigned types but u8 and complex numbers do not exist, and all members have one dtype.
+ *
+ *                  MPI                                               NCCL
+ *  every run       a root of MPI_Bcast, a leaf of MPI_Reduce may     a call enqueues, and so does muster_plan_start; a run
+ *                  return early; here a run ends after all came      waits
+ *  in place        MPI_IN_PLACE is the same memory, passed twice     the same rules
+ *  ALL_REDUCE,     any order unless the operator does not commute,   order by topology, results may differ from run to run;
+ *  REDUCE          then by rank; here one tree. No AVG, PREMUL_SUM   AVG of integers truncates there too
+ *  REDUCE_SCATTER  MPI_Reduce_scatter with counts, _block without    equal blocks only
+ *  ALL_GATHER      MPI_Allgather, _allgatherv; offsets differ by     equal blocks only
+ *                  rank there too
+ *  BROADCAST       as MPI_Bcast, with a buffer for each side         as ncclBroadcast
+ *  GATHER,         as MPI_Gatherv, _scatterv; the root's own block   as ncclGather, ncclScatter where those exist, with
+ *  SCATTER         by the same rules. What a member does not use     blocks of any length
+ *                  (counts at leaves) is not compared
+ *  ALL_TO_ALL      as MPI_Alltoallv; in place with equal pairs       as ncclAlltoAll, with blocks of any length
+ *  EXCHANGE        MPI_Neighbor_alltoallw on any graph; edges are    ncclGroupStart, sends and receives, ncclGroupEnd
+ *                  matched by tag
+ *  SEND, RECV      MPI_Ssend; the receiver names the exact count,    as ncclSend and ncclRecv, but not to oneself; matched
+ *                  not a bound; no tags, no wildcard, no probe       by readiness, as above, where lanes are streams
+ *  BARRIER         as MPI_Barrier                                    none
+ *
+ * Fields that the operation has, but not at this member, are ignored (a leaf's target); those that it does not have at all must
+ * be 0 or NULL. offset_bytes is a multiple of the dtype's size. */
+typedef struct muster_collective {
+  uint32_t size;
+  muster_op op;
+  muster_group group;
+  muster_dtype dtype;
+  muster_redop redop; /* 0 where there is no reduction                                 */
+  int32_t peer;       /* root, or partner of SEND and RECV: index in the group; else 0 */
+  uint32_t flags;     /* 0                                                             */
+  muster_range source;
+  muster_range target;
+  uint64_t count;              /* elements: see above; of every block where blocks have no counts */
+  muster_blocks source_blocks; /* REDUCE_SCATTER, SCATTER at `peer`, ALL_TO_ALL                   */
+  muster_blocks target_blocks; /* ALL_GATHER, GATHER at `peer`, ALL_TO_ALL                        */
+  const muster_face* sends;    /* EXCHANGE. Copied.                                               */
+  const muster_face* receives;
+  uint32_t send_count;
+  uint32_t receive_count;
+  double scale;     /* PREMUL_SUM; for integers a whole number                                 */
+  const char* site; /* where in the program this is, for reports: "model.py:311"; NULL: nowhere. Copied, 47 bytes at most */
+} muster_collective;
+#define MUSTER_COLLECTIVE_INIT \
+  {sizeof(muster_collective), 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, 0, {NULL, NULL}, {NULL, NULL}, NULL, NULL, 0, 0, 0.0, NULL}
+
+/* Validate against this rank's buffers and the group, and register. Local: the agreement with the other members takes place
+ * when the plan starts, so ranks may create plans in any order. May block for the daemon's answer. */
+MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective, muster_plan* plan);
+/* Run a collective plan now and wait for its end: this rank's inputs are ready and nothing is waited for. Among members on
+ * one node, in host memory, the callers do the work themselves (the direct path): a fraction of a microsecond for small
+ * vectors, no system call while the others come soon. Where the rule of choice says otherwise (`muster plan explain`: large
+ * reductions, memory of devices) it is a start on the operation's usual lane and a wait: GATHER for ALL_GATHER and GATHER,
+ * REDUCE for REDUCE and REDUCE_SCATTER, ALLREDUCE, or up to 64 KiB SMALL, for ALL_REDUCE, HALO, SMALL for BARRIER, else COPY.
+ * If a start has stopped that lane, such a run has the lane's verdict until muster_lane_reset.
+ * All members must run it: a run and a start do not meet. timeout_ns: 0 for the job's default.
+ * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED) and, in a job with `digests`, CORRUPT (members have
+ * different results of this run), each told once to every member of the group, after which the group may run again; STALE,
+ * BAD_ARGUMENT (a kernel's plan), DAEMON_LOST. */
+MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan plan, int64_t timeout_ns);
+/* New counts for a collective's plan, from this rank's next start or run of it on: what a mixture of experts sends changes
+ * with each step, the memory it has for it does not. `count`, `source_blocks` and `target_blocks` mean what they mean in
+ * muster_collective, and so does what may be left out; a NULL pointer is a muster_blocks of NULLs. Buffers,
+ * offsets of the ranges, dtype and all else stay. Local, asks nobody: starts in flight keep the counts they were started
+ * with, and all members must change theirs at the same place in the order of their operations (a difference is MISMATCH, as
+ * ever). Errors: BAD_ARGUMENT (blocks that leave their buffer or overlap; the plan then keeps its counts; a kernel's plan),
+ * UNSUPPORTED (EXCHANGE and BARRIER have no counts), STALE. */
+MUSTER_API muster_status_t muster_plan_recount(muster_session* session, muster_plan plan, uint64_t count,
+                                               const muster_blocks* source_blocks, const muster_blocks* target_blocks);
+/* One-shot: looks the plan up in the session's cache, creates it at first use, runs it. The cache has 4096 plans; then that
+ * which was used longest ago goes. */
+MUSTER_API muster_status_t muster_run(muster_session* session, const muster_collective* collective, int64_t timeout_ns);
+/* One-shot: looks the plan up in the session's cache, creates it at first use, starts it. */
+MUSTER_API muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
+                                          const muster_submit* submit, muster_point* point);
+/* Bytes of any length, of which only who gives them knows how many there are. Run, not started: all members call, at the same
+ * place in the order of what they run on the group. What comes back is the session's, until its next call of these two.
+ *
+ * Broadcast: `data` and `bytes` of member `root`; the others' are ignored. *result and *result_bytes get them at everybody. */
+MUSTER_API muster_status_t muster_object_broadcast(muster_session* session, muster_group group, int32_t root, const void* data,
+                                                   uint64_t bytes, const void** result, uint64_t* result_bytes);
+/* Gather: member i's bytes are [offsets[i], offsets[i + 1]) of *result, for all members in group order. root: the member that
+ * gets them (the others get NULL and no offsets); -1: everybody. offsets holds as many entries as the group has members, and
+ * one more; NULL where nothing is got. */
+MUSTER_API muster_status_t muster_object_gather(muster_session* session, muster_group group, int32_t root, const void* data,
+                                                uint64_t bytes, const void** result, uint64_t* offsets);
+/* Do all members hold the same bytes, as replicas must? Run, as the two above: all members call, each with its own `count`
+ * views, whose elements in row-major order make one 128-bit digest. Digests are gathered, so all members find the same; equal
+ * bits are what counts (0.0 is not -0.0). Strides, shapes and places may differ. timeout_ns: 0 for the job's default. After a
+ * difference the group may run again. Unasked, only a sample of what is run is compared (`digests` in musterd.yaml): this is how
+ * to check what was started. Errors: CORRUPT (at every member: the ranks outside the majority, or that there is none, and the
+ * digests), MISMATCH (the members' views differ in number, dtype or elements), BAD_ARGUMENT (a view that leaves its buffer),
+ * STALE, UNSUPPORTED (memory that this process does not see), those of muster_plan_run. */
+MUSTER_API muster_status_t muster_compare(muster_session* session, muster_group group, const muster_tensor* views,
+                                          size_t count, int64_t timeout_ns);
+/* Meet all members of a group: BARRIER, run. */
+MUSTER_API muster_status_t muster_barrier(muster_session* session, muster_group group);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MUSTER_COLLECTIVES_H */
