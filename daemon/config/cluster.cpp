@@ -68,7 +68,8 @@ constexpr std::array kKeys{
     Key{"jobs[].mesh.flatten.*[]", Kind::kChoice, kRequired, "", 0, 0, kDims, "A dim."},
     Key{"jobs[].lanes", Kind::kSection, kOptional, "", 0, 0, "", "How its operations are scheduled."},
     Key{"jobs[].lanes.deadline", Kind::kDuration, kOptional, "", 100 * kMs, kDay, "",
-        "An operation that takes longer fails on every rank; unset: defaults.deadline of musterd.yaml."},
+        "An operation that has waited so long for a member fails on every rank; unset: defaults.deadline of "
+        "musterd.yaml."},
     Key{"jobs[].digests", Kind::kInteger, kOptional, "", 0, kDigestsMax, "",
         "Every so many runs of a group whose result all members share, they compare digests of it; 0: never; "
         "unset: defaults.digests of musterd.yaml."},

@@ -100,7 +100,9 @@ constexpr std::array kDeclarations{
          "At the end, running operations get this long to finish; 0s: none."),
     section("defaults", "Used where a job or a client does not say."),
     leaf("defaults.deadline", Kind::kDuration, "60s", 100 * kMs, 24 * kHour, MUSTER_SLOT(defaults.deadline),
-         "An operation that takes longer fails on every rank, with a report that names the ranks at fault."),
+         "An operation that has waited so long for a member fails on every rank, with a report that names "
+         "those at "
+         "fault."),
     leaf("defaults.digests", Kind::kInteger, "0", 0, kDigestsMax, MUSTER_SLOT(defaults.digests),
          "On host devices: every so many runs of a group whose result all members share, they compare "
          "digests of it, so that a rank that computes or keeps wrong bits is named; 0: never. What is "
