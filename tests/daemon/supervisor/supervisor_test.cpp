@@ -357,6 +357,26 @@ TEST_F(SupervisorDoor, EndsAnEngineThatMakesNoJob) {
   EXPECT_TRUE(await_jobs(socket, 0));
 }
 
+// Goal:   a program that could not give its socket to node.group says so before it takes over.
+TEST_F(SupervisorDoor, KnowsToWhichGroupItMayGiveItsSocket) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  const auto may = [](std::uint32_t gid) {
+    Options options;
+    options.socket_path = "/run/muster/musterd.sock";
+    options.socket_gid = gid;
+    return Supervisor::may_give_to_group(options);
+  };
+  EXPECT_TRUE(may(4711).ok()) << "root";
+  EXPECT_EQ(as_user(65534,
+                    [&may] {
+                      if (!may(65534).ok()) return 1;
+                      const Status denied = may(4711);
+                      if (denied.code() != Code::kDenied) return 2;
+                      return denied.message().find("node.group") == std::string::npos ? 3 : 0;
+                    }),
+            0);
+}
+
 // Goal:   users see and touch their own jobs only.
 // Method: root's job, and a process that has become another user.
 TEST_F(SupervisorDoor, HidesTheJobsOfOthers) {
