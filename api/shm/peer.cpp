@@ -14,25 +14,6 @@
 namespace muster::shm {
 namespace {
 
-// A kernel allows no process more groups than this.
-constexpr std::size_t kGroupsMax = 65536;
-
-Result<std::vector<gid_t>> peer_groups(const Descriptor& socket) {
-  std::vector<gid_t> groups(32);
-  for (;;) {
-    auto bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
-    if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) == 0) {
-      groups.resize(bytes / sizeof(gid_t));
-      return groups;
-    }
-    const int error = errno;
-    const std::size_t needed = bytes / sizeof(gid_t);  // the kernel's answer to too small a buffer
-    if (error != ERANGE || needed <= groups.size() || needed > kGroupsMax)
-      return fail(Code::kProtocol, "reading the groups of the peer: {}", std::strerror(error));
-    groups.resize(needed);
-  }
-}
-
 bool hung_up(const Descriptor& socket) {
   pollfd entry{.fd = socket.get(), .events = 0, .revents = 0};
   return poll(&entry, 1, 0) != 0;
@@ -90,7 +71,6 @@ Result<PeerIdentity> peer_identity(const Descriptor& socket, PidfdSource source)
   peer.pid = credentials.pid;
   peer.uid = credentials.uid;
   peer.gid = credentials.gid;
-  MUSTER_ASSIGN_OR_RETURN(peer.groups, peer_groups(socket));
   MUSTER_ASSIGN_OR_RETURN(peer.pidfd, peer_pidfd(socket, peer.pid, source));
   return peer;
 }

@@ -7,8 +7,6 @@
 #include "api/base/result.hpp"
 #include "api/shm/descriptor.hpp"
 
-#include <vector>
-
 #include <sys/types.h>
 
 namespace muster::shm {
@@ -17,8 +15,7 @@ struct PeerIdentity {
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
-  std::vector<gid_t> groups;  // supplementary
-  Descriptor pidfd;           // readable once the process has ended
+  Descriptor pidfd;  // readable once the process has ended
 };
 
 // Where the pidfd comes from. SO_PEERPIDFD (Linux 6.5) is free of races; before that the process is looked up

@@ -13,9 +13,9 @@ namespace muster::control {
 // Owns    its timers and watches; not the descriptors it watches.
 // Thread  run() and all callbacks on one thread. post() and stop(): any thread.
 // Bound   by the descriptors watched. Callbacks must not block.
-// Fails   never after construction; a descriptor that cannot be watched reports its readiness at once, so
-// that the owner reads
-//         the error itself.
+// Fails   watch: std::system_error where the kernel takes no more (ENOMEM, fs.epoll.max_user_watches) or
+//         `fd` is none, a defect of its owner; a file that is always ready (EPERM) reports so at once, and
+//         its owner reads the error itself. Else never after construction.
 class Loop {
  public:
   using Callback = std::function<void()>;

@@ -137,8 +137,9 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
   if (header.magic != shm::kMagicMessage || header.bytes != bytes.size())
     return fail(Code::kProtocol, "a control message's header is not ours");
   if (header.version != shm::kAbiVersion)
-    return fail(Code::kVersion, "the other side speaks version {}, this one {}", header.version,
-                shm::kAbiVersion);
+    return fail(Code::kVersion,
+                "the other side speaks version {}, this one {}; install the same release of both",
+                header.version, shm::kAbiVersion);
   if (header.kind == MessageKind::kFailure) {  // turned away before it came to an answer
     MUSTER_ASSIGN_OR_RETURN(const auto refusal, shm::checked<shm::Failure>(bytes, MessageKind::kFailure));
     return fail(shm::status_of(refusal));

@@ -11,7 +11,9 @@
 #include <set>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace muster::supervisor {
@@ -21,6 +23,8 @@ using control::Json;
 using control::Packet;
 
 constexpr Nanos kAskAgain = std::chrono::milliseconds(20);
+constexpr Nanos kAskCountersAgain = std::chrono::seconds(1);
+constexpr auto kSame = static_cast<uid_t>(-1);                // chown(2): the owner stays
 constexpr Nanos kStrangerEndTime = std::chrono::seconds(10);  // from "stop" to SIGKILL
 
 // The number in "channel-1f3a", if the name is of that kind.
@@ -47,6 +51,26 @@ Result<std::vector<Sitting>> sittings_of(const Packet& answer) {
     sittings.push_back({rank.at("attached").get<bool>(), rank.at("pid").get<std::int32_t>(),
                         rank.at("attachments").get<std::uint32_t>()});
   return sittings;
+}
+
+Status group_denied(const Options& options, int error) {
+  return failure(Code::kDenied,
+                 "{} cannot be given to group {} (node.group): {}; start as root or as its member",
+                 options.socket_path, *options.socket_gid, std::strerror(error));
+}
+
+Status give_to_group(const Options& options) {
+  if (!options.socket_gid || chown(options.socket_path.c_str(), kSame, *options.socket_gid) == 0) return {};
+  return group_denied(options, errno);
+}
+
+// To a predecessor's socket, those of a new one: settings may have changed since.
+Status give_rights(const Options& options) {
+  if (chmod(options.socket_path.c_str(), static_cast<mode_t>(options.socket_mode)) != 0)
+    return failure(Code::kDenied,
+                   "{} cannot be given mode {:04o} (node.socket_mode): {}; start as the user whose it is",
+                   options.socket_path, options.socket_mode, std::strerror(errno));
+  return give_to_group(options);
 }
 
 }  // namespace
@@ -103,18 +127,25 @@ Result<Door> Supervisor::open_door(const Options& options) {
   shm::Listener::Options listener;
   listener.mode = static_cast<mode_t>(options.socket_mode);
   MUSTER_ASSIGN_OR_RETURN(Door door, Door::open(options.socket_path, listener));
-  if (options.socket_gid &&
-      chown(options.socket_path.c_str(), static_cast<uid_t>(-1), *options.socket_gid) != 0)
-    return fail(Code::kDenied,
-                "{} cannot be given to group {} (node.group): {}; start as root or as its member",
-                options.socket_path, *options.socket_gid, std::strerror(errno));
+  MUSTER_RETURN_IF_ERROR(give_to_group(options));
   return door;
+}
+
+// A memory file stands for the socket: who may give one away may give the other.
+Status Supervisor::may_give_to_group(const Options& options) {
+  if (!options.socket_gid) return {};
+  const shm::Descriptor file(memfd_create("muster-group", MFD_CLOEXEC));
+  if (!file.valid())
+    return failure(Code::kNoResource, "memfd_create: {}; raise the open-files limit", std::strerror(errno));
+  return fchown(file.get(), kSame, *options.socket_gid) == 0 ? Status() : group_denied(options, errno);
 }
 
 Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Clock& clock,
                                                      std::vector<Inherited> inherited) {
   Legacy legacy;
   for (Inherited& one : inherited) legacy.put(std::move(one), options.socket_path);
+  // The manager's socket has the mode and the group that its unit says.
+  if (legacy.door && legacy.door->whose() == Door::Path::kOurs) MUSTER_RETURN_IF_ERROR(give_rights(options));
   if (!legacy.door) {
     MUSTER_ASSIGN_OR_RETURN(Door door, open_door(options));
     legacy.door.emplace(std::move(door));
@@ -147,6 +178,7 @@ Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile
       store_(options_.notify, options_.store_room),
       silent_(kSilent, geteuid()),
       commanding_(kCommands, geteuid()),
+      retrying_(kRetries, geteuid()),
       buffer_(shm::kMessageBytesMax),
       started_(clock.now()) {
   state_.epoch = options_.random_word();
@@ -204,7 +236,7 @@ void Supervisor::take_over(Legacy legacy) {
     const auto it = running_.find(job.spec.name);
     if (it == running_.end()) continue;
     const bool owned = job.owner == 0 || connections_.contains(job.owner);
-    ask_report(job.spec.name);
+    ask_report(job.spec.name, job.spec.epoch);
     if (!job.ending.empty()) end_job(job.spec.name, job.ending);
     if (!owned) end_job(job.spec.name, "whoever started the job has left");
   }
@@ -266,11 +298,11 @@ void Supervisor::adopt_owner(ConnectionId id, shm::Descriptor socket) {
   time_out_if_idle(id);
 }
 
-void Supervisor::ask_report(const std::string& name) {
-  const auto it = running_.find(name);
-  if (it == running_.end()) return;
-  it->second.engine->ask(Json{{"command", "report"}}, {},
-                         [this, name](const Result<Packet>& answer) { on_report(name, answer); });
+void Supervisor::ask_report(const std::string& name, std::uint64_t epoch) {
+  RunningJob* running = running_job(name, epoch);
+  if (running == nullptr) return;
+  running->engine->ask(Json{{"command", "report"}}, {},
+                       [this, name](const Result<Packet>& answer) { on_report(name, answer); });
 }
 
 // What the engine had to tell the predecessor came before this, so it speaks of what is.
@@ -279,7 +311,8 @@ void Supervisor::on_report(const std::string& name, const Result<Packet>& answer
   if (it == running_.end()) return;
   if (!answer && answer.error().code() == Code::kDaemonLost) return;  // on_engine_end() follows
   if (!answer) {  // its queue is full: it is stopped, or busy
-    loop_.after(kAskAgain, [this, name] { ask_report(name); });
+    const std::uint64_t epoch = book_.jobs().at(name).spec.epoch;
+    loop_.after(kAskAgain, [this, name, epoch] { ask_report(name, epoch); });
     return;
   }
   const auto sittings = sittings_of(*answer);
@@ -287,14 +320,10 @@ void Supervisor::on_report(const std::string& name, const Result<Packet>& answer
   if (!status.ok()) {
     end_job(name,
             fmt::format("the daemon was restarted and could not take the job over: {}", status.message()));
-    return;
+    return conclude_takeover();
   }
-  if (!it->second.counters.valid()) ask_counters(name);
-  if (adopting() == 0 && std::exchange(taking_over_, false)) {
-    takeover_ = clock_.now() - takeover_began_;
-    MUSTER_LOG(kInfo, "supervisor", "took over {} jobs with {} sessions in {:.1f} ms", running_.size(),
-               sessions(), std::chrono::duration<double, std::milli>(takeover_).count());
-  }
+  if (!it->second.counters.valid()) ask_counters(name, book_.jobs().at(name).spec.epoch);
+  conclude_takeover();
   const auto callbacks = std::move(it->second.on_ready);
   auto waiting = std::move(it->second.waiting);
   it->second.on_ready.clear();
@@ -306,14 +335,27 @@ void Supervisor::on_report(const std::string& name, const Result<Packet>& answer
   check_drained();
 }
 
+// Once no engine's word is awaited any more: each has spoken, or is ending, or gone.
+void Supervisor::conclude_takeover() {
+  if (adopting() != 0 || !std::exchange(taking_over_, false)) return;
+  takeover_ = clock_.now() - takeover_began_;
+  MUSTER_LOG(kInfo, "supervisor", "took over {} jobs with {} sessions in {:.1f} ms", running_.size(),
+             sessions(), std::chrono::duration<double, std::milli>(takeover_).count());
+}
+
 // The predecessor was killed before it had them.
-void Supervisor::ask_counters(const std::string& name) {
-  running_.at(name).engine->ask(Json{{"command", "counters"}}, {}, [this, name](Result<Packet> answer) {
-    const auto it = running_.find(name);
-    const Job* job = book_.find(name);
-    if (it == running_.end() || job == nullptr || !answer || answer->descriptors.empty()) return;
-    it->second.counters = std::move(answer->descriptors.front());
-    store_.keep(counters_name(job->spec.epoch), it->second.counters);
+void Supervisor::ask_counters(const std::string& name, std::uint64_t epoch) {
+  RunningJob* running = running_job(name, epoch);
+  if (running == nullptr) return;
+  running->engine->ask(Json{{"command", "counters"}}, {}, [this, name, epoch](Result<Packet> answer) {
+    RunningJob* asked = running_job(name, epoch);
+    if (asked == nullptr || (!answer && answer.error().code() == Code::kDaemonLost)) return;
+    if (!answer || answer->descriptors.empty()) {  // its channel was full, or a descriptor was wanting
+      loop_.after(kAskCountersAgain, [this, name, epoch] { ask_counters(name, epoch); });
+      return;
+    }
+    asked->counters = std::move(answer->descriptors.front());
+    store_.keep(counters_name(epoch), asked->counters);
   });
 }
 
@@ -338,13 +380,22 @@ void Supervisor::end_strangers(Legacy& legacy, const std::string& why) {
       strangers_.back()->kill();
       continue;
     }
-    const Json stop{
-        {"command", "stop"}, {"text", why}, {"status", static_cast<muster_status_t>(Code::kDaemonLost)}};
-    strangers_.back()->ask(stop, {}, [](const Result<Packet>&) {});
+    ask_stranger_to_stop(index, why);
     loop_.after(kStrangerEndTime, [this, index] {
       if (strangers_[index]) strangers_[index]->kill();
     });
   }
+}
+
+// As ask_to_stop().
+void Supervisor::ask_stranger_to_stop(std::size_t index, const std::string& why) {
+  if (!strangers_[index]) return;
+  const Json stop{
+      {"command", "stop"}, {"text", why}, {"status", static_cast<muster_status_t>(Code::kDaemonLost)}};
+  strangers_[index]->ask(stop, {}, [this, index, why](const Result<Packet>& answer) {
+    if (answer || answer.error().code() == Code::kDaemonLost) return;
+    loop_.after(kAskAgain, [this, index, why] { ask_stranger_to_stop(index, why); });
+  });
 }
 
 std::size_t Supervisor::adopting() const {

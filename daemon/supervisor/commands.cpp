@@ -21,6 +21,15 @@ std::string version_text() {
 
 void Supervisor::execute(ConnectionId id, Packet packet) {
   const std::uint32_t serial = packet.serial;
+  if (Connection& connection = connections_.at(id); connection.questions >= kQuestionsMax) {
+    const Status busy = failure(
+        Code::kBusy, "{} questions of this connection wait for an answer, the limit; wait for one of them",
+        kQuestionsMax);
+    const Status sent =
+        control::send_packet(connection.socket, shm::MessageKind::kReply, serial, control::failed(busy));
+    if (!sent.ok()) drop(id);
+    return;
+  }
   const Reply reply = [this, id, serial](Json answer, std::span<const int> descriptors) {
     const auto it = connections_.find(id);
     if (it == connections_.end()) return;  // it did not wait for the answer
@@ -172,10 +181,22 @@ void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
   if (const Job* job = book_.find(name); job != nullptr && owner != 0 && running_.at(name).owner == owner &&
                                          job->spec.world == spec->world && job->spec.mesh == spec->mesh) {
     if (job->state == JobState::kReady) return created({});
-    if (job->state != JobState::kEnding) return running_.at(name).on_ready.push_back(created);
+    if (job->state != JobState::kEnding) return await_ready(name, created, reply);
   }
   const Status started = start_job(*spec, {.gid = connection.peer.gid, .owner = owner}, created);
   if (!started.ok()) reply(control::failed(started), {});
+}
+
+// Bounded, because whoever asks may leave and ask again on another connection.
+void Supervisor::await_ready(const std::string& name, std::function<void(const Status&)> on_ready,
+                             const Reply& reply) {
+  auto& waiting = running_.at(name).on_ready;
+  if (waiting.size() < kQuestionsMax) return waiting.push_back(std::move(on_ready));
+  reply(control::failed(failure(Code::kBusy,
+                                "{} questions wait for the engine of job {}, the limit; ask again when it "
+                                "is ready (`muster jobs`)",
+                                kQuestionsMax, name)),
+        {});
 }
 
 void Supervisor::answer_created(ConnectionId id, const std::string& name, const Reply& reply) {
@@ -206,8 +227,9 @@ Result<Rank> Supervisor::rank_in(const Job& job, const Json& body) {
   const auto field = body.find("rank");
   const bool number = field != body.end() && field->is_number_unsigned();
   if (number && field->get<std::uint64_t>() < job.spec.world) return Rank(field->get<std::uint32_t>());
-  return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}",
-              field == body.end() ? Json(nullptr).dump() : field->dump().substr(0, kRankTextBytes),
+  const std::string text =
+      field == body.end() ? "null" : field->dump(-1, ' ', false, Json::error_handler_t::replace);
+  return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", text.substr(0, kRankTextBytes),
               job.spec.world - 1, job.spec.name);
 }
 
@@ -221,16 +243,15 @@ void Supervisor::absent(ConnectionId id, const Json& body, const Reply& reply) {
 void Supervisor::token(ConnectionId id, const Json& body, Reply reply) {
   if (!connections_.contains(id)) return;  // it did not wait for the engine
   const auto job = job_for(id, body);
-  if (!job) return reply(control::failed(job.error()), {});
+  const auto rank = job ? rank_in(**job, body) : Result<Rank>(fail(job.error()));
+  if (!rank) return reply(control::failed(rank.error()), {});
   if ((*job)->state == JobState::kAdopting) {
     // A token counts from how often its rank was attached, which only the engine knows.
-    running_.at((*job)->spec.name).on_ready.push_back([this, id, body, reply](const Status& status) {
+    const auto again = [this, id, body, reply](const Status& status) {
       status.ok() ? token(id, body, reply) : reply(control::failed(status), {});
-    });
-    return;
+    };
+    return await_ready((*job)->spec.name, again, reply);
   }
-  const auto rank = rank_in(**job, body);
-  if (!rank) return reply(control::failed(rank.error()), {});
   const std::string text = options_.random_hex();
   const Status issued = book_.issue((*job)->spec.name, *rank, text);
   if (issued.ok()) save();

@@ -203,7 +203,10 @@ void Supervisor::admit(WaitingClient client) {
   const auto name = shm::checked_text(client.hello.job, "job");
   const auto token = shm::checked_text(client.hello.token, "token");
   if (!name || !token) return refuse(client.socket, serial, name ? token.error() : name.error());
-  if (draining_) return refuse(client.socket, serial, failure(Code::kAborted, "the daemon is shutting down"));
+  if (draining_)
+    return refuse(
+        client.socket, serial,
+        failure(Code::kAborted, "the daemon is shutting down; try again once it has been started anew"));
   const std::string job_name(*name);
   // Who waits for a seat to come free needs no other: it is counted once it has it.
   if (!is_held(job_name, client.hello.rank) && sessions() + waiting_unclaimed() >= options_.sessions_max) {
@@ -225,14 +228,15 @@ void Supervisor::admit(WaitingClient client) {
   const Claimant claimant{client.peer.uid, client.peer.pid, client.hello.rank, client.hello.world_size,
                           std::string(*token)};
   const Status claimed = book_.claim(job_name, claimant);
-  const bool again = claimed.code() == Code::kDuplicate && retries_ < kRetriesMax;
+  const std::uint32_t uid = client.peer.uid;
+  const bool again = claimed.code() == Code::kDuplicate && retrying_.has_room(uid);
   if (again && ++client.attempts < kClaimAttempts) {
     // A rank that has just died may come back before its engine has said so.
     forget_leavers();
     auto kept = std::make_shared<WaitingClient>(std::move(client));
-    ++retries_;
-    loop_.after(kept->attempts < kQuickAttempts ? kQuickRetry : kClaimRetry, [this, kept] {
-      --retries_;
+    retrying_.enter(uid);
+    loop_.after(kept->attempts < kQuickAttempts ? kQuickRetry : kClaimRetry, [this, kept, uid] {
+      retrying_.leave(uid);
       admit(std::move(*kept));
     });
     return;
@@ -293,7 +297,8 @@ void Supervisor::hand_over(WaitingClient client) {
   const Job* job = book_.find(name);
   if (job == nullptr || job->spec.epoch != client.epoch)
     return refuse(client.socket, client.hello.header.serial,
-                  failure(Code::kDaemonLost, "job {} is gone", name));
+                  failure(Code::kDaemonLost,
+                          "job {} ended before its rank was let in; try again, or start the job anew", name));
   if (is_left(client.socket)) {
     book_.withdraw(name, rank);
     return end_if_deserted(name);

@@ -12,14 +12,16 @@ namespace {
 constexpr std::uint64_t kOfProcess = 64;  // standard streams, event loop, device, libraries
 constexpr std::uint64_t kPerPeer = 2;     // socket, pidfd
 constexpr std::uint64_t kPerJob = 3;      // channel, pidfd, counters
-constexpr std::uint64_t kPerSession = 8;  // socket, pidfd, two segments, doorbell, event socket pair, arena
+// Of an engine: socket, pidfd, three segments (one is the direct path's), doorbell, one end of the event
+// socket (the other is sent away), arena.
+constexpr std::uint64_t kPerSession = 8;
 
 }  // namespace
 
 std::uint64_t descriptors_needed(const Options& options) {
   // A session's peer too, from its claim to its engine's answer.
   const std::uint64_t peers =
-      Supervisor::kSilent.all + Supervisor::kCommands.all + Supervisor::kRetriesMax + options.sessions_max;
+      Supervisor::kSilent.all + Supervisor::kCommands.all + Supervisor::kRetries.all + options.sessions_max;
   // What is kept moves when another program takes over, and has a second descriptor meanwhile.
   const std::uint64_t kept = kPerJob * options.jobs_max + Supervisor::kCommands.all;
   const std::uint64_t supervisor = kPerPeer * peers + kPerJob * options.jobs_max + 2 * kept;

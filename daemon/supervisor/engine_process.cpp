@@ -103,6 +103,10 @@ EngineProcess::~EngineProcess() {
 }
 
 void EngineProcess::ask(const Json& command, std::span<const int> descriptors, Answered answered) {
+  // One that takes questions and answers none is no reason to grow: it runs with its job's rights.
+  if (pending_.size() >= kQuestionsMax)
+    return answered(
+        fail(Code::kBusy, "the job's engine (process {}) owes {} answers; try again", pid_, pending_.size()));
   const std::uint32_t serial = ++serial_;
   const Status sent =
       control::send_packet(channel_, shm::MessageKind::kCommand, serial, command, descriptors);

@@ -17,12 +17,14 @@ namespace muster::supervisor {
 
 // Owns    the process, its channel and pidfd. Destruction ends the process (SIGKILL) if it still runs.
 // Thread  the supervisor's loop.
-// Bound   the channel's queue; a question that finds it full fails at once (kBusy). What the engine says:
-//         kOfEngines.
+// Bound   the channel's queue, and kQuestionsMax that it has taken and not answered; a question that finds
+//         either full fails at once (kBusy). What the engine says: kOfEngines.
 // Fails   spawn: kNoResource, kNotFound (no such program). A question: the engine's own failure, or
 // kDaemonLost if it ends first.
 class EngineProcess {
  public:
+  static constexpr std::size_t kQuestionsMax = 4096;
+
   using Answered = std::function<void(Result<control::Packet>)>;
   using Event = std::function<void(const control::Json&)>;
   using Ended = std::function<void(const std::string& how)>;

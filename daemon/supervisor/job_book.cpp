@@ -81,7 +81,8 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
   MUSTER_RETURN_IF_ERROR(may_act(*job, claimant.uid));
-  if (job->state == JobState::kEnding) return failure(Code::kAborted, "job {} is ending", name);
+  if (job->state == JobState::kEnding)
+    return failure(Code::kAborted, "job {} is ending; try again once it is gone (`muster jobs`)", name);
   if (job->state == JobState::kAdopting)
     return failure(Code::kPending, "job {} has not yet said who is attached", name);
   const auto world = static_cast<std::int32_t>(job->spec.world);
@@ -98,8 +99,9 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
                    "`muster token --job {} --rank {}` prints into MUSTER_TOKEN",
                    claimant.rank, name, name, claimant.rank);
   if (seat.held)
-    return failure(Code::kDuplicate, "rank {} of job {} is held by process {}", claimant.rank, name,
-                   seat.pid);
+    return failure(Code::kDuplicate,
+                   "rank {} of job {} is held by process {}; end that process or attach as another rank",
+                   claimant.rank, name, seat.pid);
   seat.held = true;
   seat.pid = claimant.pid;
   seat.spent = true;

@@ -12,6 +12,7 @@ using control::Json;
 using control::Packet;
 
 constexpr Nanos kEngineEndTime = std::chrono::seconds(10);  // from "stop" to SIGKILL
+constexpr Nanos kStopAgain = std::chrono::milliseconds(20);
 constexpr Nanos kDrainPoll = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -94,6 +95,12 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
       refuse(client.socket, client.hello.header.serial, status);
     }
   }
+  // An engine that lives but has made no job is of no use, and would keep the name and a place.
+  const bool died = !answer && answer.error().code() == Code::kDaemonLost;
+  if (!status.ok() && !died) {
+    book_.ending(name);
+    it->second.engine->kill();
+  }
   end_if_deserted(name);
 }
 
@@ -141,11 +148,18 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   running_.erase(it);
   book_.erase(name);
   save();
+  conclude_takeover();
   for (const auto& callback : on_ready)
     callback(failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
   for (WaitingClient& client : next) admit(std::move(client));  // of a new job by that name
   publish_status();
   check_drained();
+}
+
+// Null if there is none, or another by that name.
+Supervisor::RunningJob* Supervisor::running_job(const std::string& name, std::uint64_t epoch) {
+  const Job* job = book_.find(name);
+  return job == nullptr || job->spec.epoch != epoch ? nullptr : &running_.at(name);
 }
 
 // Asks first; an engine that does not end by itself is killed.
@@ -156,10 +170,21 @@ void Supervisor::end_job(const std::string& name, const std::string& why) {
   book_.ending(name);
   it->second.ending = why;
   save();
-  it->second.engine->ask(Json{{"command", "stop"}, {"text", why}}, {}, [](Result<Packet>) {});
+  ask_to_stop(name, job->spec.epoch);
   it->second.end_timer = loop_.after(kEngineEndTime, [this, name] {
     if (const auto job_it = running_.find(name); job_it != running_.end()) job_it->second.engine->kill();
   });
+}
+
+// Again while its channel is full: an engine that was not told is killed with all that it holds.
+void Supervisor::ask_to_stop(const std::string& name, std::uint64_t epoch) {
+  RunningJob* running = running_job(name, epoch);
+  if (running == nullptr) return;
+  running->engine->ask(Json{{"command", "stop"}, {"text", running->ending}}, {},
+                       [this, name, epoch](const Result<Packet>& answer) {
+                         if (answer || answer.error().code() == Code::kDaemonLost) return;
+                         loop_.after(kStopAgain, [this, name, epoch] { ask_to_stop(name, epoch); });
+                       });
 }
 
 // A job that a Hello has made is nobody's to end: it goes some time after its last rank.

@@ -41,6 +41,8 @@ int check_state(const supervisor::Flags& flags, const muster::config::Settings& 
   const bool moves = !flags.check_socket.empty() && flags.check_socket != settings.node.socket_path;
   if (moves)
     if (const Status door = supervisor::try_door(settings, options); !door.ok()) return complain(door);
+  if (const Status group = supervisor::Supervisor::may_give_to_group(options); !group.ok())
+    return complain(group);
   std::puts(
       supervisor::check_answer(flags.check_nonce, format.version, state->version, format.protocol).c_str());
   return 0;

@@ -33,7 +33,8 @@ std::vector<std::string> environment_with(const std::map<std::string, int>& kept
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (std::strncmp(*entry, "LISTEN_", 7) != 0) environment.emplace_back(*entry);
   std::string names;
-  for (const auto& [name, fd] : kept) names += (names.empty() ? "" : ":") + name;
+  // By position: the first name may be empty, as that of a socket which a manager gave without one.
+  for (auto it = kept.begin(); it != kept.end(); ++it) names += (it == kept.begin() ? "" : ":") + it->first;
   environment.push_back(fmt::format("LISTEN_PID={}", getpid()));
   environment.push_back(fmt::format("LISTEN_FDS={}", kept.size()));
   environment.push_back("LISTEN_FDNAMES=" + names);

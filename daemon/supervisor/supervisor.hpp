@@ -52,14 +52,16 @@ struct Options {
 // Thread  run()'s, alone.
 // Bound   jobs_max, sessions_max, ranks_per_job_max; kSilent connections that have said nothing yet (the
 //         oldest of whoever has most makes room for a newcomer), kCommands that have sent commands (a
-//         newcomer is refused), kRetriesMax claims tried again.
+//         newcomer is refused), kQuestionsMax questions of each that wait for an answer, as many of each job
+//         that wait for its engine's first word, kRetries claims tried again.
 // Fails   open: the socket's own failures. A bad message ends its connection, nothing else. A predecessor's
 //         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
  public:
   static constexpr Shares::Limits kSilent{.all = 64, .reserved = 16, .of_one = 32};
   static constexpr Shares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
-  static constexpr std::size_t kRetriesMax = 64;
+  static constexpr Shares::Limits kRetries{.all = 128, .reserved = 32, .of_one = 64};
+  static constexpr std::size_t kQuestionsMax = 64;
   static constexpr Nanos kHandshakeTime = std::chrono::seconds(5);
 
   // `inherited`: what a predecessor left.
@@ -68,6 +70,8 @@ class Supervisor {
   ~Supervisor();
   // The socket that open() makes where none is inherited: whoever wants to know whether it could asks here.
   static Result<Door> open_door(const Options& options);
+  // Whether this process may give files to the group of `options`, as open_door() does. kDenied.
+  static Status may_give_to_group(const Options& options);
   // Until shutdown.
   void run();
   // Instead of run(), by whoever has its thread: one thing that is due, without waiting. False if none was.
@@ -141,6 +145,7 @@ class Supervisor {
   void execute(ConnectionId id, control::Packet packet);
   void dispatch(ConnectionId id, const std::string& command, const control::Json& body, Reply reply);
   void job_create(ConnectionId id, const control::Json& body, Reply reply);
+  void await_ready(const std::string& name, std::function<void(const Status&)> on_ready, const Reply& reply);
   void answer_created(ConnectionId id, const std::string& name, const Reply& reply);
   void job_destroy(ConnectionId id, const control::Json& body, Reply reply);
   void token(ConnectionId id, const control::Json& body, Reply reply);
@@ -162,7 +167,9 @@ class Supervisor {
   void on_engine_ready(const std::string& name, Result<control::Packet> answer);
   void on_engine_event(const std::string& name, const control::Json& event);
   void on_engine_end(const std::string& name, const std::string& how);
+  RunningJob* running_job(const std::string& name, std::uint64_t epoch);
   void end_job(const std::string& name, const std::string& why);
+  void ask_to_stop(const std::string& name, std::uint64_t epoch);
   void end_if_deserted(const std::string& name);
   void drain(bool wait_for_ranks);
   void check_drained();
@@ -174,10 +181,12 @@ class Supervisor {
   void take_over(Legacy legacy);
   void adopt_job(const SavedJob& saved, Legacy& legacy);
   void adopt_owner(ConnectionId id, shm::Descriptor socket);
-  void ask_report(const std::string& name);
+  void ask_report(const std::string& name, std::uint64_t epoch);
   void on_report(const std::string& name, const Result<control::Packet>& answer);
-  void ask_counters(const std::string& name);
+  void conclude_takeover();
+  void ask_counters(const std::string& name, std::uint64_t epoch);
   void end_strangers(Legacy& legacy, const std::string& why);
+  void ask_stranger_to_stop(std::size_t index, const std::string& why);
   std::size_t adopting() const;
   std::size_t waiting_unclaimed() const;
   void save();
@@ -207,7 +216,7 @@ class Supervisor {
   ConnectionId next_connection_ = 1;
   Shares silent_;
   Shares commanding_;
-  std::size_t retries_ = 0;  // claims that wait to be tried again
+  Shares retrying_;  // whose claims wait to be tried again
   std::vector<std::byte> buffer_;
   Instant started_{0};
   bool draining_ = false;

@@ -1,9 +1,5 @@
 #include "api/shm/peer.hpp"
 
-#include <algorithm>
-#include <functional>
-
-#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -11,10 +7,10 @@
 namespace muster::shm {
 namespace {
 
-// A listening socket without a path, to which a child process connects. The child runs `before`, connects,
-// says so, and stays until its other end is closed.
+// A listening socket without a path, to which a child process connects. The child connects and stays
+// until its other end is closed.
 struct Visitor {
-  explicit Visitor(const std::function<void()>& before = [] {}) {
+  Visitor() {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     control = Descriptor(ends[0]);
@@ -30,7 +26,6 @@ struct Visitor {
     pid = fork();
     if (pid == 0) {
       control.reset();
-      before();
       const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
       if (connect(fd, reinterpret_cast<sockaddr*>(&address), length) != 0) _exit(1);
       char stop = 0;
@@ -85,21 +80,6 @@ TEST_P(PeerTest, RefusesOneThatHasEnded) {
     EXPECT_TRUE(has_ended(peer->pidfd));
   else
     EXPECT_EQ(peer.error().code(), Code::kStale);
-}
-
-TEST_P(PeerTest, ListsSupplementaryGroups) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to choose groups";
-  // More than the first buffer holds, so that the kernel's answer to too small a one is used too.
-  std::vector<gid_t> groups;
-  for (gid_t g = 4000; g < 4100; ++g) groups.push_back(g);
-  Visitor visitor([&] {
-    if (setgroups(groups.size(), groups.data()) != 0) _exit(3);
-  });
-  if (!available(visitor.connection)) GTEST_SKIP() << "this kernel has no SO_PEERPIDFD";
-  auto peer = peer_identity(visitor.connection, GetParam());
-  ASSERT_TRUE(peer) << peer.error().text();
-  std::sort(peer->groups.begin(), peer->groups.end());
-  EXPECT_EQ(peer->groups, groups);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sources, PeerTest,

@@ -3,15 +3,21 @@
 
 #include "api/shm/message.hpp"
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace muster::supervisor {
@@ -25,6 +31,8 @@ shm::Descriptor copy_of(const shm::Descriptor& descriptor) {
 class Adoption : public ::testing::Test {
  protected:
   Adoption() : file_(*StateFile::create()) {
+    options_.engine_program = "/nonexistent";
+    options_.random_hex = [this] { return std::to_string(++words_); };
     job_.spec.name = "job";
     job_.spec.mesh = "dp_shard=1";
     job_.spec.epoch = 0x1f;
@@ -47,9 +55,8 @@ class Adoption : public ::testing::Test {
   }
   // A daemon that has been started and not done anything yet.
   void start() {
-    Options options;
+    Options options = options_;
     options.socket_path = path();
-    options.engine_program = "/nonexistent";
     options.random_word = [this] { return ++words_; };
     options.notify = [this](const std::string& text, std::span<const int> descriptors) {
       const auto at = text.find("FDNAME=");
@@ -76,17 +83,17 @@ class Adoption : public ::testing::Test {
     ADD_FAILURE() << "no " << command;
     return {};
   }
-  void report() {
+  void report(bool attached = false) {
     const control::Packet asked = await_command("report");
     control::Json ranks = control::Json::array();
     for (std::uint32_t rank = 0; rank < job_.spec.world; ++rank)
-      ranks.push_back({{"attached", false}, {"pid", 0}, {"attachments", 0u}});
+      ranks.push_back({{"attached", attached}, {"pid", 0}, {"attachments", 0u}});
     ASSERT_TRUE(control::send_packet(engine_, shm::MessageKind::kReply, asked.serial,
                                      control::success({{"ranks", ranks}}))
                     .ok());
   }
   // A client that has said what it wants.
-  shm::Descriptor client(int rank, const std::string& token = "") {
+  shm::Descriptor say_hello(int rank, const std::string& token = "") const {
     auto hello = shm::make_message<shm::Hello>(shm::MessageKind::kHello, 1);
     EXPECT_TRUE(shm::set_text(hello.job, "job", "job").ok());
     EXPECT_TRUE(shm::set_text(hello.token, token, "token").ok());
@@ -95,16 +102,52 @@ class Adoption : public ::testing::Test {
     auto socket = shm::connect_to(path(), clock_.now() + std::chrono::seconds(20), clock_);
     EXPECT_TRUE(socket);
     EXPECT_TRUE(shm::send_message(*socket, shm::bytes_of(hello)).ok());
-    while (daemon_->turn()) {
-    }
     return *std::move(socket);
   }
+  // The same, and the daemon has heard it.
+  shm::Descriptor client(int rank, const std::string& token = "") {
+    shm::Descriptor socket = say_hello(rank, token);
+    while (daemon_->turn()) {
+    }
+    return socket;
+  }
   static std::string path() {
-    return ::testing::TempDir() + fmt::format("/muster-adoption-{}.sock", getpid());
+    static const std::string path = ::testing::TempDir() + fmt::format("/muster-adoption-{}.sock", getpid());
+    return path;  // also in a child
   }
   Result<Decoded> read() { return StateFile::adopt(copy_of(file_.descriptor()))->read(1); }
 
+  // The answer to a command of a command line; kPending while there is none.
+  Result<control::Json> answer_on(const shm::Descriptor& socket) {
+    while (daemon_->turn()) {
+    }
+    MUSTER_ASSIGN_OR_RETURN(const auto answer, control::receive_packet(socket));
+    return control::result_of(answer);
+  }
+  Result<control::Json> ask(const shm::Descriptor& socket, const control::Json& command) {
+    MUSTER_RETURN_IF_ERROR(control::send_packet(socket, shm::MessageKind::kCommand, 1, command));
+    return answer_on(socket);
+  }
+  shm::Descriptor connect() const {
+    auto socket = shm::connect_to(path(), clock_.now() + std::chrono::seconds(20), clock_);
+    EXPECT_TRUE(socket);
+    return *std::move(socket);
+  }
+  // Whatever the predecessor had still to say: the channel takes nothing more.
+  void fill_channel() {
+    const shm::Descriptor& channel = kept_.at(channel_name(0x1f));
+    while (shm::send_message(channel, std::as_bytes(std::span("more"))).ok()) {
+    }
+  }
+  // The daemon runs for so long.
+  void let_run(Nanos time) {
+    for (const Instant end = clock_.now() + time; clock_.now() < end; usleep(1000))
+      while (daemon_->turn()) {
+      }
+  }
+
   SteadyClock clock_;
+  Options options_;
   StateFile file_;
   State state_;
   SavedJob job_;
@@ -220,6 +263,182 @@ TEST_F(Adoption, KeepsAnOwnerWithAJob) {
   }
   EXPECT_EQ(read()->state.jobs.at(0).ending, "whoever started the job has left");
   EXPECT_FALSE(kept_.contains(owner_name(3)));
+}
+
+// Goal:   what waits for an engine is bounded, whether one connection asks or one after the other.
+TEST_F(Adoption, LetsOnlySoManyQuestionsWait) {
+  write();
+  start();
+  const control::Json token{{"command", "token"}, {"job", "job"}, {"rank", 0}};
+  const shm::Descriptor first = connect();
+  for (std::size_t i = 0; i < Supervisor::kQuestionsMax; ++i)
+    EXPECT_EQ(ask(first, token).error().code(), Code::kPending) << i;
+  for (const auto& refused : {ask(first, token), ask(connect(), token)}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::kBusy);
+    EXPECT_NE(refused.error().message().find("wait for"), std::string::npos) << refused.error().message();
+  }
+  report();
+  for (std::size_t i = 0; i < Supervisor::kQuestionsMax; ++i) EXPECT_TRUE(answer_on(first)) << i;
+  EXPECT_TRUE(ask(first, token)) << "and it may ask again";
+}
+
+// Goal:   a wrong rank is its asker's fault: it is told so at once, and the engine lives.
+TEST_F(Adoption, RefusesARankThatIsNoneBeforeItWaits) {
+  write();
+  start();
+  const shm::Descriptor socket = connect();
+  for (const control::Json& rank : {control::Json("\xff\xfe"), control::Json(7), control::Json(nullptr)}) {
+    const auto refused = ask(socket, {{"command", "token"}, {"job", "job"}, {"rank", rank}});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::kBadArgument);
+  }
+  report();
+  EXPECT_TRUE(ask(socket, {{"command", "token"}, {"job", "job"}, {"rank", 0}}));
+}
+
+// Goal:   an engine that was busy just then is told all the same, and not killed unheard.
+TEST_F(Adoption, TellsAnEngineToStopAlsoWhereItsChannelWasFull) {
+  job_.ending = "its owner has left";
+  write();
+  fill_channel();
+  start();
+  EXPECT_EQ(await_command("stop").body.at("text"), "its owner has left");
+}
+
+TEST_F(Adoption, TellsAStrangerToStopAlsoWhereItsChannelWasFull) {
+  fill_channel();
+  start();
+  EXPECT_EQ(await_command("stop").body.at("status"), MUSTER_ERR_DAEMON_LOST);
+}
+
+// Goal:   a question for one engine does not reach that of the next job by its name.
+// Method: the engine's channel is full, so that its report is to be asked for again; it ends, and a rank
+//         makes a job of that name, whose engine writes down what it hears.
+TEST_F(Adoption, AsksNoSuccessorOfAnEngineForItsReport) {
+  const std::string heard = path() + ".heard";
+  const std::string program = path() + ".engine";
+  std::ofstream(program) << "#!/bin/sh\nwhile :; do dd bs=65536 count=1 <&3 >>" << heard
+                         << " 2>/dev/null || sleep 0.01; done\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  options_.engine_program = program;
+  options_.job_defaults.owner_uid = geteuid();
+  write();
+  fill_channel();
+  start();
+  const std::uint64_t one = 1;
+  ASSERT_EQ(::write(kept_.at(pidfd_name(0x1f)).get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  while (daemon_->turn()) {
+  }
+  const shm::Descriptor socket = client(0);
+  std::string text;
+  for (const Instant end = clock_.now() + std::chrono::seconds(20);
+       text.find("create") == std::string::npos && clock_.now() < end;) {
+    let_run(std::chrono::milliseconds(60));
+    std::ostringstream all;
+    all << std::ifstream(heard).rdbuf();
+    text = all.str();
+  }
+  EXPECT_NE(text.find("create"), std::string::npos);
+  EXPECT_EQ(text.find("\x66report"), std::string::npos) << "as CBOR: the specification has a longer word";
+  daemon_.reset();
+  for (const std::string& file : {heard, program}) std::filesystem::remove(file);
+}
+
+// Goal:   a takeover is over too where its last engine ends instead of speaking.
+TEST_F(Adoption, IsConcludedByADeathToo) {
+  write();
+  start();
+  const shm::Descriptor socket = connect();
+  EXPECT_EQ(ask(socket, {{"command", "status"}})->at("takeover_ns"), 0);
+  const std::uint64_t one = 1;
+  ASSERT_EQ(::write(kept_.at(pidfd_name(0x1f)).get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  while (daemon_->turn()) {
+  }
+  EXPECT_GT(ask(socket, {{"command", "status"}})->at("takeover_ns"), 0);
+}
+
+TEST_F(Adoption, IsConcludedByAReportThatIsNoneToo) {
+  write();
+  start();
+  const control::Packet asked = await_command("report");
+  ASSERT_TRUE(control::send_packet(engine_, shm::MessageKind::kReply, asked.serial,
+                                   control::success({{"ranks", control::Json::array()}}))
+                  .ok());
+  EXPECT_EQ(await_command("stop").body.value("command", ""), "stop");
+  EXPECT_GT(ask(connect(), {{"command", "status"}})->at("takeover_ns"), 0);
+}
+
+// Goal:   counters that an engine could not give just then are asked for again.
+TEST_F(Adoption, AsksForCountersUntilItHasThem) {
+  write();
+  start();
+  report();
+  const auto refused = failure(Code::kNoResource, "no descriptor is free");
+  const shm::Descriptor socket = connect();
+  const control::Json question{{"command", "counters"}, {"job", "job"}};
+  ASSERT_TRUE(control::send_packet(engine_, shm::MessageKind::kReply, await_command("counters").serial,
+                                   control::failed(refused))
+                  .ok());
+  EXPECT_EQ(ask(socket, question).error().code(), Code::kState);
+  const int descriptor = file_.descriptor().get();
+  ASSERT_TRUE(control::send_packet(engine_, shm::MessageKind::kReply, await_command("counters").serial,
+                                   control::success(control::Json::object()), std::span(&descriptor, 1))
+                  .ok());
+  EXPECT_TRUE(ask(socket, question));
+  EXPECT_TRUE(kept_.contains(counters_name(0x1f)));
+}
+
+// Goal:   settings of the socket that have changed since its predecessor opened it count.
+TEST_F(Adoption, GivesTheSocketThatItTakesOverItsModeAndGroup) {
+  options_.socket_path = path();
+  options_.socket_mode = 0600;
+  const auto door = Supervisor::open_door(options_);
+  ASSERT_TRUE(door) << door.error().text();
+  kept_[door->name()] = copy_of(door->descriptor());
+  options_.socket_mode = 0666;
+  options_.socket_gid = geteuid() == 0 ? 4711 : getegid();
+  start();
+  struct stat facts {};
+  ASSERT_EQ(stat(path().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0666u);
+  EXPECT_EQ(facts.st_gid, *options_.socket_gid);
+  EXPECT_TRUE(kept_.contains(door->name())) << "the same socket";
+  daemon_.reset();
+}
+
+// Goal:   ranks of one user who wait for their seats leave room for those of others.
+// Method: a child that is another user sends more claims to a held rank than may wait in all.
+TEST_F(Adoption, TriesTheClaimsOfEachUserAgain) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  options_.socket_mode = 0666;
+  job_.spec.owner_uid = 65534;  // root may act on it too
+  write();
+  start();
+  report(true);
+  let_run(std::chrono::milliseconds(5));
+  auto [ours, theirs] = pair();
+  const pid_t crowd = fork();
+  if (crowd == 0) {
+    ours.reset();
+    if (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0) _exit(1);
+    std::vector<shm::Descriptor> sockets;
+    for (std::size_t i = 0; i < Supervisor::kRetries.all + 8; ++i) sockets.push_back(say_hello(0));
+    if (HasFailure() || ::write(theirs.get(), "x", 1) != 1) _exit(2);
+    pollfd left{theirs.get(), 0, 0};
+    _exit(poll(&left, 1, 20'000) == 1 ? 0 : 3);
+  }
+  theirs.reset();
+  pollfd all_there{ours.get(), POLLIN, 0};
+  while (poll(&all_there, 1, 0) == 0) daemon_->turn();
+  let_run(std::chrono::milliseconds(1));  // so that none is left in the queue
+  const shm::Descriptor socket = client(0);
+  pollfd entry{socket.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 0), 0) << "it was not turned away";
+  ours.reset();
+  int status = 0;
+  waitpid(crowd, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -137,6 +138,30 @@ TEST(EngineProcess, TakesOverOneThatIsNoChild) {
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_NE(answers[0].find("the successor"), std::string::npos) << answers[0];
   EXPECT_NE(how.find("not known"), std::string::npos) << how;
+}
+
+// Goal:   an engine that takes every question and answers none does not make its supervisor grow.
+TEST(EngineProcess, OwesOnlySoManyAnswers) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const shm::Descriptor engine(ends[0]);
+  control::Loop loop;
+  EngineProcess::Options options;
+  options.on_event = [](const Json&) {};
+  options.on_end = [](const std::string&) {};
+  auto process = EngineProcess::adopt(loop, std::move(options), 7, shm::Descriptor(ends[1]),
+                                      shm::Descriptor(eventfd(0, EFD_CLOEXEC)));
+  std::size_t answered = 0;
+  Code last = Code::kOk;
+  for (std::size_t i = 0; i <= EngineProcess::kQuestionsMax; ++i) {
+    process->ask(Json{{"command", "report"}}, {}, [&](const Result<Packet>& answer) {
+      ++answered;
+      last = answer ? Code::kOk : answer.error().code();
+    });
+    EXPECT_TRUE(i == EngineProcess::kQuestionsMax || control::receive_packet(engine)) << i;
+  }
+  EXPECT_EQ(answered, 1u);
+  EXPECT_EQ(last, Code::kBusy);
 }
 
 }  // namespace

@@ -340,6 +340,43 @@ TEST_F(SupervisorDoor, SurvivesAnEngineThatSaysAnything) {
   EXPECT_TRUE(ask(connect(), {{"command", "version"}}));
 }
 
+// Goal:   a job that its engine refuses to make does not keep its name, nor a place.
+// Method: a program in the engine's place that refuses, and lives on.
+TEST_F(SupervisorDoor, EndsAnEngineThatMakesNoJob) {
+  const std::string program = (folder_ / "engine").string();
+  const auto refused = control::failed(failure(Code::kNoResource, "no memory for that many ranks"));
+  std::ofstream(program) << "#!/bin/sh\nuntil dd bs=65536 count=1 <&3 >/dev/null 2>&1; do sleep 0.01; done\n"
+                         << printed(shm::MessageKind::kReply, 1, refused) << "exec sleep 600\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  node_.options.engine_program = program;
+  node_.start();
+  const auto socket = connect();
+  const auto created = ask(socket, create());
+  ASSERT_FALSE(created);
+  EXPECT_THAT(created.error().message(), HasSubstr("no memory for that many ranks"));
+  EXPECT_TRUE(await_jobs(socket, 0));
+}
+
+// Goal:   a program that could not give its socket to node.group says so before it takes over.
+TEST_F(SupervisorDoor, KnowsToWhichGroupItMayGiveItsSocket) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  const auto may = [](std::uint32_t gid) {
+    Options options;
+    options.socket_path = "/run/muster/musterd.sock";
+    options.socket_gid = gid;
+    return Supervisor::may_give_to_group(options);
+  };
+  EXPECT_TRUE(may(4711).ok()) << "root";
+  EXPECT_EQ(as_user(65534,
+                    [&may] {
+                      if (!may(65534).ok()) return 1;
+                      const Status denied = may(4711);
+                      if (denied.code() != Code::kDenied) return 2;
+                      return denied.message().find("node.group") == std::string::npos ? 3 : 0;
+                    }),
+            0);
+}
+
 // Goal:   users see and touch their own jobs only.
 // Method: root's job, and a process that has become another user.
 TEST_F(SupervisorDoor, HidesTheJobsOfOthers) {
