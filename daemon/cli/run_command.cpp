@@ -21,7 +21,7 @@ namespace {
 
 constexpr Nanos kConnectRetry = std::chrono::milliseconds(5);
 constexpr Nanos kDaemonEndTime = std::chrono::seconds(20);
-constexpr Nanos kTellAgain = std::chrono::milliseconds(100);
+constexpr Nanos kAskAgain = std::chrono::milliseconds(100);
 // An engine has a stream for each lane of each rank, and a device holds 32767 of them.
 constexpr std::int64_t kRanksMax = 32767 / MUSTER_LANE_COUNT;
 
@@ -187,10 +187,28 @@ class Run {
       options_.job = fresh_job_name();
       return create_job();
     }
-    step({{"command", "jobs"}}, [this](const Json& result) {
+    give_up_at_ = clock_.now() + options_.door.timeout;
+    find_job();
+  }
+
+  // "status" asks no engine, so that one of another job that is stuck does not matter.
+  void find_job() {
+    step({{"command", "status"}}, [this](const Json& result) {
       for (const Json& job : result.at("jobs"))
-        if (job.at("name") == options_.job) return join_job(job);
+        if (job.at("name") == options_.job)
+          return job.at("state") == "ending" ? await_end_of_job() : join_job(job);
       create_job();
+    });
+  }
+
+  // Of the job that had the name before, as after `muster end`.
+  void await_end_of_job() {
+    if (clock_.now() >= give_up_at_)
+      return stop({kTimedOut, fmt::format("job {} is ending and does not end in time; --timeout sets how "
+                                          "long to wait, `muster jobs` shows what is there",
+                                          options_.job)});
+    loop_.after(kAskAgain, [this] {
+      if (!finishing_) find_job();
     });
   }
 
@@ -302,7 +320,7 @@ class Run {
     channel_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
                   [this, rank, text](const Outcome<Answer>& told) {
                     if (told || told.error().exit_code != kFailed) return;
-                    loop_.after(kTellAgain, [this, rank, text] {
+                    loop_.after(kAskAgain, [this, rank, text] {
                       if (ranks_) tell_absence(rank, text);  // or else nobody is left to wait
                     });
                   });
@@ -386,6 +404,8 @@ class Run {
 }  // namespace
 
 int run_ranks(const RunOptions& options) {
+  const SteadyClock clock_;
+  Instant give_up_at_{};    // waiting for a job to end
   // First of all: the event loop, too, must be opened. A number that is too large is refused by name later.
   const bool known = options.ranks > 0 && options.ranks <= kRanksMax;
   if (const Status room = make_room(known ? static_cast<std::size_t>(options.ranks) : 1); !room.ok())
