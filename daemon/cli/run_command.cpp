@@ -286,6 +286,7 @@ class Run {
 
   void begin_trace() {
     if (options_.trace.empty()) return start_ranks();
+    tracing_ = true;  // also if the run ends before the answer is here
     step({{"command", "trace_begin"}, {"job", options_.job}}, [this](const Json&) { start_ranks(); });
   }
 
@@ -334,7 +335,7 @@ class Run {
   }
 
   void end_trace(int code) {
-    if (options_.trace.empty()) return finish(code);
+    if (!std::exchange(tracing_, false)) return finish(code);
     channel_->ask({{"command", "trace_end"}, {"job", options_.job}}, [this, code](Outcome<Answer> answer) {
       const Outcome<std::uint64_t> written =
           answer ? write_trace(*answer, options_.trace) : tl::unexpected(answer.error());
@@ -351,7 +352,7 @@ class Run {
 
   void on_end_signal(int number) {
     if (finishing_) {
-      if (daemon_) daemon_->child().signal(SIGKILL);  // a second one: no patience left
+      daemon_ ? daemon_->child().signal(SIGKILL) : leave();  // a second one: no patience left
       return;
     }
     if (ranks_) return ranks_->interrupt(number);
@@ -380,6 +381,13 @@ class Run {
   void finish(int code) {
     if (std::exchange(finishing_, true)) return;
     exit_code_ = code;
+    if (!job_stays_ || !tracing_) return leave();
+    // A run that has come to nothing leaves no recording on in a job that stays.
+    channel_->ask({{"command", "trace_end"}, {"job", options_.job}},
+                  [this](const Outcome<Answer>&) { leave(); });
+  }
+
+  void leave() {
     // Later, because the connection may be on the stack. Its end is the end of the job.
     loop_.post([this] { channel_.reset(); });
     if (daemon_death_ == 0) return loop_.post([this] { loop_.stop(); });
@@ -396,7 +404,10 @@ class Run {
   std::unique_ptr<Channel> channel_;
   std::unique_ptr<Ranks> ranks_;
   std::vector<std::string> tokens_;
+  const SteadyClock clock_;
+  Instant give_up_at_{};    // waiting for a job to end
   bool job_stays_ = false;  // after this run
+  bool tracing_ = false;    // since this run began it
   bool finishing_ = false;
   int exit_code_ = kFailed;
 };
@@ -404,8 +415,6 @@ class Run {
 }  // namespace
 
 int run_ranks(const RunOptions& options) {
-  const SteadyClock clock_;
-  Instant give_up_at_{};    // waiting for a job to end
   // First of all: the event loop, too, must be opened. A number that is too large is refused by name later.
   const bool known = options.ranks > 0 && options.ranks <= kRanksMax;
   if (const Status room = make_room(known ? static_cast<std::size_t>(options.ranks) : 1); !room.ok())
