@@ -20,8 +20,8 @@ std::string joined(const Json& names) {
 std::string version_text(const Json& versions) {
   std::string out =
       fmt::format("muster {} (interface {})\n", text(versions, "version"), versions.at("abi").get<int>());
+  if (versions.contains("daemon_trouble")) return out + text(versions, "daemon_trouble") + "\n";
   const Json& daemon = versions.at("daemon");
-  if (daemon.is_null()) return out + "no daemon runs\n";
   return out + fmt::format("musterd {} (interface {}), process {}\n", text(daemon, "version"),
                            daemon.at("abi").get<int>(), daemon.at("pid").get<int>());
 }
