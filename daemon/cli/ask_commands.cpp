@@ -1,6 +1,7 @@
 #include "daemon/cli/ask_commands.hpp"
 
 #include "api/shm/layout.hpp"
+#include "daemon/cli/own_version.hpp"
 #include "daemon/cli/pause.hpp"
 #include "daemon/cli/render.hpp"
 #include "daemon/cli/trace_file.hpp"
@@ -8,45 +9,41 @@
 namespace muster::cli {
 namespace {
 
-// Asks, then prints the result as it came or through `render`.
+// Prints a result as it came or through `render`.
 template<class Render>
-int ask_and_print(const Door& door, const Json& command, Output output, Render&& render) {
-  const auto answer = ask(door, command);
-  if (!answer) return complain(answer.error());
-  if (output == Output::kJson) return print_json(answer->result);
+int print(const Json& result, Output output, Render&& render) {
   try {
-    return print_text(render(answer->result));
+    return output == Output::kJson ? print_json(result) : print_text(render(result));
   } catch (const Json::exception& error) {  // a daemon of another version
     return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
   }
 }
 
+template<class Render>
+int ask_and_print(const Door& door, const Json& command, Output output, Render&& render) {
+  const auto answer = ask(door, command);
+  return answer ? print(answer->result, output, render) : complain(answer.error());
+}
+
 }  // namespace
 
 int run_version(const Door& door, Output output) {
-  Json own{
-      {"version", fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH)},
-      {"abi", shm::kAbiVersion},
-      {"daemon", nullptr}};
-  // That no daemon runs is no fault here.
-  if (const auto answer = ask(door, {{"command", "version"}})) own["daemon"] = answer->result;
-  if (output == Output::kJson) return print_json(own);
-  return print_text(version_text(own));
+  Json own{{"version", own_version()}, {"abi", shm::kAbiVersion}, {"daemon", nullptr}};
+  // That no daemon answers is no fault here, but why it does not may be one.
+  if (const auto answer = ask(door, {{"command", "version"}}))
+    own["daemon"] = answer->result;
+  else
+    own["daemon_trouble"] = answer.error().text;
+  return print(own, output, version_text);
 }
 
 int run_status(const Door& door, Output output) {
-  bool draining = false;
   const auto answer = ask(door, {{"command", "status"}});
   if (!answer) return complain(answer.error());
-  try {
-    draining = answer->result.value("draining", false);
-    const int printed =
-        output == Output::kJson ? print_json(answer->result) : print_text(status_text(answer->result));
-    if (printed != kOk) return printed;
-  } catch (const Json::exception& error) {
-    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
-  }
-  return draining ? kUnhealthy : kOk;
+  const int printed = print(answer->result, output, status_text);
+  if (printed != kOk) return printed;
+  return answer->result.is_object() && answer->result.value("draining", Json(false)) == true ? kUnhealthy
+                                                                                             : kOk;
 }
 
 int run_jobs(const Door& door, Output output) {

@@ -2,6 +2,7 @@
 
 #include "api/shm/futex.hpp"
 #include "api/shm/headroom.hpp"
+#include "daemon/cli/own_version.hpp"
 #include "daemon/cli/table.hpp"
 
 #include <algorithm>
@@ -26,7 +27,8 @@ namespace {
 using Verdict = Check::Verdict;
 
 constexpr std::uint64_t kMemlockBytesMin = std::uint64_t{64} << 20;
-constexpr std::uint64_t kOpenFilesMin = 4096;  // 16 jobs of 64 ranks with four descriptors each
+constexpr std::uint64_t kOpenFilesMin =
+    4096;  // twice what the default limits need: 256 ranks of a job with eight each
 constexpr std::uint64_t kMemoryBytesMin = std::uint64_t{1} << 30;
 constexpr unsigned kNoExecSeal = 0x0008U;  // MFD_NOEXEC_SEAL of Linux 6.3; older headers lack it
 // Of which pages the kernel makes memory files that ask for huge ones, as host memory does.
@@ -129,10 +131,10 @@ void read_daemon(const Door& door, MachineFacts& facts) {
   const auto version = ask(door, {{"command", "version"}});
   if (!version) {
     facts.daemon_trouble = version.error().text;
+    facts.daemon_speaks_other = version.error().code == Code::kVersion;
     return;
   }
   facts.daemon_version = version->result.value("version", "?");
-  facts.daemon_abi = version->result.value("abi", 0u);
   if (const auto status = ask(door, {{"command", "status"}}))
     for (const Json& job : status->result.value("jobs", Json::array()))
       facts.ranks = std::max(facts.ranks, job.value("world", 0u));
@@ -226,18 +228,17 @@ void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
       "runtime directory", f.runtime_trouble.empty(), answers ? Verdict::kFailure : absent,
       f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
       "musterd makes its own where it may; by hand: install -d -m 0755, or RuntimeDirectory= in a unit"));
+  constexpr const char* kSameRelease = "install the same release of both, and restart musterd";
+  if (f.daemon_speaks_other)  // it is there, and nothing it says can be read
+    return checks.push_back({"versions", Verdict::kFailure, f.daemon_trouble, kSameRelease});
   checks.push_back(check("daemon", answers, absent,
                          answers ? "musterd " + f.daemon_version : f.daemon_trouble,
                          "start musterd; `muster run` starts a private one where none runs"));
   if (!answers) return;
-  const std::string own =
-      fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
-  const bool same_abi = f.daemon_abi == shm::kAbiVersion;
-  checks.push_back(check("versions", same_abi && own == f.daemon_version,
-                         same_abi ? Verdict::kWarning : Verdict::kFailure,
-                         fmt::format("this program {} (interface {}), daemon {} (interface {})", own,
-                                     shm::kAbiVersion, f.daemon_version, f.daemon_abi),
-                         "install the same release of both, and restart musterd"));
+  checks.push_back(check("versions", own_version() == f.daemon_version, Verdict::kWarning,
+                         fmt::format("this program {}, daemon {}, interface {} of both", own_version(),
+                                     f.daemon_version, shm::kAbiVersion),
+                         kSameRelease));
 }
 
 const char* verdict_word(Verdict verdict) {

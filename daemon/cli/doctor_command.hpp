@@ -42,7 +42,7 @@ struct MachineFacts {
   std::string daemon_trouble;   // why it does not answer; empty: it does
   bool daemon_named = false;
   std::string daemon_version;
-  std::uint32_t daemon_abi = 0;
+  bool daemon_speaks_other = false;  // it has another version of the interface
 };
 
 // Cores' worth of time that this process may have by its cgroup and all above it (version 1 or 2).

@@ -7,6 +7,7 @@
 #include "daemon/cli/hang_command.hpp"
 #include "daemon/cli/mesh_command.hpp"
 #include "daemon/cli/option_checks.hpp"
+#include "daemon/cli/own_version.hpp"
 #include "daemon/cli/plan_command.hpp"
 #include "daemon/cli/run_command.hpp"
 #include "daemon/cli/top_command.hpp"
@@ -377,8 +378,7 @@ int main(int argc, char** argv) {
   Line line;
   app.require_subcommand(1);
   app.footer(kExitCodes);
-  app.set_version_flag("--version", fmt::format("muster {}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR,
-                                                MUSTER_VERSION_PATCH));
+  app.set_version_flag("--version", "muster " + own_version());
   add_run(app, line);
   add_questions(app, line);
   add_local(app, line);

@@ -6,19 +6,27 @@
 
 namespace muster::cli {
 
-Trouble trouble_of(const Status& status) {
-  switch (status.code()) {
+namespace {
+
+int exit_code_of(Code code) {
+  switch (code) {
     case Code::kBadArgument:
     case Code::kConfig:
-      return {kUsage, status.message()};
+      return kUsage;
     case Code::kNotFound:
-      return {kNoObject, status.message()};
+      return kNoObject;
     case Code::kWaitTimeout:
     case Code::kTimeout:
-      return {kTimedOut, status.message()};
+      return kTimedOut;
     default:
-      return {kFailed, status.message()};
+      return kFailed;
   }
+}
+
+}  // namespace
+
+Trouble trouble_of(const Status& status) {
+  return {exit_code_of(status.code()), status.message(), status.code()};
 }
 
 tl::unexpected<Trouble> troubled(const Status& status) {

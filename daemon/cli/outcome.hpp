@@ -29,7 +29,8 @@ enum class Output : std::uint8_t { kText, kJson };
 
 struct Trouble {
   int exit_code = kFailed;
-  std::string text;  // one sentence with its remedy; may have several lines for a configuration
+  std::string text;       // one sentence with its remedy; may have several lines for a configuration
+  Code code = Code::kOk;  // of the status that it comes from, if it comes from one
 };
 
 template<class T>

@@ -15,8 +15,6 @@
 namespace muster::cli {
 namespace {
 
-constexpr std::int64_t kDefaultSessions = 256;  // limits.sessions_max
-
 Result<std::string> make_directory() {
   std::vector<std::string> parents;
   if (const char* runtime = std::getenv("XDG_RUNTIME_DIR")) parents.emplace_back(runtime);
@@ -37,11 +35,27 @@ bool sets(const std::vector<std::string>& environment, const std::string& name) 
                      [&](const std::string& entry) { return entry.starts_with(name + "="); });
 }
 
-// The daemon is for these ranks alone; what the user says about sessions stands, unless it is too little.
-std::uint32_t sessions_for(const PrivateDaemon::Options& options) {
+// The daemon is for these ranks alone; what the user says about their number stands, unless it is too little.
+struct Room {
+  std::uint32_t sessions = 0;
+  std::uint32_t ranks_per_job = 0;
+};
+
+Result<Room> room_for(const PrivateDaemon::Options& options) {
+  supervisor::Sources sources;
+  sources.kind = options.config.empty() ? supervisor::ConfigFile::kNone : supervisor::ConfigFile::kGiven;
+  sources.path = options.config;
+  sources.environment = options.environment;
+  MUSTER_ASSIGN_OR_RETURN(const config::Resolved said, supervisor::load_settings(sources));
   const auto ranks = static_cast<std::uint32_t>(options.ranks);
-  const bool said = !options.config.empty() || sets(options.environment, "MUSTER_SET_limits__sessions_max");
-  return said && options.ranks <= kDefaultSessions ? 0 : ranks;
+  const auto at_least = [&](std::string_view key, std::uint32_t value) {
+    const auto entry = std::find_if(said.in_force.begin(), said.in_force.end(),
+                                    [&](const config::InForce& each) { return each.key == key; });
+    const bool own = entry != said.in_force.end() && entry->origin.kind != config::Origin::Kind::kDefault;
+    return own ? std::max(value, ranks) : ranks;
+  };
+  return Room{at_least("limits.sessions_max", said.settings.limits.sessions_max),
+              at_least("limits.ranks_per_job_max", said.settings.limits.ranks_per_job_max)};
 }
 
 // Before the daemon finds it out, because only here the shell's remedy is known to be the right one.
@@ -52,15 +66,17 @@ Status check_descriptors(std::uint32_t sessions) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max >= needed) return {};
   return failure(Code::kNoResource,
-                 "the open-files limit is {}, and a private daemon for {} ranks needs {}; ulimit -n {}",
+                 "the open-files limit is {}, and a private daemon with room for {} ranks needs {}; "
+                 "ulimit -n {}",
                  limit.rlim_max, sessions, needed, needed);
 }
 
 }  // namespace
 
 Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& options) {
-  const std::uint32_t sessions = sessions_for(options);
-  if (sessions != 0) MUSTER_RETURN_IF_ERROR(check_descriptors(sessions));
+  // Settings that cannot be read are the daemon's to complain of, as it does for everybody.
+  const auto room = room_for(options);
+  if (room) MUSTER_RETURN_IF_ERROR(check_descriptors(room->sessions));
   MUSTER_ASSIGN_OR_RETURN(std::string directory, make_directory());
   std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon(std::move(directory)));
   daemon->endpoint_ = daemon->directory_ + "/musterd.sock";
@@ -74,10 +90,10 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
                      "--set",
                      "node.socket_mode=0600"};
   if (!options.config.empty()) child.arguments.insert(child.arguments.end(), {"--config", options.config});
-  if (sessions != 0)
+  if (room)
     child.arguments.insert(child.arguments.end(),
-                           {"--set", fmt::format("limits.sessions_max={}", sessions), "--set",
-                            fmt::format("limits.ranks_per_job_max={}", sessions)});
+                           {"--set", fmt::format("limits.sessions_max={}", room->sessions), "--set",
+                            fmt::format("limits.ranks_per_job_max={}", room->ranks_per_job)});
   // What keeps descriptors for somebody else would keep engines alive after their run.
   for (const std::string& entry : options.environment)
     if (!entry.starts_with("NOTIFY_SOCKET=")) child.environment.push_back(entry);

@@ -9,7 +9,7 @@ namespace muster::cli {
 
 Trouble unreachable(const Status& status) {
   if (status.code() == Code::kDaemonLost || status.code() == Code::kDenied)
-    return {kUnreachable, status.message()};
+    return {kUnreachable, status.message(), status.code()};
   return trouble_of(status);
 }
 

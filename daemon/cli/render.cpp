@@ -20,8 +20,8 @@ std::string joined(const Json& names) {
 std::string version_text(const Json& versions) {
   std::string out =
       fmt::format("muster {} (interface {})\n", text(versions, "version"), versions.at("abi").get<int>());
+  if (versions.contains("daemon_trouble")) return out + text(versions, "daemon_trouble") + "\n";
   const Json& daemon = versions.at("daemon");
-  if (daemon.is_null()) return out + "no daemon runs\n";
   return out + fmt::format("musterd {} (interface {}), process {}\n", text(daemon, "version"),
                            daemon.at("abi").get<int>(), daemon.at("pid").get<int>());
 }
@@ -45,18 +45,23 @@ std::string status_text(const Json& status) {
 
 std::string jobs_text(const Json& result) {
   std::vector<Row> rows;
+  std::string silent;
   for (const Json& job : result.at("jobs")) {
+    const bool told = job.contains("ranks") && job.value("answered", true);
+    if (!job.value("answered", true))
+      silent += fmt::format(
+          "job {}: its engine (process {}) does not answer; `muster hang --job {}` says what it does\n",
+          text(job, "name"), job.at("engine_pid").get<int>(), text(job, "name"));
     std::uint64_t used = 0;
     for (const Json& rank : job.value("ranks", Json::array()))
       used += rank.at("arena_used_bytes").get<std::uint64_t>();
     rows.push_back(
         {text(job, "name"), text(job, "state"),
          fmt::format("{}/{}", job.at("attached").get<std::uint32_t>(), job.at("world").get<std::uint32_t>()),
-         job.contains("ranks") ? bytes_text(used) : "-",
-         fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()), text(job, "claim"),
-         fmt::format("{}", job.at("engine_pid").get<int>()), text(job, "mesh")});
+         told ? bytes_text(used) : "-", fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()),
+         text(job, "claim"), fmt::format("{}", job.at("engine_pid").get<int>()), text(job, "mesh")});
   }
-  return table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows);
+  return table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows) + silent;
 }
 
 std::string group_table(const Json& groups) {

@@ -8,7 +8,7 @@
 
 namespace muster::cli {
 
-std::string version_text(const Json& versions);
+std::string version_text(const Json& versions);  // of this program and of the daemon, or why there is none
 std::string status_text(const Json& status);
 std::string jobs_text(const Json& result);
 std::string groups_text(const Json& result);

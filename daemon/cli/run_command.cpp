@@ -21,7 +21,7 @@ namespace {
 
 constexpr Nanos kConnectRetry = std::chrono::milliseconds(5);
 constexpr Nanos kDaemonEndTime = std::chrono::seconds(20);
-constexpr Nanos kTellAgain = std::chrono::milliseconds(100);
+constexpr Nanos kAskAgain = std::chrono::milliseconds(100);
 // An engine has a stream for each lane of each rank, and a device holds 32767 of them.
 constexpr std::int64_t kRanksMax = 32767 / MUSTER_LANE_COUNT;
 
@@ -187,10 +187,28 @@ class Run {
       options_.job = fresh_job_name();
       return create_job();
     }
-    step({{"command", "jobs"}}, [this](const Json& result) {
+    give_up_at_ = clock_.now() + options_.door.timeout;
+    find_job();
+  }
+
+  // "status" asks no engine, so that one of another job that is stuck does not matter.
+  void find_job() {
+    step({{"command", "status"}}, [this](const Json& result) {
       for (const Json& job : result.at("jobs"))
-        if (job.at("name") == options_.job) return join_job(job);
+        if (job.at("name") == options_.job)
+          return job.at("state") == "ending" ? await_end_of_job() : join_job(job);
       create_job();
+    });
+  }
+
+  // Of the job that had the name before, as after `muster end`.
+  void await_end_of_job() {
+    if (clock_.now() >= give_up_at_)
+      return stop({kTimedOut, fmt::format("job {} is ending and does not end in time; --timeout sets how "
+                                          "long to wait, `muster jobs` shows what is there",
+                                          options_.job)});
+    loop_.after(kAskAgain, [this] {
+      if (!finishing_) find_job();
     });
   }
 
@@ -268,6 +286,7 @@ class Run {
 
   void begin_trace() {
     if (options_.trace.empty()) return start_ranks();
+    tracing_ = true;  // also if the run ends before the answer is here
     step({{"command", "trace_begin"}, {"job", options_.job}}, [this](const Json&) { start_ranks(); });
   }
 
@@ -302,7 +321,7 @@ class Run {
     channel_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
                   [this, rank, text](const Outcome<Answer>& told) {
                     if (told || told.error().exit_code != kFailed) return;
-                    loop_.after(kTellAgain, [this, rank, text] {
+                    loop_.after(kAskAgain, [this, rank, text] {
                       if (ranks_) tell_absence(rank, text);  // or else nobody is left to wait
                     });
                   });
@@ -316,7 +335,7 @@ class Run {
   }
 
   void end_trace(int code) {
-    if (options_.trace.empty()) return finish(code);
+    if (!std::exchange(tracing_, false)) return finish(code);
     channel_->ask({{"command", "trace_end"}, {"job", options_.job}}, [this, code](Outcome<Answer> answer) {
       const Outcome<std::uint64_t> written =
           answer ? write_trace(*answer, options_.trace) : tl::unexpected(answer.error());
@@ -333,7 +352,7 @@ class Run {
 
   void on_end_signal(int number) {
     if (finishing_) {
-      if (daemon_) daemon_->child().signal(SIGKILL);  // a second one: no patience left
+      daemon_ ? daemon_->child().signal(SIGKILL) : leave();  // a second one: no patience left
       return;
     }
     if (ranks_) return ranks_->interrupt(number);
@@ -362,6 +381,13 @@ class Run {
   void finish(int code) {
     if (std::exchange(finishing_, true)) return;
     exit_code_ = code;
+    if (!job_stays_ || !tracing_) return leave();
+    // A run that has come to nothing leaves no recording on in a job that stays.
+    channel_->ask({{"command", "trace_end"}, {"job", options_.job}},
+                  [this](const Outcome<Answer>&) { leave(); });
+  }
+
+  void leave() {
     // Later, because the connection may be on the stack. Its end is the end of the job.
     loop_.post([this] { channel_.reset(); });
     if (daemon_death_ == 0) return loop_.post([this] { loop_.stop(); });
@@ -378,7 +404,10 @@ class Run {
   std::unique_ptr<Channel> channel_;
   std::unique_ptr<Ranks> ranks_;
   std::vector<std::string> tokens_;
+  const SteadyClock clock_;
+  Instant give_up_at_{};    // waiting for a job to end
   bool job_stays_ = false;  // after this run
+  bool tracing_ = false;    // since this run began it
   bool finishing_ = false;
   int exit_code_ = kFailed;
 };

@@ -11,7 +11,8 @@ namespace {
 using control::Json;
 using control::Packet;
 
-constexpr std::size_t kRankTextBytes = 32;  // of what was sent for a rank, in a complaint
+constexpr Nanos kReportTime = std::chrono::seconds(1);  // that `jobs` waits for engines
+constexpr std::size_t kRankTextBytes = 32;              // of what was sent for a rank, in a complaint
 
 std::string version_text() {
   return fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
@@ -138,33 +139,42 @@ Result<Job*> Supervisor::job_for(ConnectionId id, const Json& body) {
   return job;
 }
 
-// Each engine is asked for its ranks; the answer goes out when the last has spoken.
+// Each engine is asked for its ranks. The answer goes out when the last has spoken, or in a while without
+// those that are stopped or stuck: one job must not hide the others.
 void Supervisor::jobs_report(ConnectionId id, Reply reply) {
   struct Gather {
     Json jobs = Json::array();
     std::size_t open = 1;
-    Reply reply;
-    void close() {
-      if (--open == 0) reply(control::success({{"jobs", jobs}}), {});
+    control::Loop::Watch timer = 0;
+    Reply reply;  // empty once it was given
+    void answer() {
+      if (const Reply once = std::exchange(reply, nullptr)) once(control::success({{"jobs", jobs}}), {});
     }
   };
   const auto gather = std::make_shared<Gather>();
   gather->reply = std::move(reply);
+  gather->timer = loop_.after(kReportTime, [gather] { gather->answer(); });
+  const auto close = [this, gather] {
+    if (--gather->open > 0) return;
+    loop_.unwatch(gather->timer);
+    gather->answer();
+  };
   const std::uint32_t uid = connections_.at(id).peer.uid;
   for (const auto& [name, job] : book_.jobs()) {
     if (!JobBook::may_act(job, uid).ok()) continue;  // other users' jobs are not shown
     const std::size_t index = gather->jobs.size();
     gather->jobs.push_back(describe(job));
-    gather->jobs[index]["ranks"] = Json::array();
+    gather->jobs[index].update({{"ranks", Json::array()}, {"answered", false}});
     ++gather->open;
-    running_.at(name).engine->ask(Json{{"command", "report"}}, {}, [gather, index](Result<Packet> answer) {
+    const auto hear = [gather, index, close](Result<Packet> answer) {
       if (answer)
         if (const auto result = control::result_of(*answer); result && result->is_object())
-          gather->jobs[index]["ranks"] = result->value("ranks", Json::array());
-      gather->close();
-    });
+          gather->jobs[index].update({{"ranks", result->value("ranks", Json::array())}, {"answered", true}});
+      close();
+    };
+    running_.at(name).engine->ask(Json{{"command", "report"}}, {}, hear);
   }
-  gather->close();
+  close();
 }
 
 void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {

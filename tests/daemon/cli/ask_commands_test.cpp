@@ -46,6 +46,31 @@ TEST_F(AskCommands, JobsListsRanks) {
   EXPECT_NE(ask({"jobs"}).out.find("train"), std::string::npos);
 }
 
+// Goal:   an engine that is stopped hides no other job, neither from `muster jobs` nor from a run.
+TEST_F(AskCommands, AStoppedEngineStandsAlone) {
+  ASSERT_EQ(ask({"run", "-n", "1", "--job", "other", "--keep", "--", "true"}).code, 0);
+  pid_t engine = 0;
+  const Json before = ask({"status", "--json"}).json();
+  for (const Json& job : before.at("jobs"))
+    if (job.at("name") == "other") engine = job.at("engine_pid");
+  ASSERT_GT(engine, 0);
+  ASSERT_EQ(kill(engine, SIGSTOP), 0);
+  const Ran ran = ask({"jobs", "--json", "--timeout", "30"});
+  const Ran text = ask({"jobs", "--timeout", "30"});
+  const Ran next = ask({"run", "--job", "train", "--timeout", "30", "--", "true"});
+  kill(engine, SIGCONT);
+  EXPECT_EQ(next.code, 0) << next.err;
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Json report = ran.json();
+  for (const Json& job : report.at("jobs")) {
+    EXPECT_EQ(job.at("answered"), job.at("name") == "train") << job;
+    EXPECT_EQ(job.at("ranks").size(), job.at("name") == "train" ? 8u : 0u) << job;
+  }
+  EXPECT_NE(text.out.find("job other: its engine (process " + std::to_string(engine) + ") does not answer"),
+            std::string::npos)
+      << text.out;
+}
+
 // Goal:   what the command line foretells is what the engine made.
 TEST_F(AskCommands, GroupsAreThoseThatTheMeshCommandForetells) {
   const Json made = ask({"groups", "--job", "train", "--json"}).json();

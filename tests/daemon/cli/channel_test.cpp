@@ -1,5 +1,6 @@
 #include "daemon/cli/channel.hpp"
 
+#include "daemon/cli/own_version.hpp"
 #include "tests/support/node.hpp"
 
 #include <gtest/gtest.h>
@@ -32,8 +33,7 @@ TEST(Channel, OutlivesBeingLetGoForSilence) {
   (*channel)->ask({{"command", "version"}}, [](const Outcome<Answer>&) {});
   loop.run();
   EXPECT_FALSE(lost);
-  EXPECT_EQ(version,
-            fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH));
+  EXPECT_EQ(version, own_version());
 }
 
 // Goal:   what cannot have reached the daemon is asked again, also what must not be done twice.

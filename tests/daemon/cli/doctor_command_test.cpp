@@ -1,6 +1,6 @@
 #include "daemon/cli/doctor_command.hpp"
 
-#include "api/shm/layout.hpp"
+#include "daemon/cli/own_version.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -27,9 +27,7 @@ MachineFacts sound() {
   f.kernel = "6.1";
   f.governor = "performance";
   f.runtime_directory = "/run/muster";
-  f.daemon_version =
-      fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
-  f.daemon_abi = shm::kAbiVersion;
+  f.daemon_version = own_version();
   return f;
 }
 
@@ -67,7 +65,8 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
       {"daemon", Verdict::kFailure,
        [](MachineFacts& f) { f.daemon_trouble = "nobody listens", f.daemon_named = true; }},
       {"versions", Verdict::kWarning, [](MachineFacts& f) { f.daemon_version = "0.0.9"; }},
-      {"versions", Verdict::kFailure, [](MachineFacts& f) { f.daemon_abi = shm::kAbiVersion - 1; }},
+      {"versions", Verdict::kFailure,
+       [](MachineFacts& f) { f.daemon_trouble = "another version", f.daemon_speaks_other = true; }},
   };
   for (const Fault& fault : faults) {
     MachineFacts facts = sound();

@@ -320,6 +320,32 @@ TEST(Run, SaysThatItsOutputCannotBeWritten) {
   EXPECT_EQ(ran.err, "muster run: standard output cannot be written: No space left on device\n");
 }
 
+// Goal:   what the user says about a private daemon's sessions stands, unless the ranks need more.
+TEST(Run, APrivateDaemonHasRoomForItsRanks) {
+  const Folder home, files;
+  const std::string config = files.write("musterd.yaml", "limits:\n  sessions_max: 2\n");
+  const std::string sessions = "MUSTER_SET_limits__sessions_max=",
+                    ranks = "MUSTER_SET_limits__ranks_per_job_max=";
+  struct Case {
+    std::vector<std::string> options, environment;
+    int sessions, ranks;
+  };
+  for (const Case& each : {Case{{}, {}, 3, 3}, Case{{}, {sessions + "2"}, 3, 3},
+                           Case{{}, {sessions + "1024", ranks + "2"}, 1024, 3},
+                           Case{{"--config", config}, {ranks + "400"}, 3, 400}}) {
+    std::vector<std::string> options{"-n", "3", "--no-prefix"};
+    options.insert(options.end(), each.options.begin(), each.options.end());
+    Start start =
+        start_of(home, options, "if [ $MUSTER_RANK = 0 ]; then " + program("muster") + " status --json; fi");
+    start.environment.insert(start.environment.end(), each.environment.begin(), each.environment.end());
+    const Ran ran = run(start);
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const Json status = ran.json();
+    EXPECT_EQ(status.at("limits").at("sessions_max"), each.sessions);
+    EXPECT_EQ(status.at("limits").at("ranks_per_job_max"), each.ranks);
+  }
+}
+
 // ---- with a daemon that runs already
 
 TEST(RunOnADaemon, TwoRunsAtOnceHaveTheirOwnJobs) {
