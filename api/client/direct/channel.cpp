@@ -47,23 +47,35 @@ Channel::Channel(Words words, std::vector<Peer> peers, Vigil& vigil)
 
 // ---- verdicts ----------------------------------------------------------------------------------
 
-bool Channel::broken() const {
-  const auto generation = Untrusted<std::uint64_t>(&words_.line->generation).load_ordered();
-  const auto standing = Untrusted<std::int32_t>(&words_.line->standing).load();
-  return generation != words_.generation || standing != 0;
+bool Channel::ended() const {
+  return Untrusted<std::uint64_t>(&words_.line->generation).load_ordered() != words_.generation;
 }
 
+bool Channel::broken() const {
+  return ended() || Untrusted<std::int32_t>(&words_.line->standing).load() != 0;
+}
+
+// What stands against the group lets nobody begin. It ends nothing: the generation did, when the member left
+// that will not come back, and what all had arrived at by then goes on.
 bool Channel::revoked() const {
-  const bool standing = Untrusted<std::int32_t>(&words_.line->standing).load_acquire() != 0;
-  return standing || look(&words_.line->revoked) >= words_.generation;
+  return look(&words_.line->revoked) >= words_.generation;
 }
 
 bool Channel::late() const {
-  if (!broken()) return false;
+  if (!ended()) return false;
   const std::uint64_t generation = look(&words_.line->generation);
   const bool known = generation - words_.generation <= shm::kGenerationsKept;
   const std::uint64_t* completed = &words_.line->completed[words_.generation % shm::kGenerationsKept];
   return revoked() || !known || look(completed) < number_;
+}
+
+// Asked in this order: the seat of a member that is gone is made ready anew before its rank has a life again,
+// so that whoever misses that it was gone finds the slot empty.
+bool Channel::let_go(std::uint32_t i) const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // what was read came before the looks
+  if (!broken()) return false;
+  const bool told = revoked() || look(&peers_[i].seat->generation) > words_.generation;
+  return told || look(peers_[i].life) % 2 == 0;
 }
 
 // What peers may still read of the old generation stays until the next arrival there, and how far this member
@@ -82,6 +94,8 @@ std::uint64_t Channel::take_verdict() {
   shared_ = 0;
   Published<std::uint64_t>(own_progress()).store_release(0);
   Published<std::uint64_t>(&words_.seat->generation).store_release(words_.generation);
+  // The caller may write from here on what peers still read: they look at the generation after they have.
+  std::atomic_thread_fence(std::memory_order_release);
   std::fill(sent_.begin(), sent_.end(), 0);
   std::fill(received_.begin(), received_.end(), 0);
   outdated_slots_ = {true, true};
@@ -257,12 +271,7 @@ Meeting Channel::await_departure(std::uint64_t number, Patience& patience) {
 Meeting Channel::await_progress(std::uint64_t target, Patience& patience) {
   for (std::uint32_t i = 0; i < members(); ++i) {
     const auto reached = [target](std::uint64_t at) { return at >= target; };
-    const auto hopeless = [this, i] {
-      if (!broken()) return false;
-      const std::uint64_t life = look(peers_[i].life);
-      const bool gone_on = look(&peers_[i].seat->generation) > words_.generation;
-      return revoked() || gone_on || life != lives_[i] || life % 2 == 0;
-    };
+    const auto hopeless = [this, i] { return let_go(i) || (broken() && look(peers_[i].life) != lives_[i]); };
     const std::uint64_t* word = &peers_[i].seat->progress[words_.generation & 1];
     const Meeting meeting = wait(word, reached, hopeless, patience);
     if (meeting != Meeting::kMet) return meeting;

@@ -115,6 +115,10 @@ class Channel {
   bool broken() const;
   // This member's present operation does not count: the generation ended before all had arrived at it.
   bool late() const;
+  // The group has a verdict, and member i has heard of it, is gone, or hears of it wherever it is: it does
+  // not wait for this one any more. What was read of its memory before this was asked, and before unchanged()
+  // or its like was, is what it gave, if both say so.
+  bool let_go(std::uint32_t i) const;
   // The generation whose verdict is due, once taken: begins anew in the present one.
   std::uint64_t take_verdict();
 
@@ -132,6 +136,7 @@ class Channel {
   // Wakes who of the listeners sleeps.
   void publish(std::uint64_t* word, std::uint64_t value, std::span<const Peer> listeners);
   std::uint64_t* own_progress() { return &words_.seat->progress[words_.generation & 1]; }
+  bool ended() const;
   bool revoked() const;
   void renew(std::uint64_t* number, std::uint64_t* generation) const;
   bool stands(const std::uint64_t* word, std::uint64_t number, const std::uint64_t* generation) const;
