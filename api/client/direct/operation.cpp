@@ -212,7 +212,10 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
     return Outcome::kNoMemory;
   MUSTER_FAULT_POINT("payload.prepared");
   const Outcome met = meet(plan, memory, patience, [&] { exchange ? faces.arrive() : payloads.arrive(); });
-  if (met != Outcome::kDone) return met;
+  if (met != Outcome::kDone) {
+    stages.forget_unbegun(channel);
+    return met;
+  }
   if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, patience);
   if (plan.choice.algorithm == Algorithm::kRead) return reduce_by_reading(plan, payloads, patience);
   if (plan.choice.algorithm == Algorithm::kShared) return run_shared(plan, payloads, patience);
