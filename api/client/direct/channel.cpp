@@ -61,6 +61,10 @@ bool Channel::revoked() const {
   return look(&words_.line->revoked) >= words_.generation;
 }
 
+bool Channel::parted(std::uint32_t i) const {
+  return ended() || (broken() && look(peers_[i].life) % 2 == 0);
+}
+
 bool Channel::late() const {
   if (!ended()) return false;
   const std::uint64_t generation = look(&words_.line->generation);
@@ -89,6 +93,8 @@ std::uint64_t Channel::take_verdict() {
   const std::uint64_t present = Untrusted<std::uint64_t>(&words_.line->generation).load_acquire();
   const bool all_here =
       std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return look(peer.life) % 2 == 1; });
+  // What stands against the group is no end: nothing has begun, and messages of two who are here go on.
+  if (present == due) return due;
   words_.generation = all_here ? present : std::min(due + 1, present);
   number_ = 0;
   shared_ = 0;
@@ -252,6 +258,11 @@ bool Channel::stands(const std::uint64_t* word, std::uint64_t number, const std:
   return look(generation) == words_.generation && look(word) == number;
 }
 
+void Channel::withdraw() {
+  auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(number_));
+  renew(&slot->sequence, &slot->generation);
+}
+
 void Channel::set_phase(std::uint64_t phase) {
   publish(own_progress(), shm::make_progress(number_, phase), peers_);
   MUSTER_FAULT_POINT("phase.set");
@@ -298,12 +309,14 @@ Meeting Channel::await_received(std::uint32_t to, bool* disagreed, Patience& pat
   const shm::DirectPair& theirs = peers_[to].pairs[words_.index];
   const std::uint64_t number = sent_[to];
   wanted_ = {shm::DirectWait::kReceived, to, number, 0};
+  std::uint64_t found = 0;  // another look would be at what the receiver does next
   const auto done = [&](std::uint64_t received) {
+    found = received;
     return received >> 1 == number && stands(&theirs.received, received, &theirs.received_generation);
   };
-  const auto hopeless = [this] { return broken(); };
+  const auto hopeless = [this, to] { return parted(to); };
   const Meeting meeting = wait(&theirs.received, done, hopeless, patience);
-  *disagreed = meeting == Meeting::kMet && (look(&theirs.received) & 1) != 0;
+  *disagreed = meeting == Meeting::kMet && (found & 1) != 0;
   return meeting;
 }
 
@@ -315,10 +328,21 @@ Meeting Channel::await_message(std::uint32_t from, std::uint64_t plan, Arrival* 
   const auto sent = [&](std::uint64_t sequence) {
     return sequence == number && stands(&slot->sequence, number, &slot->generation);
   };
-  const auto hopeless = [this] { return broken(); };
+  const auto hopeless = [this, from] { return parted(from); };
   const Meeting meeting = wait(&slot->sequence, sent, hopeless, patience);
   if (meeting != Meeting::kMet) return meeting;
   return copy_arrival(slot, number, arrival) ? Meeting::kMet : Meeting::kBroken;
+}
+
+bool Channel::message_stands(std::uint32_t from) const {
+  const shm::DirectSlot* slot = &peers_[from].pairs[words_.index].sent;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return stands(&slot->sequence, received_[from] + 1, &slot->generation);
+}
+
+void Channel::withdraw_message(std::uint32_t to) {
+  shm::DirectSlot& slot = words_.pairs[to].sent;
+  renew(&slot.sequence, &slot.generation);
 }
 
 void Channel::acknowledge(std::uint32_t from, bool disagreed) {
