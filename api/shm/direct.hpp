@@ -31,7 +31,11 @@
 // The engine raises a group's generation when a member leaves or is lost, a deadline has passed or somebody
 // aborts, and says up to which operation all had arrived by then. Up to there members complete, unless one
 // that they still need is gone; beyond, whoever comes gets the verdict, once, and begins again at number 1 of
-// the new generation. A verdict that is not a departure ends what is in flight as well.
+// the new generation. A verdict that is not a departure ends what is in flight as well. A member says in its
+// seat that it has gone on before it touches what others may still read of it, so that they need not fear
+// every end; who hears of none because the engine is gone takes its number away instead. What stands against
+// a group because a rank is named absent keeps members from beginning, and ends nothing: the departure of
+// that rank did. Messages between two who are there pass all the while.
 //
 // Rules as in layout.hpp: plain data, one writer per line, offsets not pointers, a reader copies and checks.
 // Segments are handed to peers by read-only descriptors, which keeps mistakes out, not malice: ranks of a job

@@ -60,6 +60,8 @@ struct Told {
   int operations = 0;
   End end = End::kApart;
   bool exact = false;  // whether survivors have to have completed the same operations
+  std::uint32_t lost = 2;
+  bool soon = false;  // the generation ends though somebody may be in the operation before the sixth
 };
 inline Told& told() {
   static Told story;
@@ -185,10 +187,14 @@ struct Departure : rl::test_suite<Departure, 3>, Stage<Departure>, Ending<3> {
   void thread(unsigned rank) {
     Member& member = *members[rank];
     do_before(member);
-    if (rank == 2) {
-      if (rl::rand(2) == 0) member.arrive_and_vanish();
-      engine().depart(2, GroupId(0));
-      if (told().end == End::kApart) await(2);
+    const bool lost = rank == told().lost;
+    const std::uint32_t before = told().end == End::kApart && !told().soon ? 3 : 0;
+    if (before > 0) come();
+    await(before);
+    if (lost) {
+      if (rl::rand(2) == 0) member.arrive_and_vanish(told().what);
+      engine().depart(rank, GroupId(0));
+      if (told().end == End::kApart) await(before + 2);
       member.attach_anew();
     } else if (told().end == End::kApart) {
       while (member.generation() == 0)
@@ -196,9 +202,42 @@ struct Departure : rl::test_suite<Departure, 3>, Stage<Departure>, Ending<3> {
       come();
     }
     do_after(member);
-    RL_ASSERT(member.heard == (rank == 2 ? 0 : 1));
+    RL_ASSERT(member.heard == (lost ? 0 : 1));
   }
   void after() { RL_ASSERT(!told().exact || members[0]->completed == members[1]->completed); }
+};
+
+// A member leaves in order once an operation is over for it, and whoever started it says that it is absent.
+// All had arrived, and the others need nothing more of it: they complete the operation too. Then each of them
+// hears of both ends, and after the rank has come back the next generation begins at 1 for all.
+struct Leaving : rl::test_suite<Leaving, 3>, Stage<Leaving>, Ending<3> {
+  void before() {
+    Stage<Leaving>::before();
+    count.store(0, rl::mo_relaxed, rl::debug_info("count"));
+    for (std::uint32_t rank = 0; rank < 3; ++rank) members[rank] = join(rank);
+  }
+  void thread(unsigned rank) {
+    Member& member = *members[rank];
+    const bool leaves = rank == told().lost;
+    do_before(member);
+    RL_ASSERT(member.run(told().what));
+    if (leaves) {
+      engine().depart(rank, GroupId(0));
+      engine().absent(rank, GroupId(0));
+      await(4);
+      member.attach_anew();
+      come();
+    } else {
+      member.await_verdict();
+      come();
+      await(2);  // who hears of the second end takes away what it did in this generation
+      member.await_verdict();
+      come();
+      await(5);
+    }
+    do_after(member);
+    RL_ASSERT(member.heard == (leaves ? 0 : 2));
+  }
 };
 
 // A deadline may pass while a peer is on its way. Then each hears of it once, and the late one is not taken
@@ -240,7 +279,7 @@ struct Stale : rl::test_suite<Stale, 3>, Stage<Stale>, Ending<2> {
     }
     Member& member = *members[index];
     if (index == 1) {
-      member.arrive_and_vanish();
+      member.arrive_and_vanish(told().what);
       return come();
     }
     member.await_verdict();
@@ -291,7 +330,14 @@ constexpr Row kRows[] = {
     {"abort_stage_anytime", search<Abort>, {What::kStage, 0, End::kAnytime}, 20000},
     {"departure", search<Departure>, {What::kInline, 0, End::kApart}, 20000},
     {"departure_exact", search<Departure>, {What::kInline, 0, End::kApart, true}, 20000},
+    {"departure_soon", search<Departure>, {What::kArena, 0, End::kApart, false, 1, true}, 100000},
     {"departure_anytime", search<Departure>, {What::kInline, 0, End::kAnytime}, 20000},
+    {"departure_arena", search<Departure>, {What::kArena, 0, End::kApart, false, 1}, 20000},
+    {"leaving_inline", search<Leaving>, {What::kInline, 0, End::kApart}, 20000},
+    {"leaving_slot", search<Leaving>, {What::kSlot, 0, End::kApart}, 20000},
+    {"leaving_stage", search<Leaving>, {What::kStage, 0, End::kApart}, 20000},
+    {"leaving_arena", search<Leaving>, {What::kArena, 0, End::kApart}, 20000},
+    {"leaving_read", search<Leaving>, {What::kRead, 0, End::kApart}, 20000},
     {"overdue", search<Overdue>, {What::kInline, 0, End::kApart}, 20000},
     {"stale", search<Stale>, {What::kInline, 0, End::kAnytime}, 20000},
 };

@@ -26,6 +26,14 @@ class Engine {
     board.break_group(q.group, {Code::kTimeout, -1, "", 0}, engine::Board::End::kForAll);
   }
 
+  // Whoever started the rank says that it will not come back.
+  void absent(std::uint32_t rank, GroupId group) {
+    const Turn turn(baton_);
+    const scheduler::Verdict gone{Code::kPeerLost, static_cast<std::int32_t>(rank), "", 0};
+    job_.board().break_group(group, gone, engine::Board::End::kDeparture);
+    job_.board().stand(group, &gone);
+  }
+
   // The rank's process is gone, and another takes its place.
   void depart(std::uint32_t rank, GroupId group) {
     const Turn turn(baton_);
@@ -36,6 +44,7 @@ class Engine {
     const Turn turn(baton_);
     job_.board().reset(Rank(rank));
     job_.board().set_attached(Rank(rank), true);
+    job_.board().stand(GroupId(group), nullptr);
     return job_.join(group, rank, vigil);
   }
 
@@ -125,12 +134,15 @@ class Member final : public client::Vigil {
   }
 
   // Comes to the next operation and is lost there: nothing of it is read, nothing more is said.
-  void arrive_and_vanish() {
+  void arrive_and_vanish(What what) {
     if (!channel_->begin()) return;
     source_[0] = stamp(channel_->index(), channel_->number(), 0);
-    const client::DirectPlan plan = plan_for(What::kInline);
-    channel_->arrive(1, plan.signature.common, {shm::Place::Kind::kInline, 0, 0},
-                     std::span(reinterpret_cast<const std::byte*>(source_.data()), sizeof source_[0]));
+    const client::DirectPlan plan = plan_for(what);
+    const bool gives = what == What::kInline;
+    const auto* source = reinterpret_cast<const std::byte*>(source_.data());
+    channel_->arrive(1, plan.signature.common,
+                     gives ? shm::Place{shm::Place::Kind::kInline, 0, 0} : shm::Place{},
+                     gives ? std::span(source, sizeof source_[0]) : std::span<const std::byte>());
   }
 
   // Another process takes the rank's place.

@@ -67,7 +67,20 @@ BUGS = {
     "wiped_is_awaited": Bug(CHANNEL, ["departure_anytime"], [(BACK + "broken()", BACK + "late()")]),
     # What is read in place counts although its owner may have been told of the end, and write there.
     "source_of_the_told": Bug(PAYLOADS, ["abort_arena"], [
-        ("return channel_.unchanged(i) && !channel_.broken();", "return channel_.unchanged(i);")]),
+        ("return !channel_.let_go(i) && channel_.unchanged(i);", "return channel_.unchanged(i);")]),
+    # The same, but an end for all is seen: a giver that was told of a departure is not.
+    "told_of_a_departure": Bug(CHANNEL, ["departure_arena"], [
+        ("const bool told = revoked() || look(&peers_[i].seat->generation) > words_.generation;",
+         "const bool told = revoked();")]),
+    # Whoever reads in place gives up as soon as anybody leaves, though its giver waits for it.
+    "anybody_lets_go": Bug(PAYLOADS, ["leaving_arena"], [
+        ("return !channel_.let_go(i) && channel_.unchanged(i);",
+         "return !channel_.broken() && channel_.unchanged(i);")]),
+    # What stands against the group ends what all had arrived at.
+    "standing_revokes": Bug(CHANNEL, ["leaving_arena"], [
+        ("  return look(&words_.line->revoked) >= words_.generation;",
+         "  return Untrusted<std::int32_t>(&words_.line->standing).load_acquire() != 0 ||\n"
+         "         look(&words_.line->revoked) >= words_.generation;")]),
     # Who was told of a verdict stays in the generation that it ended.
     "generation_not_taken": Bug(CHANNEL, ["abort_inline"], [
         ("words_.generation = all_here ? present : std::min(due + 1, present);",

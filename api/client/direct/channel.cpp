@@ -47,23 +47,39 @@ Channel::Channel(Words words, std::vector<Peer> peers, Vigil& vigil)
 
 // ---- verdicts ----------------------------------------------------------------------------------
 
-bool Channel::broken() const {
-  const auto generation = Untrusted<std::uint64_t>(&words_.line->generation).load_ordered();
-  const auto standing = Untrusted<std::int32_t>(&words_.line->standing).load();
-  return generation != words_.generation || standing != 0;
+bool Channel::ended() const {
+  return Untrusted<std::uint64_t>(&words_.line->generation).load_ordered() != words_.generation;
 }
 
+bool Channel::broken() const {
+  return ended() || Untrusted<std::int32_t>(&words_.line->standing).load() != 0;
+}
+
+// What stands against the group lets nobody begin. It ends nothing: the generation did, when the member left
+// that will not come back, and what all had arrived at by then goes on.
 bool Channel::revoked() const {
-  const bool standing = Untrusted<std::int32_t>(&words_.line->standing).load_acquire() != 0;
-  return standing || look(&words_.line->revoked) >= words_.generation;
+  return look(&words_.line->revoked) >= words_.generation;
+}
+
+bool Channel::parted(std::uint32_t i) const {
+  return ended() || (broken() && look(peers_[i].life) % 2 == 0);
 }
 
 bool Channel::late() const {
-  if (!broken()) return false;
+  if (!ended()) return false;
   const std::uint64_t generation = look(&words_.line->generation);
   const bool known = generation - words_.generation <= shm::kGenerationsKept;
   const std::uint64_t* completed = &words_.line->completed[words_.generation % shm::kGenerationsKept];
   return revoked() || !known || look(completed) < number_;
+}
+
+// Asked in this order: the seat of a member that is gone is made ready anew before its rank has a life again,
+// so that whoever misses that it was gone finds the slot empty.
+bool Channel::let_go(std::uint32_t i) const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // what was read came before the looks
+  if (!broken()) return false;
+  const bool told = revoked() || look(&peers_[i].seat->generation) > words_.generation;
+  return told || look(peers_[i].life) % 2 == 0;
 }
 
 // What peers may still read of the old generation stays until the next arrival there, and how far this member
@@ -77,11 +93,15 @@ std::uint64_t Channel::take_verdict() {
   const std::uint64_t present = Untrusted<std::uint64_t>(&words_.line->generation).load_acquire();
   const bool all_here =
       std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return look(peer.life) % 2 == 1; });
+  // What stands against the group is no end: nothing has begun, and messages of two who are here go on.
+  if (present == due) return due;
   words_.generation = all_here ? present : std::min(due + 1, present);
   number_ = 0;
   shared_ = 0;
   Published<std::uint64_t>(own_progress()).store_release(0);
   Published<std::uint64_t>(&words_.seat->generation).store_release(words_.generation);
+  // The caller may write from here on what peers still read: they look at the generation after they have.
+  std::atomic_thread_fence(std::memory_order_release);
   std::fill(sent_.begin(), sent_.end(), 0);
   std::fill(received_.begin(), received_.end(), 0);
   outdated_slots_ = {true, true};
@@ -238,6 +258,11 @@ bool Channel::stands(const std::uint64_t* word, std::uint64_t number, const std:
   return look(generation) == words_.generation && look(word) == number;
 }
 
+void Channel::withdraw() {
+  auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(number_));
+  renew(&slot->sequence, &slot->generation);
+}
+
 void Channel::set_phase(std::uint64_t phase) {
   publish(own_progress(), shm::make_progress(number_, phase), peers_);
   MUSTER_FAULT_POINT("phase.set");
@@ -257,12 +282,7 @@ Meeting Channel::await_departure(std::uint64_t number, Patience& patience) {
 Meeting Channel::await_progress(std::uint64_t target, Patience& patience) {
   for (std::uint32_t i = 0; i < members(); ++i) {
     const auto reached = [target](std::uint64_t at) { return at >= target; };
-    const auto hopeless = [this, i] {
-      if (!broken()) return false;
-      const std::uint64_t life = look(peers_[i].life);
-      const bool gone_on = look(&peers_[i].seat->generation) > words_.generation;
-      return revoked() || gone_on || life != lives_[i] || life % 2 == 0;
-    };
+    const auto hopeless = [this, i] { return let_go(i) || (broken() && look(peers_[i].life) != lives_[i]); };
     const std::uint64_t* word = &peers_[i].seat->progress[words_.generation & 1];
     const Meeting meeting = wait(word, reached, hopeless, patience);
     if (meeting != Meeting::kMet) return meeting;
@@ -289,12 +309,14 @@ Meeting Channel::await_received(std::uint32_t to, bool* disagreed, Patience& pat
   const shm::DirectPair& theirs = peers_[to].pairs[words_.index];
   const std::uint64_t number = sent_[to];
   wanted_ = {shm::DirectWait::kReceived, to, number, 0};
+  std::uint64_t found = 0;  // another look would be at what the receiver does next
   const auto done = [&](std::uint64_t received) {
+    found = received;
     return received >> 1 == number && stands(&theirs.received, received, &theirs.received_generation);
   };
-  const auto hopeless = [this] { return broken(); };
+  const auto hopeless = [this, to] { return parted(to); };
   const Meeting meeting = wait(&theirs.received, done, hopeless, patience);
-  *disagreed = meeting == Meeting::kMet && (look(&theirs.received) & 1) != 0;
+  *disagreed = meeting == Meeting::kMet && (found & 1) != 0;
   return meeting;
 }
 
@@ -306,10 +328,21 @@ Meeting Channel::await_message(std::uint32_t from, std::uint64_t plan, Arrival* 
   const auto sent = [&](std::uint64_t sequence) {
     return sequence == number && stands(&slot->sequence, number, &slot->generation);
   };
-  const auto hopeless = [this] { return broken(); };
+  const auto hopeless = [this, from] { return parted(from); };
   const Meeting meeting = wait(&slot->sequence, sent, hopeless, patience);
   if (meeting != Meeting::kMet) return meeting;
   return copy_arrival(slot, number, arrival) ? Meeting::kMet : Meeting::kBroken;
+}
+
+bool Channel::message_stands(std::uint32_t from) const {
+  const shm::DirectSlot* slot = &peers_[from].pairs[words_.index].sent;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return stands(&slot->sequence, received_[from] + 1, &slot->generation);
+}
+
+void Channel::withdraw_message(std::uint32_t to) {
+  shm::DirectSlot& slot = words_.pairs[to].sent;
+  renew(&slot.sequence, &slot.generation);
 }
 
 void Channel::acknowledge(std::uint32_t from, bool disagreed) {

@@ -73,6 +73,7 @@ class Channel {
   std::uint64_t sent_to(std::uint32_t i) const { return sent_[i]; }
   std::uint64_t received_from(std::uint32_t i) const { return received_[i]; }
   Instant now() const { return vigil_.now(); }
+  bool engine_gone() const { return vigil_.engine_gone(); }
 
   // ---- collectives -----------------------------------------------------------------------------
   // Takes the next number. False: a verdict is due, see broken().
@@ -90,6 +91,9 @@ class Channel {
   // The slot of member i still holds this operation: what was read from it counts.
   bool unchanged(std::uint32_t i) const;
 
+  // This member leaves the operation without a verdict: what others read of it from now on does not count.
+  void withdraw();
+
   void set_phase(std::uint64_t phase);
   Meeting await_phase(std::uint64_t phase, Patience& patience);
   // Until every peer has left operation `number` behind as far as its payloads go.
@@ -102,7 +106,11 @@ class Channel {
   // kMet: the receiver is done with it; *disagreed says whether it meant something else.
   Meeting await_received(std::uint32_t to, bool* disagreed, Patience& patience);
   Meeting await_message(std::uint32_t from, std::uint64_t plan, Arrival* arrival, Patience& patience);
+  // The next message from that member is still what was found: what was read of it counts.
+  bool message_stands(std::uint32_t from) const;
   void acknowledge(std::uint32_t from, bool disagreed);
+  // As withdraw(), of the latest message to that member.
+  void withdraw_message(std::uint32_t to);
 
   // Counts an operation whose result all members share, of this generation: all have counted as many when
   // they have agreed on as many operations, and begin anew when they hear of the generation's end.
@@ -113,9 +121,16 @@ class Channel {
   // ---- verdicts --------------------------------------------------------------------------------
   // The group has a verdict that this member has not taken, or takes nobody.
   bool broken() const;
+  // A message to or from member i can no longer pass: the generation has ended, or that member will not come.
+  // Who else will not come is no matter to the two.
+  bool parted(std::uint32_t i) const;
   // This member's present operation does not count: the generation ended before all had arrived at it.
   bool late() const;
-  // The generation whose verdict is due, once taken: begins anew in the present one.
+  // The group has a verdict, and member i has heard of it, is gone, or hears of it wherever it is: it does
+  // not wait for this one any more. What was read of its memory before this was asked, and before unchanged()
+  // or its like was, is what it gave, if both say so.
+  bool let_go(std::uint32_t i) const;
+  // The generation whose verdict is due, once taken: begins anew in the present one, if that is another.
   std::uint64_t take_verdict();
 
  private:
@@ -132,6 +147,7 @@ class Channel {
   // Wakes who of the listeners sleeps.
   void publish(std::uint64_t* word, std::uint64_t value, std::span<const Peer> listeners);
   std::uint64_t* own_progress() { return &words_.seat->progress[words_.generation & 1]; }
+  bool ended() const;
   bool revoked() const;
   void renew(std::uint64_t* number, std::uint64_t* generation) const;
   bool stands(const std::uint64_t* word, std::uint64_t number, const std::uint64_t* generation) const;

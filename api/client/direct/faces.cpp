@@ -141,7 +141,8 @@ Outcome Faces::take(const Face& to) {
     // The list stands, but a face that was read where it lies may have been written since: one that has heard
     // of the generation's end does not wait for its readers.
     const bool in_arena = shm::unpack_place(entry.place).kind == Kind::kArena;
-    return in_arena && channel_.broken() ? Outcome::kBroken : Outcome::kDone;
+    const bool lost = in_arena && (channel_.let_go(from) || !channel_.unchanged(from));
+    return lost ? Outcome::kBroken : Outcome::kDone;
   }
   return payloads_.intact(from) ? Outcome::kCorrupt : Outcome::kBroken;
 }

@@ -88,6 +88,11 @@ void Stages::settle(Channel& channel, const Patience& patience) {
   }
 }
 
+void Stages::forget_unbegun(const Channel& channel) {
+  for (Use& use : uses_)
+    if (use.channel == &channel && use.number > channel.number()) use = {};
+}
+
 // A verdict or the deadline ends the wait: whoever reads on finds the stage changed, and fails.
 void Stages::await_readers(const Use& use, const Patience& patience) {
   if (use.channel == nullptr || use.channel->generation() != use.generation) return;

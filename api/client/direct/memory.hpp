@@ -110,6 +110,8 @@ class Stages {
   // A stage to be filled for the next operation of `channel`. Waits until all who were to read its last
   // content are done.
   Stage take(Channel& channel, const Patience& patience);
+  // The operation of `channel` for which a stage was taken did not begin: nobody reads that stage.
+  void forget_unbegun(const Channel& channel);
   // Waits until all are done with what `channel` has staged, and forgets that it has: its seats may be
   // another group's soon. Whoever still reads then finds it changed.
   void settle(Channel& channel, const Patience& patience);

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 
 namespace muster::client {
@@ -213,7 +212,10 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
     return Outcome::kNoMemory;
   MUSTER_FAULT_POINT("payload.prepared");
   const Outcome met = meet(plan, memory, patience, [&] { exchange ? faces.arrive() : payloads.arrive(); });
-  if (met != Outcome::kDone) return met;
+  if (met != Outcome::kDone) {
+    stages.forget_unbegun(channel);
+    return met;
+  }
   if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, patience);
   if (plan.choice.algorithm == Algorithm::kRead) return reduce_by_reading(plan, payloads, patience);
   if (plan.choice.algorithm == Algorithm::kShared) return run_shared(plan, payloads, patience);
@@ -235,7 +237,7 @@ Outcome send(const DirectPlan& plan, DirectMemory& memory, Patience& patience) {
   Channel& channel = *plan.channel;
   const auto to = static_cast<std::uint32_t>(plan.what.receiver);
   const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
-  if (channel.broken()) return Outcome::kBroken;
+  if (channel.parted(to)) return Outcome::kBroken;
   const bool inside = bytes <= shm::kInlineBytes;
   const shm::Place place = inside ? shm::Place{shm::Place::Kind::kInline, 0, 0} : plan.home;
   channel.send(to, plan.handle, plan.signature.common, place,
@@ -252,7 +254,7 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
   Channel& channel = *plan.channel;
   const auto from = static_cast<std::uint32_t>(plan.what.root);
   const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
-  if (channel.broken()) return Outcome::kBroken;
+  if (channel.parted(from)) return Outcome::kBroken;
   record(plan, memory, from, channel.received_from(from) + 1);
   MUSTER_FAULT_POINT("receive.awaiting");
   Arrival arrival;
@@ -270,11 +272,27 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
   if (source == nullptr) return Outcome::kCorrupt;
   if (bytes > 0) math::copy(plan.mine.target, source, bytes, bytes >= kStreamBytes ? 0 : math::kNeverStream);
   MUSTER_FAULT_POINT("receive.copied");
-  std::atomic_thread_fence(std::memory_order_acquire);  // what was copied came before the look
-  if (there && channel.broken()) return Outcome::kBroken;
+  if (there && (channel.let_go(from) || !channel.message_stands(from))) return Outcome::kBroken;
   channel.acknowledge(from, false);
   MUSTER_FAULT_POINT("receive.acknowledged");
   return Outcome::kDone;
+}
+
+// Who hears of no verdict because the engine is gone raises no generation by which others could tell that it
+// waits for them no more: it takes its number away before its caller can write what they still read.
+Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcome) {
+  Channel& channel = *plan.channel;
+  const bool unexplained = outcome == Outcome::kBroken || outcome == Outcome::kCorrupt;
+  if (unexplained && !channel.broken() && channel.engine_gone()) outcome = Outcome::kAlone;
+  if (outcome == Outcome::kAlone) {
+    if (plan.what.op == MUSTER_SEND)
+      channel.withdraw_message(static_cast<std::uint32_t>(plan.what.receiver));
+    else if (plan.what.op != MUSTER_RECV)
+      channel.withdraw();
+  }
+  // Memory that could not be had went with its owner: it explains no later failure.
+  if (outcome == Outcome::kBroken) static_cast<void>(memory.take_trouble());
+  return outcome;
 }
 
 }  // namespace
@@ -282,10 +300,11 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
 Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
   MUSTER_ASSERT(plan.channel->members() <= kMembersMax);
   const bool elsewhere = plan.choice.path == Path::kEngine;
-  const Outcome outcome = plan.what.op == MUSTER_SEND   ? send(plan, memory, patience)
-                          : plan.what.op == MUSTER_RECV ? receive(plan, memory, patience)
-                          : elsewhere                   ? agree(plan, memory, patience)
-                                                        : run_collective(plan, memory, stages, patience);
+  Outcome outcome = plan.what.op == MUSTER_SEND   ? send(plan, memory, patience)
+                    : plan.what.op == MUSTER_RECV ? receive(plan, memory, patience)
+                    : elsewhere                   ? agree(plan, memory, patience)
+                                                  : run_collective(plan, memory, stages, patience);
+  if (outcome != Outcome::kDone) outcome = ended_early(plan, memory, outcome);
   MUSTER_FAULT_POINT("operation.done");
   FlightRing& flight = memory.flight();
   flight.ended(outcome == Outcome::kDone ? shm::RecordState::kWell : shm::RecordState::kBadly,

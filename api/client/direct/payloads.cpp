@@ -204,9 +204,9 @@ bool Payloads::intact(std::uint32_t i) const {
     case Kind::kStage:  // the table, if there is one, is in the slot
       return stage_intact(i, place) && (!has_table(plan_.what) || channel_.unchanged(i));
     case Kind::kArena:
-      // The memory of a rank that is gone is given to nobody before its seat is made ready anew. One that has
-      // heard of the generation's end does not wait for its readers, and may write there.
-      return channel_.unchanged(i) && !channel_.broken();
+      // Who has heard of the generation's end does not wait for its readers, and may write there. That others
+      // have heard, or are gone, is no matter: they were done with the operation, or its giver hears of them.
+      return !channel_.let_go(i) && channel_.unchanged(i);
     default:
       return true;
   }

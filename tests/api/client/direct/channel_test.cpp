@@ -117,6 +117,43 @@ TEST_F(Meetings, EndsWhatIsInFlightWhenItIsRevoked) {
   EXPECT_TRUE(one_.late());
 }
 
+// Goal:   an orderly exit under `muster run` fails nobody at whose operation all had arrived.
+// Method: this member is held up between its arrival and its look at the verdict; meanwhile the other ends
+// the
+//         operation, leaves, and its launcher says that it will not come back.
+TEST_F(Meetings, CompletesWhatHadComeBeforeAMemberWasCalledAbsent) {
+  ASSERT_TRUE(one_.begin());
+  ASSERT_TRUE(other_.begin());
+  arrive(one_);
+  arrive(other_, std::byte{5});
+  world_.board().set_attached(Rank(1), false);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  world_.board().stand(kGroupId, &kLost);
+  EXPECT_FALSE(one_.late());
+  Patience patience = at_once();
+  ASSERT_EQ(one_.await_arrivals(patience), Meeting::kMet);
+  EXPECT_EQ(one_.arrival(1).payload[0], std::byte{5});
+  EXPECT_FALSE(one_.begin());
+  EXPECT_TRUE(asked_.empty());
+}
+
+TEST_F(Meetings, KnowsWhoHasLetGoOfAnOperation) {
+  EXPECT_FALSE(one_.let_go(1));
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  EXPECT_FALSE(one_.let_go(1)) << "it waits on until it hears";
+  other_.take_verdict();
+  EXPECT_TRUE(one_.let_go(1));
+  EXPECT_FALSE(other_.let_go(0)) << "who has heard itself is in the next generation";
+  one_.take_verdict();
+  world_.board().set_attached(Rank(1), false);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  EXPECT_TRUE(one_.let_go(1)) << "who is gone does not wait";
+  one_.take_verdict();
+  world_.board().break_group(kGroupId, {Code::kAborted, -1, "no more", 0}, engine::Board::End::kForAll);
+  EXPECT_TRUE(one_.let_go(0)) << "an end for all";
+}
+
 TEST_F(Meetings, TellsALateArrivalSo) {
   ASSERT_TRUE(one_.begin());
   ASSERT_TRUE(other_.begin());

@@ -5,6 +5,7 @@
 #include "api/client/direct/seating.hpp"
 #include "daemon/engine/board.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -54,6 +55,8 @@ class DirectWorld {
     seats_[rank] = std::make_unique<Seat>(*this, rank);
   }
 
+  DirectMemory& memory(std::uint32_t rank) { return seats_[rank]->memory; }
+
   // A plan for a share whose memory lies in the arena.
   DirectPlan plan(std::uint32_t rank, const Collective& what, const Share& mine) {
     Described described{kGroup, what, mine, place_of(mine.source), {}};
@@ -66,6 +69,8 @@ class DirectWorld {
   }
 
   Nanos timeout = std::chrono::seconds(20);
+  std::atomic<bool> engine_gone = false;
+  bool arenas_gone = false;  // the engine knows no memory of a peer
   // Called when a rank is about to read a peer's arena for the first time, if set.
   std::function<void(std::uint32_t rank)> on_first_look;
   // Called at a deadline, with who asked. The default fails the test and ends everybody's wait.
@@ -96,6 +101,7 @@ class DirectWorld {
     }
     Result<shm::Mapping> arena_segment(std::int32_t, std::uint32_t) override {
       if (world.on_first_look) world.on_first_look(rank);
+      if (world.arenas_gone) return fail(Code::kBadArgument, "there is no such segment");
       return world.map(world.arena_.get(), world.view_.size(), shm::Access::kRead);
     }
     Result<Scratch> scratch(std::uint64_t bytes) override {
@@ -105,7 +111,7 @@ class DirectWorld {
       return Scratch{data, world.place_of(data)};
     }
     Instant now() const override { return clock.now(); }
-    bool engine_gone() override { return false; }
+    bool engine_gone() override { return world.engine_gone; }
     void overdue(const Channel& waiting) override { world.on_overdue(rank, waiting.wanted()); }
 
     DirectWorld& world;

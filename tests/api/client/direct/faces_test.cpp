@@ -27,31 +27,58 @@ Face row(std::int32_t peer, std::byte* data) {
 // Goal:   what a giver writes after it has heard of the generation's end is no result.
 // Method: rank 1 finds the list of rank 0 in its slot; when it is about to read the face itself, the group
 //         ends, and the program of rank 0, whose call has returned, writes its array.
-TEST(Faces, DoNotCountOnceTheirGiverMayWriteThem) {
+class Faces : public ::testing::Test {
+ protected:
+  // Rank 0 gives a face to rank 1; other ranks take part and exchange nothing.
+  DirectPlan plan(DirectWorld& world, std::uint32_t rank) const {
+    Collective what;
+    what.op = MUSTER_EXCHANGE;
+    what.dtype = MUSTER_F32;
+    Share share;
+    share.index = static_cast<std::int32_t>(rank);
+    if (rank == 0) share.sends = {row(1, given(world))};
+    if (rank == 1) share.receives = {row(0, taken(world))};
+    return world.plan(rank, what, share);
+  }
+  static std::byte* given(DirectWorld& world) { return world.arena(); }
+  static std::byte* taken(DirectWorld& world) { return world.arena() + (1 << 16); }
+};
+
+TEST_F(Faces, DoNotCountOnceTheirGiverMayWriteThem) {
   DirectWorld world(2, 1 << 20, Machine{64, 2, true});
-  std::byte* given = world.arena();
-  std::byte* taken = world.arena() + (1 << 16);
-  Collective what;
-  what.op = MUSTER_EXCHANGE;
-  what.dtype = MUSTER_F32;
-  Share giver;
-  giver.index = 0;
-  giver.sends = {row(1, given)};
-  Share taker;
-  taker.index = 1;
-  taker.receives = {row(0, taken)};
   std::thread rank_0;
   Outcome of_giver = Outcome::kDone;
   world.on_first_look = [&](std::uint32_t rank) {
     ASSERT_EQ(rank, 1u);
     world.board().break_group(kGroupId, {Code::kAborted, -1, "enough", 0}, engine::Board::End::kForAll);
     rank_0.join();
-    std::fill_n(given, kCount * 4, std::byte{7});
+    std::fill_n(given(world), kCount * 4, std::byte{7});
   };
-  rank_0 = std::thread([&] { of_giver = world.run(0, world.plan(0, what, giver)); });
-  EXPECT_EQ(world.run(1, world.plan(1, what, taker)), Outcome::kBroken);
-  EXPECT_EQ(taken[0], std::byte{7}) << "the case that is meant";
+  rank_0 = std::thread([&] { of_giver = world.run(0, plan(world, 0)); });
+  EXPECT_EQ(world.run(1, plan(world, 1)), Outcome::kBroken);
+  EXPECT_EQ(taken(world)[0], std::byte{7}) << "the case that is meant";
   EXPECT_EQ(of_giver, Outcome::kBroken);
+}
+
+// Goal:   a member that leaves in order once it is done spoils nothing for the others.
+// Method: rank 2 has done its part and leaves when rank 1 is about to read the face of rank 0.
+TEST_F(Faces, CountAlthoughAnotherMemberHasLeft) {
+  DirectWorld world(3, 1 << 20, Machine{64, 3, true});
+  std::fill_n(given(world), kCount * 4, std::byte{7});
+  Outcome outcomes[3] = {};
+  std::thread others[3];
+  world.on_first_look = [&](std::uint32_t) {
+    others[2].join();
+    world.board().set_attached(Rank(2), false);
+    world.board().break_group(kGroupId, {Code::kPeerLost, 2, "rank 2 left", 1},
+                              engine::Board::End::kDeparture);
+  };
+  for (const std::uint32_t rank : {0u, 2u})
+    others[rank] = std::thread([&, rank] { outcomes[rank] = world.run(rank, plan(world, rank)); });
+  outcomes[1] = world.run(1, plan(world, 1));
+  others[0].join();
+  for (const Outcome outcome : outcomes) EXPECT_EQ(outcome, Outcome::kDone);
+  EXPECT_EQ(taken(world)[kCount * 4 - 1], std::byte{7});
 }
 
 }  // namespace
