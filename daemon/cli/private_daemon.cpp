@@ -35,7 +35,7 @@ bool sets(const std::vector<std::string>& environment, const std::string& name) 
                      [&](const std::string& entry) { return entry.starts_with(name + "="); });
 }
 
-// The daemon is for these ranks alone; what the user says about their number stands, unless it is too little.
+// What is said about their number stands, unless it is too little: ranks may make jobs of their own there.
 struct Room {
   std::uint32_t sessions = 0;
   std::uint32_t ranks_per_job = 0;
@@ -48,14 +48,8 @@ Result<Room> room_for(const PrivateDaemon::Options& options) {
   sources.environment = options.environment;
   MUSTER_ASSIGN_OR_RETURN(const config::Resolved said, supervisor::load_settings(sources));
   const auto ranks = static_cast<std::uint32_t>(options.ranks);
-  const auto at_least = [&](std::string_view key, std::uint32_t value) {
-    const auto entry = std::find_if(said.in_force.begin(), said.in_force.end(),
-                                    [&](const config::InForce& each) { return each.key == key; });
-    const bool own = entry != said.in_force.end() && entry->origin.kind != config::Origin::Kind::kDefault;
-    return own ? std::max(value, ranks) : ranks;
-  };
-  return Room{at_least("limits.sessions_max", said.settings.limits.sessions_max),
-              at_least("limits.ranks_per_job_max", said.settings.limits.ranks_per_job_max)};
+  const auto& limits = said.settings.limits;
+  return Room{std::max(limits.sessions_max, ranks), std::max(limits.ranks_per_job_max, ranks)};
 }
 
 // Before the daemon finds it out, because only here the shell's remedy is known to be the right one.

@@ -330,7 +330,7 @@ TEST(Run, APrivateDaemonHasRoomForItsRanks) {
     std::vector<std::string> options, environment;
     int sessions, ranks;
   };
-  for (const Case& each : {Case{{}, {}, 3, 3}, Case{{}, {sessions + "2"}, 3, 3},
+  for (const Case& each : {Case{{}, {}, 256, 256}, Case{{}, {sessions + "2"}, 3, 256},
                            Case{{}, {sessions + "1024", ranks + "2"}, 1024, 3},
                            Case{{"--config", config}, {ranks + "400"}, 3, 400}}) {
     std::vector<std::string> options{"-n", "3", "--no-prefix"};
