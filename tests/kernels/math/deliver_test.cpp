@@ -6,8 +6,8 @@
 #include "tests/kernels/math/simd_targets.hpp"
 #include "tests/kernels/math/values.hpp"
 
+#include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -32,7 +32,7 @@ class Vectors {
   const std::vector<std::byte*>& addresses() const { return addresses_; }
   bool holds(std::size_t k, const std::vector<std::byte>& expected) const {
     const std::byte* first = addresses_[k];
-    bool good = std::memcmp(first, expected.data(), bytes_) == 0;
+    bool good = std::equal(expected.begin(), expected.end(), first, first + bytes_);
     for (const std::byte* at = memory_[k].data(); at < memory_[k].data() + memory_[k].size(); ++at)
       if (at < first || at >= first + bytes_) good = good && *at == std::byte{0xA5};
     return good;
