@@ -32,7 +32,7 @@ void FlightLog::submitted(const scheduler::Request& request, Instant now) {
   entry.source_bytes = given_count(work->share) * element;
   entry.target_bytes = got_count(work->share) * element;
   entry.created = now;
-  entry.timeout = request.deadline - now;
+  entry.timeout = request.timeout;
   work->site.copy(entry.site.data(), entry.site.size() - 1);
 }
 

@@ -94,7 +94,7 @@ Status Session::start(scheduler::Graph& graph, const shm::Command& command, Inst
   request.plan = (*plan)->plan.get();
   std::copy(std::begin(command.waits), std::end(command.waits), request.waits.begin());
   const auto asked = static_cast<std::int64_t>(std::min<std::uint64_t>(command.deadline_ns, kDeadlineNsMax));
-  request.deadline = now + (asked == 0 ? options_.deadline : Nanos(asked));
+  request.timeout = asked == 0 ? options_.deadline : Nanos(asked);
   ++request.plan->starts_in_flight;
   ++starts_in_flight_;
   const Code code = graph.submit(request, now);

@@ -1,21 +1,9 @@
 // The failing half of the graph: what stops a lane, and who hears of it.
-#include "scheduler/blame/blame.hpp"
 #include "scheduler/run/graph.hpp"
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 namespace muster::scheduler {
-namespace {
-
-std::string rank_list(const std::vector<Rank>& ranks) {
-  std::vector<std::uint32_t> numbers;
-  for (const Rank rank : ranks) numbers.push_back(rank.value);
-  return blame::rank_list(numbers);
-}
-
-}  // namespace
 
 // Ends the lane's starts that are not running. Idempotent while it is stopped. `told_at`: the meeting where
 // it happened, whose members all hear of it. A failure that the rank has got over already is another one
@@ -190,105 +178,6 @@ const Verdict* Graph::absence_in(const CollectiveWork& work) const {
     if (missing && (first == nullptr || member.absence->event < first->event)) first = &*member.absence;
   }
   return first;
-}
-
-// ---- deadlines
-
-void Graph::tick(Instant now) {
-  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
-      Lane& l = ranks_[rank].lanes[lane];
-      if (!ranks_[rank].present || l.launched == l.queue.size()) continue;
-      const Start start = l.queue[l.launched];
-      if (start.request.deadline > now) continue;
-      Verdict verdict = overdue(Rank(rank), lane, start);
-      actions_.overdue(Rank(rank), lane, verdict);
-      verdict.event = ++failures_;
-      const CollectiveWork* work = start.request.plan->collective();
-      if (work != nullptr && start.arrived) {
-        fail_members(sequencer_.break_up(meeting_of(*work, lane), verdict), verdict, now);
-      } else {
-        fail_lane(Rank(rank), lane, verdict, nullptr, now);
-        pump(Rank(rank), now);
-      }
-    }
-  }
-}
-
-std::optional<Instant> Graph::next_deadline() const {
-  std::optional<Instant> next;
-  for (const RankState& r : ranks_) {
-    if (!r.present) continue;
-    for (const Lane& lane : r.lanes) {
-      if (lane.launched == lane.queue.size()) continue;
-      const Instant deadline = lane.queue[lane.launched].request.deadline;
-      if (!next || deadline < *next) next = deadline;
-    }
-  }
-  return next;
-}
-
-// Who is to blame: the members that have not arrived, or the point that was never reached. Where the start
-// waits for another lane of its rank, the head of that lane is asked.
-Verdict Graph::overdue(Rank rank, std::uint32_t lane, const Start& start) const {
-  const CollectiveWork* work = start.request.plan->collective();
-  if (work != nullptr && start.arrived) return missed(*work, lane, start);
-  std::string text = fmt::format("rank {}: {} on lane {} passed its deadline while waiting for ", rank.value,
-                                 start.request.plan->label(), lane_name(lane));
-  const RankState& r = state(rank);
-  const Start* blocked = &start;
-  for (std::uint32_t steps = 0, at = lane; steps < MUSTER_LANE_COUNT; ++steps) {
-    const Obstacle obstacle = waiting_for(r, at, *blocked);
-    text += obstacle.text;
-    if (!obstacle.lane || r.lanes[*obstacle.lane].queue.empty()) break;
-    at = *obstacle.lane;
-    blocked = &r.lanes[at].queue.front();
-    const CollectiveWork* head = blocked->request.plan->collective();
-    if (head != nullptr && blocked->arrived) {
-      Verdict root = missed(*head, at, *blocked);
-      root.text = text + ": " + root.text;
-      return root;
-    }
-    if (blocked->launched) break;
-    text += fmt::format(", where {} waits for ", blocked->request.plan->label());
-  }
-  return {Code::kTimeout, static_cast<std::int32_t>(rank.value), text, 0};
-}
-
-// A collective that its other members let down.
-Verdict Graph::missed(const CollectiveWork& work, std::uint32_t lane, const Start& start) const {
-  const Group& group = groups()[work.group.value];
-  std::vector<Rank> missing;
-  if (work.point_to_point()) {
-    const std::int32_t peer =
-        work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
-    missing.push_back(group.ranks[static_cast<std::size_t>(peer)]);
-  } else {
-    missing = sequencer_.missing(work.group, lane);
-  }
-  return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
-          fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}", group.name,
-                      start.request.plan->label(), lane_name(lane), missing.size() == 1 ? "" : "s",
-                      rank_list(missing)),
-          0};
-}
-
-Graph::Obstacle Graph::waiting_for(const RankState& r, std::uint32_t lane, const Start& start) const {
-  for (const std::uint64_t wait : start.request.waits) {
-    if (wait == 0) continue;
-    const std::uint32_t timeline = shm::point_timeline(wait);
-    const std::uint64_t value = shm::point_value(wait);
-    if (timeline >= shm::kClientTimelineFirst) {
-      const std::uint64_t at = r.timelines[timeline - shm::kClientTimelineFirst];
-      if (at < value)
-        return {fmt::format("client timeline {} to reach {} (it is at {})", timeline, value, at), {}};
-    } else if (timeline != lane && r.lanes[timeline].reached < value) {
-      return {fmt::format("lane {} to reach {} (it is at {})", lane_name(timeline), value,
-                          r.lanes[timeline].reached),
-              timeline};
-    }
-  }
-  return {"work before it on its lane", {}};
 }
 
 }  // namespace muster::scheduler

@@ -73,6 +73,7 @@ Code Graph::submit(const Request& request, Instant now) {
   }
   const bool pushed = lane.queue.push(Start{request, ++submissions_});
   MUSTER_ASSERT(pushed);
+  if (lane.launched + 1 == lane.queue.size()) lane.moved = now;
   actions_.submitted(request);
   pump(request.rank, now);
   return Code::kOk;
@@ -83,6 +84,7 @@ Code Graph::signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Insta
   if (timeline < shm::kClientTimelineFirst || timeline >= shm::kTimelinesMax) return Code::kBadArgument;
   std::uint64_t& current = r.timelines[timeline - shm::kClientTimelineFirst];
   if (value < current) return Code::kBadArgument;
+  if (value > current) r.signalled[timeline - shm::kClientTimelineFirst] = now;
   current = value;
   pump(rank, now);
   return Code::kOk;
@@ -225,6 +227,7 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
   switch (outcome.kind) {
     case Sequencer::Outcome::Kind::kWait:
       start.arrived = true;
+      state(rank).lanes[lane].moved = now;
       return false;
     case Sequencer::Outcome::Kind::kRefuse:
       fail_lane(rank, lane, outcome.verdict, &here, now);
@@ -275,6 +278,7 @@ void Graph::finished(std::uint32_t step_index, Instant now) {
     const Step::Part& part = in_flight.step.parts[i];
     RankState& r = state(part.rank);
     --r.running[part.lane];
+    r.lanes[part.lane].moved = now;
     actions_.retired(part.rank, part.lane, part.value, *part.plan, true);
     if (!r.present) continue;
     touched_.push_back(part.rank);

@@ -77,8 +77,10 @@ class Graph {
   void abort(GroupId group, Verdict verdict, Instant now);
   // Another group in the place of one that nobody uses any more, or yet. Empty: none.
   void set_group(GroupId group, Group now) { sequencer_.set_group(group, std::move(now)); }
-  // Enforces the deadlines of starts that are next on their lane: one behind another also has that one's.
-  // Call at least every 100 ms, and at next_deadline().
+  // Enforces the deadlines of starts that are next on their lane. What counts is how long nothing has moved
+  // that such a start waits for: work before it, on its lane or on those whose points it waits for, takes the
+  // time that it takes; a collective that has arrived waits for its members. Call at least every 100 ms, and
+  // at next_deadline(): who calls later was held up itself, and nobody is blamed for that time.
   void tick(Instant now);
   std::optional<Instant> next_deadline() const;
 
@@ -132,6 +134,7 @@ class Graph {
     BoundedQueue<Start> queue;
     std::uint32_t launched = 0;  // a prefix of the queue
     bool launched_collective = false;
+    Instant moved{0};        // when its next start got there, or arrived, or the last before it was over
     std::uint64_t last = 0;  // value of the newest start
     std::uint64_t reached = 0;
     std::uint64_t failed_from = 0;  // 0: runs
@@ -148,6 +151,7 @@ class Graph {
   struct RankState {
     std::vector<Lane> lanes;
     std::array<std::uint64_t, shm::kClientTimelinesMax> timelines{};
+    std::array<Instant, shm::kClientTimelinesMax> signalled{};  // when each was raised
     bool present = false;
     std::optional<Verdict> root;                             // of another rank, because of which it left
     std::optional<Verdict> absence;                          // why it will not come, once it is not present
@@ -191,6 +195,10 @@ class Graph {
   void leave_groups(Rank rank, const Verdict& verdict, Instant now);
   const Verdict* failure_of(const RankState& rank) const;
   const Verdict* absence_in(const CollectiveWork& work) const;
+  void forgive_lateness(Instant now);
+  void give_up(Rank rank, std::uint32_t lane, Instant now);
+  std::optional<Instant> deadline_of(const RankState& rank, std::uint32_t lane) const;
+  std::optional<Instant> still_since(const RankState& rank, std::uint32_t lane, std::uint32_t seen) const;
   Verdict overdue(Rank rank, std::uint32_t lane, const Start& start) const;
   Verdict missed(const CollectiveWork& work, std::uint32_t lane, const Start& start) const;
   struct Obstacle {
@@ -218,6 +226,7 @@ class Graph {
   std::uint32_t steps_in_flight_ = 0;
   std::uint32_t absences_ = 0;
   std::uint64_t submissions_ = 0;
+  std::optional<Instant> last_tick_;
   std::uint64_t failures_ = 0;  // Verdict::event of the latest
 };
 

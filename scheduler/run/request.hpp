@@ -20,7 +20,7 @@ struct Request {
   std::uint64_t value = 0;                              // the point it reaches on its lane's timeline
   Plan* plan = nullptr;                                 // outlives the request: starts_in_flight holds it
   std::array<std::uint64_t, MUSTER_WAITS_MAX> waits{};  // points; 0: none
-  Instant deadline{0};
+  Nanos timeout{0};  // for how long nothing may move that it waits for, once it is the next of its lane
 };
 
 // Why a lane stopped, in the words the client will read.

@@ -367,8 +367,9 @@ MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lan
 typedef uint64_t muster_plan; /* validated work, ready to start as often as wanted; 0 is never valid */
 
 #define MUSTER_WAITS_MAX 4
-/* How to start: on which lane, after which points, and how long the others may let it wait. The deadline counts from the
- * start and is looked at once the start is the first of its lane; the shortest one of the members counts. */
+/* How to start: on which lane, after which points, and how long others may let it wait. Work of this rank that lies before it
+ * takes the time that it takes: the deadline counts while the start is next on its lane and nothing moves that it waits for,
+ * neither its members nor the timelines of its waits; the shortest one of the members counts. */
 typedef struct muster_submit {
   uint32_t size;
   muster_lane lane;

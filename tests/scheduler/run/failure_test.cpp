@@ -27,9 +27,9 @@ Collective message(muster_op op, std::uint64_t count) {
 class Failure : public ::testing::Test {
  protected:
   std::uint64_t reduce(std::uint32_t group, std::uint32_t rank, std::uint32_t lane,
-                       std::vector<std::uint64_t> waits = {}, Nanos deadline = std::chrono::seconds(60)) {
+                       std::vector<std::uint64_t> waits = {}, Nanos timeout = std::chrono::seconds(60)) {
     return stage.start(rank, lane, stage.collective(group, rank, Stage::all_reduce(1)), std::move(waits),
-                       deadline);
+                       timeout);
   }
   void reset(std::uint32_t rank, std::uint32_t lane) {
     stage.stops.erase({rank, lane});
@@ -44,10 +44,7 @@ class Failure : public ::testing::Test {
     EXPECT_EQ(stage.launched.size(), 1u);
   }
   bool stopped(std::uint32_t rank, std::uint32_t lane) const { return stage.graph.stopped(Rank(rank), lane); }
-  void pass(Nanos time) {
-    stage.now += time;
-    stage.graph.tick(stage.now);
-  }
+  void pass(Nanos time) { stage.pass(time); }
 
   Stage stage{world_of(3),
               {{"first", {Rank(0), Rank(1)}},

@@ -130,8 +130,7 @@ TEST(GraphProperty, RetiresEveryStartOnceWhenRanksDie) {
       }
     }
     while (!stage.launched.empty()) finish_random(stage, random);
-    stage.now = std::chrono::seconds(120);
-    stage.graph.tick(stage.now);
+    stage.pass(std::chrono::seconds(120));
     ASSERT_TRUE(stage.launched.empty());
     ASSERT_EQ(stage.retired_well + stage.retired_badly, started);
     ASSERT_EQ(stage.graph.next_deadline(), std::nullopt);

@@ -367,8 +367,8 @@ TEST(Graph, FollowsAnOverdueStartToTheMissingRank) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
   const auto reduced =
       stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(1)), {}, Nanos(10));
-  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {reduced}, Nanos(10));
-  stage.now = Nanos(11);
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {reduced}, Nanos(5));
+  stage.now = Nanos(6);
   stage.graph.tick(stage.now);
   EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("waiting for lane small"));
   EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("missing rank 1"));
