@@ -4,6 +4,8 @@
 #include "api/base/log.hpp"
 #include "daemon/control/own_version.hpp"
 
+#include <algorithm>
+
 #include <unistd.h>
 
 namespace muster::supervisor {
@@ -12,8 +14,16 @@ namespace {
 using control::Json;
 using control::Packet;
 
-constexpr Nanos kReportTime = std::chrono::seconds(1);  // that `jobs` waits for engines
+constexpr Nanos kReportTime = std::chrono::seconds(1);  // that `jobs` waits for engines at most
 constexpr std::size_t kRankTextBytes = 32;              // of what was sent for a rank, in a complaint
+
+// No longer than whoever asks has time for.
+Nanos report_time(const Json& body) {
+  const auto field = body.find("wait_ns");
+  if (field == body.end() || !field->is_number_unsigned()) return kReportTime;
+  const auto most = static_cast<std::uint64_t>(kReportTime.count());
+  return Nanos(static_cast<std::int64_t>(std::min(field->get<std::uint64_t>(), most)));
+}
 
 }  // namespace
 
@@ -49,7 +59,7 @@ void Supervisor::execute(ConnectionId id, Packet packet) {
 void Supervisor::dispatch(ConnectionId id, const std::string& command, const Json& body, Reply reply) {
   if (command == "version") return reply(control::success(version()), {});
   if (command == "status") return reply(control::success(status(id)), {});
-  if (command == "jobs") return jobs_report(id, reply);
+  if (command == "jobs") return jobs_report(id, body, reply);
   if (command == "job_create") return job_create(id, body, reply);
   if (command == "job_destroy") return job_destroy(id, body, reply);
   if (command == "token") return token(id, body, reply);
@@ -138,7 +148,7 @@ Result<Job*> Supervisor::job_for(ConnectionId id, const Json& body) {
 
 // Each engine is asked for its ranks. The answer goes out when the last has spoken, or in a while without
 // those that are stopped or stuck: one job must not hide the others.
-void Supervisor::jobs_report(ConnectionId id, Reply reply) {
+void Supervisor::jobs_report(ConnectionId id, const Json& body, Reply reply) {
   struct Gather {
     Json jobs = Json::array();
     std::size_t open = 1;
@@ -150,7 +160,7 @@ void Supervisor::jobs_report(ConnectionId id, Reply reply) {
   };
   const auto gather = std::make_shared<Gather>();
   gather->reply = std::move(reply);
-  gather->timer = loop_.after(kReportTime, [gather] { gather->answer(); });
+  gather->timer = loop_.after(report_time(body), [gather] { gather->answer(); });
   const auto close = [this, gather] {
     if (--gather->open > 0) return;
     loop_.unwatch(gather->timer);
