@@ -154,8 +154,10 @@ void Supervisor::jobs_report(ConnectionId id, const Json& body, Reply reply) {
     std::size_t open = 1;
     control::Loop::Watch timer = 0;
     Reply reply;  // empty once it was given
+    // An engine may keep its word back for ever, and whoever asked may ask again: what waits for it is small.
     void answer() {
-      if (const Reply once = std::exchange(reply, nullptr)) once(control::success({{"jobs", jobs}}), {});
+      if (const Reply once = std::exchange(reply, nullptr))
+        once(control::success({{"jobs", std::move(jobs)}}), {});
     }
   };
   const auto gather = std::make_shared<Gather>();
@@ -174,7 +176,7 @@ void Supervisor::jobs_report(ConnectionId id, const Json& body, Reply reply) {
     gather->jobs[index].update({{"ranks", Json::array()}, {"answered", false}});
     ++gather->open;
     const auto hear = [gather, index, close](Result<Packet> answer) {
-      if (answer)
+      if (answer && gather->reply)
         if (const auto result = control::result_of(*answer); result && result->is_object())
           gather->jobs[index].update({{"ranks", result->value("ranks", Json::array())}, {"answered", true}});
       close();
