@@ -1,10 +1,10 @@
 #include "daemon/cli/ask_commands.hpp"
 
 #include "api/shm/layout.hpp"
-#include "daemon/cli/own_version.hpp"
 #include "daemon/cli/pause.hpp"
 #include "daemon/cli/render.hpp"
 #include "daemon/cli/trace_file.hpp"
+#include "daemon/control/own_version.hpp"
 
 namespace muster::cli {
 namespace {
@@ -28,7 +28,7 @@ int ask_and_print(const Door& door, const Json& command, Output output, Render&&
 }  // namespace
 
 int run_version(const Door& door, Output output) {
-  Json own{{"version", own_version()}, {"abi", shm::kAbiVersion}, {"daemon", nullptr}};
+  Json own{{"version", control::own_version()}, {"abi", shm::kAbiVersion}, {"daemon", nullptr}};
   // That no daemon answers is no fault here, but why it does not may be one.
   if (const auto answer = ask(door, {{"command", "version"}}))
     own["daemon"] = answer->result;
@@ -47,7 +47,9 @@ int run_status(const Door& door, Output output) {
 }
 
 int run_jobs(const Door& door, Output output) {
-  return ask_and_print(door, {{"command", "jobs"}}, output, jobs_text);
+  // An engine that keeps its word back takes half of the time, and the answer has the rest.
+  const Json command{{"command", "jobs"}, {"wait_ns", (door.timeout / 2).count()}};
+  return ask_and_print(door, command, output, jobs_text);
 }
 
 int run_groups(const Door& door, const std::string& job, Output output) {

@@ -2,8 +2,8 @@
 
 #include "api/shm/futex.hpp"
 #include "api/shm/headroom.hpp"
-#include "daemon/cli/own_version.hpp"
 #include "daemon/cli/table.hpp"
+#include "daemon/control/own_version.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -235,9 +235,9 @@ void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
                          answers ? "musterd " + f.daemon_version : f.daemon_trouble,
                          "start musterd; `muster run` starts a private one where none runs"));
   if (!answers) return;
-  checks.push_back(check("versions", own_version() == f.daemon_version, Verdict::kWarning,
-                         fmt::format("this program {}, daemon {}, interface {} of both", own_version(),
-                                     f.daemon_version, shm::kAbiVersion),
+  checks.push_back(check("versions", control::own_version() == f.daemon_version, Verdict::kWarning,
+                         fmt::format("this program {}, daemon {}, interface {} of both",
+                                     control::own_version(), f.daemon_version, shm::kAbiVersion),
                          kSameRelease));
 }
 

@@ -7,12 +7,12 @@
 #include "daemon/cli/hang_command.hpp"
 #include "daemon/cli/mesh_command.hpp"
 #include "daemon/cli/option_checks.hpp"
-#include "daemon/cli/own_version.hpp"
 #include "daemon/cli/plan_command.hpp"
 #include "daemon/cli/run_command.hpp"
 #include "daemon/cli/top_command.hpp"
 #include "daemon/cli/upgrade_command.hpp"
 #include "daemon/config/diagnostic.hpp"
+#include "daemon/control/own_version.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -378,7 +378,7 @@ int main(int argc, char** argv) {
   Line line;
   app.require_subcommand(1);
   app.footer(kExitCodes);
-  app.set_version_flag("--version", "muster " + own_version());
+  app.set_version_flag("--version", "muster " + muster::control::own_version());
   add_run(app, line);
   add_questions(app, line);
   add_local(app, line);

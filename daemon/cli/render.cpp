@@ -48,7 +48,8 @@ std::string jobs_text(const Json& result) {
   std::string silent;
   for (const Json& job : result.at("jobs")) {
     const bool told = job.contains("ranks") && job.value("answered", true);
-    if (!job.value("answered", true))
+    // While a job starts or ends, its state says why.
+    if (!job.value("answered", true) && text(job, "state") == "ready")
       silent += fmt::format(
           "job {}: its engine (process {}) does not answer; `muster hang --job {}` says what it does\n",
           text(job, "name"), job.at("engine_pid").get<int>(), text(job, "name"));

@@ -287,7 +287,17 @@ class Run {
   void begin_trace() {
     if (options_.trace.empty()) return start_ranks();
     tracing_ = true;  // also if the run ends before the answer is here
-    step({{"command", "trace_begin"}, {"job", options_.job}}, [this](const Json&) { start_ranks(); });
+    channel_->ask({{"command", "trace_begin"}, {"job", options_.job}},
+                  [this](const Outcome<Answer>& answer) { on_trace_begun(answer); });
+  }
+
+  void on_trace_begun(const Outcome<Answer>& answer) {
+    if (finishing_) return;
+    if (answer) return start_ranks();
+    // What was refused has begun nothing: a recording there is another's to end.
+    const int code = answer.error().exit_code;
+    tracing_ = code == kTimedOut || code == kUnreachable;
+    stop(answer.error());
   }
 
   // ---- ranks
@@ -407,7 +417,7 @@ class Run {
   const SteadyClock clock_;
   Instant give_up_at_{};    // waiting for a job to end
   bool job_stays_ = false;  // after this run
-  bool tracing_ = false;    // since this run began it
+  bool tracing_ = false;    // this run began it, or its answer is not here
   bool finishing_ = false;
   int exit_code_ = kFailed;
 };

@@ -197,11 +197,14 @@ std::size_t Engine::bury() {
   return graveyard_.size();
 }
 
+// The departure of a rank has ended a generation already. This ends another, or who has begun in that one
+// meanwhile would be ahead of those who have not; said again, it ends no third.
 void Engine::absent(Rank rank, const std::string& text) {
   const std::lock_guard lock(baton_);
   if (rank.value >= spec_.world) return;
+  const bool known = graph_->gone(rank) != nullptr;
   graph_->absent(rank, text, clock_.now());
-  if (board_) {
+  if (board_ && !known) {
     if (const scheduler::Verdict* gone = graph_->gone(rank)) break_direct(rank, *gone);
     refresh_standing();
   }

@@ -2,6 +2,9 @@
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/control/own_version.hpp"
+
+#include <algorithm>
 
 #include <unistd.h>
 
@@ -11,11 +14,15 @@ namespace {
 using control::Json;
 using control::Packet;
 
-constexpr Nanos kReportTime = std::chrono::seconds(1);  // that `jobs` waits for engines
+constexpr Nanos kReportTime = std::chrono::seconds(1);  // that `jobs` waits for engines at most
 constexpr std::size_t kRankTextBytes = 32;              // of what was sent for a rank, in a complaint
 
-std::string version_text() {
-  return fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
+// No longer than whoever asks has time for.
+Nanos report_time(const Json& body) {
+  const auto field = body.find("wait_ns");
+  if (field == body.end() || !field->is_number_unsigned()) return kReportTime;
+  const auto most = static_cast<std::uint64_t>(kReportTime.count());
+  return Nanos(static_cast<std::int64_t>(std::min(field->get<std::uint64_t>(), most)));
 }
 
 }  // namespace
@@ -52,7 +59,7 @@ void Supervisor::execute(ConnectionId id, Packet packet) {
 void Supervisor::dispatch(ConnectionId id, const std::string& command, const Json& body, Reply reply) {
   if (command == "version") return reply(control::success(version()), {});
   if (command == "status") return reply(control::success(status(id)), {});
-  if (command == "jobs") return jobs_report(id, reply);
+  if (command == "jobs") return jobs_report(id, body, reply);
   if (command == "job_create") return job_create(id, body, reply);
   if (command == "job_destroy") return job_destroy(id, body, reply);
   if (command == "token") return token(id, body, reply);
@@ -68,8 +75,8 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
     reply(control::success(Json::object()), {});
     return drain(body.value("drain", true));
   }
-  reply(control::failed(
-            failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'", version_text(), command)),
+  reply(control::failed(failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'",
+                                control::own_version(), command)),
         {});
 }
 
@@ -88,7 +95,7 @@ void Supervisor::upgrade(ConnectionId id, const Json& body, const Reply& reply) 
 }
 
 Json Supervisor::version() const {
-  return Json{{"version", version_text()},
+  return Json{{"version", control::own_version()},
               {"abi", shm::kAbiVersion},
               {"pid", getpid()},
               {"instance", state_.instance},
@@ -141,19 +148,21 @@ Result<Job*> Supervisor::job_for(ConnectionId id, const Json& body) {
 
 // Each engine is asked for its ranks. The answer goes out when the last has spoken, or in a while without
 // those that are stopped or stuck: one job must not hide the others.
-void Supervisor::jobs_report(ConnectionId id, Reply reply) {
+void Supervisor::jobs_report(ConnectionId id, const Json& body, Reply reply) {
   struct Gather {
     Json jobs = Json::array();
     std::size_t open = 1;
     control::Loop::Watch timer = 0;
     Reply reply;  // empty once it was given
+    // An engine may keep its word back for ever, and whoever asked may ask again: what waits for it is small.
     void answer() {
-      if (const Reply once = std::exchange(reply, nullptr)) once(control::success({{"jobs", jobs}}), {});
+      if (const Reply once = std::exchange(reply, nullptr))
+        once(control::success({{"jobs", std::move(jobs)}}), {});
     }
   };
   const auto gather = std::make_shared<Gather>();
   gather->reply = std::move(reply);
-  gather->timer = loop_.after(kReportTime, [gather] { gather->answer(); });
+  gather->timer = loop_.after(report_time(body), [gather] { gather->answer(); });
   const auto close = [this, gather] {
     if (--gather->open > 0) return;
     loop_.unwatch(gather->timer);
@@ -167,7 +176,7 @@ void Supervisor::jobs_report(ConnectionId id, Reply reply) {
     gather->jobs[index].update({{"ranks", Json::array()}, {"answered", false}});
     ++gather->open;
     const auto hear = [gather, index, close](Result<Packet> answer) {
-      if (answer)
+      if (answer && gather->reply)
         if (const auto result = control::result_of(*answer); result && result->is_object())
           gather->jobs[index].update({{"ranks", result->value("ranks", Json::array())}, {"answered", true}});
       close();

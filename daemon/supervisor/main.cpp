@@ -38,11 +38,13 @@ int check_state(const supervisor::Flags& flags, const muster::config::Settings& 
   if (const Status known = supervisor::check_protocol(state->state, format); !known.ok())
     return complain(known);
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
-  const bool moves = !flags.check_socket.empty() && flags.check_socket != settings.node.socket_path;
+  const bool ours = !flags.check_socket.empty();  // the manager's socket keeps what its unit says
+  const bool moves = ours && flags.check_socket != settings.node.socket_path;
   if (moves)
     if (const Status door = supervisor::try_door(settings, options); !door.ok()) return complain(door);
-  if (const Status group = supervisor::Supervisor::may_give_to_group(options); !group.ok())
-    return complain(group);
+  if (ours)
+    if (const Status group = supervisor::Supervisor::may_give_to_group(options); !group.ok())
+      return complain(group);
   std::puts(
       supervisor::check_answer(flags.check_nonce, format.version, state->version, format.protocol).c_str());
   return 0;

@@ -151,7 +151,7 @@ class Supervisor {
   void token(ConnectionId id, const control::Json& body, Reply reply);
   void absent(ConnectionId id, const control::Json& body, const Reply& reply);
   static Result<Rank> rank_in(const Job& job, const control::Json& body);
-  void jobs_report(ConnectionId id, Reply reply);
+  void jobs_report(ConnectionId id, const control::Json& body, Reply reply);
   void counters(ConnectionId id, const control::Json& body, const Reply& reply);
   void forward(ConnectionId id, const control::Json& body, const control::Json& question, Reply reply);
   void upgrade(ConnectionId id, const control::Json& body, const Reply& reply);

@@ -57,9 +57,11 @@ TEST_F(AskCommands, AStoppedEngineStandsAlone) {
   ASSERT_EQ(kill(engine, SIGSTOP), 0);
   const Ran ran = ask({"jobs", "--json", "--timeout", "30"});
   const Ran text = ask({"jobs", "--timeout", "30"});
+  const Ran soon = ask({"jobs", "--timeout", "0.8"});
   const Ran next = ask({"run", "--job", "train", "--timeout", "30", "--", "true"});
   kill(engine, SIGCONT);
   EXPECT_EQ(next.code, 0) << next.err;
+  EXPECT_EQ(soon.code, 0) << "engines are waited for no longer than the answer: " << soon.err;
   ASSERT_EQ(ran.code, 0) << ran.err;
   const Json report = ran.json();
   for (const Json& job : report.at("jobs")) {

@@ -1,6 +1,6 @@
 #include "daemon/cli/doctor_command.hpp"
 
-#include "daemon/cli/own_version.hpp"
+#include "daemon/control/own_version.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -27,7 +27,7 @@ MachineFacts sound() {
   f.kernel = "6.1";
   f.governor = "performance";
   f.runtime_directory = "/run/muster";
-  f.daemon_version = own_version();
+  f.daemon_version = control::own_version();
   return f;
 }
 

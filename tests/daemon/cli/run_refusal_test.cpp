@@ -85,8 +85,9 @@ TEST(RunRefusal, WrongSettingsOfThePrivateDaemonAreWrongUsage) {
 
 TEST(RunRefusal, TooFewOpenFilesWithTheNumberThatIsEnough) {
   const Folder home;
-  const auto with_files = [&](rlim_t files) {
-    return run({{program("muster"), "run", "--private", "-n", "8", "--", "true"}, at_home(home), [files] {
+  const auto with_files = [&](rlim_t files, std::vector<std::string> environment = {}) {
+    environment.push_back(at_home(home).front());
+    return run({{program("muster"), "run", "--private", "-n", "8", "--", "true"}, environment, [files] {
                   const rlimit limit{files, files};
                   setrlimit(RLIMIT_NOFILE, &limit);
                 }});
@@ -98,6 +99,13 @@ TEST(RunRefusal, TooFewOpenFilesWithTheNumberThatIsEnough) {
   ASSERT_NE(at, std::string::npos) << few.err;
   const Ran enough = with_files(std::stoul(few.err.substr(at + 10)));
   EXPECT_EQ(enough.code, 0) << enough.err;
+  // What is set stands, and is named where it is too much.
+  const Ran much = with_files(1500, {"MUSTER_SET_limits__sessions_max=1000"});
+  EXPECT_EQ(much.code, 1);
+  const std::size_t remedy = much.err.find("MUSTER_SET_limits__sessions_max=");
+  ASSERT_NE(remedy, std::string::npos) << much.err;
+  const Ran less = with_files(1500, {much.err.substr(remedy, much.err.find(' ', remedy) - remedy)});
+  EXPECT_EQ(less.code, 0) << less.err;
   const Ran none = with_files(5);
   EXPECT_EQ(none.code, 1);
   EXPECT_TRUE(has(none.err, "and 8 ranks need 56; ulimit -n 56")) << none.err;

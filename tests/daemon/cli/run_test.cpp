@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include <muster/muster.h>
+#include <sys/resource.h>
 
 namespace muster::test {
 namespace {
@@ -343,6 +344,25 @@ TEST(Run, APrivateDaemonHasRoomForItsRanks) {
     const Json status = ran.json();
     EXPECT_EQ(status.at("limits").at("sessions_max"), each.sessions);
     EXPECT_EQ(status.at("limits").at("ranks_per_job_max"), each.ranks);
+  }
+}
+
+// Goal:   where few files may be open a private daemon has less room than by default, and starts.
+TEST(Run, APrivateDaemonMakesDoWithTheFilesThatMayBeOpen) {
+  const Folder home;
+  for (const rlim_t files : {2000, 1024}) {
+    Start start = start_of(home, {"-n", "3", "--no-prefix"},
+                           "if [ $MUSTER_RANK = 0 ]; then " + program("muster") + " status --json; fi");
+    start.in_child = [files] {
+      const rlimit limit{files, files};
+      setrlimit(RLIMIT_NOFILE, &limit);
+    };
+    const Ran ran = run(start);
+    ASSERT_EQ(ran.code, 0) << files << ": " << ran.err;
+    const Json limits = ran.json().at("limits");
+    EXPECT_LT(limits.at("sessions_max"), 256) << files;
+    EXPECT_GE(limits.at("sessions_max"), 3) << files;
+    EXPECT_GE(limits.at("jobs_max"), files == 2000 ? 16 : 1);
   }
 }
 

@@ -21,7 +21,7 @@ namespace muster::test {
 // Fails   aborts the test program where the socket cannot be opened.
 class ScriptedDaemon {
  public:
-  // What a command is answered with; nothing leaves the question open.
+  // What a command is answered with, or a refusal: control::failed(). Nothing leaves the question open.
   using Script = std::function<std::optional<Json>(const std::string& command)>;
 
   explicit ScriptedDaemon(Script script, std::uint16_t interface = shm::kAbiVersion)
@@ -81,10 +81,11 @@ class ScriptedDaemon {
       asked_.push_back(command);
     }
     if (interface_ != shm::kAbiVersion) return speak_otherwise(connection, packet->serial);
-    if (const auto result = script_(command))
-      static_cast<void>(!control::send_packet(connection, shm::MessageKind::kReply, packet->serial,
-                                              control::success(*result))
-                             .ok());
+    if (const auto result = script_(command)) {
+      const bool refused = result->is_object() && result->contains("ok");
+      const Json answer = refused ? *result : control::success(*result);
+      static_cast<void>(control::send_packet(connection, shm::MessageKind::kReply, packet->serial, answer));
+    }
     return true;
   }
 

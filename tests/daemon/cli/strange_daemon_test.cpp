@@ -114,6 +114,21 @@ TEST(StandingJob, ASignalWhileATraceBeginsLeavesNoTraceOn) {
   EXPECT_TRUE(daemon.was_asked("trace_end")) << testing::PrintToString(daemon.asked());
 }
 
+// Goal:   a run whose trace was refused leaves alone what another records there.
+TEST(StandingJob, ARefusedTraceEndsNoOthers) {
+  const Folder files;
+  const ScriptedDaemon daemon(with_job([](const std::string& command) -> std::optional<Json> {
+    if (command == "trace_begin")
+      return control::failed(failure(Code::kBusy, "the engine owes 4096 answers"));
+    return std::nullopt;
+  }));
+  const Ran ran = muster(run_line(daemon, {"--trace", files.path() + "/t.json", "--", "echo", "never"}));
+  EXPECT_EQ(ran.code, 1) << ran.err;
+  EXPECT_EQ(ran.out, "");
+  EXPECT_TRUE(has(ran.err, "owes 4096 answers")) << ran.err;
+  EXPECT_EQ(daemon.count("trace_end"), 0) << testing::PrintToString(daemon.asked());
+}
+
 TEST(StandingJob, ASecondSignalDoesNotWaitForTheEndOfTheTrace) {
   const Folder files;
   const ScriptedDaemon daemon(with_job([](const std::string& command) -> std::optional<Json> {

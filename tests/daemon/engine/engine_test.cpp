@@ -72,6 +72,19 @@ TEST_F(EngineByHand, BlamesADeathOnNobodyWhoWasGotOverLongAgo) {
   EXPECT_THAT(told(0, 2).message(), HasSubstr("rank 1 crashed"));
 }
 
+// Goal:   a launcher that says again that a rank is absent, as its answer was lost, ends nothing more.
+// Method: one end for the departure, one for the absence; once all may come again nothing stands against the
+//         third generation.
+TEST_F(EngineByHand, EndsOneGenerationForAnAbsenceSaidTwice) {
+  engine_->detach(Rank(2), "rank 2 detached");
+  for (int i = 0; i < 2; ++i) engine_->absent(Rank(2), "rank 2 exited with code 0");
+  EXPECT_THAT(told(0, 1).message(), HasSubstr("rank 2 detached"));
+  EXPECT_EQ(told(0, 2).code(), Code::kPeerLost);
+  EXPECT_EQ(told(0, 3).code(), Code::kPeerLost) << "it stands against the group";
+  engine_->expect_all();
+  EXPECT_EQ(told(0, 3).code(), Code::kState) << "that generation goes on";
+}
+
 // Goal:   a client whose lane is full and never moves does not keep the workers from sleeping.
 TEST_F(EngineByHand, SleepsWhileAClientWaitsForRoomOnItsLane) {
   shm::PlanCollective barrier;

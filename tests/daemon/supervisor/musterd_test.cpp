@@ -1,4 +1,5 @@
 // musterd itself: what it links, when it refuses to start, and how it ends.
+#include "daemon/supervisor/state_file.hpp"
 #include "tests/daemon/cli/program.hpp"
 
 #include <sys/resource.h>
@@ -116,6 +117,35 @@ TEST(Musterd, GivesTheSocketItsModeAndGroup) {
   ASSERT_EQ(stat(daemon.socket().c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 07777, 0600u);
   EXPECT_EQ(facts.st_gid, getegid());
+}
+
+// Goal:   an upgrade asks of the next daemon what it will have to do, and no more: the socket of a service
+//         manager has the group that its unit says.
+// Method: a user who is no member of node.group, before an upgrade with either kind of socket.
+TEST(Musterd, NeedsItsGroupForASocketOfItsOwnOnly) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  auto state = supervisor::StateFile::create();
+  ASSERT_TRUE(state) << state.error().text();
+  supervisor::State empty;
+  empty.protocol = supervisor::state_format().protocol;
+  ASSERT_TRUE(state->write(empty, supervisor::state_format()).ok());
+  const PublicProgram copy("musterd");
+  const auto check = [&](std::vector<std::string> more) {
+    std::vector<std::string> line{
+        copy.path(), "--transient", "--engine",      "/bin/true", "--set",         "node.group=root",
+        "--socket",  "/run/muster", "--check-state", "3",         "--check-nonce", "n"};
+    line.insert(line.end(), more.begin(), more.end());
+    return run({line, {}, [&] {
+                  dup2(state->descriptor().get(), 3);
+                  fcntl(3, F_SETFD, 0);
+                  give_up_root();
+                }});
+  };
+  const Ran managers = check({});
+  EXPECT_EQ(managers.code, 0) << managers.err;
+  const Ran own = check({"--check-socket", "/run/muster"});
+  EXPECT_EQ(own.code, 1) << own.out;
+  EXPECT_NE(own.err.find("node.group"), std::string::npos) << own.err;
 }
 
 TEST(Musterd, StartsTheJobsOfItsClusterFile) {

@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -355,6 +356,43 @@ TEST_F(SupervisorDoor, EndsAnEngineThatMakesNoJob) {
   ASSERT_FALSE(created);
   EXPECT_THAT(created.error().message(), HasSubstr("no memory for that many ranks"));
   EXPECT_TRUE(await_jobs(socket, 0));
+}
+
+// Goal:   what waits for an engine that never answers does not keep the other jobs' reports.
+// Method: a stopped engine beside one with many ranks, rounds of questions, and what the daemon's heap, which
+//         is this process's, holds before and after. A sanitizer's heap is not counted.
+TEST_F(SupervisorDoor, KeepsNoReportForAnEngineThatSaysNothing) {
+  constexpr std::uint32_t kRounds = 8, kAtOnce = 8;  // answers fit into the socket
+  node_.start();
+  const auto socket = connect();
+  ASSERT_TRUE(ask(socket, create({{"name", "talks"}, {"world", 64}, {"mesh", "dp_shard=64"}})));
+  ASSERT_TRUE(ask(socket, create({{"name", "silent"}})));
+  const auto status = ask(socket, {{"command", "status"}});
+  ASSERT_TRUE(status);
+  pid_t silent = 0;
+  for (const Json& job : status->at("jobs"))
+    if (job.at("name") == "silent") silent = job.at("engine_pid");
+  ASSERT_GT(silent, 0);
+  ASSERT_EQ(kill(silent, SIGSTOP), 0);
+  const auto held = [] {
+    const auto heap = mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+  };
+  const std::size_t before = held();
+  const Json jobs{{"command", "jobs"}, {"wait_ns", 200'000'000}};
+  std::size_t reports = 0;
+  for (std::uint32_t round = 0; round < kRounds; ++round) {
+    for (std::uint32_t i = 0; i < kAtOnce; ++i)
+      ASSERT_TRUE(control::send_packet(socket, shm::MessageKind::kCommand, 1 + i, jobs).ok());
+    for (std::uint32_t i = 0; i < kAtOnce; ++i) {
+      const auto answer = control::receive_packet(socket, soon(), clock_);
+      ASSERT_TRUE(answer) << answer.error().text();
+      for (const Json& job : answer->body.at("result").at("jobs")) reports += job.at("ranks").size();
+    }
+  }
+  EXPECT_GE(reports, kRounds * kAtOnce * 64 / 2) << "of the job that answers";
+  EXPECT_LT(held(), before + (std::size_t{1} << 20));
+  kill(silent, SIGCONT);
 }
 
 // Goal:   a program that could not give its socket to node.group says so before it takes over.
