@@ -1,5 +1,6 @@
 #include "tests/bench/campaign.hpp"
 
+#include "tests/bench/contract.hpp"
 #include "tests/bench/memory_floor.hpp"
 #include "tests/bench/plot.hpp"
 #include "tests/bench/program.hpp"
@@ -17,7 +18,9 @@ constexpr Nanos kProgramLimit = std::chrono::minutes(10);
 constexpr std::size_t kKiB = std::size_t{1} << 10;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-const std::vector<std::size_t> kSizes = {8, kKiB, 64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB};
+// 128 KiB and 2 MiB: 8 ranks hold as much each as 4 of half of it do.
+const std::vector<std::size_t> kSizes = {8,        kKiB,      64 * kKiB, 128 * kKiB, kMiB,
+                                         2 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB};
 const std::vector<std::size_t> kQuickSizes = {8, 4 * kKiB};
 constexpr Effort kQuickEffort = {0.02, 5, 0.1, 2.0};
 
@@ -161,7 +164,7 @@ void Campaign::print() const {
   const nlohmann::json meetings = machine_.value("meeting_us", nlohmann::json::object());
   for (const auto& [ranks, microseconds] : meetings.items())
     std::printf(", %s ranks meet %s µs", ranks.c_str(), figure_text(microseconds.get<double>()).c_str());
-  std::printf("\n\n%s", report_.text().c_str());
+  std::printf("\n\n%s%s", report_.text().c_str(), contract_text(report_).c_str());
   std::fflush(stdout);
 }
 

@@ -146,7 +146,7 @@ std::optional<double> Report::floor(const Cell& cell) const {
 }
 
 std::string Report::text() const {
-  return table() + figures() + summary();
+  return table() + figure_lines() + summary();
 }
 
 std::string Report::table() const {
@@ -176,7 +176,7 @@ std::string Report::table() const {
   return text;
 }
 
-std::string Report::figures() const {
+std::string Report::figure_lines() const {
   std::string text;
   for (const Figure& figure : figures_)
     text += fmt::format("{:<16} {:>13}  {:<24} {:>9} {}\n", figure.name, figure.ranks,

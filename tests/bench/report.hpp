@@ -40,6 +40,7 @@ class Report {
   Status write(const std::string& path, nlohmann::json machine) const;
 
   const std::vector<Row>& rows() const { return rows_; }
+  const std::vector<Figure>& figures() const { return figures_; }
   std::vector<Cell> cells() const;  // in the order of the table, each once
   // The fastest row of the cell that is not Muster's, or null.
   const Row* best_peer(const Cell& cell) const;
@@ -48,7 +49,7 @@ class Report {
  private:
   void take_line(const nlohmann::json& line);
   std::string table() const;
-  std::string figures() const;
+  std::string figure_lines() const;
   std::string summary() const;
   std::string summary_of(const std::string& path) const;
 
