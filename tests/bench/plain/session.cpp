@@ -1,0 +1,177 @@
+// The part of the C API that train_lm uses, without Muster: one rank in one process, no daemon and no shared
+// memory. A start runs its kernel at once, on the cores of this process; points are reached when they are
+// given. What train_lm needs more with it is what the runtime costs.
+#include "tests/bench/plain/cores.hpp"
+
+#include "api/base/dtype.hpp"
+#include "api/base/status.hpp"
+#include "kernels/kernel.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <muster/muster.h>
+
+struct muster_session {
+  struct Plan {
+    const muster::kernels::Kernel* kernel = nullptr;
+    muster::kernels::Args args;
+  };
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  explicit muster_session(unsigned threads) : cores(threads) {}
+  muster::bench::plain::Cores cores;
+  std::vector<std::unique_ptr<std::byte, Free>> buffers;
+  std::deque<Plan> plans;  // their args stay where they are
+  std::uint64_t starts = 0;
+};
+
+namespace {
+
+namespace kernels = muster::kernels;
+
+constexpr std::size_t kAlignment = 4096;
+std::string last_error;
+
+muster_status_t refuse(muster::Code code, std::string text) {
+  last_error = std::move(text);
+  return static_cast<muster_status_t>(code);
+}
+
+muster_status_t not_here(std::string_view what) {
+  return refuse(muster::Code::kUnsupported, fmt::format("{} is not in the program without Muster", what));
+}
+
+kernels::Tensor tensor_of(const muster_session& session, const muster_tensor& t) {
+  kernels::Tensor tensor;
+  if (t.buffer == 0) return tensor;
+  tensor.data = session.buffers[t.buffer - 1].get() + t.offset_bytes;
+  tensor.dtype = t.dtype;
+  tensor.dims = t.dims;
+  std::copy(std::begin(t.size), std::end(t.size), tensor.size.begin());
+  std::copy(std::begin(t.stride), std::end(t.stride), tensor.stride.begin());
+  return tensor;
+}
+
+}  // namespace
+
+extern "C" {
+
+// PLAIN_THREADS: how many cores it uses; else all.
+muster_status_t muster_open(const muster_open_options*, muster_session** session) {
+  const char* said = std::getenv("PLAIN_THREADS");
+  const unsigned threads = said != nullptr ? static_cast<unsigned>(std::strtoul(said, nullptr, 10))
+                                           : muster::bench::plain::usable_cores();
+  if (threads == 0) return refuse(muster::Code::kBadArgument, "PLAIN_THREADS must be a number from 1 on");
+  *session = new muster_session(threads);
+  return MUSTER_OK;
+}
+
+muster_status_t muster_close(muster_session* session) {
+  delete session;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_session_query(muster_session*, muster_session_info* info) {
+  info->rank = info->local_rank = 0;
+  info->world_size = info->local_size = 1;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_mesh_coords(muster_session*, const char*, std::int32_t* coordinate,
+                                   std::int32_t* size) {
+  if (coordinate != nullptr) *coordinate = 0;
+  if (size != nullptr) *size = 1;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_mesh_group(muster_session*, const char*, muster_group* group) {
+  *group = MUSTER_GROUP_SELF;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_buffer_alloc(muster_session* session, std::uint64_t bytes, muster_buffer* buffer,
+                                    void** address) {
+  const std::uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+  if (memory == nullptr) return refuse(muster::Code::kNoResource, fmt::format("no {} bytes", rounded));
+  std::memset(memory, 0, rounded);
+  session->buffers.emplace_back(memory);
+  *buffer = session->buffers.size();
+  *address = memory;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel* kernel, muster_plan* plan) {
+  muster_session::Plan made;
+  made.kernel = kernels::find(kernel->op);
+  if (made.kernel == nullptr) return not_here(fmt::format("kernel {}", kernel->op));
+  made.args.tensor_count = kernel->tensor_count;
+  for (std::uint32_t i = 0; i < kernel->tensor_count; ++i)
+    made.args.tensors[i] = tensor_of(*session, kernel->tensors[i]);
+  std::copy(std::begin(kernel->ints), std::end(kernel->ints), made.args.ints.begin());
+  std::copy(std::begin(kernel->reals), std::end(kernel->reals), made.args.reals.begin());
+  if (const muster::Status status = kernels::validate(*made.kernel, made.args); !status.ok())
+    return refuse(status.code(), status.message());
+  kernels::make_room(*made.kernel, made.args);
+  session->plans.push_back(std::move(made));
+  *plan = session->plans.size();
+  return MUSTER_OK;
+}
+
+muster_status_t muster_plan_collective(muster_session*, const muster_collective*, muster_plan*) {
+  return not_here("a collective");
+}
+
+muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit*,
+                                  muster_point* point) {
+  const muster_session::Plan& p = session->plans[plan - 1];
+  const std::uint32_t parts = p.kernel->parts(p.args);
+  session->cores.run(parts, [&p](std::uint32_t part) { p.kernel->run(p.args, part); });
+  if (parts > 1 && p.kernel->fold != nullptr) p.kernel->fold(p.args);
+  *point = ++session->starts;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_point_wait(muster_session*, muster_point, std::int64_t) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_barrier(muster_session*, muster_group) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_counter(muster_session*, const char*, std::uint64_t* value) {
+  *value = 0;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_trace_begin(muster_session*) {
+  return not_here("a trace");
+}
+
+muster_status_t muster_trace_end(muster_session*, const char*) {
+  return not_here("a trace");
+}
+
+const char* muster_status_sentence(muster_status_t status) {
+  return muster::code_sentence(static_cast<muster::Code>(status));
+}
+
+const char* muster_last_error(void) {
+  return last_error.c_str();
+}
+
+size_t muster_dtype_bytes(muster_dtype dtype) {
+  return muster::dtype_bytes(dtype);
+}
+}
