@@ -105,8 +105,17 @@ TEST_F(StartCost, IsNothingInTheClient) {
     const muster_collective c = all_reduce(member, v, v, 64);
     muster_plan plan = 0;
     ASSERT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
-    const muster_submit submit = MUSTER_SUBMIT_INIT;
+    muster_submit submit = MUSTER_SUBMIT_INIT;
     muster_point point = 0;
+    for (submit.lane = 0; submit.lane < MUSTER_LANE_COUNT; ++submit.lane) {
+      CostCounter first;
+      const muster_status_t status = muster_plan_start(member.session, plan, &submit, &point);
+      const Cost cost = first.stop();
+      EXPECT_EQ(status, MUSTER_OK);
+      EXPECT_EQ(cost.allocations + cost.locks, 0u) << "the first start on lane " << submit.lane;
+      ASSERT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
+    }
+    submit.lane = MUSTER_LANE_COMPUTE;
     for (int i = 0; i < kWarm; ++i) {
       ASSERT_EQ(muster_plan_start(member.session, plan, &submit, &point), MUSTER_OK);
       ASSERT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
