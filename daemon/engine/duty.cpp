@@ -68,11 +68,11 @@ void Engine::tick(Instant now) {
   if (trace_.on() && board_) trace_direct();
   if (tally_->due(now)) {
     look_for_stragglers(now);
-    std::vector<Tally::Counted> counted;
+    counted_.clear();
     for (const Seat& seat : seats_)
-      counted.push_back(
+      counted_.push_back(
           {seat.session.get(), seat.session ? graph_->exposed(seat.session->options().rank) : Nanos(0)});
-    tally_->write(counted, board_ ? &*board_ : nullptr, lateness_, now);
+    tally_->write(counted_, board_ ? &*board_ : nullptr, lateness_, now);
   }
   next_tick_ = now + kTickPeriod;
 }
@@ -151,8 +151,7 @@ void Engine::retired(Rank rank, std::uint32_t lane, std::uint64_t value, schedul
     const FlightEntry* entry = flight_log_.retired(
         rank, lane, value, well, graph_->sequencer().operations(work->group, lane), current_.end);
     if (entry != nullptr && well)
-      seats_[rank.value].finished = blame::Finished{group_names_[work->group.value], plan.label(),
-                                                    Path::kEngine, entry->number, current_.end};
+      seats_[rank.value].finished = Seat::Finished{work->group, plan.label(), entry->number, current_.end};
   }
   if (well) {
     account(*session, plan, lane, value);

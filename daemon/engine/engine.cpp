@@ -32,7 +32,9 @@ Engine::Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList
       seats_(spec.world),
       trace_(kTraceEventsMax),
       flight_log_(spec.world),
-      lateness_(spec.world, table_.size()) {}
+      lateness_(spec.world, table_.size()) {
+  counted_.reserve(spec.world);
+}
 
 Engine::~Engine() {
   if (pool_) pool_->halt();  // no worker is in a turn of ours from here on
@@ -238,7 +240,9 @@ Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollecti
                                        const CollectiveLists& lists) {
   MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_collective(scope(session), message, lists));
   const std::lock_guard lock(baton_);
-  lateness_.expect(plan->collective()->group);
+  const scheduler::CollectiveWork& work = *plan->collective();
+  lateness_.expect(work.group);
+  if (work.point_to_point()) flight_log_.expect(work.group, work.collective.root, work.collective.receiver);
   return session.add_plan(std::move(plan), message);
 }
 

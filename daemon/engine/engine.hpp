@@ -186,8 +186,14 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
     std::optional<Heard> heard;
     std::uint64_t starts = 0;  // of all its clients
     ProcessId process;
-    Instant heard_at{0};                      // its client's last command or message
-    std::optional<blame::Finished> finished;  // its last collective on the engine path
+    Instant heard_at{0};  // its client's last command or message
+    struct Finished {     // its last collective on the engine path; no words, which would need heap
+      GroupId group;
+      const char* label = "";
+      std::uint64_t number = 0;
+      Instant at{0};
+    };
+    std::optional<Finished> finished;
   };
 
   Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells,
@@ -269,7 +275,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Lateness lateness_;
   std::vector<Lateness::Change> lateness_changes_;  // of the latest look: kept, so that one needs no heap
   std::optional<Tally> tally_;
-  Instant turn_{0};  // when the present turn of duty began
+  std::vector<Tally::Counted> counted_;  // kept, so that a tick needs no heap
+  Instant turn_{0};                      // when the present turn of duty began
   struct DeadlineReport {
     Instant at{0};
     control::Json report;

@@ -8,6 +8,19 @@
 
 namespace muster::engine {
 
+void FlightLog::attached(Rank rank) {
+  RankLog& log = ranks_[rank.value];
+  log.overwritten = false;
+  for (auto& lane : log.lanes) {
+    lane.clear();
+    lane.reserve(kEntriesPerLane);
+  }
+}
+
+void FlightLog::expect(GroupId group, std::int32_t sender, std::int32_t receiver) {
+  pairs_.try_emplace({group.value, static_cast<std::uint32_t>(sender), static_cast<std::uint32_t>(receiver)});
+}
+
 // The entries of a lane lie at their point's place. Kernels have points too, so a lane of both keeps fewer.
 void FlightLog::submitted(const scheduler::Request& request, Instant now) {
   const scheduler::CollectiveWork* work = request.plan->collective();

@@ -36,7 +36,8 @@ struct FlightEntry {
 
 // Owns    the entries.
 // Thread  under the engine's baton.
-// Bound   kEntriesPerLane of each rank's lanes; an older one is overwritten.
+// Bound   kEntriesPerLane of each rank's lanes; an older one is overwritten. submitted(), launched() and
+//         retired() need no heap for what attached() and expect() have made room for.
 // Fails   never. What happens to a start whose entry is gone is not noted.
 class FlightLog {
  public:
@@ -44,8 +45,11 @@ class FlightLog {
 
   explicit FlightLog(std::uint32_t world) : ranks_(world) {}
 
-  // The rank has a new client: what the last one did is over.
-  void attached(Rank rank) { ranks_[rank.value] = {}; }
+  // The rank has a new client: what the last one did is over. Room for its lanes' entries, whose pages stay
+  // untouched until a lane has its first collective.
+  void attached(Rank rank);
+  // There will be messages of the pair, indices in the group: room for their numbers.
+  void expect(GroupId group, std::int32_t sender, std::int32_t receiver);
   void submitted(const scheduler::Request& request, Instant now);
   // A collective for all its members, or a message. `number`: of the operation in its channel.
   void launched(const scheduler::Step& step, std::uint64_t number, Instant now);

@@ -109,6 +109,8 @@ void Engine::retire_group(GroupId group) {
   tally_->set_group(group, {});
   shrinks_.forget(group);
   flight_log_.forget(group);
+  for (Seat& seat : seats_)
+    if (seat.finished && seat.finished->group == group) seat.finished.reset();
   table_.forget(group);
 }
 

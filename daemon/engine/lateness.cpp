@@ -29,8 +29,12 @@ void Lateness::set_group(GroupId group, std::span<const Rank> ranks) {
 
 void Lateness::expect(GroupId group) {
   GroupState& state = groups_[group.value];
-  if (!state.lags && state.ranks.size() > 1)
-    state.lags.emplace(static_cast<std::uint32_t>(state.ranks.size()));
+  const std::size_t members = state.ranks.size();
+  if (state.lags || members < 2) return;
+  state.lags.emplace(static_cast<std::uint32_t>(members));
+  bench_.each.reserve(Stragglers::kWindow * members);
+  bench_.all.reserve(Stragglers::kWindow * members);
+  changed_.reserve(members);
 }
 
 void Lateness::left(Rank rank, std::vector<Change>& changes) {

@@ -32,7 +32,8 @@ class Lateness {
 
   // Another group in that place; empty: none.
   void set_group(GroupId group, std::span<const Rank> ranks);
-  // There will be operations of the group: room for its lags, which most groups never need.
+  // There will be operations of the group: room for its lags, which most groups never need, and to judge
+  // them, so that neither met() nor look() needs heap unless a flag changes.
   void expect(GroupId group);
   // The rank has no client any more: its groups begin anew with the next one. Adds flags that go with it.
   struct Change {

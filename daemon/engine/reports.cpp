@@ -55,8 +55,12 @@ void Engine::heard(Rank rank) {
 
 std::vector<RankFacts> Engine::rank_facts() const {
   std::vector<RankFacts> facts;
-  for (const Seat& seat : seats_)
-    facts.push_back({seat.session.get(), seat.process, seat.heard_at, seat.finished});
+  for (const Seat& seat : seats_) {
+    RankFacts& rank = facts.emplace_back(RankFacts{seat.session.get(), seat.process, seat.heard_at, {}});
+    if (const auto& last = seat.finished)
+      rank.finished = blame::Finished{group_names_[last->group.value], last->label, Path::kEngine,
+                                      last->number, last->at};
+  }
   return facts;
 }
 

@@ -15,6 +15,26 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
   free_steps_.reserve(steps);
   touched_.reserve(options.world);
   for (std::uint32_t i = steps; i > 0; --i) free_steps_.push_back(i - 1);
+  for (InFlight& step : steps_) {
+    step.step.parts.reserve(kNarrow);
+    step.generations.reserve(kNarrow);
+  }
+  rooms_.resize(sequencer_.groups().size() * MUSTER_LANE_COUNT);
+  for (std::uint32_t g = 0; g < sequencer_.groups().size(); ++g) make_rooms(GroupId(g));
+}
+
+void Graph::set_group(GroupId group, Group now) {
+  sequencer_.set_group(group, std::move(now));
+  make_rooms(group);
+}
+
+void Graph::make_rooms(GroupId group) {
+  const std::size_t members = sequencer_.groups()[group.value].ranks.size();
+  for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+    Room& room = rooms_[group.value * MUSTER_LANE_COUNT + lane];
+    room = Room{};
+    if (members > kNarrow) room.reserve(members);
+  }
 }
 
 std::vector<Graph::Lane> Graph::new_lanes() const {
@@ -251,6 +271,7 @@ void Graph::launch(std::span<const Sequencer::Arrival> members, Instant now) {
   InFlight& in_flight = steps_[index];
   in_flight.used = true;
   in_flight.since = now;
+  exchange(in_flight, room_of(members.size(), members.front().lane, *members.front().plan));
   in_flight.step.parts.clear();
   in_flight.generations.clear();
   for (const auto& member : members) {
@@ -270,9 +291,23 @@ void Graph::launch(std::span<const Sequencer::Arrival> members, Instant now) {
   actions_.launch(index, in_flight.step);
 }
 
+Graph::Room* Graph::room_of(std::size_t members, std::uint32_t lane, const Plan& plan) {
+  if (members <= kNarrow) return nullptr;
+  return &rooms_[plan.collective()->group.value * MUSTER_LANE_COUNT + lane];
+}
+
+// Gives the step the room, or takes it back: what it had before lies there meanwhile.
+void Graph::exchange(InFlight& step, Room* room) {
+  if (room == nullptr) return;
+  step.step.parts.swap(room->parts);
+  step.generations.swap(room->generations);
+}
+
 void Graph::finished(std::uint32_t step_index, Instant now) {
   MUSTER_ASSERT(step_index < steps_.size() && steps_[step_index].used);
   InFlight& in_flight = steps_[step_index];
+  const Step::Part& first = in_flight.step.parts.front();
+  Room* const room = room_of(in_flight.step.parts.size(), first.lane, *first.plan);
   touched_.clear();
   for (std::size_t i = 0; i < in_flight.step.parts.size(); ++i) {
     const Step::Part& part = in_flight.step.parts[i];
@@ -291,6 +326,7 @@ void Graph::finished(std::uint32_t step_index, Instant now) {
     lane.reached = part.value;
     actions_.reached(part.rank, part.lane, part.value);
   }
+  exchange(in_flight, room);
   in_flight.used = false;
   --steps_in_flight_;
   free_steps_.push_back(step_index);

@@ -76,7 +76,7 @@ class Graph {
   void finished(std::uint32_t step_index, Instant now);
   void abort(GroupId group, Verdict verdict, Instant now);
   // Another group in the place of one that nobody uses any more, or yet. Empty: none.
-  void set_group(GroupId group, Group now) { sequencer_.set_group(group, std::move(now)); }
+  void set_group(GroupId group, Group now);
   // Enforces the deadlines of starts that are next on their lane. What counts is how long nothing has moved
   // that such a start waits for: work before it, on its lane or on those whose points it waits for, takes the
   // time that it takes; a collective that has arrived waits for its members. Call at least every 100 ms, and
@@ -169,9 +169,20 @@ class Graph {
     std::vector<std::uint32_t> generations;  // of each part's rank, at launch
     bool used = false;
   };
+  // What a step of many parts borrows while it is in flight. Every step has room for a pair.
+  struct Room {
+    std::vector<Step::Part> parts;
+    std::vector<std::uint32_t> generations;
+    void reserve(std::size_t members) {
+      parts.reserve(members);
+      generations.reserve(members);
+    }
+  };
+  static constexpr std::size_t kNarrow = 2;
   enum class Ready : std::uint8_t { kYes, kNo, kFailed };
 
   std::vector<Lane> new_lanes() const;
+  void make_rooms(GroupId group);
   RankState& state(Rank rank) { return ranks_[rank.value]; }
   const RankState& state(Rank rank) const { return ranks_[rank.value]; }
   static void remember(Lane& lane);
@@ -181,6 +192,8 @@ class Graph {
                   const Verdict** failed) const;
   static const Verdict* failure_at(const Lane& lane, std::uint64_t value);
   void launch(std::span<const Sequencer::Arrival> members, Instant now);
+  Room* room_of(std::size_t members, std::uint32_t lane, const Plan& plan);
+  static void exchange(InFlight& step, Room* room);
   bool arrive(Rank rank, std::uint32_t lane, Start& start, Instant now);
   void stop_lane(Rank rank, std::uint32_t lane, Verdict verdict, const Meeting* told_at);
   void note_dropped(const RankState& rank, std::uint32_t lane, const Start& start);
@@ -214,6 +227,7 @@ class Graph {
   std::vector<RankState> ranks_;
   std::vector<InFlight> steps_;
   std::vector<std::uint32_t> free_steps_;
+  std::vector<Room> rooms_;  // group · MUSTER_LANE_COUNT + lane: a channel has one step in flight at most
   // What stopped lanes have dropped, and ranks that may go on elsewhere: both are worked off in spread().
   struct Dropped {
     Meeting meeting;

@@ -11,7 +11,7 @@ namespace muster::test {
 struct Cost {
   std::uint64_t allocations = 0;
   std::uint64_t locks = 0;         // taken, or tried
-  std::uint64_t system_calls = 0;  // counted where kernel and build allow it: see counts_system_calls()
+  std::uint64_t system_calls = 0;  // at most 1, where kernel and build allow it: see counts_system_calls()
   long first_system_call = -1;     // its number
 };
 
@@ -21,7 +21,8 @@ bool counts_system_calls();
 
 // Owns    the counting, from construction to stop(). One at a time on a thread.
 // Thread  counts the calling thread alone.
-// Bound   a system call in the stretch is counted and not made: nothing but a failed test comes after it.
+// Bound   the first system call in the stretch is counted, and made (where it is not x86-64: not made); what
+//         comes after it is not counted.
 // Fails   never.
 class CostCounter {
  public:

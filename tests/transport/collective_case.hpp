@@ -309,30 +309,36 @@ inline constexpr muster_op kOps[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTE
                                      MUSTER_RECV,       MUSTER_REDUCE,     MUSTER_GATHER,
                                      MUSTER_SCATTER,    MUSTER_ALL_TO_ALL, MUSTER_EXCHANGE};
 
-// Counts of pairs at random, a third of them 0; alike in both directions where blocks change places.
-inline std::vector<std::uint64_t> random_pairs(Random& random, std::size_t ranks, bool symmetric) {
+// Counts of pairs at random below `end`, a third of them 0; alike in both directions where blocks change
+// places.
+inline std::vector<std::uint64_t> random_pairs(Random& random, std::size_t ranks, bool symmetric,
+                                               std::uint64_t end) {
   std::vector<std::uint64_t> pairs(ranks * ranks);
-  for (std::uint64_t& count : pairs) count = random.below(3) == 0 ? 0 : random.below(120);
+  for (std::uint64_t& count : pairs) count = random.below(3) == 0 ? 0 : random.below(end);
   for (std::size_t i = 0; symmetric && i < ranks; ++i)
     for (std::size_t j = 0; j < i; ++j) pairs[i * ranks + j] = pairs[j * ranks + i];
   return pairs;
 }
 
-// Any directed graph: edges to oneself, several between two members, empty ones.
-inline std::vector<Edge> random_edges(Random& random, std::uint64_t ranks) {
+// Any directed graph: edges to oneself, several between two members, empty ones. Of 150 elements each at
+// most, or of `total` together, about.
+inline std::vector<Edge> random_edges(Random& random, std::uint64_t ranks, std::uint64_t total) {
   std::vector<Edge> edges(random.below(3 * ranks + 1));
+  const std::uint64_t end = total > 0 ? 2 * total / (edges.size() + 1) + 1 : 150;
   std::uint32_t tag = 0;
   for (Edge& edge : edges) {
     edge.from = static_cast<std::int32_t>(random.below(ranks));
     edge.to = static_cast<std::int32_t>(random.below(ranks));
     edge.tag = tag += static_cast<std::uint32_t>(1 + random.below(3));
-    edge.count = random.below(8) == 0 ? 0 : random.below(150);
+    edge.count = random.below(8) == 0 ? 0 : random.below(end);
   }
   return edges;
 }
 
-// A small case of any kind from one seed: operation, dtype, operator, ranks, uneven and empty blocks, their
-// order, place, misalignment, graphs.
+// A case of any kind from one seed: operation, dtype, operator, ranks, uneven and empty blocks, their order,
+// place, misalignment, graphs. One in eight is long, 3,000 to 384,000 elements in all: beyond the sizes at
+// which other algorithms are chosen and work is cut into parts. The longer the rarer, or the longest would
+// take all the time.
 inline Shape random_shape(std::uint64_t seed) {
   Random random(seed);
   Shape shape;
@@ -346,22 +352,27 @@ inline Shape random_shape(std::uint64_t seed) {
   if (has_reduction(c.op)) c.redop = math::test::kRedops[random.below(std::size(math::test::kRedops))];
   if (c.redop == MUSTER_PREMUL_SUM) c.scale = math::test::scale_for(c.dtype);
   shape.place = random.below(2) == 0 ? Place::kApart : Place::kInPlace;
-  const std::uint64_t count = random.below(4) == 0 ? random.below(3) : random.below(300);
+  const std::uint64_t octave = std::uint64_t{3'000} << std::min(random.below(7), random.below(7));
+  const std::uint64_t total = random.below(8) == 0 ? octave + random.below(octave) : 0;
+  const bool blocks = has_agreed_blocks(c.op) || is_pairwise(c.op);
+  std::uint64_t count = random.below(4) == 0 ? random.below(3) : random.below(300);
+  if (total > 0) count = c.op == MUSTER_ALL_TO_ALL ? total / ranks / ranks : blocks ? total / ranks : total;
   if (!is_pairwise(c.op) && c.op != MUSTER_BARRIER) c.count = count;
   if (has_agreed_blocks(c.op) && random.below(2) == 0) {
     c.count = 0;
     for (std::uint64_t k = 0; k < ranks; ++k)
-      c.counts.push_back(random.below(3) == 0 ? 0 : random.below(200));
+      c.counts.push_back(random.below(3) == 0 ? 0 : random.below(total > 0 ? 2 * count : 200));
   }
   if (has_root(c.op) || is_transfer(c.op)) c.root = static_cast<std::int32_t>(random.below(ranks));
   if (is_transfer(c.op))
     c.receiver =
         static_cast<std::int32_t>((static_cast<std::uint64_t>(c.root) + 1 + random.below(ranks - 1)) % ranks);
   if (c.op == MUSTER_EXCHANGE)
-    shape.edges = random_edges(random, ranks);
+    shape.edges = random_edges(random, ranks, total);
   else if (is_pairwise(c.op))
     shape.pairs = random.below(4) == 0 ? std::vector<std::uint64_t>(ranks * ranks, count)
-                                       : random_pairs(random, ranks, shape.place == Place::kInPlace);
+                                       : random_pairs(random, ranks, shape.place == Place::kInPlace,
+                                                      total > 0 ? 2 * count + 1 : 120);
   if (c.op == MUSTER_ALL_TO_ALL && random.below(2) == 0) shape.apart_mask = random.next();
   shape.scattered = random.below(2) == 0;
   shape.silent_root = random.below(3) == 0;
@@ -423,6 +434,21 @@ inline Shape long_shape(muster_op op, muster_dtype dtype, muster_redop redop, st
       for (std::size_t j = 0; j < members; ++j)
         shape.pairs[i * members + j] = counts[(i + j) % members] / (op == MUSTER_ALL_TO_ALL ? members : 1);
   }
+  return shape;
+}
+
+// The same with another root or pair, elsewhere in its words, and with its blocks in another order: by seed.
+inline Shape varied(Shape shape, std::uint64_t seed) {
+  Random random(seed);
+  Collective& c = shape.collective;
+  const auto ranks = static_cast<std::uint64_t>(shape.ranks);
+  if (has_root(c.op) || is_transfer(c.op)) c.root = static_cast<std::int32_t>(random.below(ranks));
+  if (is_transfer(c.op))
+    c.receiver =
+        static_cast<std::int32_t>((static_cast<std::uint64_t>(c.root) + 1 + random.below(ranks - 1)) % ranks);
+  shape.misaligned_bytes = random.below(3) == 0 ? 0 : random.below(64);
+  shape.scattered = random.below(2) == 0;
+  shape.seed = seed;
   return shape;
 }
 

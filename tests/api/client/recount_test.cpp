@@ -150,6 +150,56 @@ TEST_F(Recount, HoldsTheMemoryOfAPlanThatBeganEmpty) {
   });
 }
 
+// Goal:   one result for all takes new counts too, run and started.
+// Method: what lies behind the result is looked at, and each step begins where all have looked.
+TEST_F(Recount, ReachesIntoAResultThatAllShare) {
+  constexpr int kWorld = 3;
+  with_ranks(kWorld, [&](Member& member) {
+    const Vector source = vector_of(member, kRoom);
+    muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+    options.bytes = kRoom * sizeof(float);
+    options.name = "result";
+    options.shared_by = member.group;
+    Vector result;
+    void* address = nullptr;
+    ASSERT_EQ(muster_buffer_create(member.session, &options, &result.buffer, &address), MUSTER_OK)
+        << muster_last_error();
+    result.data = static_cast<float*>(address);
+    muster_collective gather = all_reduce(member, source, result, 1);
+    gather.op = MUSTER_ALL_GATHER;
+    gather.redop = 0;
+    const muster_plan reduces = plan_of(member, all_reduce(member, source, result, 1));
+    const muster_plan gathers = plan_of(member, gather);
+    std::minstd_rand random(3);
+    for (int step = 0; step < 40; ++step) {
+      std::vector<std::uint64_t> lengths(kWorld);
+      for (std::uint64_t& length : lengths) length = random() % 4 == 0 ? 0 : random() % (kRoom / kWorld);
+      const std::uint64_t all = lengths[0] + lengths[1] + lengths[2];
+      const bool reducing = step % 4 < 2;
+      const muster_plan plan = reducing ? reduces : gathers;
+      if (member.rank == 0) std::fill_n(result.data, kRoom, -1.0f);
+      std::fill_n(source.data, kRoom, static_cast<float>(step + member.rank));
+      ASSERT_EQ(muster_barrier(member.session, member.group), MUSTER_OK) << muster_last_error();
+      ASSERT_EQ(reducing ? recount(member, plan, all) : recount(member, plan, 0, nullptr, &lengths),
+                MUSTER_OK)
+          << member.error;
+      if (step % 2 == 0) {
+        ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK) << muster_last_error();
+      } else {
+        muster_point point = 0;
+        ASSERT_EQ(start(member, plan, &point), MUSTER_OK) << muster_last_error();
+        ASSERT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK) << muster_last_error();
+      }
+      for (std::uint64_t i = 0; i < kRoom; ++i) {
+        const int giver = i < lengths[0] ? 0 : i < lengths[0] + lengths[1] ? 1 : 2;
+        const int expected = i >= all ? -1 : reducing ? 3 * step + 3 : step + giver;
+        ASSERT_EQ(result.data[i], static_cast<float>(expected)) << "step " << step << ", element " << i;
+      }
+      ASSERT_EQ(muster_barrier(member.session, member.group), MUSTER_OK) << muster_last_error();
+    }
+  });
+}
+
 // Goal:   a member that forgot to change its counts is found, though the engine knows of neither's.
 TEST_F(Recount, IsComparedAsEver) {
   with_ranks(2, [&](Member& member) {

@@ -1,5 +1,7 @@
 // The commands that need no daemon, through the program.
 #include "api/base/path.hpp"
+
+#include "api/base/dtype.hpp"
 #include "tests/daemon/cli/program.hpp"
 
 #include <sstream>
@@ -233,6 +235,91 @@ TEST(PlanCommand, ExplainsWhatTheRuleChooses) {
       EXPECT_DOUBLE_EQ(said.at("predicted_us").get<double>(), choice.predicted_ns / 1000.0) << count;
     }
   }
+}
+
+// Each of the sizes of one answer against the rule.
+void expect_the_rules(const Json& said, muster_op op, muster_dtype dtype, int ranks, const Machine& machine) {
+  for (const Json& one : said.at("choices")) {
+    Collective c;
+    c.op = op;
+    c.dtype = dtype;
+    c.redop = has_reduction(op) ? MUSTER_SUM : 0;
+    c.count = one.at("count").get<std::uint64_t>();
+    const Choice choice = choose(c, ranks, machine);
+    EXPECT_EQ(one.at("bytes"), c.count * dtype_bytes(dtype));
+    EXPECT_EQ(one.at("path"), path_name(choice.path)) << c.count;
+    EXPECT_EQ(one.at("algorithm"), algorithm_name(choice.algorithm)) << c.count;
+    EXPECT_EQ(one.at("why"), choice.why) << c.count;
+  }
+}
+
+std::vector<std::string> question(muster_op op, muster_dtype dtype, int ranks, unsigned cores) {
+  return {"plan",
+          "explain",
+          op_name(op),
+          "--ranks",
+          std::to_string(ranks),
+          "--dtype",
+          dtype_name(dtype),
+          "--cores",
+          std::to_string(cores),
+          "--json"};
+}
+
+TEST(PlanCommand, ExplainsEveryOperationOnEveryDtype) {
+  for (muster_op op = MUSTER_ALL_REDUCE; op <= MUSTER_EXCHANGE; ++op)
+    for (muster_dtype dtype = MUSTER_F32; dtype <= MUSTER_F8_E5M2; ++dtype)
+      for (const auto& [ranks, cores] : {std::pair(3, 8U), std::pair(4, 2U)}) {
+        SCOPED_TRACE(fmt::format("{} of {} over {} ranks", op_name(op), dtype_name(dtype), ranks));
+        const Ran ran = muster(question(op, dtype, ranks, cores));
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        EXPECT_EQ(ran.json().at("choices").size(), 8u);
+        expect_the_rules(ran.json(), op, dtype, ranks,
+                         Machine{cores, static_cast<std::uint32_t>(ranks), true});
+      }
+}
+
+// From which size on a reduction takes another way, and which: on cores of their own and where four or three
+// ranks share two; where all get the result, three ranks read and four cut it into slices.
+struct Step {
+  muster_op op;
+  int ranks;
+  unsigned cores;
+  std::uint64_t bytes;  // the last or first of this kind
+  bool up_to;           // it is the last
+  const char* below;
+  const char* above;
+};
+constexpr Step kSteps[] = {
+    {MUSTER_ALL_REDUCE, 3, 8, 8 << 10, true, "direct whole", "direct read"},
+    {MUSTER_ALL_REDUCE, 4, 8, 8 << 10, true, "direct whole", "direct sliced"},
+    {MUSTER_ALL_REDUCE, 3, 2, 16 << 10, true, "direct whole", "direct read"},
+    {MUSTER_ALL_REDUCE, 4, 2, 16 << 10, true, "direct whole", "direct sliced"},
+    {MUSTER_REDUCE, 3, 8, 8 << 10, true, "direct whole", "direct sliced"},
+    {MUSTER_REDUCE, 4, 2, 16 << 10, true, "direct whole", "direct sliced"},
+    {MUSTER_ALL_REDUCE, 3, 8, 16 << 20, false, "direct read", "engine whole"},
+    {MUSTER_ALL_REDUCE, 4, 2, 16 << 20, false, "direct sliced", "engine whole"},
+    {MUSTER_REDUCE, 3, 2, 16 << 20, false, "direct sliced", "engine whole"},
+};
+
+TEST(PlanCommand, TakesAnotherWayExactlyAtTheBoundaries) {
+  for (const Step& step : kSteps)
+    for (const muster_dtype dtype : {MUSTER_U8, MUSTER_BF16, MUSTER_F32, MUSTER_F64}) {
+      const std::uint64_t at = step.bytes / dtype_bytes(dtype);
+      for (const std::uint64_t count : {at - 1, at, at + 1}) {
+        auto words = question(step.op, dtype, step.ranks, step.cores);
+        words.insert(words.end(), {"--count", std::to_string(count)});
+        const Ran ran = muster(words);
+        ASSERT_EQ(ran.code, 0) << ran.err;
+        const Json said = ran.json().at("choices").at(0);
+        const std::string way =
+            said.at("path").get<std::string>() + " " + said.at("algorithm").get<std::string>();
+        const bool below = step.up_to ? count <= at : count < at;
+        EXPECT_EQ(way, below ? step.below : step.above)
+            << op_name(step.op) << " of " << count << " " << dtype_name(dtype) << " over " << step.ranks
+            << " ranks on " << step.cores << " cores";
+      }
+    }
 }
 
 TEST(PlanCommand, ShowsSizesWhereNoneIsGivenAndRefusesWhatCannotBe) {

@@ -45,7 +45,7 @@ class DirectBench final : public Bench {
   }
   Status finish() override { return {}; }
   // A thread for each rank and case.
-  std::uint64_t usual_cases() const override { return 2'000; }
+  std::uint64_t usual_cases() const override { return 1'500; }
 
  private:
   struct Span {
