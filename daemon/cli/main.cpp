@@ -1,4 +1,5 @@
 // muster: the command line. Here options become calls; each family of commands has a file of its own.
+#include "api/base/node_limits.hpp"
 #include "daemon/cli/ask_commands.hpp"
 #include "daemon/cli/config_command.hpp"
 #include "daemon/cli/doctor_command.hpp"
@@ -163,7 +164,7 @@ void add_questions(CLI::App& app, Line& line) {
       with_job(asked("token", "A fresh single-use claim on a rank",
                      [&line] { return run_token(line.door(), line.job, line.rank, line.output()); }),
                line);
-  whole(token->add_option("--rank", line.rank, "The rank")->required(), 0, muster::mesh::kRankCountMax - 1);
+  whole(token->add_option("--rank", line.rank, "The rank")->required(), 0, muster::kRanksOnNodeMax - 1);
   with_job(asked("end", "End a job; its ranks get an error",
                  [&line] { return run_end(line.door(), line.job, line.output()); }),
            line);
@@ -231,14 +232,15 @@ void add_local(CLI::App& app, Line& line) {
                     [&line] { return run_plan_explain(line.plan, line.output()); }),
                 line);
   explain->add_option("op", line.plan.op, "all_reduce, all_gather, …")->required();
-  whole(explain->add_option("--ranks", line.plan.ranks, "Members of the group")->required(), 1, 1024);
+  whole(explain->add_option("--ranks", line.plan.ranks, "Members of the group")->required(), 1,
+        muster::kRanksOnNodeMax);
   explain->add_option("--dtype", line.plan.dtype, "Of the elements")->capture_default_str();
   whole(explain->add_option("--count", line.plan.count,
                             "Elements, or elements of a block; else a table over sizes"),
         0, std::int64_t{1} << 48);
   whole(explain->add_option("--world", line.plan.world,
                             "Ranks of the job on the node; else those of the group"),
-        1, 1024);
+        1, muster::kRanksOnNodeMax);
   whole(explain->add_option("--cores", line.plan.cores, "Cores that the job has; else those of this machine"),
         1, 65536);
   explain->add_flag("--shared", line.plan.shared, "The target is one node-shared buffer");

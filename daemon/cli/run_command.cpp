@@ -1,5 +1,6 @@
 #include "daemon/cli/run_command.hpp"
 
+#include "api/base/node_limits.hpp"
 #include "daemon/cli/channel.hpp"
 #include "daemon/cli/mesh_command.hpp"
 #include "daemon/cli/private_daemon.hpp"
@@ -22,8 +23,6 @@ namespace {
 constexpr Nanos kConnectRetry = std::chrono::milliseconds(5);
 constexpr Nanos kDaemonEndTime = std::chrono::seconds(20);
 constexpr Nanos kAskAgain = std::chrono::milliseconds(100);
-// An engine has a stream for each lane of each rank, and a device holds 32767 of them.
-constexpr std::int64_t kRanksMax = 32767 / MUSTER_LANE_COUNT;
 
 // That --mesh and --flatten were given, before the mesh becomes canonical.
 struct Wanted {
@@ -71,9 +70,10 @@ class Run {
   std::optional<Trouble> check() {
     if (options_.ranks == 0 && options_.job.empty())
       return Trouble{kUsage, "run: say how many ranks, with -n"};
-    if (options_.ranks > kRanksMax)
-      return Trouble{kUsage, fmt::format("run: -n {}: a job on one node can have {} ranks at most",
-                                         options_.ranks, kRanksMax)};
+    if (options_.ranks > kRanksOnNodeMax)
+      return Trouble{kUsage, fmt::format("run: -n {}: a job on one node can have {} ranks at most "
+                                         "(limits.ranks_per_job_max goes no higher); start fewer",
+                                         options_.ranks, kRanksOnNodeMax)};
     if (const auto trouble = check_home()) return trouble;
     if (options_.lifetime == Lifetime::kKeep && options_.job.empty())
       return Trouble{kUsage, "run: --keep needs --job: the name by which the next run finds the job"};
@@ -416,7 +416,7 @@ class Run {
 
 int run_ranks(const RunOptions& options) {
   // First of all: the event loop, too, must be opened. A number that is too large is refused by name later.
-  const bool known = options.ranks > 0 && options.ranks <= kRanksMax;
+  const bool known = options.ranks > 0 && options.ranks <= kRanksOnNodeMax;
   if (const Status room = make_room(known ? static_cast<std::size_t>(options.ranks) : 1); !room.ok())
     return complain({kFailed, "run: " + room.message()});
   return Run(options).run();

@@ -1,6 +1,7 @@
 #include "daemon/config/settings.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/node_limits.hpp"
 #include "daemon/config/check.hpp"
 #include "daemon/config/scalar.hpp"
 #include "daemon/config/shape.hpp"
@@ -71,7 +72,7 @@ constexpr std::array kDeclarations{
          "Jobs on this node."),
     leaf("limits.sessions_max", Kind::kInteger, "256", 1, kSlotsMax, MUSTER_SLOT(limits.sessions_max),
          "Attached sessions of all jobs together."),
-    leaf("limits.ranks_per_job_max", Kind::kInteger, "256", 1, kSlotsMax,
+    leaf("limits.ranks_per_job_max", Kind::kInteger, "256", 1, kRanksOnNodeMax,
          MUSTER_SLOT(limits.ranks_per_job_max),
          "Ranks of one job, each of which has a session at most. Their shared memory is made with the job."),
     leaf("limits.buffers_per_rank_max", Kind::kInteger, "4096", 1, kSlotsMax,
