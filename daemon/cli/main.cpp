@@ -376,7 +376,7 @@ int refuse(const CLI::App& app, const CLI::ParseError& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Muster gathers the ranks.", "muster");
+  CLI::App app("Run jobs and inspect the muster daemon.", "muster");
   Line line;
   app.require_subcommand(1);
   app.footer(kExitCodes);

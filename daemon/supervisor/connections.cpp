@@ -259,7 +259,10 @@ Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::u
                    "no job is named {}; create it in the cluster file or start it with `muster run`", name);
   const auto world = static_cast<std::uint32_t>(hello.world_size);
   if (world > control::kWorldMax)
-    return failure(Code::kBadArgument, "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer", name, world, control::kWorldMax);
+    return failure(
+        Code::kBadArgument,
+        "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer",
+        name, world, control::kWorldMax);
   MUSTER_ASSIGN_OR_RETURN(const auto mesh, shm::checked_text(hello.mesh, "mesh"));
   // As `muster run` writes it, which joins a job only if its mesh is the same.
   MUSTER_ASSIGN_OR_RETURN(const auto asked, mesh::Degrees::parse(mesh.empty() ? "dp_shard=-1" : mesh));

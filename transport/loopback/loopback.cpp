@@ -1,5 +1,5 @@
-#include "kernels/device/host/pool.hpp"
 #include "api/base/node_limits.hpp"
+#include "kernels/device/host/pool.hpp"
 #include "transport/collective/communicator.hpp"
 #include "transport/loopback/parts.hpp"
 
@@ -75,7 +75,8 @@ class Records {
 // Owns    kLaunchesMax records of launches with room for every member, and for each rank and lane one of a
 //         transfer, since every rank may have one on each of its lanes; no memory of the members.
 // Thread  launch: one issuing thread at a time, any number of streams. Parts run on the streams' workers.
-// Bound   kRanksOnNodeMax ranks; as many launches in flight as there are records, then kBusy. launch allocates
+// Bound   kRanksOnNodeMax ranks; as many launches in flight as there are records, then kBusy. launch
+// allocates
 //         nothing but a failure's text.
 // Fails   launch: kBadArgument (validate, members missing or doubled), kBusy.
 //
