@@ -76,8 +76,7 @@ class Records {
 //         transfer, since every rank may have one on each of its lanes; no memory of the members.
 // Thread  launch: one issuing thread at a time, any number of streams. Parts run on the streams' workers.
 // Bound   kRanksOnNodeMax ranks; as many launches in flight as there are records, then kBusy. launch
-// allocates
-//         nothing but a failure's text.
+//         allocates nothing but a failure's text.
 // Fails   launch: kBadArgument (validate, members missing or doubled), kBusy.
 //
 // Destroy it when its streams are idle.
