@@ -11,14 +11,15 @@ bool may_ask_again(const Json& command) {
 }  // namespace
 
 Result<std::unique_ptr<DaemonLink>> DaemonLink::open(control::Loop& loop, const Door& door,
-                                               std::function<void()> on_lost) {
+                                                     std::function<void()> on_lost) {
   const SteadyClock clock;
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket,
                           shm::connect_to(door.endpoint, clock.now() + door.timeout, clock));
   return std::unique_ptr<DaemonLink>(new DaemonLink(loop, door, std::move(socket), std::move(on_lost)));
 }
 
-DaemonLink::DaemonLink(control::Loop& loop, const Door& door, shm::Descriptor socket, std::function<void()> on_lost)
+DaemonLink::DaemonLink(control::Loop& loop, const Door& door, shm::Descriptor socket,
+                       std::function<void()> on_lost)
     : loop_(loop), door_(door), socket_(std::move(socket)), on_lost_(std::move(on_lost)) {
   listen();
 }

@@ -1,5 +1,5 @@
-// DaemonLink: a lasting connection to the daemon on an event loop. Questions do not block. It outlives a restart
-// of the daemon: the next one has the connection, because a job hangs on it, or it is made anew.
+// DaemonLink: a lasting connection to the daemon on an event loop. Questions do not block. It outlives a
+// restart of the daemon: the next one has the connection, because a job hangs on it, or it is made anew.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -23,7 +23,7 @@ class DaemonLink {
   using Answered = std::function<void(Outcome<Answer>)>;
 
   static Result<std::unique_ptr<DaemonLink>> open(control::Loop& loop, const Door& door,
-                                               std::function<void()> on_lost);
+                                                  std::function<void()> on_lost);
   ~DaemonLink();
   DaemonLink(const DaemonLink&) = delete;
   DaemonLink& operator=(const DaemonLink&) = delete;

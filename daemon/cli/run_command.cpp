@@ -319,19 +319,19 @@ class Run {
   void tell_absence(std::size_t rank, const std::string& text) {
     if (!link_) return;
     link_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
-                  [this, rank, text](const Outcome<Answer>& told) {
-                    if (told || told.error().exit_code != kFailed) return;
-                    loop_.after(kAskAgain, [this, rank, text] {
-                      if (ranks_) tell_absence(rank, text);  // or else nobody is left to wait
-                    });
-                  });
+               [this, rank, text](const Outcome<Answer>& told) {
+                 if (told || told.error().exit_code != kFailed) return;
+                 loop_.after(kAskAgain, [this, rank, text] {
+                   if (ranks_) tell_absence(rank, text);  // or else nobody is left to wait
+                 });
+               });
   }
 
   void on_ranks_done(int code) {
     ranks_.reset();
     if (!job_stays_) return end_trace(code);
     link_->ask({{"command", "expect_all"}, {"job", options_.job}},
-                  [this, code](const Outcome<Answer>&) { end_trace(code); });
+               [this, code](const Outcome<Answer>&) { end_trace(code); });
   }
 
   void end_trace(int code) {
@@ -384,7 +384,7 @@ class Run {
     if (!job_stays_ || !tracing_) return leave();
     // A run that has come to nothing leaves no recording on in a job that stays.
     link_->ask({{"command", "trace_end"}, {"job", options_.job}},
-                  [this](const Outcome<Answer>&) { leave(); });
+               [this](const Outcome<Answer>&) { leave(); });
   }
 
   void leave() {

@@ -1,5 +1,5 @@
-// ConnectionShares: how many connections of one kind each user has, and whose is in the way of one more. A sans-IO
-// core: the supervisor carries out what it decides.
+// ConnectionShares: how many connections of one kind each user has, and whose is in the way of one more. A
+// sans-IO core: the supervisor carries out what it decides.
 #pragma once
 
 #include <cstddef>

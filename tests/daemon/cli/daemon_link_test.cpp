@@ -1,6 +1,6 @@
 #include "daemon/cli/daemon_link.hpp"
 
-#include "daemon/cli/own_version.hpp"
+#include "daemon/control/own_version.hpp"
 #include "tests/support/node.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(DaemonLink, OutlivesBeingLetGoForSilence) {
   (*link)->ask({{"command", "version"}}, [](const Outcome<Answer>&) {});
   loop.run();
   EXPECT_FALSE(lost);
-  EXPECT_EQ(version, own_version());
+  EXPECT_EQ(version, control::own_version());
 }
 
 // Goal:   what cannot have reached the daemon is asked again, also what must not be done twice.
