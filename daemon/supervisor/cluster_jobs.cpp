@@ -92,15 +92,6 @@ tl::expected<mesh::Mesh, Diagnostic> mesh_of(const Cluster& cluster, const JobEn
   return *std::move(mesh);
 }
 
-Diagnostics check_meshes(const Cluster& cluster) {
-  Diagnostics diagnostics;
-  for (const JobEntry& job : cluster.jobs) {
-    auto mesh = mesh_of(cluster, job);
-    if (!mesh) diagnostics.add(std::move(mesh).error());
-  }
-  return diagnostics;
-}
-
 config::Parsed<std::vector<control::JobSpec>> jobs_of(const Cluster& cluster,
                                                       const control::JobSpec& defaults,
                                                       const ClusterLimits& limits) {
