@@ -1,10 +1,10 @@
 #include "daemon/cli/ask_commands.hpp"
 
 #include "api/shm/layout.hpp"
-#include "daemon/cli/own_version.hpp"
 #include "daemon/cli/pause.hpp"
 #include "daemon/cli/render.hpp"
 #include "daemon/cli/trace_file.hpp"
+#include "daemon/control/own_version.hpp"
 
 namespace muster::cli {
 namespace {
@@ -28,7 +28,7 @@ int ask_and_print(const Door& door, const Json& command, Output output, Render&&
 }  // namespace
 
 int run_version(const Door& door, Output output) {
-  Json own{{"version", own_version()}, {"abi", shm::kAbiVersion}, {"daemon", nullptr}};
+  Json own{{"version", control::own_version()}, {"abi", shm::kAbiVersion}, {"daemon", nullptr}};
   // That no daemon answers is no fault here, but why it does not may be one.
   if (const auto answer = ask(door, {{"command", "version"}}))
     own["daemon"] = answer->result;

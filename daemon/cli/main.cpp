@@ -8,12 +8,12 @@
 #include "daemon/cli/hang_command.hpp"
 #include "daemon/cli/mesh_command.hpp"
 #include "daemon/cli/option_checks.hpp"
-#include "daemon/cli/own_version.hpp"
 #include "daemon/cli/plan_command.hpp"
 #include "daemon/cli/run_command.hpp"
 #include "daemon/cli/top_command.hpp"
 #include "daemon/cli/upgrade_command.hpp"
 #include "daemon/config/diagnostic.hpp"
+#include "daemon/control/own_version.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -144,7 +144,8 @@ void add_questions(CLI::App& app, Line& line) {
            line);
   with_job(asked("hang", "Who waits for whom in a job, and whose fault it is",
                  [&line] { return run_hang(line.door(), line.job, line.output()); }),
-           line);
+           line)
+      ->footer(kVerdictWords);
   CLI::App* flight =
       with_job(asked("flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
                      [&line] { return run_flight(line.door(), line.job, line.flight, line.output()); }),
@@ -380,7 +381,7 @@ int main(int argc, char** argv) {
   Line line;
   app.require_subcommand(1);
   app.footer(kExitCodes);
-  app.set_version_flag("--version", "muster " + own_version());
+  app.set_version_flag("--version", "muster " + muster::control::own_version());
   add_run(app, line);
   add_questions(app, line);
   add_local(app, line);

@@ -1,4 +1,4 @@
-// The version of this program, as people and `--json` read it.
+// The version of the programs of this build, as people and `--json` read it.
 #pragma once
 
 #include <muster/muster.h>
@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-namespace muster::cli {
+namespace muster::control {
 
 inline std::string own_version() {
   return fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
 }
 
-}  // namespace muster::cli
+}  // namespace muster::control

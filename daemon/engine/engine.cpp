@@ -103,10 +103,12 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
 
   const std::lock_guard lock(baton_);
   Seat& seat = seats_[rank.value];
-  if (closed_) return fail(Code::kAborted, "job {} is ending", spec_.name);
+  if (closed_)
+    return fail(Code::kAborted, "job {} is ending; try again once it is gone (`muster jobs`)", spec_.name);
   if (seat.session)
-    return fail(Code::kDuplicate, "rank {} of job {} is held by process {}", rank.value, spec_.name,
-                seat.session->options().pid);
+    return fail(Code::kDuplicate,
+                "rank {} of job {} is held by process {}; end that process or attach as another rank",
+                rank.value, spec_.name, seat.session->options().pid);
   MUSTER_RETURN_IF_ERROR(doorbells_.add(bell));
   const SessionOptions options{
       rank, SessionId(next_session_++), pid, spec_.buffers_max, spec_.plans_max, spec_.deadline, &table_};

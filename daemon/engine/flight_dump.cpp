@@ -1,5 +1,7 @@
 #include "daemon/engine/flight_dump.hpp"
 
+#include "daemon/control/own_version.hpp"
+
 #include "api/base/dtype.hpp"
 
 #include <algorithm>
@@ -287,8 +289,7 @@ Json dump_of(const std::vector<Record>& records) {
     entries.push_back(entry_json(record, entries.size(), id));
   }
   return {{"version", kVersion},
-          {"comm_lib_version",
-           fmt::format("muster {}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH)},
+          {"comm_lib_version", "muster " + control::own_version()},
           {"pg_config", config},
           {"pg_status", status},
           {"entries", entries}};

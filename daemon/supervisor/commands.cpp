@@ -1,4 +1,5 @@
 // What a command line may ask of the supervisor. The table is in daemon/control/README.md.
+#include "daemon/control/own_version.hpp"
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/base/log.hpp"
@@ -13,10 +14,6 @@ using control::Packet;
 
 constexpr Nanos kReportTime = std::chrono::seconds(1);  // that `jobs` waits for engines
 constexpr std::size_t kRankTextBytes = 32;              // of what was sent for a rank, in a complaint
-
-std::string version_text() {
-  return fmt::format("{}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
-}
 
 }  // namespace
 
@@ -68,8 +65,8 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
     reply(control::success(Json::object()), {});
     return drain(body.value("drain", true));
   }
-  reply(control::failed(
-            failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'", version_text(), command)),
+  reply(control::failed(failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'",
+                                control::own_version(), command)),
         {});
 }
 
@@ -88,7 +85,7 @@ void Supervisor::upgrade(ConnectionId id, const Json& body, const Reply& reply) 
 }
 
 Json Supervisor::version() const {
-  return Json{{"version", version_text()},
+  return Json{{"version", control::own_version()},
               {"abi", shm::kAbiVersion},
               {"pid", getpid()},
               {"instance", state_.instance},

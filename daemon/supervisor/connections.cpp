@@ -203,10 +203,7 @@ void Supervisor::admit(WaitingClient client) {
   const auto name = shm::checked_text(client.hello.job, "job");
   const auto token = shm::checked_text(client.hello.token, "token");
   if (!name || !token) return refuse(client.socket, serial, name ? token.error() : name.error());
-  if (draining_)
-    return refuse(
-        client.socket, serial,
-        failure(Code::kAborted, "the daemon is shutting down; try again once it has been started anew"));
+  if (draining_) return refuse(client.socket, serial, failure(Code::kAborted, kShuttingDown));
   const std::string job_name(*name);
   // Who waits for a seat to come free needs no other: it is counted once it has it.
   if (!is_held(job_name, client.hello.rank) && sessions() + waiting_unclaimed() >= options_.sessions_max) {

@@ -1,5 +1,7 @@
 #include "daemon/supervisor/main_flags.hpp"
 
+#include "daemon/control/own_version.hpp"
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -34,10 +36,6 @@ std::string empty_fault(const std::string& text) {
   return text.empty() ? "the value is empty; give one, or leave the option out" : "";
 }
 
-std::string version_line() {
-  return fmt::format("musterd {}.{}.{}", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH);
-}
-
 }  // namespace
 
 ParsedFlags parse_flags(int argc, char** argv) {
@@ -64,7 +62,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   app.add_flag("--print-config", flags.print_config, "Print each setting with its origin, and end");
   app.add_flag("--transient", flags.transient,
                "For one run: reads no default configuration, removes its runtime directory at the end");
-  app.set_version_flag("--version", version_line());
+  app.set_version_flag("--version", "musterd " + control::own_version());
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {

@@ -7,13 +7,13 @@
 #include "api/shm/peer.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
+#include "daemon/supervisor/connection_shares.hpp"
 #include "daemon/supervisor/descriptor_store.hpp"
 #include "daemon/supervisor/door.hpp"
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/job_book.hpp"
 #include "daemon/supervisor/kept_names.hpp"
 #include "daemon/supervisor/program_check.hpp"
-#include "daemon/supervisor/connection_shares.hpp"
 #include "daemon/supervisor/state_file.hpp"
 
 #include <cstdint>
@@ -62,6 +62,8 @@ class Supervisor {
   static constexpr ConnectionShares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
   static constexpr ConnectionShares::Limits kRetries{.all = 128, .reserved = 32, .of_one = 64};
   static constexpr std::size_t kQuestionsMax = 64;
+  static constexpr char kShuttingDown[] =
+      "the daemon is shutting down; try again once it has been started anew";
   static constexpr Nanos kHandshakeTime = std::chrono::seconds(5);
 
   // `inherited`: what a predecessor left.
