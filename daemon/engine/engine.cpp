@@ -1,6 +1,7 @@
 #include "daemon/engine/engine.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/engine/counted_device.hpp"
 
 #include <algorithm>
 
@@ -75,7 +76,8 @@ Status Engine::open_device(Pooling pooling) {
   } else {
     MUSTER_ASSIGN_OR_RETURN(pool_, device::host::Pool::start(options));
   }
-  MUSTER_ASSIGN_OR_RETURN(device_, device::host::open_device(*pool_));
+  MUSTER_ASSIGN_OR_RETURN(auto host, device::host::open_device(*pool_));
+  device_ = std::make_unique<CountedDevice>(std::move(host), CountedDevice::beside(spec_.world));
   for (Seat& seat : seats_)
     seat.arena =
         std::make_unique<Arena>(*device_, Arena::Options{spec_.arena_bytes_max, spec_.segment_bytes});
