@@ -193,7 +193,11 @@ void add_config(CLI::App& app, Line& line) {
       with_json(add(*config, line, "check", "Say all that is wrong in musterd.yaml or cluster files",
                     [&line] { return run_config_check(line.files, line.output()); }),
                 line);
-  check->add_option("files", line.files, "Files")->required();
+  check
+      ->add_option(
+          "files", line.files,
+          "Files; cluster files are held to the limits of a musterd.yaml among them, else the defaults")
+      ->required();
   CLI::App* show = with_json(
       add(*config, line, "show", "Each setting of the daemon with its origin",
           [&line] { return run_config_show(line.file, line.settings, environment(), line.output()); }),
