@@ -3,6 +3,9 @@
 #include "daemon/control/descriptor_count.hpp"
 #include "kernels/device/host/pool.hpp"
 
+#include <algorithm>
+
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -3,6 +3,7 @@
 #include "api/base/node_limits.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/shape.hpp"
+#include "scheduler/mesh/degrees.hpp"
 
 #include <cstdlib>
 #include <filesystem>
