@@ -35,7 +35,8 @@ bench: ## Measure against the peers in one run, 40 minutes; table, JSON and pict
 
 format: ## Format every C++ and CUDA file in place
 	@deploy/setup.sh format
-	@git ls-files -co --exclude-standard -- '*.hpp' '*.cpp' '*.h' '*.c' '*.cu' '*.cuh' | xargs -r clang-format -i
+	@git ls-files -co --exclude-standard -- '*.hpp' '*.cpp' '*.h' '*.c' '*.cu' '*.cuh' | \
+	  xargs -r clang-format-14 -i
 
 clean: ## Remove everything that was built
 	@rm -rf build demo

@@ -14,13 +14,13 @@ packages=(
   build-essential cmake ninja-build ccache pkg-config git python3
   libfmt-dev libexpected-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libasio-dev
   libsystemd-dev libssl-dev libxxhash-dev
-  libdnnl-dev ocl-icd-opencl-dev libopenblas-dev libhwy-dev # the package of oneDNN asks for OpenCL's files
+  libdnnl-dev ocl-icd-opencl-dev libhwy-dev # the package of oneDNN asks for OpenCL's files
   libgtest-dev libgmock-dev relacy-dev spin
   iproute2 procps
 )
 bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 fuzz_packages=(clang-14 llvm-14 libclang-rt-14-dev libomp-14-dev)
-format_packages=(clang-format)
+format_packages=(clang-format-14)
 
 die() {
   printf 'setup: %s\n' "$@" >&2

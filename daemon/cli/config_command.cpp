@@ -26,11 +26,18 @@ struct Checked {
   config::Diagnostics diagnostics;
   std::string unreadable;
 
+  supervisor::ClusterLimits limits;  // of a good "musterd" file
+
   bool good() const { return unreadable.empty() && diagnostics.empty(); }
 };
 
-Checked check_file(const std::string& file) {
-  Checked result{file, "", {}, ""};
+supervisor::ClusterLimits limits_of(const config::Settings& settings) {
+  return {settings.limits.jobs_max, settings.limits.ranks_per_job_max};
+}
+
+// `limits`: what the daemon is set to hold for which a cluster file is meant.
+Checked check_file(const std::string& file, const supervisor::ClusterLimits& limits) {
+  Checked result{file, "", {}, "", {}};
   auto source = config::load_file(file, {config::Ownership::kAny, geteuid()});
   if (!source) {
     result.unreadable = source.error().message();
@@ -39,11 +46,13 @@ Checked check_file(const std::string& file) {
   if (is_cluster(*source)) {
     result.kind = "cluster";
     const auto cluster = config::parse_cluster(*std::move(source));
-    result.diagnostics = cluster ? supervisor::check_meshes(*cluster) : cluster.error();
+    const auto jobs = cluster ? supervisor::jobs_of(*cluster, {}, limits) : tl::unexpected(cluster.error());
+    if (!jobs) result.diagnostics = jobs.error();
   } else {
     result.kind = "musterd";
     const auto resolved = config::resolve({{}, {}, *std::move(source)});
     if (!resolved) result.diagnostics = resolved.error();
+    if (resolved) result.limits = limits_of(resolved->settings);
   }
   return result;
 }
@@ -65,8 +74,13 @@ Json to_json(const Checked& checked) {
 int run_config_check(const std::vector<std::string>& files, Output output) {
   Json all = Json::array();
   std::string good, bad;
+  // The settings that are given with a cluster file are those of its daemon; else it has the defaults.
+  supervisor::ClusterLimits limits = limits_of(config::resolve({})->settings);
+  for (const std::string& file : files)
+    if (const Checked checked = check_file(file, limits); checked.kind == "musterd" && checked.good())
+      limits = checked.limits;
   for (const std::string& file : files) {
-    const Checked checked = check_file(file);
+    const Checked checked = check_file(file, limits);
     all.push_back(to_json(checked));
     if (checked.good()) good += fmt::format("{}: a good {} file\n", file, checked.kind);
     if (!checked.unreadable.empty()) bad += checked.unreadable + "\n";

@@ -26,7 +26,6 @@ namespace {
 
 using Verdict = Check::Verdict;
 
-constexpr std::uint64_t kMemlockBytesMin = std::uint64_t{64} << 20;
 constexpr std::uint64_t kOpenFilesMin =
     4096;  // twice what the default limits need: 256 ranks of a job with eight each
 constexpr std::uint64_t kMemoryBytesMin = std::uint64_t{1} << 30;
@@ -87,10 +86,8 @@ bool makes_memory(unsigned flags) {
 }
 
 void read_system(MachineFacts& facts) {
-  facts.memlock_bytes = limit(RLIMIT_MEMLOCK, false);
   facts.open_files = limit(RLIMIT_NOFILE, false);
   facts.open_files_hard = limit(RLIMIT_NOFILE, true);
-  facts.root = ::geteuid() == 0;
   facts.sealed_memory = makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING);
   facts.noexec_memory = makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
   struct statvfs shm_facts {};
@@ -151,11 +148,6 @@ Check check(const char* name, bool good, Verdict otherwise, std::string says, st
 }
 
 void examine_limits(const MachineFacts& f, std::vector<Check>& checks) {
-  checks.push_back(
-      check("memlock", f.root || f.memlock_bytes >= kMemlockBytesMin, Verdict::kWarning,
-            f.root ? "root may lock any memory" : amount(f.memlock_bytes),
-            "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit; devices that pin memory "
-            "need it"));
   checks.push_back(check("open files", f.open_files_hard >= kOpenFilesMin, Verdict::kWarning,
                          fmt::format("{} (may be raised to {})", f.open_files, f.open_files_hard),
                          "raise the hard limit: LimitNOFILE=65536 in the unit, or ulimit -Hn"));

@@ -19,10 +19,8 @@ int run_doctor(const Door& door, DaemonNamed named, Output output);
 
 // What the checks look at, as read from the machine. An absent value could not be read here.
 struct MachineFacts {
-  std::uint64_t memlock_bytes = 0;  // soft limits; UINT64_MAX: none
-  std::uint64_t open_files = 0;
+  std::uint64_t open_files = 0;  // the soft limit
   std::uint64_t open_files_hard = 0;
-  bool root = false;
   bool sealed_memory = false;              // memfd_create with sealing
   bool noexec_memory = false;              // and MFD_NOEXEC_SEAL
   std::optional<std::uint64_t> shm_bytes;  // /dev/shm

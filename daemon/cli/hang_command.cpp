@@ -72,6 +72,19 @@ Outcome<Json> silence_of(const Door& door, const std::string& job) {
 
 }  // namespace
 
+const char kVerdictWords[] =
+    "Verdicts:\n"
+    "  healthy           nothing waits for long\n"
+    "  slow              all have come; the operation runs\n"
+    "  not_joined        a rank runs, and has not come\n"
+    "  not_attached      a rank has no process in the job\n"
+    "  mismatch_pending  members of one group are in different operations\n"
+    "  deadlock          a circle of operations, each waiting for a rank that waits in the next\n"
+    "  frozen            the cgroup of a rank's process is frozen\n"
+    "  stopped           a rank's process is stopped\n"
+    "  dead              a rank's process has ended\n"
+    "  engine_stuck      the job's engine does not answer";
+
 int run_hang(const Door& door, const std::string& job, Output output) {
   const auto answer = ask(door, {{"command", "hang"}, {"job", job}});
   try {

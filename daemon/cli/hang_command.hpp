@@ -7,6 +7,9 @@
 
 namespace muster::cli {
 
+// The verdict words and what each says, as the command's help ends.
+extern const char kVerdictWords[];
+
 // kUnhealthy if something hangs, just now.
 int run_hang(const Door& door, const std::string& job, Output output);
 

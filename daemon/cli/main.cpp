@@ -1,4 +1,5 @@
 // muster: the command line. Here options become calls; each family of commands has a file of its own.
+#include "api/base/node_limits.hpp"
 #include "daemon/cli/ask_commands.hpp"
 #include "daemon/cli/config_command.hpp"
 #include "daemon/cli/doctor_command.hpp"
@@ -143,7 +144,8 @@ void add_questions(CLI::App& app, Line& line) {
            line);
   with_job(asked("hang", "Who waits for whom in a job, and whose fault it is",
                  [&line] { return run_hang(line.door(), line.job, line.output()); }),
-           line);
+           line)
+      ->footer(kVerdictWords);
   CLI::App* flight =
       with_job(asked("flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
                      [&line] { return run_flight(line.door(), line.job, line.flight, line.output()); }),
@@ -163,7 +165,7 @@ void add_questions(CLI::App& app, Line& line) {
       with_job(asked("token", "A fresh single-use claim on a rank",
                      [&line] { return run_token(line.door(), line.job, line.rank, line.output()); }),
                line);
-  whole(token->add_option("--rank", line.rank, "The rank")->required(), 0, muster::mesh::kRankCountMax - 1);
+  whole(token->add_option("--rank", line.rank, "The rank")->required(), 0, muster::kRanksOnNodeMax - 1);
   with_job(asked("end", "End a job; its ranks get an error",
                  [&line] { return run_end(line.door(), line.job, line.output()); }),
            line);
@@ -191,7 +193,11 @@ void add_config(CLI::App& app, Line& line) {
       with_json(add(*config, line, "check", "Say all that is wrong in musterd.yaml or cluster files",
                     [&line] { return run_config_check(line.files, line.output()); }),
                 line);
-  check->add_option("files", line.files, "Files")->required();
+  check
+      ->add_option(
+          "files", line.files,
+          "Files; cluster files are held to the limits of a musterd.yaml among them, else the defaults")
+      ->required();
   CLI::App* show = with_json(
       add(*config, line, "show", "Each setting of the daemon with its origin",
           [&line] { return run_config_show(line.file, line.settings, environment(), line.output()); }),
@@ -231,14 +237,15 @@ void add_local(CLI::App& app, Line& line) {
                     [&line] { return run_plan_explain(line.plan, line.output()); }),
                 line);
   explain->add_option("op", line.plan.op, "all_reduce, all_gather, …")->required();
-  whole(explain->add_option("--ranks", line.plan.ranks, "Members of the group")->required(), 1, 1024);
+  whole(explain->add_option("--ranks", line.plan.ranks, "Members of the group")->required(), 1,
+        muster::kRanksOnNodeMax);
   explain->add_option("--dtype", line.plan.dtype, "Of the elements")->capture_default_str();
   whole(explain->add_option("--count", line.plan.count,
                             "Elements, or elements of a block; else a table over sizes"),
         0, std::int64_t{1} << 48);
   whole(explain->add_option("--world", line.plan.world,
                             "Ranks of the job on the node; else those of the group"),
-        1, 1024);
+        1, muster::kRanksOnNodeMax);
   whole(explain->add_option("--cores", line.plan.cores, "Cores that the job has; else those of this machine"),
         1, 65536);
   explain->add_flag("--shared", line.plan.shared, "The target is one node-shared buffer");
@@ -374,7 +381,7 @@ int refuse(const CLI::App& app, const CLI::ParseError& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Muster gathers the ranks.", "muster");
+  CLI::App app("Run jobs and inspect the muster daemon.", "muster");
   Line line;
   app.require_subcommand(1);
   app.footer(kExitCodes);

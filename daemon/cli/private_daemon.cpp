@@ -105,7 +105,7 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
   std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon(std::move(directory)));
   daemon->endpoint_ = daemon->directory_ + "/musterd.sock";
   ChildOptions child;
-  child.arguments = {supervisor::program_beside("musterd", "../sbin"),
+  child.arguments = {supervisor::daemon_program(),
                      "--transient",
                      "--socket",
                      daemon->endpoint_,

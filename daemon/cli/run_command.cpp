@@ -1,6 +1,7 @@
 #include "daemon/cli/run_command.hpp"
 
-#include "daemon/cli/channel.hpp"
+#include "api/base/node_limits.hpp"
+#include "daemon/cli/daemon_link.hpp"
 #include "daemon/cli/mesh_command.hpp"
 #include "daemon/cli/private_daemon.hpp"
 #include "daemon/cli/rank_environment.hpp"
@@ -22,8 +23,6 @@ namespace {
 constexpr Nanos kConnectRetry = std::chrono::milliseconds(5);
 constexpr Nanos kDaemonEndTime = std::chrono::seconds(20);
 constexpr Nanos kAskAgain = std::chrono::milliseconds(100);
-// An engine has a stream for each lane of each rank, and a device holds 32767 of them.
-constexpr std::int64_t kRanksMax = 32767 / MUSTER_LANE_COUNT;
 
 // That --mesh and --flatten were given, before the mesh becomes canonical.
 struct Wanted {
@@ -71,9 +70,10 @@ class Run {
   std::optional<Trouble> check() {
     if (options_.ranks == 0 && options_.job.empty())
       return Trouble{kUsage, "run: say how many ranks, with -n"};
-    if (options_.ranks > kRanksMax)
-      return Trouble{kUsage, fmt::format("run: -n {}: a job on one node can have {} ranks at most",
-                                         options_.ranks, kRanksMax)};
+    if (options_.ranks > kRanksOnNodeMax)
+      return Trouble{kUsage, fmt::format("run: -n {}: a job on one node can have {} ranks at most "
+                                         "(limits.ranks_per_job_max goes no higher); start fewer",
+                                         options_.ranks, kRanksOnNodeMax)};
     if (const auto trouble = check_home()) return trouble;
     if (options_.lifetime == Lifetime::kKeep && options_.job.empty())
       return Trouble{kUsage, "run: --keep needs --job: the name by which the next run finds the job"};
@@ -110,13 +110,13 @@ class Run {
   void find_daemon() {
     if (options_.home == Home::kPrivate) return start_daemon();
     options_.door.endpoint = std::filesystem::absolute(options_.door.endpoint);
-    auto channel = Channel::open(loop_, options_.door, [this] { on_lost(); });
-    if (channel && !options_.config.empty())
+    auto link = DaemonLink::open(loop_, options_.door, [this] { on_lost(); });
+    if (link && !options_.config.empty())
       return stop({kUsage, fmt::format("run: --config is for a private daemon, and one runs at {} already; "
                                        "add --private, or leave --config out",
                                        options_.door.endpoint)});
-    if (channel) return connected(*std::move(channel));
-    const Status& status = channel.error();
+    if (link) return connected(*std::move(link));
+    const Status& status = link.error();
     if (status.code() != Code::kDaemonLost) {
       Trouble trouble = unreachable(status);
       // Another limit of this process would be in the way of a private daemon too.
@@ -152,13 +152,13 @@ class Run {
 
   void try_connect() {
     if (finishing_) return;
-    auto channel = Channel::open(loop_, options_.door, [this] { on_lost(); });
-    if (!channel) {
+    auto link = DaemonLink::open(loop_, options_.door, [this] { on_lost(); });
+    if (!link) {
       loop_.after(kConnectRetry, [this] { try_connect(); });
       return;
     }
     loop_.unwatch(std::exchange(give_up_, 0));
-    connected(*std::move(channel));
+    connected(*std::move(link));
   }
 
   void on_daemon_death() {
@@ -166,7 +166,7 @@ class Run {
     const End end = daemon_->child().reap();
     if (finishing_) return loop_.stop();
     // musterd has said why on standard error.
-    if (channel_) return;
+    if (link_) return;
     const int code = end.exit_code() == kUsage ? kUsage : kFailed;  // wrong settings are the user's mistake
     stop({code, fmt::format("the private daemon {}", end.text())});
   }
@@ -181,8 +181,8 @@ class Run {
 
   // ---- a job
 
-  void connected(std::unique_ptr<Channel> channel) {
-    channel_ = std::move(channel);
+  void connected(std::unique_ptr<DaemonLink> link) {
+    link_ = std::move(link);
     if (options_.job.empty()) {
       options_.job = fresh_job_name();
       return create_job();
@@ -327,26 +327,26 @@ class Run {
   // Until it is heard: an engine that is stopped refuses when enough waits for it, and those who wait for the
   // rank would learn of it at their deadline only.
   void tell_absence(std::size_t rank, const std::string& text) {
-    if (!channel_) return;
-    channel_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
-                  [this, rank, text](const Outcome<Answer>& told) {
-                    if (told || told.error().exit_code != kFailed) return;
-                    loop_.after(kAskAgain, [this, rank, text] {
-                      if (ranks_) tell_absence(rank, text);  // or else nobody is left to wait
-                    });
-                  });
+    if (!link_) return;
+    link_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
+               [this, rank, text](const Outcome<Answer>& told) {
+                 if (told || told.error().exit_code != kFailed) return;
+                 loop_.after(kAskAgain, [this, rank, text] {
+                   if (ranks_) tell_absence(rank, text);  // or else nobody is left to wait
+                 });
+               });
   }
 
   void on_ranks_done(int code) {
     ranks_.reset();
     if (!job_stays_) return end_trace(code);
-    channel_->ask({{"command", "expect_all"}, {"job", options_.job}},
-                  [this, code](const Outcome<Answer>&) { end_trace(code); });
+    link_->ask({{"command", "expect_all"}, {"job", options_.job}},
+               [this, code](const Outcome<Answer>&) { end_trace(code); });
   }
 
   void end_trace(int code) {
     if (!std::exchange(tracing_, false)) return finish(code);
-    channel_->ask({{"command", "trace_end"}, {"job", options_.job}}, [this, code](Outcome<Answer> answer) {
+    link_->ask({{"command", "trace_end"}, {"job", options_.job}}, [this, code](Outcome<Answer> answer) {
       const Outcome<std::uint64_t> written =
           answer ? write_trace(*answer, options_.trace) : tl::unexpected(answer.error());
       int result = code;
@@ -372,7 +372,7 @@ class Run {
 
   // Asks, and goes on with the result; trouble ends the run.
   void step(const Json& command, std::function<void(const Json&)> next, int not_found = kNoObject) {
-    channel_->ask(command, [this, next = std::move(next), not_found](Outcome<Answer> answer) {
+    link_->ask(command, [this, next = std::move(next), not_found](Outcome<Answer> answer) {
       if (finishing_) return;
       if (!answer) {
         const int code = answer.error().exit_code;
@@ -393,13 +393,13 @@ class Run {
     exit_code_ = code;
     if (!job_stays_ || !tracing_) return leave();
     // A run that has come to nothing leaves no recording on in a job that stays.
-    channel_->ask({{"command", "trace_end"}, {"job", options_.job}},
-                  [this](const Outcome<Answer>&) { leave(); });
+    link_->ask({{"command", "trace_end"}, {"job", options_.job}},
+               [this](const Outcome<Answer>&) { leave(); });
   }
 
   void leave() {
     // Later, because the connection may be on the stack. Its end is the end of the job.
-    loop_.post([this] { channel_.reset(); });
+    loop_.post([this] { link_.reset(); });
     if (daemon_death_ == 0) return loop_.post([this] { loop_.stop(); });
     daemon_->child().signal(SIGTERM);
     loop_.after(kDaemonEndTime, [this] { daemon_->child().signal(SIGKILL); });
@@ -411,7 +411,7 @@ class Run {
   std::unique_ptr<PrivateDaemon> daemon_;
   control::Loop::Watch daemon_death_ = 0;
   control::Loop::Watch give_up_ = 0;
-  std::unique_ptr<Channel> channel_;
+  std::unique_ptr<DaemonLink> link_;
   std::unique_ptr<Ranks> ranks_;
   std::vector<std::string> tokens_;
   const SteadyClock clock_;
@@ -426,7 +426,7 @@ class Run {
 
 int run_ranks(const RunOptions& options) {
   // First of all: the event loop, too, must be opened. A number that is too large is refused by name later.
-  const bool known = options.ranks > 0 && options.ranks <= kRanksMax;
+  const bool known = options.ranks > 0 && options.ranks <= kRanksOnNodeMax;
   if (const Status room = make_room(known ? static_cast<std::size_t>(options.ranks) : 1); !room.ok())
     return complain({kFailed, "run: " + room.message()});
   return Run(options).run();

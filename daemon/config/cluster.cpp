@@ -15,7 +15,7 @@
 namespace muster::config {
 namespace {
 
-constexpr std::int64_t kRanksMax = 65536;  // control::kWorldMax
+constexpr std::int64_t kRanksMax = 65536;  // mesh::kRankCountMax: a job may span many nodes
 constexpr std::int64_t kEntriesMax = 4096;
 constexpr std::int64_t kDigestsMax = 1'000'000;
 constexpr std::int64_t kMs = 1000 * 1000;

@@ -1,6 +1,7 @@
 #include "daemon/config/settings.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/node_limits.hpp"
 #include "daemon/config/check.hpp"
 #include "daemon/config/scalar.hpp"
 #include "daemon/config/shape.hpp"
@@ -71,7 +72,7 @@ constexpr std::array kDeclarations{
          "Jobs on this node."),
     leaf("limits.sessions_max", Kind::kInteger, "256", 1, kSlotsMax, MUSTER_SLOT(limits.sessions_max),
          "Attached sessions of all jobs together."),
-    leaf("limits.ranks_per_job_max", Kind::kInteger, "256", 1, kSlotsMax,
+    leaf("limits.ranks_per_job_max", Kind::kInteger, "256", 1, kRanksOnNodeMax,
          MUSTER_SLOT(limits.ranks_per_job_max),
          "Ranks of one job, each of which has a session at most. Their shared memory is made with the job."),
     leaf("limits.buffers_per_rank_max", Kind::kInteger, "4096", 1, kSlotsMax,
@@ -104,9 +105,9 @@ constexpr std::array kDeclarations{
          "those at "
          "fault."),
     leaf("defaults.digests", Kind::kInteger, "0", 0, kDigestsMax, MUSTER_SLOT(defaults.digests),
-         "On host devices: every so many runs of a group whose result all members share, they compare "
-         "digests of it, so that a rank that computes or keeps wrong bits is named; 0: never. What is "
-         "started, not run, is left to muster_compare."),
+         "On host devices: after every Nth run whose result is the same on all members, they compare "
+         "digests of it; with three members or more a rank that computes or keeps wrong bits is named. "
+         "0: never. What is started, not run, is left to muster_compare."),
     leaf("jobs_from", Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(jobs_from),
          "The cluster file whose jobs the daemon creates at start; empty: none."),
     leaf("auto_create_jobs", Kind::kFlag, "true", 0, 0, MUSTER_SLOT(auto_create_jobs),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/node_limits.hpp"
 #include "api/base/result.hpp"
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace muster::control {
 
 using Json = nlohmann::json;
 
-constexpr std::uint32_t kWorldMax = 65536;                      // ranks of a job
+constexpr std::uint32_t kWorldMax = kRanksOnNodeMax;            // ranks of a job: all are on one node
 constexpr std::uint32_t kGroupsMadeMax = 4096;                  // of a job, beside those of its mesh
 constexpr std::uint32_t kDigestsMax = 1'000'000;                // runs from one sample to the next
 constexpr std::uint64_t kJobBytesMax = std::uint64_t{1} << 47;  // of any amount of memory in a spec

@@ -1,4 +1,4 @@
-// The version of this program, as people and `--json` read it: one text for all that say it.
+// The version of the programs of this build, as people and `--json` read it.
 #pragma once
 
 #include <muster/muster.h>

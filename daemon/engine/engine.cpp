@@ -1,6 +1,7 @@
 #include "daemon/engine/engine.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/engine/counted_device.hpp"
 
 #include <algorithm>
 
@@ -77,7 +78,8 @@ Status Engine::open_device(Pooling pooling) {
   } else {
     MUSTER_ASSIGN_OR_RETURN(pool_, device::host::Pool::start(options));
   }
-  MUSTER_ASSIGN_OR_RETURN(device_, device::host::open_device(*pool_));
+  MUSTER_ASSIGN_OR_RETURN(auto host, device::host::open_device(*pool_));
+  device_ = std::make_unique<CountedDevice>(std::move(host), CountedDevice::beside(spec_.world));
   for (Seat& seat : seats_)
     seat.arena =
         std::make_unique<Arena>(*device_, Arena::Options{spec_.arena_bytes_max, spec_.segment_bytes});
@@ -105,10 +107,12 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
 
   const std::lock_guard lock(baton_);
   Seat& seat = seats_[rank.value];
-  if (closed_) return fail(Code::kAborted, "job {} is ending", spec_.name);
+  if (closed_)
+    return fail(Code::kAborted, "job {} is ending; try again once it is gone (`muster jobs`)", spec_.name);
   if (seat.session)
-    return fail(Code::kDuplicate, "rank {} of job {} is held by process {}", rank.value, spec_.name,
-                seat.session->options().pid);
+    return fail(Code::kDuplicate,
+                "rank {} of job {} is held by process {}; end that process or attach as another rank",
+                rank.value, spec_.name, seat.session->options().pid);
   MUSTER_RETURN_IF_ERROR(doorbells_.add(bell));
   const SessionOptions options{
       rank, SessionId(next_session_++), pid, spec_.buffers_max, spec_.plans_max, spec_.deadline, &table_};

@@ -1,7 +1,8 @@
 #include "daemon/engine/flight_dump.hpp"
 
-#include "api/base/dtype.hpp"
 #include "daemon/control/own_version.hpp"
+
+#include "api/base/dtype.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,5 +1,6 @@
 #include "daemon/engine/session.hpp"
 
+#include "api/base/node_limits.hpp"
 #include "daemon/engine/resolve.hpp"
 
 #include <algorithm>
@@ -13,8 +14,6 @@ namespace {
 
 constexpr std::int64_t kDeadlineNsMax = std::int64_t{1}
                                         << 60;  // 36 years: an addition to now() cannot overflow
-
-constexpr std::uint32_t kNumbersMax = 1024;  // of a list: the members of a group on one node
 
 }  // namespace
 
@@ -107,7 +106,7 @@ Status Session::start(scheduler::Graph& graph, const shm::Command& command, Inst
 // ---- new counts
 
 Status Session::take_numbers(const shm::Command& command) {
-  if (command.lane >= shm::kCountLists || command.first >= kNumbersMax)
+  if (command.lane >= shm::kCountLists || command.first >= kRanksOnNodeMax)
     return failure(Code::kProtocol, "command {}: there is no number {} of list {}", command.sequence,
                    command.first, command.lane);
   std::vector<std::uint64_t>& list = numbers_[command.lane];

@@ -1,6 +1,7 @@
 #include "daemon/supervisor/cluster_jobs.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/node_limits.hpp"
 
 #include <utility>
 
@@ -68,7 +69,9 @@ void check_limits(const Cluster& cluster, const ClusterLimits& limits, Diagnosti
         job.ranks ? job.ranks->mark : job.name.mark, job.ranks ? job.ranks->path : job.name.path,
         {fmt::format("job {} has {} ranks, and limits.ranks_per_job_max is {}", job.name.value, ranks,
                      limits.ranks_per_job_max),
-         "raise it, or name fewer", 0}));
+         ranks > kRanksOnNodeMax ? fmt::format("{} are possible on a node", kRanksOnNodeMax)
+                                 : std::string("raise it, or name fewer"),
+         0}));
   }
 }
 
@@ -87,15 +90,6 @@ tl::expected<mesh::Mesh, Diagnostic> mesh_of(const Cluster& cluster, const JobEn
           cluster.diagnostic(flatten.name.mark, flatten.name.path, {added.error().message(), "", 0}));
   }
   return *std::move(mesh);
-}
-
-Diagnostics check_meshes(const Cluster& cluster) {
-  Diagnostics diagnostics;
-  for (const JobEntry& job : cluster.jobs) {
-    auto mesh = mesh_of(cluster, job);
-    if (!mesh) diagnostics.add(std::move(mesh).error());
-  }
-  return diagnostics;
 }
 
 config::Parsed<std::vector<control::JobSpec>> jobs_of(const Cluster& cluster,

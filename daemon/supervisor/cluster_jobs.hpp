@@ -14,15 +14,13 @@ namespace muster::supervisor {
 tl::expected<mesh::Mesh, config::Diagnostic> mesh_of(const config::Cluster& cluster,
                                                      const config::JobEntry& job);
 
-// Every mesh of the file: what `muster config check` says beyond parse_cluster(). Empty: all are good.
-config::Diagnostics check_meshes(const config::Cluster& cluster);
-
 // What the daemon lets a file ask for (limits.*).
 struct ClusterLimits {
   std::uint32_t jobs_max = 65536;
   std::uint32_t ranks_per_job_max = control::kWorldMax;
 };
-// The jobs as an engine must know them, on one node with host devices. `defaults` fills what the file leaves
+// The jobs as an engine must know them, on one node with host devices; or all that is wrong beyond
+// parse_cluster(), as `muster config check` says it too. `defaults` fills what the file leaves
 // out, its owner included.
 config::Parsed<std::vector<control::JobSpec>> jobs_of(const config::Cluster& cluster,
                                                       const control::JobSpec& defaults,

@@ -1,8 +1,8 @@
 // What a command line may ask of the supervisor. The table is in daemon/control/README.md.
+#include "daemon/control/own_version.hpp"
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/base/log.hpp"
-#include "daemon/control/own_version.hpp"
 
 #include <algorithm>
 

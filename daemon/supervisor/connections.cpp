@@ -203,10 +203,7 @@ void Supervisor::admit(WaitingClient client) {
   const auto name = shm::checked_text(client.hello.job, "job");
   const auto token = shm::checked_text(client.hello.token, "token");
   if (!name || !token) return refuse(client.socket, serial, name ? token.error() : name.error());
-  if (draining_)
-    return refuse(
-        client.socket, serial,
-        failure(Code::kAborted, "the daemon is shutting down; try again once it has been started anew"));
+  if (draining_) return refuse(client.socket, serial, failure(Code::kAborted, kShuttingDown));
   const std::string job_name(*name);
   // Who waits for a seat to come free needs no other: it is counted once it has it.
   if (!is_held(job_name, client.hello.rank) && sessions() + waiting_unclaimed() >= options_.sessions_max) {
@@ -259,7 +256,10 @@ Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::u
                    "no job is named {}; create it in the cluster file or start it with `muster run`", name);
   const auto world = static_cast<std::uint32_t>(hello.world_size);
   if (world > control::kWorldMax)
-    return failure(Code::kBadArgument, "{} ranks; a job has at most {}", world, control::kWorldMax);
+    return failure(
+        Code::kBadArgument,
+        "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer",
+        name, world, control::kWorldMax);
   MUSTER_ASSIGN_OR_RETURN(const auto mesh, shm::checked_text(hello.mesh, "mesh"));
   // As `muster run` writes it, which joins a job only if its mesh is the same.
   MUSTER_ASSIGN_OR_RETURN(const auto asked, mesh::Degrees::parse(mesh.empty() ? "dp_shard=-1" : mesh));

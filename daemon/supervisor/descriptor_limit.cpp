@@ -1,5 +1,7 @@
 #include "daemon/supervisor/descriptor_limit.hpp"
 
+#include "daemon/control/descriptor_count.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -9,12 +11,9 @@
 namespace muster::supervisor {
 namespace {
 
-constexpr std::uint64_t kOfProcess = 64;  // standard streams, event loop, device, libraries
-constexpr std::uint64_t kPerPeer = 2;     // socket, pidfd
-constexpr std::uint64_t kPerJob = 3;      // channel, pidfd, counters
-// Of an engine: socket, pidfd, three segments (one is the direct path's), doorbell, one end of the event
-// socket (the other is sent away), arena.
-constexpr std::uint64_t kPerSession = 8;
+constexpr std::uint64_t kPerPeer = 2;                                    // socket, pidfd
+constexpr std::uint64_t kPerJob = 3;                                     // channel, pidfd, counters
+constexpr std::uint64_t kPerSession = control::kDescriptorsPerRank + 1;  // and a segment of its arena
 
 }  // namespace
 
@@ -26,7 +25,7 @@ std::uint64_t descriptors_needed(const Options& options) {
   const std::uint64_t kept = kPerJob * options.jobs_max + Supervisor::kCommands.all;
   const std::uint64_t supervisor = kPerPeer * peers + kPerJob * options.jobs_max + 2 * kept;
   const std::uint64_t engine = kPerSession * options.sessions_max;
-  return kOfProcess + std::max(supervisor, engine);
+  return control::kDescriptorsOfProcess + std::max(supervisor, engine);
 }
 
 Status raise_descriptor_limit(const Options& options) {

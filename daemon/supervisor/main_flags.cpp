@@ -87,8 +87,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   if (!socket.empty())
     flags.sources.flags.push_back(
         {"node.socket_path", std::filesystem::absolute(socket).string(), "--socket"});
-  if (flags.engine_program.empty())
-    flags.engine_program = program_beside("muster-engine", "../libexec/muster");
+  if (flags.engine_program.empty()) flags.engine_program = engine_program();
   const std::string fault = flags.print_config ? "" : engine_fault(flags.engine_program);
   if (!fault.empty()) {
     std::cerr << "musterd: the engine " << flags.engine_program << " cannot be run: " << fault

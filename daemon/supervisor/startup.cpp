@@ -78,6 +78,15 @@ bool holds_socket(const config::Settings& settings) {
          std::filesystem::path(settings.node.runtime_directory);
 }
 
+// `installed`: the program's folder, from the one of this program.
+std::string program_beside(const std::string& name, const std::string& installed) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path beside = folder / name;
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  return (folder / installed / name).lexically_normal();
+}
+
 }  // namespace
 
 Result<config::Resolved> load_settings(const Sources& sources) {
@@ -128,12 +137,12 @@ void apply_log(const config::Settings& settings) {
   setenv("MUSTER_LOG_FORMAT", format.c_str(), 1);
 }
 
-std::string program_beside(const std::string& name, const std::string& installed) {
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  const std::filesystem::path beside = folder / name;
-  if (access(beside.c_str(), X_OK) == 0) return beside;
-  return (folder / installed / name).lexically_normal();
+std::string engine_program() {
+  return program_beside("muster-engine", MUSTER_ENGINE_FROM_DAEMON);
+}
+
+std::string daemon_program() {
+  return program_beside("musterd", MUSTER_DAEMON_FROM_COMMAND);
 }
 
 Status make_runtime_directory(const config::Settings& settings) {

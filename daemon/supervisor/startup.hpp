@@ -31,9 +31,10 @@ Result<Options> options_of(const config::Settings& settings);
 // Level and format of the log, for this process and, through the environment, for its engines.
 void apply_log(const config::Settings& settings);
 
-// The program beside this one ("muster-engine"), in a build tree or once installed under `installed`
-// ("../libexec/muster").
-std::string program_beside(const std::string& name, const std::string& installed);
+// The engine that musterd starts, and the musterd that `muster run` starts: beside the program that asks, as
+// in a build tree, or else where the installation has put it.
+std::string engine_program();
+std::string daemon_program();
 
 // Makes the runtime directory if the socket is to lie in it and it is not there yet.
 Status make_runtime_directory(const config::Settings& settings);

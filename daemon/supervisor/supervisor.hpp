@@ -7,13 +7,13 @@
 #include "api/shm/peer.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
+#include "daemon/supervisor/connection_shares.hpp"
 #include "daemon/supervisor/descriptor_store.hpp"
 #include "daemon/supervisor/door.hpp"
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/job_book.hpp"
 #include "daemon/supervisor/kept_names.hpp"
 #include "daemon/supervisor/program_check.hpp"
-#include "daemon/supervisor/shares.hpp"
 #include "daemon/supervisor/state_file.hpp"
 
 #include <cstdint>
@@ -58,10 +58,12 @@ struct Options {
 //         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
  public:
-  static constexpr Shares::Limits kSilent{.all = 64, .reserved = 16, .of_one = 32};
-  static constexpr Shares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
-  static constexpr Shares::Limits kRetries{.all = 128, .reserved = 32, .of_one = 64};
+  static constexpr ConnectionShares::Limits kSilent{.all = 64, .reserved = 16, .of_one = 32};
+  static constexpr ConnectionShares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
+  static constexpr ConnectionShares::Limits kRetries{.all = 128, .reserved = 32, .of_one = 64};
   static constexpr std::size_t kQuestionsMax = 64;
+  static constexpr char kShuttingDown[] =
+      "the daemon is shutting down; try again once it has been started anew";
   static constexpr Nanos kHandshakeTime = std::chrono::seconds(5);
 
   // `inherited`: what a predecessor left.
@@ -214,9 +216,9 @@ class Supervisor {
   std::map<std::string, RunningJob> running_;
   std::map<ConnectionId, Connection> connections_;
   ConnectionId next_connection_ = 1;
-  Shares silent_;
-  Shares commanding_;
-  Shares retrying_;  // whose claims wait to be tried again
+  ConnectionShares silent_;
+  ConnectionShares commanding_;
+  ConnectionShares retrying_;  // whose claims wait to be tried again
   std::vector<std::byte> buffer_;
   Instant started_{0};
   bool draining_ = false;

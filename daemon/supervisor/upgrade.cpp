@@ -5,13 +5,18 @@
 #include "daemon/supervisor/replacement.hpp"
 
 namespace muster::supervisor {
+namespace {
+
+constexpr char kEndsAnyway[] = "the daemon is shutting down; start the other program once it has ended";
+
+}  // namespace
 
 // `program` may be empty: the one that was started, which a package may have replaced.
 void Supervisor::begin_upgrade(const std::string& program, std::function<void(const Status&)> refused) {
   const std::string next = program.empty() ? options_.program : program;
   if (options_.program.empty())
     return refused(failure(Code::kUnsupported, "this daemon runs inside another program; restart that one"));
-  if (draining_) return refused(failure(Code::kAborted, "the daemon is shutting down"));
+  if (draining_) return refused(failure(Code::kAborted, kEndsAnyway));
   if (check_) return refused(failure(Code::kBusy, "an upgrade is under way; wait for its end"));
   save();
   const bool ours = door_.whose() == Door::Path::kOurs;
@@ -21,17 +26,15 @@ void Supervisor::begin_upgrade(const std::string& program, std::function<void(co
                                         options_.random_hex(),
                                         state_format().protocol,
                                         ours ? door_.path() : ""};
-  auto check = ProgramCheck::start(loop_, question, state_file_.descriptor(),
-                                   [this, next, refused](const Status& answer) {
-                                     // Later: the check is still on the stack.
-                                     loop_.post([this, next, refused, answer] {
-                                       check_.reset();
-                                       const bool late = draining_;
-                                       refused(!answer.ok() ? answer
-                                               : late ? failure(Code::kAborted, "the daemon is shutting down")
-                                                      : give_way(next));
-                                     });
-                                   });
+  auto check = ProgramCheck::start(
+      loop_, question, state_file_.descriptor(), [this, next, refused](const Status& answer) {
+        // Later: the check is still on the stack.
+        loop_.post([this, next, refused, answer] {
+          check_.reset();
+          const bool late = draining_;
+          refused(!answer.ok() ? answer : late ? failure(Code::kAborted, kEndsAnyway) : give_way(next));
+        });
+      });
   if (!check) return refused(check.error());
   check_ = *std::move(check);
 }

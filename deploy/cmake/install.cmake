@@ -1,11 +1,10 @@
 # What `cmake --install` puts where: programs, the C library with its exports, headers, and what finds them.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # Programs by the name they have on disk, wherever in daemon/ their targets are.
 set(_muster_program_folder_muster ${CMAKE_INSTALL_BINDIR})
 set(_muster_program_folder_musterd ${CMAKE_INSTALL_SBINDIR})
-set(_muster_program_folder_muster-engine ${CMAKE_INSTALL_LIBEXECDIR}/muster)
+set(_muster_program_folder_muster-engine ${MUSTER_ENGINE_FOLDER})
 
 function(muster_install_programs folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
@@ -31,6 +30,10 @@ muster_install_programs(${PROJECT_SOURCE_DIR}/daemon)
 
 install(FILES api/include/muster/muster.h api/include/muster/collectives.h api/include/muster/kernels.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/muster COMPONENT development)
+install(FILES configs/schema/musterd.schema.json configs/schema/cluster.schema.json
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/muster/schema COMPONENT programs)
+install(FILES configs/musterd.yaml configs/cluster.one-node.yaml
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT programs)
 install(FILES LICENSE README.md CHANGELOG.md SECURITY.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 

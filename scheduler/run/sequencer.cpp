@@ -56,21 +56,21 @@ Meeting meeting_of(const CollectiveWork& work, std::uint32_t lane) {
 }
 
 Sequencer::Sequencer(std::vector<Group> groups) : groups_(std::move(groups)) {
-  channels_.resize(groups_.size() * MUSTER_LANE_COUNT);
+  lineups_.resize(groups_.size() * MUSTER_LANE_COUNT);
   group_pairs_.resize(groups_.size(), Untold(0));
   std::size_t members_max = kPairMembers;
   for (const Group& group : groups_) members_max = std::max(members_max, group.ranks.size());
   members_.reserve(members_max);
   pairs_.reserve(members_max * MUSTER_LANE_COUNT);
-  for (std::uint32_t g = 0; g < groups_.size(); ++g) open_channels(GroupId(g));
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) open_lineups(GroupId(g));
 }
 
-void Sequencer::open_channels(GroupId group) {
+void Sequencer::open_lineups(GroupId group) {
   const std::size_t members = groups_[group.value].ranks.size();
   for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
-    Channel& c = channel(group, lane);
+    Lineup& c = lineup(group, lane);
     MUSTER_ASSERT(c.arrived_count == 0);
-    c = Channel(members);
+    c = Lineup(members);
   }
   group_pairs_[group.value] = Untold(members);
   std::erase_if(pairs_untold_, [&](const auto& entry) { return std::get<0>(entry.first) == group.value; });
@@ -80,14 +80,14 @@ void Sequencer::set_group(GroupId group, Group now) {
   members_.reserve(std::max(members_.capacity(), now.ranks.size()));
   pairs_.reserve(std::max(pairs_.capacity(), now.ranks.size() * MUSTER_LANE_COUNT));
   groups_[group.value] = std::move(now);
-  open_channels(group);
+  open_lineups(group);
 }
 
 Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
   MUSTER_ASSERT(work.group.value < groups_.size());
   if (work.point_to_point()) return arrive_pair(arrival);
-  Channel& c = channel(work.group, arrival.lane);
+  Lineup& c = lineup(work.group, arrival.lane);
   if (auto untold = c.untold.take(static_cast<std::size_t>(work.index())))
     return {Outcome::Kind::kRefuse, {}, *std::move(untold)};
   auto& slot = c.arrived[static_cast<std::size_t>(work.index())];
@@ -97,7 +97,7 @@ Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
   return complete(c, groups_[work.group.value]);
 }
 
-Sequencer::Outcome Sequencer::complete(Channel& c, const Group& group) {
+Sequencer::Outcome Sequencer::complete(Lineup& c, const Group& group) {
   Outcome outcome{Outcome::Kind::kGo, {}, {}};
   members_.clear();
   for (auto& slot : c.arrived) {
@@ -141,7 +141,7 @@ void Sequencer::settle(Outcome& outcome, const Group& group) const {
 }
 
 std::vector<Sequencer::Arrival> Sequencer::take_waiting(GroupId group, std::uint32_t lane) {
-  Channel& c = channel(group, lane);
+  Lineup& c = lineup(group, lane);
   std::vector<Arrival> waiting;
   // The number of an operation that was broken off is used up: those who try again begin a new one.
   if (c.arrived_count > 0) ++c.operations;
@@ -177,7 +177,7 @@ std::vector<Sequencer::Arrival> Sequencer::break_up(const Meeting& meeting, cons
     return waiting;
   }
   waiting = take_waiting(meeting.group, meeting.lane);
-  Untold& untold = channel(meeting.group, meeting.lane).untold;
+  Untold& untold = lineup(meeting.group, meeting.lane).untold;
   untold.add(verdict);
   for (const Arrival& one : waiting)
     untold.told(static_cast<std::size_t>(work_of(one).index()), verdict.event);
@@ -199,7 +199,7 @@ std::vector<Sequencer::Arrival> Sequencer::break_group(GroupId group, const Verd
 
 bool Sequencer::owes(const Meeting& meeting) const {
   const auto member = static_cast<std::size_t>(meeting.index);
-  if (!meeting.pair) return channel(meeting.group, meeting.lane).untold.any(member);
+  if (!meeting.pair) return lineup(meeting.group, meeting.lane).untold.any(member);
   if (group_pairs_[meeting.group.value].any(member)) return true;
   const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
   return alone != pairs_untold_.end() && alone->second.any(side_of(meeting));
@@ -207,7 +207,7 @@ bool Sequencer::owes(const Meeting& meeting) const {
 
 bool Sequencer::is_news(const Meeting& meeting, std::uint64_t event) const {
   if (owes(meeting)) return false;
-  if (!meeting.pair) return !channel(meeting.group, meeting.lane).untold.has(event);
+  if (!meeting.pair) return !lineup(meeting.group, meeting.lane).untold.has(event);
   if (group_pairs_[meeting.group.value].has(event)) return false;
   const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
   return alone == pairs_untold_.end() || !alone->second.has(event);
@@ -223,7 +223,7 @@ std::optional<Verdict> Sequencer::take_untold_of_pair(const Meeting& meeting) {
 
 void Sequencer::acknowledge(const Meeting& meeting, std::uint64_t event) {
   const auto member = static_cast<std::size_t>(meeting.index);
-  if (!meeting.pair) return channel(meeting.group, meeting.lane).untold.told(member, event);
+  if (!meeting.pair) return lineup(meeting.group, meeting.lane).untold.told(member, event);
   group_pairs_[meeting.group.value].told(member, event);
   const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
   if (alone != pairs_untold_.end()) alone->second.told(side_of(meeting), event);
@@ -236,7 +236,7 @@ void Sequencer::forget_owed(Rank rank) {
     if (at == ranks.end()) continue;
     const auto member = static_cast<std::size_t>(at - ranks.begin());
     for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
-      channel(GroupId(g), lane).untold.told_all(member);
+      lineup(GroupId(g), lane).untold.told_all(member);
     group_pairs_[g].told_all(member);
   }
   for (auto& [pair, untold] : pairs_untold_) {
@@ -262,7 +262,7 @@ void Sequencer::withdraw(const Arrival& arrival) {
     });
     return;
   }
-  Channel& c = channel(work.group, arrival.lane);
+  Lineup& c = lineup(work.group, arrival.lane);
   auto& slot = c.arrived[static_cast<std::size_t>(work.index())];
   if (slot && slot->value == arrival.value && slot->rank == arrival.rank) {
     slot.reset();
@@ -271,7 +271,7 @@ void Sequencer::withdraw(const Arrival& arrival) {
 }
 
 std::vector<Rank> Sequencer::missing(GroupId group, std::uint32_t lane) const {
-  const Channel& c = channel(group, lane);
+  const Lineup& c = lineup(group, lane);
   std::vector<Rank> ranks;
   for (std::size_t i = 0; i < c.arrived.size(); ++i)
     if (!c.arrived[i]) ranks.push_back(groups_[group.value].ranks[i]);
@@ -280,8 +280,8 @@ std::vector<Rank> Sequencer::missing(GroupId group, std::uint32_t lane) const {
 
 std::vector<Sequencer::Pending> Sequencer::pending() const {
   std::vector<Pending> all;
-  for (std::size_t i = 0; i < channels_.size(); ++i) {
-    const Channel& c = channels_[i];
+  for (std::size_t i = 0; i < lineups_.size(); ++i) {
+    const Lineup& c = lineups_[i];
     if (c.arrived_count == 0) continue;
     Pending pending{GroupId(static_cast<std::uint32_t>(i / MUSTER_LANE_COUNT)),
                     static_cast<std::uint32_t>(i % MUSTER_LANE_COUNT),

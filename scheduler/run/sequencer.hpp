@@ -1,10 +1,10 @@
 // Sequencer: the order that the ranks of a group agree on (decision D7).
 //
-// Each (group, lane) is a channel. A member arrives with its next collective once nothing of its lane stands
+// Each (group, lane) is a lineup. A member arrives with its next collective once nothing of its lane stands
 // before it; when all have arrived the signatures are compared, what all share by one hash and what pairs
 // share by its sum over all, and only then does anything move. SEND and RECV meet pairwise, across lanes.
 //
-// A failure takes everybody who waits at that meeting out of it: in the channel, or of the pair. A member
+// A failure takes everybody who waits at that meeting out of it: in the lineup, or of the pair. A member
 // that was attached and did not wait hears of it when it next comes there, once: it gets the same verdict at
 // once, never a late success. What a member is owed is void when it has heard of that failure elsewhere
 // (acknowledge()), when it leaves, and when it attaches anew.
@@ -44,9 +44,9 @@ struct Meeting {
 };
 Meeting meeting_of(const CollectiveWork& work, std::uint32_t lane);
 
-// Owns    the arrival state of every channel.
+// Owns    the arrival state of every lineup.
 // Thread  whoever holds the engine's baton.
-// Bound   groups × lanes channels, made at construction (places of groups that come later are empty until
+// Bound   groups × lanes lineups, made at construction (places of groups that come later are empty until
 //         then); one arrival per rank and lane. Of pairs only those that have failed.
 // Fails   never: a disagreement is a verdict for all members.
 class Sequencer {
@@ -75,7 +75,7 @@ class Sequencer {
 
   // Takes everybody who waits at the meeting out of it; its other members hear of the verdict when they come.
   std::vector<Arrival> break_up(const Meeting& meeting, const Verdict& verdict);
-  // The same for all channels and pairs of the group.
+  // The same for all lineups and pairs of the group.
   std::vector<Arrival> break_group(GroupId group, const Verdict& verdict);
   // Whether the failure would be news there: it has not taken place there yet, and the member whose part has
   // fallen is owed nothing, so that others may wait for that part.
@@ -90,17 +90,15 @@ class Sequencer {
   // The rank is owed nothing at all.
   void forget_owed(Rank rank);
 
-  // Members of the group that have not arrived in the channel, as world ranks.
+  // Members of the group that have not arrived in the lineup, as world ranks.
   std::vector<Rank> missing(GroupId group, std::uint32_t lane) const;
-  // How many operations of the channel are over or running: agreed on by all members, or broken off.
-  std::uint64_t operations(GroupId group, std::uint32_t lane) const {
-    return channel(group, lane).operations;
-  }
+  // How many operations of the lineup are over or running: agreed on by all members, or broken off.
+  std::uint64_t operations(GroupId group, std::uint32_t lane) const { return lineup(group, lane).operations; }
   // An operation that some members have arrived at and others not.
   struct Pending {
     GroupId group;
     std::uint32_t lane = 0;
-    std::uint64_t number = 0;  // in its channel, from 1; of a SEND or RECV, which has no channel: its point
+    std::uint64_t number = 0;  // in its lineup, from 1; of a SEND or RECV, which has no lineup: its point
     std::vector<Arrival> arrived;
     std::vector<Rank> missing;
   };
@@ -108,8 +106,8 @@ class Sequencer {
   std::span<const Group> groups() const { return groups_; }
 
  private:
-  struct Channel {
-    explicit Channel(std::size_t members = 0) : arrived(members), untold(members) {}
+  struct Lineup {
+    explicit Lineup(std::size_t members = 0) : arrived(members), untold(members) {}
     std::vector<std::optional<Arrival>> arrived;  // by index in the group
     std::uint32_t arrived_count = 0;
     std::uint64_t operations = 0;
@@ -117,25 +115,25 @@ class Sequencer {
   };
   using Pair = std::tuple<std::uint32_t, std::int32_t, std::int32_t>;  // group, sender, receiver
 
-  Channel& channel(GroupId group, std::uint32_t lane) {
-    return channels_[group.value * MUSTER_LANE_COUNT + lane];
+  Lineup& lineup(GroupId group, std::uint32_t lane) {
+    return lineups_[group.value * MUSTER_LANE_COUNT + lane];
   }
-  const Channel& channel(GroupId group, std::uint32_t lane) const {
-    return channels_[group.value * MUSTER_LANE_COUNT + lane];
+  const Lineup& lineup(GroupId group, std::uint32_t lane) const {
+    return lineups_[group.value * MUSTER_LANE_COUNT + lane];
   }
-  void open_channels(GroupId group);
+  void open_lineups(GroupId group);
   std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
   std::vector<Arrival> take_pairs(const std::function<bool(const Meeting&)>& ours);
   std::optional<Verdict> take_untold_of_pair(const Meeting& meeting);
   Outcome arrive_pair(const Arrival& arrival);
   // The other side of a SEND or RECV.
   Rank partner_of(const Arrival& arrival) const;
-  Outcome complete(Channel& channel, const Group& group);
+  Outcome complete(Lineup& lineup, const Group& group);
   // Everybody is there: a disagreement, unless they agree.
   void settle(Outcome& outcome, const Group& group) const;
 
   std::vector<Group> groups_;
-  std::vector<Channel> channels_;
+  std::vector<Lineup> lineups_;
   std::vector<Untold> group_pairs_;      // by group: failures of all its pairs, by index in the group
   std::map<Pair, Untold> pairs_untold_;  // failures of one pair: of its sender, 0, and its receiver, 1
   std::vector<Arrival> pairs_;           // SEND and RECV that wait for their partner, oldest first

@@ -1,6 +1,6 @@
 // What a job may have, as its ranks meet it: each limit is refused with its name, what is needed and what to
 // do, and nothing of a refusal stays. And what a neighbour at full speed, a full disk, or too little memory
-// does to others. T-09, T-33, T-37.
+// does to others. T-09, T-33, T-34, T-37.
 #include "tests/fault/bystander.hpp"
 
 #include "tests/fault/raw_client.hpp"
@@ -13,6 +13,8 @@
 #include <gmock/gmock.h>
 #include <muster/kernels.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 namespace muster {
 namespace {
@@ -123,6 +125,39 @@ TEST_F(Limits, OfRanksIsAskedBeforeAJobIsMade) {
               AllOf(HasSubstr("limits.ranks_per_job_max"), HasSubstr("5 ranks"), HasSubstr("4")));
   EXPECT_TRUE(test::engines().empty());
   close(opened("small", 0, 4));
+}
+
+// T-34. Goal: what imports take of the engine's descriptors is not what another rank needs to attach.
+TEST_F(Limits, OfDescriptorsLeavesRoomForTheOtherRanks) {
+  constexpr rlim_t kEngineFiles = 128;
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit few{kEngineFiles, usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  node_.start();
+  muster_session* first = opened("job", 0, 2);  // the engine has the limit of this moment
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+
+  const int file = memfd_create("import", MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(file, 4096), 0);
+  ASSERT_EQ(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+  options.bytes = 4096;
+  options.memory = file;
+  std::vector<muster_buffer> buffers(1);
+  while (buffers.size() < 2 * kEngineFiles &&
+         muster_buffer_create(first, &options, &buffers.back(), nullptr) == MUSTER_OK)
+    buffers.emplace_back();
+  buffers.pop_back();
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("open-files limit of 128"), HasSubstr("LimitNOFILE")));
+  ASSERT_FALSE(buffers.empty());
+
+  muster_session* second = opened("job", 1, 2);
+  EXPECT_EQ(muster_buffer_free(first, buffers.back()), MUSTER_OK);
+  buffer_of(second, 64);
+  close(second);
+  close(first);
+  ::close(file);
 }
 
 // T-33. A buffer that no machine holds is refused with numbers, before the kernel has to choose whom to kill.

@@ -12,8 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = {
-    "muster": "bin/muster", "musterd": "sbin/musterd", "muster-engine": "libexec/muster/muster-engine"}
+# Program -> what CMake calls its folder, and what is below that.
+PROGRAMS = {"muster": ("BINDIR", ""), "musterd": ("SBINDIR", ""), "muster-engine": ("LIBEXECDIR", "muster")}
+SHARED = (("DATADIR", "muster/schema/musterd.schema.json"), ("DATADIR", "muster/schema/cluster.schema.json"),
+          ("DOCDIR", "examples/musterd.yaml"), ("DOCDIR", "examples/cluster.one-node.yaml"))
+DEFAULTS = {"DATADIR": "share", "DOCDIR": "share/doc/muster"}  # empty in the cache: made from others
 FORBIDDEN_NEEDS = ("cuda", "nccl", "ucp", "fabric", "yaml", "dnnl", "openblas", "ssl", "systemd")
 
 
@@ -43,14 +46,26 @@ def check_library(library):
         sys.exit(f"{library} carries a path of the build machine:\n{dynamic}")
 
 
-def check_programs(build, prefix):
-    """Each program that the build has is installed, and starts from there."""
-    for name, place in PROGRAMS.items():
-        if not (build / "bin" / name).exists():
-            continue
-        if not os.access(prefix / place, os.X_OK):
+def install_folders(build):
+    """What the build's configuration says, by the last part of CMAKE_INSTALL_…"""
+    cache = (build / "CMakeCache.txt").read_text()
+    said = dict(re.findall(r"^CMAKE_INSTALL_(\w+):PATH=(.+)$", cache, re.MULTILINE))
+    return {**DEFAULTS, **said}
+
+
+def check_programs(build, prefix, folders):
+    """Each program that the build has is installed, starts from there, and finds the others."""
+    built = {name: prefix / folders[folder] / below / name for name, (folder, below) in PROGRAMS.items()
+             if (build / "bin" / name).exists()}
+    for name, place in built.items():
+        if not os.access(place, os.X_OK):
             sys.exit(f"{name} was built and not installed at {place}")
-        run(prefix / place, "--help", env=without_build_settings())
+        run(place, "--help", env=without_build_settings())
+    if len(built) == len(PROGRAMS):
+        run(built["muster"], "run", "--private", "-n", "1", "--", "true", env=without_build_settings())
+    for folder, name in SHARED:
+        if not (prefix / folders[folder] / name).is_file():
+            sys.exit(f"{name} was not installed below {folders[folder]}")
 
 
 def main(arguments):
@@ -65,7 +80,7 @@ def main(arguments):
         sys.exit(f"expected one libmuster.so.0 under {prefix}, found {libraries}")
     folder = libraries[0].parent
     check_library(libraries[0])
-    check_programs(build, prefix)
+    check_programs(build, prefix, install_folders(build))
     for header in ("muster.h", "collectives.h", "kernels.h"):
         if not (prefix / "include" / "muster" / header).is_file():
             sys.exit(f"{header} was not installed")

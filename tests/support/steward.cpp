@@ -74,7 +74,7 @@ void Steward::start(const std::string& program) {
     const std::lock_guard lock(mutex_);
     std::string names;
     for (const auto& [name, descriptor] : kept_) {
-      names += (names.empty() ? "" : ":") + name;
+      names += (sources.empty() ? "" : ":") + name;  // by position: the first name may be empty
       sources.emplace_back(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kFirst + static_cast<int>(kept_.size())));
     }
     environment.push_back(fmt::format("LISTEN_FDS={}", kept_.size()));

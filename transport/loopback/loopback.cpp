@@ -1,3 +1,4 @@
+#include "api/base/node_limits.hpp"
 #include "kernels/device/host/pool.hpp"
 #include "transport/collective/communicator.hpp"
 #include "transport/loopback/parts.hpp"
@@ -74,8 +75,8 @@ class Records {
 // Owns    kLaunchesMax records of launches with room for every member, and for each rank and lane one of a
 //         transfer, since every rank may have one on each of its lanes; no memory of the members.
 // Thread  launch: one issuing thread at a time, any number of streams. Parts run on the streams' workers.
-// Bound   kRanksMax ranks; as many launches in flight as there are records, then kBusy. launch allocates
-//         nothing but a failure's text.
+// Bound   kRanksOnNodeMax ranks; as many launches in flight as there are records, then kBusy. launch
+//         allocates nothing but a failure's text.
 // Fails   launch: kBadArgument (validate, members missing or doubled), kBusy.
 //
 // Destroy it when its streams are idle.
@@ -143,9 +144,9 @@ class Loopback final : public Communicator {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> open_loopback(std::int32_t ranks) {
-  if (ranks < 1 || ranks > loopback::kRanksMax)
+  if (ranks < 1 || ranks > std::int32_t{kRanksOnNodeMax})
     return fail(Code::kBadArgument, "a loopback communicator of {} ranks is not possible; 1..{} are", ranks,
-                loopback::kRanksMax);
+                kRanksOnNodeMax);
   return std::make_unique<Loopback>(ranks);
 }
 

@@ -1,6 +1,7 @@
 #include "transport/loopback/parts.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/base/node_limits.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/deliver.hpp"
 #include "kernels/math/strided.hpp"
@@ -21,7 +22,7 @@ constexpr std::uint64_t kStreamBytes = 16 << 20;
 constexpr std::uint64_t kPieceBytes = 64;
 
 using Shares = std::span<const Share* const>;
-using Sources = std::array<const std::byte*, static_cast<std::size_t>(kRanksMax)>;
+using Sources = std::array<const std::byte*, kRanksOnNodeMax>;
 
 // How often each element of the row is read or written.
 std::uint64_t touches(muster_op op, std::uint64_t members) {
@@ -111,7 +112,7 @@ struct Piece {
   }
 };
 
-using Targets = std::array<std::byte*, static_cast<std::size_t>(kRanksMax)>;
+using Targets = std::array<std::byte*, kRanksOnNodeMax>;
 
 // Copies the piece from `source` to block `block` of every target. One that all share is written once, and
 // not at all by what lies there already.

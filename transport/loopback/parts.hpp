@@ -10,7 +10,6 @@
 
 namespace muster::transport::loopback {
 
-inline constexpr std::int32_t kRanksMax = 1024;              // members on one node
 inline constexpr std::size_t kPartTrafficBytes = 256 << 10;  // read and written by one part, about
 
 // A collective laid out end to end as a row of elements, and cut.

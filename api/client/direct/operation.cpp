@@ -3,6 +3,7 @@
 #include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/base/node_limits.hpp"
 #include "api/client/direct/faces.hpp"
 #include "api/client/direct/payloads.hpp"
 #include "api/client/direct/reading.hpp"
@@ -36,7 +37,7 @@ struct Run {
 
 // ---- bodies: what a member does once all have arrived and agree ----------------------------------
 
-using Sources = std::array<const std::byte*, kMembersMax>;
+using Sources = std::array<const std::byte*, kRanksOnNodeMax>;
 
 // Folds one equally long piece of every member into this member's target.
 template<class SourceOf>
@@ -298,7 +299,7 @@ Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcom
 }  // namespace
 
 Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
-  MUSTER_ASSERT(plan.channel->members() <= kMembersMax);
+  MUSTER_ASSERT(plan.channel->members() <= kRanksOnNodeMax);
   const bool elsewhere = plan.choice.path == Path::kEngine;
   Outcome outcome = plan.what.op == MUSTER_SEND   ? send(plan, memory, patience)
                     : plan.what.op == MUSTER_RECV ? receive(plan, memory, patience)

@@ -12,7 +12,6 @@
 
 namespace muster::client {
 
-constexpr std::uint32_t kMembersMax = 1024;  // of a group on one node
 // From this many written bytes on, over all members, targets are stored past the cache: they would not stay
 // in it anyway.
 constexpr std::uint64_t kStreamBytes = 16 << 20;

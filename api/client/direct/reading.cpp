@@ -2,6 +2,7 @@
 
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/base/node_limits.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/deliver.hpp"
 
@@ -44,7 +45,7 @@ class Reading {
 
  private:
   void reduce(std::uint64_t first, std::uint64_t bytes, std::byte* to, std::size_t streaming_from) {
-    std::array<const std::byte*, kMembersMax> from;
+    std::array<const std::byte*, kRanksOnNodeMax> from;
     for (std::uint32_t i = 0; i < channel_.members(); ++i) from[i] = sources_[i] + first;
     math::reduce_to_all(plan_.what.dtype, plan_.what.redop, std::span(from).first(channel_.members()),
                         std::span(&to, 1), bytes / element_, plan_.what.scale, streaming_from);
@@ -95,7 +96,7 @@ class Reading {
   std::size_t element_;
   std::uint64_t total_;
   std::byte* target_;
-  std::array<const std::byte*, kMembersMax> sources_;
+  std::array<const std::byte*, kRanksOnNodeMax> sources_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "api/client/direct/seating.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/base/node_limits.hpp"
 #include "api/client/direct/shared.hpp"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ bool stands_end_to_end(const std::vector<Block>& blocks) {
 
 Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seating& seating, Vigil& vigil) {
   const std::size_t members = seating.members.size();
-  if (members == 0 || members > kMembersMax || seating.index >= members ||
+  if (members == 0 || members > kRanksOnNodeMax || seating.index >= members ||
       seating.line >= memory.group_count())
     return fail(Code::kProtocol,
                 "the daemon's answer about a group cannot be: {} members, this rank's index {}, line {}",

@@ -2,6 +2,7 @@
 
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/base/node_limits.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/deliver.hpp"
 
@@ -88,7 +89,7 @@ class Shared {
   Outcome reduce() {
     const Range range = part();
     if (range.bytes == 0) return Outcome::kDone;
-    std::array<const std::byte*, kMembersMax> sources;
+    std::array<const std::byte*, kRanksOnNodeMax> sources;
     for (std::uint32_t i = 0; i < channel_.members(); ++i) {
       sources[i] = payloads_.read(i, range.first, range.bytes);
       if (sources[i] == nullptr) return Outcome::kCorrupt;

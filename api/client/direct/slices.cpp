@@ -3,6 +3,7 @@
 #include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/base/node_limits.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
 
@@ -114,7 +115,7 @@ class Slices {
   std::size_t element_;
   std::uint64_t slice_;
   std::uint64_t total_;
-  std::array<const std::byte*, kMembersMax> sources_;
+  std::array<const std::byte*, kRanksOnNodeMax> sources_;
 };
 
 }  // namespace

@@ -1,10 +1,8 @@
-// train_lm: a byte-level transformer, trained on the ranks of one job. The example from which to learn the C
-// API:
-//
-//   runtime.*    the session, buffers and plans                program.*   a step recorded once and replayed
-//   layout.*     who has which part of what                    workspace.* where parameters are whole for a
-//   while unit.*       gather, use, reduce, update                   model.*     the kernels of forward and
-//   backward trainer.*    the step                                      this file   the run
+// train_lm: a byte-level transformer, trained on the ranks of one job: the example from which to learn the C
+// API. Here one rank's run, from the command line to the report. Read on in trainer.* (the step), then unit.*
+// (gather, use, reduce, update), model.* (the kernels), layout.* (who has which part of what), workspace.*
+// (where parameters are whole for a while), program.* (a step recorded once and replayed) and runtime.* (the
+// session, buffers and plans).
 #include "api/examples/train_lm/generate.hpp"
 #include "api/examples/train_lm/output.hpp"
 #include "api/examples/train_lm/page.hpp"

@@ -156,8 +156,8 @@ TEST(EnvCommand, RefusesNonsense) {
 
 TEST(ConfigCommand, AcceptsTheShippedFiles) {
   const std::string folder = MUSTER_CONFIGS;
-  const Ran ran = muster({"config", "check", folder + "/musterd.yaml", folder + "/cluster.one-node.yaml",
-                          folder + "/cluster.two-nodes.yaml", "--json"});
+  const Ran ran =
+      muster({"config", "check", folder + "/musterd.yaml", folder + "/cluster.one-node.yaml", "--json"});
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
   const Json files = ran.json().at("files");
   EXPECT_EQ(files.at(0).at("kind"), "musterd");
@@ -177,6 +177,30 @@ TEST(ConfigCommand, ShowsWhereFilesAreWrong) {
   EXPECT_NE(ran.err.find(settings + ":4:"), std::string::npos) << ran.err;
   EXPECT_NE(ran.err.find(cluster + ":6:"), std::string::npos) << ran.err;
   EXPECT_EQ(muster({"config", "check", folder.path() + "/none.yaml"}).code, 2);
+}
+
+// Goal:   what is called good, the daemon takes: nodes, devices and limits are looked at too.
+TEST(ConfigCommand, RefusesWhatTheDaemonWouldRefuse) {
+  const Ran nodes = muster({"config", "check", std::string(MUSTER_CONFIGS) + "/cluster.two-nodes.yaml"});
+  EXPECT_EQ(nodes.code, 2);
+  EXPECT_NE(nodes.err.find("this release runs one node"), std::string::npos) << nodes.err;
+  const Folder folder;
+  const std::string cluster =
+      folder.write("c.yaml",
+                   "nodes:\n  - {host: a, devices: {kind: host, count: 4}}\njobs:\n  - {name: j, ranks: 300, "
+                   "mesh: {dims: {dp_shard: -1}}}\n");
+  const Ran defaults = muster({"config", "check", cluster});
+  EXPECT_EQ(defaults.code, 2);
+  EXPECT_NE(defaults.err.find("limits.ranks_per_job_max is 256"), std::string::npos) << defaults.err;
+  const std::string settings = folder.write("musterd.yaml", "limits:\n  ranks_per_job_max: 300\n");
+  const Ran given = muster({"config", "check", cluster, settings});
+  EXPECT_EQ(given.code, 0) << given.err;
+  const std::string cuda = folder.write("cuda.yaml",
+                                        "nodes:\n  - {host: a, devices: {kind: cuda, count: 4}}\njobs:\n  "
+                                        "- {name: j, mesh: {dims: {dp_shard: -1}}}\n");
+  const Ran device = muster({"config", "check", cuda});
+  EXPECT_EQ(device.code, 2);
+  EXPECT_NE(device.err.find(cuda + ":2:"), std::string::npos) << device.err;
 }
 
 TEST(ConfigCommand, ShowsTheOriginOfEachValue) {

@@ -78,6 +78,44 @@ TEST_F(Observe, FlightWritesJsonAndPickles) {
   EXPECT_EQ(ask({"flight", "--job", "train"}).code, 2) << "nowhere to write";
 }
 
+// Goal:   the pickles are what PyTorch's analyser opens: Python's, with the version and the keys that it
+// reads. Method: ranks that operate until a file appears; Python itself loads what was written of them.
+TEST_F(Observe, PythonLoadsThePickles) {
+  const Folder folder;
+  const std::string stop = folder.path() + "/stop";
+  Running ranks({{program("muster"), "run", "--job", "train", "--endpoint", daemon_.socket(), "--",
+                  MUSTER_RANK_PROGRAM, stop},
+                 {},
+                 {}});
+  const std::string script =
+      "import pickle, sys\n"
+      "dump = pickle.load(open(sys.argv[1], 'rb'))\n"
+      "assert dump['version'] == '2.10', dump['version']\n"
+      "assert {'pg_config', 'pg_status', 'entries'} <= set(dump), set(dump)\n"
+      "if not dump['entries']: sys.exit(3)\n"
+      "wanted = {'record_id', 'pg_id', 'process_group', 'collective_seq_id', 'p2p_seq_id', 'op_id',\n"
+      "          'profiling_name', 'time_created_ns', 'input_sizes', 'input_dtypes', 'output_sizes',\n"
+      "          'output_dtypes', 'state', 'time_discovered_started_ns',\n"
+      "          'time_discovered_completed_ns', 'retired', 'timeout_ms', 'is_p2p', 'frames'}\n"
+      "for entry in dump['entries']:\n"
+      "    assert wanted <= set(entry), wanted - set(entry)\n"
+      "    assert isinstance(entry['record_id'], int) and isinstance(entry['frames'], list)\n";
+  for (const char* rank : {"rank_0", "rank_1"}) {
+    const std::string pickles = folder.path() + "/" + rank;
+    Ran loaded{3, "", ""};  // 3: the rank has not begun yet
+    for (int i = 0; i < 500 && loaded.code == 3; ++i) {
+      const Ran ran = ask({"flight", "--job", "train", "--pickles", pickles});
+      ASSERT_EQ(ran.code, 0) << ran.err;
+      loaded = run({{"/usr/bin/env", "python3", "-c", script, pickles + "/" + rank}, {}, {}});
+      usleep(10'000);
+    }
+    EXPECT_EQ(loaded.code, 0) << loaded.err;
+  }
+  std::ofstream(stop).put('\n');
+  const Ran ended = ranks.wait();
+  EXPECT_EQ(ended.code, 0) << ended.err;
+}
+
 TEST_F(Observe, DoctorChecksTheDaemonThatIsNamed) {
   const Ran ran = ask({"doctor", "--json"});
   EXPECT_EQ(ran.code, 0) << ran.out;

@@ -67,9 +67,10 @@ TEST(RunRefusal, AWrongMesh) {
 
 TEST(RunRefusal, MoreRanksThanAnEngineHolds) {
   const Folder home;
-  const Ran ran = run_private(home, {"-n", "65536"});
+  const Ran ran = run_private(home, {"-n", "1025"});
   EXPECT_EQ(ran.code, 2);
-  EXPECT_TRUE(has(ran.err, "-n 65536") && has(ran.err, "4681 ranks at most")) << ran.err;
+  for (const char* part : {"-n 1025", "1024 ranks at most", "limits.ranks_per_job_max"})
+    EXPECT_TRUE(has(ran.err, part)) << part << " in " << ran.err;
 }
 
 TEST(RunRefusal, WrongSettingsOfThePrivateDaemonAreWrongUsage) {

@@ -1,7 +1,9 @@
 #include "daemon/supervisor/startup.hpp"
 
+#include "api/base/node_limits.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/shape.hpp"
+#include "scheduler/mesh/degrees.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -168,7 +170,10 @@ TEST_F(Startup, WhatIsBeyondALimitIsBlamedOnItsLine) {
         "job i has 3 ranks, and limits.ranks_per_job_max is 2", "job j has 4 ranks"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   for (const char* key : {"jobs[].ranks", "jobs[].mesh.dims.tp"})
-    EXPECT_EQ(config::find_key(config::cluster_keys(), key)->high, control::kWorldMax) << key;
+    EXPECT_EQ(config::find_key(config::cluster_keys(), key)->high, mesh::kRankCountMax) << key;
+  // No setting allows what an engine cannot hold.
+  EXPECT_EQ(config::find_key(config::settings_keys(), "limits.ranks_per_job_max")->high, kRanksOnNodeMax);
+  EXPECT_FALSE(options_with({{"limits.ranks_per_job_max", "1025", ""}}));
 }
 
 TEST_F(Startup, AWrongMeshIsBlamedOnItsLine) {

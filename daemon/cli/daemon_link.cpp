@@ -1,4 +1,4 @@
-#include "daemon/cli/channel.hpp"
+#include "daemon/cli/daemon_link.hpp"
 
 namespace muster::cli {
 namespace {
@@ -10,29 +10,30 @@ bool may_ask_again(const Json& command) {
 
 }  // namespace
 
-Result<std::unique_ptr<Channel>> Channel::open(control::Loop& loop, const Door& door,
-                                               std::function<void()> on_lost) {
+Result<std::unique_ptr<DaemonLink>> DaemonLink::open(control::Loop& loop, const Door& door,
+                                                     std::function<void()> on_lost) {
   const SteadyClock clock;
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket,
                           shm::connect_to(door.endpoint, clock.now() + door.timeout, clock));
-  return std::unique_ptr<Channel>(new Channel(loop, door, std::move(socket), std::move(on_lost)));
+  return std::unique_ptr<DaemonLink>(new DaemonLink(loop, door, std::move(socket), std::move(on_lost)));
 }
 
-Channel::Channel(control::Loop& loop, const Door& door, shm::Descriptor socket, std::function<void()> on_lost)
+DaemonLink::DaemonLink(control::Loop& loop, const Door& door, shm::Descriptor socket,
+                       std::function<void()> on_lost)
     : loop_(loop), door_(door), socket_(std::move(socket)), on_lost_(std::move(on_lost)) {
   listen();
 }
 
-void Channel::listen() {
+void DaemonLink::listen() {
   watch_ = loop_.watch(socket_.get(), [this] { on_readable(); });
 }
 
-Channel::~Channel() {
+DaemonLink::~DaemonLink() {
   loop_.unwatch(watch_);
   for (const auto& [serial, open] : open_) loop_.unwatch(open.timer);
 }
 
-void Channel::ask(const Json& command, Answered answered) {
+void DaemonLink::ask(const Json& command, Answered answered) {
   const std::uint32_t serial = ++serial_;
   const bool gone = !socket_.valid();
   const auto timer = loop_.after(gone ? Nanos(0) : door_.timeout, [this, serial, gone] {
@@ -46,7 +47,7 @@ void Channel::ask(const Json& command, Answered answered) {
   if (const Status sent = send(serial); !sent.ok()) settle(serial, troubled(sent));
 }
 
-Status Channel::send(std::uint32_t serial) {
+Status DaemonLink::send(std::uint32_t serial) {
   Open& open = open_.at(serial);
   const Status sent = control::send_packet(socket_, shm::MessageKind::kCommand, serial, open.command);
   open.sent = sent.ok();
@@ -54,7 +55,7 @@ Status Channel::send(std::uint32_t serial) {
   return sent.code() == Code::kDaemonLost ? Status() : sent;
 }
 
-void Channel::on_readable() {
+void DaemonLink::on_readable() {
   auto packet = control::receive_packet(socket_);
   if (packet) {
     connects_ = 0;
@@ -70,9 +71,9 @@ void Channel::on_readable() {
 }
 
 // Asks again what stands open, up to question `end`: what never left, and what `may` be asked twice. An
-// answer may destroy this channel, so they come last.
+// answer may destroy this link, so they come last.
 template<class May>
-void Channel::repeat(std::uint32_t end, May&& may) {
+void DaemonLink::repeat(std::uint32_t end, May&& may) {
   std::vector<std::pair<Answered, Trouble>> over;
   for (auto it = open_.begin(); it != open_.end() && it->first < end;) {
     const bool again = !it->second.sent || may(it->second.command);
@@ -91,7 +92,7 @@ void Channel::repeat(std::uint32_t end, May&& may) {
 
 // A restarted daemon has this connection. Questions before `next` were read by the former one, whose answers
 // are here by now or never come.
-void Channel::on_adopted(const Json& event) {
+void DaemonLink::on_adopted(const Json& event) {
   const auto field = event.find("next");
   const bool known = field != event.end() && field->is_number_unsigned();
   const std::uint32_t next = known ? field->get<std::uint32_t>() : 0;
@@ -99,7 +100,7 @@ void Channel::on_adopted(const Json& event) {
   repeat(next == 0 ? serial_ + 1 : next, may_ask_again);
 }
 
-void Channel::reconnect(const Status& why) {
+void DaemonLink::reconnect(const Status& why) {
   const SteadyClock clock;
   auto socket = ++connects_ <= kConnectsMax
                     ? shm::connect_to(door_.endpoint, clock.now() + kConnectPause, clock)
@@ -114,9 +115,9 @@ void Channel::reconnect(const Status& why) {
   repeat(serial_ + 1, may_ask_again);
 }
 
-void Channel::lose(const Status& why) {
+void DaemonLink::lose(const Status& why) {
   const auto on_lost = std::move(on_lost_);
-  // An answer may destroy this channel; what comes after must not look at it.
+  // An answer may destroy this link; what comes after must not look at it.
   std::vector<Answered> waiting;
   for (auto& [serial, open] : open_) {
     loop_.unwatch(open.timer);
@@ -130,7 +131,7 @@ void Channel::lose(const Status& why) {
   on_lost();
 }
 
-void Channel::settle(std::uint32_t serial, Outcome<Answer> outcome) {
+void DaemonLink::settle(std::uint32_t serial, Outcome<Answer> outcome) {
   const auto it = open_.find(serial);
   if (it == open_.end()) return;  // it came too late
   loop_.unwatch(it->second.timer);

@@ -1,5 +1,5 @@
-// Channel: a lasting connection to the daemon on an event loop. Questions do not block. It outlives a restart
-// of the daemon: the next one has the connection, because a job hangs on it, or it is made anew.
+// DaemonLink: a lasting connection to the daemon on an event loop. Questions do not block. It outlives a
+// restart of the daemon: the next one has the connection, because a job hangs on it, or it is made anew.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -18,15 +18,15 @@ namespace muster::cli {
 // Fails   open: as connect_to(). A question without an answer in time ends with kTimedOut, one whose daemon
 //         goes away for good with kUnreachable; `on_lost` is called then, once. One that a restarted daemon
 //         may have carried out, and that may not be repeated, ends with kFailed.
-class Channel {
+class DaemonLink {
  public:
   using Answered = std::function<void(Outcome<Answer>)>;
 
-  static Result<std::unique_ptr<Channel>> open(control::Loop& loop, const Door& door,
-                                               std::function<void()> on_lost);
-  ~Channel();
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
+  static Result<std::unique_ptr<DaemonLink>> open(control::Loop& loop, const Door& door,
+                                                  std::function<void()> on_lost);
+  ~DaemonLink();
+  DaemonLink(const DaemonLink&) = delete;
+  DaemonLink& operator=(const DaemonLink&) = delete;
 
   void ask(const Json& command, Answered answered);
 
@@ -38,7 +38,7 @@ class Channel {
     bool sent = false;
   };
 
-  Channel(control::Loop& loop, const Door& door, shm::Descriptor socket, std::function<void()> on_lost);
+  DaemonLink(control::Loop& loop, const Door& door, shm::Descriptor socket, std::function<void()> on_lost);
   void listen();
   void on_readable();
   void on_adopted(const Json& event);

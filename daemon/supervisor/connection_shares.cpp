@@ -1,20 +1,20 @@
-#include "daemon/supervisor/shares.hpp"
+#include "daemon/supervisor/connection_shares.hpp"
 
 #include "api/base/assert.hpp"
 
 namespace muster::supervisor {
 
-bool Shares::has_room(std::uint32_t uid) const {
+bool ConnectionShares::has_room(std::uint32_t uid) const {
   if (all_ >= limits_.all) return false;
   return governs(uid) || (others_ < limits_.all - limits_.reserved && !share_used(uid));
 }
 
-bool Shares::share_used(std::uint32_t uid) const {
+bool ConnectionShares::share_used(std::uint32_t uid) const {
   const auto it = of_.find(uid);
   return !governs(uid) && it != of_.end() && it->second >= limits_.of_one;
 }
 
-std::uint32_t Shares::in_the_way(std::uint32_t uid) const {
+std::uint32_t ConnectionShares::in_the_way(std::uint32_t uid) const {
   if (share_used(uid)) return uid;
   std::uint32_t most = uid;
   std::size_t count = 0;
@@ -27,13 +27,13 @@ std::uint32_t Shares::in_the_way(std::uint32_t uid) const {
   return most;
 }
 
-void Shares::enter(std::uint32_t uid) {
+void ConnectionShares::enter(std::uint32_t uid) {
   ++of_[uid];
   ++all_;
   if (!governs(uid)) ++others_;
 }
 
-void Shares::leave(std::uint32_t uid) {
+void ConnectionShares::leave(std::uint32_t uid) {
   const auto it = of_.find(uid);
   MUSTER_ASSERT(it != of_.end());
   if (--it->second == 0) of_.erase(it);

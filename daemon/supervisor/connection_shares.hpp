@@ -1,5 +1,5 @@
-// Shares: how many connections of one kind each user has, and whose is in the way of one more. A sans-IO
-// core: the supervisor carries out what it decides.
+// ConnectionShares: how many connections of one kind each user has, and whose is in the way of one more. A
+// sans-IO core: the supervisor carries out what it decides.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace muster::supervisor {
 // Bound   `all` connections, `of_one` of any user who does not govern the daemon. `reserved` of them are for
 //         those who do, root and the daemon's own user: nobody can lock them out.
 // Fails   never.
-class Shares {
+class ConnectionShares {
  public:
   struct Limits {
     std::size_t all = 0;
     std::size_t reserved = 0;
     std::size_t of_one = 0;
   };
-  Shares(Limits limits, std::uint32_t governor) : limits_(limits), governor_(governor) {}
+  ConnectionShares(Limits limits, std::uint32_t governor) : limits_(limits), governor_(governor) {}
 
   bool has_room(std::uint32_t uid) const;
   // Whether it is the user's own share that is used up.

@@ -1,4 +1,4 @@
-#include "daemon/supervisor/shares.hpp"
+#include "daemon/supervisor/connection_shares.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,17 +6,17 @@ namespace muster::supervisor {
 namespace {
 
 constexpr std::uint32_t kDaemon = 7;
-constexpr Shares::Limits kTen{.all = 10, .reserved = 3, .of_one = 4};
+constexpr ConnectionShares::Limits kTen{.all = 10, .reserved = 3, .of_one = 4};
 
-void fill(Shares& shares, std::uint32_t uid, int count) {
+void fill(ConnectionShares& shares, std::uint32_t uid, int count) {
   for (int i = 0; i < count; ++i) {
     ASSERT_TRUE(shares.has_room(uid)) << uid << ": " << i;
     shares.enter(uid);
   }
 }
 
-TEST(Shares, BoundOneUser) {
-  Shares shares(kTen, kDaemon);
+TEST(ConnectionShares, BoundOneUser) {
+  ConnectionShares shares(kTen, kDaemon);
   fill(shares, 1000, 4);
   EXPECT_FALSE(shares.has_room(1000));
   EXPECT_TRUE(shares.share_used(1000));
@@ -26,8 +26,8 @@ TEST(Shares, BoundOneUser) {
   EXPECT_TRUE(shares.has_room(1000));
 }
 
-TEST(Shares, KeepAReserveForThoseWhoGovern) {
-  Shares shares(kTen, kDaemon);
+TEST(ConnectionShares, KeepAReserveForThoseWhoGovern) {
+  ConnectionShares shares(kTen, kDaemon);
   fill(shares, 1000, 4);
   fill(shares, 1001, 3);
   EXPECT_FALSE(shares.has_room(1002)) << "the rest is not for everybody";
@@ -39,16 +39,16 @@ TEST(Shares, KeepAReserveForThoseWhoGovern) {
   EXPECT_EQ(shares.in_the_way(0), 1000u);
 }
 
-TEST(Shares, BoundThoseWhoGovernByTheWholeAlone) {
-  Shares shares(kTen, kDaemon);
+TEST(ConnectionShares, BoundThoseWhoGovernByTheWholeAlone) {
+  ConnectionShares shares(kTen, kDaemon);
   fill(shares, 0, 10);
   EXPECT_FALSE(shares.has_room(0));
   EXPECT_FALSE(shares.share_used(0));
   EXPECT_EQ(shares.in_the_way(1000), 0u) << "there is nobody else to make room";
 }
 
-TEST(Shares, SpareTheReserve) {
-  Shares shares(kTen, kDaemon);
+TEST(ConnectionShares, SpareTheReserve) {
+  ConnectionShares shares(kTen, kDaemon);
   fill(shares, 0, 3);
   fill(shares, 1000, 2);
   fill(shares, 1001, 4);

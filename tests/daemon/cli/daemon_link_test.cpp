@@ -1,4 +1,4 @@
-#include "daemon/cli/channel.hpp"
+#include "daemon/cli/daemon_link.hpp"
 
 #include "daemon/control/own_version.hpp"
 #include "tests/support/node.hpp"
@@ -8,9 +8,9 @@
 namespace muster::cli {
 namespace {
 
-// Goal:   a channel that has nothing to ask outlives the daemon's patience with such connections.
+// Goal:   a link that has nothing to ask outlives the daemon's patience with such connections.
 // Method: it is let go many times over; then a question is answered.
-TEST(Channel, OutlivesBeingLetGoForSilence) {
+TEST(DaemonLink, OutlivesBeingLetGoForSilence) {
   constexpr auto kPatience = std::chrono::milliseconds(5);
   test::Node node;
   node.options.idle_timeout = kPatience;
@@ -18,19 +18,19 @@ TEST(Channel, OutlivesBeingLetGoForSilence) {
   control::Loop loop;
   bool lost = false;
   std::string version;
-  auto channel = Channel::open(loop, {node.endpoint(), std::chrono::seconds(30)}, [&] {
+  auto link = DaemonLink::open(loop, {node.endpoint(), std::chrono::seconds(30)}, [&] {
     lost = true;
     loop.stop();
   });
-  ASSERT_TRUE(channel) << channel.error().text();
+  ASSERT_TRUE(link) << link.error().text();
   loop.after(60 * kPatience, [&] {
-    (*channel)->ask({{"command", "version"}}, [&](const Outcome<Answer>& answer) {
+    (*link)->ask({{"command", "version"}}, [&](const Outcome<Answer>& answer) {
       version = answer ? answer->result.at("version").get<std::string>() : answer.error().text;
       loop.stop();
     });
   });
   // The first question shows the daemon whom it has there.
-  (*channel)->ask({{"command", "version"}}, [](const Outcome<Answer>&) {});
+  (*link)->ask({{"command", "version"}}, [](const Outcome<Answer>&) {});
   loop.run();
   EXPECT_FALSE(lost);
   EXPECT_EQ(version, control::own_version());
@@ -38,19 +38,19 @@ TEST(Channel, OutlivesBeingLetGoForSilence) {
 
 // Goal:   what cannot have reached the daemon is asked again, also what must not be done twice.
 // Method: a question that may not be repeated, to a connection that the daemon has ended and nobody has read.
-TEST(Channel, AsksAgainWhatNeverLeft) {
+TEST(DaemonLink, AsksAgainWhatNeverLeft) {
   test::Node node;
   node.options.idle_timeout = Nanos(0);
   node.start();
   const SteadyClock clock;
   control::Loop loop;
-  auto channel = Channel::open(loop, {node.endpoint(), std::chrono::seconds(30)}, [&] { loop.stop(); });
-  ASSERT_TRUE(channel) << channel.error().text();
+  auto link = DaemonLink::open(loop, {node.endpoint(), std::chrono::seconds(30)}, [&] { loop.stop(); });
+  ASSERT_TRUE(link) << link.error().text();
   std::string text;
-  (*channel)->ask({{"command", "version"}}, [&](const Outcome<Answer>&) {
+  (*link)->ask({{"command", "version"}}, [&](const Outcome<Answer>&) {
     for (const Instant due = clock.now() + std::chrono::milliseconds(100); clock.now() < due;) {
     }
-    (*channel)->ask({{"command", "job_destroy"}, {"job", "none"}}, [&](const Outcome<Answer>& answer) {
+    (*link)->ask({{"command", "job_destroy"}, {"job", "none"}}, [&](const Outcome<Answer>& answer) {
       text = answer ? "done" : answer.error().text;
       loop.stop();
     });

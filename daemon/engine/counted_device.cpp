@@ -1,0 +1,69 @@
+#include "daemon/engine/counted_device.hpp"
+
+#include "daemon/control/descriptor_count.hpp"
+
+#include <algorithm>
+
+#include <sys/resource.h>
+
+namespace muster::engine {
+
+class CountedDevice::Counted final : public device::Memory {
+ public:
+  Counted(std::unique_ptr<device::Memory> memory, Count held)
+      : memory_(std::move(memory)), held_(std::move(held)) {
+    held_->fetch_add(1);
+  }
+  ~Counted() override {
+    memory_.reset();  // counted until its descriptor is closed
+    held_->fetch_sub(1);
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+  std::byte* data() const noexcept override { return memory_->data(); }
+  std::size_t bytes() const noexcept override { return memory_->bytes(); }
+  int descriptor() const noexcept override { return memory_->descriptor(); }
+
+ private:
+  std::unique_ptr<device::Memory> memory_;
+  Count held_;
+};
+
+CountedDevice::Options CountedDevice::beside(std::uint32_t world) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 0;
+  const std::uint64_t taken = control::kDescriptorsOfProcess + control::kDescriptorsPerRank * world;
+  const std::uint64_t left = limit.rlim_cur > taken ? limit.rlim_cur - taken : 0;
+  return {std::max<std::uint64_t>(left, world), limit.rlim_cur};
+}
+
+Status CountedDevice::check() const {
+  if (const std::uint64_t held = held_->load(); held >= options_.memories_max)
+    return failure(
+        Code::kNoResource,
+        "the job's memory has {} descriptors, and the engine's open-files limit of {} leaves no more "
+        "beside its ranks; free imported or named buffers, raise limits.arena_segment, or raise the "
+        "limit (ulimit -n, LimitNOFILE)",
+        held, options_.open_files);
+  return {};
+}
+
+std::unique_ptr<device::Memory> CountedDevice::count(std::unique_ptr<device::Memory> memory) const {
+  return std::make_unique<Counted>(std::move(memory), held_);
+}
+
+Result<std::unique_ptr<device::Memory>> CountedDevice::allocate(std::size_t bytes) {
+  MUSTER_RETURN_IF_ERROR(check());
+  MUSTER_ASSIGN_OR_RETURN(auto memory, device_->allocate(bytes));
+  return count(std::move(memory));
+}
+
+Result<std::unique_ptr<device::Memory>> CountedDevice::import(int descriptor, std::uint64_t first,
+                                                              std::uint64_t bytes) {
+  MUSTER_RETURN_IF_ERROR(check());
+  MUSTER_ASSIGN_OR_RETURN(auto memory, device_->import(descriptor, first, bytes));
+  return count(std::move(memory));
+}
+
+}  // namespace muster::engine

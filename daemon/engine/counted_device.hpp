@@ -1,0 +1,53 @@
+// CountedDevice: a device whose memories may have so many descriptors and no more.
+//
+// Each memory has one: a segment of an arena, a name, an import. Without a bound they would take what the
+// next rank needs to attach.
+#pragma once
+
+#include "kernels/device/device.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace muster::engine {
+
+// Owns    the device, and the count; its memories share the count, and may live longer.
+// Thread  as the device's; memories may be let go by any.
+// Bound   memories_max at once.
+// Fails   allocate, import: kNoResource naming the limit, or what the device says.
+class CountedDevice final : public device::Device {
+ public:
+  struct Options {
+    std::uint64_t memories_max = 0;
+    std::uint64_t open_files = 0;  // the limit that this comes from, for its name
+  };
+  // What the open-files limit leaves beside the job's ranks: one memory for each, if nothing else.
+  static Options beside(std::uint32_t world);
+
+  CountedDevice(std::unique_ptr<device::Device> device, Options options)
+      : device_(std::move(device)), options_(options) {}
+
+  const device::DeviceInfo& info() const noexcept override { return device_->info(); }
+  Result<std::unique_ptr<device::Stream>> open_stream(device::Priority priority) override {
+    return device_->open_stream(priority);
+  }
+  Result<std::unique_ptr<device::Event>> create_event() override { return device_->create_event(); }
+  Result<std::unique_ptr<device::Memory>> allocate(std::size_t bytes) override;
+  Result<std::unique_ptr<device::Memory>> import(int descriptor, std::uint64_t first,
+                                                 std::uint64_t bytes) override;
+
+ private:
+  using Count = std::shared_ptr<std::atomic<std::uint64_t>>;
+  class Counted;
+
+  Status check() const;
+  std::unique_ptr<device::Memory> count(std::unique_ptr<device::Memory> memory) const;
+
+  std::unique_ptr<device::Device> device_;
+  Options options_;
+  Count held_ = std::make_shared<std::atomic<std::uint64_t>>(0);
+};
+
+}  // namespace muster::engine
