@@ -140,6 +140,13 @@ TEST_F(StartCost, IsNothingInTheClient) {
     CostCounter test;
     EXPECT_EQ(muster_point_test(member.session, point), MUSTER_OK);
     expect_nothing(test.stop(), "muster_point_test");
+    muster_group_info info = MUSTER_GROUP_INFO_INIT;
+    std::size_t members = 0;
+    ASSERT_EQ(muster_group_query(member.session, member.group, &info), MUSTER_OK);
+    CostCounter query;
+    EXPECT_EQ(muster_group_query(member.session, member.group, &info), MUSTER_OK);
+    EXPECT_EQ(muster_group_ranks(member.session, member.group, nullptr, 0, &members), MUSTER_OK);
+    expect_nothing(query.stop(), "queries of a group that is known");
     CostCounter run;
     const muster_status_t status = muster_plan_run(member.session, plan, 0);
     const Cost cost = run.stop();
