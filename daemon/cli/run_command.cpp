@@ -287,7 +287,13 @@ class Run {
   void begin_trace() {
     if (options_.trace.empty()) return start_ranks();
     tracing_ = true;  // also if the run ends before the answer is here
-    step({{"command", "trace_begin"}, {"job", options_.job}}, [this](const Json&) { start_ranks(); });
+    step(trace_command("trace_begin"), [this](const Json&) { start_ranks(); });
+  }
+
+  // With our name, so that another's recording goes on.
+  Json trace_command(const char* command) const {
+    return {
+        {"command", command}, {"job", options_.job}, {"by", fmt::format("`muster run` (pid {})", getpid())}};
   }
 
   // ---- ranks
@@ -336,7 +342,7 @@ class Run {
 
   void end_trace(int code) {
     if (!std::exchange(tracing_, false)) return finish(code);
-    channel_->ask({{"command", "trace_end"}, {"job", options_.job}}, [this, code](Outcome<Answer> answer) {
+    channel_->ask(trace_command("trace_end"), [this, code](Outcome<Answer> answer) {
       const Outcome<std::uint64_t> written =
           answer ? write_trace(*answer, options_.trace) : tl::unexpected(answer.error());
       int result = code;
@@ -383,8 +389,7 @@ class Run {
     exit_code_ = code;
     if (!job_stays_ || !tracing_) return leave();
     // A run that has come to nothing leaves no recording on in a job that stays.
-    channel_->ask({{"command", "trace_end"}, {"job", options_.job}},
-                  [this](const Outcome<Answer>&) { leave(); });
+    channel_->ask(trace_command("trace_end"), [this](const Outcome<Answer>&) { leave(); });
   }
 
   void leave() {
