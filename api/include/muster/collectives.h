@@ -126,8 +126,8 @@ typedef struct muster_face {
  * be 0 or NULL, else BAD_ARGUMENT names the field. offset_bytes is a multiple of the dtype's size.
  *
  * Limits. A vector, and what all blocks of one side add up to: 2^63 - 1 bytes. A group: 1024 members on a node. One EXCHANGE:
- * 681 faces at a member. An object: 2^40 bytes from each member. The words of a start's failure: 240 bytes, and of other
- * errors 1023; what is longer is cut. */
+ * 681 faces at a member. An object: 2^40 bytes from each member. The words of a start's failure: 240 bytes, and of what else the
+ * daemon says 1023; what is longer is cut. */
 typedef struct muster_collective {
   uint32_t size;
   muster_op op;

@@ -17,10 +17,10 @@
  *            timeout. "Local" is what needs no other member; it may still ask the daemon.
  * Options    Structs that carry `size` are initialised by their _INIT macro or builder. A later library accepts an older
  *            size of muster_open_options; any other must have the library's own.
- * ABI        Frozen within a minor version 0.x: the library is libmuster.so.0.x, and no struct of that x ever changes its
- *            size. Another x is another library, for which programs are compiled anew.
+ * ABI        Frozen within a minor version 0.x: the library is libmuster.so.0.x, and of its structs only muster_open_options
+ *            may grow. Another x is another library, for which programs are compiled anew.
  * Errors     Every call returns a status; muster_last_error() has this thread's sentence with values and remedy.
- * Times      What a timeout or deadline of other than so many nanoseconds means:
+ * Times      What 0 and a negative number of nanoseconds mean, and what a positive one bounds:
  *
  *                                                        0                     negative       positive bounds
  *              muster_open_options.timeout_ns            60 s                  BAD_ARGUMENT   each call that asks the daemon
