@@ -35,21 +35,20 @@ Status check_redop(const Collective& c) {
 Status check_peers(const Collective& c, std::int32_t ranks) {
   if (!has_root(c.op) && !is_transfer(c.op)) {
     if (c.root != 0)
-      return failure(Code::kBadArgument, "root {} is given but {} has none; leave it 0", c.root,
+      return failure(Code::kBadArgument, "peer {} is given but {} has none; leave it 0", c.root,
                      op_name(c.op));
     return Status();
   }
   if (c.root < 0 || c.root >= ranks)
-    return failure(Code::kBadArgument, "root {} of {} is not a member: the group has 0..{}", c.root,
+    return failure(Code::kBadArgument, "peer {} of {} is not a member: the group has 0..{}", c.root,
                    op_name(c.op), ranks - 1);
   if (!is_transfer(c.op)) return Status();
   if (c.receiver < 0 || c.receiver >= ranks)
-    return failure(Code::kBadArgument, "receiver {} of {} is not a member: the group has 0..{}", c.receiver,
+    return failure(Code::kBadArgument, "peer {} of {} is not a member: the group has 0..{}", c.receiver,
                    op_name(c.op), ranks - 1);
   if (c.receiver == c.root)
-    return failure(Code::kBadArgument,
-                   "root and receiver of {} are both {}: a member does not send to itself; copy instead",
-                   op_name(c.op), c.root);
+    return failure(Code::kBadArgument, "peer {} of {} is this rank itself; copy instead", c.root,
+                   op_name(c.op));
   return Status();
 }
 

@@ -58,17 +58,23 @@ Code muster_session::start_batch(std::span<muster_batch_entry> entries, std::siz
 extern "C" {
 
 muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_entry* entries, size_t count) {
-  if (session == nullptr || (entries == nullptr && count > 0) || count > MUSTER_BATCH_MAX)
-    return muster::client::guarded([&]() -> Status {
+  std::span<muster_batch_entry> batch;
+  const muster_status_t status = muster::client::guarded([&]() -> Status {
+    if (session == nullptr || (entries == nullptr && count > 0) || count > MUSTER_BATCH_MAX)
       return failure(Code::kBadArgument, "session and entries must be there, at most {} of them (not {})",
                      MUSTER_BATCH_MAX, count);
-    });
-  if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
-  std::size_t refused = 0;
-  const Code code = session->start_batch(std::span(entries, count), &refused);
-  if (code == Code::kOk) return MUSTER_OK;
-  for (muster_batch_entry& entry : std::span(entries, count)) entry.point = MUSTER_POINT_NONE;
-  return muster::client::guarded(
-      [&]() -> Status { return failure(code, "entry {}: {}", refused, muster::client::refusal_text(code)); });
+    batch = std::span(entries, count);
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    std::size_t refused = 0;
+    const Code code = session->start_batch(batch, &refused);
+    if (code == Code::kOk) return {};
+    if (code == Code::kBusy)  // also of an engine that will never make room
+      if (const auto loss = session->loss_of_silent_engine()) return *loss;
+    const Status why = session->not_started(code, std::span<const muster_batch_entry>(batch), refused);
+    return failure(code, "entry {}: {}", refused, why.message());
+  });
+  if (status != MUSTER_OK)
+    for (muster_batch_entry& entry : batch) entry.point = MUSTER_POINT_NONE;
+  return status;
 }
 }

@@ -32,6 +32,41 @@ bool uses_count(const muster_collective& c, bool is_root) {
   return source || target ? source_uses || target_uses : true;
 }
 
+bool is_given(const muster_range& range) {
+  return range.buffer != 0 || range.offset_bytes != 0;
+}
+
+// A field that the operation has at no member, so that what stands there was meant for something else.
+template<class Value>
+Status check_none(bool given, const muster_collective& c, const char* field, const Value& value) {
+  if (!given) return {};
+  return failure(Code::kBadArgument, "{} {} is given but {} has none; leave it 0", field, value,
+                 op_name(c.op));
+}
+
+Status check_no_range(const muster_range& range, const muster_collective& c, const char* field) {
+  if (!is_given(range)) return {};
+  return failure(Code::kBadArgument, "{} (buffer {:#x}, offset {}) is given but {} has none; leave it 0",
+                 field, range.buffer, range.offset_bytes, op_name(c.op));
+}
+
+// Lists are checked where they are read, and so is all else of an operation that there is not.
+Status check_unused(const muster_collective& c) {
+  if (c.op < MUSTER_ALL_REDUCE || c.op > MUSTER_EXCHANGE) return {};
+  const bool is_barrier = c.op == MUSTER_BARRIER;
+  const bool has_vectors = !is_barrier && c.op != MUSTER_EXCHANGE;
+  MUSTER_RETURN_IF_ERROR(check_none(is_barrier && c.dtype != 0, c, "dtype", c.dtype));
+  MUSTER_RETURN_IF_ERROR(check_none(!has_reduction(c.op) && c.redop != 0, c, "redop", c.redop));
+  MUSTER_RETURN_IF_ERROR(check_none(!has_root(c.op) && !is_transfer(c.op) && c.peer != 0, c, "peer", c.peer));
+  if (!has_vectors || c.op == MUSTER_RECV) MUSTER_RETURN_IF_ERROR(check_no_range(c.source, c, "source"));
+  if (!has_vectors || c.op == MUSTER_SEND) MUSTER_RETURN_IF_ERROR(check_no_range(c.target, c, "target"));
+  MUSTER_RETURN_IF_ERROR(check_none(!has_vectors && c.count != 0, c, "count", c.count));
+  if (c.scale != 0.0 && c.redop != MUSTER_PREMUL_SUM)
+    return failure(Code::kBadArgument, "scale {} is given but the redop is not MUSTER_PREMUL_SUM; leave it 0",
+                   c.scale);
+  return {};
+}
+
 template<class T>
 std::uint32_t append(std::vector<std::byte>& to, std::span<const T> list) {
   const auto bytes = std::as_bytes(list);
@@ -54,10 +89,10 @@ Status append_blocks(const muster_blocks& blocks, const char* name, bool has, bo
 
 Status append_faces(const muster_face* faces, std::uint32_t count, const char* name, Description& out,
                     std::uint32_t& entries) {
+  if (out.message.op != MUSTER_EXCHANGE && (count != 0 || faces != nullptr))
+    return failure(Code::kBadArgument, "{} {} are given but {} has none; leave them NULL and the count 0",
+                   count, name, op_name(out.message.op));
   if (count == 0) return {};
-  if (out.message.op != MUSTER_EXCHANGE)
-    return failure(Code::kBadArgument, "{} {} are given but {} has none; leave the count 0", count, name,
-                   op_name(out.message.op));
   if (faces == nullptr) return failure(Code::kBadArgument, "{} is NULL but its count is {}", name, count);
   const std::size_t bytes_left = shm::kListBytesMax - out.lists.size();
   if (count > bytes_left / sizeof(muster_face))
@@ -92,7 +127,7 @@ Result<Description> describe(const muster_collective& c, std::int32_t index, std
   if (c.site != nullptr) {
     MUSTER_RETURN_IF_ERROR(shm::set_text(m.site, c.site, "site"));
   }
-  if (c.op == MUSTER_BARRIER) return out;
+  MUSTER_RETURN_IF_ERROR(check_unused(c));
   m.dtype = c.dtype;
   m.redop = c.redop;
   if (has_root(c.op) || is_transfer(c.op)) m.peer = c.peer;

@@ -20,8 +20,9 @@ struct Description {
 };
 
 // Reads the caller's lists: those that member `index` of `ranks` has in the operation, and no others.
-// kBadArgument naming field and value: NULL lists with a count, lists that the operation does not have, a
-// site that is too long. kNoResource: more than one message holds. All else is for the daemon to check.
+// kBadArgument naming field and value: NULL lists with a count, whatever the operation does not have at any
+// member, a site that is too long. kNoResource: more than one message holds. All else is for the daemon to
+// check.
 Result<Description> describe(const muster_collective& c, std::int32_t index, std::int32_t ranks);
 
 }  // namespace muster::client

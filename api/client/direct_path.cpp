@@ -243,7 +243,7 @@ Status DirectPath::disagreement(const shm::DirectMessage& message) {
   while (true) {
     const Code code = session_.tell_all();
     Status status =
-        code == Code::kOk ? told(message, MessageKind::kDirectDisagree) : Status(code, refusal_text(code));
+        code == Code::kOk ? told(message, MessageKind::kDirectDisagree) : session_.not_pushed(code);
     if (status.code() != Code::kBusy) return status;
     if (now() >= deadline)
       return failure(Code::kMismatch,

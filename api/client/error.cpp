@@ -4,31 +4,30 @@
 
 namespace {
 
-thread_local std::string t_last_error;
+thread_local std::string t_text;
+thread_local const char* t_last_error = "";
+
+bool is_failure(muster::Code code) {
+  return code != muster::Code::kOk && code != muster::Code::kPending;
+}
 
 }  // namespace
 
 namespace muster::client {
 
 muster_status_t report(const Status& status) noexcept {
-  try {
-    if (status.ok() || status.code() == Code::kPending) {
-      t_last_error.clear();
-    } else {
-      t_last_error = status.message().empty() ? code_sentence(status.code()) : status.message();
-    }
-  } catch (...) {  // out of memory for the words: the number is still right
-    t_last_error.clear();
-  }
-  return static_cast<muster_status_t>(status.code());
+  const Code code = status.code();
+  if (!is_failure(code)) return static_cast<muster_status_t>(code);
+  return report(code, status.message().empty() ? code_sentence(code) : status.message().c_str());
 }
 
 muster_status_t report(Code code, const char* what) noexcept {
-  if (code == Code::kOk || code == Code::kPending) return static_cast<muster_status_t>(code);
+  if (!is_failure(code)) return static_cast<muster_status_t>(code);
   try {
-    t_last_error = what;
-  } catch (...) {
-    t_last_error.clear();
+    t_text = what;
+    t_last_error = t_text.c_str();
+  } catch (...) {  // out of memory for the words: the number is still right, and so is its sentence
+    t_last_error = code_sentence(code);
   }
   return static_cast<muster_status_t>(code);
 }
@@ -44,7 +43,7 @@ const char* muster_status_sentence(muster_status_t status) {
   return muster::code_sentence(static_cast<muster::Code>(status));
 }
 const char* muster_last_error(void) {
-  return t_last_error.c_str();
+  return t_last_error;
 }
 uint32_t muster_version(void) {
   return MUSTER_VERSION;

@@ -1,4 +1,5 @@
 // Groups and meshes that a client makes: what a job does without a rank that it has lost.
+#include "api/base/fault_point.hpp"
 #include "api/client/session.hpp"
 #include "api/shm/message.hpp"
 
@@ -79,6 +80,15 @@ Status muster_session::free_group(muster_group group) {
   if (!done) return done.error();
   forget_group(group);
   return {};
+}
+
+Status muster_session::abort_group(muster_group group) {
+  shm::HandleMessage request;
+  request.handle = group;
+  MUSTER_FAULT_POINT("abort.asking");
+  const auto answer = ask<shm::Plain>(request, shm::MessageKind::kGroupAbort, shm::MessageKind::kDone);
+  MUSTER_FAULT_POINT("abort.asked");
+  return answer ? Status() : answer.error();
 }
 
 Result<muster_mesh> muster_session::make_mesh(muster_group group, const char* text) {

@@ -96,11 +96,11 @@ muster_status_t muster_group_query(muster_session* session, muster_group group, 
   return with_session(session, [&]() -> Status {
     if (info == nullptr || info->size != sizeof(muster_group_info))
       return failure(Code::kBadArgument, "info must be initialised by MUSTER_GROUP_INFO_INIT");
-    MUSTER_ASSIGN_OR_RETURN(const auto facts, session->group(group));
-    info->rank = facts.rank;
-    info->ranks = static_cast<int32_t>(facts.ranks.size());
+    MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->known_group(group));
+    info->rank = facts->rank;
+    info->ranks = static_cast<int32_t>(facts->ranks.size());
     std::memset(info->name, 0, sizeof info->name);
-    facts.name.copy(info->name, sizeof info->name - 1);
+    facts->name.copy(info->name, sizeof info->name - 1);
     return {};
   });
 }
@@ -110,23 +110,15 @@ muster_status_t muster_group_ranks(muster_session* session, muster_group group, 
   return with_session(session, [&]() -> Status {
     if (count == nullptr || (ranks == nullptr && capacity > 0))
       return failure(Code::kBadArgument, "count must not be NULL, and ranks must hold `capacity` entries");
-    MUSTER_ASSIGN_OR_RETURN(const auto facts, session->group(group));
-    *count = facts.ranks.size();
-    std::copy_n(facts.ranks.begin(), std::min(capacity, facts.ranks.size()), ranks);
+    MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->known_group(group));
+    *count = facts->ranks.size();
+    std::copy_n(facts->ranks.begin(), std::min(capacity, facts->ranks.size()), ranks);
     return {};
   });
 }
 
 muster_status_t muster_group_abort(muster_session* session, muster_group group) {
-  return with_session(session, [&]() -> Status {
-    shm::HandleMessage request;
-    request.handle = group;
-    MUSTER_FAULT_POINT("abort.asking");
-    const auto answer =
-        session->ask<shm::Plain>(request, shm::MessageKind::kGroupAbort, shm::MessageKind::kDone);
-    MUSTER_FAULT_POINT("abort.asked");
-    return answer ? Status() : answer.error();
-  });
+  return with_session(session, [&] { return session->abort_group(group); });
 }
 
 muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value) {

@@ -35,12 +35,11 @@ Status Objects::reserve(std::size_t members) {
   return {};
 }
 
-Status Objects::run(const muster_collective& collective) {
-  MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session_.cached(collective));
+Status Objects::run(muster_plan plan) {
   return session_.run(plan, Nanos(0));
 }
 
-Status Objects::run_broadcast(muster_group group, std::int32_t root, std::uint64_t bytes) {
+Result<muster_plan> Objects::broadcast_plan(muster_group group, std::int32_t root, std::uint64_t bytes) {
   muster_collective c = MUSTER_COLLECTIVE_INIT;
   c.op = MUSTER_BROADCAST;
   c.group = group;
@@ -48,11 +47,11 @@ Status Objects::run_broadcast(muster_group group, std::int32_t root, std::uint64
   c.peer = root;
   c.source = c.target = {buffer_, 0};
   c.count = bytes;
-  return run(c);
+  return session_.cached(c);
 }
 
 // Everybody gives `bytes`; at who gets them they stand end to end behind the first piece.
-Status Objects::run_gather(muster_group group, std::int32_t root, std::uint64_t bytes) {
+Result<muster_plan> Objects::gather_plan(muster_group group, std::int32_t root, std::uint64_t bytes) {
   muster_collective c = MUSTER_COLLECTIVE_INIT;
   c.op = root < 0 ? MUSTER_ALL_GATHER : MUSTER_GATHER;
   c.peer = std::max(root, 0);
@@ -61,7 +60,37 @@ Status Objects::run_gather(muster_group group, std::int32_t root, std::uint64_t 
   c.source = {buffer_, 0};
   c.target = {buffer_, kPieceBytes};
   c.count = bytes;
-  return run(c);
+  return session_.cached(c);
+}
+
+Status Objects::make_room(std::uint64_t bytes) {
+  try {
+    result_.resize(bytes);
+    return {};
+  } catch (const std::exception&) {  // bad_alloc, length_error
+    return failure(Code::kNoResource,
+                   "the result has {} bytes, more than this process has room for; give less at once. Other "
+                   "members are told by an abort of the group",
+                   bytes);
+  }
+}
+
+namespace {
+
+// A status that says of a collective that it did not take place for this rank alone.
+bool is_of_this_call(const Status& status) {
+  const auto number = static_cast<muster_status_t>(status.code());
+  return number <= -100 && number > -200;
+}
+
+}  // namespace
+
+// Once lengths are known all members count on each other for the rest of the rounds.
+template<class Rounds>
+Status Objects::in_step(muster_group group, std::size_t members, Rounds rounds) {
+  Status status = rounds();
+  if (is_of_this_call(status) && members > 1) static_cast<void>(session_.abort_group(group));
+  return status;
 }
 
 namespace {
@@ -85,19 +114,23 @@ Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const
   MUSTER_RETURN_IF_ERROR(reserve(1));
   const bool gives = facts->rank == root;
   std::uint64_t length = given.size();
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan of_length, broadcast_plan(group, root, sizeof length));
+  // Always a whole piece: one plan for all lengths.
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan of_piece, broadcast_plan(group, root, kPieceBytes));
   if (gives) std::memcpy(memory_, &length, sizeof length);
-  MUSTER_RETURN_IF_ERROR(run_broadcast(group, root, sizeof length));
+  MUSTER_RETURN_IF_ERROR(run(of_length));
   std::memcpy(&length, memory_, sizeof length);
   MUSTER_RETURN_IF_ERROR(check_lengths(std::span(&length, 1)));
-  result_.resize(length);
-  for (std::uint64_t at = 0; at < length; at += kPieceBytes) {
-    const std::uint64_t bytes = std::min(kPieceBytes, length - at);
-    if (gives) std::memcpy(memory_, given.data() + at, bytes);
-    // Always a whole piece: one plan for all lengths.
-    MUSTER_RETURN_IF_ERROR(run_broadcast(group, root, kPieceBytes));
-    std::memcpy(result_.data() + at, memory_, bytes);
-  }
-  return {};
+  return in_step(group, facts->ranks.size(), [&]() -> Status {
+    MUSTER_RETURN_IF_ERROR(make_room(length));
+    for (std::uint64_t at = 0; at < length; at += kPieceBytes) {
+      const std::uint64_t bytes = std::min(kPieceBytes, length - at);
+      if (gives) std::memcpy(memory_, given.data() + at, bytes);
+      MUSTER_RETURN_IF_ERROR(run(of_piece));
+      std::memcpy(result_.data() + at, memory_, bytes);
+    }
+    return {};
+  });
 }
 
 Status Objects::gather(muster_group group, std::int32_t root, std::span<const std::byte> given) {
@@ -108,26 +141,30 @@ Status Objects::gather(muster_group group, std::int32_t root, std::span<const st
   const bool gets = root < 0 || facts->rank == root;
   const std::byte* pieces = memory_ + kPieceBytes;
   const std::uint64_t length = given.size();
-  std::memcpy(memory_, &length, sizeof length);
-  MUSTER_RETURN_IF_ERROR(run_gather(group, -1, sizeof length));
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan of_lengths, gather_plan(group, -1, sizeof length));
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan of_pieces, gather_plan(group, root, kPieceBytes));
   std::vector<std::uint64_t> lengths(members);
+  offsets_.assign(members + 1, 0);
+  std::memcpy(memory_, &length, sizeof length);
+  MUSTER_RETURN_IF_ERROR(run(of_lengths));
   std::memcpy(lengths.data(), pieces, members * sizeof length);
   MUSTER_RETURN_IF_ERROR(check_lengths(lengths));
-  offsets_.assign(members + 1, 0);
   std::partial_sum(lengths.begin(), lengths.end(), offsets_.begin() + 1);
-  result_.resize(gets ? offsets_.back() : 0);
-  MUSTER_FAULT_POINT("object.length_known");
-  const std::uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  for (std::uint64_t at = 0; at < longest; at += kPieceBytes) {
-    if (at < length) std::memcpy(memory_, given.data() + at, std::min(kPieceBytes, length - at));
-    MUSTER_RETURN_IF_ERROR(run_gather(group, root, kPieceBytes));
-    MUSTER_FAULT_POINT("object.piece_copied");
-    for (std::size_t i = 0; gets && i < members; ++i)
-      if (at < lengths[i])
-        std::memcpy(result_.data() + offsets_[i] + at, pieces + i * kPieceBytes,
-                    std::min(kPieceBytes, lengths[i] - at));
-  }
-  return {};
+  return in_step(group, members, [&]() -> Status {
+    MUSTER_RETURN_IF_ERROR(make_room(gets ? offsets_.back() : 0));
+    MUSTER_FAULT_POINT("object.length_known");
+    const std::uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    for (std::uint64_t at = 0; at < longest; at += kPieceBytes) {
+      if (at < length) std::memcpy(memory_, given.data() + at, std::min(kPieceBytes, length - at));
+      MUSTER_RETURN_IF_ERROR(run(of_pieces));
+      MUSTER_FAULT_POINT("object.piece_copied");
+      for (std::size_t i = 0; gets && i < members; ++i)
+        if (at < lengths[i])
+          std::memcpy(result_.data() + offsets_[i] + at, pieces + i * kPieceBytes,
+                      std::min(kPieceBytes, lengths[i] - at));
+    }
+    return {};
+  });
 }
 
 }  // namespace muster::client

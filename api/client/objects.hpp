@@ -17,7 +17,8 @@ namespace muster::client {
 // Owns    a buffer of the session through which pieces go, and the latest result.
 // Thread  the session's.
 // Bound   memory for the result; a piece of 64 KiB for each member in the arena.
-// Fails   as the collectives that it runs, and NO_RESOURCE for the buffer.
+// Fails   as the collectives that it runs, and NO_RESOURCE for the buffer and the result. A failure of this
+//         rank alone in the middle aborts the group, whose other members would wait for it.
 class Objects {
  public:
   explicit Objects(muster_session& session) : session_(session) {}
@@ -33,9 +34,13 @@ class Objects {
 
  private:
   Status reserve(std::size_t members);
-  Status run(const muster_collective& collective);
-  Status run_broadcast(muster_group group, std::int32_t root, std::uint64_t bytes);
-  Status run_gather(muster_group group, std::int32_t root, std::uint64_t bytes);
+  // Plans are made before the first of them is run: what is refused to this rank alone is refused then.
+  Result<muster_plan> broadcast_plan(muster_group group, std::int32_t root, std::uint64_t bytes);
+  Result<muster_plan> gather_plan(muster_group group, std::int32_t root, std::uint64_t bytes);
+  Status run(muster_plan plan);
+  Status make_room(std::uint64_t bytes);
+  template<class Rounds>
+  Status in_step(muster_group group, std::size_t members, Rounds rounds);
 
   muster_session& session_;
   muster_buffer buffer_ = 0;

@@ -175,6 +175,9 @@ muster_status_t muster_open(const muster_open_options* given, muster_session** s
     muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
     MUSTER_RETURN_IF_ERROR(read_options(given, &options));
     if (options.flags != 0) return failure(Code::kBadArgument, "flags {} must be 0", options.flags);
+    if (options.timeout_ns < 0)
+      return failure(Code::kBadArgument, "timeout_ns {} is negative; 0 is {} s", options.timeout_ns,
+                     std::chrono::duration_cast<std::chrono::seconds>(kDefaultTimeout).count());
     const muster::Nanos timeout =
         options.timeout_ns > 0 ? muster::Nanos(options.timeout_ns) : kDefaultTimeout;
     MUSTER_RETURN_IF_ERROR(muster::client::count_forks());

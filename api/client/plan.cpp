@@ -151,19 +151,6 @@ Status muster_session::destroy(muster_plan plan) {
   return {};
 }
 
-const char* muster::client::refusal_text(Code code) noexcept {
-  switch (code) {
-    case Code::kBusy:
-      return "the command ring or the lane is full; wait for an earlier point and start again";
-    case Code::kStale:
-      return "no such plan";
-    case Code::kBadArgument:
-      return "muster_submit: lane, wait_count, flags, deadline or a wait is out of range";
-    default:
-      return muster::code_sentence(code);
-  }
-}
-
 namespace {
 
 Status check_submit(const muster_submit* submit) {
@@ -181,7 +168,7 @@ muster_status_t one_shot(muster_session* session, const Description* description
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session->cached(*description));
     const Code code = session->start(plan, *submit, point);
-    return code == Code::kOk ? Status() : Status(code, muster::client::refusal_text(code));
+    return code == Code::kOk ? Status() : session->not_started(code, plan, *submit);
   });
 }
 
@@ -203,15 +190,16 @@ extern "C" {
 
 muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
                                   muster_point* point) {
-  if (session == nullptr || submit == nullptr || submit->size != sizeof(muster_submit))
-    return muster::client::report(
-        Code::kBadArgument, "session and submit must be there, submit initialised by MUSTER_SUBMIT_INIT");
-  if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
-  const Code code = session->start(plan, *submit, point);
-  if (code == Code::kOk) return MUSTER_OK;
-  if (code == Code::kBusy)  // also of an engine that will never make room
-    if (const auto loss = session->loss_of_silent_engine()) return muster::client::report(*loss);
-  return muster::client::report(code, muster::client::refusal_text(code));
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
+    MUSTER_RETURN_IF_ERROR(check_submit(submit));
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    const Code code = session->start(plan, *submit, point);
+    if (code == Code::kOk) return {};
+    if (code == Code::kBusy)  // also of an engine that will never make room
+      if (const auto loss = session->loss_of_silent_engine()) return *loss;
+    return session->not_started(code, plan, *submit);
+  });
 }
 
 muster_status_t muster_plan_destroy(muster_session* session, muster_plan plan) {

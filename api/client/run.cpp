@@ -104,10 +104,9 @@ Status muster_session::run_directly(PlanRecord& record, Nanos timeout, std::uint
   if (by_engine) {
     // What fails here at once must not do so after the others have met this rank and wait in the engine.
     const muster_lane lane = *record.usual_lane;
-    if (const Code code = reset_if_asked(lane); code != Code::kOk)
-      return Status(code, muster::client::refusal_text(code));
+    if (const Code code = reset_if_asked(lane); code != Code::kOk) return not_pushed(code);
     if (reader_.failure(lane)) return run_by_engine(record, timeout);
-    if (lane_full(lane)) return Status(Code::kBusy, muster::client::refusal_text(Code::kBusy));
+    if (lane_full(lane)) return full(lane);
   }
   MUSTER_RETURN_IF_ERROR(
       direct_->run(*record.direct, timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns)));
@@ -133,7 +132,7 @@ Status muster_session::run_by_engine(const PlanRecord& record, Nanos timeout) {
   submit.deadline_ns = timeout.count();
   muster_point point = MUSTER_POINT_NONE;
   const Code code = start(record.plan, submit, &point);
-  if (code != Code::kOk) return Status(code, muster::client::refusal_text(code));
+  if (code != Code::kOk) return not_started(code, record.plan, submit);
   // The engine gives its verdict at the deadline; beyond, it is the session's patience that ends.
   const Nanos deadline = timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns);
   const bool endless = deadline > Nanos::max() - this->timeout();

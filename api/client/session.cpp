@@ -209,6 +209,10 @@ constexpr std::uint32_t kTestsPerLook = 16;  // a clock is read, and not for eac
 Status muster_session::lane_status(muster_point point, Code code) {
   if (code == Code::kOk || code == Code::kPending) return Status(code, "");
   const std::uint32_t timeline = shm::point_timeline(point);
+  if (code == Code::kBadArgument)
+    return failure(code,
+                   "point {:#x} is of timeline {}, which is no lane and none that this session has created",
+                   point, timeline);
   if (timeline >= MUSTER_LANE_COUNT) return Status(code, muster::code_sentence(code));
   auto why = reader_.failure(timeline);
   // The text is of the lane's present failure, the point may be of one before.

@@ -21,9 +21,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -69,14 +71,22 @@ struct muster_session {
                              std::vector<std::byte>* list = nullptr,
                              muster::shm::Descriptor* descriptor = nullptr, int sent = -1);
 
-  // ---- submission: one ring write each ---------------------------------------------------------
+  // ---- submission, one ring write each: session.cpp; start_batch: batch.cpp -------------------------
   muster::Code start(muster_plan plan, const muster_submit& submit, muster_point* point);
   // All or none; *refused is the entry that was refused.
   muster::Code start_batch(std::span<muster_batch_entry> entries, std::size_t* refused);
   muster::Code signal(std::uint32_t timeline, std::uint64_t value);
   muster::Code reset(muster_lane lane);
 
-  // ---- the direct path -------------------------------------------------------------------------
+  // ---- a refusal in words, asked for right after it: refusal.cpp -----------------------------------
+  muster::Status not_started(muster::Code code, muster_plan plan, const muster_submit& submit);
+  muster::Status not_started(muster::Code code, std::span<const muster_batch_entry> entries, std::size_t at);
+  muster::Status not_signalled(muster::Code code, std::uint32_t timeline, std::uint64_t value) const;
+  muster::Status not_reset(muster::Code code, muster_lane lane) const;
+  // The ring did not take a command.
+  muster::Status not_pushed(muster::Code code) const;
+
+  // ---- for the direct path: memory.cpp; counters and loss: session.cpp ---------------------------
   // Where a range of a buffer lies in the rank's arena.
   muster::shm::Place place_of(const muster_range& range) const;
   std::byte* address_of(const muster_range& range) const;
@@ -88,7 +98,7 @@ struct muster_session {
   std::optional<muster::Status> loss_of_silent_engine();
   const muster::Status& loss() const { return loss_; }
 
-  // ---- waiting ---------------------------------------------------------------------------------
+  // ---- waiting: session.cpp ----------------------------------------------------------------------
   muster::Status wait(muster_point point, muster::Nanos timeout);
   // The first of `points` to have a verdict, which is the answer; *index says which. All NONE:
   // `points.size()`.
@@ -97,7 +107,7 @@ struct muster_session {
   muster::shm::CompletionReader& completion() { return reader_; }
   const muster::shm::CompletionView& page() const { return connection_.completion; }
 
-  // ---- memory ----------------------------------------------------------------------------------
+  // ---- memory: memory.cpp ------------------------------------------------------------------------
   struct Granted {
     muster_buffer buffer = 0;
     std::byte* address = nullptr;
@@ -111,7 +121,7 @@ struct muster_session {
   // Bytes of the buffer from the range's start on.
   std::uint64_t room_of(const muster_range& range) const;
 
-  // ---- plans -----------------------------------------------------------------------------------
+  // ---- plans: plan.cpp ---------------------------------------------------------------------------
   muster::Result<muster_plan> plan(const muster_kernel& kernel);
   muster::Result<muster_plan> plan(const muster_collective& collective);
   muster::Result<muster_plan> plan(const muster_collective& collective,
@@ -120,12 +130,16 @@ struct muster_session {
   muster::Result<muster_plan> cached(const muster_kernel& kernel);
   muster::Result<muster_plan> cached(const muster_collective& collective);
   muster::Status destroy(muster_plan plan);
-  // Starts the collective on its usual lane and waits for its end. 0: the job's default.
+
+  // ---- running: run.cpp --------------------------------------------------------------------------
+  // Directly with the other members, or on the collective's usual lane. 0: the job's default.
   muster::Status run(muster_plan plan, muster::Nanos timeout);
   // The same, and never a sample: for what compares samples itself.
   muster::Status run_alone(muster_plan plan, muster::Nanos timeout);
   bool has_plan(muster_plan plan) const { return find(plan) != nullptr; }
-  // New counts: `counts` is looked at for `count`, source_blocks and target_blocks alone.
+
+  // ---- new counts: recount.cpp -------------------------------------------------------------------
+  // `counts` is looked at for `count`, source_blocks and target_blocks alone.
   muster::Status recount(muster_plan plan, const muster_collective& counts);
   // Tells the engine all new counts that it has not heard of. BUSY: the ring is full.
   muster::Code tell_all();
@@ -137,11 +151,12 @@ struct muster_session {
   muster::Result<muster_group> make_group(std::span<const std::int32_t> ranks, const char* name);
   muster::Result<muster_group> shrink_group(muster_group group, muster::Nanos timeout);
   muster::Status free_group(muster_group group);
+  muster::Status abort_group(muster_group group);
   muster::Result<muster_mesh> make_mesh(muster_group group, const char* text);
   muster::Status use_mesh(muster_mesh mesh);
   muster::Status free_mesh(muster_mesh mesh);
 
-  // ---- names -----------------------------------------------------------------------------------
+  // ---- names, and what else is asked: session.cpp -------------------------------------------------
   muster::Result<muster::shm::MeshAnswer> mesh_dim(const char* dim);
   struct GroupFacts {
     std::int32_t rank = 0;
@@ -214,6 +229,8 @@ struct muster_session {
   muster::Code command_of(muster_plan plan, const muster_submit& submit, muster::shm::Command* command) const;
   bool known_wait(muster_point wait) const;
   bool lane_full(muster_lane lane, std::uint64_t starts = 1);
+  muster::Status full(muster_lane lane) const;
+  muster::Status check_wait(std::size_t i, muster_point wait) const;
   muster::Code reset_if_asked(muster_lane lane);
   std::optional<muster::Code> own_timeline(muster_point point) const;
   muster::Status lane_status(muster_point point, muster::Code code);
@@ -258,20 +275,25 @@ namespace muster::client {
 
 // The lane on which a collective that is run and not started takes place.
 muster_lane usual_lane(const shm::PlanCollective& collective);
-// A start that was refused, in words.
-const char* refusal_text(Code code) noexcept;
-// Keeps the status as this thread's last error and gives its number back.
+// Keeps a failure as this thread's last error and gives the status's number back. What succeeded or is
+// pending leaves the last error alone.
 muster_status_t report(const Status& status) noexcept;
-// The same for a code without words of its own.
+// The same for a code with fixed words.
 muster_status_t report(Code code, const char* what) noexcept;
 
-// Runs `body` (returning Status), catching what a library may throw: nothing leaves the C API.
+// Runs `body` (returning Status), catching what a library may throw: nothing leaves the C API. Free where
+// nothing is thrown. Memory that is not there is the machine's limit, anything else our own defect.
 template<class F>
 muster_status_t guarded(F&& body) noexcept {
   try {
     return report(body());
+  } catch (const std::bad_alloc&) {
+    return report(Code::kNoResource,
+                  "this process has no memory left for the call; free some and call again");
+  } catch (const std::length_error&) {
+    return report(Code::kNoResource, "the call needs more memory than a process can have; ask for less");
   } catch (const std::exception& error) {
-    return report(Status(Code::kNoResource, error.what()));
+    return report(Code::kInternal, error.what());
   }
 }
 

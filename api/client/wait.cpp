@@ -29,11 +29,11 @@ muster_status_t muster_point_wait_any(muster_session* session, const muster_poin
 }
 
 muster_status_t muster_point_test(muster_session* session, muster_point point) {
-  if (session == nullptr) return muster::client::report(Code::kBadArgument, "session must not be NULL");
-  if (const Status here = session->in_its_process(); !here.ok()) return muster::client::report(here);
-  const Status status = session->test(point);
-  if (status.ok() || status.code() == Code::kPending) return static_cast<muster_status_t>(status.code());
-  return muster::client::report(status);
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->in_its_process());
+    return session->test(point);
+  });
 }
 
 muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeline) {
@@ -51,19 +51,20 @@ muster_point muster_timeline_point(uint32_t timeline, uint64_t value) {
 }
 
 muster_status_t muster_timeline_signal(muster_session* session, uint32_t timeline, uint64_t value) {
-  if (session == nullptr) return muster::client::report(Code::kBadArgument, "session must not be NULL");
-  if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
-  return muster::client::report(
-      session->signal(timeline, value),
-      "the timeline does not exist, its value would go down, or the command ring is full");
+  return muster::client::with_session(session, [&]() -> Status {
+    const Code code = session->signal(timeline, value);
+    return code == Code::kOk ? Status() : session->not_signalled(code, timeline, value);
+  });
 }
 
 muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure_out) {
   return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || failure_out == nullptr || failure_out->size != sizeof(muster_failure) ||
-        lane >= MUSTER_LANE_COUNT)
-      return failure(Code::kBadArgument,
-                     "session, lane or failure (initialise it by MUSTER_FAILURE_INIT) is not right");
+    if (session == nullptr || failure_out == nullptr)
+      return failure(Code::kBadArgument, "session and failure must not be NULL");
+    if (failure_out->size != sizeof(muster_failure))
+      return failure(Code::kBadArgument, "failure.size is {}; initialise it by MUSTER_FAILURE_INIT ({})",
+                     failure_out->size, sizeof(muster_failure));
+    if (lane >= MUSTER_LANE_COUNT) return session->not_reset(Code::kBadArgument, lane);
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
     MUSTER_ASSIGN_OR_RETURN(const auto why, session->completion().failure(lane));
     failure_out->status = static_cast<muster_status_t>(why.status);
@@ -78,8 +79,9 @@ muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, m
 }
 
 muster_status_t muster_lane_reset(muster_session* session, muster_lane lane) {
-  if (session == nullptr) return muster::client::report(Code::kBadArgument, "session must not be NULL");
-  if (const Status usable = session->usable(); !usable.ok()) return muster::client::report(usable);
-  return muster::client::report(session->reset(lane), "the lane does not exist, or the command ring is full");
+  return muster::client::with_session(session, [&]() -> Status {
+    const Code code = session->reset(lane);
+    return code == Code::kOk ? Status() : session->not_reset(code, lane);
+  });
 }
 }

@@ -6,6 +6,8 @@
 #include "daemon/cli/trace_file.hpp"
 #include "daemon/control/own_version.hpp"
 
+#include <unistd.h>
+
 namespace muster::cli {
 namespace {
 
@@ -75,12 +77,17 @@ int run_shutdown(const Door& door, Leave leave, Output output) {
 }
 
 int run_trace(const Door& door, const std::string& job, const std::string& path, double seconds,
-              Output output) {
+              Recording which, Output output) {
   if (const auto trouble = check_writable(path)) return complain(*trouble);
-  const auto begun = ask(door, {{"command", "trace_begin"}, {"job", job}});
-  if (!begun) return complain(begun.error());
-  const bool interrupted = pause(seconds);
-  const auto ended = ask(door, {{"command", "trace_end"}, {"job", job}});
+  std::string by;  // anybody's
+  bool interrupted = false;
+  if (which == Recording::kNew) {
+    by = fmt::format("`muster trace` (pid {})", getpid());
+    const auto begun = ask(door, {{"command", "trace_begin"}, {"job", job}, {"by", by}});
+    if (!begun) return complain(begun.error());
+    interrupted = pause(seconds);
+  }
+  const auto ended = ask(door, {{"command", "trace_end"}, {"job", job}, {"by", by}});
   if (!ended) return complain(ended.error());
   const auto bytes = write_trace(*ended, path);
   if (!bytes) return complain(bytes.error());

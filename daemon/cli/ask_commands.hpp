@@ -17,8 +17,10 @@ int run_end(const Door& door, const std::string& job, Output output);
 enum class Leave : std::uint8_t { kDrain, kNow };
 int run_shutdown(const Door& door, Leave leave, Output output);
 
-// Records for `seconds`, or until interrupted, and writes the trace to `path`.
+enum class Recording : std::uint8_t { kNew, kThatIsOn };
+// Records for `seconds`, or until interrupted, and writes the trace to `path`; or ends the recording that
+// somebody else has begun, and writes that.
 int run_trace(const Door& door, const std::string& job, const std::string& path, double seconds,
-              Output output);
+              Recording which, Output output);
 
 }  // namespace muster::cli

@@ -169,12 +169,17 @@ void add_questions(CLI::App& app, Line& line) {
   with_job(asked("end", "End a job; its ranks get an error",
                  [&line] { return run_end(line.door(), line.job, line.output()); }),
            line);
-  CLI::App* trace = with_job(
-      asked("trace", "Record what a job does, for ui.perfetto.dev",
-            [&line] { return run_trace(line.door(), line.job, line.file, line.seconds, line.output()); }),
-      line);
+  CLI::App* trace =
+      with_job(asked("trace", "Record what a job does, for ui.perfetto.dev",
+                     [&line] {
+                       return run_trace(line.door(), line.job, line.file, line.seconds,
+                                        line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
+                     }),
+               line);
   filled(trace->add_option("-o,--output", line.file, "Where to write it")->required());
-  seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
+  CLI::Option* how_long = seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
+  trace->add_flag("--end", line.now, "End the recording that somebody else has begun, and write that")
+      ->excludes(how_long);
   asked("version", "Versions of this program and of the daemon",
         [&line] { return run_version(line.door(), line.output()); });
   CLI::App* upgrade = asked("upgrade", "Replace the daemon's program; jobs and ranks go on",

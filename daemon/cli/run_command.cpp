@@ -287,8 +287,8 @@ class Run {
   void begin_trace() {
     if (options_.trace.empty()) return start_ranks();
     tracing_ = true;  // also if the run ends before the answer is here
-    channel_->ask({{"command", "trace_begin"}, {"job", options_.job}},
-                  [this](const Outcome<Answer>& answer) { on_trace_begun(answer); });
+    link_->ask(trace_command("trace_begin"),
+               [this](const Outcome<Answer>& answer) { on_trace_begun(answer); });
   }
 
   void on_trace_begun(const Outcome<Answer>& answer) {
@@ -298,6 +298,12 @@ class Run {
     const int code = answer.error().exit_code;
     tracing_ = code == kTimedOut || code == kUnreachable;
     stop(answer.error());
+  }
+
+  // With our name, so that another's recording goes on.
+  Json trace_command(const char* command) const {
+    return {
+        {"command", command}, {"job", options_.job}, {"by", fmt::format("`muster run` (pid {})", getpid())}};
   }
 
   // ---- ranks
@@ -346,7 +352,7 @@ class Run {
 
   void end_trace(int code) {
     if (!std::exchange(tracing_, false)) return finish(code);
-    link_->ask({{"command", "trace_end"}, {"job", options_.job}}, [this, code](Outcome<Answer> answer) {
+    link_->ask(trace_command("trace_end"), [this, code](Outcome<Answer> answer) {
       const Outcome<std::uint64_t> written =
           answer ? write_trace(*answer, options_.trace) : tl::unexpected(answer.error());
       int result = code;
@@ -393,8 +399,7 @@ class Run {
     exit_code_ = code;
     if (!job_stays_ || !tracing_) return leave();
     // A run that has come to nothing leaves no recording on in a job that stays.
-    link_->ask({{"command", "trace_end"}, {"job", options_.job}},
-               [this](const Outcome<Answer>&) { leave(); });
+    link_->ask(trace_command("trace_end"), [this](const Outcome<Answer>&) { leave(); });
   }
 
   void leave() {

@@ -109,16 +109,13 @@ Json Conductor::execute(Packet& packet) {
   if (command == "counters") return counters();
   if (command == "groups") return groups();
   if (command == "stop") return stop(packet.body);
-  if (command == "trace_end") return trace_end();
+  if (command == "trace_begin") return trace_begin(packet.body);
+  if (command == "trace_end") return trace_end(packet.body);
   if (command == "absent") return absent(packet.body);
   if (command == "flight") return flight();
   if (command == "hang") return control::success(engine_->hang());
   if (command == "expect_all") {
     engine_->expect_all();
-    return control::success(Json::object());
-  }
-  if (command == "trace_begin") {
-    engine_->trace_begin();
     return control::success(Json::object());
   }
   return refused(failure(Code::kBadArgument, "command '{}' is unknown", command));
@@ -241,8 +238,28 @@ Json Conductor::groups() const {
                            {"total", list.size()}});
 }
 
-Json Conductor::trace_end() {
-  return with_text(engine_->trace_end());
+namespace {
+
+// Who asks, in the asker's words.
+std::string asker(const Json& body) {
+  constexpr std::size_t kAskerBytesMax = 64;
+  return body.value("by", "").substr(0, kAskerBytesMax);
+}
+
+}  // namespace
+
+// A question that is asked again, because a daemon was replaced before it could pass on the answer, finds its
+// own recording on.
+Json Conductor::trace_begin(const Json& body) {
+  const std::string by = asker(body);
+  if (!by.empty() && engine_->recorder() == by) return control::success(Json::object());
+  const Status begun = engine_->trace_begin(by.empty() ? "a program that did not say its name" : by);
+  return begun.ok() ? control::success(Json::object()) : refused(begun);
+}
+
+Json Conductor::trace_end(const Json& body) {
+  const auto text = engine_->trace_end(asker(body));
+  return text ? with_text(*text) : refused(text.error());
 }
 
 Json Conductor::flight() {

@@ -53,7 +53,8 @@ class Conductor {
   control::Json report();
   control::Json counters();
   control::Json groups() const;
-  control::Json trace_end();
+  control::Json trace_begin(const control::Json& body);
+  control::Json trace_end(const control::Json& body);
   control::Json flight();
   control::Json with_text(const std::string& json);
   control::Json absent(const control::Json& body);

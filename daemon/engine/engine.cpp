@@ -178,6 +178,7 @@ void Engine::detach(Rank rank, const std::string& text) {
     if (std::find(members.begin(), members.end(), rank) != members.end())
       shrinks_.lost(GroupId(g), SessionId(next_session_));
   }
+  if (trace_.on() && trace_by_ == recorder_name(rank)) static_cast<void>(stop_recording());
   shrinks_.left(seat.session->options().id);
   graveyard_.push_back(std::move(seat.session));
   lateness_changes_.clear();
@@ -284,27 +285,56 @@ Result<shm::Descriptor> Engine::open_events(Session& session) {
   return session.open_events();
 }
 
-void Engine::trace_begin() {
+std::string recorder_name(Rank rank) {
+  return fmt::format("rank {}", rank.value);
+}
+
+Status Engine::trace_begin(std::string by) {
   const std::lock_guard lock(baton_);
+  if (trace_.on())
+    return failure(Code::kBusy,
+                   "a recording of job {} is on already, of {}; it ends where it was begun, or by "
+                   "`muster trace --job {} --end`",
+                   spec_.name, trace_by_, spec_.name);
   trace_.begin(clock_.now());
-  if (!board_) return;
+  trace_by_ = std::move(by);
+  if (!board_) return {};
   traced_.clear();
   for (std::uint32_t rank = 0; rank < spec_.world; ++rank) traced_.push_back(board_->recorded(Rank(rank)));
   board_->set_recording(true);
+  return {};
+}
+
+scheduler::Trace Engine::stop_recording() {
+  if (board_) {
+    trace_direct();
+    board_->set_recording(false);
+  }
+  trace_by_.clear();
+  return std::exchange(trace_, scheduler::Trace(kTraceEventsMax));
 }
 
 // The text of a long recording takes long to write, so it is written without the baton.
-std::string Engine::trace_end() {
+Result<std::string> Engine::trace_end(std::string_view by) {
   scheduler::Trace recording(0);
   {
     const std::lock_guard lock(baton_);
-    if (board_) {
-      if (trace_.on()) trace_direct();
-      board_->set_recording(false);
-    }
-    recording = std::exchange(trace_, scheduler::Trace(kTraceEventsMax));
+    if (!trace_.on())
+      return fail(Code::kState,
+                  "no recording of job {} is on; begin one with muster_trace_begin, `muster trace` or "
+                  "`muster run --trace`",
+                  spec_.name);
+    if (!by.empty() && by != trace_by_)
+      return fail(Code::kState, "the recording of job {} that is on is of {}, not of {}", spec_.name,
+                  trace_by_, by);
+    recording = stop_recording();
   }
   return recording.json(spec_.name, spec_.world, group_names_);
+}
+
+std::string Engine::recorder() const {
+  const std::lock_guard lock(baton_);
+  return trace_by_;
 }
 
 std::optional<std::pair<Rank, std::string>> Engine::take_offender() {

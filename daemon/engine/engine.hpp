@@ -34,6 +34,9 @@
 
 namespace muster::engine {
 
+// Whose a recording is that a rank has begun.
+std::string recorder_name(Rank rank);
+
 // What a new client needs to start.
 struct Attached {
   Session* session = nullptr;  // lives until detach() of its rank
@@ -82,8 +85,12 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Status abort_group(Session& session, std::uint64_t group);
   // The client's end of a socket that gets a byte at each completion and ends with the session.
   Result<shm::Descriptor> open_events(Session& session);
-  void trace_begin();
-  std::string trace_end();
+  // One recording of the job at a time, of whoever began it: `by` says who, in words, and also ends it; ""
+  // ends any. A rank's ends with its session, and is lost then. kBusy, kState.
+  Status trace_begin(std::string by);
+  Result<std::string> trace_end(std::string_view by);
+  // Who records; "" if nobody does.
+  std::string recorder() const;
 
   // ---- conductor: groups and meshes (groups.cpp) --------------------------------------------------
   // Each gives a handle; errors as in muster.h.
@@ -231,6 +238,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::string direct_label(const Session& session, std::uint64_t plan) const;
   shm::Welcome welcome(const Session& session) const;
   void trace_direct();
+  scheduler::Trace stop_recording();
   std::vector<RankFlights> all_flights() const;
   std::vector<RankFacts> rank_facts() const;
   void look_for_stragglers(Instant now);
@@ -270,6 +278,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::optional<scheduler::Graph> graph_;
   std::optional<Board> board_;  // none where clients cannot reach the device's memory
   scheduler::Trace trace_;
+  std::string trace_by_;         // while one is taken: whose it is
   scheduler::Finished current_;  // the step being retired
   FlightLog flight_log_;
   Lateness lateness_;

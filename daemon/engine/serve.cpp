@@ -147,8 +147,13 @@ Result<Answer> mesh_make(Engine& engine, Session& session, std::span<const std::
   return granted(mesh, MessageKind::kMeshGrant, request.header.serial);
 }
 
-Result<Answer> trace_end(Engine& engine, std::uint32_t serial) {
-  const std::string json = engine.trace_end();
+Result<Answer> trace_begin(Engine& engine, const Session& session, std::uint32_t serial) {
+  MUSTER_RETURN_IF_ERROR(engine.trace_begin(recorder_name(session.options().rank)));
+  return done(serial);
+}
+
+Result<Answer> trace_end(Engine& engine, const Session& session, std::uint32_t serial) {
+  MUSTER_ASSIGN_OR_RETURN(const std::string json, engine.trace_end(recorder_name(session.options().rank)));
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor text, control::text_descriptor(json));
   shm::TraceGrant grant;
   grant.bytes = json.size();
@@ -171,10 +176,9 @@ Result<Answer> plain(Engine& engine, Session& session, MessageKind kind, std::sp
   const std::uint32_t serial = request.header.serial;
   switch (kind) {
     case MessageKind::kTraceBegin:
-      engine.trace_begin();
-      return done(serial);
+      return trace_begin(engine, session, serial);
     case MessageKind::kTraceEnd:
-      return trace_end(engine, serial);
+      return trace_end(engine, session, serial);
     case MessageKind::kEventOpen:
       return event_open(engine, session, serial);
     default:

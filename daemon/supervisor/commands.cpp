@@ -64,9 +64,10 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
   if (command == "job_destroy") return job_destroy(id, body, reply);
   if (command == "token") return token(id, body, reply);
   if (command == "counters") return counters(id, body, reply);
-  if (command == "groups" || command == "trace_begin" || command == "trace_end" || command == "expect_all" ||
-      command == "hang" || command == "flight")
+  if (command == "groups" || command == "expect_all" || command == "hang" || command == "flight")
     return forward(id, body, {{"command", command}}, reply);
+  if (command == "trace_begin" || command == "trace_end")
+    return forward(id, body, {{"command", command}, {"by", body.value("by", "")}}, reply);
   if (command == "absent") return absent(id, body, reply);
   if (command == "upgrade") return upgrade(id, body, reply);
   if (command == "shutdown") {

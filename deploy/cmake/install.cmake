@@ -46,6 +46,7 @@ if(TARGET muster)
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
 
   set(_cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/muster)
+  get_target_property(MUSTER_SOVERSION muster SOVERSION)
   configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/musterConfig.cmake.in
     ${CMAKE_BINARY_DIR}/musterConfig.cmake
     INSTALL_DESTINATION ${_cmake_folder} PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)

@@ -241,8 +241,10 @@ class Rank {
     std::fill_n(source_, count, mine());
     muster_collective sent = described(MUSTER_SEND, count);
     sent.peer = (rank_ + 1) % world_;
+    sent.target = {0, 0};
     muster_collective got = described(MUSTER_RECV, count);
     got.peer = (rank_ + world_ - 1) % world_;
+    got.source = {0, 0};
     if (rank_ == 0) run(sent);
     run(got);
     check(target_, count, static_cast<float>(got.peer + 1));

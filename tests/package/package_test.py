@@ -34,10 +34,18 @@ def without_build_settings():
     return {name: value for name, value in os.environ.items() if name not in dropped}
 
 
-def check_library(library):
+def soname_of(prefix):
+    """What programs load: the ABI is frozen within a minor version, which is therefore part of the name."""
+    header = (prefix / "include" / "muster" / "muster.h").read_text()
+    major, minor = (re.search(rf"#define MUSTER_VERSION_{part} (\d+)", header).group(1)
+                    for part in ("MAJOR", "MINOR"))
+    return f"libmuster.so.{major}.{minor}"
+
+
+def check_library(library, soname):
     dynamic = run("readelf", "-d", library)
-    if "Library soname: [libmuster.so.0]" not in dynamic:
-        sys.exit(f"{library} is not libmuster.so.0:\n{dynamic}")
+    if f"Library soname: [{soname}]" not in dynamic:
+        sys.exit(f"{library} is not {soname}:\n{dynamic}")
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
     wrong = [name for name in needed if any(word in name for word in FORBIDDEN_NEEDS)]
     if wrong:
@@ -75,15 +83,16 @@ def main(arguments):
     work.mkdir()
     run(cmake, "--install", build, "--prefix", work / "first")
     prefix = (work / "first").rename(work / "moved")
-    libraries = list(prefix.glob("lib*/**/libmuster.so.0"))
-    if len(libraries) != 1:
-        sys.exit(f"expected one libmuster.so.0 under {prefix}, found {libraries}")
-    folder = libraries[0].parent
-    check_library(libraries[0])
-    check_programs(build, prefix, install_folders(build))
     for header in ("muster.h", "collectives.h", "kernels.h"):
         if not (prefix / "include" / "muster" / header).is_file():
             sys.exit(f"{header} was not installed")
+    soname = soname_of(prefix)
+    libraries = list(prefix.glob(f"lib*/**/{soname}"))
+    if len(libraries) != 1:
+        sys.exit(f"expected one {soname} under {prefix}, found {libraries}")
+    folder = libraries[0].parent
+    check_library(libraries[0], soname)
+    check_programs(build, prefix, install_folders(build))
 
     environment = {**without_build_settings(), "CC": compiler, "CMAKE_PREFIX_PATH": str(prefix)}
     run(cmake, "-S", consumer, "-B", work / "cmake", "-G", "Ninja", env=environment)

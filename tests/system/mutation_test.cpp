@@ -57,7 +57,8 @@ struct Saying {
     said.dtype = c.dtype;
     said.redop = c.redop;
     said.scale = c.redop == MUSTER_PREMUL_SUM ? c.scale : 0.0;
-    said.peer = c.op == MUSTER_SEND ? c.receiver : c.root;
+    if (muster::has_root(c.op) || muster::is_transfer(c.op))
+      said.peer = c.op == MUSTER_SEND ? c.receiver : c.root;
     if (c.op == MUSTER_EXCHANGE) {
       faces(p.sends, memory.source, sends);
       faces(p.receives, memory.target, receives);
@@ -65,11 +66,11 @@ struct Saying {
       said.receives = receives.data();
       said.send_count = static_cast<std::uint32_t>(sends.size());
       said.receive_count = static_cast<std::uint32_t>(receives.size());
-      said.peer = 0;
       return said;
     }
-    said.source = {memory.source, 0};
-    said.target = shared ? muster_range{memory.shared, *shared} : muster_range{memory.target, 0};
+    if (c.op != MUSTER_RECV) said.source = {memory.source, 0};
+    if (c.op != MUSTER_SEND)
+      said.target = shared ? muster_range{memory.shared, *shared} : muster_range{memory.target, 0};
     said.count = muster::is_pairwise(c.op) ? p.count : c.count;
     // Blocks are for who has some: the root of another operation, or of this one, may be somebody else now.
     const bool is_root = p.index == c.root;

@@ -242,6 +242,21 @@ TEST_F(TrainLm, WritesATraceAndAPage) {
   EXPECT_THAT(html, Not(HasSubstr("<script")));
 }
 
+// Goal:   who records the job already goes on, and the model is trained all the same.
+TEST_F(TrainLm, TrainsWithoutATraceWhereAnotherRecords) {
+  const std::string outer = (folder_ / "outer.json").string();
+  const std::string own = (folder_ / "own.json").string();
+  const Outcome outcome = shell(
+      std::string(MUSTER_PROGRAM) + " run --private --no-prefix -n 2 --mesh dp_shard=2 --trace " + outer +
+      " -- " + TRAIN_LM_PROGRAM + " --text " + text_path() + " " + kSizes + " --steps 3 --trace " + own);
+  EXPECT_EQ(outcome.status, EXIT_FAILURE) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("step 3/3"));
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write " + own + ": a recording of job"));
+  EXPECT_THAT(outcome.err, HasSubstr("is on already, of `muster run`"));
+  EXPECT_FALSE(std::filesystem::exists(own));
+  EXPECT_THAT(read(outer), HasSubstr("linear_forward"));
+}
+
 // Goal:   every survivor names the rank that was killed, also those that share no group with it, and nobody
 //         waits for a deadline or for the launcher's patience.
 // Method: rank 1 of 2 x 2 runs behind a shell that kills it in mid-training; the others would train for ever.

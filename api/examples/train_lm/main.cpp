@@ -56,7 +56,7 @@ class Run {
     };
     for (std::int64_t step = 0; step < options_.steps; ++step) {
       if (first() && traced() && step == std::max<std::int64_t>(0, options_.steps - kTracedSteps))
-        runtime_.trace_begin();
+        begin_trace();
       trainer.submit(step);
       // One step behind, so that the lanes never run dry; but the first one's gradients are to be seen
       // undisturbed.
@@ -69,11 +69,23 @@ class Run {
     }
     if (static_cast<std::int64_t>(figures_.losses.size()) < options_.steps) collect(options_.steps - 1);
     figures_.tokens_per_second = static_cast<double>(options_.steps * tokens_per_step()) / progress.seconds();
-    if (first() && traced()) end_trace();
+    if (recording_) end_trace();
+  }
+
+  // Whoever else records the job goes on; this run has no trace then, which is told at the end.
+  void begin_trace() {
+    try {
+      runtime_.trace_begin();
+      recording_ = true;
+    } catch (const RuntimeError& error) {
+      if (error.status() != MUSTER_ERR_BUSY) throw;
+      lost_trace_ = error.what();
+    }
   }
 
   // What the disk refuses is told at the end, when no other rank waits for this one any more.
   void end_trace() {
+    recording_ = false;
     try {
       runtime_.trace_end(trace_path());
     } catch (const RuntimeError& error) {
@@ -134,6 +146,7 @@ class Run {
   const Text& text_;
   Figures figures_;
   std::string sample_;
+  bool recording_ = false;
   std::string lost_trace_;  // why the trace could not be written
 };
 

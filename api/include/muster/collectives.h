@@ -123,7 +123,11 @@ typedef struct muster_face {
  *  BARRIER         as MPI_Barrier                                    none
  *
  * Fields that the operation has, but not at this member, are ignored (a leaf's target); those that it does not have at all must
- * be 0 or NULL. offset_bytes is a multiple of the dtype's size. */
+ * be 0 or NULL, else BAD_ARGUMENT names the field. offset_bytes is a multiple of the dtype's size.
+ *
+ * Limits. A vector, and what all blocks of one side add up to: 2^63 - 1 bytes. A group: 1024 members on a node. One EXCHANGE:
+ * 681 faces at a member. An object: 2^40 bytes from each member. The words of a start's failure: 240 bytes, and of what else the
+ * daemon says 1023; what is longer is cut. */
 typedef struct muster_collective {
   uint32_t size;
   muster_op op;
@@ -141,14 +145,15 @@ typedef struct muster_collective {
   const muster_face* receives;
   uint32_t send_count;
   uint32_t receive_count;
-  double scale;     /* PREMUL_SUM; for integers a whole number                                 */
+  double scale;     /* PREMUL_SUM; for integers a whole number; else 0                         */
   const char* site; /* where in the program this is, for reports: "model.py:311"; NULL: nowhere. Copied, 47 bytes at most */
 } muster_collective;
 #define MUSTER_COLLECTIVE_INIT \
   {sizeof(muster_collective), 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, 0, {NULL, NULL}, {NULL, NULL}, NULL, NULL, 0, 0, 0.0, NULL}
 
 /* Validate against this rank's buffers and the group, and register. Local: the agreement with the other members takes place
- * when the plan starts, so ranks may create plans in any order. May block for the daemon's answer. */
+ * when the plan starts, so ranks may create plans in any order. May block for the daemon's answer. Errors: BAD_ARGUMENT naming
+ * field, value and remedy, STALE (group or buffer), NO_RESOURCE (limits.plans_per_rank_max; more faces than a message holds). */
 MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective, muster_plan* plan);
 /* Run a collective plan now and wait for its end: this rank's inputs are ready and nothing is waited for. Among members on
  * one node, in host memory, the callers do the work themselves (the direct path): a fraction of a microsecond for small
@@ -167,17 +172,23 @@ MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan 
  * offsets of the ranges, dtype and all else stay. Local, asks nobody: starts in flight keep the counts they were started
  * with, and all members must change theirs at the same place in the order of their operations (a difference is MISMATCH, as
  * ever). Errors: BAD_ARGUMENT (blocks that leave their buffer or overlap; the plan then keeps its counts; a kernel's plan),
- * UNSUPPORTED (EXCHANGE and BARRIER have no counts), STALE. */
+ * UNSUPPORTED (an EXCHANGE, whose faces say how many, and a BARRIER have no counts: make another plan; the memory of a device
+ * that this process does not see), STALE. */
 MUSTER_API muster_status_t muster_plan_recount(muster_session* session, muster_plan plan, uint64_t count,
                                                const muster_blocks* source_blocks, const muster_blocks* target_blocks);
 /* One-shot: looks the plan up in the session's cache, creates it at first use, runs it. The cache has 4096 plans; then that
- * which was used longest ago goes. */
+ * which was used longest ago goes. Errors: those of muster_plan_collective and of muster_plan_run; NO_RESOURCE where all in the
+ * cache are in flight. */
 MUSTER_API muster_status_t muster_run(muster_session* session, const muster_collective* collective, int64_t timeout_ns);
-/* One-shot: looks the plan up in the session's cache, creates it at first use, starts it. */
+/* One-shot: looks the plan up in the session's cache, creates it at first use, starts it. Errors: those of
+ * muster_plan_collective and of muster_plan_start; NO_RESOURCE where all in the cache are in flight. */
 MUSTER_API muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
                                           const muster_submit* submit, muster_point* point);
 /* Bytes of any length, of which only who gives them knows how many there are. Run, not started: all members call, at the same
  * place in the order of what they run on the group. What comes back is the session's, until its next call of these two.
+ * Errors: those of muster_run; BAD_ARGUMENT (a root that is no member, NULL for data or results); NO_RESOURCE at every member
+ * for an object of more than 2^40 bytes, and at this one alone where the result does not fit into its memory: it then aborts
+ * the group, so that the others get ABORTED and do not wait for it, and hears of that from its next operation on the group.
  *
  * Broadcast: `data` and `bytes` of member `root`; the others' are ignored. *result and *result_bytes get them at everybody. */
 MUSTER_API muster_status_t muster_object_broadcast(muster_session* session, muster_group group, int32_t root, const void* data,
@@ -196,7 +207,7 @@ MUSTER_API muster_status_t muster_object_gather(muster_session* session, muster_
  * STALE, UNSUPPORTED (memory that this process does not see), those of muster_plan_run. */
 MUSTER_API muster_status_t muster_compare(muster_session* session, muster_group group, const muster_tensor* views,
                                           size_t count, int64_t timeout_ns);
-/* Meet all members of a group: BARRIER, run. */
+/* Meet all members of a group: BARRIER, run. Errors: those of muster_run. */
 MUSTER_API muster_status_t muster_barrier(muster_session* session, muster_group group);
 
 #ifdef __cplusplus

@@ -2,10 +2,10 @@
  *
  * Conventions. Shapes are outermost first. T tokens, D features, V vocabulary rows, H heads, E head features. An operand
  * marked (opt) may be muster_none(). Unless a comment says otherwise operands of one kernel share one dtype (F32 or BF16),
- * statistics (rstd, lse, loss, …) are F32, ids are I32, outputs do not overlap inputs. Strides are any, also of inputs, under
- * which no view names more elements than lie between its first and its last: none repeats by stride 0. Rows that a norm, a loss
- * or RoPE takes as one (D, V, E) have 2^20 elements at most, E of attention 1 to 4096. BF16 kernels compute and accumulate in
- * f32 and round once. Results do not depend on how many cores the daemon has.
+ * statistics (rstd, lse, loss, …) are F32, ids are I32, outputs do not overlap inputs. Any strides >= 1 are allowed, for inputs
+ * too; a view must not visit an element twice, so stride 0 is refused (but of a dim of size 0 or 1, where no stride counts).
+ * Rows that a norm, a loss or RoPE takes as one (D, V, E) have 2^20 elements at most, E of attention 1 to 4096. BF16 kernels
+ * compute and accumulate in f32 and round once. Results do not depend on how many cores the daemon has.
  * `accumulate` 1 adds to the output instead of overwriting it.
  *
  * Global offsets: a kernel that sees a shard gets the global position of its first element (`position`, `vocab_offset`), so
@@ -240,7 +240,7 @@ static inline muster_kernel muster_rms_norm_forward(muster_tensor x, muster_tens
   k.reals[0] = epsilon;
   return k;
 }
-/* dx[T,D] (accumulate adds to it) and dweight[D] (F32, or weight's dtype; always accumulated as accumulate says). */
+/* dx[T,D] and dweight[D] (F32, or weight's dtype), each overwritten, or added to where its accumulate_ is 1. */
 static inline muster_kernel muster_rms_norm_backward(muster_tensor dy, muster_tensor x, muster_tensor weight, muster_tensor rstd,
                                                      muster_tensor dx, muster_tensor dweight, int accumulate_dx,
                                                      int accumulate_dweight) {
@@ -268,7 +268,7 @@ static inline muster_kernel muster_layer_norm_forward(muster_tensor x, muster_te
   k.reals[0] = epsilon;
   return k;
 }
-/* dx[T,D], dweight[D], dbias[D] (opt). */
+/* dx[T,D], dweight[D], dbias[D] (opt): dx as accumulate_dx says, the others as accumulate_dweight. */
 static inline muster_kernel muster_layer_norm_backward(muster_tensor dy, muster_tensor x, muster_tensor weight, muster_tensor mean,
                                                        muster_tensor rstd, muster_tensor dx, muster_tensor dweight,
                                                        muster_tensor dbias, int accumulate_dx, int accumulate_dweight) {

@@ -4,17 +4,34 @@
  * Ownership  What you open you close. Handles (buffers, groups, plans) die with their session. A string that you pass
  *            is copied before the call returns; a string that you get lives as long as its comment says.
  * Threads    One session, one thread at a time: not even an abort may come from another thread while one is in a call. What
- *            a call waits for is bounded by its deadline. Different sessions never interact. A process may open several.
+ *            a call waits for is bounded by its deadline. A process may open several sessions:
+ *            they share no state in it, and each may be used by a thread of its own. Two ranks on one thread that run a
+ *            collective would wait for each other until its deadline.
  * Fork       A child of fork() must not use its parent's session: each call then says MUSTER_ERR_STALE, but
  *            muster_close, which gives back what the child has inherited and leaves the parent's session alone.
  * Units      *_bytes, *_ns; a bare `count` counts elements; strides count elements.
  * Cost       muster_plan_start and muster_point_test: no system call (a start that finds the daemon asleep wakes it by
  *            one), no lock, no heap. A wait may sleep.
- *            Signals, resets, recounts, batches, counters and queries ask nobody either. All else asks the daemon and may
- *            block up to the session's timeout.
+ *            Signals, resets, recounts, batches, counters and the queries of session and buffers ask nobody either; those
+ *            of groups and of the mesh ask the daemon the first time. All else asks it, and may block up to the session's
+ *            timeout. "Local" is what needs no other member; it may still ask the daemon.
  * Options    Structs that carry `size` are initialised by their _INIT macro or builder. A later library accepts an older
  *            size of muster_open_options; any other must have the library's own.
+ * ABI        Frozen within a minor version 0.x: the library is libmuster.so.0.x, and of its structs only muster_open_options
+ *            may grow. Another x is another library, for which programs are compiled anew.
  * Errors     Every call returns a status; muster_last_error() has this thread's sentence with values and remedy.
+ * Times      What 0 and a negative number of nanoseconds mean, and what a positive one bounds:
+ *
+ *                                                        0                     negative       positive bounds
+ *              muster_open_options.timeout_ns            60 s                  BAD_ARGUMENT   each call that asks the daemon
+ *              muster_point_wait, muster_point_wait_any  test once             the session's  the wait; the work goes on
+ *              muster_group_shrink                       the session's         BAD_ARGUMENT   the call
+ *              muster_submit.deadline_ns                 the job's default     BAD_ARGUMENT   the operation at all members
+ *              muster_plan_run, muster_run               the job's default     BAD_ARGUMENT   the same, and so the call
+ *              muster_compare                            the job's default     BAD_ARGUMENT   each collective that it runs
+ *
+ *            muster_barrier and muster_object_* have no such argument: the job's default bounds each collective that they
+ *            run. It is `defaults.deadline` of musterd.yaml, or the job's own.
  *
  * The model. A session has one rank of one job. It owns buffers in memory that the daemon can reach. Work is described by
  * a value (muster_kernel, muster_collective), made into a plan once, and started on a lane as often as wanted. Lanes are
@@ -66,7 +83,8 @@ enum {
   MUSTER_ERR_STATE = -110,        /* the call does not fit the object's state                  */
   MUSTER_ERR_WAIT_TIMEOUT = -111, /* the wait's own time ran out; the operation goes on        */
 
-  /* -2xx  a group's operation: the lane that carried it stops until muster_lane_reset() */
+  /* -2xx  a group's operation. Started: the lane that carried it stops until muster_lane_reset(). Run: told once to each
+   * member, and then the group may run again. */
   MUSTER_ERR_MISMATCH = -201,   /* ranks disagree: field, values and ranks are in the text    */
   MUSTER_ERR_TIMEOUT = -202,    /* the deadline passed: the text names the missing ranks      */
   MUSTER_ERR_PEER_LOST = -203,  /* a member died: the text names it                           */
@@ -87,7 +105,8 @@ enum {
 /* Local, thread-safe, never NULL, static storage. "MUSTER_ERR_PEER_LOST" and one fixed sentence. */
 MUSTER_API const char* muster_status_name(muster_status_t status);
 MUSTER_API const char* muster_status_sentence(muster_status_t status);
-/* This thread's last failure in words: what, where, remedy. Empty string if none; valid until the thread's next call. */
+/* This thread's last failure in words: what, where, remedy. Empty string if none yet. As errno it is looked at after a call
+ * that failed: calls that succeed (OK, PENDING) leave it as it is. Valid until the thread's next call that fails. */
 MUSTER_API const char* muster_last_error(void);
 /* 0xMMmmpp of the library. */
 MUSTER_API uint32_t muster_version(void);
@@ -130,6 +149,7 @@ typedef struct muster_session_info {
   char mesh[256]; /* canonical: "pp=1,dp_replicate=2,dp_shard=2,cp=1,tp=2" */
 } muster_session_info;
 #define MUSTER_SESSION_INFO_INIT {sizeof(muster_session_info), 0, 0, 0, 0, 0, {0}, {0}}
+/* Local, no question to the daemon. Errors: BAD_ARGUMENT (size), and what ended the session if it has ended. */
 MUSTER_API muster_status_t muster_session_query(muster_session* session, muster_session_info* info);
 
 /* A descriptor that becomes readable after a point is reached or a lane fails; read and discard its bytes, then test your
@@ -138,7 +158,7 @@ MUSTER_API int muster_event_fd(muster_session* session);
 
 /* ---- mesh and groups ------------------------------------------------------------------------------------------ */
 
-typedef uint64_t muster_group;
+typedef uint64_t muster_group; /* 0 is never valid */
 #define MUSTER_GROUP_SELF UINT64_MAX /* this rank alone: collectives complete without a peer */
 
 typedef struct muster_group_info {
@@ -149,17 +169,20 @@ typedef struct muster_group_info {
 #define MUSTER_GROUP_INFO_INIT {sizeof(muster_group_info), 0, 0, {0}}
 
 /* The group of this rank along a mesh dim, basic or derived ("tp", "dp_shard", "dp", "dp_shard_cp", "world", a flattened
- * name). Local. A dim of size 1 gives MUSTER_GROUP_SELF. The same name always gives the same handle, and names with the
- * same ranks share one. Errors: NOT_FOUND with the list of valid names. */
+ * name). Local; asks the daemon the first time. A dim of size 1 gives MUSTER_GROUP_SELF. The same name always gives the same
+ * handle, and names with the same ranks share one. Errors: NOT_FOUND with the list of valid names. */
 MUSTER_API muster_status_t muster_mesh_group(muster_session* session, const char* dim, muster_group* group);
 /* Size of a dim and this rank's coordinate along it. Either output may be NULL. Errors: NOT_FOUND. */
 MUSTER_API muster_status_t muster_mesh_coords(muster_session* session, const char* dim, int32_t* coordinate, int32_t* size);
+/* Local; asks the daemon the first time, as do operations on the group. Errors: STALE, BAD_ARGUMENT (size). */
 MUSTER_API muster_status_t muster_group_query(muster_session* session, muster_group group, muster_group_info* info);
-/* World ranks of the members, in group order. `ranks` holds `capacity` entries; *count gets the number of members. */
+/* World ranks of the members, in group order. `ranks` holds `capacity` entries; *count gets the number of members, also where
+ * they are more. Local; asks the daemon the first time. Errors: STALE, BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks,
                                               size_t capacity, size_t* count);
 /* End every operation in flight of the group on all its ranks with MUSTER_ERR_ABORTED; a member that has none in flight, and
- * so this one, hears it from its next operation on the group. Waits for the daemon's answer, not for the others. */
+ * so this one, hears it from its next operation on the group. Waits for the daemon's answer, not for the others. Errors:
+ * STALE. */
 MUSTER_API muster_status_t muster_group_abort(muster_session* session, muster_group group);
 
 /* Groups beside those of the mesh, for a job that goes on without a rank it has lost, or with more. All but shrinking is local:
@@ -174,9 +197,9 @@ MUSTER_API muster_status_t muster_group_make(muster_session* session, const int3
  * and waits for them: for everybody who was attached when the group last lost a member, and so hears of it. A rank that attached
  * since then (it was started again) is not waited for; it is in the new group if it calls in time. If another dies meanwhile it
  * is left out too. Alone, it is MUSTER_GROUP_SELF. If nobody is missing it is `group` itself, and that is also how a group grows:
- * a rank that came back is a member of `group` as before, which first tells each of the others what it has missed, an operation
- * for each loss: run a barrier until it is OK. timeout_ns: 0 for the session's. Errors: TIMEOUT (who is attached and did not
- * call, by rank), those of muster_group_make, STALE. */
+ * a restarted rank is a member of `group` again. Before `group` works, each operation of the others returns one pending loss;
+ * repeat a barrier until it returns OK. timeout_ns: 0 for the session's. Errors: TIMEOUT (who is attached and did not call, by
+ * rank), those of muster_group_make, STALE. */
 MUSTER_API muster_status_t muster_group_shrink(muster_session* session, muster_group group, int64_t timeout_ns,
                                                muster_group* survivors);
 /* Give a made group back; it ends when all who have it did so, or left. One-shot operations on it are forgotten. Errors: BUSY
@@ -341,10 +364,12 @@ MUSTER_API muster_status_t muster_point_wait_any(muster_session* session, const 
  * moved for a second: DAEMON_LOST if it is gone. */
 MUSTER_API muster_status_t muster_point_test(muster_session* session, muster_point point);
 
-/* A timeline of the client's own, to be waited for by starts: a framework signals "gradients ready". At most 16 a session. */
+/* A timeline of the client's own, to be waited for by starts: a framework signals "gradients ready". At most 16 a session, and
+ * none is given back. Asks nobody. Errors: NO_RESOURCE. */
 MUSTER_API muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeline);
 MUSTER_API muster_point muster_timeline_point(uint32_t timeline, uint64_t value);
-/* Raise the timeline to `value`; lower values than before are BAD_ARGUMENT. One ring write; BUSY: it is full. */
+/* Raise the timeline to `value`; the same value again changes nothing. One ring write. Errors: BAD_ARGUMENT (no such timeline, a
+ * lower value than before, one of 2^48 or more), BUSY (the ring is full), and what ended the session if it has ended. */
 MUSTER_API muster_status_t muster_timeline_signal(muster_session* session, uint32_t timeline, uint64_t value);
 
 typedef struct muster_failure {
@@ -356,7 +381,8 @@ typedef struct muster_failure {
   char text[256];
 } muster_failure;
 #define MUSTER_FAILURE_INIT {sizeof(muster_failure), 0, -1, 0, 0, {0}}
-/* What stopped the lane. NOT_FOUND if it runs. */
+/* What stopped the lane. PENDING: the daemon is just changing what it says of it, ask again. Errors: NOT_FOUND if it runs, or
+ * was reset since; BAD_ARGUMENT (lane, size). */
 MUSTER_API muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure);
 /* Let a failed lane run again, also one that fails after this and before its next start; points before the reset keep their
  * verdict (those of the lane's last 8 failures; older ones say STALE). Errors: BUSY (the ring is full). */
@@ -423,9 +449,10 @@ typedef struct muster_kernel {
   double reals[MUSTER_KERNEL_REALS_MAX];
 } muster_kernel;
 
-/* Check shapes, dtypes and bounds, and register. Local. May block for the daemon's answer. */
+/* Check shapes, dtypes and bounds, and register. Local; asks the daemon. Errors: BAD_ARGUMENT naming kernel, operand and value,
+ * STALE (buffer), NO_RESOURCE (limits.plans_per_rank_max), UNSUPPORTED (this device has no such kernel). */
 MUSTER_API muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel* kernel, muster_plan* plan);
-/* One-shot through the plan cache. */
+/* One-shot through the plan cache, as muster_collect. Errors: those of muster_plan_kernel and of muster_plan_start. */
 MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_kernel* kernel, const muster_submit* submit,
                                          muster_point* point);
 
@@ -435,9 +462,12 @@ MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_k
  * "exposed_ns", "commands"; and of what this process ran itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read
  * from shared memory: works while the daemon is stuck. Errors: NOT_FOUND with the names. */
 MUSTER_API muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value);
-/* Record every step of the whole job from now on, on all its local ranks. */
+/* Record every step of the whole job from now on, on all its local ranks. A job has one recording at a time, which is this
+ * rank's until it ends it; with its session it ends unwritten. Errors: BUSY (one is on, of this rank, another or a program such
+ * as `muster trace`; the text says whose). */
 MUSTER_API muster_status_t muster_trace_begin(muster_session* session);
-/* Stop recording and write Chrome/Perfetto JSON to `path` (this process's file system). */
+/* Stop this rank's recording and write Chrome/Perfetto JSON to `path` (this process's file system), in the place of a file that
+ * is there. Errors: STATE (this rank has begun none), NO_RESOURCE (the file cannot be written; the recording is lost). */
 MUSTER_API muster_status_t muster_trace_end(muster_session* session, const char* path);
 
 #ifdef __cplusplus

@@ -60,15 +60,15 @@ TEST(Collective, NamesTheFieldThatIsWrong) {
 TEST(Collective, ChecksWhoSendsAndWhoReceives) {
   Collective c = collective(MUSTER_BROADCAST, 1);
   c.root = 2;
-  expect_refused(c, 2, "root 2");
+  expect_refused(c, 2, "peer 2");
   c.root = -1;
-  expect_refused(c, 2, "root -1");
+  expect_refused(c, 2, "peer -1");
   c = collective(MUSTER_ALL_REDUCE, 1);
   c.root = 1;
-  expect_refused(c, 2, "root 1");
+  expect_refused(c, 2, "peer 1");
   c = collective(MUSTER_SEND, 1);
   c.receiver = 5;
-  expect_refused(c, 2, "receiver 5");
+  expect_refused(c, 2, "peer 5");
   c.receiver = 0;
   expect_refused(c, 2, "itself");
 }

@@ -57,10 +57,15 @@ TEST_F(Batch, StartsAllOrNone) {
     const muster_plan plan = plan_of(member, all_reduce(member, v, v, 8));
     std::array entries{entry(plan, MUSTER_LANE_SMALL), entry(plan + 1, MUSTER_LANE_SMALL)};
     EXPECT_EQ(muster_plan_start_batch(member.session, entries.data(), 2), MUSTER_ERR_STALE);
-    EXPECT_THAT(muster_last_error(), HasSubstr("entry 1: no such plan"));
+    EXPECT_THAT(muster_last_error(), HasSubstr("entry 1: plan 0x"));
     entries[1] = entry(plan, MUSTER_LANE_SMALL, MUSTER_POINT_OF_ENTRY(1));
     EXPECT_EQ(muster_plan_start_batch(member.session, entries.data(), 2), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(),
+                HasSubstr("entry 1: submit.waits[0] is of entry 1, which does not stand before it"));
     EXPECT_EQ(entries[0].point, MUSTER_POINT_NONE);
+    entries[1] = entry(plan, 8);
+    EXPECT_EQ(muster_plan_start_batch(member.session, entries.data(), 2), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("entry 1: submit.lane 8 does not exist"));
     EXPECT_EQ(muster_plan_start_batch(member.session, entries.data(), 0), MUSTER_OK);
     EXPECT_EQ(muster_plan_start_batch(member.session, entries.data(), MUSTER_BATCH_MAX + 1),
               MUSTER_ERR_BAD_ARGUMENT);
@@ -93,6 +98,7 @@ TEST_F(Batch, IsRefusedWhereItsLaneIsFull) {
       ++batches;
     }
     EXPECT_EQ(status, MUSTER_ERR_BUSY);
+    EXPECT_THAT(muster_last_error(), HasSubstr("entry 24: lane 2 has 1024 starts that are not finished"));
     EXPECT_EQ(batches, 5);  // of 200 in 1024
     ASSERT_EQ(muster_timeline_signal(member.session, timeline, 1), MUSTER_OK);
     EXPECT_EQ(muster_point_wait(member.session, last, -1), MUSTER_OK) << muster_last_error();

@@ -40,14 +40,16 @@ class Collectives : public muster::test::Session {
     for (int rank = 0; rank < kWorld; ++rank)
       for (int i = 0; i < 64; ++i) sources_[rank].data[i] = static_cast<float>(100 * rank + i);
   }
-  // What the rank says, from its source to its target.
+  // What the rank says, from its source to its target, where the operation has such.
   muster_collective say(int rank, muster_op op, std::uint64_t count = 0) {
     muster_collective c = MUSTER_COLLECTIVE_INIT;
     c.op = op;
     c.group = group_of(sessions_[rank], "world");
+    if (op == MUSTER_BARRIER) return c;
     c.dtype = MUSTER_F32;
-    c.source = {sources_[rank].buffer, 0};
-    c.target = {targets_[rank].buffer, 0};
+    if (op == MUSTER_EXCHANGE) return c;
+    if (op != MUSTER_RECV) c.source = {sources_[rank].buffer, 0};
+    if (op != MUSTER_SEND) c.target = {targets_[rank].buffer, 0};
     c.count = count;
     return c;
   }
@@ -218,8 +220,7 @@ TEST_F(Collectives, ExchangesTheFacesOfAHalo) {
                    muster_face{rank, 2, row}};
     receives[rank] = {muster_face{right, 0, column(rank, 7)}, muster_face{left, 1, column(rank, 0)},
                       muster_face{rank, 2, muster_view1(targets_[rank].buffer, 0, MUSTER_F32, 4)}};
-    muster_collective c = say(rank, MUSTER_EXCHANGE, 999);
-    c.source = c.target = {12345, 6};
+    muster_collective c = say(rank, MUSTER_EXCHANGE);
     c.sends = sends[rank].data();
     c.receives = receives[rank].data();
     c.send_count = c.receive_count = 3;
@@ -238,10 +239,8 @@ TEST_F(Collectives, SendsToOneOther) {
   const auto submit = on(MUSTER_LANE_COPY);
   muster_collective send = say(2, MUSTER_SEND, 2);
   send.peer = 0;
-  send.target = {12345, 6};
   muster_collective receive = say(0, MUSTER_RECV, 2);
   receive.peer = 2;
-  receive.source = {12345, 6};
   ASSERT_EQ(muster_collect(sessions_[2], &send, &submit, &points[0]), MUSTER_OK) << muster_last_error();
   ASSERT_EQ(muster_collect(sessions_[0], &receive, &submit, &points[1]), MUSTER_OK) << muster_last_error();
   EXPECT_EQ(muster_point_wait(sessions_[2], points[0], -1), MUSTER_OK);
@@ -377,6 +376,47 @@ TEST_F(Collectives, RefusesListsThatAreNotThereOrNotIts) {
   expect_refused(c, MUSTER_ERR_BAD_ARGUMENT, "op 13");
 }
 
+// Goal:   what stands in a field that the operation has at no member is said, and not dropped: it was meant
+//         for something.
+TEST_F(Collectives, RefusesFieldsThatItDoesNotHave) {
+  const muster_face face{};
+  const std::uint64_t count = 1;
+  using Fill = std::function<void(muster_collective&)>;
+  const auto refuse = [&](muster_op op, const Fill& fill, const char* words) {
+    muster_collective c = say(0, op, op == MUSTER_EXCHANGE || op == MUSTER_BARRIER ? 0 : 1);
+    if (op == MUSTER_ALL_REDUCE) c.redop = MUSTER_SUM;
+    if (op == MUSTER_SEND || op == MUSTER_RECV) c.peer = 1;
+    EXPECT_EQ(plan(0, c), MUSTER_OK) << words << ": " << muster_last_error();
+    fill(c);
+    expect_refused(c, MUSTER_ERR_BAD_ARGUMENT, words);
+  };
+  const Fill peer = [](auto& c) { c.peer = -2; };
+  refuse(MUSTER_ALL_REDUCE, peer, "peer -2 is given but all_reduce has none; leave it 0");
+  refuse(MUSTER_BARRIER, peer, "peer -2 is given but barrier has none");
+  const Fill scale = [](auto& c) { c.scale = 0.5; };
+  refuse(MUSTER_ALL_REDUCE, scale, "scale 0.5 is given but the redop is not MUSTER_PREMUL_SUM; leave it 0");
+  refuse(MUSTER_BARRIER, scale, "scale 0.5");
+  const Fill redop = [](auto& c) { c.redop = MUSTER_SUM; };
+  refuse(MUSTER_BROADCAST, redop, "redop 1 is given but broadcast has none");
+  refuse(MUSTER_BARRIER, redop, "redop 1 is given but barrier has none");
+  refuse(
+      MUSTER_BARRIER, [](auto& c) { c.dtype = MUSTER_F32; }, "dtype 1 is given but barrier has none");
+  const Fill number = [](auto& c) { c.count = 3; };
+  refuse(MUSTER_BARRIER, number, "count 3 is given but barrier has none");
+  refuse(MUSTER_EXCHANGE, number, "count 3 is given but exchange has none");
+  const Fill source = [](auto& c) { c.source = {0x11, 8}; };
+  refuse(MUSTER_RECV, source, "source (buffer 0x11, offset 8) is given but recv has none; leave it 0");
+  refuse(MUSTER_EXCHANGE, source, "source (buffer 0x11, offset 8) is given but exchange has none");
+  const Fill target = [](auto& c) { c.target = {0, 4}; };
+  refuse(MUSTER_SEND, target, "target (buffer 0x0, offset 4) is given but send has none");
+  refuse(MUSTER_BARRIER, target, "target (buffer 0x0, offset 4) is given but barrier has none");
+  refuse(
+      MUSTER_BARRIER, [&](auto& c) { c.source_blocks.counts = &count; },
+      "source_blocks is given but barrier has no such blocks");
+  refuse(
+      MUSTER_ALL_GATHER, [&](auto& c) { c.sends = &face; }, "0 sends are given but all_gather has none");
+}
+
 // Goal:   the limit of one message is told, not found out.
 TEST_F(Collectives, SaysHowManyFacesAMessageHolds) {
   std::vector<muster_face> faces;
@@ -441,17 +481,15 @@ TEST_F(Collectives, TellsOneShotsApartByTheirLists) {
 }
 
 // Goal:   what a rank does not use makes no plan of its own, so that garbage there fills no cache.
-TEST_F(Collectives, KeepsOnePlanWhateverStandsInUnusedFields) {
+// Method: a count beside a list of counts, another each time.
+TEST_F(Collectives, KeepsOnePlanWhateverStandsBesideAListOfCounts) {
+  const std::uint64_t one = 1;
   const auto submit = on(MUSTER_LANE_COPY);
   muster_point last = 0;
   for (std::uint64_t garbage = 0; garbage < 5000; ++garbage) {
-    muster_collective c = MUSTER_COLLECTIVE_INIT;
-    c.op = MUSTER_BARRIER;
+    muster_collective c = say(0, MUSTER_ALL_GATHER, garbage);
     c.group = MUSTER_GROUP_SELF;
-    c.count = garbage;
-    c.peer = static_cast<std::int32_t>(garbage);
-    c.source = {garbage, garbage};
-    c.scale = static_cast<double>(garbage);
+    c.target_blocks.counts = &one;
     muster_status_t status = muster_collect(sessions_[0], &c, &submit, &last);
     while (status == MUSTER_ERR_BUSY) {
       ASSERT_EQ(muster_point_wait(sessions_[0], last, -1), MUSTER_OK);

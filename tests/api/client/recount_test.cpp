@@ -3,6 +3,8 @@
 
 #include "tests/api/client/running_ranks.hpp"
 
+#include <numeric>
+#include <optional>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -86,6 +88,186 @@ TEST_F(Recount, SendsOtherCountsEachStep) {
   }
 }
 
+// One operation at one member, with other counts each step: what it says and what it must find.
+struct Step {
+  std::uint64_t count = 0;  // of the operations without blocks; of the own block in GATHER and SCATTER
+  std::vector<std::uint64_t> blocks;  // of each member, where the operation has blocks
+};
+
+Step step_of(std::minstd_rand& random, std::size_t members) {
+  Step step;
+  step.blocks.resize(members);
+  const auto draw = [&] { return random() % 5 == 0 ? 0 : random() % (kRoom / 2 / members); };
+  for (auto& block : step.blocks) block = draw();
+  step.count = draw();
+  return step;
+}
+
+// Where block `i` begins in a vector of all.
+std::uint64_t begin_of(const std::vector<std::uint64_t>& blocks, std::size_t i) {
+  return std::accumulate(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(i), std::uint64_t{0});
+}
+
+// Element k of what `member` gives at this step.
+float given(std::size_t member, int step, std::uint64_t k) {
+  return static_cast<float>((member + 1) * 1000 + static_cast<std::size_t>(step)) + static_cast<float>(k % 7);
+}
+
+// One plan of `op`, recounted before each step, run and started in turn. The root is the last member.
+class EachOperation : public Recount, public ::testing::WithParamInterface<muster_op> {
+ protected:
+  struct Seat {
+    Member& member;
+    muster_op op;
+    std::size_t members, me, root;
+    Vector source, target;
+    bool is_root() const { return me == root; }
+  };
+  static muster_collective empty(const Seat& seat) {
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = seat.op;
+    c.group = seat.member.group;
+    c.dtype = MUSTER_F32;
+    if (seat.op == MUSTER_ALL_REDUCE || seat.op == MUSTER_REDUCE || seat.op == MUSTER_REDUCE_SCATTER)
+      c.redop = MUSTER_SUM;
+    if (seat.op == MUSTER_SEND || seat.op == MUSTER_RECV) c.peer = seat.me == 0 ? 1 : 0;
+    const bool rooted = seat.op == MUSTER_BROADCAST || seat.op == MUSTER_REDUCE || seat.op == MUSTER_GATHER ||
+                        seat.op == MUSTER_SCATTER;
+    if (rooted) c.peer = static_cast<std::int32_t>(seat.root);
+    if (seat.op != MUSTER_RECV) c.source = {seat.source.buffer, 0};
+    if (seat.op != MUSTER_SEND) c.target = {seat.target.buffer, 0};
+    return c;
+  }
+  static muster_status_t say(const Seat& seat, muster_plan plan, const Step& step) {
+    const bool reads = seat.op == MUSTER_REDUCE_SCATTER || (seat.op == MUSTER_SCATTER && seat.is_root());
+    const bool writes = seat.op == MUSTER_ALL_GATHER || (seat.op == MUSTER_GATHER && seat.is_root());
+    const bool own = seat.op == MUSTER_GATHER || seat.op == MUSTER_SCATTER;
+    return recount(seat.member, plan, own ? step.blocks[seat.me] : step.count, reads ? &step.blocks : nullptr,
+                   writes ? &step.blocks : nullptr);
+  }
+  // What element k of the target is after the step; none: it is not written.
+  static std::optional<float> expected(const Seat& seat, const Step& step, int number, std::uint64_t k) {
+    const auto sum = [&](std::uint64_t at) {
+      float all = 0.0f;
+      for (std::size_t i = 0; i < seat.members; ++i) all += given(i, number, at);
+      return all;
+    };
+    const auto within = [&](std::uint64_t count, float value) {
+      return k < count ? std::optional(value) : std::nullopt;
+    };
+    switch (seat.op) {
+      case MUSTER_ALL_REDUCE:
+        return within(step.count, sum(k));
+      case MUSTER_REDUCE:
+        return seat.is_root() ? within(step.count, sum(k)) : std::nullopt;
+      case MUSTER_BROADCAST:
+        return within(step.count, given(seat.root, number, k));
+      case MUSTER_RECV:
+        return within(step.count, given(1 - seat.me, number, k));
+      case MUSTER_REDUCE_SCATTER:
+        return within(step.blocks[seat.me], sum(begin_of(step.blocks, seat.me) + k));
+      case MUSTER_SCATTER:
+        return within(step.blocks[seat.me], given(seat.root, number, begin_of(step.blocks, seat.me) + k));
+      default:
+        break;
+    }
+    if (seat.op == MUSTER_SEND || (seat.op == MUSTER_GATHER && !seat.is_root())) return std::nullopt;
+    for (std::size_t i = 0; i < seat.members; ++i) {  // a gather
+      const std::uint64_t begin = begin_of(step.blocks, i);
+      if (k >= begin && k < begin + step.blocks[i]) return given(i, number, k - begin);
+    }
+    return std::nullopt;
+  }
+  static muster_status_t carry_out(Member& member, muster_plan plan, bool started) {
+    if (!started) return muster_plan_run(member.session, plan, 0);
+    muster_point point = 0;
+    const muster_status_t status = start(member, plan, &point);
+    return status == MUSTER_OK ? muster_point_wait(member.session, point, -1) : status;
+  }
+  static void expect_steps(const Seat& seat) {
+    const muster_collective c = empty(seat);
+    const muster_plan plan = plan_of(seat.member, c);
+    std::minstd_rand random(11);
+    for (int number = 0; number < 40; ++number) {
+      const Step step = step_of(random, seat.members);
+      ASSERT_EQ(say(seat, plan, step), MUSTER_OK) << seat.member.error;
+      for (std::uint64_t k = 0; k < kRoom; ++k) seat.source.data[k] = given(seat.me, number, k);
+      std::fill_n(seat.target.data, kRoom, -1.0f);
+      ASSERT_EQ(carry_out(seat.member, plan, number % 2 == 1), MUSTER_OK) << muster_last_error();
+      for (std::uint64_t k = 0; k < kRoom; ++k)
+        ASSERT_EQ(seat.target.data[k], expected(seat, step, number, k).value_or(-1.0f))
+            << "op " << seat.op << ", step " << number << ", rank " << seat.me << ", element " << k;
+    }
+    EXPECT_EQ(muster_plan_destroy(seat.member.session, plan), MUSTER_OK) << muster_last_error();
+  }
+};
+
+TEST_P(EachOperation, TakesOtherCountsEachStepRunAndStarted) {
+  const bool pair = GetParam() == MUSTER_SEND;
+  with_ranks(pair ? 2 : 3, [&](Member& member) {
+    const auto me = static_cast<std::size_t>(member.rank);
+    const auto members = static_cast<std::size_t>(member.world);
+    const muster_op op = pair && me == 1 ? MUSTER_RECV : GetParam();
+    expect_steps({member, op, members, me, members - 1, vector_of(member, kRoom), vector_of(member, kRoom)});
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Recount, EachOperation,
+                         ::testing::Values(MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_REDUCE_SCATTER,
+                                           MUSTER_BROADCAST, MUSTER_REDUCE, MUSTER_GATHER, MUSTER_SCATTER,
+                                           MUSTER_SEND));
+
+// Goal:   in place the own block moves with the counts; offsets that do not grow leave it where it is.
+// Method: every member has room of its own for each block, and its source or target at the own one.
+TEST_F(Recount, WorksInPlace) {
+  constexpr std::uint64_t kSlot = 300;
+  with_ranks(3, [&](Member& member) {
+    const auto me = static_cast<std::uint64_t>(member.rank);
+    const std::uint64_t offsets[] = {0, kSlot, 2 * kSlot};
+    for (const muster_op op : {MUSTER_ALL_GATHER, MUSTER_REDUCE_SCATTER, MUSTER_ALL_REDUCE}) {
+      const Vector v = vector_of(member, kRoom);
+      muster_collective c = all_reduce(member, v, v, 0);
+      c.op = op;
+      c.redop = op == MUSTER_ALL_GATHER ? 0 : MUSTER_SUM;
+      if (op == MUSTER_ALL_GATHER) c.source.offset_bytes = offsets[me] * sizeof(float);
+      if (op == MUSTER_REDUCE_SCATTER) c.target.offset_bytes = offsets[me] * sizeof(float);
+      const std::uint64_t none[] = {0, 0, 0};
+      if (op == MUSTER_ALL_GATHER) c.target_blocks = {none, offsets};
+      if (op == MUSTER_REDUCE_SCATTER) c.source_blocks = {none, offsets};
+      const muster_plan plan = plan_of(member, c);
+      std::minstd_rand random(5);
+      for (int number = 0; number < 20; ++number) {
+        const std::uint64_t counts[] = {random() % kSlot, random() % kSlot, random() % kSlot};
+        const muster_blocks blocks{counts, offsets};
+        ASSERT_EQ(muster_plan_recount(member.session, plan, counts[0],
+                                      op == MUSTER_REDUCE_SCATTER ? &blocks : nullptr,
+                                      op == MUSTER_ALL_GATHER ? &blocks : nullptr),
+                  MUSTER_OK)
+            << muster_last_error();
+        for (std::uint64_t k = 0; k < kRoom; ++k) v.data[k] = given(me, number, k);
+        muster_point point = 0;
+        if (number % 2 == 0) {
+          ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK) << muster_last_error();
+        } else {
+          ASSERT_EQ(start(member, plan, &point), MUSTER_OK) << muster_last_error();
+          ASSERT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK) << muster_last_error();
+        }
+        const auto sum = [&](std::uint64_t k) {
+          return given(0, number, k) + given(1, number, k) + given(2, number, k);
+        };
+        for (std::uint64_t k = 0; k < kSlot; ++k) {
+          const bool mine = k < counts[op == MUSTER_ALL_REDUCE ? 0 : me];
+          const std::uint64_t at = op == MUSTER_ALL_REDUCE ? k : offsets[me] + k;
+          ASSERT_EQ(v.data[at], mine && op != MUSTER_ALL_GATHER ? sum(at) : given(me, number, at)) << op;
+          for (std::uint64_t i = 0; op == MUSTER_ALL_GATHER && i < 3; ++i)
+            ASSERT_EQ(v.data[offsets[i] + k], given(k < counts[i] ? i : me, number, offsets[i] + k));
+        }
+      }
+      EXPECT_EQ(muster_plan_destroy(member.session, plan), MUSTER_OK) << muster_last_error();
+    }
+  });
+}
+
 // Goal:   starts in flight keep the counts they were started with.
 TEST_F(Recount, LeavesStartsInFlightAlone) {
   with_ranks(2, [&](Member& member) {
@@ -125,6 +307,11 @@ TEST_F(Recount, RefusesWhatDoesNotFitAndKeepsTheCounts) {
     barrier.op = MUSTER_BARRIER;
     barrier.group = member.group;
     EXPECT_EQ(recount(member, plan_of(member, barrier), 3), MUSTER_ERR_UNSUPPORTED);
+    muster_collective exchange = barrier;
+    exchange.op = MUSTER_EXCHANGE;
+    exchange.dtype = MUSTER_F32;
+    EXPECT_EQ(recount(member, plan_of(member, exchange), 3), MUSTER_ERR_UNSUPPORTED);
+    EXPECT_THAT(member.error, HasSubstr("exchange has no counts that could change; make another plan"));
     std::fill_n(v.data, kRoom, 1.0f);
     ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK) << muster_last_error();
     EXPECT_EQ(v.data[2], 2.0f);

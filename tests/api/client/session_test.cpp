@@ -16,7 +16,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -404,6 +403,8 @@ TEST_F(Session, SaysBusyForAFullLaneAndLetsASignalPass) {
   submit.waits[0] = muster_timeline_point(timeline, 1);
   muster_point last = 0;
   EXPECT_EQ(start_all(session, plan, submit, &last), 1024);
+  EXPECT_THAT(muster_last_error(), HasSubstr("lane 0 has 1024 starts that are not finished, all that "
+                                             "limits.starts_per_lane_max allows"));
   const auto other = on(MUSTER_LANE_COPY);
   muster_point copied = 0;
   ASSERT_EQ(muster_plan_start(session, plan, &other, &copied), MUSTER_OK) << muster_last_error();
@@ -547,27 +548,12 @@ TEST_F(Session, TakesTheLongestTimeThereIs) {
   EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
-TEST_F(Session, CountsAndTraces) {
-  muster_session* session = open(0, 1);
-  const Vector v = vector_of(session, 8);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 8), 1.0);
-  const auto submit = on(MUSTER_LANE_COMPUTE);
-  ASSERT_EQ(muster_trace_begin(session), MUSTER_OK);
-  muster_point point = 0;
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK);
-  ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK);
-  std::uint64_t steps = 0;
-  ASSERT_EQ(muster_counter(session, "steps_completed", &steps), MUSTER_OK);
-  EXPECT_EQ(steps, 100u);
-  EXPECT_EQ(muster_counter(session, "no_such", &steps), MUSTER_ERR_NOT_FOUND);
-  const std::string path = ::testing::TempDir() + "muster-trace-" + std::to_string(getpid()) + ".json";
-  ASSERT_EQ(muster_trace_end(session, path.c_str()), MUSTER_OK) << muster_last_error();
-  EXPECT_EQ(unlink(path.c_str()), 0);
-  EXPECT_EQ(muster_trace_end(session, "/no/such/folder/x.json"), MUSTER_ERR_NO_RESOURCE);
-  ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
-  EXPECT_EQ(muster_trace_end(session, path.c_str()), MUSTER_ERR_NO_RESOURCE) << "a folder has the name";
-  EXPECT_NE(access((path + ".partial").c_str(), F_OK), 0) << "nothing is left beside it";
-  EXPECT_EQ(rmdir(path.c_str()), 0);
+TEST(SessionOpen, RefusesATimeThatIsNone) {
+  muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
+  options.timeout_ns = -1;
+  muster_session* session = nullptr;
+  EXPECT_EQ(muster_open(&options, &session), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("timeout_ns -1 is negative; 0 is 60 s"));
 }
 
 TEST(SessionOpen, SaysWhereNobodyListens) {

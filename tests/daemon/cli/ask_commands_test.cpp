@@ -102,6 +102,30 @@ TEST_F(AskCommands, TraceIsWrittenWholeOrNotAtAll) {
   EXPECT_EQ(ask({"trace", "--job", "train", "-o", "/nonexistent/t.json", "--seconds", "0"}).code, 1);
 }
 
+// Goal:   whoever records goes on, whatever others ask for; what was left on can be ended.
+TEST_F(AskCommands, TraceLeavesTheRecordingOfAnotherAlone) {
+  const Folder folder;
+  const std::string file = folder.path() + "/t.json";
+  cli::Door door;
+  door.endpoint = daemon_.socket();
+  const Json begin{{"command", "trace_begin"}, {"job", "train"}, {"by", "a test"}};
+  ASSERT_TRUE(cli::ask(door, begin));
+  ASSERT_TRUE(cli::ask(door, begin)) << "asked again, as after a restart of the daemon";
+  for (const std::vector<std::string>& line :
+       std::vector<std::vector<std::string>>{{"trace", "--job", "train", "-o", file, "--seconds", "0"},
+                                             {"run", "--job", "train", "--trace", file, "--", "true"}}) {
+    const Ran ran = ask(line);
+    EXPECT_EQ(ran.code, 1) << line[0];
+    EXPECT_NE(ran.err.find("a recording of job train is on already, of a test"), std::string::npos)
+        << ran.err;
+  }
+  EXPECT_EQ(ask({"trace", "--job", "train", "-o", file, "--end"}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(file));
+  const Ran ran = ask({"trace", "--job", "train", "-o", file, "--end"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find("no recording of job train is on"), std::string::npos) << ran.err;
+}
+
 TEST_F(AskCommands, AnswersAnUnknownJobWithFour) {
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
            {"groups"}, {"end"}, {"token", "--rank", "0"}, {"trace", "-o", "/dev/null"}}) {

@@ -1,0 +1,91 @@
+// What a refused call says, and how long that stands.
+#include <muster/kernels.h>
+
+#include "tests/api/client/session_fixture.hpp"
+
+#include <string>
+
+#include <gmock/gmock.h>
+
+namespace {
+
+using muster::test::on;
+using muster::test::Session;
+using muster::test::Vector;
+using muster::test::vector_of;
+using ::testing::HasSubstr;
+
+// Goal:   field, value and remedy of what is wrong, of calls that say nothing but a code while all goes well.
+TEST_F(Session, NamesWhatIsWrongWithAStartASignalOrAReset) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  muster_plan plan = 0;
+  ASSERT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK);
+  std::uint32_t timeline = 0;
+  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  const auto refuse = [&](const auto& change, const char* words) {
+    muster_submit submit = on(MUSTER_LANE_COMPUTE);
+    change(submit);
+    muster_point point = 77;
+    EXPECT_EQ(muster_plan_start(session, plan, &submit, &point), MUSTER_ERR_BAD_ARGUMENT) << words;
+    EXPECT_THAT(muster_last_error(), HasSubstr(words));
+    EXPECT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_ERR_BAD_ARGUMENT) << words;
+    EXPECT_THAT(muster_last_error(), HasSubstr(words));
+  };
+  refuse([](auto& s) { s.lane = 7; },
+         "submit.lane 7 does not exist: lanes are MUSTER_LANE_COMPUTE..COPY (0..6)");
+  refuse([](auto& s) { s.wait_count = 5; }, "submit.wait_count is 5; a start waits for 4 points at most");
+  refuse([](auto& s) { s.flags = 3; }, "submit.flags is 3; it must be 0");
+  refuse([](auto& s) { s.deadline_ns = -9; }, "submit.deadline_ns -9 is negative; 0 is the job's default");
+  refuse([](auto& s) { s.size = 4; }, "muster_submit has size 4");
+  const auto wait_for = [](muster_point point) {
+    return [point](auto& s) {
+      s.wait_count = 2;
+      s.waits[1] = point;
+    };
+  };
+  refuse(wait_for(muster_timeline_point(2, 5)),
+         "submit.waits[1] is start 5 of lane 2, which this session has not made: its last is 0");
+  refuse(wait_for(muster_timeline_point(timeline + 1, 5)), "submit.waits[1] is of timeline");
+  const muster_submit submit = on(MUSTER_LANE_COMPUTE);
+  EXPECT_EQ(muster_plan_start(session, 0x99, &submit, nullptr), MUSTER_ERR_STALE);
+  EXPECT_THAT(muster_last_error(), HasSubstr("plan 0x99 is none of this session"));
+  ASSERT_EQ(muster_timeline_signal(session, timeline, 5), MUSTER_OK);
+  EXPECT_EQ(muster_timeline_signal(session, timeline, 4), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("is lower than 5, to which it was raised before"));
+  EXPECT_EQ(muster_timeline_signal(session, timeline, UINT64_MAX), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("is more than a point holds"));
+  EXPECT_EQ(muster_timeline_signal(session, timeline + 1, 1), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("is none of this session, which has created 1"));
+  EXPECT_EQ(muster_lane_reset(session, 9), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("lane 9 does not exist"));
+  muster_failure failure = MUSTER_FAILURE_INIT;
+  EXPECT_EQ(muster_lane_failure(session, 9, &failure), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("lane 9 does not exist"));
+  failure.size = 1;
+  EXPECT_EQ(muster_lane_failure(session, 0, &failure), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("failure.size is 1"));
+  EXPECT_EQ(muster_point_test(session, muster_timeline_point(60000, 1)), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("is of timeline 60000"));
+}
+
+// Goal:   as errno: what cleans up after a failure leaves its reason to whoever asks later.
+TEST_F(Session, KeepsTheLastReasonThroughCallsThatSucceed) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  EXPECT_EQ(muster_buffer_free(session, v.buffer + 1), MUSTER_ERR_STALE);
+  const std::string reason = muster_last_error();
+  EXPECT_FALSE(reason.empty());
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  const muster_submit submit = on(MUSTER_LANE_COMPUTE);
+  muster_point point = 0;
+  ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK);
+  ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK);
+  ASSERT_EQ(muster_point_test(session, point), MUSTER_OK);
+  ASSERT_EQ(muster_buffer_free(session, v.buffer), MUSTER_OK);
+  close(session);
+  EXPECT_EQ(muster_last_error(), reason);
+}
+
+}  // namespace
