@@ -8,6 +8,7 @@
 
 #include <muster/muster.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -51,17 +52,25 @@ const char* code_sentence(Code code) noexcept;
 
 // False for a number that is no code of muster.h, such as a corrupt shared word.
 bool is_known(muster_status_t value) noexcept;
+// -2xx: a verdict on a group's operation.
+constexpr bool is_group_failure(Code code) noexcept {
+  return static_cast<muster_status_t>(code) / 100 == -2;
+}
+
 
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(Code code, std::string message, std::int32_t culprit = -1)
+      : code_(code), culprit_(culprit), message_(std::move(message)) {}
 
   bool ok() const noexcept { return code_ == Code::kOk; }
   Code code() const noexcept { return code_; }
   const std::string& message() const noexcept { return message_; }
 
   // "MUSTER_ERR_CONFIG: cluster.yaml:3:5: …"
+  // World rank that a verdict of a group blames; -1: nobody in particular.
+  std::int32_t culprit() const noexcept { return culprit_; }
   std::string text() const;
 
   friend bool operator==(const Status& a, const Status& b) { return a.code_ == b.code_; }
@@ -70,6 +79,7 @@ class [[nodiscard]] Status {
   Code code_ = Code::kOk;
   std::string message_;
 };
+  std::int32_t culprit_ = -1;
 
 // Builds a Status from a fmt format string: failure(Code::kBadArgument, "rank {} is not in 0..{}", rank,
 // last).

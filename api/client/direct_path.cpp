@@ -161,7 +161,9 @@ Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
     MUSTER_FAULT_POINT("run.counted");
     return {};
   }
-  return failed(plan, outcome);
+  Status status = failed(plan, outcome);
+  session_.note_failure(status);
+  return status;
 }
 
 std::optional<std::uint64_t> DirectPath::counter(std::string_view name) const {

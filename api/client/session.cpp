@@ -214,7 +214,14 @@ Status muster_session::lane_status(muster_point point, Code code) {
   // The text is of the lane's present failure, the point may be of one before.
   const bool its_own =
       why && !why->text.empty() && why->status == code && shm::point_value(point) >= why->failed_from;
-  return Status(code, its_own ? why->text : muster::code_sentence(code));
+  const Status status =
+      its_own ? Status(code, why->text, why->culprit_rank) : Status(code, muster::code_sentence(code));
+  note_failure(status, timeline, its_own ? shm::make_point(timeline, why->failed_from) : point);
+  return status;
+}
+
+void muster_session::note_failure(const Status& status, muster_lane lane, muster_point point) {
+  if (muster::is_group_failure(status.code())) last_failure_ = FailedCall{status, lane, point};
 }
 
 // Nothing to ask the engine about: the client itself raises its timelines.

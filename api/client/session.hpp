@@ -97,6 +97,17 @@ struct muster_session {
   muster::shm::CompletionReader& completion() { return reader_; }
   const muster::shm::CompletionView& page() const { return connection_.completion; }
 
+  // The latest call that a group's verdict failed. lane MUSTER_LANE_COUNT: no lane was stopped by it.
+  struct FailedCall {
+    muster::Status status;
+    muster_lane lane = MUSTER_LANE_COUNT;
+    muster_point failed_point = MUSTER_POINT_NONE;
+  };
+  const std::optional<FailedCall>& last_failure() const { return last_failure_; }
+  // Kept if it is a group's verdict.
+  void note_failure(const muster::Status& status, muster_lane lane = MUSTER_LANE_COUNT,
+                    muster_point failed_point = MUSTER_POINT_NONE);
+
   // ---- memory ----------------------------------------------------------------------------------
   struct Granted {
     muster_buffer buffer = 0;
@@ -252,6 +263,7 @@ struct muster_session {
   std::int32_t pid_ = 0;
   std::uint32_t forks_ = 0;
   muster::Status loss_;
+  std::optional<FailedCall> last_failure_;
 };
 
 namespace muster::client {

@@ -109,7 +109,7 @@ Status Engine::direct_verdict(Session& session, const shm::DirectMessage& messag
   drain_all(seat);  // what it has started before it heard
   seat.heard = Seat::Heard{*verdict, board_->recorded(rank), seat.starts};
   graph_->acknowledge(rank, verdict->event);
-  return Status(verdict->code, verdict->text);
+  return Status(verdict->code, verdict->text, verdict->culprit);
 }
 
 std::string Engine::direct_label(const Session& session, std::uint64_t plan) const {

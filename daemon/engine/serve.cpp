@@ -231,6 +231,7 @@ Answer refusal(const Status& status, std::uint32_t serial) {
   shm::Failure message;
   message.status = static_cast<muster_status_t>(status.code());
   message.length = static_cast<std::uint32_t>(std::min(status.message().size(), sizeof message.text - 1));
+  message.culprit_rank = status.culprit();
   status.message().copy(message.text, message.length);
   return answer_with(message, MessageKind::kFailure, serial);
 }

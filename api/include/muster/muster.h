@@ -374,6 +374,12 @@ typedef struct muster_submit {
   muster_lane lane;
   uint32_t wait_count; /* 0..4 */
   uint32_t flags;      /* 0 */
+/* What the latest call of this session failed with that a group's verdict (-2xx) ended, on any path: a run, a barrier, a
+ * comparison, the calls with objects, a wait for or a test of a point, muster_group_shrink. Later calls that end well leave it.
+ * lane and failed_point: as above; MUSTER_LANE_COUNT and NONE where no lane was stopped, as by what runs directly.
+ * culprit_rank is -1 also where no single rank is to blame (MISMATCH). `failure` is the caller's, filled in by a copy; its text
+ * is cut to 255 bytes, muster_last_error() had all of it. Local, as all calls from the session's thread. NOT_FOUND: none yet. */
+MUSTER_API muster_status_t muster_last_failure(muster_session* session, muster_failure* failure);
   muster_point waits[MUSTER_WAITS_MAX];
   int64_t deadline_ns; /* 0: the job's default */
 } muster_submit;
