@@ -119,7 +119,7 @@ Status Comparison::compare(muster_group group, const Held& held, std::string_vie
   const std::string place = fmt::format("group {}{}{}", facts->name, what.empty() ? "" : ": ", what);
   Status judged = judge(place, facts->ranks, all);
   session_.note_failure(judged);
-  return judged;
+  return session_.spend_interrupt(judged);
 }
 
 }  // namespace muster::client
