@@ -8,6 +8,7 @@
 
 #include <muster/muster.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -30,12 +31,14 @@ enum class Code : muster_status_t {
   kConfig = MUSTER_ERR_CONFIG,
   kState = MUSTER_ERR_STATE,
   kWaitTimeout = MUSTER_ERR_WAIT_TIMEOUT,
+  kWaitInterrupted = MUSTER_ERR_WAIT_INTERRUPTED,
   kMismatch = MUSTER_ERR_MISMATCH,
   kTimeout = MUSTER_ERR_TIMEOUT,
   kPeerLost = MUSTER_ERR_PEER_LOST,
   kAborted = MUSTER_ERR_ABORTED,
   kDependency = MUSTER_ERR_DEPENDENCY,
   kCorrupt = MUSTER_ERR_CORRUPT,
+  kInterrupted = MUSTER_ERR_INTERRUPTED,
   kProtocol = MUSTER_ERR_PROTOCOL,
   kVersion = MUSTER_ERR_VERSION,
   kDaemonLost = MUSTER_ERR_DAEMON_LOST,
@@ -49,17 +52,25 @@ const char* code_name(Code code) noexcept;
 // One fixed sentence per code, with the remedy. Never null.
 const char* code_sentence(Code code) noexcept;
 
+// -2xx: a verdict on a group's operation.
+constexpr bool is_group_failure(Code code) noexcept {
+  return static_cast<muster_status_t>(code) / 100 == -2;
+}
+
 // False for a number that is no code of muster.h, such as a corrupt shared word.
 bool is_known(muster_status_t value) noexcept;
 
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(Code code, std::string message, std::int32_t culprit = -1)
+      : code_(code), culprit_(culprit), message_(std::move(message)) {}
 
   bool ok() const noexcept { return code_ == Code::kOk; }
   Code code() const noexcept { return code_; }
   const std::string& message() const noexcept { return message_; }
+  // World rank that a verdict of a group blames; -1: nobody in particular.
+  std::int32_t culprit() const noexcept { return culprit_; }
 
   // "MUSTER_ERR_CONFIG: cluster.yaml:3:5: …"
   std::string text() const;
@@ -68,6 +79,7 @@ class [[nodiscard]] Status {
 
  private:
   Code code_ = Code::kOk;
+  std::int32_t culprit_ = -1;
   std::string message_;
 };
 

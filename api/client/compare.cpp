@@ -117,7 +117,9 @@ Status Comparison::compare(muster_group group, const Held& held, std::string_vie
   std::vector<Held> all(facts->ranks.size());
   std::memcpy(all.data(), plans_.at(group).memory + kGatheredOffset, all.size() * sizeof(Held));
   const std::string place = fmt::format("group {}{}{}", facts->name, what.empty() ? "" : ": ", what);
-  return judge(place, facts->ranks, all);
+  Status judged = judge(place, facts->ranks, all);
+  session_.note_failure(judged);
+  return session_.spend_interrupt(judged);
 }
 
 }  // namespace muster::client

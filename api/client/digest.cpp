@@ -180,8 +180,10 @@ Status judge(std::string_view what, std::span<const std::int32_t> ranks, std::sp
   for (std::size_t i = 1; i < sets.size(); ++i)
     few.insert(few.end(), sets[i].ranks.begin(), sets[i].ranks.end());
   std::sort(few.begin(), few.end());
-  return failure(Code::kCorrupt, "{}: {} {} other bytes than the majority; digests of {} bytes: {}", what,
-                 ranks_text(few), few.size() == 1 ? "holds" : "hold", held.front().bytes, digests);
+  return Status(Code::kCorrupt,
+                fmt::format("{}: {} {} other bytes than the majority; digests of {} bytes: {}", what,
+                            ranks_text(few), few.size() == 1 ? "holds" : "hold", held.front().bytes, digests),
+                few.front());
 }
 
 }  // namespace muster::client

@@ -133,7 +133,7 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
 
 void DirectPath::settle(std::uint64_t group, Nanos timeout) {
   const auto known = channels_.find(group);
-  if (known != channels_.end()) stages_->settle(*known->second, Patience(timeout, true));
+  if (known != channels_.end()) stages_->settle(*known->second, Patience(timeout, true).undisturbed());
 }
 
 // The line is another group's now. No plan of the former one is left, and nothing staged.
@@ -161,7 +161,9 @@ Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
     MUSTER_FAULT_POINT("run.counted");
     return {};
   }
-  return failed(plan, outcome);
+  Status status = failed(plan, outcome);
+  session_.note_failure(status);
+  return status;
 }
 
 std::optional<std::uint64_t> DirectPath::counter(std::string_view name) const {
@@ -182,7 +184,9 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
           "what a member had given was overwritten while it was read: this rank was held up for longer "
           "than the operation's deadline");
     case Outcome::kDisagree:
-      return disagreement(question(channel));
+      return disagreement(plan);
+    case Outcome::kInterrupted:
+      return leave(plan);
     case Outcome::kCorrupt:
     case Outcome::kNoMemory:
       // Memory goes with its owner, whose loss or end is the group's verdict already.
@@ -218,6 +222,15 @@ Status DirectPath::give_up(Channel& channel, Status why) {
   return why;
 }
 
+// As an abort of this generation alone: where it has ended meanwhile, that is what this rank hears.
+Status DirectPath::leave(const DirectPlan& plan) {
+  Channel& channel = *plan.channel;
+  const Status asked = session_.leave(channel.group(), channel.generation(), MUSTER_LANE_COUNT);
+  if (asked.ok() && channel.broken()) return session_.as_interrupted(verdict(channel));
+  withdraw(plan);
+  return asked.ok() ? failure(Code::kProtocol, "the daemon has not ended the group's generation") : asked;
+}
+
 shm::DirectMessage DirectPath::question(const Channel& channel) const {
   const Wanted& wanted = channel.wanted();
   shm::DirectMessage message;
@@ -237,7 +250,8 @@ void DirectPath::set_untold(std::uint64_t plans) {
 }
 
 // The engine compares what all members have told it; each does so before it asks.
-Status DirectPath::disagreement(const shm::DirectMessage& message) {
+Status DirectPath::disagreement(const DirectPlan& plan) {
+  const shm::DirectMessage message = question(*plan.channel);
   MUSTER_FAULT_POINT("disagree.asking");
   const Instant deadline = later(now(), session_.timeout());
   while (true) {
@@ -245,6 +259,7 @@ Status DirectPath::disagreement(const shm::DirectMessage& message) {
     Status status =
         code == Code::kOk ? told(message, MessageKind::kDirectDisagree) : session_.not_pushed(code);
     if (status.code() != Code::kBusy) return status;
+    if (interrupted()) return leave(plan);
     if (now() >= deadline)
       return failure(Code::kMismatch,
                      "ranks disagree on what to run, and one of them does not say what it "
@@ -269,6 +284,10 @@ Instant DirectPath::now() const {
 bool DirectPath::engine_gone() {
   // An engine that does not answer is as good as gone, though it holds its socket.
   return !session_.loss().ok() || !session_.engine_lives();
+}
+
+bool DirectPath::interrupted() const {
+  return session_.interrupted();
 }
 
 void DirectPath::overdue(const Channel& channel) {

@@ -18,7 +18,8 @@ namespace muster::client {
 // Bound   one channel per group of the rank; one operation at a time. The channel of a group that was freed
 //         stays until its line is another group's: while a peer holds the group, making it again gives the
 //         same one, in which this member is as far as it was.
-// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the group's verdict says; DAEMON_LOST; ABORTED if a
+// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the group's verdict says; INTERRUPTED; DAEMON_LOST;
+// ABORTED if a
 //         peer said what cannot be, and what was wrong if memory was not to be had: both end the group's
 //         generation.
 class DirectPath final : private Vigil, private Registrar {
@@ -44,6 +45,7 @@ class DirectPath final : private Vigil, private Registrar {
   Instant now() const override;
   bool engine_gone() override;
   void overdue(const Channel& channel) override;
+  bool interrupted() const override;
   // ---- Registrar
   Result<shm::Mapping> direct_segment(std::int32_t rank) override;
   Result<shm::Mapping> arena_segment(std::int32_t rank, std::uint32_t segment) override;
@@ -58,7 +60,8 @@ class DirectPath final : private Vigil, private Registrar {
   Status give_up(Channel& channel, Status why);
   shm::DirectMessage question(const Channel& channel) const;
   Status told(const shm::DirectMessage& message, shm::MessageKind kind);
-  Status disagreement(const shm::DirectMessage& message);
+  Status disagreement(const DirectPlan& plan);
+  Status leave(const DirectPlan& plan);
 
   muster_session& session_;
   Machine machine_;

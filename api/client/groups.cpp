@@ -41,7 +41,10 @@ Result<muster_group> muster_session::shrink_group(muster_group group, muster::Na
     const auto grant =
         ask<shm::HandleMessage>(request, shm::MessageKind::kGroupShrink, shm::MessageKind::kGroupGrant);
     if (grant) return grant->handle;
-    if (grant.error().code() != Code::kBusy) return fail(grant.error());
+    if (grant.error().code() != Code::kBusy) {
+      note_failure(grant.error());
+      return fail(grant.error());
+    }
     std::this_thread::sleep_for(pause);
   }
 }

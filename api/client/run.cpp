@@ -61,10 +61,15 @@ Result<muster_session::PlanRecord*> muster_session::runnable(muster_plan plan) {
 
 Status muster_session::run_alone(muster_plan plan, Nanos timeout) {
   MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
-  return direct_ != nullptr ? run_directly(*record, timeout) : run_by_engine(*record, timeout);
+  return spend_interrupt(direct_ != nullptr ? run_directly(*record, timeout)
+                                            : run_by_engine(*record, timeout));
 }
 
 Status muster_session::run(muster_plan plan, Nanos timeout) {
+  return spend_interrupt(run_once(plan, timeout));
+}
+
+Status muster_session::run_once(muster_plan plan, Nanos timeout) {
   MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
   if (direct_ == nullptr) return run_by_engine(*record, timeout);
   const bool sampled =
@@ -136,11 +141,21 @@ Status muster_session::run_by_engine(const PlanRecord& record, Nanos timeout) {
   // The engine gives its verdict at the deadline; beyond, it is the session's patience that ends.
   const Nanos deadline = timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns);
   const bool endless = deadline > Nanos::max() - this->timeout();
-  const Status status = wait(point, endless ? Nanos::max() : deadline + this->timeout());
+  Status status = await(point, endless ? Nanos::max() : deadline + this->timeout());
+  if (status.code() == Code::kWaitInterrupted)
+    status = leave_lane(record.told->message.group, submit.lane, point);
   if (status.ok() || status.code() == Code::kWaitTimeout) return status;
   // What failed is told once, and the group may run again. A lane that others had stopped before stays so.
   const auto why = reader_.failure(submit.lane);
   if (why && why->failed_from == shm::point_value(point)) static_cast<void>(reset(submit.lane));
+  return status;
+}
+
+// What is launched already ends soon, and well: then the interrupt came too late for it.
+Status muster_session::leave_lane(muster_group group, muster_lane lane, muster_point point) {
+  MUSTER_RETURN_IF_ERROR(leave(group, 0, lane));
+  Status status = as_interrupted(await(point, timeout(), Interrupts::kIgnored));
+  note_failure(status, lane, point);
   return status;
 }
 

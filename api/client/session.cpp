@@ -201,6 +201,8 @@ namespace {
 constexpr std::uint32_t kSpins = 64;  // tests with the core given away in between, before a sleep
 // How often a sleeping client looks whether the engine is still there.
 constexpr muster::Nanos kLossCheckPeriod = std::chrono::milliseconds(200);
+// How often it looks whether it was interrupted: nobody wakes it for that.
+constexpr muster::Nanos kInterruptCheckPeriod = std::chrono::milliseconds(50);
 constexpr muster::Nanos kLongSilence = std::chrono::seconds(1);
 constexpr std::uint32_t kTestsPerLook = 16;  // a clock is read, and not for each test
 
@@ -218,7 +220,14 @@ Status muster_session::lane_status(muster_point point, Code code) {
   // The text is of the lane's present failure, the point may be of one before.
   const bool its_own =
       why && !why->text.empty() && why->status == code && shm::point_value(point) >= why->failed_from;
-  return Status(code, its_own ? why->text : muster::code_sentence(code));
+  const Status status =
+      its_own ? Status(code, why->text, why->culprit_rank) : Status(code, muster::code_sentence(code));
+  note_failure(status, timeline, its_own ? shm::make_point(timeline, why->failed_from) : point);
+  return status;
+}
+
+void muster_session::note_failure(const Status& status, muster_lane lane, muster_point point) {
+  if (muster::is_group_failure(status.code())) last_failure_ = FailedCall{status, lane, point};
 }
 
 // Nothing to ask the engine about: the client itself raises its timelines.
@@ -243,6 +252,10 @@ std::optional<Status> muster_session::loss_of_silent_engine() {
 }
 
 Status muster_session::wait(muster_point point, muster::Nanos timeout) {
+  return spend_interrupt(await(point, timeout));
+}
+
+Status muster_session::await(muster_point point, muster::Nanos timeout, Interrupts interrupts) {
   if (const auto own = own_timeline(point)) {
     // Only this thread could raise it, so waiting would be for ever.
     if (*own == Code::kPending && timeout.count() == 0)
@@ -251,7 +264,7 @@ Status muster_session::wait(muster_point point, muster::Nanos timeout) {
                ? failure(Code::kState, "the point is of a timeline that this session raises itself")
                : lane_status(point, *own);
   }
-  return wait_with_daemon(timeout, [&](muster::Instant until) {
+  return wait_with_daemon(timeout, interrupts, [&](muster::Instant until) {
     return std::pair(point, reader_.wait(point, kSpins, until, clock_));
   });
 }
@@ -269,29 +282,41 @@ Status muster_session::wait_any(std::span<const muster_point> points, muster::Na
     const Code code = own ? *own : reader_.test(points[i]);
     if (code == Code::kPending) continue;
     *index = i;
-    return lane_status(points[i], code);
+    return spend_interrupt(lane_status(points[i], code));
   }
   if (!any) return {};
   if (timeout.count() == 0) return failure(Code::kWaitTimeout, "no point was reached within the wait's time");
   if (!others_raise)
     return failure(Code::kState, "all points are of timelines that this session raises itself");
-  return wait_with_daemon(timeout, [&](muster::Instant until) {
+  return spend_interrupt(wait_with_daemon(timeout, Interrupts::kEnd, [&](muster::Instant until) {
     const Code code = reader_.wait_any(points, kSpins, until, clock_, index);
     return std::pair(code == Code::kWaitTimeout ? MUSTER_POINT_NONE : points[*index], code);
-  });
+  }));
 }
 
-// `wait_until(instant)` says what was decided of which point. In slices: the daemon may be gone.
+// `wait_until(instant)` says what was decided of which point. In slices: the daemon may be gone, and somebody
+// may want this thread out. One look at the points comes after that at the interrupt: what need not wait, or
+// is only tested, is not interrupted.
 template<class Wait>
-Status muster_session::wait_with_daemon(muster::Nanos timeout, Wait wait_until) {
-  const muster::Instant deadline =
-      muster::later(clock_.now(), timeout.count() < 0 ? connection_.timeout : timeout);
+Status muster_session::wait_with_daemon(muster::Nanos timeout, Interrupts interrupts, Wait wait_until) {
+  const muster::Instant begun = clock_.now();
+  const muster::Instant deadline = muster::later(begun, timeout.count() < 0 ? connection_.timeout : timeout);
+  const bool heeds = interrupts == Interrupts::kEnd && timeout.count() != 0;
+  muster::Instant loss_check = begun + kLossCheckPeriod;
   while (true) {
-    const muster::Instant slice = std::min(deadline, clock_.now() + kLossCheckPeriod);
+    const bool ends = heeds && interrupted();
+    const muster::Instant now = clock_.now();
+    const muster::Instant slice = ends ? now : std::min(deadline, now + kInterruptCheckPeriod);
     const auto [point, code] = wait_until(slice);
     if (code != Code::kWaitTimeout) return lane_status(point, code);
+    if (ends)
+      return Status(Code::kWaitInterrupted,
+                    "the wait was interrupted (muster_interrupt); the operation goes on");
+    const bool over = slice == deadline;
+    if (!over && slice < loss_check) continue;
     if (const auto loss = daemon_loss()) return *loss;
-    if (slice == deadline) return not_reached();
+    if (over) return not_reached();
+    loss_check = slice + kLossCheckPeriod;
   }
 }
 

@@ -18,6 +18,7 @@
 #include "api/shm/socket.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -31,7 +32,7 @@
 #include <vector>
 
 // Owns    the connection, the mappings and the plan cache.
-// Thread  one at a time; another session is another world.
+// Thread  one at a time, and any for interrupt(); another session is another world.
 // Bound   the ring's commands in flight; the daemon's limits for buffers and plans.
 // Fails   with the statuses of muster.h; after a -3xx every call says the same.
 struct muster_session {
@@ -106,6 +107,30 @@ struct muster_session {
   muster::Status test(muster_point point);
   muster::shm::CompletionReader& completion() { return reader_; }
   const muster::shm::CompletionView& page() const { return connection_.completion; }
+
+  // ---- interrupts: interrupt.cpp -----------------------------------------------------------------
+  // The one call that any thread may make at any time, and a signal handler.
+  muster::Code interrupt() noexcept;
+  // A look, for who is about to wait.
+  bool interrupted() const { return interrupt_.load(std::memory_order_relaxed); }
+  // The rank leaves what it waits in, and everybody hears: the lane's next starts, or with MUSTER_LANE_COUNT
+  // what the group runs directly in that generation.
+  muster::Status leave(muster_group group, std::uint64_t generation, muster_lane lane);
+  // A call that waits ends with this: the interrupt was for it, if it failed.
+  muster::Status spend_interrupt(muster::Status status);
+  // INTERRUPTED where the verdict tells of that.
+  muster::Status as_interrupted(const muster::Status& verdict) const;
+
+  // The latest call that a group's verdict failed. lane MUSTER_LANE_COUNT: no lane was stopped by it.
+  struct FailedCall {
+    muster::Status status;
+    muster_lane lane = MUSTER_LANE_COUNT;
+    muster_point failed_point = MUSTER_POINT_NONE;
+  };
+  const std::optional<FailedCall>& last_failure() const { return last_failure_; }
+  // Kept if it is a group's verdict.
+  void note_failure(const muster::Status& status, muster_lane lane = MUSTER_LANE_COUNT,
+                    muster_point failed_point = MUSTER_POINT_NONE);
 
   // ---- memory: memory.cpp ------------------------------------------------------------------------
   struct Granted {
@@ -235,8 +260,12 @@ struct muster_session {
   std::optional<muster::Code> own_timeline(muster_point point) const;
   muster::Status lane_status(muster_point point, muster::Code code);
   std::optional<muster::Status> daemon_loss();
+  enum class Interrupts : std::uint8_t { kEnd, kIgnored };
+  muster::Status await(muster_point point, muster::Nanos timeout, Interrupts interrupts = Interrupts::kEnd);
   template<class Wait>
-  muster::Status wait_with_daemon(muster::Nanos timeout, Wait wait_until);
+  muster::Status wait_with_daemon(muster::Nanos timeout, Interrupts interrupts, Wait wait_until);
+  muster::Status run_once(muster_plan plan, muster::Nanos timeout);
+  muster::Status leave_lane(muster_group group, muster_lane lane, muster_point point);
   muster::Status not_reached() const;
 
   Connection connection_;
@@ -269,6 +298,8 @@ struct muster_session {
   std::int32_t pid_ = 0;
   std::uint32_t forks_ = 0;
   muster::Status loss_;
+  std::optional<FailedCall> last_failure_;
+  std::atomic<bool> interrupt_{false};  // raised by anybody, taken down by the session's thread alone
 };
 
 namespace muster::client {

@@ -60,6 +60,7 @@ enum class MessageKind : std::uint16_t {
   kMeshMake = 36,  // → MeshGrant
   kMeshFree = 37,  // → Done
   kMeshGrant = 38,
+  kInterrupted = 39,  // → Done: the rank leaves the operation in which it waits, and so everybody does
 };
 
 struct MessageHeader {
@@ -231,6 +232,13 @@ struct DirectMessage {  // kDirectVerdict, kDirectOverdue, kDirectDisagree: an o
   std::uint64_t plan = 0;  // this rank's
   std::uint32_t kind = 0;  // what is waited for: DirectWait
   std::uint32_t peer = 0;  // index of the other side of a pair
+};
+struct InterruptMessage {
+  MessageHeader header;
+  std::uint64_t group = 0;
+  std::uint64_t generation = 0;            // of the direct path, in which the rank waits
+  std::uint32_t lane = MUSTER_LANE_COUNT;  // on which it waits in the engine; MUSTER_LANE_COUNT: on none
+  std::uint32_t reserved = 0;
 };
 struct TraceGrant {
   MessageHeader header;

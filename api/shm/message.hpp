@@ -108,6 +108,7 @@ T make_message(MessageKind kind, std::uint32_t serial, std::size_t tail_bytes = 
 inline Failure make_failure(const Status& status, std::uint32_t serial) {
   auto message = make_message<Failure>(MessageKind::kFailure, serial);
   message.status = static_cast<std::int32_t>(status.code());
+  message.culprit_rank = status.culprit();
   message.length = static_cast<std::uint32_t>(std::min(status.message().size(), kErrorTextBytes));
   std::memcpy(message.text, status.message().data(), message.length);
   return message;
@@ -120,7 +121,8 @@ inline Status status_of(const Failure& message) {
     return failure(Code::kProtocol, "a failure message carries status {}", message.status);
   if (message.length > kErrorTextBytes)
     return failure(Code::kProtocol, "a failure message announces {} bytes of text", message.length);
-  return Status(static_cast<Code>(message.status), std::string(message.text, message.length));
+  return Status(static_cast<Code>(message.status), std::string(message.text, message.length),
+                std::max(message.culprit_rank, -1));
 }
 
 // An answer: T, or the status of the Failure that came in its place. `serial` is that of the request; a

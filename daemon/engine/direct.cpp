@@ -109,7 +109,7 @@ Status Engine::direct_verdict(Session& session, const shm::DirectMessage& messag
   drain_all(seat);  // what it has started before it heard
   seat.heard = Seat::Heard{*verdict, board_->recorded(rank), seat.starts};
   graph_->acknowledge(rank, verdict->event);
-  return Status(verdict->code, verdict->text);
+  return Status(verdict->code, verdict->text, verdict->culprit);
 }
 
 std::string Engine::direct_label(const Session& session, std::uint64_t plan) const {
@@ -137,6 +137,29 @@ Status Engine::direct_overdue(Session& session, const shm::DirectMessage& messag
   if (const auto about = wait_run_by(all, q.group, session.options().rank.value))
     explain(verdict, std::move(all), facts, *about);
   board_->break_group(q.group, verdict, Board::End::kForAll);
+  return {};
+}
+
+// Of the lane only what waits, of the group only the generation in which the rank is: what has ended
+// otherwise meanwhile is told as that, and nothing else is ended in its place.
+Status Engine::interrupted(Session& session, const shm::InterruptMessage& message) {
+  if (message.lane > MUSTER_LANE_COUNT)
+    return failure(Code::kBadArgument, "lane {} is not in 0..{}", message.lane, MUSTER_LANE_COUNT);
+  const std::lock_guard lock(baton_);
+  const Rank rank = session.options().rank;
+  MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), message.group));
+  const std::string& name = graph_->groups()[id.value].name;
+  const scheduler::Verdict verdict{
+      Code::kAborted, static_cast<std::int32_t>(rank.value),
+      fmt::format("rank {} was interrupted (muster_interrupt) in an operation of group {}", rank.value,
+                  name)};
+  if (message.lane < MUSTER_LANE_COUNT) {
+    drain_all(seats_[rank.value]);
+    graph_->give_up(rank, message.lane, verdict, clock_.now());
+    wake_clients();
+  } else if (board_ && message.generation == board_->generation(id)) {
+    board_->break_group(id, verdict, Board::End::kForAll);
+  }
   return {};
 }
 

@@ -120,6 +120,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Status direct_verdict(Session& session, const shm::DirectMessage& message);
   // The deadline of what the client waits for has passed: breaks the group if somebody is missing.
   Status direct_overdue(Session& session, const shm::DirectMessage& message);
+  // The rank leaves what it waits in, on a lane or directly: that ends for everybody in it.
+  Status interrupted(Session& session, const shm::InterruptMessage& message);
   // In what the members of the operation differ. Never OK.
   Status direct_disagree(Session& session, const shm::DirectMessage& message);
 

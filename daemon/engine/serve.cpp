@@ -225,6 +225,7 @@ Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind, std:
     case MessageKind::kDirectVerdict:
     case MessageKind::kDirectOverdue:
     case MessageKind::kDirectDisagree:
+    case MessageKind::kInterrupted:
       return serve_direct(engine, session, kind, bytes);
     default:
       return fail(Code::kProtocol, "a message of kind {} is not a client's", static_cast<unsigned>(kind));
@@ -234,6 +235,7 @@ Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind, std:
 Answer refusal(const Status& status, std::uint32_t serial) {
   shm::Failure message;
   message.status = static_cast<muster_status_t>(status.code());
+  message.culprit_rank = status.culprit();
   message.length = static_cast<std::uint32_t>(std::min(status.message().size(), sizeof message.text - 1));
   status.message().copy(message.text, message.length);
   return answer_with(message, MessageKind::kFailure, serial);

@@ -39,6 +39,11 @@ Result<Answer> serve_direct(Engine& engine, Session& session, MessageKind kind,
   if (kind == MessageKind::kDirectGroup) return direct_group(engine, session, bytes);
   if (kind == MessageKind::kPeerDirect || kind == MessageKind::kPeerArena)
     return peer_memory(engine, kind, bytes);
+  if (kind == MessageKind::kInterrupted) {
+    MUSTER_ASSIGN_OR_RETURN(const auto leaving, shm::checked<shm::InterruptMessage>(bytes, kind));
+    MUSTER_RETURN_IF_ERROR(engine.interrupted(session, leaving));
+    return answer_with(shm::Plain{}, MessageKind::kDone, leaving.header.serial);
+  }
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::DirectMessage>(bytes, kind));
   const Status told = kind == MessageKind::kDirectVerdict   ? engine.direct_verdict(session, request)
                       : kind == MessageKind::kDirectOverdue ? engine.direct_overdue(session, request)

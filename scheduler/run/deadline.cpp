@@ -32,7 +32,7 @@ void Graph::tick(Instant now) {
         if (const auto deadline = deadline_of(r, lane); !deadline || *deadline > now) continue;
         const Start& head = r.lanes[lane].queue[r.lanes[lane].launched];
         if (roots && !head.arrived && waiting_for(r, lane, head).lane) continue;
-        give_up(Rank(rank), lane, now);
+        end_overdue(Rank(rank), lane, now);
       }
 }
 
@@ -51,19 +51,13 @@ void Graph::forgive_lateness(Instant now) {
   }
 }
 
-void Graph::give_up(Rank rank, std::uint32_t lane, Instant now) {
+void Graph::end_overdue(Rank rank, std::uint32_t lane, Instant now) {
   const Lane& l = state(rank).lanes[lane];
   const Start start = l.queue[l.launched];
   Verdict verdict = overdue(rank, lane, start);
   actions_.overdue(rank, lane, verdict);
   verdict.event = ++failures_;
-  const CollectiveWork* work = start.request.plan->collective();
-  if (work != nullptr && start.arrived) {
-    fail_members(sequencer_.break_up(meeting_of(*work, lane), verdict), verdict, now);
-  } else {
-    fail_lane(rank, lane, verdict, nullptr, now);
-    pump(rank, now);
-  }
+  end_next(rank, lane, verdict, now);
 }
 
 std::optional<Instant> Graph::next_deadline() const {

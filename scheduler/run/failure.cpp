@@ -97,6 +97,26 @@ void Graph::abort(GroupId group, Verdict verdict, Instant now) {
   fail_members(sequencer_.break_group(group, verdict), verdict, now);
 }
 
+void Graph::give_up(Rank rank, std::uint32_t lane, Verdict verdict, Instant now) {
+  const Lane& l = state(rank).lanes[lane];
+  if (l.launched == l.queue.size()) return;
+  verdict.event = ++failures_;
+  end_next(rank, lane, verdict, now);
+}
+
+// The lane's next start fails, and with it its meeting if it has come to one.
+void Graph::end_next(Rank rank, std::uint32_t lane, const Verdict& verdict, Instant now) {
+  const Lane& l = state(rank).lanes[lane];
+  const Start& next = l.queue[l.launched];
+  const CollectiveWork* work = next.request.plan->collective();
+  if (work != nullptr && next.arrived) {
+    fail_members(sequencer_.break_up(meeting_of(*work, lane), verdict), verdict, now);
+  } else {
+    fail_lane(rank, lane, verdict, nullptr, now);
+    pump(rank, now);
+  }
+}
+
 // ---- departures
 
 std::optional<Verdict> Graph::detached(Rank rank, const std::string& text, Instant now,

@@ -75,6 +75,9 @@ class Graph {
 
   void finished(std::uint32_t step_index, Instant now);
   void abort(GroupId group, Verdict verdict, Instant now);
+  // The rank does not wait for what its lane has not launched: that falls, for all its members. Nothing if
+  // there is none.
+  void give_up(Rank rank, std::uint32_t lane, Verdict verdict, Instant now);
   // Another group in the place of one that nobody uses any more, or yet. Empty: none.
   void set_group(GroupId group, Group now);
   // Enforces the deadlines of starts that are next on their lane. What counts is how long nothing has moved
@@ -200,6 +203,7 @@ class Graph {
   void tell_known(const RankState& rank, const Meeting& meeting, std::uint64_t submission);
   void stop_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict);
   void fail_lane(Rank rank, std::uint32_t lane, const Verdict& verdict, const Meeting* told_at, Instant now);
+  void end_next(Rank rank, std::uint32_t lane, const Verdict& verdict, Instant now);
   void fail_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict, Instant now);
   void spread(Instant now);
   static std::uint64_t known_since(const RankState& rank, std::uint64_t event);
@@ -209,7 +213,7 @@ class Graph {
   const Verdict* failure_of(const RankState& rank) const;
   const Verdict* absence_in(const CollectiveWork& work) const;
   void forgive_lateness(Instant now);
-  void give_up(Rank rank, std::uint32_t lane, Instant now);
+  void end_overdue(Rank rank, std::uint32_t lane, Instant now);
   std::optional<Instant> deadline_of(const RankState& rank, std::uint32_t lane) const;
   std::optional<Instant> still_since(const RankState& rank, std::uint32_t lane, std::uint32_t seen) const;
   Verdict overdue(Rank rank, std::uint32_t lane, const Start& start) const;

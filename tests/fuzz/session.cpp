@@ -381,7 +381,9 @@ class World {
   void direct(std::uint32_t rank) {
     static constexpr MessageKind kKinds[] = {MessageKind::kDirectVerdict, MessageKind::kDirectOverdue,
                                              MessageKind::kDirectDisagree};
-    auto request = with<shm::DirectMessage>(kKinds[bytes_.below(std::size(kKinds))]);
+    const std::size_t which = bytes_.below(std::size(kKinds) + 1);
+    if (which == std::size(kKinds)) return interrupt(rank);
+    auto request = with<shm::DirectMessage>(kKinds[which]);
     request.group = any_group(client(rank));
     request.generation = bytes_.number();
     request.number = bytes_.number();
@@ -389,6 +391,13 @@ class World {
     request.plan = any_of(client(rank).plans);
     request.kind = static_cast<std::uint32_t>(bytes_.below(5));
     request.peer = static_cast<std::uint32_t>(bytes_.below(3));
+    static_cast<void>(ask(rank, request));
+  }
+  void interrupt(std::uint32_t rank) {
+    auto request = with<shm::InterruptMessage>(MessageKind::kInterrupted);
+    request.group = any_group(client(rank));
+    request.generation = bytes_.number();
+    request.lane = static_cast<std::uint32_t>(bytes_.below(MUSTER_LANE_COUNT + 2));
     static_cast<void>(ask(rank, request));
   }
   void plain(std::uint32_t rank) {

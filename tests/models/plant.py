@@ -87,8 +87,8 @@ BUGS = {
          "words_.generation = due;")]),
     # A stage is filled again without asking whether the other group's members are done with it.
     "stage_too_early": Bug(MEMORY, ["two_groups"], [
-        ("if (use.channel == nullptr || use.channel->generation() != use.generation) return;",
-         "if (use.channel == nullptr || use.generation != 0) return;")]),
+        ("if (use.channel == nullptr || use.channel->generation() != use.generation) return Meeting::kMet;",
+         "if (use.channel == nullptr || use.generation != 0) return Meeting::kMet;")]),
     # Whose memory is read in place does not wait for its readers.
     "source_too_early": Bug(OPERATION, ["arena"], [
         ("if (!(exchange ? faces.must_await_done() : payloads.must_await_done())) return done;",

@@ -111,7 +111,7 @@ std::uint64_t Channel::take_verdict() {
 
 // ---- waiting -----------------------------------------------------------------------------------
 
-// Ends with the word, with a verdict after which it is hopeless, or with the engine.
+// Ends with the word, with a verdict after which it is hopeless, with an interrupt, or with the engine.
 template<class Reached, class Hopeless>
 Meeting Channel::wait(const std::uint64_t* word, Reached reached, Hopeless hopeless, Patience& patience) {
   for (int i = patience.crowded() ? kCrowdedLooks : kLooks; i > 0; --i) {
@@ -141,6 +141,7 @@ std::optional<Meeting> Channel::glance(const std::uint64_t* word, Reached reache
   const bool verdict = hopeless();
   if (reached(look(word))) return Meeting::kMet;
   if (verdict) return Meeting::kBroken;
+  if (patience.interruptible() && vigil_.interrupted()) return Meeting::kInterrupted;
   if (vigil_.now() >= patience.deadline(vigil_)) {
     if (patience.gives_up()) return Meeting::kBroken;
     vigil_.overdue(*this);

@@ -47,12 +47,13 @@ std::uint64_t extent_bytes(const FaceEntry& entry, std::size_t element) {
 
 // ---- giving ------------------------------------------------------------------------------------
 
-void Faces::prepare(Stages& stages, const Patience& patience) {
+Outcome Faces::prepare(Stages& stages, const Patience& patience) {
   const std::uint64_t bytes = given_count(plan_.mine) * dtype_bytes(plan_.what.dtype);
   const std::size_t list = plan_.mine.sends.size() * sizeof(FaceEntry);
   packed_ = bytes <= (plan_.crowded ? kPackedBytesMaxCrowded : kPackedBytesMax);
   staged_ = list + (packed_ ? bytes : 0) > shm::kSlotPayloadBytes;
   if (staged_) stage_ = stages.take(channel_, patience);
+  return staged_ && stage_.data == nullptr ? Outcome::kInterrupted : Outcome::kDone;
 }
 
 void Faces::fill(std::byte* to, shm::Place place) {

@@ -26,13 +26,13 @@ struct FaceEntry {
 // Owns    nothing; lives as long as one operation.
 // Thread  the session's.
 // Bound   as many sends as a message to the engine holds; their list and what is packed fit into a stage.
-// Fails   receive: kCorrupt for a list that cannot be, kBroken for one that changed.
+// Fails   prepare: kInterrupted. receive: kCorrupt for a list that cannot be, kBroken for one that changed.
 class Faces {
  public:
   Faces(const DirectPlan& plan, Payloads& payloads, DirectMemory& memory)
       : plan_(plan), channel_(*plan.channel), payloads_(payloads), memory_(memory) {}
 
-  void prepare(Stages& stages, const Patience& patience);
+  [[nodiscard]] Outcome prepare(Stages& stages, const Patience& patience);
   void arrive();
   Outcome receive();
   // As in Payloads.

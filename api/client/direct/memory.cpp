@@ -83,7 +83,7 @@ Stages::Stages(std::byte* segment) : segment_(segment) {}
 void Stages::settle(Channel& channel, const Patience& patience) {
   for (Use& use : uses_) {
     if (use.channel != &channel) continue;
-    await_readers(use, patience);
+    static_cast<void>(await_readers(use, patience));
     use = {};
   }
 }
@@ -94,18 +94,18 @@ void Stages::forget_unbegun(const Channel& channel) {
 }
 
 // A verdict or the deadline ends the wait: whoever reads on finds the stage changed, and fails.
-void Stages::await_readers(const Use& use, const Patience& patience) {
-  if (use.channel == nullptr || use.channel->generation() != use.generation) return;
+Meeting Stages::await_readers(const Use& use, const Patience& patience) {
+  if (use.channel == nullptr || use.channel->generation() != use.generation) return Meeting::kMet;
   MUSTER_FAULT_POINT("stage.waiting");
   Patience bounded = patience.giving_up();
-  static_cast<void>(use.channel->await_departure(use.number, bounded));
+  return use.channel->await_departure(use.number, bounded);
 }
 
 Stages::Stage Stages::take(Channel& channel, const Patience& patience) {
   const std::uint32_t index = next_;
-  next_ = (next_ + 1) % shm::kStages;
   Use& use = uses_[index];
-  await_readers(use, patience);
+  if (await_readers(use, patience) == Meeting::kInterrupted) return {};
+  next_ = (next_ + 1) % shm::kStages;
   use = {&channel, channel.generation(), channel.number() + 1};
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment_);
   // No store into the stage can come before it.

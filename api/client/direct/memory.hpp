@@ -95,6 +95,7 @@ class DirectMemory {
 // The two stages of the own segment, taken in turn.
 class Channel;
 class Patience;
+enum class Meeting : std::uint8_t;
 
 // Owns    who may still read each stage. Thread  the session's.
 // Bound   kStages of kStageBytes.
@@ -108,7 +109,7 @@ class Stages {
     shm::Place place;
   };
   // A stage to be filled for the next operation of `channel`. Waits until all who were to read its last
-  // content are done.
+  // content are done. No data: the wait was interrupted, and they may read on.
   Stage take(Channel& channel, const Patience& patience);
   // The operation of `channel` for which a stage was taken did not begin: nobody reads that stage.
   void forget_unbegun(const Channel& channel);
@@ -118,7 +119,7 @@ class Stages {
 
  private:
   struct Use;
-  static void await_readers(const Use& use, const Patience& patience);
+  static Meeting await_readers(const Use& use, const Patience& patience);
   struct Use {
     Channel* channel = nullptr;
     std::uint64_t generation = 0;

@@ -207,10 +207,8 @@ Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& sta
   Payloads payloads(plan, memory, stages, patience);
   Faces faces(plan, payloads, memory);
   const bool exchange = plan.what.op == MUSTER_EXCHANGE;
-  if (exchange)
-    faces.prepare(stages, patience);
-  else if (!payloads.prepare())
-    return Outcome::kNoMemory;
+  const Outcome prepared = exchange ? faces.prepare(stages, patience) : payloads.prepare();
+  if (prepared != Outcome::kDone) return prepared;
   MUSTER_FAULT_POINT("payload.prepared");
   const Outcome met = meet(plan, memory, patience, [&] { exchange ? faces.arrive() : payloads.arrive(); });
   if (met != Outcome::kDone) {
@@ -285,18 +283,20 @@ Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcom
   Channel& channel = *plan.channel;
   const bool unexplained = outcome == Outcome::kBroken || outcome == Outcome::kCorrupt;
   if (unexplained && !channel.broken() && channel.engine_gone()) outcome = Outcome::kAlone;
-  if (outcome == Outcome::kAlone) {
-    if (plan.what.op == MUSTER_SEND)
-      channel.withdraw_message(static_cast<std::uint32_t>(plan.what.receiver));
-    else if (plan.what.op != MUSTER_RECV)
-      channel.withdraw();
-  }
+  if (outcome == Outcome::kAlone) withdraw(plan);
   // Memory that could not be had went with its owner: it explains no later failure.
   if (outcome == Outcome::kBroken) static_cast<void>(memory.take_trouble());
   return outcome;
 }
 
 }  // namespace
+
+void withdraw(const DirectPlan& plan) {
+  if (plan.what.op == MUSTER_SEND)
+    plan.channel->withdraw_message(static_cast<std::uint32_t>(plan.what.receiver));
+  else if (plan.what.op != MUSTER_RECV)
+    plan.channel->withdraw();
+}
 
 Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
   MUSTER_ASSERT(plan.channel->members() <= kRanksOnNodeMax);

@@ -37,15 +37,17 @@ struct DirectPlan {
 
 enum class Outcome : std::uint8_t {
   kDone,
-  kBroken,    // the group has a verdict
-  kDisagree,  // the members do not mean the same operation; nothing was moved
-  kCorrupt,   // a peer said what cannot be
-  kAlone,     // the engine is gone
-  kNoMemory,  // for the copy that an operation in place needs; nothing was begun
+  kBroken,       // the group has a verdict
+  kDisagree,     // the members do not mean the same operation; nothing was moved
+  kCorrupt,      // a peer said what cannot be
+  kAlone,        // the engine is gone
+  kNoMemory,     // for the copy that an operation in place needs; nothing was begun
+  kInterrupted,  // and the group does not know yet
 };
 
 constexpr Outcome outcome_of(Meeting meeting) noexcept {
   if (meeting == Meeting::kMet) return Outcome::kDone;
+  if (meeting == Meeting::kInterrupted) return Outcome::kInterrupted;
   return meeting == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
 }
 
@@ -54,5 +56,9 @@ constexpr Outcome outcome_of(Meeting meeting) noexcept {
 //
 // Thread: the session's. Bound: the patience's deadline, renewed by the engine's answer to Vigil::overdue.
 Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience);
+
+// This member leaves the operation, and no verdict tells the others so: what they read of it from now on
+// does not count.
+void withdraw(const DirectPlan& plan);
 
 }  // namespace muster::client

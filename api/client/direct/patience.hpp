@@ -5,7 +5,7 @@
 // Where ranks outnumber cores the peer may need this very core, so the first thing to do is to yield it: a
 // meeting is then a context switch, not a time slice. A sleeper is woken by the peer it sleeps for (see
 // Channel); it also wakes by itself every few milliseconds to see whether the group has a verdict or its
-// deadline has come, so no wake can be lost for long.
+// deadline has come, or it was interrupted, so no wake can be lost for long and an interrupt needs none.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -19,6 +19,7 @@ enum class Meeting : std::uint8_t {
   kMet,
   kBroken,  // the group has a verdict
   kAlone,   // the engine is gone
+  kInterrupted,
 };
 
 class Channel;
@@ -36,6 +37,8 @@ class Vigil {
   // The deadline of what the channel waits for (Channel::wanted) has passed: the engine finds out who is
   // missing and breaks the group, unless all have come by now.
   virtual void overdue(const Channel& channel) = 0;
+  // Somebody wants the caller out of its wait. A look; raised from another thread or a signal handler.
+  virtual bool interrupted() const { return false; }
 };
 
 // What happens at the deadline: the engine is asked who is to blame, or the caller goes on without.
@@ -49,13 +52,24 @@ class Patience {
  public:
   Patience(Nanos timeout, bool crowded, AtDeadline at_deadline = AtDeadline::kAsk)
       : timeout_(timeout), crowded_(crowded), at_deadline_(at_deadline) {}
-  Patience giving_up() const { return {timeout_, crowded_, AtDeadline::kGiveUp}; }
+  Patience giving_up() const {
+    Patience patience(timeout_, crowded_, AtDeadline::kGiveUp);
+    patience.interruptible_ = interruptible_;
+    return patience;
+  }
+  // For a wait that is no operation of a group: nobody would take the interrupt.
+  Patience undisturbed() const {
+    Patience patience = *this;
+    patience.interruptible_ = false;
+    return patience;
+  }
 
   // The deadline has been dealt with: begin it again.
   void renew() { deadline_ = Instant::max(); }
 
   bool crowded() const { return crowded_; }
   bool gives_up() const { return at_deadline_ == AtDeadline::kGiveUp; }
+  bool interruptible() const { return interruptible_; }
   Instant deadline(const Vigil& vigil) {
     if (deadline_ == Instant::max()) deadline_ = later(vigil.now(), timeout_);
     return deadline_;
@@ -66,6 +80,7 @@ class Patience {
   Instant deadline_ = Instant::max();
   bool crowded_;
   AtDeadline at_deadline_;
+  bool interruptible_ = true;
 };
 
 // Tells the core that this is a loop of looks.

@@ -76,7 +76,7 @@ shm::Place Payloads::choose_place(std::uint64_t bytes) const {
   return plan_.home;
 }
 
-bool Payloads::prepare() {
+Outcome Payloads::prepare() {
   const std::uint64_t bytes = count_of(plan_.mine.source_blocks) * dtype_bytes(plan_.what.dtype);
   given_ = choose_place(bytes);
   const bool reads_in_place =
@@ -84,8 +84,10 @@ bool Payloads::prepare() {
   const bool needs_stage =
       given_.kind == Kind::kStage || plan_.choice.algorithm == Algorithm::kSliced || reads_in_place;
   if (needs_stage) stage_ = stages_.take(channel_, patience_);
+  if (needs_stage && stage_.data == nullptr) return Outcome::kInterrupted;
   if (given_.kind == Kind::kStage) given_ = stage_.place;
-  return given_.kind != Kind::kArena || !overwritten(plan_) || move_to_scratch(bytes);
+  const bool must_move = given_.kind == Kind::kArena && overwritten(plan_);
+  return must_move && !move_to_scratch(bytes) ? Outcome::kNoMemory : Outcome::kDone;
 }
 
 // In place, what peers read here would be overwritten before they have.

@@ -24,8 +24,8 @@ class Payloads {
       : plan_(plan), channel_(*plan.channel), memory_(memory), stages_(stages), patience_(patience) {}
 
   // Finds the place for this member's contribution and takes a stage if it needs one; before the operation
-  // has begun, since it may wait. False: there is no memory for it.
-  [[nodiscard]] bool prepare();
+  // has begun, since it may wait. kNoMemory: there is none for it; kInterrupted.
+  [[nodiscard]] Outcome prepare();
   // Arrives with the contribution of `plan.mine`: its source blocks, or nothing where it gives nothing.
   void arrive();
   // Arrives with what the caller has put into the slot's payload, or elsewhere.

@@ -3,10 +3,10 @@
  *
  * Ownership  What you open you close. Handles (buffers, groups, plans) die with their session. A string that you pass
  *            is copied before the call returns; a string that you get lives as long as its comment says.
- * Threads    One session, one thread at a time: not even an abort may come from another thread while one is in a call. What
- *            a call waits for is bounded by its deadline. A process may open several sessions:
- *            they share no state in it, and each may be used by a thread of its own. Two ranks on one thread that run a
- *            collective would wait for each other until its deadline.
+ * Threads    One session, one thread at a time: not even an abort may come from another thread while one is in a call. Only
+ *            muster_interrupt may, and ends the wait in which the thread is. What a call waits for is bounded by its deadline.
+ *            A process may open several sessions: they share no state in it, and each may be used by a thread of its own. Two
+ *            ranks on one thread that run a collective would wait for each other until its deadline.
  * Fork       A child of fork() must not use its parent's session: each call then says MUSTER_ERR_STALE, but
  *            muster_close, which gives back what the child has inherited and leaves the parent's session alone.
  * Units      *_bytes, *_ns; a bare `count` counts elements; strides count elements.
@@ -82,6 +82,7 @@ enum {
   MUSTER_ERR_CONFIG = -109,       /* configuration or mesh not valid                           */
   MUSTER_ERR_STATE = -110,        /* the call does not fit the object's state                  */
   MUSTER_ERR_WAIT_TIMEOUT = -111, /* the wait's own time ran out; the operation goes on        */
+  MUSTER_ERR_WAIT_INTERRUPTED = -112, /* muster_interrupt ended the wait; the operation goes on */
 
   /* -2xx  a group's operation. Started: the lane that carried it stops until muster_lane_reset(). Run: told once to each
    * member, and then the group may run again. */
@@ -91,6 +92,7 @@ enum {
   MUSTER_ERR_ABORTED = -204,    /* somebody called muster_group_abort, or the job is ending   */
   MUSTER_ERR_DEPENDENCY = -205, /* a point waited for, or the lane before, had failed         */
   MUSTER_ERR_CORRUPT = -206,    /* members hold different bytes where they must be equal: the text names who */
+  MUSTER_ERR_INTERRUPTED = -207, /* muster_interrupt ended this rank's part; the other members get ABORTED   */
 
   /* -3xx  the session: open again */
   MUSTER_ERR_PROTOCOL = -301,    /* shared memory or a message broke the protocol            */
@@ -364,6 +366,19 @@ MUSTER_API muster_status_t muster_point_wait_any(muster_session* session, const 
  * moved for a second: DAEMON_LOST if it is gone. */
 MUSTER_API muster_status_t muster_point_test(muster_session* session, muster_point point);
 
+/* End the wait in which the session's thread is, or else the next to which it comes. The one call that may come from any thread
+ * at any time, and from a signal handler: it stores one flag, asks nobody and leaves muster_last_error() as it is.
+ * A collective that the thread runs (muster_plan_run, muster_run, muster_barrier, muster_compare, the calls with objects) says
+ * INTERRUPTED. The thread itself has then ended it for the whole group, for which it has asked the daemon: the other members
+ * hear ABORTED, and that this rank was interrupted, as of muster_group_abort, after which the group may run again. A run that
+ * waits for the engine takes its whole lane with it, with starts that stood there before. A wait for points (muster_point_wait,
+ * muster_point_wait_any) says WAIT_INTERRUPTED and the work goes on: wait again, or abort the group. No other call is
+ * touched, nor one that need not wait: the interrupt stays for the next. It is spent on the call that it ends, and on one that
+ * a group's failure (-2xx) ends first, so that it does not disturb what recovers from that. Two may be one.
+ * Seen within 100 ms where the thread gets a core; ending a collective takes the daemon's answer too. The session must live until
+ * nobody is about to call this. Errors, without words: BAD_ARGUMENT (NULL), STALE (a child of fork()). */
+MUSTER_API muster_status_t muster_interrupt(muster_session* session);
+
 /* A timeline of the client's own, to be waited for by starts: a framework signals "gradients ready". At most 16 a session, and
  * none is given back. Asks nobody. Errors: NO_RESOURCE. */
 MUSTER_API muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeline);
@@ -384,6 +399,12 @@ typedef struct muster_failure {
 /* What stopped the lane. PENDING: the daemon is just changing what it says of it, ask again. Errors: NOT_FOUND if it runs, or
  * was reset since; BAD_ARGUMENT (lane, size). */
 MUSTER_API muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure);
+/* What the latest call of this session failed with that a group's verdict (-2xx) ended, on any path: a run, a barrier, a
+ * comparison, the calls with objects, a wait for or a test of a point, muster_group_shrink. Later calls that end well leave it.
+ * lane and failed_point: as above; MUSTER_LANE_COUNT and NONE where no lane was stopped, as by what runs directly.
+ * culprit_rank is -1 also where no single rank is to blame (MISMATCH). `failure` is the caller's, filled in by a copy; its text
+ * is cut to 255 bytes, muster_last_error() had all of it. Local, as all calls from the session's thread. NOT_FOUND: none yet. */
+MUSTER_API muster_status_t muster_last_failure(muster_session* session, muster_failure* failure);
 /* Let a failed lane run again, also one that fails after this and before its next start; points before the reset keep their
  * verdict (those of the lane's last 8 failures; older ones say STALE). Errors: BUSY (the ring is full). */
 MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lane lane);

@@ -354,6 +354,8 @@ TEST_F(Session, SaysStaleInAForkedChild) {
                           muster_timeline_create(session, &timeline),
                           muster_timeline_signal(session, 16, 1),
                           muster_lane_failure(session, MUSTER_LANE_COMPUTE, &failure),
+                          muster_last_failure(session, &failure),
+                          muster_interrupt(session),
                           muster_lane_reset(session, MUSTER_LANE_COMPUTE),
                           muster_counter(session, "commands", &value)};
     for (std::size_t i = 0; i < said.size(); ++i)

@@ -105,6 +105,42 @@ TEST_F(Failure, TakesThePeersOutOfACollectiveThatFellBeforeItArrived) {
   EXPECT_TRUE(stage.stops.empty()) << "each has heard once";
 }
 
+// Goal:   a rank that leaves what it waits in takes nobody's next operation for it, and is waited for by
+// nobody.
+TEST_F(Failure, EndsForAllWhatARankGivesUp) {
+  const Verdict interrupted{Code::kAborted, 0, "rank 0 was interrupted"};
+  stage.graph.give_up(Rank(0), MUSTER_LANE_SMALL, interrupted, stage.now);
+  EXPECT_TRUE(stage.stops.empty()) << "nothing was there";
+  reduce(2, 0, MUSTER_LANE_SMALL);
+  reduce(2, 1, MUSTER_LANE_SMALL);
+  stage.graph.give_up(Rank(0), MUSTER_LANE_SMALL, interrupted, stage.now);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kAborted)) << rank;
+    EXPECT_EQ((stage.stops.at({rank, MUSTER_LANE_SMALL}).verdict.culprit), 0);
+    reset(rank, MUSTER_LANE_SMALL);
+  }
+  reduce(2, 2, MUSTER_LANE_SMALL);
+  ASSERT_TRUE(stage.stopped_with(2, MUSTER_LANE_SMALL, Code::kAborted)) << "who comes later hears too";
+  reset(2, MUSTER_LANE_SMALL);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) reduce(2, rank, MUSTER_LANE_SMALL);
+  ASSERT_EQ(stage.launched.size(), 1u);
+  stage.graph.give_up(Rank(0), MUSTER_LANE_SMALL, interrupted, stage.now);
+  EXPECT_TRUE(stage.stops.empty()) << "what runs goes on";
+  stage.finish_all();
+  EXPECT_EQ((stage.points.at({0, MUSTER_LANE_SMALL})), 2u);
+}
+
+// Goal:   behind another start of its lane it falls as well, though it has not met anybody.
+TEST_F(Failure, EndsForAllWhatARankGivesUpBehindAnother) {
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  stage.start(0, MUSTER_LANE_SMALL, stage.kernel(), {kNever});
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  stage.graph.give_up(Rank(0), MUSTER_LANE_SMALL, {Code::kAborted, 0, "rank 0 was interrupted"}, stage.now);
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kAborted));
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kAborted));
+  expect_to_meet_again({0u, 1u}, MUSTER_LANE_SMALL);
+}
+
 TEST_F(Failure, TellsAPeerThatComesLaterOfACollectiveThatFell) {
   reduce(0, 1, MUSTER_LANE_SMALL, {kNever}, Nanos(10));
   pass(Nanos(11));

@@ -5,6 +5,7 @@
 #include "tests/api/client/direct/direct_world.hpp"
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -63,6 +64,53 @@ TEST_F(Meetings, AsksForTheMissingAtTheDeadlineAndTakesTheVerdict) {
   EXPECT_EQ(asked_[0].number, 1u);
   const engine::DirectQuestion question{kGroupId, 0, 1, 1, 0, shm::DirectWait::kArrivals, 0};
   EXPECT_EQ(world_.board().missing(question), std::vector<std::uint32_t>{1});
+}
+
+// Goal:   an interrupt ends what would wait, and only that.
+TEST_F(Meetings, EndsAWaitThatIsInterruptedUnlessItIsOver) {
+  world_.interrupted = true;
+  Patience patience(std::chrono::seconds(20), true);
+  ASSERT_TRUE(one_.begin());
+  arrive(one_);
+  EXPECT_EQ(one_.await_arrivals(patience), Meeting::kInterrupted);
+  ASSERT_TRUE(other_.begin());
+  arrive(other_);
+  EXPECT_EQ(one_.await_arrivals(patience), Meeting::kMet) << "all have come";
+  ASSERT_TRUE(one_.begin());
+  arrive(one_);
+  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+  EXPECT_EQ(one_.await_arrivals(patience), Meeting::kBroken) << "a verdict comes first";
+  EXPECT_TRUE(asked_.empty());
+}
+
+// Goal:   who still reads a stage keeps it, also where its owner is wanted out of the wait for them.
+TEST_F(Meetings, LeavesAStageToItsReadersWhereItIsInterrupted) {
+  world_.interrupted = true;
+  Patience patience(std::chrono::seconds(20), true);
+  Stages stages(world_.memory(0).own());
+  for (const std::uint32_t index : {0u, 1u}) EXPECT_EQ(stages.take(one_, patience).place.index, index);
+  for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
+  arrive(one_);
+  arrive(other_);
+  ASSERT_EQ(one_.await_arrivals(patience), Meeting::kMet);
+  one_.set_phase(shm::kPhaseLast);
+  EXPECT_EQ(stages.take(one_, patience).data, nullptr);
+  other_.set_phase(shm::kPhaseLast);
+  const Stages::Stage stage = stages.take(one_, patience);
+  EXPECT_NE(stage.data, nullptr) << "nobody is waited for any more";
+  EXPECT_EQ(stage.place.index, 0u);
+}
+
+// Goal:   what is no operation of a group is not interrupted: a group that is given back is settled first.
+TEST_F(Meetings, SettlesAStageThoughItIsInterrupted) {
+  Stages stages(world_.memory(0).own());
+  Patience patience(std::chrono::milliseconds(50), true);
+  static_cast<void>(stages.take(one_, patience));
+  for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
+  world_.interrupted = true;
+  const auto begin = std::chrono::steady_clock::now();
+  stages.settle(one_, patience.undisturbed());
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
 }
 
 TEST_F(Meetings, CompletesWhatHadComeBeforeTheVerdict) {

@@ -70,7 +70,8 @@ class DirectWorld {
 
   Nanos timeout = std::chrono::seconds(20);
   std::atomic<bool> engine_gone = false;
-  bool arenas_gone = false;  // the engine knows no memory of a peer
+  std::atomic<bool> interrupted = false;  // whoever waits
+  bool arenas_gone = false;               // the engine knows no memory of a peer
   // Called when a rank is about to read a peer's arena for the first time, if set.
   std::function<void(std::uint32_t rank)> on_first_look;
   // Called at a deadline, with who asked. The default fails the test and ends everybody's wait.
@@ -112,6 +113,7 @@ class DirectWorld {
     }
     Instant now() const override { return clock.now(); }
     bool engine_gone() override { return world.engine_gone; }
+    bool interrupted() const override { return world.interrupted; }
     void overdue(const Channel& waiting) override { world.on_overdue(rank, waiting.wanted()); }
 
     DirectWorld& world;
