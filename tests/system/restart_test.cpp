@@ -140,6 +140,19 @@ class Restart : public RestartTest {
                        }))
         << "from " << ::testing::PrintToString(before) << " to " << ::testing::PrintToString(operations());
   }
+  void end_ranks() {
+    folder_.write("stop", "");
+    for (auto& rank : ranks_) {
+      const Ran ran = rank->wait();
+      EXPECT_EQ(ran.code, 0) << ran.err;
+      EXPECT_GE(std::atoll(ran.out.c_str()), restarts()) << ran.out;
+      std::printf("a rank: %s", ran.out.c_str());
+    }
+    const Ran ran = run_->wait();
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("operations"));
+    expect_short_operations();
+  }
   void expect_short_operations() {
     double longest_ms = 0;
     for (const auto& progress : progress_)
@@ -238,17 +251,7 @@ TEST_F(Restart, LosesNoOperationNoSessionAndNoDescriptor) {
   // Two more than what a visitor had just then.
   EXPECT_LE(await_descriptors(steward().pid(), daemon_before), daemon_before + 2);
 
-  folder_.write("stop", "");
-  for (auto& rank : ranks_) {
-    const Ran ran = rank->wait();
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    EXPECT_GE(std::atoll(ran.out.c_str()), restarts()) << ran.out;
-    std::printf("a rank: %s", ran.out.c_str());
-  }
-  const Ran ran = run_->wait();
-  EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("operations"));
-  expect_short_operations();
+  end_ranks();
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return job(run_job_).is_null(); }))
       << "the job of `muster run` ends with it: " << status();
   EXPECT_THAT(steward().kept_with("owner-"), ::testing::IsEmpty());
