@@ -93,10 +93,16 @@ class Restart : public RestartTest {
     while (!pause_visits()) {
       const Ran ran =
           muster({"run", "-n", "2", "--endpoint", socket(), "--timeout", "60", "--", "/bin/true"});
-      EXPECT_EQ(ran.code, 0) << ran.err;
+      EXPECT_EQ(ran.code, 0) << ran.err << latest_log();
       EXPECT_EQ(ran.err, "");
       ++runs_;
     }
+  }
+  // What the daemons said last, for whoever has to find out why a run failed.
+  std::string latest_log() {
+    constexpr std::size_t kTail = 6000;
+    const std::string log = steward().log();
+    return log.size() > kTail ? log.substr(log.size() - kTail) : log;
   }
   bool pause_visits() {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
