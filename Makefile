@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test fuzz bench format clean
+.PHONY: help setup build demo test prove fuzz bench format clean
 
 export CCACHE_BASEDIR := $(CURDIR)
 
@@ -21,6 +21,11 @@ demo: build ## Train a small language model on 8 ranks; writes demo/index.html a
 
 test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"
 	@python3 deploy/test.py
+
+prove: setup ## Every promise at its full size; hours, on a machine that does nothing else
+	@cmake --preset release
+	@cmake --build --preset release --target all tests_all
+	@python3 deploy/prove.py --record build/release/prove.txt
 
 FUZZ_SECONDS ?= 20
 

@@ -316,6 +316,11 @@ void Supervisor::on_report(const std::string& name, const Result<Packet>& answer
     return;
   }
   const auto sittings = sittings_of(*answer);
+  if (!sittings && sittings.error().code() == Code::kState &&
+      book_.find(name)->state == JobState::kAdopting) {
+    begin_anew(name);
+    return conclude_takeover();
+  }
   const Status status = sittings ? book_.reconcile(name, *sittings) : sittings.error();
   if (!status.ok()) {
     end_job(name,
@@ -333,6 +338,16 @@ void Supervisor::on_report(const std::string& name, const Result<Packet>& answer
   end_if_deserted(name);
   publish_status();
   check_drained();
+}
+
+// The predecessor wrote the job down and was killed before its engine had heard of it. Whoever waits for an
+// adopted job has no seat yet, as those who wait for one that starts have.
+void Supervisor::begin_anew(const std::string& name) {
+  MUSTER_LOG(kInfo, "supervisor", "job {} was only begun; it is made now", name);
+  auto waiting = std::exchange(running_.at(name).waiting, {});
+  book_.starting(name);
+  ask_to_create(name);
+  for (WaitingClient& client : waiting) admit(std::move(client));
 }
 
 // Once no engine's word is awaited any more: each has spoken, or is ending, or gone.

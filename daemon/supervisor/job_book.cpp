@@ -56,6 +56,11 @@ void JobBook::ready(const std::string& name) {
     job->state = JobState::kReady;
 }
 
+void JobBook::starting(const std::string& name) {
+  if (Job* job = find(name); job != nullptr && job->state == JobState::kAdopting)
+    job->state = JobState::kStarting;
+}
+
 void JobBook::ending(const std::string& name) {
   if (Job* job = find(name)) job->state = JobState::kEnding;
 }

@@ -67,6 +67,8 @@ class JobBook {
   // kStarting.
   Result<Job*> create(const control::JobSpec& spec);
   void ready(const std::string& name);
+  // It was kAdopting, and its engine turns out to have made nothing yet.
+  void starting(const std::string& name);
   void ending(const std::string& name);
   void erase(const std::string& name);
 

@@ -64,10 +64,15 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
   }
   save();
   // Last: an engine that is gone already is told of at once, and with the answer its owner may go.
-  running.engine->ask(Json{{"command", "create"}, {"spec", control::to_json(spec)}}, {},
-                      [this, name](Result<Packet> answer) { on_engine_ready(name, std::move(answer)); });
+  ask_to_create(name);
   publish_status();
   return {};
+}
+
+void Supervisor::ask_to_create(const std::string& name) {
+  running_.at(name).engine->ask(
+      Json{{"command", "create"}, {"spec", control::to_json(book_.find(name)->spec)}}, {},
+      [this, name](Result<Packet> answer) { on_engine_ready(name, std::move(answer)); });
 }
 
 void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer) {

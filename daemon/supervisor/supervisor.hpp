@@ -166,6 +166,7 @@ class Supervisor {
   // Jobs: jobs.cpp
   Status start_job(control::JobSpec spec, Birth birth, std::function<void(const Status&)> on_ready);
   EngineProcess::Options engine_options(const control::JobSpec& spec, std::uint32_t gid);
+  void ask_to_create(const std::string& name);
   void on_engine_ready(const std::string& name, Result<control::Packet> answer);
   void on_engine_event(const std::string& name, const control::Json& event);
   void on_engine_end(const std::string& name, const std::string& how);
@@ -185,6 +186,7 @@ class Supervisor {
   void adopt_owner(ConnectionId id, shm::Descriptor socket);
   void ask_report(const std::string& name, std::uint64_t epoch);
   void on_report(const std::string& name, const Result<control::Packet>& answer);
+  void begin_anew(const std::string& name);
   void conclude_takeover();
   void ask_counters(const std::string& name, std::uint64_t epoch);
   void end_strangers(Legacy& legacy, const std::string& why);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,7 +29,8 @@ class Bystanders {
     const char* job = "bystander";
     std::uint64_t count = 4096;
     muster_lane lane = MUSTER_LANE_ALLREDUCE;
-    bool runs = false;  // they run each operation too
+    bool runs = false;                   // they run each operation too
+    std::chrono::milliseconds pause{0};  // before each round, as there is between the steps of a training
   };
 
   explicit Bystanders(const Node& node) : Bystanders(node, Options{}) {}
@@ -59,8 +61,16 @@ class Bystanders {
     std::sort(times.begin(), times.end());
     return static_cast<double>(times[static_cast<std::size_t>(static_cast<double>(times.size() - 1) * of)]);
   }
-  // The slowest of 99 in 100 operations, in microseconds.
-  std::int64_t p99_us() { return static_cast<std::int64_t>(quantile(false, kStart, 0.99) / 1e3); }
+  // The same quantile beside a storm to that without one, both of which there must be; printed.
+  double ratio(Path path, double of) {
+    const double quiet = quantile(false, path, of);
+    const double stormy = quantile(true, path, of);
+    EXPECT_GT(quiet, 0.0) << "nothing was done without a storm";
+    EXPECT_GT(stormy, 0.0) << "nothing was done beside the storm";
+    std::printf("an all-reduce of two ranks, %s, p%.0f: %.1f us, beside the storm %.1f us, ratio %.2f\n",
+                path == kRun ? "run" : "started", of * 100, quiet / 1e3, stormy / 1e3, stormy / quiet);
+    return stormy / quiet;
+  }
 
   std::atomic<bool> storm{false};  // for a test to say
 
@@ -75,6 +85,7 @@ class Bystanders {
     const AllReduce sum(session, options_.count, 0, AllReduce::Place::kApart);
     const std::uint64_t last = options_.count - 1;
     for (bool ended = false; !ended && !failed_.load();) {
+      if (options_.pause.count() > 0) std::this_thread::sleep_for(options_.pause);
       // The stop is agreed on in the vector itself: both see it in the same sum.
       const auto round = static_cast<float>(done_[rank].load() % 1000);
       std::fill_n(sum.source, options_.count, round + static_cast<float>(rank));

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <ctime>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -19,6 +20,13 @@
 #include <unistd.h>
 
 namespace muster::test {
+
+// On the clock by which ranks and fault points tell their times.
+inline std::int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 // What `muster run` says when a process of its ends, and when it is done.
 inline void say_absent(const Node& node, const std::string& job, int rank, pid_t pid) {

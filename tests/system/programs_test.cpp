@@ -1,15 +1,18 @@
 // Random programs of eight ranks on the mesh 2 x 2 x 2: operations of all groups, in another order at each
-// rank, on all lanes, where they wait for each other, and both paths, in memory of each kind. All finish,
-// with the right results.
+// rank, on all lanes, where they wait for each other, and both paths, in memory of each kind; half of them
+// with all that an operation may have (drawn.hpp). All finish, with the right results.
 #include <muster/muster.h>
 
 #include "api/base/collective.hpp"
 #include "tests/api/client/running_ranks.hpp"
 #include "tests/support/property_cases.hpp"
+#include "tests/system/drawn.hpp"
 
 #include <algorithm>
 #include <array>
 #include <barrier>
+#include <cstdio>
+#include <memory>
 #include <numeric>
 #include <random>
 
@@ -19,12 +22,15 @@
 
 namespace {
 
+using muster::test::Drawn;
+using muster::test::kDrawnBytes;
 using muster::test::Member;
 
 constexpr int kWorld = 8;
-constexpr std::size_t kSlots = 24;       // operations of a program
+constexpr std::size_t kSlots = 36;       // operations of a program
 constexpr std::size_t kSlotInts = 4096;  // of each operation's source and target
 const char* const kDims[] = {"dp_replicate", "dp_shard", "tp", "dp", "dp_shard_cp", "world"};
+constexpr std::int32_t kMembers[] = {2, 2, 2, 4, 2, 8};  // of a group along it
 
 // What memory a vector lies in. An EXCHANGE is of an array with ghosts, in any of them.
 enum Kind : std::size_t { kPlain, kNamed, kImported, kShared, kKinds };
@@ -39,7 +45,8 @@ struct Operation {
   std::uint64_t count = 0;
   muster_lane lane = 0;  // where it is started
   bool runs = false;
-  bool shares_target = false;  // one result for all of its members
+  bool shares_target = false;          // one result for all of its members
+  std::shared_ptr<const Drawn> drawn;  // if so, it and not `op` and `count` say what this is
 };
 
 // What goes on one lane, or is run, goes in one order everywhere: a lane is ordered, and who runs waits. All
@@ -59,6 +66,11 @@ std::vector<Operation> program_of(std::uint64_t seed) {
     o.lane = static_cast<muster_lane>(random() % MUSTER_LANE_COUNT);
     o.runs = random() % 3 == 0;
     o.shares_target = random() % kKinds == 0;
+    if (random() % 2 == 0) {
+      o.drawn = std::make_shared<Drawn>(random(), kMembers[o.dim]);
+      // Messages of one pair meet in the order in which they are ready, so all of them go on one lane.
+      if (muster::is_transfer(o.drawn->op())) o.lane = static_cast<muster_lane>(seed % MUSTER_LANE_COUNT);
+    }
     program.push_back(o);
   }
   return program;
@@ -90,6 +102,7 @@ class Programs : public muster::test::RunningRanks {
     std::array<muster_group, std::size(kDims)> groups{};
     std::array<std::vector<std::int32_t>, std::size(kDims)> ranks;
     std::array<Memory, kKinds> sources, targets;
+    std::array<Memory, kShared> drawn;  // of what is drawn: a slot has all of its vectors
   };
   // Where a vector lies.
   struct Place {
@@ -100,7 +113,7 @@ class Programs : public muster::test::RunningRanks {
   };
 
   static Part part_of(Member& member) {
-    Part part{member, {}, {}, {}, {}};
+    Part part{member, {}, {}, {}, {}, {}};
     for (std::size_t d = 0; d < std::size(kDims); ++d) {
       EXPECT_EQ(muster_mesh_group(member.session, kDims[d], &part.groups[d]), MUSTER_OK)
           << muster_last_error();
@@ -111,29 +124,30 @@ class Programs : public muster::test::RunningRanks {
       part.ranks[d].resize(count);
     }
     for (const Kind kind : {kPlain, kNamed, kImported, kShared}) {
-      part.sources[kind] = memory_of(member, kind, "source");
-      part.targets[kind] = memory_of(member, kind, "target");
+      constexpr std::uint64_t kBytes = kSlots * kSlotInts * sizeof(std::int32_t);
+      part.sources[kind] = memory_of(member, kind, "source", kBytes);
+      part.targets[kind] = memory_of(member, kind, "target", kBytes);
+      if (kind < kShared) part.drawn[kind] = memory_of(member, kind, "drawn", kSlots * kDrawnBytes);
     }
     return part;
   }
-  static Memory memory_of(const Member& member, Kind kind, const char* name) {
-    constexpr std::uint64_t kBytes = kSlots * kSlotInts * sizeof(std::int32_t);
+  static Memory memory_of(const Member& member, Kind kind, const char* name, std::uint64_t bytes) {
     constexpr std::uint64_t kOffset = 4096;
     const std::string shared_name = std::string("shared ") + name;
     muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
-    options.bytes = kind == kShared ? kWorld * kBytes : kBytes;
+    options.bytes = kind == kShared ? kWorld * bytes : bytes;
     if (kind == kNamed) options.name = name;
     if (kind == kShared) options.name = shared_name.c_str(), options.shared_by = member.group;
     if (kind == kImported) {
       options.memory = memfd_create("import", MFD_CLOEXEC | MFD_ALLOW_SEALING);
       options.memory_offset_bytes = kOffset;
-      EXPECT_EQ(ftruncate(options.memory, static_cast<off_t>(kOffset + kBytes)), 0);
+      EXPECT_EQ(ftruncate(options.memory, static_cast<off_t>(kOffset + bytes)), 0);
       EXPECT_EQ(fcntl(options.memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     }
     Memory memory;
     void* address = nullptr;
     const muster_status_t made =
-        kind == kPlain ? muster_buffer_alloc(member.session, kBytes, &memory.buffer, &address)
+        kind == kPlain ? muster_buffer_alloc(member.session, bytes, &memory.buffer, &address)
                        : muster_buffer_create(member.session, &options, &memory.buffer, &address);
     EXPECT_EQ(made, MUSTER_OK) << muster_last_error();
     if (kind == kImported) ::close(options.memory);
@@ -158,6 +172,20 @@ class Programs : public muster::test::RunningRanks {
     if (!o.shares_target) return {part.targets[kind_of(part, o, seed, kShared)], o.slot};
     const std::int32_t whose = muster::may_share_target(o.op) ? part.ranks[o.dim].front() : part.member.rank;
     return {part.targets[kShared], o.slot * kWorld + static_cast<std::size_t>(whose)};
+  }
+
+  // Of what is drawn, whose memory is one for sources and targets.
+  struct Arena {
+    std::byte* memory = nullptr;
+    muster_range range{};
+  };
+  static Arena arena_of(const Part& part, const Operation& o, std::uint64_t seed) {
+    const Memory& memory = part.drawn[kind_of(part, o, seed, kShared)];
+    const std::size_t at = o.slot * kDrawnBytes;
+    return {reinterpret_cast<std::byte*>(memory.ints) + at, {memory.buffer, at}};
+  }
+  static bool concerns(const Part& part, const Operation& o) {
+    return !o.drawn || o.drawn->concerns(seat_of(part, o).first);
   }
 
   static std::int32_t value(std::uint64_t seed, std::size_t slot, int rank, std::uint64_t i) {
@@ -203,6 +231,9 @@ class Programs : public muster::test::RunningRanks {
   // Each brings the last of its columns to the one behind it.
   static muster_status_t plan_of(const Part& part, const Operation& o, std::uint64_t seed,
                                  muster_plan* plan) {
+    if (o.drawn)
+      return o.drawn->plan(part.member.session, part.groups[o.dim], seat_of(part, o).first,
+                           arena_of(part, o, seed).range, plan);
     muster_collective c = collective_of(part, o, seed);
     if (o.op != MUSTER_EXCHANGE) return muster_plan_collective(part.member.session, &c, plan);
     const auto [me, before] = seat_of(part, o);
@@ -220,6 +251,7 @@ class Programs : public muster::test::RunningRanks {
 
   // What an operation takes, before any of them begins.
   static void give(const Part& part, const Operation& o, std::uint64_t seed) {
+    if (o.drawn) return o.drawn->give(arena_of(part, o, seed).memory);
     if (o.op != MUSTER_EXCHANGE) {
       std::int32_t* given = source_of(part, o, seed).ints();
       const bool blocks = muster::has_source_blocks(o.op, true);
@@ -295,6 +327,11 @@ class Programs : public muster::test::RunningRanks {
     }
   }
   static void check(const Part& part, const Operation& o, std::uint64_t seed) {
+    if (o.drawn) {
+      ASSERT_EQ(o.drawn->wrong(seat_of(part, o).first, arena_of(part, o, seed).memory), -1)
+          << "seed " << seed << ", slot " << o.slot << ": " << o.drawn->text();
+      return;
+    }
     if (o.op == MUSTER_BARRIER) return;
     const std::int32_t* got = target_of(part, o, seed).ints();
     const auto [me, before] = seat_of(part, o);
@@ -313,12 +350,12 @@ class Programs : public muster::test::RunningRanks {
           << "seed " << seed << ", slot " << o.slot << ", op " << o.op << ", element " << i;
   }
 
-  static void run_program(const Part& part, std::uint64_t seed) {
-    const std::vector<Operation> program = program_of(seed);
+  static void run_program(const Part& part, const std::vector<Operation>& program, std::uint64_t seed) {
     for (const Operation& o : program) give(part, o, seed);
     std::mt19937_64 random(seed * 37 + static_cast<std::uint64_t>(part.member.rank));
     std::vector<Started> all;
     for (const Operation& o : order_of(program, seed, part.member.rank)) {
+      if (!concerns(part, o)) continue;
       Started one{o, 0, {}};
       if (!o.runs) one.waits = waits_of(all, o, random);
       ASSERT_EQ(take(part, o, seed, one.waits, &one.point), MUSTER_OK)
@@ -343,13 +380,26 @@ TEST_F(Programs, FinishWhateverTheOrderAcrossGroups) {
   const std::uint64_t programs = muster::test::property_cases(100);
   mesh = "dp_replicate=2,dp_shard=2,tp=2";
   std::barrier between(kWorld);
+  std::vector<Operation> program;
+  std::uint64_t drawn = 0, messages = 0;
   with_ranks(kWorld, [&](Member& member) {
     Part part = part_of(member);
     for (std::uint64_t seed = 0; seed < programs; ++seed) {
       between.arrive_and_wait();  // targets are looked at before they are used again
-      if (!HasFatalFailure()) run_program(part, seed);
+      if (member.rank == 0) {
+        program = program_of(seed);
+        for (const Operation& o : program) {
+          drawn += o.drawn ? 1 : 0;
+          messages += o.drawn && muster::is_transfer(o.drawn->op()) ? 1 : 0;
+        }
+      }
+      between.arrive_and_wait();
+      if (!HasFatalFailure()) run_program(part, program, seed);
     }
   });
+  std::printf("%llu programs; %llu operations with all that one may have, %llu of them messages\n",
+              static_cast<unsigned long long>(programs), static_cast<unsigned long long>(drawn),
+              static_cast<unsigned long long>(messages));
 }
 
 }  // namespace

@@ -30,12 +30,7 @@ class RestartTest : public ::testing::Test {
   RestartTest() {
     // Engines of a daemon that was killed become children of this process, which sees that they end.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    steward_ = std::make_unique<Steward>(
-        folder_.path(),
-        std::vector<std::string>{"--transient", "--socket", socket(), "--engine", engine_, "--set",
-                                 "node.runtime_directory=" + folder_.path(), "--set",
-                                 "limits.arena_segment=4MiB"},
-        std::vector<std::string>{});
+    start_over_with(engine_);
   }
   ~RestartTest() override {
     steward_.reset();
@@ -44,6 +39,16 @@ class RestartTest : public ::testing::Test {
     }
   }
 
+  // Before anything is begun: another engine program.
+  void start_over_with(const std::string& engine) {
+    steward_.reset();
+    steward_ = std::make_unique<Steward>(
+        folder_.path(),
+        std::vector<std::string>{"--transient", "--socket", socket(), "--engine", engine, "--set",
+                                 "node.runtime_directory=" + folder_.path(), "--set",
+                                 "limits.arena_segment=4MiB"},
+        std::vector<std::string>{});
+  }
   std::string socket() const { return folder_.path() + "/s"; }
   cli::Door door() const { return {socket(), std::chrono::seconds(30)}; }
   Steward& steward() { return *steward_; }

@@ -167,6 +167,39 @@ TEST_F(RestartMoments, AnOwnerThatDiedMeanwhileTakesItsJobAlong) {
   EXPECT_THAT(steward().kept_with("owner-"), IsEmpty());
 }
 
+// Goal:   a job that a supervisor wrote down and was killed before it could tell the engine is made by the
+// next. Method: an engine whose first message is lost before it is an engine, in place of one that never got
+// it.
+TEST_F(RestartMoments, MakesAJobThatItsPredecessorOnlyBegan) {
+  const std::string loses_a_message = script(
+      "exec /usr/bin/python3 -c 'import os, select, socket\n"
+      "channel = socket.socket(fileno=3)\n"
+      "select.select([channel], [], [])\n"
+      "channel.recv(1 << 20)\n"
+      "channel.detach()\n"
+      "os.execv(\"" +
+      engine_ + "\", [\"muster-engine\"])'\n");
+  start_over_with(loses_a_message);
+  begin(kThis);
+  const Start start{{program("muster"), "run", "-n", "2", "--endpoint", socket(), "--timeout", "60", "--",
+                     MUSTER_RANK_PROGRAM, folder_.path() + "/stop"},
+                    {},
+                    {}};
+  Running run(start);
+  const std::string name = run_job_of(run.pid());
+  const pid_t engine = engine_of(name);
+  EXPECT_TRUE(within(std::chrono::seconds(20), [&] {
+    std::string comm;
+    std::getline(std::ifstream(fmt::format("/proc/{}/comm", engine)), comm);
+    return comm == "muster-engine";
+  })) << "the message is not lost";
+  restart();
+  EXPECT_TRUE(await_ranks(name, 2)) << run.err() << steward().log();
+  EXPECT_EQ(engine_of(name), engine);
+  folder_.write("stop", "");
+  EXPECT_EQ(run.wait().code, 0) << run.err();
+}
+
 TEST_F(RestartMoments, GoesToTheNextStateAndBack) {
   begin(kThis);
   muster_session* session = attached("train");

@@ -5,6 +5,7 @@
 //   start:DIM    the same by the engine, and waits for it
 //   post:DIM     the same by the engine, and does not wait
 //   await        until a line comes on standard input
+//   make:R,R,…   makes a group of these ranks, which @ becomes
 //   shrink       makes a group of those who are left of the one called @, which it becomes: at first the
 //   world whole        makes the world @ again, and meets all its members, having heard what it had to tell
 //   listen       takes its next steps from standard input, a line each, until it ends
@@ -20,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -54,6 +56,15 @@ muster_status_t operate(const Rank& rank, const std::string& verb, muster_plan p
 int say(const std::string& step, const char* status, long long value, const char* text) {
   std::printf("%s %s %lld %s\n", step.c_str(), status, value, text);
   std::fflush(stdout);
+  return 0;
+}
+
+int make(Rank& rank, const char* list) {
+  std::vector<std::int32_t> ranks;
+  for (const char* at = list; at != nullptr; at = std::strchr(at, ','))
+    ranks.push_back(std::atoi(*at == ',' ? ++at : at));
+  if (muster_group_make(rank.session, ranks.data(), ranks.size(), nullptr, &rank.group) != MUSTER_OK)
+    return fail("make");
   return 0;
 }
 
@@ -109,6 +120,7 @@ int take(Rank& rank, const std::string& step) {
   if (step == "whole") return whole(rank);
   const auto colon = step.find(':');
   if (colon == std::string::npos) return 2;
+  if (step.starts_with("make:")) return make(rank, step.c_str() + colon + 1);
   return collective(rank, step, step.substr(0, colon), step.c_str() + colon + 1);
 }
 

@@ -1,11 +1,17 @@
 #include "daemon/engine/engine.hpp"
 
 #include "tests/daemon/engine/engine_fixture.hpp"
+#include "tests/support/contract.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <thread>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
-
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 namespace muster::engine {
@@ -109,6 +115,55 @@ TEST_F(EngineByHand, SleepsWhileAClientWaitsForRoomOnItsLane) {
   EXPECT_TRUE(engine_->abort_group(*sessions_[1], kAll).ok());
   turn();
   EXPECT_FALSE(sessions_[0]->has_backlog());
+}
+
+// Goal:   T-06. A client that abuses its doorbell never makes anybody hold the baton for long.
+// Method: a bell that would block its reader, rung and emptied without end for a second beside workers of
+//         the engine's own; the baton is looked at all the while. A hold is as long as the same number is
+//         seen, so one that was not seen to end counts for less than it was: the look is short.
+class BatonHolds : public test::EngineTest {
+ protected:
+  static constexpr double kPromisedMs = 50;
+
+  Nanos longest_while(const std::atomic<bool>& stopping) const {
+    Nanos longest{0};
+    std::uint64_t seen = 0;
+    Instant since = clock_.now();
+    while (!stopping) {
+      const std::uint64_t holds = engine_->baton().sight().holds;
+      const Instant now = clock_.now();
+      if (holds != seen) seen = holds, since = now;
+      if (holds % 2 == 1) longest = std::max<Nanos>(longest, now - since);
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return longest;
+  }
+};
+
+TEST_F(BatonHolds, AreShortBesideADoorbellThatIsAbused) {
+  auto attached = engine_->attach(Rank(0), 1);
+  ASSERT_TRUE(attached) << attached.error().text();
+  const int bell = attached->doorbell.get();
+  ASSERT_EQ(fcntl(bell, F_SETFL, 0), 0) << "a read would block from now on, everybody's";
+  std::atomic<bool> stopping{false};
+  std::thread ringer([&] {
+    while (!stopping) {
+      static_cast<void>(eventfd_write(bell, 1));
+      std::uint64_t stolen = 0;
+      [[maybe_unused]] const auto got = read(bell, &stolen, sizeof stolen);
+    }
+  });
+  Nanos longest{0};
+  std::thread watcher([&] { longest = longest_while(stopping); });
+  const std::uint64_t before = engine_->baton().sight().holds;
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  stopping = true;
+  ringer.join();
+  watcher.join();
+  EXPECT_GT(engine_->baton().sight().holds, before) << "nobody took the baton: this test is blind";
+  const double ms = static_cast<double>(longest.count()) / 1e6;
+  std::printf("the longest hold of the baton: %.2f ms\n", ms);
+  muster::test::expect_promised(ms, kPromisedMs, "ms that the baton is held beside an abused doorbell");
 }
 
 }  // namespace

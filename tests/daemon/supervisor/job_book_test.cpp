@@ -232,6 +232,17 @@ TEST(JobBook, KeepsATokenThatWasIssuedWhileAnotherIsUsed) {
   EXPECT_TRUE(book.claim("train", claimant(0, "second")).ok());
 }
 
+// An adopted job whose engine has made nothing yet starts like any other; who comes meanwhile has a seat.
+TEST(JobBook, LetsAnAdoptedJobStart) {
+  JobBook book = adopted({{1, 0, "token"}});
+  book.starting("train");
+  EXPECT_TRUE(book.claim("train", claimant(1, "token")).ok());
+  book.ready("train");
+  EXPECT_EQ(book.find("train")->state, JobState::kReady);
+  book.starting("train");
+  EXPECT_EQ(book.find("train")->state, JobState::kReady) << "only what is being adopted";
+}
+
 TEST(JobBook, AdoptsAJobThatIsEnding) {
   JobBook book = adopted();
   book.ending("train");

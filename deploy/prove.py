@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Runs what is promised at the size at which it is promised: hours, on a machine that does nothing else.
+
+Each line of PROOFS is a test program of build/release with what makes it long, and gives one line: its name,
+`passed` or `failed`, the seconds it took, how many of its tests were skipped, and the figures that it
+printed. Ends with 1 if one failed.
+
+  prove.py                      all of them
+  prove.py --only restarts      that one; may stand several times
+  prove.py --list               what there is, and how long each takes
+  prove.py --record FILE        appends each line with date and commit to FILE
+
+What a proof printed is in build/release/prove/NAME.log. `make prove` builds everything before.
+"""
+
+import argparse
+import datetime
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ROOT / "build" / "release" / "tests"
+LOGS = ROOT / "build" / "release" / "prove"
+LATE_FACTOR = 10  # so many times what it should take, and it hangs
+LATE_MINUTES_LEAST = 30
+LOOK_S = 0.2
+PATIENCE_S = 10  # for a program that was told to end
+
+
+@dataclass
+class Proof:
+    name: str
+    minutes: float  # on two cores
+    program: str
+    environment: dict = field(default_factory=dict)
+    filter: str = "*"
+
+
+def _cases(count):
+    return {"MUSTER_PROPERTY_CASES": str(count)}
+
+
+CONTRACT = {"MUSTER_CONTRACT": "1"}
+LONG = {**CONTRACT, "MUSTER_FAULT_FACTOR": "10"}
+CASES = _cases(100_000)
+
+PROOFS = [
+    Proof("conformance-loopback", 60, "loopback_test", {"MUSTER_CONFORMANCE": "full"}),
+    Proof("conformance-direct", 60, "direct_conformance_test", {"MUSTER_CONFORMANCE": "full"}),
+    Proof("random-loopback", 30, "loopback_test", CASES, "*Random*"),
+    Proof("random-direct", 30, "direct_conformance_test", CASES, "*Random*"),
+    Proof("agreement", 5, "agreement_test", CASES),
+    Proof("overlap", 5, "base_overlap_test", CASES),
+    Proof("resync", 30, "resync_property_test", CASES),
+    Proof("programs", 10, "programs_test", _cases(10_000)),
+    Proof("mutated-fields", 1, "mutation_test", _cases(10_000), "*FindsEveryMutatedField"),
+    Proof("matching-fields", 5, "mutation_test", _cases(1_000_000), "*TakesNothingThatMatches*"),
+    Proof("restarts", 2, "restart_test", {**CONTRACT, "MUSTER_RESTARTS": "500"}),
+    Proof("kill-cycles", 10, "fault_cycles_test", {**LONG, "MUSTER_KILL_CYCLES": "2000"}),
+    Proof("fault-points", 2, "fault_point_test", CONTRACT),
+    Proof("hang", 1, "hang_test", CONTRACT),
+    Proof("stragglers", 1, "straggler_test", {"MUSTER_CONTROL_STARTS": "100000"}),
+    Proof("limits", 2, "limits_test", LONG),
+    Proof("hostile-client", 2, "hostile_client_test", LONG),
+    Proof("departure", 1, "departure_test", CONTRACT),
+    Proof("door", 2, "door_test", LONG),
+    Proof("handles", 1, "fault_handle_test", LONG),
+    Proof("baton", 1, "engine_test", CONTRACT, "BatonHolds.*"),
+    Proof("warm", 1, "warm_test", CONTRACT),
+]
+
+
+@dataclass
+class Result:
+    passed: bool
+    seconds: float
+    skipped: int = 0
+    why: str = ""  # it failed
+    figures: list = field(default_factory=list)
+
+    def text(self, name):
+        words = f"{name}: {'passed' if self.passed else 'failed'}, {self.seconds:.0f} s"
+        if self.skipped:
+            words += f", {self.skipped} skipped"
+        if self.why:
+            words += f", {self.why}"
+        return "; ".join([words, *self.figures])
+
+
+# What GoogleTest says of itself, a failure with what belongs to it, and the log of an engine or supervisor.
+_FRAME = re.compile(r"\[[ =\-A-Z]{10}\]|Running main\(\)|Note: |Repeating all|\d+ FAILED TEST")
+_LOG = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_FAILURE = re.compile(r"\S+:\d+: (Failure|Skipped)")
+
+
+def figures_of(output):
+    """The lines that a test itself printed: not GoogleTest's, no logs, no failures."""
+    figures, in_failure = [], False
+    for line in output.splitlines():
+        if _FRAME.match(line.strip()):
+            in_failure = False
+        elif _FAILURE.match(line):
+            in_failure = True
+        elif line.strip() and not in_failure and not _LOG.match(line):
+            figures.append(line.strip())
+    return figures
+
+
+def result_of(code, output, seconds):
+    ran = re.search(r"^\[=+\] (\d+) tests? from .* ran\.", output, re.MULTILINE)
+    passed = re.search(r"^\[  PASSED  \] (\d+) test", output, re.MULTILINE)
+    skipped = re.search(r"^\[  SKIPPED \] (\d+) test", output, re.MULTILINE)
+    failed = re.search(r"^\[  FAILED  \] (\d+) test", output, re.MULTILINE)
+    why = ""
+    if failed:
+        why = f"{failed[1]} failed"
+    elif code != 0:
+        why = f"ended with {code}"
+    elif ran is None or int(ran[1]) == 0:
+        why = "no test ran"
+    elif skipped and passed and int(passed[1]) == 0:
+        why = "every test was skipped"
+    return Result(not why, seconds, int(skipped[1]) if skipped else 0, why, figures_of(output))
+
+
+# The signal that has told this program to end; 0: none. Nothing is raised from its handler: a program that is
+# just being started would be forgotten.
+_told = 0
+
+
+def _take(number, _frame):
+    global _told
+    _told = number
+
+
+def wait(child, limit_s):
+    """Its exit code; None if it takes longer."""
+    start = time.monotonic()
+    while time.monotonic() - start < limit_s:
+        if _told:
+            raise SystemExit(128 + _told)
+        try:
+            return child.wait(LOOK_S)
+        except subprocess.TimeoutExpired:
+            continue
+    return None
+
+
+def end(child):
+    """Ends a program with all that it has started: it leads a group of processes."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            child.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def run(proof, programs, logs):
+    program = programs / proof.program
+    if not program.is_file():
+        return Result(False, 0, why=f"{program} is not there; build it with `cmake --build --preset release "
+                                    f"--target {proof.program}`")
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{proof.name}.log"
+    limit = max(proof.minutes * LATE_FACTOR, LATE_MINUTES_LEAST) * 60
+    start = time.monotonic()
+    with open(log, "w+", errors="replace", encoding="utf-8") as out:
+        child = subprocess.Popen([program, f"--gtest_filter={proof.filter}", "--gtest_color=no"], cwd=ROOT,
+                                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                 env={**os.environ, **proof.environment}, start_new_session=True)
+        try:
+            code = wait(child, limit)
+        finally:
+            end(child)
+        if code is None:
+            return Result(False, time.monotonic() - start, why=f"not over after {limit:.0f} s, see {log}")
+        out.seek(0)
+        return result_of(code, out.read(), time.monotonic() - start)
+
+
+def commit():
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+    return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain") else "")
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", metavar="NAME", choices=[p.name for p in PROOFS])
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--record", type=Path, metavar="FILE")
+    parser.add_argument("--programs", type=Path, default=PROGRAMS, metavar="FOLDER")
+    parser.add_argument("--logs", type=Path, default=LOGS, metavar="FOLDER")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = parse(arguments)
+    chosen = [p for p in PROOFS if not options.only or p.name in options.only]
+    if options.list:
+        for p in chosen:
+            settings = " ".join(f"{name}={value}" for name, value in p.environment.items())
+            print(f"{p.name:22} {p.minutes:4g} min  {p.program} {p.filter} {settings}")
+        return 0
+    failed = 0
+    for proof in chosen:
+        result = run(proof, options.programs, options.logs)
+        failed += not result.passed
+        line = result.text(proof.name)
+        print(line, flush=True)
+        if options.record:
+            now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
+            with open(options.record, "a", encoding="utf-8") as record:
+                record.write(f"{now} {commit()} {line}\n")
+    print(f"{len(chosen) - failed} passed, {failed} failed", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    for caught in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(caught, _take)
+    sys.exit(main(sys.argv[1:]))
