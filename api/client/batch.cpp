@@ -48,6 +48,7 @@ Code muster_session::start_batch(std::span<muster_batch_entry> entries, std::siz
     if (const Code code = tell(*find(entries[*refused = i].plan)); code != Code::kOk) return code;
   if (const Code code = push(batch_); code != Code::kOk) return code;
   MUSTER_FAULT_POINT("batch.pushed");
+  for (const muster_batch_entry& entry : entries) find(entry.plan)->last = entry.point;
   for (std::size_t lane = 0; lane < starts.size(); ++lane) {
     submitted_[lane] += starts[lane];
     reset_asked_[lane] = reset_asked_[lane] && starts[lane] == 0;
@@ -68,9 +69,8 @@ muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_en
     std::size_t refused = 0;
     const Code code = session->start_batch(batch, &refused);
     if (code == Code::kOk) return {};
-    if (code == Code::kBusy)  // also of an engine that will never make room
-      if (const auto loss = session->loss_of_silent_engine()) return *loss;
     const Status why = session->not_started(code, std::span<const muster_batch_entry>(batch), refused);
+    if (why.code() != code) return why;  // the engine is gone
     return failure(code, "entry {}: {}", refused, why.message());
   });
   if (status != MUSTER_OK)

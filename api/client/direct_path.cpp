@@ -150,7 +150,13 @@ Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
   Patience patience(timeout, plan.crowded);
   running_ = plan.handle;
   MUSTER_FAULT_POINT("run.chosen");
-  const Outcome outcome = run_direct(plan, *memory_, *stages_, patience);
+  Outcome outcome = run_direct(plan, *memory_, *stages_, patience);
+  // What stood in the way may be gone by now, with a rank that has come back: then there is nothing to tell.
+  while (outcome == Outcome::kRefused) {
+    if (explained(plan))
+      if (const Status why = verdict(*plan.channel); why.code() != Code::kState) return noted(why);
+    outcome = run_direct(plan, *memory_, *stages_, patience);
+  }
   if (outcome == Outcome::kDone && plan.choice.path == Path::kEngine) return {};
   if (outcome == Outcome::kDone) {
     auto* header = reinterpret_cast<shm::DirectHeader*>(memory_->own());
@@ -161,7 +167,11 @@ Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
     MUSTER_FAULT_POINT("run.counted");
     return {};
   }
-  Status status = failed(plan, outcome);
+  return noted(failed(plan, outcome));
+}
+
+// For who asks afterwards (muster_last_failure).
+Status DirectPath::noted(Status status) {
   session_.note_failure(status);
   return status;
 }
@@ -178,9 +188,9 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
   Channel& channel = *plan.channel;
   switch (outcome) {
     case Outcome::kBroken:
-      if (channel.broken()) return verdict(channel);
+      if (explained(plan)) return verdict(channel);
       return give_up(
-          channel,
+          plan,
           "what a member had given was overwritten while it was read: this rank was held up for longer "
           "than the operation's deadline");
     case Outcome::kDisagree:
@@ -190,12 +200,12 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
     case Outcome::kCorrupt:
     case Outcome::kNoMemory:
       // Memory goes with its owner, whose loss or end is the group's verdict already.
-      if (channel.broken()) {
+      if (explained(plan)) {
         static_cast<void>(memory_->take_trouble());
         return verdict(channel);
       }
-      if (Status trouble = memory_->take_trouble(); !trouble.ok()) return give_up(channel, trouble);
-      return give_up(channel, "a member published an operation that cannot be");
+      if (Status trouble = memory_->take_trouble(); !trouble.ok()) return give_up(plan, trouble);
+      return give_up(plan, "a member published an operation that cannot be");
     default:
       return session_.loss();
   }
@@ -210,16 +220,20 @@ Status DirectPath::verdict(Channel& channel) {
 }
 
 // Ends the group's generation for everybody, since this rank cannot go on and the others would wait for it.
-Status DirectPath::give_up(Channel& channel, const char* why) {
-  return give_up(channel, Status(Code::kAborted, why));
+Status DirectPath::give_up(const DirectPlan& plan, const char* why) {
+  return give_up(plan, Status(Code::kAborted, why));
 }
 
-Status DirectPath::give_up(Channel& channel, Status why) {
+Status DirectPath::give_up(const DirectPlan& plan, Status why) {
+  Channel& channel = *plan.channel;
   shm::HandleMessage request;
   request.handle = channel.group();
-  static_cast<void>(session_.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone));
+  const auto asked = session_.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone);
   if (channel.broken()) static_cast<void>(verdict(channel));
-  return why;
+  if (asked) return why;
+  // No generation ends by which others could tell: they must not count what this caller may write from now.
+  withdraw(plan);
+  return asked.error();
 }
 
 // As an abort of this generation alone: where it has ended meanwhile, that is what this rank hears.

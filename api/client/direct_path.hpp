@@ -56,8 +56,9 @@ class DirectPath final : private Vigil, private Registrar {
   Result<shm::Mapping> peer_memory(shm::MessageKind kind, std::int32_t rank, std::uint32_t segment);
   Status failed(const DirectPlan& plan, Outcome outcome);
   Status verdict(Channel& channel);
-  Status give_up(Channel& channel, const char* why);
-  Status give_up(Channel& channel, Status why);
+  Status noted(Status status);
+  Status give_up(const DirectPlan& plan, const char* why);
+  Status give_up(const DirectPlan& plan, Status why);
   shm::DirectMessage question(const Channel& channel) const;
   Status told(const shm::DirectMessage& message, shm::MessageKind kind);
   Status disagreement(const DirectPlan& plan);

@@ -106,10 +106,14 @@ Result<muster_plan> muster_session::plan(const muster_collective& c,
   return grant->handle;
 }
 
-// Of those that were used longest ago the first that is not in flight goes.
+// Of those that were used longest ago the first that is not in flight goes. Whether one is, is seen here: the
+// engine is not asked for each.
 Status muster_session::make_room_in_cache() {
   if (!cache_.full()) return {};
   for (auto oldest = cache_.begin(); oldest != cache_.end(); ++oldest) {
+    const PlanRecord* record = find(oldest->plan);
+    const bool in_flight = record != nullptr && reader_.test(record->last) == Code::kPending;
+    if (in_flight) continue;
     const Status gone = destroy(oldest->plan);
     if (gone.ok()) cache_.erase(oldest);
     if (gone.code() != Code::kBusy) return gone;
@@ -195,10 +199,7 @@ muster_status_t muster_plan_start(muster_session* session, muster_plan plan, con
     MUSTER_RETURN_IF_ERROR(check_submit(submit));
     MUSTER_RETURN_IF_ERROR(session->usable());
     const Code code = session->start(plan, *submit, point);
-    if (code == Code::kOk) return {};
-    if (code == Code::kBusy)  // also of an engine that will never make room
-      if (const auto loss = session->loss_of_silent_engine()) return *loss;
-    return session->not_started(code, plan, *submit);
+    return code == Code::kOk ? Status() : session->not_started(code, plan, *submit);
   });
 }
 

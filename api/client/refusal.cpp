@@ -38,15 +38,17 @@ Status no_such_plan(muster_plan plan) {
 
 }  // namespace
 
-Status muster_session::not_pushed(Code code) const {
+Status muster_session::not_pushed(Code code) {
   if (code != Code::kBusy) return Status(code, muster::code_sentence(code));
+  if (const auto loss = loss_of_silent_engine()) return *loss;  // it will never make room
   return failure(Code::kBusy,
                  "the session's command ring is full: the engine has yet to take {} commands; wait for an "
                  "earlier point and call again",
                  shm::kRingCapacity);
 }
 
-Status muster_session::full(muster_lane lane) const {
+Status muster_session::full(muster_lane lane) {
+  if (const auto loss = loss_of_silent_engine()) return *loss;
   return failure(Code::kBusy,
                  "lane {} has {} starts that are not finished, all that limits.starts_per_lane_max allows; "
                  "wait for an earlier point of the lane and start again, or raise the limit",
@@ -100,7 +102,7 @@ Status muster_session::not_started(Code code, std::span<const muster_batch_entry
   return not_pushed(code);
 }
 
-Status muster_session::not_signalled(Code code, std::uint32_t timeline, std::uint64_t value) const {
+Status muster_session::not_signalled(Code code, std::uint32_t timeline, std::uint64_t value) {
   if (code != Code::kBadArgument) return not_pushed(code);
   if (timeline < shm::kClientTimelineFirst || timeline >= shm::kClientTimelineFirst + timelines_)
     return failure(code, "timeline {} is none of this session, which has created {}: muster_timeline_create",
@@ -113,6 +115,6 @@ Status muster_session::not_signalled(Code code, std::uint32_t timeline, std::uin
                  shm::kPointValueMask);
 }
 
-Status muster_session::not_reset(Code code, muster_lane lane) const {
+Status muster_session::not_reset(Code code, muster_lane lane) {
   return lane >= MUSTER_LANE_COUNT ? no_such_lane("lane", lane) : not_pushed(code);
 }

@@ -146,13 +146,15 @@ Code muster_session::start(muster_plan plan, const muster_submit& submit, muster
   if (lane_full(submit.lane)) return Code::kBusy;
   MUSTER_FAULT_POINT("start.checked");
   if (const Code code = reset_if_asked(submit.lane); code != Code::kOk) return code;
-  if (const Code code = tell(*find(plan)); code != Code::kOk) return code;
+  PlanRecord& record = *find(plan);
+  if (const Code code = tell(record); code != Code::kOk) return code;
   const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;
   MUSTER_FAULT_POINT("start.pushed");
   const std::uint64_t value = ++submitted_[submit.lane];
   reset_asked_[submit.lane] = false;
-  if (point != nullptr) *point = shm::make_point(submit.lane, value);
+  record.last = shm::make_point(submit.lane, value);
+  if (point != nullptr) *point = record.last;
   return Code::kOk;
 }
 
@@ -242,6 +244,7 @@ std::optional<Code> muster_session::own_timeline(muster_point point) const {
 Status muster_session::test(muster_point point) {
   if (const auto own = own_timeline(point)) return lane_status(point, *own);
   const Code code = reader_.test(point);
+  if (code == Code::kPending && !loss_.ok()) return loss_;
   if (code == Code::kPending && ++pending_tests_ % kTestsPerLook == 0)
     if (const auto loss = loss_of_silent_engine()) return *loss;
   return lane_status(point, code);

@@ -82,10 +82,10 @@ struct muster_session {
   // ---- a refusal in words, asked for right after it: refusal.cpp -----------------------------------
   muster::Status not_started(muster::Code code, muster_plan plan, const muster_submit& submit);
   muster::Status not_started(muster::Code code, std::span<const muster_batch_entry> entries, std::size_t at);
-  muster::Status not_signalled(muster::Code code, std::uint32_t timeline, std::uint64_t value) const;
-  muster::Status not_reset(muster::Code code, muster_lane lane) const;
+  muster::Status not_signalled(muster::Code code, std::uint32_t timeline, std::uint64_t value);
+  muster::Status not_reset(muster::Code code, muster_lane lane);
   // The ring did not take a command.
-  muster::Status not_pushed(muster::Code code) const;
+  muster::Status not_pushed(muster::Code code);
 
   // ---- for the direct path: memory.cpp; counters and loss: session.cpp ---------------------------
   // Where a range of a buffer lies in the rank's arena.
@@ -228,6 +228,7 @@ struct muster_session {
     std::unique_ptr<muster::client::DirectPlan> direct;  // once it was run
     std::vector<muster::shm::Command> news;              // new counts that the engine has not heard of
     std::vector<muster_buffer> buffers;                  // that it names
+    muster_point last = MUSTER_POINT_NONE;               // of its starts
   };
   muster::Result<muster::client::Description> describe(const muster_collective& collective);
   muster::Result<std::span<const std::byte>> exchange(std::span<std::byte> message,
@@ -254,7 +255,7 @@ struct muster_session {
   muster::Code command_of(muster_plan plan, const muster_submit& submit, muster::shm::Command* command) const;
   bool known_wait(muster_point wait) const;
   bool lane_full(muster_lane lane, std::uint64_t starts = 1);
-  muster::Status full(muster_lane lane) const;
+  muster::Status full(muster_lane lane);
   muster::Status check_wait(std::size_t i, muster_point wait) const;
   muster::Code reset_if_asked(muster_lane lane);
   std::optional<muster::Code> own_timeline(muster_point point) const;

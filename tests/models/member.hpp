@@ -92,7 +92,7 @@ class Member final : public client::Vigil {
       if (generation() == 0) completed |= 1u << channel_->number();
       return true;
     }
-    RL_ASSERT(outcome == client::Outcome::kBroken);
+    RL_ASSERT(outcome == client::Outcome::kBroken || outcome == client::Outcome::kRefused);
     hear();
     return false;
   }
@@ -124,7 +124,8 @@ class Member final : public client::Vigil {
     const client::DirectPlan plan = client::make_direct_plan(1, said, *channel_, kMachine, 1);
     client::Patience patience(timeout, true);
     const client::Outcome outcome = client::run_direct(plan, job_.memory(rank_), stages_, patience);
-    RL_ASSERT(outcome == client::Outcome::kDone || outcome == client::Outcome::kBroken);
+    RL_ASSERT(outcome == client::Outcome::kDone || outcome == client::Outcome::kBroken ||
+              outcome == client::Outcome::kRefused);
     if (outcome != client::Outcome::kDone) {
       hear();
       return false;

@@ -142,7 +142,7 @@ std::optional<Meeting> Channel::glance(const std::uint64_t* word, Reached reache
   if (reached(look(word))) return Meeting::kMet;
   if (verdict) return Meeting::kBroken;
   if (patience.interruptible() && vigil_.interrupted()) return Meeting::kInterrupted;
-  if (vigil_.now() >= patience.deadline(vigil_)) {
+  if (patience.over(vigil_)) {
     if (patience.gives_up()) return Meeting::kBroken;
     vigil_.overdue(*this);
     // Each question to an engine that does not answer takes the session's whole time: no second one.

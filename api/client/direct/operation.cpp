@@ -178,7 +178,7 @@ void record(const DirectPlan& plan, DirectMemory& memory, std::uint32_t peer, st
 template<class Arrive>
 Outcome meet(const DirectPlan& plan, DirectMemory& memory, Patience& patience, Arrive arrive) {
   Channel& channel = *plan.channel;
-  if (!channel.begin()) return Outcome::kBroken;
+  if (!channel.begin()) return Outcome::kRefused;
   arrive();
   MUSTER_FAULT_POINT("operation.arrived");
   record(plan, memory, 0, channel.number());
@@ -236,7 +236,7 @@ Outcome send(const DirectPlan& plan, DirectMemory& memory, Patience& patience) {
   Channel& channel = *plan.channel;
   const auto to = static_cast<std::uint32_t>(plan.what.receiver);
   const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
-  if (channel.parted(to)) return Outcome::kBroken;
+  if (channel.parted(to)) return Outcome::kRefused;
   const bool inside = bytes <= shm::kInlineBytes;
   const shm::Place place = inside ? shm::Place{shm::Place::Kind::kInline, 0, 0} : plan.home;
   channel.send(to, plan.handle, plan.signature.common, place,
@@ -253,7 +253,7 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
   Channel& channel = *plan.channel;
   const auto from = static_cast<std::uint32_t>(plan.what.root);
   const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
-  if (channel.parted(from)) return Outcome::kBroken;
+  if (channel.parted(from)) return Outcome::kRefused;
   record(plan, memory, from, channel.received_from(from) + 1);
   MUSTER_FAULT_POINT("receive.awaiting");
   Arrival arrival;
@@ -280,9 +280,8 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
 // Who hears of no verdict because the engine is gone raises no generation by which others could tell that it
 // waits for them no more: it takes its number away before its caller can write what they still read.
 Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcome) {
-  Channel& channel = *plan.channel;
-  const bool unexplained = outcome == Outcome::kBroken || outcome == Outcome::kCorrupt;
-  if (unexplained && !channel.broken() && channel.engine_gone()) outcome = Outcome::kAlone;
+  const bool failed = outcome == Outcome::kBroken || outcome == Outcome::kCorrupt;
+  if (failed && !explained(plan) && plan.channel->engine_gone()) outcome = Outcome::kAlone;
   if (outcome == Outcome::kAlone) withdraw(plan);
   // Memory that could not be had went with its owner: it explains no later failure.
   if (outcome == Outcome::kBroken) static_cast<void>(memory.take_trouble());
@@ -290,6 +289,13 @@ Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcom
 }
 
 }  // namespace
+
+bool explained(const DirectPlan& plan) {
+  if (plan.what.op == MUSTER_SEND)
+    return plan.channel->parted(static_cast<std::uint32_t>(plan.what.receiver));
+  if (plan.what.op == MUSTER_RECV) return plan.channel->parted(static_cast<std::uint32_t>(plan.what.root));
+  return plan.channel->broken();
+}
 
 void withdraw(const DirectPlan& plan) {
   if (plan.what.op == MUSTER_SEND)

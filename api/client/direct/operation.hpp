@@ -37,6 +37,7 @@ struct DirectPlan {
 
 enum class Outcome : std::uint8_t {
   kDone,
+  kRefused,      // a verdict came first, or nobody may begin; nothing was begun
   kBroken,       // the group has a verdict
   kDisagree,     // the members do not mean the same operation; nothing was moved
   kCorrupt,      // a peer said what cannot be
@@ -56,6 +57,10 @@ constexpr Outcome outcome_of(Meeting meeting) noexcept {
 //
 // Thread: the session's. Bound: the patience's deadline, renewed by the engine's answer to Vigil::overdue.
 Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience);
+
+// What stands explains that the operation failed: a verdict of its group, or for a message that its partner
+// does not come.
+bool explained(const DirectPlan& plan);
 
 // This member leaves the operation, and no verdict tells the others so: what they read of it from now on
 // does not count.

@@ -71,13 +71,30 @@ class Patience {
   bool gives_up() const { return at_deadline_ == AtDeadline::kGiveUp; }
   bool interruptible() const { return interruptible_; }
   Instant deadline(const Vigil& vigil) {
-    if (deadline_ == Instant::max()) deadline_ = later(vigil.now(), timeout_);
+    if (deadline_ == Instant::max()) begin(vigil.now());
     return deadline_;
+  }
+  // A look at the clock. Time in which this caller did not look was not waited: it was stopped, perhaps with
+  // all others, and blames nobody for it.
+  bool over(const Vigil& vigil) {
+    const Instant now = vigil.now();
+    if (deadline_ == Instant::max()) begin(now);
+    if (now - looked_ > kHeldUp) deadline_ = later(deadline_, now - looked_);
+    looked_ = now;
+    return now >= deadline_;
   }
 
  private:
+  static constexpr Nanos kHeldUp = std::chrono::seconds(1);  // the longest nap is 5 ms
+
+  void begin(Instant now) {
+    deadline_ = later(now, timeout_);
+    looked_ = now;
+  }
+
   Nanos timeout_;
   Instant deadline_ = Instant::max();
+  Instant looked_{0};  // since the deadline has begun
   bool crowded_;
   AtDeadline at_deadline_;
   bool interruptible_ = true;

@@ -37,6 +37,29 @@ class Meetings : public ::testing::Test {
   std::vector<Wanted> asked_;
 };
 
+// Goal:   a caller that was stopped, perhaps with everybody, does not take that time for a peer's.
+TEST(Patience, DoesNotCountTheTimeForWhichItsCallerWasStopped) {
+  struct : Vigil {
+    Instant now() const override { return at; }
+    bool engine_gone() override { return false; }
+    void overdue(const Channel&) override {}
+    Instant at = std::chrono::seconds(100);
+  } vigil;
+  Patience patience(std::chrono::seconds(2), true);
+  EXPECT_FALSE(patience.over(vigil));
+  vigil.at += std::chrono::seconds(1);
+  EXPECT_FALSE(patience.over(vigil));
+  vigil.at += std::chrono::seconds(50);
+  EXPECT_FALSE(patience.over(vigil)) << "it was stopped";
+  vigil.at += std::chrono::milliseconds(999);
+  EXPECT_FALSE(patience.over(vigil));
+  vigil.at += std::chrono::milliseconds(1);
+  EXPECT_TRUE(patience.over(vigil));
+  patience.renew();
+  vigil.at += std::chrono::seconds(50);
+  EXPECT_FALSE(patience.over(vigil)) << "a new one has begun";
+}
+
 TEST_F(Meetings, BringsEachMemberWhatTheOthersSaid) {
   for (int round = 0; round < 5; ++round) {
     ASSERT_TRUE(one_.begin());

@@ -135,16 +135,16 @@ TEST_F(Operations, PassMessagesBesideAMemberThatIsAbsent) {
   world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
   world_.board().stand(kGroupId, &kLost);
   for (const std::uint32_t rank : {0u, 1u}) {
-    EXPECT_EQ(transfer(rank, 0, 1, 8), Outcome::kBroken) << "the departure is told";
+    EXPECT_EQ(transfer(rank, 0, 1, 8), Outcome::kRefused) << "the departure is told";
     world_.channel(rank).take_verdict();
   }
   const auto message = [&](std::uint32_t rank) { return transfer(rank, 0, 1, kLarge); };
   EXPECT_EQ(both(message), kWell);
-  EXPECT_EQ(barrier(0), Outcome::kBroken);
+  EXPECT_EQ(barrier(0), Outcome::kRefused);
   world_.channel(0).take_verdict();
   EXPECT_EQ(both(message), kWell) << "rank 0 alone was refused something: their messages go on";
-  EXPECT_EQ(transfer(0, 0, 2, 8), Outcome::kBroken);
-  EXPECT_EQ(transfer(0, 2, 0, 8), Outcome::kBroken);
+  EXPECT_EQ(transfer(0, 0, 2, 8), Outcome::kRefused);
+  EXPECT_EQ(transfer(0, 2, 0, 8), Outcome::kRefused);
 }
 
 TEST_F(Operations, TakeAMessageThatHasComeAlthoughAThirdMemberLeaves) {
@@ -163,7 +163,7 @@ TEST_F(Operations, TakeAMessageThatHasComeAlthoughAThirdMemberLeaves) {
 TEST_F(Operations, WaitForNoReadersOfWhatNeverBegan) {
   world_.board().stand(kGroupId, &kLost);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(gather(0), Outcome::kBroken);
+    EXPECT_EQ(gather(0), Outcome::kRefused);
     world_.channel(0).take_verdict();
   }
   world_.board().stand(kGroupId, nullptr);
