@@ -55,19 +55,19 @@ PROOFS = [
     Proof("conformance-direct", 60, "direct_conformance_test", {"MUSTER_CONFORMANCE": "full"}),
     Proof("random-loopback", 30, "loopback_test", CASES, "*Random*"),
     Proof("random-direct", 30, "direct_conformance_test", CASES, "*Random*"),
-    Proof("agreement", 5, "agreement_test", CASES),
-    Proof("overlap", 5, "base_overlap_test", CASES),
+    Proof("agreement", 1, "agreement_test", CASES),
+    Proof("overlap", 1, "base_overlap_test", CASES),
     Proof("resync", 30, "resync_property_test", CASES),
-    Proof("programs", 10, "programs_test", _cases(10_000)),
+    Proof("programs", 4, "programs_test", _cases(10_000)),
     Proof("mutated-fields", 1, "mutation_test", _cases(10_000), "*FindsEveryMutatedField"),
-    Proof("matching-fields", 5, "mutation_test", _cases(1_000_000), "*TakesNothingThatMatches*"),
-    Proof("restarts", 2, "restart_test", {**CONTRACT, "MUSTER_RESTARTS": "500"}),
-    Proof("kill-cycles", 10, "fault_cycles_test", {**LONG, "MUSTER_KILL_CYCLES": "2000"}),
+    Proof("matching-fields", 1, "mutation_test", _cases(1_000_000), "*TakesNothingThatMatches*"),
+    Proof("restarts", 1, "restart_test", {**CONTRACT, "MUSTER_RESTARTS": "500"}),
+    Proof("kill-cycles", 2, "fault_cycles_test", {**LONG, "MUSTER_KILL_CYCLES": "2000"}),
     Proof("fault-points", 2, "fault_point_test", CONTRACT),
     Proof("hang", 1, "hang_test", CONTRACT),
     Proof("stragglers", 1, "straggler_test", {"MUSTER_CONTROL_STARTS": "100000"}),
     Proof("limits", 2, "limits_test", LONG),
-    Proof("hostile-client", 2, "hostile_client_test", LONG),
+    Proof("hostile-client", 1, "hostile_client_test", LONG),
     Proof("departure", 1, "departure_test", CONTRACT),
     Proof("door", 2, "door_test", LONG),
     Proof("handles", 1, "fault_handle_test", LONG),
@@ -100,7 +100,10 @@ _FAILURE = re.compile(r"\S+:\d+: (Failure|Skipped)")
 
 
 def figures_of(output):
-    """The lines that a test itself printed: not GoogleTest's, no logs, no failures."""
+    """The lines that a test itself printed: not GoogleTest's, no logs, no failures.
+
+    Where a failure's text ends cannot be seen, so a test prints its figures before it holds them to anything.
+    """
     figures, in_failure = [], False
     for line in output.splitlines():
         if _FRAME.match(line.strip()):

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/support/all_reduce.hpp"
+#include "tests/support/contract.hpp"
 #include "tests/support/node.hpp"
 
 #include <algorithm>
@@ -60,6 +61,12 @@ class Bystanders {
     if (times.empty()) return 0;
     std::sort(times.begin(), times.end());
     return static_cast<double>(times[static_cast<std::size_t>(static_cast<double>(times.size() - 1) * of)]);
+  }
+  // Prints what a storm did to both paths, and holds their p99 to what is promised of it.
+  void expect_undisturbed(double promised_ratio, const char* what) {
+    const double run = ratio(kRun, 0.99);
+    const double started = ratio(kStart, 0.99);
+    for (const double measured : {run, started}) expect_promised(measured, promised_ratio, what);
   }
   // The same quantile beside a storm to that without one, both of which there must be; printed.
   double ratio(Path path, double of) {

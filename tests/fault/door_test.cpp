@@ -103,6 +103,9 @@ TEST_F(Door, SeatsOneOfManyClaimants) {
     EXPECT_EQ(turned_away, kClaimants - 1);
     RawClient other(node_.endpoint(), RawClient::hello_of(job.c_str(), 1, 2));
     EXPECT_TRUE(other.attached) << "the group still forms: " << other.refusal.text();
+    // However many rounds there are, few jobs are there at a time.
+    const auto ended = ask({{"command", "job_destroy"}, {"job", job}});
+    EXPECT_TRUE(ended && control::result_of(*ended)) << job;
   }
 }
 

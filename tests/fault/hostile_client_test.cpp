@@ -35,8 +35,7 @@ class HostileClient : public ::testing::Test {
   void TearDown() override {
     bystanders_->await(20);
     bystanders_->stop();
-    for (const auto path : {test::Bystanders::kRun, test::Bystanders::kStart})
-      test::expect_promised(bystanders_->ratio(path, 0.99), kPromisedRatio, "p99 beside an abuse to p99");
+    bystanders_->expect_undisturbed(kPromisedRatio, "p99 beside an abuse to p99");
   }
   // A window without, then one of abuse about as long, in turn: what else the machine does is in both. An
   // abuser that never waits has a core; so that it is not the core that is missed, there is one that is as
