@@ -1,9 +1,8 @@
-// Statuses, this thread's last error, and a session's last failure.
+// Statuses, and this thread's last error.
 #include "api/base/dtype.hpp"
 #include "api/client/session.hpp"
 
-#include <algorithm>
-#include <cstring>
+#include <string>
 
 namespace {
 
@@ -12,16 +11,6 @@ thread_local const char* t_last_error = "";
 
 bool is_failure(muster::Code code) {
   return code != muster::Code::kOk && code != muster::Code::kPending;
-}
-
-// As much of it as fits, ended at a character's border and by a zero.
-template<std::size_t N>
-void copy_text(char (&to)[N], const std::string& text) {
-  std::size_t length = std::min(text.size(), N - 1);
-  if (length < text.size())
-    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u) --length;
-  std::memcpy(to, text.data(), length);
-  to[length] = '\0';
 }
 
 }  // namespace
@@ -60,24 +49,6 @@ const char* muster_last_error(void) {
 }
 uint32_t muster_version(void) {
   return MUSTER_VERSION;
-}
-
-muster_status_t muster_last_failure(muster_session* session, muster_failure* failure_out) {
-  return muster::client::guarded([&]() -> muster::Status {
-    using muster::Code;
-    if (session == nullptr || failure_out == nullptr || failure_out->size != sizeof(muster_failure))
-      return muster::failure(Code::kBadArgument,
-                             "session or failure (initialise it by MUSTER_FAILURE_INIT) is not right");
-    MUSTER_RETURN_IF_ERROR(session->in_its_process());
-    const auto& last = session->last_failure();
-    if (!last) return muster::failure(Code::kNotFound, "no call of this session has failed by its group");
-    failure_out->status = static_cast<muster_status_t>(last->status.code());
-    failure_out->culprit_rank = last->status.culprit();
-    failure_out->lane = last->lane;
-    failure_out->failed_point = last->failed_point;
-    copy_text(failure_out->text, last->status.message());
-    return {};
-  });
 }
 
 size_t muster_dtype_bytes(muster_dtype dtype) {

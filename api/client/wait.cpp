@@ -1,9 +1,6 @@
 // Points, timelines and lanes of the C API.
 #include "api/client/session.hpp"
 
-#include <algorithm>
-#include <cstring>
-
 using muster::Code;
 using muster::failure;
 using muster::Status;
@@ -54,27 +51,6 @@ muster_status_t muster_timeline_signal(muster_session* session, uint32_t timelin
   return muster::client::with_session(session, [&]() -> Status {
     const Code code = session->signal(timeline, value);
     return code == Code::kOk ? Status() : session->not_signalled(code, timeline, value);
-  });
-}
-
-muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure_out) {
-  return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || failure_out == nullptr)
-      return failure(Code::kBadArgument, "session and failure must not be NULL");
-    if (failure_out->size != sizeof(muster_failure))
-      return failure(Code::kBadArgument, "failure.size is {}; initialise it by MUSTER_FAILURE_INIT ({})",
-                     failure_out->size, sizeof(muster_failure));
-    if (lane >= MUSTER_LANE_COUNT) return session->not_reset(Code::kBadArgument, lane);
-    MUSTER_RETURN_IF_ERROR(session->in_its_process());
-    MUSTER_ASSIGN_OR_RETURN(const auto why, session->completion().failure(lane));
-    failure_out->status = static_cast<muster_status_t>(why.status);
-    failure_out->culprit_rank = why.culprit_rank;
-    failure_out->lane = lane;
-    failure_out->failed_point = muster::shm::make_point(lane, why.failed_from);
-    const std::size_t length = std::min(why.text.size(), sizeof failure_out->text - 1);
-    std::memcpy(failure_out->text, why.text.data(), length);
-    failure_out->text[length] = '\0';
-    return {};
   });
 }
 

@@ -201,7 +201,7 @@ class World final : public Actions {
   void start(std::uint32_t rank) {
     Client& c = clients[rank];
     const auto lane = static_cast<std::uint32_t>(random() % kLanes);
-    Request request{Rank(rank), lane, graph->next_value(Rank(rank), lane), plan(rank), {}, now + kDeadline};
+    Request request{Rank(rank), lane, graph->next_value(Rank(rank), lane), plan(rank), {}, kDeadline};
     if (random() % 16 == 0) request.waits[0] = shm::make_point(shm::kClientTimelineFirst, c.timeline + 1);
     const auto other = static_cast<std::uint32_t>(random() % kLanes);
     if (other != lane && c.latest[other] != 0 && random() % 3 == 0)

@@ -1,0 +1,64 @@
+// What a lane or a call failed with, as the caller's struct.
+#include "api/client/session.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+using muster::Code;
+using muster::failure;
+using muster::Status;
+
+namespace {
+
+// As much of it as fits, ended at a character's border and by a zero.
+template<std::size_t N>
+void copy_text(char (&to)[N], const std::string& text) {
+  std::size_t length = std::min(text.size(), N - 1);
+  if (length < text.size())
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u) --length;
+  std::memcpy(to, text.data(), length);
+  to[length] = '\0';
+}
+
+Status check(const muster_session* session, const muster_failure* given) {
+  if (session == nullptr || given == nullptr)
+    return failure(Code::kBadArgument, "session and failure must not be NULL");
+  if (given->size != sizeof(muster_failure))
+    return failure(Code::kBadArgument, "failure.size is {}; initialise it by MUSTER_FAILURE_INIT ({})",
+                   given->size, sizeof(muster_failure));
+  return session->in_its_process();
+}
+
+}  // namespace
+
+extern "C" {
+
+muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure_out) {
+  return muster::client::guarded([&]() -> Status {
+    MUSTER_RETURN_IF_ERROR(check(session, failure_out));
+    if (lane >= MUSTER_LANE_COUNT) return session->not_reset(Code::kBadArgument, lane);
+    MUSTER_ASSIGN_OR_RETURN(const auto why, session->completion().failure(lane));
+    failure_out->status = static_cast<muster_status_t>(why.status);
+    failure_out->culprit_rank = why.culprit_rank;
+    failure_out->lane = lane;
+    failure_out->failed_point = muster::shm::make_point(lane, why.failed_from);
+    copy_text(failure_out->text, why.text);
+    return {};
+  });
+}
+
+muster_status_t muster_last_failure(muster_session* session, muster_failure* failure_out) {
+  return muster::client::guarded([&]() -> Status {
+    MUSTER_RETURN_IF_ERROR(check(session, failure_out));
+    const auto& last = session->last_failure();
+    if (!last) return failure(Code::kNotFound, "no call of this session has failed by its group");
+    failure_out->status = static_cast<muster_status_t>(last->status.code());
+    failure_out->culprit_rank = last->status.culprit();
+    failure_out->lane = last->lane;
+    failure_out->failed_point = last->failed_point;
+    copy_text(failure_out->text, last->status.message());
+    return {};
+  });
+}
+}
