@@ -98,7 +98,7 @@ class World {
     for (const auto& report : engine_->report())
       MUSTER_PROMISE(!report.attached && report.arena_used_bytes == 0);
     MUSTER_PROMISE(engine_->made_groups().empty());
-    static_cast<void>(engine_->trace_end());
+    static_cast<void>(engine_->trace_end(""));
   }
 
  private:
