@@ -22,7 +22,8 @@ constexpr std::uint32_t kRanks = 2;
 constexpr std::uint64_t kEpoch = 77;
 constexpr int kStepsMax = 48;
 constexpr int kTurnsMax = 20000;  // of an engine that has come to rest long before
-constexpr Nanos kDeadline = std::chrono::seconds(60);
+// Two of them pass between turns without the engine taking that for lateness of its own.
+constexpr Nanos kDeadline = std::chrono::milliseconds(90);
 constexpr std::uint64_t kBufferBytesMax = 8192;
 
 control::JobSpec job() {
@@ -200,7 +201,7 @@ class World {
       command.plan = any_of(c.plans);
       if (c.session->plan(Handle(command.plan)) == nullptr) c.honest = false;
       for (auto& wait : command.waits) wait = bytes_.below(4) == 0 ? any_point(c) : 0;
-      command.deadline_ns = bytes_.flag() ? 0 : bytes_.take<std::uint32_t>() * std::uint64_t{10};
+      command.deadline_ns = bytes_.flag() ? 0 : bytes_.take<std::uint32_t>() / 32;
     } else if (command.kind == shm::CommandKind::kSignal) {
       c.honest =
           false;  // a timeline that goes down is the end of a session; which may be, is not followed here

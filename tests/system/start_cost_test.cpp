@@ -210,8 +210,8 @@ struct Described {
       c.op = member.rank == 0 ? MUSTER_RECV : MUSTER_SEND;
       c.peer = 1 - member.rank;
     }
-    c.source = {source.buffer, 0};
-    c.target = {target.buffer, 0};
+    if (c.op != MUSTER_RECV) c.source = {source.buffer, 0};
+    if (c.op != MUSTER_SEND) c.target = {target.buffer, 0};
     c.count = kCount;
   }
   static constexpr std::uint64_t kCount = 64;

@@ -60,8 +60,8 @@ bool planned(const Rank& rank, muster_op op, std::uint64_t count, const float* s
   if (op == MUSTER_ALL_REDUCE) what.redop = MUSTER_MAX;
   if (op == MUSTER_REDUCE_SCATTER) what.redop = MUSTER_SUM;
   what.peer = peer;
-  what.source = {rank.buffer, rank.byte_of(source)};
-  what.target = {rank.buffer, rank.byte_of(target)};
+  if (op != MUSTER_RECV) what.source = {rank.buffer, rank.byte_of(source)};
+  if (op != MUSTER_SEND) what.target = {rank.buffer, rank.byte_of(target)};
   what.count = count;
   return muster_plan_collective(rank.session, &what, plan) == MUSTER_OK;
 }

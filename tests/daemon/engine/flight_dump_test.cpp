@@ -231,7 +231,7 @@ TEST_F(FlightLogOf, FollowsAStartFromItsSubmissionToItsEnd) {
   EXPECT_EQ(over->created, Nanos(5));
   EXPECT_EQ(over->started, Nanos(7));
   EXPECT_EQ(over->completed, Nanos(11));
-  EXPECT_EQ(over->timeout, Nanos(995));
+  EXPECT_EQ(over->timeout, Nanos(1000));
   EXPECT_STREQ(over->site.data(), "a:1");
   EXPECT_EQ(over->target_bytes, 16u);
 }
