@@ -503,24 +503,27 @@ TEST_F(Collectives, KeepsOnePlanWhateverStandsBesideAListOfCounts) {
 // Goal:   any number of different one-shots is welcome, as of a mixture of experts: what was used longest ago
 //         makes room, and what is in flight stays.
 TEST_F(Collectives, ForgetsTheOneShotThatWasUsedLongestAgo) {
+  std::uint32_t timeline = 0;
+  ASSERT_EQ(muster_timeline_create(sessions_[0], &timeline), MUSTER_OK);
+  muster_submit held = on(MUSTER_LANE_HALO);
+  held.waits[held.wait_count++] = muster_timeline_point(timeline, 1);
   const auto submit = on(MUSTER_LANE_COPY);
-  muster_point last = 0;
+  muster_point first = 0, last = 0;
   for (std::uint64_t step = 0; step < 4300; ++step) {
-    muster_collective c = MUSTER_COLLECTIVE_INIT;
-    c.op = MUSTER_ALL_GATHER;
+    muster_collective c = say(0, MUSTER_ALL_GATHER, 1);
     c.group = MUSTER_GROUP_SELF;
-    c.dtype = MUSTER_F32;
-    c.source = {sources_[0].buffer, 0};
-    c.target = {targets_[0].buffer, 0};
-    c.count = 1;
     const std::string site = "model.py:" + std::to_string(step);
     c.site = site.c_str();
-    ASSERT_EQ(muster_collect(sessions_[0], &c, &submit, &last), MUSTER_OK) << step << muster_last_error();
-    if (step % 100 == 99) {
-      ASSERT_EQ(muster_point_wait(sessions_[0], last, -1), MUSTER_OK);
-    }
+    const bool stays = step == 0;
+    ASSERT_EQ(muster_collect(sessions_[0], &c, stays ? &held : &submit, stays ? &first : &last), MUSTER_OK)
+        << step << muster_last_error();
+    const bool waits = step % 100 == 99;
+    ASSERT_EQ(waits ? muster_point_wait(sessions_[0], last, -1) : MUSTER_OK, MUSTER_OK);
   }
   EXPECT_EQ(muster_point_wait(sessions_[0], last, -1), MUSTER_OK);
+  EXPECT_EQ(muster_point_test(sessions_[0], first), MUSTER_PENDING);
+  ASSERT_EQ(muster_timeline_signal(sessions_[0], timeline, 1), MUSTER_OK);
+  EXPECT_EQ(muster_point_wait(sessions_[0], first, -1), MUSTER_OK) << "it was in flight all the time";
 }
 
 // ---- run -------------------------------------------------------------------------------------------------
