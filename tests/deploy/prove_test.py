@@ -99,16 +99,16 @@ class Runs(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name)
         self.proofs = prove.PROOFS
-        prove.PROOFS = [prove.Proof("good", 1, "good_test", {"STUB": "so"}, "A.*"),
+        prove.PROOFS = [prove.Proof("good", 1, "good_test", {"SETTING": "so"}, "A.*"),
                         prove.Proof("bad", 1, "bad_test")]
-        self.stub("good_test", f"cat <<'END'\n{GOOD}\nsetting $STUB\nEND\necho \"asked: $STUB $1\"")
-        self.stub("bad_test", f"cat <<'END'\n{BAD}\nEND\nexit 1")
+        self.program("good_test", f"cat <<'END'\n{GOOD}\nsetting $SETTING\nEND\necho \"asked: $SETTING $1\"")
+        self.program("bad_test", f"cat <<'END'\n{BAD}\nEND\nexit 1")
 
     def tearDown(self):
         prove.PROOFS = self.proofs
         self.folder.cleanup()
 
-    def stub(self, name, text):
+    def program(self, name, text):
         path = self.path / name
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
@@ -137,7 +137,7 @@ class Runs(unittest.TestCase):
         code, said = self.prove("--list")
         self.assertEqual(code, 0)
         self.assertEqual([line.split()[0] for line in said.splitlines()], ["good", "bad"])
-        self.assertIn("STUB=so", said)
+        self.assertIn("SETTING=so", said)
 
     def test_a_program_that_is_not_there_fails_with_the_remedy(self):
         (self.path / "good_test").unlink()
@@ -150,7 +150,7 @@ class Runs(unittest.TestCase):
             with self.subTest(number):
                 pids = self.path / "pids"
                 pids.unlink(missing_ok=True)
-                self.stub("hang_test", f"sleep 600 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait")
+                self.program("hang_test", f"sleep 600 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait")
                 command = [sys.executable, str(ROOT / "deploy" / "prove.py"), "--only", "hang", "--programs",
                            str(self.path), "--logs", str(self.path / "logs")]
                 with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
@@ -176,5 +176,5 @@ def running(pid):
 
 
 if __name__ == "__main__":
-    os.environ.pop("STUB", None)
+    os.environ.pop("SETTING", None)
     unittest.main()

@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <muster/kernels.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -205,7 +206,9 @@ TEST_F(Limits, OfTheDiskCostLogLinesAlone) {
 TEST_F(Limits, OfTheReportsDirectoryCostReportsAlone) {
   std::string folder = ::testing::TempDir() + "/muster-full-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  if (mount("muster-test", folder.c_str(), "tmpfs", 0, "size=64k") != 0) {
+  // In a mount namespace of this process, so that it goes with it however it ends.
+  if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("muster-test", folder.c_str(), "tmpfs", 0, "size=64k") != 0) {
     rmdir(folder.c_str());
     GTEST_SKIP() << "no file system can be mounted here: " << std::strerror(errno);
   }

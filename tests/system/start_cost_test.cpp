@@ -64,7 +64,16 @@ TEST(CostCounter, CountsWhatThereIs) {
   EXPECT_EQ(calls.stop().system_calls, 1u);
 }
 
-class StartCost : public muster::test::RunningRanks {};
+class StartCost : public muster::test::RunningRanks {
+ protected:
+  muster_plan small_reduction(const Member& member) {
+    const Vector v = vector_of(member, 64);
+    const muster_collective c = all_reduce(member, v, v, 64);
+    muster_plan plan = 0;
+    EXPECT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
+    return plan;
+  }
+};
 
 // What is called for a sleeper, and for who has not come yet: a core is given away, a wait begins or ends,
 // the doorbell rings.
@@ -101,10 +110,7 @@ void expect_mostly_nothing(int rows, const std::string& what, Attempt attempt) {
 //         members are all there.
 TEST_F(StartCost, IsNothingInTheClient) {
   with_ranks(1, [&](Member& member) {
-    const Vector v = vector_of(member, 64);
-    const muster_collective c = all_reduce(member, v, v, 64);
-    muster_plan plan = 0;
-    ASSERT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
+    const muster_plan plan = small_reduction(member);
     muster_submit submit = MUSTER_SUBMIT_INIT;
     muster_point point = 0;
     for (int i = 0; i < kWarm; ++i) {
@@ -155,10 +161,7 @@ TEST_F(StartCost, IsNothingInTheClient) {
 // Goal:   nor on a lane that was never used before, nor for a look at what is known.
 TEST_F(StartCost, IsNothingFromTheFirstCallOn) {
   with_ranks(1, [&](Member& member) {
-    const Vector v = vector_of(member, 64);
-    const muster_collective c = all_reduce(member, v, v, 64);
-    muster_plan plan = 0;
-    ASSERT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
+    const muster_plan plan = small_reduction(member);
     muster_submit submit = MUSTER_SUBMIT_INIT;
     muster_point point = 0;
     for (submit.lane = 0; submit.lane < MUSTER_LANE_COUNT; ++submit.lane) {

@@ -131,7 +131,7 @@ TEST(RunRefusal, ProgramsThatCannotBeRun) {
 
 TEST(RunRefusal, ASocketWithoutPermissionIsLikeNoDaemon) {
   const Daemon daemon({"--set", "node.socket_mode=0600"});
-  if (geteuid() != 0) GTEST_SKIP() << "needs another user";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   chmod(daemon.folder().path().c_str(), 0755);
   const PublicProgram program("muster");
   for (const std::vector<std::string>& line :
