@@ -103,7 +103,6 @@ TEST_F(Departure, OfAnEngineEndsItsJobAlone) {
   for (const char* job : {"one", "two", "three"}) {
     bystanders.push_back(std::make_unique<test::Bystanders>(
         node_, test::Bystanders::Options{.job = job, .count = 1024, .runs = true}));
-    bystanders.back()->await(1);
   }
   auto innocent = test::engines();
   std::sort(innocent.begin(), innocent.end());

@@ -28,8 +28,8 @@ class HostileClient : public ::testing::Test {
  protected:
   void SetUp() override {
     node_.start();
-    bystanders_ = std::make_unique<test::Bystanders>(node_, test::Bystanders::Options{.runs = true});
-    bystanders_->await(1);
+    bystanders_ = std::make_unique<test::Bystanders>(
+        node_, test::Bystanders::Options{.runs = true, .core = cores_.left()});
   }
   // The job of the others has gone on, is right to the end, and hardly slower beside the abuse than before.
   void TearDown() override {
@@ -37,19 +37,17 @@ class HostileClient : public ::testing::Test {
     bystanders_->stop();
     bystanders_->expect_undisturbed(kPromisedRatio, "p99 beside an abuse to p99");
   }
-  // A window without, then one of abuse about as long, in turn: what else the machine does is in both. An
-  // abuser that never waits has a core; so that it is not the core that is missed, there is one that is as
-  // busy with nothing in the windows without it.
-  enum class Without { kSleeps, kWorks };
+  // A window without, then one of abuse about as long, in turn: what else the machine does is in both. The
+  // others have a core of their own, as a cluster gives it to a job; the rest is as busy with nothing in the
+  // windows without, so that no difference is that of a core.
   template<class Act>
-  void abuse(const Act& act, Without without = Without::kSleeps) {
+  void abuse(const Act& act) {
     const auto quiet_end = std::chrono::steady_clock::now() + latest_abuse_;
-    if (without == Without::kSleeps) std::this_thread::sleep_until(quiet_end);
     while (std::chrono::steady_clock::now() < quiet_end) static_cast<void>(getppid());
     const auto begin = std::chrono::steady_clock::now();
-    bystanders_->storm = true;
+    bystanders_->storm(true);
     act();
-    bystanders_->storm = false;
+    bystanders_->storm(false);
     latest_abuse_ = std::max<Nanos>(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(20));
   }
   // An act that never waits, over and over.
@@ -60,7 +58,7 @@ class HostileClient : public ::testing::Test {
            std::chrono::steady_clock::now() < end && !HasFatalFailure();)
         act();
     };
-    abuse(once_and_again, Without::kWorks);
+    abuse(once_and_again);
   }
   RawClient attach(const char* job = "hostile") {
     return RawClient(node_.endpoint(), RawClient::hello_of(job, 0, 1));
@@ -70,6 +68,7 @@ class HostileClient : public ::testing::Test {
 
   static constexpr double kPromisedRatio = 1.10;
 
+  test::FirstCoreLeft cores_;
   test::Node node_;
   std::unique_ptr<test::Bystanders> bystanders_;
 
@@ -214,7 +213,6 @@ void HostileClient::send_crowds() {
 // Goal:   T-07. Descriptors that nobody asked for stay with whoever sent them.
 // Method: messages with as many as the kernel takes, to the supervisor's door and to an engine.
 TEST_F(HostileClient, SendsDescriptorsByTheHundred) {
-  bystanders_->await(1);
   const auto innocent = test::engines();
   ASSERT_EQ(innocent.size(), 1u);
   std::size_t there = 0, here = 0;

@@ -5,6 +5,7 @@
 
 #include "tests/fault/raw_client.hpp"
 #include "tests/fault/rounds.hpp"
+#include "tests/support/all_reduce.hpp"
 #include "tests/support/holdings.hpp"
 
 #include "api/base/log.hpp"
@@ -267,24 +268,27 @@ class Flood {
 // Goal:   T-09. A job that asks for all it can get slows its neighbour down and does no more to it.
 // Method: a neighbour that does an operation every 10 ms on each path, as one that trains does, and one job
 //         more: a rank that keeps four lanes full, and makes and destroys plans and buffers meanwhile; then
-//         two ranks that run one all-reduce after the other. Windows with and without it in turn, so that
+//         two ranks that run one all-reduce after the other. The neighbour has a core of its own: who gets
+//         one that both may use is for the kernel to say. Windows with and without the flood in turn, so that
 //         what else the machine does is in both. Results are checked always, times where they are promised.
 class Neighbour : public Limits {
  protected:
+  test::FirstCoreLeft cores_;  // before the node starts
+
   static constexpr double kPromisedRatio = 2;  // of the p99 beside the flood to that without
   static constexpr auto kPause = std::chrono::milliseconds(10);
   static constexpr auto kWindow = std::chrono::milliseconds(500);
 
   void keeps_apart(const std::function<void(Flood&)>& flood) {
-    test::Bystanders bystanders(node_, {.job = "beside", .runs = true, .pause = kPause});
-    bystanders.await(1);
+    test::Bystanders bystanders(
+        node_, {.job = "beside", .runs = true, .operations = 1, .pause = kPause, .core = cores_.left()});
     for (int window = 0; window < 2 * test::rounds(3); ++window) {
       const auto end = std::chrono::steady_clock::now() + kWindow;
       Flood of_this_window;
       if (window % 2 == 1) flood(of_this_window);
-      bystanders.storm = window % 2 == 1;
+      bystanders.storm(window % 2 == 1);
       std::this_thread::sleep_until(end);
-      bystanders.storm = false;
+      bystanders.storm(false);
     }
     bystanders.stop();
     bystanders.expect_undisturbed(kPromisedRatio, "p99 beside a flood to p99 alone");

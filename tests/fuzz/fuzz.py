@@ -5,9 +5,11 @@ Prints executions, executions a second and coverage of each target, and ends wit
 which an input that takes a second is too; the input is then in build/fuzz/found, and
 `build/fuzz/fuzz/fuzz_NAME FILE` runs it again. What was learnt is kept in build/fuzz/corpus; `--keep` adds to
 tests/fuzz/corpus what covers something new there. `--jobs` targets run at a time, one on each core.
+`--record FILE` appends a line for each target: date, commit, target, executions, edges, result.
 """
 
 import argparse
+import datetime
 import os
 import re
 import subprocess
@@ -103,12 +105,20 @@ def keep(name):
           f"{sum(path.stat().st_size for path in kept.iterdir())} bytes", flush=True)
 
 
+def commit():
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+    return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain") else "")
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="targets; all if none is named")
     parser.add_argument("--seconds", type=int, default=20, help="for each target (20)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="at a time (cores)")
     parser.add_argument("--keep", action="store_true", help="add what is new to tests/fuzz/corpus")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="append what each target did")
     options = parser.parse_args(arguments[1:])
     names = options.names or targets()
     unknown = sorted(set(names) - set(targets()))
@@ -126,7 +136,7 @@ def main(arguments):
             keep(name)
         return name, result
 
-    found, executions = [], 0
+    found, executions, state = [], 0, commit()
     print(f"{'TARGET':12} {'EXECUTIONS':>12} {'PER SECOND':>11} {'EDGES':>14}  RESULT", flush=True)
     with ThreadPoolExecutor(options.jobs) as pool:
         for name, result in pool.map(run, names):
@@ -138,6 +148,11 @@ def main(arguments):
             executions += result.executions
             print(f"{name:12} {result.executions:12} {result.rate:11} {reached:6} of {all_edges:5}  {said}",
                   flush=True)
+            if options.record:
+                now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
+                with options.record.open("a", encoding="utf-8") as record:
+                    word = "FOUND" if name in found else "nothing"
+                    record.write(f"{now}\t{state}\t{name}\t{result.executions}\t{reached}\t{word}\n")
     print(f"{executions} executions, {len(found)} targets found something")
     return 1 if found else 0
 

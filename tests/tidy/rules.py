@@ -54,6 +54,12 @@ CALLS = [
     (r"\busing\s+namespace\b", r"^(?!.*\.(hpp|h|cuh)$)", "a header opens no namespace for its includers"),
 ]
 
+# Headers of words that two processes share, and of messages between them.
+SHARED_LAYOUTS = r"^api/shm/(command|control|counters|direct|layout)\.hpp$"
+_SHARED_TYPE = (r"(?:std::u?int(?:8|16|32|64)_t|std::byte|char|double|muster_(?:kernel|range|face)"
+                r"|[A-Z]\w*(?:::[A-Z]\w*)?)")
+_SHARED_MEMBER = re.compile(rf"(?:alignas\([\w:]+\) )?{_SHARED_TYPE} \w+(?:\[[^\]]+\])? ?(?:[={{,].*)?")
+
 BANNED_STEMS = {"util", "utils", "utility", "utilities", "common", "misc", "helper", "helpers", "manager",
                 "managers"}
 BANNED_CLASS_ENDINGS = ("Manager", "Handler", "Impl", "Helper", "Util", "Utils")
@@ -197,6 +203,22 @@ def class_card(source, tree):
             yield scope.head_line, f"{scope.name} lacks {', '.join(missing)} in the card above it"
 
 
+def shared_member(source, tree):
+    """What two processes share means the same in both, whatever bytes the other one writes."""
+    if not re.match(SHARED_LAYOUTS, source.path):
+        return
+    for number, line in enumerate(source.code.split("\n"), 1):
+        if re.search(r"\benum\s+class\s+\w+\s*\{", line):
+            yield number, "an enum of shared bytes names its type"
+    for scope in source.scopes:
+        if scope.kind != "class" or re.search(r"\benum\b", source.lines[scope.head_line - 1]):
+            continue
+        for member in (re.sub(r"\s+", " ", part).strip() for part in scope.body.split(";")):
+            if member and not member.startswith("enum ") and not _SHARED_MEMBER.fullmatch(member):
+                yield scope.head_line, (f"{scope.name}: `{member}` is no integer of fixed size, char, byte, "
+                                        "or struct of those: the other side could forge it")
+
+
 def _comment_above(source, line):
     text = []
     while line - 1 in source.comments and source.code.split("\n")[line - 2].strip() == "":
@@ -315,6 +337,6 @@ def _is_code(path):
 
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (
     include_direction, vendor_confinement, cuda_condition, header_guard, test_includes_its_header_first,
-    file_length, line_length, function_length, class_card, banned_name, banned_call, leftover, machine_path,
-    file_globbing, commented_out_test, folder_readme, top_level,
+    file_length, line_length, function_length, class_card, shared_member, banned_name, banned_call, leftover,
+    machine_path, file_globbing, commented_out_test, folder_readme, top_level,
     documented_path)}

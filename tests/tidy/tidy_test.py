@@ -79,6 +79,14 @@ PLANTED = {
          "#pragma once\ntemplate<class T>\nclass A {\n  struct B { int b; };\n private:\n"
           "  struct C {};\n};\n", 2),
     ],
+    "shared-member": [
+        ("api/shm/layout.hpp", "#pragma once\nstruct A {\n  std::uint64_t* word = nullptr;\n};\n", 2),
+        ("api/shm/layout.hpp", "#pragma once\nstruct A {\n  bool on = false;\n};\n", 2),
+        ("api/shm/direct.hpp", "#pragma once\nstruct A {\n  char c = 0;\n  std::size_t n = 0;\n};\n", 2),
+        ("api/shm/control.hpp", "#pragma once\nstruct A {\n  std::string name;\n};\n", 2),
+        ("api/shm/control.hpp", "#pragma once\nstruct A {\n  std::atomic<int> n;\n};\n", 2),
+        ("api/shm/command.hpp", "#pragma once\nenum class A { kB };\n", 2),
+    ],
     "banned-name": [("api/base/util.hpp", "#pragma once\n", 1), ("daemon/common/x.cpp", "\n", 1),
                     ("api/base/x.cpp", "class SessionManager;\n", 1),
                     ("api/base/x.cpp", "\nstruct [[nodiscard]] AImpl {};\n", 2)],
@@ -156,6 +164,14 @@ CLEAN = {
          "#pragma once\n" + CARD + "template<class T>\nclass A {\n"
           "  class B { int b; private: int c; };\n};\n"),
         ("tests/x.hpp", "#pragma once\nclass A {\n private:\n  int a_;\n};\n"),
+    ],
+    "shared-member": [
+        ("api/shm/layout.hpp",
+         "#pragma once\nenum class K : std::uint8_t { kA };\nstruct alignas(kLine) A {\n"
+         "  MessageHeader header;\n  std::int32_t a = 0, b = 0;\n"
+         "  alignas(kLine) std::uint64_t c[2] = {0, 0};\n  char text[kTextBytes] = {};\n"
+         "  enum class L : std::uint8_t { kB };\n  K k = K::kA;\n};\n"),
+        ("api/shm/ring.hpp", "#pragma once\nstruct A {\n  bool on = false;\n};\n"),
     ],
     "banned-name": [("api/base/ids.hpp", "#pragma once\n// UtilImpl\nclass Community;\n"),
                     ("api/base/commonality.cpp", "\n")],
