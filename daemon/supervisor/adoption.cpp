@@ -3,6 +3,7 @@
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/supervisor/socket_role.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -114,7 +115,12 @@ void Supervisor::Legacy::put(Inherited inherited, const std::string& path) {
     if (!target.valid()) target = std::move(inherited.descriptor);
   };
   if (name == kStateName) return place(state);
-  if (const auto epoch = number_in(name, "channel-")) return place(engines[*epoch].channel);
+  if (const auto epoch = number_in(name, "channel-")) {
+    if (has_role(inherited.descriptor, SocketRole::kIsConnected)) return place(engines[*epoch].channel);
+    names.insert(name);  // what is no socket may always be readable: the daemon would never come to rest
+    MUSTER_LOG(kWarning, "supervisor", "{} is no connection to an engine; it is closed", name);
+    return;
+  }
   if (const auto epoch = number_in(name, "pidfd-")) return place(engines[*epoch].pidfd);
   if (const auto epoch = number_in(name, "counters-")) return place(engines[*epoch].counters);
   if (const auto id = number_in(name, "owner-")) return place(owners[*id]);

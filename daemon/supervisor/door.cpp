@@ -1,5 +1,7 @@
 #include "daemon/supervisor/door.hpp"
 
+#include "daemon/supervisor/socket_role.hpp"
+
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -12,12 +14,6 @@
 
 namespace muster::supervisor {
 namespace {
-
-int option_of(const shm::Descriptor& socket, int option) {
-  int value = -1;
-  socklen_t bytes = sizeof value;
-  return getsockopt(socket.get(), SOL_SOCKET, option, &value, &bytes) == 0 ? value : -1;
-}
 
 // Which file is at the path, as a name; empty if it is no socket.
 std::string file_at(const std::string& path) {
@@ -40,9 +36,8 @@ Result<Door> Door::open(const std::string& path, shm::Listener::Options options)
 Result<Door> Door::adopt(shm::Descriptor socket, Path whose, const std::string& name) {
   sockaddr_un address{};
   socklen_t bytes = sizeof address;
-  const bool listens = option_of(socket, SO_DOMAIN) == AF_UNIX &&
-                       option_of(socket, SO_TYPE) == SOCK_SEQPACKET && option_of(socket, SO_ACCEPTCONN) == 1;
-  if (!listens || getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0 ||
+  if (!has_role(socket, SocketRole::kListens) ||
+      getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0 ||
       bytes <= offsetof(sockaddr_un, sun_path) || address.sun_path[0] == '\0')
     return fail(Code::kProtocol,
                 "the socket that came with the start is not one to listen at; the unit needs "

@@ -17,6 +17,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -189,6 +190,30 @@ TEST_F(Adoption, TakesNoConnectionForTheOwnerOfAJobWithoutOne) {
   while (daemon_->turn()) {
   }
   EXPECT_EQ(read()->state.jobs.at(0).ending, "") << "nobody has left";
+}
+
+// Found by tests/fuzz/state.cpp: what is always readable was read for ever.
+TEST_F(Adoption, TakesOnlyAConnectionForAChannel) {
+  const shm::Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(listen(listener.get(), 1), -1) << "it has no name yet";
+  const sockaddr_un unnamed{AF_UNIX, {}};
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<const sockaddr*>(&unnamed), sizeof(sa_family_t)), 0);
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  for (const int what : {open("/dev/null", O_RDWR | O_CLOEXEC), eventfd(1, EFD_CLOEXEC),
+                         socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), dup(listener.get())}) {
+    SCOPED_TRACE(what);
+    kept_[channel_name(0x1f)] = shm::Descriptor(what);
+    kept_[pidfd_name(0x1f)] = shm::Descriptor(eventfd(0, EFD_CLOEXEC));
+    write();
+    start();
+    int turns = 0;
+    while (daemon_->turn() && turns < 1000) ++turns;
+    EXPECT_LT(turns, 1000) << "it comes to rest";
+    EXPECT_TRUE(read()->state.jobs.empty());
+    EXPECT_FALSE(kept_.contains(channel_name(0x1f)));
+    EXPECT_FALSE(kept_.contains(pidfd_name(0x1f)));
+    daemon_.reset();
+  }
 }
 
 TEST_F(Adoption, CarriesFieldsOfALaterVersionAlong) {

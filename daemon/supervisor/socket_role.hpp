@@ -1,0 +1,13 @@
+// What a socket is for that came with the start: whoever kept it may have given it another one's name.
+#pragma once
+
+#include "api/shm/descriptor.hpp"
+
+namespace muster::supervisor {
+
+enum class SocketRole { kListens, kIsConnected };
+
+// Whether it is a Unix socket of packets (SOCK_SEQPACKET) in that role.
+bool has_role(const shm::Descriptor& socket, SocketRole role);
+
+}  // namespace muster::supervisor
