@@ -1,5 +1,6 @@
 #include "kernels/check.hpp"
 
+#include "api/base/overlap.hpp"
 #include "kernels/element.hpp"
 
 #include <algorithm>
@@ -37,6 +38,53 @@ bool elements_are_distinct(const Tensor& t) {
     reach += (t.size[order[i]] - 1) * t.stride[order[i]];
   }
   return true;
+}
+
+// Past the last byte of the view, which has elements.
+const std::byte* end_of(const Tensor& t) {
+  std::int64_t last = 0;
+  for (std::size_t d = 0; d < static_cast<std::size_t>(t.dims); ++d) last += (t.size[d] - 1) * t.stride[d];
+  return t.data + (last + 1) * element_bytes(t.dtype);
+}
+
+Face face_of(const Tensor& t) {
+  Face face;
+  face.dims = t.dims;
+  face.size = t.size;
+  face.stride = t.stride;
+  face.data = t.data;
+  return face;
+}
+
+// Exact among views of elements of one size; of others that no view's range holds a byte of the other's.
+Overlap overlap_of(const Tensor& a, const Tensor& b, OverlapBudget& budget) {
+  if (a.count() == 0 || b.count() == 0 || a.data >= end_of(b) || b.data >= end_of(a)) return Overlap::kNone;
+  if (element_bytes(a.dtype) != element_bytes(b.dtype)) return Overlap::kUnknown;
+  return muster::overlap_of(face_of(a), face_of(b), static_cast<std::size_t>(element_bytes(a.dtype)), budget);
+}
+
+bool same_view(const Tensor& a, const Tensor& b) {
+  return a.data == b.data && a.dtype == b.dtype && a.dims == b.dims && a.size == b.size &&
+         a.stride == b.stride;
+}
+
+// What is written must meet nothing else: parts run side by side, and in any order.
+Status check_apart(const Kernel& kernel, const Args& args) {
+  OverlapBudget budget;
+  for (std::size_t i = 0; i < args.tensor_count; ++i) {
+    if (kernel.operands[i].access == Access::kRead || !args.tensors[i].present()) continue;
+    for (std::size_t j = 0; j < args.tensor_count; ++j) {
+      const bool counted = j < i && kernel.operands[j].access != Access::kRead;
+      if (j == i || counted || !args.tensors[j].present()) continue;
+      if (kernel.in_place && same_view(args.tensors[i], args.tensors[j])) continue;
+      const Overlap found = overlap_of(args.tensors[i], args.tensors[j], budget);
+      if (found == Overlap::kNone) continue;
+      return failure(Code::kBadArgument, "{}: {} and {} {}; what is written must lie apart from the rest",
+                     kernel.name, kernel.operands[i].name, kernel.operands[j].name,
+                     found == Overlap::kSome ? "overlap" : "interleave in a way that is not told apart");
+    }
+  }
+  return {};
 }
 
 std::string stride_text(const Tensor& t) {
@@ -163,7 +211,8 @@ Status validate(const Kernel& kernel, const Args& args) {
                      "{}: {} is {} with strides {}: elements of an output must not overlap", kernel.name,
                      operand.name, shape_text(t), stride_text(t));
   }
-  return kernel.check(args);
+  MUSTER_RETURN_IF_ERROR(kernel.check(args));
+  return check_apart(kernel, args);
 }
 
 void make_room(const Kernel& kernel, Args& args) {

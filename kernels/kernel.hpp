@@ -62,6 +62,8 @@ struct Operand {
 // fold    null but for reductions, whose parts write Args::partials alone if there are several. Runs once,
 //         after all of them, and adds them up in order. A single part finishes by itself: nothing is
 //         folded then.
+// in_place  an output may be the very view that an input is; what overlaps in any other way is refused
+// before.
 struct Kernel {
   std::int32_t op;
   const char* name;  // "linear_forward"
@@ -70,6 +72,7 @@ struct Kernel {
   std::uint32_t (*parts)(const Args& args);
   void (*run)(const Args& args, std::uint32_t part);
   void (*fold)(const Args& args) = nullptr;
+  bool in_place = false;
 };
 
 // The row of an op; null for a number that is none.

@@ -175,7 +175,8 @@ void run(const Args& args, std::uint32_t part) {
 }  // namespace
 
 std::span<const Kernel> rows() {
-  static constexpr std::array<Kernel, 1> kRows{{{MUSTER_KERNEL_ROPE, "rope", kOperands, check, parts, run}}};
+  static constexpr std::array<Kernel, 1> kRows{
+      {{MUSTER_KERNEL_ROPE, "rope", kOperands, check, parts, run, nullptr, true}}};
   return kRows;
 }
 

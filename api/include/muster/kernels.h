@@ -2,7 +2,8 @@
  *
  * Conventions. Shapes are outermost first. T tokens, D features, V vocabulary rows, H heads, E head features. An operand
  * marked (opt) may be muster_none(). Unless a comment says otherwise operands of one kernel share one dtype (F32 or BF16),
- * statistics (rstd, lse, loss, …) are F32, ids are I32, outputs do not overlap inputs. Any strides >= 1 are allowed, for inputs
+ * statistics (rstd, lse, loss, …) are F32, ids are I32. An output must not overlap another operand, which is refused; where a
+ * comment lets it be an input, it is the very same view. Any strides >= 1 are allowed, for inputs
  * too; a view must not visit an element twice, so stride 0 is refused (but of a dim of size 0 or 1, where no stride counts).
  * Rows that a norm, a loss or RoPE takes as one (D, V, E) have 2^20 elements at most, E of attention 1 to 4096. BF16 kernels
  * compute and accumulate in f32 and round once. Results do not depend on how many cores the daemon has.
@@ -120,7 +121,7 @@ static inline void muster_kernel_operand(muster_kernel* k, muster_tensor t) { k-
 /* ---- elementwise and reductions to a scalar ------------------------------------------------------------------------ */
 
 /* target = source, elementwise, same shape, any strides; dtypes may differ (F32, BF16, F16, F64 among each other; equal
- * integers). Cast, copy, pack and unpack are this kernel. */
+ * integers). Cast, copy, pack and unpack are this kernel. target may be source. */
 static inline muster_kernel muster_copy(muster_tensor source, muster_tensor target) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_COPY);
   muster_kernel_operand(&k, source);
@@ -134,7 +135,7 @@ static inline muster_kernel muster_fill(muster_tensor target, double value) {
   k.reals[0] = value;
   return k;
 }
-/* y = a·x + b·y, same shape. x and y F32 or BF16, also mixed. b = 0 does not read y. */
+/* y = a·x + b·y, same shape. x and y F32 or BF16, also mixed. b = 0 does not read y. y may be x. */
 static inline muster_kernel muster_axpby(double a, muster_tensor x, double b, muster_tensor y) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_AXPBY);
   muster_kernel_operand(&k, x);

@@ -106,5 +106,44 @@ TEST(Validate, RefusesOutputsWhoseElementsOverlap) {
   EXPECT_TRUE(validate(kProbe, with(2, {4, 0}, {0, 0})).ok());
 }
 
+// Goal: an output lies apart from every other operand, to the element.
+TEST(Validate, RefusesOutputsThatOverlapOtherOperands) {
+  OwnedTensor memory(MUSTER_F32, {100});
+  const auto view = [&](std::int64_t first, std::int64_t count, std::int64_t stride = 1) {
+    Tensor t = memory.view();
+    t.data += static_cast<std::size_t>(first) * sizeof(float);
+    t.size[0] = count;
+    t.stride[0] = stride;
+    return t;
+  };
+  const auto args = [](Tensor x, Tensor bias, Tensor y) { return args_of({x, bias, y}, {5}, {0.0}); };
+  EXPECT_TRUE(validate(kProbe, args(view(0, 50), view(0, 20), view(50, 50))).ok()) << "inputs may overlap";
+  EXPECT_TRUE(validate(kProbe, args(view(0, 50, 2), {}, view(1, 50, 2))).ok()) << "they interleave";
+  EXPECT_TRUE(validate(kProbe, args(view(0, 50), {}, view(10, 0))).ok()) << "nothing is written";
+  expect_refused(kProbe, args(view(0, 50), {}, view(49, 50)), "probe: y and x overlap");
+  expect_refused(kProbe, args(view(0, 50, 2), {}, view(2, 4, 3)), "y and x overlap");
+  expect_refused(kProbe, args(view(0, 10), view(60, 1), view(50, 50)), "y and bias overlap");
+  expect_refused(kProbe, args(view(0, 50), {}, view(0, 50)), "y and x overlap");
+  Tensor halves = view(0, 50);
+  halves.dtype = MUSTER_BF16;
+  EXPECT_TRUE(validate(kProbe, args(halves, {}, view(25, 50))).ok());
+  expect_refused(kProbe, args(halves, {}, view(24, 50)), "interleave in a way that is not told apart");
+}
+
+// Goal: what works element by element may write where it reads, and nowhere else beside.
+TEST(Validate, TakesTheVeryViewInPlace) {
+  const Kernel in_place{1, "probe", kOperands, accept, nullptr, nullptr, nullptr, true};
+  OwnedTensor memory(MUSTER_F32, {100});
+  Tensor x = memory.view();
+  x.size[0] = 50;
+  EXPECT_TRUE(validate(in_place, args_of({x, Tensor{}, x}, {5}, {0.0})).ok());
+  Tensor later = x;
+  later.data += sizeof(float);
+  expect_refused(in_place, args_of({x, Tensor{}, later}, {5}, {0.0}), "y and x overlap");
+  Tensor sparse = x;
+  sparse.stride[0] = 2;
+  expect_refused(in_place, args_of({x, Tensor{}, sparse}, {5}, {0.0}), "y and x overlap");
+}
+
 }  // namespace
 }  // namespace muster::kernels::test
