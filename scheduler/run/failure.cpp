@@ -6,15 +6,21 @@
 namespace muster::scheduler {
 
 // Ends the lane's starts that are not running. Idempotent while it is stopped. `told_at`: the meeting where
-// it happened, whose members all hear of it. A failure that the rank has got over already is another one
-// when it comes back: those whom it takes with it may have got over it too, and have to hear.
+// it happened, whose members all hear of it. A failure that the rank has got over already, everywhere or
+// where one of the starts belongs, is another one when it comes back: those whom it takes with it may have
+// got over it too, and have to hear.
 void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, const Meeting* told_at) {
   RankState& r = state(rank);
   Lane& lane = r.lanes[lane_index];
   const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
   if (stopped) return;
   const std::uint64_t told_of = known_since(r, verdict.event);
-  if (told_of != kNever) verdict.event = ++failures_;
+  bool again = told_of != kNever;
+  for (std::size_t i = lane.launched; i < lane.queue.size() && !again; ++i)
+    again = is_settled(lane_index, lane.queue[i], verdict.event);
+  lane.numbers.clear();
+  if (told_of == kNever) lane.numbers.push_back(verdict.event);
+  if (again) lane.numbers.push_back(verdict.event = ++failures_);
   const std::uint64_t from =
       lane.launched < lane.queue.size() ? lane.queue[lane.launched].request.value : lane.last + 1;
   lane.failed_from = from;
@@ -26,7 +32,7 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
   while (lane.queue.size() > lane.launched) {
     const Start& start = lane.queue.back();
     if (start.arrived) {
-      sequencer_.withdraw({rank, lane_index, start.request.value, start.request.plan});
+      sequencer_.withdraw({rank, lane_index, start.request.value, start.request.plan, {}, start.submission});
     } else {
       note_dropped(r, lane_index, start);
     }
@@ -34,6 +40,13 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
     lane.queue.pop_back();
   }
   if (r.present) actions_.stopped(rank, lane_index, from, verdict);
+}
+
+// Whether the rank has gone on where the start is to meet others, though it hears of the failure only now: a
+// loss had hidden it there.
+bool Graph::is_settled(std::uint32_t lane, const Start& start, std::uint64_t event) const {
+  const CollectiveWork* work = start.request.plan->collective();
+  return work != nullptr && sequencer_.is_settled(meeting_of(*work, lane), event, start.submission);
 }
 
 // A start falls because its lane is stopped. Those who leave are heard of in all their groups.
@@ -46,7 +59,7 @@ void Graph::note_dropped(const RankState& r, std::uint32_t lane_index, const Sta
   // What was submitted in knowledge of it would have gone on: its peers may have gone on too.
   if (lane.told_at && lane.told_at->same_place(meeting) && start.submission <= lane.told_of) return;
   tell_known(r, meeting, start.submission);
-  dropped_.push_back({meeting, lane.verdict});
+  dropped_.push_back({meeting, lane.verdict, start.submission});
   Verdict& verdict = dropped_.back().verdict;
   if (verdict.code == Code::kDependency) verdict.code = verdict.cause;
 }
@@ -86,7 +99,7 @@ void Graph::spread(Instant now) {
     }
     const Dropped dropped = std::move(dropped_.back());
     dropped_.pop_back();
-    if (!sequencer_.is_news(dropped.meeting, dropped.verdict.event)) continue;
+    if (!sequencer_.is_news(dropped.meeting, dropped.verdict.event, dropped.submission)) continue;
     stop_members(sequencer_.break_up(dropped.meeting, dropped.verdict), dropped.verdict);
   }
   spreading_ = false;

@@ -82,16 +82,20 @@ Code Graph::submit(const Request& request, Instant now) {
   lane.last = request.value;
   if (lane.failed_from != 0 && lane.failed_to == 0) {  // stopped: covered by the verdict already published
     actions_.submitted(request);
-    if (knows(r, lane.verdict.event)) {  // got over on another lane: what falls from now on is news
+    const Start fallen{request, sequencer_.submitted()};
+    // Got over on another lane, or there: what falls from now on is news.
+    const auto known = std::erase_if(lane.numbers, [&](std::uint64_t event) { return knows(r, event); });
+    if (known > 0 || is_settled(request.lane, fallen, lane.verdict.event)) {
       lane.verdict.event = ++failures_;
+      lane.numbers.push_back(lane.verdict.event);
       lane.told_at.reset();
     }
-    note_dropped(r, request.lane, {request, ++submissions_});
+    note_dropped(r, request.lane, fallen);
     actions_.retired(request.rank, request.lane, request.value, *request.plan, false);
     spread(now);
     return Code::kOk;
   }
-  const bool pushed = lane.queue.push(Start{request, ++submissions_});
+  const bool pushed = lane.queue.push(Start{request, sequencer_.submitted()});
   MUSTER_ASSERT(pushed);
   if (lane.launched + 1 == lane.queue.size()) lane.moved = now;
   actions_.submitted(request);
@@ -115,7 +119,7 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   if (lane.failed_from == 0 || lane.failed_to != 0) return;
   lane.failed_to = lane.last;
   remember(lane);
-  acknowledge(rank, lane.verdict.event);
+  for (const std::uint64_t event : lane.numbers) acknowledge(rank, event);
   actions_.resumed(rank, lane_index, lane.failed_to);
   pump(rank, now);
 }
@@ -124,7 +128,7 @@ void Graph::acknowledge(Rank rank, std::uint64_t event) {
   RankState& r = state(rank);
   if (!r.present || event == 0 || knows(r, event)) return;
   if (r.known.size() == kKnownMax) r.known.erase(r.known.begin());
-  r.known.push_back({event, submissions_});
+  r.known.push_back({event, sequencer_.submissions()});
 }
 
 // How many submissions there were when the rank got over the failure.
@@ -138,9 +142,9 @@ std::uint64_t Graph::known_since(const RankState& r, std::uint64_t event) {
 // What a rank knew when it submitted a start, that start need not be told. One from before then must be: it
 // belongs to what the others have given up.
 void Graph::tell_known(const RankState& r, const Meeting& meeting, std::uint64_t submission) {
-  if (!sequencer_.owes(meeting)) return;
+  if (!sequencer_.owes(meeting, submission)) return;
   for (const Known& known : r.known)
-    if (known.at < submission) sequencer_.acknowledge(meeting, known.event);
+    if (known.at < submission) sequencer_.acknowledge(meeting, known.event, known.at);
 }
 
 // Points of a failure stay failed after the reset. Beyond the bound the two oldest are taken for one, with
@@ -243,7 +247,8 @@ bool Graph::arrive(Rank rank, std::uint32_t lane, Start& start, Instant now) {
     return true;
   }
   tell_known(state(rank), here, start.submission);
-  auto outcome = sequencer_.arrive({rank, lane, start.request.value, start.request.plan, now});
+  auto outcome =
+      sequencer_.arrive({rank, lane, start.request.value, start.request.plan, now, start.submission});
   switch (outcome.kind) {
     case Sequencer::Outcome::Kind::kWait:
       start.arrived = true;

@@ -143,9 +143,10 @@ class Graph {
     std::uint64_t failed_from = 0;  // 0: runs
     std::uint64_t failed_to = 0;    // 0 while it is stopped
     Verdict verdict;
-    std::optional<Meeting> told_at;  // where it failed, if that is a meeting
-    std::uint64_t told_of = 0;       // and up to which submission its members hear of that
-    std::vector<Failed> before;      // failures that were reset, oldest first
+    std::vector<std::uint64_t> numbers;  // of the failure (Verdict::event), which a reset gets over
+    std::optional<Meeting> told_at;      // where it failed, if that is a meeting
+    std::uint64_t told_of = 0;           // and up to which submission its members hear of that
+    std::vector<Failed> before;          // failures that were reset, oldest first
   };
   struct Known {
     std::uint64_t event = 0;
@@ -199,6 +200,7 @@ class Graph {
   static void exchange(InFlight& step, Room* room);
   bool arrive(Rank rank, std::uint32_t lane, Start& start, Instant now);
   void stop_lane(Rank rank, std::uint32_t lane, Verdict verdict, const Meeting* told_at);
+  bool is_settled(std::uint32_t lane, const Start& start, std::uint64_t event) const;
   void note_dropped(const RankState& rank, std::uint32_t lane, const Start& start);
   void tell_known(const RankState& rank, const Meeting& meeting, std::uint64_t submission);
   void stop_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict);
@@ -236,6 +238,7 @@ class Graph {
   struct Dropped {
     Meeting meeting;
     Verdict verdict;
+    std::uint64_t submission = 0;
   };
   std::vector<Dropped> dropped_;
   std::vector<Rank> stirred_;
@@ -243,7 +246,6 @@ class Graph {
   std::vector<Rank> touched_;  // of the step that has finished: kept, so that it needs no heap
   std::uint32_t steps_in_flight_ = 0;
   std::uint32_t absences_ = 0;
-  std::uint64_t submissions_ = 0;
   std::optional<Instant> last_tick_;
   std::uint64_t failures_ = 0;  // Verdict::event of the latest
 };

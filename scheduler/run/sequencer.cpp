@@ -88,9 +88,10 @@ Sequencer::Outcome Sequencer::arrive(const Arrival& arrival) {
   MUSTER_ASSERT(work.group.value < groups_.size());
   if (work.point_to_point()) return arrive_pair(arrival);
   Lineup& c = lineup(work.group, arrival.lane);
-  if (auto untold = c.untold.take(static_cast<std::size_t>(work.index())))
+  const auto member = static_cast<std::size_t>(work.index());
+  if (auto untold = c.untold.take(member, arrival.submission, submissions_))
     return {Outcome::Kind::kRefuse, {}, *std::move(untold)};
-  auto& slot = c.arrived[static_cast<std::size_t>(work.index())];
+  auto& slot = c.arrived[member];
   MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
   slot = arrival;
   if (++c.arrived_count < c.arrived.size()) return {};
@@ -113,7 +114,7 @@ Sequencer::Outcome Sequencer::complete(Lineup& c, const Group& group) {
 
 Sequencer::Outcome Sequencer::arrive_pair(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
-  if (auto untold = take_untold_of_pair(meeting_of(work, arrival.lane)))
+  if (auto untold = take_untold_of_pair(meeting_of(work, arrival.lane), arrival.submission))
     return {Outcome::Kind::kRefuse, {}, *std::move(untold)};
   const bool sends = work.collective.op == MUSTER_SEND;
   const auto partner = std::find_if(pairs_.begin(), pairs_.end(), [&](const Arrival& other) {
@@ -171,25 +172,25 @@ std::vector<Sequencer::Arrival> Sequencer::break_up(const Meeting& meeting, cons
     waiting = take_pairs([&](const Meeting& other) { return meeting.same_place(other); });
     const Pair pair(meeting.group.value, meeting.sender, meeting.receiver);
     Untold& untold = pairs_untold_.try_emplace(pair, kPairMembers).first->second;
-    untold.add(verdict);
+    untold.add(verdict, submissions_);
     for (const Arrival& one : waiting)
-      untold.told(side_of(meeting_of(work_of(one), one.lane)), verdict.event);
+      untold.told(side_of(meeting_of(work_of(one), one.lane)), verdict.event, submissions_);
     return waiting;
   }
   waiting = take_waiting(meeting.group, meeting.lane);
   Untold& untold = lineup(meeting.group, meeting.lane).untold;
-  untold.add(verdict);
+  untold.add(verdict, submissions_);
   for (const Arrival& one : waiting)
-    untold.told(static_cast<std::size_t>(work_of(one).index()), verdict.event);
+    untold.told(static_cast<std::size_t>(work_of(one).index()), verdict.event, submissions_);
   return waiting;
 }
 
 std::vector<Sequencer::Arrival> Sequencer::break_group(GroupId group, const Verdict& verdict) {
   std::vector<Arrival> waiting = take_pairs([&](const Meeting& other) { return other.group == group; });
   Untold& untold = group_pairs_[group.value];
-  untold.add(verdict);
+  untold.add(verdict, submissions_);
   for (const Arrival& one : waiting)
-    untold.told(static_cast<std::size_t>(work_of(one).index()), verdict.event);
+    untold.told(static_cast<std::size_t>(work_of(one).index()), verdict.event, submissions_);
   for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
     const std::vector<Arrival> here = break_up({group, lane}, verdict);
     waiting.insert(waiting.end(), here.begin(), here.end());
@@ -197,36 +198,45 @@ std::vector<Sequencer::Arrival> Sequencer::break_group(GroupId group, const Verd
   return waiting;
 }
 
-bool Sequencer::owes(const Meeting& meeting) const {
+bool Sequencer::owes(const Meeting& meeting, std::uint64_t submission) const {
   const auto member = static_cast<std::size_t>(meeting.index);
-  if (!meeting.pair) return lineup(meeting.group, meeting.lane).untold.any(member);
-  if (group_pairs_[meeting.group.value].any(member)) return true;
+  if (!meeting.pair) return lineup(meeting.group, meeting.lane).untold.any(member, submission);
+  if (group_pairs_[meeting.group.value].any(member, submission)) return true;
   const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
-  return alone != pairs_untold_.end() && alone->second.any(side_of(meeting));
+  return alone != pairs_untold_.end() && alone->second.any(side_of(meeting), submission);
 }
 
-bool Sequencer::is_news(const Meeting& meeting, std::uint64_t event) const {
-  if (owes(meeting)) return false;
+bool Sequencer::is_news(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const {
+  if (owes(meeting, submission)) return false;
   if (!meeting.pair) return !lineup(meeting.group, meeting.lane).untold.has(event);
   if (group_pairs_[meeting.group.value].has(event)) return false;
   const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
   return alone == pairs_untold_.end() || !alone->second.has(event);
 }
 
-std::optional<Verdict> Sequencer::take_untold_of_pair(const Meeting& meeting) {
-  if (auto told = group_pairs_[meeting.group.value].take(static_cast<std::size_t>(meeting.index)))
-    return told;
-  if (pairs_untold_.empty()) return std::nullopt;
-  const auto found = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
-  return found != pairs_untold_.end() ? found->second.take(side_of(meeting)) : std::nullopt;
+bool Sequencer::is_settled(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const {
+  const auto member = static_cast<std::size_t>(meeting.index);
+  if (!meeting.pair) return lineup(meeting.group, meeting.lane).untold.settled(member, event, submission);
+  if (group_pairs_[meeting.group.value].settled(member, event, submission)) return true;
+  const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
+  return alone != pairs_untold_.end() && alone->second.settled(side_of(meeting), event, submission);
 }
 
-void Sequencer::acknowledge(const Meeting& meeting, std::uint64_t event) {
+std::optional<Verdict> Sequencer::take_untold_of_pair(const Meeting& meeting, std::uint64_t submission) {
   const auto member = static_cast<std::size_t>(meeting.index);
-  if (!meeting.pair) return lineup(meeting.group, meeting.lane).untold.told(member, event);
-  group_pairs_[meeting.group.value].told(member, event);
+  if (auto told = group_pairs_[meeting.group.value].take(member, submission, submissions_)) return told;
+  if (pairs_untold_.empty()) return std::nullopt;
+  const auto found = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
+  if (found == pairs_untold_.end()) return std::nullopt;
+  return found->second.take(side_of(meeting), submission, submissions_);
+}
+
+void Sequencer::acknowledge(const Meeting& meeting, std::uint64_t event, std::uint64_t since) {
+  const auto member = static_cast<std::size_t>(meeting.index);
+  if (!meeting.pair) return lineup(meeting.group, meeting.lane).untold.told(member, event, since);
+  group_pairs_[meeting.group.value].told(member, event, since);
   const auto alone = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
-  if (alone != pairs_untold_.end()) alone->second.told(side_of(meeting), event);
+  if (alone != pairs_untold_.end()) alone->second.told(side_of(meeting), event, since);
 }
 
 void Sequencer::forget_owed(Rank rank) {

@@ -60,7 +60,8 @@ class Sequencer {
     std::uint32_t lane = 0;
     std::uint64_t value = 0;
     Plan* plan = nullptr;
-    Instant at{0};  // for reports
+    Instant at{0};                 // for reports
+    std::uint64_t submission = 0;  // of the start: submitted()
   };
   struct Outcome {
     enum class Kind : std::uint8_t { kWait, kGo, kRefuse, kDisagree };
@@ -70,6 +71,10 @@ class Sequencer {
     Verdict verdict;  // kRefuse: for this member alone; kDisagree: for all of `members`
   };
 
+  // The number of the next start that is submitted, from 1; of the latest one.
+  std::uint64_t submitted() { return ++submissions_; }
+  std::uint64_t submissions() const { return submissions_; }
+
   // A member's next collective. kRefuse: it was owed a verdict there.
   Outcome arrive(const Arrival& arrival);
 
@@ -77,16 +82,18 @@ class Sequencer {
   std::vector<Arrival> break_up(const Meeting& meeting, const Verdict& verdict);
   // The same for all lineups and pairs of the group.
   std::vector<Arrival> break_group(GroupId group, const Verdict& verdict);
-  // Whether the failure would be news there: it has not taken place there yet, and the member whose part has
-  // fallen is owed nothing, so that others may wait for that part.
-  bool is_news(const Meeting& meeting, std::uint64_t event) const;
+  // Whether the failure would be news there: it has not taken place there yet, and the start that has fallen
+  // was owed nothing, so that others may wait for it.
+  bool is_news(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const;
+  // Whether the failure is over there for that start: its members have gone on since.
+  bool is_settled(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const;
   // Takes one arrival back.
   void withdraw(const Arrival& arrival);
 
-  // Whether the member is owed anything there.
-  bool owes(const Meeting& meeting) const;
-  // The member has heard of that failure elsewhere.
-  void acknowledge(const Meeting& meeting, std::uint64_t event);
+  // Whether that start of the member is owed anything there.
+  bool owes(const Meeting& meeting, std::uint64_t submission) const;
+  // The member has heard of that failure elsewhere, for all starts after `since`.
+  void acknowledge(const Meeting& meeting, std::uint64_t event, std::uint64_t since);
   // The rank is owed nothing at all.
   void forget_owed(Rank rank);
 
@@ -124,7 +131,7 @@ class Sequencer {
   void open_lineups(GroupId group);
   std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
   std::vector<Arrival> take_pairs(const std::function<bool(const Meeting&)>& ours);
-  std::optional<Verdict> take_untold_of_pair(const Meeting& meeting);
+  std::optional<Verdict> take_untold_of_pair(const Meeting& meeting, std::uint64_t submission);
   Outcome arrive_pair(const Arrival& arrival);
   // The other side of a SEND or RECV.
   Rank partner_of(const Arrival& arrival) const;
@@ -132,6 +139,7 @@ class Sequencer {
   // Everybody is there: a disagreement, unless they agree.
   void settle(Outcome& outcome, const Group& group) const;
 
+  std::uint64_t submissions_ = 0;
   std::vector<Group> groups_;
   std::vector<Lineup> lineups_;
   std::vector<Untold> group_pairs_;      // by group: failures of all its pairs, by index in the group

@@ -11,13 +11,13 @@ bool is_loss(const Verdict& verdict) {
 
 }  // namespace
 
-void Untold::add(const Verdict& verdict) {
+void Untold::add(const Verdict& verdict, std::uint64_t now) {
   if (has(verdict.event)) return;
   std::erase_if(failures_, [&](const Failure& f) {
     return is_loss(f.verdict) == is_loss(verdict) &&
            (!is_loss(verdict) || f.verdict.culprit == verdict.culprit);
   });
-  failures_.push_back({verdict, std::vector<bool>(members_)});
+  failures_.push_back({verdict, now, std::vector<std::uint64_t>(members_, kAll)});
 }
 
 bool Untold::has(std::uint64_t event) const {
@@ -25,42 +25,46 @@ bool Untold::has(std::uint64_t event) const {
                      [&](const Failure& f) { return f.verdict.event == event; });
 }
 
-bool Untold::any(std::size_t member) const {
-  return std::any_of(failures_.begin(), failures_.end(), [&](const Failure& f) { return !f.told[member]; });
+bool Untold::settled(std::size_t member, std::uint64_t event, std::uint64_t submission) const {
+  return std::any_of(failures_.begin(), failures_.end(), [&](const Failure& f) {
+    return f.verdict.event == event && f.owed[member] < submission;
+  });
 }
 
-std::optional<Verdict> Untold::take(std::size_t member) {
+bool Untold::any(std::size_t member, std::uint64_t submission) const {
+  return std::any_of(failures_.begin(), failures_.end(),
+                     [&](const Failure& f) { return submission <= f.owed[member]; });
+}
+
+std::optional<Verdict> Untold::take(std::size_t member, std::uint64_t submission, std::uint64_t now) {
   Failure* next = nullptr;
   for (Failure& failure : failures_) {
     const bool before = next == nullptr || (is_loss(failure.verdict) && !is_loss(next->verdict));
-    if (!failure.told[member] && before) next = &failure;
+    if (submission <= failure.owed[member] && before) next = &failure;
   }
   if (next == nullptr) return std::nullopt;
-  tell(*next, member);
+  next->owed[member] = std::min(next->owed[member], now);
+  if (is_loss(next->verdict))
+    for (Failure& other : failures_)
+      if (!is_loss(other.verdict)) other.owed[member] = std::min(other.owed[member], now);
   return next->verdict;
 }
 
-// It has known for a while: what came after that it has to hear of.
-void Untold::told(std::size_t member, std::uint64_t event) {
+// It has known for a while: what came after that, or came here after that, it has to hear of.
+void Untold::told(std::size_t member, std::uint64_t event, std::uint64_t now) {
   const auto known = std::find_if(failures_.begin(), failures_.end(), [&](const Failure& f) {
-    return f.verdict.event == event && !f.told[member];
+    return f.verdict.event == event && f.owed[member] > now;
   });
   if (known == failures_.end()) return;
-  known->told[member] = true;
+  known->owed[member] = now;
   if (!is_loss(known->verdict)) return;
   for (Failure& other : failures_)
-    if (!is_loss(other.verdict) && other.verdict.event < event) other.told[member] = true;
+    if (!is_loss(other.verdict) && other.verdict.event < event && other.since < now)
+      other.owed[member] = std::min(other.owed[member], now);
 }
 
 void Untold::told_all(std::size_t member) {
-  for (Failure& failure : failures_) failure.told[member] = true;
-}
-
-void Untold::tell(Failure& failure, std::size_t member) {
-  failure.told[member] = true;
-  if (!is_loss(failure.verdict)) return;
-  for (Failure& other : failures_)
-    if (!is_loss(other.verdict)) other.told[member] = true;
+  for (Failure& failure : failures_) failure.owed[member] = 0;
 }
 
 }  // namespace muster::scheduler

@@ -13,6 +13,10 @@ namespace muster::scheduler {
 // Who has missed several failures hears of each lost member in turn, and of nothing else beside them: an
 // abort is how others got away from the loss.
 //
+// Hearing of it does not excuse the starts that the member had submitted before: of SEND and RECV they may
+// come on another lane, later, and belong to what the others have given up. So a failure is owed to starts up
+// to a submission, of which the graph counts all.
+//
 // Owns    the verdicts.
 // Thread  one.
 // Bound   one failure of each lost rank, and one of another kind.
@@ -23,22 +27,27 @@ class Untold {
 
   // Nobody has heard of it. Of a rank that was lost, came back and was lost again the later one counts; so it
   // does of those that are no loss. A failure that is known already stays as it is.
-  void add(const Verdict& verdict);
+  void add(const Verdict& verdict, std::uint64_t now);
   // The failure has taken place here, and something else of its kind has not since.
   bool has(std::uint64_t event) const;
-  bool any(std::size_t member) const;
-  // What the member hears next; it has heard it then.
-  std::optional<Verdict> take(std::size_t member);
-  // It has heard of that failure on another way; of all failures.
-  void told(std::size_t member, std::uint64_t event);
+  // It has, and that start of the member is not owed it any more.
+  bool settled(std::size_t member, std::uint64_t event, std::uint64_t submission) const;
+  // Whether that start of the member is owed anything.
+  bool any(std::size_t member, std::uint64_t submission) const;
+  // What that start hears; the member has heard it then, for all starts after `now`.
+  std::optional<Verdict> take(std::size_t member, std::uint64_t submission, std::uint64_t now);
+  // It has heard of that failure on another way, for all starts after `now`; of all failures.
+  void told(std::size_t member, std::uint64_t event, std::uint64_t now);
   void told_all(std::size_t member);
 
  private:
+  static constexpr std::uint64_t kAll = UINT64_MAX;
   struct Failure {
     Verdict verdict;
-    std::vector<bool> told;  // by member
+    std::uint64_t since = 0;  // submissions before it took place here
+    // By member, to its starts up to that submission; kAll: it has not heard.
+    std::vector<std::uint64_t> owed;
   };
-  void tell(Failure& failure, std::size_t member);
 
   std::size_t members_;
   std::vector<Failure> failures_;  // oldest first

@@ -254,6 +254,81 @@ TEST_F(Failure, TellsBothEndsOfAMessageOfADeparture) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
+// Goal:   what a rank had sent before it heard of a loss does not reach who came after that, though it has
+//         heard of it on another lane meanwhile.
+TEST_F(Failure, KeepsMessagesFromBeforeALossFromWhoComesAfterIt) {
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)), {kNever});
+  stage.graph.detached(Rank(1), "rank 1 died", stage.now);
+  Collective back = message(MUSTER_RECV, 5);
+  std::swap(back.root, back.receiver);
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, back));
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kPeerLost));
+  reset(0, MUSTER_LANE_SMALL);
+  stage.graph.attached(Rank(1));
+  stage.start(1, MUSTER_LANE_HALO, stage.collective(0, 1, message(MUSTER_RECV, 5)));
+  stage.graph.signal(Rank(0), shm::kClientTimelineFirst, 1, stage.now);
+  EXPECT_TRUE(stage.launched.empty()) << "a message to who died";
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kPeerLost));
+  EXPECT_FALSE(stopped(1, MUSTER_LANE_HALO)) << "it was not meant";
+  reset(0, MUSTER_LANE_HALO);
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+// Goal:   a failure that a loss has hidden at a place, and that a rank hears of at another, is news at the
+// first
+//         to whoever has gone on there.
+TEST_F(Failure, TellsPeersAgainOfWhatALossHadHidden) {
+  stage.start(1, MUSTER_LANE_SMALL, stage.kernel(), {kNever}, Nanos(10));
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, message(MUSTER_RECV, 5)));
+  pass(Nanos(11));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout)) << "and what stood behind it";
+  reset(1, MUSTER_LANE_SMALL);
+  reduce(2, 1, MUSTER_LANE_SMALL);
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kPeerLost));
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kPeerLost)) << "which hides the deadline";
+  reset(0, MUSTER_LANE_SMALL);
+  reset(1, MUSTER_LANE_SMALL);
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, message(MUSTER_SEND, 5)));
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kTimeout)) << "messages had no loss";
+  EXPECT_FALSE(stopped(1, MUSTER_LANE_SMALL));
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout)) << "it would meet the next one";
+  expect_to_meet_again({1, 0}, MUSTER_LANE_SMALL);
+}
+
+// Goal:   a failure that comes to a place after a loss which all there have got over is told there, though it
+// is
+//         the older one.
+TEST_F(Failure, TellsOfAnOlderFailureThatComesAfterALoss) {
+  const std::uint64_t late = stage.start(0, MUSTER_LANE_HALO, stage.kernel(), {kNever}, Nanos(10));
+  pass(Nanos(11));
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kTimeout));
+  reduce(2, 1, MUSTER_LANE_SMALL);
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kPeerLost));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kPeerLost));
+  reset(0, MUSTER_LANE_SMALL);
+  reset(1, MUSTER_LANE_SMALL);
+  reduce(0, 0, MUSTER_LANE_SMALL, {late});
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kDependency));
+  reset(0, MUSTER_LANE_SMALL);
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  EXPECT_TRUE(stage.launched.empty()) << "it was to meet the first one";
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout));
+  reset(1, MUSTER_LANE_SMALL);
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
 // Goal:   why a rank will not come is a failure of its own, so that a reset acknowledges it.
 TEST_F(Failure, NumbersWhyARankIsAbsentThatLeftBecauseOfAnother) {
   reduce(1, 0, MUSTER_LANE_SMALL);

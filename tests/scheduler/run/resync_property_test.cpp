@@ -69,6 +69,7 @@ class World final : public Actions {
     ++stops;
     Client& c = client(rank);
     c.told[verdict.text].push_back(moment);
+    c.heard_on[lane][verdict.event] = moment;
     c.told_of[verdict.culprit].push_back(moment);
     for (const auto& [place, submitted] : falling)
       c.fallen[place] = {verdict.text, moment, submitted, verdict.event};
@@ -107,7 +108,9 @@ class World final : public Actions {
       detach(rank);
     } else if (what < 4) {
       const auto group = static_cast<std::uint32_t>(random() % square().size());
-      graph->abort(GroupId(group), {Code::kAborted, 0, "abort at " + std::to_string(moment)}, now);
+      const std::string text = "abort at " + std::to_string(moment);
+      aborts[text] = moment;
+      graph->abort(GroupId(group), {Code::kAborted, 0, text}, now);
     } else if (what < 300) {
       graph->reset_lane(Rank(rank), static_cast<std::uint32_t>(random() % kLanes), now);
     } else if (what < 330) {
@@ -153,7 +156,9 @@ class World final : public Actions {
     bool here = false;
     std::uint64_t born = 0;
     std::uint64_t timeline = 0;
-    std::map<std::string, std::vector<std::uint64_t>> told;        // failure → moments
+    std::map<std::string, std::vector<std::uint64_t>> told;  // failure → moments
+    std::array<std::map<std::uint64_t, std::uint64_t>, MUSTER_LANE_COUNT>
+        heard_on;                                                  // Verdict::event → moment
     std::map<std::int32_t, std::vector<std::uint64_t>> told_of;    // culprit → moments
     std::map<std::uint64_t, std::vector<std::uint64_t>> got_over;  // Verdict::event → resets after it
     std::map<Place, Fall> fallen;                                  // the latest since the place was met at
@@ -192,16 +197,18 @@ class World final : public Actions {
     Client& c = clients[rank];
     c.here = false;
     c.left_at = moment;
-    const auto verdict = graph->detached(
-        Rank(rank), "rank " + std::to_string(rank) + " died at " + std::to_string(moment), now);
+    const std::string text = "rank " + std::to_string(rank) + " died at " + std::to_string(moment);
+    losses[text] = moment;
+    const auto verdict = graph->detached(Rank(rank), text, now);
     c.left_with = verdict->text;
     c.left_of = verdict->culprit;
     c.left_event = verdict->event;
   }
   void start(std::uint32_t rank) {
     Client& c = clients[rank];
-    const auto lane = static_cast<std::uint32_t>(random() % kLanes);
-    Request request{Rank(rank), lane, graph->next_value(Rank(rank), lane), plan(rank), {}, kDeadline};
+    Plan* what = plan(rank);
+    const std::uint32_t lane = lane_of(rank, *what);
+    Request request{Rank(rank), lane, graph->next_value(Rank(rank), lane), what, {}, kDeadline};
     if (random() % 16 == 0) request.waits[0] = shm::make_point(shm::kClientTimelineFirst, c.timeline + 1);
     const auto other = static_cast<std::uint32_t>(random() % kLanes);
     if (other != lane && c.latest[other] != 0 && random() % 3 == 0)
@@ -212,6 +219,12 @@ class World final : public Actions {
     ASSERT_EQ(code, Code::kOk);
     ++started;
     c.latest[lane] = request.value;
+  }
+  // Messages of a pair have an order on one lane alone, which need not be that of the other side.
+  std::uint32_t lane_of(std::uint32_t rank, const Plan& plan) {
+    const CollectiveWork* work = plan.collective();
+    if (work == nullptr || !work->point_to_point()) return static_cast<std::uint32_t>(random() % kLanes);
+    return (rank + work->group.value + static_cast<std::uint32_t>(work->collective.root)) % kLanes;
   }
   Plan* plan(std::uint32_t rank) {
     const std::uint64_t kind = random() % 10;
@@ -242,6 +255,34 @@ class World final : public Actions {
   static bool between(const std::vector<std::uint64_t>& moments, std::uint64_t from, std::uint64_t to) {
     return std::any_of(moments.begin(), moments.end(), [&](std::uint64_t m) { return m >= from && m <= to; });
   }
+  // Whether it was only between the two moments that it got over one of the failures up to `event`.
+  static bool got_over_late(const Client& client, std::uint64_t event, std::uint64_t from, std::uint64_t to) {
+    return std::any_of(client.got_over.begin(), client.got_over.upper_bound(event), [&](const auto& entry) {
+      return !entry.second.empty() && entry.second.front() > from && entry.second.front() <= to;
+    });
+  }
+  // Whether what `b` lost there last was by an abort or a deadline that the loss of a member hid from `a`.
+  bool hid(const Client& a, const Fall& fall, const Client& b, const Place& place) const {
+    const auto own = b.fallen.find(place);
+    if (own == b.fallen.end() || losses.contains(own->second.text) || !losses.contains(fall.text))
+      return false;
+    if (own->second.at > fall.at) return false;
+    for (std::int32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+      const auto& heard = a.heard_on[static_cast<std::size_t>(lane)];
+      const auto it = heard.find(own->second.event);
+      if ((place[1] < 0 || lane == place[1]) && it != heard.end() && it->second <= fall.at) return false;
+    }
+    return true;
+  }
+  // Of an abort it may have been told by a loss, which hides what came before it.
+  bool knew(Client& client, const std::string& text, std::uint64_t by) const {
+    if (between(client.told[text], 0, by)) return true;
+    const auto abort = aborts.find(text);
+    if (abort == aborts.end()) return false;
+    return std::any_of(client.told.begin(), client.told.end(), [&](const auto& entry) {
+      return losses.contains(entry.first) && between(entry.second, abort->second, by);
+    });
+  }
   std::uint64_t submitted_at(const Step::Part& part) {
     return client(part.rank).submitted[part.lane].at(part.value);
   }
@@ -260,21 +301,30 @@ class World final : public Actions {
     }
     const auto fall = first.fallen.find(place);
     if (fall == first.fallen.end() || second.left_event >= fall->second.event) return;
-    // What fell was for the former life of `b`, whose end `a` had not got over when it submitted that.
+    // What fell was for the former life of `b`, whose end `a` had not got over when it submitted that, or not
+    // what had failed before; or it fell by that, which `a` had missed there.
+    const auto loss = losses.find(fall->second.text);
+    const auto abort = aborts.find(fall->second.text);
     if (second.left_at != 0 &&
-        !between(first.got_over[second.left_event], second.left_at, fall->second.submitted))
+        (!between(first.got_over[second.left_event], second.left_at, fall->second.submitted) ||
+         got_over_late(first, second.left_event, fall->second.submitted, submitted_a) ||
+         (loss != losses.end() && loss->second < second.left_at) ||
+         (abort != aborts.end() && abort->second < second.left_at)))
       return;
-    bool resynced = between(second.told[fall->second.text], 0, submitted_b);
+    bool resynced =
+        between(second.told[fall->second.text], 0, submitted_b) || hid(first, fall->second, second, place);
     for (const auto& [text, moments] : second.told)  // a loss in the place of what it has hidden
       resynced = resynced || between(moments, fall->second.at, submitted_b);
     for (const auto& [text, moments] : first.told)
-      resynced = resynced || (between(moments, fall->second.submitted, submitted_a) &&
-                              between(second.told[text], 0, submitted_b));
+      resynced = resynced ||
+                 (between(moments, fall->second.submitted, submitted_a) && knew(second, text, submitted_b));
     EXPECT_TRUE(resynced) << "rank " << b.rank.value << " meets rank " << a.rank.value
                           << ", whose operation before fell by: " << fall->second.text;
   }
 
   std::array<Client, kWorld> clients;
+  std::map<std::string, std::uint64_t> aborts;  // when
+  std::map<std::string, std::uint64_t> losses;
   std::map<Place, std::uint64_t> falling;  // of the lane that is being stopped
   std::uint64_t moment = 1;
   Instant now{0};
