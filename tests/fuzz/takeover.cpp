@@ -71,10 +71,11 @@ const shm::Listener& unit() {
 
 // Whose a name is, if it is one of ours: "channel-1f" is of number 0x1f.
 std::optional<std::uint64_t> number_of(const std::string& name, const std::string& kind) {
-  if (!name.starts_with(kind) || name.size() == kind.size()) return std::nullopt;
-  char* end = nullptr;
-  const std::uint64_t number = std::strtoull(name.c_str() + kind.size(), &end, 16);
-  return *end == '\0' ? std::optional(number) : std::nullopt;
+  // Hexadecimal digits and nothing else, so no 0x: such a name is nobody's.
+  const bool ours = name.starts_with(kind) && name.size() > kind.size() &&
+                    name.find_first_not_of("0123456789abcdefABCDEF", kind.size()) == std::string::npos;
+  if (!ours) return std::nullopt;
+  return std::strtoull(name.c_str() + kind.size(), nullptr, 16);
 }
 
 const SavedJob* find(const State& state, std::uint64_t epoch) {
@@ -268,7 +269,7 @@ void Takeover::start() {
   if (starts_ == kStartsMax) return;
   ++starts_;
   const std::optional<State> left = state_now();
-  const auto names = keeper_.names();
+  const auto names = sound_names();
   Options options;
   options.socket_path = unit().path();
   options.engine_program = "/nonexistent";
@@ -283,6 +284,19 @@ void Takeover::start() {
   MUSTER_PROMISE(state);  // what it says of itself can be read
   check_names(*state);
   check_successor(left, *state, names);
+}
+
+// Of what is kept, without channels that are none: no job can be taken over by them.
+std::vector<std::string> Takeover::sound_names() const {
+  std::vector<std::string> names;
+  for (const Inherited& one : keeper_.hand_over()) {
+    int type = 0;
+    socklen_t bytes = sizeof type;
+    const bool packets =
+        getsockopt(one.descriptor.get(), SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_SEQPACKET;
+    if (packets || !one.name.starts_with("channel-")) names.push_back(one.name);
+  }
+  return names;
 }
 
 // Goal:   nothing of what was left is lost or changed, and nothing else is taken over.

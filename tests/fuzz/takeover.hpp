@@ -89,6 +89,7 @@ class Takeover {
   void keep_oddly(const std::string& name, int descriptor);
   void start();  // a supervisor, after the one before was killed
   void tear_a_write();
+  std::vector<std::string> sound_names() const;
   void check_successor(const std::optional<State>& left, const State& state,
                        const std::vector<std::string>& names);
   void check_names(const State& state) const;
