@@ -21,7 +21,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-fope
 # What the build tells every includer of some headers.
 DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
            '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_RANK_PROGRAM="rank"', '-DMUSTER_NEXT_PROGRAM="next"',
-           '-DMUSTER_CONFIGS="configs"']
+           '-DMUSTER_BYSTANDER_PROGRAM="bystander"', '-DMUSTER_CONFIGS="configs"']
 
 
 def ways(path):
