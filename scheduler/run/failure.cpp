@@ -14,6 +14,7 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
   Lane& lane = r.lanes[lane_index];
   const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
   if (stopped) return;
+  lane.cause = verdict.event;
   const std::uint64_t told_of = known_since(r, verdict.event);
   bool again = told_of != kNever;
   for (std::size_t i = lane.launched; i < lane.queue.size() && !again; ++i)
@@ -189,12 +190,12 @@ void Graph::leave_groups(Rank rank, const Verdict& verdict, Instant now) {
 
 // The first failure that a lane of the rank still stands for.
 const Verdict* Graph::failure_of(const RankState& r) const {
-  const Verdict* first = nullptr;
+  const Lane* first = nullptr;
   for (const Lane& lane : r.lanes) {
     const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
-    if (stopped && (first == nullptr || lane.verdict.event < first->event)) first = &lane.verdict;
+    if (stopped && (first == nullptr || lane.cause < first->cause)) first = &lane;
   }
-  return first;
+  return first != nullptr ? &first->verdict : nullptr;
 }
 
 // Why the collective cannot complete, if a rank that it needs will not come: the first such cause.

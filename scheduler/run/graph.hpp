@@ -143,6 +143,7 @@ class Graph {
     std::uint64_t failed_from = 0;  // 0: runs
     std::uint64_t failed_to = 0;    // 0 while it is stopped
     Verdict verdict;
+    std::uint64_t cause = 0;             // Verdict::event as it came
     std::vector<std::uint64_t> numbers;  // of the failure (Verdict::event), which a reset gets over
     std::optional<Meeting> told_at;      // where it failed, if that is a meeting
     std::uint64_t told_of = 0;           // and up to which submission its members hear of that

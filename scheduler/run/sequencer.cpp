@@ -173,8 +173,6 @@ std::vector<Sequencer::Arrival> Sequencer::break_up(const Meeting& meeting, cons
     const Pair pair(meeting.group.value, meeting.sender, meeting.receiver);
     Untold& untold = pairs_untold_.try_emplace(pair, kPairMembers).first->second;
     untold.add(verdict, submissions_);
-    for (const Arrival& one : waiting)
-      untold.told(side_of(meeting_of(work_of(one), one.lane)), verdict.event, submissions_);
     return waiting;
   }
   waiting = take_waiting(meeting.group, meeting.lane);
@@ -187,10 +185,7 @@ std::vector<Sequencer::Arrival> Sequencer::break_up(const Meeting& meeting, cons
 
 std::vector<Sequencer::Arrival> Sequencer::break_group(GroupId group, const Verdict& verdict) {
   std::vector<Arrival> waiting = take_pairs([&](const Meeting& other) { return other.group == group; });
-  Untold& untold = group_pairs_[group.value];
-  untold.add(verdict, submissions_);
-  for (const Arrival& one : waiting)
-    untold.told(static_cast<std::size_t>(work_of(one).index()), verdict.event, submissions_);
+  group_pairs_[group.value].add(verdict, submissions_);
   for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
     const std::vector<Arrival> here = break_up({group, lane}, verdict);
     waiting.insert(waiting.end(), here.begin(), here.end());
@@ -224,11 +219,11 @@ bool Sequencer::is_settled(const Meeting& meeting, std::uint64_t event, std::uin
 
 std::optional<Verdict> Sequencer::take_untold_of_pair(const Meeting& meeting, std::uint64_t submission) {
   const auto member = static_cast<std::size_t>(meeting.index);
-  if (auto told = group_pairs_[meeting.group.value].take(member, submission, submissions_)) return told;
+  if (auto told = group_pairs_[meeting.group.value].take(member, submission, Untold::kAll)) return told;
   if (pairs_untold_.empty()) return std::nullopt;
   const auto found = pairs_untold_.find({meeting.group.value, meeting.sender, meeting.receiver});
   if (found == pairs_untold_.end()) return std::nullopt;
-  return found->second.take(side_of(meeting), submission, submissions_);
+  return found->second.take(side_of(meeting), submission, Untold::kAll);
 }
 
 void Sequencer::acknowledge(const Meeting& meeting, std::uint64_t event, std::uint64_t since) {

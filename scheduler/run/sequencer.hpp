@@ -5,9 +5,10 @@
 // share by its sum over all, and only then does anything move. SEND and RECV meet pairwise, across lanes.
 //
 // A failure takes everybody who waits at that meeting out of it: in the lineup, or of the pair. A member
-// that was attached and did not wait hears of it when it next comes there, once: it gets the same verdict at
-// once, never a late success. What a member is owed is void when it has heard of that failure elsewhere
-// (acknowledge()), when it leaves, and when it attaches anew.
+// that was attached and did not wait hears of it when it next comes there: it gets the same verdict at once,
+// never a late success. In a lineup it hears once; of pairs, to which it may come on every lane, with each
+// start from before it has got over the failure. What a member is owed is void when it has heard of that
+// failure elsewhere (acknowledge()), when it leaves, and when it attaches anew.
 #pragma once
 
 #include "scheduler/run/request.hpp"
@@ -85,7 +86,7 @@ class Sequencer {
   // Whether the failure would be news there: it has not taken place there yet, and the start that has fallen
   // was owed nothing, so that others may wait for it.
   bool is_news(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const;
-  // Whether the failure is over there for that start: its members have gone on since.
+  // Whether the failure is over there for that start: its rank, and perhaps others, have gone on since.
   bool is_settled(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const;
   // Takes one arrival back.
   void withdraw(const Arrival& arrival);

@@ -50,7 +50,8 @@ std::optional<Verdict> Untold::take(std::size_t member, std::uint64_t submission
   return next->verdict;
 }
 
-// It has known for a while: what came after that, or came here after that, it has to hear of.
+// It has known for a while: what came after that, or came here after that, it has to hear of. Where nothing
+// was submitted in between, nobody knows which was first, and it hears once more.
 void Untold::told(std::size_t member, std::uint64_t event, std::uint64_t now) {
   const auto known = std::find_if(failures_.begin(), failures_.end(), [&](const Failure& f) {
     return f.verdict.event == event && f.owed[member] > now;

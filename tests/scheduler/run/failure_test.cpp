@@ -275,6 +275,27 @@ TEST_F(Failure, KeepsMessagesFromBeforeALossFromWhoComesAfterIt) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
+// Goal:   until a rank has got over an abort, no message of its reaches who has, on whatever lane.
+TEST_F(Failure, KeepsMessagesFromBeforeAResetFromWhoHasReset) {
+  Collective back = message(MUSTER_RECV, 5);
+  std::swap(back.root, back.receiver);
+  Collective answer = back;
+  answer.op = MUSTER_SEND;
+  stage.graph.abort(GroupId(0), {Code::kAborted, 1, "aborted"}, stage.now);
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kAborted));
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, answer));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kAborted));
+  reset(1, MUSTER_LANE_SMALL);
+  stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, answer));
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, back));
+  EXPECT_TRUE(stage.launched.empty()) << "it may not have seen the verdict yet";
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kAborted));
+  reset(0, MUSTER_LANE_SMALL);
+  stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, back));
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
 // Goal:   a failure that a loss has hidden at a place, and that a rank hears of at another, is news at the
 // first
 //         to whoever has gone on there.
