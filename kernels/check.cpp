@@ -64,8 +64,10 @@ Overlap overlap_of(const Tensor& a, const Tensor& b, OverlapBudget& budget) {
 }
 
 bool same_view(const Tensor& a, const Tensor& b) {
-  return a.data == b.data && a.dtype == b.dtype && a.dims == b.dims && a.size == b.size &&
-         a.stride == b.stride;
+  bool same = a.data == b.data && a.dtype == b.dtype && a.dims == b.dims;
+  for (std::size_t d = 0; same && d < static_cast<std::size_t>(a.dims); ++d)
+    same = a.size[d] == b.size[d] && (a.size[d] <= 1 || a.stride[d] == b.stride[d]);
+  return same;
 }
 
 // What is written must meet nothing else: parts run side by side, and in any order.
@@ -76,7 +78,8 @@ Status check_apart(const Kernel& kernel, const Args& args) {
     for (std::size_t j = 0; j < args.tensor_count; ++j) {
       const bool counted = j < i && kernel.operands[j].access != Access::kRead;
       if (j == i || counted || !args.tensors[j].present()) continue;
-      if (kernel.in_place && same_view(args.tensors[i], args.tensors[j])) continue;
+      const bool may_be_it = static_cast<std::int32_t>(j) == kernel.in_place_of;
+      if (may_be_it && same_view(args.tensors[i], args.tensors[j])) continue;
       const Overlap found = overlap_of(args.tensors[i], args.tensors[j], budget);
       if (found == Overlap::kNone) continue;
       return failure(Code::kBadArgument, "{}: {} and {} {}; what is written must lie apart from the rest",

@@ -62,8 +62,8 @@ struct Operand {
 // fold    null but for reductions, whose parts write Args::partials alone if there are several. Runs once,
 //         after all of them, and adds them up in order. A single part finishes by itself: nothing is
 //         folded then.
-// in_place  an output may be the very view that an input is; what overlaps in any other way is refused
-// before.
+// in_place_of
+//         the input whose very view an output may be; -1: none. What overlaps in any other way is refused.
 struct Kernel {
   std::int32_t op;
   const char* name;  // "linear_forward"
@@ -72,7 +72,7 @@ struct Kernel {
   std::uint32_t (*parts)(const Args& args);
   void (*run)(const Args& args, std::uint32_t part);
   void (*fold)(const Args& args) = nullptr;
-  bool in_place = false;
+  std::int32_t in_place_of = -1;
 };
 
 // The row of an op; null for a number that is none.
@@ -80,7 +80,8 @@ const Kernel* find(std::int32_t op) noexcept;
 // All rows in order of op.
 std::span<const Kernel> all() noexcept;
 
-// Checks operand count, presence and finally kernel.check. What the engine calls before it makes a plan.
+// Checks operand count, presence, kernel.check, and that what is written lies apart from the rest. What the
+// engine calls before it makes a plan.
 Status validate(const Kernel& kernel, const Args& args);
 
 // Makes room for what the parts leave for their fold, of checked args. Once, before they are launched.

@@ -9,9 +9,9 @@ namespace muster::kernels::elementwise {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 6> kRows{{
-      {MUSTER_KERNEL_COPY, "copy", kCopyOperands, check_copy, parts_copy, run_copy, nullptr, true},
+      {MUSTER_KERNEL_COPY, "copy", kCopyOperands, check_copy, parts_copy, run_copy, nullptr, 0},
       {MUSTER_KERNEL_FILL, "fill", kFillOperands, check_fill, parts_fill, run_fill},
-      {MUSTER_KERNEL_AXPBY, "axpby", kAxpbyOperands, check_axpby, parts_axpby, run_axpby, nullptr, true},
+      {MUSTER_KERNEL_AXPBY, "axpby", kAxpbyOperands, check_axpby, parts_axpby, run_axpby, nullptr, 0},
       {MUSTER_KERNEL_SUM, "sum", kSumOperands, check_sum, parts_reduction, run_sum, fold_reduction},
       {MUSTER_KERNEL_SUM_SQUARES, "sum_squares", kSumOperands, check_sum_squares, parts_reduction,
        run_sum_squares, fold_reduction},

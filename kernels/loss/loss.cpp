@@ -135,14 +135,14 @@ std::span<const Kernel> rows() {
       {MUSTER_KERNEL_CROSS_ENTROPY_FORWARD, "cross_entropy_forward", kDenseForward, check_dense_forward,
        parts_by_logits, run_logits<dense_forward>},
       {MUSTER_KERNEL_CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", kDenseBackward, check_dense_backward,
-       parts_by_logits, run_logits<dense_backward>, nullptr, true},
+       parts_by_logits, run_logits<dense_backward>, nullptr, 0},
       {MUSTER_KERNEL_VOCAB_MAX, "vocab_max", kVocabMax, check_vocab_max, parts_by_logits,
        run_logits<vocab_max>},
       {MUSTER_KERNEL_VOCAB_SUM_EXP, "vocab_sum_exp", kVocabSumExp, check_vocab_sum_exp, parts_by_logits,
        run_logits<vocab_sum_exp>},
       {MUSTER_KERNEL_VOCAB_LOSS, "vocab_loss", kVocabLoss, check_vocab_loss, parts_by_tokens, run_loss},
       {MUSTER_KERNEL_VOCAB_BACKWARD, "vocab_backward", kVocabBackward, check_vocab_backward, parts_by_logits,
-       run_logits<vocab_backward>, nullptr, true},
+       run_logits<vocab_backward>, nullptr, 0},
   }};
   return kRows;
 }

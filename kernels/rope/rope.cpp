@@ -176,7 +176,7 @@ void run(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 1> kRows{
-      {{MUSTER_KERNEL_ROPE, "rope", kOperands, check, parts, run, nullptr, true}}};
+      {{MUSTER_KERNEL_ROPE, "rope", kOperands, check, parts, run, nullptr, 0}}};
   return kRows;
 }
 

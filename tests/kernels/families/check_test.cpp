@@ -132,11 +132,19 @@ TEST(Validate, RefusesOutputsThatOverlapOtherOperands) {
 
 // Goal: what works element by element may write where it reads, and nowhere else beside.
 TEST(Validate, TakesTheVeryViewInPlace) {
-  const Kernel in_place{1, "probe", kOperands, accept, nullptr, nullptr, nullptr, true};
+  const Kernel in_place{1, "probe", kOperands, accept, nullptr, nullptr, nullptr, 0};
   OwnedTensor memory(MUSTER_F32, {100});
   Tensor x = memory.view();
   x.size[0] = 50;
   EXPECT_TRUE(validate(in_place, args_of({x, Tensor{}, x}, {5}, {0.0})).ok());
+  Tensor same = x;
+  same.size[3] = 7;
+  same.stride[2] = 9;
+  EXPECT_TRUE(validate(in_place, args_of({x, Tensor{}, same}, {5}, {0.0})).ok()) << "it has one dim";
+  Tensor other = memory.view();
+  other.data += 60 * sizeof(float);
+  other.size[0] = 1;
+  expect_refused(in_place, args_of({x, other, other}, {5}, {0.0}), "y and bias overlap");
   Tensor later = x;
   later.data += sizeof(float);
   expect_refused(in_place, args_of({x, Tensor{}, later}, {5}, {0.0}), "y and x overlap");
