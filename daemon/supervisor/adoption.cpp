@@ -115,15 +115,15 @@ void Supervisor::Legacy::put(Inherited inherited, const std::string& path) {
     if (!target.valid()) target = std::move(inherited.descriptor);
   };
   if (name == kStateName) return place(state);
-  if (const auto epoch = number_in(name, "channel-")) {
-    if (has_role(inherited.descriptor, SocketRole::kIsConnected)) return place(engines[*epoch].channel);
+  const auto place_connection = [&](shm::Descriptor& target) {
+    if (has_role(inherited.descriptor, SocketRole::kIsConnected)) return place(target);
     names.insert(name);  // what is no socket may always be readable: the daemon would never come to rest
-    MUSTER_LOG(kWarning, "supervisor", "{} is no connection to an engine; it is closed", name);
-    return;
-  }
+    MUSTER_LOG(kWarning, "supervisor", "{} is no connection; it is closed", name);
+  };
+  if (const auto epoch = number_in(name, "channel-")) return place_connection(engines[*epoch].channel);
   if (const auto epoch = number_in(name, "pidfd-")) return place(engines[*epoch].pidfd);
   if (const auto epoch = number_in(name, "counters-")) return place(engines[*epoch].counters);
-  if (const auto id = number_in(name, "owner-")) return place(owners[*id]);
+  if (const auto id = number_in(name, "owner-")) return place_connection(owners[*id]);
   const bool ours = name.starts_with(Door::kNamePrefix);
   if (ours) names.insert(name);
   put_door(std::move(inherited.descriptor), ours ? Door::Path::kOurs : Door::Path::kManagers, name, path);
