@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@
 
 namespace muster::test {
 
-// Owns    the process of both ranks (bystander_ranks.cpp).
+// Owns    the process of both ranks (bystander_ranks.cpp). SIGPIPE is ignored from the first one on.
 // Thread  the test's.
 // Bound   an answer of theirs is waited for half a minute.
 // Fails   a failed or wrong operation of theirs fails the test.
@@ -40,8 +41,10 @@ class Bystanders {
   explicit Bystanders(const Node& node) : Bystanders(node, Options{}) {}
   // Both have come, and done their first round.
   Bystanders(const Node& node, const Options& options)
-      : before_(engines()), ranks_(MUSTER_BYSTANDER_PROGRAM, words_of(node, options)) {
-    std::signal(SIGPIPE, SIG_IGN);  // if it is gone, the answer that is missing says so
+      : operations_(options.operations),
+        before_(engines()),
+        ranks_(MUSTER_BYSTANDER_PROGRAM, words_of(node, options)) {
+    std::signal(SIGPIPE, SIG_IGN);  // if they are gone, the answer that is missing says so
     EXPECT_EQ(ranks_.line(), "ready");
     if (options.core < 0) return;
     for (const pid_t engine : engines())
@@ -61,22 +64,29 @@ class Bystanders {
     stopped_ = true;
     return rounds_;
   }
-  // Prints what a storm did to both paths, and holds their p99 to what is promised of it. After stop().
+  // Prints what a storm did to both paths, and holds the p99 of their rounds to what is promised of it. After
+  // stop().
   void expect_undisturbed(double promised_ratio, const char* what) {
-    const double run = ratio(kRun, 0.99);
-    const double started = ratio(kStart, 0.99);
-    for (const double measured : {run, started}) expect_promised(measured, promised_ratio, what);
+    for (const Path path : {kRun, kStart}) expect_promised(ratio(path, 0.99), promised_ratio, what);
   }
   // The time of an operation below which so large a part of the rounds stayed, beside a storm to that without
   // one, both of which there must be; printed. After stop().
   double ratio(Path path, double of) {
-    const double quiet = quantile(false, path, of);
-    const double stormy = quantile(true, path, of);
-    EXPECT_GT(quiet, 0.0) << "nothing was done without a storm";
-    EXPECT_GT(stormy, 0.0) << "nothing was done beside the storm";
-    std::printf("an all-reduce of two ranks, %s, p%.0f: %.1f us, beside the storm %.1f us, ratio %.2f\n",
-                path == kRun ? "run" : "started", of * 100, quiet / 1e3, stormy / 1e3, stormy / quiet);
-    return stormy / quiet;
+    const Quantile quiet = quantile(false, path, of);
+    const Quantile stormy = quantile(true, path, of);
+    EXPECT_GT(quiet.rounds, 0u) << "nothing was done without a storm";
+    EXPECT_GT(stormy.rounds, 0u) << "nothing was done beside the storm";
+    if (holds_to_contract()) {
+      EXPECT_GE(std::min(quiet.rounds, stormy.rounds), kRoundsLeast) << "too few for what is promised";
+    }
+    const double times = stormy.ns / quiet.ns;
+    std::printf(
+        "an all-reduce of two ranks, %s, p%.0f of rounds of %d: %.1f us (%llu), beside the storm %.1f us "
+        "(%llu), ratio %.2f\n",
+        path == kRun ? "run" : "started", of * 100, operations_, quiet.ns / 1e3,
+        static_cast<unsigned long long>(quiet.rounds), stormy.ns / 1e3,
+        static_cast<unsigned long long>(stormy.rounds), times);
+    return times;
   }
 
  private:
@@ -98,11 +108,20 @@ class Bystanders {
     return answer;
   }
   std::uint64_t number_of(const std::string& line) { return std::strtoull(ask(line).c_str(), nullptr, 10); }
-  double quantile(bool stormy, Path path, double of) {
-    return static_cast<double>(
-        number_of(fmt::format("quantile {} {} {}", stormy ? 1 : 0, static_cast<int>(path), of)));
+  static constexpr std::uint64_t kRoundsLeast = 100;
+  struct Quantile {
+    double ns = 0;
+    std::uint64_t rounds = 0;
+  };
+  Quantile quantile(bool stormy, Path path, double of) {
+    std::istringstream words(
+        ask(fmt::format("quantile {} {} {}", stormy ? 1 : 0, static_cast<int>(path), of)));
+    Quantile found;
+    words >> found.ns >> found.rounds;
+    return found;
   }
 
+  int operations_;             // a round
   std::vector<pid_t> before_;  // engines of others
   PipedProcess ranks_;
   bool stopped_ = false;

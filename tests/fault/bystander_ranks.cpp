@@ -3,19 +3,19 @@
 //   bystander_ranks ENDPOINT JOB COUNT LANE RUNS OPERATIONS PAUSE_MS CORE
 //
 //   RUNS        1: each operation is run too, beside started
-//   OPERATIONS  in a round on each path, whose time is one: whoever comes second to an operation does not
-//   wait,
-//               so that of two ranks on one core the times of single operations are of two kinds
+//   OPERATIONS  in a round on each path, whose mean is one time: whoever comes second to an operation does
+//   not
+//               wait, so that of two ranks on one core the times of single operations are of two kinds
 //   PAUSE_MS    before each round
 //   CORE        on which both stay; -1: any
 //
-// A program of its own, because what others do to the memory of one process its threads feel.
-// Says `ready` after the first round, and then answers each line that it is told, or `failed` and why:
+// A program of its own, because what others do to the memory of one process its threads feel. Says `ready`
+// after the first round, and then answers each line that it is told, or `failed` and why:
 //
 //   storm 0|1          from now on times are of a storm or not        ok
 //   await N            both have done so many more rounds             ok
 //   stop               both have left                                 rounds
-//   quantile 0|1 P Q   of the rounds without or in a storm; P: 0       nanoseconds; 0: there are none
+//   quantile 0|1 P Q   of the rounds without or in a storm; P: 0      nanoseconds, rounds
 //                      started, 1 run
 #include "tests/support/all_reduce.hpp"
 #include "tests/support/cores.hpp"
@@ -73,11 +73,12 @@ class Ranks {
     return done_[0];
   }
   // After stop().
-  std::int64_t quantile(bool stormy, int path, double of) {
+  std::string quantile(bool stormy, int path, double of) {
     auto& times = times_[stormy ? 1 : 0].at(static_cast<std::size_t>(path));
-    if (times.empty()) return 0;
+    if (times.empty()) return "0 0";
     std::sort(times.begin(), times.end());
-    return times[static_cast<std::size_t>(static_cast<double>(times.size() - 1) * of)];
+    const auto at = static_cast<std::size_t>(static_cast<double>(times.size() - 1) * of);
+    return std::to_string(times[at]) + " " + std::to_string(times.size());
   }
   bool failed() const { return failed_; }
   std::string why() {
@@ -175,7 +176,7 @@ std::string answer(Ranks& ranks, const std::string& line) {
     int path = 0;
     double of = 0;
     words >> path >> of;
-    said = std::to_string(ranks.quantile(number == 1, path, of));
+    said = ranks.quantile(number == 1, path, of);
   }
   return ranks.failed() ? "failed " + ranks.why() : said;
 }

@@ -251,8 +251,14 @@ class Flood {
   Flood(const Flood&) = delete;
   Flood& operator=(const Flood&) = delete;
 
-  void add(const std::function<void(const std::atomic<bool>&)>& work) {
-    threads_.emplace_back([this, work] { work(stopping_); });
+  // `work` does it until this is stopping(), and says when it is running().
+  void add(const std::function<void(Flood&)>& work) {
+    threads_.emplace_back([this, work] { work(*this); });
+  }
+  bool stopping() const { return stopping_; }
+  void running() { running_ = true; }
+  void await() const {
+    while (!running_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   void stop() {
     stopping_ = true;
@@ -261,6 +267,7 @@ class Flood {
   }
 
  private:
+  std::atomic<bool> running_{false};
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> threads_;
 };
@@ -283,21 +290,25 @@ class Neighbour : public Limits {
     test::Bystanders bystanders(
         node_, {.job = "beside", .runs = true, .operations = 1, .pause = kPause, .core = cores_.left()});
     for (int window = 0; window < 2 * test::rounds(3); ++window) {
-      const auto end = std::chrono::steady_clock::now() + kWindow;
       Flood of_this_window;
-      if (window % 2 == 1) flood(of_this_window);
+      if (window % 2 == 1) {
+        flood(of_this_window);
+        of_this_window.await();
+      }
       bystanders.storm(window % 2 == 1);
+      const auto end = std::chrono::steady_clock::now() + kWindow;
       std::this_thread::sleep_until(end);
       bystanders.storm(false);
     }
     bystanders.stop();
     bystanders.expect_undisturbed(kPromisedRatio, "p99 beside a flood to p99 alone");
   }
-  void start_all_the_time(const std::atomic<bool>& stopping) {
+  void start_all_the_time(Flood& flood) {
     muster_session* session = opened("storm", 0, 1);
     const muster_plan plan = fill_plan(session, buffer_of(session, 64), 1.0);
     muster_submit submit = MUSTER_SUBMIT_INIT;
-    for (std::uint32_t i = 0; !stopping; ++i) {
+    flood.running();
+    for (std::uint32_t i = 0; !flood.stopping(); ++i) {
       submit.lane = i % 4;
       const muster_status_t status = muster_plan_start(session, plan, &submit, nullptr);
       EXPECT_TRUE(status == MUSTER_OK || status == MUSTER_ERR_BUSY) << muster_last_error();
@@ -311,18 +322,19 @@ class Neighbour : public Limits {
 };
 
 TEST_F(Neighbour, OfOneThatStartsAllTheTimeIsKeptApart) {
+  node_.options.job_defaults.workers = 1;
   node_.start();
-  keeps_apart([this](Flood& flood) {
-    flood.add([this](const std::atomic<bool>& stopping) { start_all_the_time(stopping); });
-  });
+  keeps_apart([this](Flood& flood) { flood.add([this](Flood& self) { start_all_the_time(self); }); });
 }
 
 TEST_F(Neighbour, OfOneThatRunsAllTheTimeIsKeptApart) {
+  node_.options.job_defaults.workers = 1;
   node_.start();
   keeps_apart([this](Flood& flood) {
-    flood.add([this](const std::atomic<bool>& stopping) {
+    flood.add([this](Flood& self) {
       test::Bystanders runners(node_, {.job = "storm", .runs = true});
-      while (!stopping) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      self.running();
+      while (!self.stopping()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       runners.stop();
     });
   });

@@ -1,10 +1,12 @@
 // Which cores a thread or process may run on, so that what is measured has one of its own.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -29,12 +31,13 @@ inline void keep_to(const std::vector<int>& cores, pid_t thread = 0) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);
-  EXPECT_EQ(sched_setaffinity(thread, sizeof set, &set), 0) << thread;
+  EXPECT_TRUE(sched_setaffinity(thread, sizeof set, &set) == 0 || errno == ESRCH) << thread;
 }
 
-// All threads that the process has.
+// All threads that the process has; those that end meanwhile are none.
 inline void keep_process_to(const std::vector<int>& cores, pid_t process) {
-  for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process)))
+  std::error_code gone;
+  for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), gone))
     keep_to(cores, std::atoi(task.path().filename().c_str()));
 }
 
