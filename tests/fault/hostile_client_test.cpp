@@ -220,7 +220,7 @@ TEST_F(HostileClient, SendsDescriptorsByTheHundred) {
   std::size_t there = 0, here = 0;
   pid_t engine = 0;
   for (int round = 0; round < test::rounds(20); ++round) {
-    abuse([&] { send_crowds(); });
+    abuse_for(std::chrono::milliseconds(50), [&] { send_crowds(); });
     if (round > 0 || HasFatalFailure()) continue;
     // The job is made, and its first guest gone or going: no more than this is held from here on.
     const auto both = test::engines();
