@@ -137,6 +137,11 @@ class Walk {
 
   explicit Walk(const std::array<const Tensor*, N>& views) {
     const Tensor& shape = *views[0];
+    if (shape.count() == 0) {  // strides of nothing may be any numbers
+      stride_[0].fill(1);
+      dims_ = 1;
+      return;
+    }
     for (std::int32_t d = 0; d < shape.dims; ++d) {
       const auto i = static_cast<std::size_t>(d);
       if (shape.size[i] == 1) continue;

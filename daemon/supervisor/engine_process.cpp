@@ -96,8 +96,9 @@ EngineProcess::EngineProcess(control::Loop& loop, Options options, std::int32_t 
 EngineProcess::~EngineProcess() {
   loop_.unwatch(channel_watch_);
   loop_.unwatch(death_watch_);
+  loop_.unwatch(no_process_);
   if (ended_) return;
-  kill();
+  static_cast<void>(signal_kill());
   siginfo_t info{};
   waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);  // no child of ours: at once
 }
@@ -114,9 +115,21 @@ void EngineProcess::ask(const Json& command, std::span<const int> descriptors, A
   pending_.emplace(serial, std::move(answered));
 }
 
+// Not by its number, which passes to another once whoever is its parent has reaped it.
+int EngineProcess::signal_kill() const {
+  return syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0) == 0 ? 0 : errno;
+}
+
 void EngineProcess::kill() {
-  // Not by its number, which passes to another once whoever is its parent has reaped it.
-  if (!ended_) syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+  // A descriptor that was kept under a pidfd's name and is none: its end would be waited for for ever. An
+  // engine behind it hears that its channel is closed.
+  if (ended_ || signal_kill() != EBADF || no_process_ != 0) return;
+  MUSTER_LOG(kError, "supervisor", "engine {}: what was kept of it is no process; it is taken for ended",
+             pid_);
+  no_process_ = loop_.after(Nanos(0), [this] {
+    no_process_ = 0;
+    on_death();
+  });
 }
 
 Status EngineProcess::receive_one() {
@@ -160,6 +173,7 @@ void EngineProcess::on_death() {
   ended_ = true;
   loop_.unwatch(channel_watch_);
   loop_.unwatch(death_watch_);
+  loop_.unwatch(no_process_);
   const std::string how = reap(pidfd_);
   abandon(failure(Code::kDaemonLost, "the job's engine (process {}) is gone: {}", pid_, how));
   options_.on_end(how);  // may destroy this object

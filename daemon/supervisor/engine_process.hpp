@@ -48,7 +48,7 @@ class EngineProcess {
   EngineProcess& operator=(const EngineProcess&) = delete;
 
   void ask(const control::Json& command, std::span<const int> descriptors, Answered answered);
-  // SIGKILL, for an engine that does not end by itself.
+  // SIGKILL, for an engine that does not end by itself. Where the pidfd is none, its end is told soon.
   void kill();
   std::int32_t pid() const { return pid_; }
   const shm::Descriptor& channel() const { return channel_; }
@@ -62,6 +62,7 @@ class EngineProcess {
   void hear(control::Packet packet);
   void on_readable();
   void on_death();
+  int signal_kill() const;  // 0 or errno
   void abandon(const Status& status);
 
   control::Loop& loop_;
@@ -71,6 +72,7 @@ class EngineProcess {
   shm::Descriptor pidfd_;
   control::Loop::Watch channel_watch_ = 0;
   control::Loop::Watch death_watch_ = 0;
+  control::Loop::Watch no_process_ = 0;  // to be told of its end, because there is nothing to wait for
   std::map<std::uint32_t, Answered> pending_;
   std::uint32_t serial_;
   bool ended_ = false;

@@ -164,5 +164,25 @@ TEST(EngineProcess, OwesOnlySoManyAnswers) {
   EXPECT_EQ(last, Code::kBusy);
 }
 
+// Goal:   what was kept under a pidfd's name and is none does not keep a job for ever that is to end.
+TEST(EngineProcess, TakesWhatIsNoProcessForEndedOnceItIsToEnd) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const shm::Descriptor engine(ends[0]);
+  control::Loop loop;
+  std::string how;
+  EngineProcess::Options options;
+  options.on_event = [](const Json&) {};
+  options.on_end = [&](const std::string& text) { how = text; };
+  auto process = EngineProcess::adopt(loop, std::move(options), 7, shm::Descriptor(ends[1]),
+                                      shm::Descriptor(eventfd(0, EFD_CLOEXEC)));
+  process->kill();
+  process->kill();
+  EXPECT_EQ(how, "") << "not while somebody ends it, who may hold on to it";
+  while (loop.turn()) {
+  }
+  EXPECT_NE(how.find("not known"), std::string::npos) << how;
+}
+
 }  // namespace
 }  // namespace muster::supervisor

@@ -142,5 +142,15 @@ TEST(Walk, MergesDimsThatAreContiguousInAllViews) {
   EXPECT_EQ(runs(dense.view(), padded.view()), 20);
 }
 
+// Found by tests/fuzz/descriptor.cpp: strides that no element has were multiplied.
+TEST(Walk, OfNothingLooksAtNoStride) {
+  OwnedTensor none(MUSTER_F32, {18, 18, 0});
+  Tensor view = none.view();
+  view.stride = {INT64_MAX, INT64_MAX / 2, INT64_MAX, 1};
+  const Walk<1> walk({&view});
+  EXPECT_EQ(walk.count(), 0);
+  EXPECT_TRUE(walk.unit_step());
+}
+
 }  // namespace
 }  // namespace muster::kernels::test
