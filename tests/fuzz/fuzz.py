@@ -19,6 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True  # the tree stays as it was
+sys.path.insert(0, str(ROOT / "deploy"))
+from prove import commit  # noqa: E402
+
 HERE = ROOT / "tests/fuzz"
 BUILD = ROOT / "build/fuzz"
 RSS_MAX_MB = 2048
@@ -103,13 +107,6 @@ def keep(name):
                    check=False)
     print(f"  {name}: {sum(1 for _ in kept.iterdir())} inputs, "
           f"{sum(path.stat().st_size for path in kept.iterdir())} bytes", flush=True)
-
-
-def commit():
-    def git(*words):
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout
-
-    return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain") else "")
 
 
 def main(arguments):

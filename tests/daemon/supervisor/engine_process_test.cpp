@@ -140,17 +140,28 @@ TEST(EngineProcess, TakesOverOneThatIsNoChild) {
   EXPECT_NE(how.find("not known"), std::string::npos) << how;
 }
 
+// A channel with nobody behind it, and what is no pidfd.
+struct NoProcess {
+  NoProcess() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    theirs.reset(ends[0]);
+    EngineProcess::Options options;
+    options.on_event = [](const Json&) {};
+    options.on_end = [this](const std::string& text) { how = text; };
+    process = EngineProcess::adopt(loop, std::move(options), 7, shm::Descriptor(ends[1]),
+                                   shm::Descriptor(eventfd(0, EFD_CLOEXEC)));
+  }
+  control::Loop loop;
+  shm::Descriptor theirs;
+  std::string how;  // it ended
+  std::unique_ptr<EngineProcess> process;
+};
+
 // Goal:   an engine that takes every question and answers none does not make its supervisor grow.
 TEST(EngineProcess, OwesOnlySoManyAnswers) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-  const shm::Descriptor engine(ends[0]);
-  control::Loop loop;
-  EngineProcess::Options options;
-  options.on_event = [](const Json&) {};
-  options.on_end = [](const std::string&) {};
-  auto process = EngineProcess::adopt(loop, std::move(options), 7, shm::Descriptor(ends[1]),
-                                      shm::Descriptor(eventfd(0, EFD_CLOEXEC)));
+  NoProcess engine;
+  const auto& process = engine.process;
   std::size_t answered = 0;
   Code last = Code::kOk;
   for (std::size_t i = 0; i <= EngineProcess::kQuestionsMax; ++i) {
@@ -158,7 +169,7 @@ TEST(EngineProcess, OwesOnlySoManyAnswers) {
       ++answered;
       last = answer ? Code::kOk : answer.error().code();
     });
-    EXPECT_TRUE(i == EngineProcess::kQuestionsMax || control::receive_packet(engine)) << i;
+    EXPECT_TRUE(i == EngineProcess::kQuestionsMax || control::receive_packet(engine.theirs)) << i;
   }
   EXPECT_EQ(answered, 1u);
   EXPECT_EQ(last, Code::kBusy);
@@ -166,22 +177,13 @@ TEST(EngineProcess, OwesOnlySoManyAnswers) {
 
 // Goal:   what was kept under a pidfd's name and is none does not keep a job for ever that is to end.
 TEST(EngineProcess, TakesWhatIsNoProcessForEndedOnceItIsToEnd) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-  const shm::Descriptor engine(ends[0]);
-  control::Loop loop;
-  std::string how;
-  EngineProcess::Options options;
-  options.on_event = [](const Json&) {};
-  options.on_end = [&](const std::string& text) { how = text; };
-  auto process = EngineProcess::adopt(loop, std::move(options), 7, shm::Descriptor(ends[1]),
-                                      shm::Descriptor(eventfd(0, EFD_CLOEXEC)));
-  process->kill();
-  process->kill();
-  EXPECT_EQ(how, "") << "not while somebody ends it, who may hold on to it";
-  while (loop.turn()) {
+  NoProcess engine;
+  engine.process->kill();
+  engine.process->kill();
+  EXPECT_EQ(engine.how, "") << "not while somebody ends it, who may hold on to it";
+  while (engine.loop.turn()) {
   }
-  EXPECT_NE(how.find("not known"), std::string::npos) << how;
+  EXPECT_NE(engine.how.find("not known"), std::string::npos) << engine.how;
 }
 
 }  // namespace
