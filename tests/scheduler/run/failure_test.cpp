@@ -296,9 +296,8 @@ TEST_F(Failure, KeepsMessagesFromBeforeAResetFromWhoHasReset) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
-// Goal:   a failure that a loss has hidden at a place, and that a rank hears of at another, is news at the
-// first
-//         to whoever has gone on there.
+// Goal:   a failure that a loss has hidden at a place, and that a rank hears of at another, is news to those
+//         who have gone on at the first.
 TEST_F(Failure, TellsPeersAgainOfWhatALossHadHidden) {
   stage.start(1, MUSTER_LANE_SMALL, stage.kernel(), {kNever}, Nanos(10));
   reduce(0, 1, MUSTER_LANE_SMALL);
@@ -323,9 +322,8 @@ TEST_F(Failure, TellsPeersAgainOfWhatALossHadHidden) {
   expect_to_meet_again({1, 0}, MUSTER_LANE_SMALL);
 }
 
-// Goal:   a failure that comes to a place after a loss which all there have got over is told there, though it
-// is
-//         the older one.
+// Goal:   a failure that comes to a place after a loss which all there have got over is told there, though
+//         the loss is the younger one.
 TEST_F(Failure, TellsOfAnOlderFailureThatComesAfterALoss) {
   const std::uint64_t late = stage.start(0, MUSTER_LANE_HALO, stage.kernel(), {kNever}, Nanos(10));
   pass(Nanos(11));
