@@ -55,8 +55,8 @@ struct PoolOptions {
 // Bound   workers, streams_max, depth. A running part is never interrupted: keep parts under about a
 // millisecond. Fails   start only (kNoResource: threads).
 //
-// Order   A free worker takes a part of the most urgent stream that is ready; equal priorities take turns.
-// With nothing to
+// Order   A free worker takes a part of the most urgent stream that is ready; of equals, of the one that
+//         fewest workers serve, in turns: what is a chain loses no time beside what is wide. With nothing to
 //         run it tries for the baton and does a turn of duty; idle for `spin`, it arms, gives the baton up
 //         and sleeps. More runnable threads than cores is the normal case: no unbounded spin, ever. Finishing
 //         a task never waits for a sleeper: the finishing worker takes the next part or the baton itself, and

@@ -35,6 +35,14 @@ void pass_one(StreamSlot* slot) {
   slot->passed.store(slot->passed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
+// Workers inside parts of the slot's head. What is finished was claimed before, so in this order of the loads
+// the difference is never negative; parts come and go meanwhile, and the answer is a moment old.
+std::uint32_t served_by(const StreamSlot* slot) {
+  const std::uint32_t remaining = slot->remaining.load(std::memory_order_acquire);
+  const std::uint64_t handed_out = slot->claim.load(std::memory_order_relaxed) & kPartMask;
+  return remaining - (slot->entries.front().task.parts - static_cast<std::uint32_t>(handed_out));
+}
+
 void remove_waiter(StreamSlot* source, StreamSlot* waiter) {
   StreamSlot** link = &source->waiters;
   while (*link != nullptr && *link != waiter) link = &(*link)->next;
@@ -142,7 +150,7 @@ bool Queues::push_wait(StreamSlot* slot, const EventSlot* event, Effect* effect)
 bool Queues::take(Part* part) {
   for (List& list : ready_) {
     while (list.first != nullptr) {
-      StreamSlot* slot = list.first;
+      StreamSlot* slot = least_served(list);
       const Task& task = slot->entries.front().task;
       unlink(slot);
       std::uint32_t number = 0;
@@ -153,6 +161,21 @@ bool Queues::take(Part* part) {
     }
   }
   return false;
+}
+
+// A chain of small tasks beside a task of many parts: where turns alone decided, each of the chain would wait
+// for a part of the other, and the worker that could have gone on with it would be the one to run that part.
+// Looks at no more streams than there are workers and one.
+StreamSlot* Queues::least_served(const List& ready) noexcept {
+  StreamSlot* best = ready.first;
+  std::uint32_t fewest = served_by(best);
+  for (StreamSlot* slot = best->next_ready; slot != nullptr && fewest > 0; slot = slot->next_ready) {
+    const std::uint32_t served = served_by(slot);
+    if (served >= fewest) continue;
+    fewest = served;
+    best = slot;
+  }
+  return best;
 }
 
 bool Queues::claim_next(Part* part) const noexcept {

@@ -101,7 +101,8 @@ class Queues {
   bool push_record(StreamSlot* slot, EventSlot* event, Effect* effect);
   bool push_wait(StreamSlot* slot, const EventSlot* event, Effect* effect);
 
-  // Claims a part of the most urgent ready stream; equal priorities take turns. False if there is none.
+  // Claims a part of the most urgent ready stream; of equals, of the one that fewest workers serve, in turns.
+  // False if there is none.
   bool take(Part* part);
   // The last part of the slot's head has finished: moves the stream on.
   Effect complete(StreamSlot* slot);
@@ -141,6 +142,7 @@ class Queues {
     StreamSlot* last = nullptr;
   };
   static constexpr std::size_t kPriorities = 4;
+  static StreamSlot* least_served(const List& ready) noexcept;
 
   const SteadyClock clock_;
   const std::uint32_t streams_max_;

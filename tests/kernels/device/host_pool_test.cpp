@@ -119,6 +119,36 @@ TEST(ManualPool, LetsEqualPrioritiesTakeTurns) {
   EXPECT_EQ(text, "abcabcabc");
 }
 
+// Runs all that is ready inside its first part, as a second worker would beside it.
+struct Beside {
+  Pool* pool;
+  std::string* text;
+  static void run(const void* self, std::uint32_t part) {
+    const auto* beside = static_cast<const Beside*>(self);
+    while (part == 0 && beside->pool->run_once() > 0) {
+    }
+    beside->text->push_back('w');
+  }
+  Task task(std::uint32_t parts) const { return {&run, this, parts}; }
+};
+
+// Goal:   a chain of tasks does not wait for parts of a wide task that another worker is busy with.
+// Method: a wide task is served; the chain comes, of equal priority, behind it in the order of turns.
+// Values: the chain's three tasks first, the rest of the wide task then.
+TEST(ManualPool, PrefersAmongEqualsTheStreamThatFewestServe) {
+  Bench bench(Pool::open_manual({}));
+  std::string text;
+  auto wide = bench.stream();
+  auto chain = bench.stream();
+  const Beside many{bench.pool.get(), &text};
+  const Letter link{&text, 'c'};
+  ASSERT_TRUE(enqueue(*wide, many.task(4)).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(enqueue(*chain, link.task()).ok());
+  while (bench.pool->run_once() > 0) {
+  }
+  EXPECT_EQ(text, "cccwwww");
+}
+
 TEST(ManualPool, PassesTasksOfNoPartsAndRecordsWithoutATurn) {
   Bench bench(Pool::open_manual({}));
   auto s = bench.stream();
