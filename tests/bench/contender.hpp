@@ -17,7 +17,8 @@ namespace muster::bench {
 struct Prepared {
   std::span<float> source;
   std::span<float> target;
-  std::function<void()> run;  // from start to result, on this rank
+  // From start to result, on this rank. Empty where the implementation has no such operation.
+  std::function<void()> run;
   // Brings a result that `run` leaves elsewhere to the target; only for the check, never timed. May be empty.
   std::function<void()> fetch = {};
   bool in_place = false;  // the source lies in the target, which is one for all ranks

@@ -101,6 +101,9 @@ class GlooRank final : public Contender {
       case Operation::kAllToAllV:
         prepared.run = uneven(shape, source, target);
         break;
+      case Operation::kGatherV:
+      case Operation::kScatterV:
+        break;  // it has none
       case Operation::kAllReduce:
       case Operation::kBroadcast:
       case Operation::kReduce:

@@ -149,6 +149,16 @@ class MpiRank final : public Contender {
         };
       case Operation::kReduceScatterV:
         return [=] { MPI_Reduce_scatter(source, target, sends.counts.data(), MPI_FLOAT, MPI_SUM, all); };
+      case Operation::kGatherV:
+        return [=] {
+          MPI_Gatherv(source, given, MPI_FLOAT, target, receives.counts.data(), receives.offsets.data(),
+                      MPI_FLOAT, kRoot, all);
+        };
+      case Operation::kScatterV:
+        return [=] {
+          MPI_Scatterv(source, sends.counts.data(), sends.offsets.data(), MPI_FLOAT, target, kept, MPI_FLOAT,
+                       kRoot, all);
+        };
       case Operation::kAllToAllV:
         return [=] {
           MPI_Alltoallv(source, sends.counts.data(), sends.offsets.data(), MPI_FLOAT, target,

@@ -34,8 +34,10 @@ muster_op op_of(Operation operation) {
     case Operation::kReduce:
       return MUSTER_REDUCE;
     case Operation::kGather:
+    case Operation::kGatherV:
       return MUSTER_GATHER;
     case Operation::kScatter:
+    case Operation::kScatterV:
       return MUSTER_SCATTER;
     case Operation::kAllToAll:
     case Operation::kAllToAllV:
@@ -55,8 +57,16 @@ muster_lane lane_of(muster_op op) {
 }
 
 bool is_uneven(Operation operation) {
-  return operation == Operation::kAllGatherV || operation == Operation::kReduceScatterV ||
-         operation == Operation::kAllToAllV;
+  switch (operation) {
+    case Operation::kAllGatherV:
+    case Operation::kReduceScatterV:
+    case Operation::kGatherV:
+    case Operation::kScatterV:
+    case Operation::kAllToAllV:
+      return true;
+    default:
+      return false;
+  }
 }
 
 muster_face face_of(int peer, unsigned tag, const Memory& memory, std::size_t begin, std::size_t count) {
@@ -206,7 +216,8 @@ muster_collective MusterRank::collective(muster_op op, muster_dtype dtype, muste
   return what;
 }
 
-// Blocks of one length are said by `count` alone. A list of counts is copied by the plan.
+// Blocks of one length are said by `count` alone. A list of counts is copied by the plan; where only the root
+// has one, `count` is the own block.
 muster_collective MusterRank::collective_of(const Shape& shape) const {
   const muster_op op = op_of(shape.operation);
   muster_collective what = collective(op, MUSTER_F32, reduces(op) ? MUSTER_SUM : 0);
@@ -217,6 +228,8 @@ muster_collective MusterRank::collective_of(const Shape& shape) const {
   if (is_uneven(shape.operation)) {
     if (!shape.source_blocks.empty()) what.source_blocks.counts = shape.source_blocks.data();
     if (!shape.target_blocks.empty()) what.target_blocks.counts = shape.target_blocks.data();
+    if (op == MUSTER_GATHER) what.count = shape.source;
+    if (op == MUSTER_SCATTER) what.count = shape.target;
     return what;
   }
   switch (op) {

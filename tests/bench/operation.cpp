@@ -26,6 +26,8 @@ constexpr std::array kEntries = {
     Entry{Operation::kHalo, "halo"},
     Entry{Operation::kAllGatherV, "all_gather_v"},
     Entry{Operation::kReduceScatterV, "reduce_scatter_v"},
+    Entry{Operation::kGatherV, "gather_v"},
+    Entry{Operation::kScatterV, "scatter_v"},
     Entry{Operation::kAllToAllV, "all_to_all_v"},
 };
 
@@ -138,15 +140,21 @@ Shape shape_of(Operation operation, std::size_t bytes, int rank, int ranks) {
       shape.total = shape.source;
       return shape;
     case Operation::kGather:
-      if (is_root) take_target(shape, even);
-      shape.source = even[own];
-      shape.total = sum_of(even);
+    case Operation::kGatherV: {
+      const Blocks& blocks = operation == Operation::kGather ? even : uneven;
+      if (is_root) take_target(shape, blocks);
+      shape.source = blocks[own];
+      shape.total = sum_of(blocks);
       return shape;
+    }
     case Operation::kScatter:
-      if (is_root) take_source(shape, even);
-      shape.target = even[own];
-      shape.total = sum_of(even);
+    case Operation::kScatterV: {
+      const Blocks& blocks = operation == Operation::kScatter ? even : uneven;
+      if (is_root) take_source(shape, blocks);
+      shape.target = blocks[own];
+      shape.total = sum_of(blocks);
       return shape;
+    }
     case Operation::kAllToAll:
     case Operation::kAllToAllV:
       take_source(shape, operation == Operation::kAllToAll ? even : turned(uneven, own));
@@ -196,6 +204,7 @@ std::vector<Expected> expected_of(const Shape& shape) {
       parts.push_back({0, shape.target, Expected::kSum, base_at(shape.rank)});
       break;
     case Operation::kScatter:
+    case Operation::kScatterV:
       parts.push_back({0, shape.target, kRoot, base_at(kRoot)});
       break;
     case Operation::kSendRecv:
@@ -210,6 +219,7 @@ std::vector<Expected> expected_of(const Shape& shape) {
     case Operation::kAllGatherShared:
     case Operation::kAllGatherV:
     case Operation::kGather:
+    case Operation::kGatherV:
       for (std::size_t giver = 0; giver < begins.size(); ++giver)
         parts.push_back({begins[giver], shape.target_blocks[giver], static_cast<int>(giver), 0});
       break;
@@ -228,7 +238,9 @@ bool all_wait_for_all(Operation operation) {
     case Operation::kBroadcast:
     case Operation::kReduce:
     case Operation::kGather:
+    case Operation::kGatherV:
     case Operation::kScatter:
+    case Operation::kScatterV:
     case Operation::kSendRecv:
       return false;
     default:

@@ -26,6 +26,8 @@ enum class Operation : std::uint8_t {
   kHalo,
   kAllGatherV,
   kReduceScatterV,
+  kGatherV,
+  kScatterV,
   kAllToAllV
 };
 

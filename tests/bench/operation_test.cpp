@@ -57,10 +57,12 @@ std::vector<Vector> carried_out(Operation operation, const std::vector<Shape>& s
         for (const Vector& source : sources) append(r, source);
         break;
       case Operation::kGather:
+      case Operation::kGatherV:
         for (const Vector& source : sources)
           if (r == kRoot) append(r, source);
         break;
       case Operation::kScatter:
+      case Operation::kScatterV:
         append(r, block(kRoot, r));
         break;
       case Operation::kReduceScatter:
@@ -153,10 +155,11 @@ TEST(Operation, HasUnevenBlocksOnlyWhereItsNameSaysSo) {
 // Bytes of the whole node, per byte of the vector, on four ranks.
 TEST(Operation, MovesEverySourceAndEveryResultOnce) {
   const std::map<std::string, std::size_t> times = {
-      {"barrier", 0},        {"all_reduce", 8},       {"all_gather", 5},  {"all_gather_shared", 0},
-      {"reduce_scatter", 5}, {"broadcast", 4},        {"reduce", 5},      {"gather", 2},
-      {"scatter", 2},        {"all_to_all", 8},       {"send_recv", 4},   {"halo", 8},
-      {"all_gather_v", 5},   {"reduce_scatter_v", 5}, {"all_to_all_v", 8}};
+      {"barrier", 0},        {"all_reduce", 8},       {"all_gather", 5}, {"all_gather_shared", 0},
+      {"reduce_scatter", 5}, {"broadcast", 4},        {"reduce", 5},     {"gather", 2},
+      {"scatter", 2},        {"all_to_all", 8},       {"send_recv", 4},  {"halo", 8},
+      {"all_gather_v", 5},   {"reduce_scatter_v", 5}, {"gather_v", 2},   {"scatter_v", 2},
+      {"all_to_all_v", 8}};
   for (const Operation operation : all_operations())
     EXPECT_EQ(bytes_moved(operation, 4096, 4), times.at(name_of(operation)) * 4096) << name_of(operation);
 }

@@ -22,6 +22,7 @@ constexpr std::size_t kFirstUseBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kOverlapBytesMin = std::size_t{64} << 10;
 constexpr std::size_t kOverlapBytesMax = std::size_t{16} << 20;
 constexpr int kOverlapTurns = 15;
+constexpr int kProbe = 4;  // units of work
 constexpr double kUnitsMax = 400.0;
 constexpr int kSleeps = 15;
 constexpr std::chrono::milliseconds kSleep{3};  // longer than anybody looks around before it sleeps
@@ -94,7 +95,7 @@ class Sweep {
       }
       const auto prepared = operation == Operation::kAllGatherShared ? contender_.prepare_shared(what)
                                                                      : contender_.prepare(what);
-      if (!prepared) return;
+      if (!prepared || !prepared->run) return;
       const auto first = seconds_if_right(what, *prepared);
       if (!first) continue;
       const Timing timing = measure_.timing(prepared->run, times_in_a_run(operation), *first);
@@ -202,14 +203,19 @@ class Sweep {
     const auto compute = [&](int units) {
       if (works) overlap->compute(units);
     };
+    // As many units as take the time of the all-reduce, reckoned from runs of `probe` of them.
+    const auto units_for = [&](int probe) {
+      std::vector<double> lengths;
+      for (int turn = 0; turn < kOverlapTurns; ++turn) {
+        const double communication = measure_.once(overlap->communicate);
+        lengths.push_back(communication * probe / measure_.once([&] { compute(probe); }));
+      }
+      return static_cast<int>(std::clamp(std::round(share * median_of(lengths)), 1.0, kUnitsMax));
+    };
     overlap->communicate();
     compute(1);
-    std::vector<double> lengths;  // of the all-reduce, in units of work
-    for (int turn = 0; turn < kOverlapTurns; ++turn) {
-      const double communication = measure_.once(overlap->communicate);
-      lengths.push_back(communication / (measure_.once([&] { compute(4); }) / 4));
-    }
-    const int units = static_cast<int>(std::clamp(std::round(share * median_of(lengths)), 1.0, kUnitsMax));
+    // Twice: a unit takes longer where there are few, beginning and end of the wait included.
+    const int units = units_for(units_for(kProbe));
     std::vector<double> hidden;
     for (int turn = 0; turn < kOverlapTurns; ++turn) {
       const double communication = measure_.once(overlap->communicate);
