@@ -18,7 +18,7 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
   const std::uint64_t told_of = known_since(r, verdict.event);
   bool again = told_of != kNever;
   for (std::size_t i = lane.launched; i < lane.queue.size() && !again; ++i)
-    again = is_settled(lane_index, lane.queue[i], verdict.event);
+    again = is_over(lane_index, lane.queue[i], verdict.event);
   lane.numbers.clear();
   if (told_of == kNever) lane.numbers.push_back(verdict.event);
   if (again) lane.numbers.push_back(verdict.event = ++failures_);
@@ -45,9 +45,9 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
 
 // Whether the rank has gone on where the start is to meet others, though it hears of the failure only now: a
 // loss had hidden it there.
-bool Graph::is_settled(std::uint32_t lane, const Start& start, std::uint64_t event) const {
+bool Graph::is_over(std::uint32_t lane, const Start& start, std::uint64_t event) const {
   const CollectiveWork* work = start.request.plan->collective();
-  return work != nullptr && sequencer_.is_settled(meeting_of(*work, lane), event, start.submission);
+  return work != nullptr && sequencer_.is_over(meeting_of(*work, lane), event, start.submission);
 }
 
 // A start falls because its lane is stopped. Those who leave are heard of in all their groups.

@@ -85,7 +85,7 @@ Code Graph::submit(const Request& request, Instant now) {
     const Start fallen{request, sequencer_.submitted()};
     // Got over on another lane, or there: what falls from now on is news.
     const auto known = std::erase_if(lane.numbers, [&](std::uint64_t event) { return knows(r, event); });
-    if (known > 0 || is_settled(request.lane, fallen, lane.verdict.event)) {
+    if (known > 0 || is_over(request.lane, fallen, lane.verdict.event)) {
       lane.verdict.event = ++failures_;
       lane.numbers.push_back(lane.verdict.event);
       lane.told_at.reset();

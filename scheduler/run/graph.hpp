@@ -201,7 +201,7 @@ class Graph {
   static void exchange(InFlight& step, Room* room);
   bool arrive(Rank rank, std::uint32_t lane, Start& start, Instant now);
   void stop_lane(Rank rank, std::uint32_t lane, Verdict verdict, const Meeting* told_at);
-  bool is_settled(std::uint32_t lane, const Start& start, std::uint64_t event) const;
+  bool is_over(std::uint32_t lane, const Start& start, std::uint64_t event) const;
   void note_dropped(const RankState& rank, std::uint32_t lane, const Start& start);
   void tell_known(const RankState& rank, const Meeting& meeting, std::uint64_t submission);
   void stop_members(const std::vector<Sequencer::Arrival>& members, const Verdict& verdict);

@@ -209,7 +209,7 @@ bool Sequencer::is_news(const Meeting& meeting, std::uint64_t event, std::uint64
   return alone == pairs_untold_.end() || !alone->second.has(event);
 }
 
-bool Sequencer::is_settled(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const {
+bool Sequencer::is_over(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const {
   const auto member = static_cast<std::size_t>(meeting.index);
   if (!meeting.pair) return lineup(meeting.group, meeting.lane).untold.settled(member, event, submission);
   if (group_pairs_[meeting.group.value].settled(member, event, submission)) return true;

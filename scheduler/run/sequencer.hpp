@@ -87,7 +87,7 @@ class Sequencer {
   // was owed nothing, so that others may wait for it.
   bool is_news(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const;
   // Whether the failure is over there for that start: its rank, and perhaps others, have gone on since.
-  bool is_settled(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const;
+  bool is_over(const Meeting& meeting, std::uint64_t event, std::uint64_t submission) const;
   // Takes one arrival back.
   void withdraw(const Arrival& arrival);
 

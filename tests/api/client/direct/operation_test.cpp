@@ -167,7 +167,7 @@ TEST_F(Operations, WaitForNoReadersOfWhatNeverBegan) {
     world_.channel(0).take_verdict();
   }
   world_.board().stand(kGroupId, nullptr);
-  const auto begin = std::chrono::steady_clock::now();
+  world_.timeout = std::chrono::hours(1);  // a wait for readers ends without a word then
   const auto all = [&](std::uint32_t rank) {
     EXPECT_EQ(barrier(rank), Outcome::kDone);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(gather(rank), Outcome::kDone);
@@ -175,7 +175,6 @@ TEST_F(Operations, WaitForNoReadersOfWhatNeverBegan) {
   std::vector<std::thread> ranks;
   for (std::uint32_t rank = 0; rank < 3; ++rank) ranks.emplace_back(all, rank);
   for (std::thread& rank : ranks) rank.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, world_.timeout / 2);
 }
 
 // ---- what is told later ----------------------------------------------------------------------------
