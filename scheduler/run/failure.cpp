@@ -14,26 +14,26 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
   Lane& lane = r.lanes[lane_index];
   const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
   if (stopped) return;
-  lane.cause = verdict.event;
+  lane.first_event = verdict.event;
   const std::uint64_t told_of = known_since(r, verdict.event);
+  lane.told_at.reset();
   bool again = told_of != kNever;
   for (std::size_t i = lane.launched; i < lane.queue.size() && !again; ++i)
     again = is_over(lane_index, lane.queue[i], verdict.event);
   lane.numbers.clear();
-  if (told_of == kNever) lane.numbers.push_back(verdict.event);
-  if (again) lane.numbers.push_back(verdict.event = ++failures_);
+  if (told_of == kNever) lane.number(verdict.event);
+  if (again) lane.number(verdict.event = ++failures_);
   const std::uint64_t from =
       lane.launched < lane.queue.size() ? lane.queue[lane.launched].request.value : lane.last + 1;
   lane.failed_from = from;
   lane.failed_to = 0;
   lane.verdict = verdict;
-  lane.told_at.reset();
   if (told_at != nullptr) lane.told_at = *told_at;
   lane.told_of = told_of;
   while (lane.queue.size() > lane.launched) {
     const Start& start = lane.queue.back();
     if (start.arrived) {
-      sequencer_.withdraw({rank, lane_index, start.request.value, start.request.plan, {}, start.submission});
+      sequencer_.withdraw({rank, lane_index, start.request.value, start.request.plan});
     } else {
       note_dropped(r, lane_index, start);
     }
@@ -43,11 +43,14 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, Verdict verdict, cons
   if (r.present) actions_.stopped(rank, lane_index, from, verdict);
 }
 
-// Whether the rank has gone on where the start is to meet others, though it hears of the failure only now: a
-// loss had hidden it there.
+// Whether the rank has gone on where the start is to meet others, though its lane is stopped by the failure:
+// a loss had hidden it there. Who has heard of it right there has not gone on.
 bool Graph::is_over(std::uint32_t lane, const Start& start, std::uint64_t event) const {
   const CollectiveWork* work = start.request.plan->collective();
-  return work != nullptr && sequencer_.is_over(meeting_of(*work, lane), event, start.submission);
+  if (work == nullptr) return false;
+  const Meeting meeting = meeting_of(*work, lane);
+  const bool told = state(start.request.rank).lanes[lane].told_of_at(meeting);
+  return !told && sequencer_.is_over(meeting, event, start.submission);
 }
 
 // A start falls because its lane is stopped. Those who leave are heard of in all their groups.
@@ -58,7 +61,7 @@ void Graph::note_dropped(const RankState& r, std::uint32_t lane_index, const Sta
   const Lane& lane = r.lanes[lane_index];
   const Meeting meeting = meeting_of(*work, lane_index);
   // What was submitted in knowledge of it would have gone on: its peers may have gone on too.
-  if (lane.told_at && lane.told_at->same_place(meeting) && start.submission <= lane.told_of) return;
+  if (lane.told_of_at(meeting) && start.submission <= lane.told_of) return;
   tell_known(r, meeting, start.submission);
   dropped_.push_back({meeting, lane.verdict, start.submission});
   Verdict& verdict = dropped_.back().verdict;
@@ -193,7 +196,7 @@ const Verdict* Graph::failure_of(const RankState& r) const {
   const Lane* first = nullptr;
   for (const Lane& lane : r.lanes) {
     const bool stopped = lane.failed_from != 0 && lane.failed_to == 0;
-    if (stopped && (first == nullptr || lane.cause < first->cause)) first = &lane;
+    if (stopped && (first == nullptr || lane.first_event < first->first_event)) first = &lane;
   }
   return first != nullptr ? &first->verdict : nullptr;
 }

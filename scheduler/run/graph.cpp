@@ -82,12 +82,12 @@ Code Graph::submit(const Request& request, Instant now) {
   lane.last = request.value;
   if (lane.failed_from != 0 && lane.failed_to == 0) {  // stopped: covered by the verdict already published
     actions_.submitted(request);
-    const Start fallen{request, sequencer_.submitted()};
-    // Got over on another lane, or there: what falls from now on is news.
+    const Start fallen{request, sequencer_.next_submission()};
+    // Got over on another lane, or where the start belongs: what falls from now on is news.
     const auto known = std::erase_if(lane.numbers, [&](std::uint64_t event) { return knows(r, event); });
     if (known > 0 || is_over(request.lane, fallen, lane.verdict.event)) {
       lane.verdict.event = ++failures_;
-      lane.numbers.push_back(lane.verdict.event);
+      lane.number(lane.verdict.event);
       lane.told_at.reset();
     }
     note_dropped(r, request.lane, fallen);
@@ -95,7 +95,7 @@ Code Graph::submit(const Request& request, Instant now) {
     spread(now);
     return Code::kOk;
   }
-  const bool pushed = lane.queue.push(Start{request, sequencer_.submitted()});
+  const bool pushed = lane.queue.push(Start{request, sequencer_.next_submission()});
   MUSTER_ASSERT(pushed);
   if (lane.launched + 1 == lane.queue.size()) lane.moved = now;
   actions_.submitted(request);
@@ -127,7 +127,10 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
 void Graph::acknowledge(Rank rank, std::uint64_t event) {
   RankState& r = state(rank);
   if (!r.present || event == 0 || knows(r, event)) return;
-  if (r.known.size() == kKnownMax) r.known.erase(r.known.begin());
+  if (r.known.size() == kKnownMax) {  // what is forgotten here is noted wherever it is still owed
+    sequencer_.acknowledge(rank, r.known.front().event, r.known.front().at);
+    r.known.erase(r.known.begin());
+  }
   r.known.push_back({event, sequencer_.submissions()});
 }
 

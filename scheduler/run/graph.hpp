@@ -118,6 +118,7 @@ class Graph {
 
  private:
   static constexpr std::size_t kFailuresKept = 64;  // of a lane
+  static constexpr std::size_t kNumbersKept = 8;    // of a lane's failure
   static constexpr std::size_t kKnownMax = 64;      // of a rank
   static constexpr std::uint64_t kNever = UINT64_MAX;
 
@@ -143,11 +144,18 @@ class Graph {
     std::uint64_t failed_from = 0;  // 0: runs
     std::uint64_t failed_to = 0;    // 0 while it is stopped
     Verdict verdict;
-    std::uint64_t cause = 0;             // Verdict::event as it came
+    std::uint64_t first_event = 0;       // Verdict::event as it came
     std::vector<std::uint64_t> numbers;  // of the failure (Verdict::event), which a reset gets over
     std::optional<Meeting> told_at;      // where it failed, if that is a meeting
     std::uint64_t told_of = 0;           // and up to which submission its members hear of that
     std::vector<Failed> before;          // failures that were reset, oldest first
+
+    // One more number of the same failure. Beyond the bound one of them is told again after the reset.
+    void number(std::uint64_t event) {
+      if (numbers.size() == kNumbersKept) numbers.erase(numbers.begin() + 1);
+      numbers.push_back(event);
+    }
+    bool told_of_at(const Meeting& meeting) const { return told_at && told_at->same_place(meeting); }
   };
   struct Known {
     std::uint64_t event = 0;

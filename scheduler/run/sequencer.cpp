@@ -234,22 +234,32 @@ void Sequencer::acknowledge(const Meeting& meeting, std::uint64_t event, std::ui
   if (alone != pairs_untold_.end()) alone->second.told(side_of(meeting), event, since);
 }
 
-void Sequencer::forget_owed(Rank rank) {
+// Calls body(untold, member) for each place where the rank meets others.
+template<class Body>
+void Sequencer::for_each_place(Rank rank, Body body) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const auto& ranks = groups_[g].ranks;
     const auto at = std::find(ranks.begin(), ranks.end(), rank);
     if (at == ranks.end()) continue;
     const auto member = static_cast<std::size_t>(at - ranks.begin());
     for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
-      lineup(GroupId(g), lane).untold.told_all(member);
-    group_pairs_[g].told_all(member);
+      body(lineup(GroupId(g), lane).untold, member);
+    body(group_pairs_[g], member);
   }
   for (auto& [pair, untold] : pairs_untold_) {
     const auto& [group, sender, receiver] = pair;
     const auto& ranks = groups_[group].ranks;
-    if (ranks[static_cast<std::size_t>(sender)] == rank) untold.told_all(0);
-    if (ranks[static_cast<std::size_t>(receiver)] == rank) untold.told_all(1);
+    if (ranks[static_cast<std::size_t>(sender)] == rank) body(untold, 0);
+    if (ranks[static_cast<std::size_t>(receiver)] == rank) body(untold, 1);
   }
+}
+
+void Sequencer::acknowledge(Rank rank, std::uint64_t event, std::uint64_t since) {
+  for_each_place(rank, [&](Untold& untold, std::size_t member) { untold.told(member, event, since); });
+}
+
+void Sequencer::forget_owed(Rank rank) {
+  for_each_place(rank, [](Untold& untold, std::size_t member) { untold.told_all(member); });
 }
 
 Rank Sequencer::partner_of(const Arrival& arrival) const {

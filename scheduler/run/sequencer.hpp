@@ -62,7 +62,7 @@ class Sequencer {
     std::uint64_t value = 0;
     Plan* plan = nullptr;
     Instant at{0};                 // for reports
-    std::uint64_t submission = 0;  // of the start: submitted()
+    std::uint64_t submission = 0;  // of the start: next_submission()
   };
   struct Outcome {
     enum class Kind : std::uint8_t { kWait, kGo, kRefuse, kDisagree };
@@ -73,7 +73,7 @@ class Sequencer {
   };
 
   // The number of the next start that is submitted, from 1; of the latest one.
-  std::uint64_t submitted() { return ++submissions_; }
+  std::uint64_t next_submission() { return ++submissions_; }
   std::uint64_t submissions() const { return submissions_; }
 
   // A member's next collective. kRefuse: it was owed a verdict there.
@@ -95,6 +95,8 @@ class Sequencer {
   bool owes(const Meeting& meeting, std::uint64_t submission) const;
   // The member has heard of that failure elsewhere, for all starts after `since`.
   void acknowledge(const Meeting& meeting, std::uint64_t event, std::uint64_t since);
+  // The same wherever the rank is a member.
+  void acknowledge(Rank rank, std::uint64_t event, std::uint64_t since);
   // The rank is owed nothing at all.
   void forget_owed(Rank rank);
 
@@ -130,6 +132,8 @@ class Sequencer {
     return lineups_[group.value * MUSTER_LANE_COUNT + lane];
   }
   void open_lineups(GroupId group);
+  template<class Body>
+  void for_each_place(Rank rank, Body body);
   std::vector<Arrival> take_waiting(GroupId group, std::uint32_t lane);
   std::vector<Arrival> take_pairs(const std::function<bool(const Meeting&)>& ours);
   std::optional<Verdict> take_untold_of_pair(const Meeting& meeting, std::uint64_t submission);

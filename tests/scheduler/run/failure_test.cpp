@@ -190,7 +190,7 @@ TEST_F(Failure, PassesTheCauseOnAcrossLanes) {
 }
 
 // Goal:   one failure is one: those who have got over it are not taken out by a member that hears of it late,
-//         however much that one has queued.
+//         however much that one has queued, or starts before it looks.
 TEST_F(Failure, LeavesThoseAloneWhoHaveGotOverIt) {
   reduce(2, 0, MUSTER_LANE_SMALL, {}, Nanos(10));
   reduce(2, 2, MUSTER_LANE_SMALL);
@@ -205,6 +205,7 @@ TEST_F(Failure, LeavesThoseAloneWhoHaveGotOverIt) {
   reduce(2, 1, MUSTER_LANE_SMALL, {gate});
   stage.graph.signal(Rank(1), shm::kClientTimelineFirst, 1, stage.now);
   ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout));
+  for (int i = 0; i < 3; ++i) reduce(2, 1, MUSTER_LANE_SMALL);
   EXPECT_FALSE(stopped(0, MUSTER_LANE_SMALL));
   EXPECT_FALSE(stopped(2, MUSTER_LANE_SMALL));
   reset(1, MUSTER_LANE_SMALL);
@@ -293,6 +294,22 @@ TEST_F(Failure, KeepsMessagesFromBeforeAResetFromWhoHasReset) {
   ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kAborted));
   reset(0, MUSTER_LANE_SMALL);
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, back));
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
+// Goal:   what a rank got over long ago does not come back, though it has got over many failures since.
+TEST_F(Failure, RemembersWhatWasGotOverBeforeManyOthers) {
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
+  stage.graph.abort(GroupId(0), {Code::kAborted, 1, "aborted"}, stage.now);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kAborted));
+  reset(0, MUSTER_LANE_HALO);
+  for (std::uint64_t event = 1000; event < 1100; ++event) stage.graph.acknowledge(Rank(0), event);
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
+  EXPECT_FALSE(stopped(0, MUSTER_LANE_HALO));
+  stage.start(1, MUSTER_LANE_HALO, stage.collective(0, 1, message(MUSTER_RECV, 5)));
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_HALO, Code::kAborted)) << "which it had not heard";
+  reset(1, MUSTER_LANE_HALO);
+  stage.start(1, MUSTER_LANE_HALO, stage.collective(0, 1, message(MUSTER_RECV, 5)));
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 

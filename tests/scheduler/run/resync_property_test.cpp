@@ -68,7 +68,8 @@ class World final : public Actions {
   void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Verdict& verdict) override {
     ++stops[verdict.text];
     Client& c = client(rank);
-    if (losses.contains(verdict.text)) c.losses_on[lane].push_back(moment);
+    // Also a deadline's, where a member that is missing has left.
+    if (verdict.code == Code::kPeerLost) c.losses_on[lane].push_back(moment);
     c.told[verdict.text].push_back(moment);
     c.heard_on[lane][verdict.event] = moment;
     c.told_of[verdict.culprit].push_back(moment);
@@ -111,6 +112,7 @@ class World final : public Actions {
       const auto group = static_cast<std::uint32_t>(random() % square().size());
       const std::string text = "abort at " + std::to_string(moment);
       aborts[text] = moment;
+      aborted[text] = static_cast<std::int32_t>(group);
       graph->abort(GroupId(group), {Code::kAborted, 0, text}, now);
     } else if (what < 300) {
       graph->reset_lane(Rank(rank), static_cast<std::uint32_t>(random() % kLanes), now);
@@ -285,12 +287,25 @@ class World final : public Actions {
   bool knew(Client& client, const std::string& text, std::uint64_t by, const Place& place) const {
     if (between(client.told[text], 0, by)) return true;
     const auto abort = aborts.find(text);
-    if (abort == aborts.end()) return false;
+    return abort != aborts.end() && knew_by_loss(client, abort->second, by, place);
+  }
+  static bool knew_by_loss(const Client& client, std::uint64_t from, std::uint64_t by, const Place& place) {
     for (std::int32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
       if ((place[1] < 0 || lane == place[1]) &&
-          between(client.losses_on[static_cast<std::size_t>(lane)], abort->second, by))
+          between(client.losses_on[static_cast<std::size_t>(lane)], from, by))
         return true;
     return false;
+  }
+  // Whether what fell of `a` was before an abort of the place's group, of which `a` has heard since by a loss
+  // that hides it, and `b` too.
+  bool aborted_for_both(Client& a, const Fall& fall, std::uint64_t submitted_a, Client& b,
+                        std::uint64_t submitted_b, const Place& place) const {
+    return std::any_of(aborts.begin(), aborts.end(), [&](const auto& abort) {
+      const auto& [text, when] = abort;
+      return aborted.at(text) == place[0] && !between(a.told[text], 0, fall.submitted) &&
+             knew_by_loss(a, std::max(when, fall.submitted), submitted_a, place) &&
+             knew(b, text, submitted_b, place);
+    });
   }
   std::uint64_t submitted_at(const Step::Part& part) {
     return client(part.rank).submitted[part.lane].at(part.value);
@@ -329,12 +344,14 @@ class World final : public Actions {
     for (const auto& [text, moments] : first.told)
       resynced = resynced || (between(moments, fall->second.submitted, submitted_a) &&
                               knew(second, text, submitted_b, place));
+    resynced = resynced || aborted_for_both(first, fall->second, submitted_a, second, submitted_b, place);
     EXPECT_TRUE(resynced) << "rank " << b.rank.value << " meets rank " << a.rank.value
                           << ", whose operation before fell by: " << fall->second.text;
   }
 
   std::array<Client, kWorld> clients;
   std::map<std::string, std::uint64_t> aborts;  // when
+  std::map<std::string, std::int32_t> aborted;  // and which group
   std::map<std::string, std::uint64_t> losses;
   std::map<Place, Falling> falling;  // of the lane that is being stopped
   std::uint64_t moment = 1;
