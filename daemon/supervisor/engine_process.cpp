@@ -98,7 +98,7 @@ EngineProcess::~EngineProcess() {
   loop_.unwatch(death_watch_);
   loop_.unwatch(no_process_);
   if (ended_) return;
-  static_cast<void>(signal_kill());
+  static_cast<void>(send_signal(SIGKILL));
   siginfo_t info{};
   waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);  // no child of ours: at once
 }
@@ -116,14 +116,18 @@ void EngineProcess::ask(const Json& command, std::span<const int> descriptors, A
 }
 
 // Not by its number, which passes to another once whoever is its parent has reaped it.
-int EngineProcess::signal_kill() const {
-  return syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0) == 0 ? 0 : errno;
+int EngineProcess::send_signal(int number) const {
+  return syscall(SYS_pidfd_send_signal, pidfd_.get(), number, nullptr, 0) == 0 ? 0 : errno;
 }
 
 void EngineProcess::kill() {
-  // A descriptor that was kept under a pidfd's name and is none: its end would be waited for for ever. An
-  // engine behind it hears that its channel is closed.
-  if (ended_ || signal_kill() != EBADF || no_process_ != 0) return;
+  if (!ended_) end_if_no_process(send_signal(SIGKILL));
+}
+
+// A descriptor that was kept under a pidfd's name and is none: its end would be waited for for ever. An
+// engine behind it hears that its channel is closed.
+void EngineProcess::end_if_no_process(int error) {
+  if (error != EBADF || no_process_ != 0) return;
   MUSTER_LOG(kError, "supervisor", "engine {}: what was kept of it is no process; it is taken for ended",
              pid_);
   no_process_ = loop_.after(Nanos(0), [this] {
@@ -161,7 +165,7 @@ void EngineProcess::on_readable() {
   }
   loop_.unwatch(channel_watch_);  // on_death follows, and tells why
   channel_watch_ = 0;
-  if (received.code() == Code::kDaemonLost) return;
+  if (received.code() == Code::kDaemonLost) return end_if_no_process(send_signal(0));
   MUSTER_LOG(kError, "supervisor", "engine {}: {}; it is ended", pid_, received.message());
   kill();
 }

@@ -62,7 +62,8 @@ class EngineProcess {
   void hear(control::Packet packet);
   void on_readable();
   void on_death();
-  int signal_kill() const;  // 0 or errno
+  int send_signal(int number) const;  // 0 or errno
+  void end_if_no_process(int error);
   void abandon(const Status& status);
 
   control::Loop& loop_;

@@ -186,5 +186,14 @@ TEST(EngineProcess, TakesWhatIsNoProcessForEndedOnceItIsToEnd) {
   EXPECT_NE(engine.how.find("not known"), std::string::npos) << engine.how;
 }
 
+// Goal:   nor does one whose engine has gone while nobody could see it.
+TEST(EngineProcess, TakesWhatIsNoProcessForEndedWhenItsChannelIs) {
+  NoProcess engine;
+  engine.theirs.reset();
+  while (engine.loop.turn()) {
+  }
+  EXPECT_NE(engine.how.find("not known"), std::string::npos) << engine.how;
+}
+
 }  // namespace
 }  // namespace muster::supervisor
