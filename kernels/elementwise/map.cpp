@@ -42,6 +42,7 @@ void copy_range(const Walk<2>& walk, const Args& args, Range range) {
   if constexpr (std::is_same_v<S, T>) {
     if (walk.unit_step()) {
       walk.over(range.begin, range.end, [&](const auto& at, std::int64_t n) {
+        if (target + at[1] == source + at[0]) return;  // a view onto itself (check_apart)
         std::memcpy(target + at[1], source + at[0], static_cast<std::size_t>(n) * sizeof(T));
       });
       return;

@@ -21,7 +21,7 @@ ALONE = ("submit", "kernel", "attach", "job", "mesh_group")
 SHARED = "all_gather_shared"  # for who can have memory in common
 NOT_OF_GLOO = {SHARED, "gather_v", "scatter_v"}
 CUT = ("all_gather", SHARED, "reduce_scatter", "gather", "scatter", "all_to_all", "all_gather_v",
-       "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v")  # each rank has an element of 4 bytes or more
+       "reduce_scatter_v", "gather_v", "scatter_v", "all_to_all_v")  # 4 bytes for each rank at least
 WHOLE = ("all_reduce", "broadcast", "reduce", "send_recv", "halo")
 ROW = {"operation": str, "bytes": int, "ranks": int, "path": str, "peer": str, "median_us": float,
        "minimum_us": float, "samples": int}

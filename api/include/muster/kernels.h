@@ -2,10 +2,10 @@
  *
  * Conventions. Shapes are outermost first. T tokens, D features, V vocabulary rows, H heads, E head features. An operand
  * marked (opt) may be muster_none(). Unless a comment says otherwise operands of one kernel share one dtype (F32 or BF16),
- * statistics (rstd, lse, loss, …) are F32, ids are I32. An output must not overlap another operand, nor interleave with one
- * of another element size, which is refused; where a comment lets it be an input, it is the very same view. Any strides >= 1
- * are allowed, for inputs too; a view must not visit an element twice, so stride 0 is refused (but of a dim of size 0 or 1,
- * where no stride counts).
+ * statistics (rstd, lse, loss, …) are F32, ids are I32. An output must not overlap another operand, nor interleave with
+ * one of another element size or in a way that takes too long to tell apart, which is refused; where a comment lets it be
+ * an input, it is the very same view. Any strides >= 1 are allowed, for inputs too; a view must not visit an element
+ * twice, so stride 0 is refused (but of a dim of size 0 or 1, where no stride counts).
  * Rows that a norm, a loss or RoPE takes as one (D, V, E) have 2^20 elements at most, E of attention 1 to 4096. BF16 kernels
  * compute and accumulate in f32 and round once. Results do not depend on how many cores the daemon has.
  * `accumulate` 1 adds to the output instead of overwriting it.

@@ -56,12 +56,12 @@ struct PoolOptions {
 // millisecond. Fails   start only (kNoResource: threads).
 //
 // Order   A free worker takes a part of the most urgent stream that is ready; of equals, of the one that
-//         fewest workers serve, in turns: what is a chain loses no time beside what is wide. With nothing to
-//         run it tries for the baton and does a turn of duty; idle for `spin`, it arms, gives the baton up
-//         and sleeps. More runnable threads than cores is the normal case: no unbounded spin, ever. Finishing
-//         a task never waits for a sleeper: the finishing worker takes the next part or the baton itself, and
-//         wakes others only for parts it cannot take. Where parts follow each other without a gap, a worker
-//         still does a turn of duty once in `spin`, between two parts.
+//         fewest workers serve, in turns: of two workers one stays with a chain beside what is wide. With
+//         nothing to run it tries for the baton and does a turn of duty; idle for `spin`, it arms, gives
+//         the baton up and sleeps. More runnable threads than cores is the normal case: no unbounded
+//         spin, ever. Finishing a task never waits for a sleeper: the finishing worker takes the next
+//         part or the baton itself, and wakes others only for parts it cannot take. Where parts follow
+//         each other without a gap, a worker still does a turn of duty once in `spin`, between two parts.
 // Blocking  Event::synchronize and Stream::synchronize sleep, so they are a bug on a worker thread; on a
 // manual
 //         pool they run the parts themselves. Closing a stream drops what has not started, waits for its
