@@ -89,7 +89,8 @@ constexpr std::array kDeclarations{
     leaf("limits.arena_per_rank_max", Kind::kBytes, "8GiB", kMiB, 16 * kTiB,
          MUSTER_SLOT(limits.arena_per_rank_max), "Bytes of all buffers of one rank."),
     leaf("limits.arena_segment", Kind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),
-         "An arena grows by segments of at least this size; at most limits.arena_per_rank_max."),
+         "An arena grows by what it has already, from 2MiB on, up to segments of this size; by more where "
+         "one buffer needs it. At most limits.arena_per_rank_max."),
     leaf("limits.made_job_linger", Kind::kDuration, "60s", 0, 24 * kHour, MUSTER_SLOT(limits.made_job_linger),
          "A job that its first rank has created ends this long after its last rank has left; 0s: at once. "
          "Jobs "

@@ -37,7 +37,7 @@ struct JobSpec {
   std::uint32_t workers = 0;       // 0: the cores granted
   Nanos idle_spin{50'000};
   std::uint64_t arena_bytes_max = std::uint64_t{8} << 30;  // per rank
-  std::uint64_t segment_bytes = std::uint64_t{64} << 20;   // smallest piece an arena grows by
+  std::uint64_t segment_bytes = std::uint64_t{64} << 20;   // up to which an arena grows by what it has
   std::uint32_t buffers_max = 4096;                        // per rank
   std::uint32_t plans_max = 16384;                         // per rank
   std::uint32_t groups_made_max = 64;                      // beside those of the mesh

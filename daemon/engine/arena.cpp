@@ -83,7 +83,9 @@ Status Arena::grow(std::uint64_t bytes) {
         "a buffer of {} bytes needs a new segment, but {} of the rank's {} bytes are reserved already "
         "(limits.arena_per_rank_max); free buffers or raise the limit",
         bytes, reserved_bytes_, options_.bytes_max);
-  const std::uint64_t wanted = std::max(options_.segment_bytes, round_up(bytes, kGranule));
+  // Memory is committed as it is granted, so who needs little takes little: what there is doubles.
+  const std::uint64_t step = std::min(options_.segment_bytes, std::max(kGranule, reserved_bytes_));
+  const std::uint64_t wanted = std::max(step, round_up(bytes, kGranule));
   MUSTER_ASSIGN_OR_RETURN(
       auto memory, device_.allocate(static_cast<std::size_t>(std::min(std::max(bytes, wanted), left))));
   reserved_bytes_ += memory->bytes();

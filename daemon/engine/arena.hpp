@@ -24,7 +24,7 @@ class Arena {
  public:
   struct Options {
     std::uint64_t bytes_max = 0;      // of all segments together
-    std::uint64_t segment_bytes = 0;  // least size of a new segment
+    std::uint64_t segment_bytes = 0;  // of a new segment, once the arena has as much; or of one large buffer
   };
   struct Grant {
     std::uint32_t segment = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,6 +43,21 @@ TEST_F(ArenaTest, GrowsBySegmentsUpToItsLimit) {
   EXPECT_THAT(second.error().message(), HasSubstr("limits.arena_per_rank_max"));
   EXPECT_FALSE(arena_.allocate(std::uint64_t{65} << 20));
   EXPECT_TRUE(arena_.allocate(1024));
+}
+
+// Goal:   who needs little takes little, and who needs much has few segments.
+// Values: 2 MiB, as much again at each step, and no more than a segment at a time.
+TEST_F(ArenaTest, DoublesUpToWholeSegments) {
+  Arena arena(*device_, {std::uint64_t{1} << 30, std::uint64_t{8} << 20});
+  std::vector<std::uint64_t> reserved;
+  for (int mib = 0; mib < 32; ++mib) {
+    ASSERT_TRUE(arena.allocate(std::uint64_t{1} << 20));
+    const std::uint64_t now = arena.reserved_bytes() >> 20;
+    if (reserved.empty() || reserved.back() != now) reserved.push_back(now);
+  }
+  EXPECT_EQ(reserved, (std::vector<std::uint64_t>{2, 4, 8, 16, 24, 32}));
+  ASSERT_TRUE(arena.allocate(std::uint64_t{20} << 20));
+  EXPECT_EQ(arena.reserved_bytes() >> 20, 52u) << "a buffer larger than a segment has one of its own";
 }
 
 // Goal:   a limit between two granules holds, whatever the device rounds up to.
