@@ -48,7 +48,11 @@ void Supervisor::tell(const std::string& text) const {
 }
 
 void Supervisor::request_shutdown() {
-  loop_.post([this] { drain(!draining_); });
+  post([this] { drain(!draining_); });
+}
+
+void Supervisor::post(std::function<void()> callback) {
+  loop_.post(std::move(callback));
 }
 
 void Supervisor::publish_status() {

@@ -80,6 +80,8 @@ class Supervisor {
   bool turn();
   // As SIGTERM: drains, then run() returns. Any thread.
   void request_shutdown();
+  // Calls `callback` on run()'s thread, between two events. Any thread.
+  void post(std::function<void()> callback);
 
  private:
   using ConnectionId = std::uint64_t;

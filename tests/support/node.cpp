@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <latch>
 #include <random>
 
 #include <unistd.h>
@@ -36,6 +37,23 @@ void Node::start() {
   }
   supervisor_ = *std::move(supervisor);
   thread_ = std::thread([this] { supervisor_->run(); });
+}
+
+pid_t Node::fork() const {
+  if (!supervisor_) return ::fork();
+  struct Hold {
+    std::latch held{1};
+    std::latch over{1};
+  };
+  const auto hold = std::make_shared<Hold>();
+  supervisor_->post([hold] {
+    hold->held.count_down();
+    hold->over.wait();
+  });
+  hold->held.wait();
+  const pid_t child = ::fork();
+  if (child != 0) hold->over.count_down();
+  return child;
 }
 
 Node::~Node() {

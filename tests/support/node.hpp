@@ -8,6 +8,8 @@
 #include <string>
 #include <thread>
 
+#include <sys/types.h>
+
 #include <muster/muster.h>
 
 namespace muster::test {
@@ -25,6 +27,9 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   void start();
+  // fork(2), for a child that goes on without exec: it has the locks of the allocator as they are at that
+  // moment, and of gcc 12's sanitizers nobody would open one that the supervisor's thread holds.
+  pid_t fork() const;
   const std::string& endpoint() const { return options.socket_path; }
   // Options for one rank of a job that its first rank creates.
   muster_open_options rank(const char* job, int rank, int world, const char* mesh = nullptr) const;

@@ -103,7 +103,7 @@ TEST_F(Buffers, KeepTheirContentsUnderTheirNameUntilTheyAreFreed) {
 TEST_F(Buffers, KeepTheirContentsWhenTheirProcessIsKilled) {
   int written[2];
   ASSERT_EQ(::pipe(written), 0);
-  const pid_t child = ::fork();
+  const pid_t child = node_.fork();
   if (child == 0) {
     const Member member = open(0, 1);
     const Special weights = create(member, named("weights", 4000));

@@ -52,7 +52,7 @@ TEST_F(LastFailure, IsNoneAtFirstAndWantsItsStruct) {
 }
 
 TEST_F(LastFailure, NamesTheRankThatWasKilled) {
-  const pid_t victim = fork();
+  const pid_t victim = node_.fork();
   if (victim == 0) {
     Member member = open(2, 3);
     if (member.run(member.barrier()) != MUSTER_OK) _exit(1);

@@ -165,7 +165,7 @@ TEST_F(Run, EndsWhereTheEngineDoesNotAnswer) {
 // Method: rank 1 has sent from memory of its own that goes with it, and is killed. The engine is stopped
 //         meanwhile, so that rank 0 asks for that memory before it can have heard of the death.
 TEST_F(Run, HearsOfTheLossThatMemoryWentWith) {
-  const pid_t sender = fork();
+  const pid_t sender = node_.fork();
   if (sender == 0) {
     Member member = open(1, 2);
     muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;

@@ -312,7 +312,7 @@ TEST_F(Session, HoldsARankOnceAndLetsItComeBack) {
 
 TEST_F(Session, NamesTheRankThatWasKilled) {
   muster_session* survivor = open(0, 2);
-  const pid_t child = fork();
+  const pid_t child = node_.fork();
   if (child == 0) {
     const muster_open_options options = node_.rank("job", 1, 2);
     muster_session* session = nullptr;
@@ -351,7 +351,7 @@ TEST_F(Session, RingsTheEventDescriptorAtACompletion) {
 
 TEST_F(Session, SaysStaleInAForkedChild) {
   muster_session* session = open(0, 1);
-  const pid_t child = fork();
+  const pid_t child = node_.fork();
   if (child == 0) {
     muster_buffer buffer = 0;
     std::uint32_t timeline = 0;

@@ -55,8 +55,8 @@ class SupervisorDoor : public ::testing::Test {
     if (setgroups(0, nullptr) != 0 || setgid(uid) != 0 || setuid(uid) != 0) _exit(99);
   }
   // The exit code of a child that is another user.
-  static int as_user(unsigned uid, const std::function<int()>& act) {
-    const pid_t child = fork();
+  int as_user(unsigned uid, const std::function<int()>& act) const {
+    const pid_t child = node_.fork();
     if (child == 0) {
       become_user(uid);
       _exit(act());
@@ -165,7 +165,7 @@ TEST_F(SupervisorDoor, GivesNoUserMoreThanAShare) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   shm::Descriptor ours(ends[0]);
   shm::Descriptor theirs(ends[1]);
-  const pid_t crowd = fork();
+  const pid_t crowd = node_.fork();
   if (crowd == 0) {
     ours.reset();
     become_user(65534);
