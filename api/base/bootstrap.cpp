@@ -9,14 +9,16 @@ namespace {
 
 constexpr std::array kLaunchers{
     Launcher{"muster", "MUSTER_RANK", "MUSTER_WORLD_SIZE", "MUSTER_LOCAL_RANK", "MUSTER_LOCAL_SIZE", nullptr,
-             ""},
+             "", nullptr, nullptr},
+    // Without --rdzv-id the id of every run is "none".
     Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID",
-             "torchrun-"},
+             "torchrun-", "MASTER_PORT", "none"},
     Launcher{"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-             "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_MCA_ess_base_jobid", "openmpi-"},
+             "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_MCA_ess_base_jobid", "openmpi-", nullptr, nullptr},
     Launcher{"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
-             "SLURM_JOB_ID", "slurm-"},
-    Launcher{"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, ""},
+             "SLURM_JOB_ID", "slurm-", "SLURM_STEP_ID", nullptr},
+    Launcher{"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, "", nullptr,
+             nullptr},
 };
 
 Result<std::int32_t> number(const char* variable, const std::string& text) {
@@ -47,6 +49,15 @@ std::string job_name(std::string text) {
   return text;
 }
 
+// What the launcher calls its run; empty if it does not say.
+std::string run_of(const Lookup& lookup, const Launcher& launcher) {
+  const auto id = launcher.job != nullptr ? lookup(launcher.job) : std::nullopt;
+  if (!id) return "";
+  const bool asked = launcher.apart != nullptr && (launcher.unsaid == nullptr || *id == launcher.unsaid);
+  const auto more = asked ? lookup(launcher.apart) : std::nullopt;
+  return job_name(launcher.job_prefix + *id + (more ? "." + *more : ""));
+}
+
 Result<const Launcher*> choose(const Lookup& lookup) {
   if (const auto forced = lookup("MUSTER_BOOTSTRAP")) {
     std::string names;
@@ -75,8 +86,7 @@ Status read_ranks(const Lookup& lookup, const Launcher& launcher, Identity& iden
   identity.local_rank = number_or_none(lookup, launcher.local_rank);
   identity.local_size = number_or_none(lookup, launcher.local_size);
   identity.launcher = launcher.name;
-  if (launcher.job != nullptr)
-    if (const auto id = lookup(launcher.job)) identity.job = job_name(launcher.job_prefix + *id);
+  identity.job = run_of(lookup, launcher);
   return {};
 }
 

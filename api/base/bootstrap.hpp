@@ -27,6 +27,8 @@ struct Launcher {
   const char* local_size;
   const char* job;         // variable that tells runs apart; may be null
   const char* job_prefix;  // of the job's name made from it
+  const char* apart;       // variable that tells runs of one `job` apart; may be null
+  const char* unsaid;      // value of `job` for which that is asked alone; null: any
 };
 
 // All launchers in the order tried.

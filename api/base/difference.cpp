@@ -41,7 +41,7 @@ std::string ranks_of(const Side& side) {
 
 // "count: 4096 at ranks 0, 1, 3 and 4097 at rank 2 (model.py:311)": the many first, so that the last is who
 // is alone.
-Difference describe(std::string_view field, std::vector<Side> sides) {
+std::string describe(std::string_view field, std::vector<Side> sides) {
   std::stable_sort(sides.begin(), sides.end(),
                    [](const Side& a, const Side& b) { return a.parties.size() > b.parties.size(); });
   std::string text = fmt::format("{}: ", field);
@@ -55,12 +55,12 @@ Difference describe(std::string_view field, std::vector<Side> sides) {
                         sides[i].value, ranks_of(sides[i]), site);
   }
   if (sides.size() > named) text += fmt::format(" and {} more values", sides.size() - named);
-  return {text, sides.back().parties.front()->rank};
+  return text;
 }
 
 // Compares value(party), a number or text, over all who are there.
 template<class Value, class Words>
-Difference compare(Parties parties, std::string_view field, Value value, Words words) {
+std::string compare(Parties parties, std::string_view field, Value value, Words words) {
   std::vector<std::pair<decltype(value(parties[0])), Side>> sides;
   for (const Party& party : parties) {
     if (!present(party)) continue;
@@ -77,7 +77,7 @@ Difference compare(Parties parties, std::string_view field, Value value, Words w
 }
 
 template<class Value>
-Difference compare(Parties parties, std::string_view field, Value value) {
+std::string compare(Parties parties, std::string_view field, Value value) {
   return compare(parties, field, value, value);
 }
 
@@ -102,7 +102,7 @@ std::uint64_t block_count(const Party& p, std::size_t i) {
 }
 
 // The counts on which all agree: of the vector, of even blocks, or block by block.
-Difference compare_counts(Parties parties) {
+std::string compare_counts(Parties parties) {
   const auto lists = [](const Party& p) { return p.collective->counts.size(); };
   const bool uneven = std::any_of(parties.begin(), parties.end(),
                                   [&](const Party& p) { return present(p) && lists(p) != 0; });
@@ -112,28 +112,27 @@ Difference compare_counts(Parties parties) {
     if (present(p) && lists(p) != 0) entries = std::min(entries, lists(p));
   for (std::size_t i = 0; i < entries; ++i) {
     const auto count = [i](const Party& p) { return block_count(p, i); };
-    if (auto found = compare(parties, fmt::format("counts[{}]", i), count); !found.text.empty()) return found;
+    if (auto found = compare(parties, fmt::format("counts[{}]", i), count); !found.empty()) return found;
   }
   // Two lists of other lengths, or one that says at length what even blocks say.
   return compare(parties, "counts", lists, counts_of);
 }
 
 // Where the blocks of a shared ALL_GATHER lie. The counts are agreed on.
-Difference compare_places(Parties parties, const Party& first) {
+std::string compare_places(Parties parties, const Party& first) {
   if (first.collective->shared_memory == 0 || first.collective->op != MUSTER_ALL_GATHER) return {};
   for (std::size_t i = 0; i < first.share->target_blocks.size(); ++i) {
     if (first.share->target_blocks[i].count == 0) continue;
     const auto offset = [i](const Party& p) { return p.share->target_blocks[i].offset; };
-    if (auto found = compare(parties, fmt::format("target_blocks.offsets[{}]", i), offset);
-        !found.text.empty())
+    if (auto found = compare(parties, fmt::format("target_blocks.offsets[{}]", i), offset); !found.empty())
       return found;
   }
   return {};
 }
 
-Difference compare_common(Parties parties) {
+std::string compare_common(Parties parties) {
   if (auto found = compare(parties, "op", agreed_op, [](const Party& p) { return op_name(agreed_op(p)); });
-      !found.text.empty())
+      !found.empty())
     return found;
   const Party* first = nullptr;
   for (const Party& p : parties)
@@ -142,12 +141,12 @@ Difference compare_common(Parties parties) {
   if (auto found = compare(
           parties, "dtype", [](const Party& p) { return p.collective->dtype; },
           [](const Party& p) { return dtype_name(p.collective->dtype); });
-      !found.text.empty())
+      !found.empty())
     return found;
   if (auto found = compare(
           parties, "redop", [](const Party& p) { return p.collective->redop; },
           [](const Party& p) { return redop_name(p.collective->redop); });
-      !found.text.empty())
+      !found.empty())
     return found;
   const bool transfer = is_transfer(first->collective->op);
   if (auto found = compare(
@@ -157,16 +156,16 @@ Difference compare_common(Parties parties) {
             return transfer ? fmt::format("{}→{}", p.collective->root, p.collective->receiver)
                             : fmt::format("{}", p.collective->root);
           });
-      !found.text.empty())
+      !found.empty())
     return found;
-  if (auto found = compare_counts(parties); !found.text.empty()) return found;
+  if (auto found = compare_counts(parties); !found.empty()) return found;
   if (auto found = compare(
           parties, "target",
           [](const Party& p) { return std::pair(p.collective->shared_memory, p.collective->shared_offset); },
           target_of);
-      !found.text.empty())
+      !found.empty())
     return found;
-  if (auto found = compare_places(parties, *first); !found.text.empty()) return found;
+  if (auto found = compare_places(parties, *first); !found.empty()) return found;
   return compare(
       parties, "scale",
       [](const Party& p) {
@@ -219,7 +218,7 @@ std::string name_of(Parties parties, std::int32_t index) {
 }
 
 // The edge is at one end only, or has another count there: nullptr says that it is not there.
-Difference describe_edge(Parties parties, const Edge& edge, const Edge* sent, const Edge* expected) {
+std::string describe_edge(Parties parties, const Edge& edge, const Edge* sent, const Edge* expected) {
   const auto end_of = [&](const Edge* said, std::int32_t index, const char* verb) {
     const auto i = static_cast<std::size_t>(index);
     const std::string site = i < parties.size() ? at_site(parties[i]) : std::string();
@@ -228,15 +227,12 @@ Difference describe_edge(Parties parties, const Edge& edge, const Edge* sent, co
   };
   const bool exchange = parties[static_cast<std::size_t>(edge.from)].collective->op == MUSTER_EXCHANGE;
   const std::string tag = exchange ? fmt::format(" with tag {}", edge.tag) : std::string();
-  Difference found;
-  found.text =
-      fmt::format("count from {} to {}{}: {} and {}", name_of(parties, edge.from), name_of(parties, edge.to),
-                  tag, end_of(sent, edge.from, "sent"), end_of(expected, edge.to, "expected"));
-  found.culprit = parties[static_cast<std::size_t>(std::max(edge.from, edge.to))].rank;
-  return found;
+  return fmt::format("count from {} to {}{}: {} and {}", name_of(parties, edge.from),
+                     name_of(parties, edge.to), tag, end_of(sent, edge.from, "sent"),
+                     end_of(expected, edge.to, "expected"));
 }
 
-Difference compare_edges(Parties parties) {
+std::string compare_edges(Parties parties) {
   const std::vector<Edge> sent = edges_of(parties, true);
   const std::vector<Edge> expected = edges_of(parties, false);
   const auto place = [](const Edge& e) { return std::tuple(e.from, e.to, e.tag); };
@@ -257,10 +253,10 @@ Difference compare_edges(Parties parties) {
 
 }  // namespace
 
-Difference difference(std::span<const Party> parties) {
-  if (auto found = compare_common(parties); !found.text.empty()) return found;
+std::string difference(std::span<const Party> parties) {
+  if (auto found = compare_common(parties); !found.empty()) return found;
   for (const Party& party : parties)
-    if (present(party)) return is_pairwise(party.collective->op) ? compare_edges(parties) : Difference{};
+    if (present(party)) return is_pairwise(party.collective->op) ? compare_edges(parties) : std::string();
   return {};
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 using shm::MessageKind;
 constexpr Nanos kBusyPause = std::chrono::milliseconds(1);
+constexpr Nanos kEngineLookPeriod = std::chrono::milliseconds(100);
 using shm::Published;
 using shm::Untrusted;
 
@@ -147,6 +148,7 @@ void DirectPath::forget_line(const shm::GroupLine* line) {
 // ---- running -----------------------------------------------------------------------------------
 
 Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
+  if (is_alone()) return noted(session_.loss());
   Patience patience(timeout, plan.crowded);
   running_ = plan.handle;
   MUSTER_FAULT_POINT("run.chosen");
@@ -168,6 +170,15 @@ Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
     return {};
   }
   return noted(failed(plan, outcome));
+}
+
+// A look now and then, by the time that the flight record took: members who never wait long for each other
+// would go on without an engine for ever.
+bool DirectPath::is_alone() {
+  const Instant latest = memory_->flight().latest();
+  if (latest < look_at_) return false;
+  look_at_ = later(latest, kEngineLookPeriod);
+  return session_.loss_of_silent_engine().has_value();
 }
 
 // For who asks afterwards (muster_last_failure).

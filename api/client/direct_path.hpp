@@ -54,6 +54,7 @@ class DirectPath final : private Vigil, private Registrar {
   Result<Channel*> channel(std::uint64_t group);
   void forget_line(const shm::GroupLine* line);
   Result<shm::Mapping> peer_memory(shm::MessageKind kind, std::int32_t rank, std::uint32_t segment);
+  bool is_alone();
   Status failed(const DirectPlan& plan, Outcome outcome);
   Status verdict(Channel& channel);
   Status noted(Status status);
@@ -75,6 +76,7 @@ class DirectPath final : private Vigil, private Registrar {
     std::uint64_t bytes = 0;
     Registrar::Scratch scratch;
   } scratch_;
+  Instant look_at_{0};         // whether the engine is there, at the latest
   std::uint64_t running_ = 0;  // plan of the operation in flight, for questions
   std::uint64_t operations_ = 0;
   std::uint64_t bytes_moved_ = 0;

@@ -93,7 +93,9 @@ void read_system(MachineFacts& facts) {
   struct statvfs shm_facts {};
   if (::statvfs("/dev/shm", &shm_facts) == 0) facts.shm_bytes = shm_facts.f_bavail * shm_facts.f_frsize;
   facts.huge_pages = bracketed(first_line(kSharedHugePages));
-  facts.memory_bytes = std::min(shm::memory_capacity(), shm::memory_headroom().bytes);
+  const shm::Headroom headroom = shm::memory_headroom();
+  facts.memory_bytes = std::min(shm::memory_capacity(), headroom.bytes);
+  if (headroom.bytes == facts.memory_bytes) facts.memory_remedy = headroom.limit + ": " + headroom.remedy;
   facts.machine_memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                                static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   cpu_set_t set;
@@ -170,10 +172,11 @@ void examine_memory(const MachineFacts& f, std::vector<Check>& checks) {
       check("huge pages", !refused, Verdict::kWarning,
             f.huge_pages.empty() ? "not to be seen here" : "for ranks' shared memory: " + f.huge_pages,
             fmt::format("echo advise > {}: buffers are granted and read faster", kSharedHugePages)));
-  checks.push_back(check("memory", f.memory_bytes >= kMemoryBytesMin, Verdict::kWarning,
-                         fmt::format("{} of the machine's {} may be used here", amount(f.memory_bytes),
-                                     amount(f.machine_memory_bytes)),
-                         "raise the cgroup's limit (MemoryMax=, docker --memory)"));
+  checks.push_back(check(
+      "memory", f.memory_bytes >= kMemoryBytesMin, Verdict::kWarning,
+      fmt::format("{} of the machine's {} may be used here", amount(f.memory_bytes),
+                  amount(f.machine_memory_bytes)),
+      f.memory_remedy.empty() ? "raise the cgroup's limit (MemoryMax=, docker --memory)" : f.memory_remedy));
 }
 
 void examine_cores(const MachineFacts& f, std::vector<Check>& checks) {

@@ -26,6 +26,7 @@ struct MachineFacts {
   std::optional<std::uint64_t> shm_bytes;  // /dev/shm
   std::string huge_pages;  // for shared memory, of transparent_hugepage/shmem_enabled; empty: not known
   std::uint64_t memory_bytes = 0;          // that a process here may use
+  std::string memory_remedy;               // against what limits it
   std::uint64_t machine_memory_bytes = 0;  // of the machine
   std::uint32_t cores = 0;                 // this process may run on
   std::optional<double> cpu_quota;         // cores' worth of time, by cgroup

@@ -10,8 +10,8 @@ constexpr const char* kForce = "MUSTER_BOOTSTRAP";
 // What a launcher left: each of its variables that is set.
 Json variables_of(const bootstrap::Launcher& launcher, const bootstrap::Lookup& lookup) {
   Json found = Json::object();
-  for (const char* variable :
-       {launcher.rank, launcher.world_size, launcher.local_rank, launcher.local_size, launcher.job})
+  for (const char* variable : {launcher.rank, launcher.world_size, launcher.local_rank, launcher.local_size,
+                               launcher.job, launcher.apart})
     if (variable != nullptr)
       if (const auto value = lookup(variable)) found[variable] = *value;
   return found;

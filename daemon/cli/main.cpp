@@ -230,7 +230,7 @@ void add_local(CLI::App& app, Line& line) {
                              line);
   whole(mesh->add_option("--world", line.mesh.world, "Ranks"), 1, muster::mesh::kRankCountMax);
   filled(mesh->add_option("--mesh", line.mesh.mesh,
-                          "Degrees: dp_replicate=2,dp_shard=-1,tp=2; -1: what is left"));
+                          "Degrees: dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"));
   mesh->add_option("--flatten", line.mesh.flattens, "NAME=DIM,DIM; may be given several times")
       ->allow_extra_args(false);
   filled(mesh->add_option("--config", line.mesh.config, "A cluster file, in place of the three above"));
@@ -244,10 +244,12 @@ void add_local(CLI::App& app, Line& line) {
   explain->add_option("op", line.plan.op, "all_reduce, all_gather, …")->required();
   whole(explain->add_option("--ranks", line.plan.ranks, "Members of the group")->required(), 1,
         muster::kRanksOnNodeMax);
-  explain->add_option("--dtype", line.plan.dtype, "Of the elements")->capture_default_str();
+  const auto sized = [&line](const auto&) { line.plan.sized = true; };
+  explain->add_option("--dtype", line.plan.dtype, "Of the elements")->capture_default_str()->each(sized);
   whole(explain->add_option("--count", line.plan.count,
                             "Elements, or elements of a block; else a table over sizes"),
-        0, std::int64_t{1} << 48);
+        0, std::int64_t{1} << 48)
+      ->each(sized);
   whole(explain->add_option("--world", line.plan.world,
                             "Ranks of the job on the node; else those of the group"),
         1, muster::kRanksOnNodeMax);

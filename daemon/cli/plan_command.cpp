@@ -36,6 +36,8 @@ Outcome<Collective> collective_of(const PlanQuestion& question) {
   if (!op) return usage(fmt::format("'{}' is no collective; there are: {}", question.op, ops));
   const auto dtype = numbered(question.dtype, MUSTER_F8_E5M2, dtype_name, &dtypes);
   if (!dtype) return usage(fmt::format("--dtype '{}' is no dtype; there are: {}", question.dtype, dtypes));
+  if (*op == MUSTER_BARRIER && question.sized)
+    return usage("a barrier has no data; leave --count and --dtype out");
   if (question.shared && !may_share_target(*op))
     return usage(fmt::format("the target of {} cannot be node-shared; those of {}, {} and {} can",
                              question.op, op_name(MUSTER_ALL_REDUCE), op_name(MUSTER_ALL_GATHER),
@@ -85,10 +87,10 @@ Outcome<Json> explained(const PlanQuestion& question) {
   const Machine machine{static_cast<std::uint32_t>(cores), static_cast<std::uint32_t>(world), true};
   Json choices = Json::array();
   for (const std::uint64_t bytes : kTableBytes) {
-    if (question.count < 0)
+    if (question.count < 0 && collective->op != MUSTER_BARRIER)
       collective->count = std::max<std::uint64_t>(1, bytes / dtype_bytes(collective->dtype));
     choices.push_back(choice_of(*collective, question.ranks, machine));
-    if (question.count >= 0) break;
+    if (question.count >= 0 || collective->op == MUSTER_BARRIER) break;
   }
   return Json{{"op", op_name(collective->op)},
               {"dtype", dtype_name(collective->dtype)},

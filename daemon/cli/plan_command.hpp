@@ -11,6 +11,7 @@ namespace muster::cli {
 
 struct PlanQuestion {
   std::string op;             // "all_reduce"
+  bool sized = false;         // dtype or count was said
   std::string dtype = "f32";  // "bf16"
   std::int64_t count = -1;    // elements, as muster_collective.count; -1: a table over sizes
   std::int64_t ranks = 0;     // of the group

@@ -229,6 +229,7 @@ void Ranks::end_all_after(Nanos delay, const std::string& cause) {
     say(fmt::format("{} did not end within {:g} s of {}; sent SIGTERM", still_running(), seconds(delay),
                     cause));
     forward(SIGTERM);
+    forward(SIGCONT);  // a stopped one takes no other signal
     timers_.push_back(loop_.after(kKillAfter, [this] {
       if (running_ == 0) return;
       say(fmt::format("{} did not end within {:g} s of SIGTERM; killed", still_running(),

@@ -47,7 +47,8 @@ constexpr std::array kKeys{
         "for it."},
     Key{"jobs[].mesh", Kind::kSection, kRequired, "", 0, 0, "", "How its ranks are arranged."},
     Key{"jobs[].mesh.dims", Kind::kSection, kRequired, "", 0, 0, "",
-        "Degrees, outermost first. All but ep multiply to the world."},
+        "Degrees, in any order: pp is outermost, then dp_replicate, dp_shard, cp, domain, and tp. All but ep "
+        "multiply to the world."},
     Key{"jobs[].mesh.dims.pp", Kind::kInteger, kOptional, "1", 1, kRanksMax, "", "Pipeline stages."},
     Key{"jobs[].mesh.dims.dp_replicate", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Replicas of all parameters."},

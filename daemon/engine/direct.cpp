@@ -221,9 +221,9 @@ Status Engine::direct_disagree(Session& session, const shm::DirectMessage& messa
     parties[i].share = &work->share;
     parties[i].site = work->site;
   }
-  const Difference found = difference(parties);
+  const std::string found = difference(parties);
   const Status status = failure(Code::kMismatch, "group {}: ranks disagree on {}; no data was moved",
-                                group.name, found.text.empty() ? "what to run" : found.text);
+                                group.name, found.empty() ? "what to run" : found);
   board_->remember_disagreement(q, status);
   return status;
 }

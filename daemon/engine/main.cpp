@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files, also those of memory, is an error that says so
   prctl(PR_SET_DUMPABLE, 0);
   muster::SteadyClock clock;
   muster::engine::Conductor conductor(muster::shm::Descriptor(kChannelDescriptor), clock);

@@ -41,7 +41,7 @@ std::string difference_among(const Evidence& e, GroupId group,
     if (first == nullptr) first = &work->signature;
     differs = differs || !(work->signature.common == first->common);
   }
-  return differs ? difference(parties).text : std::string();
+  return differs ? difference(parties) : std::string();
 }
 
 // ---- the engine path ---------------------------------------------------------------------------

@@ -54,6 +54,7 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
           supervisor::Options options, std::vector<supervisor::Inherited> inherited) {
   supervisor::apply_log(settings);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files, also those of memory, is an error that says so
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
   if (const Status made = supervisor::make_runtime_directory(settings); !made.ok()) return complain(made);
   options.engine_program = flags.engine_program;

@@ -77,7 +77,7 @@ Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, c
   if (question.nonce.empty())
     return fail(Code::kNoResource, "no random number can be had to ask {} with; try again", program);
   if (access(program.c_str(), X_OK) != 0)
-    return fail(errno == ENOENT ? Code::kNotFound : Code::kDenied, "{} cannot be run: {}; name a musterd",
+    return fail(errno == ENOENT ? Code::kBadArgument : Code::kDenied, "{} cannot be run: {}; name a musterd",
                 program, std::strerror(errno));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)

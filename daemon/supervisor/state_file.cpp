@@ -35,7 +35,10 @@ Result<StateFile> StateFile::create() {
   shm::Descriptor memory(memfd_create("muster-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const bool made = memory.valid() && ftruncate(memory.get(), kFileBytes) == 0 &&
                     fcntl(memory.get(), F_ADD_SEALS, kSeals) == 0;
-  if (!made) return fail(Code::kNoResource, "memory for the daemon's state: {}", std::strerror(errno));
+  if (!made)
+    return fail(Code::kNoResource, "memory for the daemon's state, {} MiB: {}{}", kFileBytes >> 20,
+                std::strerror(errno),
+                errno == EFBIG ? "; raise the limit on file sizes (ulimit -f, LimitFSIZE)" : "");
   return StateFile(std::move(memory));
 }
 

@@ -68,7 +68,7 @@ const char* clause_of(Verdict verdict) {
     case Verdict::kNotAttached:
       return "not attached";
     default:
-      return "running, but has not come";
+      return "running, but not there";
   }
 }
 

@@ -24,9 +24,8 @@ Verdict disagreement(const Group& group, std::span<const Sequencer::Arrival> mem
     parties.push_back(
         {static_cast<std::int32_t>(member.rank.value), &work.collective, &work.share, work.site});
   }
-  const Difference found = difference(parties);
-  return {Code::kMismatch, found.culprit,
-          fmt::format("group {}: members disagree on {}; no data was moved", group.name, found.text)};
+  return {Code::kMismatch, -1,
+          fmt::format("group {}: ranks disagree on {}; no data was moved", group.name, difference(parties))};
 }
 
 // Whether they mean one operation, by their signatures alone (decision D7).

@@ -238,7 +238,7 @@ void check_collective(const scheduler::Plan& plan, const shm::PlanCollective& sa
   if (!alone) return;
   const Party parties[] = {{0, &work.collective, &work.share, work.site},
                            {1, &work.collective, &work.share, ""}};
-  MUSTER_PROMISE(difference(parties).text.empty());
+  MUSTER_PROMISE(difference(parties).empty());
 }
 
 void collective(Bytes& bytes) {

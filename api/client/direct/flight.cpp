@@ -16,6 +16,7 @@ FlightRing::FlightRing(std::byte* segment, const std::uint32_t* recording)
 void FlightRing::began(const Facts& facts, Instant now) {
   shm::DirectRecord* record = &records_[++index_ % shm::kDirectRecords];
   open_ = record;
+  latest_ = now;
   Published<std::uint64_t>(&record->index).store(0);
   MUSTER_FAULT_POINT("record.open");
   Published<std::uint64_t>(&record->what).store_release(shm::pack_what(facts.what));

@@ -28,6 +28,8 @@ class FlightRing {
     std::uint64_t target_bytes = 0;
   };
   void began(const Facts& facts, Instant now);
+  // When the latest operation began; 0: none has.
+  Instant latest() const { return latest_; }
   // Whether ended() wants to know the time.
   bool wants_end() const;
   // Nothing if no operation began. `now` 0: not taken.
@@ -37,6 +39,7 @@ class FlightRing {
   shm::DirectHeader* header_;
   shm::DirectRecord* records_;
   const std::uint32_t* recording_;
+  Instant latest_{0};
   std::uint64_t index_ = 0;
   shm::DirectRecord* open_ = nullptr;
 };

@@ -170,8 +170,9 @@ typedef struct muster_group_info {
 } muster_group_info;
 #define MUSTER_GROUP_INFO_INIT {sizeof(muster_group_info), 0, 0, {0}}
 
-/* The group of this rank along a mesh dim, basic or derived ("tp", "dp_shard", "dp", "dp_shard_cp", "world", a flattened
- * name). Local; asks the daemon the first time. A dim of size 1 gives MUSTER_GROUP_SELF. The same name always gives the same
+/* The group of this rank along a mesh dim: basic, from the outermost to the innermost "pp", "dp_replicate", "dp_shard", "cp",
+ * "domain", "tp", and "ep"; derived, as `muster mesh` lists them with their members ("dp", "dp_shard_cp", "world", …); or a
+ * flattened name. Local; asks the daemon the first time. A dim of size 1 gives MUSTER_GROUP_SELF. The same name always gives the same
  * handle, and names with the same ranks share one. Errors: NOT_FOUND with the list of valid names. */
 MUSTER_API muster_status_t muster_mesh_group(muster_session* session, const char* dim, muster_group* group);
 /* Size of a dim and this rank's coordinate along it. Either output may be NULL. Errors: NOT_FOUND. */
@@ -349,7 +350,7 @@ enum {
   MUSTER_LANE_COUNT = 7
 };
 
-/* Timeline in the top 16 bits (lanes first, then client timelines), value in the rest. 0: no point, always reached. */
+/* Timeline in the top 16 bits (the lanes, from 1 on, then client timelines), value in the rest. 0: no point, always reached. */
 typedef uint64_t muster_point;
 #define MUSTER_POINT_NONE ((muster_point)0)
 
@@ -390,7 +391,7 @@ MUSTER_API muster_status_t muster_timeline_signal(muster_session* session, uint3
 typedef struct muster_failure {
   uint32_t size;
   muster_status_t status;
-  int32_t culprit_rank; /* world rank that died or is missing; -1 if none */
+  int32_t culprit_rank; /* world rank that died or is missing; -1 if none, or if it is not known (MISMATCH) */
   uint32_t lane;
   uint64_t failed_point; /* the first point of the lane that will never be reached */
   char text[256];
@@ -480,8 +481,9 @@ MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_k
 /* ---- introspection ---------------------------------------------------------------------------------------------- */
 
 /* A counter of this session's page, by name: "steps_completed", "bytes_moved", "compute_busy_ns", "comm_busy_ns",
- * "exposed_ns", "commands"; and of what this process ran itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read
- * from shared memory: works while the daemon is stuck. Errors: NOT_FOUND with the names. */
+ * "exposed_ns", "commands", "steps_failed", "refusals", "buffer_bytes", "buffer_bytes_peak"; and of what this process ran
+ * itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read from shared memory: works while the daemon is stuck.
+ * Errors: NOT_FOUND with the names. */
 MUSTER_API muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value);
 /* Record every step of the whole job from now on, on all its local ranks. A job has one recording at a time, which is this
  * rank's until it ends it; with its session it ends unwritten. Errors: BUSY (one is on, of this rank, another or a program such

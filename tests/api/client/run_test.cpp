@@ -141,6 +141,22 @@ TEST_F(Run, EndsForAllWhenOneAborts) {
   });
 }
 
+// Goal:   an engine that is gone is noticed also by who never waits long for anybody.
+// Method: a rank that runs alone goes on; so would two that come at the same time.
+TEST_F(Run, HearsThatItsEngineIsGoneThoughItWaitsForNobody) {
+  Member member = open(0, 1);
+  ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+  const auto engines = muster::test::engines();
+  ASSERT_EQ(engines.size(), 1u);
+  kill(engines[0], SIGKILL);
+  muster_status_t status = MUSTER_OK;
+  for (int i = 0; i < 10'000 && status == MUSTER_OK; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    status = member.run(member.barrier());
+  }
+  EXPECT_EQ(status, MUSTER_ERR_DAEMON_LOST) << member.error;
+}
+
 // Goal:   a run whose peer does not come ends although the engine lives on and does not answer.
 TEST_F(Run, EndsWhereTheEngineDoesNotAnswer) {
   muster_open_options options = node_.rank("job", 0, 2);

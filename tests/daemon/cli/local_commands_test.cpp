@@ -103,7 +103,19 @@ TEST(EnvCommand, RecognisesEachLauncher) {
        {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=8", "OMPI_COMM_WORLD_LOCAL_RANK=3"},
        3,
        ""},
+      {"torchrun",
+       {"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "TORCHELASTIC_RUN_ID=none", "MASTER_PORT=29501"},
+       1,
+       "torchrun-none.29501"},
+      {"torchrun",
+       {"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "TORCHELASTIC_RUN_ID=r", "MASTER_PORT=29501"},
+       1,
+       "torchrun-r"},
       {"slurm", {"SLURM_PROCID=3", "SLURM_NTASKS=8", "SLURM_LOCALID=0", "SLURM_JOB_ID=42"}, 0, "slurm-42"},
+      {"slurm",
+       {"SLURM_PROCID=3", "SLURM_NTASKS=8", "SLURM_LOCALID=0", "SLURM_JOB_ID=42", "SLURM_STEP_ID=1"},
+       0,
+       "slurm-42.1"},
       {"mpich", {"PMI_RANK=3", "PMI_SIZE=8", "MPI_LOCALRANKID=2"}, 2, ""},
       {"muster",
        {"MUSTER_RANK=3", "MUSTER_WORLD_SIZE=8", "MUSTER_LOCAL_RANK=3", "MUSTER_JOB=j", "RANK=1",
@@ -356,6 +368,12 @@ TEST(PlanCommand, ShowsSizesWhereNoneIsGivenAndRefusesWhatCannotBe) {
   EXPECT_NE(scatter.err.find("all_gather"), std::string::npos) << scatter.err;
   EXPECT_EQ(muster({"plan", "explain", "no_op", "--ranks", "2"}).code, 2);
   EXPECT_EQ(muster({"plan", "explain", "barrier", "--ranks", "4", "--world", "2"}).code, 2);
+  const Ran barrier = muster({"plan", "explain", "barrier", "--ranks", "4", "--json"});
+  EXPECT_EQ(barrier.json().at("choices").size(), 1u) << "it has no data, so no sizes";
+  EXPECT_EQ(barrier.json().at("choices").at(0).at("bytes"), 0);
+  const Ran sized = muster({"plan", "explain", "barrier", "--ranks", "4", "--count", "0"});
+  EXPECT_EQ(sized.code, 2);
+  EXPECT_NE(sized.err.find("a barrier has no data"), std::string::npos) << sized.err;
 }
 
 TEST(CommandLine, AnswersWrongUsageWithTwo) {

@@ -231,6 +231,7 @@ TEST(Agreement, NamesTheFieldThatOneMemberHasOtherwise) {
     for (const Saying& saying : said) {
       ASSERT_EQ(scene.verdict(saying).code, Code::kMismatch);
       ASSERT_EQ(scene.verdict(saying).text, text);
+      ASSERT_EQ(scene.verdict(saying).culprit, -1) << "whose word is right is not known";
     }
     ASSERT_THAT(text, HasSubstr(change.field));
     ASSERT_THAT(text, HasSubstr("no data was moved"));
@@ -238,7 +239,6 @@ TEST(Agreement, NamesTheFieldThatOneMemberHasOtherwise) {
     if (!change.alone || said.size() < 3) continue;
     ASSERT_THAT(text, HasSubstr("at rank " + std::to_string(rank) +
                                 " (x.py:" + std::to_string(said[change.member].share.index) + ")"));
-    ASSERT_EQ(scene.verdict(said[0]).culprit, static_cast<std::int32_t>(rank));
   }
   EXPECT_GT(changed, last / 2);
 }

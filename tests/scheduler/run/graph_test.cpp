@@ -118,7 +118,7 @@ TEST(Graph, NamesFieldValuesAndRanksWhenMembersDisagree) {
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_REDUCE, Code::kMismatch));
     EXPECT_THAT(stage.stop_text(rank, MUSTER_LANE_REDUCE),
-                HasSubstr("members disagree on count: 4096 at rank 0 and 4097 at rank 1;"));
+                HasSubstr("ranks disagree on count: 4096 at rank 0 and 4097 at rank 1;"));
   }
 }
 
