@@ -213,6 +213,9 @@ constexpr std::uint32_t kTestsPerLook = 16;  // a clock is read, and not for eac
 Status muster_session::lane_status(muster_point point, Code code) {
   if (code == Code::kOk || code == Code::kPending) return Status(code, "");
   const std::uint32_t timeline = shm::point_timeline(point);
+  if (code == Code::kBadArgument && timeline < MUSTER_LANE_COUNT)
+    return failure(code, "the point is start {} of lane {}, which this session has not made: its last is {}",
+                   shm::point_value(point), timeline, submitted_[timeline]);
   if (code == Code::kBadArgument)
     return failure(code,
                    "point {:#x} is of timeline {}, which is no lane and none that this session has created",
@@ -232,10 +235,13 @@ void muster_session::note_failure(const Status& status, muster_lane lane, muster
   if (muster::is_group_failure(status.code())) last_failure_ = FailedCall{status, lane, point};
 }
 
-// Nothing to ask the engine about: the client itself raises its timelines.
+// Nothing to ask the engine about: the client itself raises its timelines, and knows what it has started.
 std::optional<Code> muster_session::own_timeline(muster_point point) const {
   const std::uint32_t timeline = shm::point_timeline(point);
-  if (point == 0 || timeline < shm::kClientTimelineFirst) return std::nullopt;
+  if (point == 0) return std::nullopt;
+  if (timeline < MUSTER_LANE_COUNT)
+    return shm::point_value(point) > submitted_[timeline] ? std::optional(Code::kBadArgument) : std::nullopt;
+  if (timeline < shm::kClientTimelineFirst) return Code::kBadArgument;
   if (timeline >= shm::kClientTimelineFirst + timelines_) return Code::kBadArgument;
   return signalled_[timeline - shm::kClientTimelineFirst] >= shm::point_value(point) ? Code::kOk
                                                                                      : Code::kPending;

@@ -70,6 +70,25 @@ TEST_F(Session, NamesWhatIsWrongWithAStartASignalOrAReset) {
   EXPECT_THAT(muster_last_error(), HasSubstr("is of timeline 60000"));
 }
 
+// Goal:   nobody waits for what was never started.
+TEST_F(Session, RefusesToWaitForAStartThatWasNotMade) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  const muster_submit submit = on(MUSTER_LANE_COMPUTE);
+  muster_point point = 0;
+  ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK);
+  ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK);
+  const muster_point next = point + 1;
+  std::size_t index = 0;
+  EXPECT_EQ(muster_point_test(session, next), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_EQ(muster_point_wait(session, next, -1), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("has not made: its last is 1"));
+  EXPECT_EQ(muster_point_wait_any(session, &next, 1, -1, &index), MUSTER_ERR_BAD_ARGUMENT);
+  ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK);
+  EXPECT_EQ(muster_point_wait(session, next, -1), MUSTER_OK) << "now it was";
+}
+
 // Goal:   as errno: what cleans up after a failure leaves its reason to whoever asks later.
 TEST_F(Session, KeepsTheLastReasonThroughCallsThatSucceed) {
   muster_session* session = open(0, 1);
