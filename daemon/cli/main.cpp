@@ -306,7 +306,9 @@ void add_run(CLI::App& app, Line& line) {
   filled(
       app_run->add_option("--trace", line.run.trace, "Record the run into this file, for ui.perfetto.dev"));
   app_run->add_flag("--no-prefix", line.no_prefix, "Do not put [rank] before each line");
-  seconds(app_run->add_option("--grace", line.grace, "Seconds that the others have after the first failure"),
+  seconds(app_run->add_option("--grace", line.grace,
+                              "Seconds that the others have after the first failure; then SIGTERM, and "
+                              "SIGKILL after 5 more"),
           0);
   app_run->callback([&line, app_run] {
     line.run.command = app_run->remaining();
