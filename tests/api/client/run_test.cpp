@@ -155,6 +155,7 @@ TEST_F(Run, HearsThatItsEngineIsGoneThoughItWaitsForNobody) {
     status = member.run(member.barrier());
   }
   EXPECT_EQ(status, MUSTER_ERR_DAEMON_LOST) << member.error;
+  muster_close(member.session);
 }
 
 // Goal:   a run whose peer does not come ends although the engine lives on and does not answer.
