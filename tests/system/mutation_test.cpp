@@ -27,8 +27,9 @@ using muster::transport::test::Placement;
 using muster::transport::test::Shape;
 using ::testing::HasSubstr;
 
-constexpr std::size_t kRoom = 256 << 10;      // bytes of each memory
-constexpr std::size_t kSpare = kRoom - 8192;  // where no face lies, until one is changed
+constexpr std::size_t kDrawnMax = 128 << 10;   // bytes of what an operation has in each memory,
+constexpr std::size_t kSpare = 8 * kDrawnMax;  // with another dtype too; behind it a face that is changed
+constexpr std::size_t kRoom = kSpare + 2 * kDrawnMax;  // bytes of each memory
 constexpr int kUntouched = 0xB3;
 constexpr std::uint32_t kOtherTag = 1000;  // of no edge
 
@@ -122,7 +123,7 @@ std::vector<Saying> draw(Random& random, int world) {
     shape.misaligned_bytes = 0;
     std::size_t bytes = 0;
     const auto members = muster::transport::test::placements_of(shape, &bytes);
-    if (bytes > kSpare) continue;
+    if (bytes > kDrawnMax) continue;
     const bool shares = muster::may_share_target(shape.collective.op) && random.below(3) == 0;
     const std::uint64_t at = 4096 * random.below(3);
     std::vector<Saying> all;
