@@ -290,16 +290,11 @@ void expect_the_rules(const Json& said, muster_op op, muster_dtype dtype, int ra
 }
 
 std::vector<std::string> question(muster_op op, muster_dtype dtype, int ranks, unsigned cores) {
-  return {"plan",
-          "explain",
-          op_name(op),
-          "--ranks",
-          std::to_string(ranks),
-          "--dtype",
-          dtype_name(dtype),
-          "--cores",
-          std::to_string(cores),
-          "--json"};
+  std::vector<std::string> words = {
+      "plan",  "explain", op_name(op), "--ranks", std::to_string(ranks), "--cores", std::to_string(cores),
+      "--json"};
+  if (op != MUSTER_BARRIER) words.insert(words.end(), {"--dtype", dtype_name(dtype)});
+  return words;
 }
 
 TEST(PlanCommand, ExplainsEveryOperationOnEveryDtype) {
@@ -309,7 +304,8 @@ TEST(PlanCommand, ExplainsEveryOperationOnEveryDtype) {
         SCOPED_TRACE(fmt::format("{} of {} over {} ranks", op_name(op), dtype_name(dtype), ranks));
         const Ran ran = muster(question(op, dtype, ranks, cores));
         ASSERT_EQ(ran.code, 0) << ran.err;
-        EXPECT_EQ(ran.json().at("choices").size(), 8u);
+        EXPECT_EQ(ran.json().at("choices").size(), op == MUSTER_BARRIER ? 1u : 8u);
+        if (op == MUSTER_BARRIER) continue;  // of no dtype
         expect_the_rules(ran.json(), op, dtype, ranks,
                          Machine{cores, static_cast<std::uint32_t>(ranks), true});
       }
