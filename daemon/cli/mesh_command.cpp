@@ -38,7 +38,8 @@ Outcome<mesh::Mesh> mesh_of(const MeshQuestion& question) {
   if (!question.config.empty()) return mesh_from_file(question);
   if (!question.job.empty()) return usage("--job names a job of a cluster file; give --config too");
   if (question.world == 0) return usage("give --world, or --config with a cluster file");
-  return build_mesh(question.mesh.empty() ? "dp_shard=-1" : question.mesh, question.world, question.flattens);
+  return build_mesh(question.mesh.empty() ? mesh::kUnsaidDegrees : question.mesh, question.world,
+                    question.flattens);
 }
 
 Json to_json(const mesh::GroupList& groups) {

@@ -82,7 +82,7 @@ class Run {
     wanted_ = {!options_.mesh.empty(), !options_.flattens.empty()};
     if (!options_.job.empty())
       if (const Status name = control::check_job_name(options_.job); !name.ok()) return trouble_of(name);
-    if (options_.mesh.empty()) options_.mesh = "dp_shard=-1";
+    if (options_.mesh.empty()) options_.mesh = mesh::kUnsaidDegrees;
     if (options_.ranks == 0) return std::nullopt;
     const auto mesh = build_mesh(options_.mesh, options_.ranks, options_.flattens);
     if (!mesh) return mesh.error();

@@ -262,7 +262,7 @@ Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::u
         name, world, control::kWorldMax);
   MUSTER_ASSIGN_OR_RETURN(const auto mesh, shm::checked_text(hello.mesh, "mesh"));
   // As `muster run` writes it, which joins a job only if its mesh is the same.
-  MUSTER_ASSIGN_OR_RETURN(const auto asked, mesh::Degrees::parse(mesh.empty() ? "dp_shard=-1" : mesh));
+  MUSTER_ASSIGN_OR_RETURN(const auto asked, mesh::Degrees::parse(mesh.empty() ? mesh::kUnsaidDegrees : mesh));
   MUSTER_ASSIGN_OR_RETURN(const auto degrees, asked.resolve(world));
   control::JobSpec spec = options_.job_defaults;
   spec.name = name;

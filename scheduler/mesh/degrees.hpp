@@ -20,6 +20,7 @@
 namespace muster::mesh {
 
 inline constexpr std::int64_t kRankCountMax = 65536;
+inline constexpr char kUnsaidDegrees[] = "dp_shard=-1";   // of a job or a question that names none
 inline constexpr std::size_t kDegreesTextBytesMax = 256;  // with the final zero: muster_session_info::mesh
 
 // What the degrees mean for parameters. Context parallelism alone shards them too: they are data-parallel
