@@ -6,6 +6,7 @@
 // The arena is compared whole: targets must hold the oracle's bits, and every other byte what it held before.
 #pragma once
 
+#include "kernels/math/copy.hpp"
 #include "tests/support/property_cases.hpp"
 #include "tests/transport/case_shares.hpp"
 #include "tests/transport/collective_case.hpp"
@@ -183,6 +184,21 @@ TEST_P(CommunicatorConformance, GivesTheBitsOfTheOracleOnLongVectors) {
           for (const Place place : {Place::kApart, Place::kInPlace})
             ASSERT_TRUE(conforms(varied(long_shape(op, dtype, redop, ranks, kTotal, place), ++seed)));
         }
+  ASSERT_TRUE(settled());
+}
+
+// Goal:   stores past the cache change no bit, wherever in a line a target begins.
+// Method: as much to write as it takes, and an odd end; where all is reduced by four members, because of
+//         vectors as long as that only an engine takes two.
+TEST_P(CommunicatorConformance, StreamsLargeTargetsExactly) {
+  for (const muster_op op : kOps) {
+    const muster_redop redop = has_reduction(op) ? MUSTER_MAX : 0;
+    const bool reduces_all = op == MUSTER_ALL_REDUCE || op == MUSTER_REDUCE;
+    const std::uint64_t total = math::kStreamBytes / sizeof(double) / (reduces_all ? 4 : 1) + 13;
+    Shape shape = long_shape(op, MUSTER_F64, redop, reduces_all ? 4 : 2, total, Place::kApart);
+    shape.misaligned_bytes = 3;
+    ASSERT_TRUE(conforms(shape));
+  }
   ASSERT_TRUE(settled());
 }
 

@@ -80,18 +80,6 @@ TEST(LoopbackParts, GiveTheSameBitsInAnyOrder) {
     }
 }
 
-// Goal:   streaming stores, which begin at 16 MiB of targets, change no bit.
-TEST(LoopbackParts, StreamLargeTargetsExactly) {
-  for (const muster_op op : kOps) {
-    if (op == MUSTER_BARRIER) continue;
-    const muster_redop redop = has_reduction(op) ? MUSTER_MAX : 0;
-    Shape shape = long_shape(op, MUSTER_F64, redop, 2, (2 << 20) + 13, Place::kApart);
-    shape.misaligned_bytes = 3;
-    const Case c = make_case(shape);
-    EXPECT_TRUE(run_shuffled(shape, c, 9, 4) == c.after) << shape.text();
-  }
-}
-
 // How many parts there are, without any memory.
 std::uint32_t parts_of(const Collective& collective, std::int32_t ranks, const ShareCounts& counts = {}) {
   std::vector<Share> shares;

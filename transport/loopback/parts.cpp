@@ -16,8 +16,6 @@ namespace {
 constexpr std::uint64_t kLineBytes = 64;
 constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::size_t kTileBytes = 16 << 10;
-// From this many written bytes on, targets are stored past the cache: they would not stay in it anyway.
-constexpr std::uint64_t kStreamBytes = 16 << 20;
 // What a block of an ALL_TO_ALL or a face costs beside its bytes, so that a part has not too many small ones.
 constexpr std::uint64_t kPieceBytes = 64;
 
@@ -276,7 +274,8 @@ Job cut(const Collective& collective, Shares shares, std::span<std::uint64_t> st
   if (total == 0) return job;
   job.part_elements = part_elements(collective, shares.size(), total);
   job.parts = static_cast<std::uint32_t>((total - 1) / job.part_elements + 1);
-  job.streams = total * dtype_bytes(collective.dtype) >= kStreamBytes / copies(collective, shares.size());
+  job.streams =
+      total * dtype_bytes(collective.dtype) >= math::kStreamBytes / copies(collective, shares.size());
   return job;
 }
 

@@ -12,10 +12,6 @@
 
 namespace muster::client {
 
-// From this many written bytes on, over all members, targets are stored past the cache: they would not stay
-// in it anyway.
-constexpr std::uint64_t kStreamBytes = 16 << 20;
-
 // A collective plan as its own process runs it.
 struct DirectPlan {
   std::uint64_t handle = 0;

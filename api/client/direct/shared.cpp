@@ -63,7 +63,7 @@ class Shared {
 
  private:
   std::uint32_t root() const { return static_cast<std::uint32_t>(plan_.what.root); }
-  std::size_t streaming_from() const { return total_ >= kStreamBytes ? 0 : math::kNeverStream; }
+  std::size_t streaming_from() const { return total_ >= math::kStreamBytes ? 0 : math::kNeverStream; }
   std::byte* target() const { return plan_.mine.target + plan_.mine.target_blocks.front().offset * element_; }
 
   Range part() const { return part_of(total_, channel_.members(), channel_.index()); }
@@ -73,7 +73,7 @@ class Shared {
     const Block& from = plan_.mine.source_blocks.front();
     const Block& to = plan_.mine.target_blocks[channel_.index()];
     math::copy(plan_.mine.target + to.offset * element_, plan_.mine.source + from.offset * element_,
-               to.count * element_, to.count * element_ >= kStreamBytes ? 0 : math::kNeverStream);
+               to.count * element_, to.count * element_ >= math::kStreamBytes ? 0 : math::kNeverStream);
     return Outcome::kDone;
   }
 

@@ -79,7 +79,7 @@ class Slices {
     if (plan_.mine.target_blocks.empty()) return Outcome::kDone;
     std::byte* target = plan_.mine.target + plan_.mine.target_blocks.front().offset * element_;
     const bool in_place = plan_.mine.source == plan_.mine.target;
-    const bool streams = !in_place && total_ * channel_.members() >= kStreamBytes;
+    const bool streams = !in_place && total_ * channel_.members() >= math::kStreamBytes;
     for (std::uint32_t k = 0; k < channel_.members(); ++k) {
       const std::uint32_t i = (channel_.index() + k) % channel_.members();
       const Range range = slice_of(c, i);

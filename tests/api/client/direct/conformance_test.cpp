@@ -34,7 +34,9 @@ class DirectBench final : public Bench {
       threads.emplace_back([&, k] {
         const Share mine = moved(*shares[k], span.base, world.arena());
         const auto rank = static_cast<std::uint32_t>(mine.index);
-        outcomes[k] = world.run(rank, world.plan(rank, seen_by(collective, mine.index), mine));
+        const client::DirectPlan plan = world.plan(rank, seen_by(collective, mine.index), mine);
+        EXPECT_EQ(plan.choice.path, Path::kDirect) << "only agreed here, and moved by an engine";
+        outcomes[k] = world.run(rank, plan);
       });
     }
     for (std::thread& thread : threads) thread.join();
