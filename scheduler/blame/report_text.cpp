@@ -72,11 +72,20 @@ const char* clause_of(Verdict verdict) {
   }
 }
 
+// Some members run what others have started.
+bool mixes_paths(const Situation& situation, const Report& report) {
+  const auto path_of = [&](const Link& link) { return situation.waits[link.wait].path; };
+  return std::any_of(report.circle.begin(), report.circle.end(),
+                     [&](const Link& link) { return path_of(link) != path_of(report.circle.front()); });
+}
+
 std::string circle_of(const Situation& situation, const Report& report) {
+  const bool mixed = mixes_paths(situation, report);
   std::string text;
   for (const Link& link : report.circle) {
     const Wait& wait = situation.waits[link.wait];
-    text += fmt::format("rank {} ({}: {}) -> ", link.rank, wait.group_name, wait.operation.label);
+    const char* how = !mixed ? "" : wait.path == Path::kDirect ? ", run" : ", started";
+    text += fmt::format("rank {} ({}: {}{}) -> ", link.rank, wait.group_name, wait.operation.label, how);
   }
   return text + fmt::format("rank {}", report.circle.front().rank);
 }
@@ -169,7 +178,9 @@ std::string rank_list(const std::vector<std::uint32_t>& ranks) {
 std::string because(const Situation& situation, const Report& report) {
   if (report.verdict == Verdict::kDeadlock) return "circular wait: " + circle_of(situation, report);
   if (report.verdict == Verdict::kMismatchPending && !report.circle.empty())
-    return "its members are in different operations: " + circle_of(situation, report);
+    return (mixes_paths(situation, report) ? "what is run and what is started do not meet: "
+                                           : "its members are in different operations: ") +
+           circle_of(situation, report);
   if (report.verdict == Verdict::kMismatchPending)
     return "those who have come differ on " + situation.waits[*report.wait].difference;
   std::string text;

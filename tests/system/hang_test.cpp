@@ -248,6 +248,19 @@ TEST_P(Hang, ShowsACircleOfMadeGroupsAtTheDeadline) {
   expect_deadlock(ranks, {1, 2, 0});
 }
 
+TEST_P(Hang, SaysThatARunAndAStartDoNotMeet) {
+  const std::string other = verb() == "run" ? "start" : "run";
+  const auto one = rank(0, 2, "dp_shard=2", {"await", verb() + ":world"});
+  const auto another = rank(1, 2, "dp_shard=2", {"await", other + ":world"}, 3 * kDeadlineMs);
+  one->go_on();
+  another->go_on();
+  const Ended e = ended(one->line());
+  expect_at_deadline(e);
+  EXPECT_THAT(e.text, HasSubstr("what is run and what is started do not meet: rank "));
+  EXPECT_EQ(deadline_report().at("verdict"), "mismatch_pending");
+  EXPECT_NE(ended(another->line()).status, "MUSTER_OK");
+}
+
 TEST_P(Hang, ShowsACircleAlsoBeforeAnyDeadline) {
   std::vector<std::unique_ptr<Script>> ranks;
   for (int r = 0; r < 4; ++r)

@@ -198,11 +198,22 @@ TEST(Blame, IsCertainOfACircleOfSubmittedParts) {
 
 TEST(Blame, TakesMembersOfOneGroupInTwoOperationsForAMismatch) {
   Situation s = job_of(2);
+  add(s, {4, {0}, {1}});
+  add(s, {4, {1}, {0}});
+  const Report report = assess(s);
+  EXPECT_EQ(report.verdict, Verdict::kMismatchPending);
+  EXPECT_THAT(because(s, report), HasSubstr("different operations: rank 0 (g4: all_reduce) -> rank 1"));
+}
+
+TEST(Blame, SaysThatARunAndAStartDoNotMeet) {
+  Situation s = job_of(2);
   add(s, {4, {0}, {1}, Path::kEngine});
   add(s, {4, {1}, {0}, Path::kDirect});
   const Report report = assess(s);
   EXPECT_EQ(report.verdict, Verdict::kMismatchPending);
-  EXPECT_THAT(because(s, report), HasSubstr("different operations: rank 0"));
+  EXPECT_EQ(because(s, report),
+            "what is run and what is started do not meet: rank 0 (g4: all_reduce, started) -> "
+            "rank 1 (g4: all_reduce, run) -> rank 0");
 }
 
 TEST(Blame, SaysInWhatThoseWhoHaveComeDifferAlready) {
