@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 namespace muster::client {
 namespace {
@@ -75,6 +77,14 @@ Status Objects::make_room(std::uint64_t bytes) {
   }
 }
 
+// Pieces of the new result must not be written over what is still to be given, nor move it.
+std::vector<std::byte> Objects::take_if_given(std::span<const std::byte> given) {
+  const std::less<> before;
+  const bool inside = !given.empty() && !before(given.data(), result_.data()) &&
+                      before(given.data(), result_.data() + result_.size());
+  return inside ? std::exchange(result_, {}) : std::vector<std::byte>();
+}
+
 namespace {
 
 // A status that says of a collective that it did not take place for this rank alone.
@@ -122,6 +132,7 @@ Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const
   std::memcpy(&length, memory_, sizeof length);
   MUSTER_RETURN_IF_ERROR(check_lengths(std::span(&length, 1)));
   return in_step(group, facts->ranks.size(), [&]() -> Status {
+    const std::vector<std::byte> former = take_if_given(given);
     MUSTER_RETURN_IF_ERROR(make_room(length));
     for (std::uint64_t at = 0; at < length; at += kPieceBytes) {
       const std::uint64_t bytes = std::min(kPieceBytes, length - at);
@@ -151,6 +162,7 @@ Status Objects::gather(muster_group group, std::int32_t root, std::span<const st
   MUSTER_RETURN_IF_ERROR(check_lengths(lengths));
   std::partial_sum(lengths.begin(), lengths.end(), offsets_.begin() + 1);
   return in_step(group, members, [&]() -> Status {
+    const std::vector<std::byte> former = take_if_given(given);
     MUSTER_RETURN_IF_ERROR(make_room(gets ? offsets_.back() : 0));
     MUSTER_FAULT_POINT("object.length_known");
     const std::uint64_t longest = *std::max_element(lengths.begin(), lengths.end());

@@ -25,7 +25,8 @@ class Objects {
 
   // The member `root` gives; result() is what it gave.
   Status broadcast(muster_group group, std::int32_t root, std::span<const std::byte> given);
-  // Everybody gives; result() is all of it where this rank is `root`, or root is -1, and empty elsewhere.
+  // Everybody gives; result() is all of it where this rank is `root`, or root is -1, and empty elsewhere. In
+  // both, what is given may lie in the former result.
   Status gather(muster_group group, std::int32_t root, std::span<const std::byte> given);
 
   std::span<const std::byte> result() const { return result_; }
@@ -39,6 +40,8 @@ class Objects {
   Result<muster_plan> gather_plan(muster_group group, std::int32_t root, std::uint64_t bytes);
   Status run(muster_plan plan);
   Status make_room(std::uint64_t bytes);
+  // The former result, if what is given lies in it.
+  std::vector<std::byte> take_if_given(std::span<const std::byte> given);
   template<class Rounds>
   Status in_step(muster_group group, std::size_t members, Rounds rounds);
 

@@ -185,7 +185,8 @@ MUSTER_API muster_status_t muster_run(muster_session* session, const muster_coll
 MUSTER_API muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
                                           const muster_submit* submit, muster_point* point);
 /* Bytes of any length, of which only who gives them knows how many there are. Run, not started: all members call, at the same
- * place in the order of what they run on the group. What comes back is the session's, until its next call of these two.
+ * place in the order of what they run on the group. What comes back is the session's, until its next call of these two,
+ * whose `data` may lie in it.
  * Errors: those of muster_run; BAD_ARGUMENT (a root that is no member, NULL for data or results); NO_RESOURCE at every member
  * for an object of more than 2^40 bytes, and at this one alone where the result does not fit into its memory: it then aborts
  * the group, so that the others get ABORTED and do not wait for it, and hears of that from its next operation on the group.

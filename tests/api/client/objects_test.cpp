@@ -67,6 +67,34 @@ TEST_F(Objects, AreGatheredByAllOrByOne) {
   });
 }
 
+// Goal:   what came back is given on, as it lies there, although it is longer and shorter than what comes
+// next.
+TEST_F(Objects, AreGivenOnFromWhereTheyCame) {
+  with_ranks(2, [&](Member& member) {
+    const std::string given = text_of(member.rank, 150'000);
+    const void* all = nullptr;
+    std::uint64_t offsets[3];
+    ASSERT_EQ(
+        muster_object_gather(member.session, member.group, -1, given.data(), given.size(), &all, offsets),
+        MUSTER_OK);
+    // Each gives on the other's, without its first byte.
+    const auto other = static_cast<std::size_t>(1 - member.rank);
+    const char* from = static_cast<const char*>(all) + offsets[other] + 1;
+    ASSERT_EQ(muster_object_gather(member.session, member.group, -1, from, 149'999, &all, offsets),
+              MUSTER_OK);
+    for (const int rank : {0, 1})
+      EXPECT_TRUE(std::string(static_cast<const char*>(all) + offsets[rank], 149'999) ==
+                  text_of(1 - rank, 150'000).substr(1))
+          << "from rank " << rank;
+    const void* one = nullptr;
+    std::uint64_t length = 0;
+    from = static_cast<const char*>(all) + offsets[1];
+    ASSERT_EQ(muster_object_broadcast(member.session, member.group, 0, from, 100'000, &one, &length),
+              MUSTER_OK);
+    EXPECT_TRUE(std::string(static_cast<const char*>(one), length) == text_of(0, 150'000).substr(1, 100'000));
+  });
+}
+
 // Goal:   a rank that cannot hold what it is given does not leave the others waiting in a round that it does
 //         not come to; afterwards all are in step again.
 // Method: an address space into which the result does not fit.
