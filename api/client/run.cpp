@@ -107,10 +107,12 @@ Status muster_session::run_directly(PlanRecord& record, Nanos timeout, std::uint
   if (record.direct == nullptr) MUSTER_RETURN_IF_ERROR(seat(record));
   const bool by_engine = record.direct->choice.path == muster::Path::kEngine;
   if (by_engine) {
-    // What fails here at once must not do so after the others have met this rank and wait in the engine.
+    // What fails here at once must not do so after the others have met this rank and wait in the engine, nor
+    // have begun there: all meet here once the lane runs again.
     const muster_lane lane = *record.usual_lane;
     if (const Code code = reset_if_asked(lane); code != Code::kOk) return not_pushed(code);
-    if (reader_.failure(lane)) return run_by_engine(record, timeout);
+    if (const auto why = reader_.failure(lane))
+      return lane_status(shm::make_point(lane, why->failed_from), why->status);
     if (lane_full(lane)) return full(lane);
   }
   MUSTER_RETURN_IF_ERROR(

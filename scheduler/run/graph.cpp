@@ -220,12 +220,12 @@ Graph::Ready Graph::readiness(const RankState& r, std::uint32_t lane_index, cons
       if (r.timelines[timeline - shm::kClientTimelineFirst] < value) return Ready::kNo;
       continue;
     }
-    if (timeline == lane_index && value < start.request.value) continue;  // the lane's own order
     const Lane& other = r.lanes[timeline];
     if (const Verdict* verdict = failure_at(other, value)) {
       *failed = verdict;
       return Ready::kFailed;
     }
+    if (timeline == lane_index && value < start.request.value) continue;  // the lane's own order
     if (other.reached < value) return Ready::kNo;
   }
   return Ready::kYes;

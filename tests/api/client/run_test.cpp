@@ -128,6 +128,42 @@ TEST_F(Run, FindsADifferenceThatDecidesThePath) {
   });
 }
 
+// Goal:   a rank whose lane stands still is told so by a run that would go there, which has not begun: the
+// others
+//         meet the one that comes after the reset.
+// Method: rank 0 has started what cannot begin, in a group of its own; its failure tells nobody else.
+TEST_F(Run, HasNotBegunWhereItsLaneStandsStill) {
+  constexpr std::size_t kLarge = std::size_t{4} << 20;
+  with_ranks(2, [&](Member& member) {
+    const Vector v = vector_of(member, kLarge);
+    const muster_collective c = all_reduce(member, v, v, kLarge);
+    if (member.rank == 0) {
+      std::uint32_t timeline = 0;
+      ASSERT_EQ(muster_timeline_create(member.session, &timeline), MUSTER_OK);
+      muster_collective alone = member.barrier();
+      ASSERT_EQ(muster_mesh_group(member.session, "tp", &alone.group), MUSTER_OK) << muster_last_error();
+      muster_submit submit = MUSTER_SUBMIT_INIT;
+      submit.lane = MUSTER_LANE_ALLREDUCE;
+      submit.deadline_ns = 1'000'000;
+      submit.waits[0] = muster_timeline_point(timeline, 1);
+      submit.wait_count = 1;
+      muster_point point = MUSTER_POINT_NONE;
+      ASSERT_EQ(muster_collect(member.session, &alone, &submit, &point), MUSTER_OK) << muster_last_error();
+      ASSERT_EQ(muster_point_wait(member.session, point, -1), MUSTER_ERR_TIMEOUT);
+      const std::string why = muster_last_error();
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(member.run(c), MUSTER_ERR_TIMEOUT);
+        EXPECT_EQ(member.error, why);
+        muster_failure failure = MUSTER_FAILURE_INIT;
+        ASSERT_EQ(muster_last_failure(member.session, &failure), MUSTER_OK);
+        EXPECT_EQ(failure.failed_point, point);
+      }
+      ASSERT_EQ(muster_lane_reset(member.session, MUSTER_LANE_ALLREDUCE), MUSTER_OK);
+    }
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(member.run(c), MUSTER_OK) << member.error;
+  });
+}
+
 TEST_F(Run, EndsForAllWhenOneAborts) {
   with_ranks(2, [&](Member& member) {
     ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;

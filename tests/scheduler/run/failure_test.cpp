@@ -189,6 +189,19 @@ TEST_F(Failure, PassesTheCauseOnAcrossLanes) {
   expect_to_meet_again({1u, 0u}, MUSTER_LANE_HALO);
 }
 
+// Goal:   a point that failed is not reached by a reset, for the lane that was reset neither.
+TEST_F(Failure, StandsForWhatWaitsForItsPointOnTheSameLane) {
+  const auto lost = reduce(1, 0, MUSTER_LANE_HALO);
+  stage.graph.detached(Rank(2), "rank 2 died", stage.now);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kPeerLost));
+  reset(0, MUSTER_LANE_HALO);
+  reduce(0, 0, MUSTER_LANE_HALO, {lost});
+  reduce(0, 1, MUSTER_LANE_HALO);
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kDependency));
+  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_HALO, Code::kPeerLost));
+  expect_to_meet_again({0u, 1u}, MUSTER_LANE_HALO);
+}
+
 // Goal:   one failure is one: those who have got over it are not taken out by a member that hears of it late,
 //         however much that one has queued, or starts before it looks.
 TEST_F(Failure, LeavesThoseAloneWhoHaveGotOverIt) {
