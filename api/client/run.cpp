@@ -112,7 +112,11 @@ Status muster_session::run_directly(PlanRecord& record, Nanos timeout, std::uint
     const muster_lane lane = *record.usual_lane;
     if (const Code code = reset_if_asked(lane); code != Code::kOk) return not_pushed(code);
     if (const auto why = reader_.failure(lane))
-      return lane_status(shm::make_point(lane, why->failed_from), why->status);
+      return failure(
+          Code::kState,
+          "the run goes by the engine on lane {}, which stands still ({}) until muster_lane_reset; it has "
+          "not begun",
+          lane, why->text);
     if (lane_full(lane)) return full(lane);
   }
   MUSTER_RETURN_IF_ERROR(

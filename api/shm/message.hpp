@@ -72,24 +72,37 @@ T tail_entry(std::span<const std::byte> tail, std::size_t index) {
   return value;
 }
 
-// The text in a fixed array of a checked copy, which must end in it. `field` names it in the message. The
-// view lives as long as the array. Errors: PROTOCOL.
+// A control character, also of those that UTF-8 writes in two bytes: what one rank calls things others read
+// on their terminal, and in logs of a line each.
+inline bool has_control(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool second_set =
+        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (byte < 0x20 || byte == 0x7F || second_set) return true;
+  }
+  return false;
+}
+
+// The text in a fixed array of a checked copy, which must end in it and have no control characters. `field`
+// names it in the message. The view lives as long as the array. Errors: PROTOCOL.
 template<std::size_t N>
 Result<std::string_view> checked_text(const char (&array)[N], const char* field) {
   const void* end = std::memchr(array, 0, N);
   if (end == nullptr)
     return fail(Code::kProtocol, "field \"{}\" of {} bytes has no terminating zero", field, N);
-  return std::string_view(array, static_cast<std::size_t>(static_cast<const char*>(end) - array));
+  const std::string_view text(array, static_cast<std::size_t>(static_cast<const char*>(end) - array));
+  if (has_control(text)) return fail(Code::kProtocol, "field \"{}\" contains a control character", field);
+  return text;
 }
 
-// Fills a fixed array of a message. Errors: BAD_ARGUMENT (too long, or a zero inside, which would cut it
-// silently).
+// Fills a fixed array of a message. Errors: BAD_ARGUMENT (too long, or a control character; a zero would cut
+// it silently).
 template<std::size_t N>
 Status set_text(char (&array)[N], std::string_view text, const char* field) {
   if (text.size() >= N)
     return failure(Code::kBadArgument, "{} has {} bytes; at most {} fit", field, text.size(), N - 1);
-  if (text.find('\0') != std::string_view::npos)
-    return failure(Code::kBadArgument, "{} contains a zero byte", field);
+  if (has_control(text)) return failure(Code::kBadArgument, "{} contains a control character", field);
   std::memset(array, 0, N);
   std::memcpy(array, text.data(), text.size());
   return {};

@@ -89,7 +89,8 @@ typedef struct muster_face {
  * lie elsewhere; the root of a BROADCAST names the target too.
  *
  * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
- * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once, integers wrap. Equal
+ * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once; integers wrap, but
+ * AVG of u8, i8 and i32, whose sum has 64 bits. Equal
  * inputs give equal bits on every rank, every run, every path.
  *
  * What a failure leaves. After MISMATCH and every -1xx nothing was written. After any other error the target is undefined, and
@@ -160,8 +161,8 @@ MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const
  * vectors, no system call while the others come soon. Where the rule of choice says otherwise (`muster plan explain`: large
  * reductions, memory of devices) it is a start on the operation's usual lane and a wait: GATHER for ALL_GATHER and GATHER,
  * REDUCE for REDUCE and REDUCE_SCATTER, ALLREDUCE, or up to 64 KiB SMALL, for ALL_REDUCE, HALO, SMALL for BARRIER, else COPY.
- * If a start has stopped that lane, such a run has the lane's verdict at once until muster_lane_reset, and has not begun: the
- * other members wait for the one that comes then.
+ * If a start has stopped that lane, such a run says STATE until muster_lane_reset, and has not begun: the other members wait
+ * for the one that comes then.
  * All members must run it: a run and a start do not meet. timeout_ns: 0 for the job's default.
  * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED) and, in a job with `digests`, CORRUPT (members have
  * different results of this run), each told once to every member of the group, after which the group may run again; STALE,

@@ -2,7 +2,8 @@
  * C++), no CUDA headers.
  *
  * Ownership  What you open you close. Handles (buffers, groups, plans) die with their session. A string that you pass
- *            is copied before the call returns; a string that you get lives as long as its comment says.
+ *            is copied before the call returns, and has no control characters (BAD_ARGUMENT), for others read it in
+ *            reports; a string that you get lives as long as its comment says.
  * Threads    One session, one thread at a time: not even an abort may come from another thread while one is in a call. Only
  *            muster_interrupt may, and ends the wait in which the thread is. What a call waits for is bounded by its deadline.
  *            A process may open several sessions: they share no state in it, and each may be used by a thread of its own. Two

@@ -86,7 +86,26 @@ TEST(Message, TextsEndInsideTheirField) {
   EXPECT_TRUE(set_text(hello.job, std::string(kNameBytes - 1, 'a'), "job").ok());
   EXPECT_EQ(checked_text(hello.job, "job").value().size(), kNameBytes - 1);
   EXPECT_EQ(set_text(hello.job, std::string(kNameBytes, 'a'), "job").code(), Code::kBadArgument);
-  EXPECT_EQ(set_text(hello.job, std::string_view("a\0b", 3), "job").code(), Code::kBadArgument);
+}
+
+TEST(Message, TextsHaveNoControlCharacters) {
+  auto hello = make_message<Hello>(MessageKind::kHello, 1);
+  for (const std::string_view text : {std::string_view("a\0b", 3), std::string_view("a\nb"),
+                                      std::string_view("\x1b[2J"), std::string_view("a\x7f"),
+                                      std::string_view("\xC2\x9B"
+                                                       "2J")}) {
+    const Status refused = set_text(hello.job, text, "job");
+    EXPECT_EQ(refused.code(), Code::kBadArgument);
+    EXPECT_THAT(refused.message(), HasSubstr("job contains a control character"));
+    if (text[1] == '\0') continue;
+    std::memset(hello.job, 0, sizeof hello.job);
+    text.copy(hello.job, sizeof hello.job - 1);
+    EXPECT_EQ(checked_text(hello.job, "job").error().code(), Code::kProtocol);
+  }
+  for (const std::string_view text : {"", "model.py:311", "modèle", "\xC2\xA0", "\xC2"}) {
+    ASSERT_TRUE(set_text(hello.job, text, "job").ok());
+    EXPECT_EQ(checked_text(hello.job, "job").value(), text);
+  }
 }
 
 TEST(Message, AnAnswerIsTheAnswerOrAFailure) {
