@@ -183,7 +183,7 @@ void add_unrecorded(const Evidence& e, const Board::Flight& flight, Wait& wait) 
   }
 }
 
-// Who else has come is read from the seats; a member that has come and gone on waits for nobody here.
+// Who else has come is read from the seats.
 void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
   const auto [group, number, sender, receiver] = meeting_of(flight);
@@ -200,7 +200,11 @@ void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
   }
   if (!wait.missing.empty()) return;
   for (const blame::Arrived& arrived : wait.arrived) wait.inside.push_back(arrived.rank);
-  if (sender == kNoMember) add_unrecorded(e, flight, wait);
+  if (sender != kNoMember) return;
+  add_unrecorded(e, flight, wait);
+  for (const Rank member : members)
+    if (std::find(wait.inside.begin(), wait.inside.end(), member.value) == wait.inside.end())
+      wait.gone_on.push_back(member.value);
 }
 
 void add_direct(const Evidence& e, Situation& situation) {

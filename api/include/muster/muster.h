@@ -213,7 +213,7 @@ MUSTER_API muster_status_t muster_group_free(muster_session* session, muster_gro
 typedef uint64_t muster_mesh; /* the ranks of a group as an array with named dims */
 #define MUSTER_MESH_JOB ((muster_mesh)0) /* the one that the job was created with */
 /* Make a mesh over the members of a group, in group order, with all its groups in one transaction: "dp_shard=3", "tp=2" with the
- * names and rules of a job's mesh (one dim may be -1), and the job's flattened names. Local; the same group and degrees give
+ * names and rules of a job's mesh (dp_shard may be -1), and the job's flattened names. Local; the same group and degrees give
  * the same groups everywhere. Errors: CONFIG (degrees that do not multiply to the number of members, unknown dims), NO_RESOURCE
  * (then nothing was made), STALE, BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_mesh_make(muster_session* session, muster_group group, const char* mesh, muster_mesh* made);

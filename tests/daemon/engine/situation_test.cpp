@@ -239,6 +239,40 @@ TEST(Situation, KnowsOfAMemberThatHasComeAndRecordedNothing) {
 }
 
 // Goal:   one rank starts what another runs: they will never meet, and it is called so.
+// Goal:   who waits until a stopped member has read what it gave is not the one to blame.
+// Method: rank 0 has finished in the first group, where rank 1 still reads, and rank 2 waits for it in the
+// other.
+TEST(Situation, KnowsWhoMayWaitForReaders) {
+  const std::vector<scheduler::Group> groups{{"read", {Rank(0), Rank(1)}}, {"next", {Rank(0), Rank(2)}}};
+  Stage stage({3, 64, 4}, groups);
+  Sessions sessions(3);
+  auto board = *Board::create(groups, 3, 0, 1, shm::memory_headroom());
+  DirectClient giver(board, 0);
+  giver.arrive(board, 0, 1, 10);
+  shm::DirectRecord over;
+  over.index = 1;
+  over.what = shm::pack_what({0, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
+  over.generation = board.generation(GroupId(0));
+  over.number = 1;
+  over.begun_ns = 10;
+  over.end = static_cast<std::uint64_t>(shm::RecordState::kWell);
+  giver.write(over);
+  DirectClient(board, 1).arrive(board, 0, 1, 20);
+  DirectClient(board, 2).arrive(board, 1, 1, 30);
+  stage.now = Nanos(1000);
+  blame::Situation s = gather(stage, sessions, &board);
+  ASSERT_THAT(s.waits, SizeIs(2));
+  EXPECT_THAT(s.waits[0].inside, ElementsAre(1));
+  EXPECT_THAT(s.waits[0].gone_on, ElementsAre(0));
+  SaidProcesses processes;
+  processes.states[101] = blame::ProcessState::kStopped;
+  look_at_processes(s, sessions.facts, processes, 1, 8);
+  const blame::Report report = blame::assess(s, 1);
+  EXPECT_EQ(report.verdict, blame::Verdict::kStopped);
+  ASSERT_THAT(report.culprits, SizeIs(2));
+  EXPECT_EQ(report.culprits[1].rank, 1u);
+}
+
 TEST(Situation, TellsWhereMembersTakeTwoPaths) {
   Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
   Sessions sessions(2);

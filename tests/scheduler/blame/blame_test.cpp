@@ -216,6 +216,28 @@ TEST(Blame, SaysThatARunAndAStartDoNotMeet) {
             "rank 1 (g4: all_reduce, run) -> rank 0");
 }
 
+// Goal:   a rank that has gone on, and must wait until a stopped one has read what it gave, is not all the
+// cause.
+TEST(Blame, LooksAtThoseWhoReadWhatAMissingRankGave) {
+  Situation s = job_of(3);
+  add(s, {0, {2}, {0}, Path::kDirect});
+  const std::size_t read = add(s, {1, {1}, {}, Path::kDirect, 100});
+  s.waits[read].inside = {1};
+  s.waits[read].gone_on = {0};
+  EXPECT_EQ(assess(s).verdict, Verdict::kNotJoined);
+  EXPECT_THAT(ranks_of(assess(s)), ElementsAre(0)) << "a reader that runs is no cause";
+  s.ranks[1].process = ProcessState::kStopped;
+  const Report report = assess(s);
+  EXPECT_EQ(report.verdict, Verdict::kStopped);
+  EXPECT_EQ(report.confidence, Confidence::kMedium) << "the rank may do something else";
+  EXPECT_EQ(report.wait, read);
+  EXPECT_THAT(ranks_of(report), ElementsAre(0, 1));
+  EXPECT_THAT(because(s, report),
+              HasSubstr("rank 1 is stopped by a signal (pid 1001); rank 0 is running, but not"));
+  s.waits[read].gone_on = {2};
+  EXPECT_EQ(assess(s).verdict, Verdict::kNotJoined) << "nobody who is missing gave it anything";
+}
+
 TEST(Blame, SaysInWhatThoseWhoHaveComeDifferAlready) {
   Situation s = job_of(3);
   add(s, {0, {0, 1}, {2}});
