@@ -23,22 +23,22 @@ namespace {
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   const std::string partial = path + ".partial";
   shm::Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file.valid()) return failure(Code::kNoResource, "{}: {}", partial, std::strerror(errno));
-  const auto failed = [&partial](const std::string& name) {
+  if (!file.valid()) return failure(Code::kNoResource, "{}: {}", path, std::strerror(errno));
+  const auto failed = [&] {
     const int error = errno;
     ::unlink(partial.c_str());
-    return failure(Code::kNoResource, "{}: {}", name, std::strerror(error));
+    return failure(Code::kNoResource, "{}: {}", path, std::strerror(error));
   };
   std::size_t written = 0;
   while (written < bytes.size()) {
     const ssize_t n = ::write(file.get(), bytes.data() + written, bytes.size() - written);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed(partial);
+    if (n < 0) return failed();
     written += static_cast<std::size_t>(n);
   }
   // Some file systems say only here that they had no room.
-  if (::close(file.release()) != 0) return failed(partial);
-  if (::rename(partial.c_str(), path.c_str()) != 0) return failed(path);
+  if (::close(file.release()) != 0) return failed();
+  if (::rename(partial.c_str(), path.c_str()) != 0) return failed();
   return {};
 }
 

@@ -36,8 +36,9 @@ std::string key_of(const muster_kernel& k) {
     append(key, &t.offset_bytes, sizeof t.offset_bytes);
     append(key, &t.dtype, sizeof t.dtype);
     append(key, &t.dims, sizeof t.dims);
-    append(key, t.size, sizeof t.size);
-    append(key, t.stride, sizeof t.stride);
+    const std::size_t dims = std::min<std::size_t>(t.dims, MUSTER_TENSOR_DIMS_MAX);
+    append(key, t.size, dims * sizeof t.size[0]);
+    append(key, t.stride, dims * sizeof t.stride[0]);
   }
   append(key, k.ints, sizeof k.ints);
   append(key, k.reals, sizeof k.reals);

@@ -116,7 +116,7 @@ Status muster_session::run_directly(PlanRecord& record, Nanos timeout, std::uint
           Code::kState,
           "the run goes by the engine on lane {}, which stands still ({}) until muster_lane_reset; it has "
           "not begun",
-          lane, why->text);
+          lane, why->text.empty() ? muster::code_sentence(why->status) : why->text);
     if (lane_full(lane)) return full(lane);
   }
   MUSTER_RETURN_IF_ERROR(

@@ -12,7 +12,7 @@
 #include "daemon/cli/run_command.hpp"
 #include "daemon/cli/top_command.hpp"
 #include "daemon/cli/upgrade_command.hpp"
-#include "daemon/config/diagnostic.hpp"
+#include "daemon/cli/wrong_usage.hpp"
 #include "daemon/control/own_version.hpp"
 
 #include <algorithm>
@@ -340,50 +340,13 @@ const CLI::App& chosen(const CLI::App& app) {
   return *last;
 }
 
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  return names;
-}
-
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
-std::string with_suggestion(std::string text, const std::string& word,
-                            const std::vector<std::string>& names) {
-  const std::string suggestion = muster::config::did_you_mean(muster::config::closest(word, names));
-  return suggestion.empty() ? text : text + "; " + suggestion;
-}
-
-// CLI11's words where they are plain, ours where they are not.
-std::string in_words(const CLI::App& command, const CLI::ParseError& error) {
-  const std::vector<std::string> rest = command.remaining();
-  const std::string word = rest.empty() ? "" : rest.front();
-  const std::vector<std::string> commands = command_names(command);
-  if (word.starts_with("-")) return with_suggestion("unknown option " + word, word, option_names(command));
-  if (!commands.empty() && !word.empty())
-    return with_suggestion(fmt::format("unknown command {}", muster::config::quoted(word)), word, commands);
-  if (!commands.empty() && error.get_name() == "RequiredError") return "say which command";
-  if (error.get_name() == "ArgumentMismatch")
-    for (const CLI::Option* option : command.get_options())
-      if (option->count() > 1 && option->get_expected_max() == 1)
-        return fmt::format("{} given {}", option->get_name(),
-                           option->count() == 2 ? "twice" : fmt::format("{} times", option->count()));
-  return error.what();
-}
-
 int refuse(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = chosen(app);
   std::string path = command.get_name();
   for (const CLI::App* parent = command.get_parent(); parent != nullptr; parent = parent->get_parent())
     path = parent->get_name() + " " + path;
-  const bool has_commands = !command_names(command).empty();
-  return complain({kUsage, fmt::format("{}; `{} --help` lists the {}", in_words(command, error), path,
+  const bool has_commands = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
+  return complain({kUsage, fmt::format("{}; `{} --help` lists the {}", wrong_usage(command, error), path,
                                        has_commands ? "commands" : "options")});
 }
 

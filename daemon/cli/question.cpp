@@ -48,6 +48,15 @@ Result<control::Packet> ask_once(const shm::Descriptor& socket, const Json& comm
   return control::receive_packet(socket, deadline, clock);
 }
 
+// The daemon passes a question about a job on to the job's engine, which may be the one that is stuck.
+Trouble not_answered(const Door& door, const Json& command) {
+  const double seconds = std::chrono::duration<double>(door.timeout).count();
+  std::string text = fmt::format("the daemon at {} did not answer within {:.1f} s; ", door.endpoint, seconds);
+  if (command.contains("job"))
+    text += "`muster jobs` says whether it is the engine of the job that does not; ";
+  return {kTimedOut, text + "--timeout sets how long to wait"};
+}
+
 }  // namespace
 
 Outcome<Answer> ask(const Door& door, const Json& command) {
@@ -58,10 +67,7 @@ Outcome<Answer> ask(const Door& door, const Json& command) {
     if (!socket) return tl::unexpected(unreachable(socket.error()));
     auto packet = ask_once(*socket, command, deadline, clock);
     if (!packet && packet.error().code() == Code::kWaitTimeout)
-      return tl::unexpected(Trouble{
-          kTimedOut, fmt::format("the daemon at {} did not answer within {:.1f} s; --timeout sets "
-                                 "how long to wait",
-                                 door.endpoint, std::chrono::duration<double>(door.timeout).count())});
+      return tl::unexpected(not_answered(door, command));
     const bool replaced = !packet && packet.error().code() == Code::kDaemonLost;
     if (!replaced) return answer_of(std::move(packet));
     if (!may_repeat(command)) return tl::unexpected(lost_in_the_middle(command));

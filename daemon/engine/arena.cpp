@@ -22,15 +22,19 @@ Arena::Arena(device::Device& device, Options options) : device_(device), options
   if (options_.bytes_max > kGranule) options_.bytes_max -= options_.bytes_max % kGranule;
 }
 
-Status Arena::check_limits(std::uint64_t bytes) const {
-  if (bytes > options_.bytes_max)
+Status Arena::check_arena(std::uint64_t buffer_bytes) const {
+  if (buffer_bytes > options_.bytes_max)
     return failure(
         Code::kNoResource,
-        "a buffer of {} bytes is larger than the rank's arena of {} bytes (limits.arena_per_rank_max)", bytes,
-        options_.bytes_max);
-  if (bytes > shm::kSegmentBytesMax)
-    return failure(Code::kNoResource, "a buffer of {} bytes is more than one memory can have: {} bytes",
-                   bytes, shm::kSegmentBytesMax);
+        "a buffer of {} bytes is larger than the rank's arena of {} bytes (limits.arena_per_rank_max)",
+        buffer_bytes, options_.bytes_max);
+  return {};
+}
+
+Status Arena::check_segment(std::uint64_t memory_bytes) {
+  if (memory_bytes > shm::kSegmentBytesMax)
+    return failure(Code::kNoResource, "a memory of {} bytes is larger than one can be: {} bytes",
+                   memory_bytes, shm::kSegmentBytesMax);
   return {};
 }
 
@@ -45,7 +49,8 @@ Status Arena::check_segments() const {
 
 Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
   MUSTER_ASSERT(bytes > 0);
-  MUSTER_RETURN_IF_ERROR(check_limits(bytes));
+  MUSTER_RETURN_IF_ERROR(check_arena(bytes));
+  MUSTER_RETURN_IF_ERROR(check_segment(bytes));
   const std::uint64_t rounded = round_up(bytes, kAlignment);
   Grant grant;
   for (const std::uint32_t segment : grown_)
@@ -59,7 +64,8 @@ Result<Arena::Grant> Arena::allocate(std::uint64_t bytes) {
 Result<Arena::Grant> Arena::adopt(std::shared_ptr<device::Memory> memory, std::uint64_t offset,
                                   std::uint64_t bytes) {
   MUSTER_ASSERT(offset + bytes <= memory->bytes());
-  MUSTER_RETURN_IF_ERROR(check_limits(memory->bytes()));
+  MUSTER_RETURN_IF_ERROR(check_arena(bytes));
+  MUSTER_RETURN_IF_ERROR(check_segment(memory->bytes()));  // an offset in it must be told
   MUSTER_RETURN_IF_ERROR(check_segments());
   const std::uint64_t left = options_.bytes_max > reserved_bytes_ ? options_.bytes_max - reserved_bytes_ : 0;
   if (bytes > left)

@@ -61,7 +61,8 @@ class Arena {
     std::uint64_t touched = 0;                    // below this, memory may have been written before
     bool adopted = false;
   };
-  Status check_limits(std::uint64_t bytes) const;
+  Status check_arena(std::uint64_t buffer_bytes) const;
+  static Status check_segment(std::uint64_t memory_bytes);
   Status check_segments() const;
   bool carve(std::uint32_t index, std::uint64_t bytes, Grant& grant);
   Status grow(std::uint64_t bytes);

@@ -1,5 +1,6 @@
 #include "daemon/supervisor/main_flags.hpp"
 
+#include "daemon/cli/wrong_usage.hpp"
 #include "daemon/control/own_version.hpp"
 
 #include <cerrno>
@@ -36,6 +37,12 @@ std::string empty_fault(const std::string& text) {
   return text.empty() ? "the value is empty; give one, or leave the option out" : "";
 }
 
+// One write: others write to the same terminal.
+ParsedFlags refuse(const std::string& text, int code) {
+  std::cerr << "musterd: " + text + "\n";
+  return {std::nullopt, code};
+}
+
 }  // namespace
 
 ParsedFlags parse_flags(int argc, char** argv) {
@@ -68,8 +75,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return {std::nullopt, app.exit(success)};
   } catch (const CLI::ParseError& error) {
-    std::cerr << "musterd: " << error.what() << "; `musterd --help` lists the options\n";
-    return {std::nullopt, kUsage};
+    return refuse(cli::wrong_usage(app, error) + "; `musterd --help` lists the options", kUsage);
   }
   if (flags.transient) flags.sources.kind = ConfigFile::kNone;
   if (!config.empty()) {
@@ -78,10 +84,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   }
   for (const std::string& text : settings) {
     auto assignment = assignment_of(text);
-    if (!assignment) {
-      std::cerr << "musterd: --set " << text << ": write KEY=VALUE\n";
-      return {std::nullopt, kUsage};
-    }
+    if (!assignment) return refuse("--set " + text + ": write KEY=VALUE", kUsage);
     flags.sources.flags.push_back(*std::move(assignment));
   }
   if (!socket.empty())
@@ -89,11 +92,10 @@ ParsedFlags parse_flags(int argc, char** argv) {
         {"node.socket_path", std::filesystem::absolute(socket).string(), "--socket"});
   if (flags.engine_program.empty()) flags.engine_program = engine_program();
   const std::string fault = flags.print_config ? "" : engine_fault(flags.engine_program);
-  if (!fault.empty()) {
-    std::cerr << "musterd: the engine " << flags.engine_program << " cannot be run: " << fault
-              << "; complete the installation, or name it with --engine\n";
-    return {std::nullopt, kFailed};
-  }
+  if (!fault.empty())
+    return refuse("the engine " + flags.engine_program + " cannot be run: " + fault +
+                      "; complete the installation, or name it with --engine",
+                  kFailed);
   return {std::move(flags), 0};
 }
 

@@ -13,6 +13,12 @@ inline constexpr std::size_t kStreamBytes = 32 << 20;
 // Never stream: for a target that is read again soon.
 inline constexpr std::size_t kNeverStream = static_cast<std::size_t>(-1);
 
+// For copy() and the reductions: where a piece of an operation that writes `operation_bytes` over all its
+// members begins to stream.
+constexpr std::size_t streaming_from(std::size_t operation_bytes) {
+  return operation_bytes >= kStreamBytes ? 0 : kNeverStream;
+}
+
 // Copies `bytes` from source to target, which are the same range (then nothing happens) or do not overlap.
 // From `streaming_from_bytes` on the stores bypass the cache: worth about a factor of two once a whole
 // operation writes kStreamBytes, and a loss below. The caller knows the size of the whole

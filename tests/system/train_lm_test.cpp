@@ -290,7 +290,7 @@ TEST_F(TrainLm, RefusesWrongOptionsWithStatusTwo) {
     EXPECT_EQ(outcome.status, kExitUsage) << arguments;
     EXPECT_THAT(outcome.err, HasSubstr(text)) << arguments;
   };
-  expect({2, "dp_shard=2"}, "--stepz 3", "stepz");
+  expect({2, "dp_shard=2"}, "--stepz 3 --last 4", "unknown option --stepz;");
   expect({5, "dp_shard=5"}, "--steps 2", "--batch 12 is not a multiple of dp_replicate 1 x dp_shard 5 = 5");
   expect({2, "pp=2,dp_shard=1"}, "--steps 2", "pp=2");
   expect({3, "tp=3,dp_shard=1"}, "--steps 2", "--heads 4 is not a multiple of tp 3");

@@ -170,8 +170,8 @@ Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) 
   std::copy(std::begin(entry.size), std::end(entry.size), source.size.begin());
   std::copy(std::begin(entry.stride), std::end(entry.stride), source.stride.begin());
   source.data = const_cast<std::byte*>(data);
-  const bool streams = plan_.target_bytes * channel_.members() >= math::kStreamBytes;
-  math::copy_faces(to, source, 0, entry.count, element, streams ? 0 : math::kNeverStream);
+  math::copy_faces(to, source, 0, entry.count, element,
+                   math::streaming_from(plan_.target_bytes * channel_.members()));
   return Outcome::kDone;
 }
 

@@ -29,7 +29,8 @@ struct Run {
   std::uint32_t members;
 
   std::size_t streaming_from(std::uint64_t target_bytes) const {
-    return target_bytes * members >= math::kStreamBytes ? 0 : math::kNeverStream;
+    const bool at_root_only = plan.what.op == MUSTER_GATHER || plan.what.op == MUSTER_REDUCE;
+    return math::streaming_from(at_root_only ? target_bytes : target_bytes * members);
   }
   // The others first in line after this member, so that not all read the same one at once; itself last.
   std::uint32_t turn(std::uint32_t k) const { return (me + 1 + k) % members; }
@@ -269,8 +270,7 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
   const std::byte* source = inside ? arrival.payload : nullptr;
   if (there) source = memory.arena(channel.peer(from).rank, arrival.place.index, arrival.place.value, bytes);
   if (source == nullptr) return Outcome::kCorrupt;
-  if (bytes > 0)
-    math::copy(plan.mine.target, source, bytes, bytes >= math::kStreamBytes ? 0 : math::kNeverStream);
+  if (bytes > 0) math::copy(plan.mine.target, source, bytes, math::streaming_from(bytes));
   MUSTER_FAULT_POINT("receive.copied");
   if (there && (channel.let_go(from) || !channel.message_stands(from))) return Outcome::kBroken;
   channel.acknowledge(from, false);

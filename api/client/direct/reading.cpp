@@ -53,8 +53,7 @@ class Reading {
 
   // Into the target, past the cache if the whole would not stay in it.
   void deliver(std::uint64_t first, std::uint64_t bytes) {
-    const bool streams = total_ * channel_.members() >= math::kStreamBytes;
-    reduce(first, bytes, target_ + first, streams ? 0 : math::kNeverStream);
+    reduce(first, bytes, target_ + first, math::streaming_from(total_ * channel_.members()));
   }
 
   bool intact() const {

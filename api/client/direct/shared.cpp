@@ -63,7 +63,6 @@ class Shared {
 
  private:
   std::uint32_t root() const { return static_cast<std::uint32_t>(plan_.what.root); }
-  std::size_t streaming_from() const { return total_ >= math::kStreamBytes ? 0 : math::kNeverStream; }
   std::byte* target() const { return plan_.mine.target + plan_.mine.target_blocks.front().offset * element_; }
 
   Range part() const { return part_of(total_, channel_.members(), channel_.index()); }
@@ -73,7 +72,7 @@ class Shared {
     const Block& from = plan_.mine.source_blocks.front();
     const Block& to = plan_.mine.target_blocks[channel_.index()];
     math::copy(plan_.mine.target + to.offset * element_, plan_.mine.source + from.offset * element_,
-               to.count * element_, to.count * element_ >= math::kStreamBytes ? 0 : math::kNeverStream);
+               to.count * element_, math::streaming_from(plan_.got_bytes));
     return Outcome::kDone;
   }
 
@@ -82,7 +81,7 @@ class Shared {
     if (range.bytes == 0) return Outcome::kDone;
     const std::byte* source = payloads_.read(root(), range.first, range.bytes);
     if (source == nullptr) return Outcome::kCorrupt;
-    math::copy(target() + range.first, source, range.bytes, streaming_from());
+    math::copy(target() + range.first, source, range.bytes, math::streaming_from(total_));
     return payloads_.intact(root()) ? Outcome::kDone : Outcome::kBroken;
   }
 
@@ -96,7 +95,8 @@ class Shared {
     }
     std::byte* const to = target() + range.first;
     math::reduce_to_all(plan_.what.dtype, plan_.what.redop, std::span(sources).first(channel_.members()),
-                        std::span(&to, 1), range.bytes / element_, plan_.what.scale, streaming_from());
+                        std::span(&to, 1), range.bytes / element_, plan_.what.scale,
+                        math::streaming_from(total_));
     for (std::uint32_t i = 0; i < channel_.members(); ++i)
       if (!payloads_.intact(i)) return Outcome::kBroken;
     return Outcome::kDone;

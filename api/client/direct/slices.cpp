@@ -79,7 +79,8 @@ class Slices {
     if (plan_.mine.target_blocks.empty()) return Outcome::kDone;
     std::byte* target = plan_.mine.target + plan_.mine.target_blocks.front().offset * element_;
     const bool in_place = plan_.mine.source == plan_.mine.target;
-    const bool streams = !in_place && total_ * channel_.members() >= math::kStreamBytes;
+    const std::size_t streaming_from =
+        in_place ? math::kNeverStream : math::streaming_from(total_ * channel_.members());
     for (std::uint32_t k = 0; k < channel_.members(); ++k) {
       const std::uint32_t i = (channel_.index() + k) % channel_.members();
       const Range range = slice_of(c, i);
@@ -87,8 +88,7 @@ class Slices {
       std::uint32_t stage = 0;
       const std::byte* base = stage_of(i, &stage);
       if (base == nullptr) return Outcome::kCorrupt;
-      math::copy(target + range.first, base + (c & 1) * kHalfBytes, range.bytes,
-                 streams ? 0 : math::kNeverStream);
+      math::copy(target + range.first, base + (c & 1) * kHalfBytes, range.bytes, streaming_from);
       if (!stage_intact(i)) return Outcome::kBroken;
     }
     return Outcome::kDone;

@@ -178,25 +178,27 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace train_lm;
+  // One write a line: beside it others write to the same terminal.
+  const auto say = [](const std::string& line) { std::cerr << line + "\n"; };
   try {
     if (const auto options = parse_options(argc, argv)) run(*options);
     finish_output();  // of --help
     return EXIT_SUCCESS;
   } catch (const LaunchError& error) {
-    std::cerr << std::string("train_lm: ") + error.what() + "\n";
+    say(std::string("train_lm: ") + error.what());
     return kExitUsage;
   } catch (const UsageError& error) {
     // All ranks find the same mistake; one of them says it.
-    if (rank_name() == "0") std::cerr << "train_lm: " << error.what() << '\n';
+    if (rank_name() == "0") say(std::string("train_lm: ") + error.what());
     return kExitUsage;
   } catch (const OutputError& error) {
-    if (rank_name() == "0") std::cerr << "train_lm: " << error.what() << '\n';
+    if (rank_name() == "0") say(std::string("train_lm: ") + error.what());
     return EXIT_FAILURE;
   } catch (const RuntimeError& error) {
-    std::cerr << "rank " + rank_name() + ": " + error.what() + "\n";
+    say("rank " + rank_name() + ": " + error.what());
     return kExitRuntime;
   } catch (const std::exception& error) {
-    std::cerr << "rank " + rank_name() + ": " + error.what() + "\n";
+    say("rank " + rank_name() + ": " + error.what());
     return EXIT_FAILURE;
   }
 }

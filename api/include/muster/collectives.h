@@ -90,8 +90,7 @@ typedef struct muster_face {
  *
  * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
  * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once; integers wrap, but
- * AVG of u8, i8 and i32, whose sum has 64 bits. Equal
- * inputs give equal bits on every rank, every run, every path.
+ * AVG of u8, i8 and i32, whose sum has 64 bits. Equal inputs give equal bits on every rank, every run, every path.
  *
  * What a failure leaves. After MISMATCH and every -1xx nothing was written. After any other error the target is undefined, and
  * in place so is the source; where all share the target, for all: restore it before the operation is repeated. After CORRUPT

@@ -104,6 +104,16 @@ TEST_F(ArenaTest, KeepsGrantsApart) {
   EXPECT_LE(arena_.reserved_bytes(), std::uint64_t{8} << 20) << "holes were not joined";
 }
 
+// Goal:   a piece of somebody's large pool counts as the piece.
+TEST_F(ArenaTest, AdoptsAPieceOfMemoryThatIsLargerThanItsLimit) {
+  const std::shared_ptr<device::Memory> pool = *device_->allocate(std::uint64_t{128} << 20);
+  ASSERT_TRUE(arena_.adopt(pool, std::uint64_t{96} << 20, std::uint64_t{1} << 20));
+  EXPECT_EQ(arena_.reserved_bytes(), std::uint64_t{1} << 20);
+  const auto whole = arena_.adopt(pool, 0, pool->bytes());
+  ASSERT_FALSE(whole);
+  EXPECT_THAT(whole.error().message(), HasSubstr("limits.arena_per_rank_max"));
+}
+
 // Goal:   who frees adopted memory decides when it is unmapped, which may take long.
 TEST_F(ArenaTest, HandsAdoptedMemoryBack) {
   std::shared_ptr<device::Memory> memory = *device_->allocate(4096);

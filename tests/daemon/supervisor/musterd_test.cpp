@@ -50,7 +50,11 @@ TEST(Musterd, ChecksAndPrintsItsConfiguration) {
 }
 
 TEST(Musterd, AnswersWrongUsageWithTwo) {
-  EXPECT_EQ(musterd({"--nonsense"}).code, 2);
+  const Ran unknown = musterd({"--sockt", "/s", "--last"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_EQ(
+      unknown.err,
+      "musterd: unknown option --sockt; did you mean '--socket'?; `musterd --help` lists the options\n");
   EXPECT_EQ(musterd({"--set", "node.workers"}).code, 2);
   EXPECT_EQ(musterd({"--set", "node.worker=1"}).code, 2);
   EXPECT_EQ(musterd({"--config", "/nonexistent/musterd.yaml"}).code, 2);

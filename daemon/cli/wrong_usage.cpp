@@ -1,0 +1,50 @@
+#include "daemon/cli/wrong_usage.hpp"
+
+#include "daemon/config/diagnostic.hpp"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace muster::cli {
+namespace {
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::string with_suggestion(std::string text, const std::string& word,
+                            const std::vector<std::string>& names) {
+  const std::string suggestion = config::did_you_mean(config::closest(word, names));
+  return suggestion.empty() ? text : text + "; " + suggestion;
+}
+
+}  // namespace
+
+std::string wrong_usage(const CLI::App& command, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = command.remaining();
+  const std::string word = rest.empty() ? "" : rest.front();
+  const std::vector<std::string> commands = command_names(command);
+  if (word.starts_with("-")) return with_suggestion("unknown option " + word, word, option_names(command));
+  if (!commands.empty() && !word.empty())
+    return with_suggestion(fmt::format("unknown command {}", config::quoted(word)), word, commands);
+  if (!commands.empty() && error.get_name() == "RequiredError") return "say which command";
+  if (error.get_name() == "ArgumentMismatch")
+    for (const CLI::Option* option : command.get_options())
+      if (option->count() > 1 && option->get_expected_max() == 1)
+        return fmt::format("{} given {}", option->get_name(),
+                           option->count() == 2 ? "twice" : fmt::format("{} times", option->count()));
+  return error.what();
+}
+
+}  // namespace muster::cli

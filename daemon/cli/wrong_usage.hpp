@@ -1,0 +1,14 @@
+// What is wrong with a command line, in words.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+namespace muster::cli {
+
+// CLI11's words where they are plain, ours where they are not: the first option or command that is unknown,
+// with what it was probably meant to be, and which option was given more than once.
+std::string wrong_usage(const CLI::App& command, const CLI::ParseError& error);
+
+}  // namespace muster::cli
