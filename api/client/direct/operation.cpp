@@ -29,8 +29,7 @@ struct Run {
   std::uint32_t members;
 
   std::size_t streaming_from(std::uint64_t target_bytes) const {
-    const bool at_root_only = plan.what.op == MUSTER_GATHER || plan.what.op == MUSTER_REDUCE;
-    return math::streaming_from(at_root_only ? target_bytes : target_bytes * members);
+    return math::streaming_from(target_bytes * members);
   }
   // The others first in line after this member, so that not all read the same one at once; itself last.
   std::uint32_t turn(std::uint32_t k) const { return (me + 1 + k) % members; }
