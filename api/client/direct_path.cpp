@@ -37,7 +37,7 @@ Result<std::unique_ptr<DirectPath>> DirectPath::open(muster_session& session, sh
   Registrar& registrar = *direct;
   MUSTER_ASSIGN_OR_RETURN(auto memory, DirectMemory::open(std::move(own), std::move(groups), registrar));
   direct->memory_.emplace(std::move(memory));
-  direct->stages_.emplace(direct->memory_->own());
+  direct->stages_.emplace(direct->memory_->own(), direct->memory_->flight());
   for (std::uint32_t i = 0; i < direct->memory_->group_count(); ++i)
     direct->generations_.push_back(
         Untrusted<std::uint64_t>(&lines_of(*direct->memory_)[i].generation).load_acquire());

@@ -122,6 +122,9 @@ struct DirectHeader {
   // Plans whose present counts the engine has not been told: it does not know yet in what they differ.
   std::uint64_t untold = 0;
   std::uint64_t recorded = 0;  // index of the latest record
+  // For reports: the rank waits until all have read what it gave to the operation of this record, whose stage
+  // it wants to fill again; 0: it does not.
+  std::uint64_t awaiting = 0;
 };
 static_assert(sizeof(DirectHeader) <= kDirectHeaderBytes);
 

@@ -400,6 +400,10 @@ std::optional<Board::Flight> Board::latest_flight(Rank rank) const {
   return flight(rank, recorded(rank));
 }
 
+std::optional<Board::Flight> Board::awaited_flight(Rank rank) const {
+  return flight(rank, peek(&header(rank)->awaiting));
+}
+
 std::vector<Board::Flight> Board::flights(Rank rank, std::uint64_t after, std::uint64_t* lost) const {
   std::vector<Flight> flights;
   const std::uint64_t latest = recorded(rank);

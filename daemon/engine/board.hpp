@@ -99,6 +99,8 @@ class Board {
   std::optional<Flight> latest_flight(Rank rank) const;
   // The one with that index, if it is still there.
   std::optional<Flight> flight(Rank rank, std::uint64_t index) const;
+  // The one whose readers the rank waits for before it does anything else, if there is one.
+  std::optional<Flight> awaited_flight(Rank rank) const;
   // All that are still there with an index above `after`, oldest first; *lost counts those that are not.
   std::vector<Flight> flights(Rank rank, std::uint64_t after = 0, std::uint64_t* lost = nullptr) const;
   std::uint64_t recorded(Rank rank) const;

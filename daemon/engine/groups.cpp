@@ -1,6 +1,7 @@
 // The engine's groups: those that it opens with the job, and those that its clients make.
 #include "api/shm/message.hpp"
 #include "daemon/engine/engine.hpp"
+#include "scheduler/blame/blame.hpp"
 
 #include <algorithm>
 
@@ -17,6 +18,16 @@ Result<mesh::GroupList> plan_groups(std::string_view text, std::uint32_t world,
   for (const auto& [name, dims] : spec.flatten) flattens.push_back({name, dims});
   MUSTER_ASSIGN_OR_RETURN(const mesh::Mesh whole, mesh::Mesh::build(degrees, world, flattens));
   return mesh::GroupList(whole);
+}
+
+// What reports call a group: "ranks 0 2-4" where its makers gave no name.
+std::string shown_name(std::string_view name, std::span<const Rank> ranks) {
+  if (!name.empty()) return std::string(name);
+  std::vector<std::uint32_t> numbers;
+  for (const Rank rank : ranks) numbers.push_back(rank.value);
+  std::string text = "ranks " + blame::rank_list(numbers);
+  if (text.size() < shm::kNameBytes) return text;
+  return text.substr(0, shm::kNameBytes - sizeof "...") + "...";
 }
 
 }  // namespace
@@ -87,8 +98,8 @@ Result<GroupId> Engine::enter_group(std::string_view name, std::span<const Rank>
     }
   }
   executor_->connect(group, std::move(communicator));
-  graph_->set_group(group, {std::string(name), {ranks.begin(), ranks.end()}});
-  group_names_[group.value] = name;
+  group_names_[group.value] = shown_name(name, ranks);
+  graph_->set_group(group, {group_names_[group.value], {ranks.begin(), ranks.end()}});
   lateness_.set_group(group, ranks);
   tally_->set_group(group, graph_->groups()[group.value]);
   return group;

@@ -200,38 +200,46 @@ void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
   }
   if (!wait.missing.empty()) return;
   for (const blame::Arrived& arrived : wait.arrived) wait.inside.push_back(arrived.rank);
-  if (sender != kNoMember) return;
-  add_unrecorded(e, flight, wait);
-  for (const Rank member : members)
-    if (std::find(wait.inside.begin(), wait.inside.end(), member.value) == wait.inside.end())
-      wait.gone_on.push_back(member.value);
+  if (sender == kNoMember) add_unrecorded(e, flight, wait);
+}
+
+struct Met {
+  Board::Flight flight;
+  Wait wait;
+};
+using Meetings = std::map<Meeting, Met>;
+
+Met& met_in(Meetings& meetings, const Board::Flight& flight, Instant begun) {
+  const auto [place, is_new] = meetings.try_emplace(meeting_of(flight));
+  Met& met = place->second;
+  met.flight = flight;
+  met.wait.since = is_new ? begun : std::min(met.wait.since, begun);
+  return met;
+}
+
+// What the rank's own records say: in which operation it is, or which one's readers it waits for.
+void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& state, Meetings& meetings) {
+  const auto is_current = [&](const std::optional<Board::Flight>& flight) {
+    return flight && flight->generation == e.board->generation(flight->group);
+  };
+  const auto awaited = e.board->awaited_flight(Rank(rank));
+  if (is_current(awaited) && !is_pairwise(static_cast<muster_op>(awaited->what.op)))
+    met_in(meetings, *awaited, std::min(awaited->begun, e.now)).wait.awaiting.push_back(rank);
+  const auto flight = e.board->latest_flight(Rank(rank));
+  if (!flight) return;
+  const Instant begun = std::min(flight->begun, e.now);
+  state.heard = std::max(state.heard.value_or(begun), begun);
+  if (flight->state == shm::RecordState::kWell && (!state.finished || state.finished->at < begun))
+    state.finished = blame::Finished{e.graph.groups()[flight->group.value].name, op_name(flight->what.op),
+                                     Path::kDirect, flight->number, begun};
+  if (flight->state == shm::RecordState::kOpen && is_current(flight))
+    met_in(meetings, *flight, begun).wait.arrived.push_back({rank, begun});
 }
 
 void add_direct(const Evidence& e, Situation& situation) {
-  struct Met {
-    Board::Flight flight;
-    Wait wait;
-  };
-  std::map<Meeting, Met> meetings;
-  for (std::uint32_t rank = 0; rank < e.ranks.size(); ++rank) {
-    if (e.ranks[rank].session == nullptr) continue;
-    const auto flight = e.board->latest_flight(Rank(rank));
-    if (!flight) continue;
-    blame::RankState& state = situation.ranks[rank];
-    const Instant begun = std::min(flight->begun, e.now);
-    state.heard = std::max(state.heard.value_or(begun), begun);
-    if (flight->state == shm::RecordState::kWell && (!state.finished || state.finished->at < begun))
-      state.finished = blame::Finished{e.graph.groups()[flight->group.value].name, op_name(flight->what.op),
-                                       Path::kDirect, flight->number, begun};
-    const bool open =
-        flight->state == shm::RecordState::kOpen && flight->generation == e.board->generation(flight->group);
-    if (!open) continue;
-    Met& met = meetings[meeting_of(*flight)];
-    if (met.wait.arrived.empty()) met.wait.since = begun;
-    met.flight = *flight;
-    met.wait.since = std::min(met.wait.since, begun);
-    met.wait.arrived.push_back({rank, begun});
-  }
+  Meetings meetings;
+  for (std::uint32_t rank = 0; rank < e.ranks.size(); ++rank)
+    if (e.ranks[rank].session != nullptr) add_flights_of(e, rank, situation.ranks[rank], meetings);
   for (auto& [key, met] : meetings) {
     met.wait.group = met.flight.group.value;
     met.wait.group_name = e.graph.groups()[met.flight.group.value].name;
@@ -283,6 +291,7 @@ Json wait_json(const Situation& situation, const Wait& wait) {
           {"waiting_ns", (situation.now - wait.since).count()},
           {"arrived", arrived},
           {"missing", missing},
+          {"awaiting_readers", wait.awaiting},
           {"difference", wait.difference}};
 }
 

@@ -44,9 +44,10 @@ class Search {
         places_(situation.ranks.size()),
         marks_(situation.waits.size(), Mark::kNew),
         goes_on_(situation.waits.size(), false) {
-    for (std::size_t w = 0; w < situation.waits.size(); ++w)
-      for (const Arrived& arrived : situation.waits[w].arrived)
-        if (arrived.rank < places_.size()) places_[arrived.rank].push_back(w);
+    for (std::size_t w = 0; w < situation.waits.size(); ++w) {
+      for (const Arrived& arrived : situation.waits[w].arrived) add_place(arrived.rank, w);
+      for (const std::uint32_t rank : situation.waits[w].awaiting) add_place(rank, w);
+    }
   }
 
   Report run(std::size_t start) {
@@ -72,6 +73,10 @@ class Search {
     return number < situation_.ranks.size() ? situation_.ranks[number] : kNobody;
   }
 
+  void add_place(std::uint32_t rank, std::size_t w) {
+    if (rank < places_.size()) places_[rank].push_back(w);
+  }
+
   void visit(std::size_t w, bool certain) {
     marks_[w] = Mark::kOnTheWay;
     const Wait& wait = situation_.waits[w];
@@ -93,21 +98,9 @@ class Search {
     const auto& places = missing.rank < places_.size() ? places_[missing.rank] : std::vector<std::size_t>();
     // A part that is held back by something else than a wait goes no further: the reason is its own.
     if (!end && (places.empty() || !missing.reason.empty())) end = Verdict::kNotJoined;
-    if (end == Verdict::kNotJoined) look_at_readers_of(missing.rank);
     if (end) return ends_.push_back({{missing.rank, *end, missing.reason}, w, certain});
     for (const std::size_t place : places)
       go_on(w, missing.rank, place, situation_.waits[place].path == Path::kDirect, certain);
-  }
-
-  // Who seems to wait for nobody may wait until others have read what it gave them: for one that cannot.
-  void look_at_readers_of(std::uint32_t giver) {
-    for (std::size_t w = 0; w < situation_.waits.size(); ++w) {
-      const Wait& wait = situation_.waits[w];
-      if (std::find(wait.gone_on.begin(), wait.gone_on.end(), giver) == wait.gone_on.end()) continue;
-      for (const std::uint32_t inside : wait.inside)
-        if (const auto bad = verdict_of(rank(inside).process))
-          ends_.push_back({{inside, *bad, ""}, w, false});
-    }
   }
 
   // `sure`: that the rank cannot come to `w` before `next` is over; `certain`: that the way to `w` is so.

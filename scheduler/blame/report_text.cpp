@@ -106,9 +106,12 @@ void add_rank(const Situation& situation, std::uint32_t number, std::string reas
 
 void add_wait(const Situation& situation, const Wait& wait, std::string* out) {
   *out += fmt::format("group    {} (id {}, {} ranks)   op {}\n", wait.group_name, wait.group,
-                      wait.arrived.size() + wait.missing.size(), operation_of(wait));
+                      wait.arrived.size() + wait.missing.size() + wait.awaiting.size(), operation_of(wait));
   *out += fmt::format("waiting  {} for {}", plural(arrived_of(wait)), seconds(situation.now - wait.since));
   *out += wait.missing.empty() ? "   all have come\n" : "   missing  " + plural(missing_of(wait)) + "\n";
+  if (!wait.awaiting.empty())
+    *out += fmt::format("readers  {}: done, and waiting until all have read what {} gave\n",
+                        plural(wait.awaiting), wait.awaiting.size() == 1 ? "it" : "they");
   if (!wait.difference.empty()) *out += "differ   on " + wait.difference + "\n";
 }
 

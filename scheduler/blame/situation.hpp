@@ -82,9 +82,9 @@ struct Wait {
   std::vector<Arrived> arrived;
   std::vector<Missing> missing;       // empty: all have come, and the operation runs
   std::vector<std::uint32_t> inside;  // kDirect, all have come: who has not finished its part
-  // kDirect, all have come: who has finished its part. Before its next operation it may have to wait until
-  // those inside have read what it gave them.
-  std::vector<std::uint32_t> gone_on;
+  // kDirect, all have come: who has finished its part, and does nothing else until those inside have read
+  // what it gave them.
+  std::vector<std::uint32_t> awaiting;
   std::string difference;  // in what those who have arrived differ already; empty: in nothing
 };
 

@@ -250,5 +250,24 @@ TEST_F(AtEachPoint, AFreezeWithinTheDeadlineIsNoFailure) {
   });
 }
 
+// Goal:   who waits until a stopped rank has read what it gave is not the one to blame: the stopped one is.
+// Method: rank 0 stops while it reads what rank 1 gave; rank 1 waits for it, and rank 2 for rank 1.
+TEST(WaitForReaders, NamesTheReaderThatIsStopped) {
+  test::Node node;
+  node.options.job_defaults.deadline = kDeadline;
+  node.start();
+  FaultJob job(node, "job", 0, {"reader"}, "operation.agreed:1=stop");
+  EXPECT_THAT(job.at_point(), HasSubstr("at operation.agreed"));
+  for (test::FaultRank* rank : job.survivors()) {
+    const Ending e = test::ending_of(rank->line());
+    EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT") << e.line;
+    EXPECT_THAT(e.text, HasSubstr("missing rank 1; rank 0 is stopped by a signal"));
+    EXPECT_THAT(e.text, HasSubstr("ranks 1 2")) << "the group, which has no name";
+    EXPECT_EQ(rank->wait(), 42);
+  }
+  job.victim().kill(SIGCONT);
+  EXPECT_EQ(job.ending_of_victim().how, "lost") << "it may have read what was overwritten";
+}
+
 }  // namespace
 }  // namespace muster

@@ -38,6 +38,7 @@ constexpr std::uint64_t kBufferBytes = 2 << 20;
 constexpr useconds_t kLateUs = 100'000;  // a quarter of it is longer than anybody looks before it sleeps
 constexpr std::int64_t kPatienceNs = 20'000'000'000;  // nobody sleeps soon on a busy machine
 constexpr std::int64_t kHurryNs = 50'000'000;
+constexpr std::int64_t kSoonNs = 500'000'000;
 constexpr useconds_t kVeryLateUs = 400'000;  // long after kHurryNs
 
 long long now_ns() {
@@ -73,6 +74,7 @@ class Rank {
     if (name == "slot") all_reduce(256);
     if (name == "stage")
       for (int i = 0; i < 4; ++i) all_reduce(2000, InPlace::kYes);
+    if (name == "reader") reader();
     if (name == "read") all_reduce(40'000);
     if (name == "read_in_place") all_reduce(40'000, InPlace::kYes);
     if (name == "slices") reduce(40'000);
@@ -196,6 +198,24 @@ class Rank {
     std::fill_n(source_, count, mine());
     run(described(MUSTER_ALL_REDUCE, count, in_place));
     check(in_place == InPlace::kYes ? source_ : target_, count, sum());
+  }
+  // The victim reads what a second rank has given. That one must wait for it before it can give for the third
+  // time, to a third rank, which has less patience.
+  void reader() {
+    const int giver = (victim_ + 1) % world_;
+    const int third = (victim_ + 2) % world_;
+    if (rank_ != third) give_in({victim_, giver}, {0});
+    if (rank_ != victim_) give_in({giver, third}, {0, rank_ == third ? kSoonNs : 0});
+  }
+  void give_in(std::initializer_list<std::int32_t> members, std::initializer_list<std::int64_t> timeouts) {
+    constexpr std::uint64_t kStaged = 2000;  // elements
+    muster_collective what = described(MUSTER_ALL_REDUCE, kStaged, InPlace::kYes);
+    expect(muster_group_make(session_, members.begin(), members.size(), nullptr, &what.group));
+    for (const std::int64_t timeout_ns : timeouts) {
+      std::fill_n(source_, kStaged, 1.0f);
+      run(what, timeout_ns);
+      check(source_, kStaged, static_cast<float>(members.size()));
+    }
   }
   void reduce(std::uint64_t count) {
     std::fill_n(source_, count, mine());

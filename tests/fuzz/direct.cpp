@@ -124,7 +124,9 @@ Node& node() {
 
 class World final : public Vigil {
  public:
-  explicit World(Bytes& bytes) : bytes_(bytes), stages_(node().memory->own()) { node().reset(); }
+  explicit World(Bytes& bytes) : bytes_(bytes), stages_(node().memory->own(), node().memory->flight()) {
+    node().reset();
+  }
 
   void run() {
     Seating seating{kGroup, 0, kMe, {}, 1};

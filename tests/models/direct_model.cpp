@@ -30,7 +30,8 @@ class Stage {
     job().begin();
     engine_.emplace(job());
     for (std::uint32_t rank = 0; rank < Story::kRanks; ++rank)
-      stages_.push_back(std::make_unique<client::Stages>(job().memory(rank).own()));
+      stages_.push_back(
+          std::make_unique<client::Stages>(job().memory(rank).own(), job().memory(rank).flight()));
   }
   std::unique_ptr<Member> join(std::uint32_t rank, std::uint32_t group = 0) {
     return std::make_unique<Member>(job(), *engine_, *stages_[rank], rank, group);

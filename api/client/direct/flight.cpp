@@ -30,6 +30,10 @@ void FlightRing::began(const Facts& facts, Instant now) {
   Published<std::uint64_t>(&header_->recorded).store_release(index_);
 }
 
+void FlightRing::awaits_readers_of(std::uint64_t index) {
+  Published<std::uint64_t>(&header_->awaiting).store_release(index);
+}
+
 bool FlightRing::wants_end() const {
   return open_ != nullptr && Untrusted<std::uint32_t>(recording_).load() != 0;
 }

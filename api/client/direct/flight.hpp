@@ -28,6 +28,10 @@ class FlightRing {
     std::uint64_t target_bytes = 0;
   };
   void began(const Facts& facts, Instant now);
+  // Where the next operation that begins will stand.
+  std::uint64_t next() const { return index_ + 1; }
+  // The rank waits for the readers of that operation; 0: for none any more.
+  void awaits_readers_of(std::uint64_t index);
   // When the latest operation began; 0: none has.
   Instant latest() const { return latest_; }
   // Whether ended() wants to know the time.

@@ -78,7 +78,7 @@ std::optional<Registrar::Scratch> DirectMemory::scratch(std::uint64_t bytes) {
 
 // ---- stages ------------------------------------------------------------------------------------
 
-Stages::Stages(std::byte* segment) : segment_(segment) {}
+Stages::Stages(std::byte* segment, FlightRing& flight) : segment_(segment), flight_(flight) {}
 
 void Stages::settle(Channel& channel, const Patience& patience) {
   for (Use& use : uses_) {
@@ -96,9 +96,12 @@ void Stages::forget_unbegun(const Channel& channel) {
 // A verdict or the deadline ends the wait: whoever reads on finds the stage changed, and fails.
 Meeting Stages::await_readers(const Use& use, const Patience& patience) {
   if (use.channel == nullptr || use.channel->generation() != use.generation) return Meeting::kMet;
+  flight_.awaits_readers_of(use.record);
   MUSTER_FAULT_POINT("stage.waiting");
   Patience bounded = patience.giving_up();
-  return use.channel->await_departure(use.number, bounded);
+  const Meeting met = use.channel->await_departure(use.number, bounded);
+  flight_.awaits_readers_of(0);
+  return met;
 }
 
 Stages::Stage Stages::take(Channel& channel, const Patience& patience) {
@@ -106,7 +109,7 @@ Stages::Stage Stages::take(Channel& channel, const Patience& patience) {
   Use& use = uses_[index];
   if (await_readers(use, patience) == Meeting::kInterrupted) return {};
   next_ = (next_ + 1) % shm::kStages;
-  use = {&channel, channel.generation(), channel.number() + 1};
+  use = {&channel, channel.generation(), channel.number() + 1, flight_.next()};
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment_);
   // No store into the stage can come before it.
   Published<std::uint64_t>(&header->stage_uses[index]).add_ordered(1);

@@ -102,7 +102,8 @@ enum class Meeting : std::uint8_t;
 // Fails   never: a peer that does not get done with a stage finds it changed.
 class Stages {
  public:
-  explicit Stages(std::byte* segment);
+  // The own segment and its records, which say for whom the rank waits.
+  Stages(std::byte* segment, FlightRing& flight);
 
   struct Stage {
     std::byte* data = nullptr;
@@ -119,13 +120,15 @@ class Stages {
 
  private:
   struct Use;
-  static Meeting await_readers(const Use& use, const Patience& patience);
+  Meeting await_readers(const Use& use, const Patience& patience);
   struct Use {
     Channel* channel = nullptr;
     std::uint64_t generation = 0;
     std::uint64_t number = 0;
+    std::uint64_t record = 0;
   };
   std::byte* segment_;
+  FlightRing& flight_;
   Use uses_[shm::kStages];
   std::uint32_t next_ = 0;
 };

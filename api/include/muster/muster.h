@@ -167,7 +167,7 @@ typedef uint64_t muster_group; /* 0 is never valid */
 typedef struct muster_group_info {
   uint32_t size;
   int32_t rank, ranks; /* this rank's index in the group; how many members */
-  char name[64];       /* first name of the group: a mesh dim or a flattened one */
+  char name[64];       /* first name of the group: a mesh dim, a flattened one, its makers' or "ranks 0 2-4" */
 } muster_group_info;
 #define MUSTER_GROUP_INFO_INIT {sizeof(muster_group_info), 0, 0, {0}}
 

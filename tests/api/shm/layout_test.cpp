@@ -101,6 +101,7 @@ TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(offsetof(DirectPair, received), 128u);
   EXPECT_EQ(offsetof(DirectHeader, asleep), 128u);
   EXPECT_EQ(offsetof(DirectHeader, stage_uses), 256u);
+  EXPECT_EQ(offsetof(DirectHeader, awaiting), 424u);
   EXPECT_EQ(offsetof(DirectHeader, operations), 384u);
   EXPECT_EQ(sizeof(GroupLine), 128u);
   EXPECT_EQ(offsetof(GroupLine, completed), 24u);

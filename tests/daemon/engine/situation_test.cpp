@@ -192,6 +192,9 @@ class DirectClient {
         &record, sizeof record);
     reinterpret_cast<shm::DirectHeader*>(map_.writable())->recorded = record.index;
   }
+  void await_readers_of(std::uint64_t record) {
+    reinterpret_cast<shm::DirectHeader*>(map_.writable())->awaiting = record;
+  }
 
  private:
   std::uint32_t rank_;
@@ -242,7 +245,7 @@ TEST(Situation, KnowsOfAMemberThatHasComeAndRecordedNothing) {
 // Goal:   who waits until a stopped member has read what it gave is not the one to blame.
 // Method: rank 0 has finished in the first group, where rank 1 still reads, and rank 2 waits for it in the
 // other.
-TEST(Situation, KnowsWhoMayWaitForReaders) {
+TEST(Situation, KnowsWhoWaitsForReaders) {
   const std::vector<scheduler::Group> groups{{"read", {Rank(0), Rank(1)}}, {"next", {Rank(0), Rank(2)}}};
   Stage stage({3, 64, 4}, groups);
   Sessions sessions(3);
@@ -257,20 +260,24 @@ TEST(Situation, KnowsWhoMayWaitForReaders) {
   over.begun_ns = 10;
   over.end = static_cast<std::uint64_t>(shm::RecordState::kWell);
   giver.write(over);
+  giver.await_readers_of(over.index);
   DirectClient(board, 1).arrive(board, 0, 1, 20);
   DirectClient(board, 2).arrive(board, 1, 1, 30);
   stage.now = Nanos(1000);
   blame::Situation s = gather(stage, sessions, &board);
   ASSERT_THAT(s.waits, SizeIs(2));
   EXPECT_THAT(s.waits[0].inside, ElementsAre(1));
-  EXPECT_THAT(s.waits[0].gone_on, ElementsAre(0));
+  EXPECT_THAT(s.waits[0].awaiting, ElementsAre(0));
   SaidProcesses processes;
   processes.states[101] = blame::ProcessState::kStopped;
   look_at_processes(s, sessions.facts, processes, 1, 8);
   const blame::Report report = blame::assess(s, 1);
   EXPECT_EQ(report.verdict, blame::Verdict::kStopped);
-  ASSERT_THAT(report.culprits, SizeIs(2));
-  EXPECT_EQ(report.culprits[1].rank, 1u);
+  EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
+  ASSERT_THAT(report.culprits, SizeIs(1));
+  EXPECT_EQ(report.culprits[0].rank, 1u);
+  giver.await_readers_of(7);
+  EXPECT_THAT(gather(stage, sessions, &board).waits[0].awaiting, SizeIs(0)) << "no such record";
 }
 
 TEST(Situation, TellsWhereMembersTakeTwoPaths) {

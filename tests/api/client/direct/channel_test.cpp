@@ -110,7 +110,7 @@ TEST_F(Meetings, EndsAWaitThatIsInterruptedUnlessItIsOver) {
 TEST_F(Meetings, LeavesAStageToItsReadersWhereItIsInterrupted) {
   world_.interrupted = true;
   Patience patience(std::chrono::seconds(20), true);
-  Stages stages(world_.memory(0).own());
+  Stages stages(world_.memory(0).own(), world_.memory(0).flight());
   for (const std::uint32_t index : {0u, 1u}) EXPECT_EQ(stages.take(one_, patience).place.index, index);
   for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
   arrive(one_);
@@ -126,7 +126,7 @@ TEST_F(Meetings, LeavesAStageToItsReadersWhereItIsInterrupted) {
 
 // Goal:   what is no operation of a group is not interrupted: a group that is given back is settled first.
 TEST_F(Meetings, SettlesAStageThoughItIsInterrupted) {
-  Stages stages(world_.memory(0).own());
+  Stages stages(world_.memory(0).own(), world_.memory(0).flight());
   Patience patience(std::chrono::milliseconds(50), true);
   static_cast<void>(stages.take(one_, patience));
   for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
@@ -314,7 +314,9 @@ TEST_F(Meetings, MatchesMessagesInOrder) {
 
 TEST_F(Meetings, WritesAStageAgainOnlyWhenItsReadersAreDone) {
   std::vector<std::byte> segment(shm::kDirectSeatsOffset);
-  Stages stages(segment.data());
+  const std::uint32_t recording = 0;
+  FlightRing flight(segment.data(), &recording);
+  Stages stages(segment.data(), flight);
   const Patience patience = at_once();
   const auto uses = [&](std::uint32_t index) {
     return reinterpret_cast<const shm::DirectHeader*>(segment.data())->stage_uses[index];

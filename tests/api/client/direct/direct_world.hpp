@@ -90,7 +90,7 @@ class DirectWorld {
               w.map(w.board_->segment_descriptor(Rank(r)), w.board_->segment_bytes(Rank(r)),
                     shm::Access::kReadWrite),
               w.map(w.board_->page_descriptor(), w.board_->page_bytes(), shm::Access::kRead), *this)),
-          stages(memory.own()) {
+          stages(memory.own(), memory.flight()) {
       const Seating seating{kGroup, kGroupId.value, r, w.board_->members(kGroupId),
                             w.board_->generation(kGroupId)};
       channel = *open_channel(memory, seating, *this);
