@@ -71,7 +71,10 @@ Status muster_session::run(muster_plan plan, Nanos timeout) {
 
 Status muster_session::run_once(muster_plan plan, Nanos timeout) {
   MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
-  if (direct_ == nullptr) return run_by_engine(*record, timeout);
+  if (direct_ == nullptr) {
+    MUSTER_RETURN_IF_ERROR(check_lane(*record->usual_lane));
+    return run_by_engine(*record, timeout);
+  }
   const bool sampled =
       welcome().digests != 0 && muster::client::is_shared_result(record->told->described.what);
   return sampled ? run_sampled(plan, timeout) : run_directly(*record, timeout);
@@ -103,22 +106,23 @@ Status muster_session::seat(PlanRecord& record) {
   return {};
 }
 
+// Of a run by the engine: what fails at once must not do so after the others have met this rank and wait in
+// the engine, nor have begun there. All meet once the lane runs again.
+Status muster_session::check_lane(muster_lane lane) {
+  if (const Code code = reset_if_asked(lane); code != Code::kOk) return not_pushed(code);
+  if (const auto why = reader_.failure(lane))
+    return failure(
+        Code::kState,
+        "the run goes by the engine on lane {}, which stands still ({}) until muster_lane_reset; it has "
+        "not begun",
+        lane, why->text.empty() ? muster::code_sentence(why->status) : why->text);
+  return lane_full(lane) ? full(lane) : Status();
+}
+
 Status muster_session::run_directly(PlanRecord& record, Nanos timeout, std::uint64_t* counted) {
   if (record.direct == nullptr) MUSTER_RETURN_IF_ERROR(seat(record));
   const bool by_engine = record.direct->choice.path == muster::Path::kEngine;
-  if (by_engine) {
-    // What fails here at once must not do so after the others have met this rank and wait in the engine, nor
-    // have begun there: all meet here once the lane runs again.
-    const muster_lane lane = *record.usual_lane;
-    if (const Code code = reset_if_asked(lane); code != Code::kOk) return not_pushed(code);
-    if (const auto why = reader_.failure(lane))
-      return failure(
-          Code::kState,
-          "the run goes by the engine on lane {}, which stands still ({}) until muster_lane_reset; it has "
-          "not begun",
-          lane, why->text.empty() ? muster::code_sentence(why->status) : why->text);
-    if (lane_full(lane)) return full(lane);
-  }
+  if (by_engine) MUSTER_RETURN_IF_ERROR(check_lane(*record.usual_lane));
   MUSTER_RETURN_IF_ERROR(
       direct_->run(*record.direct, timeout.count() > 0 ? timeout : Nanos(welcome().deadline_ns)));
   if (counted != nullptr) *counted = record.direct->channel->count_shared();

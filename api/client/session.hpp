@@ -249,6 +249,7 @@ struct muster_session {
   muster::Status run_directly(PlanRecord& record, muster::Nanos timeout, std::uint64_t* counted = nullptr);
   muster::Status run_agreed(const PlanRecord& record, muster::Nanos timeout);
   muster::Status run_sampled(muster_plan plan, muster::Nanos timeout);
+  muster::Status check_lane(muster_lane lane);
   muster::Status run_by_engine(const PlanRecord& record, muster::Nanos timeout);
   muster::Code push(std::span<const muster::shm::Command> commands);
   muster::Code tell(PlanRecord& record);

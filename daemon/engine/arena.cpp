@@ -73,6 +73,13 @@ Result<Arena::Grant> Arena::adopt(std::shared_ptr<device::Memory> memory, std::u
                 "a buffer of {} bytes more is too much: {} of the rank's {} bytes are reserved already "
                 "(limits.arena_per_rank_max); free buffers or raise the limit",
                 bytes, reserved_bytes_, options_.bytes_max);
+  const std::uint64_t beside = memory->bytes() - bytes;
+  if (beside > kMappedBesideMax - mapped_beside_bytes_)
+    return fail(Code::kNoResource,
+                "a piece of {} bytes of a memory of {}, which is mapped whole, is too much: {} bytes are "
+                "mapped so already; import the memory once and use ranges of it, or import smaller memories",
+                bytes, memory->bytes(), mapped_beside_bytes_);
+  mapped_beside_bytes_ += beside;
   const Grant grant{static_cast<std::uint32_t>(segments_.size()), offset, bytes, memory->data() + offset};
   reserved_bytes_ += bytes;
   used_bytes_ += bytes;
@@ -125,6 +132,7 @@ std::shared_ptr<device::Memory> Arena::free(const Grant& grant) {
   used_bytes_ -= grant.bytes;
   if (segments_[grant.segment].adopted) {
     reserved_bytes_ -= grant.bytes;
+    mapped_beside_bytes_ -= segments_[grant.segment].memory->bytes() - grant.bytes;
     ++retired_;
     return std::exchange(segments_[grant.segment].memory, nullptr);
   }

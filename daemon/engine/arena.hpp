@@ -17,8 +17,9 @@ namespace muster::engine {
 // of
 //         what it adopted, until that is freed.
 // Thread  the conductor.
-// Bound   bytes_max over all segments; kSegmentsMax of them in a job's life, since an index is never used
-//         twice: peers remember what they have mapped by it.
+// Bound   bytes_max over all buffers and what they are carved from; of memory that is adopted in pieces,
+//         kMappedBesideMax of addresses beside them; kSegmentsMax of them in a job's life, since an index is
+//         never used twice: peers remember what they have mapped by it.
 // Fails   allocate, adopt: kNoResource naming need and limit, or what the device says.
 class Arena {
  public:
@@ -34,6 +35,7 @@ class Arena {
   };
   static constexpr std::uint64_t kAlignment = 64;
   static constexpr std::uint32_t kSegmentsMax = shm::kPlaceIndexMax;
+  static constexpr std::uint64_t kMappedBesideMax = shm::kSegmentBytesMax;
 
   Arena(device::Device& device, Options options);
 
@@ -73,6 +75,7 @@ class Arena {
   std::vector<std::uint32_t> grown_;  // segments that may have holes
   std::uint64_t used_bytes_ = 0;
   std::uint64_t reserved_bytes_ = 0;
+  std::uint64_t mapped_beside_bytes_ = 0;  // of what was adopted, beside the pieces that are buffers
   std::uint64_t retired_ = 0;
 };
 

@@ -122,6 +122,7 @@ void Board::reset(Rank rank) {
   for (std::uint32_t k = 0; k < shm::kDirectRecords; ++k)
     Published<std::uint64_t>(&records[k].index).store(0);
   Published<std::uint64_t>(&header->untold).store(0);
+  Published<std::uint64_t>(&header->awaiting).store(0);
   for (const auto& [offset, group] : segment.seats)
     clear_seat(segment.mapping.writable() + offset, groups_[group.value].seats.size());
 }

@@ -54,15 +54,19 @@ void hold_buffer(scheduler::Plan& plan, std::uint64_t handle) {
   if (handle != 0 && !held) plan.buffers.push_back(buffer);
 }
 
+Status check_alignment(const muster_range& range, std::size_t element, const char* name) {
+  if (range.offset_bytes % element == 0) return {};
+  return failure(Code::kBadArgument, "{}: offset {} is not a multiple of the element's {} bytes", name,
+                 range.offset_bytes, element);
+}
+
 Result<std::byte*> resolve_range(const Session& session, const muster_range& range, std::uint64_t count,
                                  muster_dtype dtype, const char* name) {
   if (count == 0) return nullptr;
   const Buffer* buffer = session.buffer(Handle(range.buffer));
   if (buffer == nullptr) return fail(Code::kStale, "{}: no such buffer", name);
   const std::size_t element = dtype_bytes(dtype);
-  if (range.offset_bytes % element != 0)
-    return fail(Code::kBadArgument, "{}: offset {} is not a multiple of the element's {} bytes", name,
-                range.offset_bytes, element);
+  MUSTER_RETURN_IF_ERROR(check_alignment(range, element, name));
   const Wide end = static_cast<Wide>(range.offset_bytes) + static_cast<Wide>(count) * element;
   if (end > buffer->bytes)
     return fail(Code::kBadArgument, "{}: {} elements from byte {} end behind the buffer's {} bytes", name,
@@ -98,12 +102,14 @@ Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, schedul
   MUSTER_ASSIGN_OR_RETURN(share.source, resolve_range(scope.session, m.source, reads, dtype, "source"));
   MUSTER_ASSIGN_OR_RETURN(share.target, resolve_range(scope.session, m.target, writes, dtype, "target"));
   // Also of vectors that are empty now: new counts may reach into them, and are told late (M8).
-  const auto hold = [&](std::span<const Block> blocks, std::uint64_t buffer) {
-    if (!blocks.empty() && scope.session.buffer(Handle(buffer)) != nullptr) hold_buffer(plan, buffer);
+  const auto hold = [&](std::span<const Block> blocks, const muster_range& range,
+                        const char* name) -> Status {
+    if (blocks.empty() || scope.session.buffer(Handle(range.buffer)) == nullptr) return {};
+    hold_buffer(plan, range.buffer);
+    return check_alignment(range, dtype_bytes(dtype), name);
   };
-  hold(share.source_blocks, m.source.buffer);
-  hold(share.target_blocks, m.target.buffer);
-  return {};
+  MUSTER_RETURN_IF_ERROR(hold(share.source_blocks, m.source, "source"));
+  return hold(share.target_blocks, m.target, "target");
 }
 
 Result<std::vector<Face>> resolve_faces(const Scope& scope, std::span<const muster_face> said,

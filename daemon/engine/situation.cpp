@@ -50,6 +50,7 @@ Wait pending_wait(const Evidence& e, const scheduler::Sequencer::Pending& pendin
   Wait wait;
   wait.group = pending.group.value;
   wait.group_name = e.graph.groups()[pending.group.value].name;
+  wait.members = members_of(e, pending.group).size();
   wait.lane = scheduler::lane_name(pending.lane);
   wait.number = pending.number;
   wait.operation = operation_of(*pending.arrived.front().plan);
@@ -72,6 +73,7 @@ Wait running_wait(const Evidence& e, const scheduler::Graph::Running& running) {
   Wait wait;
   wait.group = work.group.value;
   wait.group_name = e.graph.groups()[work.group.value].name;
+  wait.members = members_of(e, work.group).size();
   wait.lane = scheduler::lane_name(part.lane);
   wait.number = work.point_to_point() ? part.value : e.graph.sequencer().operations(work.group, part.lane);
   wait.operation = operation_of(*part.plan);
@@ -183,6 +185,24 @@ void add_unrecorded(const Evidence& e, const Board::Flight& flight, Wait& wait) 
   }
 }
 
+// Who may still read what those gave who have done their part.
+std::vector<std::uint32_t> readers_of(const Evidence& e, const Board::Flight& flight,
+                                      const std::vector<std::uint32_t>& givers) {
+  const DirectQuestion done{flight.group,
+                            flight.member,
+                            flight.generation,
+                            flight.number,
+                            shm::kPhaseLast,
+                            shm::DirectWait::kPhase,
+                            0};
+  std::vector<std::uint32_t> readers;
+  for (const std::uint32_t index : e.board->missing(done)) {
+    const std::uint32_t rank = members_of(e, flight.group)[index].value;
+    if (std::find(givers.begin(), givers.end(), rank) == givers.end()) readers.push_back(rank);
+  }
+  return readers;
+}
+
 // Who else has come is read from the seats.
 void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
@@ -199,6 +219,10 @@ void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
     add_plan_facts(e, flight, wait);
   }
   if (!wait.missing.empty()) return;
+  if (!wait.awaiting.empty()) {
+    wait.inside = readers_of(e, flight, wait.awaiting);
+    return;
+  }
   for (const blame::Arrived& arrived : wait.arrived) wait.inside.push_back(arrived.rank);
   if (sender == kNoMember) add_unrecorded(e, flight, wait);
 }
@@ -209,12 +233,13 @@ struct Met {
 };
 using Meetings = std::map<Meeting, Met>;
 
-Met& met_in(Meetings& meetings, const Board::Flight& flight, Instant begun) {
+// Of those who tell of it, one who is in it says what it is.
+Wait& wait_in(Meetings& meetings, const Board::Flight& flight, Instant begun) {
   const auto [place, is_new] = meetings.try_emplace(meeting_of(flight));
   Met& met = place->second;
-  met.flight = flight;
+  if (is_new || flight.state == shm::RecordState::kOpen) met.flight = flight;
   met.wait.since = is_new ? begun : std::min(met.wait.since, begun);
-  return met;
+  return met.wait;
 }
 
 // What the rank's own records say: in which operation it is, or which one's readers it waits for.
@@ -223,8 +248,10 @@ void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& sta
     return flight && flight->generation == e.board->generation(flight->group);
   };
   const auto awaited = e.board->awaited_flight(Rank(rank));
-  if (is_current(awaited) && !is_pairwise(static_cast<muster_op>(awaited->what.op)))
-    met_in(meetings, *awaited, std::min(awaited->begun, e.now)).wait.awaiting.push_back(rank);
+  // What is sent to one rank alone stands in no stage.
+  if (is_current(awaited) && !is_transfer(static_cast<muster_op>(awaited->what.op)) &&
+      !readers_of(e, *awaited, {rank}).empty())
+    wait_in(meetings, *awaited, std::min(awaited->begun, e.now)).awaiting.push_back(rank);
   const auto flight = e.board->latest_flight(Rank(rank));
   if (!flight) return;
   const Instant begun = std::min(flight->begun, e.now);
@@ -233,7 +260,7 @@ void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& sta
     state.finished = blame::Finished{e.graph.groups()[flight->group.value].name, op_name(flight->what.op),
                                      Path::kDirect, flight->number, begun};
   if (flight->state == shm::RecordState::kOpen && is_current(flight))
-    met_in(meetings, *flight, begun).wait.arrived.push_back({rank, begun});
+    wait_in(meetings, *flight, begun).arrived.push_back({rank, begun});
 }
 
 void add_direct(const Evidence& e, Situation& situation) {
@@ -243,6 +270,7 @@ void add_direct(const Evidence& e, Situation& situation) {
   for (auto& [key, met] : meetings) {
     met.wait.group = met.flight.group.value;
     met.wait.group_name = e.graph.groups()[met.flight.group.value].name;
+    met.wait.members = members_of(e, met.flight.group).size();
     met.wait.path = Path::kDirect;
     met.wait.number = met.flight.number;
     const bool typed = met.flight.what.dtype != 0;
@@ -291,6 +319,7 @@ Json wait_json(const Situation& situation, const Wait& wait) {
           {"waiting_ns", (situation.now - wait.since).count()},
           {"arrived", arrived},
           {"missing", missing},
+          {"inside", wait.inside},
           {"awaiting_readers", wait.awaiting},
           {"difference", wait.difference}};
 }

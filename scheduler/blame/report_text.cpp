@@ -35,7 +35,9 @@ std::vector<std::uint32_t> missing_of(const Wait& wait) {
   return ranks;
 }
 
-std::vector<std::uint32_t> arrived_of(const Wait& wait) {
+// Those who are in the operation. Whoever was held up before it could say so is known to be inside.
+std::vector<std::uint32_t> here_of(const Wait& wait) {
+  if (wait.arrived.empty()) return wait.inside;
   std::vector<std::uint32_t> ranks;
   for (const Arrived& arrived : wait.arrived) ranks.push_back(arrived.rank);
   return ranks;
@@ -105,13 +107,14 @@ void add_rank(const Situation& situation, std::uint32_t number, std::string reas
 }
 
 void add_wait(const Situation& situation, const Wait& wait, std::string* out) {
-  *out += fmt::format("group    {} (id {}, {} ranks)   op {}\n", wait.group_name, wait.group,
-                      wait.arrived.size() + wait.missing.size() + wait.awaiting.size(), operation_of(wait));
-  *out += fmt::format("waiting  {} for {}", plural(arrived_of(wait)), seconds(situation.now - wait.since));
+  *out += fmt::format("group    {} (id {}, {} ranks)   op {}\n", wait.group_name, wait.group, wait.members,
+                      operation_of(wait));
+  *out += fmt::format("waiting  {} for {}", plural(here_of(wait)), seconds(situation.now - wait.since));
   *out += wait.missing.empty() ? "   all have come\n" : "   missing  " + plural(missing_of(wait)) + "\n";
   if (!wait.awaiting.empty())
-    *out += fmt::format("readers  {}: done, and waiting until all have read what {} gave\n",
-                        plural(wait.awaiting), wait.awaiting.size() == 1 ? "it" : "they");
+    *out += fmt::format("done     {}, waiting until {} read what {} gave\n", plural(wait.awaiting),
+                        plural(wait.inside) + (wait.inside.size() == 1 ? " has" : " have"),
+                        wait.awaiting.size() == 1 ? "it" : "they");
   if (!wait.difference.empty()) *out += "differ   on " + wait.difference + "\n";
 }
 
@@ -135,7 +138,7 @@ void add_others(const Situation& situation, const Report& report, std::string* o
     const Wait& wait = situation.waits[w];
     if (++listed > kListedMax) continue;
     *out += fmt::format("also     {} in {}: {} for {}{}\n", operation_of(wait), wait.group_name,
-                        plural(arrived_of(wait)), seconds(situation.now - wait.since),
+                        plural(here_of(wait)), seconds(situation.now - wait.since),
                         wait.missing.empty() ? ", running" : ", missing " + plural(missing_of(wait)));
   }
   if (listed > kListedMax) *out += fmt::format("also     {} more operations\n", listed - kListedMax);
@@ -164,8 +167,9 @@ std::string rank_list(const std::vector<std::uint32_t>& ranks) {
   for (std::size_t i = 0; i < ranks.size();) {
     // The longest run of one step from here; three ranks make a run worth writing so.
     std::size_t end = i + 1;
-    const std::uint32_t step = end < ranks.size() ? ranks[end] - ranks[i] : 0;
-    while (end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
+    const bool rises = end < ranks.size() && ranks[end] > ranks[i];  // groups have an order of their own
+    const std::uint32_t step = rises ? ranks[end] - ranks[i] : 0;
+    while (rises && end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
     if (!text.empty()) text += ' ';
     if (end - i >= 3) {
       text += fmt::format("{}-{}", ranks[i], ranks[end - 1]);

@@ -74,6 +74,7 @@ struct Missing {
 struct Wait {
   std::uint32_t group = 0;
   std::string group_name;
+  std::size_t members = 0;  // of the group
   Path path = Path::kEngine;
   std::string lane;          // kEngine: "small"
   std::uint64_t number = 0;  // in the order that the group agrees on

@@ -256,17 +256,19 @@ TEST(WaitForReaders, NamesTheReaderThatIsStopped) {
   test::Node node;
   node.options.job_defaults.deadline = kDeadline;
   node.start();
-  FaultJob job(node, "job", 0, {"reader"}, "operation.agreed:1=stop");
-  EXPECT_THAT(job.at_point(), HasSubstr("at operation.agreed"));
-  for (test::FaultRank* rank : job.survivors()) {
-    const Ending e = test::ending_of(rank->line());
-    EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT") << e.line;
-    EXPECT_THAT(e.text, HasSubstr("missing rank 1; rank 0 is stopped by a signal"));
-    EXPECT_THAT(e.text, HasSubstr("ranks 1 2")) << "the group, which has no name";
-    EXPECT_EQ(rank->wait(), 42);
+  for (const std::string step : {"reader", "reader_in_place"}) {
+    FaultJob job(node, step, 0, {step}, "operation.agreed:1=stop");
+    EXPECT_THAT(job.at_point(), HasSubstr("at operation.agreed"));
+    for (test::FaultRank* rank : job.survivors()) {
+      const Ending e = test::ending_of(rank->line());
+      EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT") << e.line;
+      EXPECT_THAT(e.text, HasSubstr("missing rank 1; rank 0 is stopped by a signal"));
+      EXPECT_THAT(e.text, HasSubstr("group ranks 1 2:")) << "which has no name";
+      EXPECT_EQ(rank->wait(), 42);
+    }
+    job.victim().kill(SIGCONT);
+    EXPECT_EQ(job.ending_of_victim().how, "lost") << "it may have read what was overwritten";
   }
-  job.victim().kill(SIGCONT);
-  EXPECT_EQ(job.ending_of_victim().how, "lost") << "it may have read what was overwritten";
 }
 
 }  // namespace

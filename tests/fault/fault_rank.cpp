@@ -74,7 +74,8 @@ class Rank {
     if (name == "slot") all_reduce(256);
     if (name == "stage")
       for (int i = 0; i < 4; ++i) all_reduce(2000, InPlace::kYes);
-    if (name == "reader") reader();
+    if (name == "reader") reader(MUSTER_ALL_REDUCE);
+    if (name == "reader_in_place") reader(MUSTER_ALL_TO_ALL);
     if (name == "read") all_reduce(40'000);
     if (name == "read_in_place") all_reduce(40'000, InPlace::kYes);
     if (name == "slices") reduce(40'000);
@@ -201,20 +202,22 @@ class Rank {
   }
   // The victim reads what a second rank has given. That one must wait for it before it can give for the third
   // time, to a third rank, which has less patience.
-  void reader() {
+  void reader(muster_op op) {
     const int giver = (victim_ + 1) % world_;
     const int third = (victim_ + 2) % world_;
-    if (rank_ != third) give_in({victim_, giver}, {0});
-    if (rank_ != victim_) give_in({giver, third}, {0, rank_ == third ? kSoonNs : 0});
+    if (rank_ != third) give_in({victim_, giver}, op, {0});
+    if (rank_ != victim_) give_in({giver, third}, MUSTER_ALL_REDUCE, {0, rank_ == third ? kSoonNs : 0});
   }
-  void give_in(std::initializer_list<std::int32_t> members, std::initializer_list<std::int64_t> timeouts) {
+  void give_in(std::initializer_list<std::int32_t> members, muster_op op,
+               std::initializer_list<std::int64_t> timeouts) {
     constexpr std::uint64_t kStaged = 2000;  // elements
-    muster_collective what = described(MUSTER_ALL_REDUCE, kStaged, InPlace::kYes);
+    const bool reduces = op == MUSTER_ALL_REDUCE;
+    muster_collective what = described(op, kStaged, InPlace::kYes);
     expect(muster_group_make(session_, members.begin(), members.size(), nullptr, &what.group));
     for (const std::int64_t timeout_ns : timeouts) {
-      std::fill_n(source_, kStaged, 1.0f);
+      std::fill_n(source_, kStaged * members.size(), 1.0f);
       run(what, timeout_ns);
-      check(source_, kStaged, static_cast<float>(members.size()));
+      check(source_, kStaged, reduces ? static_cast<float>(members.size()) : 1.0f);
     }
   }
   void reduce(std::uint64_t count) {

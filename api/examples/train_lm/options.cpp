@@ -104,7 +104,8 @@ void add_options(CLI::App& app, Options& o, std::string& dtype) {
 // CLI11's words where they are plain.
 std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining();  // in their order; CLI11 names the last one first
-  if (!unknown.empty()) return "unknown option " + unknown.front();
+  if (!unknown.empty())
+    return (unknown.front().starts_with("-") ? "unknown option " : "unexpected argument ") + unknown.front();
   if (error.get_name() == "ArgumentMismatch")
     for (const CLI::Option* option : app.get_options())
       if (option->count() > 1 && option->get_expected_max() == 1)

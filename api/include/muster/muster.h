@@ -2,8 +2,8 @@
  * C++), no CUDA headers.
  *
  * Ownership  What you open you close. Handles (buffers, groups, plans) die with their session. A string that you pass
- *            is copied before the call returns, and has no control characters (BAD_ARGUMENT), for others read it in
- *            reports; a string that you get lives as long as its comment says.
+ *            is copied before the call returns. Names and sites have no control characters (BAD_ARGUMENT), for others
+ *            read them in reports. A string that you get lives as long as its comment says.
  * Threads    One session, one thread at a time: not even an abort may come from another thread while one is in a call. Only
  *            muster_interrupt may, and ends the wait in which the thread is. What a call waits for is bounded by its deadline.
  *            A process may open several sessions: they share no state in it, and each may be used by a thread of its own. Two
@@ -167,7 +167,7 @@ typedef uint64_t muster_group; /* 0 is never valid */
 typedef struct muster_group_info {
   uint32_t size;
   int32_t rank, ranks; /* this rank's index in the group; how many members */
-  char name[64];       /* first name of the group: a mesh dim, a flattened one, its makers' or "ranks 0 2-4" */
+  char name[64];       /* first name of the group: a mesh dim, a flattened one, its makers'; or "ranks 0 2-4" */
 } muster_group_info;
 #define MUSTER_GROUP_INFO_INIT {sizeof(muster_group_info), 0, 0, {0}}
 

@@ -312,6 +312,12 @@ TEST_F(Recount, RefusesWhatDoesNotFitAndKeepsTheCounts) {
     exchange.dtype = MUSTER_F32;
     EXPECT_EQ(recount(member, plan_of(member, exchange), 3), MUSTER_ERR_UNSUPPORTED);
     EXPECT_THAT(member.error, HasSubstr("exchange has no counts that could change; make another plan"));
+    muster_collective odd = all_reduce(member, v, v, 0);
+    odd.source.offset_bytes = 2;
+    muster_plan none = 0;
+    EXPECT_EQ(muster_plan_collective(member.session, &odd, &none), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(),
+                HasSubstr("source: offset 2 is not a multiple of the element's 4 bytes"));
     std::fill_n(v.data, kRoom, 1.0f);
     ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK) << muster_last_error();
     EXPECT_EQ(v.data[2], 2.0f);

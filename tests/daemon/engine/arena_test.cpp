@@ -114,6 +114,19 @@ TEST_F(ArenaTest, AdoptsAPieceOfMemoryThatIsLargerThanItsLimit) {
   EXPECT_THAT(whole.error().message(), HasSubstr("limits.arena_per_rank_max"));
 }
 
+// Goal:   small pieces of a large memory take no more addresses than there are.
+TEST_F(ArenaTest, BoundsWhatIsMappedBesideItsPieces) {
+  const std::shared_ptr<device::Memory> pool = *device_->allocate(std::uint64_t{128} << 20);
+  std::vector<Arena::Grant> pieces;
+  auto piece = arena_.adopt(pool, 0, 64);
+  for (; piece; piece = arena_.adopt(pool, 0, 64)) pieces.push_back(*piece);
+  EXPECT_EQ(pieces.size(), Arena::kMappedBesideMax / (pool->bytes() - 64));
+  EXPECT_EQ(piece.error().code(), Code::kNoResource);
+  EXPECT_THAT(piece.error().message(), HasSubstr("import the memory once and use ranges of it"));
+  arena_.free(pieces.back());
+  EXPECT_TRUE(arena_.adopt(pool, 64, 64));
+}
+
 // Goal:   who frees adopted memory decides when it is unmapped, which may take long.
 TEST_F(ArenaTest, HandsAdoptedMemoryBack) {
   std::shared_ptr<device::Memory> memory = *device_->allocate(4096);

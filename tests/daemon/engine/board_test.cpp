@@ -108,7 +108,9 @@ TEST(Board, CountsAnewForANewProcess) {
   header->operations = 3;
   header->bytes_moved = 4;
   header->sleeps = 5;
+  header->awaiting = 6;
   b.reset(Rank(2));
+  EXPECT_EQ(header->awaiting, 0u);
   EXPECT_EQ(header->operations, 0u);
   EXPECT_EQ(header->bytes_moved, 0u);
   EXPECT_EQ(header->sleeps, 0u);

@@ -192,6 +192,14 @@ class DirectClient {
         &record, sizeof record);
     reinterpret_cast<shm::DirectHeader*>(map_.writable())->recorded = record.index;
   }
+  // Has read all that it wanted of the operation.
+  void depart(const Board& board, std::uint32_t group, std::uint64_t number) {
+    for (const auto& member : board.members(GroupId(group))) {
+      if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
+      auto* seat = reinterpret_cast<shm::DirectSeat*>(map_.writable() + member.seat);
+      seat->progress[board.generation(GroupId(group)) & 1] = shm::make_progress(number, shm::kPhaseLast);
+    }
+  }
   void await_readers_of(std::uint64_t record) {
     reinterpret_cast<shm::DirectHeader*>(map_.writable())->awaiting = record;
   }
@@ -241,45 +249,52 @@ TEST(Situation, KnowsOfAMemberThatHasComeAndRecordedNothing) {
   EXPECT_EQ(blame::assess(s, 0).verdict, blame::Verdict::kStopped);
 }
 
-// Goal:   one rank starts what another runs: they will never meet, and it is called so.
 // Goal:   who waits until a stopped member has read what it gave is not the one to blame.
 // Method: rank 0 has finished in the first group, where rank 1 still reads, and rank 2 waits for it in the
-// other.
+//         other. Operations of all kinds that give what others read.
 TEST(Situation, KnowsWhoWaitsForReaders) {
-  const std::vector<scheduler::Group> groups{{"read", {Rank(0), Rank(1)}}, {"next", {Rank(0), Rank(2)}}};
-  Stage stage({3, 64, 4}, groups);
-  Sessions sessions(3);
-  auto board = *Board::create(groups, 3, 0, 1, shm::memory_headroom());
-  DirectClient giver(board, 0);
-  giver.arrive(board, 0, 1, 10);
-  shm::DirectRecord over;
-  over.index = 1;
-  over.what = shm::pack_what({0, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
-  over.generation = board.generation(GroupId(0));
-  over.number = 1;
-  over.begun_ns = 10;
-  over.end = static_cast<std::uint64_t>(shm::RecordState::kWell);
-  giver.write(over);
-  giver.await_readers_of(over.index);
-  DirectClient(board, 1).arrive(board, 0, 1, 20);
-  DirectClient(board, 2).arrive(board, 1, 1, 30);
-  stage.now = Nanos(1000);
-  blame::Situation s = gather(stage, sessions, &board);
-  ASSERT_THAT(s.waits, SizeIs(2));
-  EXPECT_THAT(s.waits[0].inside, ElementsAre(1));
-  EXPECT_THAT(s.waits[0].awaiting, ElementsAre(0));
-  SaidProcesses processes;
-  processes.states[101] = blame::ProcessState::kStopped;
-  look_at_processes(s, sessions.facts, processes, 1, 8);
-  const blame::Report report = blame::assess(s, 1);
-  EXPECT_EQ(report.verdict, blame::Verdict::kStopped);
-  EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
-  ASSERT_THAT(report.culprits, SizeIs(1));
-  EXPECT_EQ(report.culprits[0].rank, 1u);
-  giver.await_readers_of(7);
-  EXPECT_THAT(gather(stage, sessions, &board).waits[0].awaiting, SizeIs(0)) << "no such record";
+  for (const std::uint8_t op : {MUSTER_ALL_REDUCE, MUSTER_GATHER, MUSTER_ALL_TO_ALL, MUSTER_EXCHANGE}) {
+    SCOPED_TRACE(op_name(op));
+    const std::vector<scheduler::Group> groups{{"read", {Rank(0), Rank(1)}}, {"next", {Rank(0), Rank(2)}}};
+    Stage stage({3, 64, 4}, groups);
+    Sessions sessions(3);
+    auto board = *Board::create(groups, 3, 0, 1, shm::memory_headroom());
+    DirectClient giver(board, 0);
+    giver.arrive(board, 0, 1, 10);
+    shm::DirectRecord over;
+    over.index = 1;
+    over.what = shm::pack_what({0, op, MUSTER_F32, 0});
+    over.generation = board.generation(GroupId(0));
+    over.number = 1;
+    over.begun_ns = 10;
+    over.end = static_cast<std::uint64_t>(shm::RecordState::kWell);
+    giver.write(over);
+    giver.await_readers_of(over.index);
+    DirectClient reader(board, 1);
+    reader.arrive(board, 0, 1, 20);
+    DirectClient(board, 2).arrive(board, 1, 1, 30);
+    stage.now = Nanos(1000);
+    blame::Situation s = gather(stage, sessions, &board);
+    ASSERT_THAT(s.waits, SizeIs(2));
+    EXPECT_THAT(s.waits[0].inside, ElementsAre(1));
+    EXPECT_THAT(s.waits[0].awaiting, ElementsAre(0));
+    SaidProcesses processes;
+    processes.states[101] = blame::ProcessState::kStopped;
+    look_at_processes(s, sessions.facts, processes, 1, 8);
+    const blame::Report report = blame::assess(s, 1);
+    EXPECT_EQ(report.verdict, blame::Verdict::kStopped);
+    EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
+    ASSERT_THAT(report.culprits, SizeIs(1));
+    EXPECT_EQ(report.culprits[0].rank, 1u);
+    giver.await_readers_of(7);
+    EXPECT_THAT(gather(stage, sessions, &board).waits[0].awaiting, SizeIs(0)) << "no such record";
+    giver.await_readers_of(over.index);
+    reader.depart(board, 0, 1);
+    EXPECT_THAT(gather(stage, sessions, &board).waits[0].awaiting, SizeIs(0)) << "all have read it";
+  }
 }
 
+// Goal:   one rank starts what another runs: they will never meet, and it is called so.
 TEST(Situation, TellsWhereMembersTakeTwoPaths) {
   Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
   Sessions sessions(2);

@@ -52,6 +52,7 @@ std::size_t add(Situation& s, const Facts& facts) {
   wait.since = ms(facts.since_ms);
   for (const std::uint32_t rank : facts.arrived) wait.arrived.push_back({rank, wait.since});
   for (const std::uint32_t rank : facts.missing) wait.missing.push_back({rank, {}, {}});
+  wait.members = wait.arrived.size() + wait.missing.size();
   s.waits.push_back(wait);
   return s.waits.size() - 1;
 }
@@ -224,7 +225,8 @@ TEST(Blame, NamesTheReaderForWhomAMissingRankWaits) {
   s.waits[read].inside = {1};
   s.waits[read].awaiting = {0};
   EXPECT_EQ(assess(s).verdict, Verdict::kSlow) << "a reader that runs is about to have read";
-  EXPECT_THAT(text_of(s, assess(s)), HasSubstr("readers  rank 0: done, and waiting until all have read"));
+  EXPECT_THAT(text_of(s, assess(s)),
+              HasSubstr("done     rank 0, waiting until rank 1 has read what it gave"));
   s.ranks[1].process = ProcessState::kStopped;
   const Report report = assess(s);
   EXPECT_EQ(report.verdict, Verdict::kStopped);
@@ -302,6 +304,8 @@ TEST(Blame, WritesRanksShortAndExactly) {
   EXPECT_EQ(rank_list({1, 3}), "1 3");
   EXPECT_EQ(rank_list({0, 1, 2, 3, 7}), "0-3 7");
   EXPECT_EQ(rank_list({0, 2, 4, 6}), "0-6/2");
+  EXPECT_EQ(rank_list({3, 2, 1, 0}), "3 2 1 0") << "in a group's own order";
+  EXPECT_EQ(rank_list({2, 0, 1, 2, 3}), "2 0-3");
 }
 
 }  // namespace
