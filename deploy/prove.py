@@ -50,12 +50,15 @@ def _cases(count):
 CONTRACT = {"MUSTER_CONTRACT": "1"}
 LONG = {**CONTRACT, "MUSTER_FAULT_FACTOR": "10"}
 CASES = _cases(100_000)
+FULL = {"MUSTER_CONFORMANCE": "full"}
 
 PROOFS = [
-    Proof("conformance-loopback", 1, "loopback_test", {"MUSTER_CONFORMANCE": "full"}),
-    Proof("conformance-direct", 2, "direct_conformance_test", {"MUSTER_CONFORMANCE": "full"}),
+    Proof("conformance-loopback", 1, "loopback_test", FULL),
+    Proof("conformance-direct", 2, "direct_conformance_test", FULL),
     Proof("random-loopback", 1, "loopback_test", CASES, "*Random*"),
     Proof("random-direct", 2, "direct_conformance_test", CASES, "*Random*"),
+    Proof("conformance-public", 2, "random_collectives_test", FULL, "*AtEachLength"),
+    Proof("random-public", 1, "random_collectives_test", CASES, "*GiveTheBitsOfTheOracle"),
     Proof("agreement", 1, "agreement_test", CASES),
     Proof("overlap", 1, "base_overlap_test", CASES),
     Proof("resync", 2, "resync_property_test", CASES),

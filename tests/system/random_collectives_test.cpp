@@ -9,7 +9,7 @@
 
 #include "tests/api/client/running_ranks.hpp"
 #include "tests/support/property_cases.hpp"
-#include "tests/transport/collective_case.hpp"
+#include "tests/transport/conformance_rows.hpp"
 
 #include <algorithm>
 #include <array>
@@ -35,6 +35,7 @@ using muster::transport::test::Shape;
 namespace cases = muster::transport::test;
 
 constexpr std::size_t kRoom = 512 << 10;  // bytes of each buffer
+constexpr std::size_t kLargeRoom = 8 << 20;
 constexpr std::byte kFence{0xB3};
 constexpr std::size_t kLine = 64;
 
@@ -69,11 +70,12 @@ struct Part {
   bool one_buffer = false;
 };
 
-bool is_whole(const Memory& memory, std::uint64_t at, const std::byte* bytes, std::size_t count) {
-  static const std::vector<std::byte> fence(kRoom, kFence);
+bool is_whole(const Memory& memory, std::size_t room, std::uint64_t at, const std::byte* bytes,
+              std::size_t count) {
+  static const std::vector<std::byte> fence(kLargeRoom, kFence);
   return std::memcmp(memory.data, fence.data(), at) == 0 &&
          (count == 0 || std::memcmp(memory.data + at, bytes, count) == 0) &&
-         std::memcmp(memory.data + at + count, fence.data(), kRoom - at - count) == 0;
+         std::memcmp(memory.data + at + count, fence.data(), room - at - count) == 0;
 }
 
 // The parts of the arena, in order of members: nobody's vectors lie in another's.
@@ -159,18 +161,23 @@ Case ghosted_case(Random& random, std::int32_t world, Shape* shape) {
   return made;
 }
 
+// Whether a shape may become one of ghosts, or one whose result all share.
+enum class Turns : bool { kNone, kMay };
+
 // The case of a shape. Nothing if it has no room in the buffers, or more members than there are ranks.
-std::optional<Drawn> drawn(Shape shape, std::int32_t world, std::uint64_t seed) {
+std::optional<Drawn> drawn(Shape shape, std::int32_t world, std::uint64_t seed, std::size_t room = kRoom,
+                           Turns turns = Turns::kMay) {
   Random random(seed * 13 + 5);
   Drawn d;
   d.seed = seed;
   d.starts = random.below(2) == 0;
   d.lane = static_cast<muster_lane>(random.below(MUSTER_LANE_COUNT));
-  const bool ghosted = shape.collective.op == MUSTER_EXCHANGE && random.below(2) == 0;
+  const bool may = turns == Turns::kMay;
+  const bool ghosted = may && shape.collective.op == MUSTER_EXCHANGE && random.below(2) == 0;
   const std::size_t element = std::max<std::size_t>(muster::dtype_bytes(shape.collective.dtype), 1);
   if (shape.ranks > world) return std::nullopt;
   shape.misaligned_bytes = shape.misaligned_bytes / element * element;
-  d.shares = muster::may_share_target(shape.collective.op) && random.below(3) == 0;
+  d.shares = may && muster::may_share_target(shape.collective.op) && random.below(3) == 0;
   d.in_common = d.shares && shape.collective.op != MUSTER_ALL_REDUCE && random.below(2) == 0;
   if (d.shares) {  // the place, and so its blocks, are the same for all
     shape.place = Place::kApart;
@@ -180,20 +187,20 @@ std::optional<Drawn> drawn(Shape shape, std::int32_t world, std::uint64_t seed) 
   std::size_t bytes = 0;
   if (!ghosted) {
     static_cast<void>(cases::placements_of(d.shape, &bytes));
-    if (bytes > kRoom * static_cast<std::size_t>(d.shape.ranks)) return std::nullopt;
+    if (bytes > room * static_cast<std::size_t>(d.shape.ranks)) return std::nullopt;
   }
   d.made = ghosted ? ghosted_case(random, world, &d.shape) : cases::make_case(d.shape);
   d.begins = parts_of(d.made);
   d.shift = random.below(64) * kLine;
   for (std::size_t k = 0; k + 1 < d.begins.size(); ++k)
-    if (d.begins[k + 1] - d.begins[k] + d.shift > kRoom) return std::nullopt;
+    if (d.begins[k + 1] - d.begins[k] + d.shift > room) return std::nullopt;
   return d;
 }
 
 // A rank's memory of each kind, and what it says of a case.
 class Taker {
  public:
-  explicit Taker(Member& member) : member_(member) {
+  Taker(Member& member, std::size_t room) : member_(member), room_(room) {
     for (const Kind kind : {kPlain, kNamed, kImported, kShared}) {
       sources_[kind] = memory_of(kind, "source");
       targets_[kind] = memory_of(kind, "target");
@@ -253,9 +260,9 @@ class Taker {
     const std::byte* before = d.made.before.data() + part.begin;
     const std::byte* after = d.made.after.data() + part.begin;
     std::ostringstream wrong;
-    if (!part.one_buffer && !is_whole(source(part), d.shift, before, part.bytes))
+    if (!part.one_buffer && !is_whole(source(part), room_, d.shift, before, part.bytes))
       wrong << "the " << kKindNames[part.gives] << " buffer that it gives from was written; ";
-    if (!is_whole(target(part), d.shift, d.shares ? before : after, part.bytes))
+    if (!is_whole(target(part), room_, d.shift, d.shares ? before : after, part.bytes))
       wrong << "the " << kKindNames[part.gets] << " buffer that it gets into is not what the oracle says; ";
     if (d.shares && !common_is_right(d, part)) wrong << "the one result of all is not what the oracle says; ";
     std::memset(source(part).data, static_cast<int>(kFence), d.shift + part.bytes);
@@ -263,32 +270,33 @@ class Taker {
     return wrong.str();
   }
   // Once nobody looks at it any more.
-  void restore_common() { std::memset(common_.data, static_cast<int>(kFence), kRoom); }
+  void restore_common() { std::memset(common_.data, static_cast<int>(kFence), room_); }
 
  private:
-  Memory memory_of(Kind kind, const char* name) {
+  Memory memory_of(Kind kind, const std::string& what) {
     constexpr std::uint64_t kOffset = 4096;
-    const std::string shared_name = std::string("shared ") + name;
+    const std::string name = what + " of " + std::to_string(room_);  // it is there beyond this test
+    const std::string shared_name = "shared " + name;
     muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
-    options.bytes = kind == kShared ? kRoom * static_cast<std::uint64_t>(member_.world) : kRoom;
-    if (kind == kNamed) options.name = name;
+    options.bytes = kind == kShared ? room_ * static_cast<std::uint64_t>(member_.world) : room_;
+    if (kind == kNamed) options.name = name.c_str();
     if (kind == kShared) options.name = shared_name.c_str(), options.shared_by = member_.group;
     if (kind == kImported) {
       options.memory = memfd_create("import", MFD_CLOEXEC | MFD_ALLOW_SEALING);
       options.memory_offset_bytes = kOffset;
-      EXPECT_EQ(ftruncate(options.memory, static_cast<off_t>(kOffset + kRoom)), 0);
+      EXPECT_EQ(ftruncate(options.memory, static_cast<off_t>(kOffset + room_)), 0);
       EXPECT_EQ(fcntl(options.memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     }
     Memory memory;
     void* address = nullptr;
     const muster_status_t made =
-        kind == kPlain ? muster_buffer_alloc(member_.session, kRoom, &memory.buffer, &address)
+        kind == kPlain ? muster_buffer_alloc(member_.session, room_, &memory.buffer, &address)
                        : muster_buffer_create(member_.session, &options, &memory.buffer, &address);
     EXPECT_EQ(made, MUSTER_OK) << muster_last_error();
     if (kind == kImported) ::close(options.memory);
-    if (kind == kShared) memory.at = kRoom * static_cast<std::uint64_t>(member_.rank);
+    if (kind == kShared) memory.at = room_ * static_cast<std::uint64_t>(member_.rank);
     memory.data = static_cast<std::byte*>(address) + memory.at;
-    std::memset(memory.data, static_cast<int>(kFence), kRoom);
+    std::memset(memory.data, static_cast<int>(kFence), room_);
     return memory;
   }
   // Of the first so many ranks.
@@ -338,7 +346,7 @@ class Taker {
       for (const std::uint64_t length : lengths) elements += length;
     }
     const std::size_t bytes = elements * muster::dtype_bytes(d.shape.collective.dtype);
-    return is_whole(common_, d.shift, d.made.after.data() + m.target, bytes);
+    return is_whole(common_, room_, d.shift, d.made.after.data() + m.target, bytes);
   }
 
   void faces(const Drawn& d, const Part& part, const std::vector<FacePlace>& places, const Memory& memory,
@@ -394,6 +402,7 @@ class Taker {
   }
 
   Member& member_;
+  std::size_t room_;  // bytes of each buffer
   std::array<Memory, kKinds> sources_, targets_;
   Memory common_;
   std::vector<muster_group> groups_;  // of the first ranks, one more each
@@ -411,12 +420,12 @@ class RandomCollectives : public muster::test::RunningRanks {
   };
 
   // Takes what `next` gives, until that is nothing. Called by one rank at a time.
-  void take_all(int world, const std::function<std::optional<Drawn>()>& next) {
+  void take_all(int world, std::size_t room, const std::function<std::optional<Drawn>()>& next) {
     std::barrier meeting(world);
     std::optional<Drawn> now;
     with_ranks(world, [&](Member& member) {
       const Attendance attendance(meeting);
-      Taker taker(member);
+      Taker taker(member, room);
       while (true) {
         meeting.arrive_and_wait();  // all have looked at the one before
         if (member.rank == 0) {
@@ -442,6 +451,20 @@ class RandomCollectives : public muster::test::RunningRanks {
       }
     });
   }
+  // Run, and started.
+  void take_rows(const std::vector<Shape>& rows, std::size_t room) {
+    constexpr int kWorld = 8;
+    std::uint64_t taken = 0;
+    take_all(kWorld, room, [&]() -> std::optional<Drawn> {
+      if (taken == 2 * rows.size()) return std::nullopt;
+      auto made = drawn(rows[taken / 2], kWorld, taken, room, Turns::kNone);
+      EXPECT_TRUE(made) << "no room: " << rows[taken / 2].text();
+      if (made) made->starts = taken % 2 != 0;
+      ++taken;
+      return made;
+    });
+    std::printf("%llu cases in buffers of %zu KiB\n", static_cast<unsigned long long>(taken), room >> 10);
+  }
 };
 
 // Goal:   cases that nobody thought of. A failing seed is printed.
@@ -450,7 +473,7 @@ TEST_F(RandomCollectives, GiveTheBitsOfTheOracle) {
   std::uint64_t seed = 0;
   for (const int world : {2, 4, 9}) {
     std::uint64_t taken = 0;
-    take_all(world, [&]() -> std::optional<Drawn> {
+    take_all(world, kRoom, [&]() -> std::optional<Drawn> {
       while (taken < cases / 3) {
         ++seed;
         auto one = drawn(cases::random_shape(seed), world, seed);
@@ -462,6 +485,22 @@ TEST_F(RandomCollectives, GiveTheBitsOfTheOracle) {
       return std::nullopt;
     });
   }
+}
+
+// Goal:   every operation, dtype, operator, number of ranks and length gives the oracle's bits, run and
+//         started, in and out of place: what the conformance suite shows of each path alone, through
+//         muster.h.
+// Method: lengths of nothing, one element, less than a vector, a few tiles, and many parts with an odd end;
+//         MUSTER_CONFORMANCE=full takes all of them, else what takes_long() and takes_longest() choose.
+TEST_F(RandomCollectives, GiveTheBitsOfTheOracleAtEachLength) {
+  for (const std::uint64_t count : cases::kEachCount) {
+    std::vector<Shape> rows;
+    cases::for_each_shape(count, [&](const Shape& shape) { return rows.push_back(shape), true; });
+    take_rows(rows, count < 4099 ? kRoom : 2 * kRoom);
+  }
+  std::vector<Shape> rows;
+  cases::for_each_long_shape([&](const Shape& shape) { return rows.push_back(shape), true; });
+  take_rows(rows, kLargeRoom);
 }
 
 // Goal:   every operator on every dtype, run and started, into targets of their own and into one for all.
@@ -483,7 +522,7 @@ TEST_F(RandomCollectives, ReduceEveryDtypeByEveryOperator) {
               if (!shares || op == MUSTER_ALL_REDUCE)
                 all.push_back({op, dtype, redop, count, starts, shares});
   std::size_t next = 0;
-  take_all(3, [&]() -> std::optional<Drawn> {
+  take_all(3, kRoom, [&]() -> std::optional<Drawn> {
     if (next == all.size()) return std::nullopt;
     const One& one = all[next++];
     Shape shape =

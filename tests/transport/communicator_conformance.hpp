@@ -9,18 +9,16 @@
 #include "kernels/math/copy.hpp"
 #include "tests/support/property_cases.hpp"
 #include "tests/transport/case_shares.hpp"
-#include "tests/transport/collective_case.hpp"
+#include "tests/transport/conformance_rows.hpp"
 #include "tests/transport/oracle.hpp"
 #include "transport/collective/communicator.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -83,10 +81,6 @@ class CommunicatorConformance : public ::testing::TestWithParam<BenchFactory> {
   }
 
   // Every operator that the operation knows.
-  static std::vector<muster_redop> redops_of(muster_op op) {
-    if (!has_reduction(op)) return {0};
-    return {std::begin(math::test::kRedops), std::end(math::test::kRedops)};
-  }
 
   // A launch of these shares as they are.
   void refused(const Shape& shape, const std::vector<Share>& shares, const std::string& word) {
@@ -122,68 +116,18 @@ class CommunicatorConformance : public ::testing::TestWithParam<BenchFactory> {
 class CommunicatorRefusals : public CommunicatorConformance {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorRefusals);
 
-inline constexpr std::int32_t kRanks[] = {1, 2, 3, 4, 5, 8};
-
-// MUSTER_CONFORMANCE=full: every dtype and operator with every count.
-inline bool takes_all() {
-  const char* said = std::getenv("MUSTER_CONFORMANCE");
-  return said != nullptr && std::string_view(said) == "full";
-}
-
-// Whether a longer count is worth the time that its slow oracle takes: for the dtypes of different width and
-// format, and for the sum of all.
-inline bool takes_long(muster_dtype dtype, muster_redop redop) {
-  if (takes_all()) return true;
-  const bool few = dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_U8;
-#if defined(MUSTER_SANITIZED)
-  return few && redop <= MUSTER_SUM;
-#else
-  return few || redop <= MUSTER_SUM;
-#endif
-}
-
-inline bool takes_longest(muster_dtype dtype, muster_redop redop, [[maybe_unused]] std::int32_t ranks) {
-  if (takes_all()) return true;
-#if defined(MUSTER_SANITIZED)
-  // Instrumented, one long case costs up to a second: a subset that still crosses parts in every operation.
-  if (dtype == MUSTER_BF16 || redop > MUSTER_SUM || ranks % 2 == 0) return false;
-#endif
-  const bool few = dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_U8;
-  return few && (redop <= MUSTER_SUM || redop == MUSTER_MAX);
-}
-
 // Goal:   every operation, dtype, operator and group size gives the oracle's bits, apart and in place.
 // Method: counts of nothing, one element, less than a vector, and a few tiles; each block of an operation
 //         with blocks, and each face, has that many.
 TEST_P(CommunicatorConformance, GivesTheBitsOfTheOracle) {
-  for (const muster_op op : kOps)
-    for (const muster_dtype dtype : math::test::kDtypes)
-      for (const muster_redop redop : redops_of(op))
-        for (const std::int32_t ranks : kRanks) {
-          if (is_transfer(op) && ranks == 1) continue;
-          for (const std::uint64_t count : {0, 1, 7, 4099})
-            for (const Place place : {Place::kApart, Place::kInPlace})
-              if (count < 4099 || takes_long(dtype, redop)) {
-                ASSERT_TRUE(conforms(shape_of(op, dtype, redop, ranks, count, place)));
-              }
-        }
+  for (const std::uint64_t count : kEachCount)
+    ASSERT_TRUE(for_each_shape(count, [&](const Shape& shape) { return conforms(shape); }));
   ASSERT_TRUE(settled());
 }
 
 // Goal:   vectors of many parts, with an odd end.
-// Method: 262,147 elements in the whole row. Blocks get uneven counts that add up to it. Root, pair,
-//         misalignment and the order of blocks are another in each case.
 TEST_P(CommunicatorConformance, GivesTheBitsOfTheOracleOnLongVectors) {
-  constexpr std::uint64_t kTotal = 262'147;
-  std::uint64_t seed = 0;
-  for (const muster_op op : kOps)
-    for (const muster_dtype dtype : math::test::kDtypes)
-      for (const muster_redop redop : redops_of(op))
-        for (const std::int32_t ranks : kRanks) {
-          if ((is_transfer(op) && ranks == 1) || !takes_longest(dtype, redop, ranks)) continue;
-          for (const Place place : {Place::kApart, Place::kInPlace})
-            ASSERT_TRUE(conforms(varied(long_shape(op, dtype, redop, ranks, kTotal, place), ++seed)));
-        }
+  ASSERT_TRUE(for_each_long_shape([&](const Shape& shape) { return conforms(shape); }));
   ASSERT_TRUE(settled());
 }
 
