@@ -6,6 +6,7 @@
 #include "tests/support/all_reduce.hpp"
 #include "tests/support/contract.hpp"
 #include "tests/support/holdings.hpp"
+#include "tests/support/memory_cgroup.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +17,8 @@
 #include <fcntl.h>
 
 #include <gmock/gmock.h>
+#include <muster/kernels.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 namespace muster {
@@ -125,6 +128,42 @@ TEST_F(Departure, OfAnEngineEndsItsJobAlone) {
     for (const auto& each : bystanders) each->await(5);
   }
   for (const auto& each : bystanders) each->stop();
+}
+
+// Goal:   T-16. An engine that the kernel kills for want of memory, in the middle of a kernel, ends its job
+//         alone.
+// Method: a rank takes the pages away from memory that it has given; what a worker writes there then counts
+//         for the engine, which is in a cgroup that has room for an eighth of it.
+TEST_F(Departure, OfAnEngineWithoutMemoryEndsItsJobAlone) {
+  constexpr std::uint64_t kBytes = std::uint64_t{256} << 20;
+  const test::MemoryCgroup cgroup("worker", kBytes / 8);
+  if (!cgroup.valid()) GTEST_SKIP() << "no cgroup with a memory limit can be made here";
+  test::Bystanders bystanders(node_);
+  const auto innocent = test::engines();
+  ASSERT_EQ(innocent.size(), 1u);
+  muster_session* session = open("victim", 0, 1);
+  ASSERT_NE(session, nullptr);
+  muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+  options.bytes = kBytes;
+  options.memory = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(options.memory, static_cast<off_t>(kBytes)), 0);
+  ASSERT_EQ(fcntl(options.memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  muster_buffer buffer = 0;
+  ASSERT_EQ(muster_buffer_create(session, &options, &buffer, nullptr), MUSTER_OK) << muster_last_error();
+  for (const pid_t engine : test::engines()) {
+    if (engine == innocent[0]) continue;
+    ASSERT_TRUE(cgroup.take(engine));
+  }
+  ASSERT_EQ(fallocate(options.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), 0);
+  ::close(options.memory);
+  const muster_kernel fill = muster_fill(muster_view1(buffer, 0, MUSTER_F32, kBytes / sizeof(float)), 1.0);
+  muster_submit submit = MUSTER_SUBMIT_INIT;
+  muster_point point = 0;
+  ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_point_wait(session, point, 30'000'000'000), MUSTER_ERR_DAEMON_LOST);
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+  bystanders.await(5);
+  EXPECT_EQ(test::engines(), innocent);
 }
 
 // Goal:   who only polls, or only starts, hears of it too: a dead engine writes no verdict.

@@ -7,6 +7,7 @@
 #include "tests/fault/rounds.hpp"
 #include "tests/support/all_reduce.hpp"
 #include "tests/support/holdings.hpp"
+#include "tests/support/memory_cgroup.hpp"
 
 #include "api/base/log.hpp"
 
@@ -178,6 +179,26 @@ TEST_F(Limits, OfTheMachineIsAskedBeforeTheKernelKills) {
   EXPECT_EQ(muster_buffer_alloc(session, std::uint64_t{1} << 39, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
   EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("549755813888"), HasSubstr("leaves")));
   buffer_of(session, 4096);
+  close(session);
+}
+
+// Goal:   T-33. The limit of the cgroup that an engine is in is asked before the kernel has to kill it.
+// Method: a real one; half of it is granted, and twice of it is not.
+TEST_F(Limits, OfItsCgroupAreAskedBeforeTheKernelKills) {
+  const test::MemoryCgroup cgroup("limit", std::uint64_t{64} << 20);
+  if (!cgroup.valid()) GTEST_SKIP() << "no cgroup with a memory limit can be made here";
+  node_.start();
+  muster_session* session = opened("job", 0, 1);
+  const auto engines = test::engines();
+  ASSERT_EQ(engines.size(), 1u);
+  ASSERT_TRUE(cgroup.take(engines[0]));
+  muster_buffer buffer = 0;
+  EXPECT_EQ(muster_buffer_alloc(session, std::uint64_t{128} << 20, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("134217728"), HasSubstr(cgroup.limit()),
+                                         HasSubstr("raise the memory limit of the cgroup")));
+  const muster_plan plan = fill_plan(session, buffer_of(session, std::uint64_t{32} << 20), 1.0);
+  EXPECT_EQ(muster_plan_destroy(session, plan), MUSTER_OK);
+  EXPECT_EQ(test::engines(), engines) << "it lives";
   close(session);
 }
 
