@@ -30,6 +30,8 @@ Status Objects::reserve(std::size_t members) {
   const std::uint64_t bytes = (members + 1) * kPieceBytes;
   if (bytes <= bytes_) return {};
   MUSTER_ASSIGN_OR_RETURN(const auto granted, session_.alloc(bytes));
+  if (granted.address == nullptr)
+    return failure(Code::kUnsupported, "objects need memory that this process sees");
   // The former one stays for the plans that name it.
   buffer_ = granted.buffer;
   memory_ = granted.address;

@@ -4,6 +4,7 @@
 #include "api/client/session.hpp"
 
 #include <cstring>
+#include <iterator>
 
 using muster::Code;
 using muster::fail;
@@ -108,10 +109,10 @@ Result<muster_plan> muster_session::plan(const muster_collective& c,
 }
 
 // Of those that were used longest ago the first that is not in flight goes. Whether one is, is seen here: the
-// engine is not asked for each.
+// engine is not asked for each. The latest stays: its user may be making one more for the same call.
 Status muster_session::make_room_in_cache() {
   if (!cache_.full()) return {};
-  for (auto oldest = cache_.begin(); oldest != cache_.end(); ++oldest) {
+  for (auto oldest = cache_.begin(); oldest != std::prev(cache_.end()); ++oldest) {
     const PlanRecord* record = find(oldest->plan);
     const bool in_flight = record != nullptr && reader_.test(record->last) == Code::kPending;
     if (in_flight) continue;

@@ -250,10 +250,14 @@ std::optional<Code> muster_session::own_timeline(muster_point point) const {
 Status muster_session::test(muster_point point) {
   if (const auto own = own_timeline(point)) return lane_status(point, *own);
   const Code code = reader_.test(point);
-  if (code == Code::kPending && !loss_.ok()) return loss_;
-  if (code == Code::kPending && ++pending_tests_ % kTestsPerLook == 0)
-    if (const auto loss = loss_of_silent_engine()) return *loss;
+  if (code == Code::kPending)
+    if (const auto loss = loss_seen_in_passing()) return *loss;
   return lane_status(point, code);
+}
+
+std::optional<Status> muster_session::loss_seen_in_passing() {
+  if (!loss_.ok()) return loss_;
+  return ++pending_tests_ % kTestsPerLook == 0 ? loss_of_silent_engine() : std::nullopt;
 }
 
 std::optional<Status> muster_session::loss_of_silent_engine() {
@@ -294,7 +298,10 @@ Status muster_session::wait_any(std::span<const muster_point> points, muster::Na
     return spend_interrupt(lane_status(points[i], code));
   }
   if (!any) return {};
-  if (timeout.count() == 0) return failure(Code::kWaitTimeout, "no point was reached within the wait's time");
+  if (timeout.count() == 0) {
+    if (const auto loss = others_raise ? loss_seen_in_passing() : std::nullopt) return *loss;
+    return failure(Code::kWaitTimeout, "no point was reached within the wait's time");
+  }
   if (!others_raise)
     return failure(Code::kState, "all points are of timelines that this session raises itself");
   return spend_interrupt(wait_with_daemon(timeout, Interrupts::kEnd, [&](muster::Instant until) {

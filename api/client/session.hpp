@@ -97,6 +97,8 @@ struct muster_session {
   // For who only polls, and would not hear of it: an engine that has not moved for long is looked after. One
   // system call then.
   std::optional<muster::Status> loss_of_silent_engine();
+  // Of who only looks: a look at the engine now and then.
+  std::optional<muster::Status> loss_seen_in_passing();
   const muster::Status& loss() const { return loss_; }
 
   // ---- waiting: session.cpp ----------------------------------------------------------------------

@@ -147,7 +147,9 @@ void Engine::retired(Rank rank, std::uint32_t lane, std::uint64_t value, schedul
   --plan.starts_in_flight;
   session->retired();
   tally_->retired(rank, plan, well, well ? current_.end - current_.begin : Nanos(0));
-  if (const scheduler::CollectiveWork* work = plan.collective()) {
+  const Session* const seated = seats_[rank.value].session.get();
+  const bool succeeded = seated != nullptr && seated != session;  // the log is its own, and so are the values
+  if (const scheduler::CollectiveWork* work = plan.collective(); work != nullptr && !succeeded) {
     const FlightEntry* entry = flight_log_.retired(
         rank, lane, value, well, graph_->sequencer().operations(work->group, lane), current_.end);
     if (entry != nullptr && well)

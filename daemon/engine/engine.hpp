@@ -215,7 +215,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Result<GroupId> enter_group(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found);
   void retire_group(GroupId group);
   std::uint64_t hold_group(Session& session, GroupId group);
-  Status close_shrink(GroupId of, const std::vector<SessionId>& attached);
+  Result<std::uint64_t> close_shrink(GroupId of, const std::vector<SessionId>& askers);
   std::vector<SessionId> sessions_of(std::span<const Rank> ranks) const;
   Result<MadeMesh*> enter_mesh(std::uint64_t over, mesh::GroupList list, std::span<const Rank> ranks);
   void leave_mesh(MadeMesh& mesh);
@@ -294,7 +294,10 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   };
   std::optional<DeadlineReport> deadline_report_;  // the latest
   std::uint32_t reports_ = 0;                      // deadlines that have been reported
-  std::uint32_t reports_written_ = 0;
+  Instant explained_turn_{0};
+  std::uint32_t explained_in_turn_ = 0;  // verdicts of deadlines
+  std::uint32_t reports_seen_ = 0;       // of them, when files were written last
+  std::uint32_t reports_written_ = 0;    // files of each kind
   std::vector<std::uint64_t> traced_;  // while a trace is taken: by rank, the latest of its own records in it
   Status health_;
   Instant next_tick_{0};

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <set>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 namespace muster::engine {
@@ -133,19 +133,36 @@ std::vector<Record> records_of(std::span<const scheduler::Group> groups, const R
   return records;
 }
 
-using Known = std::set<std::pair<std::string, std::uint64_t>>;
+// A process group, as the records of all ranks tell of it: what those know who have lost records.
+struct Remembered {
+  struct By {
+    std::size_t ranks = 0;
+    std::uint32_t latest = 0;
+  };
+  std::size_t forgetful = 0;                 // members who have lost some
+  std::unordered_map<std::uint64_t, By> by;  // who of them has the record of a number
+};
 
 void forget_what_others_have_lost(std::span<const RankFlights> ranks, std::vector<std::vector<Record>>& all) {
-  std::vector<Known> known(all.size());
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    for (const Record& record : all[rank]) known[rank].insert({record.group.name, record.number});
+  const auto has_lost = [&](std::uint32_t rank) { return rank < ranks.size() && ranks[rank].lost; };
+  std::unordered_map<std::string, Remembered> groups;
+  for (std::uint32_t rank = 0; rank < all.size(); ++rank)
+    for (const Record& record : all[rank]) {
+      const auto [place, is_new] = groups.try_emplace(record.group.name);
+      Remembered& group = place->second;
+      const auto& members = record.group.ranks;
+      if (is_new)
+        group.forgetful = static_cast<std::size_t>(std::count_if(members.begin(), members.end(), has_lost));
+      if (!has_lost(rank)) continue;
+      Remembered::By& by = group.by[record.number];
+      if (by.ranks == 0 || by.latest != rank) by = {by.ranks + 1, rank};
+    }
   for (std::vector<Record>& records : all) {
     std::erase_if(records, [&](const Record& record) {
       if (record.state != FlightEntry::State::kCompleted) return false;
-      return std::any_of(record.group.ranks.begin(), record.group.ranks.end(), [&](std::uint32_t member) {
-        return member < ranks.size() && ranks[member].lost &&
-               known[member].count({record.group.name, record.number}) == 0;
-      });
+      const Remembered& group = groups.at(record.group.name);
+      const auto known = group.by.find(record.number);
+      return (known == group.by.end() ? 0 : known->second.ranks) < group.forgetful;
     });
   }
 }

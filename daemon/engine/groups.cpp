@@ -182,30 +182,26 @@ Result<std::uint64_t> Engine::shrink_group(Session& session, std::uint64_t handl
                 "group {}: rank{} {} {} attached and did not call muster_group_shrink", whole.name,
                 ranks.size() == 1 ? "" : "s", blame::rank_list(ranks), ranks.size() == 1 ? "is" : "are");
   }
-  MUSTER_RETURN_IF_ERROR(close_shrink(of, attached));
+  const std::vector<SessionId> askers = shrinks_.askers(of, attached);
+  shrinks_.close(of, askers, close_shrink(of, askers));
   return *shrinks_.take_answer(of, asker);
 }
 
-Status Engine::close_shrink(GroupId of, const std::vector<SessionId>& attached) {
+// The group in which those who have asked go on.
+Result<std::uint64_t> Engine::close_shrink(GroupId of, const std::vector<SessionId>& askers) {
   const std::vector<Rank> members = graph_->groups()[of.value].ranks;
-  const std::vector<SessionId> askers = shrinks_.askers(of, attached);
   std::vector<Rank> left;
   for (const Rank rank : members) {
     const auto& member = seats_[rank.value].session;
     if (member && std::find(askers.begin(), askers.end(), member->options().id) != askers.end())
       left.push_back(rank);
   }
-  std::uint64_t answer = MUSTER_GROUP_SELF;
-  if (left.size() == members.size()) {
-    answer = table_.handle_of(of);
-  } else if (left.size() > 1) {
-    MUSTER_ASSIGN_OR_RETURN(const GroupId made, enter_group(kSurvivors, left, GroupTable::Found::kOtherwise));
-    for (const SessionId asker : askers) table_.hold(made, Holder::of(asker));
-    answer = table_.handle_of(made);
-    refresh_standing();
-  }
-  shrinks_.close(of, askers, answer);
-  return {};
+  if (left.size() == members.size()) return table_.handle_of(of);
+  if (left.size() <= 1) return MUSTER_GROUP_SELF;
+  MUSTER_ASSIGN_OR_RETURN(const GroupId made, enter_group(kSurvivors, left, GroupTable::Found::kOtherwise));
+  for (const SessionId asker : askers) table_.hold(made, Holder::of(asker));
+  refresh_standing();
+  return table_.handle_of(made);
 }
 
 // Of those who are attached.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace muster::engine {
 namespace {
@@ -16,6 +17,7 @@ constexpr std::size_t kVerdictBytesMax = shm::kFailureTextBytes - 1;
 constexpr std::size_t kLooksAtDeadlineMax = 64;
 constexpr std::size_t kLooksOnDemandMax = 4096;
 // A job that fails over and over must not fill a disk.
+constexpr std::uint32_t kExplainedInTurnMax = 16;  // a look at a process takes three files
 constexpr std::uint32_t kReportsWrittenMax = 16;
 constexpr Nanos kPatienceMax = std::chrono::seconds(1);
 
@@ -112,7 +114,11 @@ void Engine::explain(scheduler::Verdict& verdict, blame::Situation situation,
   ++reports_;
 }
 
+// In the turn of the conductor, under the baton: beyond a few, what the verdict says by itself has to do, for
+// others wait.
 void Engine::overdue(Rank rank, std::uint32_t lane, scheduler::Verdict& verdict) {
+  if (std::exchange(explained_turn_, turn_) != turn_) explained_in_turn_ = 0;
+  if (++explained_in_turn_ > kExplainedInTurnMax) return;
   const std::vector<RankFacts> facts = rank_facts();
   blame::Situation all = situation(facts, turn_);
   if (const auto about = wait_on_lane(all, *graph_, rank, lane))
@@ -168,11 +174,12 @@ void Engine::write_reports() {
   Json report;
   {
     const std::lock_guard lock(baton_);
-    if (reports_ == reports_written_ || !deadline_report_) return;
-    reports_written_ = reports_;
+    if (reports_ == reports_seen_ || !deadline_report_) return;
+    reports_seen_ = reports_;  // of several since the last look, the latest is written
     report = deadline_report_->report;
   }
-  if (spec_.reports_directory.empty() || reports_written_ > kReportsWrittenMax) return;
+  if (spec_.reports_directory.empty() || reports_written_ == kReportsWrittenMax) return;
+  ++reports_written_;
   const std::string path =
       fmt::format("{}/{}-{:x}-{}", spec_.reports_directory, spec_.name, spec_.epoch, reports_written_);
   for (const Status& written :

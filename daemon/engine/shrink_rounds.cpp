@@ -26,17 +26,17 @@ std::vector<SessionId> ShrinkRounds::askers(GroupId group, const std::vector<Ses
   return askers;
 }
 
-void ShrinkRounds::close(GroupId group, const std::vector<SessionId>& askers, std::uint64_t answer) {
-  for (const SessionId session : askers) answers_[group.value][session] = answer;
+void ShrinkRounds::close(GroupId group, const std::vector<SessionId>& askers, const Answer& answer) {
+  for (const SessionId session : askers) answers_[group.value].insert_or_assign(session, answer);
   asked_.erase(group.value);
 }
 
-std::optional<std::uint64_t> ShrinkRounds::take_answer(GroupId group, SessionId session) {
+std::optional<ShrinkRounds::Answer> ShrinkRounds::take_answer(GroupId group, SessionId session) {
   const auto answers = answers_.find(group.value);
   if (answers == answers_.end()) return std::nullopt;
   const auto answer = answers->second.find(session);
   if (answer == answers->second.end()) return std::nullopt;
-  const std::uint64_t found = answer->second;
+  Answer found = std::move(answer->second);
   answers->second.erase(answer);
   return found;
 }

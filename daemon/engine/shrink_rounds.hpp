@@ -7,6 +7,7 @@
 #pragma once
 
 #include "api/base/ids.hpp"
+#include "api/base/result.hpp"
 
 #include <cstdint>
 #include <map>
@@ -22,6 +23,9 @@ namespace muster::engine {
 // Fails   never.
 class ShrinkRounds {
  public:
+  // The group to go on in, or why there is none: all of a round hear the same.
+  using Answer = Result<std::uint64_t>;
+
   // A member of the group is gone; `next` is the first session that knows nothing of it.
   void lost(GroupId group, SessionId next) { marks_[group.value] = next; }
 
@@ -32,9 +36,9 @@ class ShrinkRounds {
   void give_up(GroupId group, SessionId session) { asked_[group.value].erase(session); }
   // Those of `attached` that have asked. Each is then owed `answer`, and the next round begins.
   std::vector<SessionId> askers(GroupId group, const std::vector<SessionId>& attached) const;
-  void close(GroupId group, const std::vector<SessionId>& askers, std::uint64_t answer);
+  void close(GroupId group, const std::vector<SessionId>& askers, const Answer& answer);
   // The answer of a round that was closed, once.
-  std::optional<std::uint64_t> take_answer(GroupId group, SessionId session);
+  std::optional<Answer> take_answer(GroupId group, SessionId session);
 
   void left(SessionId session);
   void forget(GroupId group);
@@ -42,7 +46,7 @@ class ShrinkRounds {
  private:
   std::map<std::uint32_t, SessionId> marks_;  // none: it has lost nobody
   std::map<std::uint32_t, std::set<SessionId>> asked_;
-  std::map<std::uint32_t, std::map<SessionId, std::uint64_t>> answers_;
+  std::map<std::uint32_t, std::map<SessionId, Answer>> answers_;
 };
 
 }  // namespace muster::engine

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -31,9 +32,11 @@ void say(const std::string& line) {
 
 // On the stuck thread.
 void show_stack(int) {
+  const int kept = errno;  // the thread goes on behind a call of its own
   std::array<void*, kFramesMax> frames;
   const int count = ::backtrace(frames.data(), kFramesMax);
   if (writable()) ::backtrace_symbols_fd(frames.data(), count, STDERR_FILENO);
+  errno = kept;
 }
 
 double seconds(Nanos time) {

@@ -168,21 +168,25 @@ TEST_F(Departure, OfAnEngineWithoutMemoryEndsItsJobAlone) {
 
 // Goal:   who only polls, or only starts, hears of it too: a dead engine writes no verdict.
 TEST_F(Departure, OfAnEngineIsHeardByThosePolling) {
-  muster_session* session = open("victim", 0, 2);
-  ASSERT_NE(session, nullptr);
-  const muster_point point = reduce(session);
-  const auto engines = test::engines();
-  ASSERT_EQ(engines.size(), 1u);
-  ASSERT_EQ(kill(engines[0], SIGKILL), 0);
-  muster_status_t status = MUSTER_PENDING;
-  for (int i = 0; i < 1000 && status == MUSTER_PENDING; ++i) {
-    usleep(10'000);
-    status = muster_point_test(session, point);
+  for (const bool any : {false, true}) {
+    muster_session* session = open("victim", 0, 2);
+    ASSERT_NE(session, nullptr);
+    const muster_point point = reduce(session);
+    const auto engines = test::engines();
+    ASSERT_EQ(engines.size(), 1u);
+    ASSERT_EQ(kill(engines[0], SIGKILL), 0);
+    const muster_status_t undecided = any ? MUSTER_ERR_WAIT_TIMEOUT : MUSTER_PENDING;
+    muster_status_t status = undecided;
+    std::size_t index = 0;
+    for (int i = 0; i < 1000 && status == undecided; ++i) {
+      usleep(10'000);
+      status = any ? muster_point_wait_any(session, &point, 1, 0, &index) : muster_point_test(session, point);
+    }
+    EXPECT_EQ(status, MUSTER_ERR_DAEMON_LOST) << muster_last_error();
+    EXPECT_EQ(muster_close(session), MUSTER_OK);
   }
-  EXPECT_EQ(status, MUSTER_ERR_DAEMON_LOST) << muster_last_error();
-  EXPECT_EQ(muster_close(session), MUSTER_OK);
 
-  session = open("starter", 0, 1);
+  muster_session* session = open("starter", 0, 1);
   ASSERT_NE(session, nullptr);
   const test::AllReduce sum(session, 64, MUSTER_GROUP_SELF);
   ASSERT_EQ(sum.start_and_wait(MUSTER_LANE_COPY), MUSTER_OK);
@@ -190,7 +194,7 @@ TEST_F(Departure, OfAnEngineIsHeardByThosePolling) {
   ASSERT_EQ(again.size(), 1u);
   ASSERT_EQ(kill(again[0], SIGKILL), 0);
   muster_point last = 0;
-  status = MUSTER_OK;
+  muster_status_t status = MUSTER_OK;
   for (int i = 0; i < 10'000 && (status == MUSTER_OK || status == MUSTER_ERR_BUSY); ++i) {
     if (status == MUSTER_ERR_BUSY) usleep(1'000);
     status = sum.start(MUSTER_LANE_COPY, &last);

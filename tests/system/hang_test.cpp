@@ -307,6 +307,28 @@ TEST_P(Hang, LeavesARecordOfWhatEachRankRan) {
   EXPECT_EQ(Json::parse(std::ifstream(files[1])).at("verdict"), "not_joined");
 }
 
+// Goal:   more deadlines at once than files that a job may write cost none of those.
+TEST_P(Hang, LeavesARecordWhereManyDeadlinesPassAtOnce) {
+  constexpr int kPairs = 20;
+  std::vector<std::unique_ptr<Script>> ranks;
+  for (int pair = 0; pair < kPairs; ++pair)
+    ranks.push_back(rank(2 * pair, 2 * kPairs, "dp_shard=20,tp=2", {"await", verb() + ":tp", "await"}));
+  for (const auto& each : ranks) each->go_on();
+  for (const auto& each : ranks) {
+    const Ended e = ended(each->line());
+    EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT") << e.text;
+    EXPECT_THAT(e.text, HasSubstr("missing rank"));
+  }
+  std::size_t files = 0;
+  for (int tries = 0; tries < 500 && files < 2; ++tries) {
+    usleep(20'000);
+    files = 0;
+    for (const auto& file : std::filesystem::directory_iterator(folder_))
+      files += file.path().extension() == ".json" ? 1 : 0;
+  }
+  EXPECT_GE(files, 2u);
+}
+
 // Goal:   counters are read past the engine, which may be stuck.
 TEST_P(Hang, ShowsCountersWhileTheEngineIsStopped) {
   const auto one = rank(0, 2, "dp_shard=2", {verb() + ":world", "await"});

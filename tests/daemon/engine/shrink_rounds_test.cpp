@@ -28,6 +28,20 @@ TEST(ShrinkRounds, WaitForAllWhoWereThereWhenSomebodyLeft) {
   EXPECT_THAT(rounds.ask(kGroup, kB, {kA, kB, kC}), ElementsAre(kA, kC)) << "the next round";
 }
 
+// Goal:   who asks after a round that failed is not taken for one of it.
+TEST(ShrinkRounds, TellAllThatThereIsNoGroup) {
+  ShrinkRounds rounds;
+  static_cast<void>(rounds.ask(kGroup, kA, {kA, kB}));
+  EXPECT_THAT(rounds.ask(kGroup, kB, {kA, kB}), IsEmpty());
+  rounds.close(kGroup, rounds.askers(kGroup, {kA, kB}), fail(Code::kNoResource, "no place"));
+  for (const SessionId asker : {kA, kB}) {
+    const auto answer = rounds.take_answer(kGroup, asker);
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_EQ(answer->error().code(), Code::kNoResource);
+  }
+  EXPECT_THAT(rounds.ask(kGroup, kA, {kA, kB}), ElementsAre(kB));
+}
+
 TEST(ShrinkRounds, DoNotWaitForWhoCameLaterButTakeItAlong) {
   ShrinkRounds rounds;
   rounds.lost(kGroup, SessionId(4));
