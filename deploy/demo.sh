@@ -15,6 +15,7 @@ for program in muster train_lm; do
   }
 done
 mkdir -p demo
+rm -f demo/trace.perfetto.json demo/index.html
 "$bin/muster" run --private -n 8 --mesh dp_replicate=2,dp_shard=2,tp=2 -- \
   "$bin/train_lm" --steps "$steps" --seed 7 --trace demo/trace.perfetto.json --html demo/index.html
 for output in demo/trace.perfetto.json demo/index.html; do

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,6 +78,9 @@ void JobCountersWriter::beat(Instant now) {
 }
 
 Result<JobCountersReader> JobCountersReader::attach(const Descriptor& memory) {
+  // Before anything else: only what is a memory file answers by itself (fstat of a FUSE file waits for it).
+  if (::fcntl(memory.get(), F_GET_SEALS) < 0)
+    return fail(Code::kProtocol, "a job's counters are no memory file: {}", std::strerror(errno));
   struct stat facts {};
   if (::fstat(memory.get(), &facts) != 0)
     return fail(Code::kProtocol, "a job's counters cannot be looked at: {}", std::strerror(errno));

@@ -16,13 +16,6 @@
 namespace muster::shm {
 namespace {
 
-// A memory file never needs to be executable; kernels before 6.3 do not know how to say so.
-int open_memory(const char* name) {
-  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  const int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
-  return fd < 0 && errno == EINVAL ? memfd_create(name, flags) : fd;
-}
-
 Status add_seals(const Descriptor& memory, int seals) {
   if (fcntl(memory.get(), F_ADD_SEALS, seals) == 0) return {};
   return failure(Code::kInternal, "memory could not be sealed (0x{:x}): {}", seals, std::strerror(errno));
@@ -35,6 +28,14 @@ Status out_of_memory(const char* what, std::uint64_t bytes, int error) {
 }
 
 }  // namespace
+
+// Kernels before 6.3 do not know how to say that it is not to be run; some of later ones demand it.
+Descriptor open_memory_file(const char* name) {
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  Descriptor file(memfd_create(name, flags | MFD_NOEXEC_SEAL));
+  if (!file.valid() && errno == EINVAL) file.reset(memfd_create(name, flags));
+  return file;
+}
 
 Result<Mapping> Mapping::map(const Descriptor& memory, std::size_t bytes, Access access) {
   const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
@@ -85,7 +86,7 @@ Result<Descriptor> create_memory(const char* name, std::uint64_t bytes, const He
   if (bytes > headroom.bytes)
     return muster::fail(Code::kNoResource, "memory \"{}\" needs {} bytes, {} leaves {}; {}", name, bytes,
                         headroom.limit, headroom.bytes, headroom.remedy);
-  Descriptor memory(open_memory(name));
+  Descriptor memory = open_memory_file(name);
   if (!memory.valid()) {
     const int error = errno;
     return muster::fail(Code::kNoResource, "memfd_create(\"{}\"): {}{}", name, std::strerror(error),

@@ -49,6 +49,9 @@ class Mapping {
 // Whether the size seal is closed for good at once, or left open so that more seals can follow.
 enum class Sealing { kFinal, kOpen };
 
+// An empty memory file that can be sealed and never run; errno says why there is none.
+Descriptor open_memory_file(const char* name);
+
 // Zeroed, reserved memory of a fixed size. `name` shows in /proc/PID/maps. Errors: BAD_ARGUMENT (0 bytes),
 // NO_RESOURCE with need, limit and remedy.
 Result<Descriptor> create_memory(const char* name, std::uint64_t bytes, const Headroom& headroom,

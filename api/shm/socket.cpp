@@ -79,7 +79,11 @@ Result<Descriptor> lock_folder(const std::string& folder) {
     const timespec pause{.tv_sec = 0, .tv_nsec = 1000000};
     nanosleep(&pause, nullptr);
   }
-  return muster::fail(Code::kBusy, "another process holds the lock on {}; try again", folder);
+  return muster::fail(
+      Code::kBusy,
+      "another process holds the lock on {}: a daemon that starts, or whoever may read it (lslocks "
+      "shows who); try again, or make it a folder of mode 0711",
+      folder);
 }
 
 // Makes the path free: nothing to do, or a stale socket of ours removed. A connection attempt tells a living
@@ -99,7 +103,7 @@ Status clear_path(const std::string& path, const sockaddr_un& address) {
     return failure(Code::kDuplicate, "a process already listens at {}; stop it or choose another path", path);
   if (errno != ECONNREFUSED)
     return failure(Code::kDenied, "{}: {}; {}", path, std::strerror(errno), permissions_of(path));
-  if (facts.st_uid != geteuid())
+  if (facts.st_uid != geteuid() && geteuid() != 0)
     return failure(Code::kDenied,
                    "a stale socket of another user is in the way: {}; its owner must remove it",
                    permissions_of(path));

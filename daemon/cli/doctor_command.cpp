@@ -88,8 +88,9 @@ bool makes_memory(unsigned flags) {
 void read_system(MachineFacts& facts) {
   facts.open_files = limit(RLIMIT_NOFILE, false);
   facts.open_files_hard = limit(RLIMIT_NOFILE, true);
-  facts.sealed_memory = makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING);
   facts.noexec_memory = makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
+  // vm.memfd_noexec=2 refuses what might be executed, of which we have none.
+  facts.sealed_memory = facts.noexec_memory || makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING);
   struct statvfs shm_facts {};
   if (::statvfs("/dev/shm", &shm_facts) == 0) facts.shm_bytes = shm_facts.f_bavail * shm_facts.f_frsize;
   facts.huge_pages = bracketed(first_line(kSharedHugePages));
@@ -222,7 +223,7 @@ void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
   checks.push_back(check(
       "runtime directory", f.runtime_trouble.empty(), answers ? Verdict::kFailure : absent,
       f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
-      "musterd makes its own where it may; by hand: install -d -m 0755, or RuntimeDirectory= in a unit"));
+      "musterd makes its own where it may; by hand: install -d -m 0711, or RuntimeDirectory= in a unit"));
   constexpr const char* kSameRelease = "install the same release of both, and restart musterd";
   if (f.daemon_speaks_other)  // it is there, and nothing it says can be read
     return checks.push_back({"versions", Verdict::kFailure, f.daemon_trouble, kSameRelease});

@@ -2,6 +2,7 @@
 
 #include "daemon/cli/table.hpp"
 #include "daemon/cli/trace_file.hpp"
+#include "daemon/config/diagnostic.hpp"
 
 #include <bit>
 #include <cstring>
@@ -69,6 +70,10 @@ std::optional<Trouble> write_folder(const std::string& folder, const Json& ranks
   std::filesystem::create_directories(folder, error);
   if (error) return Trouble{kFailed, fmt::format("cannot make {}: {}", folder, error.message())};
   for (const auto& [rank, dump] : ranks.items()) {
+    // It becomes part of a path, and comes from an engine.
+    if (rank.empty() || rank.find_first_not_of("0123456789") != std::string::npos)
+      return Trouble{kFailed,
+                     fmt::format("the daemon's answer is of {}, which is no rank", config::quoted(rank))};
     const std::string path = folder + "/rank_" + rank;
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     const std::string bytes = pickled(dump);

@@ -23,6 +23,18 @@ int exit_code_of(Code code) {
   }
 }
 
+// What an engine says may be a stranger's: it moves no cursor of ours. Lines and columns stay.
+std::string harmless(std::string text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool second_set =
+        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (second_set) text[i + 1] = '?';
+    if (second_set || byte == 0x7F || (byte < 0x20 && byte != '\n' && byte != '\t')) text[i] = '?';
+  }
+  return text;
+}
+
 }  // namespace
 
 Trouble trouble_of(const Status& status) {
@@ -35,7 +47,7 @@ tl::unexpected<Trouble> troubled(const Status& status) {
 
 int complain(const Trouble& trouble) {
   std::fflush(stdout);
-  std::fprintf(stderr, "muster: %s\n", trouble.text.c_str());
+  std::fprintf(stderr, "muster: %s\n", harmless(trouble.text).c_str());
   return trouble.exit_code;
 }
 
@@ -45,7 +57,8 @@ int print_json(Json object) {
   return print_text(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-int print_text(const std::string& text) {
+int print_text(const std::string& said) {
+  const std::string text = harmless(said);
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (written) return kOk;

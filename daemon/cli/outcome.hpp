@@ -45,6 +45,6 @@ int complain(const Trouble& trouble);
 
 // One line with "schema_version", on standard output. kFailed if it cannot be written.
 int print_json(Json object);
-int print_text(const std::string& text);
+int print_text(const std::string& said);
 
 }  // namespace muster::cli

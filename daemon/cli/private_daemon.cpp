@@ -17,7 +17,11 @@ namespace {
 
 Result<std::string> make_directory() {
   std::vector<std::string> parents;
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR")) parents.emplace_back(runtime);
+  // The basedir specification has a relative path ignored; a socket's path has 107 bytes.
+  constexpr std::size_t kParentMax = 64;
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/' && std::strlen(runtime) <= kParentMax)
+    parents.emplace_back(runtime);
   parents.emplace_back("/tmp");
   int error = 0;
   for (const std::string& parent : parents) {

@@ -155,7 +155,8 @@ std::string late_text(const Json& now) {
 
 int show(const std::string& job, const Json& now, Output output, bool clear) {
   if (output == Output::kJson) return print_json(now);
-  return print_text((clear ? "\x1b[H\x1b[J" : "") + top_text(job, now));
+  if (clear) std::fputs("\x1b[H\x1b[J", stdout);
+  return print_text(top_text(job, now));
 }
 
 // Silence is an engine's that is stuck, or of one that is no more: these counters outlive it.

@@ -50,6 +50,10 @@ int run_upgrade(const Door& door, const std::string& program, Output output) {
     const Json result = upgraded(before->result, after->result, clock.now() - begin);
     if (result.at("instance") == before->result.at("instance"))
       return complain({kFailed, "the daemon ended the connection and did not give way; its log says why"});
+    // A program that failed and was started anew by a service manager counts from 1, without what was kept.
+    if (result.at("instance") != before->result.at("instance").get<std::uint64_t>() + 1)
+      return complain(
+          {kFailed, "the daemon gave way, but another one listens now, without its jobs; its log says why"});
     return output == Output::kJson ? print_json(result) : print_text(upgraded_text(result));
   } catch (const Json::exception& error) {  // a daemon of another version
     return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});

@@ -3,6 +3,7 @@
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/segment.hpp"
 #include "daemon/supervisor/socket_role.hpp"
 
 #include <algorithm>
@@ -140,7 +141,7 @@ Result<Door> Supervisor::open_door(const Options& options) {
 // A memory file stands for the socket: who may give one away may give the other.
 Status Supervisor::may_give_to_group(const Options& options) {
   if (!options.socket_gid) return {};
-  const shm::Descriptor file(memfd_create("muster-group", MFD_CLOEXEC));
+  const shm::Descriptor file = shm::open_memory_file("muster-group");
   if (!file.valid())
     return failure(Code::kNoResource, "memfd_create: {}; raise the open-files limit", std::strerror(errno));
   return fchown(file.get(), kSame, *options.socket_gid) == 0 ? Status() : group_denied(options, errno);

@@ -301,7 +301,8 @@ void Supervisor::hand_over(WaitingClient client) {
                           "job {} ended before its rank was let in; try again, or start the job anew", name));
   if (is_left(client.socket)) {
     book_.withdraw(name, rank);
-    return end_if_deserted(name);
+    end_if_deserted(name);
+    return check_drained();
   }
   const Json command{{"command", "attach"},
                      {"rank", rank.value},
@@ -336,6 +337,7 @@ void Supervisor::on_attached(const std::string& name, Rank rank, WaitingClient c
     book_.release(name, rank);
     end_if_deserted(name);
     refuse(client.socket, client.hello.header.serial, status);
+    check_drained();
   }
   publish_status();
 }

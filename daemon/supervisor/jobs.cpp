@@ -87,6 +87,9 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
       store_.keep(counters_name(book_.find(name)->spec.epoch), it->second.counters);
     }
   }
+  const Job* job = book_.find(name);
+  if (status.ok() && job != nullptr && job->state == JobState::kEnding)
+    status = failure(Code::kAborted, "job {} was ended while it started", name);
   if (status.ok()) book_.ready(name);
   auto callbacks = std::move(it->second.on_ready);
   auto waiting = std::move(it->second.waiting);

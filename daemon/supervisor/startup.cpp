@@ -74,8 +74,9 @@ bool journal_reads() {
 }
 
 bool holds_socket(const config::Settings& settings) {
-  return std::filesystem::path(settings.node.socket_path).parent_path() ==
-         std::filesystem::path(settings.node.runtime_directory);
+  const auto folder = [](const std::filesystem::path& path) { return (path / "").lexically_normal(); };
+  return folder(std::filesystem::path(settings.node.socket_path).parent_path()) ==
+         folder(settings.node.runtime_directory);
 }
 
 // `installed`: the program's folder, from the one of this program.
@@ -148,7 +149,8 @@ std::string daemon_program() {
 Status make_runtime_directory(const config::Settings& settings) {
   if (!holds_socket(settings)) return {};
   const std::string& directory = settings.node.runtime_directory;
-  if (mkdir(directory.c_str(), 0755) == 0 || errno == EEXIST) return {};
+  // Others come through it to the socket, and need not read it: who could, could hold its lock (Door::open).
+  if (mkdir(directory.c_str(), 0711) == 0 || errno == EEXIST) return {};
   return failure(Code::kDenied,
                  "node.runtime_directory {} cannot be made: {}; create it, or choose another with --set "
                  "node.runtime_directory=… and --socket …",

@@ -1,5 +1,7 @@
 #include "daemon/supervisor/state_file.hpp"
 
+#include "api/shm/segment.hpp"
+
 #include <cerrno>
 #include <cstring>
 
@@ -32,7 +34,7 @@ bool read_at(int fd, off_t offset, std::span<std::byte> bytes) {
 }  // namespace
 
 Result<StateFile> StateFile::create() {
-  shm::Descriptor memory(memfd_create("muster-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  shm::Descriptor memory = shm::open_memory_file("muster-state");
   const bool made = memory.valid() && ftruncate(memory.get(), kFileBytes) == 0 &&
                     fcntl(memory.get(), F_ADD_SEALS, kSeals) == 0;
   if (!made)

@@ -17,14 +17,18 @@ Supervisor::~Supervisor() = default;
 void Supervisor::run() {
   loop_.on_signal(SIGTERM, [this] { drain(!draining_); });
   loop_.on_signal(SIGINT, [this] { drain(!draining_); });
+  // A terminal that closes ends no jobs, and whoever means "read the settings again" hears how.
+  loop_.on_signal(SIGHUP, [] {
+    MUSTER_LOG(kInfo, "supervisor", "SIGHUP changes nothing; `muster upgrade` takes over with new settings");
+  });
   if (!options_.program.empty()) {
     loop_.on_signal(SIGUSR2, [this] {
       begin_upgrade("", [](const Status& refused) {
         MUSTER_LOG(kError, "supervisor", "no upgrade: {}", refused.message());
       });
     });
-    hear_signals();
   }
+  hear_signals();
   const std::function<void()> beat = [this, &beat] {
     tell("WATCHDOG=1");
     loop_.after(kWatchdogPeriod, beat);

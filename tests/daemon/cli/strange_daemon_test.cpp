@@ -34,6 +34,18 @@ TEST(StrangeDaemon, AnAnswerOfAnotherShapeIsAFailureAndNoCrash) {
   EXPECT_EQ(ask(vague, {"status", "--json"}).code, 0);
 }
 
+// Goal:   what a stranger's engine says moves no cursor and sets no title.
+TEST(StrangeDaemon, WritesNothingToTheTerminalButText) {
+  const std::string hostile =
+      "one\x1b]0;title\x07 two\xC2\x9B"
+      "2J three\n";
+  const ScriptedDaemon daemon([&](const std::string&) {
+    return Json{{"verdict", "healthy"}, {"text", hostile}, {"latest_deadline", nullptr}};
+  });
+  const Ran ran = ask(daemon, {"hang", "--job", "j"});
+  EXPECT_TRUE(has(ran.out, "one?]0;title? two??2J three\n")) << ran.out << ran.err;
+}
+
 // Goal:   `muster version` says why it has no daemon's, and not that none runs.
 TEST(StrangeDaemon, VersionSaysWhyThereIsNone) {
   const ScriptedDaemon other([](const std::string&) { return Json(); }, shm::kAbiVersion + 1);

@@ -89,6 +89,37 @@ TEST(Musterd, TakesOverTheSocketOfOneThatWasKilled) {
   }
 }
 
+// Goal:   a terminal that closes, or one who means "read your settings again", ends no jobs.
+TEST(Musterd, GoesOnAfterSighup) {
+  Daemon daemon;
+  daemon.running().signal(SIGHUP);
+  EXPECT_EQ(muster({"status", "--endpoint", daemon.socket()}).code, 0);
+  const Ran ran = daemon.stop();
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.err.find("SIGHUP changes nothing"), std::string::npos) << ran.err;
+}
+
+TEST(Musterd, MakesItsFolderHoweverThatIsWritten) {
+  const Folder folder;
+  const std::string run = folder.path() + "/run";
+  const std::string socket = run + "/s";
+  Running running({{program("musterd"), "--transient", "--socket", socket, "--set",
+                    "node.runtime_directory=" + folder.path() + "/./run/"},
+                   {},
+                   {}});
+  for (int waited = 0; waited < kPatienceMs; waited += 10) {
+    if (muster({"status", "--endpoint", socket}).code == 0) break;
+    usleep(10000);
+  }
+  EXPECT_EQ(muster({"status", "--endpoint", socket}).code, 0) << running.err();
+  struct stat facts {};
+  ASSERT_EQ(stat(run.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0077, 0011u) << "who may read it may hold its lock, and no daemon could start";
+  running.signal(SIGTERM);
+  EXPECT_EQ(running.wait().code, 0);
+  EXPECT_NE(stat(run.c_str(), &facts), 0) << "and removes it";
+}
+
 TEST(Musterd, SaysWhichPermissionItLacks) {
   const Folder folder;
   chmod(folder.path().c_str(), 0555);
