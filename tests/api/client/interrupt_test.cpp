@@ -63,7 +63,7 @@ class Interrupt : public muster::test::RunningRanks {
   void expect_end_for_all(const std::function<muster_status_t(Member&)>& call) {
     std::atomic<int> heard{0};
     with_ranks(3, [&](Member& member) {
-      ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+      meet_and_leave(member);
       if (member.rank == 0) {
         Watchdog watchdog(member.session);
         EXPECT_EQ(call(member), MUSTER_ERR_INTERRUPTED) << muster_last_error();
@@ -180,7 +180,7 @@ TEST_F(Interrupt, IsTakenByTheNextCallThatWaits) {
     muster_collective alone = member.barrier();
     alone.group = MUSTER_GROUP_SELF;
     const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 8), 1.0);
-    ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    meet_and_leave(member);
     if (member.rank == 0) {
       muster_point point = 0;
       ASSERT_EQ(muster_launch(member.session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
@@ -205,7 +205,7 @@ TEST_F(Interrupt, IsTakenByTheNextCallThatWaits) {
 TEST_F(Interrupt, IsSpentOnACallThatFailsOtherwise) {
   std::atomic<bool> raised{false};
   with_ranks(2, [&](Member& member) {
-    ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    meet_and_leave(member);
     if (member.rank == 1) {
       ASSERT_EQ(muster_group_abort(member.session, member.group), MUSTER_OK);
     }

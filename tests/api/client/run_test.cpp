@@ -163,7 +163,7 @@ TEST_F(Run, HasNotBegunWhereItsLaneStandsStill) {
 
 TEST_F(Run, EndsForAllWhenOneAborts) {
   with_ranks(2, [&](Member& member) {
-    ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    meet_and_leave(member);
     if (member.rank == 1) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       ASSERT_EQ(muster_group_abort(member.session, member.group), MUSTER_OK);

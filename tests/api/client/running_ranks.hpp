@@ -48,6 +48,7 @@ class RunningRanks : public ::testing::Test {
   void with_ranks(int world, const std::function<void(Member&)>& body) {
     std::vector<std::thread> threads;
     std::atomic<int> opened{0};
+    left_ = 0;
     for (int rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         Member member = open(rank, world);
@@ -58,6 +59,15 @@ class RunningRanks : public ::testing::Test {
       });
     }
     for (std::thread& thread : threads) thread.join();
+  }
+
+  // A barrier from which all have come back before anybody goes on: an abort ends it for whoever is still in
+  // it. Called by all of with_ranks().
+  void meet_and_leave(Member& member) {
+    ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    const int mine = left_++;
+    const int all = (mine / member.world + 1) * member.world;
+    while (left_ < all && !HasFailure()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
   Member open(int rank, int world) {
@@ -96,6 +106,9 @@ class RunningRanks : public ::testing::Test {
 
   std::string mesh;  // of jobs to come; empty: one dim
   muster::test::Node node_;
+
+ private:
+  std::atomic<int> left_{0};  // how often somebody came out of meet_and_leave()
 };
 
 }  // namespace muster::test
