@@ -103,10 +103,12 @@ Status clear_path(const std::string& path, const sockaddr_un& address) {
     return failure(Code::kDuplicate, "a process already listens at {}; stop it or choose another path", path);
   if (errno != ECONNREFUSED)
     return failure(Code::kDenied, "{}: {}; {}", path, std::strerror(errno), permissions_of(path));
-  if (facts.st_uid != geteuid() && geteuid() != 0)
-    return failure(Code::kDenied,
-                   "a stale socket of another user is in the way: {}; its owner must remove it",
-                   permissions_of(path));
+  if (facts.st_uid != geteuid())
+    return failure(
+        Code::kDenied,
+        "a stale socket of another user is in the way: {}; have it removed, by its owner or root, or choose "
+        "another path",
+        permissions_of(path));
   if (unlink(path.c_str()) != 0)
     return failure(Code::kDenied, "removing the stale socket {}: {}", path, std::strerror(errno));
   return {};
