@@ -8,6 +8,7 @@
 #include <string>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using muster::Code;
@@ -19,14 +20,19 @@ namespace shm = muster::shm;
 
 namespace {
 
-// Beside the target first, so that a full disk leaves no half of a file under the name.
+// Beside the target first, so that a full disk leaves no half of a file under the name. What is no regular
+// file (a device, a pipe, a link to one) stays what it is and is written to.
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
-  const std::string partial = path + ".partial";
-  shm::Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  struct stat facts {};
+  const bool in_place = ::lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode);
+  const std::string name = in_place ? path : path + ".partial";
+  const int how = in_place ? O_TRUNC : O_CREAT | O_EXCL | O_NOFOLLOW;
+  if (!in_place) ::unlink(name.c_str());  // of one that was killed here
+  shm::Descriptor file(::open(name.c_str(), O_WRONLY | O_CLOEXEC | how, 0644));
   if (!file.valid()) return failure(Code::kNoResource, "{}: {}", path, std::strerror(errno));
   const auto failed = [&] {
     const int error = errno;
-    ::unlink(partial.c_str());
+    if (!in_place) ::unlink(name.c_str());
     return failure(Code::kNoResource, "{}: {}", path, std::strerror(error));
   };
   std::size_t written = 0;
@@ -38,7 +44,7 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   }
   // Some file systems say only here that they had no room.
   if (::close(file.release()) != 0) return failed();
-  if (::rename(partial.c_str(), path.c_str()) != 0) return failed();
+  if (!in_place && ::rename(name.c_str(), path.c_str()) != 0) return failed();
   return {};
 }
 

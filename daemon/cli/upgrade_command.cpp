@@ -51,7 +51,7 @@ int run_upgrade(const Door& door, const std::string& program, Output output) {
     if (result.at("instance") == before->result.at("instance"))
       return complain({kFailed, "the daemon ended the connection and did not give way; its log says why"});
     // A program that failed and was started anew by a service manager counts from 1, without what was kept.
-    if (result.at("instance") != before->result.at("instance").get<std::uint64_t>() + 1)
+    if (result.at("instance").get<std::uint64_t>() < before->result.at("instance").get<std::uint64_t>())
       return complain(
           {kFailed, "the daemon gave way, but another one listens now, without its jobs; its log says why"});
     return output == Output::kJson ? print_json(result) : print_text(upgraded_text(result));

@@ -294,6 +294,12 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   };
   std::optional<DeadlineReport> deadline_report_;  // the latest
   std::uint32_t reports_ = 0;                      // deadlines that have been reported
+  struct BrokenCircle {
+    blame::Situation situation;
+    blame::Report report;
+  };
+  static bool is_in(const BrokenCircle& circle, const blame::Situation& now, std::size_t about);
+  std::optional<BrokenCircle> broken_circle_;  // the latest that a deadline took apart
   Instant explained_turn_{0};
   std::uint32_t explained_in_turn_ = 0;  // verdicts of deadlines
   std::uint32_t reports_seen_ = 0;       // of them, when files were written last

@@ -17,6 +17,7 @@ constexpr std::size_t kVerdictBytesMax = shm::kFailureTextBytes - 1;
 constexpr std::size_t kLooksAtDeadlineMax = 64;
 constexpr std::size_t kLooksOnDemandMax = 4096;
 // A job that fails over and over must not fill a disk.
+constexpr Nanos kCircleRemembered = std::chrono::seconds(1);
 constexpr std::uint32_t kExplainedInTurnMax = 16;  // a look at a process takes three files
 constexpr std::uint32_t kReportsWrittenMax = 16;
 constexpr Nanos kPatienceMax = std::chrono::seconds(1);
@@ -97,10 +98,28 @@ void Engine::tell(std::span<const Lateness::Change> changes) {
   }
 }
 
+// Deadlines of a circle mostly pass together. The first verdict takes it apart, but who is in it is in it
+// still, for the same reason.
+bool Engine::is_in(const BrokenCircle& circle, const blame::Situation& now, std::size_t about) {
+  if (now.now - circle.situation.now > kCircleRemembered) return false;
+  const blame::Wait& wait = now.waits[about];
+  return std::any_of(circle.report.circle.begin(), circle.report.circle.end(), [&](const blame::Link& link) {
+    const blame::Wait& then = circle.situation.waits[link.wait];
+    return then.group == wait.group && then.path == wait.path && then.lane == wait.lane &&
+           then.number == wait.number && then.since == wait.since;
+  });
+}
+
 void Engine::explain(scheduler::Verdict& verdict, blame::Situation situation,
                      std::span<const RankFacts> facts, std::size_t about) {
   look_at_processes(situation, facts, *probe_, about, kLooksAtDeadlineMax);
-  const blame::Report report = blame::assess(situation, about);
+  blame::Report report = blame::assess(situation, about);
+  if (!report.circle.empty()) {
+    broken_circle_ = BrokenCircle{situation, report};
+  } else if (broken_circle_ && is_in(*broken_circle_, situation, about)) {
+    situation = broken_circle_->situation;
+    report = broken_circle_->report;
+  }
   const std::string cause = blame::because(situation, report);
   if (!cause.empty()) verdict.text += "; " + cause;
   verdict.text = cut(std::move(verdict.text), kVerdictBytesMax);
@@ -118,7 +137,10 @@ void Engine::explain(scheduler::Verdict& verdict, blame::Situation situation,
 // others wait.
 void Engine::overdue(Rank rank, std::uint32_t lane, scheduler::Verdict& verdict) {
   if (std::exchange(explained_turn_, turn_) != turn_) explained_in_turn_ = 0;
-  if (++explained_in_turn_ > kExplainedInTurnMax) return;
+  if (++explained_in_turn_ > kExplainedInTurnMax) {
+    verdict.text += "; one of many: `muster hang` says why";
+    return;
+  }
   const std::vector<RankFacts> facts = rank_facts();
   blame::Situation all = situation(facts, turn_);
   if (const auto about = wait_on_lane(all, *graph_, rank, lane))

@@ -236,6 +236,19 @@ TEST_P(Hang, ShowsACircleOfGroupsAtTheDeadline) {
   expect_deadlock(ranks, {1, 3, 0, 2});
 }
 
+// Goal:   all hear of the circle, also those whose deadline passes when the first verdict has taken it apart.
+TEST_P(Hang, TellsAllOfACircleAtTheSameDeadline) {
+  std::vector<std::unique_ptr<Script>> ranks;
+  for (int r = 0; r < 4; ++r)
+    ranks.push_back(rank(r, 4, "dp_shard=2,tp=2", {"await", verb() + ":" + kFourInACircle[r], "await"}));
+  for (const auto& each : ranks) each->go_on();
+  for (const auto& each : ranks) {
+    const Ended e = ended(each->line());
+    EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT") << e.text;
+    EXPECT_THAT(e.text, HasSubstr("circular wait: rank"));
+  }
+}
+
 // The same in groups that the ranks have made themselves: {0, 1}, {1, 2}, {2, 0}.
 TEST_P(Hang, ShowsACircleOfMadeGroupsAtTheDeadline) {
   std::vector<std::unique_ptr<Script>> ranks;

@@ -185,8 +185,9 @@ MUSTER_API muster_status_t muster_group_query(muster_session* session, muster_gr
 MUSTER_API muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks,
                                               size_t capacity, size_t* count);
 /* End every operation in flight of the group on all its ranks with MUSTER_ERR_ABORTED; a member that has none in flight, and
- * so this one, hears it from its next operation on the group. Waits for the daemon's answer, not for the others. Errors:
- * STALE. */
+ * so this one, hears it from its next operation on the group. Runs and starts each tell it once, for members may stand in
+ * either: who does both hears it from the next run and from the next start, however late that comes. Waits for the daemon's
+ * answer, not for the others. Errors: STALE. */
 MUSTER_API muster_status_t muster_group_abort(muster_session* session, muster_group group);
 
 /* Groups beside those of the mesh, for a job that goes on without a rank it has lost, or with more. All but shrinking is local:

@@ -3,6 +3,7 @@
 
 #include "tests/api/client/session_fixture.hpp"
 
+#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -41,6 +42,33 @@ TEST_F(Session, CountsAndTraces) {
   EXPECT_EQ(muster_trace_end(session, path.c_str()), MUSTER_ERR_NO_RESOURCE) << "a folder has the name";
   EXPECT_NE(access((path + ".partial").c_str(), F_OK), 0) << "nothing is left beside it";
   EXPECT_EQ(rmdir(path.c_str()), 0);
+}
+
+// Goal:   a trace to a device, or through a link, leaves those what they are.
+TEST_F(Session, WritesATraceIntoWhatIsNoFile) {
+  muster_session* session = open(0, 1);
+  const std::string base = ::testing::TempDir() + "muster-trace-" + std::to_string(getpid());
+  const std::string link = base + ".link";
+  const std::string target = base + ".target";
+  std::ofstream(target) << "before";
+  ASSERT_EQ(symlink(target.c_str(), link.c_str()), 0);
+  ASSERT_EQ(muster_trace_begin(session), MUSTER_OK);
+  ASSERT_EQ(muster_trace_end(session, link.c_str()), MUSTER_OK) << muster_last_error();
+  struct stat facts {};
+  ASSERT_EQ(lstat(link.c_str(), &facts), 0);
+  EXPECT_TRUE(S_ISLNK(facts.st_mode));
+  std::string first;
+  std::getline(std::ifstream(target), first);
+  EXPECT_THAT(first, ::testing::StartsWith("{")) << "the trace is behind the link";
+  EXPECT_EQ(unlink(link.c_str()), 0);
+  EXPECT_EQ(unlink(target.c_str()), 0);
+  ASSERT_EQ(symlink("/dev/full", link.c_str()), 0);
+  ASSERT_EQ(muster_trace_begin(session), MUSTER_OK);
+  EXPECT_EQ(muster_trace_end(session, link.c_str()), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), HasSubstr("No space left on device"));
+  ASSERT_EQ(lstat(link.c_str(), &facts), 0);
+  EXPECT_TRUE(S_ISLNK(facts.st_mode));
+  EXPECT_EQ(unlink(link.c_str()), 0);
 }
 
 // Goal:   nobody clears or takes the recording of another rank, and one whose owner has left is in nobody's
