@@ -16,9 +16,9 @@ constexpr std::size_t kVerdictBytesMax = shm::kFailureTextBytes - 1;
 // A look costs a few reads of small files, and at a deadline the baton is held meanwhile.
 constexpr std::size_t kLooksAtDeadlineMax = 64;
 constexpr std::size_t kLooksOnDemandMax = 4096;
-// A job that fails over and over must not fill a disk.
 constexpr Nanos kCircleRemembered = std::chrono::seconds(1);
 constexpr std::uint32_t kExplainedInTurnMax = 16;  // a look at a process takes three files
+// A job that fails over and over must not fill a disk.
 constexpr std::uint32_t kReportsWrittenMax = 16;
 constexpr Nanos kPatienceMax = std::chrono::seconds(1);
 
