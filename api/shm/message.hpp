@@ -72,15 +72,17 @@ T tail_entry(std::span<const std::byte> tail, std::size_t index) {
   return value;
 }
 
-// A control character, also of those that UTF-8 writes in two bytes: what one rank calls things others read
-// on their terminal, and in logs of a line each.
+// Bytes of the control character that stands at `i`, of UTF-8's two-byte ones too; 0: none does.
+inline std::size_t control_bytes(std::string_view text, std::size_t i) {
+  const auto byte = static_cast<unsigned char>(text[i]);
+  if (byte < 0x20 || byte == 0x7F) return 1;
+  return byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0 ? 2 : 0;
+}
+
+// What one rank calls things others read on their terminal, and in logs of a line each.
 inline bool has_control(std::string_view text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool second_set =
-        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (byte < 0x20 || byte == 0x7F || second_set) return true;
-  }
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (control_bytes(text, i) > 0) return true;
   return false;
 }
 

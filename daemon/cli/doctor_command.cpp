@@ -220,10 +220,10 @@ void examine_kernel(const MachineFacts& f, std::vector<Check>& checks) {
 void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
   const bool answers = f.daemon_trouble.empty();
   const Verdict absent = f.daemon_named ? Verdict::kFailure : Verdict::kWarning;
-  checks.push_back(check(
-      "runtime directory", f.runtime_trouble.empty(), answers ? Verdict::kFailure : absent,
-      f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
-      "musterd makes its own where it may; by hand: install -d -m 0711, or RuntimeDirectory= in a unit"));
+  checks.push_back(check("runtime directory", f.runtime_trouble.empty(), answers ? Verdict::kFailure : absent,
+                         f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
+                         "musterd makes its own where it may; by hand: install -d -m 0711, or "
+                         "RuntimeDirectory= and RuntimeDirectoryMode=0711 in a unit"));
   constexpr const char* kSameRelease = "install the same release of both, and restart musterd";
   if (f.daemon_speaks_other)  // it is there, and nothing it says can be read
     return checks.push_back({"versions", Verdict::kFailure, f.daemon_trouble, kSameRelease});

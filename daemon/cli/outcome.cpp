@@ -1,5 +1,7 @@
 #include "daemon/cli/outcome.hpp"
 
+#include "api/shm/message.hpp"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -25,13 +27,9 @@ int exit_code_of(Code code) {
 
 // What an engine says may be a stranger's: it moves no cursor of ours. Lines and columns stay.
 std::string harmless(std::string text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool second_set =
-        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (second_set) text[i + 1] = '?';
-    if (second_set || byte == 0x7F || (byte < 0x20 && byte != '\n' && byte != '\t')) text[i] = '?';
-  }
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] != '\n' && text[i] != '\t')
+      text.replace(i, shm::control_bytes(text, i), shm::control_bytes(text, i), '?');
   return text;
 }
 
