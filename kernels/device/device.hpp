@@ -22,11 +22,12 @@ enum class Priority : std::uint8_t { kUrgent, kHigh, kNormal, kLow };
 
 // A mark in a stream's order.
 //
-// Owns    its backend object. Thread  query and synchronize: any; record: the thread that owns the stream.
+// Owns    its backend object.
+// Thread  query and synchronize: any; record, and waits for it: one at a time over all streams, which the
+//         callers see to.
 // Bound   reusable: each record starts a new life.
 // Fails   never by itself; a device error shows in Stream::health(), and leaves query() false, since that
-// work did
-//         not finish, while synchronize() returns.
+//         work did not finish, while synchronize() returns.
 class Event {
  public:
   virtual ~Event() = default;

@@ -82,33 +82,49 @@ void Crew::destroy_event(EventSlot* event) {
   queues_.destroy_event(event);
 }
 
-template<class Change>
-Status Crew::change(StreamSlot* slot, const char* what, Change&& push) {
-  Wakes wakes;
-  {
-    const auto lock = brief_lock();
-    if (stopped()) return failure(Code::kState, "{} refused: the stream's pool is closed", what);
-    Effect effect;
-    if (!push(&effect))
-      return failure(Code::kBusy,
-                     "{} refused: {} pieces of work are in flight, the stream's depth; wait for one", what,
-                     slot->entries.size());
-    wakes = plan(effect);
+// Without the lock, but where nobody would come for it, and where the stream is full: some of its entries may
+// have nothing to wait for, or be told as finished by a worker that is about to take them out.
+template<class Push>
+Status Crew::put(StreamSlot* slot, const char* what, Push&& push) {
+  if (stopped()) return failure(Code::kState, "{} refused: the stream's pool is closed", what);
+  bool has_room = push();
+  if (!has_room) {
+    come();
+    has_room = push();
   }
-  wake(wakes);
+  if (!has_room)
+    return failure(Code::kBusy,
+                   "{} refused: {} pieces of work are in flight, the stream's depth; wait for one", what,
+                   slot->entries.capacity());
+  if (nobody_comes()) come();
   return {};
 }
 
+// Sequentially consistent, after an arrival that is: see the comment on top of the class. A crew that is
+// driven by hand looks when it is driven.
+bool Crew::nobody_comes() const noexcept {
+  return stopping_.load() || (looking_.load() == 0 && !workers_.empty());
+}
+
+void Crew::come() {
+  Wakes wakes;
+  {
+    const auto lock = brief_lock();
+    wakes = plan(queues_.take_in());
+  }
+  wake(wakes);
+}
+
 Status Crew::submit(StreamSlot* slot, const Task& task) {
-  return change(slot, "task", [&](Effect* effect) { return queues_.push_task(slot, task, effect); });
+  return put(slot, "task", [&] { return queues_.push_task(slot, task); });
 }
 
 Status Crew::record(StreamSlot* slot, EventSlot* event) {
-  return change(slot, "record", [&](Effect* effect) { return queues_.push_record(slot, event, effect); });
+  return put(slot, "record", [&] { return queues_.push_record(slot, event); });
 }
 
 Status Crew::wait(StreamSlot* slot, const EventSlot* event) {
-  return change(slot, "wait", [&](Effect* effect) { return queues_.push_wait(slot, event, effect); });
+  return put(slot, "wait", [&] { return queues_.push_wait(slot, event); });
 }
 
 // Polls for `spin`, then sleeps. With no worker to do it, the caller runs the parts first.
@@ -136,12 +152,8 @@ void Crew::await_event(const EventSlot* event) {
 }
 
 Status Crew::await_stream(StreamSlot* slot) {
-  std::uint64_t target = 0;
-  {
-    const auto lock = brief_lock();
-    target = slot->issued;
-  }
-  await([slot, target] { return slot->passed.load(std::memory_order_acquire) >= target; });
+  const std::uint64_t target = slot->entries.pushed();
+  await([slot, target] { return slot->entries.popped() >= target; });
   if (stopped())
     return failure(Code::kAborted, "the stream's pool was closed; work that had not started was dropped");
   return {};
@@ -210,16 +222,8 @@ void Crew::serve(std::uint32_t index) {
 
 // Runs parts until none is ready or a turn of duty is due. False if there was none at all.
 bool Crew::run_parts() {
-  if (!queues_.any_ready()) return false;
   Part part;
-  Wakes wakes;
-  {
-    const auto lock = brief_lock();
-    if (!queues_.take(&part)) return false;
-    --looking_;
-    wakes = plan({.ready = true});
-  }
-  wake(wakes);
+  if (!queues_.any_ready() || !first_part(&part)) return false;
   for (;;) {
     queues_.note_begin(part);
     part.task.run(part.task.context, part.number);
@@ -230,17 +234,33 @@ bool Crew::run_parts() {
   }
 }
 
+bool Crew::first_part(Part* part) {
+  Wakes wakes;
+  bool found = false;
+  {
+    const auto lock = brief_lock();
+    --looking_;
+    Effect effect = queues_.take_in();
+    found = queues_.take(part);
+    if (!found) ++looking_;
+    effect.ready = true;  // what was ready before may be more than this one can take
+    wakes = plan(effect);
+  }
+  wake(wakes);
+  return found;
+}
+
 // Reports the end of a task and takes the next part, in one hold of the lock.
 bool Crew::next_part(Part* part, bool finished, bool leave) {
   Wakes wakes;
   bool more = false;
   {
     const auto lock = brief_lock();
-    ++looking_;
     Effect effect;
     if (finished) effect = queues_.complete(part->slot);
+    effect.add(queues_.take_in());
     more = !leave && queues_.take(part);
-    if (more) --looking_;
+    if (!more) ++looking_;
     wakes = plan(effect);
   }
   wake(wakes);
@@ -249,15 +269,20 @@ bool Crew::next_part(Part* part, bool finished, bool leave) {
 
 // As run_parts, for one part and a caller that is no worker.
 bool Crew::run_part_by_hand() {
+  if (!queues_.any_ready()) return false;
   Part part;
+  Wakes wakes;
+  bool found = false;
   {
     const auto lock = brief_lock();
-    if (!queues_.take(&part)) return false;
+    wakes = plan(queues_.take_in());
+    found = queues_.take(&part);
   }
+  wake(wakes);
+  if (!found) return false;
   queues_.note_begin(part);
   part.task.run(part.task.context, part.number);
   if (part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return true;
-  Wakes wakes;
   {
     const auto lock = brief_lock();
     wakes = plan(queues_.complete(part.slot));
@@ -307,9 +332,13 @@ void Crew::rest(Worker& worker) {
   if (duty_ != nullptr) announced = announce();
   if (announced == Announced::kLookAgain) return;
   std::unique_lock<std::mutex> lock = brief_lock();
-  if (stopped() || queues_.unclaimed(1) > 0) return;
-  worker.awake = false;
+  if (stopped()) return;
   --looking_;
+  if (queues_.any_arrived() || queues_.unclaimed(1) > 0) {
+    ++looking_;
+    return;
+  }
+  worker.awake = false;
   if (announced != Announced::kQuiet || guarded_) {
     asleep_.push_back(&worker);
     worker.bell.wait(lock, [&worker] { return worker.awake; });
@@ -331,8 +360,9 @@ void Crew::stop() {
   Wakes wakes;
   {
     const auto lock = brief_lock();
-    stopping_.store(true, std::memory_order_release);
+    stopping_.store(true);
     wakes.progress = true;
+    (void)queues_.take_in();  // whoever issued and did not see the stop has put it among the arrivals before
     queues_.for_each_open([this](StreamSlot* slot) { (void)queues_.drop(slot); });
     if (sentinel_ != nullptr) {
       sentinel_->awake = true;

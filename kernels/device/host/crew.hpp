@@ -3,8 +3,12 @@
 //
 // A worker is one of: running a part; looking (polling, yielding, or doing a turn of duty); asleep on its own
 // bell; or the one sentinel, asleep inside Duty::wait. Who rings another awake counts it as looking at once,
-// under the lock, so that two ringers never count on the same sleeper, and who lies down checks the queues
-// under the same lock: no wake is lost.
+// under the lock, so that two ringers never count on the same sleeper.
+//
+// Who issues takes no lock while anybody looks: that one comes for what has arrived, after its turn of duty
+// at the latest, with what that turn has to wait for, and rings others for what it cannot do alone. A worker
+// ceases to look when it takes a part or lies down; it looks at the arrivals after it has stopped being
+// counted, and who issues looks at the count after its arrival: no wake is lost.
 #pragma once
 
 #include "api/base/bounded.hpp"
@@ -26,7 +30,8 @@ namespace muster::device::host {
 // Owns    the queues and the workers' states; not the threads.
 // Thread  any; serve() the worker's own.
 // Bound   the lock is held for the length of a list operation, never across a part, a turn of duty or a
-// system call. Fails   kBusy, kNoResource; kState once stopped.
+//         system call.
+// Fails   kBusy, kNoResource; kState once stopped.
 class Crew {
  public:
   // workers 0: driven by hand, run_once() and the blocking calls run the parts.
@@ -73,8 +78,10 @@ class Crew {
   };
 
   std::unique_lock<std::mutex> brief_lock() const;
-  template<class Change>
-  Status change(StreamSlot* slot, const char* what, Change&& push);
+  template<class Push>
+  Status put(StreamSlot* slot, const char* what, Push&& push);
+  bool nobody_comes() const noexcept;
+  void come();
   Wakes plan(const Effect& effect);
   Worker* pop_sleeper();
   void wake(const Wakes& wakes) noexcept;
@@ -82,6 +89,7 @@ class Crew {
   void await(Done done);
 
   bool run_parts();
+  bool first_part(Part* part);
   bool next_part(Part* part, bool finished, bool leave);
   bool run_part_by_hand();
   std::size_t turn_of_duty();
@@ -103,8 +111,8 @@ class Crew {
   Worker* sentinel_ = nullptr;   // asleep in Duty::wait and not yet rung
   bool guarded_ =
       false;  // somebody is inside Duty::wait, rung or not: a second one there could take its wake
-  std::uint32_t looking_ = 0;
-  std::uint32_t blocked_ = 0;  // callers asleep in await()
+  std::atomic<std::uint32_t> looking_{0};  // changed under the lock, read anywhere
+  std::uint32_t blocked_ = 0;              // callers asleep in await()
   std::condition_variable progress_;
   std::atomic<bool> stopping_{false};
 

@@ -32,7 +32,8 @@ struct Task {
 class Duty {
  public:
   virtual ~Duty() = default;
-  // One turn; returns how much was done. Never blocks. May enqueue on streams.
+  // One turn; returns how much was done. Waits for no work, and for no lock that is held for longer than a
+  // turn. May enqueue on streams: that starts, and others are rung for it, after the turn.
   virtual std::size_t do_work() = 0;
   // Announce that nobody polls any more, so that whoever brings work rings a bell. Returns false if work came
   // in meanwhile: then there is no wait.
@@ -80,7 +81,7 @@ class Pool {
   // Runs one ready part, or if none is ready one turn of duty, on the calling thread; only for a pool of
   // open_manual. Returns what was done.
   std::size_t run_once();
-  // A pool without threads: everything runs inside run_once().
+  // A pool without threads: everything runs inside run_once(), records that wait for nothing too.
   static std::unique_ptr<Pool> open_manual(const PoolOptions& options);
 
  private:

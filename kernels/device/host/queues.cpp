@@ -30,11 +30,6 @@ bool claim(StreamSlot* slot, std::uint32_t generation, std::uint32_t parts, std:
   return false;
 }
 
-void pass_one(StreamSlot* slot) {
-  slot->entries.pop();
-  slot->passed.store(slot->passed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-}
-
 // Workers inside parts of the slot's head. What is finished was claimed before, so in this order of the loads
 // the difference is never negative; parts come and go meanwhile, and the answer is a moment old.
 std::uint32_t served_by(const StreamSlot* slot) {
@@ -95,12 +90,8 @@ void Queues::destroy_event(EventSlot* event) {
 
 Effect Queues::drop(StreamSlot* slot) {
   slot->dropping = true;
-  if (slot->entries.empty()) return {};
-  if (!slot->started) {
-    const Entry& head = slot->entries.front();
-    if (head.what == Entry::What::kWait) remove_waiter(head.source, slot);
-    return advance(slot);
-  }
+  if (std::exchange(slot->parked, false)) remove_waiter(slot->entries.front().source, slot);
+  if (!slot->started) return advance(slot);
   if (slot->linked) unlink(slot);
   const std::uint32_t parts = slot->entries.front().task.parts;
   const std::uint64_t word =
@@ -111,40 +102,64 @@ Effect Queues::drop(StreamSlot* slot) {
   return {};
 }
 
-bool Queues::push(StreamSlot* slot, const Entry& entry, Effect* effect) {
+// Sequentially consistent, as Crew::put needs it. A stream that is among the arrivals already is not put
+// there twice: whoever takes it in has yet to say so, and looks at its entries after that.
+bool Queues::push(StreamSlot* slot, const Entry& entry) {
   if (!slot->entries.push(entry)) return false;
-  ++slot->issued;
-  if (slot->entries.size() == 1) *effect = advance(slot);
+  if (slot->arrived.exchange(true)) return true;
+  StreamSlot* first = arrivals_.load(std::memory_order_relaxed);
+  do {
+    slot->next_arrival = first;
+  } while (!arrivals_.compare_exchange_weak(first, slot));
   return true;
 }
 
-bool Queues::push_task(StreamSlot* slot, const Task& task, Effect* effect) {
+Effect Queues::take_in() {
+  Effect effect;
+  if (!any_arrived()) return effect;
+  StreamSlot* in_order = nullptr;
+  for (StreamSlot* slot = arrivals_.exchange(nullptr); slot != nullptr;) {
+    StreamSlot* const earlier = std::exchange(slot->next_arrival, in_order);
+    in_order = slot;
+    slot = earlier;
+  }
+  while (in_order != nullptr) {
+    StreamSlot* const slot = in_order;
+    in_order = slot->next_arrival;
+    slot->arrived.exchange(false);  // from here on its issuer may put it among the arrivals again
+    if (!slot->started && !slot->parked) effect.add(advance(slot));
+  }
+  return effect;
+}
+
+bool Queues::push_task(StreamSlot* slot, const Task& task) {
   Entry entry;
   entry.what = Entry::What::kTask;
   entry.task = task;
-  return push(slot, entry, effect);
+  return push(slot, entry);
 }
 
-bool Queues::push_record(StreamSlot* slot, EventSlot* event, Effect* effect) {
+bool Queues::push_record(StreamSlot* slot, EventSlot* event) {
   if (slot->entries.full()) return false;
   Entry entry;
   entry.what = Entry::What::kRecord;
   entry.event = event;
   entry.number = ++event->ticket;
   event->source = slot;
-  event->position = slot->issued + 1;
+  event->position = slot->entries.pushed() + 1;
   event->pending.store(entry.number, std::memory_order_relaxed);
-  return push(slot, entry, effect);
+  return push(slot, entry);
 }
 
-bool Queues::push_wait(StreamSlot* slot, const EventSlot* event, Effect* effect) {
-  // Nothing to wait for; and a stream need not wait for itself.
+bool Queues::push_wait(StreamSlot* slot, const EventSlot* event) {
+  // Nothing to wait for; and a stream need not wait for itself. A relaxed look is enough: what was recorded
+  // as finished was passed under the lock, and what stands behind this is taken in under it later.
   if (event->pending.load(std::memory_order_relaxed) == 0 || event->source == slot) return true;
   Entry entry;
   entry.what = Entry::What::kWait;
   entry.source = event->source;
   entry.number = event->position;
-  return push(slot, entry, effect);
+  return push(slot, entry);
 }
 
 bool Queues::take(Part* part) {
@@ -156,7 +171,7 @@ bool Queues::take(Part* part) {
       std::uint32_t number = 0;
       if (!claim(slot, slot->generation, task.parts, &number)) continue;  // all handed out by claim_next
       if (number + 1 < task.parts) link(slot);  // at the end: the next of its equals is first
-      *part = Part{slot, slot->generation, number, task};
+      *part = Part{slot, slot->generation, number, slot->priority, task};
       return true;
     }
   }
@@ -180,10 +195,10 @@ StreamSlot* Queues::least_served(const List& ready) noexcept {
 
 bool Queues::claim_next(Part* part) const noexcept {
   const std::uint64_t word = ready_word_.load(std::memory_order_relaxed);
-  const unsigned shift = shift_of(part->slot->priority);
+  const unsigned shift = shift_of(part->priority);
   const bool overtaken = (word & ((std::uint64_t{1} << shift) - 1)) != 0;
   const bool shared = ((word >> shift) & 0xffff) > 1;
-  if (overtaken || shared) return false;
+  if (overtaken || shared || any_arrived()) return false;
   return claim(part->slot, part->generation, part->task.parts, &part->number);
 }
 
@@ -205,7 +220,7 @@ Effect Queues::complete(StreamSlot* slot) {
   MUSTER_ASSERT(slot->started);
   if (slot->linked) unlink(slot);
   slot->started = false;
-  pass_one(slot);
+  slot->entries.pop();
   Effect effect = advance(slot);
   effect.progress = true;
   return effect;
@@ -222,7 +237,7 @@ Effect Queues::advance(StreamSlot* first) {
     work = slot->next;
     slot->next = nullptr;
     pass_entries(slot, &effect);
-    const std::uint64_t passed = slot->passed.load(std::memory_order_relaxed);
+    const std::uint64_t passed = slot->entries.popped();
     StreamSlot** link = &slot->waiters;
     while (*link != nullptr) {
       StreamSlot* waiter = *link;
@@ -231,6 +246,7 @@ Effect Queues::advance(StreamSlot* first) {
         continue;
       }
       *link = waiter->next;
+      waiter->parked = false;
       waiter->next = work;
       work = waiter;
     }
@@ -240,7 +256,7 @@ Effect Queues::advance(StreamSlot* first) {
 
 void Queues::pass_entries(StreamSlot* slot, Effect* effect) {
   while (!slot->entries.empty() && pass_head(slot, effect)) {
-    pass_one(slot);
+    slot->entries.pop();
     effect->progress = true;
   }
 }
@@ -258,7 +274,8 @@ bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
       finish_record(slot, head);
       return true;
     case Entry::What::kWait:
-      if (slot->dropping || head.source->passed.load(std::memory_order_relaxed) >= head.number) return true;
+      if (slot->dropping || head.source->entries.popped() >= head.number) return true;
+      slot->parked = true;
       slot->next = head.source->waiters;
       head.source->waiters = slot;
       return false;
@@ -269,11 +286,12 @@ bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
 void Queues::finish_record(StreamSlot* slot, const Entry& record) {
   const Instant began = std::exchange(slot->began, Instant{0});
   EventSlot* event = record.event;
-  if (event->pending.load(std::memory_order_relaxed) != record.number)
-    return;  // recorded again, or destroyed
+  std::uint64_t ticket = record.number;
+  if (event->pending.load(std::memory_order_relaxed) != ticket) return;  // recorded again, or destroyed
   event->reached = clock_.now();
   event->began = began == Instant{0} ? event->reached : began;
-  event->pending.store(0, std::memory_order_release);
+  // Its issuer may record it again this moment; then it stays pending.
+  event->pending.compare_exchange_strong(ticket, 0, std::memory_order_release, std::memory_order_relaxed);
 }
 
 void Queues::start_head(StreamSlot* slot) {

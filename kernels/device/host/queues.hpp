@@ -1,13 +1,16 @@
 // Queues: what every host stream still has to do, which of it is ready, and who waits for whom. No thread, no
 // lock of its own: the Crew calls it under its lock, except where a function says otherwise.
 //
+// Who issues takes no lock: it puts an entry on its stream and the stream among the arrivals, and whoever
+// next holds the lock takes the arrivals in. So nothing issued is ready, or has passed, before a take_in().
+//
 // A stream is a position that only grows. A record is a mark at a position of one stream, a wait names such a
 // position, so an event may be recorded again, or destroyed, while waits for its earlier life are still
 // queued. Waits point to records issued before them: there is no cycle to find.
 #pragma once
 
-#include "api/base/bounded.hpp"
 #include "api/base/clock.hpp"
+#include "api/base/spsc_queue.hpp"
 #include "kernels/device/device.hpp"
 #include "kernels/device/host/pool.hpp"
 
@@ -26,9 +29,10 @@ struct StreamSlot;
 // matches nothing.
 struct EventSlot {
   std::atomic<std::uint64_t> pending{
-      0};                        // ticket of the last record while it is ahead; 0: finished or never recorded
-  std::uint64_t ticket = 0;      // of the last record, over all users of the slot
-  StreamSlot* source = nullptr;  // where the last record stands
+      0};  // ticket of the last record while it is ahead; 0: finished or never recorded
+  // The issuer's: ticket of the last record, over all users of the slot, and where that record stands.
+  std::uint64_t ticket = 0;
+  StreamSlot* source = nullptr;
   std::uint64_t position = 0;
   Instant began{0};  // of the last record that finished: written before `pending` says so
   Instant reached{0};
@@ -50,15 +54,18 @@ struct StreamSlot {
 
   alignas(128) std::atomic<std::uint64_t> claim{0};  // generation << 32 | next part to hand out
   std::atomic<std::uint32_t> remaining{0};           // parts of the head task that have not finished
-  std::atomic<std::uint64_t> passed{0};  // position reached; written under the lock, read anywhere
-  alignas(128) BoundedQueue<Entry> entries;
-  std::uint64_t issued = 0;
-  std::uint32_t generation = 0;  // of the task at the head
+  // Put by the issuing thread, taken under the lock: popped() is the position reached, pushed() the last
+  // one issued.
+  alignas(128) SpscQueue<Entry> entries;
+  std::atomic<bool> arrived{false};    // being put among the arrivals, there, or being taken in
+  StreamSlot* next_arrival = nullptr;  // the issuer's until it is there, then of whoever holds the lock
+  std::uint32_t generation = 0;        // of the task at the head
   Priority priority;
   bool open = true;
   Instant began{0};       // first part since the last record that passed; 0: none yet
   bool dropping = false;  // entries pass without running
   bool started = false;   // the head is a task that was made ready
+  bool parked = false;    // the head is a wait, and this in `waiters` of its source
   bool linked = false;    // in the ready list of its priority
   StreamSlot* next_ready = nullptr;
   StreamSlot* previous_ready = nullptr;
@@ -71,6 +78,7 @@ struct Part {
   StreamSlot* slot = nullptr;
   std::uint32_t generation = 0;
   std::uint32_t number = 0;
+  Priority priority = Priority::kLow;  // the stream's: its slot may be another's by the time that this ends
   Task task;
 };
 
@@ -78,10 +86,15 @@ struct Part {
 struct Effect {
   bool ready = false;     // a task became ready
   bool progress = false;  // a position was passed: blocked callers may look again
+  void add(const Effect& more) noexcept {
+    ready |= more.ready;
+    progress |= more.progress;
+  }
 };
 
 // Owns    the slots of streams and events, from first use to its own end.
-// Thread  under the lock of its Crew; any_ready() and claim_next() any.
+// Thread  under the lock of its Crew; push_* without it, by the stream's issuing thread; any_ready() and
+//         claim_next() any.
 // Bound   streams_max streams, depth entries each; events as many as live at once.
 // Fails   push_* say false when the stream is full.
 class Queues {
@@ -93,13 +106,16 @@ class Queues {
   StreamSlot* open(Priority priority);  // null when streams_max are open
   // Lets everything pass that has not started. Parts that run still finish; then the stream is empty.
   Effect drop(StreamSlot* slot);
-  void close(StreamSlot* slot);  // an empty one
+  void close(StreamSlot* slot);  // an empty one; it may still be among the arrivals, and open anew there
   EventSlot* create_event();
   void destroy_event(EventSlot* event);
 
-  bool push_task(StreamSlot* slot, const Task& task, Effect* effect);
-  bool push_record(StreamSlot* slot, EventSlot* event, Effect* effect);
-  bool push_wait(StreamSlot* slot, const EventSlot* event, Effect* effect);
+  bool push_task(StreamSlot* slot, const Task& task);
+  bool push_record(StreamSlot* slot, EventSlot* event);
+  bool push_wait(StreamSlot* slot, const EventSlot* event);
+
+  // Moves on every stream that something was put on since the last call, in the order of their first.
+  Effect take_in();
 
   // Claims a part of the most urgent ready stream; of equals, of the one that fewest workers serve, in turns.
   // False if there is none.
@@ -109,10 +125,13 @@ class Queues {
   // Unclaimed parts of all ready streams, counted up to `enough`.
   std::uint32_t unclaimed(std::uint32_t enough) const;
 
-  // A hint, without the lock: false if nothing was ready a moment ago.
-  bool any_ready() const noexcept { return ready_word_.load(std::memory_order_relaxed) != 0; }
-  // The next part of the same task, without the lock. False when it is handed out, or when a stream of equal
-  // or higher priority is ready and should have its turn.
+  // A hint, without the lock: false if nothing was ready, and nothing had arrived, a moment ago.
+  bool any_ready() const noexcept {
+    return ready_word_.load(std::memory_order_relaxed) != 0 || any_arrived();
+  }
+  bool any_arrived() const noexcept { return arrivals_.load() != nullptr; }
+  // The next part of the same task, without the lock. False when it is handed out, when a stream of equal or
+  // higher priority is ready and should have its turn, or when something has arrived that may be.
   bool claim_next(Part* part) const noexcept;
   // Call right before a part runs. Without the lock: only part 0 writes, and whoever reads has seen all parts
   // of its task finish.
@@ -127,7 +146,7 @@ class Queues {
   }
 
  private:
-  bool push(StreamSlot* slot, const Entry& entry, Effect* effect);
+  bool push(StreamSlot* slot, const Entry& entry);
   Effect advance(StreamSlot* first);
   void pass_entries(StreamSlot* slot, Effect* effect);
   bool pass_head(StreamSlot* slot, Effect* effect);
@@ -153,6 +172,7 @@ class Queues {
   std::vector<EventSlot*> events_free_;
   std::array<List, kPriorities> ready_{};
   std::atomic<std::uint64_t> ready_word_{0};  // streams linked, 16 bits per priority, most urgent lowest
+  alignas(128) std::atomic<StreamSlot*> arrivals_{nullptr};  // the last to arrive first
 };
 
 }  // namespace muster::device::host

@@ -149,16 +149,27 @@ TEST(ManualPool, PrefersAmongEqualsTheStreamThatFewestServe) {
   EXPECT_EQ(text, "cccwwww");
 }
 
-TEST(ManualPool, PassesTasksOfNoPartsAndRecordsWithoutATurn) {
+TEST(ManualPool, PassesTasksOfNoPartsAndRecordsWithTheNextLook) {
   Bench bench(Pool::open_manual({}));
   auto s = bench.stream();
   auto e = bench.event();
   Counter counter;
   ASSERT_TRUE(enqueue(*s, counter.task(0)).ok());
   ASSERT_TRUE(s->record(*e).ok());
+  EXPECT_EQ(bench.pool->run_once(), 0u) << "no part was run";
   EXPECT_TRUE(e->query());
-  EXPECT_EQ(bench.pool->run_once(), 0u);
   EXPECT_EQ(counter.count, 0u);
+}
+
+TEST(ManualPool, CountsNothingAgainstItsDepthThatWaitsForNothing) {
+  Bench bench(Pool::open_manual({.depth = 2}));
+  auto s = bench.stream();
+  auto e = bench.event();
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(s->record(*e).ok());
+  Counter counter;
+  EXPECT_TRUE(enqueue(*s, counter.task()).ok());
+  EXPECT_TRUE(s->record(*e).ok());
+  EXPECT_EQ(s->record(*e).code(), Code::kBusy);
 }
 
 class CountingDuty final : public Duty {
@@ -346,6 +357,67 @@ TEST(PoolEnd, LetsAStreamGoThatWaits) {
   gate.open = true;
   ASSERT_TRUE(held->synchronize().ok());
   EXPECT_EQ(never.count, 0u);
+}
+
+// Goal:   threads that issue at once, and open and close their streams meanwhile, lose nothing and wake whom
+//         they need.
+// Method: each looks only at its own; most streams are empty when work comes, and most workers asleep.
+TEST(PoolThreads, ServeManyIssuersAtOnce) {
+  constexpr std::uint32_t kIssuers = 4;
+  for (const Nanos spin : {Nanos{0}, Nanos{20'000}}) {
+    PoolOptions options = sleepy(3);
+    options.spin = spin;
+    Bench bench(options);
+    const auto issue = [&bench](std::uint32_t seed) {
+      std::mt19937 random(seed);
+      std::unique_ptr<Event> e = bench.event();
+      Counter counter;
+      std::uint64_t parts = 0;
+      for (Rounds rounds(150); rounds.next();) {
+        std::unique_ptr<Stream> s = bench.stream(static_cast<Priority>(random() % 4));
+        for (auto task = random() % 5; task > 0; --task) {
+          const auto now = static_cast<std::uint32_t>(random() % 4);
+          parts += now;
+          ASSERT_TRUE(enqueue(*s, counter.task(now)).ok());
+          ASSERT_TRUE(s->record(*e).ok());
+          if (random() % 2 == 0) e->synchronize();
+        }
+        ASSERT_TRUE(s->synchronize().ok());
+        ASSERT_TRUE(e->query());
+        ASSERT_EQ(counter.count, parts);
+      }
+    };
+    std::vector<std::thread> issuers;
+    for (std::uint32_t seed = 1; seed <= kIssuers; ++seed) issuers.emplace_back(issue, seed);
+    for (std::thread& issuer : issuers) issuer.join();
+  }
+}
+
+// Goal:   whoever issues while the pool ends hears of it, and waits for nothing that was dropped.
+TEST(PoolEnd, MeetsThoseWhoStillIssue) {
+  for (Rounds rounds(100); rounds.next();) {
+    Bench bench(sleepy(2));
+    std::atomic<std::uint32_t> issuing{0};
+    const auto issue = [&issuing](std::unique_ptr<Stream> s, std::unique_ptr<Event> e) {
+      Counter counter;
+      Status status;
+      while (status.ok() || status.code() == Code::kBusy) {
+        status = enqueue(*s, counter.task());
+        if (status.ok()) status = s->record(*e);
+        issuing.fetch_add(1);
+        if (status.code() == Code::kBusy) std::this_thread::yield();
+      }
+      EXPECT_EQ(status.code(), Code::kState) << status.text();
+      EXPECT_EQ(s->synchronize().code(), Code::kAborted);
+      e->synchronize();
+    };
+    std::thread first(issue, bench.stream(), bench.event());
+    std::thread second(issue, bench.stream(), bench.event());
+    while (issuing.load() < 2 + rounds.done() % 50) std::this_thread::yield();
+    bench.pool->halt();
+    first.join();
+    second.join();
+  }
 }
 
 // Goal:   any mixture of tasks, records and waits keeps the order it promised.
