@@ -46,24 +46,32 @@ Status muster_session::in_its_process() const {
 Status muster_session::usable() const {
   if (muster::client::forks() != forks_) return in_its_process();
   if (!loss_.ok()) return loss_;
-  const Code closed = reader_.closed();
-  if (closed != Code::kOk) return Status(closed, "the daemon closed the session");
-  return {};
+  return closed();
 }
 
-// A socket that hangs up between messages means that the engine is gone.
+Status muster_session::closed() const {
+  const Code closed = reader_.closed();
+  return closed == Code::kOk ? Status() : Status(closed, "the daemon closed the session");
+}
+
+// A socket that hangs up between messages means that the engine is gone. One that ends its job says so before
+// it goes, and what it said is still there to be read.
 std::optional<Status> muster_session::daemon_loss() {
   std::byte probe;
   const auto message = shm::receive_message(connection_.socket, std::span(&probe, 1));
   const Code code = message ? Code::kOk : message.error().code();
   const bool alive = code == Code::kPending || code == Code::kNoResource;
   if (alive) return std::nullopt;
-  loss_ = Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) + " is gone");
+  const Status end = closed();
+  loss_ = !end.ok()
+              ? end
+              : Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) + " is gone");
   return loss_;
 }
 
 Status muster_session::lose(const Status& status) {
   const bool gone = status.code() == Code::kDaemonLost || status.code() == Code::kWaitTimeout;
+  if (gone && !closed().ok()) return loss_ = closed();
   loss_ = gone ? Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) +
                                                " does not answer: " + status.message())
                : status;

@@ -60,6 +60,8 @@ struct muster_session {
   muster::Status in_its_process() const;
   // The same, and the loss if the daemon is gone.
   muster::Status usable() const;
+  // Why the engine has closed the session; ok while it is open.
+  muster::Status closed() const;
   const muster::shm::Welcome& welcome() const { return connection_.welcome; }
   muster::Nanos timeout() const { return connection_.timeout; }
   const muster::Clock& clock() const { return clock_; }

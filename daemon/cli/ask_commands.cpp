@@ -55,7 +55,9 @@ int run_jobs(const Door& door, Output output) {
 }
 
 int run_groups(const Door& door, const std::string& job, Output output) {
-  return ask_and_print(door, {{"command", "groups"}, {"job", job}}, output, groups_text);
+  return ask_and_print(door, {{"command", "groups"}, {"job", job}}, output, [&](const Json& result) {
+    return fmt::format("job {}\n", job) + groups_text(result);
+  });
 }
 
 int run_token(const Door& door, const std::string& job, std::uint32_t rank, Output output) {

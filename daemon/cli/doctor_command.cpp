@@ -125,6 +125,10 @@ void read_runtime_directory(const Door& door, MachineFacts& facts) {
     facts.runtime_trouble = "everybody may write to it";
   else if (::access(facts.runtime_directory.c_str(), X_OK) != 0)
     facts.runtime_trouble = "this user may not enter it";
+  else if ((info.st_mode & S_IROTH) != 0) {
+    facts.runtime_trouble = "everybody may read it, and so hold its lock and keep a daemon from starting";
+    facts.runtime_serves = true;
+  }
 }
 
 void read_daemon(const Door& door, MachineFacts& facts) {
@@ -220,7 +224,9 @@ void examine_kernel(const MachineFacts& f, std::vector<Check>& checks) {
 void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
   const bool answers = f.daemon_trouble.empty();
   const Verdict absent = f.daemon_named ? Verdict::kFailure : Verdict::kWarning;
-  checks.push_back(check("runtime directory", f.runtime_trouble.empty(), answers ? Verdict::kFailure : absent,
+  const Verdict unfit = answers ? Verdict::kFailure : absent;
+  checks.push_back(check("runtime directory", f.runtime_trouble.empty(),
+                         f.runtime_serves ? Verdict::kWarning : unfit,
                          f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
                          "musterd makes its own where it may; by hand: install -d -m 0711, or "
                          "RuntimeDirectory= and RuntimeDirectoryMode=0711 in a unit"));

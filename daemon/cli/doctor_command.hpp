@@ -38,6 +38,7 @@ struct MachineFacts {
   std::string governor;  // empty: not to be seen
   std::string runtime_directory;
   std::string runtime_trouble;  // empty: it is as it should be
+  bool runtime_serves = false;  // in spite of its trouble
   std::string daemon_trouble;   // why it does not answer; empty: it does
   bool daemon_named = false;
   std::string daemon_version;

@@ -8,8 +8,8 @@
 namespace muster::cli {
 namespace {
 
-std::string hang_text(const Json& report) {
-  std::string out = report.at("text").get<std::string>();
+std::string hang_text(const std::string& job, const Json& report) {
+  std::string out = fmt::format("job {}\n", job) + report.at("text").get<std::string>();
   const Json& last = report.at("latest_deadline");
   if (last.is_null()) return out;
   out += fmt::format("\nThe latest deadline passed {} ago; the report of that moment:\n",
@@ -90,13 +90,14 @@ int run_hang(const Door& door, const std::string& job, Output output) {
   try {
     if (!answer && answer.error().exit_code == kTimedOut)
       if (const auto silence = silence_of(door, job)) {
-        const int printed = output == Output::kJson ? print_json(*silence) : print_text(hang_text(*silence));
+        const int printed =
+            output == Output::kJson ? print_json(*silence) : print_text(hang_text(job, *silence));
         return printed == kOk ? kUnhealthy : printed;
       }
     if (!answer) return complain(answer.error());
     const std::string verdict = answer->result.at("verdict").get<std::string>();
     const int printed =
-        output == Output::kJson ? print_json(answer->result) : print_text(hang_text(answer->result));
+        output == Output::kJson ? print_json(answer->result) : print_text(hang_text(job, answer->result));
     if (printed != kOk) return printed;
     return verdict == "healthy" ? kOk : kUnhealthy;
   } catch (const Json::exception& error) {  // a daemon of another version

@@ -83,6 +83,11 @@ struct Line {
     const std::string fallback = variable.empty() ? muster::bootstrap::kDefaultEndpoint : variable;
     return {endpoint.empty() ? fallback : endpoint, nanos(timeout)};
   }
+  // A question about the job that is named, or the only one there is.
+  int of_job(const std::function<int(const std::string& job)>& question) const {
+    const auto found = named_or_only_job(door(), job);
+    return found ? question(*found) : complain(found.error());
+  }
   Home home() const {
     if (only_private) return Home::kPrivate;
     if (!endpoint.empty()) return Home::kOption;
@@ -139,22 +144,25 @@ void add_questions(CLI::App& app, Line& line) {
   asked("status", "The daemon: what it holds and what its limits are",
         [&line] { return run_status(line.door(), line.output()); });
   asked("jobs", "The jobs, their ranks and memory", [&line] { return run_jobs(line.door(), line.output()); });
-  with_job(asked("groups", "The groups of a job",
-                 [&line] { return run_groups(line.door(), line.job, line.output()); }),
-           line);
-  with_job(asked("hang", "Who waits for whom in a job, and whose fault it is",
-                 [&line] { return run_hang(line.door(), line.job, line.output()); }),
-           line)
-      ->footer(kVerdictWords);
-  CLI::App* flight =
-      with_job(asked("flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
-                     [&line] { return run_flight(line.door(), line.job, line.flight, line.output()); }),
-               line);
+  const auto asked_of_job = [&](const char* name, const char* text,
+                                std::function<int(const std::string& job)> command) {
+    CLI::App* of = asked(name, text, [&line, command = std::move(command)] { return line.of_job(command); });
+    filled(of->add_option("--job", line.job, "Name of the job; else the only one there is"));
+    return of;
+  };
+  asked_of_job("groups", "The groups of a job",
+               [&line](const std::string& job) { return run_groups(line.door(), job, line.output()); });
+  asked_of_job("hang", "Who waits for whom in a job, and whose fault it is", [&line](const std::string& job) {
+    return run_hang(line.door(), job, line.output());
+  })->footer(kVerdictWords);
+  CLI::App* flight = asked_of_job(
+      "flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
+      [&line](const std::string& job) { return run_flight(line.door(), job, line.flight, line.output()); });
   filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"));
   filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"));
-  CLI::App* top = asked("top", "Operations, bytes and exposed time by rank and group, also of a stuck engine",
-                        [&line] { return run_top(line.door(), line.top, line.output()); });
-  filled(top->add_option("--job", line.top.job, "Name of the job; else the only one there is"));
+  CLI::App* top = asked_of_job(
+      "top", "Operations, bytes and exposed time by rank and group, also of a stuck engine",
+      [&line](const std::string& job) { return run_top(line.door(), job, line.top, line.output()); });
   seconds(top->add_option("--interval", line.top.seconds, "Seconds between two looks"), 0.1);
   top->add_flag("--once", line.top.once, "One table, then the end");
   asked("doctor", "Whether this machine is fit to run jobs, and what to do where it is not", [&line] {
@@ -170,12 +178,10 @@ void add_questions(CLI::App& app, Line& line) {
                  [&line] { return run_end(line.door(), line.job, line.output()); }),
            line);
   CLI::App* trace =
-      with_job(asked("trace", "Record what a job does, for ui.perfetto.dev",
-                     [&line] {
-                       return run_trace(line.door(), line.job, line.file, line.seconds,
-                                        line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
-                     }),
-               line);
+      asked_of_job("trace", "Record what a job does, for ui.perfetto.dev", [&line](const std::string& job) {
+        return run_trace(line.door(), job, line.file, line.seconds,
+                         line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
+      });
   filled(trace->add_option("-o,--output", line.file, "Where to write it")->required());
   CLI::Option* how_long = seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
   trace->add_flag("--end", line.now, "End the recording that somebody else has begun, and write that")

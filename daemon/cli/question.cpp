@@ -5,6 +5,8 @@
 #include <string_view>
 #include <thread>
 
+#include <fmt/ranges.h>
+
 namespace muster::cli {
 
 Trouble unreachable(const Status& status) {
@@ -73,6 +75,24 @@ Outcome<Answer> ask(const Door& door, const Json& command) {
     if (!may_repeat(command)) return tl::unexpected(lost_in_the_middle(command));
     if (connects == kConnectsMax || clock.now() >= deadline) return answer_of(std::move(packet));
     std::this_thread::sleep_for(kConnectPause);
+  }
+}
+
+Outcome<std::string> named_or_only_job(const Door& door, const std::string& name) {
+  if (!name.empty()) return name;
+  const auto answer = ask(door, {{"command", "status"}});
+  if (!answer) return tl::unexpected(answer.error());
+  try {
+    std::vector<std::string> names;
+    for (const Json& job : answer->result.at("jobs"))
+      if (job.at("state") != "ending") names.push_back(job.at("name"));
+    if (names.size() == 1) return names.front();
+    if (names.empty()) return tl::unexpected(Trouble{kNoObject, "there is no job"});
+    return tl::unexpected(
+        Trouble{kUsage, fmt::format("say which job with --job: {}", fmt::join(names, ", "))});
+  } catch (const Json::exception& error) {  // a daemon of another version
+    return tl::unexpected(
+        Trouble{kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
   }
 }
 

@@ -24,6 +24,11 @@ struct Answer {
 // for what changes something it is kFailed.
 Outcome<Answer> ask(const Door& door, const Json& command);
 
+// The job of that name; if none is named, the only one there is that is not ending. kNoObject where there is
+// none, kUsage with their names where there are several. Asks no engine, so it is answered also while one is
+// stuck.
+Outcome<std::string> named_or_only_job(const Door& door, const std::string& name);
+
 // Whether a command may be carried out twice: it asks, or the second time changes nothing more.
 bool may_repeat(const Json& command);
 // What is said of a command whose answer was lost.

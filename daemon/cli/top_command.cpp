@@ -122,18 +122,6 @@ std::string rate(double value) {
   return value >= 1000 ? fmt::format("{:.1f}k", value / 1000) : fmt::format("{:.1f}", value);
 }
 
-// "status" asks no engine, so it is answered also while one is stuck.
-Outcome<std::string> only_job(const Door& door) {
-  auto answer = ask(door, {{"command", "status"}});
-  if (!answer) return tl::unexpected(answer.error());
-  const Json& jobs = answer->result.at("jobs");
-  if (jobs.size() == 1) return jobs[0].at("name").get<std::string>();
-  std::string names;
-  for (const Json& job : jobs) names += (names.empty() ? "" : ", ") + job.at("name").get<std::string>();
-  if (names.empty()) return tl::unexpected(Trouble{kNoObject, "there is no job"});
-  return tl::unexpected(Trouble{kUsage, fmt::format("top: say which job with --job: {}", names)});
-}
-
 // A line for each rank that comes late.
 std::string late_text(const Json& now) {
   std::string out;
@@ -250,14 +238,8 @@ std::string top_text(const std::string& job, const Json& now) {
   return out + table({"GROUP", "RANKS", "OPS/S", "BYTES/S", "EXPOSED", "BUSY", "IN FLIGHT", "FAILED"}, rows);
 }
 
-int run_top(const Door& door, const TopOptions& options, Output output) {
+int run_top(const Door& door, const std::string& job, const TopOptions& options, Output output) {
   try {
-    std::string job = options.job;
-    if (job.empty()) {
-      auto only = only_job(door);
-      if (!only) return complain(only.error());
-      job = *only;
-    }
     const auto answer = ask(door, {{"command", "counters"}, {"job", job}});
     if (!answer) return complain(answer.error());
     if (answer->descriptors.size() != 1) return complain({kFailed, "the daemon sent no counters"});

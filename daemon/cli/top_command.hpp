@@ -10,12 +10,11 @@
 namespace muster::cli {
 
 struct TopOptions {
-  std::string job;     // empty: the only one there is
   double seconds = 1;  // between two looks
   bool once = false;   // two looks, one table
 };
 
-int run_top(const Door& door, const TopOptions& options, Output output);
+int run_top(const Door& door, const std::string& job, const TopOptions& options, Output output);
 
 // One look at all counters. A group without members is a row that nobody has just now.
 struct Look {

@@ -8,8 +8,10 @@
 #include "daemon/supervisor/replacement.hpp"
 #include "daemon/supervisor/system_notify.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 
 #include <unistd.h>
 
@@ -71,10 +73,7 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  supervisor::hold_signals();  // until the daemon hears them
+int run(int argc, char** argv) {
   auto parsed = supervisor::parse_flags(argc, argv);
   if (!parsed.flags) return parsed.exit_code;
   supervisor::Flags& flags = *parsed.flags;
@@ -95,4 +94,15 @@ int main(int argc, char** argv) {
   const int code = serve(flags, resolved->settings, *std::move(options), supervisor::take_inherited());
   if (flags.transient) supervisor::remove_runtime_directory(resolved->settings);
   return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  supervisor::hold_signals();  // until the daemon hears them
+  const int code = run(argc, argv);
+  // What was asked for, a configuration say, is not there if it could not be written.
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fprintf(stderr, "musterd: standard output cannot be written: %s\n", std::strerror(errno));
+  return code == 0 ? 1 : code;
 }

@@ -216,7 +216,7 @@ std::string text_of(const Situation& situation, const Report& report) {
                                 confidence_name(report.confidence));
   if (report.verdict == Verdict::kHealthy) {
     out += situation.waits.empty()
-               ? std::string("         nothing is in flight\n")
+               ? std::string("         no operation waits for anybody\n")
                : fmt::format("         operations in flight: {}, none for longer than {}\n",
                              situation.waits.size(), seconds(situation.patience));
   }

@@ -2,6 +2,7 @@
 // job with it and no other. T-11, T-16.
 #include "tests/fault/bystander.hpp"
 
+#include "daemon/cli/question.hpp"
 #include "tests/fault/raw_client.hpp"
 #include "tests/support/all_reduce.hpp"
 #include "tests/support/contract.hpp"
@@ -9,10 +10,14 @@
 #include "tests/support/memory_cgroup.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include <fcntl.h>
 
@@ -201,6 +206,43 @@ TEST_F(Departure, OfAnEngineIsHeardByThosePolling) {
   }
   EXPECT_EQ(status, MUSTER_ERR_DAEMON_LOST) << muster_last_error();
   EXPECT_EQ(muster_close(session), MUSTER_OK);
+}
+
+// Goal:   who is in a job when it is ended hears that it was ended, whatever it was doing, and of no loss.
+// Method: one that runs, one that starts and waits, one that asks; over and over, since the engine goes at
+// once.
+TEST_F(Departure, OfAnEngineThatEndsItsJobIsNoLoss) {
+  muster_collective barrier = MUSTER_COLLECTIVE_INIT;
+  barrier.op = MUSTER_BARRIER;
+  barrier.group = MUSTER_GROUP_SELF;
+  const auto do_one = [&barrier](int rank, muster_session* session, const test::AllReduce& sum) {
+    if (rank == 0) return muster_run(session, &barrier, 0);
+    if (rank == 1) return sum.start_and_wait(MUSTER_LANE_COPY);
+    muster_buffer buffer = 0;
+    void* address = nullptr;
+    const muster_status_t status = muster_buffer_alloc(session, 64, &buffer, &address);
+    return status == MUSTER_OK ? muster_buffer_free(session, buffer) : status;
+  };
+  for (int round = 0; round < 10; ++round) {
+    const std::string job = fmt::format("ended{}", round);
+    constexpr int kWorld = 3;
+    std::atomic<int> working{0};
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < kWorld; ++rank)
+      ranks.emplace_back([&, rank] {
+        muster_session* session = open(job.c_str(), rank, kWorld);
+        const test::AllReduce sum(session, 64, MUSTER_GROUP_SELF);
+        ++working;
+        muster_status_t status = MUSTER_OK;
+        while (status == MUSTER_OK) status = do_one(rank, session, sum);
+        EXPECT_EQ(status, MUSTER_ERR_ABORTED) << "rank " << rank << ": " << muster_last_error();
+        muster_close(session);
+      });
+    while (working < kWorld) std::this_thread::yield();
+    const auto answer = cli::ask({node_.endpoint()}, {{"command", "job_destroy"}, {"job", job}});
+    EXPECT_TRUE(answer) << answer.error().text;
+    for (std::thread& rank : ranks) rank.join();
+  }
 }
 
 }  // namespace

@@ -59,6 +59,8 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
       {"futex", Verdict::kFailure, [](MachineFacts& f) { f.futex = false; }},
       {"cpu governor", Verdict::kWarning, [](MachineFacts& f) { f.governor = "powersave"; }},
       {"runtime directory", Verdict::kFailure, [](MachineFacts& f) { f.runtime_trouble = "no"; }},
+      {"runtime directory", Verdict::kWarning,
+       [](MachineFacts& f) { f.runtime_trouble = "read by all", f.runtime_serves = true; }},
       {"daemon", Verdict::kWarning, [](MachineFacts& f) { f.daemon_trouble = "nobody listens"; }},
       {"daemon", Verdict::kFailure,
        [](MachineFacts& f) { f.daemon_trouble = "nobody listens", f.daemon_named = true; }},

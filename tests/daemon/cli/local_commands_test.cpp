@@ -376,7 +376,7 @@ TEST(CommandLine, AnswersWrongUsageWithTwo) {
   const std::vector<std::vector<std::string>> wrong{{},
                                                     {"nonsense"},
                                                     {"status", "--nonsense"},
-                                                    {"groups"},
+                                                    {"end"},
                                                     {"token", "--job", "j"},
                                                     {"run", "-n", "2"},
                                                     {"run", "--", "true"},

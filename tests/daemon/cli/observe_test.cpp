@@ -32,6 +32,24 @@ TEST_F(Observe, HangFindsAJobInWhichNothingWaitsHealthy) {
   EXPECT_EQ(ask({"hang", "--job", "nope"}).code, 4);
 }
 
+// Goal:   who does not say which job means the only one; where there are several, or none, that is said.
+TEST_F(Observe, AsksTheOnlyJobIfNoneIsNamed) {
+  for (const char* question : {"hang", "groups", "top"}) {
+    std::vector<std::string> words{question, "--json"};
+    if (question == std::string("top")) words.insert(words.end(), {"--once", "--interval", "0.2"});
+    EXPECT_EQ(ask(words).code, 0) << question << ": " << ask(words).err;
+  }
+  EXPECT_EQ(ask({"flight", "-o", "/dev/null"}).code, 0);
+  ASSERT_EQ(ask({"run", "-n", "1", "--job", "other", "--keep", "--", "true"}).code, 0);
+  const Ran several = ask({"hang"});
+  EXPECT_EQ(several.code, 2);
+  EXPECT_NE(several.err.find("say which job with --job: "), std::string::npos) << several.err;
+  EXPECT_NE(several.err.find("other"), std::string::npos) << several.err;
+  EXPECT_EQ(ask({"end"}).code, 2) << "what ends something has to say what";
+  for (const char* job : {"train", "other"}) EXPECT_EQ(ask({"end", "--job", job}).code, 0);
+  EXPECT_EQ(ask({"hang"}).code, 4) << "though their engines may take a moment";
+}
+
 // Goal:   an engine that is stuck is called so, and top still has its counters.
 TEST_F(Observe, HangAndTopAnswerForAnEngineThatIsStopped) {
   const pid_t pid = engine();

@@ -49,6 +49,15 @@ TEST(Musterd, ChecksAndPrintsItsConfiguration) {
   EXPECT_NE(print.out.find("--set log.level"), std::string::npos) << print.out;
 }
 
+TEST(Musterd, SaysWhenWhatItWasAskedForIsLost) {
+  for (const char* argument : {"--print-config", "--help", "--version", "--check-config"}) {
+    const Ran ran =
+        run({{program("musterd"), argument}, {}, [] { dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO); }});
+    EXPECT_EQ(ran.code, 1) << argument;
+    EXPECT_NE(ran.err.find("standard output cannot be written"), std::string::npos) << ran.err;
+  }
+}
+
 TEST(Musterd, AnswersWrongUsageWithTwo) {
   const Ran unknown = musterd({"--sockt", "/s", "--last"});
   EXPECT_EQ(unknown.code, 2);
