@@ -48,6 +48,7 @@ struct Client {
   std::optional<shm::SubmissionView> submission;
   std::optional<shm::CompletionView> completion;
   std::optional<shm::RingWriter<>> ring;
+  std::optional<shm::CompletionReader> reader;
   shm::Mapping direct;
   std::vector<std::uint64_t> buffers;
   std::vector<std::uint64_t> plans;
@@ -116,6 +117,7 @@ class World {
     c.submission = *shm::SubmissionView::attach(copy(c.session->submission().descriptor().get()));
     c.completion = *shm::CompletionView::attach(copy(c.session->page().descriptor().get()));
     c.ring.emplace(shm::ring_writer(*c.submission, *c.completion));
+    c.reader.emplace(c.completion->page(), c.submission->writable_header());
     c.direct = *shm::Mapping::map(copy(attached->direct_segment), attached->welcome.direct_bytes,
                                   shm::Access::kReadWrite);
   }
@@ -148,10 +150,9 @@ class World {
   void check_verdicts() {
     for (Client& c : clients_) {
       if (c.session == nullptr || !c.honest) continue;
-      shm::CompletionReader reader(c.completion->page(), c.submission->writable_header());
-      MUSTER_PROMISE(reader.closed() == Code::kOk);
+      MUSTER_PROMISE(c.reader->closed() == Code::kOk);
       for (const std::uint64_t point : c.points) {
-        const Code code = reader.test(point);
+        const Code code = c.reader->test(point);
         MUSTER_PROMISE(code != Code::kPending && code != Code::kProtocol);
       }
     }
@@ -208,7 +209,16 @@ class World {
       command.lane = static_cast<std::uint16_t>(bytes_.below(18));
       command.plan = bytes_.number();
     }
-    if (c.ring->push(command) != Code::kOk || command.kind != shm::CommandKind::kStart) return;
+    // A client of ours resets a lane that it has seen stopped, and keeps its verdicts then; who does not may
+    // never learn of them.
+    if (command.kind == shm::CommandKind::kResetLane) {
+      bool stopped = false;
+      if (c.reader->stopped(command.lane, &stopped) != Code::kOk || !stopped) c.honest = false;
+    }
+    if (c.ring->push(command) != Code::kOk) return;
+    if (command.kind == shm::CommandKind::kResetLane)
+      static_cast<void>(c.reader->remember_reset(command.lane, c.submitted[command.lane]));
+    if (command.kind != shm::CommandKind::kStart) return;
     c.points.push_back(shm::make_point(command.lane, ++c.submitted[command.lane]));
     if (command.lane < MUSTER_LANE_COUNT && !c.plans.empty()) return;
   }
