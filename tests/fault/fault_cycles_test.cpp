@@ -75,8 +75,34 @@ class Storm {
   // One that nobody holds up, so that it is as much work whether its victim dies or not.
   void brisk_cycle(Victims victims) { end(drawn_of(companions_), victims); }
 
+  // One job whose victim stops where the others need it, until their deadline; `meanwhile` runs before they
+  // are asked what they heard, over and over.
+  template<class Meanwhile>
+  void stop_cycle(Nanos deadline, Meanwhile meanwhile) {
+    Way way;
+    do way = companions_[random_() % companions_.size()];
+    while (test::is_unknown(way) ||
+           way.point.starts_with("goodbye."));  // when it is not awaited yet, or any more
+    SCOPED_TRACE(fmt::format("stopped at {}, hit {}, step {}", way.point, way.hit, way.step));
+    const int victim = static_cast<int>(random_() % FaultJob::kWorld);
+    FaultJob job(node_, job_, victim, {way.step}, fmt::format("{}:{}=stop", way.point, way.hit));
+    EXPECT_THAT(job.at_point(), HasSubstr(fmt::format("at {}", way.point)));
+    ASSERT_TRUE(job.victim().await_stop());
+    for (const auto end = test::now_ns() + deadline.count(); test::now_ns() < end;) meanwhile();
+    for (test::FaultRank* rank : job.survivors()) {
+      const Ending e = test::ending_of(rank->line());
+      EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT") << e.line;
+      EXPECT_THAT(e.text, HasSubstr(fmt::format("rank {} is stopped", victim)));
+      EXPECT_THAT(rank->wait(), AnyOf(0, 42));
+    }
+    ++stops;
+    job.victim().kill(SIGKILL);
+    EXPECT_EQ(job.victim().wait(), 128 + SIGKILL);
+  }
+
   std::uint64_t deaths = 0;
   std::uint64_t departures = 0;
+  std::uint64_t stops = 0;
 
  private:
   struct Drawn {
@@ -244,6 +270,43 @@ TEST(FaultCycles, LeaveANeighbourItsTimes) {
               static_cast<unsigned long long>(storm.departures));
   for (const auto path : {test::Bystanders::kRun, test::Bystanders::kStart}) neighbour.ratio(path, 0.5);
   neighbour.expect_undisturbed(kPromisedRatio, "p99 beside deaths to p99 beside as many that leave");
+}
+
+// Goal:   the same of ranks that stop, whose peers wait out their deadline and are told who it is.
+// Method: as above, and held to what is promised with MUSTER_CONTRACT=1. What leaves goes on in all windows;
+//         in every other one a rank of another job is stopped.
+TEST(FaultCycles, LeaveANeighbourItsTimesWhereRanksStop) {
+  constexpr auto kDeadline = std::chrono::milliseconds(300);
+  const int windows = 2 * test::rounds(6);
+  const test::FirstCoreLeft cores;
+  test::Node node;
+  node.options.job_defaults.workers = 1;
+  node.options.job_defaults.deadline = kDeadline;
+  node.start();
+  Storm leaves(node, "leaves", setting("MUSTER_FAULT_SEED", 4711));
+  Storm stops(node, "stops", setting("MUSTER_FAULT_SEED", 4711));
+  const auto leave = [&leaves] { leaves.brisk_cycle(Storm::Victims::kLeave); };
+  leave();
+  stops.stop_cycle(kDeadline, [] {});  // both jobs are made before anything is measured
+  stops.stops = leaves.departures = 0;
+  test::Bystanders neighbour(
+      node,
+      {.job = "neighbour", .count = 1024, .lane = MUSTER_LANE_SMALL, .runs = true, .core = cores.left()});
+  for (int window = 0; window < windows && !::testing::Test::HasFailure(); ++window) {
+    const bool storms = window % 2 == 1;
+    neighbour.storm(storms);
+    if (storms) {
+      stops.stop_cycle(kDeadline, leave);
+      continue;
+    }
+    for (const auto end = test::now_ns() + Nanos(kDeadline).count(); test::now_ns() < end;) leave();
+  }
+  neighbour.stop();
+  EXPECT_EQ(stops.stops, static_cast<std::uint64_t>(windows / 2));
+  std::printf("%llu stops beside it, %llu that left\n", static_cast<unsigned long long>(stops.stops),
+              static_cast<unsigned long long>(leaves.departures));
+  for (const auto path : {test::Bystanders::kRun, test::Bystanders::kStart}) neighbour.ratio(path, 0.5);
+  neighbour.expect_undisturbed(kPromisedRatio, "p99 beside stops to p99 without");
 }
 
 }  // namespace
