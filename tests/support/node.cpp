@@ -1,10 +1,7 @@
 #include "tests/support/node.hpp"
 
-#include "api/base/assert.hpp"
-
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <latch>
 #include <random>
 
@@ -13,10 +10,7 @@
 namespace muster::test {
 
 Node::Node() {
-  std::string name = "/tmp/muster-node-XXXXXX";
-  MUSTER_ASSERT(mkdtemp(name.data()) != nullptr);
-  folder_ = name;
-  options.socket_path = folder_ + "/musterd.sock";
+  options.socket_path = folder_.path() + "/musterd.sock";
   options.engine_program = MUSTER_ENGINE_PROGRAM;
   options.drain_timeout = std::chrono::milliseconds(100);
   options.job_defaults.arena_bytes_max = std::uint64_t{512} << 20;
@@ -60,8 +54,6 @@ Node::~Node() {
   if (supervisor_) supervisor_->request_shutdown();
   if (thread_.joinable()) thread_.join();
   supervisor_.reset();
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 muster_open_options Node::rank(const char* job, int rank, int world, const char* mesh) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "daemon/supervisor/supervisor.hpp"
+#include "tests/support/folder.hpp"
 
 #include <memory>
 #include <string>
@@ -37,7 +38,7 @@ class Node {
   supervisor::Options options;
 
  private:
-  std::string folder_;
+  const Folder folder_;
   SteadyClock clock_;
   std::unique_ptr<supervisor::Supervisor> supervisor_;
   std::thread thread_;

@@ -3,6 +3,7 @@
 
 #include "api/shm/job_counters.hpp"
 #include "tests/support/contract.hpp"
+#include "tests/support/folder.hpp"
 #include "tests/support/freezer.hpp"
 #include "tests/support/node.hpp"
 #include "tests/support/script.hpp"
@@ -54,13 +55,9 @@ const char* const kFourInACircle[] = {"tp", "dp_shard", "dp_shard", "tp"};
 class Hang : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    std::string folder = ::testing::TempDir() + "/muster-hang-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
     node_.options.job_defaults.reports_directory = folder_;
     node_.start();
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string verb() const { return GetParam(); }
   std::unique_ptr<Script> rank(int rank, int world, const std::string& mesh, std::vector<std::string> steps,
                                int deadline_ms = kDeadlineMs) {
@@ -127,8 +124,9 @@ class Hang : public ::testing::TestWithParam<const char*> {
   }
   Json deadline_report() { return hang().at("latest_deadline").at("report"); }
 
+  const test::Folder own_;  // engines may write there until the node is gone
+  const std::string folder_ = own_.path();
   test::Node node_;
-  std::string folder_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Paths, Hang, ::testing::Values("run", "start"),

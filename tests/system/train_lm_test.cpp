@@ -4,6 +4,7 @@
 #include "api/examples/train_lm/random.hpp"
 #include "api/examples/train_lm/text.hpp"
 #include "tests/api/examples/reference_model.hpp"
+#include "tests/support/folder.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -54,15 +55,11 @@ std::string read(const std::filesystem::path& path) {
 class TrainLm : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "/train_lm-XXXXXX";  // two runs of this test at once are apart
-    ASSERT_NE(mkdtemp(folder.data()), nullptr) << folder;
-    folder_ = folder;
     std::string bytes;  // a text with something to learn: words that repeat
     for (int i = 0; i < 400; ++i)
       bytes += i % 3 == 0 ? "the ranks gather " : i % 7 == 0 ? "and reduce. " : "again ";
-    std::ofstream(text_path(), std::ios::binary) << bytes;
+    own_.write("text.txt", bytes);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string text_path() const { return (folder_ / "text.txt").string(); }
 
@@ -86,7 +83,8 @@ class TrainLm : public testing::Test {
   static constexpr const char* kSizes = "--layers 2 --width 24 --heads 4 --context 8 --batch 12 --warmup 4";
   static Options sizes() { return Options{.batch = 12, .context = 8, .layers = 2, .width = 24, .heads = 4}; }
 
-  std::filesystem::path folder_;
+  const muster::test::Folder own_;
+  const std::filesystem::path folder_ = own_.path();
 };
 
 reference::Parameters initial_parameters(const Options& options) {

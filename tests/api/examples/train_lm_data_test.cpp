@@ -2,11 +2,10 @@
 
 #include "api/examples/train_lm/output.hpp"
 #include "api/examples/train_lm/random.hpp"
+#include "tests/support/folder.hpp"
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 
@@ -18,22 +17,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A folder of this test's own: two runs at once are apart.
 class TextFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string folder = testing::TempDir() + "/train_lm_data-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr) << folder;
-    folder_ = folder;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-    return folder_ / name;
+    return own_.write(name, bytes);
   }
 
-  std::filesystem::path folder_;
+  const muster::test::Folder own_;
+  const std::filesystem::path folder_ = own_.path();
 };
 
 std::string why(const std::string& path, std::int64_t context) {

@@ -1,6 +1,7 @@
 #include "api/shm/headroom.hpp"
 
-#include <cstdlib>
+#include "tests/support/folder.hpp"
+
 #include <filesystem>
 #include <fstream>
 
@@ -15,22 +16,16 @@ constexpr std::uint64_t kMiB = 1 << 20;
 // A directory that stands for /proc and /sys/fs/cgroup.
 class HeadroomTest : public testing::Test {
  protected:
-  HeadroomTest() {
-    std::string name = testing::TempDir() + "headroom.XXXXXX";
-    root_ = mkdtemp(name.data());
-    files_ = {
-        .cgroup_of_self = root_ / "self", .cgroup_root = root_ / "cgroup", .meminfo = root_ / "meminfo"};
-  }
-  ~HeadroomTest() override { std::filesystem::remove_all(root_); }
-
   void plant(const std::string& path, const std::string& text) {
     const auto file = root_ / path;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
 
-  std::filesystem::path root_;
-  MemoryFiles files_;
+  const test::Folder folder_;
+  const std::filesystem::path root_ = folder_.path();
+  MemoryFiles files_{
+      .cgroup_of_self = root_ / "self", .cgroup_root = root_ / "cgroup", .meminfo = root_ / "meminfo"};
 };
 
 TEST_F(HeadroomTest, AbsentFilesAreNoLimit) {

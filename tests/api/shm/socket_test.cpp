@@ -1,6 +1,7 @@
 #include "api/shm/socket.hpp"
 
 #include "api/shm/message.hpp"
+#include "tests/support/folder.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -42,13 +43,6 @@ int open_descriptors() {
 
 class SocketTest : public testing::Test {
  protected:
-  SocketTest() {
-    std::string name = "/tmp/muster-socket.XXXXXX";
-    folder_ = mkdtemp(name.data());
-    path_ = folder_ + "/d.sock";
-  }
-  ~SocketTest() override { std::filesystem::remove_all(folder_); }
-
   Instant soon() const { return clock_.now() + std::chrono::seconds(20); }
 
   // Both ends of a connection.
@@ -68,7 +62,9 @@ class SocketTest : public testing::Test {
   }
 
   SteadyClock clock_;
-  std::string folder_, path_;
+  const test::Folder own_;
+  const std::string folder_ = own_.path();
+  const std::string path_ = folder_ + "/d.sock";
   std::array<std::byte, kMessageBytesMax> buffer_;
 };
 

@@ -1,8 +1,8 @@
 #include "daemon/cli/doctor_command.hpp"
 
 #include "daemon/control/own_version.hpp"
+#include "tests/support/folder.hpp"
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -86,9 +86,8 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
 // Goal:   a quota binds wherever above this process it is set, and in a container that sees the path of its
 // host.
 TEST(Doctor, FindsTheQuotaOfAnAncestor) {
-  std::string name = "/tmp/muster-doctor-XXXXXX";
-  ASSERT_NE(mkdtemp(name.data()), nullptr);
-  const std::filesystem::path folder = name;
+  const test::Folder own;
+  const std::filesystem::path folder = own.path();
   const auto put = [&](const std::string& path, const std::string& text) {
     std::filesystem::create_directories((folder / path).parent_path());
     std::ofstream(folder / path) << text << "\n";
@@ -110,7 +109,6 @@ TEST(Doctor, FindsTheQuotaOfAnAncestor) {
   put("cgroup/cpu/a/cpu.cfs_quota_us", "50000");
   put("cgroup/cpu/a/cpu.cfs_period_us", "100000");
   EXPECT_EQ(cpu_quota(files), 0.5);
-  std::filesystem::remove_all(folder);
 }
 
 // Goal:   no limit is complained of that nothing needs.

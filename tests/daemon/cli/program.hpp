@@ -1,11 +1,12 @@
 // Runs our programs as a user would: with arguments, a clean environment, and their output in hand.
 #pragma once
 
+#include "tests/support/folder.hpp"
+
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,29 +33,6 @@ constexpr int kPatienceMs = 60000;  // a bound for a machine under load, not an 
 inline std::string program(const std::string& name) {
   return std::string(MUSTER_PROGRAMS) + "/" + name;
 }
-
-// A directory that goes away with the test.
-class Folder {
- public:
-  Folder() {
-    std::string path = "/tmp/muster-test-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) std::abort();
-    path_ = path;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string write(const std::string& name, const std::string& text) const {
-    const std::string file = path_ + "/" + name;
-    std::ofstream(file) << text;
-    return file;
-  }
-  bool empty() const { return std::filesystem::is_empty(path_); }
-
- private:
-  std::string path_;
-};
 
 // A copy of a program of ours that any user may run: the tree may lie in a home that is closed to others.
 class PublicProgram {

@@ -1,10 +1,8 @@
 #include "daemon/config/load.hpp"
 
 #include "daemon/config/document.hpp"
+#include "tests/support/folder.hpp"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -19,23 +17,16 @@ using testing::HasSubstr;
 
 class Load : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "muster_load_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::string file(const std::string& text, mode_t mode = 0644) {
-    const std::string path = folder_ + "/musterd.yaml";
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    const std::string path = own_.write("musterd.yaml", text);
     EXPECT_EQ(::chmod(path.c_str(), mode), 0);
     return path;
   }
 
   static LoadOptions trusted() { return {Ownership::kTrusted, ::geteuid()}; }
 
-  std::string folder_;
+  const test::Folder own_;
+  const std::string folder_ = own_.path();
 };
 
 TEST_F(Load, ReadsAFileOfItsOwnUser) {

@@ -2,6 +2,7 @@
 
 #include "kernels/device/host/pool.hpp"
 #include "tests/scheduler/run/graph_fixture.hpp"
+#include "tests/support/folder.hpp"
 
 #include <cstring>
 #include <filesystem>
@@ -349,12 +350,6 @@ TEST(Situation, BelievesNoRecordThatCannotBe) {
 
 class PlantedFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string path = ::testing::TempDir() + "/muster-process-XXXXXX";
-    ASSERT_NE(mkdtemp(path.data()), nullptr);
-    root_ = path;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
   void plant(const std::string& name, const std::string& text) const {
     const std::filesystem::path path = root_ + "/" + name;
     std::filesystem::create_directories(path.parent_path());
@@ -368,7 +363,8 @@ class PlantedFiles : public ::testing::Test {
   ProcessSight look(std::uint64_t started = 777) const {
     return SystemProcesses({root_ + "/proc", root_ + "/cgroup"}).look({42, started});
   }
-  std::string root_;
+  const test::Folder folder_;
+  const std::string root_ = folder_.path();
 };
 
 TEST_F(PlantedFiles, TellTheStateOfAProcess) {

@@ -1,5 +1,7 @@
 #include "daemon/supervisor/engine_process.hpp"
 
+#include "tests/support/folder.hpp"
+
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -36,13 +38,12 @@ std::string printed(std::uint32_t serial, const Json& body) {
 // Method: a program that answers two questions and exits, all before the supervisor looks: death and answers
 //         are found together.
 TEST(EngineProcess, HearsTheAnswersOfAnEngineThatHasEnded) {
-  std::string folder = "/tmp/muster-engine-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string program = folder + "/engine";
+  const test::Folder folder;
   const Json reason = control::failed(Status(Code::kConfig, "the mesh is no mesh"));
-  const std::string asked = folder + "/asked";
-  std::ofstream(program) << "#!/bin/sh\nuntil [ -e " << asked << " ]; do sleep 0.01; done\n"
-                         << printed(1, reason) << printed(2, reason) << "exit 1\n";
+  const std::string asked = folder.path() + "/asked";
+  const std::string program =
+      folder.write("engine", "#!/bin/sh\nuntil [ -e " + asked + " ]; do sleep 0.01; done\n" +
+                                 printed(1, reason) + printed(2, reason) + "exit 1\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
 
   control::Loop loop;
@@ -71,7 +72,6 @@ TEST(EngineProcess, HearsTheAnswersOfAnEngineThatHasEnded) {
   EXPECT_EQ(errors[0], "the mesh is no mesh");
   EXPECT_EQ(errors[1], "the mesh is no mesh");
   EXPECT_NE(errors[2].find("it exited with code 1"), std::string::npos) << "never answered: " << errors[2];
-  std::filesystem::remove_all(folder);
 }
 
 // ---- a predecessor's engine

@@ -1,7 +1,8 @@
 #include "daemon/supervisor/program_check.hpp"
 
+#include "tests/support/folder.hpp"
+
 #include <filesystem>
-#include <fstream>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -18,16 +19,8 @@ const std::string kNonce = "0123abcd";
 
 class ProgramCheckTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = "/tmp/muster-check-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::string script(const std::string& text) {
-    const std::string path = folder_ / "program";
-    std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
+    const std::string path = folder_.write("program", "#!/bin/sh\n" + text + "\n");
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path;
   }
@@ -45,7 +38,7 @@ class ProgramCheckTest : public ::testing::Test {
     return verdict;
   }
 
-  std::filesystem::path folder_;
+  test::Folder folder_;
 };
 
 TEST(CheckAnswer, IsOneLineOfItsOwn) {

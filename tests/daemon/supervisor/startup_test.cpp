@@ -4,10 +4,9 @@
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/shape.hpp"
 #include "scheduler/mesh/degrees.hpp"
+#include "tests/support/folder.hpp"
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -16,16 +15,8 @@ namespace {
 
 class Startup : public testing::Test {
  protected:
-  Startup() {
-    std::string path = "/tmp/muster-test-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) std::abort();
-    folder_ = path;
-  }
-  ~Startup() override { std::filesystem::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text) const {
-    const std::string file = folder_ + "/" + name;
-    std::ofstream(file) << text;
+    const std::string file = folder_.write(name, text);
     std::filesystem::permissions(file,
                                  std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     return file;
@@ -36,7 +27,7 @@ class Startup : public testing::Test {
     return options_of(resolved->settings);
   }
 
-  std::string folder_;
+  test::Folder folder_;
 };
 
 // Goal:   no setting is read and then forgotten.
@@ -203,15 +194,15 @@ TEST_F(Startup, MoreJobsThanAllowedAreRefusedBeforeTheyStart) {
 
 TEST_F(Startup, MakesTheRuntimeDirectoryThatTheSocketNeeds) {
   auto resolved =
-      load_settings({ConfigFile::kNone, "", {{"node.runtime_directory", folder_ + "/run", ""}}, {}});
+      load_settings({ConfigFile::kNone, "", {{"node.runtime_directory", folder_.path() + "/run", ""}}, {}});
   ASSERT_TRUE(resolved);
-  resolved->settings.node.socket_path = folder_ + "/elsewhere.sock";
+  resolved->settings.node.socket_path = folder_.path() + "/elsewhere.sock";
   EXPECT_TRUE(make_runtime_directory(resolved->settings).ok());
-  EXPECT_FALSE(std::filesystem::exists(folder_ + "/run")) << "nothing would lie in it";
-  resolved->settings.node.socket_path = folder_ + "/run/musterd.sock";
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/run")) << "nothing would lie in it";
+  resolved->settings.node.socket_path = folder_.path() + "/run/musterd.sock";
   EXPECT_TRUE(make_runtime_directory(resolved->settings).ok());
   EXPECT_TRUE(make_runtime_directory(resolved->settings).ok());
-  EXPECT_TRUE(std::filesystem::is_directory(folder_ + "/run"));
+  EXPECT_TRUE(std::filesystem::is_directory(folder_.path() + "/run"));
   resolved->settings.node.runtime_directory = "/nonexistent/a/b";
   resolved->settings.node.socket_path = "/nonexistent/a/b/musterd.sock";
   EXPECT_EQ(make_runtime_directory(resolved->settings).code(), Code::kDenied);

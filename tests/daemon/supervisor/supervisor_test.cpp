@@ -1,6 +1,7 @@
 // What the supervisor's door lets in, and whom: packets over its real socket.
 #include "daemon/supervisor/supervisor.hpp"
 
+#include "tests/support/folder.hpp"
 #include "tests/support/node.hpp"
 
 #include <array>
@@ -75,15 +76,9 @@ class SupervisorDoor : public ::testing::Test {
     return false;
   }
 
-  void SetUp() override {
-    std::string name = "/tmp/muster-door-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   SteadyClock clock_;
-  std::filesystem::path folder_;
+  const test::Folder own_;
+  const std::filesystem::path folder_ = own_.path();
   test::Node node_;
 };
 
