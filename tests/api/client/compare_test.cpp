@@ -302,9 +302,10 @@ TEST_F(Samples, StayInStepAcrossALossAndAReturn) {
     Vector v = vector_of(member, kMany);
     EXPECT_EQ(runs_of(member, 4, all_reduce(member, v, v, kCount)), 5u);
     EXPECT_EQ(runs_of(member, 1, all_reduce(member, v, v, kMany)), 0u);
+    await_all(member);
     if (member.rank == 2) {
       EXPECT_EQ(muster_close(member.session), MUSTER_OK);
-      while (lost < 2) std::this_thread::yield();
+      while (lost < 2 && !HasFailure()) std::this_thread::yield();
       member = open(2, 3);
       v = vector_of(member, kMany);
     } else {

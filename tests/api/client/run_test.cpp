@@ -66,11 +66,11 @@ TEST_F(Run, TellsEachMemberOnceOfADepartureAndMeetsAgainAfterwards) {
   std::atomic<bool> left{false};
   std::atomic<int> told{0};
   with_ranks(3, [&](Member& member) {
-    ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    meet_and_leave(member);
     if (member.rank == 2) {
       ASSERT_EQ(muster_close(member.session), MUSTER_OK);
       left = true;
-      while (told < 2) std::this_thread::yield();
+      while (told < 2 && !HasFailure()) std::this_thread::yield();
       member = open(2, 3);
     } else {
       while (!left) std::this_thread::yield();
@@ -85,9 +85,9 @@ TEST_F(Run, TellsEachMemberOnceOfADepartureAndMeetsAgainAfterwards) {
 TEST_F(Run, NamesExactlyTheMissingAtTheDeadline) {
   std::atomic<int> done{0};
   with_ranks(4, [&](Member& member) {
-    ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
+    meet_and_leave(member);
     if (member.rank == 1 || member.rank == 2) {
-      while (done < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      while (done < 2 && !HasFailure()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       // Whoever comes afterwards is late.
       EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_TIMEOUT);
     } else {

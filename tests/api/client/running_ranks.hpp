@@ -48,7 +48,7 @@ class RunningRanks : public ::testing::Test {
   void with_ranks(int world, const std::function<void(Member&)>& body) {
     std::vector<std::thread> threads;
     std::atomic<int> opened{0};
-    left_ = 0;
+    here_ = 0;
     for (int rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         Member member = open(rank, world);
@@ -61,13 +61,17 @@ class RunningRanks : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // A barrier from which all have come back before anybody goes on: an abort ends it for whoever is still in
-  // it. Called by all of with_ranks().
+  // Until all of with_ranks() have come here: what ends a group for all ends an operation for whoever is
+  // still in it, and so may a departure of which others have heard.
+  void await_all(const Member& member) {
+    const int mine = here_++;
+    const int all = (mine / member.world + 1) * member.world;
+    while (here_ < all && !HasFailure()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // A barrier from which all have come back before anybody goes on.
   void meet_and_leave(Member& member) {
     ASSERT_EQ(member.run(member.barrier()), MUSTER_OK) << member.error;
-    const int mine = left_++;
-    const int all = (mine / member.world + 1) * member.world;
-    while (left_ < all && !HasFailure()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    await_all(member);
   }
 
   Member open(int rank, int world) {
@@ -108,7 +112,7 @@ class RunningRanks : public ::testing::Test {
   muster::test::Node node_;
 
  private:
-  std::atomic<int> left_{0};  // how often somebody came out of meet_and_leave()
+  std::atomic<int> here_{0};  // how often somebody came to await_all()
 };
 
 }  // namespace muster::test
