@@ -143,16 +143,12 @@ TEST_F(StartCost, IsNothingInTheClient) {
       EXPECT_EQ(muster_point_wait(member.session, entries[1].point, -1), MUSTER_OK);
       return cost;
     });
+    const muster_plan recounted = small_reduction(member);
     std::uint64_t count = 64;
     expect_mostly_nothing(kRows, "muster_plan_start with new counts", [&] {
       count = 65 - count;
-      EXPECT_EQ(muster_plan_recount(member.session, plan, count, nullptr, nullptr), MUSTER_OK);
-      CostCounter counter;
-      const muster_status_t status = muster_plan_start(member.session, plan, &submit, &point);
-      const Cost cost = counter.stop();
-      EXPECT_EQ(status, MUSTER_OK);
-      EXPECT_EQ(muster_point_wait(member.session, point, -1), MUSTER_OK);
-      return cost;
+      EXPECT_EQ(muster_plan_recount(member.session, recounted, count, nullptr, nullptr), MUSTER_OK);
+      return after_a_start([&] { return muster_plan_start(member.session, recounted, &submit, &point); });
     });
   });
   skip_where_calls_are_not_counted();
