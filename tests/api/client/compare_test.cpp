@@ -305,7 +305,7 @@ TEST_F(Samples, StayInStepAcrossALossAndAReturn) {
     await_all(member);
     if (member.rank == 2) {
       EXPECT_EQ(muster_close(member.session), MUSTER_OK);
-      while (lost < 2 && !HasFailure()) std::this_thread::yield();
+      await([&] { return lost == 2; });
       member = open(2, 3);
       v = vector_of(member, kMany);
     } else {

@@ -71,7 +71,7 @@ class Interrupt : public muster::test::RunningRanks {
         EXPECT_LT(watchdog.ago(), kSoon);
         expect_culprit(member, MUSTER_ERR_INTERRUPTED, 0);
       } else {
-        while (member.rank == 2 && heard < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        await([&] { return member.rank != 2 || heard >= 2; });
         EXPECT_EQ(call(member), MUSTER_ERR_ABORTED) << muster_last_error();
         EXPECT_THAT(muster_last_error(), HasSubstr("rank 0 was interrupted"));
         expect_culprit(member, MUSTER_ERR_ABORTED, 0);
@@ -197,7 +197,7 @@ TEST_F(Interrupt, IsTakenByTheNextCallThatWaits) {
       EXPECT_EQ(muster_point_wait(member.session, point, kMinute), MUSTER_ERR_ABORTED) << "it is spent";
       done = true;
     }
-    while (!done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    await([&] { return done.load(); });
   });
 }
 
@@ -213,7 +213,7 @@ TEST_F(Interrupt, IsSpentOnACallThatFailsOtherwise) {
       ASSERT_EQ(muster_interrupt(member.session), MUSTER_OK);
     }
     if (member.rank == 1) raised = true;
-    while (!raised) std::this_thread::yield();
+    await([&] { return raised.load(); });
     EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_ABORTED) << member.error;
     EXPECT_THAT(member.error, HasSubstr("rank 1 aborted"));
     if (member.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -71,7 +71,7 @@ TEST_F(LastFailure, NamesTheRankThatWasKilled) {
       EXPECT_EQ(muster_close(member.session), MUSTER_OK);
     });
   }
-  while (met < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  await([&] { return met == 2; });
   kill(victim, SIGKILL);
   waitpid(victim, nullptr, 0);
   for (std::thread& thread : threads) thread.join();
@@ -85,7 +85,7 @@ TEST_F(LastFailure, NamesTheRankThatIsMissingAtTheDeadlineAndWhoAborted) {
       EXPECT_EQ(member.run(member.barrier(), 200'000'000), MUSTER_ERR_TIMEOUT);
     }
     ++done;
-    while (done < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    await([&] { return done == 3; });
     if (member.rank == 1) {
       EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_TIMEOUT) << "comes too late";
     }

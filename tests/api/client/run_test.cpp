@@ -70,10 +70,10 @@ TEST_F(Run, TellsEachMemberOnceOfADepartureAndMeetsAgainAfterwards) {
     if (member.rank == 2) {
       ASSERT_EQ(muster_close(member.session), MUSTER_OK);
       left = true;
-      while (told < 2 && !HasFailure()) std::this_thread::yield();
+      await([&] { return told == 2; });
       member = open(2, 3);
     } else {
-      while (!left) std::this_thread::yield();
+      await([&] { return left.load(); });
       EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_PEER_LOST);
       EXPECT_THAT(member.error, HasSubstr("rank 2"));
       ++told;
@@ -87,7 +87,7 @@ TEST_F(Run, NamesExactlyTheMissingAtTheDeadline) {
   with_ranks(4, [&](Member& member) {
     meet_and_leave(member);
     if (member.rank == 1 || member.rank == 2) {
-      while (done < 2 && !HasFailure()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      await([&] { return done == 2; });
       // Whoever comes afterwards is late.
       EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_TIMEOUT);
     } else {

@@ -61,12 +61,17 @@ class RunningRanks : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
+  // Until it is so, or the test has failed: whoever would have made it so may be gone then.
+  template<class So>
+  static void await(So so) {
+    while (!so() && !HasFailure()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   // Until all of with_ranks() have come here: what ends a group for all ends an operation for whoever is
   // still in it, and so may a departure of which others have heard.
   void await_all(const Member& member) {
     const int mine = here_++;
     const int all = (mine / member.world + 1) * member.world;
-    while (here_ < all && !HasFailure()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    await([&] { return here_ >= all; });
   }
   // A barrier from which all have come back before anybody goes on.
   void meet_and_leave(Member& member) {
