@@ -25,7 +25,7 @@ Result<std::int32_t> number(const char* variable, const std::string& text) {
   std::int32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    return fail(Code::kBadArgument, "{}='{}' is not a whole number", variable, text);
+    return fail(Code::kBadArgument, "{}='{}' is not a whole number in 0..2147483647", variable, text);
   return value;
 }
 

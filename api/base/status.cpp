@@ -32,7 +32,7 @@ constexpr std::array kEntries{
     Entry{Code::kMismatch, "MUSTER_ERR_MISMATCH", "the ranks of a group disagree about an operation"},
     Entry{Code::kTimeout, "MUSTER_ERR_TIMEOUT", "an operation passed its deadline"},
     Entry{Code::kPeerLost, "MUSTER_ERR_PEER_LOST", "a member of the group died"},
-    Entry{Code::kAborted, "MUSTER_ERR_ABORTED", "the group or job was aborted"},
+    Entry{Code::kAborted, "MUSTER_ERR_ABORTED", "a member aborted the group; it may run again when all know"},
     Entry{Code::kDependency, "MUSTER_ERR_DEPENDENCY", "work that this depended on failed before"},
     Entry{Code::kCorrupt, "MUSTER_ERR_CORRUPT",
           "members hold different bytes where they must be equal; move the rank that is named"},
@@ -41,6 +41,7 @@ constexpr std::array kEntries{
     Entry{Code::kProtocol, "MUSTER_ERR_PROTOCOL", "the session broke the protocol and was closed"},
     Entry{Code::kVersion, "MUSTER_ERR_VERSION", "library and daemon do not speak the same version"},
     Entry{Code::kDaemonLost, "MUSTER_ERR_DAEMON_LOST", "the daemon is not reachable; reopen the session"},
+    Entry{Code::kJobEnded, "MUSTER_ERR_JOB_ENDED", "the job was ended; close the session"},
     Entry{Code::kDevice, "MUSTER_ERR_DEVICE", "the device failed; move the rank"},
     Entry{Code::kInternal, "MUSTER_ERR_INTERNAL", "a defect of Muster; please report it"},
 };

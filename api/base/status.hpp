@@ -42,6 +42,7 @@ enum class Code : muster_status_t {
   kProtocol = MUSTER_ERR_PROTOCOL,
   kVersion = MUSTER_ERR_VERSION,
   kDaemonLost = MUSTER_ERR_DAEMON_LOST,
+  kJobEnded = MUSTER_ERR_JOB_ENDED,
   kDevice = MUSTER_ERR_DEVICE,
   kInternal = MUSTER_ERR_INTERNAL,
 };

@@ -107,6 +107,13 @@ Result<Welcomed> knock_until(const std::string& endpoint, const shm::Hello& hell
   std::int64_t pause_ms = 1;
   for (int knocks = 1;; ++knocks) {
     auto welcomed = knock(endpoint, hello, deadline, clock);
+    if (!welcomed && welcomed.error().code() == Code::kWaitTimeout)
+      return fail(
+          Code::kDaemonLost,
+          "the daemon at {} has not answered in time: it is stopped, or the job is not ready, or the "
+          "rank is held by another process that may be leaving; look with `muster status` and `muster "
+          "jobs`, or wait longer (timeout_ns)",
+          endpoint);
     const bool replaced = !welcomed && is_silence(welcomed.error());
     if (!replaced || knocks == kKnocksMax || clock.now() >= deadline) return welcomed;
     const timespec pause{.tv_sec = 0, .tv_nsec = pause_ms * 1'000'000};

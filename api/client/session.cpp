@@ -51,7 +51,9 @@ Status muster_session::usable() const {
 
 Status muster_session::closed() const {
   const Code closed = reader_.closed();
-  return closed == Code::kOk ? Status() : Status(closed, "the daemon closed the session");
+  if (closed == Code::kOk) return {};
+  if (closed != Code::kJobEnded) return Status(closed, "the daemon closed the session");
+  return failure(closed, "job {} was ended (`muster end`, or its daemon's shutdown)", welcome().job);
 }
 
 // A socket that hangs up between messages means that the engine is gone. One that ends its job says so before

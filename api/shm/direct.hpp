@@ -171,7 +171,8 @@ struct alignas(kLineBytes) GroupLine {
   std::uint64_t revoked =
       0;  // the latest generation that was ended for all, whatever they were doing; 0: none
   // At index generation % kGenerationsKept of one that has ended: its last operation at which all members had
-  // arrived. A member completes up to there, and not beyond, whenever it hears of the end.
+  // arrived. No member completes more, whenever it hears of the end; one that is held up in that operation
+  // while others go on in the next generation may complete less (tests/models/README.md, Left).
   std::uint64_t completed[kGenerationsKept] = {};
 };
 static_assert(sizeof(GroupLine) == kLineBytes);

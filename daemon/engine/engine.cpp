@@ -108,7 +108,7 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   const std::lock_guard lock(baton_);
   Seat& seat = seats_[rank.value];
   if (closed_)
-    return fail(Code::kAborted, "job {} is ending; try again once it is gone (`muster jobs`)", spec_.name);
+    return fail(Code::kJobEnded, "job {} is ending; try again once it is gone (`muster jobs`)", spec_.name);
   if (seat.session)
     return fail(Code::kDuplicate,
                 "rank {} of job {} is held by process {}; end that process or attach as another rank",

@@ -202,8 +202,10 @@ void Supervisor::admit(WaitingClient client) {
   if (!sizes.ok()) return refuse(client.socket, serial, sizes);
   const auto name = shm::checked_text(client.hello.job, "job");
   const auto token = shm::checked_text(client.hello.token, "token");
-  if (!name || !token) return refuse(client.socket, serial, name ? token.error() : name.error());
-  if (draining_) return refuse(client.socket, serial, failure(Code::kAborted, kShuttingDown));
+  const auto mesh = shm::checked_text(client.hello.mesh, "mesh");
+  for (const auto* text : {&name, &token, &mesh})
+    if (!*text) return refuse(client.socket, serial, text->error());
+  if (draining_) return refuse(client.socket, serial, failure(Code::kJobEnded, kShuttingDown));
   const std::string job_name(*name);
   // Who waits for a seat to come free needs no other: it is counted once it has it.
   if (!is_held(job_name, client.hello.rank) && sessions() + waiting_unclaimed() >= options_.sessions_max) {
@@ -222,8 +224,8 @@ void Supervisor::admit(WaitingClient client) {
     running_.at(job_name).waiting.push_back(std::move(client));
     return;
   }
-  const Claimant claimant{client.peer.uid, client.peer.pid, client.hello.rank, client.hello.world_size,
-                          std::string(*token)};
+  const Claimant claimant{client.peer.uid,         client.peer.pid,     client.hello.rank,
+                          client.hello.world_size, std::string(*token), std::string(*mesh)};
   const Status claimed = book_.claim(job_name, claimant);
   const std::uint32_t uid = client.peer.uid;
   const bool again = claimed.code() == Code::kDuplicate && retrying_.has_room(uid);

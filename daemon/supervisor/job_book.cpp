@@ -1,5 +1,7 @@
 #include "daemon/supervisor/job_book.hpp"
 
+#include "scheduler/mesh/degrees.hpp"
+
 #include <algorithm>
 
 #include <openssl/crypto.h>
@@ -15,6 +17,24 @@ bool same_token(const std::string& a, const std::string& b) {
 void forget_spent(Seat& seat) {
   if (seat.spent) seat.token.clear();
   seat.spent = false;
+}
+
+Result<std::string> canonical(const std::string& mesh, std::uint32_t world) {
+  MUSTER_ASSIGN_OR_RETURN(const auto asked, mesh::Degrees::parse(mesh.empty() ? mesh::kUnsaidDegrees : mesh));
+  MUSTER_ASSIGN_OR_RETURN(const auto degrees, asked.resolve(world));
+  return degrees.canonical();
+}
+
+// The groups of another mesh would be others than the rank means. Who names none takes the job's.
+Status same_mesh(const control::JobSpec& job, const Claimant& claimant) {
+  if (claimant.mesh.empty()) return {};
+  MUSTER_ASSIGN_OR_RETURN(const std::string asked, canonical(claimant.mesh, job.world));
+  MUSTER_ASSIGN_OR_RETURN(const std::string has, canonical(job.mesh, job.world));
+  if (asked == has) return {};
+  return failure(Code::kConfig,
+                 "rank {} asks for the mesh {}, but job {} has {}; give all ranks the same, name another job "
+                 "(MUSTER_JOB), or end this one first (muster end --job {})",
+                 claimant.rank, asked, job.name, has, job.name);
 }
 
 }  // namespace
@@ -87,15 +107,18 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
   MUSTER_RETURN_IF_ERROR(may_act(*job, claimant.uid));
   if (job->state == JobState::kEnding)
-    return failure(Code::kAborted, "job {} is ending; try again once it is gone (`muster jobs`)", name);
+    return failure(Code::kJobEnded, "job {} is ending; try again once it is gone (`muster jobs`)", name);
   if (job->state == JobState::kAdopting)
     return failure(Code::kPending, "job {} has not yet said who is attached", name);
   const auto world = static_cast<std::int32_t>(job->spec.world);
   if (claimant.world_size >= 0 && claimant.world_size != world)
-    return failure(Code::kBadArgument, "the launcher says {} ranks, but job {} has {}", claimant.world_size,
-                   name, world);
+    return failure(Code::kBadArgument,
+                   "the launcher says {} ranks, but job {} has {}; start so many, name another job "
+                   "(MUSTER_JOB), or end this one first (muster end --job {})",
+                   claimant.world_size, name, world, name);
   if (claimant.rank < 0 || claimant.rank >= world)
     return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", claimant.rank, world - 1, name);
+  MUSTER_RETURN_IF_ERROR(same_mesh(job->spec, claimant));
   Seat& seat = job->seats[static_cast<std::size_t>(claimant.rank)];
   const bool good = !seat.spent && same_token(seat.token, claimant.token);
   if (job->spec.claim == control::Claim::kToken && !good)

@@ -53,6 +53,7 @@ struct Claimant {
   std::int32_t rank = -1;
   std::int32_t world_size = -1;  // -1: does not say
   std::string token;
+  std::string mesh;  // as it was written; empty: does not say
 };
 
 // Owns    the jobs' table.
@@ -76,8 +77,8 @@ class JobBook {
   Status issue(const std::string& job, Rank rank, std::string random);
 
   // Decides on a claim and, if it is good, takes the seat and spends the token. kNotFound, kDenied,
-  // kDuplicate (with the holder), kBadArgument (rank, world size), kAborted (the job is ending), kPending
-  // (the job is kAdopting).
+  // kDuplicate (with the holder), kBadArgument (rank, world size), kConfig (mesh), kJobEnded (the job is
+  // ending), kPending (the job is kAdopting).
   Status claim(const std::string& job, const Claimant& claimant);
   // The engine has let the claimant in, for the `attachments`-th time in that seat. True if a token that was
   // issued meanwhile stands, and counts from now.

@@ -33,7 +33,7 @@ EngineProcess::Options Supervisor::engine_options(const control::JobSpec& spec, 
 
 Status Supervisor::start_job(control::JobSpec spec, Birth birth,
                              std::function<void(const Status&)> on_ready) {
-  if (draining_) return failure(Code::kAborted, kShuttingDown);
+  if (draining_) return failure(Code::kJobEnded, kShuttingDown);
   // An engine makes memory for every rank before the first comes, so a job's size is asked here.
   if (spec.world > options_.ranks_per_job_max)
     return failure(
@@ -89,7 +89,7 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
   }
   const Job* job = book_.find(name);
   if (status.ok() && job != nullptr && job->state == JobState::kEnding)
-    status = failure(Code::kAborted, "job {} was ended while it started", name);
+    status = failure(Code::kJobEnded, "job {} was ended while it started", name);
   if (status.ok()) book_.ready(name);
   auto callbacks = std::move(it->second.on_ready);
   auto waiting = std::move(it->second.waiting);

@@ -235,7 +235,7 @@ TEST_F(Departure, OfAnEngineThatEndsItsJobIsNoLoss) {
         ++working;
         muster_status_t status = MUSTER_OK;
         while (status == MUSTER_OK) status = do_one(rank, session, sum);
-        EXPECT_EQ(status, MUSTER_ERR_ABORTED) << "rank " << rank << ": " << muster_last_error();
+        EXPECT_EQ(status, MUSTER_ERR_JOB_ENDED) << "rank " << rank << ": " << muster_last_error();
         muster_close(session);
       });
     while (working < kWorld) std::this_thread::yield();

@@ -8,6 +8,7 @@
 #include "tests/fuzz/promise.hpp"
 #include "tests/fuzz/target.hpp"
 
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -114,7 +115,12 @@ void check_answers(Bytes& bytes) {
   heard(shm::checked_answer<shm::Plain>(datagram, MessageKind::kDone, 7));
 }
 
-// Goal:   each rank has one holder, and a token opens its rank once. Method: a model beside the book.
+// Of three ranks, the first so many that of a job which names none.
+constexpr const char* kMeshes[] = {"", "dp_shard=3", "dp_shard=-1,tp=1", "tp=3", "dp_shard=4", "no mesh"};
+constexpr std::size_t kMeshesThatFit = 3;
+
+// Goal:   each rank has one holder, a token opens its rank once, and nobody is let into another mesh than it
+//         means. Method: a model beside the book.
 void check_claims(Bytes& bytes) {
   supervisor::JobBook book(4);
   JobSpec spec;
@@ -138,8 +144,10 @@ void check_claims(Bytes& bytes) {
       case 1: {
         const std::uint32_t uid = bytes.flag() ? kUid : kUid + 1;
         const bool invited = spec.claim == Claim::kOwner || (exists && good[rank] == token);
-        const bool may = exists && uid == kUid && invited && !held[rank];
-        MUSTER_PROMISE(book.claim("job", {uid, 1, rank, -1, token}).ok() == may);
+        const std::size_t words = bytes.below(std::size(kMeshes));
+        const bool fits = words < kMeshesThatFit;
+        const bool may = exists && uid == kUid && invited && fits && !held[rank];
+        MUSTER_PROMISE(book.claim("job", {uid, 1, rank, -1, token, kMeshes[words]}).ok() == may);
         if (may) {
           held[rank] = true;
           good[rank].clear();

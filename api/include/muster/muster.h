@@ -5,7 +5,8 @@
  *            is copied before the call returns. Names and sites have no control characters (BAD_ARGUMENT), for others
  *            read them in reports. A string that you get lives as long as its comment says.
  * Threads    One session, one thread at a time: not even an abort may come from another thread while one is in a call. Only
- *            muster_interrupt may, and ends the wait in which the thread is. What a call waits for is bounded by its deadline.
+ *            muster_interrupt may, and ends the wait in which the thread is; pthread_cancel may not, and ends the process. What
+ *            a call waits for is bounded by its deadline.
  *            A process may open several sessions: they share no state in it, and each may be used by a thread of its own. Two
  *            ranks on one thread that run a collective would wait for each other until its deadline.
  * Fork       A child of fork() must not use its parent's session: each call then says MUSTER_ERR_STALE, but
@@ -90,7 +91,7 @@ enum {
   MUSTER_ERR_MISMATCH = -201,   /* ranks disagree: field, values and ranks are in the text    */
   MUSTER_ERR_TIMEOUT = -202,    /* the deadline passed: the text names the missing ranks      */
   MUSTER_ERR_PEER_LOST = -203,  /* a member died: the text names it                           */
-  MUSTER_ERR_ABORTED = -204,    /* somebody called muster_group_abort, or the job is ending   */
+  MUSTER_ERR_ABORTED = -204,    /* somebody called muster_group_abort                         */
   MUSTER_ERR_DEPENDENCY = -205, /* a point waited for, or the lane before, had failed         */
   MUSTER_ERR_CORRUPT = -206,    /* members hold different bytes where they must be equal: the text names who */
   MUSTER_ERR_INTERRUPTED = -207, /* muster_interrupt ended this rank's part; the other members get ABORTED   */
@@ -99,6 +100,7 @@ enum {
   MUSTER_ERR_PROTOCOL = -301,    /* shared memory or a message broke the protocol            */
   MUSTER_ERR_VERSION = -302,     /* library and daemon cannot talk                           */
   MUSTER_ERR_DAEMON_LOST = -303, /* daemon or engine gone, or not reachable                  */
+  MUSTER_ERR_JOB_ENDED = -304,   /* the job was ended (muster end, a shutdown), or is ending: every call says so from then on */
 
   /* -4xx  the device; -5xx  our defect */
   MUSTER_ERR_DEVICE = -401,
@@ -127,20 +129,22 @@ typedef struct muster_open_options {
   uint32_t flags;       /* 0                                                                   */
   const char* endpoint; /* "/run/muster/musterd.sock"; NULL: MUSTER_ENDPOINT, else the default */
   const char* job;      /* NULL: MUSTER_JOB, else derived from the launcher                    */
-  const char* mesh;     /* "dp_shard=2,tp=2" for a job that this call creates; NULL: MUSTER_MESH */
+  const char* mesh;     /* "dp_shard=2,tp=2": of the job, which this call may create; NULL: MUSTER_MESH, else what it has */
   const char* token;    /* single-use claim; NULL: MUSTER_TOKEN                                */
   int64_t timeout_ns;   /* bound of every blocking call of the session; 0: 60 s                */
 } muster_open_options;
 #define MUSTER_OPEN_OPTIONS_INIT {sizeof(muster_open_options), -1, -1, 0, NULL, NULL, NULL, NULL, 0}
 
 /* Attach as one rank of a job. Local; blocks until the job is ready or the timeout. options may be NULL. On failure
- * *session is NULL. Errors: DAEMON_LOST (no daemon there), DENIED, DUPLICATE (rank held by a living process), NOT_FOUND
- * (no such job), VERSION, NO_RESOURCE, CONFIG (mesh). */
+ * *session is NULL. Errors: DAEMON_LOST (no daemon there, or no answer in time), DENIED, DUPLICATE (rank held by a living
+ * process), NOT_FOUND (no such job), BAD_ARGUMENT (rank or number of ranks), CONFIG (mesh not valid, or not the job's),
+ * JOB_ENDED (it is ending, or its daemon), VERSION, NO_RESOURCE. */
 MUSTER_API muster_status_t muster_open(const muster_open_options* options, muster_session** session);
 
 /* Detach. Waits for no work: what is in flight is cancelled, and members that have not met this rank in an operation, now or
- * later, get PEER_LOST. Where all are to end well, meet in a barrier first. Waits for the daemon's answer, 1 s at most. NULL
- * is allowed. The job stays warm for the next attachment. */
+ * later, get PEER_LOST. Where all are to end well, meet in a barrier first, and close. Where others go on, one that is slow to
+ * leave the last operation with this rank may hear of the departure there already. Waits for the daemon's answer, 1 s at most.
+ * NULL is allowed. The job stays warm for the next attachment. */
 MUSTER_API muster_status_t muster_close(muster_session* session);
 
 typedef struct muster_session_info {
@@ -435,7 +439,7 @@ typedef struct muster_submit {
  * a failed lane is OK, and its point has the lane's verdict. Errors: BUSY (the ring is full, or as many starts of this lane
  * are not finished as may be, limits.starts_per_lane_max: wait for an earlier point), STALE (no such plan), BAD_ARGUMENT
  * (lane, flags, deadline, or a wait for a point that this session was never given), PROTOCOL, and what ended the session if
- * it has ended: DAEMON_LOST, ABORTED, DEVICE. */
+ * it has ended: DAEMON_LOST, JOB_ENDED, DEVICE. */
 MUSTER_API muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
                                              muster_point* point);
 /* Errors: BUSY while a start is in flight, STALE. */

@@ -1,9 +1,12 @@
 #include "daemon/supervisor/job_book.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace muster::supervisor {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr std::uint32_t kOwner = 1000;
 
@@ -17,7 +20,7 @@ control::JobSpec spec(const std::string& name, control::Claim claim = control::C
 }
 
 Claimant claimant(std::int32_t rank, const std::string& token = "", std::uint32_t uid = kOwner) {
-  return {uid, 77, rank, -1, token};
+  return {uid, 77, rank, -1, token, ""};
 }
 
 JobBook book_with(const control::JobSpec& job) {
@@ -115,6 +118,24 @@ TEST(JobBook, ChecksRankAndWorld) {
   EXPECT_EQ(book.claim("other", claimant(0)).code(), Code::kNotFound);
 }
 
+// Goal:   whoever means other groups than the job has is not let in.
+TEST(JobBook, ChecksTheMeshOfWhoNamesOne) {
+  control::JobSpec job = spec("train");
+  job.mesh = "tp=2";
+  JobBook book = book_with(job);
+  Claimant other = claimant(0);
+  other.mesh = "dp_shard=2";
+  const Status refused = book.claim("train", other);
+  EXPECT_EQ(refused.code(), Code::kConfig);
+  EXPECT_THAT(refused.message(), HasSubstr("rank 0 asks for the mesh"));
+  EXPECT_THAT(refused.message(), HasSubstr("muster end --job train"));
+  other.mesh = "tp=2,tp=2";
+  EXPECT_EQ(book.claim("train", other).code(), Code::kConfig) << "no mesh at all";
+  other.mesh = "dp_shard=-1,tp=2";
+  EXPECT_TRUE(book.claim("train", other).ok()) << "the same in other words";
+  EXPECT_TRUE(book.claim("train", claimant(1)).ok()) << "who names none takes the job's";
+}
+
 TEST(JobBook, ATokenOpensItsRankOnce) {
   JobBook book = book_with(spec("train", control::Claim::kToken));
   ASSERT_TRUE(book.issue("train", Rank(0), "first").ok());
@@ -159,7 +180,7 @@ TEST(JobBook, AnEndingJobTakesNobodyIn) {
   book.ready("train");
   EXPECT_EQ(book.find("train")->state, JobState::kReady);
   book.ending("train");
-  EXPECT_EQ(book.claim("train", claimant(0)).code(), Code::kAborted);
+  EXPECT_EQ(book.claim("train", claimant(0)).code(), Code::kJobEnded);
   book.ready("train");
   EXPECT_EQ(book.find("train")->state, JobState::kEnding) << "there is no way back";
 }

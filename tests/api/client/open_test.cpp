@@ -1,0 +1,60 @@
+// How a rank comes into a job, and what it hears where it does not.
+#include "api/shm/socket.hpp"
+#include "tests/api/client/session_fixture.hpp"
+#include "tests/support/folder.hpp"
+
+#include <chrono>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace {
+
+using muster::test::Session;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Open : public Session {
+ protected:
+  static muster_status_t refused(const muster_open_options& options) {
+    muster_session* session = nullptr;
+    const muster_status_t status = muster_open(&options, &session);
+    EXPECT_EQ(session, nullptr);
+    return status;
+  }
+};
+
+// Goal:   ranks that disagree on the mesh hear of it, and do not compute in groups that are others than they
+//         mean; also where the job has outlived those who made it.
+TEST_F(Open, RefusesAnotherMeshThanTheJobs) {
+  muster_session* first = open(0, 2, "train", "tp=2");
+  EXPECT_EQ(refused(node_.rank("train", 1, 2, "dp_shard=2")), MUSTER_ERR_CONFIG);
+  EXPECT_THAT(muster_last_error(),
+              AllOf(HasSubstr("dp_shard=2"), HasSubstr("tp=2"), HasSubstr("muster end")));
+  close(first);
+  EXPECT_EQ(refused(node_.rank("train", 0, 2, "dp_shard=2")), MUSTER_ERR_CONFIG);
+  EXPECT_NE(open(0, 2, "train", "dp_shard=-1,tp=2"), nullptr) << "the same in other words";
+  EXPECT_NE(open(1, 2, "train"), nullptr) << "who names none takes the job's";
+}
+
+TEST_F(Open, SaysHowManyRanksTheJobHas) {
+  open(0, 2, "train");
+  EXPECT_EQ(refused(node_.rank("train", 1, 3)), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("3 ranks, but job train has 2"), HasSubstr("muster end")));
+}
+
+// Goal:   a daemon that is stopped is no wait that somebody could go on with.
+TEST_F(Open, NamesTheDaemonThatDoesNotAnswer) {
+  const muster::test::Folder folder;
+  const std::string path = folder.path() + "/silent.sock";
+  const auto silent = muster::shm::Listener::open(path, {});
+  ASSERT_TRUE(silent);
+  muster_open_options options = node_.rank("train", 0, 1);
+  options.endpoint = path.c_str();
+  options.timeout_ns = 50'000'000;
+  EXPECT_EQ(refused(options), MUSTER_ERR_DAEMON_LOST);
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr(path), HasSubstr("muster status")));
+}
+
+}  // namespace
