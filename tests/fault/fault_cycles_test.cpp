@@ -282,6 +282,7 @@ TEST(FaultCycles, LeaveANeighbourItsTimesWhereRanksStop) {
   test::Node node;
   node.options.job_defaults.workers = 1;
   node.options.job_defaults.deadline = kDeadline;
+  node.options.job_defaults.digests = 1;  // to every point a rank that is to stop there comes
   node.start();
   Storm leaves(node, "leaves", setting("MUSTER_FAULT_SEED", 4711));
   Storm stops(node, "stops", setting("MUSTER_FAULT_SEED", 4711));
