@@ -3,7 +3,6 @@
 
 #include "api/base/log.hpp"
 #include "api/shm/message.hpp"
-#include "scheduler/mesh/degrees.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -263,13 +262,11 @@ Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::u
         "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer",
         name, world, control::kWorldMax);
   MUSTER_ASSIGN_OR_RETURN(const auto mesh, shm::checked_text(hello.mesh, "mesh"));
-  // As `muster run` writes it, which joins a job only if its mesh is the same.
-  MUSTER_ASSIGN_OR_RETURN(const auto asked, mesh::Degrees::parse(mesh.empty() ? mesh::kUnsaidDegrees : mesh));
-  MUSTER_ASSIGN_OR_RETURN(const auto degrees, asked.resolve(world));
   control::JobSpec spec = options_.job_defaults;
   spec.name = name;
   spec.world = world;
-  spec.mesh = degrees.canonical();
+  // As `muster run` writes it, which joins a job only if its mesh is the same.
+  MUSTER_ASSIGN_OR_RETURN(spec.mesh, canonical_mesh(mesh, world));
   spec.owner_uid = uid;
   spec.claim = control::Claim::kOwner;
   return start_job(std::move(spec), {.gid = gid, .made = true}, [name](const Status& status) {

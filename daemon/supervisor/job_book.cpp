@@ -19,17 +19,11 @@ void forget_spent(Seat& seat) {
   seat.spent = false;
 }
 
-Result<std::string> canonical(const std::string& mesh, std::uint32_t world) {
-  MUSTER_ASSIGN_OR_RETURN(const auto asked, mesh::Degrees::parse(mesh.empty() ? mesh::kUnsaidDegrees : mesh));
-  MUSTER_ASSIGN_OR_RETURN(const auto degrees, asked.resolve(world));
-  return degrees.canonical();
-}
-
 // The groups of another mesh would be others than the rank means. Who names none takes the job's.
 Status same_mesh(const control::JobSpec& job, const Claimant& claimant) {
   if (claimant.mesh.empty()) return {};
-  MUSTER_ASSIGN_OR_RETURN(const std::string asked, canonical(claimant.mesh, job.world));
-  MUSTER_ASSIGN_OR_RETURN(const std::string has, canonical(job.mesh, job.world));
+  MUSTER_ASSIGN_OR_RETURN(const std::string asked, canonical_mesh(claimant.mesh, job.world));
+  MUSTER_ASSIGN_OR_RETURN(const std::string has, canonical_mesh(job.mesh, job.world));
   if (asked == has) return {};
   return failure(Code::kConfig,
                  "rank {} asks for the mesh {}, but job {} has {}; give all ranks the same, name another job "
@@ -38,6 +32,12 @@ Status same_mesh(const control::JobSpec& job, const Claimant& claimant) {
 }
 
 }  // namespace
+
+Result<std::string> canonical_mesh(std::string_view mesh, std::uint32_t world) {
+  MUSTER_ASSIGN_OR_RETURN(const auto asked, mesh::Degrees::parse(mesh.empty() ? mesh::kUnsaidDegrees : mesh));
+  MUSTER_ASSIGN_OR_RETURN(const auto degrees, asked.resolve(world));
+  return degrees.canonical();
+}
 
 const char* state_name(JobState state) noexcept {
   switch (state) {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "api/base/ids.hpp"
+#include "api/base/result.hpp"
 #include "daemon/control/job.hpp"
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster::supervisor {
@@ -55,6 +57,9 @@ struct Claimant {
   std::string token;
   std::string mesh;  // as it was written; empty: does not say
 };
+
+// A mesh with all its dims, of so many ranks; an empty one is what is meant where none is named. kConfig.
+Result<std::string> canonical_mesh(std::string_view mesh, std::uint32_t world);
 
 // Owns    the jobs' table.
 // Thread  the supervisor's loop.
