@@ -23,7 +23,7 @@ constexpr std::array kEntries{
     Entry{Code::kDenied, "MUSTER_ERR_DENIED", "this user or token may not do that"},
     Entry{Code::kDuplicate, "MUSTER_ERR_DUPLICATE", "the rank or name is taken already"},
     Entry{Code::kNotFound, "MUSTER_ERR_NOT_FOUND", "no such object"},
-    Entry{Code::kConfig, "MUSTER_ERR_CONFIG", "the configuration is not valid"},
+    Entry{Code::kConfig, "MUSTER_ERR_CONFIG", "the configuration or the mesh is not valid here"},
     Entry{Code::kState, "MUSTER_ERR_STATE", "the call does not fit the object's state"},
     Entry{Code::kWaitTimeout, "MUSTER_ERR_WAIT_TIMEOUT",
           "the wait's own time ran out; the operation goes on"},

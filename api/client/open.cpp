@@ -40,8 +40,7 @@ Result<muster::bootstrap::Identity> identity_of(const muster_open_options& optio
   if (identity.rank < 0)
     return fail(Code::kBadArgument,
                 "this process has no rank: start it with `muster run`, torchrun, mpirun or srun, or set "
-                "MUSTER_RANK and "
-                "MUSTER_WORLD_SIZE (`muster env` shows what is looked at)");
+                "both MUSTER_RANK and MUSTER_WORLD_SIZE (`muster env` shows what is looked at)");
   if (identity.job.empty())
     return fail(Code::kBadArgument, "this process has no job: set MUSTER_JOB, or start it with `muster run`");
   return identity;

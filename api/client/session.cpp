@@ -53,7 +53,8 @@ Status muster_session::closed() const {
   const Code closed = reader_.closed();
   if (closed == Code::kOk) return {};
   if (closed != Code::kJobEnded) return Status(closed, "the daemon closed the session");
-  return failure(closed, "job {} was ended (`muster end`, or its daemon's shutdown)", welcome().job);
+  return failure(closed, "job {} was ended: by `muster end`, with its daemon, or as whoever started it left",
+                 welcome().job);
 }
 
 // A socket that hangs up between messages means that the engine is gone. One that ends its job says so before
@@ -64,19 +65,18 @@ std::optional<Status> muster_session::daemon_loss() {
   const Code code = message ? Code::kOk : message.error().code();
   const bool alive = code == Code::kPending || code == Code::kNoResource;
   if (alive) return std::nullopt;
-  const Status end = closed();
-  loss_ = !end.ok()
-              ? end
-              : Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) + " is gone");
-  return loss_;
+  return lose_engine("is gone");
 }
 
 Status muster_session::lose(const Status& status) {
   const bool gone = status.code() == Code::kDaemonLost || status.code() == Code::kWaitTimeout;
-  if (gone && !closed().ok()) return loss_ = closed();
-  loss_ = gone ? Status(Code::kDaemonLost, "the engine of job " + std::string(welcome().job) +
-                                               " does not answer: " + status.message())
-               : status;
+  return gone ? lose_engine("does not answer: " + status.message()) : loss_ = status;
+}
+
+Status muster_session::lose_engine(const std::string& how) {
+  loss_ = closed();
+  if (loss_.ok())
+    loss_ = failure(Code::kDaemonLost, "the engine of job {} {}", std::string(welcome().job), how);
   return loss_;
 }
 
@@ -235,6 +235,7 @@ Status muster_session::lane_status(muster_point point, Code code) {
   // The text is of the lane's present failure, the point may be of one before.
   const bool its_own =
       why && !why->text.empty() && why->status == code && shm::point_value(point) >= why->failed_from;
+  if (!its_own && code == reader_.closed()) return closed();
   const Status status =
       its_own ? Status(code, why->text, why->culprit_rank) : Status(code, muster::code_sentence(code));
   note_failure(status, timeline, its_own ? shm::make_point(timeline, why->failed_from) : point);

@@ -239,6 +239,7 @@ struct muster_session {
                                                       std::span<const std::byte> extra,
                                                       muster::shm::Descriptor* descriptor, int sent);
   muster::Status lose(const muster::Status& status);
+  muster::Status lose_engine(const std::string& how);
   PlanRecord* find(muster_plan plan);
   const PlanRecord* find(muster_plan plan) const { return const_cast<muster_session*>(this)->find(plan); }
   PlanRecord& remember(muster_plan plan);

@@ -216,7 +216,7 @@ void Supervisor::admit(WaitingClient client) {
                   "{} sessions are attached or wait for their job, the limit (limits.sessions_max)", taken));
   }
   if (book_.find(job_name) == nullptr) {
-    const Status created = create_for(client.hello, client.peer.uid, client.peer.gid);
+    const Status created = create_for(client.hello, *mesh, client.peer);
     if (!created.ok()) return refuse(client.socket, serial, created);
   }
   if (book_.find(job_name)->state == JobState::kAdopting || running_.at(job_name).deserted) {
@@ -250,7 +250,7 @@ void Supervisor::admit(WaitingClient client) {
 }
 
 // torchrun, srun and mpirun start ranks of a job that nobody has created: the first one does.
-Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::uint32_t gid) {
+Status Supervisor::create_for(const shm::Hello& hello, std::string_view mesh, const shm::PeerIdentity& peer) {
   const std::string name(hello.job);
   if (!options_.auto_create_jobs || hello.world_size < 1)
     return failure(Code::kNotFound,
@@ -261,15 +261,14 @@ Status Supervisor::create_for(const shm::Hello& hello, std::uint32_t uid, std::u
         Code::kBadArgument,
         "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer",
         name, world, control::kWorldMax);
-  MUSTER_ASSIGN_OR_RETURN(const auto mesh, shm::checked_text(hello.mesh, "mesh"));
   control::JobSpec spec = options_.job_defaults;
   spec.name = name;
   spec.world = world;
   // As `muster run` writes it, which joins a job only if its mesh is the same.
   MUSTER_ASSIGN_OR_RETURN(spec.mesh, canonical_mesh(mesh, world));
-  spec.owner_uid = uid;
+  spec.owner_uid = peer.uid;
   spec.claim = control::Claim::kOwner;
-  return start_job(std::move(spec), {.gid = gid, .made = true}, [name](const Status& status) {
+  return start_job(std::move(spec), {.gid = peer.gid, .made = true}, [name](const Status& status) {
     if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", name, status.text());
   });
 }
@@ -296,7 +295,7 @@ void Supervisor::hand_over(WaitingClient client) {
   const Job* job = book_.find(name);
   if (job == nullptr || job->spec.epoch != client.epoch)
     return refuse(client.socket, client.hello.header.serial,
-                  failure(Code::kDaemonLost,
+                  failure(Code::kJobEnded,
                           "job {} ended before its rank was let in; try again, or start the job anew", name));
   if (is_left(client.socket)) {
     book_.withdraw(name, rank);

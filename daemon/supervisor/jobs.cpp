@@ -33,7 +33,7 @@ EngineProcess::Options Supervisor::engine_options(const control::JobSpec& spec, 
 
 Status Supervisor::start_job(control::JobSpec spec, Birth birth,
                              std::function<void(const Status&)> on_ready) {
-  if (draining_) return failure(Code::kJobEnded, kShuttingDown);
+  if (draining_) return failure(Code::kState, kShuttingDown);
   // An engine makes memory for every rank before the first comes, so a job's size is asked here.
   if (spec.world > options_.ranks_per_job_max)
     return failure(

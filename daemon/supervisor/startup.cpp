@@ -56,9 +56,9 @@ control::JobSpec defaults_of(const config::Settings& settings) {
 
 Result<std::vector<control::JobSpec>> load_jobs(const std::string& path, const control::JobSpec& defaults,
                                                 const ClusterLimits& limits) {
-  MUSTER_ASSIGN_OR_RETURN(config::Source source,
-                          config::load_file(path, {config::Ownership::kTrusted, geteuid()}));
-  auto cluster = config::parse_cluster(std::move(source));
+  auto source = config::load_file(path, {config::Ownership::kTrusted, geteuid()});
+  if (!source) return fail(source.error().code(), "jobs_from: {}", source.error().message());
+  auto cluster = config::parse_cluster(*std::move(source));
   if (!cluster) return fail(cluster.error().status());
   auto jobs = jobs_of(*cluster, defaults, limits);
   if (!jobs) return fail(jobs.error().status());

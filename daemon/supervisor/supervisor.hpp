@@ -143,7 +143,7 @@ class Supervisor {
   void hand_over(WaitingClient client);
   void on_attached(const std::string& name, Rank rank, WaitingClient client,
                    const Result<control::Packet>& answer);
-  Status create_for(const shm::Hello& hello, std::uint32_t uid, std::uint32_t gid);
+  Status create_for(const shm::Hello& hello, std::string_view mesh, const shm::PeerIdentity& peer);
 
   // Commands: commands.cpp
   void execute(ConnectionId id, control::Packet packet);

@@ -16,7 +16,7 @@ void Supervisor::begin_upgrade(const std::string& program, std::function<void(co
   const std::string next = program.empty() ? options_.program : program;
   if (options_.program.empty())
     return refused(failure(Code::kUnsupported, "this daemon runs inside another program; restart that one"));
-  if (draining_) return refused(failure(Code::kAborted, kEndsAnyway));
+  if (draining_) return refused(failure(Code::kState, kEndsAnyway));
   if (check_) return refused(failure(Code::kBusy, "an upgrade is under way; wait for its end"));
   save();
   const bool ours = door_.whose() == Door::Path::kOurs;
@@ -32,7 +32,7 @@ void Supervisor::begin_upgrade(const std::string& program, std::function<void(co
         loop_.post([this, next, refused, answer] {
           check_.reset();
           const bool late = draining_;
-          refused(!answer.ok() ? answer : late ? failure(Code::kAborted, kEndsAnyway) : give_way(next));
+          refused(!answer.ok() ? answer : late ? failure(Code::kState, kEndsAnyway) : give_way(next));
         });
       });
   if (!check) return refused(check.error());

@@ -194,7 +194,9 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
     if (ready == Ready::kNo) break;
     if (ready == Ready::kFailed) {
       const Code cause = failed->code == Code::kDependency ? failed->cause : failed->code;
-      const Verdict verdict{Code::kDependency, failed->culprit, failed->text, failed->event, cause};
+      // The end of a job is nothing that a lane gets over: what waited ends of it too.
+      const Code code = cause == Code::kJobEnded ? cause : Code::kDependency;
+      const Verdict verdict{code, failed->culprit, failed->text, failed->event, cause};
       fail_lane(rank, lane_index, verdict, nullptr, now);
       return true;
     }

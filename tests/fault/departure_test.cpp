@@ -208,6 +208,63 @@ TEST_F(Departure, OfAnEngineIsHeardByThosePolling) {
   EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
+// Goal:   the end of a job reaches who waits for a member, and who waits for what was to follow: they have no
+//         group to go on with and no lane to reset.
+// Input:  a run, a start, and a kernel behind the start; rank 0 never comes.
+TEST_F(Departure, OfAJobIsToldToWhoWaitsForAMember) {
+  enum class Way { kRun, kStart, kBehindTheStart };
+  const auto wait_for_rank_0 = [](muster_session* session, Way way, std::atomic<bool>& waits) {
+    const test::AllReduce sum(session, 64);
+    if (way == Way::kRun) {
+      waits = true;
+      return muster_plan_run(session, sum.plan, 0);
+    }
+    muster_point point = 0;
+    EXPECT_EQ(sum.start(MUSTER_LANE_ALLREDUCE, &point), MUSTER_OK) << muster_last_error();
+    muster_buffer buffer = 0;
+    void* address = nullptr;
+    EXPECT_EQ(muster_buffer_alloc(session, 64, &buffer, &address), MUSTER_OK) << muster_last_error();
+    const muster_kernel fill = muster_fill(muster_view1(buffer, 0, MUSTER_F32, 16), 1.0);
+    muster_submit submit = MUSTER_SUBMIT_INIT;
+    submit.lane = MUSTER_LANE_COMPUTE;
+    submit.wait_count = 1;
+    submit.waits[0] = point;
+    if (way == Way::kBehindTheStart) {
+      EXPECT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
+    }
+    waits = true;
+    return muster_point_wait(session, point, -1);
+  };
+  for (const Way way : {Way::kRun, Way::kStart, Way::kBehindTheStart}) {
+    const std::string job = fmt::format("waiting{}", static_cast<int>(way));
+    muster_session* rank_0 = open(job.c_str(), 0, 2);
+    std::atomic<bool> waits{false};
+    std::thread rank_1([&] {
+      muster_session* session = open(job.c_str(), 1, 2);
+      EXPECT_EQ(wait_for_rank_0(session, way, waits), MUSTER_ERR_JOB_ENDED) << muster_last_error();
+      EXPECT_THAT(muster_last_error(), HasSubstr("ended")) << job;
+      muster_close(session);
+    });
+    while (!waits) std::this_thread::yield();
+    const auto answer = cli::ask({node_.endpoint()}, {{"command", "job_destroy"}, {"job", job}});
+    EXPECT_TRUE(answer) << answer.error().text;
+    rank_1.join();
+    muster_close(rank_0);
+  }
+}
+
+// Goal:   who comes while the daemon ends is told so, and by the status of an end.
+TEST_F(Departure, OfTheDaemonShutsItsDoor) {
+  muster_session* session = open("leaving", 0, 2);
+  const auto answer = cli::ask({node_.endpoint()}, {{"command", "shutdown"}, {"drain", true}});
+  EXPECT_TRUE(answer) << answer.error().text;
+  const muster_open_options options = node_.rank("leaving", 1, 2);
+  muster_session* late = nullptr;
+  EXPECT_EQ(muster_open(&options, &late), MUSTER_ERR_JOB_ENDED) << muster_last_error();
+  EXPECT_THAT(muster_last_error(), HasSubstr("shutting down"));
+  muster_close(session);
+}
+
 // Goal:   who is in a job when it is ended hears that it was ended, whatever it was doing, and of no loss.
 // Method: one that runs, one that starts and waits, one that asks; over and over, since the engine goes at
 // once.

@@ -126,6 +126,7 @@ void check_claims(Bytes& bytes) {
   JobSpec spec;
   spec.name = "job";
   spec.world = 3;
+  spec.mesh = "dp_shard=3";
   spec.owner_uid = kUid;
   spec.claim = bytes.flag() ? Claim::kToken : Claim::kOwner;
   MUSTER_PROMISE(book.create(spec));

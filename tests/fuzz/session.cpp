@@ -220,7 +220,6 @@ class World {
       static_cast<void>(c.reader->remember_reset(command.lane, c.submitted[command.lane]));
     if (command.kind != shm::CommandKind::kStart) return;
     c.points.push_back(shm::make_point(command.lane, ++c.submitted[command.lane]));
-    if (command.lane < MUSTER_LANE_COUNT && !c.plans.empty()) return;
   }
   // Of a start that was made, of one to come, or of a timeline of the client's.
   std::uint64_t any_point(Client& c) {

@@ -4,7 +4,7 @@
  * A worker that finds nothing arms duty (Crew::announce, Engine::arm: each ring's nap, then a look at its
  * tail), lies down (Crew::rest) as the sentinel inside the doorbells' wait, or on its own bell if there is a
  * sentinel. A client pushes, then looks at the nap and rings the doorbell once a nap. A turn of duty is for one
- * worker at a time, the baton; it makes a task of a command. The conductor, no worker, launches a task too.
+ * worker at a time, who is on duty; it makes a task of a command. The conductor, no worker, launches a task too.
  *
  * Who issues takes no lock (Queues::push): an entry on the stream, the stream among the arrivals, then a look at
  * how many look (Crew::nobody_comes). If nobody does, he takes the lock and the arrivals in himself (Crew::come).
@@ -25,9 +25,9 @@
  * Planted bugs, each of which must be found:
  *   -DBUG_ARM_WITHOUT_LOOK    no look at the tail once the ring's nap is announced
  *   -DBUG_LOOK_BEFORE_PUSH    the client looks at the nap, then publishes the tail
- *   -DBUG_NO_BATON            a turn of duty is not for one at a time
+ *   -DBUG_TWO_ON_DUTY         a turn of duty is not for one at a time
  *   -DBUG_ARM_UNGUARDED_ONLY  a worker arms duty only if there is no sentinel yet
- *   -DBUG_LIES_DOWN           a worker that cannot arm because another has the baton leaves it to that one
+ *   -DBUG_LIES_DOWN           a worker that cannot arm because another is on duty leaves it to that one
  *   -DBUG_REST_LOOKS_FIRST    who lies down looks at the arrivals, then leaves those who look
  *   -DBUG_TAKE_LOOKS_FIRST    who takes a part takes the arrivals in, then leaves those who look
  *   -DBUG_COUNT_FIRST         who issues looks at the count, then puts the stream among the arrivals
@@ -61,8 +61,8 @@ bool nap = 0;       /* reader: not awake. The nap's number stands for this: */
 bool nap_rung = 0;  /* the client has rung for this very nap */
 byte cursor = 0;    /* RingReader::cursor_ */
 bool edge = 0;      /* the eventfds in the epoll set: rung since the last wait */
-bool armed = 0;     /* Engine::armed_, under the baton */
-bool baton = 0;     /* Crew::baton_ */
+bool armed = 0;     /* Engine::armed_, of who is on duty */
+bool on_duty = 0;   /* Crew::on_duty_ */
 bool lock = 0;      /* Crew::lock_ */
 byte looking = WORKERS;
 byte sentinel = NOBODY;
@@ -188,12 +188,12 @@ inline put(s) {
   fi
 }
 
-/* Engine::do_work under the baton: disarms, drains one command at most, issues its task. */
+/* Engine::do_work, on duty: disarms, drains one command at most, issues its task. */
 inline turn_of_duty() {
-#ifdef BUG_NO_BATON
+#ifdef BUG_TWO_ON_DUTY
   have = 1;
 #else
-  atomic { have = !baton; baton = 1 }
+  atomic { have = !on_duty; on_duty = 1 }
 #endif
   if
   :: have ->
@@ -211,13 +211,13 @@ inline turn_of_duty() {
           drained++;
           assert(drained <= COMMANDS);
           did = 1
-       :: else -> baton = 0
+       :: else -> on_duty = 0
        fi;
        seen = 0;
        have = 0
      }
      if
-     :: did -> put(DUTY); baton = 0
+     :: did -> put(DUTY); on_duty = 0
      :: else -> skip
      fi
   :: else -> skip
@@ -337,12 +337,12 @@ inline run_parts() {
   od
 }
 
-/* Crew::announce and Engine::arm: true in `quiet` if duty has nothing; others poll if the baton is taken. */
+/* Crew::announce and Engine::arm: true in `quiet` if duty has nothing; others poll if one is on duty. */
 inline announce() {
 #ifdef BUG_ARM_UNGUARDED_ONLY
-  atomic { guarded || !baton -> have = !guarded; baton = baton || have }
+  atomic { guarded || !on_duty -> have = !guarded; on_duty = on_duty || have }
 #else
-  atomic { have = !baton; baton = 1 }
+  atomic { have = !on_duty; on_duty = 1 }
 #endif
 #if defined(BUG_LIES_DOWN) || defined(BUG_ARM_UNGUARDED_ONLY)
   others_poll = !have;
@@ -353,17 +353,17 @@ inline announce() {
   :: have ->
      atomic { armed = 1; nap = 1; nap_rung = 0 }
 #ifdef BUG_ARM_WITHOUT_LOOK
-     atomic { quiet = 1; baton = 0 }
+     atomic { quiet = 1; on_duty = 0 }
 #else
      atomic {
        quiet = (tail == cursor);
        if
-       :: quiet -> baton = 0
+       :: quiet -> on_duty = 0
        :: else -> skip
        fi
      }
      if
-     :: !quiet -> atomic { nap = 0; baton = 0 }
+     :: !quiet -> atomic { nap = 0; on_duty = 0 }
      :: else -> skip
      fi;
 #endif

@@ -143,6 +143,7 @@ TEST_F(StartCost, IsNothingInTheClient) {
       EXPECT_EQ(muster_point_wait(member.session, entries[1].point, -1), MUSTER_OK);
       return cost;
     });
+    // Another plan: a start of `plan`, to wake the engine, would carry the new counts with it, uncounted.
     const muster_plan recounted = small_reduction(member);
     std::uint64_t count = 64;
     expect_mostly_nothing(kRows, "muster_plan_start with new counts", [&] {

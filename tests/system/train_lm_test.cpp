@@ -328,6 +328,14 @@ TEST_F(TrainLm, RefusesNonsenseOfALauncherWithStatusTwo) {
   }
 }
 
+TEST_F(TrainLm, RefusesAnotherMeshThanTheJobsWithStatusTwo) {
+  const Outcome outcome =
+      shell(std::string(MUSTER_PROGRAM) + " run --private -n 2 --mesh dp_shard=2 -- env MUSTER_MESH=tp=2 " +
+            TRAIN_LM_PROGRAM + " --text " + text_path() + " --steps 1");
+  EXPECT_EQ(outcome.status, kExitUsage) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("asks for the mesh"));
+}
+
 TEST_F(TrainLm, SaysWhichRankAndWhyWhenThereIsNoDaemon) {
   const Outcome outcome =
       shell("MUSTER_ENDPOINT=" + (folder_ / "nobody.sock").string() +

@@ -25,7 +25,7 @@ Runtime Runtime::open(std::optional<std::uint64_t> delays) {
   muster_session* session = nullptr;
   const muster_status_t opened = muster_open(nullptr, &session);
   // All that muster_open() was given is the environment.
-  if (opened == MUSTER_ERR_BAD_ARGUMENT) throw LaunchError(why(opened));
+  if (opened == MUSTER_ERR_BAD_ARGUMENT || opened == MUSTER_ERR_CONFIG) throw LaunchError(why(opened));
   check(opened);
   runtime.session_.reset(session);
   check(muster_session_query(session, &runtime.info_));

@@ -165,7 +165,7 @@ MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const
  * All members must run it: a run and a start do not meet. timeout_ns: 0 for the job's default.
  * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED) and, in a job with `digests`, CORRUPT (members have
  * different results of this run), each told once to every member of the group, after which the group may run again; STALE,
- * BAD_ARGUMENT (a kernel's plan), DAEMON_LOST; INTERRUPTED where this rank was interrupted (muster_interrupt). Of a run that has
+ * BAD_ARGUMENT (a kernel's plan), DAEMON_LOST, JOB_ENDED; INTERRUPTED where this rank was interrupted (muster_interrupt). Of a run that has
  * not begun: STATE (see above), BUSY (the lane that it would take is full). NO_RESOURCE where the first run needs more memory of the
  * rank's arena than is left, as for what is moved in place and read by others meanwhile. */
 MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan plan, int64_t timeout_ns);

@@ -117,7 +117,11 @@ static inline muster_kernel muster_kernel_of(int32_t op) {
   for (i = 0; i < MUSTER_KERNEL_REALS_MAX; ++i) k.reals[i] = 0.0;
   return k;
 }
-static inline void muster_kernel_operand(muster_kernel* k, muster_tensor t) { k->tensors[k->tensor_count++] = t; }
+/* Appends t to the operands of k. One beyond MUSTER_KERNEL_TENSORS_MAX is counted and not kept: the plan is refused. */
+static inline void muster_kernel_operand(muster_kernel* k, muster_tensor t) {
+  if (k->tensor_count < MUSTER_KERNEL_TENSORS_MAX) k->tensors[k->tensor_count] = t;
+  ++k->tensor_count;
+}
 
 /* ---- elementwise and reductions to a scalar ------------------------------------------------------------------------ */
 

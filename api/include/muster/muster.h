@@ -81,7 +81,7 @@ enum {
   MUSTER_ERR_DENIED = -106,       /* this user or token may not                                */
   MUSTER_ERR_DUPLICATE = -107,    /* rank or name taken                                        */
   MUSTER_ERR_NOT_FOUND = -108,    /* no such job, dim, group                                   */
-  MUSTER_ERR_CONFIG = -109,       /* configuration or mesh not valid                           */
+  MUSTER_ERR_CONFIG = -109,       /* configuration or mesh not valid, or the mesh not the job's */
   MUSTER_ERR_STATE = -110,        /* the call does not fit the object's state                  */
   MUSTER_ERR_WAIT_TIMEOUT = -111, /* the wait's own time ran out; the operation goes on        */
   MUSTER_ERR_WAIT_INTERRUPTED = -112, /* muster_interrupt ended the wait; the operation goes on */
@@ -91,16 +91,17 @@ enum {
   MUSTER_ERR_MISMATCH = -201,   /* ranks disagree: field, values and ranks are in the text    */
   MUSTER_ERR_TIMEOUT = -202,    /* the deadline passed: the text names the missing ranks      */
   MUSTER_ERR_PEER_LOST = -203,  /* a member died: the text names it                           */
-  MUSTER_ERR_ABORTED = -204,    /* somebody called muster_group_abort                         */
+  MUSTER_ERR_ABORTED = -204,    /* a member called muster_group_abort, was interrupted, or gave the operation up */
   MUSTER_ERR_DEPENDENCY = -205, /* a point waited for, or the lane before, had failed         */
   MUSTER_ERR_CORRUPT = -206,    /* members hold different bytes where they must be equal: the text names who */
   MUSTER_ERR_INTERRUPTED = -207, /* muster_interrupt ended this rank's part; the other members get ABORTED   */
 
-  /* -3xx  the session: open again */
+  /* -3xx  the session: close it, and open another where there is something to open */
   MUSTER_ERR_PROTOCOL = -301,    /* shared memory or a message broke the protocol            */
   MUSTER_ERR_VERSION = -302,     /* library and daemon cannot talk                           */
   MUSTER_ERR_DAEMON_LOST = -303, /* daemon or engine gone, or not reachable                  */
-  MUSTER_ERR_JOB_ENDED = -304,   /* the job was ended (muster end, a shutdown), or is ending: every call says so from then on */
+  MUSTER_ERR_JOB_ENDED = -304,   /* the job was ended (`muster end`, its daemon's shutdown, its starter's leave), or is ending:
+                                  * every call that needs it says so from then on, and what had not finished failed of it */
 
   /* -4xx  the device; -5xx  our defect */
   MUSTER_ERR_DEVICE = -401,
@@ -129,7 +130,8 @@ typedef struct muster_open_options {
   uint32_t flags;       /* 0                                                                   */
   const char* endpoint; /* "/run/muster/musterd.sock"; NULL: MUSTER_ENDPOINT, else the default */
   const char* job;      /* NULL: MUSTER_JOB, else derived from the launcher                    */
-  const char* mesh;     /* "dp_shard=2,tp=2": of the job, which this call may create; NULL: MUSTER_MESH, else what it has */
+  const char* mesh;     /* "dp_shard=2,tp=2": of the job, which this call may create; NULL: MUSTER_MESH. None, or "": what the
+                         * job has, "dp_shard=-1" where this call creates it; so all ranks name it, or none */
   const char* token;    /* single-use claim; NULL: MUSTER_TOKEN                                */
   int64_t timeout_ns;   /* bound of every blocking call of the session; 0: 60 s                */
 } muster_open_options;
@@ -137,8 +139,9 @@ typedef struct muster_open_options {
 
 /* Attach as one rank of a job. Local; blocks until the job is ready or the timeout. options may be NULL. On failure
  * *session is NULL. Errors: DAEMON_LOST (no daemon there, or no answer in time), DENIED, DUPLICATE (rank held by a living
- * process), NOT_FOUND (no such job), BAD_ARGUMENT (rank or number of ranks), CONFIG (mesh not valid, or not the job's),
- * JOB_ENDED (it is ending, or its daemon), VERSION, NO_RESOURCE. */
+ * process, said after a second in which it might leave; DAEMON_LOST if timeout_ns is shorter), NOT_FOUND (no such job),
+ * BAD_ARGUMENT (rank or number of ranks), CONFIG (mesh not valid, or not the job's), JOB_ENDED (it is ending, or its daemon),
+ * VERSION, NO_RESOURCE. */
 MUSTER_API muster_status_t muster_open(const muster_open_options* options, muster_session** session);
 
 /* Detach. Waits for no work: what is in flight is cancelled, and members that have not met this rank in an operation, now or

@@ -304,28 +304,28 @@ bool Crew::duty_due() const noexcept {
 }
 
 std::size_t Crew::turn_of_duty() {
-  if (duty_ == nullptr || baton_.load(std::memory_order_relaxed) ||
-      baton_.exchange(true, std::memory_order_acquire))
+  if (duty_ == nullptr || on_duty_.load(std::memory_order_relaxed) ||
+      on_duty_.exchange(true, std::memory_order_acquire))
     return 0;
   const std::size_t done = duty_->do_work();
   last_turn_ns_.store(clock_.now().count(), std::memory_order_relaxed);
-  baton_.store(false, std::memory_order_release);
+  on_duty_.store(false, std::memory_order_release);
   return done;
 }
 
 Crew::Announced Crew::announce() {
-  if (baton_.exchange(true, std::memory_order_acquire)) {
+  if (on_duty_.exchange(true, std::memory_order_acquire)) {
     ::sched_yield();
     return Announced::kLookAgain;
   }
   const bool quiet = duty_->arm();
-  baton_.store(false, std::memory_order_release);
+  on_duty_.store(false, std::memory_order_release);
   return quiet ? Announced::kQuiet : Announced::kLookAgain;
 }
 
 // Lies down: as the sentinel if duty has none, else on the own bell. Comes back at once if a part is ready or
 // work came in for duty. Everybody arms first, sentinel or not, since a turn of duty may disarm; so whenever
-// all are asleep, duty was armed after its last turn. Who cannot, because another has the baton, looks around
+// all are asleep, duty was armed after its last turn. Who cannot, because another is on duty, looks around
 // once more: if a bell has woken it, it alone knows of the work.
 void Crew::rest(Worker& worker) {
   Announced announced = Announced::kNoDuty;

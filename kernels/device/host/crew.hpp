@@ -116,7 +116,7 @@ class Crew {
   std::condition_variable progress_;
   std::atomic<bool> stopping_{false};
 
-  alignas(128) std::atomic<bool> baton_{false};
+  alignas(128) std::atomic<bool> on_duty_{false};  // a worker is, in do_work or arm
   std::atomic<std::int64_t> last_turn_ns_{0};
 };
 

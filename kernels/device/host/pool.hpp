@@ -21,7 +21,7 @@ struct Task {
 // What an idle worker does between tasks: the engine's duty cycle (drain rings, schedule, publish).
 //
 // Owns    whatever its implementer needs for a turn.
-// Thread  do_work and arm: one worker at a time, under the pool's baton. wait: any worker, without the baton,
+// Thread  do_work and arm: one worker at a time, the one on duty. wait: any worker, no longer on duty,
 //         after arm. wake: any thread, any time; it must not block or take locks that do_work holds. It
 //         sticks: a wake before the wait makes that wait return at once.
 // Bound   a turn is short: while it lasts, nobody schedules.
@@ -52,16 +52,16 @@ struct PoolOptions {
 };
 
 // Owns    the worker threads and the queues of all streams opened from it.
-// Thread  any; each stream has one issuing thread at a time (the baton counts as one).
+// Thread  any; each stream has one issuing thread at a time (whoever is on duty counts as one).
 // Bound   workers, streams_max, depth. A running part is never interrupted: keep parts under about a
 // millisecond. Fails   start only (kNoResource: threads).
 //
 // Order   A free worker takes a part of the most urgent stream that is ready; of equals, of the one that
 //         fewest workers serve, in turns: of two workers one stays with a chain beside what is wide. With
-//         nothing to run it tries for the baton and does a turn of duty; idle for `spin`, it arms, gives
-//         the baton up and sleeps. More runnable threads than cores is the normal case: no unbounded
+//         nothing to run and nobody on duty it does a turn of duty; idle for `spin`, it arms, goes off
+//         duty and sleeps. More runnable threads than cores is the normal case: no unbounded
 //         spin, ever. Finishing a task never waits for a sleeper: the finishing worker takes the next
-//         part or the baton itself, and wakes others only for parts it cannot take. Where parts follow
+//         part or turn of duty itself, and wakes others only for parts it cannot take. Where parts follow
 //         each other without a gap, a worker still does a turn of duty once in `spin`, between two parts.
 // Blocking  Event::synchronize and Stream::synchronize sleep, so they are a bug on a worker thread; on a
 // manual

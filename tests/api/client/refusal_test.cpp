@@ -15,6 +15,24 @@ using muster::test::Vector;
 using muster::test::vector_of;
 using ::testing::HasSubstr;
 
+// Goal:   a kernel that a program fills in itself, with an operand too many, is refused, and nothing is
+//         written beyond its room.
+// Input:  one operand more than there is room for, appended one by one.
+// Output: BAD_ARGUMENT with both numbers.
+TEST_F(Session, RefusesAnOperandTooMany) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  const muster_tensor t = muster_view1(v.buffer, 0, MUSTER_F32, 16);
+  muster_kernel kernel = muster_kernel_of(MUSTER_KERNEL_COPY);
+  for (int i = 0; i <= MUSTER_KERNEL_TENSORS_MAX; ++i) muster_kernel_operand(&kernel, t);
+  EXPECT_EQ(kernel.ints[0], 0);
+  muster_plan plan = 0;
+  EXPECT_EQ(muster_plan_kernel(session, &kernel, &plan), MUSTER_ERR_BAD_ARGUMENT);
+  const std::string most = std::to_string(MUSTER_KERNEL_TENSORS_MAX);
+  EXPECT_THAT(muster_last_error(),
+              HasSubstr(std::to_string(MUSTER_KERNEL_TENSORS_MAX + 1) + " operands (at most " + most));
+}
+
 // Goal:   field, value and remedy of what is wrong, of calls that say nothing but a code while all goes well.
 TEST_F(Session, NamesWhatIsWrongWithAStartASignalOrAReset) {
   muster_session* session = open(0, 1);

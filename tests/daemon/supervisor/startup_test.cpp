@@ -167,6 +167,13 @@ TEST_F(Startup, WhatIsBeyondALimitIsBlamedOnItsLine) {
   EXPECT_FALSE(options_with({{"limits.ranks_per_job_max", "1025", ""}}));
 }
 
+TEST_F(Startup, AFileThatIsNotThereIsBlamedOnItsKey) {
+  const auto options = options_with({{"jobs_from", folder_.path() + "/none.yaml", ""}});
+  ASSERT_FALSE(options);
+  EXPECT_NE(options.error().message().find("jobs_from: "), std::string::npos) << options.error().message();
+  EXPECT_NE(options.error().message().find("/none.yaml"), std::string::npos) << options.error().message();
+}
+
 TEST_F(Startup, AWrongMeshIsBlamedOnItsLine) {
   const std::string file =
       write("cluster.yaml",

@@ -18,7 +18,7 @@ namespace {
 class Mailroom final : public Duty {
  public:
   std::size_t do_work() override {
-    EXPECT_EQ(inside_.fetch_add(1), 0) << "two workers have the baton";
+    EXPECT_EQ(inside_.fetch_add(1), 0) << "two workers are on duty";
     armed_.store(false);
     const std::size_t letters = inbox_.exchange(0);
     for (std::size_t i = 0; i < letters; ++i) {

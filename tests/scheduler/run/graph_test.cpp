@@ -131,6 +131,18 @@ TEST(Graph, FailsWhatWaitsForAFailedLaneWithTheSameCause) {
   EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("disagree"));
 }
 
+// Goal:   a job's end is no failure that a lane gets over, so what waited is not told to reset one.
+TEST(Graph, EndsWhatWaitsForWhatTheJobsEndStopped) {
+  Stage stage(world_of(4), four_ranks());
+  const auto gathered = stage.start(0, MUSTER_LANE_GATHER, stage.collective(0, 0, Stage::all_reduce(1)));
+  const auto computed = stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {gathered});
+  stage.start(0, MUSTER_LANE_COPY, stage.kernel(), {computed});
+  stage.graph.abort(GroupId(0), {Code::kJobEnded, -1, "the job was ended"}, stage.now);
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kJobEnded));
+  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COPY, Code::kJobEnded));
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COPY), HasSubstr("the job was ended"));
+}
+
 TEST(Graph, BlamesExactlyTheMissingRanksAtTheDeadline) {
   Stage stage(world_of(4), four_ranks());
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(2, 0, Stage::all_reduce(1)), {},
