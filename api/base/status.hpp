@@ -58,6 +58,11 @@ constexpr bool is_group_failure(Code code) noexcept {
   return static_cast<muster_status_t>(code) / 100 == -2;
 }
 
+// -3xx: the session is over, or never was.
+constexpr bool is_session_end(Code code) noexcept {
+  return static_cast<muster_status_t>(code) / 100 == -3;
+}
+
 // False for a number that is no code of muster.h, such as a corrupt shared word.
 bool is_known(muster_status_t value) noexcept;
 

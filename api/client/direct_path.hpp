@@ -19,9 +19,8 @@ namespace muster::client {
 //         stays until its line is another group's: while a peer holds the group, making it again gives the
 //         same one, in which this member is as far as it was.
 // Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the group's verdict says; INTERRUPTED; DAEMON_LOST;
-// ABORTED if a
-//         peer said what cannot be, and what was wrong if memory was not to be had: both end the group's
-//         generation.
+//         ABORTED if a peer said what cannot be, and what was wrong if memory was not to be had: both end
+//         the group's generation.
 class DirectPath final : private Vigil, private Registrar {
  public:
   static Result<std::unique_ptr<DirectPath>> open(muster_session& session, shm::Mapping own,

@@ -51,9 +51,14 @@ Status muster_session::usable() const {
 
 Status muster_session::closed() const {
   const Code closed = reader_.closed();
-  if (closed == Code::kOk) return {};
-  if (closed != Code::kJobEnded) return Status(closed, "the daemon closed the session");
-  return failure(closed, "job {} was ended: by `muster end`, with its daemon, or as whoever started it left",
+  return closed == Code::kOk ? Status() : in_words(closed);
+}
+
+Status muster_session::in_words(Code code) const {
+  if (code != Code::kJobEnded) return Status(code, muster::code_sentence(code));
+  return failure(code,
+                 "job {} was ended: by `muster end`, with its daemon, as whoever started it left, or because "
+                 "a restarted daemon could not take it over",
                  welcome().job);
 }
 
@@ -75,8 +80,7 @@ Status muster_session::lose(const Status& status) {
 
 Status muster_session::lose_engine(const std::string& how) {
   loss_ = closed();
-  if (loss_.ok())
-    loss_ = failure(Code::kDaemonLost, "the engine of job {} {}", std::string(welcome().job), how);
+  if (loss_.ok()) loss_ = failure(Code::kDaemonLost, "the engine of job {} {}", welcome().job, how);
   return loss_;
 }
 
@@ -230,14 +234,12 @@ Status muster_session::lane_status(muster_point point, Code code) {
     return failure(code,
                    "point {:#x} is of timeline {}, which is no lane and none that this session has created",
                    point, timeline);
-  if (timeline >= MUSTER_LANE_COUNT) return Status(code, muster::code_sentence(code));
+  if (timeline >= MUSTER_LANE_COUNT) return in_words(code);
   auto why = reader_.failure(timeline);
   // The text is of the lane's present failure, the point may be of one before.
   const bool its_own =
       why && !why->text.empty() && why->status == code && shm::point_value(point) >= why->failed_from;
-  if (!its_own && code == reader_.closed()) return closed();
-  const Status status =
-      its_own ? Status(code, why->text, why->culprit_rank) : Status(code, muster::code_sentence(code));
+  const Status status = its_own ? Status(code, why->text, why->culprit_rank) : in_words(code);
   note_failure(status, timeline, its_own ? shm::make_point(timeline, why->failed_from) : point);
   return status;
 }

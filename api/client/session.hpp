@@ -62,6 +62,8 @@ struct muster_session {
   muster::Status usable() const;
   // Why the engine has closed the session; ok while it is open.
   muster::Status closed() const;
+  // A code of this session where the engine's own words are not to be had.
+  muster::Status in_words(muster::Code code) const;
   const muster::shm::Welcome& welcome() const { return connection_.welcome; }
   muster::Nanos timeout() const { return connection_.timeout; }
   const muster::Clock& clock() const { return clock_; }

@@ -83,7 +83,8 @@ struct LaneFailure {
 // Owns    the failures it has seen before; not the pages.
 // Thread  one, the client's.
 // Bound   test: no system call, lock or heap, at most kTries looks at a page. wait: sleeps at most kSliceMax
-// at a time. Fails   kProtocol if the page cannot be true, kBadArgument for a point of no timeline.
+//         at a time.
+// Fails   kProtocol if the page cannot be true, kBadArgument for a point of no timeline.
 class CompletionReader {
  public:
   static constexpr int kTries = 16;  // looks per test at a timeline that is being changed

@@ -25,9 +25,8 @@ namespace muster::shm {
 // Thread  a value; one at a time.
 // Bound   the kernel's accept queue.
 // Fails   open: BAD_ARGUMENT (path too long), DUPLICATE (somebody listens there, or another file is in the
-// way), DENIED,
-//         NOT_FOUND (no such directory), BUSY (another process opens a socket in this directory),
-//         NO_RESOURCE.
+//         way), DENIED, NOT_FOUND (no such directory), BUSY (another process opens a socket in this
+//         directory), NO_RESOURCE.
 class Listener {
  public:
   struct Options {

@@ -12,11 +12,10 @@ namespace muster::cli {
 
 // Owns    the process and its directory (mode 0700), which is removed at the end.
 // Thread  one.
-// Bound   one daemon; as many sessions and jobs as is said or by default, but where nobody has said so fewer,
-// if
-//         the hard limit of open files demands it, down to what the ranks need.
-// Fails   start: kNotFound (no musterd), kNoResource (no directory, no process, too few open files). A daemon
-//         that does not come up is seen by its pidfd.
+// Bound   one daemon; as many sessions and jobs as is said or by default, but where nobody has said so
+//         fewer, if the hard limit of open files demands it, down to what the ranks need.
+// Fails   start: kNotFound (no musterd), kNoResource (no directory, no process, too few open files). A
+//         daemon that does not come up is seen by its pidfd.
 class PrivateDaemon {
  public:
   struct Options {

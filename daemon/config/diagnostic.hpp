@@ -87,8 +87,7 @@ Diagnostic diagnostic_at(const Source& source, Mark mark, std::string path, Comp
 // Owns    its entries.
 // Thread  a value; any.
 // Bound   kKeptMax entries, the first in the text. One more makes it full, and a reader stops there: each
-// entry may cost
-//         a pass over a long line.
+//         entry may cost a pass over a long line.
 // Fails   never.
 class Diagnostics {
  public:

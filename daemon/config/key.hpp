@@ -1,6 +1,5 @@
 // Key: the one declaration of a configuration key. The parser, the generated files, the JSON Schema, `config
-// show` and
-// `--explain` are all made from it.
+// show` and `--explain` are all made from it.
 #pragma once
 
 #include <cstdint>

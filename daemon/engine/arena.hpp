@@ -14,8 +14,7 @@
 namespace muster::engine {
 
 // Owns    the segments it grew; they stay when buffers go, so that the next trainer finds them warm. A share
-// of
-//         what it adopted, until that is freed.
+//         of what it adopted, until that is freed.
 // Thread  the conductor.
 // Bound   bytes_max over all buffers and what they are carved from; of memory that is adopted in pieces,
 //         kMappedBesideMax of addresses beside them; kSegmentsMax of them in a job's life, since an index is

@@ -229,7 +229,7 @@ Status Session::free_buffer(Handle handle, Gone& gone) {
   if (buffer == nullptr) return failure(Code::kStale, "no such buffer");
   forget_former();
   if (buffer->plans > 0)
-    return failure(Code::kBusy, "the buffer is used by {} of the plans; destroy those first", buffer->plans);
+    return failure(Code::kBusy, "plans use the buffer ({} of them); destroy those first", buffer->plans);
   gone.push_back(arena_.free(buffer->grant));
   gone.push_back(buffer->name.drop());
   buffer_bytes_ -= buffer->bytes;

@@ -292,11 +292,6 @@ bool Supervisor::is_held(const std::string& name, std::int32_t rank) {
 void Supervisor::hand_over(WaitingClient client) {
   const std::string name(client.hello.job);
   const Rank rank = rank_of(client.hello);
-  const Job* job = book_.find(name);
-  if (job == nullptr || job->spec.epoch != client.epoch)
-    return refuse(client.socket, client.hello.header.serial,
-                  failure(Code::kJobEnded,
-                          "job {} ended before its rank was let in; try again, or start the job anew", name));
   if (is_left(client.socket)) {
     book_.withdraw(name, rank);
     end_if_deserted(name);
@@ -314,14 +309,23 @@ void Supervisor::hand_over(WaitingClient client) {
   });
 }
 
+void Supervisor::hand_over_all(const std::string& name) {
+  RunningJob& running = running_.at(name);
+  running.attach_again = 0;
+  for (WaitingClient& client : std::exchange(running.waiting, {})) hand_over(std::move(client));
+  end_if_deserted(name);  // forget_leavers() may have struck out the last one
+}
+
 void Supervisor::on_attached(const std::string& name, Rank rank, WaitingClient client,
                              const Result<Packet>& answer) {
   if (!answer && answer.error().code() == Code::kBusy) {  // the engine is stopped, or a crowd came at once
-    auto kept = std::make_shared<WaitingClient>(std::move(client));
-    loop_.after(kClaimRetry, [this, kept] { hand_over(std::move(*kept)); });
+    RunningJob& running = running_.at(name);
+    running.waiting.push_back(std::move(client));
+    if (running.attach_again == 0)
+      running.attach_again = loop_.after(kClaimRetry, [this, name] { hand_over_all(name); });
     return;
   }
-  Status status = answer ? Status() : answer.error();
+  Status status = answer ? Status() : unless_ended(name, answer.error());
   if (answer) {
     const auto result = control::result_of(*answer);
     if (!result) status = result.error();

@@ -87,9 +87,7 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
       store_.keep(counters_name(book_.find(name)->spec.epoch), it->second.counters);
     }
   }
-  const Job* job = book_.find(name);
-  if (status.ok() && job != nullptr && job->state == JobState::kEnding)
-    status = failure(Code::kJobEnded, "job {} was ended while it started", name);
+  status = unless_ended(name, std::move(status));
   if (status.ok()) book_.ready(name);
   auto callbacks = std::move(it->second.on_ready);
   auto waiting = std::move(it->second.waiting);
@@ -128,19 +126,27 @@ void Supervisor::on_engine_event(const std::string& name, const Json& event) {
   check_drained();
 }
 
+// What those hear who wait for a job whose engine is gone, or going: an end on purpose is no loss.
+Status Supervisor::unless_ended(const std::string& name, Status status) {
+  const Job* job = book_.find(name);
+  if (job == nullptr || job->state != JobState::kEnding) return status;
+  return failure(Code::kJobEnded, "job {} is no more: {}", name, running_.at(name).ending);
+}
+
 void Supervisor::on_engine_end(const std::string& name, const std::string& how) {
   const auto it = running_.find(name);
   if (it == running_.end()) return;
   const Job* job = book_.find(name);
-  const bool expected = job != nullptr && job->state == JobState::kEnding;
-  if (!expected) MUSTER_LOG(kError, "supervisor", "job {} is gone: its engine ended early, {}", name, how);
+  const Status gone =
+      unless_ended(name, failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
+  if (gone.code() != Code::kJobEnded)
+    MUSTER_LOG(kError, "supervisor", "job {} is gone: its engine ended early, {}", name, how);
   loop_.unwatch(it->second.end_timer);
   loop_.unwatch(it->second.linger);
+  loop_.unwatch(it->second.attach_again);
   auto next = it->second.deserted ? std::move(it->second.waiting) : std::vector<WaitingClient>();
   if (it->second.deserted) it->second.waiting.clear();
-  for (WaitingClient& client : it->second.waiting)
-    refuse(client.socket, client.hello.header.serial,
-           failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
+  for (WaitingClient& client : it->second.waiting) refuse(client.socket, client.hello.header.serial, gone);
   if (const auto owner = connections_.find(it->second.owner); owner != connections_.end()) {
     std::erase(owner->second.jobs, name);
     if (owner->second.jobs.empty()) store_.forget(owner_name(owner->first));
@@ -157,8 +163,7 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   book_.erase(name);
   save();
   conclude_takeover();
-  for (const auto& callback : on_ready)
-    callback(failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
+  for (const auto& callback : on_ready) callback(gone);
   for (WaitingClient& client : next) admit(std::move(client));  // of a new job by that name
   publish_status();
   check_drained();

@@ -115,6 +115,7 @@ class Supervisor {
     std::vector<WaitingClient> waiting;
     std::vector<std::function<void(const Status&)>> on_ready;
     control::Loop::Watch end_timer = 0;
+    control::Loop::Watch attach_again = 0;  // the engine had no room for who waits now
   };
   struct Birth {  // of a job
     std::uint32_t gid = 0;
@@ -141,6 +142,7 @@ class Supervisor {
   void forget_leavers();
   bool is_held(const std::string& job, std::int32_t rank);
   void hand_over(WaitingClient client);
+  void hand_over_all(const std::string& name);
   void on_attached(const std::string& name, Rank rank, WaitingClient client,
                    const Result<control::Packet>& answer);
   Status create_for(const shm::Hello& hello, std::string_view mesh, const shm::PeerIdentity& peer);
@@ -172,6 +174,7 @@ class Supervisor {
   void on_engine_ready(const std::string& name, Result<control::Packet> answer);
   void on_engine_event(const std::string& name, const control::Json& event);
   void on_engine_end(const std::string& name, const std::string& how);
+  Status unless_ended(const std::string& name, Status status);
   RunningJob* running_job(const std::string& name, std::uint64_t epoch);
   void end_job(const std::string& name, const std::string& why);
   void ask_to_stop(const std::string& name, std::uint64_t epoch);

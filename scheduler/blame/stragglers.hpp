@@ -22,7 +22,8 @@ namespace muster::blame {
 // Owns    the lags of one group's last kWindow operations, a histogram and a flag of each member.
 // Thread  one at a time.
 // Bound   met(): a store and an addition a member, no heap. judge(): sorts the window if somebody may be
-// late. Fails   never.
+//         late.
+// Fails   never.
 class Stragglers {
  public:
   static constexpr std::uint32_t kWindow = 100;

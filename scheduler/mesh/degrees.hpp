@@ -5,8 +5,7 @@
 // Thread  a value; any.
 // Bound   a degree fits 31 bits, a world kRankCountMax ranks, the text kDegreesTextBytesMax bytes.
 // Fails   parse() and resolve() with MUSTER_ERR_CONFIG. The sentences depend on the input alone, so every
-// rank that got
-//         the same input reads the same error. No communication takes place.
+//         rank that got the same input reads the same error. No communication takes place.
 #pragma once
 
 #include "api/base/result.hpp"

@@ -3,9 +3,9 @@
 // Owns    the dims (basic, derived, expert, the user's flattens) and the cache of slices.
 // Thread  const calls from any thread as long as none calls flatten() or slice(); those two from one thread.
 // Bound   kRankCountMax ranks, kFlattenCountMax flattens, kViewCountMax slices.
-// Fails   build() and flatten() with MUSTER_ERR_CONFIG, look-ups with NOT_FOUND, slice() with BAD_ARGUMENT. A
-// rank outside
-//         the world is the caller's bug and asserts. No communication: a mesh exists without a cluster.
+// Fails   build() and flatten() with MUSTER_ERR_CONFIG, look-ups with NOT_FOUND, slice() with BAD_ARGUMENT.
+//         A rank outside the world is the caller's bug and asserts. No communication: a mesh exists without
+//         a cluster.
 #pragma once
 
 #include "api/base/bounded.hpp"

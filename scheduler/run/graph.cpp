@@ -194,8 +194,8 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
     if (ready == Ready::kNo) break;
     if (ready == Ready::kFailed) {
       const Code cause = failed->code == Code::kDependency ? failed->cause : failed->code;
-      // The end of a job is nothing that a lane gets over: what waited ends of it too.
-      const Code code = cause == Code::kJobEnded ? cause : Code::kDependency;
+      // The end of a session is nothing that a lane gets over: what waited ends of it too.
+      const Code code = is_session_end(cause) ? cause : Code::kDependency;
       const Verdict verdict{code, failed->culprit, failed->text, failed->event, cause};
       fail_lane(rank, lane_index, verdict, nullptr, now);
       return true;

@@ -26,8 +26,7 @@ struct Choice {
 // Thread  one.
 // Bound   one program at a time.
 // Fails   kInternal at the end if a run of Muster's own ranks failed; a peer that is not there or fails
-// leaves
-//         its rows out, and the report says so.
+//         leaves its rows out, and the report says so.
 class Campaign {
  public:
   explicit Campaign(Choice choice);

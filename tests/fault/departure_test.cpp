@@ -65,8 +65,7 @@ class Departure : public ::testing::Test {
 // Goal:   T-11. A trainer's death is seen though a child of it lives on with all its descriptors, its socket
 //         among them.
 // Method: the trainer, a child of ours, attaches, forks a child of its own, and is killed. The deadline of
-// the
-//         operation is far longer than the test waits.
+//         the operation is far longer than the test waits.
 TEST_F(Departure, IsSeenThoughAForkedChildKeepsTheSocket) {
   muster_session* mine = open("job", 0, 2);
   ASSERT_NE(mine, nullptr);
@@ -104,8 +103,7 @@ TEST_F(Departure, IsSeenThoughAForkedChildKeepsTheSocket) {
 
 // Goal:   T-16. An engine that ends, however it does, ends its job alone, and the job can be made anew.
 // Method: signals as a fault of its own, the kernel's out-of-memory killer, and an abort would send them,
-// while
-//         another job works.
+//         while another job works.
 TEST_F(Departure, OfAnEngineEndsItsJobAlone) {
   std::vector<std::unique_ptr<test::Bystanders>> bystanders;
   for (const char* job : {"one", "two", "three"}) {
@@ -210,9 +208,10 @@ TEST_F(Departure, OfAnEngineIsHeardByThosePolling) {
 
 // Goal:   the end of a job reaches who waits for a member, and who waits for what was to follow: they have no
 //         group to go on with and no lane to reset.
-// Input:  a run, a start, and a kernel behind the start; rank 0 never comes.
+// Input:  a run, a start, a kernel behind the start, and one behind a timeline of its rank's own, which is in
+//         no group; rank 0 never comes.
 TEST_F(Departure, OfAJobIsToldToWhoWaitsForAMember) {
-  enum class Way { kRun, kStart, kBehindTheStart };
+  enum class Way { kRun, kStart, kBehindTheStart, kBehindATimeline };
   const auto wait_for_rank_0 = [](muster_session* session, Way way, std::atomic<bool>& waits) {
     const test::AllReduce sum(session, 64);
     if (way == Way::kRun) {
@@ -229,20 +228,25 @@ TEST_F(Departure, OfAJobIsToldToWhoWaitsForAMember) {
     submit.lane = MUSTER_LANE_COMPUTE;
     submit.wait_count = 1;
     submit.waits[0] = point;
-    if (way == Way::kBehindTheStart) {
+    if (way == Way::kBehindATimeline) {
+      std::uint32_t timeline = 0;
+      EXPECT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK) << muster_last_error();
+      submit.waits[0] = muster_timeline_point(timeline, 1);
+    }
+    if (way != Way::kStart) {
       EXPECT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
     }
     waits = true;
     return muster_point_wait(session, point, -1);
   };
-  for (const Way way : {Way::kRun, Way::kStart, Way::kBehindTheStart}) {
+  for (const Way way : {Way::kRun, Way::kStart, Way::kBehindTheStart, Way::kBehindATimeline}) {
     const std::string job = fmt::format("waiting{}", static_cast<int>(way));
     muster_session* rank_0 = open(job.c_str(), 0, 2);
     std::atomic<bool> waits{false};
     std::thread rank_1([&] {
       muster_session* session = open(job.c_str(), 1, 2);
       EXPECT_EQ(wait_for_rank_0(session, way, waits), MUSTER_ERR_JOB_ENDED) << muster_last_error();
-      EXPECT_THAT(muster_last_error(), HasSubstr("ended")) << job;
+      EXPECT_THAT(muster_last_error(), HasSubstr(job + " was ended"));
       muster_close(session);
     });
     while (!waits) std::this_thread::yield();

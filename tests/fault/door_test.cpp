@@ -44,9 +44,9 @@ class Door : public ::testing::Test {
 };
 
 // Goal:   T-42. A library of another version is told so, with what both sides are; its neighbours notice
-// nothing. Method: Hellos as a release before and one after would say them. There is no earlier release to
-// take programs
-//         from yet.
+//         nothing.
+// Method: Hellos as a release before and one after would say them. There is no earlier release to take
+//         programs from yet.
 TEST_F(Door, TellsOtherVersionsSo) {
   node_.start();
   test::Bystanders bystanders(node_);
@@ -190,8 +190,7 @@ class CapturedErrors {
 
 // Goal:   T-41. A token is seen by whom it is for, and by nobody else.
 // Method: canaries for tokens, good and wrong ones used in every way there is; then logs at their most
-// talkative,
-//         reports, traces, refusals, and what the kernel shows of the processes are searched.
+//         talkative, reports, traces, refusals, and what the kernel shows of the processes are searched.
 TEST_F(Door, KeepsTokensToItself) {
   const std::string canary = "5ec4e75ec4e75ec4e75ec4e7";
   const std::string wrong = "badbadbad0badbadbad0";

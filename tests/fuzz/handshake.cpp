@@ -120,7 +120,8 @@ constexpr const char* kMeshes[] = {"", "dp_shard=3", "dp_shard=-1,tp=1", "tp=3",
 constexpr std::size_t kMeshesThatFit = 3;
 
 // Goal:   each rank has one holder, a token opens its rank once, and nobody is let into another mesh than it
-//         means. Method: a model beside the book.
+//         means.
+// Method: a model beside the book.
 void check_claims(Bytes& bytes) {
   supervisor::JobBook book(4);
   JobSpec spec;

@@ -11,7 +11,9 @@
 namespace muster::test {
 
 // Owns    the cgroup, if this user may make one: then it is valid. Whoever is in it at the end goes to the
-// root. Thread  one. Bound   - Fails   invalid.
+//         root.
+// Thread  one.
+// Fails   it is not valid.
 class MemoryCgroup {
  public:
   MemoryCgroup(const std::string& name, std::uint64_t limit_bytes) {

@@ -168,8 +168,8 @@ TEST_F(RestartMoments, AnOwnerThatDiedMeanwhileTakesItsJobAlong) {
 }
 
 // Goal:   a job that a supervisor wrote down and was killed before it could tell the engine is made by the
-// next. Method: an engine whose first message is lost before it is an engine, in place of one that never got
-// it.
+//         next.
+// Method: an engine whose first message is lost before it is an engine, in place of one that never got it.
 TEST_F(RestartMoments, MakesAJobThatItsPredecessorOnlyBegan) {
   const std::string loses_a_message = script(
       "exec /usr/bin/python3 -c 'import os, select, socket\n"
@@ -241,8 +241,7 @@ TEST_F(RestartMoments, RefusesAStateThatIsForLaterReaders) {
 }
 
 // Goal:   a program whose messages engines do not understand takes no job over: asked before, it is refused;
-// if
-//         it is simply started, the jobs end with the reason, and nobody waits for their engines' word.
+//         if it is simply started, the jobs end with the reason, and nobody waits for their engines' word.
 TEST_F(RestartMoments, AProgramOfAnotherProtocolTakesNoJobOver) {
   steward().set("MUSTER_TEST_PROTOCOL=4711");
   begin(kThis);

@@ -150,8 +150,9 @@ reference::Parameters assemble(const std::string& prefix, int ranks, const Optio
 }
 
 // Goal:   on every mesh the first step's loss and gradients are those of the model in plain loops and double
-// precision. Method: dump each rank's shards, put them together by the boxes they name, compare relative to
-// each parameter's largest.
+//         precision.
+// Method: dump each rank's shards, put them together by the boxes they name, compare relative to each
+//         parameter's largest.
 TEST_F(TrainLm, GradientsAreThoseOfTheReferenceModelOnEveryMesh) {
   const Options options = sizes();
   const reference::Pass expected = reference_pass(options, text_path());
@@ -189,8 +190,7 @@ TEST_F(TrainLm, LossesAreThoseOfOneRankAloneOnEveryMesh) {
 
 // Goal:   who comes late changes nothing, not one bit.
 // Method: the loss of the last step depends on everything before it; compare it, and the sampled text,
-// without delays and
-//         with two patterns of them.
+//         without delays and with two patterns of them.
 TEST_F(TrainLm, RunsOfOneSeedAreBitIdenticalHoweverRanksAreDelayed) {
   for (const Mesh& mesh : {kMeshes[3], kMeshes[4]}) {
     const std::string arguments = "--steps 12 --generate 40 --json ";

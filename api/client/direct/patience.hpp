@@ -26,8 +26,10 @@ class Channel;
 
 // What a waiting caller looks at besides its peers.
 //
-// Owns    nothing. Thread  the session's. Bound  engine_gone: one system call; overdue: one question to the
-// engine. Fails   never.
+// Owns    nothing.
+// Thread  the session's.
+// Bound   engine_gone: one system call; overdue: one question to the engine.
+// Fails   never.
 class Vigil {
  public:
   virtual ~Vigil() = default;
@@ -47,7 +49,8 @@ enum class AtDeadline : std::uint8_t { kAsk, kGiveUp };
 // Owns    the bounds of one operation's waits.
 // Thread  the session's.
 // Bound   deadline; counted from the first wait that is not met at once, so that nothing in a hurry reads a
-// clock. Fails   never.
+//         clock.
+// Fails   never.
 class Patience {
  public:
   Patience(Nanos timeout, bool crowded, AtDeadline at_deadline = AtDeadline::kAsk)

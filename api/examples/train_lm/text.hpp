@@ -14,8 +14,7 @@ namespace train_lm {
 // Thread  immutable; any.
 // Bound   the file, in memory; 1 GiB.
 // Fails   load() with UsageError: no such file, no regular one, too large, empty, or shorter than one
-// sequence
-//         and its next byte.
+//         sequence and its next byte.
 class Text {
  public:
   // `path` empty: the licence texts that every Debian system has, in a fixed order.

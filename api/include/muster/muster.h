@@ -100,8 +100,9 @@ enum {
   MUSTER_ERR_PROTOCOL = -301,    /* shared memory or a message broke the protocol            */
   MUSTER_ERR_VERSION = -302,     /* library and daemon cannot talk                           */
   MUSTER_ERR_DAEMON_LOST = -303, /* daemon or engine gone, or not reachable                  */
-  MUSTER_ERR_JOB_ENDED = -304,   /* the job was ended (`muster end`, its daemon's shutdown, its starter's leave), or is ending:
-                                  * every call that needs it says so from then on, and what had not finished failed of it */
+  MUSTER_ERR_JOB_ENDED = -304,   /* the job was ended (`muster end`, its daemon's shutdown, its starter leaving, a restarted daemon
+                                  * that could not take it over), or is ending: every call that needs it says so from then on,
+                                  * and what was not running by then failed of it */
 
   /* -4xx  the device; -5xx  our defect */
   MUSTER_ERR_DEVICE = -401,
@@ -139,9 +140,9 @@ typedef struct muster_open_options {
 
 /* Attach as one rank of a job. Local; blocks until the job is ready or the timeout. options may be NULL. On failure
  * *session is NULL. Errors: DAEMON_LOST (no daemon there, or no answer in time), DENIED, DUPLICATE (rank held by a living
- * process, said after a second in which it might leave; DAEMON_LOST if timeout_ns is shorter), NOT_FOUND (no such job),
- * BAD_ARGUMENT (rank or number of ranks), CONFIG (mesh not valid, or not the job's), JOB_ENDED (it is ending, or its daemon),
- * VERSION, NO_RESOURCE. */
+ * process, said after a second in which it might leave, or at once where many of this user wait so; DAEMON_LOST if timeout_ns
+ * is shorter), NOT_FOUND (no such job), BAD_ARGUMENT (rank or number of ranks), CONFIG (mesh not valid, or not the job's),
+ * JOB_ENDED (it is ending, or its daemon), VERSION, NO_RESOURCE. */
 MUSTER_API muster_status_t muster_open(const muster_open_options* options, muster_session** session);
 
 /* Detach. Waits for no work: what is in flight is cancelled, and members that have not met this rank in an operation, now or
@@ -373,7 +374,7 @@ MUSTER_API muster_status_t muster_point_wait(muster_session* session, muster_poi
 MUSTER_API muster_status_t muster_point_wait_any(muster_session* session, const muster_point* points, size_t count,
                                                  int64_t timeout_ns, size_t* index);
 /* One point without waiting: MUSTER_PENDING if not there yet. No system call, but now and then one while the daemon has not
- * moved for a second: DAEMON_LOST if it is gone. */
+ * moved for a second: DAEMON_LOST if it is gone. Else as muster_point_wait. */
 MUSTER_API muster_status_t muster_point_test(muster_session* session, muster_point point);
 
 /* End the wait in which the session's thread is, or else the next to which it comes. The one call that may come from any thread

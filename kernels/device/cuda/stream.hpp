@@ -24,8 +24,9 @@ namespace muster::device::cuda {
 // Owns    two native events: the mark, and where the first work before it began.
 // Thread  query, synchronize: any. began_at, reached_at: whoever saw query() say true.
 // Bound   reusable. reached_at() is when query() first said true: CUDA tells spans between events, not the
-// time of one. Fails   after a device error query() stays false, since the work did not finish, and
-// synchronize() returns.
+//         time of one.
+// Fails   after a device error query() stays false, since the work did not finish, and synchronize()
+//         returns.
 class CudaEvent final : public Event {
  public:
   static Result<std::unique_ptr<Event>> create(std::uint32_t ordinal);
@@ -56,11 +57,11 @@ class CudaEvent final : public Event {
   mutable std::atomic<std::int64_t> seen_ns_{0};
 };
 
-// Owns    its cudaStream_t and fences. Destruction waits for the work in flight, which cannot be called back.
+// Owns    its cudaStream_t and fences. Destruction waits for the work in flight, which cannot be called
+//         back.
 // Thread  one issuing thread at a time; health() any.
 // Bound   depth pieces in flight, counted at fences: every depth/8-th piece is followed by one, so a refusal
-// ends only when
-//         a fence is passed.
+//         ends only when a fence is passed.
 // Fails   kBusy; the first device error stays in health().
 class CudaStream final : public Stream {
  public:

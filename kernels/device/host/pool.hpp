@@ -52,21 +52,21 @@ struct PoolOptions {
 };
 
 // Owns    the worker threads and the queues of all streams opened from it.
-// Thread  any; each stream has one issuing thread at a time (whoever is on duty counts as one).
-// Bound   workers, streams_max, depth. A running part is never interrupted: keep parts under about a
-// millisecond. Fails   start only (kNoResource: threads).
+// Thread  any; each stream has one issuing thread at a time, or several under one lock of the caller's.
+// Bound   workers, streams_max, depth. A running part is never interrupted: keep it under a millisecond.
+// Fails   start only (kNoResource: threads).
 //
 // Order   A free worker takes a part of the most urgent stream that is ready; of equals, of the one that
 //         fewest workers serve, in turns: of two workers one stays with a chain beside what is wide. With
-//         nothing to run and nobody on duty it does a turn of duty; idle for `spin`, it arms, goes off
-//         duty and sleeps. More runnable threads than cores is the normal case: no unbounded
-//         spin, ever. Finishing a task never waits for a sleeper: the finishing worker takes the next
-//         part or turn of duty itself, and wakes others only for parts it cannot take. Where parts follow
-//         each other without a gap, a worker still does a turn of duty once in `spin`, between two parts.
+//         nothing to run and nobody on duty it does a turn of duty; idle for `spin`, it arms, goes off duty
+//         and sleeps. More runnable threads than cores is the normal case: no unbounded spin, ever.
+//         Finishing a task never waits for a sleeper: the finishing worker takes the next part or turn of
+//         duty itself, and wakes others only for parts it cannot take. Where parts follow each other without
+//         a gap, a worker still does a turn of duty once in `spin`, between two parts.
 // Blocking  Event::synchronize and Stream::synchronize sleep, so they are a bug on a worker thread; on a
-// manual
-//         pool they run the parts themselves. Closing a stream drops what has not started, waits for its
-//         running parts, and releases who waited for its records: afterwards no task's context is touched.
+//         manual pool they run the parts themselves. Closing a stream drops what has not started, waits for
+//         its running parts, and releases who waited for its records: afterwards no task's context is
+//         touched.
 class Pool {
  public:
   static Result<std::unique_ptr<Pool>> start(const PoolOptions& options);

@@ -11,7 +11,10 @@
 namespace muster::device::host {
 
 // Owns    the threads; the crew together with the devices, streams and events, so none of these dangles in
-// any order. Thread  the pool's owner. Bound   one thread per worker. Fails   never.
+//         any order.
+// Thread  the pool's owner.
+// Bound   one thread per worker.
+// Fails   never.
 struct Pool::State {
   std::shared_ptr<Crew> crew;
   std::vector<std::thread> threads;

@@ -75,8 +75,8 @@ TEST(Ghosted, RefusesWhatCannotBe) {
 class GhostedGrid : public muster::test::RunningRanks {};
 
 // Goal:   dim after dim, each with the ghosts of the one before, fills all ghosts of a periodic 2 x 2 grid,
-// corners too. Method: every element is its global position; afterwards every ghost must be the one of its
-// neighbour.
+//         corners too.
+// Method: every element is its global position; afterwards every ghost must be the one of its neighbour.
 TEST_F(GhostedGrid, FillsAllGhostsCornersToo) {
   constexpr std::int64_t kRows = 3, kColumns = 4, kWidth = 2;
   with_ranks(4, [&](Member& member) {

@@ -177,11 +177,10 @@ TEST_F(Groups, StayBusyWhilePlansUseThemAndNeverComeBackUnderTheirHandle) {
 }
 
 // Goal:   who makes a group again that a peer still holds is in it as far as before, so that nobody meets
-// what
-//         was there in an earlier round.
-// Method: rounds of making, reducing and freeing with no meeting between them but the reduction; each round's
-//         numbers are its own, a rank now and then sleeps, and every other round something goes on in the
-//         world group between.
+//         what was there in an earlier round.
+// Method: rounds of making, reducing and freeing with no meeting between them but the reduction; each
+//         round's numbers are its own, a rank now and then sleeps, and every other round something goes on
+//         in the world group between.
 TEST_F(Groups, MeetNothingOldWhenTheyAreMadeAgainAtOnce) {
   with_ranks(3, [&](Member& member) {
     const Vector source = vector_of(member, kCount);

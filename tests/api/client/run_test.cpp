@@ -129,8 +129,7 @@ TEST_F(Run, FindsADifferenceThatDecidesThePath) {
 }
 
 // Goal:   a rank whose lane stands still is told so by a run that would go there, which has not begun: the
-// others
-//         meet the one that comes after the reset.
+//         others meet the one that comes after the reset.
 // Method: rank 0 has started what cannot begin, in a group of its own; its failure tells nobody else.
 TEST_F(Run, HasNotBegunWhereItsLaneStandsStill) {
   constexpr std::size_t kLarge = std::size_t{4} << 20;

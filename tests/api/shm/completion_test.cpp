@@ -196,8 +196,8 @@ TEST(Completion, RemembersAResetOnlyOfALaneThatStands) {
 }
 
 // Goal:   who resets only what is seen stopped loses no verdict, though a failure comes right behind the
-// look. Method: 10 to 20 are in flight when the client looks; then 10 fails, before its command could be
-// there.
+//         look.
+// Method: 10 to 20 are in flight when the client looks; then 10 fails, before its command could be there.
 TEST(Completion, TellsWhetherALaneHasAFailureThatIsNotReset) {
   Session s;
   bool stopped = true;

@@ -17,10 +17,9 @@ constexpr std::uint64_t kRounds = 20000;
 #endif
 
 // Goal:   no wake is lost between a client that sleeps at once and an engine that publishes, and what the
-// engine wrote
-//         before a verdict can be read after it.
+//         engine wrote before a verdict can be read after it.
 // Method: ping-pong through the page one way and a plain atomic the other; without spins, so that each round
-// may sleep.
+//         may sleep.
 TEST(CompletionThreads, WakeASleepingClientEachTime) {
   auto page = std::make_unique<CompletionSegment>();
   SubmissionHeader submission;

@@ -45,8 +45,7 @@ class Doorbell {
 
 // Goal:   nothing is lost, doubled, torn or slept through when both ends run at once, and TSan sees no race.
 // Method: the writer gives each command fields derived from its number, pauses now and then so that the
-// reader falls
-//         asleep, and the reader sleeps whenever it finds nothing.
+//         reader falls asleep, and the reader sleeps whenever it finds nothing.
 TEST(RingThreads, DeliverEveryCommandThroughSleepAndWake) {
   std::uint64_t tail = 0, head = 0;
   std::uint32_t engine_asleep = 0;
@@ -93,9 +92,9 @@ TEST(RingThreads, DeliverEveryCommandThroughSleepAndWake) {
 }
 
 // Goal:   a client that scribbles over its ring while the engine reads it gets a protocol error and nothing
-// else. Method: one thread writes random words everywhere a client can; the reader starts anew after each
-// error. The words are
-//         atomic, so that TSan would report any access of the reader's that is not.
+//         else.
+// Method: one thread writes random words everywhere a client can; the reader starts anew after each error.
+//         The words are atomic, so that TSan would report any access of the reader's that is not.
 TEST(RingThreads, SurviveAClientThatScribbles) {
   std::uint64_t tail = 0, head = 0;
   std::uint32_t engine_asleep = 0;

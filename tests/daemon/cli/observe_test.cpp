@@ -97,7 +97,8 @@ TEST_F(Observe, FlightWritesJsonAndPickles) {
 }
 
 // Goal:   the pickles are what PyTorch's analyser opens: Python's, with the version and the keys that it
-// reads. Method: ranks that operate until a file appears; Python itself loads what was written of them.
+//         reads.
+// Method: ranks that operate until a file appears; Python itself loads what was written of them.
 TEST_F(Observe, PythonLoadsThePickles) {
   const Folder folder;
   const std::string stop = folder.path() + "/stop";

@@ -68,8 +68,7 @@ TEST_F(EngineByHand, PassesOnWhatARankThatLeavesAtOnceHadHeard) {
 }
 
 // Goal:   a rank that has gone on since it heard of a death leaves for a reason of its own, also if it went
-// on
-//         in another group, as survivors do.
+//         on in another group, as survivors do.
 TEST_F(EngineByHand, BlamesADeathOnNobodyWhoWasGotOverLongAgo) {
   engine_->detach(Rank(2), "rank 2 died");
   EXPECT_THAT(told(1, 1).message(), HasSubstr("rank 2 died"));

@@ -261,8 +261,7 @@ TEST_F(Serve, TakesOnlySitesThatEnd) {
 }
 
 // Goal:   a plan may be destroyed right after a start that nobody has drained yet: it is BUSY, or the start
-// has
-//         ended already; the session lives in either case.
+//         has ended already; the session lives in either case.
 TEST_F(Serve, CountsStartsInTheRingAsInFlight) {
   Session& session = attach(0);
   const std::uint64_t buffer = alloc(session, 4096);

@@ -3,6 +3,7 @@
 
 #include "api/shm/message.hpp"
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -39,10 +40,17 @@ class Adoption : public ::testing::Test {
     job_.spec.epoch = 0x1f;
     job_.spec.owner_uid = geteuid();
     state_.instance = 1;
+    make_engine();
+  }
+  void make_engine() {
     auto [ours, theirs] = pair();
     engine_ = std::move(ours);
     kept_[channel_name(0x1f)] = std::move(theirs);
     kept_[pidfd_name(0x1f)] = shm::Descriptor(eventfd(0, EFD_CLOEXEC));
+  }
+  void end_engine() {
+    const std::uint64_t one = 1;
+    ASSERT_EQ(::write(kept_.at(pidfd_name(0x1f)).get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
   }
   static std::pair<shm::Descriptor, shm::Descriptor> pair() {
     int ends[2];
@@ -115,6 +123,17 @@ class Adoption : public ::testing::Test {
   static std::string path() {
     static const std::string path = ::testing::TempDir() + fmt::format("/muster-adoption-{}.sock", getpid());
     return path;  // also in a child
+  }
+  // Why a client was turned away; kPending while it was not.
+  Code refusal_on(const shm::Descriptor& socket) {
+    while (daemon_->turn()) {
+    }
+    std::array<std::byte, sizeof(shm::Failure)> buffer;
+    const auto message = shm::receive_message(socket, buffer);
+    if (!message) return message.error().code();
+    const auto welcome = shm::checked_answer<shm::Welcome>(std::span(buffer).first(message->bytes),
+                                                           shm::MessageKind::kWelcome, 1);
+    return welcome ? Code::kOk : welcome.error().code();
   }
   Result<Decoded> read() { return StateFile::adopt(copy_of(file_.descriptor()))->read(1); }
 
@@ -263,6 +282,54 @@ TEST_F(Adoption, ForgetsWhoeverGaveUpWaiting) {
   EXPECT_EQ(poll(&entry, 1, 0), 0) << "and was not turned away";
 }
 
+// Goal:   an end on purpose is told as that, and a loss as a loss, also where the engine does not live to say
+//         which it was.
+// Input:  a rank that waits for what the engine reports, for its attachment, or for room in the channel.
+TEST_F(Adoption, TellsAnEndFromALossToARankThatWaits) {
+  enum class Waits { kForTheReport, kForItsAttachment, kForRoom };
+  for (const Waits waits : {Waits::kForTheReport, Waits::kForItsAttachment, Waits::kForRoom})
+    for (const bool ended : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, ended: {}", static_cast<int>(waits), ended));
+      file_ = *StateFile::create();
+      make_engine();
+      write();
+      start();
+      if (waits != Waits::kForTheReport) report();
+      let_run(std::chrono::milliseconds(1));
+      if (waits == Waits::kForRoom) fill_channel();
+      const shm::Descriptor rank = client(0);
+      if (waits == Waits::kForItsAttachment) await_command("attach");
+      if (ended) {
+        EXPECT_TRUE(ask(connect(), {{"command", "job_destroy"}, {"job", "job"}}));
+      }
+      EXPECT_EQ(refusal_on(rank), Code::kPending);
+      end_engine();
+      EXPECT_EQ(refusal_on(rank), ended ? Code::kJobEnded : Code::kDaemonLost);
+      daemon_.reset();
+    }
+}
+
+// Goal:   what a daemon does not do any more is refused as that, and what it has goes on.
+TEST_F(Adoption, BeginsNothingAnewWhileItDrains) {
+  options_.program = "/bin/true";
+  write();
+  start();
+  report(true);
+  let_run(std::chrono::milliseconds(1));
+  const shm::Descriptor socket = connect();
+  EXPECT_TRUE(ask(socket, {{"command", "shutdown"}, {"drain", true}}));
+  const control::Json spec{{"name", "another"}, {"world", 1}, {"mesh", "dp_shard=1"}};
+  for (const control::Json& begun : {control::Json{{"command", "job_create"}, {"spec", spec}},
+                                     control::Json{{"command", "upgrade"}, {"program", ""}}}) {
+    const auto refused = ask(socket, begun);
+    ASSERT_FALSE(refused) << begun;
+    EXPECT_EQ(refused.error().code(), Code::kState) << refused.error().text();
+    EXPECT_NE(refused.error().message().find("shutting down"), std::string::npos);
+  }
+  EXPECT_EQ(refusal_on(client(0)), Code::kJobEnded);
+  EXPECT_EQ(ask(socket, {{"command", "status"}})->at("sessions"), 1);
+}
+
 // The manager has room for so many; one whose jobs are lost needs none of it.
 TEST_F(Adoption, DoesNotKeepAnOwnerWithoutJobs) {
   auto [ours, theirs] = pair();
@@ -351,8 +418,7 @@ TEST_F(Adoption, AsksNoSuccessorOfAnEngineForItsReport) {
   write();
   fill_channel();
   start();
-  const std::uint64_t one = 1;
-  ASSERT_EQ(::write(kept_.at(pidfd_name(0x1f)).get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  end_engine();
   while (daemon_->turn()) {
   }
   const shm::Descriptor socket = client(0);
@@ -376,8 +442,7 @@ TEST_F(Adoption, IsConcludedByADeathToo) {
   start();
   const shm::Descriptor socket = connect();
   EXPECT_EQ(ask(socket, {{"command", "status"}})->at("takeover_ns"), 0);
-  const std::uint64_t one = 1;
-  ASSERT_EQ(::write(kept_.at(pidfd_name(0x1f)).get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  end_engine();
   while (daemon_->turn()) {
   }
   EXPECT_GT(ask(socket, {{"command", "status"}})->at("takeover_ns"), 0);

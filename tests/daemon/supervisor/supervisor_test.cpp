@@ -305,9 +305,9 @@ std::string printed(shm::MessageKind kind, std::uint32_t serial, const Json& bod
 }
 
 // Goal:   an engine, which runs as its job's user, can say what it likes: the supervisor and its other jobs
-// go
-//         on. Method: a program in the engine's place that answers well once and then says things of other
-//         types than expected, and text that is no UTF-8.
+//         go on.
+// Method: a program in the engine's place that answers well once and then says things of other types than
+//         expected, and text that is no UTF-8.
 TEST_F(SupervisorDoor, SurvivesAnEngineThatSaysAnything) {
   const std::string await = "until dd bs=65536 count=1 <&3 >/dev/null 2>&1; do sleep 0.01; done\n";
   const auto event = [](const Json& body) { return printed(shm::MessageKind::kCommand, 0, body); };

@@ -185,9 +185,8 @@ Tensor cut(Tensor t, std::size_t dim, std::int64_t begin, std::int64_t end) {
 }
 
 // Goal:   ranks that hold pieces of the sequence reach the result of the whole: queries by their global
-// position, keys
-//         through the merge of partial results by their lse, gradients by adding what each piece of keys
-//         gives.
+//         position, keys through the merge of partial results by their lse, gradients by adding what each
+//         piece of keys gives.
 TEST(Attention, OverPiecesOfQueriesAndKeysEqualsTheWhole) {
   Random random(706);
   for (const bool causal : {false, true}) {

@@ -35,8 +35,7 @@ F16 narrowed(double x, F16) {
 
 // Goal:   rounding is to nearest, ties to even, for every pair of neighbours, from float and from double.
 // Method: exhaustive over all finite bit patterns: the value itself, the midpoint to the next value, and the
-// points just beside
-//         the midpoint. The step beyond the largest value ends in infinity.
+//         points just beside the midpoint. The step beyond the largest value ends in infinity.
 template<class Half>
 void check_every_neighbour(std::uint16_t infinity) {
   for (const std::uint16_t sign : {std::uint16_t{0}, std::uint16_t{0x8000}}) {

@@ -24,8 +24,7 @@ struct Sizes {
 
 // Goal:   a machine without bf16 dot products computes what one with them does, within one rounding.
 // Method: both paths on both dtypes of the result, all layouts of both inputs, against the twin. 2500 terms
-// are packed in
-//         several blocks.
+//         are packed in several blocks.
 TEST(Product, BothBf16PathsMatchTheTwin) {
   Random random(71);
   for (const Sizes& s :

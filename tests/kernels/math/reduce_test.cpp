@@ -68,8 +68,7 @@ bool gives(muster_dtype dtype, muster_redop redop, const Sources& sources, std::
 
 // Goal:   the bits of every result are those of the documented order, on every SIMD target.
 // Method: all dtypes and operators, numbers of sources on both sides of each power of two, counts around
-// vector and tile
-//         sizes, no address aligned; compared with plain scalar loops.
+//         vector and tile sizes, no address aligned; compared with plain scalar loops.
 TEST(Reduce, GivesTheBitsOfPlainLoopsOnEverySimdTarget) {
   constexpr std::size_t kSources[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 15, 16, 17, 23, 33, 70};
   constexpr std::size_t kCounts[] = {0, 1, 15, 16, 65, 1030, 4099};

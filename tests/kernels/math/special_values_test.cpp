@@ -105,8 +105,8 @@ std::uint64_t bits_of(const Pattern& pattern, muster_dtype dtype) {
 }
 
 // Goal:   what muster.h says about NaN, infinities, signed zeros and subnormals holds in every lane of every
-// target. Method: the table above, spread over 37 equal elements so that full vectors and the rest are both
-// seen.
+//         target.
+// Method: the table above, spread over 37 equal elements so that full vectors and the rest are both seen.
 TEST(SpecialValues, FollowTheTruthTableOnEverySimdTarget) {
   constexpr std::size_t kCount = 37;
   test::on_every_target([](const std::string&) {
@@ -149,10 +149,10 @@ TEST(SpecialValues, ANanOfAnyMemberIsTheMaximumAndTheMinimum) {
 }
 
 // Goal:   all 65,536 values of a 16-bit type survive widening and rounding, and every rounding is to nearest
-// even. Method: one source under scale 1 must come back as it was (NaN as the canonical one); under other
-// scales, products that
-//         fall between two elements, into the subnormals and past the largest must match arithmetic in
-//         double.
+//         even.
+// Method: one source under scale 1 must come back as it was (NaN as the canonical one); under other scales,
+//         products that fall between two elements, into the subnormals and past the largest must match
+//         arithmetic in double.
 TEST(SpecialValues, SixteenBitFloatsRoundOnceToNearestEven) {
   std::vector<std::uint16_t> all(65536);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);

@@ -239,8 +239,7 @@ TEST(MeshExperts, StayInsideTheirReplicaAndStage) {
 }
 
 // Goal:   with a domain dim between cp and tp the expert ranks are no longer evenly spaced; ep x efsdp still
-// covers exactly
-//         the weight ranks, each once.
+//         covers exactly the weight ranks, each once.
 TEST(MeshExperts, CoverTheWeightRanksOnceBesideADomainDim) {
   Mesh mesh = built({.dp_shard = 3, .domain = 2, .tp = 2, .ep = 3}, 12);
   EXPECT_THAT(ranks(mesh, "ep", 0), ElementsAre(0, 1, 4));

@@ -42,11 +42,10 @@ class Streams final : public Actions {
   Graph graph;
 };
 
-// Goal:   a client that comes and goes faster than its work runs never finds its stream full, which would end
-//         the job.
+// Goal:   a client that comes and goes faster than its work runs never finds its stream full, which would
+//         end the job.
 // Method: twenty lives of a rank with more kernels than fit on a lane, of the kind that takes most of a
-// stream
-//         (a sum with several parts), of which none runs meanwhile; then all do.
+//         stream (a sum with several parts), of which none runs meanwhile; then all do.
 TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
   Streams streams;
   constexpr std::int64_t kElements = 300'000;

@@ -139,9 +139,10 @@ TEST(GraphProperty, RetiresEveryStartOnceWhenRanksDie) {
 }
 
 // Goal:   a death ends every trainer without a deadline, however their groups overlap: nobody is left to
-// wait. Method: one rank dies; every rank that hears of a failure leaves in order, as a training program
-// does. In the
-//         end all have run their whole program or have gone, and whoever heard was told of the dead rank.
+//         wait.
+// Method: one rank dies; every rank that hears of a failure leaves in order, as a training program does. In
+//         the end all have run their whole program or have gone, and whoever heard was told of the dead
+//         rank.
 TEST(GraphProperty, LeavesNobodyWaitingWhenThoseWhoHearOfADeathLeave) {
   for (std::uint64_t seed = 1; seed <= kProgramsMax; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);

@@ -131,16 +131,18 @@ TEST(Graph, FailsWhatWaitsForAFailedLaneWithTheSameCause) {
   EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("disagree"));
 }
 
-// Goal:   a job's end is no failure that a lane gets over, so what waited is not told to reset one.
-TEST(Graph, EndsWhatWaitsForWhatTheJobsEndStopped) {
-  Stage stage(world_of(4), four_ranks());
-  const auto gathered = stage.start(0, MUSTER_LANE_GATHER, stage.collective(0, 0, Stage::all_reduce(1)));
-  const auto computed = stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {gathered});
-  stage.start(0, MUSTER_LANE_COPY, stage.kernel(), {computed});
-  stage.graph.abort(GroupId(0), {Code::kJobEnded, -1, "the job was ended"}, stage.now);
-  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kJobEnded));
-  ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COPY, Code::kJobEnded));
-  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COPY), HasSubstr("the job was ended"));
+// Goal:   a session's end is no failure that a lane gets over, so what waited is not told to reset one.
+TEST(Graph, EndsWhatWaitsForWhatTheSessionsEndStopped) {
+  for (const Code end : {Code::kJobEnded, Code::kDaemonLost}) {
+    Stage stage(world_of(4), four_ranks());
+    const auto gathered = stage.start(0, MUSTER_LANE_GATHER, stage.collective(0, 0, Stage::all_reduce(1)));
+    const auto computed = stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {gathered});
+    stage.start(0, MUSTER_LANE_COPY, stage.kernel(), {computed});
+    stage.graph.abort(GroupId(0), {end, -1, "this is the end"}, stage.now);
+    ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, end));
+    ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COPY, end));
+    EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COPY), HasSubstr("this is the end"));
+  }
 }
 
 TEST(Graph, BlamesExactlyTheMissingRanksAtTheDeadline) {
@@ -276,8 +278,7 @@ TEST(Graph, KeepsOldDeathsFromANewTrainer) {
 
 // Goal:   a chain of departures leaves nobody waiting, and everybody hears of the rank at its root.
 // Method: rank 1 dies; rank 0, which shares a group with it, hears and leaves in order; rank 2 shares one
-// with
-//         rank 0 alone and comes to it after both have gone.
+//         with rank 0 alone and comes to it after both have gone.
 TEST(Graph, PassesTheRootOfAChainOfDeparturesOn) {
   Stage stage(world_of(3), {{"first", {Rank(0), Rank(1)}}, {"second", {Rank(0), Rank(2)}}});
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(1)));

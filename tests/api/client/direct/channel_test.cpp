@@ -190,8 +190,7 @@ TEST_F(Meetings, EndsWhatIsInFlightWhenItIsRevoked) {
 
 // Goal:   an orderly exit under `muster run` fails nobody at whose operation all had arrived.
 // Method: this member is held up between its arrival and its look at the verdict; meanwhile the other ends
-// the
-//         operation, leaves, and its launcher says that it will not come back.
+//         the operation, leaves, and its launcher says that it will not come back.
 TEST_F(Meetings, CompletesWhatHadComeBeforeAMemberWasCalledAbsent) {
   ASSERT_TRUE(one_.begin());
   ASSERT_TRUE(other_.begin());
