@@ -73,7 +73,7 @@ Outcome<Json> silence_of(const Door& door, const std::string& job) {
 }  // namespace
 
 const char kVerdictWords[] =
-    "Verdicts:\n"
+    "Verdicts; the exit code is 5 unless it is healthy:\n"
     "  healthy           nothing waits for long\n"
     "  slow              all have come; the operation runs\n"
     "  not_joined        a rank runs, and has not come\n"

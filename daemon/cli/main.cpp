@@ -191,9 +191,9 @@ void add_questions(CLI::App& app, Line& line) {
   CLI::App* upgrade = asked("upgrade", "Replace the daemon's program; jobs and ranks go on",
                             [&line] { return run_upgrade(line.door(), line.file, line.output()); });
   filled(upgrade->add_option("--program", line.file, "A musterd; else the file that runs, as it is now"));
-  CLI::App* shutdown = asked("shutdown", "Shut the daemon down once its ranks have left", [&line] {
-    return run_shutdown(line.door(), line.now ? Leave::kNow : Leave::kDrain, line.output());
-  });
+  CLI::App* shutdown = asked(
+      "shutdown", "Shut the daemon down once its ranks have left, or have had liveness.drain_timeout for it",
+      [&line] { return run_shutdown(line.door(), line.now ? Leave::kNow : Leave::kDrain, line.output()); });
   shutdown->add_flag("--now", line.now, "Do not wait for the ranks");
 }
 

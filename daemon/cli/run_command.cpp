@@ -60,12 +60,20 @@ class Run {
       loop_.on_signal(number, [this, number] {
         if (ranks_) ranks_->forward(number);
       });
+    loop_.on_signal(SIGTSTP, [this] { stop_for_a_while(); });
     loop_.post([this] { find_daemon(); });
     loop_.run();
     return exit_code_;
   }
 
  private:
+  // Ctrl-Z: a terminal's reaches this process alone, and until somebody says `fg` the ranks stand with it.
+  void stop_for_a_while() {
+    if (ranks_) ranks_->forward(SIGSTOP);
+    raise(SIGSTOP);
+    if (ranks_) ranks_->forward(SIGCONT);
+  }
+
   // What can be said without a daemon.
   std::optional<Trouble> check() {
     if (options_.ranks == 0 && options_.job.empty())

@@ -108,7 +108,8 @@ void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
     flight_log_.launched(step, graph_->sequencer().operations(work->group, step.parts.front().lane), turn_);
   const Status status = executor_->launch(step_index, step);
   lateness_.met(step);
-  if (status.ok() || !health_.ok()) return;
+  // Once closed, the workers go while a turn may still launch: that is no fault of theirs.
+  if (status.ok() || !health_.ok() || closed_) return;
   health_ =
       Status(Code::kDevice, fmt::format("launching {}: {}", step.parts.front().plan->label(), status.text()));
   MUSTER_LOG(kError, "engine", "job {}: {}; the job ends", spec_.name, health_.message());

@@ -3,6 +3,8 @@
 #include "daemon/engine/engine.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -33,11 +35,11 @@ std::string cut(std::string text, std::size_t bytes_max) {
 Status write_file(const std::string& path, const Json& json) {
   std::ofstream file(path + ".partial", std::ios::trunc);
   file << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
-  if (!file) return failure(Code::kNoResource, "{} cannot be written (log.reports_directory)", path);
+  const bool written = file.good();
   file.close();
-  if (std::rename((path + ".partial").c_str(), path.c_str()) != 0)
-    return failure(Code::kNoResource, "{} cannot be written (log.reports_directory)", path);
-  return {};
+  if (written && std::rename((path + ".partial").c_str(), path.c_str()) == 0) return {};
+  return failure(Code::kNoResource, "{} cannot be written: {}; see to log.reports_directory", path,
+                 std::strerror(errno));
 }
 
 void log_report(const std::string& job, const std::string& text) {

@@ -15,7 +15,8 @@ using control::Json;
 using control::Packet;
 
 constexpr Nanos kReportTime = std::chrono::seconds(1);  // that `jobs` waits for engines at most
-constexpr std::size_t kRankTextBytes = 32;              // of what was sent for a rank, in a complaint
+constexpr Nanos kEndingLook = std::chrono::milliseconds(5);
+constexpr std::size_t kRankTextBytes = 32;  // of what was sent for a rank, in a complaint
 
 // No longer than whoever asks has time for.
 Nanos report_time(const Json& body) {
@@ -73,7 +74,7 @@ void Supervisor::dispatch(ConnectionId id, const std::string& command, const Jso
   if (command == "shutdown") {
     const Status allowed = may_govern(id, "shut the daemon down");
     if (!allowed.ok()) return reply(control::failed(allowed), {});
-    reply(control::success(Json::object()), {});
+    reply(control::success({{"drain_timeout_ns", options_.drain_timeout.count()}}), {});
     return drain(body.value("drain", true));
   }
   reply(control::failed(failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'",
@@ -204,6 +205,12 @@ void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
     if (job->state != JobState::kEnding) return await_ready(name, created, reply);
   }
   const Status started = start_job(*spec, {.gid = connection.peer.gid, .owner = owner}, created);
+  if (started.code() == Code::kBusy) {  // a place is about to come free
+    loop_.after(kEndingLook, [this, id, body, reply] {
+      if (connections_.contains(id)) job_create(id, body, reply);
+    });
+    return;
+  }
   if (!started.ok()) reply(control::failed(started), {});
 }
 

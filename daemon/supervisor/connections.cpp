@@ -217,7 +217,10 @@ void Supervisor::admit(WaitingClient client) {
   }
   if (book_.find(job_name) == nullptr) {
     const Status created = create_for(client.hello, *mesh, client.peer);
-    if (!created.ok()) return refuse(client.socket, serial, created);
+    const bool full = created.code() == Code::kBusy;  // but a job is ending
+    if (full && admit_later(client)) return;
+    if (!created.ok())
+      return refuse(client.socket, serial, full ? Status(Code::kNoResource, created.message()) : created);
   }
   if (book_.find(job_name)->state == JobState::kAdopting || running_.at(job_name).deserted) {
     running_.at(job_name).waiting.push_back(std::move(client));
@@ -226,19 +229,8 @@ void Supervisor::admit(WaitingClient client) {
   const Claimant claimant{client.peer.uid,         client.peer.pid,     client.hello.rank,
                           client.hello.world_size, std::string(*token), std::string(*mesh)};
   const Status claimed = book_.claim(job_name, claimant);
-  const std::uint32_t uid = client.peer.uid;
-  const bool again = claimed.code() == Code::kDuplicate && retrying_.has_room(uid);
-  if (again && ++client.attempts < kClaimAttempts) {
-    // A rank that has just died may come back before its engine has said so.
-    forget_leavers();
-    auto kept = std::make_shared<WaitingClient>(std::move(client));
-    retrying_.enter(uid);
-    loop_.after(kept->attempts < kQuickAttempts ? kQuickRetry : kClaimRetry, [this, kept, uid] {
-      retrying_.leave(uid);
-      admit(std::move(*kept));
-    });
-    return;
-  }
+  // A rank that has just died may come back before its engine has said so.
+  if (claimed.code() == Code::kDuplicate && admit_later(client)) return;
   if (!claimed.ok()) return refuse(client.socket, serial, claimed);
   client.epoch = book_.find(job_name)->spec.epoch;
   end_if_deserted(job_name);  // it is not, now
@@ -247,6 +239,20 @@ void Supervisor::admit(WaitingClient client) {
     return;
   }
   hand_over(std::move(client));
+}
+
+// Takes the client if it may wait: as often as kClaimAttempts, beside so many others of its user.
+bool Supervisor::admit_later(WaitingClient& client) {
+  const std::uint32_t uid = client.peer.uid;
+  if (!retrying_.has_room(uid) || ++client.attempts >= kClaimAttempts) return false;
+  forget_leavers();
+  auto kept = std::make_shared<WaitingClient>(std::move(client));
+  retrying_.enter(uid);
+  loop_.after(kept->attempts < kQuickAttempts ? kQuickRetry : kClaimRetry, [this, kept, uid] {
+    retrying_.leave(uid);
+    admit(std::move(*kept));
+  });
+  return true;
 }
 
 // torchrun, srun and mpirun start ranks of a job that nobody has created: the first one does.

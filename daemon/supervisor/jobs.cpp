@@ -180,6 +180,7 @@ void Supervisor::end_job(const std::string& name, const std::string& why) {
   const auto it = running_.find(name);
   const Job* job = book_.find(name);
   if (it == running_.end() || job == nullptr || job->state == JobState::kEnding) return;
+  MUSTER_LOG(kInfo, "supervisor", "job {} ends: {}", name, why);
   book_.ending(name);
   it->second.ending = why;
   save();
@@ -221,7 +222,8 @@ void Supervisor::end_if_deserted(const std::string& name) {
 // for: end now.
 void Supervisor::drain(bool wait_for_ranks) {
   if (!draining_) {
-    MUSTER_LOG(kInfo, "supervisor", "shutting down: {} sessions are attached", sessions());
+    MUSTER_LOG(kInfo, "supervisor", "shutting down: {} sessions are attached, and have {:g} s to leave",
+               sessions(), std::chrono::duration<double>(options_.drain_timeout).count());
     tell("STOPPING=1");
     draining_ = true;
     publish_status();

@@ -1,5 +1,6 @@
 // musterd: the daemon of a node. Exit codes: 0 after a shutdown, 1 if it could not start, 2 for wrong usage
 // or configuration.
+#include "api/base/log.hpp"
 #include "daemon/config/render.hpp"
 #include "daemon/supervisor/descriptor_limit.hpp"
 #include "daemon/supervisor/main_flags.hpp"
@@ -57,6 +58,8 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
   supervisor::apply_log(settings);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files, also those of memory, is an error that says so
+  if (const Status reports = supervisor::check_reports_directory(settings); !reports.ok())
+    MUSTER_LOG(kWarning, "supervisor", "{}", reports.message());
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
   if (const Status made = supervisor::make_runtime_directory(settings); !made.ok()) return complain(made);
   options.engine_program = flags.engine_program;
@@ -87,6 +90,8 @@ int run(int argc, char** argv) {
   auto options = supervisor::options_of(resolved->settings);
   if (!options) return complain(options.error()), 2;
   if (flags.check_config) {
+    const Status reports = supervisor::check_reports_directory(resolved->settings);
+    if (!reports.ok()) return complain(reports);
     std::puts("the configuration is good");
     return 0;
   }

@@ -70,6 +70,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   app.add_flag("--transient", flags.transient,
                "For one run: reads no default configuration, removes its runtime directory at the end");
   app.set_version_flag("--version", "musterd " + control::own_version());
+  app.footer("Exit codes: 0 after a shutdown, 1 if it could not start, 2 for wrong usage or configuration.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {

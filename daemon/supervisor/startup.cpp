@@ -88,6 +88,18 @@ std::string program_beside(const std::string& name, const std::string& installed
   return (folder / installed / name).lexically_normal();
 }
 
+// Of a directory like /tmp everybody may write into, but nobody can take another's file away.
+void warn_of_writers(const std::string& directory) {
+  struct stat facts {};
+  const bool anybody = stat(directory.c_str(), &facts) == 0 && (facts.st_mode & S_IWOTH) != 0;
+  if (anybody && (facts.st_mode & S_ISVTX) == 0)
+    MUSTER_LOG(
+        kWarning, "supervisor",
+        "node.runtime_directory {} can be written by everybody, who may put another socket in the place "
+        "of the daemon's: chmod o-w {}",
+        directory, directory);
+}
+
 }  // namespace
 
 Result<config::Resolved> load_settings(const Sources& sources) {
@@ -125,6 +137,18 @@ Result<Options> options_of(const config::Settings& settings) {
   return options;
 }
 
+Status check_reports_directory(const config::Settings& settings) {
+  const std::string& path = settings.log.reports_directory;
+  if (path.empty()) return {};
+  struct stat facts {};
+  errno = stat(path.c_str(), &facts) != 0 ? errno : S_ISDIR(facts.st_mode) ? 0 : ENOTDIR;
+  if (errno == 0) return {};
+  return failure(Code::kConfig,
+                 "log.reports_directory {}: {}; make the directory, writable for the users of jobs, or leave "
+                 "the key empty",
+                 path, std::strerror(errno));
+}
+
 void apply_log(const config::Settings& settings) {
   const std::string format = settings.log.format != "auto" ? settings.log.format
                              : journal_reads()             ? "journal"
@@ -150,7 +174,8 @@ Status make_runtime_directory(const config::Settings& settings) {
   if (!holds_socket(settings)) return {};
   const std::string& directory = settings.node.runtime_directory;
   // Others come through it to the socket, and need not read it: who could, could hold its lock (Door::open).
-  if (mkdir(directory.c_str(), 0711) == 0 || errno == EEXIST) return {};
+  if (mkdir(directory.c_str(), 0711) == 0) return {};
+  if (errno == EEXIST) return warn_of_writers(directory), Status();
   return failure(Code::kDenied,
                  "node.runtime_directory {} cannot be made: {}; create it, or choose another with --set "
                  "node.runtime_directory=… and --socket …",

@@ -28,6 +28,10 @@ Result<config::Resolved> load_settings(const Sources& sources);
 // above; kNotFound for an unknown group.
 Result<Options> options_of(const config::Settings& settings);
 
+// Whether reports of passed deadlines have a place to go to: kConfig if not. A daemon starts all the same:
+// jobs of a predecessor matter more. Whether a job's user may write there its engine finds out.
+Status check_reports_directory(const config::Settings& settings);
+
 // Level and format of the log, for this process and, through the environment, for its engines.
 void apply_log(const config::Settings& settings);
 

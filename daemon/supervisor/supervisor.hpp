@@ -139,6 +139,7 @@ class Supervisor {
   void drop(ConnectionId id);
   void refuse(const shm::Descriptor& socket, std::uint32_t serial, const Status& status);
   void admit(WaitingClient client);
+  bool admit_later(WaitingClient& client);
   void forget_leavers();
   bool is_held(const std::string& job, std::int32_t rank);
   void hand_over(WaitingClient client);

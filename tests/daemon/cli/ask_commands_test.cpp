@@ -147,7 +147,10 @@ TEST_F(AskCommands, AnEndedJobIsGone) {
 }
 
 TEST_F(AskCommands, ShutdownEndsTheDaemon) {
-  EXPECT_EQ(ask({"shutdown"}).code, 0);
+  const Ran leaving = ask({"shutdown"});
+  EXPECT_EQ(leaving.code, 0);
+  EXPECT_NE(leaving.out.find(", in 10.0 s at the latest (liveness.drain_timeout)"), std::string::npos)
+      << leaving.out;
   EXPECT_EQ(daemon_.running().wait().code, 0);
   EXPECT_EQ(ask({"status"}).code, 3);
 }

@@ -4,6 +4,8 @@
 #include "tests/daemon/cli/program.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
 #include <muster/muster.h>
 #include <sys/resource.h>
@@ -43,6 +45,14 @@ std::vector<std::string> sorted_lines(const std::string& text) {
 
 bool exists(pid_t pid) {
   return kill(pid, 0) == 0;
+}
+
+// As proc(5) has it: R, S, T, …
+char state_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto name_end = text.rfind(") ");
+  return name_end == std::string::npos ? '?' : text.at(name_end + 2);
 }
 
 TEST(Run, GivesEachRankItsPlaceAndPrefixesItsLines) {
@@ -132,6 +142,32 @@ TEST(Run, AnInterruptEndsAllAndCleansUp) {
     EXPECT_EQ(ran.err, "muster run: interrupted by " + name + "; 2 ranks ended\n");
     EXPECT_TRUE(home.empty());
   }
+}
+
+// Goal:   Ctrl-Z stops the whole job and `fg` lets it go on, though a terminal's signals reach the launcher
+// only.
+TEST(Run, StopsAndGoesOnWithItsRanks) {
+  const Folder home;
+  Running running(
+      start_of(home, {"-n", "1", "--no-prefix"},
+               "echo pid $$; while [ ! -e " + home.path() + "/go ]; do sleep 0.01; done; echo on"));
+  ASSERT_TRUE(running.printed("\n")) << running.err();
+  const pid_t rank = std::stoi(running.out().substr(4));
+  const auto both_are = [&](const std::string& states) {
+    for (int waited = 0; waited < kPatienceMs; waited += 5, usleep(5000))
+      if (states.find(state_of(rank)) != std::string::npos &&
+          states.find(state_of(running.pid())) != std::string::npos)
+        return true;
+    return false;
+  };
+  running.signal(SIGTSTP);
+  EXPECT_TRUE(both_are("T"));
+  home.write("go", "");
+  usleep(50'000);
+  EXPECT_EQ(running.out().find("on"), std::string::npos);
+  running.signal(SIGCONT);
+  ASSERT_TRUE(running.printed("on\n")) << running.err();
+  EXPECT_EQ(running.wait().code, 0);
 }
 
 // Goal:   a run that was started to outlive its terminal does: nohup, or a shell's `&`.

@@ -76,6 +76,10 @@ TEST(JobBook, RefusesMoreJobsThanItsLimitAndNamesIt) {
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().code(), Code::kNoResource);
   EXPECT_NE(third.error().message().find("limits.jobs_max"), std::string::npos);
+  book.ending("a");
+  EXPECT_EQ(book.create(spec("c")).error().code(), Code::kBusy) << "a place is about to come free";
+  book.erase("a");
+  EXPECT_TRUE(book.create(spec("c")));
 }
 
 TEST(JobBook, RefusesNamesThatCouldNotBeWrittenDown) {

@@ -49,6 +49,41 @@ TEST(Musterd, ChecksAndPrintsItsConfiguration) {
   EXPECT_NE(print.out.find("--set log.level"), std::string::npos) << print.out;
 }
 
+// Goal:   that reports have no place to go to is known before the first one is lost; a daemon that holds jobs
+//         starts without.
+TEST(Musterd, ChecksThatReportsHaveAPlace) {
+  const Folder folder;
+  const std::string file = folder.write("file", "");
+  for (const std::string& wrong : {folder.path() + "/nowhere", file}) {
+    const std::string setting = "log.reports_directory=" + wrong;
+    const Ran checked = musterd({"--check-config", "--set", setting});
+    EXPECT_EQ(checked.code, 2);
+    EXPECT_NE(checked.err.find("log.reports_directory " + wrong + ": "), std::string::npos) << checked.err;
+    Daemon daemon({"--set", setting});
+    EXPECT_NE(daemon.stop().err.find("log.reports_directory " + wrong + ": "), std::string::npos);
+  }
+  EXPECT_EQ(musterd({"--check-config", "--set", "log.reports_directory=" + folder.path()}).code, 0);
+}
+
+TEST(Musterd, WarnsOfARuntimeDirectoryThatEverybodyMayWriteTo) {
+  for (const unsigned mode : {0777u, 01777u}) {
+    const Folder folder;
+    std::filesystem::permissions(folder.path(), std::filesystem::perms(mode));
+    const std::string socket = folder.path() + "/s";
+    Running daemon(
+        {{program("musterd"), "--socket", socket, "--set", "node.runtime_directory=" + folder.path()},
+         {},
+         {}});
+    for (int waited = 0; waited < kPatienceMs && muster({"status", "--endpoint", socket}).code != 0; ++waited)
+      usleep(1000);
+    daemon.signal(SIGTERM);
+    const Ran ran = daemon.wait();
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    const bool warned = ran.err.find("chmod o-w " + folder.path()) != std::string::npos;
+    EXPECT_EQ(warned, mode == 0777) << ran.err;
+  }
+}
+
 TEST(Musterd, SaysWhenWhatItWasAskedForIsLost) {
   for (const char* argument : {"--print-config", "--help", "--version", "--check-config"}) {
     const Ran ran =

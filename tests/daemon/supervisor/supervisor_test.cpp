@@ -353,6 +353,26 @@ TEST_F(SupervisorDoor, EndsAnEngineThatMakesNoJob) {
   EXPECT_TRUE(await_jobs(socket, 0));
 }
 
+// Goal:   one run after another finds a place where there is one only, though the job before is still ending.
+// Input:  jobs that a command makes, and one that its first rank makes.
+TEST_F(SupervisorDoor, WaitsForThePlaceOfAJobThatIsEnding) {
+  node_.options.jobs_max = 1;
+  node_.start();
+  const auto socket = connect();
+  for (const char* name : {"first", "second", "third"}) {
+    const auto created = ask(socket, create({{"name", name}}));
+    EXPECT_TRUE(created) << name << ": " << created.error().text();
+    const auto full = ask(connect(), create({{"name", "another"}}));
+    ASSERT_FALSE(full);
+    EXPECT_EQ(full.error().code(), Code::kNoResource);
+    EXPECT_TRUE(ask(socket, {{"command", "job_destroy"}, {"job", name}}));
+  }
+  const muster_open_options options = node_.rank("made", 0, 1);
+  muster_session* session = nullptr;
+  EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+}
+
 // Goal:   what waits for an engine that never answers does not keep the other jobs' reports.
 // Method: a stopped engine beside one with many ranks, rounds of questions, and what the daemon's heap, which
 //         is this process's, holds before and after. A sanitizer's heap is not counted.
