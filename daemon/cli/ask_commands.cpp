@@ -74,10 +74,14 @@ int run_shutdown(const Door& door, Leave leave, Output output) {
   const bool drain = leave == Leave::kDrain;
   return ask_and_print(door, {{"command", "shutdown"}, {"drain", drain}}, output, [&](const Json& result) {
     if (!drain) return fmt::format("the daemon at {} is shutting down\n", door.endpoint);
-    const auto most = result.value("drain_timeout_ns", std::int64_t{0});
-    return fmt::format(
-        "the daemon at {} is shutting down once its ranks have left{}\n", door.endpoint,
-        most > 0 ? fmt::format(", in {} at the latest (liveness.drain_timeout)", duration_text(most)) : "");
+    // A daemon of an earlier version does not say it.
+    const std::string latest =
+        result.contains("drain_timeout_ns")
+            ? fmt::format(", in {} at the latest (liveness.drain_timeout)",
+                          duration_text(result.at("drain_timeout_ns").get<std::int64_t>()))
+            : "";
+    return fmt::format("the daemon at {} is shutting down once its ranks have left{}\n", door.endpoint,
+                       latest);
   });
 }
 

@@ -129,7 +129,7 @@ Status refusal(const std::string& program, int error) {
 }  // namespace
 
 bool stays_ignored(int number) {
-  if (number != SIGHUP && number != SIGINT && number != SIGQUIT) return false;
+  if (number != SIGHUP && number != SIGINT && number != SIGQUIT && number != SIGTSTP) return false;
   struct sigaction now {};
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }

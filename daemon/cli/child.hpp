@@ -13,7 +13,7 @@
 namespace muster::cli {
 
 // Whether whoever started this program wants it and its children to go on at this signal, as nohup and a
-// shell's `&` do: SIGHUP, SIGINT or SIGQUIT, ignored at the start. Async-signal-safe.
+// shell's `&` do: SIGHUP, SIGINT, SIGQUIT or SIGTSTP, ignored at the start. Async-signal-safe.
 bool stays_ignored(int number);
 
 enum class Streams : std::uint8_t { kInherited, kPiped };

@@ -53,6 +53,8 @@ class Ranks {
   // The user wants an end: the signal goes to all, and who stays longer than the grace time is killed. The
   // second call kills at once, and waits for no reader.
   void interrupt(int signal);
+  // Whether the time runs that they have for it.
+  bool ending() const { return ending_; }
   // On standard error, behind what the ranks wrote there.
   void say(const std::string& text);
 

@@ -60,7 +60,7 @@ class Run {
       loop_.on_signal(number, [this, number] {
         if (ranks_) ranks_->forward(number);
       });
-    loop_.on_signal(SIGTSTP, [this] { stop_for_a_while(); });
+    if (!stays_ignored(SIGTSTP)) loop_.on_signal(SIGTSTP, [this] { stop_for_a_while(); });
     loop_.post([this] { find_daemon(); });
     loop_.run();
     return exit_code_;
@@ -68,9 +68,16 @@ class Run {
 
  private:
   // Ctrl-Z: a terminal's reaches this process alone, and until somebody says `fg` the ranks stand with it.
+  // Where nobody could (an orphaned process group) the kernel lets it pass, and they go on at once.
   void stop_for_a_while() {
+    if (ranks_ && ranks_->ending()) return;
     if (ranks_) ranks_->forward(SIGSTOP);
-    raise(SIGSTOP);
+    struct sigaction heard {
+    }, standard{};
+    standard.sa_handler = SIG_DFL;
+    sigaction(SIGTSTP, &standard, &heard);
+    raise(SIGTSTP);
+    sigaction(SIGTSTP, &heard, nullptr);
     if (ranks_) ranks_->forward(SIGCONT);
   }
 

@@ -109,7 +109,7 @@ void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
   const Status status = executor_->launch(step_index, step);
   lateness_.met(step);
   // Once closed, the workers go while a turn may still launch: that is no fault of theirs.
-  if (status.ok() || !health_.ok() || closed_) return;
+  if (status.ok() || !health_.ok() || (closed_ && status.code() == Code::kState)) return;
   health_ =
       Status(Code::kDevice, fmt::format("launching {}: {}", step.parts.front().plan->label(), status.text()));
   MUSTER_LOG(kError, "engine", "job {}: {}; the job ends", spec_.name, health_.message());

@@ -167,7 +167,14 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
     const auto tell = [name](const Status& status) {
       if (!status.ok()) MUSTER_LOG(kError, "supervisor", "job {}: {}", name, status.text());
     };
-    const Status started = supervisor->start_job(job, {.gid = getgid()}, tell);
+    const auto start = [made = supervisor.get(), job, tell] {
+      return made->start_job(job, {.gid = getgid()}, tell);
+    };
+    if (supervisor->book_.place_is_coming()) {
+      supervisor->for_place_.emplace_back([start, tell] { tell(start()); });
+      continue;
+    }
+    const Status started = start();
     if (started.ok()) continue;
     if (supervisor->running_.empty()) return fail(started);
     tell(started);  // no reason to take down those that run

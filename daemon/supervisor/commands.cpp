@@ -15,8 +15,7 @@ using control::Json;
 using control::Packet;
 
 constexpr Nanos kReportTime = std::chrono::seconds(1);  // that `jobs` waits for engines at most
-constexpr Nanos kEndingLook = std::chrono::milliseconds(5);
-constexpr std::size_t kRankTextBytes = 32;  // of what was sent for a rank, in a complaint
+constexpr std::size_t kRankTextBytes = 32;              // of what was sent for a rank, in a complaint
 
 // No longer than whoever asks has time for.
 Nanos report_time(const Json& body) {
@@ -204,13 +203,11 @@ void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
     if (job->state == JobState::kReady) return created({});
     if (job->state != JobState::kEnding) return await_ready(name, created, reply);
   }
-  const Status started = start_job(*spec, {.gid = connection.peer.gid, .owner = owner}, created);
-  if (started.code() == Code::kBusy) {  // a place is about to come free
-    loop_.after(kEndingLook, [this, id, body, reply] {
+  if (book_.place_is_coming() && retrying_.has_room(connection.peer.uid))
+    return wait_for_place(connection.peer.uid, [this, id, body, reply] {
       if (connections_.contains(id)) job_create(id, body, reply);
     });
-    return;
-  }
+  const Status started = start_job(*spec, {.gid = connection.peer.gid, .owner = owner}, created);
   if (!started.ok()) reply(control::failed(started), {});
 }
 

@@ -1,6 +1,7 @@
 // The supervisor's door: connections, handshakes, and the hand-over of clients to engines.
 #include "daemon/supervisor/supervisor.hpp"
 
+#include "api/base/assert.hpp"
 #include "api/base/log.hpp"
 #include "api/shm/message.hpp"
 
@@ -216,11 +217,13 @@ void Supervisor::admit(WaitingClient client) {
                   "{} sessions are attached or wait for their job, the limit (limits.sessions_max)", taken));
   }
   if (book_.find(job_name) == nullptr) {
+    const std::uint32_t uid = client.peer.uid;
+    if (book_.place_is_coming() && retrying_.has_room(uid)) {
+      auto kept = std::make_shared<WaitingClient>(std::move(client));
+      return wait_for_place(uid, [this, kept] { admit(std::move(*kept)); });
+    }
     const Status created = create_for(client.hello, *mesh, client.peer);
-    const bool full = created.code() == Code::kBusy;  // but a job is ending
-    if (full && admit_later(client)) return;
-    if (!created.ok())
-      return refuse(client.socket, serial, full ? Status(Code::kNoResource, created.message()) : created);
+    if (!created.ok()) return refuse(client.socket, serial, created);
   }
   if (book_.find(job_name)->state == JobState::kAdopting || running_.at(job_name).deserted) {
     running_.at(job_name).waiting.push_back(std::move(client));
@@ -298,6 +301,7 @@ bool Supervisor::is_held(const std::string& name, std::int32_t rank) {
 void Supervisor::hand_over(WaitingClient client) {
   const std::string name(client.hello.job);
   const Rank rank = rank_of(client.hello);
+  MUSTER_ASSERT(client.epoch != 0);  // it has claimed its seat
   if (is_left(client.socket)) {
     book_.withdraw(name, rank);
     end_if_deserted(name);

@@ -64,16 +64,17 @@ Result<Job*> JobBook::create(const control::JobSpec& spec) {
     MUSTER_RETURN_IF_ERROR(may_act(*other, spec.owner_uid));
     return fail(Code::kDuplicate, "a job named {} exists already; choose another name or end it", spec.name);
   }
-  if (jobs_.size() >= jobs_max_) {
-    const auto ending = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-      return entry.second.state == JobState::kEnding;
-    });
-    return fail(ending > 0 ? Code::kBusy : Code::kNoResource,
-                "{} jobs exist, {} of them ending, the limit (limits.jobs_max); end one or raise it",
-                jobs_.size(), ending);
-  }
+  if (jobs_.size() >= jobs_max_)
+    return fail(Code::kNoResource, "{} jobs exist, the limit (limits.jobs_max); end one or raise it",
+                jobs_.size());
   Job job{spec, JobState::kStarting, std::vector<Seat>(spec.world)};
   return &jobs_.emplace(spec.name, std::move(job)).first->second;
+}
+
+bool JobBook::place_is_coming() const {
+  return jobs_.size() >= jobs_max_ && std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+           return entry.second.state == JobState::kEnding;
+         });
 }
 
 void JobBook::ready(const std::string& name) {

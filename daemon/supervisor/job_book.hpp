@@ -69,9 +69,11 @@ class JobBook {
  public:
   explicit JobBook(std::uint32_t jobs_max) : jobs_max_(jobs_max) {}
 
-  // kDuplicate for a name in use, kDenied if by another user; kNoResource over jobs_max, and kBusy
-  // as long as one of them is ending. The job is kStarting.
+  // kDuplicate for a name in use, kDenied if by another user; kNoResource over jobs_max. The job is
+  // kStarting.
   Result<Job*> create(const control::JobSpec& spec);
+  // No more jobs may be made, until one is gone that is ending.
+  bool place_is_coming() const;
   void ready(const std::string& name);
   // It was kAdopting, and its engine turns out to have made nothing yet.
   void starting(const std::string& name);

@@ -4,6 +4,7 @@
 #include "api/base/log.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 namespace muster::supervisor {
 namespace {
@@ -130,7 +131,7 @@ void Supervisor::on_engine_event(const std::string& name, const Json& event) {
 Status Supervisor::unless_ended(const std::string& name, Status status) {
   const Job* job = book_.find(name);
   if (job == nullptr || job->state != JobState::kEnding) return status;
-  return failure(Code::kJobEnded, "job {} is no more: {}", name, running_.at(name).ending);
+  return failure(Code::kJobEnded, "job {} ends: {}", name, running_.at(name).ending);
 }
 
 void Supervisor::on_engine_end(const std::string& name, const std::string& how) {
@@ -165,8 +166,27 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   conclude_takeover();
   for (const auto& callback : on_ready) callback(gone);
   for (WaitingClient& client : next) admit(std::move(client));  // of a new job by that name
+  fill_places();
   publish_status();
   check_drained();
+}
+
+// Until a job is gone that is ending; of whom there is room among those who wait (retrying_).
+void Supervisor::wait_for_place(std::uint32_t uid, std::function<void()> then) {
+  retrying_.enter(uid);
+  for_place_.push_back([this, uid, then = std::move(then)] {
+    retrying_.leave(uid);
+    then();
+  });
+}
+
+// First come, first served; and if no place is about to come free, all hear that there is none.
+void Supervisor::fill_places() {
+  for (std::size_t left = for_place_.size(); left > 0 && !book_.place_is_coming(); --left) {
+    const auto next = std::move(for_place_.front());
+    for_place_.pop_front();
+    next();
+  }
 }
 
 // Null if there is none, or another by that name.
@@ -183,6 +203,9 @@ void Supervisor::end_job(const std::string& name, const std::string& why) {
   MUSTER_LOG(kInfo, "supervisor", "job {} ends: {}", name, why);
   book_.ending(name);
   it->second.ending = why;
+  loop_.unwatch(std::exchange(it->second.attach_again, 0));
+  for (WaitingClient& client : std::exchange(it->second.waiting, {}))
+    refuse(client.socket, client.hello.header.serial, unless_ended(name, {}));
   save();
   ask_to_stop(name, job->spec.epoch);
   it->second.end_timer = loop_.after(kEngineEndTime, [this, name] {
@@ -222,13 +245,14 @@ void Supervisor::end_if_deserted(const std::string& name) {
 // for: end now.
 void Supervisor::drain(bool wait_for_ranks) {
   if (!draining_) {
-    MUSTER_LOG(kInfo, "supervisor", "shutting down: {} sessions are attached, and have {:g} s to leave",
-               sessions(), std::chrono::duration<double>(options_.drain_timeout).count());
+    MUSTER_LOG(kInfo, "supervisor", "shutting down: {} sessions are attached", sessions());
     tell("STOPPING=1");
     draining_ = true;
     publish_status();
   }
   if (wait_for_ranks && sessions() + adopting() > 0) {
+    const double seconds = std::chrono::duration<double>(options_.drain_timeout).count();
+    MUSTER_LOG(kInfo, "supervisor", "they have {:g} s to leave (liveness.drain_timeout)", seconds);
     loop_.after(options_.drain_timeout, [this] { drain(false); });
     return;
   }

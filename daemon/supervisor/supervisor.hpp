@@ -17,6 +17,7 @@
 #include "daemon/supervisor/state_file.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -53,7 +54,8 @@ struct Options {
 // Bound   jobs_max, sessions_max, ranks_per_job_max; kSilent connections that have said nothing yet (the
 //         oldest of whoever has most makes room for a newcomer), kCommands that have sent commands (a
 //         newcomer is refused), kQuestionsMax questions of each that wait for an answer, as many of each job
-//         that wait for its engine's first word, kRetries claims tried again.
+//         that wait for its engine's first word, kRetries claims tried again or waiting for a
+//         job's place.
 // Fails   open: the socket's own failures. A bad message ends its connection, nothing else. A predecessor's
 //         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
@@ -94,7 +96,7 @@ class Supervisor {
     std::size_t questions = 0;      // not answered yet
     std::vector<std::string> jobs;  // that end with this connection
   };
-  struct WaitingClient {  // a Hello for a job that is still starting, or whose engine's channel is full
+  struct WaitingClient {  // a Hello for a job that starts, is adopted or deserted, or whose channel is full
     shm::Descriptor socket;
     shm::PeerIdentity peer;
     shm::Hello hello;
@@ -176,6 +178,8 @@ class Supervisor {
   void on_engine_event(const std::string& name, const control::Json& event);
   void on_engine_end(const std::string& name, const std::string& how);
   Status unless_ended(const std::string& name, Status status);
+  void wait_for_place(std::uint32_t uid, std::function<void()> then);
+  void fill_places();
   RunningJob* running_job(const std::string& name, std::uint64_t epoch);
   void end_job(const std::string& name, const std::string& why);
   void ask_to_stop(const std::string& name, std::uint64_t epoch);
@@ -226,7 +230,8 @@ class Supervisor {
   ConnectionId next_connection_ = 1;
   ConnectionShares silent_;
   ConnectionShares commanding_;
-  ConnectionShares retrying_;  // whose claims wait to be tried again
+  ConnectionShares retrying_;  // whose claims wait to be tried again, or for a place
+  std::deque<std::function<void()>> for_place_;
   std::vector<std::byte> buffer_;
   Instant started_{0};
   bool draining_ = false;

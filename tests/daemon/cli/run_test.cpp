@@ -145,29 +145,28 @@ TEST(Run, AnInterruptEndsAllAndCleansUp) {
 }
 
 // Goal:   Ctrl-Z stops the whole job and `fg` lets it go on, though a terminal's signals reach the launcher
-// only.
+//         alone; where no shell could say `fg`, nothing stops.
 TEST(Run, StopsAndGoesOnWithItsRanks) {
-  const Folder home;
-  Running running(
-      start_of(home, {"-n", "1", "--no-prefix"},
-               "echo pid $$; while [ ! -e " + home.path() + "/go ]; do sleep 0.01; done; echo on"));
-  ASSERT_TRUE(running.printed("\n")) << running.err();
-  const pid_t rank = std::stoi(running.out().substr(4));
-  const auto both_are = [&](const std::string& states) {
-    for (int waited = 0; waited < kPatienceMs; waited += 5, usleep(5000))
-      if (states.find(state_of(rank)) != std::string::npos &&
-          states.find(state_of(running.pid())) != std::string::npos)
-        return true;
-    return false;
-  };
-  running.signal(SIGTSTP);
-  EXPECT_TRUE(both_are("T"));
-  home.write("go", "");
-  usleep(50'000);
-  EXPECT_EQ(running.out().find("on"), std::string::npos);
-  running.signal(SIGCONT);
-  ASSERT_TRUE(running.printed("on\n")) << running.err();
-  EXPECT_EQ(running.wait().code, 0);
+  for (const bool orphaned : {false, true}) {
+    const Folder home;
+    Start start = start_of(home, {"-n", "1", "--no-prefix"},
+                           "echo $$; while [ ! -e " + home.path() + "/go ]; do sleep 0.01; done; echo on");
+    start.in_child = [orphaned] { orphaned ? void(setsid()) : void(setpgid(0, 0)); };
+    Running running(start);
+    ASSERT_TRUE(running.printed("\n")) << running.err();
+    const pid_t rank = std::stoi(running.out());
+    running.signal(SIGTSTP);
+    if (!orphaned) {
+      for (int waited = 0; state_of(rank) != 'T' || state_of(running.pid()) != 'T'; ++waited, usleep(1000))
+        ASSERT_LT(waited, kPatienceMs);
+    }
+    home.write("go", "");
+    usleep(50'000);
+    EXPECT_TRUE(orphaned || running.out().find("on") == std::string::npos);
+    if (!orphaned) running.signal(SIGCONT);
+    ASSERT_TRUE(running.printed("on\n")) << running.err();
+    EXPECT_EQ(running.wait().code, 0);
+  }
 }
 
 // Goal:   a run that was started to outlive its terminal does: nohup, or a shell's `&`.
