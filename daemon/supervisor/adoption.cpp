@@ -171,7 +171,7 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
       return made->start_job(job, {.gid = getgid()}, tell);
     };
     if (supervisor->book_.place_is_coming()) {
-      supervisor->for_place_.emplace_back([start, tell] { tell(start()); });
+      supervisor->wait_for_place({geteuid(), name, [] { return false; }, [start, tell] { tell(start()); }});
       continue;
     }
     const Status started = start();
@@ -193,6 +193,7 @@ Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile
       silent_(kSilent, geteuid()),
       commanding_(kCommands, geteuid()),
       retrying_(kRetries, geteuid()),
+      applying_(kApplicants, geteuid()),
       buffer_(shm::kMessageBytesMax),
       started_(clock.now()) {
   state_.epoch = options_.random_word();

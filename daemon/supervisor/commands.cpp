@@ -187,7 +187,7 @@ void Supervisor::jobs_report(ConnectionId id, const Json& body, Reply reply) {
   close();
 }
 
-void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
+void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply, Full full) {
   const Connection& connection = connections_.at(id);
   const auto spec =
       control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, connection.peer.uid);
@@ -203,10 +203,13 @@ void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply) {
     if (job->state == JobState::kReady) return created({});
     if (job->state != JobState::kEnding) return await_ready(name, created, reply);
   }
-  if (book_.place_is_coming() && retrying_.has_room(connection.peer.uid))
-    return wait_for_place(connection.peer.uid, [this, id, body, reply] {
-      if (connections_.contains(id)) job_create(id, body, reply);
-    });
+  const bool waits = full == Full::kWaits && !draining_ && book_.find(name) == nullptr;
+  if (waits && may_wait_for_place(connection.peer.uid)) {
+    const auto has_left = [this, id] { return !connections_.contains(id); };
+    return wait_for_place({connection.peer.uid, name, has_left, [this, id, body, reply, has_left] {
+                             if (!has_left()) job_create(id, body, reply, Full::kRefused);
+                           }});
+  }
   const Status started = start_job(*spec, {.gid = connection.peer.gid, .owner = owner}, created);
   if (!started.ok()) reply(control::failed(started), {});
 }

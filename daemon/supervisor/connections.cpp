@@ -218,11 +218,18 @@ void Supervisor::admit(WaitingClient client) {
   }
   if (book_.find(job_name) == nullptr) {
     const std::uint32_t uid = client.peer.uid;
-    if (book_.place_is_coming() && retrying_.has_room(uid)) {
+    auto spec = spec_for(client.hello, *mesh, uid);
+    if (!spec) return refuse(client.socket, serial, spec.error());
+    if (!client.applied && may_wait_for_place(uid)) {
+      client.applied = true;
       auto kept = std::make_shared<WaitingClient>(std::move(client));
-      return wait_for_place(uid, [this, kept] { admit(std::move(*kept)); });
+      return wait_for_place({uid, job_name, [kept] { return is_left(kept->socket); },
+                             [this, kept] { admit(std::move(*kept)); }});
     }
-    const Status created = create_for(client.hello, *mesh, client.peer);
+    const Status created =
+        start_job(*std::move(spec), {.gid = client.peer.gid, .made = true}, [job_name](const Status& status) {
+          if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", job_name, status.text());
+        });
     if (!created.ok()) return refuse(client.socket, serial, created);
   }
   if (book_.find(job_name)->state == JobState::kAdopting || running_.at(job_name).deserted) {
@@ -259,14 +266,15 @@ bool Supervisor::admit_later(WaitingClient& client) {
 }
 
 // torchrun, srun and mpirun start ranks of a job that nobody has created: the first one does.
-Status Supervisor::create_for(const shm::Hello& hello, std::string_view mesh, const shm::PeerIdentity& peer) {
+Result<control::JobSpec> Supervisor::spec_for(const shm::Hello& hello, std::string_view mesh,
+                                              std::uint32_t uid) const {
   const std::string name(hello.job);
   if (!options_.auto_create_jobs || hello.world_size < 1)
-    return failure(Code::kNotFound,
-                   "no job is named {}; create it in the cluster file or start it with `muster run`", name);
+    return fail(Code::kNotFound,
+                "no job is named {}; create it in the cluster file or start it with `muster run`", name);
   const auto world = static_cast<std::uint32_t>(hello.world_size);
   if (world > control::kWorldMax)
-    return failure(
+    return fail(
         Code::kBadArgument,
         "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer",
         name, world, control::kWorldMax);
@@ -275,11 +283,9 @@ Status Supervisor::create_for(const shm::Hello& hello, std::string_view mesh, co
   spec.world = world;
   // As `muster run` writes it, which joins a job only if its mesh is the same.
   MUSTER_ASSIGN_OR_RETURN(spec.mesh, canonical_mesh(mesh, world));
-  spec.owner_uid = peer.uid;
+  spec.owner_uid = uid;
   spec.claim = control::Claim::kOwner;
-  return start_job(std::move(spec), {.gid = peer.gid, .made = true}, [name](const Status& status) {
-    if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", name, status.text());
-  });
+  return spec;
 }
 
 // Clients that gave up waiting give their places and seats to those that wait still.
@@ -290,6 +296,16 @@ void Supervisor::forget_leavers() {
       if (left && client.epoch != 0) book_.withdraw(job, rank_of(client.hello));
       return left;
     });
+}
+
+// Whoever waits for a job that is ending now.
+void Supervisor::turn_away(const std::string& name) {
+  RunningJob& running = running_.at(name);
+  loop_.unwatch(std::exchange(running.attach_again, 0));
+  for (WaitingClient& client : std::exchange(running.waiting, {})) {
+    if (client.epoch != 0) book_.withdraw(name, rank_of(client.hello));
+    refuse(client.socket, client.hello.header.serial, unless_ended(name, {}));
+  }
 }
 
 bool Supervisor::is_held(const std::string& name, std::int32_t rank) {

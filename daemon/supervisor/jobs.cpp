@@ -13,6 +13,7 @@ using control::Json;
 using control::Packet;
 
 constexpr Nanos kEngineEndTime = std::chrono::seconds(10);  // from "stop" to SIGKILL
+constexpr Nanos kPlaceTime = kEngineEndTime + std::chrono::seconds(1);
 constexpr Nanos kStopAgain = std::chrono::milliseconds(20);
 constexpr Nanos kDrainPoll = std::chrono::milliseconds(20);
 
@@ -171,21 +172,38 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   check_drained();
 }
 
-// Until a job is gone that is ending; of whom there is room among those who wait (retrying_).
-void Supervisor::wait_for_place(std::uint32_t uid, std::function<void()> then) {
-  retrying_.enter(uid);
-  for_place_.push_back([this, uid, then = std::move(then)] {
-    retrying_.leave(uid);
-    then();
+// Whether a job of that user may wait for the place of one that is ending.
+bool Supervisor::may_wait_for_place(std::uint32_t uid) {
+  if (!book_.place_is_coming()) return false;
+  std::erase_if(applicants_, [this](const Applicant& applicant) {
+    const bool left = applicant.has_left();
+    if (left) applying_.leave(applicant.uid);
+    return left;
   });
+  return applying_.has_room(uid);
 }
 
-// First come, first served; and if no place is about to come free, all hear that there is none.
+void Supervisor::wait_for_place(Applicant applicant) {
+  applying_.enter(applicant.uid);
+  applicant.until = clock_.now() + kPlaceTime;
+  applicants_.push_back(std::move(applicant));
+  loop_.after(kPlaceTime, [this] { fill_places(); });
+}
+
+// First come, first served, but ranks of a job that one of them has made need no place. Whoever has waited
+// long enough, or for a place that does not come any more, hears that there is none.
 void Supervisor::fill_places() {
-  for (std::size_t left = for_place_.size(); left > 0 && !book_.place_is_coming(); --left) {
-    const auto next = std::move(for_place_.front());
-    for_place_.pop_front();
-    next();
+  for (std::size_t left = applicants_.size(); left > 0 && !applicants_.empty(); --left) {
+    Applicant next = std::move(applicants_.front());
+    applicants_.pop_front();
+    const bool waits =
+        book_.place_is_coming() && book_.find(next.job) == nullptr && clock_.now() < next.until;
+    if (waits) {
+      applicants_.push_back(std::move(next));
+      continue;
+    }
+    applying_.leave(next.uid);
+    next.apply();
   }
 }
 
@@ -203,9 +221,7 @@ void Supervisor::end_job(const std::string& name, const std::string& why) {
   MUSTER_LOG(kInfo, "supervisor", "job {} ends: {}", name, why);
   book_.ending(name);
   it->second.ending = why;
-  loop_.unwatch(std::exchange(it->second.attach_again, 0));
-  for (WaitingClient& client : std::exchange(it->second.waiting, {}))
-    refuse(client.socket, client.hello.header.serial, unless_ended(name, {}));
+  turn_away(name);
   save();
   ask_to_stop(name, job->spec.epoch);
   it->second.end_timer = loop_.after(kEngineEndTime, [this, name] {

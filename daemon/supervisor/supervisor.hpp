@@ -54,8 +54,8 @@ struct Options {
 // Bound   jobs_max, sessions_max, ranks_per_job_max; kSilent connections that have said nothing yet (the
 //         oldest of whoever has most makes room for a newcomer), kCommands that have sent commands (a
 //         newcomer is refused), kQuestionsMax questions of each that wait for an answer, as many of each job
-//         that wait for its engine's first word, kRetries claims tried again or waiting for a
-//         job's place.
+//         that wait for its engine's first word, kRetries claims tried again, kApplicants that wait for the
+//         place of a job that is ending.
 // Fails   open: the socket's own failures. A bad message ends its connection, nothing else. A predecessor's
 //         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
@@ -63,6 +63,7 @@ class Supervisor {
   static constexpr ConnectionShares::Limits kSilent{.all = 64, .reserved = 16, .of_one = 32};
   static constexpr ConnectionShares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
   static constexpr ConnectionShares::Limits kRetries{.all = 128, .reserved = 32, .of_one = 64};
+  static constexpr ConnectionShares::Limits kApplicants{.all = 128, .reserved = 32, .of_one = 64};
   static constexpr std::size_t kQuestionsMax = 64;
   static constexpr char kShuttingDown[] =
       "the daemon is shutting down; try again once it has been started anew";
@@ -101,6 +102,7 @@ class Supervisor {
     shm::PeerIdentity peer;
     shm::Hello hello;
     int attempts = 0;
+    bool applied = false;     // it has waited for its job's place
     std::uint64_t epoch = 0;  // of the job in which it has claimed its seat; 0: it has not
   };
   struct RunningJob {
@@ -119,6 +121,14 @@ class Supervisor {
     control::Loop::Watch end_timer = 0;
     control::Loop::Watch attach_again = 0;  // the engine had no room for who waits now
   };
+  struct Applicant {  // for the place of a job that is ending
+    std::uint32_t uid = 0;
+    std::string job;
+    std::function<bool()> has_left;
+    std::function<void()> apply;  // once, whether there is a place now or not
+    Instant until{0};
+  };
+  enum class Full : std::uint8_t { kWaits, kRefused };
   struct Birth {  // of a job
     std::uint32_t gid = 0;
     ConnectionId owner = 0;
@@ -143,17 +153,18 @@ class Supervisor {
   void admit(WaitingClient client);
   bool admit_later(WaitingClient& client);
   void forget_leavers();
+  void turn_away(const std::string& name);
   bool is_held(const std::string& job, std::int32_t rank);
   void hand_over(WaitingClient client);
   void hand_over_all(const std::string& name);
   void on_attached(const std::string& name, Rank rank, WaitingClient client,
                    const Result<control::Packet>& answer);
-  Status create_for(const shm::Hello& hello, std::string_view mesh, const shm::PeerIdentity& peer);
+  Result<control::JobSpec> spec_for(const shm::Hello& hello, std::string_view mesh, std::uint32_t uid) const;
 
   // Commands: commands.cpp
   void execute(ConnectionId id, control::Packet packet);
   void dispatch(ConnectionId id, const std::string& command, const control::Json& body, Reply reply);
-  void job_create(ConnectionId id, const control::Json& body, Reply reply);
+  void job_create(ConnectionId id, const control::Json& body, Reply reply, Full full = Full::kWaits);
   void await_ready(const std::string& name, std::function<void(const Status&)> on_ready, const Reply& reply);
   void answer_created(ConnectionId id, const std::string& name, const Reply& reply);
   void job_destroy(ConnectionId id, const control::Json& body, Reply reply);
@@ -178,7 +189,8 @@ class Supervisor {
   void on_engine_event(const std::string& name, const control::Json& event);
   void on_engine_end(const std::string& name, const std::string& how);
   Status unless_ended(const std::string& name, Status status);
-  void wait_for_place(std::uint32_t uid, std::function<void()> then);
+  bool may_wait_for_place(std::uint32_t uid);
+  void wait_for_place(Applicant applicant);
   void fill_places();
   RunningJob* running_job(const std::string& name, std::uint64_t epoch);
   void end_job(const std::string& name, const std::string& why);
@@ -230,8 +242,9 @@ class Supervisor {
   ConnectionId next_connection_ = 1;
   ConnectionShares silent_;
   ConnectionShares commanding_;
-  ConnectionShares retrying_;  // whose claims wait to be tried again, or for a place
-  std::deque<std::function<void()>> for_place_;
+  ConnectionShares retrying_;  // whose claims wait to be tried again
+  ConnectionShares applying_;  // whose jobs wait for a place
+  std::deque<Applicant> applicants_;
   std::vector<std::byte> buffer_;
   Instant started_{0};
   bool draining_ = false;

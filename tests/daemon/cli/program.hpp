@@ -83,7 +83,7 @@ class Running {
       dup2(out_, STDOUT_FILENO);
       dup2(err_, STDERR_FILENO);
       // However this test was started.
-      for (const int number : {SIGHUP, SIGINT, SIGQUIT}) std::signal(number, SIG_DFL);
+      for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTSTP}) std::signal(number, SIG_DFL);
       if (start.in_child) start.in_child();
       execve(arguments[0], arguments.data(), variables.data());
       _exit(99);

@@ -373,6 +373,37 @@ TEST_F(SupervisorDoor, WaitsForThePlaceOfAJobThatIsEnding) {
   EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
+// Goal:   the ranks of a job need one place, and none of them waits for a second.
+// Input:  two jobs that are ending, one of which does not: its engine is stopped.
+TEST_F(SupervisorDoor, LetsTheRanksOfAJobInWhereOneHasMadeIt) {
+  node_.options.jobs_max = 2;
+  node_.start();
+  const auto socket = connect();
+  for (const char* name : {"ends", "lasts"}) ASSERT_TRUE(ask(socket, create({{"name", name}})));
+  const auto status = ask(socket, {{"command", "status"}});
+  ASSERT_TRUE(status);
+  pid_t lasting = 0;
+  for (const Json& job : status->at("jobs"))
+    if (job.at("name") == "lasts") lasting = job.at("engine_pid");
+  ASSERT_GT(lasting, 0);
+  ASSERT_EQ(kill(lasting, SIGSTOP), 0);
+  for (const char* name : {"lasts", "ends"})
+    EXPECT_TRUE(ask(socket, {{"command", "job_destroy"}, {"job", name}}));
+  const auto attach = [this](int rank) {
+    const muster_open_options options = node_.rank("made", rank, 2);
+    muster_session* session = nullptr;
+    EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(muster_close(session), MUSTER_OK);
+  };
+  std::thread rank_1(attach, 1);
+  attach(0);
+  rank_1.join();
+  const auto after = ask(socket, {{"command", "status"}});
+  ASSERT_TRUE(after);
+  EXPECT_THAT(after->at("jobs").dump(), HasSubstr("lasts")) << "it is not gone yet";
+  kill(lasting, SIGCONT);
+}
+
 // Goal:   what waits for an engine that never answers does not keep the other jobs' reports.
 // Method: a stopped engine beside one with many ranks, rounds of questions, and what the daemon's heap, which
 //         is this process's, holds before and after. A sanitizer's heap is not counted.
