@@ -193,7 +193,6 @@ Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile
       silent_(kSilent, geteuid()),
       commanding_(kCommands, geteuid()),
       retrying_(kRetries, geteuid()),
-      applying_(kApplicants, geteuid()),
       buffer_(shm::kMessageBytesMax),
       started_(clock.now()) {
   state_.epoch = options_.random_word();

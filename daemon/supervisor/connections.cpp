@@ -254,8 +254,8 @@ void Supervisor::admit(WaitingClient client) {
 // Takes the client if it may wait: as often as kClaimAttempts, beside so many others of its user.
 bool Supervisor::admit_later(WaitingClient& client) {
   const std::uint32_t uid = client.peer.uid;
-  if (!retrying_.has_room(uid) || ++client.attempts >= kClaimAttempts) return false;
   forget_leavers();
+  if (!retrying_.has_room(uid) || ++client.attempts >= kClaimAttempts) return false;
   auto kept = std::make_shared<WaitingClient>(std::move(client));
   retrying_.enter(uid);
   loop_.after(kept->attempts < kQuickAttempts ? kQuickRetry : kClaimRetry, [this, kept, uid] {
@@ -290,6 +290,11 @@ Result<control::JobSpec> Supervisor::spec_for(const shm::Hello& hello, std::stri
 
 // Clients that gave up waiting give their places and seats to those that wait still.
 void Supervisor::forget_leavers() {
+  std::erase_if(applicants_, [this](const Applicant& applicant) {
+    const bool left = applicant.has_left();
+    if (left) retrying_.leave(applicant.uid);
+    return left;
+  });
   for (auto& [name, running] : running_)
     std::erase_if(running.waiting, [this, job = name](const WaitingClient& client) {
       const bool left = is_left(client.socket);

@@ -175,16 +175,12 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
 // Whether a job of that user may wait for the place of one that is ending.
 bool Supervisor::may_wait_for_place(std::uint32_t uid) {
   if (!book_.place_is_coming()) return false;
-  std::erase_if(applicants_, [this](const Applicant& applicant) {
-    const bool left = applicant.has_left();
-    if (left) applying_.leave(applicant.uid);
-    return left;
-  });
-  return applying_.has_room(uid);
+  forget_leavers();
+  return retrying_.has_room(uid);
 }
 
 void Supervisor::wait_for_place(Applicant applicant) {
-  applying_.enter(applicant.uid);
+  retrying_.enter(applicant.uid);
   applicant.until = clock_.now() + kPlaceTime;
   applicants_.push_back(std::move(applicant));
   loop_.after(kPlaceTime, [this] { fill_places(); });
@@ -202,7 +198,7 @@ void Supervisor::fill_places() {
       applicants_.push_back(std::move(next));
       continue;
     }
-    applying_.leave(next.uid);
+    retrying_.leave(next.uid);
     next.apply();
   }
 }

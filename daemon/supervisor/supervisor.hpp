@@ -54,8 +54,8 @@ struct Options {
 // Bound   jobs_max, sessions_max, ranks_per_job_max; kSilent connections that have said nothing yet (the
 //         oldest of whoever has most makes room for a newcomer), kCommands that have sent commands (a
 //         newcomer is refused), kQuestionsMax questions of each that wait for an answer, as many of each job
-//         that wait for its engine's first word, kRetries claims tried again, kApplicants that wait for the
-//         place of a job that is ending.
+//         that wait for its engine's first word, kRetries claims tried again and jobs that wait for the
+//         place of one that is ending.
 // Fails   open: the socket's own failures. A bad message ends its connection, nothing else. A predecessor's
 //         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
@@ -63,7 +63,6 @@ class Supervisor {
   static constexpr ConnectionShares::Limits kSilent{.all = 64, .reserved = 16, .of_one = 32};
   static constexpr ConnectionShares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
   static constexpr ConnectionShares::Limits kRetries{.all = 128, .reserved = 32, .of_one = 64};
-  static constexpr ConnectionShares::Limits kApplicants{.all = 128, .reserved = 32, .of_one = 64};
   static constexpr std::size_t kQuestionsMax = 64;
   static constexpr char kShuttingDown[] =
       "the daemon is shutting down; try again once it has been started anew";
@@ -242,8 +241,7 @@ class Supervisor {
   ConnectionId next_connection_ = 1;
   ConnectionShares silent_;
   ConnectionShares commanding_;
-  ConnectionShares retrying_;  // whose claims wait to be tried again
-  ConnectionShares applying_;  // whose jobs wait for a place
+  ConnectionShares retrying_;  // whose claims wait to be tried again, or whose jobs for a place
   std::deque<Applicant> applicants_;
   std::vector<std::byte> buffer_;
   Instant started_{0};
