@@ -166,8 +166,8 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   save();
   conclude_takeover();
   for (const auto& callback : on_ready) callback(gone);
-  for (WaitingClient& client : next) admit(std::move(client));  // of a new job by that name
   fill_places();
+  for (WaitingClient& client : next) admit(std::move(client));  // of a new job by that name
   publish_status();
   check_drained();
 }
@@ -183,15 +183,24 @@ void Supervisor::wait_for_place(Applicant applicant) {
   retrying_.enter(applicant.uid);
   applicant.until = clock_.now() + kPlaceTime;
   applicants_.push_back(std::move(applicant));
-  loop_.after(kPlaceTime, [this] { fill_places(); });
+  watch_places();
+}
+
+// The first in the queue has waited longest.
+void Supervisor::watch_places() {
+  if (places_timer_ != 0 || applicants_.empty()) return;
+  const Nanos left = applicants_.front().until - clock_.now();
+  places_timer_ = loop_.after(std::max(left, Nanos(0)), [this] {
+    places_timer_ = 0;
+    fill_places();
+    watch_places();
+  });
 }
 
 // First come, first served, but ranks of a job that one of them has made need no place. Whoever has waited
 // long enough, or for a place that does not come any more, hears that there is none.
 void Supervisor::fill_places() {
-  for (std::size_t left = applicants_.size(); left > 0 && !applicants_.empty(); --left) {
-    Applicant next = std::move(applicants_.front());
-    applicants_.pop_front();
+  for (Applicant& next : std::exchange(applicants_, {})) {
     const bool waits =
         book_.place_is_coming() && book_.find(next.job) == nullptr && clock_.now() < next.until;
     if (waits) {

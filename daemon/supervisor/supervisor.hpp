@@ -17,7 +17,6 @@
 #include "daemon/supervisor/state_file.hpp"
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -190,6 +189,7 @@ class Supervisor {
   Status unless_ended(const std::string& name, Status status);
   bool may_wait_for_place(std::uint32_t uid);
   void wait_for_place(Applicant applicant);
+  void watch_places();
   void fill_places();
   RunningJob* running_job(const std::string& name, std::uint64_t epoch);
   void end_job(const std::string& name, const std::string& why);
@@ -242,7 +242,8 @@ class Supervisor {
   ConnectionShares silent_;
   ConnectionShares commanding_;
   ConnectionShares retrying_;  // whose claims wait to be tried again, or whose jobs for a place
-  std::deque<Applicant> applicants_;
+  std::vector<Applicant> applicants_;
+  control::Loop::Watch places_timer_ = 0;
   std::vector<std::byte> buffer_;
   Instant started_{0};
   bool draining_ = false;
