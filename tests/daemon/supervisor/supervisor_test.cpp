@@ -66,6 +66,14 @@ class SupervisorDoor : public ::testing::Test {
     waitpid(child, &status, 0);
     return WEXITSTATUS(status);
   }
+  // 0: there is no such job.
+  pid_t engine_of(const shm::Descriptor& socket, const std::string& name) const {
+    const auto status = ask(socket, {{"command", "status"}});
+    EXPECT_TRUE(status);
+    for (const Json& job : status ? status->at("jobs") : Json::array())
+      if (job.at("name") == name) return job.at("engine_pid");
+    return 0;
+  }
   // Until so many jobs are left.
   bool await_jobs(const shm::Descriptor& socket, std::size_t count) const {
     for (const Instant end = soon(); clock_.now() < end;) {
@@ -380,11 +388,7 @@ TEST_F(SupervisorDoor, LetsTheRanksOfAJobInWhereOneHasMadeIt) {
   node_.start();
   const auto socket = connect();
   for (const char* name : {"ends", "lasts"}) ASSERT_TRUE(ask(socket, create({{"name", name}})));
-  const auto status = ask(socket, {{"command", "status"}});
-  ASSERT_TRUE(status);
-  pid_t lasting = 0;
-  for (const Json& job : status->at("jobs"))
-    if (job.at("name") == "lasts") lasting = job.at("engine_pid");
+  const pid_t lasting = engine_of(socket, "lasts");
   ASSERT_GT(lasting, 0);
   ASSERT_EQ(kill(lasting, SIGSTOP), 0);
   for (const char* name : {"lasts", "ends"})
@@ -413,11 +417,7 @@ TEST_F(SupervisorDoor, KeepsNoReportForAnEngineThatSaysNothing) {
   const auto socket = connect();
   ASSERT_TRUE(ask(socket, create({{"name", "talks"}, {"world", 64}, {"mesh", "dp_shard=64"}})));
   ASSERT_TRUE(ask(socket, create({{"name", "silent"}})));
-  const auto status = ask(socket, {{"command", "status"}});
-  ASSERT_TRUE(status);
-  pid_t silent = 0;
-  for (const Json& job : status->at("jobs"))
-    if (job.at("name") == "silent") silent = job.at("engine_pid");
+  const pid_t silent = engine_of(socket, "silent");
   ASSERT_GT(silent, 0);
   ASSERT_EQ(kill(silent, SIGSTOP), 0);
   const auto held = [] {
