@@ -25,9 +25,9 @@ std::string shown_name(std::string_view name, std::span<const Rank> ranks) {
   if (!name.empty()) return std::string(name);
   std::vector<std::uint32_t> numbers;
   for (const Rank rank : ranks) numbers.push_back(rank.value);
-  std::string text = "ranks " + blame::rank_list(numbers);
+  const std::string text = fmt::format("ranks {}", blame::rank_list(numbers));
   if (text.size() < shm::kNameBytes) return text;
-  return text.substr(0, shm::kNameBytes - sizeof "...") + "...";
+  return fmt::format("{}...", text.substr(0, shm::kNameBytes - sizeof "..."));
 }
 
 }  // namespace

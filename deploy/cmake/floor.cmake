@@ -1,14 +1,21 @@
 # muster_floor(): a library that cannot link upwards.
 #
-#   muster_floor(mesh FLOOR 4 FOLDER scheduler/mesh SOURCES mesh.cpp ON muster::base [VENDOR pkg::pkg])
+#   muster_floor(mesh FLOOR 4 FOLDER scheduler/mesh SOURCES mesh.cpp ON muster::base [VENDOR pkg::pkg]
+#                [PRECOMPILED library|daemon|OFF] [TOGETHER] [HOT] [OFF_PATH])
 #
 # creates target muster_mesh with alias muster::mesh. ON lists our libraries on lower floors, or siblings of
-# the same top-level folder; VENDOR lists packages, which never appear in our headers (PRIVATE). The floors
-# are those of ARCHITECTURE.md: a link to a higher floor, or across at one floor, stops the configure step.
+# the same top-level folder; VENDOR lists packages, which never appear in our headers (PRIVATE). PRECOMPILED says
+# which set of precompile.cmake the sources begin with. TOGETHER compiles several sources as one, so that what they
+# share is instantiated once: names in their anonymous namespaces must differ. HOT works on long vectors, so it is optimised under the
+# sanitizers too; OFF_PATH is on no operation's path, so it is hardly optimised anywhere, which builds faster. The
+# floors are those of ARCHITECTURE.md: a link to a higher floor, or across at one floor, stops the configure step.
 function(muster_floor name)
-  cmake_parse_arguments(ARG "" "FLOOR;FOLDER" "SOURCES;ON;VENDOR;VENDOR_PUBLIC" ${ARGN})
+  cmake_parse_arguments(ARG "HOT;OFF_PATH;TOGETHER" "FLOOR;FOLDER;PRECOMPILED" "SOURCES;ON;VENDOR;VENDOR_PUBLIC" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS OR NOT DEFINED ARG_FLOOR OR NOT ARG_FOLDER)
     message(FATAL_ERROR "muster_floor(${name}): needs FLOOR and FOLDER; unknown: '${ARG_UNPARSED_ARGUMENTS}'")
+  endif()
+  if(NOT DEFINED ARG_PRECOMPILED)
+    set(ARG_PRECOMPILED library)
   endif()
   set(target muster_${name})
   if(ARG_SOURCES)
@@ -24,7 +31,16 @@ function(muster_floor name)
   target_link_libraries(${target} ${scope} ${ARG_ON} ${ARG_VENDOR_PUBLIC})
   string(REGEX MATCH "^[^/]+" top "${ARG_FOLDER}")
   set_target_properties(${target} PROPERTIES
-    MUSTER_FLOOR ${ARG_FLOOR} MUSTER_TOP ${top} MUSTER_ON "${ARG_ON}")
+    MUSTER_FLOOR ${ARG_FLOOR} MUSTER_TOP ${top} MUSTER_ON "${ARG_ON}" MUSTER_HOT ${ARG_HOT})
+  if(ARG_SOURCES AND ARG_PRECOMPILED)
+    muster_precompile(${target} ${ARG_PRECOMPILED})
+  endif()
+  if(ARG_TOGETHER)
+    muster_compile_together(${target})
+  endif()
+  if(ARG_OFF_PATH AND NOT MUSTER_SANITIZE)
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
   set_property(GLOBAL APPEND PROPERTY MUSTER_FLOOR_TARGETS ${target})
 endfunction()
 

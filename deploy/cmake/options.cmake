@@ -1,6 +1,7 @@
 # Build options and the flags that every target of ours shares.
 option(MUSTER_BUILD_TESTS "Build the tests and benchmarks" ON)
 option(MUSTER_WERROR "Treat warnings as errors (the presets do)" OFF)
+option(MUSTER_TOGETHER "Compile the sources of large libraries several at a time, and headers once" ON)
 set(MUSTER_SANITIZE "" CACHE STRING "Sanitizers to build with, comma-separated (address,undefined | thread)")
 option(MUSTER_FUZZ "Build the fuzz targets with libFuzzer; needs clang (the preset fuzz)" OFF)
 set(MUSTER_CUDA "AUTO" CACHE STRING "Build the cuda backend: AUTO (where nvcc is found), ON, OFF")

@@ -20,12 +20,14 @@ if(MUSTER_BUILD_TESTS)
   set(_source ${CMAKE_BINARY_DIR}/tests/headers.cpp)
   file(CONFIGURE OUTPUT ${_source} CONTENT "// What precompiled headers belong to.\n")
   add_library(muster_test_headers OBJECT EXCLUDE_FROM_ALL ${_source})
-  target_link_libraries(muster_test_headers PRIVATE muster_test_flags GTest::gmock GTest::gtest)
+  target_link_libraries(muster_test_headers PRIVATE muster_test_flags muster::fmt tl::expected
+    nlohmann_json::nlohmann_json GTest::gmock GTest::gtest)
   target_compile_options(muster_test_headers PRIVATE -fPIE)
   set_target_properties(muster_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_precompile_headers(muster_test_headers PRIVATE
     <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <atomic> <chrono> <filesystem> <fstream> <functional>
-    <map> <memory> <mutex> <optional> <random> <set> <span> <string> <thread> <vector>)
+    <map> <memory> <mutex> <optional> <random> <set> <span> <string> <thread> <vector>
+    <fmt/format.h> <nlohmann/json.hpp> <tl/expected.hpp>)
 endif()
 
 function(muster_test name)

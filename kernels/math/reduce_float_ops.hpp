@@ -19,20 +19,19 @@ HWY_INLINE hn::Vec<D> canonical_nan(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), quiet, v);
 }
 
+// SUM, and AVG where `members` is not 0.
 template<class D>
 struct SumOfFloats {
   using V = hn::Vec<D>;
+  hn::TFromD<D> members = 0;
+  SumOfFloats() = default;
+  explicit SumOfFloats(std::size_t mean_of) : members(static_cast<hn::TFromD<D>>(mean_of)) {}
   HWY_INLINE V prepare(V v) const { return v; }
   HWY_INLINE V combine(V a, V b) const { return hn::Add(a, b); }
-  HWY_INLINE V finish(V v) const { return canonical_nan(D(), v); }
-};
-
-template<class D>
-struct MeanOfFloats : SumOfFloats<D> {
-  using V = hn::Vec<D>;
-  hn::TFromD<D> members;
-  explicit MeanOfFloats(std::size_t n) : members(static_cast<hn::TFromD<D>>(n)) {}
-  HWY_INLINE V finish(V v) const { return canonical_nan(D(), hn::Div(v, hn::Set(D(), members))); }
+  HWY_INLINE V finish(V v) const {
+    if (members > 0) v = hn::Div(v, hn::Set(D(), members));
+    return canonical_nan(D(), v);
+  }
 };
 
 template<class D>
@@ -51,12 +50,15 @@ struct ProductOfFloats : SumOfFloats<D> {
 
 // MAX and MIN on keys: signed integers that order as the floats do, with -0 below +0 and NaN beyond every
 // number. The hardware's own max and min say different things about NaN and zeros on every instruction set.
-template<class D, bool kMaximum>
+// MIN is MAX of the complements, which order the other way round.
+template<class D>
 struct ExtremeOfFloats {
   using V = hn::Vec<D>;
   using DI = hn::RebindToSigned<D>;
   using Key = hn::TFromD<DI>;
   using VI = hn::Vec<DI>;
+  Key complement;
+  explicit ExtremeOfFloats(muster_redop redop) : complement(redop == MUSTER_MAX ? Key{0} : Key{-1}) {}
 
   // Its own inverse: flips the magnitude bits of negative numbers.
   static HWY_INLINE VI flip(VI bits) {
@@ -64,21 +66,16 @@ struct ExtremeOfFloats {
     return hn::Xor(bits, hn::And(negative, hn::Set(DI(), hwy::LimitsMax<Key>())));
   }
   HWY_INLINE V prepare(V v) const {
-    const VI beyond = hn::Set(DI(), kMaximum ? hwy::LimitsMax<Key>() : hwy::LimitsMin<Key>());
-    const VI key = flip(hn::BitCast(DI(), v));
+    const VI beyond = hn::Set(DI(), hwy::LimitsMax<Key>());
+    const VI key = hn::Xor(flip(hn::BitCast(DI(), v)), hn::Set(DI(), complement));
     return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(D(), beyond), hn::BitCast(D(), key));
   }
   HWY_INLINE V combine(V a, V b) const {
-    const VI x = hn::BitCast(DI(), a);
-    const VI y = hn::BitCast(DI(), b);
-    if constexpr (kMaximum)
-      return hn::BitCast(D(), hn::Max(x, y));
-    else
-      return hn::BitCast(D(), hn::Min(x, y));
+    return hn::BitCast(D(), hn::Max(hn::BitCast(DI(), a), hn::BitCast(DI(), b)));
   }
   HWY_INLINE V finish(V v) const {
-    return canonical_nan(
-        D(), hn::BitCast(D(), flip(hn::BitCast(DI(), v))));  // a key beyond all numbers is a NaN again
+    const VI key = hn::Xor(hn::BitCast(DI(), v), hn::Set(DI(), complement));
+    return canonical_nan(D(), hn::BitCast(D(), flip(key)));  // a key beyond all numbers is a NaN again
   }
 };
 
@@ -89,11 +86,10 @@ void reduce_floats(const Reduction& r) {
     case MUSTER_SUM:
       return reduce_with<Format>(SumOfFloats<D>(), r);
     case MUSTER_AVG:
-      return reduce_with<Format>(MeanOfFloats<D>(r.source_count), r);
+      return reduce_with<Format>(SumOfFloats<D>(r.source_count), r);
     case MUSTER_MAX:
-      return reduce_with<Format>(ExtremeOfFloats<D, true>(), r);
     case MUSTER_MIN:
-      return reduce_with<Format>(ExtremeOfFloats<D, false>(), r);
+      return reduce_with<Format>(ExtremeOfFloats<D>(r.redop), r);
     case MUSTER_PROD:
       return reduce_with<Format>(ProductOfFloats<D>(), r);
     default:

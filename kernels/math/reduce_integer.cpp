@@ -56,19 +56,20 @@ struct ProductOfIntegers : SumOfIntegers<D> {
   HWY_INLINE V combine(V a, V b) const { return multiply(D(), a, b); }
 };
 
-// Value is the element's own type: signed or not.
-template<class D, class Value, bool kMaximum>
-struct ExtremeOfIntegers : SumOfIntegers<D> {
+// MAX and MIN. Value is the element's own type: signed or not. MIN is MAX of the complements, which order the
+// other way round.
+template<class D, class Value>
+struct ExtremeOfIntegers {
   using V = hn::Vec<D>;
+  hn::TFromD<D> complement;
+  explicit ExtremeOfIntegers(muster_redop redop)
+      : complement(redop == MUSTER_MAX ? hn::TFromD<D>{0} : hwy::LimitsMax<hn::TFromD<D>>()) {}
+  HWY_INLINE V prepare(V v) const { return hn::Xor(v, hn::Set(D(), complement)); }
   HWY_INLINE V combine(V a, V b) const {
     const hn::Rebind<Value, D> dv;
-    const auto x = hn::BitCast(dv, a);
-    const auto y = hn::BitCast(dv, b);
-    if constexpr (kMaximum)
-      return hn::BitCast(D(), hn::Max(x, y));
-    else
-      return hn::BitCast(D(), hn::Min(x, y));
+    return hn::BitCast(D(), hn::Max(hn::BitCast(dv, a), hn::BitCast(dv, b)));
   }
+  HWY_INLINE V finish(V v) const { return prepare(v); }
 };
 
 // For AVG: lanes that hold every sum of kReduceSourcesMax elements exactly, and whose rounded quotient cuts
@@ -101,21 +102,16 @@ struct MeanFormat<std::int32_t> {
 template<class Value>
 void mean(const Reduction& r) {
   using Format = MeanFormat<Value>;
-  reduce_with<Format>(MeanOfFloats<typename Format::D>(r.source_count), r);
+  reduce_with<Format>(SumOfFloats<typename Format::D>(r.source_count), r);
 }
 
 template<class Value>
 using WrappingFormat = PlainFormat<std::make_unsigned_t<Value>>;
 
-// MAX and MIN.
 template<class Value>
 void extreme(const Reduction& r) {
   using Format = WrappingFormat<Value>;
-  using D = typename Format::D;
-  if (r.redop == MUSTER_MAX)
-    reduce_with<Format>(ExtremeOfIntegers<D, Value, true>(), r);
-  else
-    reduce_with<Format>(ExtremeOfIntegers<D, Value, false>(), r);
+  reduce_with<Format>(ExtremeOfIntegers<typename Format::D, Value>(r.redop), r);
 }
 
 // SUM, PROD and PREMUL_SUM, which know no sign.

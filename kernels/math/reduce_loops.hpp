@@ -6,8 +6,8 @@
 // and widen and narrow between the two. An operator has prepare (one source's lanes), combine (two subtrees)
 // and finish (before the result is narrowed).
 //
-// One to eight sources are reduced in registers. More are cut into blocks of 8, and the rest into blocks of
-// 4, 2 and 1; each block's result is a full subtree, kept in a tile that stays in L1, and equal subtrees are
+// One to eight sources are reduced in registers. More are cut into blocks of eight, the last of which may be
+// shorter. Each block's result is a full subtree, kept in a tile that stays in L1, and equal subtrees are
 // merged as a binary counter carries. A tile of the target is written after all its sources have been read,
 // so the target may be one of them.
 #if defined(MUSTER_KERNELS_MATH_REDUCE_LOOPS_HPP) == defined(HWY_TARGET_TOGGLE)
@@ -79,49 +79,91 @@ HWY_INLINE auto tree(const Op& op, const Vectors& vectors, std::size_t first) {
   }
 }
 
-// Finishes results and stores them as elements.
+// Five to seven sources share one loop: a tree of four, and what is behind it.
+constexpr std::size_t kFiveToSeven = 7;
+
+template<std::size_t K, class Op, class Vectors>
+HWY_INLINE auto tree_over(const Op& op, const Vectors& vectors, std::size_t source_count) {
+  if constexpr (K != kFiveToSeven) {
+    return tree<K>(op, vectors, 0);
+  } else {
+    auto right = op.prepare(vectors.load(4));
+    if (source_count > 5) right = op.combine(right, op.prepare(vectors.load(5)));
+    if (source_count > 6) right = op.combine(right, op.prepare(vectors.load(6)));
+    return op.combine(tree<4>(op, vectors, 0), right);
+  }
+}
+
+// Where results go: finished and as elements to the target, or, of a part of the sources, as lanes to a tile,
+// whose size is a multiple of every vector's. One type for both, since each is a set of loops to compile; the
+// branch is always predicted.
 template<class Format, class Op>
-struct ToTarget {
+struct Sink {
   Op op;
   std::byte* target;
+  typename Format::Lane* tile = nullptr;  // null: to the target
+
   HWY_INLINE void put(hn::Vec<typename Format::D> v, std::size_t i) const {
+    if (tile != nullptr) return hn::Store(v, typename Format::D(), tile + i);
     store_bytes(typename Format::Elements(), Format::narrow(op.finish(v)),
                 target + i * kElementBytes<Format>);
   }
   HWY_INLINE void put_rest(hn::Vec<typename Format::D> v, std::size_t i, std::size_t count) const {
+    if (tile != nullptr) return hn::Store(v, typename Format::D(), tile + i);
     store_some(typename Format::Elements(), Format::narrow(op.finish(v)), target + i * kElementBytes<Format>,
                count);
   }
 };
 
-// Keeps results as lanes of a tile, whose size is a multiple of every vector's.
-template<class Format>
-struct ToTile {
-  typename Format::Lane* tile;
-  HWY_INLINE void put(hn::Vec<typename Format::D> v, std::size_t i) const {
-    hn::Store(v, typename Format::D(), tile + i);
-  }
-  HWY_INLINE void put_rest(hn::Vec<typename Format::D> v, std::size_t i, std::size_t) const { put(v, i); }
+// Elements [first, first + count) of some sources.
+struct Range {
+  const std::byte* const* sources;
+  std::size_t source_count;
+  std::size_t first;
+  std::size_t count;
 };
 
-// Reduces K sources, `count` elements from element `first` on.
-template<class Format, std::size_t K, class Op, class Sink>
-HWY_NOINLINE void fold(Op op, const std::byte* const* from, std::size_t first, std::size_t count, Sink sink) {
+// Reduces K sources.
+template<class Format, std::size_t K, class Op>
+HWY_NOINLINE void fold(const Range& range, Sink<Format, Op> sink) {
   constexpr std::size_t kBytes = kElementBytes<Format>;
+  const std::size_t source_count = K == kFiveToSeven ? range.source_count : K;
   std::array<const std::byte*, K> sources;
 #pragma GCC unroll 8
-  for (std::size_t k = 0; k < K; ++k) sources[k] = from[k] + first * kBytes;
+  for (std::size_t k = 0; k < K; ++k)
+    sources[k] = range.sources[std::min(k, source_count - 1)] + range.first * kBytes;
   const std::size_t n = hn::Lanes(typename Format::D());
   std::size_t i = 0;
-  for (; i + n <= count; i += n) sink.put(tree<K>(op, WholeVectors<Format, K>{sources, i * kBytes}, 0), i);
-  if (i == count) return;
-  const RestVectors<Format, K> rest{sources, i * kBytes, count - i};
-  sink.put_rest(tree<K>(op, rest, 0), i, count - i);
+  for (; i + n <= range.count; i += n)
+    sink.put(tree_over<K>(sink.op, WholeVectors<Format, K>{sources, i * kBytes}, source_count), i);
+  if (i == range.count) return;
+  const RestVectors<Format, K> rest{sources, i * kBytes, range.count - i};
+  sink.put_rest(tree_over<K>(sink.op, rest, source_count), i, range.count - i);
+}
+
+// One to eight sources.
+template<class Format, class Op>
+void fold_up_to_eight(const Range& range, const Sink<Format, Op>& sink) {
+  switch (range.source_count) {
+    case 1:
+      return fold<Format, 1>(range, sink);
+    case 2:
+      return fold<Format, 2>(range, sink);
+    case 3:
+      return fold<Format, 3>(range, sink);
+    case 4:
+      return fold<Format, 4>(range, sink);
+    case 8:
+      return fold<Format, 8>(range, sink);
+    default:
+      return fold<Format, kFiveToSeven>(range, sink);
+  }
 }
 
 constexpr std::size_t kTileBytes = 4096;
-// Subtrees alive at once: one per power of two up to kReduceSourcesMax.
-constexpr std::size_t kTilesMax = 13;
+constexpr std::size_t kBlock = 8;
+// Subtrees alive at once: the last block, and one per power of two from a block to kReduceSourcesMax.
+constexpr std::size_t kTilesMax = 11;
 
 template<class Format>
 struct Tiles {
@@ -140,28 +182,12 @@ HWY_NOINLINE void merge(const Op& op, Tiles<Format>& tiles, std::size_t to, std:
 }
 
 template<class Format, class Op>
-HWY_NOINLINE void finish(const Op& op, const Tiles<Format>& tiles, std::byte* target, std::size_t count) {
+HWY_NOINLINE void finish(const Tiles<Format>& tiles, const Sink<Format, Op>& sink, std::size_t count) {
   const typename Format::D d;
-  const ToTarget<Format, Op> sink{op, target};
   const std::size_t n = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + n <= count; i += n) sink.put(hn::Load(d, tiles.lanes[0] + i), i);
   if (i < count) sink.put_rest(hn::Load(d, tiles.lanes[0] + i), i, count - i);
-}
-
-template<class Format, class Op>
-void fold_block(const Op& op, std::size_t block, const std::byte* const* from, std::size_t first,
-                std::size_t count, const ToTile<Format>& sink) {
-  switch (block) {
-    case 8:
-      return fold<Format, 8>(op, from, first, count, sink);
-    case 4:
-      return fold<Format, 4>(op, from, first, count, sink);
-    case 2:
-      return fold<Format, 2>(op, from, first, count, sink);
-    default:
-      return fold<Format, 1>(op, from, first, count, sink);
-  }
 }
 
 // One tile of any number of sources.
@@ -170,19 +196,19 @@ void reduce_tile(const Op& op, const Reduction& r, Tiles<Format>& tiles, std::si
                  std::size_t count) {
   std::array<std::size_t, kTilesMax> weight{};  // sources in each tile: decreasing
   std::size_t depth = 0;
-  for (std::size_t k = 0; k < r.source_count;) {
-    std::size_t block = 8;
-    while (block > r.source_count - k) block /= 2;
-    fold_block<Format>(op, block, r.sources + k, first, count, ToTile<Format>{tiles.lanes[depth]});
-    weight[depth++] = block;
+  for (std::size_t k = 0; k < r.source_count; ++depth) {
+    const std::size_t block = std::min(kBlock, r.source_count - k);
+    weight[depth] = block;
+    fold_up_to_eight<Format>({r.sources + k, block, first, count},
+                             Sink<Format, Op>{op, nullptr, tiles.lanes[depth]});
     k += block;
-    for (; depth >= 2 && weight[depth - 2] == weight[depth - 1]; --depth) {
-      merge(op, tiles, depth - 2, count);
-      weight[depth - 2] *= 2;
+    for (; depth >= 1 && weight[depth - 1] == weight[depth]; --depth) {
+      merge(op, tiles, depth - 1, count);
+      weight[depth - 1] *= 2;
     }
   }
   for (; depth >= 2; --depth) merge(op, tiles, depth - 2, count);
-  finish(op, tiles, r.target + first * kElementBytes<Format>, count);
+  finish(tiles, Sink<Format, Op>{op, r.target + first * kElementBytes<Format>}, count);
 }
 
 // Its own function: the tiles would make the frame of every short reduction a large one.
@@ -195,27 +221,8 @@ HWY_NOINLINE void reduce_in_tiles(const Op& op, const Reduction& r) {
 
 template<class Format, class Op>
 void reduce_with(const Op& op, const Reduction& r) {
-  const ToTarget<Format, Op> sink{op, r.target};
-  switch (r.source_count) {
-    case 1:
-      return fold<Format, 1>(op, r.sources, 0, r.count, sink);
-    case 2:
-      return fold<Format, 2>(op, r.sources, 0, r.count, sink);
-    case 3:
-      return fold<Format, 3>(op, r.sources, 0, r.count, sink);
-    case 4:
-      return fold<Format, 4>(op, r.sources, 0, r.count, sink);
-    case 5:
-      return fold<Format, 5>(op, r.sources, 0, r.count, sink);
-    case 6:
-      return fold<Format, 6>(op, r.sources, 0, r.count, sink);
-    case 7:
-      return fold<Format, 7>(op, r.sources, 0, r.count, sink);
-    case 8:
-      return fold<Format, 8>(op, r.sources, 0, r.count, sink);
-    default:
-      return reduce_in_tiles<Format>(op, r);
-  }
+  if (r.source_count > kBlock) return reduce_in_tiles<Format>(op, r);
+  fold_up_to_eight<Format>({r.sources, r.source_count, 0, r.count}, Sink<Format, Op>{op, r.target});
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
