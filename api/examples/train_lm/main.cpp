@@ -130,9 +130,8 @@ class Run {
     if (options_.trace.empty() && !lost_trace_.empty()) throw OutputError(options_.html, lost_trace_);
     std::ifstream trace(trace_path(), std::ios::binary);
     const std::string json{std::istreambuf_iterator<char>(trace), {}};
-    PageContent content{runtime_.mesh(), sample_, figures_, {}, {0}};
+    PageContent content{runtime_.mesh(), sample_, figures_, {}, runtime_.world()};
     if (lost_trace_.empty()) content.events = read_trace(json);
-    if (runtime_.world() > 1) content.ranks.push_back(runtime_.world() - 1);
     std::ofstream page(options_.html, std::ios::binary);
     page << page_html(content);
     errno = 0;

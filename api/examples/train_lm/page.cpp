@@ -6,25 +6,50 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 #include <nlohmann/json.hpp>
 
 namespace train_lm {
+
+extern const std::string_view kPageTemplate;  // page.html; CMakeLists.txt makes the source that defines it
+
 namespace {
 
-constexpr double kWidth = 1000.0;
-constexpr double kMargin = 70.0;
-constexpr double kLaneHeight = 26.0;
-constexpr const char* kLanes[] = {"compute", "gather", "small", "reduce", "allreduce"};
+constexpr double kWidth = 1000.0;        // of the losses; and their height
+constexpr std::size_t kLaneHeight = 24;  // in pixels
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
+// What a bar's colour means: the class of the page's style, and its line of the legend.
+struct Kind {
+  const char* style;
+  const char* meaning;
+};
+constexpr std::array kKinds{
+    Kind{"forward", "kernels of the forward pass"},
+    Kind{"backward", "kernels of the backward pass"},
+    Kind{"update", "norm of the gradient, and the optimizer"},
+    Kind{"other", "anything else: copies, sums, rotary embedding, loss"},
+    Kind{"gather", "all-gather of parameters over dp_shard"},
+    Kind{"small", "small collectives: partial results over tp, norm, loss"},
+    Kind{"reduce", "reduce-scatter of gradients over dp_shard"},
+    Kind{"allreduce", "all-reduce of gradients over dp_replicate"},
+};
+// Lanes in the order in which they are drawn; others follow.
+constexpr std::array kLanes{"compute", "gather", "small", "reduce", "allreduce"};
+
+std::string style_of(const LaneEvent& event) {
+  const auto says = [&](const char* word) { return event.name.find(word) != std::string::npos; };
+  if (event.lane == "compute") {
+    if (says("forward")) return "forward";
+    if (says("backward") || says("grad")) return "backward";
+    if (says("adamw") || says("sum_squares") || says("clip")) return "update";
+    return "other";
+  }
+  return std::ranges::find(kLanes, event.lane) == kLanes.end() ? "other" : event.lane;
 }
 
-std::string escaped(const std::string& text) {
+std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (c == '<')
@@ -41,120 +66,175 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-std::string pixels(double value) {
+std::string number(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.2f", value);
+  std::snprintf(text, sizeof text, "%.4g", value);
   return text;
 }
 
-std::string label(double x, double y, const std::string& text, const char* anchor = "start") {
-  return "<text x=\"" + pixels(x) + "\" y=\"" + pixels(y) + "\" text-anchor=\"" + anchor + "\">" +
-         escaped(text) + "</text>\n";
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
 }
 
-std::string line(double x1, double y1, double x2, double y2) {
-  return "<line x1=\"" + pixels(x1) + "\" y1=\"" + pixels(y1) + "\" x2=\"" + pixels(x2) + "\" y2=\"" +
-         pixels(y2) + "\"/>\n";
+std::string time_text(double us) {
+  return us < 1000.0 ? fixed(us, 1) + " \u00b5s" : fixed(us / 1000.0, 2) + " ms";
 }
 
-// Kernels by their part in the step, collectives by their lane.
-const char* colour(const LaneEvent& event) {
-  if (event.lane == "gather") return "#2a9d8f";
-  if (event.lane == "reduce") return "#e76f51";
-  if (event.lane == "allreduce") return "#f4a261";
-  if (event.lane == "small") return "#9b5de5";
-  if (event.name.find("backward") != std::string::npos || event.name.find("grad") != std::string::npos)
-    return "#6c8ebf";
-  if (event.name == "adamw") return "#264653";
-  if (event.name == "copy" || event.name == "fill") return "#b0b7bf";
-  return "#457b9d";
+std::string legend_line(const std::string& mark, const std::string& meaning) {
+  return "<li><svg class=\"swatch\" viewBox=\"0 0 16 14\" aria-hidden=\"true\">" + mark + "</svg>" +
+         escaped(meaning) + "</li>\n";
 }
 
-std::string polyline(const std::vector<float>& losses, double top, double height, double low, double high,
-                     const char* kind) {
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void take(double value) {
+    if (!std::isfinite(value)) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  double length() const { return high - low; }
+};
+
+Range losses_range(const Figures& figures) {
+  Range range;
+  for (const std::vector<float>* losses : {&figures.losses, &figures.alone})
+    for (const float loss : *losses) range.take(static_cast<double>(loss));
+  if (!std::isfinite(range.length())) range = {0.0, 1.0};
+  if (range.low == range.high) range.low -= 1.0;
+  return range;
+}
+
+std::string polyline(const std::vector<float>& losses, const Range& range, const char* style) {
   std::string points;
   const double last = static_cast<double>(std::max<std::size_t>(1, losses.size() - 1));
   for (std::size_t i = 0; i < losses.size(); ++i) {
     const double loss = static_cast<double>(losses[i]);
     if (!std::isfinite(loss)) continue;
-    const double x = kMargin + (kWidth - 2 * kMargin) * static_cast<double>(i) / last;
-    points += pixels(x) + "," + pixels(top + height * (high - loss) / (high - low)) + " ";
+    const double x = kWidth * static_cast<double>(i) / last;
+    points += fixed(x, 1) + "," + fixed(kWidth * (range.high - loss) / range.length(), 1) + " ";
   }
-  return std::string("<polyline class=\"") + kind + "\" points=\"" + points + "\"/>\n";
+  return std::string("<polyline class=\"") + style + "\" points=\"" + points + "\"/>\n";
 }
 
-std::string loss_svg(const Figures& figures) {
-  constexpr double kTop = 20.0;
-  constexpr double kHeight = 260.0;
-  double low = std::numeric_limits<double>::infinity();
-  double high = -low;
-  for (const std::vector<float>* losses : {&figures.losses, &figures.alone})
-    for (const float loss : *losses)
-      if (std::isfinite(loss)) {
-        low = std::min(low, static_cast<double>(loss));
-        high = std::max(high, static_cast<double>(loss));
-      }
-  if (!(low < high)) low = high - 1.0;
-  std::string svg = "<svg viewBox=\"0 0 1000 320\" role=\"img\" aria-label=\"loss by step\">\n";
-  for (int tick = 0; tick <= 4; ++tick) {
-    const double y = kTop + kHeight * tick / 4;
-    svg += line(kMargin, y, kWidth - kMargin, y);
-    svg += label(kMargin - 8, y + 4, number(high - (high - low) * tick / 4), "end");
+using Values = std::map<std::string, std::string, std::less<>>;
+
+void add_losses(const Figures& figures, Values& values) {
+  const Range range = losses_range(figures);
+  const auto mark = [](const char* style) {
+    return std::string("<polyline class=\"") + style + "\" points=\"0,7 16,7\"/>";
+  };
+  std::string& legend = values["loss_legend"];
+  std::string& lines = values["loss_lines"];
+  legend = legend_line(mark("sharded"), "loss of this run, in nats a byte");
+  if (!figures.alone.empty()) {
+    legend += legend_line(mark("alone"), "the same run on one rank alone (broad)");
+    lines = polyline(figures.alone, range, "alone");
   }
-  svg += label(kMargin, kTop + kHeight + 20, "step 1");
-  svg += label(kWidth - kMargin, kTop + kHeight + 20, "step " + std::to_string(figures.losses.size()), "end");
-  if (!figures.alone.empty()) svg += polyline(figures.alone, kTop, kHeight, low, high, "alone");
-  svg += polyline(figures.losses, kTop, kHeight, low, high, "sharded");
-  return svg + "</svg>\n";
+  lines += polyline(figures.losses, range, "sharded");
+  for (int tick = 0; tick <= 4; ++tick)
+    values["loss_values"] += "<span>" + number(range.high - range.length() * tick / 4) + "</span>";
+  values["loss_label"] = "loss by step, from " + number(static_cast<double>(figures.losses.front())) +
+                         " to " + number(static_cast<double>(figures.losses.back()));
+  values["steps"] = std::to_string(figures.losses.size());
 }
 
-struct Window {
-  double begin = std::numeric_limits<double>::infinity();
-  double end = -std::numeric_limits<double>::infinity();
-  double x(double us) const { return kMargin + 20 + (kWidth - kMargin - 30) * (us - begin) / (end - begin); }
+std::vector<std::int32_t> drawn_ranks(const PageContent& content) {
+  if (content.world == 1) return {0};
+  return {0, content.world - 1};
+}
+
+std::string why_these_ranks(const PageContent& content) {
+  if (content.world == 1) return "The run has one rank.";
+  if (content.world == 2) return "Both ranks of the run are shown.";
+  const std::string last = std::to_string(content.world - 1);
+  return "Two of the " + std::to_string(content.world) +
+         " ranks are shown, so that the picture stays small; the others do the same work on other parts. "
+         "Rank "
+         "0 is shown because the figures above are its own. Rank " +
+         last +
+         ", the last, is shown because its place differs from that of rank 0 in every dimension of the mesh "
+         "that has more than one place. With --trace FILE, train_lm writes the lanes of all ranks for "
+         "ui.perfetto.dev.";
+}
+
+// What the timeline draws.
+struct Drawn {
+  std::vector<LaneEvent> events;   // of the ranks that are drawn
+  std::vector<std::string> lanes;  // from top to bottom
+  Range time;
 };
 
-std::string lane_svg(const PageContent& content, std::int32_t rank, const std::string& lane, double top,
-                     const Window& window) {
-  std::string svg = label(kMargin + 12, top + kLaneHeight / 2 + 4, lane, "end");
+Drawn drawn(const PageContent& content) {
+  const std::vector<std::int32_t> ranks = drawn_ranks(content);
+  Drawn drawn{{}, {kLanes.begin(), kLanes.end()}, {}};
   for (const LaneEvent& event : content.events) {
-    if (event.rank != rank || event.lane != lane) continue;
-    const double x = window.x(event.begin_us);
-    const double width = std::max(0.3, window.x(event.begin_us + event.duration_us) - x);
-    svg += "<rect x=\"" + pixels(x) + "\" y=\"" + pixels(top + 3) + "\" width=\"" + pixels(width) +
-           "\" height=\"" + pixels(kLaneHeight - 6) + "\" fill=\"" + colour(event) + "\"><title>" +
-           escaped(event.name) + ", " + number(event.duration_us) + " us</title></rect>\n";
+    if (std::ranges::find(ranks, event.rank) == ranks.end()) continue;
+    drawn.events.push_back(event);
+    if (std::ranges::find(drawn.lanes, event.lane) == drawn.lanes.end()) drawn.lanes.push_back(event.lane);
+    drawn.time.take(event.begin_us);
+    drawn.time.take(event.begin_us + event.duration_us);
   }
-  return svg;
+  std::erase_if(drawn.lanes, [&](const std::string& lane) {
+    return std::ranges::find(drawn.events, lane, &LaneEvent::lane) == drawn.events.end();
+  });
+  return drawn;
 }
 
-std::string timeline_svg(const PageContent& content) {
-  Window window;
-  for (const LaneEvent& event : content.events) {
-    if (std::ranges::find(content.ranks, event.rank) == content.ranks.end()) continue;
-    window.begin = std::min(window.begin, event.begin_us);
-    window.end = std::max(window.end, event.begin_us + event.duration_us);
+std::string bar(const LaneEvent& event, double begin_us, std::size_t top) {
+  std::string title = event.name + ", " + time_text(event.duration_us) + ", from " +
+                      fixed(begin_us / 1000.0, 3) + " ms\nrank " + std::to_string(event.rank) + ", lane " +
+                      event.lane;
+  if (!event.group.empty()) title += "\ngroup " + event.group + ", " + bytes_text(event.bytes);
+  return "<rect class=\"" + style_of(event) + "\" x=\"" + fixed(begin_us, 2) + "\" y=\"" +
+         std::to_string(top + 3) + "\" width=\"" + fixed(event.duration_us, 2) + "\" height=\"" +
+         std::to_string(kLaneHeight - 6) + "\"><title>" + escaped(title) + "</title></rect>\n";
+}
+
+std::string rank_html(const Drawn& drawn, std::int32_t rank) {
+  const std::string name = "rank " + std::to_string(rank);
+  const std::string height = std::to_string(kLaneHeight * drawn.lanes.size());
+  std::string html = "<h3>" + name + "</h3>\n<div class=\"plot\">\n<div class=\"names\">";
+  for (const std::string& lane : drawn.lanes) html += "<span>" + escaped(lane) + "</span>";
+  html += "</div>\n<svg class=\"lanes\" viewBox=\"0 0 " + fixed(drawn.time.length(), 2) + " " + height +
+          "\" height=\"" + height + "\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"lanes of " +
+          name + " over time\">\n<path class=\"grid\"/>\n";
+  for (std::size_t i = 0; i < drawn.lanes.size(); ++i)
+    for (const LaneEvent& event : drawn.events)
+      if (event.rank == rank && event.lane == drawn.lanes[i])
+        html += bar(event, event.begin_us - drawn.time.low, i * kLaneHeight);
+  return html + "</svg>\n</div>\n";
+}
+
+void add_timeline(const PageContent& content, Values& values) {
+  const Drawn what = drawn(content);
+  values["legend"] = values["why_these_ranks"] = "";
+  if (!(what.time.length() > 0.0)) {
+    values["span"] = "0";
+    values["timeline"] = "<p>The trace has no events of these ranks.</p>\n";
+    return;
   }
-  if (!(window.begin < window.end)) return "<p>The trace has no events of these ranks.</p>\n";
-  const double lanes = static_cast<double>(std::size(kLanes));
-  const double rank_height = kLaneHeight * lanes + 34;
-  const double height = rank_height * static_cast<double>(content.ranks.size()) + 24;
-  std::string svg =
-      "<svg viewBox=\"0 0 1000 " + pixels(height) + "\" role=\"img\" aria-label=\"lanes over time\">\n";
-  double top = 0.0;
-  for (const std::int32_t rank : content.ranks) {
-    svg += label(8, top + 18, "rank " + std::to_string(rank));
-    top += 24;
-    for (const char* lane : kLanes) {
-      svg += line(window.x(window.begin), top + kLaneHeight, window.x(window.end), top + kLaneHeight);
-      svg += lane_svg(content, rank, lane, top, window);
-      top += kLaneHeight;
-    }
-    top += 10;
-  }
-  svg += label(window.x(window.begin), top + 14, "0 ms");
-  svg += label(kWidth - 10, top + 14, number((window.end - window.begin) / 1000.0) + " ms", "end");
-  return svg + "</svg>\n";
+  values["span"] = fixed(what.time.length(), 2);
+  std::set<std::string> styles;
+  for (const LaneEvent& event : what.events) styles.insert(style_of(event));
+  for (const Kind& kind : kKinds)
+    if (styles.contains(kind.style))
+      values["legend"] += legend_line(
+          std::string("<rect class=\"") + kind.style + "\" x=\"1\" y=\"1\" width=\"14\" height=\"12\"/>",
+          kind.meaning);
+  values["legend"] +=
+      "<li><svg class=\"swatch empty\" aria-hidden=\"true\"></svg>empty: the lane runs nothing. In the "
+      "compute "
+      "lane the next kernel then waits for a collective (exposed), waits for a free core, or is not yet "
+      "submitted.</li>\n";
+  values["why_these_ranks"] = "<p id=\"why-these\">" + escaped(why_these_ranks(content)) + "</p>";
+  std::string& html = values["timeline"];
+  for (const std::int32_t rank : drawn_ranks(content)) html += rank_html(what, rank);
+  html += "<div class=\"plot\"><div class=\"below axis\"><span>0 ms</span><span class=\"end\">" +
+          fixed(what.time.length() / 1000.0, 1) + " ms</span></div></div>\n";
 }
 
 std::string facts(const PageContent& content) {
@@ -164,52 +244,64 @@ std::string facts(const PageContent& content) {
       {"steps", std::to_string(f.losses.size())},
       {"final loss", number(static_cast<double>(f.losses.back())) + " nats a byte"},
       {"tokens a second", std::to_string(std::llround(f.tokens_per_second))},
-      {"exposed communication", number(100.0 * f.exposed_fraction) + " %"},
+      {"exposed communication", fixed(100.0 * f.exposed_fraction, 1) + " %"},
       {"peak unsharded parameters of a rank", bytes_text(f.peak_unsharded_bytes)}};
   if (!f.alone.empty())
     rows.emplace_back("largest difference of the losses from one rank alone",
                       number(static_cast<double>(f.max_loss_difference())));
-  std::string html = "<table>\n";
-  for (const auto& [name, value] : rows)
-    html += "<tr><th>" + escaped(name) + "</th><td>" + escaped(value) + "</td></tr>\n";
-  return html + "</table>\n";
+  std::string html;
+  for (const auto& [name, value] : rows) {
+    html += "<tr><th scope=\"row\">" + escaped(name) + "</th><td>";
+    for (const char c : value) html += escaped({&c, 1}) + (c == ',' ? "<wbr>" : "");
+    html += "</td></tr>\n";
+  }
+  return html;
 }
 
-constexpr const char* kStyle =
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#1d2733}"
-    "svg{width:100%;height:auto}svg text{font-size:12px;fill:#44505c}svg line{stroke:#dfe4e8}"
-    "polyline{fill:none;stroke-width:1.6}.sharded{stroke:#e76f51}.alone{stroke:#457b9d;stroke-width:4;"
-    "opacity:.45}"
-    "th{text-align:left;font-weight:normal;padding-right:2em;color:#44505c}pre{background:#f4f6f8;padding:"
-    "1em;"
-    "white-space:pre-wrap}";
+// The page with each {{name}} replaced by its value, which is not looked at again.
+std::string filled(std::string_view page, const Values& values) {
+  std::string html;
+  for (std::size_t at = page.find("{{"); at != std::string_view::npos; at = page.find("{{")) {
+    const std::size_t end = page.find("}}", at);
+    const auto value = values.find(page.substr(at + 2, end - at - 2));
+    if (value == values.end()) throw std::logic_error("page.html names a value that nobody gives");
+    html.append(page.substr(0, at)).append(value->second);
+    page.remove_prefix(end + 2);
+  }
+  return html.append(page);
+}
 
 }  // namespace
 
 std::vector<LaneEvent> read_trace(std::string_view text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object() || !json.contains("traceEvents"))
-    throw std::runtime_error("the trace is not the JSON that muster_trace_end writes");
   std::vector<LaneEvent> events;
-  for (const auto& event : json["traceEvents"]) {
-    if (event.value("ph", "") != "X") continue;
-    events.push_back({event.value("name", ""), event.value("cat", ""), event.value("pid", 0),
-                      event.value("ts", 0.0), event.value("dur", 0.0)});
+  try {
+    const nlohmann::json trace = nlohmann::json::parse(text);
+    for (const auto& event : trace.at("traceEvents")) {
+      if (event.value("ph", "") != "X") continue;
+      const auto args = event.value("args", nlohmann::json::object());
+      events.push_back({.name = event.value("name", ""),
+                        .lane = event.value("cat", ""),
+                        .group = args.value("group", ""),
+                        .bytes = args.value("bytes", std::int64_t{0}),
+                        .rank = event.value("pid", 0),
+                        .begin_us = event.value("ts", 0.0),
+                        .duration_us = event.value("dur", 0.0)});
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(std::string("the trace is not the JSON that muster_trace_end writes: ") +
+                             error.what());
   }
   return events;
 }
 
 std::string page_html(const PageContent& content) {
-  std::string html =
-      "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>train_lm on "
-      "Muster</title>\n";
-  html += std::string("<style>") + kStyle + "</style></head>\n<body>\n<h1>train_lm on Muster</h1>\n";
-  html += facts(content);
-  html += "<h2>Loss</h2>\n" + loss_svg(content.figures);
-  if (!content.figures.alone.empty()) html += "<p>Thin: this mesh. Broad: the same run on one rank.</p>\n";
-  html += "<h2>Lanes in the last steps</h2>\n" + timeline_svg(content);
-  if (!content.sample.empty()) html += "<h2>A sample</h2>\n<pre>" + escaped(content.sample) + "</pre>\n";
-  return html + "</body>\n</html>\n";
+  Values values{{"facts", facts(content)}};
+  add_losses(content.figures, values);
+  add_timeline(content, values);
+  values["sample"] =
+      content.sample.empty() ? "" : "<h2>A sample</h2>\n<pre>" + escaped(content.sample) + "</pre>";
+  return filled(kPageTemplate, values);
 }
 
 }  // namespace train_lm
