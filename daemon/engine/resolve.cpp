@@ -60,8 +60,9 @@ Status check_alignment(const muster_range& range, std::size_t element, const cha
                  range.offset_bytes, element);
 }
 
-Result<std::byte*> resolve_range(const Session& session, const muster_range& range, std::uint64_t count,
-                                 muster_dtype dtype, const char* name) {
+Result<std::byte*> resolve_range(const Session& session, const muster_range& range,
+                                 std::span<const Block> blocks, muster_dtype dtype, const char* name) {
+  const std::uint64_t count = extent_of(blocks);
   if (count == 0) return nullptr;
   const Buffer* buffer = session.buffer(Handle(range.buffer));
   if (buffer == nullptr) return fail(Code::kStale, "{}: no such buffer", name);
@@ -69,8 +70,9 @@ Result<std::byte*> resolve_range(const Session& session, const muster_range& ran
   MUSTER_RETURN_IF_ERROR(check_alignment(range, element, name));
   const Wide end = static_cast<Wide>(range.offset_bytes) + static_cast<Wide>(count) * element;
   if (end > buffer->bytes)
-    return fail(Code::kBadArgument, "{}: {} elements from byte {} end behind the buffer's {} bytes", name,
-                count, range.offset_bytes, buffer->bytes);
+    return fail(Code::kBadArgument, "{}: {}{} elements from byte {} end behind the buffer's {} bytes", name,
+                blocks.size() > 1 ? fmt::format("{} blocks, ", blocks.size()) : "", count, range.offset_bytes,
+                buffer->bytes);
   return buffer->grant.data + range.offset_bytes;
 }
 
@@ -93,14 +95,14 @@ Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, schedul
                        scheduler::CollectiveWork& work) {
   const muster_dtype dtype = work.collective.dtype;
   Share& share = work.share;
-  const std::uint64_t reads = extent_of(share.source_blocks);
   // The root of a broadcast may want no copy of its own.
   const bool no_target =
       work.collective.op == MUSTER_BROADCAST && share.index == work.collective.root && m.target.buffer == 0;
   if (no_target) share.target_blocks.clear();
-  const std::uint64_t writes = extent_of(share.target_blocks);
-  MUSTER_ASSIGN_OR_RETURN(share.source, resolve_range(scope.session, m.source, reads, dtype, "source"));
-  MUSTER_ASSIGN_OR_RETURN(share.target, resolve_range(scope.session, m.target, writes, dtype, "target"));
+  MUSTER_ASSIGN_OR_RETURN(share.source,
+                          resolve_range(scope.session, m.source, share.source_blocks, dtype, "source"));
+  MUSTER_ASSIGN_OR_RETURN(share.target,
+                          resolve_range(scope.session, m.target, share.target_blocks, dtype, "target"));
   // Also of vectors that are empty now: new counts may reach into them, and are told late (M8).
   const auto hold = [&](std::span<const Block> blocks, const muster_range& range,
                         const char* name) -> Status {

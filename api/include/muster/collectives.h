@@ -35,7 +35,7 @@ enum {
 };
 
 /* How a vector is cut into one block for each member of the group. Both lists have an entry per member, in group order,
- * and are copied. */
+ * and are copied. Block i is that of member i, so the own block is the one with this rank's index in the group. */
 typedef struct muster_blocks {
   const uint64_t* counts;  /* elements of each block; NULL: `count` each                                         */
   const uint64_t* offsets; /* element at which each block begins, in this rank's own vector; NULL: end to end.
@@ -60,8 +60,9 @@ typedef struct muster_face {
  *  ALL_REDUCE      target[count] = reduction of all source[count]. In place: source equals target.
  *  ALL_GATHER      target_blocks = blocks of all members; source = own block. All agree on all counts; offsets are each
  *                  rank's own. In place: source is the own block inside target.
- *  REDUCE_SCATTER  target = own block of the reduction; source_blocks are what all members reduce. All agree on all counts;
- *                  offsets are each rank's own. In place: target is the own block inside source.
+ *  REDUCE_SCATTER  target = own block of the reduction of all sources; a source has a block for each member (source_blocks).
+ *                  All agree on all counts; offsets are each rank's own. In place: target is the own block inside source,
+ *                  and the other blocks of source stay as they are.
  *  BROADCAST       target[count] = the source[count] of member `peer`, who may pass source as target, or no target.
  *  REDUCE          target[count] of member `peer` = reduction of all source[count]. In place at `peer`: source equals
  *                  target. The others' target is ignored.
@@ -108,7 +109,8 @@ typedef struct muster_face {
  *  in place        MPI_IN_PLACE is the same memory, passed twice     the same rules
  *  ALL_REDUCE,     any order unless the operator does not commute,   order by topology, results may differ from run to run;
  *  REDUCE          then by rank; here one tree. No AVG, PREMUL_SUM   AVG of integers truncates there too
- *  REDUCE_SCATTER  MPI_Reduce_scatter with counts, _block without    equal blocks only
+ *  REDUCE_SCATTER  MPI_Reduce_scatter with counts, _block without;   equal blocks only
+ *                  in place MPI leaves the result in front
  *  ALL_GATHER      MPI_Allgather, _allgatherv; offsets differ by     equal blocks only
  *                  rank there too
  *  BROADCAST       as MPI_Bcast, with a buffer for each side         as ncclBroadcast
@@ -138,10 +140,10 @@ typedef struct muster_collective {
   uint32_t flags;     /* 0                                                             */
   muster_range source;
   muster_range target;
-  uint64_t count;              /* elements: see above; of every block where blocks have no counts */
-  muster_blocks source_blocks; /* REDUCE_SCATTER, SCATTER at `peer`, ALL_TO_ALL                   */
-  muster_blocks target_blocks; /* ALL_GATHER, GATHER at `peer`, ALL_TO_ALL                        */
-  const muster_face* sends;    /* EXCHANGE. Copied.                                               */
+  uint64_t count;              /* elements of the vector; of each block, where it is cut and its blocks have no counts    */
+  muster_blocks source_blocks; /* REDUCE_SCATTER, SCATTER at `peer`, ALL_TO_ALL. Left out: `count` each, end to end       */
+  muster_blocks target_blocks; /* ALL_GATHER, GATHER at `peer`, ALL_TO_ALL                                                */
+  const muster_face* sends;    /* EXCHANGE. Copied.                                                                       */
   const muster_face* receives;
   uint32_t send_count;
   uint32_t receive_count;

@@ -493,7 +493,7 @@ MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_k
 /* A counter of this session's page, by name: "steps_completed", "bytes_moved", "compute_busy_ns", "comm_busy_ns",
  * "exposed_ns", "commands", "steps_failed", "refusals", "buffer_bytes", "buffer_bytes_peak"; and of what this process ran
  * itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read from shared memory: works while the daemon is stuck.
- * Errors: NOT_FOUND with the names. */
+ * "exposed_ns" is for how long the compute lane had work and waited for a collective. Errors: NOT_FOUND with the names. */
 MUSTER_API muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value);
 /* Record every step of the whole job from now on, on all its local ranks. A job has one recording at a time, which is this
  * rank's until it ends it; with its session it ends unwritten. Errors: BUSY (one is on, of this rank, another or a program such

@@ -317,11 +317,11 @@ TEST_F(Collectives, RefusesWhatLiesBehindItsBuffer) {
   muster_collective c = say(0, MUSTER_ALL_GATHER);
   c.target_blocks = {counts.data(), far.data()};
   expect_refused(c, MUSTER_ERR_BAD_ARGUMENT,
-                 "target: 65 elements from byte 0 end behind the buffer's 256 bytes");
+                 "target: 3 blocks, 65 elements from byte 0 end behind the buffer's 256 bytes");
   c.target_blocks.offsets = beyond.data();
   expect_refused(c, MUSTER_ERR_BAD_ARGUMENT, "2^63");
   c = say(0, MUSTER_ALL_TO_ALL, 22);
-  expect_refused(c, MUSTER_ERR_BAD_ARGUMENT, "source: 66 elements");
+  expect_refused(c, MUSTER_ERR_BAD_ARGUMENT, "source: 3 blocks, 66 elements");
   muster_face face{1, 0, muster_view2(sources_[0].buffer, 0, MUSTER_F32, 5, 13)};
   c = say(0, MUSTER_EXCHANGE);
   c.receives = &face;
