@@ -59,4 +59,10 @@ if(TARGET muster)
           DESTINATION ${_cmake_folder} COMPONENT development)
   install(FILES ${CMAKE_BINARY_DIR}/muster.pc
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+
+  # As sources, to be copied: their Makefile builds them with what is installed.
+  set(_examples ${PROJECT_SOURCE_DIR}/api/examples)
+  install(FILES ${_examples}/Makefile ${_examples}/README.md ${_examples}/all_reduce.c ${_examples}/kernels.c
+                ${_examples}/overlap.c ${_examples}/recover.c
+          DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
 endif()

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""The installed tree works for a stranger: `package_test.py CMAKE BUILD CONSUMER CC`.
+"""The installed tree works for a stranger: `package_test.py CMAKE BUILD CONSUMER CC EXAMPLES_TEST`.
 
 Method: install the build into an empty folder, move the folder, and build and run the consumer against it,
-        once through find_package and once through pkg-config. The moved tree finds itself.
+        once through find_package and once through pkg-config. The moved tree finds itself. The installed
+        examples are copied, built by their Makefile, and print under the installed `muster run` what their
+        page shows.
 """
 
 import os
@@ -16,6 +18,7 @@ from pathlib import Path
 PROGRAMS = {"muster": ("BINDIR", ""), "musterd": ("SBINDIR", ""), "muster-engine": ("LIBEXECDIR", "muster")}
 SHARED = (("DATADIR", "muster/schema/musterd.schema.json"), ("DATADIR", "muster/schema/cluster.schema.json"),
           ("DOCDIR", "examples/musterd.yaml"), ("DOCDIR", "examples/cluster.one-node.yaml"))
+EXAMPLES = ("all_reduce", "overlap", "recover", "kernels")
 DEFAULTS = {"DATADIR": "share", "DOCDIR": "share/doc/muster"}  # empty in the cache: made from others
 FORBIDDEN_NEEDS = ("cuda", "nccl", "ucp", "fabric", "yaml", "dnnl", "openblas", "ssl", "systemd")
 
@@ -76,6 +79,14 @@ def check_programs(build, prefix, folders):
             sys.exit(f"{name} was not installed below {folders[folder]}")
 
 
+def check_examples(examples_test, installed, programs, work, environment):
+    """As their page says: copy the folder, `make`, and run each."""
+    shutil.copytree(installed, work)
+    run("make", "-C", work, "CFLAGS=-O2 -Wall -Wextra -Wpedantic -Werror", env=environment)
+    print(run(sys.executable, examples_test, work / "README.md", programs, work, work, *EXAMPLES,
+              env=environment), end="")
+
+
 def main(arguments):
     cmake, build, consumer, compiler = arguments[1], Path(arguments[2]), Path(arguments[3]), arguments[4]
     work = build / "package"
@@ -92,7 +103,8 @@ def main(arguments):
         sys.exit(f"expected one {soname} under {prefix}, found {libraries}")
     folder = libraries[0].parent
     check_library(libraries[0], soname)
-    check_programs(build, prefix, install_folders(build))
+    folders = install_folders(build)
+    check_programs(build, prefix, folders)
 
     environment = {**without_build_settings(), "CC": compiler, "CMAKE_PREFIX_PATH": str(prefix)}
     run(cmake, "-S", consumer, "-B", work / "cmake", "-G", "Ninja", env=environment)
@@ -102,10 +114,13 @@ def main(arguments):
     shutil.copytree(consumer, work / "make")
     environment["PKG_CONFIG_PATH"] = str(folder / "pkgconfig")
     run("make", "-C", work / "make", env=environment)
-    by_make = run(work / "make" / "consumer", env={**environment, "LD_LIBRARY_PATH": str(folder)})
+    environment["LD_LIBRARY_PATH"] = str(folder)
+    by_make = run(work / "make" / "consumer", env=environment)
     if (by_cmake, by_make) != ("MUSTER_OK\n", "MUSTER_OK\n"):
         sys.exit(f"the consumers said {by_cmake!r} and {by_make!r}")
-    print("package: installed, moved, found by CMake and by pkg-config, built and run")
+    check_examples(arguments[5], prefix / folders["DOCDIR"] / "examples", prefix / folders["BINDIR"],
+                   work / "examples", environment)
+    print("package: installed, moved, found by CMake and by pkg-config; consumers and examples built and run")
     return 0
 
 
