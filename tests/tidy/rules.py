@@ -11,6 +11,7 @@ from source import CPP_ENDINGS
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
+SHOWN_WHOLE = {"README.md": "api/examples/all_reduce.c"}  # page -> the source that it shows
 DOCUMENTED_PATH = r"(?:api|daemon|scheduler|transport|kernels|configs|tests|deploy)/[\w./-]+"
 README_LINES_MAX = 80
 LINE_CHARACTERS_MAX = 110
@@ -331,6 +332,14 @@ def documented_path(source, tree):
                         yield number, f"{file} has no {word}"
 
 
+def shown_source(source, tree):
+    """What a page shows of a source is the source."""
+    shown = SHOWN_WHOLE.get(source.path)
+    if shown and f"\n```c\n{tree.files.get(shown)}```\n" not in source.text:
+        number = next((n for n, line in enumerate(source.lines, 1) if line == "```c"), 1)
+        yield number, f"does not show {shown} as it is: copy the file into a block that begins with ```c"
+
+
 def _is_code(path):
     return path.endswith(CPP_ENDINGS + (".py", ".sh", ".cmake", "CMakeLists.txt", "Makefile"))
 
@@ -339,4 +348,4 @@ RULES = {rule.__name__.replace("_", "-"): rule for rule in (
     include_direction, vendor_confinement, cuda_condition, header_guard, test_includes_its_header_first,
     file_length, line_length, function_length, class_card, shared_member, banned_name, banned_call, leftover,
     machine_path, file_globbing, commented_out_test, folder_readme, top_level,
-    documented_path)}
+    documented_path, shown_source)}

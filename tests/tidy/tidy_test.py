@@ -18,6 +18,7 @@ BESIDE = {path: "#pragma once\n" for path in (
     "scheduler/mesh/mesh.hpp",
     "daemon/config/config.hpp", "tests/seeded.hpp")}
 BESIDE["api/include/muster/muster.h"] = ""
+BESIDE["api/examples/all_reduce.c"] = "int main(void) {}\n"
 
 CARD = "// A thing.\n//\n// Owns    it. Thread  any.\n// Bound   one.\n// Fails   never.\n"
 
@@ -106,6 +107,8 @@ PLANTED = {
                      ("api/base/x.cpp", 'f("/ho' 'me/me/x");\n', 1)],
     "documented-path": [("README.md", "# x\n`api/base/gone.hpp`\n", 2),
                         ("ARCHITECTURE.md", "| `daemon/config/config.hpp`: `load` |\n", 1)],
+    "shown-source": [("README.md", "# x\n```c\nint main(void) { }\n```\n", 2), ("README.md", "# x\n", 1),
+                     ("README.md", "```sh\n```\n```c\n#include <x.h>\nint main(void) {}\n```\n", 3)],
     "file-globbing": [("api/base/CMakeLists.txt", "file(GLOB all *.cpp)\n", 1)],
     "commented-out-test": [("tests/x_test.cpp", "// TEST(A, B) {\n", 1),
                            ("tests/x_test.cpp", "\n#if 0\n#endif\n", 2),
@@ -182,6 +185,8 @@ CLEAN = {
     "leftover": [("api/base/x.cpp", 'mkstemp("aXX' 'XXXX");\n// hacking, todos\n')],
     "machine-path": [("deploy/x.sh", "ls /usr/share/x /run/muster api/base/home/me/x\n"),
                      ("api/base/x.cpp", 'f("/no/such/file");\n')],
+    "shown-source": [("README.md", "# x\n```c\nint main(void) {}\n```\n"),
+                     ("api/README.md", "```c\nint x;\n```\n")],
     "file-globbing": [("api/base/CMakeLists.txt", "# GLOB is not used\nadd_library(a a.cpp)\n")],
     "documented-path": [("README.md", "`api/base/status.hpp`, `build/x/y`, `scheduler/mesh`\n"),
                         ("ARCHITECTURE.md", "| `daemon/config/config.hpp`: `pragma` | a `word` |\n")],
