@@ -16,7 +16,9 @@ build: setup ## Build the programs and the library, optimised, in build/release
 	@cmake --preset release
 	@cmake --build --preset release
 
-demo: build ## Train a small language model on 8 ranks; writes demo/index.html and a Perfetto trace
+demo: setup ## Train a small language model on 8 ranks; writes demo/index.html and a Perfetto trace
+	@cmake --preset release
+	@cmake --build --preset release --target muster-cli musterd muster-engine train_lm
 	@deploy/demo.sh
 
 test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"

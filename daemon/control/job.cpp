@@ -7,6 +7,8 @@
 #include <limits>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 namespace muster::control {
 namespace {
 

@@ -12,6 +12,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 namespace muster::engine {
 namespace {
 

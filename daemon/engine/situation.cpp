@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include <nlohmann/json.hpp>
+
 namespace muster::engine {
 namespace {
 

@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 namespace muster::supervisor {
 
 constexpr std::uint64_t kMagicState = 0x315441545354534dULL;  // "MSTSTAT1"

@@ -4,13 +4,16 @@
 #                [PRECOMPILED library|daemon|OFF] [TOGETHER] [HOT] [OFF_PATH])
 #
 # creates target muster_mesh with alias muster::mesh. ON lists our libraries on lower floors, or siblings of
-# the same top-level folder; VENDOR lists packages, which never appear in our headers (PRIVATE). PRECOMPILED says
-# which set of precompile.cmake the sources begin with. TOGETHER compiles several sources as one, so that what they
-# share is instantiated once: names in their anonymous namespaces must differ. HOT works on long vectors, so it is optimised under the
-# sanitizers too; OFF_PATH is on no operation's path, so it is hardly optimised anywhere, which builds faster. The
-# floors are those of ARCHITECTURE.md: a link to a higher floor, or across at one floor, stops the configure step.
+# the same top-level folder; VENDOR lists packages, which never appear in our headers (PRIVATE). The floors
+# are those of ARCHITECTURE.md: a link to a higher floor, or across at one floor, stops the configure step.
+#
+#   PRECOMPILED  the set of headers (precompile.cmake) that each source begins with; library if not said
+#   TOGETHER     several sources are compiled as one: names in their anonymous namespaces must differ
+#   HOT          works on long vectors: optimised under the sanitizers too
+#   OFF_PATH     on no operation's path: hardly optimised, for it builds faster
 function(muster_floor name)
-  cmake_parse_arguments(ARG "HOT;OFF_PATH;TOGETHER" "FLOOR;FOLDER;PRECOMPILED" "SOURCES;ON;VENDOR;VENDOR_PUBLIC" ${ARGN})
+  cmake_parse_arguments(
+    ARG "HOT;OFF_PATH;TOGETHER" "FLOOR;FOLDER;PRECOMPILED" "SOURCES;ON;VENDOR;VENDOR_PUBLIC" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS OR NOT DEFINED ARG_FLOOR OR NOT ARG_FOLDER)
     message(FATAL_ERROR "muster_floor(${name}): needs FLOOR and FOLDER; unknown: '${ARG_UNPARSED_ARGUMENTS}'")
   endif()
@@ -38,8 +41,8 @@ function(muster_floor name)
   if(ARG_TOGETHER)
     muster_compile_together(${target})
   endif()
-  if(ARG_OFF_PATH AND NOT MUSTER_SANITIZE)
-    target_compile_options(${target} PRIVATE -O1)
+  if(ARG_OFF_PATH)
+    muster_off_path(${target})
   endif()
   set_property(GLOBAL APPEND PROPERTY MUSTER_FLOOR_TARGETS ${target})
 endfunction()

@@ -56,6 +56,13 @@ else()
   target_link_options(muster_flags INTERFACE -Wl,-z,relro,-z,now)
 endif()
 
+# What is on no operation's path: hardly optimised, which builds in two thirds of the time.
+function(muster_off_path target)
+  if(NOT MUSTER_SANITIZE)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C,CXX>:-O1>)
+  endif()
+endfunction()
+
 # What tests add: they are built oftener than they run, so their own code is hardly optimised.
 add_library(muster_test_flags INTERFACE)
 target_link_libraries(muster_test_flags INTERFACE muster_flags)

@@ -2,8 +2,9 @@
 #
 #   muster_precompile(TARGET SET)   SET: library, daemon or tests
 #
-# A source still includes what it uses. tests/tidy/headers_test.py compiles each header of ours without these. GCC
-# takes precompiled headers for code of the same kind only: position-independent as here, and optimised or not.
+# A source still includes what it uses: the fuzz preset builds without these, and tests/tidy/headers_test.py
+# compiles each header of ours alone. GCC takes precompiled headers for code of the same kind only:
+# position-independent as here, and optimised or not.
 set(_muster_library_headers
   <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <optional> <span>
   <string> <string_view> <utility> <vector> <fmt/format.h> <tl/expected.hpp>)

@@ -44,6 +44,19 @@ VENDORS = [
     ("OpenSSL", r"openssl/", r"^daemon/"),
 ]
 
+# What takes a second and more to parse, and the headers of ours that may include it all the same: most of the
+# build's time was once theirs. A source may include what VENDORS lets it.
+HEAVY = [
+    (r"nlohmann/json\.hpp",
+     {"daemon/cli/outcome.hpp", "daemon/control/packet.hpp", "daemon/supervisor/state.hpp"},
+     "declare with nlohmann/json_fwd.hpp"),
+    (r"CLI/", set(), "declare CLI::App"),
+    (r"asio(\.hpp|/)", set(), "hide it behind control::Loop"),
+    (r"yaml-cpp/", set(), "hide it behind config::Node"),
+    (r"hwy/", {"kernels/math/reduce_loops.hpp", "kernels/math/reduce_memory.hpp"}, "keep it in the source"),
+    (r"(fmt/(chrono|ranges|ostream)\.h|iostream|regex)$", set(), "keep it in the source"),
+]
+
 # Pattern in code (comments and literals blanked), where it is allowed, and what to use instead.
 CALLS = [
     (r"\b(system_clock|high_resolution_clock)\b", None, "it may jump or hide its origin; take a Clock"),
@@ -135,6 +148,16 @@ def vendor_confinement(source, tree):
         for vendor, pattern, allowed in VENDORS:
             if re.match(pattern, name) and not (allowed and re.match(allowed, source.path)):
                 yield line, f"<{name}>: {vendor} headers are confined to {allowed or 'no folder yet'}"
+
+
+def heavy_header(source, tree):
+    """A header is parsed by all who include it."""
+    if not source.path.endswith(".hpp") or source.path.startswith("tests/"):
+        return
+    for line, _, name in source.includes():
+        for pattern, allowed, advice in HEAVY:
+            if re.match(pattern, name) and source.path not in allowed:
+                yield line, f"<{name}> is too much for a header: {advice}"
 
 
 def cuda_condition(source, tree):
@@ -345,7 +368,8 @@ def _is_code(path):
 
 
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (
-    include_direction, vendor_confinement, cuda_condition, header_guard, test_includes_its_header_first,
-    file_length, line_length, function_length, class_card, shared_member, banned_name, banned_call, leftover,
+    include_direction, vendor_confinement, heavy_header, cuda_condition, header_guard,
+    test_includes_its_header_first, file_length, line_length, function_length, class_card, shared_member,
+    banned_name, banned_call, leftover,
     machine_path, file_globbing, commented_out_test, folder_readme, top_level,
     documented_path, shown_source)}

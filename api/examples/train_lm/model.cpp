@@ -5,7 +5,7 @@
 namespace train_lm {
 namespace {
 
-constexpr double kEpsilon = 1e-5;
+constexpr double kNormEpsilon = 1e-5;
 constexpr double kTheta = 10000.0;
 
 // Positions in a unit, as model_units() lists them.
@@ -135,7 +135,8 @@ void Model::block_forward(Program& program, std::size_t layer) {
   const muster_tensor& in = stream_[layer];
   const muster_tensor& out = stream_[layer + 1];
 
-  program.kernel(muster_rms_norm_forward(in, unit.weight(kAttentionNorm), b.normed, b.normed_rstd, kEpsilon));
+  program.kernel(
+      muster_rms_norm_forward(in, unit.weight(kAttentionNorm), b.normed, b.normed_rstd, kNormEpsilon));
   // Query, key and value lie one below the other, so one product makes all three.
   program.kernel(muster_linear_forward(b.normed, unit.weight(kQuery, 3), muster_none(), b.qkv));
   const muster_tensor queries_and_keys = heads(b.qkv, 0, 2 * heads_);
@@ -148,7 +149,7 @@ void Model::block_forward(Program& program, std::size_t layer) {
   program.kernel(muster_axpby(1.0, in, 1.0, b.middle));
 
   program.kernel(
-      muster_rms_norm_forward(b.middle, unit.weight(kMlpNorm), b.middle_normed, b.middle_rstd, kEpsilon));
+      muster_rms_norm_forward(b.middle, unit.weight(kMlpNorm), b.middle_normed, b.middle_rstd, kNormEpsilon));
   program.kernel(muster_linear_forward(b.middle_normed, unit.weight(kGate, 2), muster_none(), b.gate_up));
   program.kernel(muster_swiglu_forward(columns(b.gate_up, 0, hidden_), columns(b.gate_up, hidden_, hidden_),
                                        b.activated));
@@ -160,7 +161,7 @@ void Model::block_forward(Program& program, std::size_t layer) {
 void Model::head_forward(Program& program) {
   const Unit& unit = units_.back();
   program.kernel(
-      muster_rms_norm_forward(stream_.back(), unit.weight(kFinalNorm), normed_, normed_rstd_, kEpsilon));
+      muster_rms_norm_forward(stream_.back(), unit.weight(kFinalNorm), normed_, normed_rstd_, kNormEpsilon));
   program.kernel(muster_linear_forward(normed_, unit.weight(kHead), muster_none(), logits_));
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kBeta1 = 0.9;
 constexpr double kBeta2 = 0.95;
-constexpr double kEpsilon = 1e-8;
+constexpr double kAdamEpsilon = 1e-8;
 constexpr double kWeightDecay = 0.1;  // of matrices; norms do not decay
 
 muster_tensor run_of(const Buffer& buffer, muster_dtype dtype, std::int64_t begin, std::int64_t end) {
@@ -142,7 +142,7 @@ void Unit::update(Program& program, const muster_tensor& state, double learning_
   const auto adamw = [&](std::int64_t begin, std::int64_t end, double decay) {
     const auto part = [&](const Buffer& buffer) { return run_of(buffer, MUSTER_F32, begin, end); };
     program.kernel(muster_adamw(part(master_), part(gradient_), part(first_moment_), part(second_moment_),
-                                state, {learning_rate, kBeta1, kBeta2, kEpsilon, decay}));
+                                state, {learning_rate, kBeta1, kBeta2, kAdamEpsilon, decay}));
   };
   adamw(0, layout_.matrix_elements, kWeightDecay);
   if (layout_.matrix_elements != layout_.shard_elements)
