@@ -69,9 +69,18 @@ constexpr std::array kDeclarations{
          "empty: nowhere."),
     section("limits", "Everything is bounded, and the bounds are these. A refusal names the limit."),
     leaf("limits.jobs_max", Kind::kInteger, "16", 1, 1024, MUSTER_SLOT(limits.jobs_max),
-         "Jobs on this node."),
+         "Jobs on this node. An eighth, rounded up but never all, is kept for root and the daemon's own "
+         "user."),
+    leaf("limits.jobs_per_user_max", Kind::kInteger, "0", 0, 1024, MUSTER_SLOT(limits.jobs_per_user_max),
+         "Jobs of one user other than root and the daemon's own; 0: half of what is not kept for those, at "
+         "least 1."),
     leaf("limits.sessions_max", Kind::kInteger, "256", 1, kSlotsMax, MUSTER_SLOT(limits.sessions_max),
-         "Attached sessions of all jobs together."),
+         "Sessions of all jobs together, attached or waiting for their job. An eighth is kept as of jobs."),
+    leaf("limits.sessions_per_user_max", Kind::kInteger, "0", 0, kSlotsMax,
+         MUSTER_SLOT(limits.sessions_per_user_max),
+         "Sessions of one user other than root and the daemon's own; 0: half of what is not kept for those, "
+         "at "
+         "least 1."),
     leaf("limits.ranks_per_job_max", Kind::kInteger, "256", 1, kRanksOnNodeMax,
          MUSTER_SLOT(limits.ranks_per_job_max),
          "Ranks of one job, each of which has a session at most. Their shared memory is made with the job."),

@@ -29,7 +29,9 @@ struct Settings {
   } log;
   struct {
     std::uint32_t jobs_max = 0;
+    std::uint32_t jobs_per_user_max = 0;
     std::uint32_t sessions_max = 0;
+    std::uint32_t sessions_per_user_max = 0;
     std::uint32_t ranks_per_job_max = 0;
     std::uint32_t starts_per_lane_max = 0;
     std::uint32_t groups_made_max = 0;

@@ -170,8 +170,9 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
     const auto start = [made = supervisor.get(), job, tell] {
       return made->start_job(job, {.gid = getgid()}, tell);
     };
-    if (supervisor->book_.place_is_coming()) {
-      supervisor->wait_for_place({geteuid(), name, [] { return false; }, [start, tell] { tell(start()); }});
+    if (supervisor->book_.place_is_coming(job.owner_uid)) {
+      supervisor->wait_for_place(
+          {job.owner_uid, name, [] { return false; }, [start, tell] { tell(start()); }});
       continue;
     }
     const Status started = start();
@@ -187,7 +188,7 @@ Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile
       clock_(clock),
       door_(std::move(door)),
       reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-      book_(options_.jobs_max),
+      book_(Shares(Shares::limits_of(options_.jobs_max, options_.jobs_per_user_max), geteuid())),
       state_file_(std::move(state)),
       store_(options_.notify, options_.store_room),
       silent_(kSilent, geteuid()),
@@ -431,14 +432,6 @@ std::size_t Supervisor::adopting() const {
   return static_cast<std::size_t>(
       std::count_if(book_.jobs().begin(), book_.jobs().end(),
                     [](const auto& entry) { return entry.second.state == JobState::kAdopting; }));
-}
-
-std::size_t Supervisor::waiting_unclaimed() const {
-  std::size_t count = 0;
-  for (const auto& [name, running] : running_)
-    if (running.deserted || book_.jobs().at(name).state == JobState::kAdopting)
-      count += running.waiting.size();
-  return count;
 }
 
 void Supervisor::save() {

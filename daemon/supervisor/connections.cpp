@@ -25,6 +25,9 @@ constexpr int kClaimAttempts = kQuickAttempts + 50;
 constexpr Nanos kQuickRetry = std::chrono::microseconds(250);
 constexpr Nanos kClaimRetry = std::chrono::milliseconds(20);
 
+constexpr Shares::Words kSessions{"sessions that are attached or wait for their job", "limits.sessions_max",
+                                  "limits.sessions_per_user_max", "let some of the ranks end"};
+
 bool is_readable(const shm::Descriptor& socket) {
   pollfd entry{socket.get(), POLLIN, 0};
   return poll(&entry, 1, 0) == 1;
@@ -208,16 +211,13 @@ void Supervisor::admit(WaitingClient client) {
   if (draining_) return refuse(client.socket, serial, failure(Code::kJobEnded, kShuttingDown));
   const std::string job_name(*name);
   // Who waits for a seat to come free needs no other: it is counted once it has it.
-  if (!is_held(job_name, client.hello.rank) && sessions() + waiting_unclaimed() >= options_.sessions_max) {
+  const std::uint32_t uid = client.peer.uid;
+  if (!is_held(job_name, client.hello.rank) && !sessions_by_user().has_room(uid)) {
     forget_leavers();
-    if (const std::size_t taken = sessions() + waiting_unclaimed(); taken >= options_.sessions_max)
-      return refuse(
-          client.socket, serial,
-          failure(Code::kNoResource,
-                  "{} sessions are attached or wait for their job, the limit (limits.sessions_max)", taken));
+    if (const Shares sessions = sessions_by_user(); !sessions.has_room(uid))
+      return refuse(client.socket, serial, sessions.refusal(uid, kSessions));
   }
   if (book_.find(job_name) == nullptr) {
-    const std::uint32_t uid = client.peer.uid;
     auto spec = spec_for(client.hello, *mesh, uid);
     if (!spec) return refuse(client.socket, serial, spec.error());
     if (!client.applied && may_wait_for_place(uid)) {
@@ -236,8 +236,12 @@ void Supervisor::admit(WaitingClient client) {
     running_.at(job_name).waiting.push_back(std::move(client));
     return;
   }
-  const Claimant claimant{client.peer.uid,         client.peer.pid,     client.hello.rank,
-                          client.hello.world_size, std::string(*token), std::string(*mesh)};
+  const Claimant claimant{uid,
+                          client.peer.pid,
+                          client.hello.rank,
+                          client.hello.world_size,
+                          std::string(*token),
+                          std::string(*mesh)};
   const Status claimed = book_.claim(job_name, claimant);
   // A rank that has just died may come back before its engine has said so.
   if (claimed.code() == Code::kDuplicate && admit_later(client)) return;

@@ -9,6 +9,9 @@
 namespace muster::supervisor {
 namespace {
 
+constexpr Shares::Words kJobs{"jobs", "limits.jobs_max", "limits.jobs_per_user_max",
+                              "end one (`muster end`)"};
+
 // Same time for every wrong token of the right length, so that a claimant learns nothing by measuring.
 bool same_token(const std::string& a, const std::string& b) {
   return a.size() == b.size() && !a.empty() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
@@ -64,17 +67,21 @@ Result<Job*> JobBook::create(const control::JobSpec& spec) {
     MUSTER_RETURN_IF_ERROR(may_act(*other, spec.owner_uid));
     return fail(Code::kDuplicate, "a job named {} exists already; choose another name or end it", spec.name);
   }
-  if (jobs_.size() >= jobs_max_)
-    return fail(Code::kNoResource, "{} jobs exist, the limit (limits.jobs_max); end one or raise it",
-                jobs_.size());
-  Job job{spec, JobState::kStarting, std::vector<Seat>(spec.world)};
-  return &jobs_.emplace(spec.name, std::move(job)).first->second;
+  if (!places_.has_room(spec.owner_uid)) return fail(places_.refusal(spec.owner_uid, kJobs));
+  return enter({spec, JobState::kStarting, std::vector<Seat>(spec.world)});
 }
 
-bool JobBook::place_is_coming() const {
-  return jobs_.size() >= jobs_max_ && std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-           return entry.second.state == JobState::kEnding;
-         });
+Job* JobBook::enter(Job job) {
+  places_.enter(job.spec.owner_uid);
+  return &jobs_.emplace(job.spec.name, std::move(job)).first->second;
+}
+
+bool JobBook::place_is_coming(std::uint32_t uid) const {
+  if (places_.has_room(uid)) return false;
+  Shares then = places_;
+  for (const auto& [name, job] : jobs_)
+    if (job.state == JobState::kEnding) then.leave(job.spec.owner_uid);
+  return then.has_room(uid);
 }
 
 void JobBook::ready(const std::string& name) {
@@ -92,7 +99,10 @@ void JobBook::ending(const std::string& name) {
 }
 
 void JobBook::erase(const std::string& name) {
-  jobs_.erase(name);
+  const auto it = jobs_.find(name);
+  if (it == jobs_.end()) return;
+  places_.leave(it->second.spec.owner_uid);
+  jobs_.erase(it);
 }
 
 Status JobBook::issue(const std::string& name, Rank rank, std::string random) {
@@ -138,6 +148,7 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
                    claimant.rank, name, seat.pid);
   seat.held = true;
   seat.pid = claimant.pid;
+  seat.uid = claimant.uid;
   seat.spent = true;
   return {};
 }
@@ -175,7 +186,7 @@ Result<Job*> JobBook::adopt(const control::JobSpec& spec, const std::vector<Issu
     job.seats[token.rank].token = token.text;
     job.seats[token.rank].token_at = token.attachments;
   }
-  return &jobs_.emplace(spec.name, std::move(job)).first->second;
+  return enter(std::move(job));
 }
 
 Status JobBook::reconcile(const std::string& name, const std::vector<Sitting>& sittings) {
@@ -189,6 +200,7 @@ Status JobBook::reconcile(const std::string& name, const std::vector<Sitting>& s
     const Sitting& sitting = sittings[rank];
     seat.held = sitting.attached;
     seat.pid = sitting.attached ? sitting.pid : 0;
+    seat.uid = job->spec.owner_uid;  // the engine does not know who it is: the owner, or root
     seat.attachments = sitting.attachments;
     if (seat.token_at != seat.attachments) seat.token.clear();
   }
@@ -200,6 +212,12 @@ Status JobBook::may_act(const Job& job, std::uint32_t uid) {
   if (uid == 0 || uid == job.spec.owner_uid) return {};
   return failure(Code::kDenied, "job {} belongs to user {}, not to user {}", job.spec.name,
                  job.spec.owner_uid, uid);
+}
+
+void JobBook::count_sessions(Shares& sessions) const {
+  for (const auto& [name, job] : jobs_)
+    for (const Seat& seat : job.seats)
+      if (seat.held) sessions.enter(seat.uid);
 }
 
 Job* JobBook::find(const std::string& name) {

@@ -5,6 +5,7 @@
 #include "api/base/ids.hpp"
 #include "api/base/result.hpp"
 #include "daemon/control/job.hpp"
+#include "daemon/supervisor/shares.hpp"
 
 #include <cstdint>
 #include <map>
@@ -21,6 +22,7 @@ const char* state_name(JobState state) noexcept;
 struct Seat {
   bool held = false;
   std::int32_t pid = 0;
+  std::uint32_t uid = 0;          // while it is held: of whom
   std::uint32_t attachments = 0;  // as the engine counts them
   std::string token;              // empty: none was issued
   std::uint32_t token_at = 0;     // attachments when it was: one more, and somebody has used it
@@ -63,17 +65,17 @@ Result<std::string> canonical_mesh(std::string_view mesh, std::uint32_t world);
 
 // Owns    the jobs' table.
 // Thread  the supervisor's loop.
-// Bound   jobs_max jobs.
+// Bound   jobs by owner, as `places` says. What is adopted counts, and may be beyond it.
 // Fails   each call with what the claimant or the administrator must change.
 class JobBook {
  public:
-  explicit JobBook(std::uint32_t jobs_max) : jobs_max_(jobs_max) {}
+  explicit JobBook(Shares places) : places_(std::move(places)) {}
 
-  // kDuplicate for a name in use, kDenied if by another user; kNoResource over jobs_max. The job is
-  // kStarting.
+  // kDuplicate for a name in use, kDenied if by another user; kNoResource without a place for the owner. The
+  // job is kStarting.
   Result<Job*> create(const control::JobSpec& spec);
-  // No more jobs may be made, until one is gone that is ending.
-  bool place_is_coming() const;
+  // The user may make no more jobs, until some are gone that are ending.
+  bool place_is_coming(std::uint32_t uid) const;
   void ready(const std::string& name);
   // It was kAdopting, and its engine turns out to have made nothing yet.
   void starting(const std::string& name);
@@ -106,9 +108,14 @@ class JobBook {
 
   Job* find(const std::string& name);
   const std::map<std::string, Job>& jobs() const { return jobs_; }
+  const Shares& places() const { return places_; }
+  // Enters each seat that is held, for its user.
+  void count_sessions(Shares& sessions) const;
 
  private:
-  std::uint32_t jobs_max_;
+  Job* enter(Job job);
+
+  Shares places_;  // of jobs, by owner
   std::map<std::string, Job> jobs_;
 };
 

@@ -174,7 +174,7 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
 
 // Whether a job of that user may wait for the place of one that is ending.
 bool Supervisor::may_wait_for_place(std::uint32_t uid) {
-  if (!book_.place_is_coming()) return false;
+  if (!book_.place_is_coming(uid)) return false;
   forget_leavers();
   return retrying_.has_room(uid);
 }
@@ -202,7 +202,7 @@ void Supervisor::watch_places() {
 void Supervisor::fill_places() {
   for (Applicant& next : std::exchange(applicants_, {})) {
     const bool waits =
-        book_.place_is_coming() && book_.find(next.job) == nullptr && clock_.now() < next.until;
+        book_.place_is_coming(next.uid) && book_.find(next.job) == nullptr && clock_.now() < next.until;
     if (waits) {
       applicants_.push_back(std::move(next));
       continue;

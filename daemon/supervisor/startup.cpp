@@ -124,7 +124,9 @@ Result<Options> options_of(const config::Settings& settings) {
     MUSTER_ASSIGN_OR_RETURN(options.socket_gid, group_id(settings.node.group));
   }
   options.jobs_max = settings.limits.jobs_max;
+  options.jobs_per_user_max = settings.limits.jobs_per_user_max;
   options.sessions_max = settings.limits.sessions_max;
+  options.sessions_per_user_max = settings.limits.sessions_per_user_max;
   options.ranks_per_job_max = settings.limits.ranks_per_job_max;
   options.auto_create_jobs = settings.auto_create_jobs;
   options.made_job_linger = settings.limits.made_job_linger;

@@ -70,4 +70,14 @@ std::uint32_t Supervisor::sessions() const {
   return count;
 }
 
+// Whoever is attached, has claimed a seat, or waits for its job without one.
+Shares Supervisor::sessions_by_user() const {
+  Shares sessions(Shares::limits_of(options_.sessions_max, options_.sessions_per_user_max), geteuid());
+  book_.count_sessions(sessions);
+  for (const auto& [name, running] : running_)
+    for (const WaitingClient& client : running.waiting)
+      if (client.epoch == 0) sessions.enter(client.peer.uid);
+  return sessions;
+}
+
 }  // namespace muster::supervisor

@@ -7,13 +7,13 @@
 #include "api/shm/peer.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
-#include "daemon/supervisor/connection_shares.hpp"
 #include "daemon/supervisor/descriptor_store.hpp"
 #include "daemon/supervisor/door.hpp"
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/job_book.hpp"
 #include "daemon/supervisor/kept_names.hpp"
 #include "daemon/supervisor/program_check.hpp"
+#include "daemon/supervisor/shares.hpp"
 #include "daemon/supervisor/state_file.hpp"
 
 #include <cstdint>
@@ -32,7 +32,9 @@ struct Options {
   std::optional<std::uint32_t> socket_gid;  // the group that owns the socket; else the daemon's
   std::string engine_program;
   std::uint32_t jobs_max = 16;
+  std::uint32_t jobs_per_user_max = 0;  // 0: Shares::limits_of()
   std::uint32_t sessions_max = 256;
+  std::uint32_t sessions_per_user_max = 0;
   std::uint32_t ranks_per_job_max = 256;
   bool auto_create_jobs = true;
   Nanos made_job_linger = std::chrono::seconds(60);  // of a job that a Hello made, once its ranks have left
@@ -59,9 +61,9 @@ struct Options {
 //         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
  public:
-  static constexpr ConnectionShares::Limits kSilent{.all = 64, .reserved = 16, .of_one = 32};
-  static constexpr ConnectionShares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
-  static constexpr ConnectionShares::Limits kRetries{.all = 128, .reserved = 32, .of_one = 64};
+  static constexpr Shares::Limits kSilent{.all = 64, .reserved = 16, .of_one = 32};
+  static constexpr Shares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
+  static constexpr Shares::Limits kRetries{.all = 128, .reserved = 32, .of_one = 64};
   static constexpr std::size_t kQuestionsMax = 64;
   static constexpr char kShuttingDown[] =
       "the daemon is shutting down; try again once it has been started anew";
@@ -200,6 +202,7 @@ class Supervisor {
   void tell(const std::string& text) const;
   void publish_status();
   std::uint32_t sessions() const;
+  Shares sessions_by_user() const;
 
   // A predecessor's jobs: adoption.cpp
   void take_over(Legacy legacy);
@@ -213,7 +216,6 @@ class Supervisor {
   void end_strangers(Legacy& legacy, const std::string& why);
   void ask_stranger_to_stop(std::size_t index, const std::string& why);
   std::size_t adopting() const;
-  std::size_t waiting_unclaimed() const;
   void save();
 
   // A successor: upgrade.cpp
@@ -239,9 +241,9 @@ class Supervisor {
   std::map<std::string, RunningJob> running_;
   std::map<ConnectionId, Connection> connections_;
   ConnectionId next_connection_ = 1;
-  ConnectionShares silent_;
-  ConnectionShares commanding_;
-  ConnectionShares retrying_;  // whose claims wait to be tried again, or whose jobs for a place
+  Shares silent_;
+  Shares commanding_;
+  Shares retrying_;  // whose claims wait to be tried again, or whose jobs for a place
   std::vector<Applicant> applicants_;
   control::Loop::Watch places_timer_ = 0;
   std::vector<std::byte> buffer_;

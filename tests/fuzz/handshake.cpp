@@ -123,7 +123,7 @@ constexpr std::size_t kMeshesThatFit = 3;
 //         means.
 // Method: a model beside the book.
 void check_claims(Bytes& bytes) {
-  supervisor::JobBook book(4);
+  supervisor::JobBook book(supervisor::Shares({4, 0, 4}, 0));
   JobSpec spec;
   spec.name = "job";
   spec.world = 3;

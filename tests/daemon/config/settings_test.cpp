@@ -30,6 +30,8 @@ TEST(Settings, HaveTheirDefaultsWithoutAnySource) {
   EXPECT_EQ(s.log.format, "auto");
   EXPECT_EQ(s.limits.jobs_max, 16u);
   EXPECT_EQ(s.limits.sessions_max, 256u);
+  EXPECT_EQ(s.limits.jobs_per_user_max, 0u);
+  EXPECT_EQ(s.limits.sessions_per_user_max, 0u);
   EXPECT_EQ(s.limits.ranks_per_job_max, 256u);
   EXPECT_EQ(s.limits.buffers_per_rank_max, 4096u);
   EXPECT_EQ(s.limits.plans_per_rank_max, 16384u);
@@ -56,7 +58,8 @@ TEST(Settings, TakeEveryKeyFromAFile) {
              "log: {level: error, format: json, reports_directory: /var/log/muster}\n"
              "limits: {jobs_max: 1, sessions_max: 2, buffers_per_rank_max: 3, plans_per_rank_max: 4,\n"
              "         arena_per_rank_max: 5MiB, arena_segment: 1MiB, ranks_per_job_max: 9,\n"
-             "         starts_per_lane_max: 10, groups_made_max: 11, made_job_linger: 12s}\n"
+             "         starts_per_lane_max: 10, groups_made_max: 11, made_job_linger: 12s,\n"
+             "         jobs_per_user_max: 13, sessions_per_user_max: 14}\n"
              "liveness: {idle_spin: 6us, drain_timeout: 7ms}\n"
              "defaults: {deadline: 8s, digests: 12}\n"
              "jobs_from: /c\n"
@@ -75,6 +78,8 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   EXPECT_EQ(s.limits.sessions_max, 2u);
   EXPECT_EQ(s.limits.buffers_per_rank_max, 3u);
   EXPECT_EQ(s.limits.plans_per_rank_max, 4u);
+  EXPECT_EQ(s.limits.jobs_per_user_max, 13u);
+  EXPECT_EQ(s.limits.sessions_per_user_max, 14u);
   EXPECT_EQ(s.limits.ranks_per_job_max, 9u);
   EXPECT_EQ(s.limits.starts_per_lane_max, 10u);
   EXPECT_EQ(s.limits.groups_made_max, 11u);

@@ -23,8 +23,13 @@ Claimant claimant(std::int32_t rank, const std::string& token = "", std::uint32_
   return {uid, 77, rank, -1, token, ""};
 }
 
+// With places for so many jobs of the owner.
+JobBook book_of(std::uint64_t jobs) {
+  return JobBook(Shares({jobs, 0, jobs}, 0));
+}
+
 JobBook book_with(const control::JobSpec& job) {
-  JobBook book(4);
+  JobBook book = book_of(4);
   EXPECT_TRUE(book.create(job));
   return book;
 }
@@ -69,23 +74,74 @@ TEST(JobBook, SaysHowToComeByAToken) {
 }
 
 TEST(JobBook, RefusesMoreJobsThanItsLimitAndNamesIt) {
-  JobBook book(2);
+  JobBook book = book_of(2);
   EXPECT_TRUE(book.create(spec("a")));
   EXPECT_TRUE(book.create(spec("b")));
   const auto third = book.create(spec("c"));
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().code(), Code::kNoResource);
-  EXPECT_NE(third.error().message().find("limits.jobs_max"), std::string::npos);
-  EXPECT_FALSE(book.place_is_coming());
+  EXPECT_THAT(third.error().message(), HasSubstr("user 1000 has 2 jobs, its share"));
+  EXPECT_FALSE(book.place_is_coming(kOwner));
   book.ending("a");
-  EXPECT_TRUE(book.place_is_coming());
+  EXPECT_TRUE(book.place_is_coming(kOwner));
   book.erase("a");
-  EXPECT_FALSE(book.place_is_coming()) << "it is there";
+  EXPECT_FALSE(book.place_is_coming(kOwner)) << "it is there";
   EXPECT_TRUE(book.create(spec("c")));
 }
 
+TEST(JobBook, KeepsPlacesForThoseWhoGovernAndForOtherUsers) {
+  JobBook book(Shares({.all = 4, .reserved = 1, .of_one = 2}, 7));
+  const auto of = [](const std::string& name, std::uint32_t uid) {
+    control::JobSpec job = spec(name);
+    job.owner_uid = uid;
+    return job;
+  };
+  ASSERT_TRUE(book.create(of("a", 1000)));
+  ASSERT_TRUE(book.adopt(of("b", 1000), {})) << "a predecessor's job counts too";
+  EXPECT_THAT(book.create(of("c", 1000)).error().message(), HasSubstr("limits.jobs_per_user_max"));
+  ASSERT_TRUE(book.create(of("c", 1001)));
+  const Status refused = book.create(of("d", 1001)).error();
+  EXPECT_EQ(refused.code(), Code::kNoResource);
+  EXPECT_THAT(refused.message(), HasSubstr("1 of 4 are kept for root or user 7 (limits.jobs_max)"));
+  book.ending("a");
+  EXPECT_TRUE(book.place_is_coming(1000));
+  EXPECT_TRUE(book.place_is_coming(1001));
+  EXPECT_FALSE(book.place_is_coming(0)) << "there is one now";
+  ASSERT_TRUE(book.create(of("d", 0)));
+  EXPECT_THAT(book.create(of("e", 7)).error().message(), HasSubstr("there are 4 jobs, the limit"));
+  EXPECT_TRUE(book.place_is_coming(7));
+  book.erase("a");
+  book.erase("a");
+  EXPECT_FALSE(book.place_is_coming(1001)) << "it is there";
+  EXPECT_TRUE(book.create(of("e", 1001)));
+  EXPECT_FALSE(book.place_is_coming(1000)) << "nothing ends";
+}
+
+TEST(JobBook, CountsSessionsForWhoHasThem) {
+  JobBook book = book_with(spec("train"));
+  const auto sessions = [&book] {
+    Shares counted({.all = 8, .reserved = 1, .of_one = 3}, 7);
+    book.count_sessions(counted);
+    return counted.by_user();
+  };
+  using Counted = std::map<std::uint32_t, std::uint64_t>;
+  EXPECT_EQ(sessions(), Counted());
+  EXPECT_TRUE(book.claim("train", claimant(0, "", 0)).ok());
+  EXPECT_TRUE(book.claim("train", claimant(1)).ok());
+  EXPECT_EQ(sessions(), (Counted{{0, 1}, {kOwner, 1}})) << "root in a job of its owner";
+  book.withdraw("train", Rank(0));
+  EXPECT_EQ(sessions(), (Counted{{kOwner, 1}}));
+  EXPECT_TRUE(book.reconcile("train", {{true, 78, 1}, {false, 0, 1}}).ok());
+  EXPECT_EQ(sessions(), (Counted{{kOwner, 1}})) << "the engine says who is there";
+  book.release("train", Rank(0));
+  EXPECT_EQ(sessions(), Counted());
+  EXPECT_TRUE(book.claim("train", claimant(0)).ok());
+  book.erase("train");
+  EXPECT_EQ(sessions(), Counted());
+}
+
 TEST(JobBook, RefusesNamesThatCouldNotBeWrittenDown) {
-  JobBook book(2);
+  JobBook book = book_of(2);
   for (const std::string& name :
        {std::string(), std::string("a b"), std::string("a/b"), std::string(64, 'x')})
     EXPECT_EQ(book.create(spec(name)).error().code(), Code::kBadArgument) << name;
@@ -201,7 +257,7 @@ TEST(JobBook, AReleaseThatComesTooLateChangesNothing) {
 // ---- a predecessor's jobs
 
 JobBook adopted(const std::vector<IssuedToken>& tokens = {}) {
-  JobBook book(0);  // whatever the limits now are
+  JobBook book = book_of(0);  // whatever the limits now are
   EXPECT_TRUE(book.adopt(spec("train", control::Claim::kToken), tokens));
   return book;
 }

@@ -38,6 +38,8 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
                                      {"node.workers", "3", ""},
                                      {"limits.jobs_max", "5", ""},
                                      {"limits.sessions_max", "6", ""},
+                                     {"limits.jobs_per_user_max", "17", ""},
+                                     {"limits.sessions_per_user_max", "18", ""},
                                      {"limits.ranks_per_job_max", "13", ""},
                                      {"limits.buffers_per_rank_max", "7", ""},
                                      {"limits.plans_per_rank_max", "8", ""},
@@ -57,6 +59,8 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
   EXPECT_EQ(options->socket_gid, 0u);
   EXPECT_EQ(options->jobs_max, 5u);
   EXPECT_EQ(options->sessions_max, 6u);
+  EXPECT_EQ(options->jobs_per_user_max, 17u);
+  EXPECT_EQ(options->sessions_per_user_max, 18u);
   EXPECT_EQ(options->ranks_per_job_max, 13u);
   EXPECT_FALSE(options->auto_create_jobs);
   EXPECT_EQ(options->drain_timeout, std::chrono::seconds(11));

@@ -3,6 +3,7 @@
 
 #include "tests/support/folder.hpp"
 #include "tests/support/node.hpp"
+#include "tests/support/users.hpp"
 
 #include <array>
 #include <cstdlib>
@@ -13,7 +14,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <grp.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/socket.h>
@@ -44,28 +44,6 @@ class SupervisorDoor : public ::testing::Test {
     return {{"command", "job_create"}, {"spec", spec}, {"keep", true}};
   }
 
-  // So that users other than this one may connect.
-  void start_for_everybody() {
-    node_.options.socket_mode = 0666;
-    node_.start();
-    std::filesystem::permissions(std::filesystem::path(node_.endpoint()).parent_path(),
-                                 std::filesystem::perms(0755));
-  }
-  // In a child process.
-  static void become_user(unsigned uid) {
-    if (setgroups(0, nullptr) != 0 || setgid(uid) != 0 || setuid(uid) != 0) _exit(99);
-  }
-  // The exit code of a child that is another user.
-  int as_user(unsigned uid, const std::function<int()>& act) const {
-    const pid_t child = node_.fork();
-    if (child == 0) {
-      become_user(uid);
-      _exit(act());
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WEXITSTATUS(status);
-  }
   // 0: there is no such job.
   pid_t engine_of(const shm::Descriptor& socket, const std::string& name) const {
     const auto status = ask(socket, {{"command", "status"}});
@@ -163,42 +141,32 @@ TEST_F(SupervisorDoor, LetsNewcomersPastSilentOnes) {
 // Method: as many as there are in all, of a process that has become another user and keeps them.
 TEST_F(SupervisorDoor, GivesNoUserMoreThanAShare) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
-  start_for_everybody();
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  shm::Descriptor ours(ends[0]);
-  shm::Descriptor theirs(ends[1]);
-  const pid_t crowd = node_.fork();
-  if (crowd == 0) {
-    ours.reset();
-    become_user(65534);
-    std::vector<shm::Descriptor> kept;
-    std::uint8_t let_in = 0;
+  test::start_for_everybody(node_);
+  std::vector<shm::Descriptor> kept;
+  test::Taker crowd(node_, 65534, [this, &kept] {
+    std::uint64_t let_in = 0;
     for (std::size_t i = 0; i < Supervisor::kCommands.all; ++i) {
       kept.push_back(connect());
       if (ask(kept.back(), {{"command", "version"}})) ++let_in;
     }
     for (std::size_t i = 0; i < 2 * Supervisor::kSilent.all; ++i) kept.push_back(connect());
-    char word = 0;
-    _exit(write(theirs.get(), &let_in, 1) == 1 && read(theirs.get(), &word, 1) == 0 ? 0 : 1);
-  }
-  theirs.reset();
-  std::uint8_t let_in = 0;
-  EXPECT_EQ(read(ours.get(), &let_in, 1), 1);
-  EXPECT_EQ(let_in, Supervisor::kCommands.of_one);
+    return let_in;
+  });
+  EXPECT_EQ(crowd.taken(), Supervisor::kCommands.of_one);
   EXPECT_TRUE(ask(connect(), {{"command", "version"}})) << "root";
-  EXPECT_EQ(as_user(65533, [this] { return ask(connect(), {{"command", "version"}}) ? 0 : 1; }), 0);
-  EXPECT_EQ(as_user(65534,
-                    [this] {
-                      const auto refused = ask(connect(), {{"command", "version"}});
-                      if (refused || refused.error().code() != Code::kBusy) return 1;
-                      return refused.error().message().find("a user's share") == std::string::npos ? 2 : 0;
-                    }),
+  EXPECT_EQ(test::as_user(node_, 65533,
+                          [this] {
+                            return ask(connect(), {{"command", "version"}}) ? 0 : 1;
+                          }),
             0);
-  ours.reset();
-  int status = 0;
-  waitpid(crowd, &status, 0);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(test::as_user(node_, 65534,
+                          [this] {
+                            const auto refused = ask(connect(), {{"command", "version"}});
+                            if (refused || refused.error().code() != Code::kBusy) return 1;
+                            return refused.error().message().find("a user's share") == std::string::npos ? 2
+                                                                                                         : 0;
+                          }),
+            0);
 }
 
 TEST_F(SupervisorDoor, LetsGoOfConnectionsThatNeitherOwnNorAsk) {
@@ -451,13 +419,13 @@ TEST_F(SupervisorDoor, KnowsToWhichGroupItMayGiveItsSocket) {
     return Supervisor::may_give_to_group(options);
   };
   EXPECT_TRUE(may(4711).ok()) << "root";
-  EXPECT_EQ(as_user(65534,
-                    [&may] {
-                      if (!may(65534).ok()) return 1;
-                      const Status denied = may(4711);
-                      if (denied.code() != Code::kDenied) return 2;
-                      return denied.message().find("node.group") == std::string::npos ? 3 : 0;
-                    }),
+  EXPECT_EQ(test::as_user(node_, 65534,
+                          [&may] {
+                            if (!may(65534).ok()) return 1;
+                            const Status denied = may(4711);
+                            if (denied.code() != Code::kDenied) return 2;
+                            return denied.message().find("node.group") == std::string::npos ? 3 : 0;
+                          }),
             0);
 }
 
@@ -465,7 +433,7 @@ TEST_F(SupervisorDoor, KnowsToWhichGroupItMayGiveItsSocket) {
 // Method: root's job, and a process that has become another user.
 TEST_F(SupervisorDoor, HidesTheJobsOfOthers) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
-  start_for_everybody();
+  test::start_for_everybody(node_);
   ASSERT_TRUE(ask(connect(), create()));
   const auto mine = ask(connect(), {{"command", "status"}});
   ASSERT_TRUE(mine);
@@ -479,7 +447,7 @@ TEST_F(SupervisorDoor, HidesTheJobsOfOthers) {
     if (refused || refused.error().code() != Code::kDenied) return 4;
     return refused.error().message().find("belongs to user 0") == std::string::npos ? 5 : 0;
   };
-  EXPECT_EQ(as_user(65534, look), 0);
+  EXPECT_EQ(test::as_user(node_, 65534, look), 0);
 }
 
 }  // namespace

@@ -1,0 +1,74 @@
+// Shares: how much of one quantity each user has, and who may have more of it: connections of one kind, jobs,
+// sessions, bytes of memory. A sans-IO core: the supervisor carries out what it decides.
+#pragma once
+
+#include "api/base/result.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace muster::supervisor {
+
+// Owns    a number for each user that has something.
+// Thread  the supervisor's loop.
+// Bound   `all` of it, `of_one` of any user who does not govern the daemon. `reserved` of it is for those who
+//         do, root and the daemon's own user: nobody can lock them out. What was entered beyond a bound
+//         counts all the same.
+// Fails   never.
+class Shares {
+ public:
+  struct Limits {
+    std::uint64_t all = 0;
+    std::uint64_t reserved = 0;
+    std::uint64_t of_one = 0;
+  };
+  // As settings have them. Reserved is an eighth, rounded up, but never the whole. `of_one` 0: half of the
+  // rest, and at least 1.
+  static Limits limits_of(std::uint64_t all, std::uint64_t of_one);
+
+  // What a refusal says of the quantity.
+  struct Words {
+    const char* things;      // "jobs"
+    const char* limit_key;   // "limits.jobs_max"
+    const char* share_key;   // "limits.jobs_per_user_max"
+    const char* to_do_less;  // "end one (`muster end`)"
+  };
+
+  Shares(Limits limits, std::uint32_t governor) : limits_(limits), governor_(governor) {}
+
+  // How much more the user may have.
+  std::uint64_t room(std::uint32_t uid) const;
+  bool has_room(std::uint32_t uid) const { return room(uid) > 0; }
+  // Whether it is the user's own share that is used up.
+  bool share_used(std::uint32_t uid) const;
+  // Without room: the user one of whose connections makes room by going. The one who has most, so a crowd
+  // pushes itself out and nobody else.
+  std::uint32_t in_the_way(std::uint32_t uid) const;
+  void enter(std::uint32_t uid, std::uint64_t amount = 1);
+  void leave(std::uint32_t uid, std::uint64_t amount = 1);
+
+  std::uint64_t of(std::uint32_t uid) const;
+  std::uint64_t all() const { return all_; }
+  // Without zeros.
+  const std::map<std::uint32_t, std::uint64_t>& by_user() const { return of_; }
+  // The most that the user may ever have.
+  std::uint64_t share(std::uint32_t uid) const;
+  bool governs(std::uint32_t uid) const { return uid == 0 || uid == governor_; }
+  // Why the user has no room: who has how much of what, and who may do what about it. kNoResource.
+  Status refusal(std::uint32_t uid, const Words& words) const;
+
+ private:
+  std::uint64_t open() const { return limits_.all - limits_.reserved; }  // to everybody
+
+  Limits limits_;
+  std::uint32_t governor_;
+  std::map<std::uint32_t, std::uint64_t> of_;
+  std::uint64_t all_ = 0;
+  std::uint64_t others_ = 0;  // of users who do not govern
+};
+
+// Who governs a daemon of user `governor`: "root or user 998".
+std::string governors(std::uint32_t governor);
+
+}  // namespace muster::supervisor

@@ -1,0 +1,154 @@
+// What one user can take of a node: a share of jobs, sessions, connections and memory, never all. Whoever
+// else comes, and root above all, starts a job and attaches beside it. T-43.
+#include "api/shm/message.hpp"
+#include "daemon/control/packet.hpp"
+#include "tests/support/node.hpp"
+#include "tests/support/users.hpp"
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using control::Json;
+using test::kOneUser;
+using test::kOtherUser;
+using test::kThirdUser;
+using test::Taker;
+
+constexpr std::uint64_t kOddly = 1'000'000;  // taken in vain: refused with other words than it should be
+
+class TwoUsers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root, to become other users";
+    node_.options.made_job_linger = Nanos(0);
+  }
+  // Whether a job can be started now, by attaching to it; it ends at once.
+  int start_job(const char* name) const {
+    muster_open_options options = node_.rank(name, 0, 1);
+    muster_session* session = nullptr;
+    if (muster_open(&options, &session) != MUSTER_OK) {
+      std::fprintf(stderr, "%s: %s\n", name, muster_last_error());
+      return 1;
+    }
+    return muster_close(session) == MUSTER_OK ? 0 : 2;
+  }
+  // Attaches as rank after rank, of `job` or of a job each, until it is refused; it says how often it was let
+  // in.
+  std::uint64_t take_sessions(const char* job, const char* refusal) const {
+    std::vector<std::string> names;
+    for (std::uint64_t count = 0;; ++count) {
+      names.push_back(job != nullptr ? job : fmt::format("job-{}-{}", getuid(), count));
+      const bool one = job != nullptr;
+      muster_open_options options =
+          node_.rank(names.back().c_str(), one ? static_cast<int>(count) : 0, one ? 32 : 1);
+      muster_session* session = nullptr;
+      if (muster_open(&options, &session) == MUSTER_OK) continue;
+      if (std::strstr(muster_last_error(), refusal) != nullptr) return count;
+      std::fprintf(stderr, "another refusal: %s\n", muster_last_error());
+      return kOddly + count;
+    }
+  }
+  void expect_room_for_others() const {
+    EXPECT_EQ(start_job("of-root"), 0);
+    EXPECT_EQ(test::as_user(node_, kOtherUser, [this] { return start_job("of-another"); }), 0);
+  }
+  Result<Json> ask(const Json& command) const {
+    const Instant soon = clock_.now() + std::chrono::seconds(20);
+    MUSTER_ASSIGN_OR_RETURN(const auto socket, shm::connect_to(node_.endpoint(), soon, clock_));
+    MUSTER_RETURN_IF_ERROR(control::send_packet(socket, shm::MessageKind::kCommand, 1, command));
+    MUSTER_ASSIGN_OR_RETURN(const auto answer, control::receive_packet(socket, soon, clock_));
+    return control::result_of(answer);
+  }
+  // Until no job is left.
+  void await_no_jobs() const {
+    for (int i = 0; i < 2000; ++i) {
+      const auto status = ask({{"command", "status"}});
+      ASSERT_TRUE(status) << status.error().text();
+      if (status->at("jobs").empty()) return;
+      usleep(5000);
+    }
+    FAIL() << "jobs stay";
+  }
+
+  SteadyClock clock_;
+  test::Node node_;
+};
+
+TEST_F(TwoUsers, OneLeavesJobsToTheOthers) {
+  node_.options.jobs_max = 8;  // 1 is reserved, 3 are one user's
+  test::start_for_everybody(node_);
+  const auto take = [this] { return take_sessions(nullptr, "3 jobs, its share (limits.jobs_per_user_max)"); };
+  Taker one(node_, kOneUser, take);
+  EXPECT_EQ(one.taken(), 3u);
+  expect_room_for_others();
+  Taker other(node_, kOtherUser, take);
+  EXPECT_EQ(other.taken(), 3u);
+  Taker third(node_, kThirdUser, [this] { return take_sessions(nullptr, "(limits.jobs_max)"); });
+  EXPECT_EQ(third.taken(), 1u);
+  EXPECT_EQ(start_job("of-root"), 0) << "whoever else there is";
+  for (Taker* taker : {&one, &other, &third}) taker->let_go();
+  await_no_jobs();
+  EXPECT_EQ(Taker(node_, kOneUser, take).taken(), 3u) << "nothing of them is counted still";
+}
+
+TEST_F(TwoUsers, OneLeavesSessionsToTheOthers) {
+  node_.options.sessions_max = 16;  // 2 are reserved, 7 are one user's
+  test::start_for_everybody(node_);
+  const auto take = [this] {
+    const std::string job = fmt::format("job-{}", getuid());
+    return take_sessions(job.c_str(), "its share (limits.sessions_per_user_max)");
+  };
+  Taker one(node_, kOneUser, take);
+  EXPECT_EQ(one.taken(), 7u);
+  expect_room_for_others();
+  Taker other(node_, kOtherUser, take);
+  EXPECT_EQ(other.taken(), 7u);
+  EXPECT_EQ(start_job("of-root"), 0) << "whoever else there is";
+  for (Taker* taker : {&one, &other}) taker->let_go();
+  await_no_jobs();
+  EXPECT_EQ(Taker(node_, kOneUser, take).taken(), 7u) << "nothing of them is counted still";
+}
+
+// Method: connections that say nothing, that have sent commands, that own jobs, and claims to a held rank
+// that
+//         are tried again.
+TEST_F(TwoUsers, OneLeavesConnectionsToTheOthers) {
+  test::start_for_everybody(node_);
+  std::vector<shm::Descriptor> kept;
+  const auto connect = [this, &kept] {
+    auto socket = shm::connect_to(node_.endpoint(), clock_.now() + std::chrono::seconds(20), clock_);
+    if (socket) kept.push_back(*std::move(socket));
+    return socket.has_value();
+  };
+  Taker one(node_, kOneUser, [&] {
+    std::uint64_t refused = 0;
+    for (int i = 0; i < 256 && connect(); ++i) {
+      const Json version{{"command", "version"}};
+      static_cast<void>(control::send_packet(kept.back(), shm::MessageKind::kCommand, 1, version));
+      if (!control::receive_packet(kept.back(), clock_.now() + std::chrono::seconds(20), clock_)) ++refused;
+    }
+    auto hello = shm::make_message<shm::Hello>(shm::MessageKind::kHello, 1);
+    static_cast<void>(shm::set_text(hello.job, "held", "job"));
+    hello.rank = 0;
+    hello.world_size = 1;
+    for (int i = 0; i < 256 && connect(); ++i)
+      static_cast<void>(shm::send_message(kept.back(), shm::bytes_of(hello)));
+    for (int i = 0; i < 256 && connect(); ++i) {
+    }
+    return refused;
+  });
+  EXPECT_EQ(one.taken(), 256 - supervisor::Supervisor::kCommands.of_one);
+  expect_room_for_others();
+  EXPECT_TRUE(ask({{"command", "status"}})) << "root";
+  EXPECT_EQ(test::as_user(node_, kOtherUser, [this] { return ask({{"command", "version"}}) ? 0 : 1; }), 0);
+}
+
+}  // namespace
+}  // namespace muster
