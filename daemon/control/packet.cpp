@@ -207,21 +207,26 @@ Json failed(const Status& status) {
       {"ok", false}, {"status", static_cast<muster_status_t>(status.code())}, {"error", status.message()}};
 }
 
-Result<Json> result_of(const Packet& answer) {
-  const auto ok = answer.body.find("ok");
-  if (ok == answer.body.end() || !ok->is_boolean())
-    return fail(Code::kProtocol, "an answer says neither yes nor no");
-  if (ok->get<bool>()) return answer.body.value("result", Json::object());
-  const auto status = answer.body.find("status");
-  const auto error = answer.body.find("error");
+Status status_of(const Json& answer) {
+  const auto ok = answer.find("ok");
+  if (ok == answer.end() || !ok->is_boolean())
+    return failure(Code::kProtocol, "an answer says neither yes nor no");
+  if (ok->get<bool>()) return {};
+  const auto status = answer.find("status");
+  const auto error = answer.find("error");
   // A no that carries the status of a yes, or of none, would be heard as a yes.
-  const bool well_formed = status != answer.body.end() && status->is_number_integer() &&
-                           error != answer.body.end() && error->is_string();
+  const bool well_formed =
+      status != answer.end() && status->is_number_integer() && error != answer.end() && error->is_string();
   const std::int64_t number = well_formed ? status->get<std::int64_t>() : 0;
   const auto code = static_cast<muster_status_t>(number);
   if (number >= 0 || number != code || !is_known(code))
-    return fail(Code::kProtocol, "an answer's error is not well-formed");
-  return fail(Status(static_cast<Code>(code), error->get<std::string>()));
+    return failure(Code::kProtocol, "an answer's error is not well-formed");
+  return Status(static_cast<Code>(code), error->get<std::string>());
+}
+
+Result<Json> result_of(const Packet& answer) {
+  MUSTER_RETURN_IF_ERROR(status_of(answer.body));
+  return answer.body.value("result", Json::object());
 }
 
 Result<shm::Descriptor> text_descriptor(const std::string& text) {

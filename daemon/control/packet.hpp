@@ -51,6 +51,8 @@ Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, c
 
 Json success(Json result);
 Json failed(const Status& status);
+// Whether the body of an answer says yes, or its error.
+Status status_of(const Json& answer);
 // The result of an answer, or its error as a Status.
 Result<Json> result_of(const Packet& answer);
 

@@ -25,22 +25,32 @@ Nanos report_time(const Json& body) {
   return Nanos(static_cast<std::int64_t>(std::min(field->get<std::uint64_t>(), most)));
 }
 
+// For the log, whatever came.
+std::string command_of(const Json& body) {
+  const auto field = body.find("command");
+  return field != body.end() && field->is_string() ? "command " + field->get<std::string>() : "a command";
+}
+
 }  // namespace
 
 void Supervisor::execute(ConnectionId id, Packet packet) {
   const std::uint32_t serial = packet.serial;
+  const std::string command = command_of(packet.body);
   if (Connection& connection = connections_.at(id); connection.questions >= kQuestionsMax) {
     const Status busy = failure(
         Code::kBusy, "{} questions of this connection wait for an answer, the limit; wait for one of them",
         kQuestionsMax);
+    log_refusal(connection.peer, command, busy);
     const Status sent =
         control::send_packet(connection.socket, shm::MessageKind::kReply, serial, control::failed(busy));
     if (!sent.ok()) drop(id);
     return;
   }
-  const Reply reply = [this, id, serial](Json answer, std::span<const int> descriptors) {
+  const Reply reply = [this, id, serial, command](Json answer, std::span<const int> descriptors) {
     const auto it = connections_.find(id);
     if (it == connections_.end()) return;  // it did not wait for the answer
+    if (const Status status = control::status_of(answer); !status.ok())
+      log_refusal(it->second.peer, command, status);
     const Status sent =
         control::send_packet(it->second.socket, shm::MessageKind::kReply, serial, answer, descriptors);
     if (!sent.ok()) return drop(id);

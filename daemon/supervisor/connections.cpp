@@ -43,6 +43,12 @@ Rank rank_of(const shm::Hello& hello) {
   return Rank(static_cast<std::uint32_t>(hello.rank));
 }
 
+void send_refusal(const shm::Descriptor& socket, std::uint32_t serial, const Status& status) {
+  const shm::Failure failure = shm::make_failure(status, serial);
+  // A client that has left does not care.
+  static_cast<void>(shm::send_message(socket, shm::bytes_of(failure)));
+}
+
 Status check_sizes(const shm::Hello& hello) {
   const bool same = hello.abi_version == shm::kAbiVersion &&
                     hello.submission_bytes == shm::kSubmissionBytes &&
@@ -65,7 +71,7 @@ void Supervisor::on_accept() {
     return;
   }
   auto peer = shm::peer_identity(*socket);
-  if (!peer) return refuse(*socket, 0, peer.error());  // gone already, or no descriptor free for it
+  if (!peer) return send_refusal(*socket, 0, peer.error());  // gone already, or no descriptor free for it
   make_room(peer->uid);
   const ConnectionId id = next_connection_++;
   Connection& connection = connections_[id];
@@ -84,7 +90,7 @@ void Supervisor::make_room(std::uint32_t uid) {
     const auto oldest = std::find_if(connections_.begin(), connections_.end(), [who](const auto& entry) {
       return !entry.second.commands && entry.second.peer.uid == who;
     });
-    refuse(oldest->second.socket, 0,
+    refuse(oldest->second, 0,
            failure(Code::kBusy, "user {} has too many connections that say nothing; connect again", who));
     drop(oldest->first);
   }
@@ -128,9 +134,9 @@ void Supervisor::on_idle(ConnectionId id) {
 void Supervisor::refuse_for_descriptors() {
   reserve_.reset();
   if (auto socket = door_.accept()) {
-    refuse(*socket, 0,
-           failure(Code::kNoResource,
-                   "the daemon is out of file descriptors; raise its limit (LimitNOFILE, ulimit -n)"));
+    send_refusal(*socket, 0,
+                 failure(Code::kNoResource,
+                         "the daemon is out of file descriptors; raise its limit (LimitNOFILE, ulimit -n)"));
     socket->reset();
   }
   reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -142,26 +148,26 @@ void Supervisor::on_readable(ConnectionId id) {
   const auto message = shm::receive_message(connection.socket, buffer_, shm::Passing::kNone);
   if (!message) {
     if (message.error().code() == Code::kPending) return;
-    refuse(connection.socket, 0, message.error());
+    refuse(connection, 0, message.error());
     return drop(id);
   }
   if (message->bytes == 0) return drop(id);
   const auto bytes = std::span<const std::byte>(buffer_).first(message->bytes);
   const auto header = shm::checked_header(bytes);
   if (!header) {
-    refuse(connection.socket, 0, header.error());
+    refuse(connection, 0, header.error());
     return drop(id);
   }
   if (header->kind == MessageKind::kHello && !connection.commands) return on_hello(id, bytes);
   if (const Status taken = take_commands(connection); !taken.ok()) {
-    refuse(connection.socket, header->serial, taken);
+    refuse(connection, header->serial, taken);
     return drop(id);
   }
   auto packet = control::parse_packet(bytes, {});
   if (!packet || packet->kind != MessageKind::kCommand) {
     const Status status =
         packet ? failure(Code::kProtocol, "an answer came where a command was expected") : packet.error();
-    refuse(connection.socket, header->serial, status);
+    refuse(connection, header->serial, status);
     return drop(id);
   }
   execute(id, *std::move(packet));
@@ -179,10 +185,20 @@ void Supervisor::drop(ConnectionId id) {
   for (const std::string& name : jobs) end_job(name, "whoever started the job has left");
 }
 
-void Supervisor::refuse(const shm::Descriptor& socket, std::uint32_t serial, const Status& status) {
-  const shm::Failure failure = shm::make_failure(status, serial);
-  // A client that has left does not care.
-  static_cast<void>(shm::send_message(socket, shm::bytes_of(failure)));
+void Supervisor::refuse(const Connection& connection, std::uint32_t serial, const Status& status) {
+  log_refusal(connection.peer, "a connection", status);
+  send_refusal(connection.socket, serial, status);
+}
+
+void Supervisor::refuse(const WaitingClient& client, const Status& status) {
+  log_refusal(client.peer, "a rank", status);
+  send_refusal(client.socket, client.hello.header.serial, status);
+}
+
+// Never a token's text: no status has one.
+void Supervisor::log_refusal(const shm::PeerIdentity& peer, std::string_view what, const Status& status) {
+  if (const auto line = refusals_.line(peer.uid, peer.pid, what, status, clock_.now()))
+    MUSTER_LOG(kWarning, "supervisor", "{}", *line);
 }
 
 void Supervisor::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
@@ -193,33 +209,32 @@ void Supervisor::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
   loop_.unwatch(connection.timeout);
   silent_.leave(client.peer.uid);
   connections_.erase(id);
-  if (!hello) return refuse(client.socket, 0, hello.error());
+  if (!hello) return refuse(client, hello.error());
   client.hello = *hello;
   admit(std::move(client));
 }
 
 void Supervisor::admit(WaitingClient client) {
   if (is_left(client.socket)) return;  // it gave up waiting, and may have come again
-  const std::uint32_t serial = client.hello.header.serial;
   const Status sizes = check_sizes(client.hello);
-  if (!sizes.ok()) return refuse(client.socket, serial, sizes);
+  if (!sizes.ok()) return refuse(client, sizes);
   const auto name = shm::checked_text(client.hello.job, "job");
   const auto token = shm::checked_text(client.hello.token, "token");
   const auto mesh = shm::checked_text(client.hello.mesh, "mesh");
   for (const auto* text : {&name, &token, &mesh})
-    if (!*text) return refuse(client.socket, serial, text->error());
-  if (draining_) return refuse(client.socket, serial, failure(Code::kJobEnded, kShuttingDown));
+    if (!*text) return refuse(client, text->error());
+  if (draining_) return refuse(client, failure(Code::kJobEnded, kShuttingDown));
   const std::string job_name(*name);
   // Who waits for a seat to come free needs no other: it is counted once it has it.
   const std::uint32_t uid = client.peer.uid;
   if (!is_held(job_name, client.hello.rank) && !sessions_by_user().has_room(uid)) {
     forget_leavers();
     if (const Shares sessions = sessions_by_user(); !sessions.has_room(uid))
-      return refuse(client.socket, serial, sessions.refusal(uid, kSessions));
+      return refuse(client, sessions.refusal(uid, kSessions));
   }
   if (book_.find(job_name) == nullptr) {
     auto spec = spec_for(client.hello, *mesh, uid);
-    if (!spec) return refuse(client.socket, serial, spec.error());
+    if (!spec) return refuse(client, spec.error());
     if (!client.applied && may_wait_for_place(uid)) {
       client.applied = true;
       auto kept = std::make_shared<WaitingClient>(std::move(client));
@@ -230,7 +245,7 @@ void Supervisor::admit(WaitingClient client) {
         start_job(*std::move(spec), {.gid = client.peer.gid, .made = true}, [job_name](const Status& status) {
           if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", job_name, status.text());
         });
-    if (!created.ok()) return refuse(client.socket, serial, created);
+    if (!created.ok()) return refuse(client, created);
   }
   if (book_.find(job_name)->state == JobState::kAdopting || running_.at(job_name).deserted) {
     running_.at(job_name).waiting.push_back(std::move(client));
@@ -245,7 +260,7 @@ void Supervisor::admit(WaitingClient client) {
   const Status claimed = book_.claim(job_name, claimant);
   // A rank that has just died may come back before its engine has said so.
   if (claimed.code() == Code::kDuplicate && admit_later(client)) return;
-  if (!claimed.ok()) return refuse(client.socket, serial, claimed);
+  if (!claimed.ok()) return refuse(client, claimed);
   client.epoch = book_.find(job_name)->spec.epoch;
   end_if_deserted(job_name);  // it is not, now
   if (book_.find(job_name)->state == JobState::kStarting) {
@@ -313,7 +328,7 @@ void Supervisor::turn_away(const std::string& name) {
   loop_.unwatch(std::exchange(running.attach_again, 0));
   for (WaitingClient& client : std::exchange(running.waiting, {})) {
     if (client.epoch != 0) book_.withdraw(name, rank_of(client.hello));
-    refuse(client.socket, client.hello.header.serial, unless_ended(name, {}));
+    refuse(client, unless_ended(name, {}));
   }
 }
 
@@ -373,7 +388,7 @@ void Supervisor::on_attached(const std::string& name, Rank rank, WaitingClient c
   if (!status.ok()) {
     book_.release(name, rank);
     end_if_deserted(name);
-    refuse(client.socket, client.hello.header.serial, status);
+    refuse(client, status);
     check_drained();
   }
   publish_status();

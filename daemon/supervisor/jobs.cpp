@@ -100,7 +100,7 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
     if (status.ok()) {
       hand_over(std::move(client));
     } else {
-      refuse(client.socket, client.hello.header.serial, status);
+      refuse(client, status);
     }
   }
   // An engine that lives but has made no job is of no use, and would keep the name and a place.
@@ -148,7 +148,7 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   loop_.unwatch(it->second.attach_again);
   auto next = it->second.deserted ? std::move(it->second.waiting) : std::vector<WaitingClient>();
   if (it->second.deserted) it->second.waiting.clear();
-  for (WaitingClient& client : it->second.waiting) refuse(client.socket, client.hello.header.serial, gone);
+  for (WaitingClient& client : it->second.waiting) refuse(client, gone);
   if (const auto owner = connections_.find(it->second.owner); owner != connections_.end()) {
     std::erase(owner->second.jobs, name);
     if (owner->second.jobs.empty()) store_.forget(owner_name(owner->first));

@@ -13,6 +13,7 @@
 #include "daemon/supervisor/job_book.hpp"
 #include "daemon/supervisor/kept_names.hpp"
 #include "daemon/supervisor/program_check.hpp"
+#include "daemon/supervisor/refusal_log.hpp"
 #include "daemon/supervisor/shares.hpp"
 #include "daemon/supervisor/state_file.hpp"
 
@@ -149,7 +150,9 @@ class Supervisor {
   void on_readable(ConnectionId id);
   void on_hello(ConnectionId id, std::span<const std::byte> bytes);
   void drop(ConnectionId id);
-  void refuse(const shm::Descriptor& socket, std::uint32_t serial, const Status& status);
+  void refuse(const Connection& connection, std::uint32_t serial, const Status& status);
+  void refuse(const WaitingClient& client, const Status& status);
+  void log_refusal(const shm::PeerIdentity& peer, std::string_view what, const Status& status);
   void admit(WaitingClient client);
   bool admit_later(WaitingClient& client);
   void forget_leavers();
@@ -245,6 +248,7 @@ class Supervisor {
   Shares commanding_;
   Shares retrying_;  // whose claims wait to be tried again, or whose jobs for a place
   std::vector<Applicant> applicants_;
+  RefusalLog refusals_;
   control::Loop::Watch places_timer_ = 0;
   std::vector<std::byte> buffer_;
   Instant started_{0};

@@ -1,6 +1,7 @@
 // What the door answers to clients of other versions, to a crowd for one seat, and when it has no descriptor
 // left; and that it tells nobody a secret. T-30, T-34, T-41, T-42.
 #include "tests/fault/raw_client.hpp"
+#include "tests/support/users.hpp"
 
 #include "api/base/log.hpp"
 #include "daemon/control/packet.hpp"
@@ -187,6 +188,40 @@ class CapturedErrors {
  private:
   int kept_, file_;
 };
+
+// Goal:   whoever tries what is not his is seen in the log, and does not fill it.
+// Method: another user's commands, attachments and wrong tokens, of which one has a line break and an escape.
+TEST_F(Door, LogsWhoWasRefusedAndBoundsIt) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  log::configure(log::Level::kWarning, log::Format::kText);
+  const CapturedErrors errors;
+  test::start_for_everybody(node_);
+  const Json spec{{"name", "job"}, {"world", 1}, {"mesh", "dp_shard=1"}, {"claim", "token"}};
+  ASSERT_TRUE(ask({{"command", "job_create"}, {"spec", spec}, {"keep", true}}));
+  RawClient(node_.endpoint(), RawClient::hello_of("job", 0, 1));
+  const auto attempt = [this] {
+    static_cast<void>(ask({{"command", "shutdown"}}));
+    static_cast<void>(ask({{"command", "token"}, {"job", "job"}, {"rank", 0}}));
+    static_cast<void>(ask({{"command", "one\nuser 0, process 1: \x1b[2J"}}));
+    RawClient(node_.endpoint(), RawClient::hello_of("job", 0, 1));
+    for (int i = 0; i < 100; ++i) static_cast<void>(ask({{"command", "no such"}}));
+    return 0;
+  };
+  EXPECT_EQ(test::as_user(node_, test::kOneUser, attempt), 0);
+  const std::string seen = errors.text();
+  log::configure(log::Level::kOff, log::Format::kText);
+  EXPECT_THAT(seen, HasSubstr(fmt::format("user 0, process {}: a rank is refused: ", getpid())));
+  EXPECT_THAT(seen, HasSubstr("needs a fresh token"));
+  const std::string whose = fmt::format("user {}, process ", test::kOneUser);
+  for (const char* what : {": command shutdown is refused: ", ": command token is refused: ",
+                           ": command one user 0, process 1:  [2J is refused: ", ": a rank is refused: "})
+    EXPECT_THAT(seen, HasSubstr(what));
+  EXPECT_EQ(seen.find('\x1b'), std::string::npos);
+  std::size_t lines = 0;
+  for (std::size_t at = seen.find(whose); at != std::string::npos; at = seen.find(whose, at + 1)) ++lines;
+  EXPECT_GE(lines, 10u);
+  EXPECT_LT(lines, 60u) << "of 104: one a second after the first ten";
+}
 
 // Goal:   T-41. A token is seen by whom it is for, and by nobody else.
 // Method: canaries for tokens, good and wrong ones used in every way there is; then logs at their most
