@@ -15,6 +15,23 @@ std::string joined(const Json& names) {
   return all;
 }
 
+// Each user that the daemon shows, if there are others than those who govern it, whose share is all.
+std::string users_text(const Json& status) {
+  const std::uint64_t all = status.at("limits").value("memory_max", std::uint64_t{0});
+  std::vector<Row> rows;
+  bool shared = false;
+  for (const Json& user : status.value("users", Json::array())) {
+    const auto number = [&user](const char* name) { return user.at(name).get<std::uint64_t>(); };
+    shared = shared || number("memory_share_bytes") < all;
+    rows.push_back({fmt::format("{}", number("uid")),
+                    fmt::format("{} of {}", number("jobs"), number("jobs_share")),
+                    fmt::format("{} of {}", number("sessions"), number("sessions_share")),
+                    fmt::format("{} of {}", bytes_text(number("memory_bytes")),
+                                bytes_text(number("memory_share_bytes")))});
+  }
+  return shared ? table({"USER", "JOBS", "SESSIONS", "MEMORY"}, rows) : "";
+}
+
 }  // namespace
 
 std::string version_text(const Json& versions) {
@@ -39,6 +56,7 @@ std::string status_text(const Json& status) {
   out += fmt::format(
       "{} of {} jobs{}, {} of {} sessions\n", total, limits.at("jobs_max").get<std::uint32_t>(), others,
       status.at("sessions").get<std::uint32_t>(), limits.at("sessions_max").get<std::uint32_t>());
+  out += users_text(status);
   if (!status.at("jobs").empty()) out += jobs_text(status);
   return out;
 }

@@ -95,6 +95,14 @@ constexpr std::array kDeclarations{
     leaf("limits.groups_made_max", Kind::kInteger, "64", 0, 4096, MUSTER_SLOT(limits.groups_made_max),
          "Groups that a job's clients have made at once, beside those of its mesh: after a rank was lost, "
          "say."),
+    leaf("limits.memory_max", Kind::kBytes, "0B", 0, 16 * kTiB, MUSTER_SLOT(limits.memory_max),
+         "Bytes that all jobs hold together: what they are made of, and their buffers. An eighth is kept as "
+         "of "
+         "jobs. 0B: three quarters of the machine's memory, or of what the daemon's cgroup may have."),
+    leaf("limits.memory_per_user_max", Kind::kBytes, "0B", 0, 16 * kTiB,
+         MUSTER_SLOT(limits.memory_per_user_max),
+         "Bytes that the jobs of one user other than root and the daemon's own hold; 0B: half of what is not "
+         "kept for those."),
     leaf("limits.arena_per_rank_max", Kind::kBytes, "8GiB", kMiB, 16 * kTiB,
          MUSTER_SLOT(limits.arena_per_rank_max), "Bytes of all buffers of one rank."),
     leaf("limits.arena_segment", Kind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),

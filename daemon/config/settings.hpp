@@ -37,8 +37,10 @@ struct Settings {
     std::uint32_t groups_made_max = 0;
     std::uint32_t buffers_per_rank_max = 0;
     std::uint32_t plans_per_rank_max = 0;
-    std::uint64_t arena_per_rank_max = 0;  // bytes
-    std::uint64_t arena_segment = 0;       // bytes
+    std::uint64_t memory_max = 0;           // bytes
+    std::uint64_t memory_per_user_max = 0;  // bytes
+    std::uint64_t arena_per_rank_max = 0;   // bytes
+    std::uint64_t arena_segment = 0;        // bytes
     Nanos made_job_linger{0};
   } limits;
   struct {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 
 #include <fcntl.h>
 
@@ -11,6 +12,10 @@ namespace {
 
 using shm::Published;
 using shm::Untrusted;
+
+std::uint64_t whole_pages(std::uint64_t bytes) {
+  return (bytes + 4095) / 4096 * 4096;
+}
 
 std::uint64_t peek(const std::uint64_t* word) {
   return Untrusted<std::uint64_t>(word).load_acquire();
@@ -50,7 +55,8 @@ Result<shm::Descriptor> read_only(int memory) {
 // ---- memory ------------------------------------------------------------------------------------
 
 Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint32_t world,
-                            std::uint32_t spare_seats, std::uint64_t epoch, const shm::Headroom& headroom) {
+                            std::uint32_t spare_seats, std::uint64_t epoch, const shm::Headroom& headroom,
+                            const std::shared_ptr<MemoryAccount>& account) {
   Board board;
   board.segments_.resize(world);
   board.lives_.resize(world);
@@ -68,8 +74,10 @@ Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint3
   }
   for (std::uint32_t rank = 0; rank < world; ++rank) {
     board.segments_[rank].spare = ends[rank];
-    ends[rank] += spare_seats * shm::seat_bytes(world);
+    ends[rank] = whole_pages(ends[rank] + spare_seats * shm::seat_bytes(world));
   }
+  const std::uint64_t bytes = std::accumulate(ends.begin(), ends.end(), board.page_size());
+  MUSTER_ASSIGN_OR_RETURN(board.charge_, MemoryAccount::charge(account, bytes));
   MUSTER_RETURN_IF_ERROR(board.create_segments(ends, headroom));
   MUSTER_RETURN_IF_ERROR(board.create_page(epoch, headroom));
   return board;
@@ -78,7 +86,7 @@ Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint3
 Status Board::create_segments(const std::vector<std::uint64_t>& ends, const shm::Headroom& headroom) {
   for (std::uint32_t rank = 0; rank < ends.size(); ++rank) {
     Segment& segment = segments_[rank];
-    const std::uint64_t bytes = (ends[rank] + 4095) / 4096 * 4096;
+    const std::uint64_t bytes = ends[rank];
     MUSTER_ASSIGN_OR_RETURN(segment.memory, shm::create_memory("muster-direct", bytes, headroom));
     MUSTER_ASSIGN_OR_RETURN(segment.mapping,
                             shm::Mapping::map(segment.memory, bytes, shm::Access::kReadWrite));
@@ -91,10 +99,13 @@ Status Board::create_segments(const std::vector<std::uint64_t>& ends, const shm:
   return {};
 }
 
+std::uint64_t Board::page_size() const {
+  return whole_pages(shm::kGroupLinesOffset + groups_.size() * sizeof(shm::GroupLine) +
+                     segments_.size() * sizeof(shm::RankLine));
+}
+
 Status Board::create_page(std::uint64_t epoch, const shm::Headroom& headroom) {
-  const std::size_t bytes = (shm::kGroupLinesOffset + groups_.size() * sizeof(shm::GroupLine) +
-                             segments_.size() * sizeof(shm::RankLine) + 4095) /
-                            4096 * 4096;
+  const std::uint64_t bytes = page_size();
   MUSTER_ASSIGN_OR_RETURN(page_memory_, shm::create_memory("muster-groups", bytes, headroom));
   MUSTER_ASSIGN_OR_RETURN(page_, shm::Mapping::map(page_memory_, bytes, shm::Access::kReadWrite));
   auto* header = new (page_.writable()) shm::GroupPageHeader;

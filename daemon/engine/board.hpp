@@ -6,6 +6,7 @@
 #include "api/shm/control.hpp"
 #include "api/shm/direct.hpp"
 #include "api/shm/segment.hpp"
+#include "daemon/engine/memory_account.hpp"
 #include "scheduler/run/request.hpp"
 #include "scheduler/run/sequencer.hpp"
 
@@ -38,7 +39,8 @@ class Board {
   // Places of groups that come later are empty. Each rank's segment has room for spare_seats of them with all
   // ranks as members, and for more that are smaller.
   static Result<Board> create(std::span<const scheduler::Group> groups, std::uint32_t world,
-                              std::uint32_t spare_seats, std::uint64_t epoch, const shm::Headroom& headroom);
+                              std::uint32_t spare_seats, std::uint64_t epoch, const shm::Headroom& headroom,
+                              const std::shared_ptr<MemoryAccount>& account = nullptr);
 
   // ---- memory ----------------------------------------------------------------------------------
   // Ready for a new client of the rank: what the last one left there counts no more.
@@ -155,12 +157,14 @@ class Board {
   Status create_segments(const std::vector<std::uint64_t>& ends, const shm::Headroom& headroom);
   std::optional<std::uint64_t> room_in(const Segment& segment, std::uint64_t bytes) const;
   Status create_page(std::uint64_t epoch, const shm::Headroom& headroom);
+  std::uint64_t page_size() const;
   shm::GroupLine* line(GroupId group);
   shm::RankLine* rank_line(Rank rank);
   std::uint64_t completed(GroupId group) const;
   const shm::DirectHeader* header(Rank rank) const;
   const std::byte* seat(GroupId group, std::uint32_t index) const;
 
+  MemoryCharge charge_;
   std::vector<Segment> segments_;
   std::vector<std::uint64_t> lives_;  // by rank
   std::vector<GroupState> groups_;

@@ -102,7 +102,7 @@ Json Conductor::answer_to(Packet& packet) {
 
 Json Conductor::execute(Packet& packet) {
   const std::string command = packet.body.value("command", "");
-  if (command == "create") return create(packet.body);
+  if (command == "create") return create(packet);
   if (!engine_) return refused(failure(Code::kState, "the job does not exist yet"));
   if (command == "attach") return attach(packet);
   if (command == "report") return report();
@@ -121,11 +121,19 @@ Json Conductor::execute(Packet& packet) {
   return refused(failure(Code::kBadArgument, "command '{}' is unknown", command));
 }
 
-Json Conductor::create(const Json& body) {
+// The user's memory page comes with it; without one, what the job holds is not counted.
+Json Conductor::create(const Packet& packet) {
   if (engine_) return refused(failure(Code::kState, "the job exists already"));
-  auto spec = control::job_from_json(body.value("spec", Json()));
+  auto spec = control::job_from_json(packet.body.value("spec", Json()));
   if (!spec) return refused(spec.error());
-  auto engine = Engine::create(*spec, clock_);
+  std::shared_ptr<MemoryAccount> account;
+  if (!packet.descriptors.empty()) {
+    auto attached =
+        MemoryAccount::attach(packet.descriptors[0], packet.body.value("memory_slot", shm::kMemorySlots));
+    if (!attached) return refused(attached.error());
+    account = *std::move(attached);
+  }
+  auto engine = Engine::create(*spec, clock_, nullptr, Engine::Pooling::kThreads, std::move(account));
   if (!engine) {
     ending_ = true;
     exit_code_ = 1;

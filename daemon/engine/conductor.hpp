@@ -48,7 +48,7 @@ class Conductor {
   void tell_rest();
   control::Json answer_to(control::Packet& packet);
   control::Json execute(control::Packet& packet);
-  control::Json create(const control::Json& body);
+  control::Json create(const control::Packet& packet);
   control::Json attach(control::Packet& packet);
   control::Json report();
   control::Json counters();

@@ -10,8 +10,8 @@ namespace muster::engine {
 
 class CountedDevice::Counted final : public device::Memory {
  public:
-  Counted(std::unique_ptr<device::Memory> memory, Count held)
-      : memory_(std::move(memory)), held_(std::move(held)) {
+  Counted(std::unique_ptr<device::Memory> memory, Count held, std::vector<MemoryCharge> charges)
+      : charges_(std::move(charges)), memory_(std::move(memory)), held_(std::move(held)) {
     held_->fetch_add(1);
   }
   ~Counted() override {
@@ -26,6 +26,7 @@ class CountedDevice::Counted final : public device::Memory {
   int descriptor() const noexcept override { return memory_->descriptor(); }
 
  private:
+  std::vector<MemoryCharge> charges_;  // given back last
   std::unique_ptr<device::Memory> memory_;
   Count held_;
 };
@@ -49,21 +50,28 @@ Status CountedDevice::check() const {
   return {};
 }
 
-std::unique_ptr<device::Memory> CountedDevice::count(std::unique_ptr<device::Memory> memory) const {
-  return std::make_unique<Counted>(std::move(memory), held_);
+std::unique_ptr<device::Memory> CountedDevice::count(std::unique_ptr<device::Memory> memory,
+                                                     std::vector<MemoryCharge> charges) const {
+  return std::make_unique<Counted>(std::move(memory), held_, std::move(charges));
 }
 
 Result<std::unique_ptr<device::Memory>> CountedDevice::allocate(std::size_t bytes) {
   MUSTER_RETURN_IF_ERROR(check());
+  std::vector<MemoryCharge> charges(2);
+  MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(account_, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto memory, device_->allocate(bytes));
-  return count(std::move(memory));
+  // What the device has added, to whole pages.
+  MUSTER_ASSIGN_OR_RETURN(charges[1], MemoryAccount::charge(account_, memory->bytes() - bytes));
+  return count(std::move(memory), std::move(charges));
 }
 
 Result<std::unique_ptr<device::Memory>> CountedDevice::import(int descriptor, std::uint64_t first,
                                                               std::uint64_t bytes) {
   MUSTER_RETURN_IF_ERROR(check());
+  std::vector<MemoryCharge> charges(1);  // of what is committed here, whoever made the memory
+  MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(account_, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto memory, device_->import(descriptor, first, bytes));
-  return count(std::move(memory));
+  return count(std::move(memory), std::move(charges));
 }
 
 }  // namespace muster::engine

@@ -1,21 +1,24 @@
-// CountedDevice: a device whose memories may have so many descriptors and no more.
+// CountedDevice: a device whose memories may have so many descriptors and no more, and count for the job's
+// user.
 //
-// Each memory has one: a segment of an arena, a name, an import. Without a bound they would take what the
-// next rank needs to attach.
+// Each memory has a descriptor: a segment of an arena, a name, an import. Without a bound they would take
+// what the next rank needs to attach.
 #pragma once
 
+#include "daemon/engine/memory_account.hpp"
 #include "kernels/device/device.hpp"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace muster::engine {
 
 // Owns    the device, and the count; its memories share the count, and may live longer.
 // Thread  as the device's; memories may be let go by any.
-// Bound   memories_max at once.
+// Bound   memories_max at once, and what the account has.
 // Fails   allocate, import: kNoResource naming the limit, or what the device says.
 class CountedDevice final : public device::Device {
  public:
@@ -26,8 +29,10 @@ class CountedDevice final : public device::Device {
   // What the open-files limit leaves beside the job's ranks: one memory for each, if nothing else.
   static Options beside(std::uint32_t world);
 
-  CountedDevice(std::unique_ptr<device::Device> device, Options options)
-      : device_(std::move(device)), options_(options) {}
+  // Without an account, bytes are not counted.
+  CountedDevice(std::unique_ptr<device::Device> device, Options options,
+                std::shared_ptr<MemoryAccount> account = nullptr)
+      : device_(std::move(device)), options_(options), account_(std::move(account)) {}
 
   const device::DeviceInfo& info() const noexcept override { return device_->info(); }
   Result<std::unique_ptr<device::Stream>> open_stream(device::Priority priority) override {
@@ -43,10 +48,12 @@ class CountedDevice final : public device::Device {
   class Counted;
 
   Status check() const;
-  std::unique_ptr<device::Memory> count(std::unique_ptr<device::Memory> memory) const;
+  std::unique_ptr<device::Memory> count(std::unique_ptr<device::Memory> memory,
+                                        std::vector<MemoryCharge> charges) const;
 
   std::unique_ptr<device::Device> device_;
   Options options_;
+  std::shared_ptr<MemoryAccount> account_;
   Count held_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 

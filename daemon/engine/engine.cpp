@@ -23,10 +23,11 @@ std::uint64_t names_bytes_max(const control::JobSpec& spec) {
 // ---- birth and death ---------------------------------------------------------------------------
 
 Engine::Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells,
-               std::unique_ptr<ProcessProbe> probe)
+               std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account)
     : spec_(spec),
       clock_(clock),
       probe_(probe ? std::move(probe) : std::make_unique<SystemProcesses>()),
+      account_(std::move(account)),
       group_list_(std::move(groups)),
       table_({static_cast<std::uint32_t>(group_list_.size()), spec.world, spec.groups_made_max}, spec.epoch),
       doorbells_(std::move(doorbells)),
@@ -42,11 +43,12 @@ Engine::~Engine() {
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock,
-                                               std::unique_ptr<ProcessProbe> probe, Pooling pooling) {
+                                               std::unique_ptr<ProcessProbe> probe, Pooling pooling,
+                                               std::shared_ptr<MemoryAccount> account) {
   MUSTER_ASSIGN_OR_RETURN(mesh::GroupList groups, groups_of_mesh(spec));
   MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
   std::unique_ptr<Engine> engine(
-      new Engine(spec, clock, std::move(groups), std::move(doorbells), std::move(probe)));
+      new Engine(spec, clock, std::move(groups), std::move(doorbells), std::move(probe), std::move(account)));
   MUSTER_RETURN_IF_ERROR(engine->open(pooling));
   MUSTER_LOG(kInfo, "engine", "job {}: {} ranks, mesh {}, {} groups, {}", spec.name, spec.world, spec.mesh,
              engine->group_list_.size(), engine->device_->info().name);
@@ -62,6 +64,8 @@ Status Engine::open(Pooling pooling) {
                    "mesh {} of {} ranks has {} groups; with single ranks and limits.groups_made_max that is "
                    "more than {}",
                    spec_.mesh, spec_.world, group_list_.size(), kGroupsMax);
+  constexpr std::uint64_t kSessionBytes = shm::kSubmissionBytes + shm::kCompletionBytes;
+  MUSTER_ASSIGN_OR_RETURN(sessions_charge_, MemoryAccount::charge(account_, spec_.world * kSessionBytes));
   MUSTER_RETURN_IF_ERROR(open_device(pooling));
   return open_groups();
 }
@@ -79,7 +83,7 @@ Status Engine::open_device(Pooling pooling) {
     MUSTER_ASSIGN_OR_RETURN(pool_, device::host::Pool::start(options));
   }
   MUSTER_ASSIGN_OR_RETURN(auto host, device::host::open_device(*pool_));
-  device_ = std::make_unique<CountedDevice>(std::move(host), CountedDevice::beside(spec_.world));
+  device_ = std::make_unique<CountedDevice>(std::move(host), CountedDevice::beside(spec_.world), account_);
   for (Seat& seat : seats_)
     seat.arena =
         std::make_unique<Arena>(*device_, Arena::Options{spec_.arena_bytes_max, spec_.segment_bytes});

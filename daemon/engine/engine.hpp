@@ -14,6 +14,7 @@
 #include "daemon/engine/flight_dump.hpp"
 #include "daemon/engine/group_table.hpp"
 #include "daemon/engine/lateness.hpp"
+#include "daemon/engine/memory_account.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/resolve.hpp"
 #include "daemon/engine/session.hpp"
@@ -57,10 +58,11 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   enum class Pooling : std::uint8_t { kThreads, kByHand };
 
   // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes; none:
-  // by the kernel's word.
+  // by the kernel's word. `account`: for what the job holds; none: it is not counted.
   static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock,
                                                 std::unique_ptr<ProcessProbe> probe = nullptr,
-                                                Pooling pooling = Pooling::kThreads);
+                                                Pooling pooling = Pooling::kThreads,
+                                                std::shared_ptr<MemoryAccount> account = nullptr);
   ~Engine() override;
 
   // ---- conductor -------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   };
 
   Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells,
-         std::unique_ptr<ProcessProbe> probe);
+         std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account);
   Status open(Pooling pooling);
   Status open_device(Pooling pooling);
   Status open_groups();
@@ -253,6 +255,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   control::JobSpec spec_;
   const Clock& clock_;
   std::unique_ptr<ProcessProbe> probe_;
+  std::shared_ptr<MemoryAccount> account_;
+  MemoryCharge sessions_charge_;  // of one for each rank
   mesh::GroupList group_list_;
   GroupTable table_;
   ShrinkRounds shrinks_;

@@ -50,7 +50,7 @@ Status Engine::open_groups() {
   group_names_.resize(table_.size());
   MUSTER_ASSIGN_OR_RETURN(auto tally,
                           Tally::create(spec_.world, std::span(groups).first(group_list_.size()),
-                                        {table_.first_made(), spec_.groups_made_max}, spec_.epoch));
+                                        {table_.first_made(), spec_.groups_made_max}, spec_.epoch, account_));
   tally_.emplace(std::move(tally));
   for (std::uint32_t g = 0; g < groups.size(); ++g) lateness_.set_group(GroupId(g), groups[g].ranks);
   const scheduler::GraphOptions options{spec_.world, spec_.starts_per_lane_max, kLaunchDepth};
@@ -66,8 +66,8 @@ Status Engine::open_groups() {
 Status Engine::open_board() {
   if (device_->info().kind != device::Kind::kHost) return {};
   const std::uint32_t spare = std::min(kSpareSeats, spec_.groups_made_max);
-  MUSTER_ASSIGN_OR_RETURN(
-      auto board, Board::create(graph_->groups(), spec_.world, spare, spec_.epoch, shm::memory_headroom()));
+  MUSTER_ASSIGN_OR_RETURN(auto board, Board::create(graph_->groups(), spec_.world, spare, spec_.epoch,
+                                                    shm::memory_headroom(), account_));
   board_.emplace(std::move(board));
   return {};
 }

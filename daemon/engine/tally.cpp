@@ -10,13 +10,15 @@ using shm::GroupCount;
 using shm::RankCount;
 
 Result<Tally> Tally::create(std::uint32_t world, std::span<const scheduler::Group> groups, Places places,
-                            std::uint64_t epoch) {
+                            std::uint64_t epoch, const std::shared_ptr<MemoryAccount>& account) {
   std::vector<std::string> names;
   for (const scheduler::Group& group : groups) names.push_back(group.name);
   names.resize(groups.size() + std::min(places.made_max, kMadeRowsMax));
+  const std::uint64_t bytes = shm::job_counters_bytes(world, static_cast<std::uint32_t>(names.size()));
+  MUSTER_ASSIGN_OR_RETURN(MemoryCharge charge, MemoryAccount::charge(account, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto writer,
                           shm::JobCountersWriter::create(world, names, epoch, shm::memory_headroom()));
-  Tally tally(std::move(writer));
+  Tally tally(std::move(writer), std::move(charge));
   tally.ranks_.resize(world);
   tally.groups_.resize(names.size());
   tally.mesh_groups_ = static_cast<std::uint32_t>(groups.size());

@@ -4,6 +4,7 @@
 #include "api/shm/job_counters.hpp"
 #include "daemon/engine/board.hpp"
 #include "daemon/engine/lateness.hpp"
+#include "daemon/engine/memory_account.hpp"
 #include "daemon/engine/session.hpp"
 #include "scheduler/run/request.hpp"
 
@@ -31,7 +32,7 @@ class Tally {
     std::uint32_t made_max = 0;
   };
   static Result<Tally> create(std::uint32_t world, std::span<const scheduler::Group> groups, Places places,
-                              std::uint64_t epoch);
+                              std::uint64_t epoch, const std::shared_ptr<MemoryAccount>& account = nullptr);
   int descriptor() const { return writer_.descriptor(); }
 
   // A group has been made in that place, or is gone from it: empty. No start of the former is in flight.
@@ -59,12 +60,14 @@ class Tally {
     std::uint64_t operations = 0, failures = 0, bytes = 0, busy = 0, in_flight = 0;
     std::uint64_t runs = 0, generation = 0, number = 0;
   };
-  explicit Tally(shm::JobCountersWriter writer) : writer_(std::move(writer)) {}
+  Tally(shm::JobCountersWriter writer, MemoryCharge charge)
+      : charge_(std::move(charge)), writer_(std::move(writer)) {}
   std::optional<std::uint32_t> row_of(GroupId group) const;
   GroupState* group_of(const scheduler::Plan& plan);
   void write_rank(Rank rank, const Counted& counted, const Board* board, const Lateness& lateness);
   void write_group(std::uint32_t row, std::span<const Counted> ranks, const Board* board);
 
+  MemoryCharge charge_;
   shm::JobCountersWriter writer_;
   std::vector<RankState> ranks_;
   std::vector<GroupState> groups_;  // by row: those of the mesh, then those made later

@@ -3,6 +3,7 @@
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/headroom.hpp"
 #include "api/shm/segment.hpp"
 #include "daemon/supervisor/socket_role.hpp"
 
@@ -55,6 +56,12 @@ Result<std::vector<Sitting>> sittings_of(const Packet& answer) {
   return sittings;
 }
 
+// Where nothing tells how much there is, more than any machine has.
+std::uint64_t usual_memory_max() {
+  const std::uint64_t capacity = shm::memory_capacity();
+  return capacity != 0 ? capacity / 4 * 3 : control::kJobBytesMax;
+}
+
 Status group_denied(const Options& options, int error) {
   return failure(Code::kDenied,
                  "{} cannot be given to group {} (node.group): {}; start as root or as its member",
@@ -84,7 +91,8 @@ struct Supervisor::Legacy {
   };
   std::optional<Door> door;
   shm::Descriptor state;
-  std::map<std::uint64_t, Engine> engines;  // by epoch of the job
+  std::map<std::uint64_t, Engine> engines;            // by epoch of the job
+  std::map<std::uint64_t, shm::Descriptor> memories;  // by user
   std::map<ConnectionId, shm::Descriptor> owners;
   std::set<std::string> names;  // that the service manager keeps, until somebody needs them
 
@@ -124,6 +132,7 @@ void Supervisor::Legacy::put(Inherited inherited, const std::string& path) {
   if (const auto epoch = number_in(name, "channel-")) return place_connection(engines[*epoch].channel);
   if (const auto epoch = number_in(name, "pidfd-")) return place(engines[*epoch].pidfd);
   if (const auto epoch = number_in(name, "counters-")) return place(engines[*epoch].counters);
+  if (const auto uid = number_in(name, "memory-")) return place(memories[*uid]);
   if (const auto id = number_in(name, "owner-")) return place_connection(owners[*id]);
   const bool ours = name.starts_with(Door::kNamePrefix);
   if (ours) names.insert(name);
@@ -194,6 +203,9 @@ Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile
       silent_(kSilent, geteuid()),
       commanding_(kCommands, geteuid()),
       retrying_(kRetries, geteuid()),
+      memory_(Shares::limits_of(options_.memory_max != 0 ? options_.memory_max : usual_memory_max(),
+                                options_.memory_per_user_max),
+              geteuid()),
       buffer_(shm::kMessageBytesMax),
       started_(clock.now()) {
   state_.epoch = options_.random_word();
@@ -233,6 +245,7 @@ void Supervisor::take_over(Legacy legacy) {
   state_.upgrade_ns = 0;
   ++state_.instance;
   for (const SavedJob& job : jobs) adopt_job(job, legacy);
+  share_memory();
   for (const SavedJob& job : jobs) {
     const auto socket = legacy.owners.find(job.owner);
     if (job.owner == 0 || socket == legacy.owners.end()) continue;
@@ -283,12 +296,27 @@ void Supervisor::adopt_job(const SavedJob& saved, Legacy& legacy) {
   options.first_serial = static_cast<std::uint32_t>(options_.random_word());
   running.engine = EngineProcess::adopt(loop_, std::move(options), saved.engine_pid,
                                         std::move(engine->second.channel), std::move(engine->second.pidfd));
+  adopt_memory(saved.spec, legacy);
   store_.know(channel_name(epoch), running.engine->channel());
   store_.know(pidfd_name(epoch), running.engine->pidfd());
   if (running.counters.valid()) store_.know(counters_name(epoch), running.counters);
   legacy.engines.erase(engine);
   for (const std::string& known : {channel_name(epoch), pidfd_name(epoch), counters_name(epoch)})
     legacy.names.erase(known);
+}
+
+// The page of the job's user, with its first job.
+void Supervisor::adopt_memory(const control::JobSpec& spec, Legacy& legacy) {
+  const std::string kept = memory_name(spec.owner_uid);
+  const auto page = legacy.memories.find(spec.owner_uid);
+  if (page != legacy.memories.end() && memory_.page(spec.owner_uid) == nullptr &&
+      memory_.adopt(spec.owner_uid, std::move(page->second))) {
+    store_.know(kept, memory_.page(spec.owner_uid)->descriptor());
+    legacy.names.erase(kept);
+  }
+  if (!memory_.adopt_job(spec.owner_uid, spec.epoch))
+    MUSTER_LOG(kWarning, "supervisor",
+               "job {}: what it holds of memory is not counted: its page was not kept", spec.name);
 }
 
 // Its questions that a predecessor took and did not answer, it must ask again: "next" is the first that is

@@ -5,6 +5,7 @@
 #include "api/base/log.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include <unistd.h>
 
@@ -23,6 +24,17 @@ Nanos report_time(const Json& body) {
   if (field == body.end() || !field->is_number_unsigned()) return kReportTime;
   const auto most = static_cast<std::uint64_t>(kReportTime.count());
   return Nanos(static_cast<std::int64_t>(std::min(field->get<std::uint64_t>(), most)));
+}
+
+// What a user has, and the most it may have.
+Json of_user(std::uint32_t uid, const Shares& jobs, const Shares& sessions, const Shares& memory) {
+  return Json{{"uid", uid},
+              {"jobs", jobs.of(uid)},
+              {"jobs_share", jobs.share(uid)},
+              {"sessions", sessions.of(uid)},
+              {"sessions_share", sessions.share(uid)},
+              {"memory_bytes", memory.of(uid)},
+              {"memory_share_bytes", memory.share(uid)}};
 }
 
 // For the log, whatever came.
@@ -130,9 +142,21 @@ Json Supervisor::status(ConnectionId id) const {
   result["sessions"] = sessions();
   result["jobs"] = jobs;
   result["jobs_total"] = book_.jobs().size();  // other users' too
+  const Shares sessions = sessions_by_user();
+  const Shares memory = memory_.held();
+  result["memory_bytes"] = memory.all();
   result["limits"] = {{"jobs_max", options_.jobs_max},
                       {"sessions_max", options_.sessions_max},
-                      {"ranks_per_job_max", options_.ranks_per_job_max}};
+                      {"ranks_per_job_max", options_.ranks_per_job_max},
+                      {"memory_max", memory.share(0)}};
+  // Who governs sees all users.
+  std::set<std::uint32_t> users{uid};
+  if (memory.governs(uid))
+    for (const Shares* shares : {&book_.places(), &sessions, &memory})
+      for (const auto& [user, has] : shares->by_user()) users.insert(user);
+  result["users"] = Json::array();
+  for (const std::uint32_t user : users)
+    result["users"].push_back(of_user(user, book_.places(), sessions, memory));
   return result;
 }
 

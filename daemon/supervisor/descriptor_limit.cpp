@@ -11,8 +11,8 @@
 namespace muster::supervisor {
 namespace {
 
-constexpr std::uint64_t kPerPeer = 2;                                    // socket, pidfd
-constexpr std::uint64_t kPerJob = 3;                                     // channel, pidfd, counters
+constexpr std::uint64_t kPerPeer = 2;  // socket, pidfd
+constexpr std::uint64_t kPerJob = 4;   // channel, pidfd, counters, and its user's memory page at most
 constexpr std::uint64_t kPerSession = control::kDescriptorsPerRank + 1;  // and a segment of its arena
 
 }  // namespace

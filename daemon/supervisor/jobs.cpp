@@ -15,6 +15,7 @@ using control::Packet;
 constexpr Nanos kEngineEndTime = std::chrono::seconds(10);  // from "stop" to SIGKILL
 constexpr Nanos kPlaceTime = kEngineEndTime + std::chrono::seconds(1);
 constexpr Nanos kStopAgain = std::chrono::milliseconds(20);
+constexpr Nanos kMemoryPeriod = std::chrono::seconds(1);
 constexpr Nanos kDrainPoll = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -45,8 +46,13 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
   spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
   MUSTER_ASSIGN_OR_RETURN(const Job* job, book_.create(spec));
   const std::string name = job->spec.name;
-  auto process = EngineProcess::spawn(loop_, engine_options(spec, birth.gid));
+  auto process = memory_.enter(spec.owner_uid, spec.epoch).and_then([&](bool is_new) {
+    // First: an engine never has a page that a successor would not find.
+    if (is_new) store_.keep(memory_name(spec.owner_uid), memory_.page(spec.owner_uid)->descriptor());
+    return EngineProcess::spawn(loop_, engine_options(spec, birth.gid));
+  });
   if (!process) {
+    forget_memory(spec);
     book_.erase(name);
     return process.error();
   }
@@ -56,6 +62,7 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
   running.owner = birth.owner;
   running.made = birth.made;
   running.on_ready.push_back(std::move(on_ready));
+  share_memory();
   // The state last: what it names is there to be found, and an engine that it does not name is ended.
   store_.keep(channel_name(spec.epoch), running.engine->channel());
   store_.keep(pidfd_name(spec.epoch), running.engine->pidfd());
@@ -72,8 +79,14 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
 }
 
 void Supervisor::ask_to_create(const std::string& name) {
+  const control::JobSpec& spec = book_.find(name)->spec;
+  const shm::MemoryPage* page = memory_.page(spec.owner_uid);
+  const auto slot = page != nullptr ? page->slot_of(spec.epoch) : std::nullopt;
+  Json command{{"command", "create"}, {"spec", control::to_json(spec)}};
+  if (slot) command["memory_slot"] = *slot;
+  const int descriptor = slot ? page->descriptor().get() : -1;
   running_.at(name).engine->ask(
-      Json{{"command", "create"}, {"spec", control::to_json(book_.find(name)->spec)}}, {},
+      command, std::span(&descriptor, slot ? 1 : 0),
       [this, name](Result<Packet> answer) { on_engine_ready(name, std::move(answer)); });
 }
 
@@ -158,6 +171,7 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
     store_.forget(channel_name(job->spec.epoch));
     store_.forget(pidfd_name(job->spec.epoch));
     store_.forget(counters_name(job->spec.epoch));
+    forget_memory(job->spec);
   }
   // The creator of a job whose engine died while it was taken over still waits.
   const auto on_ready = std::move(it->second.on_ready);
@@ -170,6 +184,21 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   for (WaitingClient& client : next) admit(std::move(client));  // of a new job by that name
   publish_status();
   check_drained();
+}
+
+void Supervisor::forget_memory(const control::JobSpec& spec) {
+  if (memory_.leave(spec.owner_uid, spec.epoch)) store_.forget(memory_name(spec.owner_uid));
+  share_memory();
+}
+
+// Now, and once a second: engines take and give back without a word.
+void Supervisor::share_memory() {
+  memory_.refresh();
+  if (memory_timer_ != 0 || running_.empty()) return;
+  memory_timer_ = loop_.after(kMemoryPeriod, [this] {
+    memory_timer_ = 0;
+    share_memory();
+  });
 }
 
 // Whether a job of that user may wait for the place of one that is ending.

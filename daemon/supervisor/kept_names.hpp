@@ -20,6 +20,10 @@ inline std::string pidfd_name(std::uint64_t epoch) {
 inline std::string counters_name(std::uint64_t epoch) {
   return fmt::format("counters-{:x}", epoch);
 }
+// The memory page of the user's jobs.
+inline std::string memory_name(std::uint32_t uid) {
+  return fmt::format("memory-{:x}", uid);
+}
 // A connection that owns jobs.
 inline std::string owner_name(std::uint64_t connection) {
   return fmt::format("owner-{:x}", connection);

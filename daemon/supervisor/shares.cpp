@@ -1,6 +1,7 @@
 #include "daemon/supervisor/shares.hpp"
 
 #include "api/base/assert.hpp"
+#include "daemon/control/administrators.hpp"
 
 #include <algorithm>
 
@@ -74,7 +75,8 @@ std::uint64_t Shares::share(std::uint32_t uid) const {
 
 Status Shares::refusal(std::uint32_t uid, const Words& words) const {
   const std::string raise =
-      governs(uid) ? "raise it" : fmt::format("ask an administrator ({}) to raise it", governors(governor_));
+      governs(uid) ? "raise it"
+                   : fmt::format("ask an administrator ({}) to raise it", control::administrators(governor_));
   if (share_used(uid))
     return failure(Code::kNoResource, "user {} has {} {}, its share ({}); {}, or {}", uid, of(uid),
                    words.things, words.share_key, words.to_do_less, raise);
@@ -82,12 +84,8 @@ Status Shares::refusal(std::uint32_t uid, const Words& words) const {
     return failure(Code::kNoResource, "there are {} {}, the limit ({}); {}, or {}", all_, words.things,
                    words.limit_key, words.to_do_less, raise);
   return failure(Code::kNoResource, "there are {} {} of users, and {} of {} are kept for {} ({}); {}, or {}",
-                 others_, words.things, limits_.reserved, limits_.all, governors(governor_), words.limit_key,
-                 words.to_do_less, raise);
-}
-
-std::string governors(std::uint32_t governor) {
-  return governor == 0 ? "root" : fmt::format("root or user {}", governor);
+                 others_, words.things, limits_.reserved, limits_.all, control::administrators(governor_),
+                 words.limit_key, words.to_do_less, raise);
 }
 
 }  // namespace muster::supervisor

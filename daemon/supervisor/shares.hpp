@@ -68,7 +68,4 @@ class Shares {
   std::uint64_t others_ = 0;  // of users who do not govern
 };
 
-// Who governs a daemon of user `governor`: "root or user 998".
-std::string governors(std::uint32_t governor);
-
 }  // namespace muster::supervisor

@@ -127,6 +127,8 @@ Result<Options> options_of(const config::Settings& settings) {
   options.jobs_per_user_max = settings.limits.jobs_per_user_max;
   options.sessions_max = settings.limits.sessions_max;
   options.sessions_per_user_max = settings.limits.sessions_per_user_max;
+  options.memory_max = settings.limits.memory_max;
+  options.memory_per_user_max = settings.limits.memory_per_user_max;
   options.ranks_per_job_max = settings.limits.ranks_per_job_max;
   options.auto_create_jobs = settings.auto_create_jobs;
   options.made_job_linger = settings.limits.made_job_linger;

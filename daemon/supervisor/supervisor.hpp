@@ -12,6 +12,7 @@
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/job_book.hpp"
 #include "daemon/supervisor/kept_names.hpp"
+#include "daemon/supervisor/memory_shares.hpp"
 #include "daemon/supervisor/program_check.hpp"
 #include "daemon/supervisor/refusal_log.hpp"
 #include "daemon/supervisor/shares.hpp"
@@ -36,6 +37,8 @@ struct Options {
   std::uint32_t jobs_per_user_max = 0;  // 0: Shares::limits_of()
   std::uint32_t sessions_max = 256;
   std::uint32_t sessions_per_user_max = 0;
+  std::uint64_t memory_max = 0;  // bytes of all jobs; 0: three quarters of the machine's, or of the cgroup's
+  std::uint64_t memory_per_user_max = 0;
   std::uint32_t ranks_per_job_max = 256;
   bool auto_create_jobs = true;
   Nanos made_job_linger = std::chrono::seconds(60);  // of a job that a Hello made, once its ranks have left
@@ -53,11 +56,11 @@ struct Options {
 
 // Owns    the listening socket, every connection that is not yet handed over, the engines, the state.
 // Thread  run()'s, alone.
-// Bound   jobs_max, sessions_max, ranks_per_job_max; kSilent connections that have said nothing yet (the
-//         oldest of whoever has most makes room for a newcomer), kCommands that have sent commands (a
-//         newcomer is refused), kQuestionsMax questions of each that wait for an answer, as many of each job
-//         that wait for its engine's first word, kRetries claims tried again and jobs that wait for the
-//         place of one that is ending.
+// Bound   jobs_max, sessions_max and memory_max, each by user (Shares::limits_of); ranks_per_job_max; kSilent
+//         connections that have said nothing yet (the oldest of whoever has most makes room for a newcomer),
+//         kCommands that have sent commands (a newcomer is refused), kQuestionsMax questions of each that
+//         wait for an answer, as many of each job that wait for its engine's first word, kRetries claims
+//         tried again and jobs that wait for the place of one that is ending.
 // Fails   open: the socket's own failures. A bad message ends its connection, nothing else. A predecessor's
 //         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
@@ -204,12 +207,15 @@ class Supervisor {
   void check_drained();
   void tell(const std::string& text) const;
   void publish_status();
+  void share_memory();
+  void forget_memory(const control::JobSpec& spec);
   std::uint32_t sessions() const;
   Shares sessions_by_user() const;
 
   // A predecessor's jobs: adoption.cpp
   void take_over(Legacy legacy);
   void adopt_job(const SavedJob& saved, Legacy& legacy);
+  void adopt_memory(const control::JobSpec& spec, Legacy& legacy);
   void adopt_owner(ConnectionId id, shm::Descriptor socket);
   void ask_report(const std::string& name, std::uint64_t epoch);
   void on_report(const std::string& name, const Result<control::Packet>& answer);
@@ -249,6 +255,8 @@ class Supervisor {
   Shares retrying_;  // whose claims wait to be tried again, or whose jobs for a place
   std::vector<Applicant> applicants_;
   RefusalLog refusals_;
+  MemoryShares memory_;
+  control::Loop::Watch memory_timer_ = 0;
   control::Loop::Watch places_timer_ = 0;
   std::vector<std::byte> buffer_;
   Instant started_{0};

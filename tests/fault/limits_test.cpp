@@ -10,6 +10,7 @@
 #include "tests/support/memory_cgroup.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/headroom.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -173,12 +174,26 @@ TEST_F(Limits, OfDescriptorsLeavesRoomForTheOtherRanks) {
 // T-33. A buffer that no machine holds is refused with numbers, before the kernel has to choose whom to kill.
 TEST_F(Limits, OfTheMachineIsAskedBeforeTheKernelKills) {
   node_.options.job_defaults.arena_bytes_max = std::uint64_t{1} << 46;
+  node_.options.memory_max = std::uint64_t{1} << 47;  // whatever the machine has
   node_.start();
   muster_session* session = opened("job", 0, 1);
   muster_buffer buffer = 0;
   EXPECT_EQ(muster_buffer_alloc(session, std::uint64_t{1} << 39, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
   EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("549755813888"), HasSubstr("leaves")));
   buffer_of(session, 4096);
+  close(session);
+}
+
+// Goal:   without a word in the configuration, jobs leave a quarter of the machine to others.
+TEST_F(Limits, OfMemoryIsPartOfTheMachinesUnlessItIsSaid) {
+  const std::uint64_t capacity = shm::memory_capacity();
+  node_.options.job_defaults.arena_bytes_max = std::uint64_t{1} << 46;
+  node_.start();
+  muster_session* session = opened("job", 0, 1);
+  muster_buffer buffer = 0;
+  EXPECT_EQ(muster_buffer_alloc(session, capacity / 5 * 4, &buffer, nullptr), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(),
+              AllOf(HasSubstr("limits.memory_max"), HasSubstr(fmt::format("{}", capacity / 4 * 3))));
   close(session);
 }
 

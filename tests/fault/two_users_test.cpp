@@ -6,7 +6,7 @@
 #include "tests/support/users.hpp"
 
 #include <cstring>
-#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -66,6 +66,27 @@ class TwoUsers : public ::testing::Test {
     MUSTER_ASSIGN_OR_RETURN(const auto answer, control::receive_packet(socket, soon, clock_));
     return control::result_of(answer);
   }
+  // Of two users with three jobs each.
+  void expect_shares_shown() const {
+    const auto roots = ask({{"command", "status"}});
+    ASSERT_TRUE(roots) << roots.error().text();
+    std::map<unsigned, Json> users;
+    for (const Json& user : roots->at("users")) users[user.at("uid")] = user;
+    for (const unsigned uid : {kOneUser, kOtherUser}) {
+      ASSERT_TRUE(users.contains(uid)) << roots->at("users");
+      EXPECT_EQ(users[uid].at("jobs"), 3);
+      EXPECT_EQ(users[uid].at("jobs_share"), 3);
+      EXPECT_EQ(users[uid].at("sessions"), 3);
+      EXPECT_GT(users[uid].at("memory_bytes"), 0);
+    }
+    EXPECT_EQ(users[0].at("jobs_share"), 8) << "root governs";
+    const auto own = [this] {
+      const auto status = ask({{"command", "status"}});
+      if (!status || status->at("users").size() != 1) return 1;
+      return status->at("users")[0].at("uid") == kOneUser && status->at("users")[0].at("jobs") == 3 ? 0 : 2;
+    };
+    EXPECT_EQ(test::as_user(node_, kOneUser, own), 0) << "nobody sees what others have";
+  }
   // Until no job is left.
   void await_no_jobs() const {
     for (int i = 0; i < 2000; ++i) {
@@ -90,6 +111,7 @@ TEST_F(TwoUsers, OneLeavesJobsToTheOthers) {
   expect_room_for_others();
   Taker other(node_, kOtherUser, take);
   EXPECT_EQ(other.taken(), 3u);
+  expect_shares_shown();
   Taker third(node_, kThirdUser, [this] { return take_sessions(nullptr, "(limits.jobs_max)"); });
   EXPECT_EQ(third.taken(), 1u);
   EXPECT_EQ(start_job("of-root"), 0) << "whoever else there is";
@@ -148,6 +170,86 @@ TEST_F(TwoUsers, OneLeavesConnectionsToTheOthers) {
   expect_room_for_others();
   EXPECT_TRUE(ask({{"command", "status"}})) << "root";
   EXPECT_EQ(test::as_user(node_, kOtherUser, [this] { return ask({{"command", "version"}}) ? 0 : 1; }), 0);
+}
+
+// Goal:   a user's jobs hold no more than its share, however they grow: what they are made of, buffers, named
+//         buffers and imports; and what has gone is given back.
+TEST_F(TwoUsers, OneLeavesMemoryToTheOthers) {
+  node_.options.memory_max = std::uint64_t{512} << 20;  // 64 MiB are reserved, 224 MiB are one user's
+  node_.options.job_defaults.arena_bytes_max = std::uint64_t{1} << 30;
+  test::start_for_everybody(node_);
+  const auto take = [this] {
+    std::uint64_t taken = 0;
+    for (const char* job : {"first", "second"}) {
+      const std::string name = fmt::format("{}-{}", job, getuid());
+      const muster_open_options options = node_.rank(name.c_str(), 0, 1);
+      muster_session* session = nullptr;
+      if (muster_open(&options, &session) != MUSTER_OK) return kOddly;
+      muster_buffer buffer = 0;
+      for (const std::uint64_t bytes : {std::uint64_t{32} << 20, std::uint64_t{4} << 20})
+        while (muster_buffer_alloc(session, bytes, &buffer, nullptr) == MUSTER_OK) taken += bytes >> 20;
+      if (std::strstr(muster_last_error(), "limits.memory_per_user_max") == nullptr) return kOddly + 1;
+      if (std::strstr(muster_last_error(), "ask an administrator (root)") == nullptr) return kOddly + 2;
+    }
+    return taken;
+  };
+  Taker one(node_, kOneUser, take);
+  EXPECT_GE(one.taken(), 200u);
+  EXPECT_LE(one.taken(), 224u);
+  expect_room_for_others();
+  Taker other(node_, kOtherUser, take);
+  EXPECT_GE(other.taken(), 200u) << "its own share";
+  EXPECT_LE(other.taken(), 224u);
+  EXPECT_EQ(start_job("of-root"), 0) << "whoever else there is";
+  Taker third(node_, kThirdUser, [this]() -> std::uint64_t {
+    const muster_open_options options = node_.rank("too-large", 0, 32);
+    muster_session* session = nullptr;
+    if (muster_open(&options, &session) != MUSTER_ERR_NO_RESOURCE) return 1;
+    return std::strstr(muster_last_error(), "limits.memory_max") == nullptr ? 2 : 0;
+  });
+  EXPECT_EQ(third.taken(), 0u) << "a job is refused where what it is made of is too much";
+  for (Taker* taker : {&one, &other, &third}) taker->let_go();
+  await_no_jobs();
+  EXPECT_GE(Taker(node_, kOneUser, take).taken(), 200u) << "nothing of them is counted still";
+}
+
+// Goal:   what one user's buffers take is not given to others: limits follow while no job comes or goes.
+// Method: root's job asks again and again for what the node has no longer.
+TEST_F(TwoUsers, OneIsSeenToGrow) {
+  node_.options.memory_max = std::uint64_t{128} << 20;  // 56 MiB are one user's
+  test::start_for_everybody(node_);
+  const muster_open_options options = node_.rank("of-root", 0, 1);
+  muster_session* session = nullptr;
+  ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  const auto take_80 = [session] {
+    muster_buffer_options named = MUSTER_BUFFER_OPTIONS_INIT;  // whose memory comes back when it is freed
+    named.name = "large";
+    named.bytes = 80 << 20;
+    muster_buffer buffer = 0;
+    const muster_status_t status = muster_buffer_create(session, &named, &buffer, nullptr);
+    if (status != MUSTER_OK) return status;
+    EXPECT_EQ(muster_buffer_free(session, buffer), MUSTER_OK);
+    return status;
+  };
+  EXPECT_EQ(take_80(), MUSTER_OK) << muster_last_error();
+  Taker one(node_, kOneUser, [this] {
+    const muster_open_options mine = node_.rank("grows", 0, 1);
+    muster_session* grows = nullptr;
+    muster_buffer buffer = 0;
+    if (muster_open(&mine, &grows) != MUSTER_OK) return kOddly;
+    std::uint64_t taken = 0;
+    while (muster_buffer_alloc(grows, 4 << 20, &buffer, nullptr) == MUSTER_OK) taken += 4;
+    return taken;
+  });
+  EXPECT_GE(one.taken(), 48u);
+  muster_status_t status = MUSTER_OK;
+  for (int i = 0; i < 400 && status == MUSTER_OK; ++i) {
+    status = take_80();
+    usleep(20'000);
+  }
+  EXPECT_EQ(status, MUSTER_ERR_NO_RESOURCE);
+  EXPECT_NE(std::strstr(muster_last_error(), "limits.memory_max"), nullptr) << muster_last_error();
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
 }  // namespace

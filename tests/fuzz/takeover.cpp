@@ -205,6 +205,12 @@ void Takeover::found_job(State& state, std::uint32_t index) {
   engine->death = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   keep_oddly(channel_name(job.spec.epoch), ours.get());
   keep_oddly(pidfd_name(job.spec.epoch), engine->death.get());
+  if (!memory_) {
+    memory_ = shm::MemoryPage::create(job.spec.owner_uid, job.spec.owner_uid, shm::memory_headroom());
+    MUSTER_PROMISE(*memory_);
+    keep_oddly(memory_name(job.spec.owner_uid), (*memory_)->descriptor().get());
+  }
+  if (bytes_.below(8) != 7) MUSTER_PROMISE((*memory_)->give(job.spec.epoch));
   if (bytes_.flag()) keeper_.keep(counters_name(job.spec.epoch), copy_of(engine->death.get()));
   engines_.push_back(std::move(engine));
   state.jobs.push_back(std::move(job));
@@ -339,6 +345,9 @@ void Takeover::check_names(const State& state) const {
   for (const std::string& name : keeper_.names()) {
     for (const char* kind : {"channel-", "pidfd-", "counters-"})
       if (const auto epoch = number_of(name, kind)) MUSTER_PROMISE(find(state, *epoch) != nullptr);
+    if (const auto uid = number_of(name, "memory-"))
+      MUSTER_PROMISE(std::any_of(state.jobs.begin(), state.jobs.end(),
+                                 [&](const SavedJob& job) { return job.spec.owner_uid == *uid; }));
     if (const auto id = number_of(name, "owner-"))
       MUSTER_PROMISE(std::any_of(state.jobs.begin(), state.jobs.end(),
                                  [&](const SavedJob& job) { return job.owner == *id; }));

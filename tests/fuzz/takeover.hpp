@@ -117,6 +117,7 @@ class Takeover {
   std::vector<std::pair<std::uint64_t, shm::Descriptor>> owners_;  // by the number of their connection
   std::vector<std::pair<std::string, std::uint32_t>> asked_;       // tokens: by serial of the command
   std::set<std::uint64_t> to_end_;                                 // jobs that were told to end, by epoch
+  std::optional<Result<shm::MemoryPage>> memory_;                  // of the jobs' user
   std::uint64_t words_ = 0;                                        // of chance
   std::uint32_t starts_ = 0;
   std::unique_ptr<Supervisor> supervisor_;

@@ -31,6 +31,8 @@ TEST(Settings, HaveTheirDefaultsWithoutAnySource) {
   EXPECT_EQ(s.limits.jobs_max, 16u);
   EXPECT_EQ(s.limits.sessions_max, 256u);
   EXPECT_EQ(s.limits.jobs_per_user_max, 0u);
+  EXPECT_EQ(s.limits.memory_max, 0u);
+  EXPECT_EQ(s.limits.memory_per_user_max, 0u);
   EXPECT_EQ(s.limits.sessions_per_user_max, 0u);
   EXPECT_EQ(s.limits.ranks_per_job_max, 256u);
   EXPECT_EQ(s.limits.buffers_per_rank_max, 4096u);
@@ -59,7 +61,8 @@ TEST(Settings, TakeEveryKeyFromAFile) {
              "limits: {jobs_max: 1, sessions_max: 2, buffers_per_rank_max: 3, plans_per_rank_max: 4,\n"
              "         arena_per_rank_max: 5MiB, arena_segment: 1MiB, ranks_per_job_max: 9,\n"
              "         starts_per_lane_max: 10, groups_made_max: 11, made_job_linger: 12s,\n"
-             "         jobs_per_user_max: 13, sessions_per_user_max: 14}\n"
+             "         jobs_per_user_max: 13, sessions_per_user_max: 14, memory_max: 15GiB,\n"
+             "         memory_per_user_max: 16KiB}\n"
              "liveness: {idle_spin: 6us, drain_timeout: 7ms}\n"
              "defaults: {deadline: 8s, digests: 12}\n"
              "jobs_from: /c\n"
@@ -79,6 +82,8 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   EXPECT_EQ(s.limits.buffers_per_rank_max, 3u);
   EXPECT_EQ(s.limits.plans_per_rank_max, 4u);
   EXPECT_EQ(s.limits.jobs_per_user_max, 13u);
+  EXPECT_EQ(s.limits.memory_max, std::uint64_t{15} << 30);
+  EXPECT_EQ(s.limits.memory_per_user_max, 16u << 10);
   EXPECT_EQ(s.limits.sessions_per_user_max, 14u);
   EXPECT_EQ(s.limits.ranks_per_job_max, 9u);
   EXPECT_EQ(s.limits.starts_per_lane_max, 10u);

@@ -51,6 +51,36 @@ TEST_F(CountedDeviceTest, RefusesOneMemoryMoreByTheLimitsName) {
   close(file);
 }
 
+// Goal:   bytes count for the job's user as long as somebody holds them, also what the device adds and
+// imports.
+TEST_F(CountedDeviceTest, ChargesItsMemoriesToTheAccount) {
+  auto page = *shm::MemoryPage::create(1001, 7, shm::memory_headroom());
+  page.set_limits({.share = 1u << 20, .limit = 1u << 20});
+  ASSERT_TRUE(page.give(1));
+  pool_ = device::host::Pool::open_manual({});
+  const auto device =
+      std::make_unique<CountedDevice>(*device::host::open_device(*pool_), CountedDevice::Options{8, 512},
+                                      *MemoryAccount::attach(page.descriptor(), 0));
+  const int file = memfd_create("import", MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(file, 1 << 16), 0);
+  EXPECT_FALSE(device->import(file, 0, 1 << 16)) << "it is not sealed";
+  EXPECT_EQ(page.held(), 0u);
+  ASSERT_EQ(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  auto imported = device->import(file, 1 << 12, 1 << 13);
+  ASSERT_TRUE(imported) << imported.error().text();
+  EXPECT_EQ(page.held(), std::uint64_t{1} << 13) << "the part that is committed";
+  auto made = device->allocate(100);
+  ASSERT_TRUE(made) << made.error().text();
+  EXPECT_EQ(page.held(), (std::uint64_t{1} << 13) + (*made)->bytes());
+  const Status refused = device->allocate(1 << 20).error();
+  EXPECT_EQ(refused.code(), Code::kNoResource);
+  EXPECT_THAT(refused.message(), HasSubstr("limits.memory_per_user_max"));
+  made->reset();
+  imported->reset();
+  EXPECT_EQ(page.held(), 0u);
+  close(file);
+}
+
 TEST_F(CountedDeviceTest, LeavesWhatTheRanksNeed) {
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -498,6 +499,53 @@ TEST_F(Adoption, GivesTheSocketThatItTakesOverItsModeAndGroup) {
   EXPECT_EQ(facts.st_gid, *options_.socket_gid);
   EXPECT_TRUE(kept_.contains(door->name())) << "the same socket";
   daemon_.reset();
+}
+
+// Goal:   what a user's jobs hold counts after a restart too, and its page is kept as long as it has jobs.
+// Method: a user's page with a job that holds something, and one of a user without jobs.
+TEST_F(Adoption, FindsTheMemoryOfItsJobsAgain) {
+  job_.spec.owner_uid = 65534;
+  write();
+  auto page = shm::MemoryPage::create(65534, geteuid(), shm::memory_headroom());
+  ASSERT_TRUE(page && page->give(0x1f));
+  const auto mapping = shm::Mapping::map(page->descriptor(), shm::kMemoryPageBytes, shm::Access::kReadWrite);
+  reinterpret_cast<shm::MemorySlot*>(mapping->writable() + shm::kMemorySlotsOffset)->bytes = 4711;
+  kept_[memory_name(65534)] = copy_of(page->descriptor());
+  kept_[memory_name(65533)] = copy_of(page->descriptor());
+  options_.memory_max = 100'000;
+  start();
+  EXPECT_FALSE(kept_.contains(memory_name(65533))) << "nobody's";
+  report();
+  const auto socket = connect();
+  const auto status = ask(socket, {{"command", "status"}});
+  ASSERT_TRUE(status) << status.error().text();
+  EXPECT_EQ(status->at("memory_bytes"), 4711);
+  EXPECT_EQ(reinterpret_cast<const shm::MemoryLimits*>(mapping->data() + shm::kMemoryLimitsOffset)->limit,
+            43'750u)
+      << "half of what is not reserved";
+  EXPECT_TRUE(kept_.contains(memory_name(65534)));
+  end_engine();
+  for (const Instant end = clock_.now() + std::chrono::seconds(20);
+       kept_.contains(memory_name(65534)) && clock_.now() < end; usleep(1000))
+    while (daemon_->turn()) {
+    }
+  EXPECT_FALSE(kept_.contains(memory_name(65534)));
+  const auto after = ask(socket, {{"command", "status"}});
+  ASSERT_TRUE(after) << after.error().text();
+  EXPECT_EQ(after->at("memory_bytes"), 0);
+}
+
+// Goal:   a job goes on where its user's page was lost or is none, and is not counted.
+TEST_F(Adoption, GoesOnWithoutAMemoryPage) {
+  write();
+  kept_[memory_name(geteuid())] = shm::Descriptor(memfd_create("other", MFD_CLOEXEC));
+  start();
+  report();
+  EXPECT_FALSE(kept_.contains(memory_name(geteuid())));
+  const auto status = ask(connect(), {{"command", "status"}});
+  ASSERT_TRUE(status) << status.error().text();
+  EXPECT_EQ(status->at("jobs").at(0).at("state"), "ready");
+  EXPECT_EQ(status->at("memory_bytes"), 0);
 }
 
 // Goal:   ranks of one user who wait for their seats leave room for those of others.

@@ -40,6 +40,8 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
                                      {"limits.sessions_max", "6", ""},
                                      {"limits.jobs_per_user_max", "17", ""},
                                      {"limits.sessions_per_user_max", "18", ""},
+                                     {"limits.memory_max", "19GiB", ""},
+                                     {"limits.memory_per_user_max", "20GiB", ""},
                                      {"limits.ranks_per_job_max", "13", ""},
                                      {"limits.buffers_per_rank_max", "7", ""},
                                      {"limits.plans_per_rank_max", "8", ""},
@@ -61,6 +63,8 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
   EXPECT_EQ(options->sessions_max, 6u);
   EXPECT_EQ(options->jobs_per_user_max, 17u);
   EXPECT_EQ(options->sessions_per_user_max, 18u);
+  EXPECT_EQ(options->memory_max, std::uint64_t{19} << 30);
+  EXPECT_EQ(options->memory_per_user_max, std::uint64_t{20} << 30);
   EXPECT_EQ(options->ranks_per_job_max, 13u);
   EXPECT_FALSE(options->auto_create_jobs);
   EXPECT_EQ(options->drain_timeout, std::chrono::seconds(11));

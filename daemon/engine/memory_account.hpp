@@ -1,0 +1,67 @@
+// MemoryAccount: what this engine's job holds of its user's share of the node's memory.
+#pragma once
+
+#include "api/shm/memory_page.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace muster::engine {
+
+class MemoryAccount;
+
+// Bytes that are taken from an account.
+//
+// Owns    them, until it is destroyed. Without an account it is nothing.
+// Thread  as a value.  Bound  -  Fails  never.
+class MemoryCharge {
+ public:
+  MemoryCharge() = default;
+  MemoryCharge(std::shared_ptr<MemoryAccount> account, std::uint64_t bytes)
+      : account_(std::move(account)), bytes_(bytes) {}
+  MemoryCharge(MemoryCharge&& other) noexcept { swap(other); }
+  MemoryCharge& operator=(MemoryCharge&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~MemoryCharge();
+
+ private:
+  void swap(MemoryCharge& other) noexcept {
+    std::swap(account_, other.account_);
+    std::swap(bytes_, other.bytes_);
+  }
+  std::shared_ptr<MemoryAccount> account_;
+  std::uint64_t bytes_ = 0;
+};
+
+// Owns    a mapping of the user's page (api/shm/memory_page.hpp), and one slot there.
+// Thread  any.
+// Bound   the limit that the page says: one load for each slot.
+// Fails   attach: PROTOCOL, VERSION, NO_RESOURCE. charge: NO_RESOURCE with who holds how much and which key
+// it
+//         is.
+class MemoryAccount {
+ public:
+  static Result<std::shared_ptr<MemoryAccount>> attach(const shm::Descriptor& page, std::uint32_t slot);
+  // Without an account nothing is counted.
+  static Result<MemoryCharge> charge(const std::shared_ptr<MemoryAccount>& account, std::uint64_t bytes);
+
+ private:
+  friend class MemoryCharge;
+  MemoryAccount(shm::Mapping page, const shm::MemoryPageHeader& header, std::uint32_t slot)
+      : page_(std::move(page)), header_(header), slot_(slot) {}
+  Status take(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes);
+  Status refusal(std::uint64_t bytes, std::uint64_t held, const shm::MemoryLimits& limits) const;
+  std::uint64_t* word() const;
+
+  shm::Mapping page_;
+  shm::MemoryPageHeader header_;  // a copy that was checked
+  std::uint32_t slot_;
+  std::atomic<std::uint64_t> held_{0};
+};
+
+}  // namespace muster::engine

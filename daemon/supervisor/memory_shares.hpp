@@ -1,0 +1,43 @@
+// MemoryShares: how much of the node's memory the jobs of each user hold and may hold.
+#pragma once
+
+#include "api/shm/memory_page.hpp"
+#include "daemon/supervisor/shares.hpp"
+
+#include <cstdint>
+#include <map>
+
+namespace muster::supervisor {
+
+// Owns    a page for each user who has jobs (api/shm/memory_page.hpp).
+// Thread  the supervisor's loop.
+// Bound   as Shares, in bytes. What engines say that they hold counts up to what their user may have: a lie
+//         takes nothing from others. Users who take at once may pass the node's limit until the next
+//         refresh().
+// Fails   enter: kNoResource.
+class MemoryShares {
+ public:
+  MemoryShares(Shares::Limits limits, std::uint32_t governor) : limits_(limits), governor_(governor) {}
+
+  // A predecessor's page of that user. False if it is none.
+  bool adopt(std::uint32_t uid, shm::Descriptor page);
+  // A job of a predecessor, in an adopted page. False: its memory is not counted.
+  bool adopt_job(std::uint32_t uid, std::uint64_t job);
+  // A new job has a slot in its owner's page. True if that page is new.
+  Result<bool> enter(std::uint32_t uid, std::uint64_t job);
+  // The engine of the job is gone. True if that page is gone with it.
+  bool leave(std::uint32_t uid, std::uint64_t job);
+  // nullptr: the user has no page.
+  const shm::MemoryPage* page(std::uint32_t uid) const;
+  // What the jobs of each user hold now.
+  Shares held() const;
+  // Each user may have what is left now.
+  void refresh();
+
+ private:
+  Shares::Limits limits_;
+  std::uint32_t governor_;
+  std::map<std::uint32_t, shm::MemoryPage> pages_;  // by user
+};
+
+}  // namespace muster::supervisor
