@@ -98,9 +98,12 @@ Status Arena::grow(std::uint64_t bytes) {
         bytes, reserved_bytes_, options_.bytes_max);
   // Memory is committed as it is granted, so who needs little takes little: what there is doubles.
   const std::uint64_t step = std::min(options_.segment_bytes, std::max(kGranule, reserved_bytes_));
-  const std::uint64_t wanted = std::max(step, round_up(bytes, kGranule));
-  MUSTER_ASSIGN_OR_RETURN(
-      auto memory, device_.allocate(static_cast<std::size_t>(std::min(std::max(bytes, wanted), left))));
+  const std::uint64_t needed = std::min(round_up(bytes, kGranule), left);
+  auto allocated = device_.allocate(static_cast<std::size_t>(std::min(std::max(step, needed), left)));
+  // What is left of a share or of the machine may be enough for the buffer alone.
+  if (!allocated && allocated.error().code() == Code::kNoResource && needed < step)
+    allocated = device_.allocate(static_cast<std::size_t>(needed));
+  MUSTER_ASSIGN_OR_RETURN(auto memory, std::move(allocated));
   reserved_bytes_ += memory->bytes();
   Segment segment;
   segment.free.emplace(0, memory->bytes());

@@ -1,6 +1,8 @@
 #include "daemon/engine/memory_account.hpp"
 
 #include "api/shm/message.hpp"
+#include "daemon/engine/counted_device.hpp"
+#include "kernels/device/host/pool.hpp"
 #include "tests/daemon/engine/engine_fixture.hpp"
 
 #include <filesystem>
@@ -153,6 +155,21 @@ TEST_F(MemoryAccountTest, IsChargedWithBuffers) {
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(), HasSubstr("limits.memory_per_user_max"));
   EXPECT_EQ(page_.held(), full);
+}
+
+// Goal:   what is left of the share is given out, also where an arena would rather grow by more.
+TEST_F(MemoryAccountTest, LetsAnArenaHaveTheLastOfIt) {
+  constexpr std::uint64_t kMiB = 1u << 20;
+  page_.set_limits({.share = 11 * kMiB, .limit = 11 * kMiB});
+  const auto pool = device::host::Pool::open_manual({});
+  CountedDevice device(*device::host::open_device(*pool), {16, 512}, account(1));
+  Arena arena(device, {.bytes_max = 64 * kMiB, .segment_bytes = 8 * kMiB});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(arena.allocate(2 * kMiB)) << i;
+  EXPECT_EQ(page_.held(), 10 * kMiB);
+  const auto refused = arena.allocate(2 * kMiB);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("2097152 bytes of memory more are too much"))
+      << "of what was asked for";
 }
 
 }  // namespace
