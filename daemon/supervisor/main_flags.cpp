@@ -51,6 +51,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   Flags flags;
   std::error_code ignored;
   flags.program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  if (flags.program.empty()) flags.program = argc > 0 ? argv[0] : "musterd";
   flags.arguments.assign(argv, argv + argc);
   std::string config, socket;
   std::vector<std::string> settings;
@@ -88,9 +89,14 @@ ParsedFlags parse_flags(int argc, char** argv) {
     if (!assignment) return refuse("--set " + text + ": write KEY=VALUE", kUsage);
     flags.sources.flags.push_back(*std::move(assignment));
   }
-  if (!socket.empty())
-    flags.sources.flags.push_back(
-        {"node.socket_path", std::filesystem::absolute(socket).string(), "--socket"});
+  if (!socket.empty()) {
+    const std::filesystem::path path = std::filesystem::absolute(socket, ignored);
+    if (ignored)
+      return refuse("--socket " + socket + ": the working directory is gone (" + ignored.message() +
+                        "); write the path from / on",
+                    kFailed);
+    flags.sources.flags.push_back({"node.socket_path", path.string(), "--socket"});
+  }
   if (flags.engine_program.empty()) flags.engine_program = engine_program();
   const std::string fault = flags.print_config ? "" : engine_fault(flags.engine_program);
   if (!fault.empty())

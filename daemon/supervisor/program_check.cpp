@@ -24,9 +24,12 @@ constexpr int kStateDescriptor = 3;
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   dup2(state, kStateDescriptor);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  // A musterd holds it from its first moment on. Until then it would end this one, if it is sent to all of
+  // that name.
+  sigset_t held;
+  sigemptyset(&held);
+  sigaddset(&held, SIGUSR2);
+  sigprocmask(SIG_SETMASK, &held, nullptr);
   execv(program, arguments);
   _exit(127);
 }

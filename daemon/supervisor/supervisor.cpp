@@ -38,6 +38,8 @@ void Supervisor::run() {
   publish_status();
   MUSTER_LOG(kInfo, "supervisor", "listening at {}", door_.path());
   loop_.run();
+  // The loop takes its handlers down with itself, and a signal would end what is left of this process.
+  hold_signals();
   store_.forget_all();
   running_.clear();
 }
