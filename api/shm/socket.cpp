@@ -39,13 +39,8 @@ std::string folder_of(const std::string& path) {
   return cut == 0 ? "/" : path.substr(0, cut);
 }
 
-// "owner 0, mode 0750, you are user 1000": what a person needs to see to mend a refusal.
-std::string permissions_of(const std::string& path) {
-  struct stat facts {};
-  if (stat(path.c_str(), &facts) != 0)
-    return fmt::format("{} cannot be looked at by user {}", path, geteuid());
-  return fmt::format("{} belongs to user {} and group {} with mode {:04o}; this is user {}", path,
-                     facts.st_uid, facts.st_gid, facts.st_mode & 07777, geteuid());
+std::string name_in_folder(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
 Status refused_error(const std::string& path) {
@@ -62,54 +57,50 @@ Status denied_error(const std::string& path) {
                  permissions_of(path));
 }
 
-// Two daemons that start together must not each take the other's fresh socket for a stale one: the look, the
-// removal and the bind happen under a lock on the directory, which leaves no file behind.
-Result<Descriptor> lock_folder(const std::string& folder) {
-  Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory.valid()) {
-    const int error = errno;
-    if (error == ENOENT || error == ENOTDIR)
-      return muster::fail(Code::kNotFound, "there is no directory {}; create it first", folder);
-    if (error == EACCES) return muster::fail(Code::kDenied, "permission denied: {}", permissions_of(folder));
-    return muster::fail(Code::kNoResource, "opening {}: {}", folder, std::strerror(error));
-  }
-  constexpr int kTries = 200;
-  for (int i = 0; i < kTries; ++i) {
-    if (flock(directory.get(), LOCK_EX | LOCK_NB) == 0) return directory;
-    const timespec pause{.tv_sec = 0, .tv_nsec = 1000000};
-    nanosleep(&pause, nullptr);
-  }
-  return muster::fail(
-      Code::kBusy,
-      "another process holds the lock on {}: a daemon that starts, or whoever may read it (lslocks "
-      "shows who); try again, or make it a folder of mode 0711",
-      folder);
+Result<Descriptor> open_folder(const std::string& path) {
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.valid()) return folder;
+  const int error = errno;
+  if (error == ENOENT || error == ENOTDIR)
+    return muster::fail(Code::kNotFound, "there is no directory {}; create it first", path);
+  if (error == EACCES) return muster::fail(Code::kDenied, "permission denied: {}", permissions_of(path));
+  return muster::fail(Code::kNoResource, "opening {}: {}", path, std::strerror(error));
+}
+
+// Whether somebody takes connections there (also one whose queue is full, or of another kind): 0, or why not.
+int knock(const sockaddr_un& address) {
+  const Descriptor probe = new_socket(SOCK_NONBLOCK);
+  const bool heard = connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  return heard || errno == EAGAIN || errno == EPROTOTYPE ? 0 : errno;
+}
+
+Status taken_error(const std::string& path) {
+  return failure(Code::kDuplicate, "a process already listens at {}; stop it or choose another path", path);
 }
 
 // Makes the path free: nothing to do, or a stale socket of ours removed. A connection attempt tells a living
 // listener (it answers, or its queue is full) from what a killed daemon left behind.
-Status clear_path(const std::string& path, const sockaddr_un& address) {
+Status clear_path(const Descriptor& folder, const std::string& path, const sockaddr_un& address) {
+  const std::string name = name_in_folder(path);
   struct stat facts {};
-  if (lstat(path.c_str(), &facts) != 0) {
+  if (fstatat(folder.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return {};
     return failure(Code::kDenied, "{}: {}", path, std::strerror(errno));
   }
   if (!S_ISSOCK(facts.st_mode))
     return failure(Code::kDuplicate, "{} exists and is no socket; remove it or choose another path", path);
-  const Descriptor probe = new_socket(SOCK_NONBLOCK);
-  if (!probe.valid()) return failure(Code::kNoResource, "socket: {}", std::strerror(errno));
-  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
-      errno == EAGAIN || errno == EPROTOTYPE)
-    return failure(Code::kDuplicate, "a process already listens at {}; stop it or choose another path", path);
-  if (errno != ECONNREFUSED)
-    return failure(Code::kDenied, "{}: {}; {}", path, std::strerror(errno), permissions_of(path));
+  const int error = knock(address);
+  if (error == 0) return taken_error(path);
+  if (error == EBADF) return failure(Code::kNoResource, "socket: raise the open-files limit (ulimit -n)");
+  if (error != ECONNREFUSED)
+    return failure(Code::kDenied, "{}: {}; {}", path, std::strerror(error), permissions_of(path));
   if (facts.st_uid != geteuid())
     return failure(
         Code::kDenied,
         "a stale socket of another user is in the way: {}; have it removed, by its owner or root, or choose "
         "another path",
         permissions_of(path));
-  if (unlink(path.c_str()) != 0)
+  if (unlinkat(folder.get(), name.c_str(), 0) != 0)
     return failure(Code::kDenied, "removing the stale socket {}: {}", path, std::strerror(errno));
   return {};
 }
@@ -158,20 +149,51 @@ void collect(msghdr* header, Message* message, bool* excess) {
 
 }  // namespace
 
+Status lock_folder(const Descriptor& folder, const std::string& path, int tries) {
+  for (int i = 0; i < tries; ++i) {
+    if (flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return {};
+    if (i + 1 == tries) break;
+    const timespec pause{.tv_sec = 0, .tv_nsec = 1000000};
+    nanosleep(&pause, nullptr);
+  }
+  return failure(
+      Code::kBusy,
+      "another process holds the lock on {}: another daemon, or whoever may read it (lslocks shows who); end "
+      "that one, or make it a folder of mode 0711",
+      path);
+}
+
+std::string permissions_of(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0)
+    return fmt::format("{} cannot be looked at by user {}", path, geteuid());
+  return fmt::format("{} belongs to user {} and group {} with mode {:04o}; this is user {}", path,
+                     facts.st_uid, facts.st_gid, facts.st_mode & 07777, geteuid());
+}
+
 Result<Listener> Listener::open(const std::string& path, Options options) {
   MUSTER_ASSIGN_OR_RETURN(const sockaddr_un address, address_of(path));
-  MUSTER_ASSIGN_OR_RETURN(const Descriptor lock, lock_folder(folder_of(path)));
-  MUSTER_RETURN_IF_ERROR(clear_path(path, address));
+  Descriptor own;
+  if (options.folder == nullptr) {
+    MUSTER_ASSIGN_OR_RETURN(own, open_folder(folder_of(path)));
+    const Status locked = lock_folder(own, folder_of(path), options.lock_tries);
+    if (!locked.ok()) return muster::fail(knock(address) == 0 ? taken_error(path) : locked);
+  }
+  // All by this descriptor: whatever comes in the folder's place meanwhile is not touched.
+  const Descriptor& folder = options.folder != nullptr ? *options.folder : own;
+  MUSTER_RETURN_IF_ERROR(clear_path(folder, path, address));
   Descriptor socket = new_socket(SOCK_NONBLOCK);
   if (!socket.valid()) return muster::fail(Code::kNoResource, "socket: {}", std::strerror(errno));
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return muster::fail(bind_error(path, errno));
+  const std::string name = name_in_folder(path);
   struct stat facts {};
   // Nobody can connect between bind and listen, so the mode is in force before the first visitor.
-  if (lstat(path.c_str(), &facts) != 0 || chmod(path.c_str(), options.mode) != 0 ||
+  if (fstatat(folder.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(facts.st_mode) ||
+      fchmodat(folder.get(), name.c_str(), options.mode, 0) != 0 ||
       ::listen(socket.get(), options.backlog) != 0) {
     const int error = errno;
-    unlink(path.c_str());
+    if (S_ISSOCK(facts.st_mode)) unlinkat(folder.get(), name.c_str(), 0);
     return muster::fail(Code::kInternal, "opening {}: {}", path, std::strerror(error));
   }
   return Listener(std::move(socket), path, facts.st_dev, facts.st_ino);

@@ -29,9 +29,13 @@ namespace muster::shm {
 //         directory), NO_RESOURCE.
 class Listener {
  public:
+  static constexpr int kLockTries = 200;
   struct Options {
     mode_t mode = 0660;
     int backlog = 128;
+    const Descriptor* folder =
+        nullptr;  // of the path, where its lock is the caller's matter; null: taken here
+    int lock_tries = kLockTries;
   };
 
   static Result<Listener> open(const std::string& path, Options options);
@@ -54,6 +58,15 @@ class Listener {
   dev_t device_;
   ino_t inode_;
 };
+
+// Two daemons that start together must not each take the other's fresh socket for a stale one: the look, the
+// removal and the bind happen under a lock on the directory, which leaves no file behind. Held until the
+// descriptor of `folder`, which `path` names, is closed. Tries `tries` times, a millisecond apart. kBusy.
+Status lock_folder(const Descriptor& folder, const std::string& path, int tries);
+
+// "/run belongs to user 0 and group 0 with mode 0755; this is user 1000": what a person needs to see to mend
+// a refusal.
+std::string permissions_of(const std::string& path);
 
 // Connects a client. Errors: BAD_ARGUMENT (path), DAEMON_LOST (nobody there, or too busy until the deadline),
 // DENIED, PROTOCOL (a socket of another kind), NO_RESOURCE.
