@@ -45,11 +45,12 @@ class RestartTest : public ::testing::Test {
     steward_ = std::make_unique<Steward>(
         folder_.path(),
         std::vector<std::string>{"--transient", "--socket", socket(), "--engine", engine, "--set",
-                                 "node.runtime_directory=" + folder_.path(), "--set",
+                                 "node.runtime_directory=" + directory(), "--set",
                                  "limits.arena_segment=4MiB"},
         std::vector<std::string>{});
   }
-  std::string socket() const { return folder_.path() + "/s"; }
+  std::string directory() const { return folder_.path() + below_; }
+  std::string socket() const { return directory() + "/s"; }
   cli::Door door() const { return {socket(), std::chrono::seconds(30)}; }
   Steward& steward() { return *steward_; }
 
@@ -130,6 +131,7 @@ class RestartTest : public ::testing::Test {
   }
 
   Folder folder_;
+  std::string below_;  // the folder: where the runtime directory is
   std::string engine_ = MUSTER_PROGRAMS "/muster-engine";
   std::unique_ptr<Steward> steward_;
 };

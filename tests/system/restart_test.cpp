@@ -1,9 +1,6 @@
 // A supervisor that is killed and upgraded many times over, while ranks compute, come and go.
 // MUSTER_RESTARTS says how often; the default is short.
-#include "tests/system/restart_fixture.hpp"
-
-#include "tests/support/contract.hpp"
-#include "tests/system/steady_rank.hpp"
+#include "tests/system/ranks_fixture.hpp"
 
 #include <algorithm>
 #include <array>
@@ -27,11 +24,7 @@ constexpr int kRestarts = 12;
 #else
 constexpr int kRestarts = 40;
 #endif
-constexpr int kWorld = 3;
-constexpr std::size_t kRanks = kWorld + 2;  // those of `muster run` too
 constexpr double kPromisedBackMs = 200;
-constexpr double kPromisedOperationMs = 1000;
-constexpr double kOperationMsMax = 20'000;  // however busy the machine is: a third of its deadline
 
 int restarts() {
   const char* text = std::getenv("MUSTER_RESTARTS");
@@ -47,22 +40,8 @@ void report(const char* what, std::vector<double>& ms, double promised) {
   if (promised > 0) expect_promised(ms[ms.size() * 99 / 100], promised, what);
 }
 
-class Restart : public RestartTest {
+class Restart : public RanksTest {
  protected:
-  void start_ranks() {
-    for (int rank = 0; rank < kWorld; ++rank)
-      ranks_.push_back(std::make_unique<Running>(Start{{MUSTER_RANK_PROGRAM, stop_file(), socket(), "steady",
-                                                        std::to_string(rank), std::to_string(kWorld)},
-                                                       {},
-                                                       {}}));
-    run_ = std::make_unique<Running>(Start{{program("muster"), "run", "-n", "2", "--endpoint", socket(),
-                                            "--timeout", "60", "--", MUSTER_RANK_PROGRAM, stop_file()},
-                                           {},
-                                           {}});
-    run_job_ = run_job_of(run_->pid());
-    ASSERT_TRUE(await_ranks("steady", kWorld)) << status();
-    ASSERT_TRUE(await_ranks(run_job_, 2)) << status() << run_->err();
-  }
   // A session that comes and goes, in a job that its first Hello creates.
   void visit() {
     while (!pause_visits()) {
@@ -108,66 +87,6 @@ class Restart : public RestartTest {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     return end_visits_;
   }
-  std::string stop_file() const { return folder_.path() + "/stop"; }
-
-  void watch_ranks() {
-    ASSERT_TRUE(within(std::chrono::seconds(30),
-                       [this] {
-                         progress_.clear();
-                         for (const auto& file : std::filesystem::directory_iterator(folder_.path()))
-                           if (file.path().string().ends_with(kProgressSuffix)) watch(file.path());
-                         return progress_.size() == kRanks;
-                       }))
-        << progress_.size() << " ranks show how far they are";
-  }
-  void watch(const std::string& path) {
-    const shm::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat what {};
-    if (file.get() < 0 || fstat(file.get(), &what) != 0 || what.st_size < off_t{sizeof(Progress)}) return;
-    void* address = mmap(nullptr, sizeof(Progress), PROT_READ, MAP_SHARED, file.get(), 0);
-    ASSERT_NE(address, MAP_FAILED);
-    progress_.emplace_back(static_cast<const Progress*>(address), [](const Progress* progress) {
-      munmap(const_cast<Progress*>(progress), sizeof(Progress));
-    });
-  }
-  std::vector<std::uint64_t> operations() const {
-    std::vector<std::uint64_t> all;
-    for (const auto& progress : progress_) all.push_back(progress->operations);
-    return all;
-  }
-  // Each rank has gone on since a restart; it did so all the time, so that this does not wait for long.
-  void expect_more_than(const std::vector<std::uint64_t>& before) {
-    EXPECT_TRUE(within(std::chrono::seconds(2),
-                       [&] {
-                         const auto now = operations();
-                         for (std::size_t i = 0; i < now.size(); ++i)
-                           if (now[i] <= before.at(i)) return false;
-                         return true;
-                       }))
-        << "from " << ::testing::PrintToString(before) << " to " << ::testing::PrintToString(operations());
-  }
-  void end_ranks() {
-    folder_.write("stop", "");
-    for (auto& rank : ranks_) {
-      const Ran ran = rank->wait();
-      EXPECT_EQ(ran.code, 0) << ran.err;
-      EXPECT_GE(std::atoll(ran.out.c_str()), restarts()) << ran.out;
-      std::printf("a rank: %s", ran.out.c_str());
-    }
-    const Ran ran = run_->wait();
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    EXPECT_THAT(ran.out, HasSubstr("operations"));
-    expect_short_operations();
-  }
-  void expect_short_operations() {
-    double longest_ms = 0;
-    for (const auto& progress : progress_)
-      longest_ms = std::max(longest_ms, static_cast<double>(progress->longest_ns) / 1e6);
-    std::printf("the longest operation: %.1f ms\n", longest_ms);
-    EXPECT_LE(longest_ms, kOperationMsMax);
-    expect_promised(longest_ms, kPromisedOperationMs, "ms that the longest operation took");
-  }
-
   double await_back(Steady::time_point since) {
     EXPECT_TRUE(within(std::chrono::seconds(30), [&] {
       const Json now = status();
@@ -202,13 +121,9 @@ class Restart : public RestartTest {
   }
 
   std::mt19937_64 random_{20260};
-  std::vector<std::unique_ptr<Running>> ranks_;
-  std::unique_ptr<Running> run_;
-  std::string run_job_;
   std::atomic<bool> end_visits_{false};
   std::atomic<int> visits_{0}, tokens_{0}, runs_{0}, failures_{0};
   std::vector<double> after_kill_, after_upgrade_, checks_;
-  std::vector<std::shared_ptr<const Progress>> progress_;  // of each rank
 };
 
 TEST_F(Restart, LosesNoOperationNoSessionAndNoDescriptor) {
@@ -257,7 +172,7 @@ TEST_F(Restart, LosesNoOperationNoSessionAndNoDescriptor) {
   // Two more than what a visitor had just then.
   EXPECT_LE(await_descriptors(steward().pid(), daemon_before), daemon_before + 2);
 
-  end_ranks();
+  end_ranks(restarts());
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return job(run_job_).is_null(); }))
       << "the job of `muster run` ends with it: " << status();
   EXPECT_THAT(steward().kept_with("owner-"), ::testing::IsEmpty());
