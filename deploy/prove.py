@@ -66,6 +66,7 @@ PROOFS = [
     Proof("mutated-fields", 1, "mutation_test", _cases(10_000), "*FindsEveryMutatedField"),
     Proof("matching-fields", 1, "mutation_test", _cases(1_000_000), "*TakesNothingThatMatches*"),
     Proof("restarts", 1, "restart_test", {**CONTRACT, "MUSTER_RESTARTS": "500"}),
+    Proof("healings", 1, "healing_moments_test", {"MUSTER_HEALINGS": "200"}),
     Proof("kill-cycles", 2, "fault_cycles_test", {**LONG, "MUSTER_KILL_CYCLES": "2000"}),
     Proof("fault-points", 2, "fault_point_test", CONTRACT),
     Proof("hang", 1, "hang_test", CONTRACT),

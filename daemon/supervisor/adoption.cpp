@@ -27,7 +27,6 @@ using control::Packet;
 
 constexpr Nanos kAskAgain = std::chrono::milliseconds(20);
 constexpr Nanos kAskCountersAgain = std::chrono::seconds(1);
-constexpr auto kSame = static_cast<uid_t>(-1);                // chown(2): the owner stays
 constexpr Nanos kStrangerEndTime = std::chrono::seconds(10);  // from "stop" to SIGKILL
 
 // The number in "channel-1f3a", if the name is of that kind.
@@ -62,41 +61,32 @@ std::uint64_t usual_memory_max() {
   return capacity != 0 ? capacity / 4 * 3 : control::kJobBytesMax;
 }
 
-Status group_denied(const Options& options, int error) {
-  return failure(Code::kDenied,
-                 "{} cannot be given to group {} (node.group): {}; start as root or as its member",
-                 options.socket_path, *options.socket_gid, std::strerror(error));
-}
-
-Status give_to_group(const Options& options) {
-  if (!options.socket_gid || chown(options.socket_path.c_str(), kSame, *options.socket_gid) == 0) return {};
-  return group_denied(options, errno);
-}
-
-// To a predecessor's socket, those of a new one: settings may have changed since.
-Status give_rights(const Options& options) {
-  if (chmod(options.socket_path.c_str(), static_cast<mode_t>(options.socket_mode)) != 0)
-    return failure(Code::kDenied,
-                   "{} cannot be given mode {:04o} (node.socket_mode): {}; start as the user whose it is",
-                   options.socket_path, options.socket_mode, std::strerror(errno));
-  return give_to_group(options);
-}
-
 }  // namespace
+
+Entrance::Options entrance_of(const Options& options) {
+  return {options.socket_path,
+          {static_cast<mode_t>(options.socket_mode), std::nullopt, options.socket_gid},
+          options.runtime_directory,
+          options.transient};
+}
 
 struct Supervisor::Legacy {
   bool understood = true;  // its engines speak as we do, as far as is known
   struct Engine {
     shm::Descriptor channel, pidfd, counters;
   };
-  std::optional<Door> door;
+  std::optional<Door> door, managers;
+  std::optional<PlaceLock> lock;
+  std::optional<RuntimeDirectory> directory;
   shm::Descriptor state;
   std::map<std::uint64_t, Engine> engines;            // by epoch of the job
   std::map<std::uint64_t, shm::Descriptor> memories;  // by user
   std::map<ConnectionId, shm::Descriptor> owners;
   std::set<std::string> names;  // that the service manager keeps, until somebody needs them
 
-  void put(Inherited inherited, const std::string& path);
+  void put(Inherited inherited, const Options& options);
+  // What of it belongs together.
+  Entrance::Kept entrance();
 
  private:
   void put_door(shm::Descriptor socket, Door::Path whose, const std::string& name, const std::string& path);
@@ -109,15 +99,25 @@ void Supervisor::Legacy::put_door(shm::Descriptor socket, Door::Path whose, cons
     MUSTER_LOG(kWarning, "supervisor", "{}: {}", name, adopted.error().message());
     return;
   }
-  // With two, the manager's: it is the one that the unit names. Settings may have changed since.
-  const bool worse = door && door->whose() == Door::Path::kManagers;
-  if (worse || (whose == Door::Path::kOurs && adopted->path() != path)) return;
-  door.reset();
-  door.emplace(*std::move(adopted));
+  if (whose == Door::Path::kOurs && adopted->path() != path) return;  // settings have changed since
+  std::optional<Door>& place = whose == Door::Path::kOurs ? door : managers;
+  if (!place) place.emplace(*std::move(adopted));
+}
+
+// With two sockets, the manager's: it is the one that the unit names. But one of ours that has taken its path
+// is the one that is found.
+Entrance::Kept Supervisor::Legacy::entrance() {
+  const bool healed = door && managers && door->path() == managers->path() && door->stands();
+  if (managers && !healed) {
+    door.reset();
+    door.emplace(*std::move(managers));
+    managers.reset();
+  }
+  return {std::move(door), std::move(managers), std::move(lock), std::move(directory)};
 }
 
 // What comes twice is closed: the first counts.
-void Supervisor::Legacy::put(Inherited inherited, const std::string& path) {
+void Supervisor::Legacy::put(Inherited inherited, const Options& options) {
   const std::string& name = inherited.name;
   const auto place = [&](shm::Descriptor& target) {
     names.insert(name);
@@ -134,42 +134,30 @@ void Supervisor::Legacy::put(Inherited inherited, const std::string& path) {
   if (const auto epoch = number_in(name, "counters-")) return place(engines[*epoch].counters);
   if (const auto uid = number_in(name, "memory-")) return place(memories[*uid]);
   if (const auto id = number_in(name, "owner-")) return place_connection(owners[*id]);
+  const bool locks = name.starts_with(PlaceLock::kNamePrefix);
+  const bool folds = name.starts_with(RuntimeDirectory::kNamePrefix);
   const bool ours = name.starts_with(Door::kNamePrefix);
-  if (ours) names.insert(name);
-  put_door(std::move(inherited.descriptor), ours ? Door::Path::kOurs : Door::Path::kManagers, name, path);
-}
-
-Result<Door> Supervisor::open_door(const Options& options) {
-  shm::Listener::Options listener;
-  listener.mode = static_cast<mode_t>(options.socket_mode);
-  MUSTER_ASSIGN_OR_RETURN(Door door, Door::open(options.socket_path, listener));
-  MUSTER_RETURN_IF_ERROR(give_to_group(options));
-  return door;
-}
-
-// A memory file stands for the socket: who may give one away may give the other.
-Status Supervisor::may_give_to_group(const Options& options) {
-  if (!options.socket_gid) return {};
-  const shm::Descriptor file = shm::open_memory_file("muster-group");
-  if (!file.valid())
-    return failure(Code::kNoResource, "memfd_create: {}; raise the open-files limit", std::strerror(errno));
-  return fchown(file.get(), kSame, *options.socket_gid) == 0 ? Status() : group_denied(options, errno);
+  if (locks || folds || ours) names.insert(name);
+  if (locks && !lock) {
+    lock = PlaceLock::adopt(std::move(inherited.descriptor), name);
+  } else if (folds && !directory) {
+    directory = RuntimeDirectory::adopt(std::move(inherited.descriptor), options.runtime_directory, name);
+  } else if (!locks && !folds) {
+    put_door(std::move(inherited.descriptor), ours ? Door::Path::kOurs : Door::Path::kManagers, name,
+             options.socket_path);
+  }
 }
 
 Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Clock& clock,
                                                      std::vector<Inherited> inherited) {
   Legacy legacy;
-  for (Inherited& one : inherited) legacy.put(std::move(one), options.socket_path);
-  // The manager's socket has the mode and the group that its unit says.
-  if (legacy.door && legacy.door->whose() == Door::Path::kOurs) MUSTER_RETURN_IF_ERROR(give_rights(options));
-  if (!legacy.door) {
-    MUSTER_ASSIGN_OR_RETURN(Door door, open_door(options));
-    legacy.door.emplace(std::move(door));
-  }
+  for (Inherited& one : inherited) legacy.put(std::move(one), options);
+  MUSTER_ASSIGN_OR_RETURN(Entrance entrance, Entrance::open(entrance_of(options), legacy.entrance()));
   MUSTER_ASSIGN_OR_RETURN(StateFile state, StateFile::create());
   std::unique_ptr<Supervisor> supervisor(
-      new Supervisor(std::move(options), clock, *std::move(legacy.door), std::move(state)));
+      new Supervisor(std::move(options), clock, std::move(entrance), std::move(state)));
   supervisor->take_over(std::move(legacy));
+  supervisor->look_at_entrance();
   for (const control::JobSpec& job : supervisor->options_.jobs) {
     const std::string name = job.name;
     if (supervisor->book_.find(name) != nullptr) continue;
@@ -192,10 +180,10 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
   return supervisor;
 }
 
-Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile state)
+Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, StateFile state)
     : options_(std::move(options)),
       clock_(clock),
-      door_(std::move(door)),
+      entrance_(std::move(entrance)),
       reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       book_(Shares(Shares::limits_of(options_.jobs_max, options_.jobs_per_user_max), geteuid())),
       state_file_(std::move(state)),
@@ -211,14 +199,11 @@ Supervisor::Supervisor(Options options, const Clock& clock, Door door, StateFile
   state_.epoch = options_.random_word();
   state_.protocol = state_format().protocol;
   state_.started_ns = started_.count();
-  loop_.watch(door_.descriptor().get(), [this] { on_accept(); });
 }
 
 // Whatever the state does not name is ended and discarded: nothing is left that nobody owns.
 void Supervisor::take_over(Legacy legacy) {
-  const bool keeps_door = legacy.names.erase(door_.name()) != 0;
-  keeps_door || door_.whose() == Door::Path::kManagers ? store_.know(door_.name(), door_.descriptor())
-                                                       : store_.keep(door_.name(), door_.descriptor());
+  entrance_.keep_in(store_, legacy.names);
   std::vector<SavedJob> jobs;
   std::string why = "the daemon was restarted, and no state of its predecessor came with the job";
   bool keeps_state = false;

@@ -132,7 +132,7 @@ Json Supervisor::status(ConnectionId id) const {
     if (JobBook::may_act(job, uid).ok()) jobs.push_back(describe(job));  // as in jobs_report()
   Json result = version();
   result["uptime_ns"] = (clock_.now() - started_).count();
-  result["socket"] = door_.path();
+  result["socket"] = entrance_.door().path();
   result["epoch"] = state_.epoch;
   Json later = Json::array();
   for (const auto& [name, value] : state_.later.items()) later.push_back(name);

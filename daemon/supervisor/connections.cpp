@@ -64,8 +64,22 @@ Status check_sizes(const shm::Hello& hello) {
 
 }  // namespace
 
+// The path may lead elsewhere by now: somebody cleans up there, or means harm.
+void Supervisor::look_at_entrance() {
+  const bool healed = entrance_.look(clock_.now());
+  std::set<std::string> none;
+  entrance_.keep_in(store_, none);
+  if (healed || door_watch_ == 0) {
+    loop_.unwatch(door_watch_);
+    door_watch_ = loop_.watch(entrance_.door().descriptor().get(), [this] { on_accept(); });
+  }
+  // Nobody can come to a socket that was any more, so there are no more than its queue holds.
+  for (int i = 0; i < shm::Listener::Options().backlog && entrance_.has_former_guest(); ++i) on_accept();
+  loop_.after(Entrance::kLookPeriod, [this] { look_at_entrance(); });
+}
+
 void Supervisor::on_accept() {
-  auto socket = door_.accept();
+  auto socket = entrance_.accept();
   if (!socket) {
     if (socket.error().code() == Code::kNoResource) refuse_for_descriptors();
     return;
@@ -133,7 +147,7 @@ void Supervisor::on_idle(ConnectionId id) {
 // Out of descriptors, accept() fails and the listener stays readable: without this the loop would spin.
 void Supervisor::refuse_for_descriptors() {
   reserve_.reset();
-  if (auto socket = door_.accept()) {
+  if (auto socket = entrance_.accept()) {
     send_refusal(*socket, 0,
                  failure(Code::kNoResource,
                          "the daemon is out of file descriptors; raise its limit (LimitNOFILE, ulimit -n)"));

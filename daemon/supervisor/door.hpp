@@ -12,14 +12,26 @@ namespace muster::supervisor {
 // Owns    the listening socket; the path too unless the service manager made it.
 // Thread  a value; one at a time.
 // Bound   the kernel's accept queue.
-// Fails   open: as shm::Listener. adopt: kProtocol (no listening socket of datagrams in order, its
-//         file is gone or another's).
+// Fails   open: as shm::Listener, and kDenied where the rights cannot be given. adopt: kProtocol (no
+//         listening socket of datagrams in order).
 class Door {
  public:
   enum class Path { kOurs, kManagers };  // whose file it is to remove
+  // Of the socket's file. Without an owner or group it keeps those that it has.
+  struct Rights {
+    mode_t mode = 0660;
+    std::optional<uid_t> uid;
+    std::optional<gid_t> gid;
+  };
+  struct Folder {
+    const shm::Descriptor* held = nullptr;  // whose lock is the caller's matter
+    int lock_tries = shm::Listener::kLockTries;
+  };
 
-  static Result<Door> open(const std::string& path, shm::Listener::Options options);
-  // `name` is what name() said in the process that opened it; of the manager's sockets any will do.
+  static Result<Door> open(const std::string& path, const Rights& rights, Folder folder);
+  static Result<Door> open(const std::string& path, const Rights& rights) { return open(path, rights, {}); }
+  // `name` is what name() said in the process that opened it; of the manager's sockets any will do. Its file
+  // may be gone: see stands().
   static Result<Door> adopt(shm::Descriptor socket, Path whose, const std::string& name);
   Door(Door&& other) noexcept = default;
   Door& operator=(Door&&) = delete;
@@ -27,6 +39,16 @@ class Door {
 
   // The next connection. kPending if none waits; kNoResource if this process or system is out of descriptors.
   Result<shm::Descriptor> accept() const;
+  bool has_guest() const;  // one waits
+  // Whether the path leads to it. Of the manager's: to the file that it led to when the socket came.
+  bool stands() const;
+  // Whether this process may give a socket at `path` to the group of `rights`. kDenied.
+  static Status may_give(const std::string& path, const Rights& rights);
+  // To the file, if it stands; an owner if this process is root. kDenied.
+  Status give(const Rights& rights) const;
+  // Of the file, if it stands.
+  std::optional<Rights> rights() const;
+
   const shm::Descriptor& descriptor() const { return opened_ ? opened_->descriptor() : adopted_; }
   const std::string& path() const { return path_; }
   // What it is kept as. Of our own it says which file the path is to lead to.
@@ -41,6 +63,7 @@ class Door {
   shm::Descriptor adopted_;
   std::string path_;
   std::string name_;
+  std::string file_;  // in the form of a name of our own; empty: there was none
   Path whose_ = Path::kOurs;
 };
 

@@ -31,8 +31,7 @@ int complain(const Status& status) {
 
 // For a daemon that considers to give way to this program: whatever could keep it from its start, but for
 // what only the other can give.
-int check_state(const supervisor::Flags& flags, const muster::config::Settings& settings,
-                const supervisor::Options& options) {
+int check_state(const supervisor::Flags& flags, const supervisor::Options& options) {
   auto file = supervisor::StateFile::adopt(muster::shm::Descriptor(flags.check_state));
   if (!file) return complain(file.error());
   const supervisor::StateFormat format = supervisor::state_format();
@@ -42,11 +41,12 @@ int check_state(const supervisor::Flags& flags, const muster::config::Settings& 
     return complain(known);
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
   const bool ours = !flags.check_socket.empty();  // the manager's socket keeps what its unit says
-  const bool moves = ours && flags.check_socket != settings.node.socket_path;
+  const bool moves = ours && flags.check_socket != options.socket_path;
+  const supervisor::Entrance::Options entrance = supervisor::entrance_of(options);
   if (moves)
-    if (const Status door = supervisor::try_door(settings, options); !door.ok()) return complain(door);
+    if (const Status door = supervisor::Entrance::check(entrance); !door.ok()) return complain(door);
   if (ours)
-    if (const Status group = supervisor::Supervisor::may_give_to_group(options); !group.ok())
+    if (const Status group = supervisor::Door::may_give(options.socket_path, entrance.rights); !group.ok())
       return complain(group);
   std::puts(
       supervisor::check_answer(flags.check_nonce, format.version, state->version, format.protocol).c_str());
@@ -61,7 +61,6 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
   if (const Status reports = supervisor::check_reports_directory(settings); !reports.ok())
     MUSTER_LOG(kWarning, "supervisor", "{}", reports.message());
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
-  if (const Status made = supervisor::make_runtime_directory(settings); !made.ok()) return complain(made);
   options.engine_program = flags.engine_program;
   options.random_hex = supervisor::random_hex;
   options.random_word = supervisor::random_word;
@@ -95,10 +94,9 @@ int run(int argc, char** argv) {
     std::puts("the configuration is good");
     return 0;
   }
-  if (flags.check_state >= 0) return check_state(flags, resolved->settings, *options);
-  const int code = serve(flags, resolved->settings, *std::move(options), supervisor::take_inherited());
-  if (flags.transient) supervisor::remove_runtime_directory(resolved->settings);
-  return code;
+  if (flags.check_state >= 0) return check_state(flags, *options);
+  options->transient = flags.transient;
+  return serve(flags, resolved->settings, *std::move(options), supervisor::take_inherited());
 }
 
 }  // namespace

@@ -73,10 +73,12 @@ bool journal_reads() {
   return fmt::format("{}:{}", facts.st_dev, facts.st_ino) == stream;
 }
 
-bool holds_socket(const config::Settings& settings) {
+// The runtime directory, if the socket lies in it.
+std::string directory_of(const config::Settings& settings) {
   const auto folder = [](const std::filesystem::path& path) { return (path / "").lexically_normal(); };
-  return folder(std::filesystem::path(settings.node.socket_path).parent_path()) ==
-         folder(settings.node.runtime_directory);
+  const std::filesystem::path directory = folder(settings.node.runtime_directory);
+  const bool holds = folder(std::filesystem::path(settings.node.socket_path).parent_path()) == directory;
+  return holds ? directory.parent_path() : std::filesystem::path();
 }
 
 // `installed`: the program's folder, from the one of this program.
@@ -86,18 +88,6 @@ std::string program_beside(const std::string& name, const std::string& installed
   const std::filesystem::path beside = folder / name;
   if (access(beside.c_str(), X_OK) == 0) return beside;
   return (folder / installed / name).lexically_normal();
-}
-
-// Of a directory like /tmp everybody may write into, but nobody can take another's file away.
-void warn_of_writers(const std::string& directory) {
-  struct stat facts {};
-  const bool anybody = stat(directory.c_str(), &facts) == 0 && (facts.st_mode & S_IWOTH) != 0;
-  if (anybody && (facts.st_mode & S_ISVTX) == 0)
-    MUSTER_LOG(
-        kWarning, "supervisor",
-        "node.runtime_directory {} can be written by everybody, who may put another socket in the place "
-        "of the daemon's: chmod o-w {}",
-        directory, directory);
 }
 
 }  // namespace
@@ -123,6 +113,7 @@ Result<Options> options_of(const config::Settings& settings) {
   if (!settings.node.group.empty()) {
     MUSTER_ASSIGN_OR_RETURN(options.socket_gid, group_id(settings.node.group));
   }
+  options.runtime_directory = directory_of(settings);
   options.jobs_max = settings.limits.jobs_max;
   options.jobs_per_user_max = settings.limits.jobs_per_user_max;
   options.sessions_max = settings.limits.sessions_max;
@@ -172,31 +163,6 @@ std::string engine_program() {
 
 std::string daemon_program() {
   return program_beside("musterd", MUSTER_DAEMON_FROM_COMMAND);
-}
-
-Status make_runtime_directory(const config::Settings& settings) {
-  if (!holds_socket(settings)) return {};
-  const std::string& directory = settings.node.runtime_directory;
-  // Others come through it to the socket, and need not read it: who could, could hold its lock (Door::open).
-  if (mkdir(directory.c_str(), 0711) == 0) return {};
-  if (errno == EEXIST) return warn_of_writers(directory), Status();
-  return failure(Code::kDenied,
-                 "node.runtime_directory {} cannot be made: {}; create it, or choose another with --set "
-                 "node.runtime_directory=… and --socket …",
-                 directory, std::strerror(errno));
-}
-
-Status try_door(const config::Settings& settings, const Options& options) {
-  const bool there = access(settings.node.runtime_directory.c_str(), F_OK) == 0;
-  MUSTER_RETURN_IF_ERROR(make_runtime_directory(settings));
-  Status status;
-  if (const auto door = Supervisor::open_door(options); !door) status = door.error();
-  if (!there) remove_runtime_directory(settings);
-  return status;
-}
-
-void remove_runtime_directory(const config::Settings& settings) {
-  if (holds_socket(settings)) rmdir(settings.node.runtime_directory.c_str());
 }
 
 }  // namespace muster::supervisor

@@ -40,12 +40,4 @@ void apply_log(const config::Settings& settings);
 std::string engine_program();
 std::string daemon_program();
 
-// Makes the runtime directory if the socket is to lie in it and it is not there yet.
-Status make_runtime_directory(const config::Settings& settings);
-// Whether a daemon with these settings could open its socket: opens it, and takes it and the directory away
-// again. As Door::open, and kDenied.
-Status try_door(const config::Settings& settings, const Options& options);
-// Removes it under the same condition, if nothing is left in it.
-void remove_runtime_directory(const config::Settings& settings);
-
 }  // namespace muster::supervisor

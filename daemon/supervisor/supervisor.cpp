@@ -36,7 +36,7 @@ void Supervisor::run() {
   beat();
   tell("READY=1");
   publish_status();
-  MUSTER_LOG(kInfo, "supervisor", "listening at {}", door_.path());
+  MUSTER_LOG(kInfo, "supervisor", "listening at {}", entrance_.door().path());
   loop_.run();
   // The loop takes its handlers down with itself, and a signal would end what is left of this process.
   hold_signals();

@@ -8,7 +8,7 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
 #include "daemon/supervisor/descriptor_store.hpp"
-#include "daemon/supervisor/door.hpp"
+#include "daemon/supervisor/entrance.hpp"
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/job_book.hpp"
 #include "daemon/supervisor/kept_names.hpp"
@@ -32,6 +32,8 @@ struct Options {
   std::string socket_path;
   std::uint32_t socket_mode = 0660;
   std::optional<std::uint32_t> socket_gid;  // the group that owns the socket; else the daemon's
+  std::string runtime_directory;  // that the socket lies in, and the daemon makes; empty: it makes none
+  bool transient = false;         // it removes that directory at its end
   std::string engine_program;
   std::uint32_t jobs_max = 16;
   std::uint32_t jobs_per_user_max = 0;  // 0: Shares::limits_of()
@@ -54,7 +56,10 @@ struct Options {
   std::vector<std::string> arguments;          // that it was started with, its name first
 };
 
-// Owns    the listening socket, every connection that is not yet handed over, the engines, the state.
+// How its entrance is to be opened.
+Entrance::Options entrance_of(const Options& options);
+
+// Owns    the entrance, every connection that is not yet handed over, the engines, the state.
 // Thread  run()'s, alone.
 // Bound   jobs_max, sessions_max and memory_max, each by user (Shares::limits_of); ranks_per_job_max; kSilent
 //         connections that have said nothing yet (the oldest of whoever has most makes room for a newcomer),
@@ -77,10 +82,6 @@ class Supervisor {
   static Result<std::unique_ptr<Supervisor>> open(Options options, const Clock& clock,
                                                   std::vector<Inherited> inherited = {});
   ~Supervisor();
-  // The socket that open() makes where none is inherited: whoever wants to know whether it could asks here.
-  static Result<Door> open_door(const Options& options);
-  // Whether this process may give files to the group of `options`, as open_door() does. kDenied.
-  static Status may_give_to_group(const Options& options);
   // Until shutdown.
   void run();
   // Instead of run(), by whoever has its thread: one thing that is due, without waiting. False if none was.
@@ -141,9 +142,10 @@ class Supervisor {
   struct Legacy;  // a predecessor's descriptors, each in its place: adoption.cpp
   using Reply = std::function<void(control::Json, std::span<const int>)>;
 
-  Supervisor(Options options, const Clock& clock, Door door, StateFile state);
+  Supervisor(Options options, const Clock& clock, Entrance entrance, StateFile state);
 
   // Connections: connections.cpp
+  void look_at_entrance();
   void on_accept();
   void make_room(std::uint32_t uid);
   Status take_commands(Connection& connection);
@@ -234,7 +236,8 @@ class Supervisor {
   Options options_;
   const Clock& clock_;
   control::Loop loop_;
-  Door door_;
+  Entrance entrance_;
+  control::Loop::Watch door_watch_ = 0;
   shm::Descriptor reserve_;  // given up to answer when descriptors run out
   JobBook book_;
   StateFile state_file_;

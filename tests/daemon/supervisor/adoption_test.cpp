@@ -487,7 +487,7 @@ TEST_F(Adoption, AsksForCountersUntilItHasThem) {
 TEST_F(Adoption, GivesTheSocketThatItTakesOverItsModeAndGroup) {
   options_.socket_path = path();
   options_.socket_mode = 0600;
-  const auto door = Supervisor::open_door(options_);
+  const auto door = Door::open(path(), {0600, std::nullopt, std::nullopt});
   ASSERT_TRUE(door) << door.error().text();
   kept_[door->name()] = copy_of(door->descriptor());
   options_.socket_mode = 0666;

@@ -1,0 +1,92 @@
+// Entrance: the way in to the daemon, and its healing: the socket, the runtime directory around it, and the
+// lock on their place.
+//
+// 1. Nobody opens or heals a place without its lock, where there can be one. The lock outlives the files, and
+//    goes on to a successor as they do.
+// 2. look() finds out whether the path still leads to the daemon's own socket. If not, it makes directory and
+//    socket anew. Whoever had connected before is in the former socket's queue, and is let in first.
+// 3. What is in the way and not the daemon's is named in the log, and never removed, followed or changed.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/supervisor/descriptor_store.hpp"
+#include "daemon/supervisor/door.hpp"
+#include "daemon/supervisor/place_lock.hpp"
+#include "daemon/supervisor/runtime_directory.hpp"
+
+#include <optional>
+#include <set>
+#include <string>
+
+namespace muster::supervisor {
+
+// The service manager cannot be given its socket's path back while the daemon runs. So one of our own takes
+// the place of its file, with the same rights, and the manager's is held beside.
+//
+// Owns    lock, directory and socket, with the socket's file; the directory too where it is transient.
+// Thread  the supervisor's loop. look() does not wait.
+// Bound   the socket that is, the one that was, the manager's.
+// Fails   open: as PlaceLock, RuntimeDirectory and Door, but not where a predecessor's socket came: its jobs
+//         matter more, and what is wrong is healed or logged. look never: an error is logged once in
+//         kSilence while it lasts.
+class Entrance {
+ public:
+  static constexpr Nanos kLookPeriod = std::chrono::milliseconds(250);
+  static constexpr Nanos kSilence = std::chrono::seconds(60);
+
+  struct Options {
+    std::string socket_path;
+    Door::Rights rights;
+    std::string directory;   // that the socket lies in and the daemon makes; empty: it makes none
+    bool transient = false;  // the directory goes with the daemon
+
+    const std::string& place() const { return directory.empty() ? socket_path : directory; }
+    // Who may come through it. Others need not read it: who could, could hold its lock.
+    mode_t directory_mode() const { return (rights.mode & 0077) == 0 ? 0700 : 0711; }
+  };
+  // A predecessor's, each where it came.
+  struct Kept {
+    std::optional<Door> door;
+    std::optional<Door> managers;  // beside a door of our own that has taken its path
+    std::optional<PlaceLock> lock;
+    std::optional<RuntimeDirectory> directory;
+  };
+
+  static Result<Entrance> open(Options options, Kept kept);
+  // Whether open() would work in this process, which is a child of a daemon that may have the place itself:
+  // opens the socket and takes it away again.
+  static Status check(const Options& options);
+  Entrance(Entrance&& other) noexcept = default;
+  Entrance& operator=(Entrance&&) = delete;
+  ~Entrance();
+
+  // Once in kLookPeriod, with keep_in() behind it. True if the socket is another one now: it is to be watched
+  // in place of the former.
+  bool look(Instant now);
+  // The next connection, those of the former socket first. As Door::accept.
+  Result<shm::Descriptor> accept() const;
+  // One waits at a socket that was, which nobody watches any more.
+  bool has_former_guest() const;
+
+  const Door& door() const { return *door_; }
+  // Has `store` keep what there is now, and forget what was. `known` are names that the manager has already,
+  // which are taken out of it.
+  void keep_in(DescriptorStore& store, std::set<std::string>& known);
+
+ private:
+  explicit Entrance(Options options) : options_(std::move(options)) {}
+  Status take_place(Kept& kept);
+  Result<Door> heal();
+  Door::Folder folder(int lock_tries) const;
+
+  Options options_;
+  std::optional<PlaceLock> lock_;
+  std::optional<RuntimeDirectory> directory_;
+  std::optional<Door> door_;
+  std::optional<Door> former_;    // of our own, until nobody waits there any more
+  std::optional<Door> managers_;  // whose path is gone
+  std::set<std::string> stored_;
+  std::optional<Instant> said_;  // that it cannot be healed
+};
+
+}  // namespace muster::supervisor

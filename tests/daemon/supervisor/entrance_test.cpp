@@ -1,0 +1,160 @@
+#include "daemon/supervisor/entrance.hpp"
+
+#include "api/base/log.hpp"
+#include "tests/support/folder.hpp"
+
+#include <filesystem>
+#include <map>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::supervisor {
+namespace {
+
+using ::testing::HasSubstr;
+
+// An entrance, and what its service manager keeps.
+class Entrances : public ::testing::Test {
+ protected:
+  std::string directory() const { return folder_.path() + "/run"; }
+  std::string socket() const { return directory() + "/s"; }
+  Entrance::Options options() const {
+    return {socket(), {0660, std::nullopt, std::nullopt}, directory(), true};
+  }
+  Entrance open() {
+    auto opened = Entrance::open(options(), {});
+    EXPECT_TRUE(opened) << opened.error().text();
+    opened->keep_in(store_, known_);
+    return *std::move(opened);
+  }
+  bool look(Entrance& entrance, Nanos after_start = Nanos(0)) {
+    const bool healed = entrance.look(Instant(after_start));
+    entrance.keep_in(store_, known_);
+    return healed;
+  }
+  shm::Descriptor connect() const {
+    auto connected = shm::connect_to(socket(), clock_.now() + std::chrono::seconds(20), clock_);
+    EXPECT_TRUE(connected) << connected.error().text();
+    return connected ? *std::move(connected) : shm::Descriptor();
+  }
+
+  test::Folder folder_;
+  SteadyClock clock_;
+  std::map<std::string, int> kept_;  // how often
+  std::set<std::string> known_;
+  DescriptorStore store_{[this](const std::string& text, std::span<const int> descriptors) {
+                           const std::string name = text.substr(text.find("FDNAME=") + 7);
+                           kept_[name] += descriptors.empty() ? -1 : 1;
+                           if (kept_[name] == 0) kept_.erase(name);
+                           return true;
+                         },
+                         0};
+};
+
+TEST_F(Entrances, StandAsLongAsNobodyTouchesThem) {
+  Entrance entrance = open();
+  EXPECT_FALSE(look(entrance));
+  EXPECT_EQ(kept_.size(), 3u) << "a lock, a directory, a socket";
+  EXPECT_EQ(Entrance::open(options(), {}).error().code(), Code::kDuplicate);
+}
+
+TEST_F(Entrances, AreMadeAgainAndKeptInThePlaceOfWhatWas) {
+  Entrance entrance = open();
+  for (const bool directory_too : {false, true}) {
+    const auto before = kept_;
+    directory_too ? std::filesystem::remove_all(directory()) : std::filesystem::remove(socket());
+    EXPECT_EQ(Entrance::open(options(), {}).error().code(), Code::kDuplicate) << "the lock is still there";
+    EXPECT_TRUE(look(entrance));
+    EXPECT_TRUE(std::filesystem::is_socket(socket()));
+    connect();
+    EXPECT_TRUE(entrance.accept());
+    EXPECT_FALSE(look(entrance)) << "once";
+    EXPECT_EQ(kept_.size(), 3u);
+    EXPECT_TRUE(kept_.contains(entrance.door().name()));
+    EXPECT_FALSE(before.contains(entrance.door().name()));
+    for (const auto& [name, fd] : store_.kept()) EXPECT_GE(fcntl(fd, F_GETFD), 0) << name;
+  }
+}
+
+TEST_F(Entrances, LetThoseInWhoWaitedAtTheFormerSocket) {
+  Entrance entrance = open();
+  const shm::Descriptor first = connect(), second = connect();
+  std::filesystem::remove(socket());
+  EXPECT_TRUE(look(entrance));
+  const shm::Descriptor third = connect();
+  EXPECT_TRUE(entrance.has_former_guest());
+  EXPECT_TRUE(entrance.accept());
+  EXPECT_FALSE(look(entrance)) << "one still waits there";
+  EXPECT_TRUE(entrance.has_former_guest());
+  EXPECT_TRUE(entrance.accept());
+  EXPECT_FALSE(entrance.has_former_guest());
+  EXPECT_TRUE(entrance.accept());
+  EXPECT_EQ(entrance.accept().error().code(), Code::kPending);
+}
+
+// Goal:   an error is said, not repeated with each look, and over once the way is free.
+TEST_F(Entrances, SayOnceWhatIsInTheWay) {
+  log::configure(log::Level::kWarning, log::Format::kText);
+  Entrance entrance = open();
+  std::filesystem::remove(socket());
+  folder_.write("run/s", "precious");
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(look(entrance, i * Entrance::kLookPeriod));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(socket() + " exists and is no socket"));
+  EXPECT_EQ(said.find("cannot be mended"), said.rfind("cannot be mended"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(look(entrance, Entrance::kSilence));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("cannot be mended"));
+  EXPECT_EQ(std::filesystem::file_size(socket()), 8u);
+  std::filesystem::remove(socket());
+  EXPECT_TRUE(look(entrance, Entrance::kSilence));
+  log::configure(log::Level::kOff, log::Format::kText);
+}
+
+// Goal:   what is left to a successor is good also while it cannot be mended.
+TEST_F(Entrances, KeepNothingThatIsClosed) {
+  Entrance entrance = open();
+  std::filesystem::remove_all(directory());
+  std::filesystem::create_directory(directory());
+  folder_.write("run/s", "precious");
+  EXPECT_FALSE(look(entrance));
+  for (const auto& [name, fd] : store_.kept()) EXPECT_GE(fcntl(fd, F_GETFD), 0) << name;
+  EXPECT_EQ(kept_.size(), 3u);
+}
+
+// Goal:   a directory above that is another one is another place, and a daemon that has it is respected.
+TEST_F(Entrances, RespectWhoHasThePlaceMeanwhile) {
+  const auto within = [&](const std::string& above) {
+    Entrance::Options made = options();
+    made.directory = folder_.path() + above + "/run";
+    made.socket_path = made.directory + "/s";
+    return made;
+  };
+  std::filesystem::create_directory(folder_.path() + "/a");
+  auto first = Entrance::open(within("/a"), {});
+  ASSERT_TRUE(first) << first.error().text();
+  std::filesystem::remove_all(folder_.path() + "/a");
+  EXPECT_FALSE(first->look(Instant(Nanos(0)))) << "nothing is above";
+  std::filesystem::create_directory(folder_.path() + "/a");
+  {
+    auto second = Entrance::open(within("/a"), {});
+    ASSERT_TRUE(second) << second.error().text();
+    EXPECT_FALSE(first->look(Instant(Nanos(0))));
+    EXPECT_TRUE(second->door().stands()) << "it is not disturbed";
+  }
+  EXPECT_TRUE(first->look(Instant(Nanos(0))));
+  EXPECT_TRUE(first->door().stands());
+}
+
+TEST_F(Entrances, LeaveNothingBehindWhereTheyAreTransient) {
+  { const Entrance entrance = open(); }
+  EXPECT_FALSE(std::filesystem::exists(directory()));
+  EXPECT_TRUE(Entrance::check(options()).ok());
+  EXPECT_FALSE(std::filesystem::exists(directory())) << "nor does a question";
+}
+
+}  // namespace
+}  // namespace muster::supervisor
