@@ -1,5 +1,6 @@
 #include "daemon/cli/private_daemon.hpp"
 
+#include "daemon/cli/stale_runs.hpp"
 #include "daemon/supervisor/descriptor_limit.hpp"
 #include "daemon/supervisor/startup.hpp"
 
@@ -8,14 +9,15 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace muster::cli {
 namespace {
 
-Result<std::string> make_directory() {
+// Where the daemon is to make its directory. What killed runs have left is removed on the way.
+Result<std::string> choose_directory() {
   std::vector<std::string> parents;
   // The basedir specification has a relative path ignored; a socket's path has 107 bytes.
   constexpr std::size_t kParentMax = 64;
@@ -23,12 +25,14 @@ Result<std::string> make_directory() {
   if (runtime != nullptr && *runtime == '/' && std::strlen(runtime) <= kParentMax)
     parents.emplace_back(runtime);
   parents.emplace_back("/tmp");
+  std::string chosen;
   int error = 0;
   for (const std::string& parent : parents) {
-    std::string path = parent + "/muster-XXXXXX";
-    if (mkdtemp(path.data()) != nullptr) return path;  // mode 0700
+    remove_stale_runs(parent);
+    if (access(parent.c_str(), W_OK | X_OK) == 0 && chosen.empty()) chosen = fresh_run_directory(parent);
     error = errno;
   }
+  if (!chosen.empty()) return chosen;
   return fail(Code::kNoResource,
               "no directory for a private daemon can be made in {}: {}; set XDG_RUNTIME_DIR", parents.back(),
               std::strerror(error));
@@ -105,9 +109,9 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
   // Settings that cannot be read are the daemon's to complain of, as it does for everybody.
   const auto limits = limits_for(options);
   if (limits) MUSTER_RETURN_IF_ERROR(check_descriptors(*limits, static_cast<std::uint32_t>(options.ranks)));
-  MUSTER_ASSIGN_OR_RETURN(std::string directory, make_directory());
+  MUSTER_ASSIGN_OR_RETURN(std::string directory, choose_directory());
   std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon(std::move(directory)));
-  daemon->endpoint_ = daemon->directory_ + "/musterd.sock";
+  daemon->endpoint_ = daemon->directory_ + "/" + kRunSocket;
   ChildOptions child;
   child.arguments = {supervisor::daemon_program(),
                      "--transient",
@@ -137,8 +141,7 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
 
 PrivateDaemon::~PrivateDaemon() {
   child_.reset();
-  std::error_code ignored;  // the daemon may have removed it
-  std::filesystem::remove_all(directory_, ignored);
+  remove_run_directory(directory_);  // of a daemon that was killed
 }
 
 }  // namespace muster::cli

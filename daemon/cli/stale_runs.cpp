@@ -1,0 +1,60 @@
+#include "daemon/cli/stale_runs.hpp"
+
+#include "api/shm/socket.hpp"
+#include "daemon/supervisor/place_lock.hpp"
+
+#include <cstdint>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace muster::cli {
+namespace {
+
+constexpr std::size_t kChanceDigits = 16;
+
+bool is_run_directory(const std::string& name) {
+  const std::string prefix = kRunDirectoryPrefix;
+  return name.starts_with(prefix) && name.size() == prefix.size() + kChanceDigits &&
+         name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string::npos;
+}
+
+}  // namespace
+
+std::string fresh_run_directory(const std::string& parent) {
+  std::uint64_t chance = 0;
+  // Where the system has none to give, the daemon that has this name already refuses the other.
+  static_cast<void>(!getrandom(&chance, sizeof chance, 0));
+  return fmt::format("{}/{}{:016x}", parent, kRunDirectoryPrefix, chance);
+}
+
+void remove_run_directory(const std::string& path) {
+  const auto lock = supervisor::PlaceLock::take_if_free(path);
+  if (!lock) return;
+  const shm::Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat facts {};
+  if (!folder.valid() || fstat(folder.get(), &facts) != 0 || facts.st_uid != geteuid()) return;
+  // Held by a daemon of another network namespace, where the first lock is not seen.
+  if (!shm::lock_folder(folder, path, 1).ok()) return;
+  if (fstatat(folder.get(), kRunSocket, &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(facts.st_mode))
+    unlinkat(folder.get(), kRunSocket, 0);
+  rmdir(path.c_str());
+}
+
+void remove_stale_runs(const std::string& parent) {
+  std::error_code end;
+  int left = kStaleRunsMax;
+  for (std::filesystem::directory_iterator it(parent, end), none; !end && it != none && left > 0;
+       it.increment(end)) {
+    if (!is_run_directory(it->path().filename())) continue;
+    struct stat facts {};
+    if (lstat(it->path().c_str(), &facts) != 0 || facts.st_uid != geteuid()) continue;
+    remove_run_directory(it->path());
+    --left;
+  }
+}
+
+}  // namespace muster::cli
