@@ -1,5 +1,7 @@
 #include "api/base/bootstrap.hpp"
 
+#include "api/base/variables.hpp"
+
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -85,6 +87,10 @@ Status read_ranks(const Lookup& lookup, const Launcher& launcher, Identity& iden
                    launcher.world_size, identity.world_size);
   identity.local_rank = number_or_none(lookup, launcher.local_rank);
   identity.local_size = number_or_none(lookup, launcher.local_size);
+  if (&launcher == &kLaunchers.front())  // ours: written by somebody who meant it
+    for (const char* variable : {launcher.local_rank, launcher.local_size})
+      if (const auto text = lookup(variable))
+        if (const auto value = number(variable, *text); !value) return value.error();
   identity.launcher = launcher.name;
   identity.job = run_of(lookup, launcher);
   return {};
@@ -104,7 +110,26 @@ std::span<const Launcher> launchers() {
   return kLaunchers;
 }
 
+Result<std::optional<std::string>> filled(const Lookup& lookup, std::string_view name) {
+  auto value = lookup(name);
+  if (value && value->empty())
+    return fail(Code::kBadArgument, "{} is empty: set it, or take it out of the environment (unset {})", name,
+                name);
+  return value;
+}
+
+std::optional<std::string> half_of_two(const Lookup& lookup) {
+  const Launcher& ours = kLaunchers.front();
+  const bool rank = lookup(ours.rank).has_value();
+  if (rank == lookup(ours.world_size).has_value()) return std::nullopt;
+  const char* set = rank ? ours.rank : ours.world_size;
+  return fmt::format("{}={} is set, but {} is missing; set both, or start with `muster run`", set,
+                     *lookup(set), rank ? ours.world_size : ours.rank);
+}
+
 Result<Identity> identify(const Lookup& lookup) {
+  for (const Variable& variable : rank_variables())
+    if (const auto value = filled(lookup, variable.name); !value) return fail(value.error());
   Identity identity;
   identity.endpoint = lookup("MUSTER_ENDPOINT").value_or(kDefaultEndpoint);
   identity.mesh = lookup("MUSTER_MESH").value_or("");

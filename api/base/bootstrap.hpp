@@ -48,8 +48,15 @@ struct Identity {
 
 inline constexpr const char* kDefaultEndpoint = "/run/muster/musterd.sock";
 
-// kBadArgument for a variable that is no number, a rank outside its world, or an unknown MUSTER_BOOTSTRAP. A
-// process without a launcher is no error here: rank is -1 then.
+// kBadArgument for a variable of ours that is set to nothing, one that is no number, a rank outside its
+// world, or an unknown MUSTER_BOOTSTRAP. A process without a launcher is no error here: rank is -1 then.
 Result<Identity> identify(const Lookup& lookup);
+
+// The value of one of our variables, or nothing where it is not set. kBadArgument: it is set to nothing,
+// which may be meant as either.
+Result<std::optional<std::string>> filled(const Lookup& lookup, std::string_view name);
+
+// What is to be said where one of MUSTER_RANK and MUSTER_WORLD_SIZE is set without the other.
+std::optional<std::string> half_of_two(const Lookup& lookup);
 
 }  // namespace muster::bootstrap

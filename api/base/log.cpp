@@ -1,5 +1,7 @@
 #include "api/base/log.hpp"
 
+#include "api/base/utf8.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <climits>
@@ -51,36 +53,20 @@ int journal_priority(Level level) {
   return 3;
 }
 
-// Bytes of the UTF-8 character at the front; 0 if there is none.
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t count = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < count) return 0;
-  for (std::size_t i = 1; i < count; ++i)
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  const unsigned second = byte(1);
-  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool outside = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
-  return overlong || outside ? 0 : count;
-}
-
 // Appends text as far as it fits into bytes_max of `line`, cut between characters. Control characters and
 // line separators would let a client's text forge a second line or drive a terminal, and bytes that are no
 // UTF-8 would make a JSON line unreadable: neither gets through.
 void append(std::string& line, std::string_view text, Format format, std::size_t bytes_max) {
   while (!text.empty()) {
-    const std::size_t count = character_bytes(text);
+    const std::size_t count = utf8_length(text, 0);
     const std::string_view character = text.substr(0, std::max<std::size_t>(count, 1));
     const auto first = static_cast<unsigned char>(character[0]);
     std::string piece(character);
     if (count == 0) {
       piece = "?";
-    } else if (first < 0x20 || first == 0x7F) {
+    } else if (first < 0x80 && control_bytes(character, 0) > 0) {
       piece = format == Format::kJson ? fmt::format("\\u{:04x}", first) : " ";
-    } else if ((first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0) || character == "\u2028" ||
-               character == "\u2029") {
+    } else if (control_bytes(character, 0) > 0 || character == "\u2028" || character == "\u2029") {
       piece = " ";
     } else if (format == Format::kJson && (first == '"' || first == '\\')) {
       piece.insert(piece.begin(), '\\');

@@ -1,6 +1,8 @@
 // Statuses, and this thread's last error.
 #include "api/base/dtype.hpp"
+#include "api/base/utf8.hpp"
 #include "api/client/session.hpp"
+#include "api/shm/message.hpp"
 
 #include <string>
 
@@ -27,6 +29,8 @@ muster_status_t report(Code code, const char* what) noexcept {
   if (!is_failure(code)) return static_cast<muster_status_t>(code);
   try {
     t_text = what;
+    // A program prints it, and names in it may come from anywhere.
+    if (shm::has_control(t_text)) t_text = printable(t_text, Lines::kSeveral);
     t_last_error = t_text.c_str();
   } catch (...) {  // out of memory for the words: the number is still right, and so is its sentence
     t_last_error = code_sentence(code);

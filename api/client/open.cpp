@@ -1,11 +1,15 @@
 // muster_open and muster_close: from options and environment to a connected session.
 #include "api/base/bootstrap.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/base/utf8.hpp"
+#include "api/base/variables.hpp"
 #include "api/client/forks.hpp"
 #include "api/client/session.hpp"
 #include "api/shm/message.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <memory>
@@ -24,8 +28,8 @@ constexpr std::uint32_t kHelloSerial = 1;
 
 // What the caller says goes before what the environment says.
 Result<muster::bootstrap::Identity> identity_of(const muster_open_options& options) {
-  MUSTER_ASSIGN_OR_RETURN(auto identity,
-                          muster::bootstrap::identify(muster::bootstrap::process_environment()));
+  const auto lookup = muster::bootstrap::process_environment();
+  MUSTER_ASSIGN_OR_RETURN(auto identity, muster::bootstrap::identify(lookup));
   if (options.rank >= 0) identity.rank = options.rank;
   if (options.world_size >= 0) identity.world_size = options.world_size;
   if (options.endpoint != nullptr) identity.endpoint = options.endpoint;
@@ -34,9 +38,12 @@ Result<muster::bootstrap::Identity> identity_of(const muster_open_options& optio
   if (options.token != nullptr) identity.token = options.token;
   if (identity.endpoint.empty())
     return fail(Code::kBadArgument,
-                "{} is empty: set it to the path of the daemon's socket, or leave it out for {}",
-                options.endpoint != nullptr ? "muster_open_options.endpoint" : "MUSTER_ENDPOINT",
+                "muster_open_options.endpoint is empty: set it to the path of the daemon's socket, or leave "
+                "it out for {}",
                 muster::bootstrap::kDefaultEndpoint);
+  if (identity.rank < 0)
+    if (const auto half = muster::bootstrap::half_of_two(lookup))
+      return fail(Code::kBadArgument, "{}", *half);
   if (identity.rank < 0)
     return fail(Code::kBadArgument,
                 "this process has no rank: start it with `muster run`, torchrun, mpirun or srun, or set "
@@ -159,6 +166,20 @@ Result<muster_session::Connection> attach(const muster::bootstrap::Identity& ide
   return connection;
 }
 
+// Which variables of the environment look like ours and are none: the reason, perhaps, why this did not work.
+// Where it did they are told too, once and by one rank, for what was meant has no effect.
+Status with_misspelt(Status status, std::int32_t rank) {
+  static std::atomic<bool> told = false;
+  std::string all;
+  for (const std::string& each : muster::misspelt_variables(muster::process_variables()))
+    all += (all.empty() ? "" : "; ") + each;
+  if (all.empty()) return status;
+  all = muster::printable(all, muster::Lines::kOne);
+  if (!status.ok()) return Status(status.code(), status.message() + "; " + all);
+  if (rank == 0 && !told.exchange(true)) std::fprintf(stderr, "libmuster: warning: %s\n", all.c_str());
+  return status;
+}
+
 // An older program has a shorter struct: what it does not know keeps the default.
 template<class Options>
 Status read_options(const Options* given, Options* options) {
@@ -167,6 +188,14 @@ Status read_options(const Options* given, Options* options) {
     return failure(Code::kBadArgument, "options of {} bytes; this library knows up to {}", given->size,
                    sizeof(Options));
   std::memcpy(options, given, given->size);
+  return {};
+}
+
+Status open_as(const muster::bootstrap::Identity& identity, muster::Nanos timeout, muster_session** session) {
+  MUSTER_ASSIGN_OR_RETURN(auto connection, attach(identity, timeout));
+  MUSTER_ASSIGN_OR_RETURN(auto made, muster_session::create(std::move(connection)));
+  MUSTER_FAULT_POINT("attach.opened");
+  *session = made.release();
   return {};
 }
 
@@ -187,12 +216,9 @@ muster_status_t muster_open(const muster_open_options* given, muster_session** s
     const muster::Nanos timeout =
         options.timeout_ns > 0 ? muster::Nanos(options.timeout_ns) : kDefaultTimeout;
     MUSTER_RETURN_IF_ERROR(muster::client::count_forks());
-    MUSTER_ASSIGN_OR_RETURN(const auto identity, identity_of(options));
-    MUSTER_ASSIGN_OR_RETURN(auto connection, attach(identity, timeout));
-    MUSTER_ASSIGN_OR_RETURN(auto made, muster_session::create(std::move(connection)));
-    MUSTER_FAULT_POINT("attach.opened");
-    *session = made.release();
-    return {};
+    const auto identity = identity_of(options);
+    if (!identity) return with_misspelt(identity.error(), -1);
+    return with_misspelt(open_as(*identity, timeout, session), identity->rank);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "api/base/assert.hpp"
 #include "api/base/result.hpp"
+#include "api/base/utf8.hpp"
 #include "api/shm/control.hpp"
 
 #include <algorithm>
@@ -70,13 +71,6 @@ T tail_entry(std::span<const std::byte> tail, std::size_t index) {
   T value;
   std::memcpy(&value, tail.data() + index * sizeof value, sizeof value);
   return value;
-}
-
-// Bytes of the control character that stands at `i`, of UTF-8's two-byte ones too; 0: none does.
-inline std::size_t control_bytes(std::string_view text, std::size_t i) {
-  const auto byte = static_cast<unsigned char>(text[i]);
-  if (byte < 0x20 || byte == 0x7F) return 1;
-  return byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0 ? 2 : 0;
 }
 
 // What one rank calls things others read on their terminal, and in logs of a line each.

@@ -1,7 +1,6 @@
 #include "daemon/cli/ask_commands.hpp"
 
 #include "api/shm/layout.hpp"
-#include "daemon/cli/pause.hpp"
 #include "daemon/cli/render.hpp"
 #include "daemon/cli/trace_file.hpp"
 #include "daemon/control/own_version.hpp"
@@ -42,7 +41,8 @@ int run_version(const Door& door, Output output) {
 int run_status(const Door& door, Output output) {
   const auto answer = ask(door, {{"command", "status"}});
   if (!answer) return complain(answer.error());
-  const int printed = print(answer->result, output, status_text);
+  const int printed =
+      print(answer->result, output, [](const Json& status) { return status_text(status, screen_columns()); });
   if (printed != kOk) return printed;
   return answer->result.is_object() && answer->result.value("draining", Json(false)) == true ? kUnhealthy
                                                                                              : kOk;
@@ -51,12 +51,13 @@ int run_status(const Door& door, Output output) {
 int run_jobs(const Door& door, Output output) {
   // An engine that keeps its word back takes half of the time, and the answer has the rest.
   const Json command{{"command", "jobs"}, {"wait_ns", (door.timeout / 2).count()}};
-  return ask_and_print(door, command, output, jobs_text);
+  return ask_and_print(door, command, output,
+                       [](const Json& jobs) { return jobs_text(jobs, screen_columns()); });
 }
 
 int run_groups(const Door& door, const std::string& job, Output output) {
   return ask_and_print(door, {{"command", "groups"}, {"job", job}}, output, [&](const Json& result) {
-    return fmt::format("job {}\n", job) + groups_text(result);
+    return fmt::format("job {}\n", job) + groups_text(result, screen_columns());
   });
 }
 
@@ -89,14 +90,20 @@ int run_trace(const Door& door, const std::string& job, const std::string& path,
               Recording which, Output output) {
   if (const auto trouble = check_writable(path)) return complain(*trouble);
   std::string by;  // anybody's
+  Attention attention(Keys::kLeft);
   bool interrupted = false;
   if (which == Recording::kNew) {
     by = fmt::format("`muster trace` (pid {})", getpid());
-    const auto begun = ask(door, {{"command", "trace_begin"}, {"job", job}, {"by", by}});
+    const auto begun = ask(door, {{"command", "trace_begin"}, {"job", job}, {"by", by}}, &attention);
+    // It may have begun all the same.
+    if (!begun && begun.error().code == Code::kWaitInterrupted)
+      tell(door, {{"command", "trace_end"}, {"job", job}, {"by", by}});
     if (!begun) return complain(begun.error());
-    interrupted = pause(seconds);
+    const SteadyClock clock;
+    const auto span = Nanos(static_cast<std::int64_t>(seconds * 1e9));
+    interrupted = attention.wait(-1, later(clock.now(), span), clock) == Attention::Came::kEnough;
   }
-  const auto ended = ask(door, {{"command", "trace_end"}, {"job", job}, {"by", by}});
+  const auto ended = ask(door, {{"command", "trace_end"}, {"job", job}, {"by", by}}, &attention);
   if (!ended) return complain(ended.error());
   const auto bytes = write_trace(*ended, path);
   if (!bytes) return complain(bytes.error());
@@ -104,7 +111,7 @@ int run_trace(const Door& door, const std::string& job, const std::string& path,
                           ? print_json({{"job", job}, {"path", path}, {"bytes", *bytes}})
                           : print_text(fmt::format("{} of trace in {}; open it at https://ui.perfetto.dev\n",
                                                    bytes_text(*bytes), path));
-  return interrupted ? kInterrupted : printed;
+  return interrupted ? attention.exit_code() : printed;
 }
 
 }  // namespace muster::cli

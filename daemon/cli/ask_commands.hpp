@@ -19,7 +19,7 @@ int run_shutdown(const Door& door, Leave leave, Output output);
 
 enum class Recording : std::uint8_t { kNew, kThatIsOn };
 // Records for `seconds`, or until interrupted, and writes the trace to `path`; or ends the recording that
-// somebody else has begun, and writes that.
+// somebody else has begun, and writes that. Interrupted while it waits for an answer, it writes nothing.
 int run_trace(const Door& door, const std::string& job, const std::string& path, double seconds,
               Recording which, Output output);
 

@@ -1,5 +1,6 @@
 #include "daemon/cli/config_command.hpp"
 
+#include "daemon/cli/table.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/document.hpp"
 #include "daemon/config/load.hpp"
@@ -69,6 +70,36 @@ Json to_json(const Checked& checked) {
   return {{"file", checked.file}, {"kind", checked.kind}, {"good", checked.good()}, {"errors", errors}};
 }
 
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json to_json(const config::Explanation& explained) {
+  const config::Key& key = *explained.key;
+  Json below = Json::array();
+  for (const config::Key* child : explained.below)
+    below.push_back({{"key", child->path}, {"sentence", child->sentence}});
+  const std::string path(key.path);
+  const bool settable = explained.setting && key.leaf();
+  const bool required = key.presence == config::Presence::kRequired;
+  return {{"key", path},
+          {"kind", config::kind_name(key.kind)},
+          {"type", config::type_text(key)},
+          {"required", required},
+          {"default", key.leaf() && !required ? Json(key.fallback) : Json(nullptr)},
+          {"range", text_or_null(config::range_text(key))},
+          {"choices", config::choices_of(key)},
+          {"sentence", key.sentence},
+          {"example", text_or_null(config::example_of(key))},
+          {"file", explained.setting ? "musterd.yaml" : "cluster.yaml"},
+          {"flag", settable ? Json("--set " + path + "=") : Json(nullptr)},
+          {"environment", settable ? Json(config::variable_of(path)) : Json(nullptr)},
+          {"read_by", explained.setting ? Json::array({"musterd"})
+                                        : Json::array({"musterd (jobs_from)", "muster mesh --config",
+                                                       "muster config check"})},
+          {"keys", below}};
+}
+
 }  // namespace
 
 int run_config_check(const std::vector<std::string>& files, Output output) {
@@ -89,7 +120,7 @@ int run_config_check(const std::vector<std::string>& files, Output output) {
   const int printed = output == Output::kJson ? print_json({{"files", all}}) : print_text(good);
   if (bad.empty()) return printed;
   // Without a prefix: editors look for file:line:column at the start.
-  if (output == Output::kText) std::fputs(bad.c_str(), stderr);
+  if (output == Output::kText) print_error(bad);
   return kUsage;
 }
 
@@ -110,19 +141,20 @@ int run_config_show(const std::string& file, const std::vector<std::string>& set
   }
   const auto resolved = supervisor::load_settings(sources);
   if (!resolved) {
-    std::fputs((resolved.error().message() + "\n").c_str(), stderr);
+    print_error(resolved.error().message() + "\n");
     return kUsage;
   }
-  return print_text(output == Output::kJson ? config::show_json(*resolved) : config::show(*resolved));
+  return print_text(output == Output::kJson ? config::show_json(*resolved)
+                                            : config::show(*resolved, screen_columns()));
 }
 
 int run_config_explain(const std::string& key, Output output) {
-  const auto text = config::explain(key);
-  if (!text) {
-    const std::string& suggestion = text.error().suggestion;
-    return complain({kNoObject, text.error().message + (suggestion.empty() ? "" : "; " + suggestion)});
+  const auto explained = config::explanation_of(key);
+  if (!explained) {
+    const std::string& suggestion = explained.error().suggestion;
+    return complain({kNoObject, explained.error().message + (suggestion.empty() ? "" : "; " + suggestion)});
   }
-  return output == Output::kJson ? print_json({{"key", key}, {"text", *text}}) : print_text(*text);
+  return output == Output::kJson ? print_json(to_json(*explained)) : print_text(*config::explain(key));
 }
 
 int run_config_schema(const std::string& which) {

@@ -125,7 +125,11 @@ void read_runtime_directory(const Door& door, MachineFacts& facts) {
     facts.runtime_trouble = "everybody may write to it";
   else if (::access(facts.runtime_directory.c_str(), X_OK) != 0)
     facts.runtime_trouble = "this user may not enter it";
-  else if ((info.st_mode & S_IROTH) != 0) {
+  else if (::geteuid() == 0 && info.st_uid != 0) {
+    facts.runtime_trouble =
+        fmt::format("user {} owns it, who may put another socket in the place of root's daemon", info.st_uid);
+    facts.runtime_serves = true;
+  } else if ((info.st_mode & S_IROTH) != 0) {
     facts.runtime_trouble = "everybody may read it, and so hold its lock and keep a daemon from starting";
     facts.runtime_serves = true;
   }
@@ -157,7 +161,7 @@ Check check(const char* name, bool good, Verdict otherwise, std::string says, st
 void examine_limits(const MachineFacts& f, std::vector<Check>& checks) {
   checks.push_back(check("open files", f.open_files_hard >= kOpenFilesMin, Verdict::kWarning,
                          fmt::format("{} (may be raised to {})", f.open_files, f.open_files_hard),
-                         "raise the hard limit: LimitNOFILE=65536 in the unit, or ulimit -Hn"));
+                         "raise the hard limit: LimitNOFILE=65536 in the unit, or ulimit -n 65536 as root"));
   checks.push_back(
       check("sealed memory", f.sealed_memory, Verdict::kFailure,
             f.sealed_memory ? "memfd_create with seals works" : "memfd_create with seals does not work",
@@ -228,7 +232,7 @@ void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
   checks.push_back(check("runtime directory", f.runtime_trouble.empty(),
                          f.runtime_serves ? Verdict::kWarning : unfit,
                          f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
-                         "musterd makes its own where it may; by hand: install -d -m 0711, or "
+                         "musterd makes its own where it may; by hand: install -d -m 0711 as its user, or "
                          "RuntimeDirectory= and RuntimeDirectoryMode=0711 in a unit"));
   constexpr const char* kSameRelease = "install the same release of both, and restart musterd";
   if (f.daemon_speaks_other)  // it is there, and nothing it says can be read
@@ -301,8 +305,9 @@ int run_doctor(const Door& door, DaemonNamed named, Output output) {
     rows.push_back({verdict_word(each.verdict), each.name, each.says});
     if (!each.fix.empty()) rows.push_back({"", "", "→ " + each.fix});
   }
-  const int printed = output == Output::kJson ? print_json({{"healthy", !failed}, {"checks", list}})
-                                              : print_text(table({"VERDICT", "CHECK", "FOUND"}, rows));
+  const int printed = output == Output::kJson
+                          ? print_json({{"healthy", !failed}, {"checks", list}})
+                          : print_text(table({"VERDICT", "CHECK", "FOUND"}, rows, {screen_columns(), {}}));
   return printed != kOk ? printed : failed ? kFailed : kOk;
 }
 

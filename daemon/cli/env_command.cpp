@@ -22,16 +22,6 @@ std::string missing_of(const bootstrap::Launcher& launcher, const bootstrap::Loo
   return lookup(launcher.world_size) ? "" : launcher.world_size;
 }
 
-// One of our two variables without the other is a slip of the hand, if no other launcher speaks.
-std::optional<std::string> half_of_two(const bootstrap::Lookup& lookup) {
-  const bootstrap::Launcher& ours = bootstrap::launchers().front();
-  const bool rank = lookup(ours.rank).has_value();
-  if (rank == lookup(ours.world_size).has_value()) return std::nullopt;
-  const char* set = rank ? ours.rank : ours.world_size;
-  return fmt::format("{}={} is set, but {} is missing; set both, or start with `muster run`", set,
-                     *lookup(set), rank ? ours.world_size : ours.rank);
-}
-
 // Why a launcher was taken or left.
 std::string why(const bootstrap::Launcher& launcher, const std::string& missing, const std::string& taken,
                 const bootstrap::Lookup& lookup) {
@@ -42,7 +32,7 @@ std::string why(const bootstrap::Launcher& launcher, const std::string& missing,
   return missing.empty() ? fmt::format("{} comes first", taken) : fmt::format("{} is not set", missing);
 }
 
-std::string to_text(const Json& env) {
+std::string to_text(const Json& env, std::size_t columns) {
   std::vector<Row> rows;
   for (const Json& launcher : env.at("launchers")) {
     std::string variables;
@@ -51,7 +41,7 @@ std::string to_text(const Json& env) {
     rows.push_back({launcher.at("name").get<std::string>(), launcher.at("taken").get<bool>() ? "taken" : "-",
                     launcher.at("why").get<std::string>(), variables});
   }
-  std::string out = table({"LAUNCHER", "", "BECAUSE", "FOUND"}, rows) + "\n";
+  std::string out = table({"LAUNCHER", "", "BECAUSE", "FOUND"}, rows, {columns, {}}) + "\n";
   const Json& identity = env.at("identity");
   std::vector<Row> facts;
   for (const char* name : {"rank", "world_size", "local_rank", "local_size"})
@@ -61,7 +51,7 @@ std::string to_text(const Json& env) {
     facts.push_back({name, value.empty() ? "not set" : value});
   }
   facts.push_back({"token", identity.at("token_set").get<bool>() ? "set (not shown)" : "not set"});
-  return out + table({"IDENTITY", ""}, facts);
+  return out + table({"IDENTITY", ""}, facts, {columns, {}});
 }
 
 }  // namespace
@@ -69,8 +59,9 @@ std::string to_text(const Json& env) {
 int run_env(const bootstrap::Lookup& lookup, Output output) {
   const auto identity = bootstrap::identify(lookup);
   if (!identity) return complain(trouble_of(identity.error()));
+  // A slip of the hand, if no other launcher speaks.
   if (identity->launcher.empty())
-    if (const auto half = half_of_two(lookup)) return complain({kUsage, *half});
+    if (const auto half = bootstrap::half_of_two(lookup)) return complain({kUsage, *half});
   Json launchers = Json::array();
   for (const bootstrap::Launcher& launcher : bootstrap::launchers()) {
     const std::string missing = missing_of(launcher, lookup);
@@ -91,7 +82,7 @@ int run_env(const bootstrap::Lookup& lookup, Output output) {
                    {"mesh", identity->mesh},
                    {"endpoint", identity->endpoint},
                    {"token_set", !identity->token.empty()}}}};
-  return output == Output::kJson ? print_json(env) : print_text(to_text(env));
+  return output == Output::kJson ? print_json(env) : print_text(to_text(env, screen_columns()));
 }
 
 }  // namespace muster::cli

@@ -20,7 +20,7 @@ Outcome<mesh::Mesh> mesh_from_file(const MeshQuestion& question) {
   if (question.world != 0 || !question.mesh.empty() || !question.flattens.empty())
     return usage("--config already says world, mesh and flattens; leave the other options out");
   auto source = config::load_file(question.config, {config::Ownership::kAny, geteuid()});
-  if (!source) return usage(source.error().message());
+  if (!source) return usage("--config " + source.error().message());
   const auto cluster = config::parse_cluster(*std::move(source));
   if (!cluster) return usage(cluster.error().text());
   if (question.job.empty() && cluster->jobs.size() != 1)
@@ -61,7 +61,7 @@ Json to_json(const mesh::GroupList& groups) {
           {"total", groups.size()}, {"hash", mesh.hash}};
 }
 
-std::string to_text(const Json& mesh) {
+std::string to_text(const Json& mesh, std::size_t columns) {
   std::string out =
       fmt::format("{}: {} ranks, data parallelism {}\n\n", mesh.at("mesh").get<std::string>(),
                   mesh.at("world").get<std::uint32_t>(), mesh.at("data_parallel").get<std::string>());
@@ -75,7 +75,9 @@ std::string to_text(const Json& mesh) {
                     fmt::format("{}", dim.at("size").get<std::uint32_t>()),
                     dim.at("enabled").get<bool>() ? "yes" : "no", members == name ? "" : members});
   }
-  return out + table({"DIM", "ALSO", "KIND", "SIZE", "IN USE", "MADE OF"}, rows) + "\n" + groups_text(mesh);
+  return out +
+         table({"DIM", "ALSO", "KIND", "SIZE", "IN USE", "MADE OF"}, rows, {columns, {"KIND", "ALSO"}}) +
+         "\n" + groups_text(mesh, columns);
 }
 
 }  // namespace
@@ -103,8 +105,11 @@ Outcome<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
   if (!parsed) return usage(fmt::format("--mesh: {}", parsed.error().message()));
   const auto named = parse_flattens(flattens);
   if (!named) return tl::unexpected(named.error());
-  auto mesh = mesh::Mesh::build(*parsed, world, *named);
-  if (!mesh) return usage(mesh.error().message());
+  auto mesh = mesh::Mesh::build(*parsed, world);
+  if (!mesh) return usage(fmt::format("--mesh {}: {}", degrees, mesh.error().message()));
+  for (const mesh::Flatten& flatten : *named)
+    if (const auto added = mesh->flatten(flatten.name, flatten.members); !added)
+      return usage(fmt::format("--flatten: {}", added.error().message()));
   return *std::move(mesh);
 }
 
@@ -112,7 +117,7 @@ int run_mesh(const MeshQuestion& question, Output output) {
   const auto mesh = mesh_of(question);
   if (!mesh) return complain(mesh.error());
   const Json object = to_json(mesh::GroupList(*mesh));
-  return output == Output::kJson ? print_json(object) : print_text(to_text(object));
+  return output == Output::kJson ? print_json(object) : print_text(to_text(object, screen_columns()));
 }
 
 }  // namespace muster::cli

@@ -1,6 +1,6 @@
 #include "daemon/cli/outcome.hpp"
 
-#include "api/shm/message.hpp"
+#include "api/base/utf8.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -25,12 +25,18 @@ int exit_code_of(Code code) {
   }
 }
 
-// What an engine says may be a stranger's: it moves no cursor of ours. Lines and columns stay.
-std::string harmless(std::string text) {
-  for (std::size_t i = 0; i < text.size(); ++i)
-    if (text[i] != '\n' && text[i] != '\t')
-      text.replace(i, shm::control_bytes(text, i), shm::control_bytes(text, i), '?');
-  return text;
+// RFC 8259, section 6: interoperable are the integers of a double.
+constexpr std::int64_t kExactMax = (std::int64_t{1} << 53) - 1;
+
+void make_exact(Json& value) {
+  if (value.is_structured()) {
+    for (Json& member : value) make_exact(member);
+  } else if (value.is_number_unsigned()) {
+    if (value.get<std::uint64_t>() > static_cast<std::uint64_t>(kExactMax)) value = value.dump();
+  } else if (value.is_number_integer()) {
+    const auto number = value.get<std::int64_t>();
+    if (number > kExactMax || number < -kExactMax) value = value.dump();
+  }
 }
 
 }  // namespace
@@ -44,19 +50,28 @@ tl::unexpected<Trouble> troubled(const Status& status) {
 }
 
 int complain(const Trouble& trouble) {
-  std::fflush(stdout);
-  std::fprintf(stderr, "muster: %s\n", harmless(trouble.text).c_str());
+  if (!trouble.text.empty()) print_error(fmt::format("muster: {}\n", trouble.text));
   return trouble.exit_code;
+}
+
+void warn(const std::string& text) {
+  print_error(fmt::format("muster: warning: {}\n", text));
+}
+
+void print_error(const std::string& text) {
+  std::fflush(stdout);
+  std::fputs(printable(text, Lines::kSeveral).c_str(), stderr);
 }
 
 int print_json(Json object) {
   object["schema_version"] = kSchemaVersion;
+  make_exact(object);
   // Names may come from another version or user: bytes that are no UTF-8 must not end the program.
   return print_text(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 int print_text(const std::string& said) {
-  const std::string text = harmless(said);
+  const std::string text = printable(said, Lines::kSeveral);
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (written) return kOk;

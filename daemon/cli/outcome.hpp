@@ -29,7 +29,7 @@ enum class Output : std::uint8_t { kText, kJson };
 
 struct Trouble {
   int exit_code = kFailed;
-  std::string text;       // one sentence with its remedy; may have several lines for a configuration
+  std::string text;       // one sentence with its remedy, lines of a configuration; empty: nothing to say
   Code code = Code::kOk;  // of the status that it comes from, if it comes from one
 };
 
@@ -40,10 +40,16 @@ using Outcome = tl::expected<T, Trouble>;
 Trouble trouble_of(const Status& status);
 tl::unexpected<Trouble> troubled(const Status& status);
 
-// "muster: …" on standard error. Returns the exit code.
+// "muster: …" on standard error. Returns the exit code. What it is made of may be a stranger's: no control
+// character of it comes out, here and below.
 int complain(const Trouble& trouble);
+// "muster: warning: …" on standard error.
+void warn(const std::string& text);
+// The text as it is, on standard error: lines that editors look for.
+void print_error(const std::string& text);
 
-// One line with "schema_version", on standard output. kFailed if it cannot be written.
+// One line with "schema_version", on standard output. kFailed if it cannot be written. An integer that a
+// double does not hold, as readers of JSON have them, becomes a string of its digits.
 int print_json(Json object);
 int print_text(const std::string& said);
 

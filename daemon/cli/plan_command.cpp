@@ -61,7 +61,7 @@ Json choice_of(const Collective& collective, std::int64_t ranks, const Machine& 
           {"why", choice.why}};
 }
 
-std::string to_text(const Json& plan) {
+std::string to_text(const Json& plan, std::size_t columns) {
   std::string out = fmt::format(
       "{} of {} over {} ranks{}; {} ranks of the job on {} cores\n\n", plan.at("op").get<std::string>(),
       plan.at("dtype").get<std::string>(), plan.at("ranks").get<std::int64_t>(),
@@ -73,7 +73,7 @@ std::string to_text(const Json& plan) {
                     c.at("algorithm").get<std::string>(),
                     fmt::format("{:.2f}", c.at("predicted_us").get<double>()),
                     c.at("why").get<std::string>()});
-  return out + table({"BYTES", "PATH", "ALGORITHM", "PREDICTED US", "WHY"}, rows);
+  return out + table({"BYTES", "PATH", "ALGORITHM", "PREDICTED US", "WHY"}, rows, {columns, {}});
 }
 
 Outcome<Json> explained(const PlanQuestion& question) {
@@ -106,7 +106,7 @@ Outcome<Json> explained(const PlanQuestion& question) {
 int run_plan_explain(const PlanQuestion& question, Output output) {
   const auto plan = explained(question);
   if (!plan) return complain(plan.error());
-  return output == Output::kJson ? print_json(*plan) : print_text(to_text(*plan));
+  return output == Output::kJson ? print_json(*plan) : print_text(to_text(*plan, screen_columns()));
 }
 
 }  // namespace muster::cli

@@ -41,12 +41,14 @@ Trouble lost_in_the_middle(const Json& command) {
 
 namespace {
 
-// kDaemonLost: the connection ended without an answer.
+// kDaemonLost: the connection ended without an answer. kWaitInterrupted: the user has had enough.
 Result<control::Packet> ask_once(const shm::Descriptor& socket, const Json& command, Instant deadline,
-                                 const Clock& clock) {
+                                 const Clock& clock, Attention* attention) {
   const Status sent = control::send_packet(socket, shm::MessageKind::kCommand, 1, command);
   // Of a daemon that has turned us away already the reason is there to be read.
   if (!sent.ok() && sent.code() != Code::kDaemonLost) return fail(sent);
+  if (attention != nullptr && attention->wait(socket.get(), deadline, clock) == Attention::Came::kEnough)
+    return fail(Code::kWaitInterrupted, "interrupted");
   return control::receive_packet(socket, deadline, clock);
 }
 
@@ -61,13 +63,15 @@ Trouble not_answered(const Door& door, const Json& command) {
 
 }  // namespace
 
-Outcome<Answer> ask(const Door& door, const Json& command) {
+Outcome<Answer> ask(const Door& door, const Json& command, Attention* attention) {
   const SteadyClock clock;
   const Instant deadline = clock.now() + door.timeout;
   for (int connects = 1;; ++connects) {
     const auto socket = shm::connect_to(door.endpoint, deadline, clock);
     if (!socket) return tl::unexpected(unreachable(socket.error()));
-    auto packet = ask_once(*socket, command, deadline, clock);
+    auto packet = ask_once(*socket, command, deadline, clock, attention);
+    if (!packet && packet.error().code() == Code::kWaitInterrupted)
+      return tl::unexpected(Trouble{attention->exit_code(), "", Code::kWaitInterrupted});
     if (!packet && packet.error().code() == Code::kWaitTimeout)
       return tl::unexpected(not_answered(door, command));
     const bool replaced = !packet && packet.error().code() == Code::kDaemonLost;
@@ -76,6 +80,13 @@ Outcome<Answer> ask(const Door& door, const Json& command) {
     if (connects == kConnectsMax || clock.now() >= deadline) return answer_of(std::move(packet));
     std::this_thread::sleep_for(kConnectPause);
   }
+}
+
+void tell(const Door& door, const Json& command) {
+  constexpr Nanos kPatience = std::chrono::milliseconds(100);  // somebody wants this program to end
+  const SteadyClock clock;
+  const auto socket = shm::connect_to(door.endpoint, clock.now() + kPatience, clock);
+  if (socket) static_cast<void>(control::send_packet(*socket, shm::MessageKind::kCommand, 1, command));
 }
 
 Outcome<std::string> named_or_only_job(const Door& door, const std::string& name) {

@@ -1,6 +1,7 @@
 // One question to the daemon: connect, ask, wait for the answer, leave.
 #pragma once
 
+#include "daemon/cli/attention.hpp"
 #include "daemon/cli/outcome.hpp"
 #include "daemon/control/packet.hpp"
 
@@ -22,7 +23,11 @@ struct Answer {
 // kUnreachable if nobody listens or this user may not connect, kTimedOut without an answer in time; else as
 // the daemon's status says. Where the daemon is replaced by another in the middle, a question is asked again;
 // for what changes something it is kFailed.
-Outcome<Answer> ask(const Door& door, const Json& command);
+//
+// With `attention` the wait for the answer ends when the user has had enough: its exit code, and no text.
+Outcome<Answer> ask(const Door& door, const Json& command, Attention* attention = nullptr);
+// Says it to the daemon, and waits for no answer.
+void tell(const Door& door, const Json& command);
 
 // The job of that name; if none is named, the only one there is that is not ending. kNoObject where there is
 // none, kUsage with their names where there are several. Asks no engine, so it is answered also while one is

@@ -1,7 +1,8 @@
 #include "daemon/cli/rank_environment.hpp"
 
+#include "api/base/variables.hpp"
+
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -9,13 +10,11 @@
 namespace muster::cli {
 namespace {
 
-constexpr std::array<std::string_view, 9> kOurs{
-    "MUSTER_ENDPOINT=",   "MUSTER_JOB=",  "MUSTER_RANK=",  "MUSTER_WORLD_SIZE=", "MUSTER_LOCAL_RANK=",
-    "MUSTER_LOCAL_SIZE=", "MUSTER_MESH=", "MUSTER_TOKEN=", "MUSTER_BOOTSTRAP="};
-
-bool is_ours(const std::string& entry) {
-  return std::any_of(kOurs.begin(), kOurs.end(),
-                     [&](std::string_view name) { return entry.starts_with(name); });
+bool is_ours(std::string_view entry) {
+  const auto ours = rank_variables();
+  return std::any_of(ours.begin(), ours.end(), [name = entry.substr(0, entry.find('='))](const auto& each) {
+    return each.name == name;
+  });
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "daemon/cli/ranks.hpp"
 
+#include "api/base/utf8.hpp"
 #include "daemon/cli/outcome.hpp"
+#include "daemon/cli/private_limits.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -8,7 +10,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 namespace muster::cli {
@@ -17,9 +18,6 @@ namespace {
 constexpr Nanos kKillAfter = std::chrono::seconds(5);  // from SIGTERM to SIGKILL
 constexpr Nanos kReadAfter = std::chrono::seconds(5);  // for the reader, once the interrupted have ended
 constexpr std::size_t kReadBytes = 65536;
-constexpr std::size_t kDescriptorsPerRank = 3;
-constexpr std::size_t kDescriptorsBeside = 32;  // standard streams, event loop, connection, one start
-
 constexpr std::size_t kPipeBytes = 65536;  // where the system does not say
 constexpr std::size_t kNamedMax = 8;
 
@@ -33,17 +31,6 @@ std::string signal_name(int number) {
 }
 
 }  // namespace
-
-Status make_room(std::size_t ranks) {
-  rlimit limit{};
-  const std::size_t needed = ranks * kDescriptorsPerRank + kDescriptorsBeside;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return {};
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_max >= needed) return {};
-  return failure(Code::kNoResource, "the open-files limit is {}, and {} ranks need {}; ulimit -n {}",
-                 limit.rlim_max, ranks, needed, needed);
-}
 
 Ranks::Ranks(control::Loop& loop, Options options, Done done)
     : loop_(loop), options_(std::move(options)), done_(std::move(done)), buffer_(kReadBytes) {
@@ -63,7 +50,7 @@ Ranks::~Ranks() {
 }
 
 Status Ranks::start() {
-  MUSTER_RETURN_IF_ERROR(make_room(options_.environments.size()));
+  MUSTER_RETURN_IF_ERROR(make_room(options_.environments.size(), nullptr));
   processes_.resize(options_.environments.size());
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
     const Status started = start_rank(rank);
@@ -257,7 +244,7 @@ void Ranks::put(std::size_t which, const std::string& text) {
 }
 
 void Ranks::say(const std::string& text) {
-  put(1, fmt::format("muster run: {}\n", text));
+  put(1, printable(fmt::format("muster run: {}\n", text), Lines::kSeveral));
 }
 
 // Where the reader has left, as `| head` does, the ranks end as they would alone.

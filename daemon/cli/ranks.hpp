@@ -18,10 +18,6 @@ namespace muster::cli {
 
 enum class Prefix : std::uint8_t { kRank, kNone };
 
-// Raises the open-files limit of this process as far as it may, if so many ranks' pipes need it. kNoResource,
-// with the number that is enough, if that is too little.
-Status make_room(std::size_t ranks);
-
 // Owns    the processes, their pipes, and what of their output is not read yet.
 // Thread  the loop's.
 // Bound   the number of environments; Outlet::kQueueBytes of output not read yet, and what ranks that have

@@ -16,7 +16,7 @@ std::string joined(const Json& names) {
 }
 
 // Each user that the daemon shows, if there are others than those who govern it, whose share is all.
-std::string users_text(const Json& status) {
+std::string users_text(const Json& status, std::size_t columns) {
   const std::uint64_t all = status.at("limits").value("memory_max", std::uint64_t{0});
   std::vector<Row> rows;
   bool shared = false;
@@ -29,7 +29,7 @@ std::string users_text(const Json& status) {
                     fmt::format("{} of {}", bytes_text(number("memory_bytes")),
                                 bytes_text(number("memory_share_bytes")))});
   }
-  return shared ? table({"USER", "JOBS", "SESSIONS", "MEMORY"}, rows) : "";
+  return shared ? table({"USER", "JOBS", "SESSIONS", "MEMORY"}, rows, {columns, {"SESSIONS"}}) : "";
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ std::string version_text(const Json& versions) {
                            daemon.at("abi").get<int>(), daemon.at("pid").get<int>());
 }
 
-std::string status_text(const Json& status) {
+std::string status_text(const Json& status, std::size_t columns) {
   const Json& limits = status.at("limits");
   std::string out =
       fmt::format("musterd {} at {}, process {}, up {}{}\n", text(status, "version"), text(status, "socket"),
@@ -56,12 +56,12 @@ std::string status_text(const Json& status) {
   out += fmt::format(
       "{} of {} jobs{}, {} of {} sessions\n", total, limits.at("jobs_max").get<std::uint32_t>(), others,
       status.at("sessions").get<std::uint32_t>(), limits.at("sessions_max").get<std::uint32_t>());
-  out += users_text(status);
-  if (!status.at("jobs").empty()) out += jobs_text(status);
+  out += users_text(status, columns);
+  if (!status.at("jobs").empty()) out += jobs_text(status, columns);
   return out;
 }
 
-std::string jobs_text(const Json& result) {
+std::string jobs_text(const Json& result, std::size_t columns) {
   std::vector<Row> rows;
   std::string silent;
   for (const Json& job : result.at("jobs")) {
@@ -80,19 +80,21 @@ std::string jobs_text(const Json& result) {
          told ? bytes_text(used) : "-", fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()),
          text(job, "claim"), fmt::format("{}", job.at("engine_pid").get<int>()), text(job, "mesh")});
   }
-  return table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows) + silent;
+  return table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows,
+               {columns, {"CLAIM", "OWNER", "ENGINE", "MEMORY"}}) +
+         silent;
 }
 
-std::string group_table(const Json& groups) {
+std::string group_table(const Json& groups, std::size_t columns) {
   std::vector<Row> rows;
   for (const Json& group : groups)
     rows.push_back({fmt::format("{}", group.at("id").get<std::uint32_t>()),
                     ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()),
                     fmt::format("{}", group.at("ranks").size()), joined(group.at("names"))});
-  return table({"GROUP", "RANKS", "SIZE", "NAMES"}, rows);
+  return table({"GROUP", "RANKS", "SIZE", "NAMES"}, rows, {columns, {"SIZE"}});
 }
 
-std::string groups_text(const Json& result) {
+std::string groups_text(const Json& result, std::size_t columns) {
   const auto per_rank = result.at("per_rank").get<std::vector<std::uint32_t>>();
   const auto [low, high] = std::minmax_element(per_rank.begin(), per_rank.end());
   std::string each = "0";
@@ -102,7 +104,7 @@ std::string groups_text(const Json& result) {
   for (const Json& group : result.value("made", Json::array()))
     made += fmt::format("made while it runs: {} of ranks {}\n", text(group, "name"),
                         ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()));
-  return group_table(result.at("groups")) + made +
+  return group_table(result.at("groups"), columns) + made +
          fmt::format("{} groups, {} per rank; agreed on as {}\n", result.at("total").get<std::uint64_t>(),
                      each, text(result, "hash"));
 }

@@ -1,4 +1,5 @@
-// The daemon's answers as text for people. Pure; a missing field throws Json::exception.
+// The daemon's answers as text for people, with tables of so many columns. Pure; a missing field throws
+// Json::exception.
 #pragma once
 
 #include "daemon/cli/outcome.hpp"
@@ -9,11 +10,11 @@
 namespace muster::cli {
 
 std::string version_text(const Json& versions);  // of this program and of the daemon, or why there is none
-std::string status_text(const Json& status);
-std::string jobs_text(const Json& result);
-std::string groups_text(const Json& result);
+std::string status_text(const Json& status, std::size_t columns);
+std::string jobs_text(const Json& result, std::size_t columns);
+std::string groups_text(const Json& result, std::size_t columns);
 
 // The table of groups that `muster groups` and `muster mesh` share.
-std::string group_table(const Json& groups);
+std::string group_table(const Json& groups, std::size_t columns);
 
 }  // namespace muster::cli

@@ -4,6 +4,7 @@
 #include "daemon/cli/daemon_link.hpp"
 #include "daemon/cli/mesh_command.hpp"
 #include "daemon/cli/private_daemon.hpp"
+#include "daemon/cli/private_limits.hpp"
 #include "daemon/cli/rank_environment.hpp"
 #include "daemon/cli/trace_file.hpp"
 #include "scheduler/mesh/description.hpp"
@@ -130,7 +131,10 @@ class Run {
       return stop({kUsage, fmt::format("run: --config is for a private daemon, and one runs at {} already; "
                                        "add --private, or leave --config out",
                                        options_.door.endpoint)});
-    if (link) return connected(*std::move(link));
+    if (link) {
+      say_joins();
+      return connected(*std::move(link));
+    }
     const Status& status = link.error();
     if (status.code() != Code::kDaemonLost) {
       Trouble trouble = unreachable(status);
@@ -146,6 +150,13 @@ class Run {
                       option ? "leave --endpoint out" : "add --private")});
   }
 
+  void say_joins() const {
+    const char* otherwise =
+        options_.home == Home::kOption ? "leave --endpoint out and add --private" : "add --private";
+    print_error(fmt::format("muster run: joins the daemon at {}; for a daemon of its own, {}\n",
+                            options_.door.endpoint, otherwise));
+  }
+
   void start_daemon() {
     if (options_.lifetime == Lifetime::kKeep)
       return stop({kUsage, fmt::format("--keep needs a daemon that stays, and none runs at {}; start musterd",
@@ -154,6 +165,10 @@ class Run {
       return stop(
           {kUnreachable, fmt::format("no daemon runs at {}, so there is no job '{}'; give -n to start one",
                                      options_.door.endpoint, options_.job)});
+    const auto limits = private_limits(options_.config, options_.environment, options_.ranks);
+    if (const Status room = make_room(static_cast<std::size_t>(options_.ranks), limits ? &*limits : nullptr);
+        !room.ok())
+      return stop({kFailed, "run: " + room.message()});
     auto daemon = PrivateDaemon::start({options_.config, options_.environment, options_.ranks});
     if (!daemon) return stop({kFailed, "run: " + daemon.error().message()});
     daemon_ = *std::move(daemon);
@@ -191,7 +206,7 @@ class Run {
     const std::string text = "the daemon has gone away; the ranks go on without it";
     if (finishing_) return;
     if (ranks_) return ranks_->say(text);
-    std::fprintf(stderr, "muster run: %s\n", text.c_str());
+    print_error(fmt::format("muster run: {}\n", text));
   }
 
   // ---- a job
@@ -236,11 +251,14 @@ class Run {
     options_.ranks = world;
     const auto mesh = job.at("mesh").get<std::string>();
     const std::string asked = wanted_.mesh ? options_.mesh : mesh;
-    const auto built = build_mesh(asked, world, options_.flattens);
-    if (!built) return stop(built.error());
     // Whoever created it may have written it in other words.
     const auto its = build_mesh(mesh, world, {});
-    if (!its) return stop(its.error());
+    if (!its)
+      return stop({kFailed, fmt::format("job {} has a mesh that this program cannot read: {}; install the "
+                                        "same release of both",
+                                        options_.job, its.error().text)});
+    const auto built = build_mesh(asked, world, options_.flattens);
+    if (!built) return stop(built.error());
     if (built->degrees() != its->degrees())
       return stop({kUsage, fmt::format("job {} has the mesh {}, not {}; leave --mesh out", options_.job,
                                        its->degrees().canonical(), built->degrees().canonical())});
@@ -387,7 +405,7 @@ class Run {
       return;
     }
     if (ranks_) return ranks_->interrupt(number);
-    std::fprintf(stderr, "muster run: interrupted by SIG%s; no rank was running\n", sigabbrev_np(number));
+    print_error(fmt::format("muster run: interrupted by SIG{}; no rank was running\n", sigabbrev_np(number)));
     finish(128 + number);
   }
 
@@ -447,8 +465,14 @@ class Run {
 int run_ranks(const RunOptions& options) {
   // First of all: the event loop, too, must be opened. A number that is too large is refused by name later.
   const bool known = options.ranks > 0 && options.ranks <= kRanksOnNodeMax;
-  if (const Status room = make_room(known ? static_cast<std::size_t>(options.ranks) : 1); !room.ok())
+  const std::int64_t ranks = known ? options.ranks : 1;
+  if (Status room = make_room(static_cast<std::size_t>(ranks), nullptr); !room.ok()) {
+    // Not one shortage after the other: where a daemon would be started, its need is told as well.
+    const bool own_daemon = options.home == Home::kPrivate || options.home == Home::kAny;
+    const auto limits = private_limits(options.config, options.environment, ranks);
+    if (own_daemon && limits) room = make_room(static_cast<std::size_t>(ranks), &*limits);
     return complain({kFailed, "run: " + room.message()});
+  }
   return Run(options).run();
 }
 

@@ -1,6 +1,6 @@
 #include "daemon/cli/top_command.hpp"
 
-#include "daemon/cli/pause.hpp"
+#include "daemon/cli/attention.hpp"
 #include "daemon/cli/table.hpp"
 
 #include <algorithm>
@@ -144,12 +144,13 @@ std::string late_text(const Json& now) {
 int show(const std::string& job, const Json& now, Output output, bool clear) {
   if (output == Output::kJson) return print_json(now);
   if (clear) std::fputs("\x1b[H\x1b[J", stdout);
-  return print_text(top_text(job, now));
+  return print_text(top_text(job, now, screen_columns()));
 }
 
 // Silence is an engine's that is stuck, or of one that is no more: these counters outlive it.
-std::optional<Trouble> ended(const Door& door, const std::string& job, int engine) {
-  const auto now = ask(door, {{"command", "counters"}, {"job", job}});
+std::optional<Trouble> ended(const Door& door, const std::string& job, int engine, Attention& attention) {
+  const auto now = ask(door, {{"command", "counters"}, {"job", job}}, &attention);
+  if (!now && now.error().code == Code::kWaitInterrupted) return now.error();
   if (now && now->result.at("engine_pid") != engine)
     return Trouble{kNoObject, fmt::format("job {} has ended, and there is another by that name", job)};
   if (!now && now.error().exit_code == kNoObject)
@@ -158,20 +159,20 @@ std::optional<Trouble> ended(const Door& door, const std::string& job, int engin
 }
 
 int watch(const Door& door, const JobCountersReader& counters, const std::string& job,
-          const TopOptions& options, Output output) {
+          const TopOptions& options, Output output, bool screen, Attention& attention) {
   const SteadyClock clock;
-  const bool clear = !options.once && ::isatty(STDOUT_FILENO) == 1;
+  const auto interval = Nanos(static_cast<std::int64_t>(options.seconds * 1e9));
   Look before = look_at(counters, clock.now());
   while (true) {
-    const bool enough = pause(options.seconds);
-    if (enough && !options.once) return kOk;
+    if (attention.wait(-1, later(clock.now(), interval), clock) == Attention::Came::kEnough)
+      return attention.exit_code();
     Look after = look_at(counters, clock.now());
     Json now = rates(counters, before, after);
     now["job"] = job;
     if (!options.once && now.at("engine_stuck").get<bool>())
-      if (const auto end = ended(door, job, counters.engine_pid())) return complain(*end);
-    const int shown = show(job, now, output, clear);
-    if (options.once || shown != kOk) return enough ? kInterrupted : shown;
+      if (const auto end = ended(door, job, counters.engine_pid(), attention)) return complain(*end);
+    const int shown = show(job, now, output, screen);
+    if (options.once || shown != kOk) return shown;
     before = std::move(after);
   }
 }
@@ -204,7 +205,7 @@ Json rates(const JobCountersReader& counters, const Look& before, const Look& af
           {"groups", group_rates(before, after, pace)}};
 }
 
-std::string top_text(const std::string& job, const Json& now) {
+std::string top_text(const std::string& job, const Json& now, std::size_t columns) {
   std::string out = fmt::format("job {}   engine {}", job, now.at("engine_pid").get<int>());
   if (now.at("engine_stuck").get<bool>())
     out += fmt::format(", SILENT for {:.1f} s: what follows is the last of it",
@@ -224,7 +225,8 @@ std::string top_text(const std::string& job, const Json& now) {
                     fmt::format("{}", rank.at("in_flight").get<std::uint64_t>()), lag_text(rank),
                     bytes_text(rank.at("buffer_bytes").get<std::uint64_t>())});
   }
-  out += table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "LAG", "MEMORY"}, rows);
+  out += table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "LAG", "MEMORY"}, rows,
+               {columns, {"PID", "COMPUTE", "IN FLIGHT"}});
   out += late_text(now);
   rows.clear();
   for (const Json& group : now.at("groups"))
@@ -235,17 +237,21 @@ std::string top_text(const std::string& job, const Json& now) {
                     percent(group.at("exposed").get<double>()), percent(group.at("busy").get<double>()),
                     fmt::format("{}", group.at("in_flight").get<std::uint64_t>()),
                     fmt::format("{}", group.at("failed").get<std::uint64_t>())});
-  return out + table({"GROUP", "RANKS", "OPS/S", "BYTES/S", "EXPOSED", "BUSY", "IN FLIGHT", "FAILED"}, rows);
+  return out + table({"GROUP", "RANKS", "OPS/S", "BYTES/S", "EXPOSED", "BUSY", "IN FLIGHT", "FAILED"}, rows,
+                     {columns, {"BUSY", "IN FLIGHT", "RANKS"}});
 }
 
 int run_top(const Door& door, const std::string& job, const TopOptions& options, Output output) {
+  // What nobody reads any more would end this program, and leave the terminal as it is just now.
+  const bool screen = !options.once && ::isatty(STDOUT_FILENO) == 1;
+  Attention attention(screen ? Keys::kHeard : Keys::kLeft);
   try {
-    const auto answer = ask(door, {{"command", "counters"}, {"job", job}});
+    const auto answer = ask(door, {{"command", "counters"}, {"job", job}}, &attention);
     if (!answer) return complain(answer.error());
     if (answer->descriptors.size() != 1) return complain({kFailed, "the daemon sent no counters"});
     const auto counters = JobCountersReader::attach(answer->descriptors.front());
     if (!counters) return complain(trouble_of(counters.error()));
-    return watch(door, *counters, job, options, output);
+    return watch(door, *counters, job, options, output, screen, attention);
   } catch (const Json::exception& error) {  // a daemon of another version
     return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
   }

@@ -14,6 +14,7 @@ struct TopOptions {
   bool once = false;   // two looks, one table
 };
 
+// Until q or a signal, unless once.
 int run_top(const Door& door, const std::string& job, const TopOptions& options, Output output);
 
 // One look at all counters. A group without members is a row that nobody has just now.
@@ -27,6 +28,6 @@ Look look_at(const shm::JobCountersReader& counters, Instant now);
 
 // Rates between two looks, by rank and by group. Pure.
 Json rates(const shm::JobCountersReader& counters, const Look& before, const Look& after);
-std::string top_text(const std::string& job, const Json& rates);
+std::string top_text(const std::string& job, const Json& rates, std::size_t columns);
 
 }  // namespace muster::cli

@@ -1,7 +1,9 @@
 #include "daemon/cli/wrong_usage.hpp"
 
+#include "api/base/spelling.hpp"
 #include "daemon/config/diagnostic.hpp"
 
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -26,13 +28,30 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 std::string with_suggestion(std::string text, const std::string& word,
                             const std::vector<std::string>& names) {
-  const std::string suggestion = config::did_you_mean(config::closest(word, names));
+  const std::string suggestion = did_you_mean(closest(word, names));
   return suggestion.empty() ? text : text + "; " + suggestion;
+}
+
+// Of an option that stands before the command it belongs to, or that nobody knows. CLI11 leaves it with the
+// command's parent, and names it last.
+std::optional<std::string> before_command(const CLI::App& command) {
+  for (const CLI::App* parent = command.get_parent(); parent != nullptr; parent = parent->get_parent()) {
+    const std::vector<std::string> rest = parent->remaining();
+    if (rest.empty()) continue;
+    const std::string& word = rest.front();
+    const std::string name = word.substr(0, word.find('='));
+    if (command.get_option_no_throw(name) != nullptr)
+      return fmt::format("{} stands before '{}', whose option it is; write it behind", name,
+                         command.get_name());
+    return with_suggestion("unknown option " + word, word, option_names(command));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::string wrong_usage(const CLI::App& command, const CLI::ParseError& error) {
+  if (const auto early = before_command(command)) return *early;
   const std::vector<std::string> rest = command.remaining();
   const std::string word = rest.empty() ? "" : rest.front();
   const std::vector<std::string> commands = command_names(command);

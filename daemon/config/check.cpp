@@ -1,6 +1,7 @@
 #include "daemon/config/check.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/spelling.hpp"
 #include "daemon/config/scalar.hpp"
 #include "daemon/config/shape.hpp"
 

@@ -1,9 +1,8 @@
 #include "daemon/config/diagnostic.hpp"
 
-#include "daemon/config/utf8.hpp"
+#include "api/base/utf8.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <tuple>
 
 namespace muster::config {
@@ -29,45 +28,6 @@ std::size_t byte_of(std::string_view text, std::size_t index) {
     --index;
   }
   return at;
-}
-
-// One character wide and harmless on a terminal: what is no UTF-8 becomes '?', what controls becomes a space.
-std::string printable(std::string_view line) {
-  std::string out;
-  for (std::size_t i = 0; i < line.size();) {
-    const std::size_t length = utf8_length(line, i);
-    const auto byte = static_cast<unsigned char>(line[i]);
-    if (length == 0)
-      out += '?';
-    else if (byte < 0x20 || byte == 0x7F)
-      out += ' ';
-    else
-      out += line.substr(i, length);
-    i += length == 0 ? 1 : length;
-  }
-  return out;
-}
-
-char lower(char c) {
-  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-}
-
-// Optimal string alignment: insert, delete, replace, and swap of two neighbours each cost one.
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    now[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
-      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (same ? 0 : 1)});
-      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]))
-        now[j] = std::min(now[j], before[j - 2] + 1);
-    }
-    std::swap(before, last);
-    std::swap(last, now);
-  }
-  return last[b.size()];
 }
 
 }  // namespace
@@ -104,7 +64,7 @@ std::string Diagnostic::text() const {
   if (!suggestion.empty()) out += "; " + suggestion;
   if (line == 0) return out;
 
-  const std::string whole = printable(source_line);
+  const std::string whole = printable(source_line, Lines::kOne);
   const std::size_t caret = column - 1;
   const std::size_t first = caret < kShownCharacters * 3 / 4 ? 0 : caret - kShownCharacters / 2;
   const std::size_t begin = byte_of(whole, first);
@@ -149,38 +109,9 @@ Status Diagnostics::status() const {
   return Status(Code::kConfig, text());
 }
 
-std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates) {
-  constexpr std::size_t kWordMax = 64;  // longer than any key: no typing error, and the cost is quadratic
-  if (word.empty() || word.size() > kWordMax) return std::nullopt;
-  const std::size_t allowed = word.size() <= 2 ? 1 : std::max<std::size_t>(2, word.size() / 3);
-  std::optional<std::string> best;
-  std::size_t best_edits = allowed + 1;
-  for (const std::string& candidate : candidates) {
-    const std::size_t n = edits(word, candidate);
-    // A replacement of every letter is no resemblance.
-    if (n < best_edits && n < std::max(word.size(), candidate.size())) {
-      best = candidate;
-      best_edits = n;
-    }
-  }
-  if (best || word.size() < 3) return best;
-  for (const std::string& candidate : candidates) {
-    const bool related =
-        candidate.starts_with(word) || word.starts_with(candidate) || candidate.ends_with(word);
-    if (!related) continue;
-    if (best) return std::nullopt;
-    best = candidate;
-  }
-  return best;
-}
-
-std::string did_you_mean(const std::optional<std::string>& candidate) {
-  return candidate ? fmt::format("did you mean '{}'?", *candidate) : std::string();
-}
-
 std::string quoted(std::string_view text) {
   constexpr std::size_t kShown = 60;
-  const std::string clean = printable(text);
+  const std::string clean = printable(text, Lines::kOne);
   if (characters(clean) <= kShown) return "'" + clean + "'";
   return "'" + clean.substr(0, byte_of(clean, kShown)) + "…'";
 }

@@ -110,13 +110,6 @@ class Diagnostics {
 template<class T>
 using Parsed = tl::expected<T, Diagnostics>;
 
-// The candidate that `word` was most probably meant to be: few edits away, or the only one that starts with
-// it.
-std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates);
-
-// "did you mean 'x'?", or nothing.
-std::string did_you_mean(const std::optional<std::string>& candidate);
-
 // Quoted for a message, with control characters made visible, cut after 60 characters.
 std::string quoted(std::string_view text);
 

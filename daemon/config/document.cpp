@@ -1,6 +1,6 @@
 #include "daemon/config/document.hpp"
 
-#include "daemon/config/utf8.hpp"
+#include "api/base/utf8.hpp"
 
 #include <algorithm>
 #include <istream>

@@ -2,6 +2,8 @@
 
 #include "daemon/config/quantity.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace muster::config {
@@ -65,6 +67,68 @@ std::string type_text(const Key& key) {
     }
     case Kind::kMode:
       return "octal permissions in quotes, " + range_text(key);
+  }
+  return "";
+}
+
+std::string_view kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::kSection:
+      return "section";
+    case Kind::kList:
+      return "list";
+    case Kind::kNames:
+      return "names";
+    case Kind::kText:
+      return "text";
+    case Kind::kName:
+      return "name";
+    case Kind::kPath:
+      return "path";
+    case Kind::kHosts:
+      return "hosts";
+    case Kind::kFlag:
+      return "flag";
+    case Kind::kInteger:
+      return "integer";
+    case Kind::kBytes:
+      return "bytes";
+    case Kind::kDuration:
+      return "duration";
+    case Kind::kChoice:
+      return "choice";
+    case Kind::kMode:
+      return "mode";
+  }
+  return "";
+}
+
+std::string example_of(const Key& key) {
+  if (!key.fallback.empty()) return std::string(key.fallback);
+  switch (key.kind) {
+    case Kind::kSection:
+    case Kind::kList:
+    case Kind::kNames:
+      return "";
+    case Kind::kText:
+    case Kind::kName:
+      return "train";
+    case Kind::kPath:
+      return "/var/lib/muster";
+    case Kind::kHosts:
+      return "node[01-16,20]";
+    case Kind::kFlag:
+      return "true";
+    case Kind::kInteger:
+      return fmt::format("{}", std::max<std::int64_t>(key.low, 1));
+    case Kind::kBytes:
+      return format_bytes(key.high);
+    case Kind::kDuration:
+      return format_duration(std::chrono::nanoseconds(key.high));
+    case Kind::kChoice:
+      return choices_of(key).front();
+    case Kind::kMode:
+      return fmt::format("0{:o}", key.low);
   }
   return "";
 }

@@ -51,4 +51,9 @@ std::string type_text(const Key& key);
 // "0..1024", "1MiB..16TiB"; empty where the kind says it all.
 std::string range_text(const Key& key);
 
+// "integer", "bytes": the kind as one word.
+std::string_view kind_name(Kind kind);
+// A good value of a leaf, as a user would write it.
+std::string example_of(const Key& key);
+
 }  // namespace muster::config

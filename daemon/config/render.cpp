@@ -1,5 +1,7 @@
 #include "daemon/config/render.hpp"
 
+#include "api/base/spelling.hpp"
+#include "daemon/cli/table.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/shape.hpp"
 
@@ -46,12 +48,6 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-std::string environment_name(std::string_view path) {
-  std::string name = "MUSTER_SET_";
-  for (const char c : path) name += c == '.' ? std::string("__") : std::string(1, c);
-  return name;
-}
-
 std::string_view origin_word(Origin::Kind kind) {
   switch (kind) {
     case Origin::Kind::kDefault:
@@ -85,20 +81,21 @@ std::vector<const Key*> keys_below(std::span<const Key> keys, std::string_view p
   return below;
 }
 
-std::string explain_key(std::span<const Key> keys, const Key& key, bool setting) {
+std::string text_of(const Explanation& explained) {
+  const Key& key = *explained.key;
   std::string out = fmt::format("{}\n{}", key.path, wrapped(key.sentence, "  "));
   if (key.leaf()) {
     out += wrapped(fmt::format("{}; {}", type_text(key), default_text(key)), "  ");
-    if (setting)
-      out += fmt::format("  flag --set {}=…, environment {}=…\n", key.path, environment_name(key.path));
+    if (explained.setting)
+      out += fmt::format("  flag --set {}=…, environment {}=…\n", key.path, variable_of(key.path));
     return out;
   }
   if (key.kind != Kind::kSection)
     out += wrapped(fmt::format("{}; {}", type_text(key), default_text(key)), "  ");
-  const auto below = keys_below(keys, key.path);
   std::size_t width = 0;
-  for (const Key* child : below) width = std::max(width, child->path.size());
-  for (const Key* child : below) out += fmt::format("  {:{}}  {}\n", child->path, width, child->sentence);
+  for (const Key* child : explained.below) width = std::max(width, child->path.size());
+  for (const Key* child : explained.below)
+    out += fmt::format("  {:{}}  {}\n", child->path, width, child->sentence);
   return out;
 }
 
@@ -130,23 +127,15 @@ std::string settings_yaml() {
   return out;
 }
 
-std::string show(const Resolved& resolved) {
-  std::size_t key_width = 0, value_width = 0;
-  const auto value_of = [](const InForce& line) {
-    return line.value.empty() ? std::string("\"\"") : line.value;
-  };
-  for (const InForce& line : resolved.in_force) {
-    key_width = std::max(key_width, line.key.size());
-    value_width = std::max(value_width, value_of(line).size());
-  }
-  std::string out;
+std::string show(const Resolved& resolved, std::size_t columns) {
+  std::vector<cli::Row> rows;
   for (const InForce& line : resolved.in_force) {
     const bool named = line.origin.kind != Origin::Kind::kDefault;
-    const std::string source =
-        named ? fmt::format("{} {}", origin_word(line.origin.kind), line.origin.text) : "default";
-    out += fmt::format("{:{}}  {:{}}  {}\n", line.key, key_width, value_of(line), value_width, source);
+    rows.push_back(
+        {line.key, line.value.empty() ? "\"\"" : line.value,
+         named ? fmt::format("{} {}", origin_word(line.origin.kind), line.origin.text) : "default"});
   }
-  return out;
+  return cli::table({}, rows, {columns, {}});
 }
 
 std::string show_json(const Resolved& resolved) {
@@ -165,13 +154,23 @@ std::string show_json(const Resolved& resolved) {
   return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-tl::expected<std::string, Complaint> explain(std::string_view path) {
-  if (const Key* key = find_key(settings_keys(), path)) return explain_key(settings_keys(), *key, true);
-  if (const Key* key = find_key(cluster_keys(), path)) return explain_key(cluster_keys(), *key, false);
+tl::expected<Explanation, Complaint> explanation_of(std::string_view path) {
+  for (const bool setting : {true, false}) {
+    const auto keys = setting ? settings_keys() : cluster_keys();
+    const Key* key = find_key(keys, path);
+    if (key != nullptr)
+      return Explanation{key, setting, key->leaf() ? std::vector<const Key*>() : keys_below(keys, key->path)};
+  }
   std::vector<Key> all(settings_keys().begin(), settings_keys().end());
   all.insert(all.end(), cluster_keys().begin(), cluster_keys().end());
   return tl::unexpected(
       Complaint{fmt::format("no key is called {}", quoted(path)), did_you_mean(closest_path(all, path))});
+}
+
+tl::expected<std::string, Complaint> explain(std::string_view path) {
+  const auto explained = explanation_of(path);
+  if (!explained) return tl::unexpected(explained.error());
+  return text_of(*explained);
 }
 
 }  // namespace muster::config

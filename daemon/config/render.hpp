@@ -4,21 +4,31 @@
 #include "daemon/config/diagnostic.hpp"
 #include "daemon/config/settings.hpp"
 
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace muster::config {
 
 // configs/musterd.yaml: every key with its default and its comment.
 std::string settings_yaml();
 
-// One line for each key: name, value, origin; in columns.
-std::string show(const Resolved& resolved);
+// One line for each key: name, value, origin; in a table for a screen of so many columns.
+std::string show(const Resolved& resolved, std::size_t columns);
 // {"schema_version": 1, "settings": [{"key", "value", "origin", "source"}]}; one line.
 std::string show_json(const Resolved& resolved);
 
 // What a key of either file means, its type, range and default, and where it can be set; for a section, its
 // keys. The path may carry indices, as a diagnostic does. The complaint names the nearest key.
 tl::expected<std::string, Complaint> explain(std::string_view path);
+
+// The same as data.
+struct Explanation {
+  const Key* key = nullptr;
+  bool setting = false;  // of musterd.yaml, which flags and environment set too; else of a cluster file
+  std::vector<const Key*> below;  // of a section
+};
+tl::expected<Explanation, Complaint> explanation_of(std::string_view path);
 
 }  // namespace muster::config

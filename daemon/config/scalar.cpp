@@ -1,5 +1,6 @@
 #include "daemon/config/scalar.hpp"
 
+#include "api/base/spelling.hpp"
 #include "daemon/config/quantity.hpp"
 
 #include <algorithm>

@@ -2,6 +2,8 @@
 
 #include "api/base/assert.hpp"
 #include "api/base/node_limits.hpp"
+#include "api/base/spelling.hpp"
+#include "api/base/variables.hpp"
 #include "daemon/config/check.hpp"
 #include "daemon/config/scalar.hpp"
 #include "daemon/config/shape.hpp"
@@ -168,12 +170,10 @@ struct Chosen {
   Diagnostic place;  // everything but the message
 };
 
-constexpr std::string_view kPrefix = "MUSTER_SET_";
-
 // "MUSTER_SET_node__workers" names node.workers.
 std::string path_of(std::string_view variable) {
   std::string path;
-  for (std::size_t i = kPrefix.size(); i < variable.size(); ++i) {
+  for (std::size_t i = kSettingPrefix.size(); i < variable.size(); ++i) {
     if (variable.substr(i, 2) == "__") {
       path += '.';
       ++i;
@@ -184,10 +184,13 @@ std::string path_of(std::string_view variable) {
   return path;
 }
 
-std::string variable_of(std::string_view path) {
-  std::string variable(kPrefix);
-  for (const char c : path) variable += c == '.' ? std::string("__") : std::string(1, c);
-  return variable;
+// One underscore in place of two is the commonest slip, so whole names are compared too.
+std::optional<std::string> near_variable(const std::string& variable) {
+  if (const auto near = near_leaf(path_of(variable))) return variable_of(*near);
+  std::vector<std::string> all;
+  for (const Declaration& declaration : kDeclarations)
+    if (declaration.slot != nullptr) all.push_back(variable_of(declaration.key.path));
+  return closest(variable, all);
 }
 
 // Collects the sources from the weakest to the strongest.
@@ -223,12 +226,11 @@ class Resolver {
   void read_environment(const std::vector<std::string>& environment) {
     for (const std::string& entry : environment) {
       const std::size_t equals = entry.find('=');
-      if (!entry.starts_with(kPrefix) || equals == std::string::npos) continue;
+      if (!entry.starts_with(kSettingPrefix) || equals == std::string::npos) continue;
       const std::string variable = entry.substr(0, equals);
       const std::string path = path_of(variable);
-      std::string suggestion;
-      if (const auto near = near_leaf(path)) suggestion = did_you_mean(variable_of(*near));
-      assign(path, entry.substr(equals + 1), {Origin::Kind::kEnvironment, variable}, std::move(suggestion));
+      assign(path, entry.substr(equals + 1), {Origin::Kind::kEnvironment, variable},
+             did_you_mean(near_variable(variable)));
     }
   }
 
@@ -318,6 +320,12 @@ std::span<const Key> settings_keys() {
     return all;
   }();
   return keys;
+}
+
+std::string variable_of(std::string_view path) {
+  std::string variable(kSettingPrefix);
+  for (const char c : path) variable += c == '.' ? std::string("__") : std::string(1, c);
+  return variable;
 }
 
 Parsed<Resolved> resolve(const Inputs& inputs) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster::config {
@@ -56,6 +57,9 @@ struct Settings {
 };
 
 std::span<const Key> settings_keys();
+
+// The environment variable that sets the key: "MUSTER_SET_node__workers".
+std::string variable_of(std::string_view path);
 
 // One setting from a flag: `key` as declared, and the flag as the user wrote it, for messages ("--set
 // node.workers").

@@ -1,6 +1,7 @@
 #include "daemon/config/shape.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/spelling.hpp"
 #include "daemon/config/diagnostic.hpp"
 
 #include <algorithm>

@@ -40,8 +40,8 @@ Status raise_descriptor_limit(const Options& options) {
   return failure(
       Code::kNoResource,
       "the open-files limit is {}, but limits.sessions_max={} and limits.jobs_max={} need {}; raise it "
-      "(LimitNOFILE={} in the unit, ulimit -Hn in a shell) or lower limits.sessions_max",
-      limit.rlim_max, options.sessions_max, options.jobs_max, needed, needed);
+      "(LimitNOFILE={} in the unit, ulimit -n {} as root in a shell) or lower limits.sessions_max",
+      limit.rlim_max, options.sessions_max, options.jobs_max, needed, needed, needed);
 }
 
 }  // namespace muster::supervisor

@@ -1,6 +1,9 @@
 // musterd: the daemon of a node. Exit codes: 0 after a shutdown, 1 if it could not start, 2 for wrong usage
 // or configuration.
 #include "api/base/log.hpp"
+#include "api/base/utf8.hpp"
+#include "api/base/variables.hpp"
+#include "daemon/cli/table.hpp"
 #include "daemon/config/render.hpp"
 #include "daemon/supervisor/descriptor_limit.hpp"
 #include "daemon/supervisor/main_flags.hpp"
@@ -22,9 +25,14 @@ using muster::Code;
 using muster::Status;
 namespace supervisor = muster::supervisor;
 
+// Names in it may come from anywhere: no control character of them comes out.
+void print(std::FILE* file, const std::string& text) {
+  std::fputs(muster::printable(text, muster::Lines::kSeveral).c_str(), file);
+}
+
 // Diagnostics of a configuration carry their own file and line.
 int complain(const Status& status) {
-  std::fprintf(stderr, "%s%s\n", status.code() == Code::kConfig ? "" : "musterd: ", status.message().c_str());
+  print(stderr, (status.code() == Code::kConfig ? "" : "musterd: ") + status.message() + "\n");
   const bool usage = status.code() == Code::kConfig || status.code() == Code::kBadArgument;
   return usage ? 2 : 1;
 }
@@ -60,6 +68,10 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files, also those of memory, is an error that says so
   if (const Status reports = supervisor::check_reports_directory(settings); !reports.ok())
     MUSTER_LOG(kWarning, "supervisor", "{}", reports.message());
+  // Whoever has started this one for a single run has told it.
+  if (!flags.transient)
+    for (const std::string& text : muster::misspelt_variables(flags.sources.environment))
+      MUSTER_LOG(kWarning, "supervisor", "{}", text);
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
   options.engine_program = flags.engine_program;
   options.random_hex = supervisor::random_hex;
@@ -79,18 +91,18 @@ int run(int argc, char** argv) {
   auto parsed = supervisor::parse_flags(argc, argv);
   if (!parsed.flags) return parsed.exit_code;
   supervisor::Flags& flags = *parsed.flags;
-  for (char** entry = environ; *entry != nullptr; ++entry) flags.sources.environment.emplace_back(*entry);
+  flags.sources.environment = muster::process_variables();
   const auto resolved = supervisor::load_settings(flags.sources);
   if (!resolved) return complain(resolved.error()), 2;
   if (flags.print_config) {
-    std::fputs(muster::config::show(*resolved).c_str(), stdout);
+    print(stdout, muster::config::show(*resolved, muster::cli::screen_columns()));
     return 0;
   }
   auto options = supervisor::options_of(resolved->settings);
   if (!options) return complain(options.error()), 2;
   if (flags.check_config) {
     if (const Status reports = supervisor::check_reports_directory(resolved->settings); !reports.ok())
-      std::fprintf(stderr, "musterd: warning: %s\n", reports.message().c_str());
+      print(stderr, "musterd: warning: " + reports.message() + "\n");
     std::puts("the configuration is good");
     return 0;
   }

@@ -1,5 +1,7 @@
 #include "daemon/supervisor/main_flags.hpp"
 
+#include "api/base/utf8.hpp"
+#include "daemon/cli/manual.hpp"
 #include "daemon/cli/wrong_usage.hpp"
 #include "daemon/control/own_version.hpp"
 
@@ -39,39 +41,52 @@ std::string empty_fault(const std::string& text) {
 
 // One write: others write to the same terminal.
 ParsedFlags refuse(const std::string& text, int code) {
-  std::cerr << "musterd: " + text + "\n";
+  std::cerr << printable("musterd: " + text + "\n", Lines::kSeveral);
   return {std::nullopt, code};
 }
 
 }  // namespace
 
+void declare(CLI::App& app, Typed& typed) {
+  app.name("musterd");
+  app.description("The daemon of a node: it starts an engine for each job and lets the job's ranks in.");
+  app.add_option("--config", typed.config,
+                 fmt::format("Configuration; else {} if there is one", kDefaultConfig))
+      ->check(empty_fault)
+      ->type_name(cli::kFile);
+  app.add_option("--socket", typed.socket, "Listen here: node.socket_path")
+      ->check(empty_fault)
+      ->type_name(cli::kFile);
+  app.add_option("--set", typed.settings, "As in the configuration; may be given several times")
+      ->type_name(cli::kSetting)
+      ->allow_extra_args(false);
+  app.add_option("--engine", typed.flags.engine_program, "Path of muster-engine")
+      ->check(empty_fault)
+      ->type_name(cli::kFile);
+  app.add_flag("--check-config", typed.flags.check_config,
+               "Say what is wrong with the configuration, and end");
+  app.add_option("--check-state", typed.flags.check_state,
+                 "For an upgrade: whether this program reads the state in that descriptor");
+  app.add_option("--check-nonce", typed.flags.check_nonce,
+                 "For an upgrade: a text that the answer begins with");
+  app.add_option("--check-socket", typed.flags.check_socket,
+                 "For an upgrade: the path of the daemon's own socket, if it is not the service manager's");
+  app.add_flag("--print-config", typed.flags.print_config, "Print each setting with its origin, and end");
+  app.add_flag("--transient", typed.flags.transient,
+               "For one run: reads no default configuration, removes its runtime directory at the end");
+  app.set_version_flag("--version", "musterd " + control::own_version());
+  app.footer(cli::help_footer(daemon_manual()));
+}
+
 ParsedFlags parse_flags(int argc, char** argv) {
-  CLI::App app("The daemon of a node: it starts an engine for each job and lets the job's ranks in.",
-               "musterd");
-  Flags flags;
+  CLI::App app;
+  Typed typed;
+  declare(app, typed);
+  Flags& flags = typed.flags;
   std::error_code ignored;
   flags.program = std::filesystem::read_symlink("/proc/self/exe", ignored);
   if (flags.program.empty()) flags.program = argc > 0 ? argv[0] : "musterd";
   flags.arguments.assign(argv, argv + argc);
-  std::string config, socket;
-  std::vector<std::string> settings;
-  app.add_option("--config", config, fmt::format("Configuration; else {} if there is one", kDefaultConfig))
-      ->check(empty_fault);
-  app.add_option("--socket", socket, "Listen here: node.socket_path")->check(empty_fault);
-  app.add_option("--set", settings, "KEY=VALUE, as in the configuration; may be given several times")
-      ->allow_extra_args(false);
-  app.add_option("--engine", flags.engine_program, "Path of muster-engine")->check(empty_fault);
-  app.add_flag("--check-config", flags.check_config, "Say what is wrong with the configuration, and end");
-  app.add_option("--check-state", flags.check_state,
-                 "For an upgrade: whether this program reads the state in that descriptor");
-  app.add_option("--check-nonce", flags.check_nonce, "For an upgrade: a text that the answer begins with");
-  app.add_option("--check-socket", flags.check_socket,
-                 "For an upgrade: the path of the daemon's own socket, if it is not the service manager's");
-  app.add_flag("--print-config", flags.print_config, "Print each setting with its origin, and end");
-  app.add_flag("--transient", flags.transient,
-               "For one run: reads no default configuration, removes its runtime directory at the end");
-  app.set_version_flag("--version", "musterd " + control::own_version());
-  app.footer("Exit codes: 0 after a shutdown, 1 if it could not start, 2 for wrong usage or configuration.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -80,19 +95,19 @@ ParsedFlags parse_flags(int argc, char** argv) {
     return refuse(cli::wrong_usage(app, error) + "; `musterd --help` lists the options", kUsage);
   }
   if (flags.transient) flags.sources.kind = ConfigFile::kNone;
-  if (!config.empty()) {
+  if (!typed.config.empty()) {
     flags.sources.kind = ConfigFile::kGiven;
-    flags.sources.path = config;
+    flags.sources.path = typed.config;
   }
-  for (const std::string& text : settings) {
+  for (const std::string& text : typed.settings) {
     auto assignment = assignment_of(text);
     if (!assignment) return refuse("--set " + text + ": write KEY=VALUE", kUsage);
     flags.sources.flags.push_back(*std::move(assignment));
   }
-  if (!socket.empty()) {
-    const std::filesystem::path path = std::filesystem::absolute(socket, ignored);
+  if (!typed.socket.empty()) {
+    const std::filesystem::path path = std::filesystem::absolute(typed.socket, ignored);
     if (ignored)
-      return refuse("--socket " + socket + ": the working directory is gone (" + ignored.message() +
+      return refuse("--socket " + typed.socket + ": the working directory is gone (" + ignored.message() +
                         "); write the path from / on",
                     kFailed);
     flags.sources.flags.push_back({"node.socket_path", path.string(), "--socket"});

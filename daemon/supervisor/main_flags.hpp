@@ -7,6 +7,13 @@
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+}
+namespace muster::cli {
+struct Manual;
+}
+
 namespace muster::supervisor {
 
 struct Flags {
@@ -29,5 +36,18 @@ struct ParsedFlags {
   int exit_code = 0;
 };
 ParsedFlags parse_flags(int argc, char** argv);
+
+// What the flags write to as they are typed.
+struct Typed {
+  Flags flags;
+  std::string config;
+  std::string socket;
+  std::vector<std::string> settings;
+};
+
+// Every flag with its sentence: the manual page and the completion are written from them too.
+void declare(CLI::App& app, Typed& typed);
+// What help and manual page say besides.
+const cli::Manual& daemon_manual();
 
 }  // namespace muster::supervisor

@@ -73,6 +73,59 @@ TEST(MeshCommand, FitsAHundredColumns) {
   }
 }
 
+// In characters, of which "→" and "…" have three bytes.
+std::size_t columns_of(const std::string& line) {
+  return static_cast<std::size_t>(
+      std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// Goal:   a narrow terminal shows rows, not rubble.
+// Method: COLUMNS says so, as a shell does; sentences beside the tables wrap by themselves.
+TEST(CommandLine, TablesFitSixtyColumnsWhereTheUserHasNoMore) {
+  const std::vector<std::vector<std::string>> lines{
+      {"mesh", "--world", "64", "--mesh", "pp=2,dp_replicate=2,dp_shard=4,cp=2,tp=2"},
+      {"plan", "explain", "all_reduce", "--ranks", "8"},
+      {"env"},
+      {"config", "show", "--set", "log.reports_directory=/var/lib/muster/reports-of-deadlines"},
+      {"doctor"}};
+  for (const auto& arguments : lines) {
+    const Ran ran = muster(arguments, {"COLUMNS=60", "SLURM_PROCID=1", "SLURM_NTASKS=2"});
+    std::istringstream text(ran.out);
+    for (std::string line; std::getline(text, line);) {
+      const bool sentence = line.find("data parallelism") != std::string::npos ||
+                            line.find("agreed on as") != std::string::npos ||
+                            line.find("ranks of the job on") != std::string::npos;
+      EXPECT_TRUE(sentence || columns_of(line) <= 60) << arguments.front() << ": " << line;
+    }
+    const Ran wide = muster(arguments, {"SLURM_PROCID=1", "SLURM_NTASKS=2"});
+    EXPECT_EQ(wide.out.find("columns are too few"), std::string::npos) << "it is no terminal";
+  }
+}
+
+TEST(MeshCommand, NamesTheOptionThatIsWrong) {
+  const auto refusal = [](std::vector<std::string> options) {
+    options.insert(options.begin(), {"mesh", "--world", "8"});
+    const Ran ran = muster(options);
+    EXPECT_EQ(ran.code, 2);
+    return ran.err;
+  };
+  EXPECT_EQ(refusal({"--mesh", "dp_shard=3"}).rfind("muster: --mesh dp_shard=3: ", 0), 0u);
+  EXPECT_EQ(refusal({"--mesh", "tpp=2"}).rfind("muster: --mesh: ", 0), 0u);
+  EXPECT_EQ(refusal({"--flatten", "x=a,b"}).rfind("muster: --flatten: ", 0), 0u);
+  EXPECT_EQ(refusal({"--flatten", "x"}).rfind("muster: --flatten ", 0), 0u);
+  const Ran file = muster({"mesh", "--config", "/nonexistent/cluster.yaml"});
+  EXPECT_EQ(file.err.rfind("muster: --config /nonexistent/cluster.yaml: ", 0), 0u) << file.err;
+  const Ran run = muster({"run", "-n", "8", "--private", "--mesh", "dp_shard=3", "--", "true"});
+  EXPECT_EQ(run.err.rfind("muster: --mesh dp_shard=3: ", 0), 0u) << run.err;
+  const Folder folder;
+  const std::string cluster = folder.write("c.yaml",
+                                           "nodes:\n  - {host: a, devices: {kind: host, count: 4}}\njobs:\n  "
+                                           "- {name: j, mesh: {dims: {dp_shard: 3}}}\n");
+  const Ran key = muster({"mesh", "--config", cluster});
+  EXPECT_NE(key.err.find(cluster + ":4:"), std::string::npos) << key.err;
+  EXPECT_NE(key.err.find("jobs[0].mesh"), std::string::npos) << key.err;
+}
+
 TEST(MeshCommand, RefusesWhatIsNoMesh) {
   const Ran product = muster({"mesh", "--world", "8", "--mesh", "dp_shard=3"});
   EXPECT_EQ(product.code, 2);
@@ -233,6 +286,32 @@ TEST(ConfigCommand, ShowsTheOriginOfEachValue) {
   EXPECT_EQ(muster({"config", "show", "--set", "nonsense"}).code, 2);
 }
 
+TEST(ConfigCommand, ExplainsAKeyAsData) {
+  const Json workers = muster({"config", "explain", "node.workers", "--json"}).json();
+  EXPECT_EQ(workers.at("key"), "node.workers");
+  EXPECT_EQ(workers.at("kind"), "integer");
+  EXPECT_EQ(workers.at("default"), "0");
+  EXPECT_EQ(workers.at("range"), "0..1024");
+  EXPECT_EQ(workers.at("example"), "0");
+  EXPECT_EQ(workers.at("environment"), "MUSTER_SET_node__workers");
+  EXPECT_EQ(workers.at("flag"), "--set node.workers=");
+  EXPECT_EQ(workers.at("file"), "musterd.yaml");
+  EXPECT_EQ(workers.at("read_by"), Json::array({"musterd"}));
+  EXPECT_NE(workers.at("sentence").get<std::string>().find("Worker threads"), std::string::npos);
+  const Json level = muster({"config", "explain", "log.level", "--json"}).json();
+  EXPECT_EQ(level.at("choices"), Json::array({"debug", "info", "warning", "error", "off"}));
+  EXPECT_TRUE(level.at("range").is_null());
+  const Json section = muster({"config", "explain", "node", "--json"}).json();
+  EXPECT_EQ(section.at("kind"), "section");
+  EXPECT_EQ(section.at("keys").at(0).at("key"), "node.socket_path");
+  EXPECT_TRUE(section.at("environment").is_null());
+  const Json host = muster({"config", "explain", "nodes[0].host", "--json"}).json();
+  EXPECT_EQ(host.at("file"), "cluster.yaml");
+  EXPECT_EQ(host.at("required"), true);
+  EXPECT_TRUE(host.at("default").is_null());
+  EXPECT_EQ(host.at("read_by").size(), 3u);
+}
+
 TEST(ConfigCommand, ExplainsKeysAndPrintsSchemas) {
   EXPECT_NE(muster({"config", "explain", "node.workers"}).out.find("--set"), std::string::npos);
   EXPECT_EQ(muster({"config", "explain", "node.worker"}).code, 4);
@@ -372,6 +451,90 @@ TEST(PlanCommand, ShowsSizesWhereNoneIsGivenAndRefusesWhatCannotBe) {
   EXPECT_NE(sized.err.find("a barrier has no data"), std::string::npos) << sized.err;
 }
 
+// Goal:   what was exported without a value, or under a name that nobody reads, does not pass unseen.
+TEST(CommandLine, TellsVariablesThatAreEmptyOrMisspelt) {
+  const Ran empty = muster({"status"}, {"MUSTER_ENDPOINT="});
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_NE(empty.err.find("MUSTER_ENDPOINT is empty"), std::string::npos) << empty.err;
+  EXPECT_EQ(muster({"run", "-n", "1", "--", "true"}, {"MUSTER_ENDPOINT="}).code, 2);
+  EXPECT_EQ(muster({"status", "--endpoint", "/nonexistent/s"}, {"MUSTER_ENDPOINT="}).code, 3) << "not needed";
+  EXPECT_EQ(muster({"mesh", "--world", "8"}, {"MUSTER_ENDPOINT="}).code, 0) << "not needed";
+  const Ran job = muster({"env"}, {"MUSTER_JOB="});
+  EXPECT_EQ(job.code, 2);
+  EXPECT_NE(job.err.find("MUSTER_JOB is empty"), std::string::npos) << job.err;
+  const Ran misspelt = muster({"mesh", "--world", "8"}, {"MUSTER_ENDPONT=/s", "MUSTER_OF_SOMEBODY=1"});
+  EXPECT_EQ(misspelt.code, 0);
+  EXPECT_EQ(misspelt.err,
+            "muster: warning: MUSTER_ENDPONT is no variable of Muster; did you mean 'MUSTER_ENDPOINT'?\n");
+  const Ran setting = muster({"config", "show"}, {"MUSTER_SET_node_workers=3"});
+  EXPECT_EQ(setting.code, 2);
+  EXPECT_NE(setting.err.find("did you mean 'MUSTER_SET_node__workers'?"), std::string::npos) << setting.err;
+  const Ran rank = muster({"env"}, {"MUSTER_RANK=abc", "MUSTER_WORLD_SIZE=4"});
+  EXPECT_EQ(rank.code, 2);
+  EXPECT_NE(rank.err.find("MUSTER_RANK='abc'"), std::string::npos) << rank.err;
+}
+
+// Goal:   whatever names and values hold, a terminal is shown text.
+TEST(CommandLine, ShowsNoControlCharacters) {
+  const std::string hostile =
+      "\x1b]0;title\x07\xC2\x9B"
+      "2J\x9B"
+      "1m";
+  const Folder folder;
+  const std::string file = folder.write("m" + hostile + ".yaml", "node:\n  workers: \"" + hostile + "\"\n");
+  const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> lines{
+      {{hostile}, {}},
+      {{"status", "--" + hostile}, {}},
+      {{"status", "--timeout", hostile}, {}},
+      {{"status", "--endpoint", "/nonexistent/" + hostile}, {}},
+      {{"status"}, {"MUSTER_ENDPOINT=/nonexistent/" + hostile}},
+      {{"run", "-n", "1", "--private", "--job", hostile, "--", "true"}, {}},
+      {{"run", "-n", "1", "--private", "--", "/nonexistent/" + hostile}, {}},
+      {{"run", "-n", "1", "--private", "--trace", "/nonexistent/" + hostile, "--", "true"}, {}},
+      {{"mesh", "--world", "8", "--mesh", hostile}, {}},
+      {{"mesh", "--config", file}, {}},
+      {{"config", "check", file}, {}},
+      {{"config", "show", "--config", file}, {}},
+      {{"config", "show", "--set", "node." + hostile + "=1"}, {}},
+      {{"config", "show", "--set", "node.group=" + hostile}, {}},
+      {{"config", "show"}, {"MUSTER_SET_" + hostile + "=1"}},
+      {{"config", "explain", hostile}, {}},
+      {{"plan", "explain", hostile, "--ranks", "2"}, {}},
+      {{"env"}, {"MUSTER_JOB=" + hostile, "SLURM_JOB_ID=" + hostile}},
+      {{"env"}, {"MUSTER_BOOTSTRAP=" + hostile}},
+      {{"env"}, {"MUSTER_RANK=" + hostile, "MUSTER_WORLD_SIZE=2"}}};
+  const auto harmless = [](const std::string& text) {
+    return std::none_of(text.begin(), text.end(),
+                        [](char c) {
+                          const auto byte = static_cast<unsigned char>(c);
+                          return (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
+                        }) &&
+           text.find("\x9B") == std::string::npos;
+  };
+  for (const auto& [arguments, environment] : lines) {
+    const Ran ran = muster(arguments, environment);
+    EXPECT_TRUE(harmless(ran.out) && harmless(ran.err))
+        << testing::PrintToString(arguments) << ran.out << ran.err;
+    EXPECT_FALSE(ran.out.empty() && ran.err.empty()) << testing::PrintToString(arguments);
+  }
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"--config", file},
+                                             {"--config", "/nonexistent/" + hostile},
+                                             {"--set", hostile},
+                                             {"--set", "node." + hostile + "=1"},
+                                             {"--engine", "/nonexistent/" + hostile},
+                                             {"--" + hostile},
+                                             {"--socket", "/nonexistent/" + hostile, "--print-config"},
+                                             {"--socket", "/nonexistent/" + hostile}}) {
+    std::vector<std::string> line{program("musterd"), "--transient"};
+    line.insert(line.end(), arguments.begin(), arguments.end());
+    const Ran ran = run({line, {}, {}});
+    EXPECT_TRUE(harmless(ran.out) && harmless(ran.err))
+        << testing::PrintToString(arguments) << ran.out << ran.err;
+    EXPECT_FALSE(ran.out.empty() && ran.err.empty()) << testing::PrintToString(arguments);
+  }
+}
+
 TEST(CommandLine, AnswersWrongUsageWithTwo) {
   const std::vector<std::vector<std::string>> wrong{{},
                                                     {"nonsense"},
@@ -407,6 +570,8 @@ TEST(CommandLine, SaysWhatIsWrongInPlainWords) {
       {{"run", "-n", "2", "--bogus", "true"}, "`muster run --help` lists the options"},
       {{"status", "--timeout", "abc"}, "--timeout: 'abc' is not a number; `muster status --help`"},
       {{"status", "--endpont", "x"}, "unknown option --endpont; did you mean '--endpoint'?"},
+      {{"--timeout", "0", "status"}, "--timeout stands before 'status', whose option it is; write it behind"},
+      {{"--tmeout", "0", "status"}, "unknown option --tmeout; did you mean '--timeout'?"},
       {{"statsu"}, "unknown command 'statsu'; did you mean 'status'?; `muster --help` lists the commands"},
       {{"config", "shwo"}, "unknown command 'shwo'; did you mean 'show'?; `muster config --help`"},
       {{}, "say which command; `muster --help`"}};

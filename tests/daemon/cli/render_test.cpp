@@ -1,5 +1,7 @@
 #include "daemon/cli/render.hpp"
 
+#include <sstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,10 +21,10 @@ Json silent(const char* state) {
 
 // Goal:   an engine that is being made, or ends, is not called stuck.
 TEST(Render, CallsTheEngineOfAReadyJobAloneSilent) {
-  EXPECT_THAT(jobs_text(silent("ready")), HasSubstr("its engine (process 411) does not answer"));
+  EXPECT_THAT(jobs_text(silent("ready"), kColumnsMax), HasSubstr("its engine (process 411) does not answer"));
   for (const char* state : {"starting", "adopting", "ending"}) {
-    EXPECT_THAT(jobs_text(silent(state)), HasSubstr(state));
-    EXPECT_THAT(jobs_text(silent(state)), Not(HasSubstr("does not answer")));
+    EXPECT_THAT(jobs_text(silent(state), kColumnsMax), HasSubstr(state));
+    EXPECT_THAT(jobs_text(silent(state), kColumnsMax), Not(HasSubstr("does not answer")));
   }
 }
 
@@ -42,13 +44,33 @@ TEST(Render, ShowsSharesWhereThereAreSome) {
               {"uptime_ns", 1}, {"jobs", Json::array()}, {"sessions", 5}};
   status["limits"] = {{"jobs_max", 16}, {"sessions_max", 256}, {"memory_max", 1u << 30}};
   status["users"] = Json::array({user(0, 16, 1u << 30)});
-  EXPECT_THAT(status_text(status), Not(HasSubstr("USER")));
+  EXPECT_THAT(status_text(status, 200), Not(HasSubstr("USER")));
   status["users"].push_back(user(1001, 7, 1u << 28));
-  EXPECT_THAT(status_text(status), HasSubstr("2 of 7"));
-  EXPECT_THAT(status_text(status), HasSubstr("3.0 MiB of 256 MiB"));
-  EXPECT_THAT(status_text(status), HasSubstr("2 of 16"));
+  EXPECT_THAT(status_text(status, 200), HasSubstr("2 of 7"));
+  EXPECT_THAT(status_text(status, 200), HasSubstr("3.0 MiB of 256 MiB"));
+  EXPECT_THAT(status_text(status, 200), HasSubstr("2 of 16"));
   status.erase("users");
-  EXPECT_THAT(status_text(status), Not(HasSubstr("USER"))) << "a daemon of an earlier version";
+  EXPECT_THAT(status_text(status, 200), Not(HasSubstr("USER"))) << "a daemon of an earlier version";
+}
+
+TEST(Render, ShowsJobsAndGroupsInSixtyColumns) {
+  Json job = silent("starting").at("jobs").at(0);
+  job["name"] = "run-4194304-0badcafe";
+  job["mesh"] = "pp=1,dp_replicate=2,dp_shard=4,cp=1,tp=2";
+  job["engine_pid"] = 4194303;
+  const std::string jobs = jobs_text({{"jobs", Json::array({job})}}, 60);
+  const Json group{{"id", 170},
+                   {"names", {"dp_shard", "dp_shard_cp", "fsdp", "weight"}},
+                   {"ranks", {0, 3, 4, 9, 11, 17, 20, 22, 23, 31, 40, 41, 43, 50, 52}}};
+  const std::string groups = groups_text(
+      {{"groups", Json::array({group})}, {"per_rank", {1}}, {"total", 1}, {"hash", "cbda545b"}}, 60);
+  for (const std::string& text : {jobs, groups}) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(line.size(), 60u + 2u) << text;  // of one "…"
+  }
+  EXPECT_THAT(jobs, HasSubstr("run-4194304-0badcafe"));
+  EXPECT_THAT(groups, HasSubstr("170"));
 }
 
 }  // namespace

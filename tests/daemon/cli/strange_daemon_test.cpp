@@ -43,7 +43,7 @@ TEST(StrangeDaemon, WritesNothingToTheTerminalButText) {
     return Json{{"verdict", "healthy"}, {"text", hostile}, {"latest_deadline", nullptr}};
   });
   const Ran ran = ask(daemon, {"hang", "--job", "j"});
-  EXPECT_TRUE(has(ran.out, "one?]0;title? two??2J three\n")) << ran.out << ran.err;
+  EXPECT_TRUE(has(ran.out, "one?]0;title? two?2J three\n")) << ran.out << ran.err;
 }
 
 // Goal:   `muster version` says why it has no daemon's, and not that none runs.

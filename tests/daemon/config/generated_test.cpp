@@ -1,6 +1,7 @@
 #include "daemon/config/render.hpp"
 
 #include "daemon/config/cluster.hpp"
+#include "daemon/config/scalar.hpp"
 #include "daemon/config/schema.hpp"
 #include "daemon/config/settings.hpp"
 
@@ -92,6 +93,14 @@ TEST(Explain, KnowsEveryDeclaredKey) {
     }
 }
 
+TEST(Explain, ItsExamplesAreGoodValues) {
+  for (const auto keys : {settings_keys(), cluster_keys()})
+    for (const Key& key : keys) {
+      EXPECT_EQ(example_of(key).empty(), !key.leaf()) << key.path;
+      EXPECT_TRUE(!key.leaf() || read_scalar(key, example_of(key), Spelling::kGiven)) << key.path;
+    }
+}
+
 TEST(Show, PrintsEachValueWithItsOrigin) {
   Inputs inputs;
   inputs.flags = {{"log.level", "debug", "--log-level"}};
@@ -99,7 +108,7 @@ TEST(Show, PrintsEachValueWithItsOrigin) {
   inputs.file = Source("musterd.yaml", "defaults:\n  deadline: 90s\n");
   const auto resolved = resolve(inputs);
   ASSERT_TRUE(resolved) << resolved.error().text();
-  const std::string text = show(*resolved);
+  const std::string text = show(*resolved, 100);
   EXPECT_THAT(text, testing::ContainsRegex("log.level +debug +flag --log-level\n"));
   EXPECT_THAT(text, testing::ContainsRegex("node.workers +3 +environment MUSTER_SET_node__workers\n"));
   EXPECT_THAT(text, testing::ContainsRegex("defaults.deadline +90s +file musterd.yaml:2\n"));

@@ -1,0 +1,80 @@
+#include "api/base/variables.hpp"
+
+#include "api/base/spelling.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace muster {
+namespace {
+
+constexpr std::array kRankVariables{
+    Variable{"MUSTER_ENDPOINT", "The daemon's socket; else /run/muster/musterd.sock."},
+    Variable{"MUSTER_JOB", "The job's name; else one made of the launcher's own id."},
+    Variable{"MUSTER_RANK", "The rank of this process, from 0 on; together with MUSTER_WORLD_SIZE."},
+    Variable{"MUSTER_WORLD_SIZE", "How many ranks the job has."},
+    Variable{"MUSTER_LOCAL_RANK", "The rank among those of this node."},
+    Variable{"MUSTER_LOCAL_SIZE", "How many ranks this node has."},
+    Variable{"MUSTER_MESH", "The job's mesh, as in dp_shard=2,tp=2; else dp_shard=-1."},
+    Variable{"MUSTER_TOKEN", "The claim on the rank, where the job asks for one."},
+    Variable{"MUSTER_BOOTSTRAP",
+             "Takes this launcher's variables alone: muster, torchrun, openmpi, slurm or mpich."},
+};
+
+constexpr std::string_view kOurs = "MUSTER_";
+// Between the daemon and its engines.
+constexpr std::array<std::string_view, 2> kInternal{"MUSTER_LOG", "MUSTER_LOG_FORMAT"};
+
+bool is_known(std::string_view name) {
+  const auto same = [name](const Variable& variable) { return variable.name == name; };
+  return name.starts_with(kSettingPrefix) ||
+         std::any_of(kRankVariables.begin(), kRankVariables.end(), same) ||
+         std::find(kInternal.begin(), kInternal.end(), name) != kInternal.end();
+}
+
+// What was probably meant. Compared is what stands behind MUSTER_, which all have.
+std::string meant(std::string_view name) {
+  const std::string_view word = name.substr(kOurs.size());
+  // Two underscores stand in names of settings alone: MUSTER_node__workers, MUSTER_SETT_node__workers.
+  if (word.find("__") != std::string_view::npos) {
+    const std::string_view first = word.substr(0, word.find('_'));
+    const std::array<std::string, 1> set{"SET"};
+    const bool slip = closest(first, set).has_value();
+    return fmt::format("{}{}", kSettingPrefix, slip ? word.substr(first.size() + 1) : word);
+  }
+  std::vector<std::string> words;
+  for (const Variable& variable : kRankVariables) words.emplace_back(variable.name.substr(kOurs.size()));
+  const auto near = closest(word, words);
+  // Half of a short word may be wrong for closest(), which would take MUSTER_TEST for MUSTER_MESH.
+  const auto same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };
+  const bool alike = near && (same(near->front(), word.front()) || same(near->back(), word.back()));
+  return alike ? std::string(kOurs) + *near : "";
+}
+
+}  // namespace
+
+std::span<const Variable> rank_variables() {
+  return kRankVariables;
+}
+
+std::vector<std::string> misspelt_variables(std::span<const std::string> environment) {
+  std::vector<std::string> told;
+  for (const std::string& entry : environment) {
+    const std::string name = entry.substr(0, entry.find('='));
+    if (!name.starts_with(kOurs) || is_known(name)) continue;
+    if (const std::string near = meant(name); !near.empty())
+      told.push_back(fmt::format("{} is no variable of Muster; {}", name, did_you_mean(near)));
+  }
+  return told;
+}
+
+std::vector<std::string> process_variables() {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
+  return all;
+}
+
+}  // namespace muster

@@ -1,0 +1,322 @@
+#include "daemon/cli/command_line.hpp"
+
+#include "api/base/bootstrap.hpp"
+#include "api/base/node_limits.hpp"
+#include "api/base/variables.hpp"
+#include "daemon/cli/ask_commands.hpp"
+#include "daemon/cli/config_command.hpp"
+#include "daemon/cli/doctor_command.hpp"
+#include "daemon/cli/env_command.hpp"
+#include "daemon/cli/hang_command.hpp"
+#include "daemon/cli/manual.hpp"
+#include "daemon/cli/option_checks.hpp"
+#include "daemon/cli/upgrade_command.hpp"
+#include "daemon/config/diagnostic.hpp"
+#include "daemon/control/own_version.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+namespace muster::cli {
+namespace {
+
+// Longest wait that a clock can hold with room to spare.
+constexpr double kSecondsMax = 1e8;
+constexpr const char* kEndpointVariable = "MUSTER_ENDPOINT";
+
+Nanos nanos(double seconds) {
+  return Nanos(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+std::string endpoint_variable() {
+  return bootstrap::process_environment()(kEndpointVariable).value_or("");
+}
+
+CLI::Option* whole(CLI::Option* option, std::int64_t low, std::int64_t high) {
+  return option->check([low, high](const std::string& text) { return whole_number_fault(text, low, high); });
+}
+
+CLI::Option* seconds(CLI::Option* option, double low) {
+  option->capture_default_str();
+  return option->check([low](const std::string& text) { return number_fault(text, low, kSecondsMax); });
+}
+
+CLI::Option* filled(CLI::Option* option) {
+  return option->check([](const std::string& text) { return empty_fault(text); });
+}
+
+// The value is a name of this kind: its help says so, and a shell completes it.
+CLI::Option* filled(CLI::Option* option, const char* kind) {
+  return filled(option)->type_name(kind);
+}
+
+CLI::App* add(CLI::App& parent, Line& line, const char* name, const char* text,
+              std::function<int()> command) {
+  CLI::App* app = parent.add_subcommand(name, text);
+  app->callback([&line, command = std::move(command)] { line.command = command; });
+  return app;
+}
+
+CLI::App* with_json(CLI::App* app, Line& line) {
+  app->add_flag("--json", line.json, "One JSON object, with schema_version");
+  return app;
+}
+
+CLI::App* with_door(CLI::App* app, Line& line) {
+  filled(app->add_option("--endpoint", line.endpoint,
+                         "Socket of the daemon; else MUSTER_ENDPOINT, else /run/muster/musterd.sock"),
+         kFile);
+  app->preparse_callback([&line](std::size_t) { line.asks_daemon = true; });
+  seconds(app->add_option("--timeout", line.timeout, "Seconds to wait for an answer"), 0.001);
+  return app;
+}
+
+CLI::App* with_job(CLI::App* app, Line& line) {
+  filled(app->add_option("--job", line.job, "Name of the job")->required(), kJob);
+  return app;
+}
+
+void add_questions(CLI::App& app, Line& line) {
+  const auto asked = [&](const char* name, const char* text, std::function<int()> command) {
+    return with_door(with_json(add(app, line, name, text, std::move(command)), line), line);
+  };
+  asked("status", "The daemon: what it holds and what its limits are",
+        [&line] { return run_status(line.door(), line.output()); });
+  asked("jobs", "The jobs, their ranks and memory", [&line] { return run_jobs(line.door(), line.output()); });
+  const auto asked_of_job = [&](const char* name, const char* text,
+                                std::function<int(const std::string& job)> command) {
+    CLI::App* of = asked(name, text, [&line, command = std::move(command)] { return line.of_job(command); });
+    filled(of->add_option("--job", line.job, "Name of the job; else the only one there is"), kJob);
+    return of;
+  };
+  asked_of_job("groups", "The groups of a job",
+               [&line](const std::string& job) { return run_groups(line.door(), job, line.output()); });
+  asked_of_job("hang", "Who waits for whom in a job, and whose fault it is", [&line](const std::string& job) {
+    return run_hang(line.door(), job, line.output());
+  })->footer(kVerdictWords);
+  CLI::App* flight = asked_of_job(
+      "flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
+      [&line](const std::string& job) { return run_flight(line.door(), job, line.flight, line.output()); });
+  filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"), kFile);
+  filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"), kFolder);
+  CLI::App* top = asked_of_job(
+      "top", "Operations, bytes and exposed time by rank and group, also of a stuck engine; q ends it",
+      [&line](const std::string& job) { return run_top(line.door(), job, line.top, line.output()); });
+  seconds(top->add_option("--interval", line.top.seconds, "Seconds between two looks"), 0.1);
+  top->add_flag("--once", line.top.once, "One table, then the end");
+  asked("doctor", "Whether this machine is fit to run jobs, and what to do where it is not", [&line] {
+    const bool named = line.home() == Home::kOption || line.home() == Home::kVariable;
+    return run_doctor(line.door(), named ? DaemonNamed::kYes : DaemonNamed::kNo, line.output());
+  });
+  CLI::App* token =
+      with_job(asked("token", "A fresh single-use claim on a rank",
+                     [&line] { return run_token(line.door(), line.job, line.rank, line.output()); }),
+               line);
+  whole(token->add_option("--rank", line.rank, "The rank")->required(), 0, kRanksOnNodeMax - 1);
+  with_job(asked("end", "End a job; its ranks get an error",
+                 [&line] { return run_end(line.door(), line.job, line.output()); }),
+           line);
+  CLI::App* trace =
+      asked_of_job("trace", "Record what a job does, for ui.perfetto.dev", [&line](const std::string& job) {
+        return run_trace(line.door(), job, line.file, line.seconds,
+                         line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
+      });
+  filled(trace->add_option("-o,--output", line.file, "Where to write it")->required(), kFile);
+  CLI::Option* how_long = seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
+  trace->add_flag("--end", line.now, "End the recording that somebody else has begun, and write that")
+      ->excludes(how_long);
+  asked("version", "Versions of this program and of the daemon",
+        [&line] { return run_version(line.door(), line.output()); });
+  CLI::App* upgrade = asked("upgrade", "Replace the daemon's program; jobs and ranks go on",
+                            [&line] { return run_upgrade(line.door(), line.file, line.output()); });
+  filled(upgrade->add_option("--program", line.file, "A musterd; else the file that runs, as it is now"),
+         kFile);
+  CLI::App* shutdown = asked(
+      "shutdown", "Shut the daemon down once its ranks have left, or have had liveness.drain_timeout for it",
+      [&line] { return run_shutdown(line.door(), line.now ? Leave::kNow : Leave::kDrain, line.output()); });
+  shutdown->add_flag("--now", line.now, "Do not wait for the ranks");
+}
+
+void add_config(CLI::App& app, Line& line) {
+  CLI::App* config = app.add_subcommand("config", "Check, show and explain the configuration");
+  config->require_subcommand(1);
+  CLI::App* check =
+      with_json(add(*config, line, "check", "Say all that is wrong in musterd.yaml or cluster files",
+                    [&line] { return run_config_check(line.files, line.output()); }),
+                line);
+  check
+      ->add_option(
+          "files", line.files,
+          "Files; cluster files are held to the limits of a musterd.yaml among them, else the defaults")
+      ->required()
+      ->type_name(kFile);
+  CLI::App* show = with_json(
+      add(*config, line, "show", "Each setting of the daemon with its origin",
+          [&line] { return run_config_show(line.file, line.settings, process_variables(), line.output()); }),
+      line);
+  filled(
+      show->add_option("--config", line.file, "musterd.yaml; else /etc/muster/musterd.yaml if there is one"),
+      kFile);
+  show->add_option("--set", line.settings, "May be given several times")
+      ->allow_extra_args(false)
+      ->type_name(kSetting);
+  CLI::App* explain = with_json(add(*config, line, "explain", "What a key means, its type, range and default",
+                                    [&line] { return run_config_explain(line.word, line.output()); }),
+                                line);
+  explain->add_option("key", line.word, "node.workers, jobs[].mesh, …")->required()->type_name(kKey);
+  CLI::App* schema = add(*config, line, "schema", "JSON Schema for editors",
+                         [&line] { return run_config_schema(line.word); });
+  schema->add_option("file", line.word, "Which file it is of")
+      ->required()
+      ->type_name(kSchema)
+      ->check([](const std::string& text) {
+        const auto words = values_named(kSchema)->words;
+        const bool known = std::find(words.begin(), words.end(), text) != words.end();
+        return known ? "" : fmt::format("{} is none; write {}", config::quoted(text), kSchema);
+      });
+}
+
+void add_local(CLI::App& app, Line& line) {
+  with_json(add(app, line, "env", "Which rank this process would be, and why",
+                [&line] { return run_env(bootstrap::process_environment(), line.output()); }),
+            line);
+  CLI::App* mesh = with_json(add(app, line, "mesh", "The dims and groups of a mesh; needs no daemon",
+                                 [&line] { return run_mesh(line.mesh, line.output()); }),
+                             line);
+  whole(mesh->add_option("--world", line.mesh.world, "Ranks"), 1, mesh::kRankCountMax);
+  filled(mesh->add_option("--mesh", line.mesh.mesh,
+                          "Degrees: dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"));
+  mesh->add_option("--flatten", line.mesh.flattens, "NAME=DIM,DIM; may be given several times")
+      ->allow_extra_args(false);
+  filled(mesh->add_option("--config", line.mesh.config, "A cluster file, in place of the three above"),
+         kFile);
+  filled(mesh->add_option("--job", line.mesh.job, "A job of that file"));
+  CLI::App* plan = app.add_subcommand("plan", "Plans: how collectives are carried out");
+  plan->require_subcommand(1);
+  CLI::App* explain =
+      with_json(add(*plan, line, "explain", "Path, algorithm and predicted cost of a collective that is run",
+                    [&line] { return run_plan_explain(line.plan, line.output()); }),
+                line);
+  explain->add_option("op", line.plan.op, "all_reduce, all_gather, …")->required()->type_name(kOp);
+  whole(explain->add_option("--ranks", line.plan.ranks, "Members of the group")->required(), 1,
+        kRanksOnNodeMax);
+  const auto sized = [&line](const auto&) { line.plan.sized = true; };
+  explain->add_option("--dtype", line.plan.dtype, "Of the elements")
+      ->type_name(kDtype)
+      ->capture_default_str()
+      ->each(sized);
+  whole(explain->add_option("--count", line.plan.count,
+                            "Elements, or elements of a block; else a table over sizes"),
+        0, std::int64_t{1} << 48)
+      ->each(sized);
+  whole(explain->add_option("--world", line.plan.world,
+                            "Ranks of the job on the node; else those of the group"),
+        1, kRanksOnNodeMax);
+  whole(explain->add_option("--cores", line.plan.cores, "Cores that the job has; else those of this machine"),
+        1, 65536);
+  explain->add_flag("--shared", line.plan.shared, "The target is one node-shared buffer");
+}
+
+int run(Line& line) {
+  line.run.door = line.door();
+  line.run.grace = nanos(line.grace);
+  line.run.lifetime = line.keep ? Lifetime::kKeep : Lifetime::kRun;
+  line.run.home = line.home();
+  line.run.prefix = line.no_prefix ? Prefix::kNone : Prefix::kRank;
+  line.run.environment = process_variables();
+  if (line.run.command.empty()) return complain({kUsage, "run: say which program, after --"});
+  if (line.run.command.front().starts_with("-"))
+    return complain(
+        {kUsage,
+         fmt::format(
+             "run: unknown option {}; a program stands after --; `muster run --help` lists the options",
+             line.run.command.front())});
+  return run_ranks(line.run);
+}
+
+// The program and its arguments are no options of ours, so CLI11 does not know of them.
+class RunFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string name) const override {
+    return fmt::format("Usage: {} [OPTIONS] -- PROGRAM [ARGS...]\n", name);
+  }
+};
+
+void add_run(CLI::App& app, Line& line) {
+  CLI::App* app_run =
+      with_door(app.add_subcommand("run", "Start ranks here: muster run -n 4 -- ./program"), line);
+  app_run->formatter(std::make_shared<RunFormatter>());
+  app_run->footer(
+      "Where no daemon runs at the default socket, the run starts a private one, which ends with it.");
+  app_run->prefix_command();
+  whole(app_run->add_option("-n,--ranks", line.run.ranks, "How many"), 1,
+        std::numeric_limits<std::int32_t>::max());  // run_ranks() knows the limit, and says whose it is
+  filled(app_run->add_option("--mesh", line.run.mesh,
+                             "Degrees: dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"));
+  app_run->add_option("--flatten", line.run.flattens, "NAME=DIM,DIM; may be given several times")
+      ->allow_extra_args(false);
+  filled(app_run->add_option("--config", line.run.config, "musterd.yaml of the private daemon"), kFile);
+  filled(app_run->add_option("--job", line.run.job,
+                             "Join this job, or create it with -n; else a name of its own"),
+         kJob);
+  app_run->add_flag("--keep", line.keep, "The job outlives the run; with --job");
+  app_run
+      ->add_flag("--private", line.only_private, "Start a daemon for this run though another may be running")
+      ->excludes("--endpoint");
+  filled(app_run->add_option("--trace", line.run.trace, "Record the run into this file, for ui.perfetto.dev"),
+         kFile);
+  app_run->add_flag("--no-prefix", line.no_prefix, "Do not put [rank] before each line");
+  seconds(app_run->add_option("--grace", line.grace,
+                              "Seconds that the others have after the first failure; then SIGTERM, and "
+                              "SIGKILL after 5 more"),
+          0);
+  app_run->callback([&line, app_run] {
+    line.run.command = app_run->remaining();
+    // A separator behind the program is the program's own.
+    if (!line.run.command.empty() && !line.behind.empty()) line.run.command.emplace_back("--");
+    line.run.command.insert(line.run.command.end(), line.behind.begin(), line.behind.end());
+    line.command = [&line] { return run(line); };
+  });
+}
+
+}  // namespace
+
+Door Line::door() const {
+  const std::string variable = endpoint_variable();
+  const std::string fallback = variable.empty() ? bootstrap::kDefaultEndpoint : variable;
+  return {endpoint.empty() ? fallback : endpoint, nanos(timeout)};
+}
+
+int Line::of_job(const std::function<int(const std::string& job)>& question) const {
+  const auto found = named_or_only_job(door(), job);
+  return found ? question(*found) : complain(found.error());
+}
+
+std::optional<Trouble> Line::fault() const {
+  if (!asks_daemon || !endpoint.empty() || only_private) return std::nullopt;
+  const auto said = bootstrap::filled(bootstrap::process_environment(), kEndpointVariable);
+  return said ? std::nullopt : std::optional(trouble_of(said.error()));
+}
+
+Home Line::home() const {
+  if (only_private) return Home::kPrivate;
+  if (!endpoint.empty()) return Home::kOption;
+  return endpoint_variable().empty() ? Home::kAny : Home::kVariable;
+}
+
+void declare(CLI::App& app, Line& line) {
+  app.name("muster");
+  app.description("Run jobs and inspect the muster daemon.");
+  app.require_subcommand(1);
+  app.footer(help_footer(command_manual()));
+  app.set_version_flag("--version", "muster " + control::own_version());
+  add_run(app, line);
+  add_questions(app, line);
+  add_local(app, line);
+  add_config(app, line);
+}
+
+}  // namespace muster::cli

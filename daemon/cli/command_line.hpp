@@ -1,0 +1,63 @@
+// The command line of `muster`, declared once: the program parses with it, and its manual page and
+// completions are written from it.
+#pragma once
+
+#include "daemon/cli/flight_command.hpp"
+#include "daemon/cli/mesh_command.hpp"
+#include "daemon/cli/plan_command.hpp"
+#include "daemon/cli/run_command.hpp"
+#include "daemon/cli/top_command.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace muster::cli {
+
+struct Manual;
+
+// What all commands write their options to, and which of them was chosen.
+struct Line {
+  std::function<int()> command;
+  bool json = false;
+  std::string endpoint;
+  double timeout = 10;
+  std::string job;
+  std::string file;
+  std::vector<std::string> files;
+  std::vector<std::string> settings;
+  std::string word;
+  std::vector<std::string> behind;  // what stands behind the first "--" of `muster run`
+  std::uint32_t rank = 0;
+  double seconds = 5;
+  bool now = false;
+  FlightPaths flight;
+  TopOptions top;
+  MeshQuestion mesh;
+  PlanQuestion plan;
+  RunOptions run;
+  double grace = 10;
+  bool asks_daemon = false;
+  bool keep = false, only_private = false, no_prefix = false;
+
+  Output output() const { return json ? Output::kJson : Output::kText; }
+  Door door() const;
+  // A question about the job that is named, or the only one there is.
+  int of_job(const std::function<int(const std::string& job)>& question) const;
+  Home home() const;
+  // What keeps a command from being carried out that asks a daemon: MUSTER_ENDPOINT is set to nothing.
+  std::optional<Trouble> fault() const;
+};
+
+// Every command with its options and sentences. What the user chooses is in `line`, which the app refers to.
+void declare(CLI::App& app, Line& line);
+// What help and manual page say besides.
+const Manual& command_manual();
+
+}  // namespace muster::cli

@@ -1,0 +1,55 @@
+#include "api/base/bootstrap.hpp"
+#include "api/base/variables.hpp"
+#include "daemon/cli/command_line.hpp"
+#include "daemon/cli/manual.hpp"
+#include "daemon/supervisor/startup.hpp"
+
+namespace muster::cli {
+
+const Manual& command_manual() {
+  static const Manual manual = [] {
+    Manual m;
+    m.synopsis = "COMMAND [OPTIONS]";
+    m.description = {
+        "muster starts the ranks of a job on this machine, and asks the daemon musterd(8) what it holds: "
+        "jobs, "
+        "ranks, groups, who waits for whom, what was late.",
+        "Every command that asks has --json: one JSON object on one line, with schema_version. An integer "
+        "beyond 2^53 is a string of its digits there.",
+        "Where standard output is a terminal, tables fit its columns; COLUMNS says otherwise. What daemon, "
+        "job "
+        "or file are called comes out without control characters."};
+    m.examples = {
+        {"muster run -n 4 --private -- ./train", "Four ranks of a program, and a daemon for them alone."},
+        {"muster run -n 4 --job train --keep -- ./train",
+         "On a standing daemon; the job stays for the next run."},
+        {"muster hang", "Who waits for whom in the only job there is."},
+        {"muster trace --job train -o trace.json", "Five seconds of it, for ui.perfetto.dev."},
+        {"muster plan explain all_reduce --ranks 8", "Which way a collective goes, and what it should cost."},
+        {"muster config explain limits.jobs_max", "What a key of musterd.yaml(5) means."}};
+    for (const Variable& variable : rank_variables())
+      m.environment.push_back({std::string(variable.name), std::string(variable.sentence)});
+    m.environment.push_back({std::string(kSettingPrefix) + "…",
+                             "A setting of the private daemon: MUSTER_SET_log__level=debug is log.level."});
+    m.environment.push_back({"COLUMNS", "How wide tables may be; else what the terminal says."});
+    m.environment.push_back({"XDG_RUNTIME_DIR", "Where a private daemon has its directory; else /tmp."});
+    m.files = {{bootstrap::kDefaultEndpoint, "The socket at which musterd listens."},
+               {supervisor::kDefaultConfig, "Its settings, musterd.yaml(5)."}};
+    m.exit_codes = {{"0", "done"},
+                    {"1", "failed"},
+                    {"2", "wrong usage or configuration"},
+                    {"3", "no daemon there, or this user may not connect to it"},
+                    {"4", "no such job, key or group"},
+                    {"5", "the daemon is shutting down (status); something hangs (hang)"},
+                    {"124", "no answer within --timeout"},
+                    {"126", "run: the program cannot be run"},
+                    {"127", "run: there is no such program"},
+                    {"130", "interrupted by Ctrl-C; 128 + the number of another signal"},
+                    {"run", "ends with the code of the first rank that failed"}};
+    m.see_also = {"musterd(8)", "musterd.yaml(5)"};
+    return m;
+  }();
+  return manual;
+}
+
+}  // namespace muster::cli
