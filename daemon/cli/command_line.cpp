@@ -10,6 +10,7 @@
 #include "daemon/cli/hang_command.hpp"
 #include "daemon/cli/manual.hpp"
 #include "daemon/cli/option_checks.hpp"
+#include "daemon/cli/outline.hpp"
 #include "daemon/cli/upgrade_command.hpp"
 #include "daemon/config/diagnostic.hpp"
 #include "daemon/control/own_version.hpp"
@@ -36,11 +37,12 @@ std::string endpoint_variable() {
 }
 
 CLI::Option* whole(CLI::Option* option, std::int64_t low, std::int64_t high) {
+  option->type_name("N");
   return option->check([low, high](const std::string& text) { return whole_number_fault(text, low, high); });
 }
 
 CLI::Option* seconds(CLI::Option* option, double low) {
-  option->capture_default_str();
+  option->type_name("SECONDS")->capture_default_str();
   return option->check([low](const std::string& text) { return number_fault(text, low, kSecondsMax); });
 }
 
@@ -188,9 +190,12 @@ void add_local(CLI::App& app, Line& line) {
                              line);
   whole(mesh->add_option("--world", line.mesh.world, "Ranks"), 1, mesh::kRankCountMax);
   filled(mesh->add_option("--mesh", line.mesh.mesh,
-                          "Degrees: dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"));
-  mesh->add_option("--flatten", line.mesh.flattens, "NAME=DIM,DIM; may be given several times")
-      ->allow_extra_args(false);
+                          "dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"),
+         "DEGREES");
+  mesh->add_option("--flatten", line.mesh.flattens,
+                   "Neighbouring dims under one name; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("NAME=DIM,DIM");
   filled(mesh->add_option("--config", line.mesh.config, "A cluster file, in place of the three above"),
          kFile);
   filled(mesh->add_option("--job", line.mesh.job, "A job of that file"));
@@ -255,9 +260,13 @@ void add_run(CLI::App& app, Line& line) {
   whole(app_run->add_option("-n,--ranks", line.run.ranks, "How many"), 1,
         std::numeric_limits<std::int32_t>::max());  // run_ranks() knows the limit, and says whose it is
   filled(app_run->add_option("--mesh", line.run.mesh,
-                             "Degrees: dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"));
-  app_run->add_option("--flatten", line.run.flattens, "NAME=DIM,DIM; may be given several times")
-      ->allow_extra_args(false);
+                             "dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"),
+         "DEGREES");
+  app_run
+      ->add_option("--flatten", line.run.flattens,
+                   "Neighbouring dims under one name; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("NAME=DIM,DIM");
   filled(app_run->add_option("--config", line.run.config, "musterd.yaml of the private daemon"), kFile);
   filled(app_run->add_option("--job", line.run.job,
                              "Join this job, or create it with -n; else a name of its own"),
@@ -311,12 +320,19 @@ void declare(CLI::App& app, Line& line) {
   app.name("muster");
   app.description("Run jobs and inspect the muster daemon.");
   app.require_subcommand(1);
-  app.footer(help_footer(command_manual()));
   app.set_version_flag("--version", "muster " + control::own_version());
   add_run(app, line);
   add_questions(app, line);
   add_local(app, line);
   add_config(app, line);
+  app.footer(help_footer(command_manual()));  // last, or each command would begin with it
+}
+
+Command command_outline() {
+  CLI::App app;
+  Line line;
+  declare(app, line);
+  return outline(app);
 }
 
 }  // namespace muster::cli

@@ -20,6 +20,7 @@ class App;
 
 namespace muster::cli {
 
+struct Command;
 struct Manual;
 
 // What all commands write their options to, and which of them was chosen.
@@ -57,7 +58,8 @@ struct Line {
 
 // Every command with its options and sentences. What the user chooses is in `line`, which the app refers to.
 void declare(CLI::App& app, Line& line);
-// What help and manual page say besides.
+// The same as data, and what help and manual page say besides.
+Command command_outline();
 const Manual& command_manual();
 
 }  // namespace muster::cli

@@ -2,6 +2,7 @@
 
 #include "api/base/utf8.hpp"
 #include "daemon/cli/manual.hpp"
+#include "daemon/cli/outline.hpp"
 #include "daemon/cli/wrong_usage.hpp"
 #include "daemon/control/own_version.hpp"
 
@@ -76,6 +77,13 @@ void declare(CLI::App& app, Typed& typed) {
                "For one run: reads no default configuration, removes its runtime directory at the end");
   app.set_version_flag("--version", "musterd " + control::own_version());
   app.footer(cli::help_footer(daemon_manual()));
+}
+
+cli::Command flag_outline() {
+  CLI::App app;
+  Typed typed;
+  declare(app, typed);
+  return cli::outline(app);
 }
 
 ParsedFlags parse_flags(int argc, char** argv) {

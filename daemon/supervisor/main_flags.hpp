@@ -11,8 +11,9 @@ namespace CLI {
 class App;
 }
 namespace muster::cli {
+struct Command;
 struct Manual;
-}
+}  // namespace muster::cli
 
 namespace muster::supervisor {
 
@@ -47,7 +48,8 @@ struct Typed {
 
 // Every flag with its sentence: the manual page and the completion are written from them too.
 void declare(CLI::App& app, Typed& typed);
-// What help and manual page say besides.
+// The same as data, and what help and manual page say besides.
+cli::Command flag_outline();
 const cli::Manual& daemon_manual();
 
 }  // namespace muster::supervisor

@@ -37,6 +37,19 @@ install(FILES configs/musterd.yaml configs/cluster.one-node.yaml
 install(FILES LICENSE README.md CHANGELOG.md SECURITY.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 
+install(FILES deploy/man/muster.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT programs)
+install(FILES deploy/man/musterd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8 COMPONENT programs)
+install(FILES deploy/man/musterd.yaml.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 COMPONENT programs)
+# bash looks for a file of the program's name.
+foreach(_program muster musterd)
+  install(FILES deploy/completion/muster.bash RENAME ${_program} COMPONENT programs
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES deploy/completion/muster.fish RENAME ${_program}.fish COMPONENT programs
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endforeach()
+install(FILES deploy/completion/_muster
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT programs)
+
 if(TARGET muster)
   # Only what our headers declare leaves the library: the C++ runtime and our static parts stay inside.
   set(_map ${PROJECT_SOURCE_DIR}/deploy/libmuster.map)

@@ -17,9 +17,13 @@ from pathlib import Path
 # Program -> what CMake calls its folder, and what is below that.
 PROGRAMS = {"muster": ("BINDIR", ""), "musterd": ("SBINDIR", ""), "muster-engine": ("LIBEXECDIR", "muster")}
 SHARED = (("DATADIR", "muster/schema/musterd.schema.json"), ("DATADIR", "muster/schema/cluster.schema.json"),
+          ("DATADIR", "bash-completion/completions/muster"), ("DATADIR", "bash-completion/completions/musterd"),
+          ("DATADIR", "zsh/site-functions/_muster"), ("DATADIR", "fish/vendor_completions.d/muster.fish"),
+          ("MANDIR", "man1/muster.1"), ("MANDIR", "man8/musterd.8"), ("MANDIR", "man5/musterd.yaml.5"),
           ("DOCDIR", "examples/musterd.yaml"), ("DOCDIR", "examples/cluster.one-node.yaml"))
 EXAMPLES = ("all_reduce", "overlap", "recover", "kernels")
-DEFAULTS = {"DATADIR": "share", "DOCDIR": "share/doc/muster"}  # empty in the cache: made from others
+DEFAULTS = {"DATADIR": "share", "MANDIR": "share/man",  # empty in the cache: made from others
+            "DOCDIR": "share/doc/muster"}
 FORBIDDEN_NEEDS = ("cuda", "nccl", "ucp", "fabric", "yaml", "dnnl", "openblas", "ssl", "systemd")
 
 

@@ -4,7 +4,10 @@
 #include "tests/support/folder.hpp"
 
 #include <chrono>
+#include <cstdlib>
+#include <map>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,6 +58,57 @@ TEST_F(Open, NamesTheDaemonThatDoesNotAnswer) {
   options.timeout_ns = 50'000'000;
   EXPECT_EQ(refused(options), MUSTER_ERR_DAEMON_LOST);
   EXPECT_THAT(muster_last_error(), AllOf(HasSubstr(path), HasSubstr("muster status")));
+}
+
+// Variables of this process, taken away at the end.
+using Variables = std::map<std::string, std::string>;
+class Exported {
+ public:
+  explicit Exported(const Variables& variables) : variables_(variables) {
+    for (const auto& [name, value] : variables_) setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Exported() {
+    for (const auto& each : variables_) unsetenv(each.first.c_str());
+  }
+
+ private:
+  Variables variables_;
+};
+
+// Goal:   who starts ranks by hand, or by another launcher, hears what is wrong with what was exported.
+TEST_F(Open, TellsVariablesThatAreEmptyWrongOrMisspelt) {
+  struct Case {
+    Variables variables;
+    const char* text;
+  };
+  for (const Case& each :
+       {Case{{{"MUSTER_ENDPOINT", ""}}, "MUSTER_ENDPOINT is empty"},
+        Case{{{"MUSTER_RANK", "two"}, {"MUSTER_WORLD_SIZE", "4"}}, "MUSTER_RANK='two'"},
+        Case{{{"MUSTER_RANK", "4"}, {"MUSTER_WORLD_SIZE", "4"}}, "MUSTER_RANK=4 is not below"},
+        Case{{{"MUSTER_RANK", "2"}}, "MUSTER_RANK=2 is set, but MUSTER_WORLD_SIZE is missing"},
+        Case{{{"MUSTER_RANKS", "2"}, {"MUSTER_WORLD_SIZE", "4"}}, "did you mean 'MUSTER_RANK'?"}}) {
+    const Exported exported(each.variables);
+    EXPECT_EQ(refused(MUSTER_OPEN_OPTIONS_INIT), MUSTER_ERR_BAD_ARGUMENT) << each.text;
+    EXPECT_THAT(muster_last_error(), HasSubstr(each.text));
+  }
+}
+
+TEST_F(Open, WarnsOnceOfAMisspeltVariableWhereItWorksAllTheSame) {
+  const Exported exported(Variables{{"MUSTER_MESSH", "tp=2"}});
+  testing::internal::CaptureStderr();
+  EXPECT_NE(open(1, 2, "train"), nullptr);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "one rank is enough";
+  testing::internal::CaptureStderr();
+  muster_session* first = open(0, 2, "train");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "libmuster: warning: MUSTER_MESSH is no variable of Muster; did you mean 'MUSTER_MESH'?\n");
+  close(first);
+}
+
+TEST_F(Open, NamesNothingWithAControlCharacter) {
+  const Exported exported(Variables{{"MUSTER_RANK", "\x1b[2J"}, {"MUSTER_WORLD_SIZE", "4"}});
+  EXPECT_EQ(refused(MUSTER_OPEN_OPTIONS_INIT), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("MUSTER_RANK='?[2J'"));
 }
 
 }  // namespace

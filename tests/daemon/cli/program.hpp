@@ -162,7 +162,8 @@ inline Ran muster(std::vector<std::string> arguments, std::vector<std::string> e
 // A musterd at a socket of its own.
 class Daemon {
  public:
-  explicit Daemon(std::vector<std::string> more = {}) : socket_(folder_.path() + "/run/musterd.sock") {
+  explicit Daemon(std::vector<std::string> more = {}, std::function<void()> in_child = {})
+      : socket_(folder_.path() + "/run/musterd.sock") {
     std::vector<std::string> arguments{program("musterd"),
                                        "--transient",
                                        "--socket",
@@ -170,7 +171,7 @@ class Daemon {
                                        "--set",
                                        "node.runtime_directory=" + folder_.path() + "/run"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    running_ = std::make_unique<Running>(Start{arguments, {}, {}});
+    running_ = std::make_unique<Running>(Start{arguments, {}, std::move(in_child)});
     for (int waited = 0; waited < kPatienceMs; waited += 10) {
       if (muster({"status", "--endpoint", socket_}).code == 0) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -465,6 +465,18 @@ TEST(RunOnADaemon, AFlattenedJobIsJoinedWithTheSameFlatten) {
   EXPECT_EQ(muster({"end", "--job", "flat", "--endpoint", daemon.socket()}).code, 0);
 }
 
+// Goal:   whoever meant a run of his own sees that it is not, and how to have one.
+TEST(RunOnADaemon, SaysThatItJoinsOne) {
+  const Daemon daemon;
+  const Ran variable = muster({"run", "-n", "1", "--", "true"}, {"MUSTER_ENDPOINT=" + daemon.socket()});
+  EXPECT_EQ(variable.err, "muster run: joins the daemon at " + daemon.socket() +
+                              "; for a daemon of its own, add --private\n");
+  const Ran option = muster({"run", "-n", "1", "--endpoint", daemon.socket(), "--", "true"});
+  EXPECT_EQ(option.err, "muster run: joins the daemon at " + daemon.socket() +
+                            "; for a daemon of its own, leave --endpoint out and add --private\n");
+  EXPECT_EQ(muster({"run", "-n", "1", "--private", "--", "true"}).err, "");
+}
+
 TEST(RunOnADaemon, AConfigurationIsRefusedThere) {
   const Daemon daemon;
   const std::string file = daemon.folder().write("musterd.yaml", "node:\n  workers: 2\n");
@@ -484,8 +496,9 @@ TEST(RunOnADaemon, ItsRanksGoOnWithoutTheDaemon) {
        {}});
   ASSERT_TRUE(running.printed("[0] ready") && running.printed("[1] ready")) << running.err();
   daemon.running().signal(SIGKILL);
-  for (int waited = 0; running.err().empty() && waited < kPatienceMs; waited += 10) usleep(10000);
-  EXPECT_NE(running.err().find("the daemon has gone away"), std::string::npos);
+  const auto told = [&] { return running.err().find("the daemon has gone away") != std::string::npos; };
+  for (int waited = 0; !told() && waited < kPatienceMs; waited += 10) usleep(10000);
+  EXPECT_TRUE(told()) << running.err();
   daemon.folder().write("go", "");
   const Ran ran = running.wait();
   EXPECT_EQ(ran.code, 0);

@@ -67,22 +67,53 @@ TEST(Musterd, ChecksThatReportsHaveAPlace) {
   EXPECT_EQ(musterd({"--check-config", "--set", "log.reports_directory=" + folder.path()}).err, "");
 }
 
+// What a daemon with this runtime directory says, from its start to its end.
+std::string said_in(const std::string& folder, const std::vector<std::string>& environment = {}) {
+  const std::string socket = folder + "/s";
+  Running daemon({{program("musterd"), "--socket", socket, "--set", "node.runtime_directory=" + folder},
+                  environment,
+                  {}});
+  for (int waited = 0; waited < kPatienceMs && muster({"status", "--endpoint", socket}).code != 0; ++waited)
+    usleep(1000);
+  daemon.signal(SIGTERM);
+  const Ran ran = daemon.wait();
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  return ran.err;
+}
+
+// Goal:   root's daemon in a directory of somebody else: he could put his own socket in the place of it.
+TEST(Musterd, WarnsOfARuntimeDirectoryOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a directory away";
+  const Folder own, foreign;
+  std::filesystem::permissions(own.path(), std::filesystem::perms(0711));
+  std::filesystem::permissions(foreign.path(), std::filesystem::perms(0711));
+  ASSERT_EQ(chown(foreign.path().c_str(), 65534, 65534), 0);
+  EXPECT_EQ(said_in(own.path()).find("belongs to user"), std::string::npos);
+  const std::string said = said_in(foreign.path());
+  EXPECT_NE(said.find("node.runtime_directory " + foreign.path() + " belongs to user 65534"),
+            std::string::npos)
+      << said;
+  const auto doctor = [](const Folder& folder) {
+    return muster({"doctor", "--endpoint", folder.path() + "/s"}).out;
+  };
+  EXPECT_EQ(doctor(own).find("owns it"), std::string::npos);
+  EXPECT_NE(doctor(foreign).find("user 65534 owns it"), std::string::npos) << doctor(foreign);
+}
+
+TEST(Musterd, TellsVariablesThatAreMisspelt) {
+  const Folder folder;
+  const std::string said = said_in(folder.path(), {"MUSTER_SETT_node__workers=2", "MUSTER_OF_SOMEBODY=1"});
+  EXPECT_NE(said.find("did you mean 'MUSTER_SET_node__workers'?"), std::string::npos) << said;
+  EXPECT_EQ(said.find("SOMEBODY"), std::string::npos) << said;
+}
+
 TEST(Musterd, WarnsOfARuntimeDirectoryThatEverybodyMayWriteTo) {
   for (const unsigned mode : {0777u, 01777u}) {
     const Folder folder;
     std::filesystem::permissions(folder.path(), std::filesystem::perms(mode));
-    const std::string socket = folder.path() + "/s";
-    Running daemon(
-        {{program("musterd"), "--socket", socket, "--set", "node.runtime_directory=" + folder.path()},
-         {},
-         {}});
-    for (int waited = 0; waited < kPatienceMs && muster({"status", "--endpoint", socket}).code != 0; ++waited)
-      usleep(1000);
-    daemon.signal(SIGTERM);
-    const Ran ran = daemon.wait();
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    const bool warned = ran.err.find("chmod o-w " + folder.path()) != std::string::npos;
-    EXPECT_EQ(warned, mode == 0777) << ran.err;
+    const std::string said = said_in(folder.path());
+    const bool warned = said.find("chmod o-w " + folder.path()) != std::string::npos;
+    EXPECT_EQ(warned, mode == 0777) << said;
   }
 }
 
@@ -189,6 +220,14 @@ TEST(Musterd, RefusesLimitsThatItsDescriptorsCannotCarry) {
   EXPECT_EQ(ran.code, 1);
   for (const char* part : {"64", "limits.sessions_max=256", "LimitNOFILE", "ulimit"})
     EXPECT_NE(ran.err.find(part), std::string::npos) << part << ": " << ran.err;
+  // One number, and it is enough.
+  const std::size_t at = ran.err.find("ulimit -n ");
+  ASSERT_NE(at, std::string::npos) << ran.err;
+  const rlim_t enough = std::stoul(ran.err.substr(at + 10));
+  const Daemon daemon({}, [enough] {
+    const rlimit limit{enough, enough};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  });
 }
 
 TEST(Musterd, GivesTheSocketItsModeAndGroup) {

@@ -1,0 +1,203 @@
+# Made from the program's own declarations: cmake --build BUILD --target write-pages
+
+# Of the commands so far, $1, those that may follow.
+_muster_commands() {
+  case $1 in
+  'muster') echo 'run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan config' ;;
+  'muster plan') echo 'explain' ;;
+  'muster config') echo 'check show explain schema' ;;
+  esac
+}
+
+# The options of the command $1.
+_muster_options() {
+  case $1 in
+  'muster') echo '-h --help --version' ;;
+  'muster run') echo '-h --help --endpoint --timeout -n --ranks --mesh --flatten --config --job --keep --private --trace --no-prefix --grace' ;;
+  'muster status') echo '-h --help --json --endpoint --timeout' ;;
+  'muster jobs') echo '-h --help --json --endpoint --timeout' ;;
+  'muster groups') echo '-h --help --json --endpoint --timeout --job' ;;
+  'muster hang') echo '-h --help --json --endpoint --timeout --job' ;;
+  'muster flight') echo '-h --help --json --endpoint --timeout --job -o --output --pickles' ;;
+  'muster top') echo '-h --help --json --endpoint --timeout --job --interval --once' ;;
+  'muster doctor') echo '-h --help --json --endpoint --timeout' ;;
+  'muster token') echo '-h --help --json --endpoint --timeout --job --rank' ;;
+  'muster end') echo '-h --help --json --endpoint --timeout --job' ;;
+  'muster trace') echo '-h --help --json --endpoint --timeout --job -o --output --seconds --end' ;;
+  'muster version') echo '-h --help --json --endpoint --timeout' ;;
+  'muster upgrade') echo '-h --help --json --endpoint --timeout --program' ;;
+  'muster shutdown') echo '-h --help --json --endpoint --timeout --now' ;;
+  'muster env') echo '-h --help --json' ;;
+  'muster mesh') echo '-h --help --json --world --mesh --flatten --config --job' ;;
+  'muster plan') echo '-h --help' ;;
+  'muster plan explain') echo '-h --help --json --ranks --dtype --count --world --cores --shared' ;;
+  'muster config') echo '-h --help' ;;
+  'muster config check') echo '-h --help --json' ;;
+  'muster config show') echo '-h --help --json --config --set' ;;
+  'muster config explain') echo '-h --help --json' ;;
+  'muster config schema') echo '-h --help' ;;
+  'musterd') echo '-h --help --config --socket --set --engine --check-config --check-state --check-nonce --check-socket --print-config --transient --version' ;;
+  esac
+}
+
+# What the value of an option is, or a word that is none, counted from 0: $1 is command and option.
+_muster_kind() {
+  case $1 in
+  'muster run --endpoint') echo 'FILE' ;;
+  'muster run --timeout') echo 'NONE' ;;
+  'muster run -n') echo 'NONE' ;;
+  'muster run --ranks') echo 'NONE' ;;
+  'muster run --mesh') echo 'NONE' ;;
+  'muster run --flatten') echo 'NONE' ;;
+  'muster run --config') echo 'FILE' ;;
+  'muster run --job') echo 'JOB' ;;
+  'muster run --trace') echo 'FILE' ;;
+  'muster run --grace') echo 'NONE' ;;
+  'muster status --endpoint') echo 'FILE' ;;
+  'muster status --timeout') echo 'NONE' ;;
+  'muster jobs --endpoint') echo 'FILE' ;;
+  'muster jobs --timeout') echo 'NONE' ;;
+  'muster groups --endpoint') echo 'FILE' ;;
+  'muster groups --timeout') echo 'NONE' ;;
+  'muster groups --job') echo 'JOB' ;;
+  'muster hang --endpoint') echo 'FILE' ;;
+  'muster hang --timeout') echo 'NONE' ;;
+  'muster hang --job') echo 'JOB' ;;
+  'muster flight --endpoint') echo 'FILE' ;;
+  'muster flight --timeout') echo 'NONE' ;;
+  'muster flight --job') echo 'JOB' ;;
+  'muster flight -o') echo 'FILE' ;;
+  'muster flight --output') echo 'FILE' ;;
+  'muster flight --pickles') echo 'FOLDER' ;;
+  'muster top --endpoint') echo 'FILE' ;;
+  'muster top --timeout') echo 'NONE' ;;
+  'muster top --job') echo 'JOB' ;;
+  'muster top --interval') echo 'NONE' ;;
+  'muster doctor --endpoint') echo 'FILE' ;;
+  'muster doctor --timeout') echo 'NONE' ;;
+  'muster token --endpoint') echo 'FILE' ;;
+  'muster token --timeout') echo 'NONE' ;;
+  'muster token --job') echo 'JOB' ;;
+  'muster token --rank') echo 'NONE' ;;
+  'muster end --endpoint') echo 'FILE' ;;
+  'muster end --timeout') echo 'NONE' ;;
+  'muster end --job') echo 'JOB' ;;
+  'muster trace --endpoint') echo 'FILE' ;;
+  'muster trace --timeout') echo 'NONE' ;;
+  'muster trace --job') echo 'JOB' ;;
+  'muster trace -o') echo 'FILE' ;;
+  'muster trace --output') echo 'FILE' ;;
+  'muster trace --seconds') echo 'NONE' ;;
+  'muster version --endpoint') echo 'FILE' ;;
+  'muster version --timeout') echo 'NONE' ;;
+  'muster upgrade --endpoint') echo 'FILE' ;;
+  'muster upgrade --timeout') echo 'NONE' ;;
+  'muster upgrade --program') echo 'FILE' ;;
+  'muster shutdown --endpoint') echo 'FILE' ;;
+  'muster shutdown --timeout') echo 'NONE' ;;
+  'muster mesh --world') echo 'NONE' ;;
+  'muster mesh --mesh') echo 'NONE' ;;
+  'muster mesh --flatten') echo 'NONE' ;;
+  'muster mesh --config') echo 'FILE' ;;
+  'muster mesh --job') echo 'NONE' ;;
+  'muster plan explain 0') echo 'OP' ;;
+  'muster plan explain --ranks') echo 'NONE' ;;
+  'muster plan explain --dtype') echo 'DTYPE' ;;
+  'muster plan explain --count') echo 'NONE' ;;
+  'muster plan explain --world') echo 'NONE' ;;
+  'muster plan explain --cores') echo 'NONE' ;;
+  'muster config check '*) echo 'FILE' ;;
+  'muster config show --config') echo 'FILE' ;;
+  'muster config show --set') echo 'KEY=VALUE' ;;
+  'muster config explain 0') echo 'KEY' ;;
+  'muster config schema 0') echo 'musterd|cluster' ;;
+  'musterd --config') echo 'FILE' ;;
+  'musterd --socket') echo 'FILE' ;;
+  'musterd --set') echo 'KEY=VALUE' ;;
+  'musterd --engine') echo 'FILE' ;;
+  'musterd --check-state') echo 'NONE' ;;
+  'musterd --check-nonce') echo 'NONE' ;;
+  'musterd --check-socket') echo 'NONE' ;;
+  esac
+}
+
+# All values of kind $1.
+_muster_words() {
+  case $1 in
+  'DTYPE') echo 'f32 bf16 f16 f64 i32 i64 u8 i8 f8_e4m3 f8_e5m2' ;;
+  'KEY') echo 'node node.socket_path node.runtime_directory node.socket_mode node.group node.workers log log.level log.format log.reports_directory limits limits.jobs_max limits.sessions_max limits.ranks_per_job_max limits.buffers_per_rank_max limits.plans_per_rank_max limits.starts_per_lane_max limits.groups_made_max limits.arena_per_rank_max limits.arena_segment limits.made_job_linger liveness liveness.idle_spin liveness.drain_timeout defaults defaults.deadline defaults.digests jobs_from auto_create_jobs cluster cluster.name nodes nodes[] nodes[].host nodes[].devices nodes[].devices.kind nodes[].devices.count jobs jobs[] jobs[].name jobs[].ranks jobs[].claim jobs[].mesh jobs[].mesh.dims jobs[].mesh.dims.pp jobs[].mesh.dims.dp_replicate jobs[].mesh.dims.dp_shard jobs[].mesh.dims.cp jobs[].mesh.dims.domain jobs[].mesh.dims.tp jobs[].mesh.dims.ep jobs[].mesh.flatten jobs[].mesh.flatten.* jobs[].mesh.flatten.*[] jobs[].lanes jobs[].lanes.deadline jobs[].digests' ;;
+  'KEY=VALUE') echo 'node.socket_path= node.runtime_directory= node.socket_mode= node.group= node.workers= log.level= log.format= log.reports_directory= limits.jobs_max= limits.sessions_max= limits.ranks_per_job_max= limits.buffers_per_rank_max= limits.plans_per_rank_max= limits.starts_per_lane_max= limits.groups_made_max= limits.arena_per_rank_max= limits.arena_segment= limits.made_job_linger= liveness.idle_spin= liveness.drain_timeout= defaults.deadline= defaults.digests= jobs_from= auto_create_jobs=' ;;
+  'OP') echo 'all_reduce all_gather reduce_scatter broadcast barrier send recv reduce gather scatter all_to_all exchange' ;;
+  'musterd|cluster') echo 'musterd cluster' ;;
+  esac
+}
+
+_muster() {
+  local cur=${COMP_WORDS[COMP_CWORD]} path=${COMP_WORDS[0]##*/} option= word positional=0 program= i
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    if [[ -n $option ]]; then
+      [[ $word == = ]] || option=
+    elif [[ $word == -- && $path == 'muster run' ]]; then
+      program=$((i + 1))
+      break
+    elif [[ $word == -* ]]; then
+      [[ -z $(_muster_kind "$path $word") ]] || option=$word
+    elif [[ " $(_muster_commands "$path") " == *" $word "* ]]; then
+      path+=" $word"
+    elif [[ $path == 'muster run' ]]; then
+      program=$i
+      break
+    else
+      positional=$((positional + 1))
+    fi
+  done
+  if [[ -n $program ]]; then
+    _muster_program "$program"
+    return
+  fi
+  [[ $cur != = ]] || cur=
+  if [[ -n $option ]]; then
+    _muster_values "$(_muster_kind "$path $option")"
+  elif [[ $cur == -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$(_muster_options "$path")" -- "$cur")
+  elif [[ -n $(_muster_commands "$path") ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$(_muster_commands "$path")" -- "$cur")
+  else
+    _muster_values "$(_muster_kind "$path $positional")"
+  fi
+}
+
+# Of the program behind `muster run`, whose first word is number $1, and of its arguments.
+_muster_program() {
+  compopt -o filenames 2>/dev/null
+  if [[ $COMP_CWORD -gt $1 ]]; then
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+  else
+    mapfile -t COMPREPLY < <(compgen -A command -A file -- "$cur")
+  fi
+}
+
+# Into COMPREPLY: the values of kind $1 that begin with $cur.
+_muster_values() {
+  case $1 in
+  FILE)
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+    ;;
+  FOLDER)
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+    ;;
+  JOB)
+    mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" jobs --json --timeout 0.5 2>/dev/null | grep -o '"name":"[^"]*"' | cut -d '"' -f 4)" -- "$cur")
+    ;;
+  *)
+    [[ $1 != *=* ]] || compopt -o nospace 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -W "$(_muster_words "$1")" -- "$cur")
+    ;;
+  esac
+}
+
+complete -F _muster muster musterd
