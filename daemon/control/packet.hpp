@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 namespace muster::control {
 
 constexpr std::size_t kBodyBytesMax = std::size_t{256} << 20;  // of a body in a memfd
