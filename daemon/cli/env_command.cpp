@@ -32,7 +32,7 @@ std::string why(const bootstrap::Launcher& launcher, const std::string& missing,
   return missing.empty() ? fmt::format("{} comes first", taken) : fmt::format("{} is not set", missing);
 }
 
-std::string to_text(const Json& env, std::size_t columns) {
+std::string env_text(const Json& env, std::size_t columns) {
   std::vector<Row> rows;
   for (const Json& launcher : env.at("launchers")) {
     std::string variables;
@@ -82,7 +82,7 @@ int run_env(const bootstrap::Lookup& lookup, Output output) {
                    {"mesh", identity->mesh},
                    {"endpoint", identity->endpoint},
                    {"token_set", !identity->token.empty()}}}};
-  return output == Output::kJson ? print_json(env) : print_text(to_text(env, screen_columns()));
+  return output == Output::kJson ? print_json(env) : print_text(env_text(env, screen_columns()));
 }
 
 }  // namespace muster::cli

@@ -12,10 +12,6 @@
 namespace muster::cli {
 namespace {
 
-tl::unexpected<Trouble> usage(std::string text) {
-  return tl::unexpected(Trouble{kUsage, std::move(text)});
-}
-
 Outcome<mesh::Mesh> mesh_from_file(const MeshQuestion& question) {
   if (question.world != 0 || !question.mesh.empty() || !question.flattens.empty())
     return usage("--config already says world, mesh and flattens; leave the other options out");
@@ -61,7 +57,7 @@ Json to_json(const mesh::GroupList& groups) {
           {"total", groups.size()}, {"hash", mesh.hash}};
 }
 
-std::string to_text(const Json& mesh, std::size_t columns) {
+std::string mesh_text(const Json& mesh, std::size_t columns) {
   std::string out =
       fmt::format("{}: {} ranks, data parallelism {}\n\n", mesh.at("mesh").get<std::string>(),
                   mesh.at("world").get<std::uint32_t>(), mesh.at("data_parallel").get<std::string>());
@@ -117,7 +113,7 @@ int run_mesh(const MeshQuestion& question, Output output) {
   const auto mesh = mesh_of(question);
   if (!mesh) return complain(mesh.error());
   const Json object = to_json(mesh::GroupList(*mesh));
-  return output == Output::kJson ? print_json(object) : print_text(to_text(object, screen_columns()));
+  return output == Output::kJson ? print_json(object) : print_text(mesh_text(object, screen_columns()));
 }
 
 }  // namespace muster::cli

@@ -49,6 +49,10 @@ tl::unexpected<Trouble> troubled(const Status& status) {
   return tl::unexpected(trouble_of(status));
 }
 
+tl::unexpected<Trouble> usage(std::string text) {
+  return tl::unexpected(Trouble{kUsage, std::move(text)});
+}
+
 int complain(const Trouble& trouble) {
   if (!trouble.text.empty()) print_error(fmt::format("muster: {}\n", trouble.text));
   return trouble.exit_code;

@@ -39,6 +39,8 @@ using Outcome = tl::expected<T, Trouble>;
 // The exit code that a status means.
 Trouble trouble_of(const Status& status);
 tl::unexpected<Trouble> troubled(const Status& status);
+// What the user wrote is wrong.
+tl::unexpected<Trouble> usage(std::string text);
 
 // "muster: …" on standard error. Returns the exit code. What it is made of may be a stranger's: no control
 // character of it comes out, here and below.

@@ -15,10 +15,6 @@ namespace {
 constexpr std::uint64_t kTableBytes[] = {8,        1 << 10, 8 << 10,  16 << 10,
                                          64 << 10, 1 << 20, 16 << 20, 256 << 20};
 
-tl::unexpected<Trouble> usage(std::string text) {
-  return tl::unexpected(Trouble{kUsage, std::move(text)});
-}
-
 // The number whose name is `text`, among 1 … last.
 template<class Name>
 std::optional<std::int32_t> numbered(const std::string& text, std::int32_t last, Name name,
@@ -61,7 +57,7 @@ Json choice_of(const Collective& collective, std::int64_t ranks, const Machine& 
           {"why", choice.why}};
 }
 
-std::string to_text(const Json& plan, std::size_t columns) {
+std::string plan_text(const Json& plan, std::size_t columns) {
   std::string out = fmt::format(
       "{} of {} over {} ranks{}; {} ranks of the job on {} cores\n\n", plan.at("op").get<std::string>(),
       plan.at("dtype").get<std::string>(), plan.at("ranks").get<std::int64_t>(),
@@ -106,7 +102,7 @@ Outcome<Json> explained(const PlanQuestion& question) {
 int run_plan_explain(const PlanQuestion& question, Output output) {
   const auto plan = explained(question);
   if (!plan) return complain(plan.error());
-  return output == Output::kJson ? print_json(*plan) : print_text(to_text(*plan, screen_columns()));
+  return output == Output::kJson ? print_json(*plan) : print_text(plan_text(*plan, screen_columns()));
 }
 
 }  // namespace muster::cli
