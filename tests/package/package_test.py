@@ -17,7 +17,8 @@ from pathlib import Path
 # Program -> what CMake calls its folder, and what is below that.
 PROGRAMS = {"muster": ("BINDIR", ""), "musterd": ("SBINDIR", ""), "muster-engine": ("LIBEXECDIR", "muster")}
 SHARED = (("DATADIR", "muster/schema/musterd.schema.json"), ("DATADIR", "muster/schema/cluster.schema.json"),
-          ("DATADIR", "bash-completion/completions/muster"), ("DATADIR", "bash-completion/completions/musterd"),
+          ("DATADIR", "bash-completion/completions/muster"),
+          ("DATADIR", "bash-completion/completions/musterd"),
           ("DATADIR", "zsh/site-functions/_muster"), ("DATADIR", "fish/vendor_completions.d/muster.fish"),
           ("MANDIR", "man1/muster.1"), ("MANDIR", "man8/musterd.8"), ("MANDIR", "man5/musterd.yaml.5"),
           ("DOCDIR", "examples/musterd.yaml"), ("DOCDIR", "examples/cluster.one-node.yaml"))
