@@ -33,6 +33,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 namespace muster::engine {
 
 // Whose a recording is that a rank has begun.

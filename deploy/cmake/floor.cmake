@@ -9,11 +9,12 @@
 #
 #   PRECOMPILED  the set of headers (precompile.cmake) that each source begins with; library if not said
 #   TOGETHER     several sources are compiled as one: names in their anonymous namespaces must differ
+#   ALONE        but for these, in whose place a test links its own
 #   HOT          works on long vectors: optimised under the sanitizers too
 #   OFF_PATH     on no operation's path: hardly optimised, for it builds faster
 function(muster_floor name)
   cmake_parse_arguments(
-    ARG "HOT;OFF_PATH;TOGETHER" "FLOOR;FOLDER;PRECOMPILED" "SOURCES;ON;VENDOR;VENDOR_PUBLIC" ${ARGN})
+    ARG "HOT;OFF_PATH;TOGETHER" "FLOOR;FOLDER;PRECOMPILED" "SOURCES;ALONE;ON;VENDOR;VENDOR_PUBLIC" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS OR NOT DEFINED ARG_FLOOR OR NOT ARG_FOLDER)
     message(FATAL_ERROR "muster_floor(${name}): needs FLOOR and FOLDER; unknown: '${ARG_UNPARSED_ARGUMENTS}'")
   endif()
@@ -40,6 +41,7 @@ function(muster_floor name)
   endif()
   if(ARG_TOGETHER)
     muster_compile_together(${target})
+    set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   if(ARG_OFF_PATH)
     muster_off_path(${target})

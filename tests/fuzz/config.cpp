@@ -7,6 +7,8 @@
 #include "tests/fuzz/promise.hpp"
 #include "tests/fuzz/target.hpp"
 
+#include <nlohmann/json.hpp>
+
 namespace muster::config {
 namespace {
 

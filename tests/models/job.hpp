@@ -51,6 +51,16 @@ std::byte* Mapping::writable() const noexcept {
 
 }  // namespace muster::shm
 
+namespace muster::engine {
+
+// The job here has no account.
+Result<MemoryCharge> MemoryAccount::charge(const std::shared_ptr<MemoryAccount>&, std::uint64_t) {
+  return MemoryCharge();
+}
+MemoryCharge::~MemoryCharge() = default;
+
+}  // namespace muster::engine
+
 namespace muster::model {
 
 constexpr std::uint64_t kArenaBytes = 1 << 20;
