@@ -40,9 +40,8 @@ class MemoryCharge {
 // Owns    a mapping of the user's page (api/shm/memory_page.hpp), and one slot there.
 // Thread  any.
 // Bound   the limit that the page says: one load for each slot.
-// Fails   attach: PROTOCOL, VERSION, NO_RESOURCE. charge: NO_RESOURCE with who holds how much and which key
-// it
-//         is.
+// Fails   attach: PROTOCOL, VERSION, NO_RESOURCE. charge: NO_RESOURCE, which says who holds how much, and
+//         which key is the limit.
 class MemoryAccount {
  public:
   static Result<std::shared_ptr<MemoryAccount>> attach(const shm::Descriptor& page, std::uint32_t slot);

@@ -17,8 +17,7 @@ namespace muster::supervisor {
 // Owns    for each user, when its next lines are due, and how many refusals no line has told of.
 // Thread  the supervisor's loop.
 // Bound   kBurst lines of a user at once, and one each kPeriod after; kUsersMax users. Those beyond share
-// what
-//         one has.
+//         what one has.
 // Fails   never.
 class RefusalLog {
  public:

@@ -139,8 +139,7 @@ TEST_F(TwoUsers, OneLeavesSessionsToTheOthers) {
 }
 
 // Method: connections that say nothing, that have sent commands, that own jobs, and claims to a held rank
-// that
-//         are tried again.
+//         that are tried again.
 TEST_F(TwoUsers, OneLeavesConnectionsToTheOthers) {
   test::start_for_everybody(node_);
   std::vector<shm::Descriptor> kept;

@@ -50,8 +50,7 @@ TEST(Musterd, ChecksAndPrintsItsConfiguration) {
 }
 
 // Goal:   that reports have no place to go to is known before the first one is lost; a daemon that may have
-// jobs
-//         to take over starts all the same.
+//         jobs to take over starts all the same.
 TEST(Musterd, ChecksThatReportsHaveAPlace) {
   const Folder folder;
   const std::string file = folder.write("file", "");
