@@ -63,11 +63,13 @@ function(muster_off_path target)
   endif()
 endfunction()
 
-# What tests add: they are built oftener than they run, so their own code is hardly optimised.
+# What tests add: they are built oftener than they run, so their own code is optimised only where it is HOT.
 add_library(muster_test_flags INTERFACE)
 target_link_libraries(muster_test_flags INTERFACE muster_flags)
 if(NOT MUSTER_SANITIZE)
-  target_compile_options(muster_test_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-O1 -g1>)
+  set(_hot $<BOOL:$<TARGET_PROPERTY:MUSTER_HOT>>)
+  target_compile_options(muster_test_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-g1 $<IF:${_hot},-O1,-O0 -U_FORTIFY_SOURCE>>)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Wrong about sums of strings (GCC bug 105651), and precompiled they are no system header's any more.

@@ -1,6 +1,6 @@
 # Headers that most sources include, parsed once in a build: half of what the sources took to compile.
 #
-#   muster_precompile(TARGET SET)   SET: library, daemon or tests
+#   muster_precompile(TARGET SET)   SET: library, daemon, tests or tests_json
 #
 # A source still includes what it uses: the fuzz preset builds without these, and tests/tidy/headers_test.py
 # compiles each header of ours alone. GCC takes precompiled headers for code of the same kind only:
@@ -9,23 +9,45 @@ set(_muster_library_headers
   <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <optional> <span>
   <string> <string_view> <utility> <vector> <fmt/format.h> <tl/expected.hpp>)
 
-# HOT: for targets that are optimised under the sanitizers too.
+# HOT: for targets that are optimised where others are not. PROGRAM: for sources of programs, not of libraries.
 function(_muster_header_set name)
-  cmake_parse_arguments(ARG "HOT" "" "HEADERS;ON;OPTIONS" ${ARGN})
+  cmake_parse_arguments(ARG "HOT;PROGRAM" "FLAGS" "HEADERS;ON" ${ARGN})
+  if(NOT ARG_FLAGS)
+    set(ARG_FLAGS muster_flags)
+  endif()
   set(target muster_headers_${name})
   set(source ${CMAKE_BINARY_DIR}/precompiled/${name}.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "// What precompiled headers belong to.\n")
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${source})
-  target_link_libraries(${target} PRIVATE muster_flags muster::fmt tl::expected ${ARG_ON})
-  target_compile_options(${target} PRIVATE ${ARG_OPTIONS})
+  target_link_libraries(${target} PRIVATE ${ARG_FLAGS} muster::fmt tl::expected ${ARG_ON})
   target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
   set_target_properties(${target} PROPERTIES MUSTER_HOT ${ARG_HOT})
+  if(ARG_PROGRAM)
+    target_compile_options(${target} PRIVATE -fPIE)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  endif()
 endfunction()
 
 _muster_header_set(library HEADERS ${_muster_library_headers})
 _muster_header_set(library_hot HOT HEADERS ${_muster_library_headers})
 _muster_header_set(daemon HEADERS ${_muster_library_headers} <nlohmann/json.hpp>
   ON nlohmann_json::nlohmann_json)
+
+# nlohmann-json apart: whoever includes it instantiates a parser, half a second for each test that has no use
+# for one.
+if(MUSTER_BUILD_TESTS)
+  set(_muster_test_headers
+    <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <atomic> <chrono> <filesystem> <fstream> <functional>
+    <map> <memory> <mutex> <optional> <random> <set> <span> <string> <thread> <vector>
+    <fmt/format.h> <tl/expected.hpp>)
+  _muster_header_set(tests PROGRAM FLAGS muster_test_flags HEADERS ${_muster_test_headers}
+    ON GTest::gmock GTest::gtest)
+  _muster_header_set(tests_hot HOT PROGRAM FLAGS muster_test_flags HEADERS ${_muster_test_headers}
+    ON GTest::gmock GTest::gtest)
+  _muster_header_set(tests_json PROGRAM FLAGS muster_test_flags
+    HEADERS ${_muster_test_headers} <nlohmann/json.hpp>
+    ON GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
+endif()
 
 # Several sources as one. -DMUSTER_TOGETHER=OFF compiles each alone: who edits one waits less.
 function(muster_compile_together target)
@@ -36,12 +58,10 @@ function(muster_precompile target set)
   if(NOT MUSTER_TOGETHER)
     return()
   endif()
-  if(MUSTER_SANITIZE)
-    get_target_property(hot ${target} MUSTER_HOT)
-    get_target_property(top ${target} MUSTER_TOP)
-    if(hot OR top STREQUAL kernels)
-      set(set ${set}_hot)
-    endif()
+  get_target_property(hot ${target} MUSTER_HOT)
+  get_target_property(top ${target} MUSTER_TOP)
+  if((MUSTER_SANITIZE OR set STREQUAL tests) AND (hot OR top STREQUAL kernels))
+    set(set ${set}_hot)
   endif()
   target_precompile_headers(${target} REUSE_FROM muster_headers_${set})
 endfunction()

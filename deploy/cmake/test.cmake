@@ -7,28 +7,14 @@
 #   tsan    where threads meet                          tsan
 #   system  starts programs; alone on the machine       -
 #   model   trains; alone on the machine                -
-# HOT: works on long vectors, so it is optimised under the sanitizers too.
+# HOT: works on long vectors, so it is optimised, under the sanitizers too.
+# Several SOURCES are compiled as one: names in their anonymous namespaces must differ.
 # Tests and benchmarks are built when asked for: target tests_all, tests_<label> or the program's own name.
 add_custom_target(tests_all)
 foreach(_label unit tsan system model)
   add_custom_target(tests_${_label})
 endforeach()
 add_custom_target(benches)
-
-# What most tests include, parsed once: half of what one of them took to compile. -fPIE as for programs.
-if(MUSTER_BUILD_TESTS)
-  set(_source ${CMAKE_BINARY_DIR}/tests/headers.cpp)
-  file(CONFIGURE OUTPUT ${_source} CONTENT "// What precompiled headers belong to.\n")
-  add_library(muster_test_headers OBJECT EXCLUDE_FROM_ALL ${_source})
-  target_link_libraries(muster_test_headers PRIVATE muster_test_flags muster::fmt tl::expected
-    nlohmann_json::nlohmann_json GTest::gmock GTest::gtest)
-  target_compile_options(muster_test_headers PRIVATE -fPIE)
-  set_target_properties(muster_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_precompile_headers(muster_test_headers PRIVATE
-    <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <atomic> <chrono> <filesystem> <fstream> <functional>
-    <map> <memory> <mutex> <optional> <random> <set> <span> <string> <thread> <vector>
-    <fmt/format.h> <nlohmann/json.hpp> <tl/expected.hpp>)
-endif()
 
 function(muster_test name)
   cmake_parse_arguments(ARG "HOT" "TIMEOUT" "SOURCES;ON;VENDOR;LABELS;ARGS" ${ARGN})
@@ -51,9 +37,12 @@ function(muster_test name)
     GTest::gmock GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests MUSTER_HOT ${ARG_HOT})
-  if(NOT ARG_HOT)  # which may be optimised otherwise: GCC takes no headers of another level
-    target_precompile_headers(${name} REUSE_FROM muster_test_headers)
+  if("nlohmann_json::nlohmann_json" IN_LIST ARG_VENDOR AND NOT ARG_HOT)
+    muster_precompile(${name} tests_json)
+  else()
+    muster_precompile(${name} tests)
   endif()
+  muster_compile_together(${name})
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${alone})
   add_dependencies(tests_all ${name})
@@ -63,6 +52,18 @@ function(muster_test name)
     endif()
     add_dependencies(tests_${label} ${name})
   endforeach()
+endfunction()
+
+# muster_test_program(): a program in build/<preset>/tests that tests start, such as a rank.
+#
+#   muster_test_program(steady_rank SOURCES steady_rank.cpp ON muster::client)
+function(muster_test_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;ON" ${ARGN})
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE muster_test_flags ${ARG_ON})
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests MUSTER_HOT ON)
 endfunction()
 
 # muster_bench(): a program in build/<preset>/bench that `make bench` builds and runs with `--json FILE
@@ -78,5 +79,6 @@ function(muster_bench name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE muster_flags ${ARG_ON} ${ARG_VENDOR})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+  muster_compile_together(${name})
   add_dependencies(benches ${name})
 endfunction()

@@ -25,7 +25,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr double kLookSeconds = 0.002;  // short enough for some of them to have the cores to themselves
 constexpr int kTimesMax = 1 << 20;
 constexpr int kFirstLooks = 3;
-constexpr int kLooks = 15;
+constexpr int kLastLooks = 15;
 
 using Seconds = std::chrono::duration<double>;
 using Copy = void (*)(char* target, const char* source, std::size_t bytes);
@@ -104,7 +104,7 @@ double best_bandwidth(int cores, std::size_t bytes, Copy copy) {
   run(1);
   int times = 1;
   while (times < kTimesMax && best_of(kFirstLooks, times) < kLookSeconds) times *= 4;
-  return 2.0 * static_cast<double>(bytes) * times / best_of(kLooks, times);
+  return 2.0 * static_cast<double>(bytes) * times / best_of(kLastLooks, times);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ Style style_of(const std::string& name) {
       std::find_if(kStyles.begin(), kStyles.end(), [&](const Style& style) { return name == style.name; });
   return found == kStyles.end() ? kOther : *found;
 }
-std::size_t place_of(const std::string& name) {
+std::size_t place_of_series(const std::string& name) {
   const auto* found =
       std::find_if(kStyles.begin(), kStyles.end(), [&](const Style& style) { return name == style.name; });
   return static_cast<std::size_t>(found - kStyles.begin());
@@ -158,7 +158,7 @@ std::string legend(const std::map<int, Series>& panels) {
     for (const auto& [name, points] : series) unordered.insert(name);
   std::vector<std::string> names(unordered.begin(), unordered.end());
   std::stable_sort(names.begin(), names.end(),
-                   [](const auto& a, const auto& b) { return place_of(a) < place_of(b); });
+                   [](const auto& a, const auto& b) { return place_of_series(a) < place_of_series(b); });
   std::string text;
   const double y = kTop + kPanelHeight + kBottom - 30;
   for (std::size_t i = 0; i < names.size(); ++i) {

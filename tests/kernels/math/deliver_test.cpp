@@ -16,16 +16,16 @@
 namespace muster::math {
 namespace {
 
-constexpr std::size_t kFence = 64;  // bytes around a vector that must stay as they are
+constexpr std::size_t kFenceBytes = 64;  // bytes around a vector that must stay as they are
 
 // Vectors of `bytes`, the k-th `offsets[k]` bytes behind the begin of a line.
 class Vectors {
  public:
   Vectors(std::size_t bytes, const std::vector<std::size_t>& offsets) : bytes_(bytes) {
     for (const std::size_t offset : offsets) {
-      memory_.emplace_back(bytes + offset + 3 * kFence, std::byte{0xA5});
-      std::byte* first = memory_.back().data() + kFence;
-      first += (kFence - reinterpret_cast<std::uintptr_t>(first) % kFence) % kFence + offset;
+      memory_.emplace_back(bytes + offset + 3 * kFenceBytes, std::byte{0xA5});
+      std::byte* first = memory_.back().data() + kFenceBytes;
+      first += (kFenceBytes - reinterpret_cast<std::uintptr_t>(first) % kFenceBytes) % kFenceBytes + offset;
       addresses_.push_back(first);
     }
   }
