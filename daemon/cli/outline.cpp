@@ -26,7 +26,8 @@ Command outline(const CLI::App& app, const std::string& parent) {
   out.sentence = app.get_description();
   out.footer = app.get_footer();
   out.takes_program = app.get_prefix_command();
-  for (const CLI::Option* option : app.get_options()) out.options.push_back(outline(*option));
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_group() != kHidden) out.options.push_back(outline(*option));
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     out.commands.push_back(outline(*command, out.path));
   return out;

@@ -10,6 +10,9 @@ class App;
 
 namespace muster::cli {
 
+// The group of options that programs give each other: help, manual page and completion leave them out.
+inline constexpr const char* kHidden = "";
+
 struct Option {
   std::vector<std::string> names;  // "-n", "--ranks"; of a positional its one name
   std::string value;               // "FILE"; empty: a flag
@@ -30,7 +33,7 @@ struct Command {
   std::vector<Command> commands;
 };
 
-// Of a program that has been declared: whatever is parsed, all that could be.
+// Of a program that has been declared: whatever is parsed, all that could be, but what is hidden.
 Command outline(const CLI::App& app);
 
 }  // namespace muster::cli

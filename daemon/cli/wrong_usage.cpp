@@ -1,6 +1,7 @@
 #include "daemon/cli/wrong_usage.hpp"
 
 #include "api/base/spelling.hpp"
+#include "daemon/cli/outline.hpp"
 #include "daemon/config/diagnostic.hpp"
 
 #include <optional>
@@ -22,7 +23,8 @@ std::vector<std::string> command_names(const CLI::App& app) {
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    if (option->get_group() != kHidden)
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   return names;
 }
 

@@ -66,12 +66,10 @@ void declare(CLI::App& app, Typed& typed) {
       ->type_name(cli::kFile);
   app.add_flag("--check-config", typed.flags.check_config,
                "Say what is wrong with the configuration, and end");
-  app.add_option("--check-state", typed.flags.check_state,
-                 "For an upgrade: whether this program reads the state in that descriptor");
-  app.add_option("--check-nonce", typed.flags.check_nonce,
-                 "For an upgrade: a text that the answer begins with");
-  app.add_option("--check-socket", typed.flags.check_socket,
-                 "For an upgrade: the path of the daemon's own socket, if it is not the service manager's");
+  // What program_check.cpp asks: no user's.
+  app.add_option("--check-state", typed.flags.check_state)->group(cli::kHidden);
+  app.add_option("--check-nonce", typed.flags.check_nonce)->group(cli::kHidden);
+  app.add_option("--check-socket", typed.flags.check_socket)->group(cli::kHidden);
   app.add_flag("--print-config", typed.flags.print_config, "Print each setting with its origin, and end");
   app.add_flag("--transient", typed.flags.transient,
                "For one run: reads no default configuration, removes its runtime directory at the end");

@@ -36,7 +36,7 @@ _muster_options() {
   'muster config show') echo '-h --help --json --config --set' ;;
   'muster config explain') echo '-h --help --json' ;;
   'muster config schema') echo '-h --help' ;;
-  'musterd') echo '-h --help --config --socket --set --engine --check-config --check-state --check-nonce --check-socket --print-config --transient --version' ;;
+  'musterd') echo '-h --help --config --socket --set --engine --check-config --print-config --transient --version' ;;
   esac
 }
 
@@ -106,7 +106,7 @@ _muster_kind() {
   'muster plan explain --count') echo 'NONE' ;;
   'muster plan explain --world') echo 'NONE' ;;
   'muster plan explain --cores') echo 'NONE' ;;
-  'muster config check '*) echo 'FILE' ;;
+  'muster config check '[0-9]*) echo 'FILE' ;;
   'muster config show --config') echo 'FILE' ;;
   'muster config show --set') echo 'KEY=VALUE' ;;
   'muster config explain 0') echo 'KEY' ;;
@@ -115,9 +115,6 @@ _muster_kind() {
   'musterd --socket') echo 'FILE' ;;
   'musterd --set') echo 'KEY=VALUE' ;;
   'musterd --engine') echo 'FILE' ;;
-  'musterd --check-state') echo 'NONE' ;;
-  'musterd --check-nonce') echo 'NONE' ;;
-  'musterd --check-socket') echo 'NONE' ;;
   esac
 }
 

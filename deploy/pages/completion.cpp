@@ -113,16 +113,22 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
-std::string bash_case(const std::string& label, const std::string& words) {
-  return fmt::format("  '{}') echo '{}' ;;\n", label, words);
-}
-
-// ---- zsh and fish
-
 // In single quotes of a shell of the Bourne kind.
 std::string quoted(const std::string& text) {
   return "'" + replaced(text, "'", "'\\''") + "'";
 }
+
+std::string bash_case(const std::string& pattern, const std::string& words) {
+  return fmt::format("  {}) echo {} ;;\n", pattern, quoted(words));
+}
+
+// The pattern of words that are no options, which are counted: every one, or that of this number.
+std::string bash_positional(const Command& command, const Option& option, int number) {
+  return option.repeated ? quoted(command.path + " ") + "[0-9]*"
+                         : quoted(fmt::format("{} {}", command.path, number));
+}
+
+// ---- zsh and fish
 
 // As fish has it: a backslash escapes in single quotes.
 std::string fish_quoted(const std::string& text) {
@@ -148,7 +154,7 @@ std::string zsh_action(const Option& option) {
     case Kind::kFolder:
       return "_files -/";
     case Kind::kJob:
-      return "_muster_jobs";
+      return "_muster_job_names";
     case Kind::kWords:
       return fmt::format("({})", zsh_text(fmt::format("{}", fmt::join(values->words, " "))));
   }
@@ -251,7 +257,8 @@ std::string bash_completion(const std::vector<Command>& programs) {
   for (const Command& program : programs)
     each_command(program, [&](const Command& command) {
       if (!command.commands.empty())
-        commands += bash_case(command.path, fmt::format("{}", fmt::join(names_of(command.commands), " ")));
+        commands +=
+            bash_case(quoted(command.path), fmt::format("{}", fmt::join(names_of(command.commands), " ")));
       std::string words;
       int positional = 0;
       for (const Option& option : command.options) {
@@ -260,20 +267,17 @@ std::string bash_completion(const std::vector<Command>& programs) {
         if (!option.positional && option.value.empty()) continue;
         values.insert(option.value);
         if (option.positional)
-          kinds += bash_case(
-              fmt::format("{} {}", command.path, option.repeated ? "*" : std::to_string(positional++)),
-              kind_of(option));
+          kinds += bash_case(bash_positional(command, option, positional++), kind_of(option));
         else
           for (const std::string& name : option.names)
-            kinds += bash_case(command.path + " " + name, kind_of(option));
+            kinds += bash_case(quoted(command.path + " " + name), kind_of(option));
       }
-      options += bash_case(command.path, words);
+      options += bash_case(quoted(command.path), words);
     });
-  kinds = replaced(kinds, " *')", " '*)");
   std::string words;
   for (const std::string& value : values)
     if (const auto known = cli::values_named(value); known && known->kind == Kind::kWords)
-      words += bash_case(value, fmt::format("{}", fmt::join(known->words, " ")));
+      words += bash_case(quoted(value), fmt::format("{}", fmt::join(known->words, " ")));
   const auto function = [](const char* name, const char* about, const std::string& cases) {
     return fmt::format("\n# {}\n{}() {{\n  case $1 in\n{}  esac\n}}\n", about, name, cases);
   };
@@ -291,7 +295,7 @@ std::string zsh_completion(const std::vector<Command>& programs) {
   std::string out = "#compdef";
   for (const Command& program : programs) out += " " + program.name;
   out += fmt::format(
-      "\n{}\n_muster_jobs() {{\n  local -a jobs=(${{(f)\"$(muster {})\"}})\n  compadd -a jobs\n}}\n",
+      "\n{}\n_muster_job_names() {{\n  local -a jobs=(${{(f)\"$(muster {})\"}})\n  compadd -a jobs\n}}\n",
       kGenerated, kJobs);
   std::string cases;
   for (const Command& program : programs) {

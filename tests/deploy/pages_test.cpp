@@ -6,6 +6,8 @@
 #include "deploy/pages/roff.hpp"
 #include "tests/daemon/cli/terminal.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -23,6 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 const std::string kDeploy = std::string(MUSTER_SOURCE_DIR) + "/deploy/";
 
@@ -50,17 +53,50 @@ TEST(Pages, AreThoseOfTheDeclarations) {
     EXPECT_EQ(committed(each.path), each.text) << "run: cmake --build BUILD --target write-pages";
 }
 
+// From where the page has `begin` to the next section; empty: it has no such.
+std::string section_of(const std::string& text, const std::string& begin) {
+  const std::size_t from = text.find("\n" + begin);
+  return from == std::string::npos ? "" : text.substr(from, text.find("\n.S", from + 1) - from);
+}
+
+// Whether an item of the section is of the option, and says its sentence.
+bool describes(const std::string& section, const Option& option) {
+  const std::string item = "\n.TP\n";
+  std::string name = option.names.back();
+  if (option.positional)
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  const std::string tag = (option.positional ? "\\fI" : "\\fB") + roff(name) + "\\fR";
+  for (std::size_t at = section.find(item); at != std::string::npos; at = section.find(item, at + 1)) {
+    const std::size_t tags = at + item.size(), sentence = section.find('\n', tags) + 1;
+    if (section.substr(tags, sentence - tags).find(tag) != std::string::npos &&
+        section.substr(sentence).starts_with(roff(option.sentence) + "."))
+      return true;
+  }
+  return false;
+}
+
+// What the page says neither in the command's own section nor, of an option, among those that many have.
+void find_missing(const std::string& text, const Command& command, std::vector<std::string>* missing) {
+  for (const Command& below : command.commands) find_missing(text, below, missing);
+  const std::string own = section_of(text, ".SS \\fB" + command.path + "\\fR ");
+  if (own.empty() && command.commands.empty()) missing->push_back(command.path);
+  const std::string common = section_of(text, ".SH COMMON OPTIONS\n");
+  for (const Option& option : command.options)
+    if (!describes(own, option) && !describes(common, option))
+      missing->push_back(command.path + " " + option.names.back());
+}
+
+std::vector<std::string> missing_in(const std::string& text, const Command& command) {
+  std::vector<std::string> missing;
+  find_missing(text, command, &missing);
+  return missing;
+}
+
 // Goal:   what the help says, the page says; a command or key that is new needs no page to be edited.
 TEST(Pages, NameEveryCommandOptionVariableAndKey) {
   const std::string muster = page("man/muster.1");
   const Program program = muster_program();
-  const auto named = [&](const auto& self, const Command& command) -> void {
-    EXPECT_THAT(muster, HasSubstr(command.commands.empty() ? "\\fB" + command.path + "\\fR" : ""));
-    for (const Option& option : command.options)
-      EXPECT_THAT(muster, HasSubstr(option.positional ? "" : "\\fB" + roff(option.names.back()) + "\\fR"));
-    for (const Command& below : command.commands) self(self, below);
-  };
-  named(named, program.command);
+  EXPECT_THAT(missing_in(muster, program.command), SizeIs(0));
   EXPECT_THAT(program.command.commands, SizeIs(testing::Ge(18u)));
   for (const char* section : {"NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "EXIT STATUS", "ENVIRONMENT",
                               "FILES", "EXAMPLES", "SEE ALSO"})
@@ -71,6 +107,36 @@ TEST(Pages, NameEveryCommandOptionVariableAndKey) {
   EXPECT_THAT(page("man/musterd.yaml.5"),
               AllOf(HasSubstr("node.workers"), HasSubstr("MUSTER_SET_node__workers"),
                     HasSubstr("jobs[].mesh"), HasSubstr("default 60s")));
+}
+
+// Goal: the check above finds what is missing, also where another command has an option of that name.
+TEST(Pages, AreFoundToLackAnOption) {
+  Program program = muster_program();
+  const std::string before = program_page(program, 1);
+  std::vector<Command>& commands = program.command.commands;
+  const auto command = [&](const std::string& name) -> Command& {
+    return *std::find_if(commands.begin(), commands.end(),
+                         [&](const auto& each) { return each.name == name; });
+  };
+  Option option = command("trace").options.front();
+  option.names = {"--grace"};  // of `run`
+  command("status").options.push_back(option);
+  option.names = {"op"};  // of `plan explain`
+  option.positional = true;
+  command("status").options.push_back(option);
+  Command more = command("jobs");
+  more.path = "muster more";
+  command("config").commands.push_back(more);
+  EXPECT_THAT(missing_in(before, program.command),
+              UnorderedElementsAre("muster status --grace", "muster status op", "muster more"));
+  EXPECT_THAT(missing_in(program_page(program, 1), program.command), SizeIs(0));
+}
+
+// What programs ask each other is nobody's to type.
+TEST(Pages, LeaveOutWhatIsHidden) {
+  for (const Page& each : all_pages())
+    EXPECT_THAT(each.text, AllOf(Not(HasSubstr("check-nonce")), Not(HasSubstr("check\\-nonce"))))
+        << each.path;
 }
 
 TEST(Roff, ShowsATextAsItIs) {
@@ -129,6 +195,8 @@ TEST(BashCompletion, ProposesTheOptionsOfACommand) {
                                                         Not(Contains("--pickles")), Not(Contains("-o"))));
   EXPECT_THAT(in_bash({"muster", "trace", "--seconds", "3", "--en"}), ElementsAre("--endpoint", "--end"));
   EXPECT_THAT(in_bash({"muster", "config", "show", "--s"}), ElementsAre("--set"));
+  EXPECT_THAT(in_bash({"muster", "config", "check", "--json", "--"}), Contains("--help"))
+      << "a flag takes no value, though the command takes files";
   EXPECT_THAT(in_bash({"musterd", "--check-c"}), ElementsAre("--check-config"));
 }
 
@@ -208,6 +276,28 @@ TEST(ZshCompletion, ProposesCommandsOptionsAndValues) {
   EXPECT_TRUE(shell.shows("bf16")) << shell.shown();
   shell.type("\x15musterd --check-c\t");
   EXPECT_TRUE(shell.shows("--check-config")) << shell.shown();
+  shell.type(
+      "\x15"
+      "exit\n");
+  shell.wait();
+}
+
+TEST(ZshCompletion, ProposesJobsOfTheDaemon) {
+  if (!there("zsh")) GTEST_SKIP() << "needs zsh";
+  const test::Daemon daemon;
+  const Ran ran = test::muster(
+      {"run", "-n", "1", "--job", "train", "--keep", "--endpoint", daemon.socket(), "--", "true"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Folder home;
+  test::Terminal shell({{"/usr/bin/zsh", "-f", "-i"},
+                        {"HOME=" + home.path(), "PS1=ready> ", "MUSTER_ENDPOINT=" + daemon.socket()},
+                        {}});
+  ASSERT_TRUE(shell.shows("ready> ")) << shell.shown();
+  shell.type("fpath=(" + kDeploy + "completion $fpath); path=(" + std::string(MUSTER_PROGRAMS) +
+             " $path); autoload -U compinit; compinit -u -D; echo lo''aded\n");
+  ASSERT_TRUE(shell.shows("loaded")) << shell.shown();
+  shell.type("muster top --job t\t");
+  EXPECT_TRUE(shell.shows("--job train")) << shell.shown();
   shell.type(
       "\x15"
       "exit\n");
