@@ -73,7 +73,8 @@ std::vector<std::string> misspelt_variables(std::span<const std::string> environ
 
 std::vector<std::string> process_variables() {
   std::vector<std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
+  // clearenv(3) leaves no list at all.
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) all.emplace_back(*entry);
   return all;
 }
 

@@ -1,7 +1,10 @@
 #include "api/base/variables.hpp"
 
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace muster {
 namespace {
@@ -34,6 +37,14 @@ TEST(Variables, LeavesKnownOnesAndStrangersAlone) {
   EXPECT_THAT(told({"MUSTER_SET_node__workers=2", "MUSTER_LOG=info", "MUSTER_TEST=1", "MUSTER_HOME=/x",
                     "MUSTER_SETUP=skip", "RANK=1", "MASTER_PORT=1", "MUSTER_", "MUSTER_FAULT_AT=a"}),
               IsEmpty());
+}
+
+// Goal: a program that has called clearenv(3) has no variables, and can open a session.
+TEST(Variables, OfAProcessWithoutAnyAreNone) {
+  char** const all = std::exchange(environ, nullptr);
+  const std::vector<std::string> none = process_variables();
+  environ = all;
+  EXPECT_THAT(none, IsEmpty());
 }
 
 }  // namespace
