@@ -166,9 +166,15 @@ Result<muster_session::Connection> attach(const muster::bootstrap::Identity& ide
   return connection;
 }
 
+// Whether `muster run` has started this rank, and has told itself what is misspelt: by hand two variables are
+// enough, and it sets all of them.
+bool is_of_muster_run(const muster::bootstrap::Identity& identity) {
+  return identity.launcher == "muster" && identity.local_size >= 0;
+}
+
 // Which variables of the environment look like ours and are none: the reason, perhaps, why this did not work.
 // Where it did they are told too, once and by one rank, for what was meant has no effect.
-Status with_misspelt(Status status, std::int32_t rank) {
+Status with_misspelt(Status status, const muster::bootstrap::Identity& identity) {
   static std::atomic<bool> told = false;
   std::string all;
   for (const std::string& each : muster::misspelt_variables(muster::process_variables()))
@@ -176,7 +182,8 @@ Status with_misspelt(Status status, std::int32_t rank) {
   if (all.empty()) return status;
   all = muster::printable(all, muster::Lines::kOne);
   if (!status.ok()) return Status(status.code(), status.message() + "; " + all);
-  if (rank == 0 && !told.exchange(true)) std::fprintf(stderr, "libmuster: warning: %s\n", all.c_str());
+  if (identity.rank == 0 && !is_of_muster_run(identity) && !told.exchange(true))
+    std::fprintf(stderr, "libmuster: warning: %s\n", all.c_str());
   return status;
 }
 
@@ -217,8 +224,8 @@ muster_status_t muster_open(const muster_open_options* given, muster_session** s
         options.timeout_ns > 0 ? muster::Nanos(options.timeout_ns) : kDefaultTimeout;
     MUSTER_RETURN_IF_ERROR(muster::client::count_forks());
     const auto identity = identity_of(options);
-    if (!identity) return with_misspelt(identity.error(), -1);
-    return with_misspelt(open_as(*identity, timeout, session), identity->rank);
+    if (!identity) return with_misspelt(identity.error(), {});
+    return with_misspelt(open_as(*identity, timeout, session), *identity);
   });
 }
 

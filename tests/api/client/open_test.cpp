@@ -98,6 +98,15 @@ TEST_F(Open, WarnsOnceOfAMisspeltVariableWhereItWorksAllTheSame) {
   testing::internal::CaptureStderr();
   EXPECT_NE(open(1, 2, "train"), nullptr);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "one rank is enough";
+  {
+    const Exported launcher(Variables{{"MUSTER_RANK", "0"},
+                                      {"MUSTER_WORLD_SIZE", "2"},
+                                      {"MUSTER_LOCAL_RANK", "0"},
+                                      {"MUSTER_LOCAL_SIZE", "2"}});
+    testing::internal::CaptureStderr();
+    close(open(0, 2, "launched"));
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "`muster run` has told it";
+  }
   testing::internal::CaptureStderr();
   muster_session* first = open(0, 2, "train");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
