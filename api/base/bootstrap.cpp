@@ -110,7 +110,7 @@ std::span<const Launcher> launchers() {
   return kLaunchers;
 }
 
-Result<std::optional<std::string>> filled(const Lookup& lookup, std::string_view name) {
+Result<std::optional<std::string>> non_empty(const Lookup& lookup, std::string_view name) {
   auto value = lookup(name);
   if (value && value->empty())
     return fail(Code::kBadArgument, "{} is empty: set it, or take it out of the environment (unset {})", name,
@@ -118,7 +118,7 @@ Result<std::optional<std::string>> filled(const Lookup& lookup, std::string_view
   return value;
 }
 
-std::optional<std::string> half_of_two(const Lookup& lookup) {
+std::optional<std::string> missing_half(const Lookup& lookup) {
   const Launcher& ours = kLaunchers.front();
   const bool rank = lookup(ours.rank).has_value();
   if (rank == lookup(ours.world_size).has_value()) return std::nullopt;
@@ -129,7 +129,7 @@ std::optional<std::string> half_of_two(const Lookup& lookup) {
 
 Result<Identity> identify(const Lookup& lookup) {
   for (const Variable& variable : rank_variables())
-    if (const auto value = filled(lookup, variable.name); !value) return fail(value.error());
+    if (const auto value = non_empty(lookup, variable.name); !value) return fail(value.error());
   Identity identity;
   identity.endpoint = lookup("MUSTER_ENDPOINT").value_or(kDefaultEndpoint);
   identity.mesh = lookup("MUSTER_MESH").value_or("");

@@ -54,9 +54,9 @@ Result<Identity> identify(const Lookup& lookup);
 
 // The value of one of our variables, or nothing where it is not set. kBadArgument: it is set to nothing,
 // which may be meant as either.
-Result<std::optional<std::string>> filled(const Lookup& lookup, std::string_view name);
+Result<std::optional<std::string>> non_empty(const Lookup& lookup, std::string_view name);
 
 // What is to be said where one of MUSTER_RANK and MUSTER_WORLD_SIZE is set without the other.
-std::optional<std::string> half_of_two(const Lookup& lookup);
+std::optional<std::string> missing_half(const Lookup& lookup);
 
 }  // namespace muster::bootstrap

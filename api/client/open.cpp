@@ -42,7 +42,7 @@ Result<muster::bootstrap::Identity> identity_of(const muster_open_options& optio
                 "it out for {}",
                 muster::bootstrap::kDefaultEndpoint);
   if (identity.rank < 0)
-    if (const auto half = muster::bootstrap::half_of_two(lookup))
+    if (const auto half = muster::bootstrap::missing_half(lookup))
       return fail(Code::kBadArgument, "{}", *half);
   if (identity.rank < 0)
     return fail(Code::kBadArgument,

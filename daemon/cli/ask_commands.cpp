@@ -90,7 +90,7 @@ int run_trace(const Door& door, const std::string& job, const std::string& path,
               Recording which, Output output) {
   if (const auto trouble = check_writable(path)) return complain(*trouble);
   std::string by;  // anybody's
-  Attention attention(Keys::kLeft);
+  Attention attention(Keys::kIgnored);
   bool interrupted = false;
   if (which == Recording::kNew) {
     by = fmt::format("`muster trace` (pid {})", getpid());
@@ -101,7 +101,7 @@ int run_trace(const Door& door, const std::string& job, const std::string& path,
     if (!begun) return complain(begun.error());
     const SteadyClock clock;
     const auto span = Nanos(static_cast<std::int64_t>(seconds * 1e9));
-    interrupted = attention.wait(-1, later(clock.now(), span), clock) == Attention::Came::kEnough;
+    interrupted = attention.wait(-1, later(clock.now(), span), clock) == Attention::Came::kUserEnds;
   }
   const auto ended = ask(door, {{"command", "trace_end"}, {"job", job}, {"by", by}}, &attention);
   if (!ended) return complain(ended.error());

@@ -41,7 +41,7 @@ Attention::~Attention() {
 
 // Without signals a terminal would stay as it is after a Ctrl-C, so it is left alone then.
 void Attention::take_terminal() {
-  if (keys_ == Keys::kLeft || terminal_ || !signals_.valid() || !in_foreground()) return;
+  if (keys_ == Keys::kIgnored || terminal_ || !signals_.valid() || !in_foreground()) return;
   termios settings{};
   if (tcgetattr(STDIN_FILENO, &settings) != 0) return;
   const termios as_it_was = settings;
@@ -98,10 +98,10 @@ Attention::Came Attention::wait(int descriptor, Instant deadline, const Clock& c
     const timespec time{.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000),
                         .tv_nsec = static_cast<long>(left.count() % 1'000'000'000)};
     const int ready = ppoll(entries, 3, &time, nullptr);
-    if (ready > 0 && entries[1].revents != 0 && signal_ends()) return Came::kEnough;
-    if (ready > 0 && entries[2].revents != 0 && key_ends()) return Came::kEnough;
+    if (ready > 0 && entries[1].revents != 0 && signal_ends()) return Came::kUserEnds;
+    if (ready > 0 && entries[2].revents != 0 && key_ends()) return Came::kUserEnds;
     if (ready > 0 && entries[0].revents != 0) return Came::kReady;
-    if (clock.now() >= deadline) return Came::kTime;
+    if (clock.now() >= deadline) return Came::kDeadline;
   }
 }
 

@@ -13,7 +13,7 @@
 namespace muster::cli {
 
 // Whether q is listened to, which needs a terminal that this process may read.
-enum class Keys : std::uint8_t { kLeft, kHeard };
+enum class Keys : std::uint8_t { kIgnored, kHeard };
 
 // Owns    SIGINT, SIGTERM, SIGHUP and SIGQUIT, unless they are ignored, SIGTSTP and SIGCONT while keys are
 //         heard, and then the terminal's settings: each keystroke comes at once and is not shown. All is
@@ -28,11 +28,11 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  enum class Came : std::uint8_t { kReady, kTime, kEnough };
+  enum class Came : std::uint8_t { kReady, kDeadline, kUserEnds };
   // Until the descriptor is readable (or has been closed by its peer), the deadline is past, or the user has
   // had enough. A negative descriptor is never ready.
   Came wait(int descriptor, Instant deadline, const Clock& clock);
-  // Of the last kEnough: 0 for q, 128 + the signal.
+  // Of the last kUserEnds: 0 for q, 128 + the signal.
   int exit_code() const { return exit_code_; }
 
  private:

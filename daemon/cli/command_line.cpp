@@ -306,7 +306,7 @@ int Line::of_job(const std::function<int(const std::string& job)>& question) con
 
 std::optional<Trouble> Line::fault() const {
   if (!asks_daemon || !endpoint.empty() || only_private) return std::nullopt;
-  const auto said = bootstrap::filled(bootstrap::process_environment(), kEndpointVariable);
+  const auto said = bootstrap::non_empty(bootstrap::process_environment(), kEndpointVariable);
   return said ? std::nullopt : std::optional(trouble_of(said.error()));
 }
 

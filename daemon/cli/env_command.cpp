@@ -61,7 +61,7 @@ int run_env(const bootstrap::Lookup& lookup, Output output) {
   if (!identity) return complain(trouble_of(identity.error()));
   // A slip of the hand, if no other launcher speaks.
   if (identity->launcher.empty())
-    if (const auto half = bootstrap::half_of_two(lookup)) return complain({kUsage, *half});
+    if (const auto half = bootstrap::missing_half(lookup)) return complain({kUsage, *half});
   Json launchers = Json::array();
   for (const bootstrap::Launcher& launcher : bootstrap::launchers()) {
     const std::string missing = missing_of(launcher, lookup);

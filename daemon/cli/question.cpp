@@ -47,7 +47,7 @@ Result<control::Packet> ask_once(const shm::Descriptor& socket, const Json& comm
   const Status sent = control::send_packet(socket, shm::MessageKind::kCommand, 1, command);
   // Of a daemon that has turned us away already the reason is there to be read.
   if (!sent.ok() && sent.code() != Code::kDaemonLost) return fail(sent);
-  if (attention != nullptr && attention->wait(socket.get(), deadline, clock) == Attention::Came::kEnough)
+  if (attention != nullptr && attention->wait(socket.get(), deadline, clock) == Attention::Came::kUserEnds)
     return fail(Code::kWaitInterrupted, "interrupted");
   return control::receive_packet(socket, deadline, clock);
 }

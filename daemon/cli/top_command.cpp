@@ -164,7 +164,7 @@ int watch(const Door& door, const JobCountersReader& counters, const std::string
   const auto interval = Nanos(static_cast<std::int64_t>(options.seconds * 1e9));
   Look before = look_at(counters, clock.now());
   while (true) {
-    if (attention.wait(-1, later(clock.now(), interval), clock) == Attention::Came::kEnough)
+    if (attention.wait(-1, later(clock.now(), interval), clock) == Attention::Came::kUserEnds)
       return attention.exit_code();
     Look after = look_at(counters, clock.now());
     Json now = rates(counters, before, after);
@@ -244,7 +244,7 @@ std::string top_text(const std::string& job, const Json& now, std::size_t column
 int run_top(const Door& door, const std::string& job, const TopOptions& options, Output output) {
   // What nobody reads any more would end this program, and leave the terminal as it is just now.
   const bool screen = !options.once && ::isatty(STDOUT_FILENO) == 1;
-  Attention attention(screen ? Keys::kHeard : Keys::kLeft);
+  Attention attention(screen ? Keys::kHeard : Keys::kIgnored);
   try {
     const auto answer = ask(door, {{"command", "counters"}, {"job", job}}, &attention);
     if (!answer) return complain(answer.error());

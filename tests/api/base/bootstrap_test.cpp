@@ -43,12 +43,12 @@ TEST(Bootstrap, NamesAWrongRankWithItsValue) {
 }
 
 TEST(Bootstrap, SaysWhichHalfIsMissing) {
-  EXPECT_THAT(half_of_two(of({{"MUSTER_RANK", "3"}})).value_or(""),
+  EXPECT_THAT(missing_half(of({{"MUSTER_RANK", "3"}})).value_or(""),
               HasSubstr("MUSTER_RANK=3 is set, but MUSTER_WORLD_SIZE is missing"));
-  EXPECT_THAT(half_of_two(of({{"MUSTER_WORLD_SIZE", "3"}})).value_or(""),
+  EXPECT_THAT(missing_half(of({{"MUSTER_WORLD_SIZE", "3"}})).value_or(""),
               HasSubstr("MUSTER_RANK is missing"));
-  EXPECT_FALSE(half_of_two(of({})));
-  EXPECT_FALSE(half_of_two(of({{"MUSTER_RANK", "0"}, {"MUSTER_WORLD_SIZE", "3"}})));
+  EXPECT_FALSE(missing_half(of({})));
+  EXPECT_FALSE(missing_half(of({{"MUSTER_RANK", "0"}, {"MUSTER_WORLD_SIZE", "3"}})));
 }
 
 }  // namespace
