@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 
 #include <unistd.h>
@@ -15,26 +14,14 @@
 namespace muster::cli {
 namespace {
 
-// Where the daemon is to make its directory. What killed runs have left is removed on the way.
+// Where the daemon is to make its directory.
 Result<std::string> choose_directory() {
-  std::vector<std::string> parents;
-  // The basedir specification has a relative path ignored; a socket's path has 107 bytes.
-  constexpr std::size_t kParentMax = 64;
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/' && std::strlen(runtime) <= kParentMax)
-    parents.emplace_back(runtime);
-  parents.emplace_back("/tmp");
-  std::string chosen;
-  int error = 0;
-  for (const std::string& parent : parents) {
-    remove_stale_runs(parent);
-    if (access(parent.c_str(), W_OK | X_OK) == 0 && chosen.empty()) chosen = fresh_run_directory(parent);
-    error = errno;
-  }
-  if (!chosen.empty()) return chosen;
+  const std::vector<std::string> parents = run_parents();
+  for (const std::string& parent : parents)
+    if (access(parent.c_str(), W_OK | X_OK) == 0) return fresh_run_directory(parent);
   return fail(Code::kNoResource,
               "no directory for a private daemon can be made in {}: {}; set XDG_RUNTIME_DIR", parents.back(),
-              std::strerror(error));
+              std::strerror(errno));
 }
 
 bool sets(const std::vector<std::string>& environment, const std::string& name) {

@@ -11,8 +11,7 @@
 namespace muster::cli {
 
 // Owns    the process and its directory (mode 0700), which the process makes, and which is removed at the
-// end.
-//         Those of killed runs of this user are removed at the start (stale_runs.hpp).
+//         end.
 // Thread  one.
 // Bound   one daemon; as many sessions and jobs as is said or by default, but where nobody has said so
 //         fewer, if the hard limit of open files demands it, down to what the ranks need.

@@ -6,6 +6,7 @@
 #include "daemon/cli/private_daemon.hpp"
 #include "daemon/cli/private_limits.hpp"
 #include "daemon/cli/rank_environment.hpp"
+#include "daemon/cli/stale_runs.hpp"
 #include "daemon/cli/trace_file.hpp"
 #include "scheduler/mesh/description.hpp"
 
@@ -15,7 +16,6 @@
 #include <cstdio>
 #include <filesystem>
 
-#include <sys/random.h>
 #include <unistd.h>
 
 namespace muster::cli {
@@ -33,10 +33,7 @@ struct Wanted {
 
 // Containers with process numbers of their own may share a daemon, so the number alone is not unique.
 std::string fresh_job_name() {
-  std::uint32_t chance = 0;
-  // Where the system has none to give, a name that is taken is refused by the daemon.
-  static_cast<void>(!getrandom(&chance, sizeof chance, 0));
-  return fmt::format("run-{}-{:08x}", getpid(), chance);
+  return fmt::format("run-{}-{:08x}", getpid(), static_cast<std::uint32_t>(chance_for_name()));
 }
 
 // One run, as steps on an event loop: find a daemon → job → trace → ranks → trace → end. Each step starts
@@ -52,6 +49,7 @@ class Run {
 
   int run() {
     if (const auto trouble = check()) return complain(*trouble);
+    for (const std::string& parent : run_parents()) remove_stale_runs(parent);  // of killed runs
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGCHLD, SIG_DFL);  // inherited as ignored, it would hide how a rank ended
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})

@@ -3,7 +3,8 @@
 #include "api/shm/socket.hpp"
 #include "daemon/supervisor/place_lock.hpp"
 
-#include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include <fcntl.h>
@@ -24,24 +25,37 @@ bool is_run_directory(const std::string& name) {
 
 }  // namespace
 
-std::string fresh_run_directory(const std::string& parent) {
+std::uint64_t chance_for_name() {
   std::uint64_t chance = 0;
-  // Where the system has none to give, the daemon that has this name already refuses the other.
-  static_cast<void>(!getrandom(&chance, sizeof chance, 0));
-  return fmt::format("{}/{}{:016x}", parent, kRunDirectoryPrefix, chance);
+  return getrandom(&chance, sizeof chance, 0) == sizeof chance ? chance : 0;
 }
 
-void remove_run_directory(const std::string& path) {
+std::string fresh_run_directory(const std::string& parent) {
+  return fmt::format("{}/{}{:016x}", parent, kRunDirectoryPrefix, chance_for_name());
+}
+
+bool remove_run_directory(const std::string& path) {
   const auto lock = supervisor::PlaceLock::take_if_free(path);
-  if (!lock) return;
+  if (!lock) return false;
   const shm::Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat facts {};
-  if (!folder.valid() || fstat(folder.get(), &facts) != 0 || facts.st_uid != geteuid()) return;
+  if (!folder.valid() || fstat(folder.get(), &facts) != 0 || facts.st_uid != geteuid()) return false;
   // Held by a daemon of another network namespace, where the first lock is not seen.
-  if (!shm::lock_folder(folder, path, 1).ok()) return;
+  if (!shm::lock_folder(folder, path, 1).ok()) return false;
   if (fstatat(folder.get(), kRunSocket, &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(facts.st_mode))
     unlinkat(folder.get(), kRunSocket, 0);
-  rmdir(path.c_str());
+  return rmdir(path.c_str()) == 0;
+}
+
+std::vector<std::string> run_parents() {
+  // The basedir specification has a relative path ignored; a socket's path has 107 bytes.
+  constexpr std::size_t kParentMax = 64;
+  std::vector<std::string> parents;
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/' && std::strlen(runtime) <= kParentMax)
+    parents.emplace_back(runtime);
+  parents.emplace_back("/tmp");
+  return parents;
 }
 
 void remove_stale_runs(const std::string& parent) {
@@ -52,8 +66,7 @@ void remove_stale_runs(const std::string& parent) {
     if (!is_run_directory(it->path().filename())) continue;
     struct stat facts {};
     if (lstat(it->path().c_str(), &facts) != 0 || facts.st_uid != geteuid()) continue;
-    remove_run_directory(it->path());
-    --left;
+    if (remove_run_directory(it->path())) --left;
   }
 }
 

@@ -64,6 +64,29 @@ TEST_F(StaleRuns, AreGoneAfterTheNextRun) {
   EXPECT_TRUE(home_.empty());
 }
 
+// Goal: a run on a standing daemon, which starts none, cleans up as well.
+TEST_F(StaleRuns, AreGoneAfterARunThatJoinsADaemon) {
+  const Daemon daemon;
+  make_run();
+  const Ran joins = run({{program("muster"), "run", "--endpoint", daemon.socket(), "-n", "1", "--", "true"},
+                         {"XDG_RUNTIME_DIR=" + home_.path()},
+                         {}});
+  EXPECT_EQ(joins.code, 0) << joins.err;
+  EXPECT_TRUE(home_.empty());
+}
+
+// Goal: runs that live do not use up what one sweep may remove.
+TEST_F(StaleRuns, AreCountedAsTheyAreRemoved) {
+  std::vector<std::string> full;
+  for (int i = 0; i < cli::kStaleRunsMax; ++i) {
+    full.push_back(make_run());
+    std::ofstream(full.back() + "/precious") << "words";
+  }
+  for (int i = 0; i < 8; ++i) make_run();
+  remove_stale_runs(home_.path());
+  EXPECT_EQ(left(), full.size());
+}
+
 TEST_F(StaleRuns, ALauncherThatIsKilledLeavesADaemonThatCleansUp) {
   Running killed(run_of("echo here; sleep 600"));
   ASSERT_TRUE(killed.printed("here")) << killed.err();
