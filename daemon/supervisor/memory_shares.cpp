@@ -43,12 +43,13 @@ const shm::MemoryPage* MemoryShares::page(std::uint32_t uid) const {
 
 Shares MemoryShares::held() const {
   Shares held(limits_, governor_);
-  for (const auto& [uid, page] : pages_) held.enter(uid, std::min(page.held(), held.room(uid)));
+  for (const auto& [uid, page] : pages_) held.enter(uid, std::min(page.held(), held.share(uid)));
   return held;
 }
 
 void MemoryShares::refresh() {
-  const Shares now = held();
+  Shares now(limits_, governor_);
+  for (const auto& [uid, page] : pages_) now.enter(uid, std::min(page.held(), now.room(uid)));
   for (auto& [uid, page] : pages_) page.set_limits({now.share(uid), now.of(uid) + now.room(uid)});
 }
 

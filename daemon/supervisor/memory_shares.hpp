@@ -11,9 +11,8 @@ namespace muster::supervisor {
 
 // Owns    a page for each user who has jobs (api/shm/memory_page.hpp).
 // Thread  the supervisor's loop.
-// Bound   as Shares, in bytes. What engines say that they hold counts up to what their user may have: a lie
-//         takes nothing from others. Users who take at once may pass the node's limit until the next
-//         refresh().
+// Bound   as Shares, in bytes. What engines say that they hold counts up to their user's share. Users who
+//         take at once may pass the node's limit until the next refresh().
 // Fails   enter: kNoResource.
 class MemoryShares {
  public:
@@ -29,7 +28,7 @@ class MemoryShares {
   bool leave(std::uint32_t uid, std::uint64_t job);
   // nullptr: the user has no page.
   const shm::MemoryPage* page(std::uint32_t uid) const;
-  // What the jobs of each user hold now.
+  // What the jobs of each user say that they hold now, up to its share.
   Shares held() const;
   // Each user may have what is left now.
   void refresh();

@@ -67,6 +67,19 @@ TEST_F(MemorySharesTest, BelieveNobodyMoreThanItMayHave) {
   EXPECT_EQ(limits(0).limit, 200u) << "the reserve";
 }
 
+// Goal: who is shown does not depend on the order of user numbers, also where they have more than there is.
+TEST_F(MemorySharesTest, ShowWhatEachUserHoldsWhateverOthersHold) {
+  for (const std::uint32_t uid : {0u, 1000u, 1001u}) ASSERT_TRUE(memory_.enter(uid, uid + 1));
+  hold(0, 0, 300);
+  hold(1000, 0, 450);
+  hold(1001, 0, 460);
+  EXPECT_EQ(memory_.held().of(0), 300u);
+  EXPECT_EQ(memory_.held().of(1000), 450u);
+  EXPECT_EQ(memory_.held().of(1001), 460u);
+  hold(1001, 0, UINT64_MAX);
+  EXPECT_EQ(memory_.held().of(1001), 500u) << "its share, whatever its engines say";
+}
+
 TEST_F(MemorySharesTest, AreTakenOverWithTheirJobs) {
   ASSERT_TRUE(memory_.enter(1000, 1) && memory_.enter(1000, 2));
   hold(1000, 1, 70);
