@@ -69,20 +69,25 @@ constexpr std::array kDeclarations{
     leaf("log.reports_directory", Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(log.reports_directory),
          "Where a passed deadline leaves its report and what each rank had run, as files of the job's user; "
          "empty: nowhere."),
-    section("limits", "Everything is bounded, and the bounds are these. A refusal names the limit."),
+    section(
+        "limits",
+        "Everything is bounded, and the bounds are these. A refusal names the limit. To give one ordinary "
+        "user the node, set jobs_per_user_max: 1024, sessions_per_user_max: 65535 and "
+        "memory_per_user_max: 16TiB. That user may then have all but the eighth that is reserved for root. "
+        "The user who runs the daemon may always have all."),
     leaf("limits.jobs_max", Kind::kInteger, "16", 1, 1024, MUSTER_SLOT(limits.jobs_max),
-         "Jobs on this node. An eighth, rounded up but never all, is kept for root and the daemon's own "
+         "Jobs on this node. An eighth, rounded up but never all, is reserved for root and the daemon's own "
          "user."),
     leaf("limits.jobs_per_user_max", Kind::kInteger, "0", 0, 1024, MUSTER_SLOT(limits.jobs_per_user_max),
-         "Jobs of one user other than root and the daemon's own; 0: half of what is not kept for those, at "
-         "least 1."),
+         "Jobs of one user other than root and the daemon's own; 0: half of what is not reserved for those, "
+         "at least 1."),
     leaf("limits.sessions_max", Kind::kInteger, "256", 1, kSlotsMax, MUSTER_SLOT(limits.sessions_max),
-         "Sessions of all jobs together, attached or waiting for their job. An eighth is kept as of jobs."),
+         "Sessions of all jobs together, attached or waiting for their job. An eighth is reserved for root "
+         "and the daemon's own user."),
     leaf("limits.sessions_per_user_max", Kind::kInteger, "0", 0, kSlotsMax,
          MUSTER_SLOT(limits.sessions_per_user_max),
-         "Sessions of one user other than root and the daemon's own; 0: half of what is not kept for those, "
-         "at "
-         "least 1."),
+         "Sessions of one user other than root and the daemon's own; 0: half of what is not reserved for "
+         "those, at least 1. A job of more ranks is refused."),
     leaf("limits.ranks_per_job_max", Kind::kInteger, "256", 1, kRanksOnNodeMax,
          MUSTER_SLOT(limits.ranks_per_job_max),
          "Ranks of one job, each of which has a session at most. Their shared memory is made with the job."),
@@ -98,13 +103,13 @@ constexpr std::array kDeclarations{
          "Groups that a job's clients have made at once, beside those of its mesh: after a rank was lost, "
          "say."),
     leaf("limits.memory_max", Kind::kBytes, "0B", 0, 16 * kTiB, MUSTER_SLOT(limits.memory_max),
-         "Bytes that all jobs hold together: what they are made of, and their buffers. An eighth is kept as "
-         "of "
-         "jobs. 0B: three quarters of the machine's memory, or of what the daemon's cgroup may have."),
+         "Bytes that all jobs hold together: what they are made of, and their buffers. An eighth is "
+         "reserved for root and the daemon's own user. 0B: three quarters of the machine's memory, or of "
+         "what the daemon's cgroup may have."),
     leaf("limits.memory_per_user_max", Kind::kBytes, "0B", 0, 16 * kTiB,
          MUSTER_SLOT(limits.memory_per_user_max),
          "Bytes that the jobs of one user other than root and the daemon's own hold; 0B: half of what is not "
-         "kept for those."),
+         "reserved for those."),
     leaf("limits.arena_per_rank_max", Kind::kBytes, "8GiB", kMiB, 16 * kTiB,
          MUSTER_SLOT(limits.arena_per_rank_max), "Bytes of all buffers of one rank."),
     leaf("limits.arena_segment", Kind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),

@@ -18,6 +18,9 @@ constexpr Nanos kStopAgain = std::chrono::milliseconds(20);
 constexpr Nanos kMemoryPeriod = std::chrono::seconds(1);
 constexpr Nanos kDrainPoll = std::chrono::milliseconds(20);
 
+constexpr Shares::Words kSeats{"sessions", "limits.sessions_max", "limits.sessions_per_user_max",
+                               "start fewer ranks"};
+
 }  // namespace
 
 EngineProcess::Options Supervisor::engine_options(const control::JobSpec& spec, std::uint32_t gid) {
@@ -43,6 +46,8 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
         Code::kNoResource,
         "job {} is of {} ranks, {} are the limit (limits.ranks_per_job_max); start fewer or raise it",
         spec.name, spec.world, options_.ranks_per_job_max);
+  // Or ranks would be started that can never all attach.
+  MUSTER_RETURN_IF_ERROR(sessions_by_user().fits(spec.owner_uid, spec.world, kSeats));
   spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
   MUSTER_ASSIGN_OR_RETURN(const Job* job, book_.create(spec));
   const std::string name = job->spec.name;

@@ -10,19 +10,11 @@
 namespace muster::supervisor {
 namespace {
 
-constexpr std::uint64_t kReservedPart = 8;  // one of so many
-
 std::uint64_t less(std::uint64_t from, std::uint64_t amount) {
   return from > amount ? from - amount : 0;
 }
 
 }  // namespace
-
-Shares::Limits Shares::limits_of(std::uint64_t all, std::uint64_t of_one) {
-  const std::uint64_t eighth = all / kReservedPart + (all % kReservedPart != 0 ? 1 : 0);
-  const std::uint64_t reserved = std::min(eighth, less(all, 1));
-  return {all, reserved, of_one != 0 ? of_one : std::max<std::uint64_t>(1, (all - reserved) / 2)};
-}
 
 std::uint64_t Shares::room(std::uint32_t uid) const {
   const std::uint64_t left = less(limits_.all, all_);
@@ -73,19 +65,30 @@ std::uint64_t Shares::share(std::uint32_t uid) const {
   return governs(uid) ? limits_.all : std::min(open(), limits_.of_one);
 }
 
+std::string Shares::raise(std::uint32_t uid) const {
+  if (governs(uid)) return "raise it";
+  return fmt::format("ask an administrator ({}) to raise it", control::administrators(governor_));
+}
+
 Status Shares::refusal(std::uint32_t uid, const Words& words) const {
-  const std::string raise =
-      governs(uid) ? "raise it"
-                   : fmt::format("ask an administrator ({}) to raise it", control::administrators(governor_));
   if (share_used(uid))
     return failure(Code::kNoResource, "user {} has {} {}, its share ({}); {}, or {}", uid, of(uid),
-                   words.things, words.share_key, words.to_do_less, raise);
+                   words.things, words.share_key, words.to_do_less, raise(uid));
   if (all_ >= limits_.all)
     return failure(Code::kNoResource, "there are {} {}, the limit ({}); {}, or {}", all_, words.things,
-                   words.limit_key, words.to_do_less, raise);
-  return failure(Code::kNoResource, "there are {} {} of users, and {} of {} are kept for {} ({}); {}, or {}",
-                 others_, words.things, limits_.reserved, limits_.all, control::administrators(governor_),
-                 words.limit_key, words.to_do_less, raise);
+                   words.limit_key, words.to_do_less, raise(uid));
+  return failure(Code::kNoResource,
+                 "ordinary users have {} {}; {} of {} places {} reserved for {} ({}); {}, or {}", others_,
+                 words.things, limits_.reserved, limits_.all, limits_.reserved == 1 ? "is" : "are",
+                 control::administrators(governor_), words.limit_key, words.to_do_less, raise(uid));
+}
+
+Status Shares::fits(std::uint32_t uid, std::uint64_t amount, const Words& words) const {
+  if (amount <= share(uid)) return {};
+  const bool own = !governs(uid) && limits_.of_one <= open();
+  return failure(Code::kNoResource, "{} {} are too many: user {} may have {} ({}); {}, or {}", amount,
+                 words.things, uid, share(uid), own ? words.share_key : words.limit_key, words.to_do_less,
+                 raise(uid));
 }
 
 }  // namespace muster::supervisor

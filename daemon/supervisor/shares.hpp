@@ -4,6 +4,7 @@
 
 #include "api/base/result.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -12,9 +13,9 @@ namespace muster::supervisor {
 
 // Owns    a number for each user that has something.
 // Thread  the supervisor's loop.
-// Bound   `all` of it, `of_one` of any user who does not govern the daemon. `reserved` of it is for those who
-//         do, root and the daemon's own user: nobody can lock them out. What was entered beyond a bound
-//         counts all the same.
+// Bound   `all` is what there is. A user who does not govern the daemon may have `of_one`. Those who do, root
+//         and the daemon's own user, may have all, and `reserved` is for them alone: nobody can lock them
+//         out. What was entered beyond a bound counts all the same.
 // Fails   never.
 class Shares {
  public:
@@ -25,7 +26,11 @@ class Shares {
   };
   // As settings have them. Reserved is an eighth, rounded up, but never the whole. `of_one` 0: half of the
   // rest, and at least 1.
-  static Limits limits_of(std::uint64_t all, std::uint64_t of_one);
+  static constexpr Limits limits_of(std::uint64_t all, std::uint64_t of_one) {
+    const std::uint64_t eighth = all / 8 + (all % 8 != 0 ? 1 : 0);
+    const std::uint64_t reserved = all == 0 ? 0 : std::min(eighth, all - 1);
+    return {all, reserved, of_one != 0 ? of_one : std::max<std::uint64_t>(1, (all - reserved) / 2)};
+  }
 
   // What a refusal says of the quantity.
   struct Words {
@@ -42,8 +47,8 @@ class Shares {
   bool has_room(std::uint32_t uid) const { return room(uid) > 0; }
   // Whether it is the user's own share that is used up.
   bool share_used(std::uint32_t uid) const;
-  // Without room: the user one of whose connections makes room by going. The one who has most, so a crowd
-  // pushes itself out and nobody else.
+  // If uid has no room: the user whose oldest connection should be dropped. It is the one who has most, so a
+  // crowd pushes itself out and nobody else.
   std::uint32_t in_the_way(std::uint32_t uid) const;
   void enter(std::uint32_t uid, std::uint64_t amount = 1);
   void leave(std::uint32_t uid, std::uint64_t amount = 1);
@@ -57,9 +62,12 @@ class Shares {
   bool governs(std::uint32_t uid) const { return uid == 0 || uid == governor_; }
   // Why the user has no room: who has how much of what, and who may do what about it. kNoResource.
   Status refusal(std::uint32_t uid, const Words& words) const;
+  // Whether so much at once is within the user's share, whoever has what now. kNoResource.
+  Status fits(std::uint32_t uid, std::uint64_t amount, const Words& words) const;
 
  private:
   std::uint64_t open() const { return limits_.all - limits_.reserved; }  // to everybody
+  std::string raise(std::uint32_t uid) const;
 
   Limits limits_;
   std::uint32_t governor_;

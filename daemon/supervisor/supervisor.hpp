@@ -8,8 +8,8 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
 #include "daemon/supervisor/descriptor_store.hpp"
-#include "daemon/supervisor/entrance.hpp"
 #include "daemon/supervisor/engine_process.hpp"
+#include "daemon/supervisor/entrance.hpp"
 #include "daemon/supervisor/job_book.hpp"
 #include "daemon/supervisor/kept_names.hpp"
 #include "daemon/supervisor/memory_shares.hpp"
@@ -70,9 +70,9 @@ Entrance::Options entrance_of(const Options& options);
 //         state that cannot be read ends the predecessor's engines, and this one begins anew.
 class Supervisor {
  public:
-  static constexpr Shares::Limits kSilent{.all = 64, .reserved = 16, .of_one = 32};
-  static constexpr Shares::Limits kCommands{.all = 128, .reserved = 32, .of_one = 32};
-  static constexpr Shares::Limits kRetries{.all = 128, .reserved = 32, .of_one = 64};
+  static constexpr Shares::Limits kSilent = Shares::limits_of(64, 32);
+  static constexpr Shares::Limits kCommands = Shares::limits_of(128, 32);
+  static constexpr Shares::Limits kRetries = Shares::limits_of(128, 64);
   static constexpr std::size_t kQuestionsMax = 64;
   static constexpr char kShuttingDown[] =
       "the daemon is shutting down; try again once it has been started anew";

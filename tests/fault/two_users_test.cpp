@@ -39,15 +39,13 @@ class TwoUsers : public ::testing::Test {
     }
     return muster_close(session) == MUSTER_OK ? 0 : 2;
   }
-  // Attaches as rank after rank, of `job` or of a job each, until it is refused; it says how often it was let
-  // in.
-  std::uint64_t take_sessions(const char* job, const char* refusal) const {
-    std::vector<std::string> names;
+  // Attaches as rank after rank, of job after job of so many ranks, until it is refused; it says how often it
+  // was let in.
+  std::uint64_t take_sessions(int world, const char* refusal) const {
     for (std::uint64_t count = 0;; ++count) {
-      names.push_back(job != nullptr ? job : fmt::format("job-{}-{}", getuid(), count));
-      const bool one = job != nullptr;
-      muster_open_options options =
-          node_.rank(names.back().c_str(), one ? static_cast<int>(count) : 0, one ? 32 : 1);
+      const auto number = static_cast<int>(count);
+      const std::string name = fmt::format("job-{}-{}", getuid(), number / world);
+      muster_open_options options = node_.rank(name.c_str(), number % world, world);
       muster_session* session = nullptr;
       if (muster_open(&options, &session) == MUSTER_OK) continue;
       if (std::strstr(muster_last_error(), refusal) != nullptr) return count;
@@ -105,14 +103,14 @@ class TwoUsers : public ::testing::Test {
 TEST_F(TwoUsers, OneLeavesJobsToTheOthers) {
   node_.options.jobs_max = 8;  // 1 is reserved, 3 are one user's
   test::start_for_everybody(node_);
-  const auto take = [this] { return take_sessions(nullptr, "3 jobs, its share (limits.jobs_per_user_max)"); };
+  const auto take = [this] { return take_sessions(1, "3 jobs, its share (limits.jobs_per_user_max)"); };
   Taker one(node_, kOneUser, take);
   EXPECT_EQ(one.taken(), 3u);
   expect_room_for_others();
   Taker other(node_, kOtherUser, take);
   EXPECT_EQ(other.taken(), 3u);
   expect_shares_shown();
-  Taker third(node_, kThirdUser, [this] { return take_sessions(nullptr, "(limits.jobs_max)"); });
+  Taker third(node_, kThirdUser, [this] { return take_sessions(1, "(limits.jobs_max)"); });
   EXPECT_EQ(third.taken(), 1u);
   EXPECT_EQ(start_job("of-root"), 0) << "whoever else there is";
   for (Taker* taker : {&one, &other, &third}) taker->let_go();
@@ -123,10 +121,7 @@ TEST_F(TwoUsers, OneLeavesJobsToTheOthers) {
 TEST_F(TwoUsers, OneLeavesSessionsToTheOthers) {
   node_.options.sessions_max = 16;  // 2 are reserved, 7 are one user's
   test::start_for_everybody(node_);
-  const auto take = [this] {
-    const std::string job = fmt::format("job-{}", getuid());
-    return take_sessions(job.c_str(), "its share (limits.sessions_per_user_max)");
-  };
+  const auto take = [this] { return take_sessions(4, "its share (limits.sessions_per_user_max)"); };
   Taker one(node_, kOneUser, take);
   EXPECT_EQ(one.taken(), 7u);
   expect_room_for_others();
@@ -136,6 +131,31 @@ TEST_F(TwoUsers, OneLeavesSessionsToTheOthers) {
   for (Taker* taker : {&one, &other}) taker->let_go();
   await_no_jobs();
   EXPECT_EQ(Taker(node_, kOneUser, take).taken(), 7u) << "nothing of them is counted still";
+}
+
+// Goal:   a job whose ranks can never all attach is refused when it is made, and not rank by rank.
+TEST_F(TwoUsers, OneHearsAtOnceThatAJobIsTooLarge) {
+  node_.options.sessions_max = 16;  // 7 are one user's
+  test::start_for_everybody(node_);
+  const auto create = [this](int world) {
+    const Json spec{{"name", "large"}, {"world", world}, {"mesh", "dp_shard=-1"}, {"claim", "token"}};
+    return ask({{"command", "job_create"}, {"spec", spec}, {"keep", true}});
+  };
+  const auto refused = [&create] {
+    const auto created = create(8);
+    if (created || created.error().code() != Code::kNoResource) return 1;
+    const std::string& text = created.error().message();
+    const char* expected = "8 sessions are too many: user 65531 may have 7 (limits.sessions_per_user_max)";
+    return text.find(expected) == std::string::npos ? 2 : create(7) ? 0 : 3;
+  };
+  EXPECT_EQ(test::as_user(node_, kOneUser, refused), 0);
+  const muster_open_options options = node_.rank("made-by-attaching", 0, 8);
+  EXPECT_EQ(test::as_user(node_, kOtherUser,
+                          [&options] {
+                            muster_session* session = nullptr;
+                            return muster_open(&options, &session) == MUSTER_ERR_NO_RESOURCE ? 0 : 1;
+                          }),
+            0);
 }
 
 // Method: connections that say nothing, that have sent commands, that own jobs, and claims to a held rank

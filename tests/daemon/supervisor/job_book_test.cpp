@@ -102,7 +102,7 @@ TEST(JobBook, KeepsPlacesForThoseWhoGovernAndForOtherUsers) {
   ASSERT_TRUE(book.create(of("c", 1001)));
   const Status refused = book.create(of("d", 1001)).error();
   EXPECT_EQ(refused.code(), Code::kNoResource);
-  EXPECT_THAT(refused.message(), HasSubstr("1 of 4 are kept for root or user 7 (limits.jobs_max)"));
+  EXPECT_THAT(refused.message(), HasSubstr("1 of 4 places is reserved for root or user 7 (limits.jobs_max)"));
   book.ending("a");
   EXPECT_TRUE(book.place_is_coming(1000));
   EXPECT_TRUE(book.place_is_coming(1001));

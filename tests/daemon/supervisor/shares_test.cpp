@@ -77,6 +77,8 @@ TEST(Shares, OfSettingsLeaveAReserveAndAShare) {
   EXPECT_EQ(limits(16, 12), (std::vector<std::uint64_t>{16, 2, 12}));
   EXPECT_EQ(limits(0, 0), (std::vector<std::uint64_t>{0, 0, 1}));
   EXPECT_EQ(limits(UINT64_MAX, 0)[1], (UINT64_MAX >> 3) + 1);
+  EXPECT_EQ(Shares(Shares::limits_of(256, 65535), kDaemon).share(1000), 224u)
+      << "as settings advise where one user has the node";
 }
 
 TEST(Shares, CountAmounts) {
@@ -105,12 +107,31 @@ TEST(Shares, SayWhoMayDoWhat) {
             "(root or user 7) to raise it");
   fill(shares, 1001, 3);
   EXPECT_EQ(shares.refusal(1002, jobs).message(),
-            "there are 7 jobs of users, and 3 of 10 are kept for root or user 7 (limits.jobs_max); end one, "
-            "or ask an administrator (root or user 7) to raise it");
+            "ordinary users have 7 jobs; 3 of 10 places are reserved for root or user 7 (limits.jobs_max); "
+            "end one, or ask an administrator (root or user 7) to raise it");
   fill(shares, 0, 3);
   EXPECT_EQ(shares.refusal(0, jobs).message(),
             "there are 10 jobs, the limit (limits.jobs_max); end one, or raise it");
   EXPECT_EQ(shares.refusal(1002, jobs).code(), Code::kNoResource);
+}
+
+// Goal: what can never be had at once is refused before anything is begun, and by the right key.
+TEST(Shares, SayWhatFitsWhoeverHasWhatNow) {
+  const Shares::Words sessions{"sessions", "limits.sessions_max", "limits.sessions_per_user_max", "do less"};
+  Shares shares(kTen, kDaemon);
+  fill(shares, 1000, 4);
+  EXPECT_TRUE(shares.fits(1000, 4, sessions).ok()) << "free places do not matter";
+  EXPECT_EQ(
+      shares.fits(1000, 5, sessions).message(),
+      "5 sessions are too many: user 1000 may have 4 (limits.sessions_per_user_max); do less, or ask an "
+      "administrator (root or user 7) to raise it");
+  EXPECT_TRUE(shares.fits(0, 10, sessions).ok());
+  EXPECT_EQ(shares.fits(kDaemon, 11, sessions).message(),
+            "11 sessions are too many: user 7 may have 10 (limits.sessions_max); do less, or raise it");
+  const Shares wide({.all = 10, .reserved = 3, .of_one = 64}, kDaemon);
+  EXPECT_TRUE(wide.fits(1000, 7, sessions).ok()) << "all but the reserve";
+  EXPECT_EQ(wide.fits(1000, 8, sessions).code(), Code::kNoResource);
+  EXPECT_NE(wide.fits(1000, 8, sessions).message().find("limits.sessions_max"), std::string::npos);
 }
 
 }  // namespace
