@@ -52,7 +52,6 @@ void Supervisor::execute(ConnectionId id, Packet packet) {
     const Status busy = failure(
         Code::kBusy, "{} questions of this connection wait for an answer, the limit; wait for one of them",
         kQuestionsMax);
-    log_refusal(connection.peer, command, busy);
     const Status sent =
         control::send_packet(connection.socket, shm::MessageKind::kReply, serial, control::failed(busy));
     if (!sent.ok()) drop(id);
@@ -62,7 +61,7 @@ void Supervisor::execute(ConnectionId id, Packet packet) {
     const auto it = connections_.find(id);
     if (it == connections_.end()) return;  // it did not wait for the answer
     if (const Status status = control::status_of(answer); !status.ok())
-      log_refusal(it->second.peer, command, status);
+      log_refusal(refusals_, it->second.peer, command, status);
     const Status sent =
         control::send_packet(it->second.socket, shm::MessageKind::kReply, serial, answer, descriptors);
     if (!sent.ok()) return drop(id);

@@ -64,7 +64,8 @@ Status check_sizes(const shm::Hello& hello) {
 
 }  // namespace
 
-// The path may lead elsewhere by now: somebody cleans up there, or means harm.
+// The path may lead elsewhere by now: somebody cleans up there, or means harm. Refusals that no line has told
+// of are told on the way.
 void Supervisor::look_at_entrance() {
   const bool healed = entrance_.look(clock_.now());
   std::set<std::string> none;
@@ -75,6 +76,7 @@ void Supervisor::look_at_entrance() {
   }
   // Nobody can come to a socket that was any more, so there are no more than its queue holds.
   for (int i = 0; i < shm::Listener::Options().backlog && entrance_.has_former_guest(); ++i) on_accept();
+  log_more_refusals();
   loop_.after(Entrance::kLookPeriod, [this] { look_at_entrance(); });
 }
 
@@ -200,19 +202,25 @@ void Supervisor::drop(ConnectionId id) {
 }
 
 void Supervisor::refuse(const Connection& connection, std::uint32_t serial, const Status& status) {
-  log_refusal(connection.peer, "a connection", status);
+  log_refusal(refusals_, connection.peer, "a connection", status);
   send_refusal(connection.socket, serial, status);
 }
 
 void Supervisor::refuse(const WaitingClient& client, const Status& status) {
-  log_refusal(client.peer, "a rank", status);
+  log_refusal(status.code() == Code::kDenied ? wrong_claims_ : refusals_, client.peer, "a rank", status);
   send_refusal(client.socket, client.hello.header.serial, status);
 }
 
 // Never a token's text: no status has one.
-void Supervisor::log_refusal(const shm::PeerIdentity& peer, std::string_view what, const Status& status) {
-  if (const auto line = refusals_.line(peer.uid, peer.pid, what, status, clock_.now()))
+void Supervisor::log_refusal(RefusalLog& log, const shm::PeerIdentity& peer, std::string_view what,
+                             const Status& status) {
+  if (const auto line = log.line(peer.uid, peer.pid, what, status, clock_.now()))
     MUSTER_LOG(kWarning, "supervisor", "{}", *line);
+}
+
+void Supervisor::log_more_refusals() {
+  for (RefusalLog* log : {&refusals_, &wrong_claims_})
+    for (const std::string& line : log->due(clock_.now())) MUSTER_LOG(kWarning, "supervisor", "{}", line);
 }
 
 void Supervisor::on_hello(ConnectionId id, std::span<const std::byte> bytes) {

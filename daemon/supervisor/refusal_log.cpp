@@ -9,28 +9,51 @@ namespace {
 constexpr std::size_t kWhatBytes = 48;
 constexpr std::uint32_t kAllOthers = UINT32_MAX;  // no user's id: chown(2)
 
+bool is_told(Code code) {
+  return code == Code::kDenied || code == Code::kNoResource || code == Code::kProtocol;
+}
+
 }  // namespace
 
 RefusalLog::User& RefusalLog::user(std::uint32_t uid, Instant now) {
   if (const auto known = users_.find(uid); known != users_.end()) return known->second;
   if (users_.size() >= kUsersMax)
-    std::erase_if(users_, [now](const auto& entry) { return entry.second.busy_until <= now; });
+    std::erase_if(users_, [now](const auto& entry) {
+      return entry.second.busy_until <= now && entry.second.untold == 0;
+    });
   return users_[users_.size() < kUsersMax ? uid : kAllOthers];
 }
 
 std::optional<std::string> RefusalLog::line(std::uint32_t uid, std::int32_t pid, std::string_view what,
                                             const Status& why, Instant now) {
+  if (!is_told(why.code())) return std::nullopt;
   User& of = user(uid, now);
-  const Instant from = std::max(of.busy_until, now);
-  if (from - now > (kBurst - 1) * kPeriod) {
+  if (!take_line(of, now)) {
     ++of.untold;
     return std::nullopt;
   }
-  of.busy_until = from + kPeriod;
   const std::uint64_t untold = std::exchange(of.untold, 0);
   const std::string more = untold == 0 ? "" : fmt::format("; and {} more before it", untold);
   return fmt::format("user {}, process {}: {} is refused: {}{}", uid, pid, what.substr(0, kWhatBytes),
                      why.text(), more);
+}
+
+std::vector<std::string> RefusalLog::due(Instant now) {
+  std::vector<std::string> lines;
+  for (auto& [uid, of] : users_) {
+    if (of.untold == 0 || !take_line(of, now)) continue;
+    const std::string who = uid == kAllOthers ? "other users" : fmt::format("user {}", uid);
+    lines.push_back(fmt::format("{}: and {} more are refused", who, std::exchange(of.untold, 0)));
+  }
+  return lines;
+}
+
+// Whether there is a line to be had now: it is taken then.
+bool RefusalLog::take_line(User& of, Instant now) {
+  const Instant from = std::max(of.busy_until, now);
+  if (from - now > (kBurst - 1) * kPeriod) return false;
+  of.busy_until = from + kPeriod;
+  return true;
 }
 
 }  // namespace muster::supervisor

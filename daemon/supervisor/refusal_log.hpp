@@ -11,13 +11,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace muster::supervisor {
 
 // Owns    for each user, when its next lines are due, and how many refusals no line has told of.
 // Thread  the supervisor's loop.
-// Bound   kBurst lines of a user at once, and one each kPeriod after; kUsersMax users. Those beyond share
-//         what one has.
+// Bound   kBurst lines of a user at once, and one each kPeriod after; kUsersMax users. All users beyond share
+//         one user's allowance.
 // Fails   never.
 class RefusalLog {
  public:
@@ -25,10 +26,13 @@ class RefusalLog {
   static constexpr Nanos kPeriod = std::chrono::seconds(1);
   static constexpr std::size_t kUsersMax = 256;
 
-  // The line that tells of one more refusal; none where its user has enough of them. `what` was refused:
-  // words of ours, or a stranger's, which are cut.
+  // The line that tells of one more refusal; none where its user has enough of them, or where it is a mere
+  // failure: of a right, a limit or the protocol alone somebody else should hear. `what` was refused: words
+  // of ours, or a stranger's, which are cut.
   std::optional<std::string> line(std::uint32_t uid, std::int32_t pid, std::string_view what,
                                   const Status& why, Instant now);
+  // One line for each user who may have one and has refusals that none has told of: how many they are.
+  std::vector<std::string> due(Instant now);
 
  private:
   struct User {
@@ -36,6 +40,7 @@ class RefusalLog {
     std::uint64_t untold = 0;
   };
   User& user(std::uint32_t uid, Instant now);
+  static bool take_line(User& of, Instant now);
 
   std::map<std::uint32_t, User> users_;
 };

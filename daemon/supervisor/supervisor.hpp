@@ -157,7 +157,9 @@ class Supervisor {
   void drop(ConnectionId id);
   void refuse(const Connection& connection, std::uint32_t serial, const Status& status);
   void refuse(const WaitingClient& client, const Status& status);
-  void log_refusal(const shm::PeerIdentity& peer, std::string_view what, const Status& status);
+  void log_refusal(RefusalLog& log, const shm::PeerIdentity& peer, std::string_view what,
+                   const Status& status);
+  void log_more_refusals();
   void admit(WaitingClient client);
   bool admit_later(WaitingClient& client);
   void forget_leavers();
@@ -258,6 +260,7 @@ class Supervisor {
   Shares retrying_;  // whose claims wait to be tried again, or whose jobs for a place
   std::vector<Applicant> applicants_;
   RefusalLog refusals_;
+  RefusalLog wrong_claims_;  // of ranks: tokens are tried here, and nothing else hides it
   MemoryShares memory_;
   control::Loop::Watch memory_timer_ = 0;
   control::Loop::Watch places_timer_ = 0;

@@ -6,7 +6,9 @@
 namespace muster::supervisor {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 const Status kDenied = failure(Code::kDenied, "only root may do that");
@@ -48,13 +50,35 @@ TEST(RefusalLog, BoundsTheRateOfEachUserAndCountsTheRest) {
   EXPECT_EQ(lines(log, 1001, 1000, 1000), 10) << "no more than at first, after however long";
 }
 
+// Goal: what a burst had beyond its lines is told though nothing follows.
+TEST(RefusalLog, TellsHowManyMoreWhenABurstIsOver) {
+  RefusalLog log;
+  EXPECT_EQ(lines(log, 1001, 50, 5), 10);
+  EXPECT_EQ(lines(log, 1002, 3, 5), 3);
+  EXPECT_THAT(log.due(at(5.9)), IsEmpty()) << "no line is to be had";
+  EXPECT_THAT(log.due(at(6)), ElementsAre("user 1001: and 40 more are refused"));
+  EXPECT_EQ(lines(log, 1001, 1, 6.5), 0) << "it was that user's line";
+  EXPECT_THAT(log.due(at(7)), ElementsAre("user 1001: and 1 more are refused"));
+  EXPECT_THAT(log.due(at(1000)), IsEmpty());
+}
+
+TEST(RefusalLog, TellsNoMereFailures) {
+  RefusalLog log;
+  for (const Code code :
+       {Code::kNotFound, Code::kBusy, Code::kBadArgument, Code::kDuplicate, Code::kJobEnded})
+    EXPECT_FALSE(log.line(1001, 42, "token", failure(code, "no"), at(5)));
+  for (const Code code : {Code::kDenied, Code::kNoResource, Code::kProtocol})
+    EXPECT_TRUE(log.line(1001, 42, "token", failure(code, "no"), at(5)));
+}
+
 TEST(RefusalLog, KnowsAsManyUsersAsItHasRoomFor) {
   RefusalLog log;
   for (std::uint32_t uid = 0; uid < RefusalLog::kUsersMax; ++uid) EXPECT_EQ(lines(log, uid, 20, 5), 10);
   EXPECT_EQ(lines(log, 7'000, 20, 5), 10);
   EXPECT_EQ(lines(log, 7'001, 20, 5), 0) << "those beyond are one";
   EXPECT_EQ(lines(log, 3, 20, 5), 0) << "who is known stays so";
-  EXPECT_EQ(lines(log, 7'001, 20, 20), 10) << "who has been quiet is forgotten";
+  EXPECT_EQ(log.due(at(6)).size(), RefusalLog::kUsersMax + 1);
+  EXPECT_EQ(lines(log, 7'002, 20, 30), 10) << "who has been quiet is forgotten";
 }
 
 }  // namespace
