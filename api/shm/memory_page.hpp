@@ -12,8 +12,9 @@
 // 1. The supervisor writes limits, and the slots that no engine has. An engine writes the bytes of its slot.
 // 2. Who takes bytes adds them to its slot first and sums all slots then, so of two that take at once one at
 //    least sees both. Who is over the limit gives them back.
-// 3. An engine runs as its job's user. What it writes may be anything: it cheats that user's other jobs only,
-//    whose limit is what the node can spare for the user.
+// 3. An engine runs as its job's user, who can ptrace it: what it writes may be anything. Too much hurts that
+//    user's other jobs alone. Too little hides what the user takes of the node. So the page bounds the memory
+//    of honest engines; a cgroup bounds a hostile user.
 #pragma once
 
 #include "api/shm/segment.hpp"
