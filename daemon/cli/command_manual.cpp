@@ -15,10 +15,9 @@ const Manual& command_manual() {
         "jobs, "
         "ranks, groups, who waits for whom, what was late.",
         "Every command that asks has --json: one JSON object on one line, with schema_version. An integer "
-        "beyond 2^53 is a string of its digits there.",
-        "Where standard output is a terminal, tables fit its columns; COLUMNS says otherwise. What daemon, "
-        "job "
-        "or file are called comes out without control characters."};
+        "of 2^53 and more is a string of its digits there.",
+        "Where standard output is a terminal, tables fit its columns; COLUMNS says otherwise. Names of "
+        "daemons, jobs and files are printed without control characters."};
     m.examples = {
         {"muster run -n 4 --private -- ./train", "Four ranks of a program, and a daemon for them alone."},
         {"muster run -n 4 --job train --keep -- ./train",

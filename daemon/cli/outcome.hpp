@@ -50,8 +50,8 @@ void warn(const std::string& text);
 // The text as it is, on standard error: lines that editors look for.
 void print_error(const std::string& text);
 
-// One line with "schema_version", on standard output. kFailed if it cannot be written. An integer that a
-// double does not hold, as readers of JSON have them, becomes a string of its digits.
+// One line with "schema_version", on standard output. kFailed if it cannot be written. An integer of
+// 2^53 and more, which readers of JSON may round to a double, becomes a string of its digits.
 int print_json(Json object);
 int print_text(const std::string& said);
 

@@ -56,7 +56,7 @@ Status MemoryAccount::refusal(std::uint64_t bytes, std::uint64_t held,
   const bool share = !governs && limits.limit >= limits.share;
   return failure(
       Code::kNoResource,
-      "{} bytes of memory more are too much: the jobs of user {} hold {} and may hold {}, {}; free buffers, "
+      "{} more bytes do not fit: the jobs of user {} hold {} and may hold {}, {}; free buffers, "
       "end a job (`muster end`), or {}",
       bytes, header_.uid, held, limits.limit,
       share ? "its share (limits.memory_per_user_max)" : "what the node has for them (limits.memory_max)",

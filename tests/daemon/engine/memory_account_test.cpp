@@ -56,7 +56,7 @@ TEST_F(MemoryAccountTest, SaysWhoseLimitItIsAndWhoMayRaiseIt) {
   const Status share = MemoryAccount::charge(own, 20).error();
   EXPECT_EQ(share.code(), Code::kNoResource);
   EXPECT_THAT(share.message(),
-              AllOf(HasSubstr("20 bytes"), HasSubstr("user 1001 hold 90 and may hold 100"),
+              AllOf(HasSubstr("20 more bytes do not fit"), HasSubstr("user 1001 hold 90 and may hold 100"),
                     HasSubstr("limits.memory_per_user_max"), HasSubstr("(root or user 7) to raise it")));
   page_.set_limits({.share = 100, .limit = 95});
   EXPECT_THAT(MemoryAccount::charge(own, 20).error().message(),
@@ -168,7 +168,7 @@ TEST_F(MemoryAccountTest, LetsAnArenaHaveTheLastOfIt) {
   EXPECT_EQ(page_.held(), 10 * kMiB);
   const auto refused = arena.allocate(2 * kMiB);
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message(), HasSubstr("2097152 bytes of memory more are too much"))
+  EXPECT_THAT(refused.error().message(), HasSubstr("2097152 more bytes do not fit"))
       << "of what was asked for";
 }
 
