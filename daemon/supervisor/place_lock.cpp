@@ -109,13 +109,13 @@ Result<std::string> PlaceLock::name_of(const std::string& place) {
                 "{} cannot be made in {}: {}; create that directory, or choose another place", place, above,
                 std::strerror(errno));
   std::string last = path.filename();
-  constexpr std::size_t kPlainMax = 48;  // what leaves room for the rest in any case
-  if (last.size() > kPlainMax) {
+  // A kept descriptor's name is plain, and this leaves room for the rest in any case.
+  constexpr std::size_t kPlainMax = 48;
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  if (last.size() > kPlainMax || last.find_first_not_of(kPlain) != std::string::npos) {
     const XXH128_hash_t hash = XXH3_128bits(last.data(), last.size());
     last = fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
   }
-  for (char& c : last)
-    if (c == ':' || c == '\n') c = '_';  // a kept descriptor's name has neither
   return fmt::format("{}{:x}-{:x}-{}", kNamePrefix, facts.st_dev, facts.st_ino, last);
 }
 

@@ -36,7 +36,7 @@ class PlaceLock {
   static constexpr const char* kNamePrefix = "lock-";
 
   static Result<PlaceLock> take(const std::string& place, int tries = kTries);
-  // Without a word, if nobody at all has it.
+  // Logs nothing; nullopt if anybody holds it, counting or not.
   static std::optional<PlaceLock> take_if_free(const std::string& place);
   // One that a predecessor kept under that name. From now on this process is who holds it.
   static std::optional<PlaceLock> adopt(shm::Descriptor socket, const std::string& name);
@@ -45,7 +45,7 @@ class PlaceLock {
     uid_t uid = 0;
     pid_t pid = 0;  // 0: a process that cannot be seen from here
   };
-  // Who counts, if somebody has it.
+  // The holder, if it is root or this user.
   static std::optional<Holder> holder_of(const std::string& place);
 
   bool held() const { return socket_.valid(); }

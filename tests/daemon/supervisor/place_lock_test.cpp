@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <set>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -73,6 +74,12 @@ TEST_F(PlaceLocks, KnowAPlaceHoweverItIsWritten) {
   const auto lock = PlaceLock::take(folder_.path() + "/" + longest);
   EXPECT_TRUE(lock->held());
   EXPECT_TRUE(PlaceLock::take(folder_.path() + "/" + longest.substr(1), 1)->held());
+  std::set<std::string> odd;  // systemd takes none of these in a name (sd_notify(3), FDNAME=)
+  for (const char* last : {"m\xc3\xbcster", "a:b", "a b", "a\nb", "a\x7f", "a_b"}) {
+    const std::string name = *PlaceLock::name_of(folder_.path() + "/" + last);
+    EXPECT_TRUE(odd.insert(name).second) << last;
+    EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-"), std::string::npos) << name;
+  }
   const auto nowhere = PlaceLock::take("/nonexistent/a/run");
   EXPECT_EQ(nowhere.error().code(), Code::kNotFound);
   EXPECT_THAT(nowhere.error().message(), HasSubstr("/nonexistent/a"));
