@@ -21,15 +21,18 @@ bool leads_to(const std::string& path, const struct stat& facts) {
   return stat(path.c_str(), &now) == 0 && now.st_dev == facts.st_dev && now.st_ino == facts.st_ino;
 }
 
-// Of a directory like /tmp everybody may write into, but nobody can take another's file away.
+// Of a directory like /tmp everybody may write into, but nobody can take another's file away. Members of
+// node.group may connect to the daemon, not pose as it: of their group it is warned too.
 void warn_of_writers(const std::string& path, const struct stat& facts) {
-  const bool anybody = (facts.st_mode & S_IWOTH) != 0 && (facts.st_mode & S_ISVTX) == 0;
-  if (anybody)
+  if ((facts.st_mode & S_ISVTX) != 0) return;
+  const bool anybody = (facts.st_mode & S_IWOTH) != 0;
+  const bool group = (facts.st_mode & S_IWGRP) != 0 && facts.st_gid != 0;
+  if (anybody || group)
     MUSTER_LOG(
         kWarning, "supervisor",
-        "node.runtime_directory {} can be written by everybody, who may put another socket in the place "
-        "of the daemon's: chmod o-w {}",
-        path, path);
+        "node.runtime_directory {} can be written by {}, who may put another socket in the place of the "
+        "daemon's: chmod go-w {}",
+        path, anybody ? "everybody" : fmt::format("group {}", facts.st_gid), path);
 }
 
 Status not_made(const std::string& path, int error) {

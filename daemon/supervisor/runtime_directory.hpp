@@ -15,8 +15,9 @@ namespace muster::supervisor {
 // and systemd-tmpfiles, which cleans no directory that is locked. One that everybody may write into, as /tmp
 // is, belongs to nobody: it is used, and not locked.
 //
-// A link in its place is followed if root or this user made it; nobody else's, and of what others made while
-// the daemon runs nothing is used or changed.
+// A link in its place is followed if root or this user made it, and nobody else's. again() uses a directory
+// that is there already only if it belongs to root, this user or the former one's owner, and does not change
+// it.
 //
 // Owns    its descriptor, and so the lock. The directory stays until remove().
 // Thread  a value; one at a time.

@@ -111,7 +111,7 @@ TEST(Musterd, WarnsOfARuntimeDirectoryThatEverybodyMayWriteTo) {
     const Folder folder;
     std::filesystem::permissions(folder.path(), std::filesystem::perms(mode));
     const std::string said = said_in(folder.path());
-    const bool warned = said.find("chmod o-w " + folder.path()) != std::string::npos;
+    const bool warned = said.find("chmod go-w " + folder.path()) != std::string::npos;
     EXPECT_EQ(warned, mode == 0777) << said;
   }
 }

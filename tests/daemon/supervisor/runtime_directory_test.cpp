@@ -1,5 +1,6 @@
 #include "daemon/supervisor/runtime_directory.hpp"
 
+#include "api/base/log.hpp"
 #include "tests/support/folder.hpp"
 
 #include <filesystem>
@@ -14,6 +15,7 @@ namespace muster::supervisor {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class RuntimeDirectories : public ::testing::Test {
  protected:
@@ -58,6 +60,28 @@ TEST_F(RuntimeDirectories, ThatEverybodyMayWriteToAreNobodys) {
   const auto second = make(path());
   ASSERT_TRUE(first && second);
   EXPECT_FALSE(first->locked());
+}
+
+// Goal:   whoever could put another socket in the place of the daemon's is named, a group too.
+TEST_F(RuntimeDirectories, WarnOfWhoMayWriteToThem) {
+  const gid_t group = geteuid() == 0 ? 4711 : getegid();
+  if (group == 0) GTEST_SKIP() << "needs a group other than root's";
+  const auto said = [&](mode_t mode) {
+    EXPECT_EQ(chmod(path().c_str(), mode), 0);
+    log::configure(log::Level::kWarning, log::Format::kText);
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(make(path()));
+    log::configure(log::Level::kOff, log::Format::kText);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  std::filesystem::create_directory(path());
+  ASSERT_EQ(chown(path().c_str(), geteuid(), group), 0);
+  EXPECT_THAT(said(0771), HasSubstr("can be written by group " + std::to_string(group)));
+  EXPECT_THAT(said(0777), HasSubstr("can be written by everybody"));
+  for (const mode_t harmless : {0755u, 01771u, 01777u}) EXPECT_THAT(said(harmless), IsEmpty());
+  if (geteuid() != 0) return;
+  ASSERT_EQ(chown(path().c_str(), 0, 0), 0);
+  EXPECT_THAT(said(0771), IsEmpty()) << "root's group";
 }
 
 TEST_F(RuntimeDirectories, AreMadeAgainAsTheyWere) {
