@@ -149,6 +149,20 @@ void collect(msghdr* header, Message* message, bool* excess) {
 
 }  // namespace
 
+std::optional<FileId> socket_of(const struct stat& facts) {
+  if (!S_ISSOCK(facts.st_mode)) return std::nullopt;
+  return FileId{facts.st_dev, facts.st_ino};
+}
+
+std::optional<FileId> socket_at(const std::string& path) {
+  struct stat facts {};
+  return lstat(path.c_str(), &facts) == 0 ? socket_of(facts) : std::nullopt;
+}
+
+bool change_mode(const Descriptor& file, mode_t mode) {
+  return chmod(fmt::format("/proc/self/fd/{}", file.get()).c_str(), mode) == 0;
+}
+
 Status lock_folder(const Descriptor& folder, const std::string& path, int tries) {
   for (int i = 0; i < tries; ++i) {
     if (flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return {};
@@ -158,8 +172,8 @@ Status lock_folder(const Descriptor& folder, const std::string& path, int tries)
   }
   return failure(
       Code::kBusy,
-      "another process holds the lock on {}: another daemon, or whoever may read it (lslocks shows who); end "
-      "that one, or make it a folder of mode 0711",
+      "another process holds the lock on {}: another daemon, or any process that may read the folder "
+      "(lslocks shows which); end it, or chmod 0711 the folder",
       path);
 }
 
@@ -187,23 +201,21 @@ Result<Listener> Listener::open(const std::string& path, Options options) {
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return muster::fail(bind_error(path, errno));
   const std::string name = name_in_folder(path);
+  const Descriptor file(openat(folder.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat facts {};
-  // Nobody can connect between bind and listen, so the mode is in force before the first visitor.
-  if (fstatat(folder.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(facts.st_mode) ||
-      fchmodat(folder.get(), name.c_str(), options.mode, 0) != 0 ||
-      ::listen(socket.get(), options.backlog) != 0) {
+  // Nobody can connect between bind and listen, so the mode is in force before the first visitor. By the
+  // file's descriptor: a link that has come in its place is not followed.
+  if (!file.valid() || fstat(file.get(), &facts) != 0 || !S_ISSOCK(facts.st_mode) ||
+      !change_mode(file, options.mode) || ::listen(socket.get(), options.backlog) != 0) {
     const int error = errno;
     if (S_ISSOCK(facts.st_mode)) unlinkat(folder.get(), name.c_str(), 0);
     return muster::fail(Code::kInternal, "opening {}: {}", path, std::strerror(error));
   }
-  return Listener(std::move(socket), path, facts.st_dev, facts.st_ino);
+  return Listener(std::move(socket), path, socket_of(facts));
 }
 
 Listener::~Listener() {
-  if (!socket_.valid()) return;
-  struct stat facts {};
-  if (lstat(path_.c_str(), &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_)
-    unlink(path_.c_str());
+  if (socket_.valid() && file_ && socket_at(path_) == file_) unlink(path_.c_str());
 }
 
 Result<Descriptor> Listener::accept() const {

@@ -12,16 +12,31 @@
 #include "api/shm/descriptor.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
-#include <sys/types.h>
+#include <sys/stat.h>
 
 namespace muster::shm {
 
+// Which file it is. The path that led to it may lead to another one later.
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileId&) const = default;
+};
+// Of a socket's file; none of any other.
+std::optional<FileId> socket_of(const struct stat& facts);
+// The socket's file at that path; none if there is another file or a link.
+std::optional<FileId> socket_at(const std::string& path);
+// Of a file that was opened with O_PATH, which fchmod(2) refuses. False: errno says why.
+bool change_mode(const Descriptor& file, mode_t mode);
+
 // A socket that takes connections at a path.
 //
-// Owns    its descriptor, and the path from open() to destruction: the file is removed if it is still ours.
+// Owns    its descriptor, and its file: that is removed at the end, unless the path leads to another one.
 // Thread  a value; one at a time.
 // Bound   the kernel's accept queue.
 // Fails   open: BAD_ARGUMENT (path too long), DUPLICATE (somebody listens there, or another file is in the
@@ -39,6 +54,9 @@ class Listener {
   };
 
   static Result<Listener> open(const std::string& path, Options options);
+  // Of a socket that listens already. Without `file` it removes none.
+  Listener(Descriptor socket, std::string path, std::optional<FileId> file)
+      : socket_(std::move(socket)), path_(std::move(path)), file_(file) {}
   Listener(Listener&& other) noexcept = default;
   Listener& operator=(Listener&&) = delete;
   ~Listener();
@@ -48,15 +66,12 @@ class Listener {
 
   const Descriptor& descriptor() const { return socket_; }
   const std::string& path() const { return path_; }
+  const std::optional<FileId>& file() const { return file_; }
 
  private:
-  Listener(Descriptor socket, std::string path, dev_t device, ino_t inode)
-      : socket_(std::move(socket)), path_(std::move(path)), device_(device), inode_(inode) {}
-
   Descriptor socket_;
   std::string path_;
-  dev_t device_;
-  ino_t inode_;
+  std::optional<FileId> file_;
 };
 
 // Two daemons that start together must not each take the other's fresh socket for a stale one: the look, the

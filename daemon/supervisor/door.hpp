@@ -33,12 +33,9 @@ class Door {
   // `name` is what name() said in the process that opened it; of the manager's sockets any will do. Its file
   // may be gone: see stands().
   static Result<Door> adopt(shm::Descriptor socket, Path whose, const std::string& name);
-  Door(Door&& other) noexcept = default;
-  Door& operator=(Door&&) = delete;
-  ~Door();
 
-  // The next connection. kPending if none waits; kNoResource if this process or system is out of descriptors.
-  Result<shm::Descriptor> accept() const;
+  // As shm::Listener::accept.
+  Result<shm::Descriptor> accept() const { return listener_.accept(); }
   bool has_guest() const;  // one waits
   // Whether the path leads to it. Of the manager's: to the file that it led to when the socket came.
   bool stands() const;
@@ -49,22 +46,22 @@ class Door {
   // Of the file, if it stands.
   std::optional<Rights> rights() const;
 
-  const shm::Descriptor& descriptor() const { return opened_ ? opened_->descriptor() : adopted_; }
-  const std::string& path() const { return path_; }
+  const shm::Descriptor& descriptor() const { return listener_.descriptor(); }
+  const std::string& path() const { return listener_.path(); }
   // What it is kept as. Of our own it says which file the path is to lead to.
   const std::string& name() const { return name_; }
   static constexpr const char* kNamePrefix = "listen-";
   Path whose() const { return whose_; }
 
  private:
-  Door() = default;
+  Door(shm::Listener listener, std::string name, Path whose, std::optional<shm::FileId> file)
+      : listener_(std::move(listener)), name_(std::move(name)), whose_(whose), file_(file) {}
+  shm::Descriptor open_file(struct stat* facts) const;
 
-  std::optional<shm::Listener> opened_;
-  shm::Descriptor adopted_;
-  std::string path_;
+  shm::Listener listener_;
   std::string name_;
-  std::string file_;  // in the form of a name of our own; empty: there was none
-  Path whose_ = Path::kOurs;
+  Path whose_;
+  std::optional<shm::FileId> file_;
 };
 
 }  // namespace muster::supervisor

@@ -5,10 +5,14 @@
 
 #include <filesystem>
 #include <map>
+#include <thread>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace muster::supervisor {
 namespace {
@@ -147,6 +151,30 @@ TEST_F(Entrances, RespectWhoHasThePlaceMeanwhile) {
   }
   EXPECT_TRUE(first->look(Instant(Nanos(0))));
   EXPECT_TRUE(first->door().stands());
+}
+
+// Goal:   a mode is given to the socket's file, and to nothing that a link in its place leads to.
+// Method: link and socket change places all the time.
+TEST_F(Entrances, GiveNoModeThroughALink) {
+  const std::string victim = folder_.write("victim", "precious"), link = folder_.path() + "/link";
+  ASSERT_EQ(chmod(victim.c_str(), 0600), 0);
+  const std::string path = folder_.path() + "/s";
+  const auto door = Door::open(path, {0666, std::nullopt, std::nullopt});
+  ASSERT_TRUE(door) << door.error().text();
+  std::filesystem::create_symlink(victim, link);
+  std::jthread swaps([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, link.c_str(), RENAME_EXCHANGE);
+  });
+  for (int i = 0; i < 20'000; ++i)
+    ASSERT_TRUE(door->give({i % 2 == 0 ? 0666u : 0622u, std::nullopt, std::nullopt}).ok()) << i;
+  swaps.request_stop();
+  swaps.join();
+  struct stat facts {};
+  ASSERT_EQ(stat(victim.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0600u);
+  if (!door->stands()) std::filesystem::rename(link, path);
+  ASSERT_TRUE(door->give({0644, std::nullopt, std::nullopt}).ok());
+  EXPECT_EQ(door->rights()->mode, 0644u);
 }
 
 TEST_F(Entrances, LeaveNothingBehindWhereTheyAreTransient) {
