@@ -86,32 +86,32 @@ struct Supervisor::Legacy {
 
   void put(Inherited inherited, const Options& options);
   // What of it belongs together.
-  Entrance::Kept entrance();
+  Entrance::Kept entrance(const std::string& socket_path);
 
  private:
-  void put_door(shm::Descriptor socket, Door::Path whose, const std::string& name, const std::string& path);
+  void put_door(shm::Descriptor socket, Door::Path whose, const std::string& name);
 };
 
-void Supervisor::Legacy::put_door(shm::Descriptor socket, Door::Path whose, const std::string& name,
-                                  const std::string& path) {
+void Supervisor::Legacy::put_door(shm::Descriptor socket, Door::Path whose, const std::string& name) {
   auto adopted = Door::adopt(std::move(socket), whose, name);
   if (!adopted) {
     MUSTER_LOG(kWarning, "supervisor", "{}: {}", name, adopted.error().message());
     return;
   }
-  if (whose == Door::Path::kOurs && adopted->path() != path) return;  // settings have changed since
   std::optional<Door>& place = whose == Door::Path::kOurs ? door : managers;
   if (!place) place.emplace(*std::move(adopted));
 }
 
 // With two sockets, the manager's: it is the one that the unit names. But one of ours that has taken its path
-// is the one that is found.
-Entrance::Kept Supervisor::Legacy::entrance() {
+// is the one that is found. One of ours elsewhere is of no use: settings have changed since.
+Entrance::Kept Supervisor::Legacy::entrance(const std::string& socket_path) {
   const bool healed = door && managers && door->path() == managers->path() && door->stands();
   if (managers && !healed) {
     door.reset();
     door.emplace(*std::move(managers));
     managers.reset();
+  } else if (!healed && door && door->path() != socket_path) {
+    door.reset();
   }
   return {std::move(door), std::move(managers), std::move(lock), std::move(directory)};
 }
@@ -143,8 +143,7 @@ void Supervisor::Legacy::put(Inherited inherited, const Options& options) {
   } else if (folds && !directory) {
     directory = RuntimeDirectory::adopt(std::move(inherited.descriptor), options.runtime_directory, name);
   } else if (!locks && !folds) {
-    put_door(std::move(inherited.descriptor), ours ? Door::Path::kOurs : Door::Path::kManagers, name,
-             options.socket_path);
+    put_door(std::move(inherited.descriptor), ours ? Door::Path::kOurs : Door::Path::kManagers, name);
   }
 }
 
@@ -152,7 +151,8 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
                                                      std::vector<Inherited> inherited) {
   Legacy legacy;
   for (Inherited& one : inherited) legacy.put(std::move(one), options);
-  MUSTER_ASSIGN_OR_RETURN(Entrance entrance, Entrance::open(entrance_of(options), legacy.entrance()));
+  MUSTER_ASSIGN_OR_RETURN(Entrance entrance,
+                          Entrance::open(entrance_of(options), legacy.entrance(options.socket_path)));
   MUSTER_ASSIGN_OR_RETURN(StateFile state, StateFile::create());
   std::unique_ptr<Supervisor> supervisor(
       new Supervisor(std::move(options), clock, std::move(entrance), std::move(state)));
@@ -217,6 +217,7 @@ void Supervisor::take_over(Legacy legacy) {
       state_read_ = decoded->version;
       jobs = std::move(state_.jobs);
       started_ = Instant(Nanos(state_.started_ns));
+      if (state_.managers_socket_stood) entrance_.believe_managers_stood();
       keeps_state = legacy.names.erase(kStateName) != 0;
     } else {
       why = fmt::format("the daemon was restarted and cannot {}: {}",
@@ -458,6 +459,7 @@ void Supervisor::save() {
         saved.tokens.push_back({rank, seat.token_at, seat.token});
     state_.jobs.push_back(std::move(saved));
   }
+  state_.managers_socket_stood = entrance_.managers_stood();
   const Status written = state_file_.write(state_, state_format());
   if (!written.ok())
     MUSTER_LOG(kError, "supervisor", "{}; a restart would find what was before", written.message());

@@ -71,10 +71,14 @@ void Supervisor::look_at_entrance() {
   std::set<std::string> none;
   entrance_.keep_in(store_, none);
   if (healed || door_watch_ == 0) {
-    loop_.unwatch(door_watch_);
-    door_watch_ = loop_.watch(entrance_.door().descriptor().get(), [this] { on_accept(); });
+    const auto watch = [this](control::Loop::Watch& watched, const Door& door) {
+      loop_.unwatch(watched);
+      watched = loop_.watch(door.descriptor().get(), [this] { on_accept(); });
+    };
+    watch(door_watch_, entrance_.door());
+    if (const Door* managers = entrance_.managers()) watch(managers_watch_, *managers);
   }
-  // Nobody can come to a socket that was any more, so there are no more than its queue holds.
+  // Nobody can come to the former socket any more, so there are no more than its queue holds.
   for (int i = 0; i < shm::Listener::Options().backlog && entrance_.has_former_guest(); ++i) on_accept();
   log_more_refusals();
   loop_.after(Entrance::kLookPeriod, [this] { look_at_entrance(); });

@@ -77,7 +77,7 @@ bool Door::has_guest() const {
 }
 
 bool Door::stands() const {
-  return file_ && shm::socket_at(path()) == file_;
+  return !has_stood_ || (file_ && shm::socket_at(path()) == file_);
 }
 
 // The file itself, whatever comes in its place meanwhile. Invalid: it is not there any more.

@@ -37,8 +37,13 @@ class Door {
   // As shm::Listener::accept.
   Result<shm::Descriptor> accept() const { return listener_.accept(); }
   bool has_guest() const;  // one waits
-  // Whether the path leads to it. Of the manager's: to the file that it led to when the socket came.
+  // Whether the path leads to it. Of the manager's: to the file that was there when the socket came. Without
+  // one it stands for good: the manager may have made it in a mount namespace that this process does not see.
   bool stands() const;
+  // Whether its file has been seen.
+  bool has_stood() const { return has_stood_; }
+  // A predecessor has seen it.
+  void believe_it_stood() { has_stood_ = true; }
   // Whether this process may give a socket at `path` to the group of `rights`. kDenied.
   static Status may_give(const std::string& path, const Rights& rights);
   // To the file, if it stands; an owner if this process is root. kDenied.
@@ -55,13 +60,18 @@ class Door {
 
  private:
   Door(shm::Listener listener, std::string name, Path whose, std::optional<shm::FileId> file)
-      : listener_(std::move(listener)), name_(std::move(name)), whose_(whose), file_(file) {}
+      : listener_(std::move(listener)),
+        name_(std::move(name)),
+        whose_(whose),
+        file_(file),
+        has_stood_(whose == Path::kOurs || file.has_value()) {}
   shm::Descriptor open_file(struct stat* facts) const;
 
   shm::Listener listener_;
   std::string name_;
   Path whose_;
   std::optional<shm::FileId> file_;
+  bool has_stood_;
 };
 
 }  // namespace muster::supervisor

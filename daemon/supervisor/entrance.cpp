@@ -2,6 +2,8 @@
 
 #include "api/base/log.hpp"
 
+#include <filesystem>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -14,8 +16,9 @@ Result<Entrance> Entrance::open(Options options, Kept kept) {
   const Status taken = entrance.take_place(kept);
   if (!takes_over) {
     MUSTER_RETURN_IF_ERROR(taken);
-    MUSTER_ASSIGN_OR_RETURN(Door door, Door::open(entrance.options_.socket_path, rights,
-                                                  entrance.folder(shm::Listener::kLockTries)));
+    MUSTER_ASSIGN_OR_RETURN(
+        Door door, Door::open(entrance.options_.socket_path, rights,
+                              entrance.folder(entrance.options_.socket_path, shm::Listener::kLockTries)));
     entrance.door_.emplace(std::move(door));
     return entrance;
   }
@@ -24,15 +27,20 @@ Result<Entrance> Entrance::open(Options options, Kept kept) {
                taken.message());
   entrance.door_.emplace(*std::move(kept.door));
   if (kept.managers) entrance.managers_.emplace(*std::move(kept.managers));
-  if (entrance.managers_ || entrance.door_->whose() == Door::Path::kManagers) {
-    entrance.options_.rights = entrance.door_->rights().value_or(rights);       // those that the unit says
+  if (entrance.is_managers()) {
+    entrance.options_.rights = entrance.door_->rights().value_or(rights);
   } else if (const Status given = entrance.door_->give(rights); !given.ok()) {  // settings may have changed
     MUSTER_LOG(kError, "supervisor", "{}", given.message());
   }
   return entrance;
 }
 
+// A directory that came is the daemon's, whoever has the lock now.
 Status Entrance::take_place(Kept& kept) {
+  const bool has_directory = !options_.directory.empty();
+  if (has_directory && kept.directory && (kept.door || kept.directory->stands()))
+    directory_.emplace(*std::move(kept.directory));
+  kept.directory.reset();
   const auto name = PlaceLock::name_of(options_.place());
   const bool fits = kept.lock && (!name || *name == kept.lock->name());  // what is above may be gone too
   if (fits) {
@@ -41,12 +49,7 @@ Status Entrance::take_place(Kept& kept) {
     MUSTER_ASSIGN_OR_RETURN(PlaceLock lock, PlaceLock::take(options_.place()));
     lock_.emplace(std::move(lock));
   }
-  if (options_.directory.empty()) return {};
-  if (kept.directory && (kept.door || kept.directory->stands())) {
-    directory_.emplace(*std::move(kept.directory));
-    return {};
-  }
-  kept.directory.reset();
+  if (!has_directory || directory_) return {};
   MUSTER_ASSIGN_OR_RETURN(
       RuntimeDirectory directory,
       RuntimeDirectory::make(options_.directory, options_.directory_mode(), shm::Listener::kLockTries));
@@ -88,19 +91,35 @@ Entrance::~Entrance() {
   if (options_.transient && directory_) directory_->remove();
 }
 
-Door::Folder Entrance::folder(int lock_tries) const {
-  return {directory_ && directory_->locked() ? &directory_->descriptor() : nullptr, lock_tries};
+// Whether the socket lies in the runtime directory, however that is written. The manager's may lie elsewhere.
+bool Entrance::directory_holds(const std::string& socket_path) const {
+  if (options_.directory.empty()) return false;
+  const std::filesystem::path above = std::filesystem::path(socket_path).parent_path();
+  std::error_code gone;
+  if (std::filesystem::equivalent(above, options_.directory, gone)) return true;
+  const auto name = PlaceLock::name_of(above);
+  const auto own = PlaceLock::name_of(options_.directory);
+  return name && own && *name == *own;
+}
+
+Door::Folder Entrance::folder(const std::string& socket_path, int lock_tries) const {
+  const bool held = directory_ && directory_->locked() && directory_holds(socket_path);
+  return {held ? &directory_->descriptor() : nullptr, lock_tries};
 }
 
 bool Entrance::look(Instant now) {
-  if (lock_) lock_->answer();
-  const bool folder_stands = !directory_ || directory_->stands();
-  if (folder_stands && door_->stands()) {
+  if (lock_ && lock_->held()) {
+    lock_->answer();
+  } else if (auto lock = PlaceLock::take_if_free(options_.place())) {
+    lock_.emplace(*std::move(lock));
+  }
+  if (door_->stands()) {
     if (former_ && !former_->has_guest()) former_.reset();
     said_.reset();
     return false;
   }
   const bool managers = door_->whose() == Door::Path::kManagers;
+  const bool directory_too = directory_ && directory_holds(door_->path()) && !directory_->stands();
   auto healed = heal();
   if (!healed) {
     if (said_ && now - *said_ < kSilence) return false;
@@ -116,10 +135,10 @@ bool Entrance::look(Instant now) {
   door_.emplace(*std::move(healed));
   said_.reset();
   MUSTER_LOG(kWarning, "supervisor", "{} was removed by somebody else, and has been made again{}",
-             folder_stands ? "the socket " + door_->path()
-                           : fmt::format("the directory {} with the socket in it", directory_->path()),
-             managers ? ": for the service manager's, which starts no daemon there any more until its socket "
-                        "unit is started again"
+             directory_too ? fmt::format("the directory {} with the socket in it", directory_->path())
+                           : "the socket " + door_->path(),
+             managers ? ". This socket replaces the service manager's; restart its socket unit before it can "
+                        "start a daemon again."
                       : "");
   return true;
 }
@@ -131,14 +150,14 @@ Result<Door> Entrance::heal() {
     MUSTER_ASSIGN_OR_RETURN(PlaceLock lock, PlaceLock::take(options_.place(), 1));
     lock_.emplace(std::move(lock));
   }
-  if (!options_.directory.empty() && !(directory_ && directory_->stands())) {
+  if (directory_holds(door_->path()) && !(directory_ && directory_->stands())) {
     MUSTER_ASSIGN_OR_RETURN(RuntimeDirectory made,
                             directory_
                                 ? directory_->again()
                                 : RuntimeDirectory::make(options_.directory, options_.directory_mode(), 1));
     directory_.emplace(std::move(made));
   }
-  return Door::open(door_->path(), options_.rights, folder(1));
+  return Door::open(door_->path(), options_.rights, folder(door_->path(), 1));
 }
 
 Result<shm::Descriptor> Entrance::accept() const {
@@ -147,8 +166,8 @@ Result<shm::Descriptor> Entrance::accept() const {
   return door_->accept();
 }
 
-bool Entrance::has_former_guest() const {
-  return (former_ && former_->has_guest()) || (managers_ && managers_->has_guest());
+void Entrance::believe_managers_stood() {
+  if (door_->whose() == Door::Path::kManagers) door_->believe_it_stood();
 }
 
 void Entrance::keep_in(DescriptorStore& store, std::set<std::string>& known) {

@@ -3,8 +3,9 @@
 //
 // 1. Nobody opens or heals a place without its lock, where there can be one. The lock outlives the files, and
 //    goes on to a successor as they do.
-// 2. look() finds out whether the path still leads to the daemon's own socket. If not, it makes directory and
+// 2. look() finds out whether the path still leads to the daemon's socket. If not, it makes directory and
 //    socket anew. Whoever had connected before is in the former socket's queue, and is let in first.
+//    A manager's socket is not healed if its file was never seen: other processes may see it.
 // 3. What is in the way and not the daemon's is named in the log, and never removed, followed or changed.
 #pragma once
 
@@ -21,11 +22,11 @@
 namespace muster::supervisor {
 
 // The service manager cannot be given its socket's path back while the daemon runs. So one of our own takes
-// the place of its file, with the same rights, and the manager's is held beside.
+// the place of its file, with the same rights. The manager's is held and watched beside.
 //
 // Owns    lock, directory and socket, with the socket's file; the directory too where it is transient.
 // Thread  the supervisor's loop. look() does not wait.
-// Bound   the socket that is, the one that was, the manager's.
+// Bound   at most three sockets: current, former, service manager's.
 // Fails   open: as PlaceLock, RuntimeDirectory and Door, but not where a predecessor's socket came: its jobs
 //         matter more, and what is wrong is healed or logged. look never: an error is logged once in
 //         kSilence while it lasts.
@@ -65,10 +66,17 @@ class Entrance {
   bool look(Instant now);
   // The next connection, those of the former socket first. As Door::accept.
   Result<shm::Descriptor> accept() const;
-  // One waits at a socket that was, which nobody watches any more.
-  bool has_former_guest() const;
+  // One waits at the former socket, which nobody watches any more.
+  bool has_former_guest() const { return former_ && former_->has_guest(); }
 
   const Door& door() const { return *door_; }
+  // The service manager's socket, while one of our own has taken its path.
+  const Door* managers() const { return managers_ ? &*managers_ : nullptr; }
+  // Whether the path is the manager's, and so its rights are those that its unit says.
+  bool is_managers() const { return managers_ || door_->whose() == Door::Path::kManagers; }
+  // The file of the manager's socket has been seen: what a successor is told, and told here.
+  bool managers_stood() const { return is_managers() && (managers_ || door_->has_stood()); }
+  void believe_managers_stood();
   // Has `store` keep what there is now, and forget what was. `known` are names that the manager has already,
   // which are taken out of it.
   void keep_in(DescriptorStore& store, std::set<std::string>& known);
@@ -77,7 +85,8 @@ class Entrance {
   explicit Entrance(Options options) : options_(std::move(options)) {}
   Status take_place(Kept& kept);
   Result<Door> heal();
-  Door::Folder folder(int lock_tries) const;
+  bool directory_holds(const std::string& socket_path) const;
+  Door::Folder folder(const std::string& socket_path, int lock_tries) const;
 
   Options options_;
   std::optional<PlaceLock> lock_;

@@ -17,8 +17,8 @@ constexpr std::size_t kTokenBytesMax = 79;  // as a Hello carries it
 constexpr std::size_t kReasonBytesMax = 4096;
 constexpr std::size_t kJobsMax = 65536;
 constexpr int kDepthMax = 16;
-constexpr std::array<std::string_view, 6> kKnown{"epoch",      "instance", "started_ns",
-                                                 "upgrade_ns", "protocol", "jobs"};
+constexpr std::array<std::string_view, 7> kKnown{
+    "epoch", "instance", "started_ns", "upgrade_ns", "protocol", "managers_socket_stood", "jobs"};
 
 XXH128_hash_t checksum_of(StateHeader header, std::span<const std::byte> body) {
   header.checksum[0] = header.checksum[1] = 0;
@@ -162,6 +162,7 @@ Result<State> state_from(const Json& json) {
   state.protocol = 0;
   if (json.is_object() && json.contains("protocol"))
     fields.number("protocol", state.protocol, std::numeric_limits<std::uint32_t>::max(), 1);
+  fields.flag_if_there("managers_socket_stood", state.managers_socket_stood);
   const Json* jobs = fields.list("jobs", kJobsMax);
   if (!fields.status().ok()) return fail(fields.status());
   for (const Json& entry : *jobs) {
@@ -211,6 +212,7 @@ std::vector<std::byte> encode(const State& state, const StateFormat& format, std
   body["started_ns"] = static_cast<std::uint64_t>(state.started_ns);
   body["upgrade_ns"] = static_cast<std::uint64_t>(state.upgrade_ns);
   if (state.protocol != 0) body["protocol"] = state.protocol;
+  body["managers_socket_stood"] = state.managers_socket_stood;
   body["jobs"] = Json::array();
   for (const SavedJob& job : state.jobs) body["jobs"].push_back(to_json(job));
   const std::string text = body.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -73,6 +73,7 @@ struct State {
   std::int64_t started_ns = 0;  // of the first, on the steady clock
   std::int64_t upgrade_ns = 0;  // when this instance gave way to the next on purpose; 0: it did not
   std::uint32_t protocol = shm::kAbiVersion;  // of the one who wrote it, and so of its engines; 0: not said
+  bool managers_socket_stood = false;         // the service manager's, at its path, before the daemon's eyes
   std::vector<SavedJob> jobs;
   control::Json later = control::Json::object();  // fields that this version does not know
 };

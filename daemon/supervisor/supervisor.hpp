@@ -240,6 +240,7 @@ class Supervisor {
   control::Loop loop_;
   Entrance entrance_;
   control::Loop::Watch door_watch_ = 0;
+  control::Loop::Watch managers_watch_ = 0;
   shm::Descriptor reserve_;  // given up to answer when descriptors run out
   JobBook book_;
   StateFile state_file_;

@@ -19,13 +19,12 @@ void Supervisor::begin_upgrade(const std::string& program, std::function<void(co
   if (draining_) return refused(failure(Code::kState, kEndsAnyway));
   if (check_) return refused(failure(Code::kBusy, "an upgrade is under way; wait for its end"));
   save();
-  const bool ours = entrance_.door().whose() == Door::Path::kOurs;
   const ProgramCheck::Question question{next,
                                         options_.arguments,
                                         state_format().version,
                                         options_.random_hex(),
                                         state_format().protocol,
-                                        ours ? entrance_.door().path() : ""};
+                                        entrance_.is_managers() ? "" : entrance_.door().path()};
   auto check = ProgramCheck::start(
       loop_, question, state_file_.descriptor(), [this, next, refused](const Status& answer) {
         // Later: the check is still on the stack.

@@ -262,7 +262,7 @@ TEST_F(HealingMoments, TakesThePlaceOfASocketUnitsFile) {
   remove_socket();
   ASSERT_TRUE(await_found()) << steward().log();
   EXPECT_EQ(connected(), 0622u) << "what the unit says";
-  EXPECT_THAT(steward().log(), HasSubstr("for the service manager's"));
+  EXPECT_THAT(steward().log(), HasSubstr("replaces the service manager's"));
   for (const bool killed : {false, true}) {
     const std::uint64_t instance = found().at("instance").get<std::uint64_t>();
     if (killed) {
@@ -275,6 +275,32 @@ TEST_F(HealingMoments, TakesThePlaceOfASocketUnitsFile) {
     EXPECT_EQ(connected(), 0622u);
     EXPECT_EQ(logged("has been made again"), 1u) << "it stands: " << steward().log();
   }
+  EXPECT_EQ(steward().end(SIGTERM), 0);
+}
+
+// Goal:   the unit's path is healed where it is another than the settings', also by what comes after.
+// Method: the file goes while no daemon runs: the state says that it stood. Then the program is replaced.
+TEST_F(HealingMoments, TakesThePlaceOfASocketUnitsFileElsewhere) {
+  const std::string unit = folder_.path() + "/unit.sock";
+  const auto listener = shm::Listener::open(unit, {});
+  ASSERT_TRUE(listener) << listener.error().text();
+  steward().give("musterd.socket", shm::Descriptor(dup(listener->descriptor().get())));
+  const auto await = [&](std::uint64_t instance) {
+    return within(kPatience, [&] {
+      const auto answer = cli::ask({unit, std::chrono::seconds(30)}, {{"command", "status"}});
+      return answer && answer->result.at("instance").get<std::uint64_t>() >= instance;
+    });
+  };
+  begin(kThis);
+  ASSERT_TRUE(await(1)) << steward().log();
+  steward().end(SIGKILL);
+  std::filesystem::remove(unit);
+  steward().start(kThis);
+  ASSERT_TRUE(await(2)) << steward().log();
+  std::filesystem::remove_all(directory());  // nothing is in it, and no upgrade needs it
+  kill(steward().pid(), SIGUSR2);
+  ASSERT_TRUE(await(3)) << steward().log();
+  EXPECT_EQ(logged("has been made again"), 1u) << "it stands: " << steward().log();
   EXPECT_EQ(steward().end(SIGTERM), 0);
 }
 

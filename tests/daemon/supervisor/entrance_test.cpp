@@ -38,10 +38,23 @@ class Entrances : public ::testing::Test {
     entrance.keep_in(store_, known_);
     return healed;
   }
-  shm::Descriptor connect() const {
-    auto connected = shm::connect_to(socket(), clock_.now() + std::chrono::seconds(20), clock_);
+  shm::Descriptor connect() const { return connect(socket()); }
+  shm::Descriptor connect(const std::string& path) const {
+    auto connected = shm::connect_to(path, clock_.now() + std::chrono::seconds(20), clock_);
     EXPECT_TRUE(connected) << connected.error().text();
     return connected ? *std::move(connected) : shm::Descriptor();
+  }
+
+  static shm::Descriptor copy_of(const shm::Descriptor& descriptor) {
+    return shm::Descriptor(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 3));
+  }
+  // What comes from a service manager that listens there, and keeps the socket itself.
+  static Entrance::Kept managers(const shm::Listener& listener) {
+    Entrance::Kept kept;
+    auto door = Door::adopt(copy_of(listener.descriptor()), Door::Path::kManagers, "musterd.socket");
+    EXPECT_TRUE(door) << door.error().text();
+    kept.door.emplace(*std::move(door));
+    return kept;
   }
 
   test::Folder folder_;
@@ -151,6 +164,85 @@ TEST_F(Entrances, RespectWhoHasThePlaceMeanwhile) {
   }
   EXPECT_TRUE(first->look(Instant(Nanos(0))));
   EXPECT_TRUE(first->door().stands());
+}
+
+// Goal:   a manager's socket is healed where it lies, and what becomes of a directory around nothing is no
+// harm. Method: three times its file is removed; outside the runtime directory, and in it under another name.
+TEST_F(Entrances, HealAManagersSocketWhereItLies) {
+  std::filesystem::create_directory(directory());
+  std::filesystem::create_directory_symlink(directory(), folder_.path() + "/link");
+  for (const bool within : {false, true}) {
+    SCOPED_TRACE(within);
+    const std::string path = within ? socket() : folder_.path() + "/unit.sock";
+    Entrance::Options here = options();
+    if (within) here.directory = folder_.path() + "/link";
+    const auto listener = shm::Listener::open(path, {.mode = 0622});
+    ASSERT_TRUE(listener) << listener.error().text();
+    auto entrance = Entrance::open(here, managers(*listener));
+    ASSERT_TRUE(entrance) << entrance.error().text();
+    EXPECT_TRUE(entrance->is_managers());
+    for (int i = 0; i < 3; ++i) {
+      if (!within) std::filesystem::remove_all(directory());
+      EXPECT_FALSE(look(*entrance)) << "it is found";
+      std::filesystem::remove(path);
+      EXPECT_TRUE(look(*entrance));
+      connect(path);
+      EXPECT_TRUE(entrance->accept());
+      EXPECT_TRUE(entrance->is_managers());
+    }
+    struct stat facts {};
+    ASSERT_EQ(stat(path.c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 07777, 0622u);
+    if (!within) std::filesystem::create_directory(directory());
+  }
+}
+
+// Goal:   a socket whose file is in another mount namespace is left as it is; one that a predecessor has seen
+//         is healed.
+TEST_F(Entrances, DoNotHealAManagersSocketThatNobodySaw) {
+  const std::string path = folder_.path() + "/unit.sock";
+  const auto listener = shm::Listener::open(path, {});
+  ASSERT_TRUE(listener);
+  const std::string seen_elsewhere = folder_.path() + "/moved.sock";
+  std::filesystem::rename(path, seen_elsewhere);
+  auto entrance = Entrance::open(options(), managers(*listener));
+  ASSERT_TRUE(entrance) << entrance.error().text();
+  EXPECT_FALSE(look(*entrance));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  connect(seen_elsewhere);
+  EXPECT_TRUE(entrance->accept());
+  EXPECT_FALSE(entrance->managers_stood());
+  entrance->believe_managers_stood();
+  EXPECT_TRUE(entrance->managers_stood());
+  EXPECT_TRUE(look(*entrance));
+  EXPECT_TRUE(entrance->managers_stood());
+  for (const std::string& one : {path, seen_elsewhere}) {
+    connect(one);
+    EXPECT_TRUE(entrance->accept()) << one;
+  }
+}
+
+// Goal:   in a takeover nothing that came is lost where another has the lock, and the lock is taken later.
+TEST_F(Entrances, TakeOverWithoutTheLockAndTakeItLater) {
+  auto directory = RuntimeDirectory::make(options().directory, 0711, 1);
+  ASSERT_TRUE(directory) << directory.error().text();
+  auto door = Door::open(socket(), options().rights, {&directory->descriptor(), 1});
+  ASSERT_TRUE(door) << door.error().text();
+  Entrance::Kept kept;
+  kept.door.emplace(*Door::adopt(copy_of(door->descriptor()), Door::Path::kOurs, door->name()));
+  kept.directory =
+      RuntimeDirectory::adopt(copy_of(directory->descriptor()), options().directory, directory->name());
+  std::optional<PlaceLock> others(*PlaceLock::take(options().place()));
+  auto entrance = Entrance::open(options(), std::move(kept));
+  ASSERT_TRUE(entrance) << entrance.error().text();
+  const std::string lock = others->name();
+  EXPECT_FALSE(look(*entrance));
+  EXPECT_TRUE(kept_.contains(directory->name()));
+  EXPECT_FALSE(kept_.contains(lock));
+  others.reset();
+  EXPECT_FALSE(look(*entrance));
+  EXPECT_TRUE(kept_.contains(lock));
+  EXPECT_FALSE(PlaceLock::take_if_free(options().place()));
 }
 
 // Goal:   a mode is given to the socket's file, and to nothing that a link in its place leads to.

@@ -24,6 +24,7 @@ State sample() {
   state.instance = 7;
   state.started_ns = 123'456'789;
   state.upgrade_ns = 42;
+  state.managers_socket_stood = true;
   SavedJob job;
   job.spec.name = "train";
   job.spec.world = 4;
@@ -56,6 +57,7 @@ TEST(State, ReadsBackWhatWasWritten) {
   EXPECT_EQ(decoded->version, 1u);
   EXPECT_EQ(decoded->sequence, 5u);
   EXPECT_EQ(decoded->state.epoch, 0xfedcba9876543210);
+  EXPECT_TRUE(decoded->state.managers_socket_stood);
   ASSERT_EQ(decoded->state.jobs.size(), 2u);
   EXPECT_EQ(decoded->state.jobs[0].tokens[1].text, "bb");
   EXPECT_EQ(decoded->state.jobs[0].ending, "its owner has left");
@@ -194,6 +196,7 @@ TEST_F(Forged, MissesAFieldOrHasOneOfAnotherKind) {
   }
   for (const Json& protocol : {Json(0u), Json("text"), Json(1ull << 32)})
     EXPECT_FALSE(decoded([&](Json& body) { body["protocol"] = protocol; })) << protocol;
+  EXPECT_FALSE(decoded([](Json& body) { body["managers_socket_stood"] = 1u; }));
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["engine_pid"] = 1ull << 31; }));
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["spec"]["world"] = 1u << 20; }));
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["tokens"][0]["rank"] = 4u; })) << "beyond its world";
