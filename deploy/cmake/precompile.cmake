@@ -9,7 +9,7 @@ set(_muster_library_headers
   <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <optional> <span>
   <string> <string_view> <utility> <vector> <fmt/format.h> <tl/expected.hpp>)
 
-# HOT: for targets that are optimised where others are not. PROGRAM: for sources of programs, not of libraries.
+# HOT: for targets that are optimised where others are not. PROGRAM: for programs, not for libraries.
 function(_muster_header_set name)
   cmake_parse_arguments(ARG "HOT;PROGRAM" "FLAGS" "HEADERS;ON" ${ARGN})
   if(NOT ARG_FLAGS)
@@ -33,8 +33,8 @@ _muster_header_set(library_hot HOT HEADERS ${_muster_library_headers})
 _muster_header_set(daemon HEADERS ${_muster_library_headers} <nlohmann/json.hpp>
   ON nlohmann_json::nlohmann_json)
 
-# nlohmann-json apart: whoever includes it instantiates a parser, half a second for each test that has no use
-# for one.
+# nlohmann-json apart: whoever includes it instantiates a parser, half a second for each test that has no
+# use for one.
 if(MUSTER_BUILD_TESTS)
   set(_muster_test_headers
     <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <atomic> <chrono> <filesystem> <fstream> <functional>

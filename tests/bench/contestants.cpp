@@ -1,5 +1,7 @@
 #include "tests/bench/contestants.hpp"
 
+#include "tests/bench/muster_alone.hpp"
+
 #include <array>
 #include <atomic>
 
@@ -23,10 +25,10 @@ constexpr std::array kPeers = {
     Peer{"gloo", "gloo_peer", "libgloo-dev"},
 };
 
-// With room for the sessions that a rank opens besides its own.
+// With room for the jobs that a rank makes besides its own.
 Words muster_command(int ranks, const Places& places) {
   return {"env",
-          "MUSTER_SET_limits__sessions_max=" + std::to_string(ranks + 4),
+          "MUSTER_SET_limits__sessions_max=" + std::to_string(ranks + kAloneRanksMax),
           places.programs / "muster",
           "run",
           "--private",

@@ -25,7 +25,7 @@ struct World {
   const char* mesh;
 };
 constexpr World kOneRank = {1, "dp_shard=1"};
-constexpr World kManyRanks = {64, "dp_shard=64"};
+constexpr World kManyRanks = {kAloneRanksMax, "dp_shard=64"};
 constexpr World kMeshed = {16, "dp_shard=16"};
 constexpr char kMesh[] = "dp_replicate=2,dp_shard=4,tp=2";
 constexpr int kMeshes = 51;

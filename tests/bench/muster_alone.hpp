@@ -5,6 +5,9 @@
 
 namespace muster::bench {
 
+// Of the largest job that it makes: the daemon's sessions must have room for as many.
+constexpr int kAloneRanksMax = 64;
+
 // What `cells` names of kAlone.
 void measure_alone(MusterRank& rank, const Cells& cells);
 

@@ -2,12 +2,14 @@
 """Every source is built by somebody: `sources_test.py ROOT BUILD`.
 
 Goal:   no test is lost because its line in a CMakeLists.txt is, as a merge can do.
-Method: each tracked C, C++ or CUDA file must stand in the build's compile_commands.json, or its name in the
-        CMakeLists.txt above it, as that of a source for which this machine lacks CUDA or MPI. The consumer in
-        tests/package is built by its own test.
+Method: each tracked C, C++ or CUDA file must stand in the build's compile_commands.json, alone or among
+        the sources that CMake compiles as one, or its name in the CMakeLists.txt above it, as that of a
+        source for which this machine lacks CUDA or MPI. The consumer in tests/package is built by its own
+        test.
 """
 
 import json
+import re
 import sys
 from pathlib import Path, PurePosixPath
 
@@ -30,10 +32,18 @@ def unbuilt(sources, compiled, lists):
             if path not in compiled and not path.startswith("tests/package/") and not is_named(path, lists)]
 
 
+def of_one_entry(file):
+    """The sources behind an entry: itself, or those that CMake compiles as one."""
+    if file.parent.name != "Unity":
+        return [file]
+    return [Path(source).resolve() for source in re.findall(r'^#include "(.*)"$', file.read_text(), re.M)]
+
+
 def main(arguments):
     root, build = Path(arguments[1]).resolve(), Path(arguments[2])
     commands = json.loads((build / "compile_commands.json").read_text())
-    files = (Path(entry["directory"], entry["file"]).resolve() for entry in commands)
+    entries = (Path(entry["directory"], entry["file"]).resolve() for entry in commands)
+    files = (source for entry in entries for source in of_one_entry(entry))
     compiled = {str(file.relative_to(root)) for file in files if file.is_relative_to(root)}
     paths = [path for path in tracked(root) if (root / path).is_file()]
     lists = {path: (root / path).read_text() for path in paths if path.endswith("/CMakeLists.txt")}
