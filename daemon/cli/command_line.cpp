@@ -11,6 +11,7 @@
 #include "daemon/cli/manual.hpp"
 #include "daemon/cli/option_checks.hpp"
 #include "daemon/cli/outline.hpp"
+#include "daemon/cli/rank_environment.hpp"
 #include "daemon/cli/upgrade_command.hpp"
 #include "daemon/config/diagnostic.hpp"
 #include "daemon/control/own_version.hpp"
@@ -239,6 +240,7 @@ int run(Line& line) {
          fmt::format(
              "run: unknown option {}; a program stands after --; `muster run --help` lists the options",
              line.run.command.front())});
+  for (const std::string& text : unused_by_run(line.run.environment)) warn(text);
   return run_ranks(line.run);
 }
 

@@ -19,6 +19,21 @@ bool is_ours(std::string_view entry) {
 
 }  // namespace
 
+std::vector<std::string> unused_by_run(const std::vector<std::string>& environment) {
+  const auto value = [&](std::string_view name) -> const std::string* {
+    for (const std::string& entry : environment)
+      if (entry.starts_with(fmt::format("{}=", name))) return &entry;
+    return nullptr;
+  };
+  std::vector<std::string> texts;
+  if (value("MUSTER_RANK") != nullptr) return texts;  // a launcher's, of the rank that starts this run
+  if (const std::string* job = value("MUSTER_JOB"))
+    texts.push_back(fmt::format("{} is not used: a run names its own job; say --job", *job));
+  if (const std::string* mesh = value("MUSTER_MESH"))
+    texts.push_back(fmt::format("{} is not used: a run gives its ranks their mesh; say --mesh", *mesh));
+  return texts;
+}
+
 std::vector<std::string> rank_environment(const std::vector<std::string>& base, const RankFacts& facts) {
   std::vector<std::string> all;
   for (const std::string& entry : base)

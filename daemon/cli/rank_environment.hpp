@@ -19,4 +19,7 @@ struct RankFacts {
 // `base` without what another launcher of ours said, and with MUSTER_RANK and its companions.
 std::vector<std::string> rank_environment(const std::vector<std::string>& base, const RankFacts& facts);
 
+// What is to be said of variables that were set by hand and that `muster run` does not use.
+std::vector<std::string> unused_by_run(const std::vector<std::string>& environment);
+
 }  // namespace muster::cli

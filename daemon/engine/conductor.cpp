@@ -145,9 +145,15 @@ Json Conductor::create(const Packet& packet) {
     exit_code_ = 1;
     return refused(counters.error());
   }
+  watchdog_.emplace((*engine)->baton(), clock_);
+  if (const Status watched = watchdog_->start(); !watched.ok()) {
+    watchdog_.reset();
+    ending_ = true;
+    exit_code_ = 1;
+    return refused(watched);
+  }
   reply_descriptor_ = *std::move(counters);
   engine_ = *std::move(engine);
-  watchdog_.emplace(engine_->baton(), clock_);
   return control::success({{"groups", engine_->groups().size()}, {"hash", engine_->groups().hash().hex()}});
 }
 

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <execinfo.h>
@@ -59,14 +60,22 @@ StallJudge::Finding StallJudge::look(std::uint64_t holds, Instant now) {
   return Finding::kTell;
 }
 
-Watchdog::Watchdog(const Baton& baton, const Clock& clock) : baton_(baton), clock_(clock) {
+Status Watchdog::start() {
   std::array<void*, 1> frame;
   ::backtrace(frame.data(), 1);  // the first call loads what later ones need
   struct sigaction action {};
   action.sa_handler = show_stack;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGUSR2, &action, nullptr);
-  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  } catch (const std::system_error& error) {
+    return failure(Code::kNoResource,
+                   "the thread that watches the engine could not be started ({}); raise the process limit "
+                   "(ulimit -u, the cgroup's pids.max)",
+                   error.code().message());
+  }
+  return {};
 }
 
 void Watchdog::run(const std::stop_token& stop) {

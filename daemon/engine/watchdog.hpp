@@ -4,6 +4,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/result.hpp"
 #include "daemon/engine/baton.hpp"
 
 #include <cstdint>
@@ -39,12 +40,13 @@ class StallJudge {
 // Owns    a thread that looks, and the signal SIGUSR2, by which it has the stuck thread show where it is.
 // Thread  made and ended by the engine's conductor.
 // Bound   a look each period; writes to standard error only what fits at once.
-// Fails   never. A stall of kEndAfter ends the process with kExitCode.
+// Fails   start: kNoResource. A stall of kEndAfter ends the process with kExitCode.
 class Watchdog {
  public:
   static constexpr int kExitCode = 70;
 
-  Watchdog(const Baton& baton, const Clock& clock);
+  Watchdog(const Baton& baton, const Clock& clock) : baton_(baton), clock_(clock) {}
+  Status start();
 
  private:
   void run(const std::stop_token& stop);

@@ -154,8 +154,9 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
   MUSTER_ASSIGN_OR_RETURN(Entrance entrance,
                           Entrance::open(entrance_of(options), legacy.entrance(options.socket_path)));
   MUSTER_ASSIGN_OR_RETURN(StateFile state, StateFile::create());
+  MUSTER_ASSIGN_OR_RETURN(SignalQueue signals, SignalQueue::open());
   std::unique_ptr<Supervisor> supervisor(
-      new Supervisor(std::move(options), clock, std::move(entrance), std::move(state)));
+      new Supervisor(std::move(options), clock, std::move(entrance), std::move(state), std::move(signals)));
   supervisor->take_over(std::move(legacy));
   supervisor->look_at_entrance();
   for (const control::JobSpec& job : supervisor->options_.jobs) {
@@ -180,10 +181,12 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
   return supervisor;
 }
 
-Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, StateFile state)
+Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, StateFile state,
+                       SignalQueue signals)
     : options_(std::move(options)),
       clock_(clock),
       entrance_(std::move(entrance)),
+      signals_(std::move(signals)),
       reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       book_(Shares(Shares::limits_of(options_.jobs_max, options_.jobs_per_user_max), geteuid())),
       state_file_(std::move(state)),

@@ -1,12 +1,11 @@
 #include "daemon/supervisor/replacement.hpp"
 
-#include "api/shm/descriptor.hpp"
-
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 namespace muster::supervisor {
@@ -89,9 +88,17 @@ void hold_signals() {
   sigprocmask(SIG_BLOCK, &set, nullptr);
 }
 
-void hear_signals() {
+Result<SignalQueue> SignalQueue::open() {
   const sigset_t set = signals();
-  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  shm::Descriptor descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!descriptor.valid()) return fail(Code::kNoResource, "signalfd: {}", std::strerror(errno));
+  return SignalQueue(std::move(descriptor));
+}
+
+int SignalQueue::take() const {
+  signalfd_siginfo signal{};
+  if (::read(descriptor_.get(), &signal, sizeof signal) != sizeof signal) return 0;
+  return static_cast<int>(signal.ssi_signo);
 }
 
 Status replace_program(const std::string& program, const std::vector<std::string>& arguments,
@@ -102,12 +109,10 @@ Status replace_program(const std::string& program, const std::vector<std::string
   const std::vector<char*> environment_list = pointers(environment);
   Shuffle shuffle;
   MUSTER_RETURN_IF_ERROR(shuffle.prepare(kept));
-  hold_signals();
   shuffle.go();
   execve(program.c_str(), argument_list.data(), environment_list.data());
   const int error = errno;
   shuffle.back();
-  hear_signals();
   const Code code = error == ENOENT ? Code::kNotFound : error == EACCES ? Code::kDenied : Code::kNoResource;
   return failure(code, "{} cannot be run: {}; this daemon goes on", program, std::strerror(error));
 }

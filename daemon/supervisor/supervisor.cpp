@@ -1,7 +1,6 @@
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/base/log.hpp"
-#include "daemon/supervisor/replacement.hpp"
 
 #include <csignal>
 
@@ -15,20 +14,8 @@ constexpr Nanos kWatchdogPeriod = std::chrono::seconds(1);
 Supervisor::~Supervisor() = default;
 
 void Supervisor::run() {
-  loop_.on_signal(SIGTERM, [this] { drain(!draining_); });
-  loop_.on_signal(SIGINT, [this] { drain(!draining_); });
-  // A terminal that closes ends no jobs, and whoever means "read the settings again" hears how.
-  loop_.on_signal(SIGHUP, [] {
-    MUSTER_LOG(kInfo, "supervisor", "SIGHUP changes nothing; `muster upgrade` takes over with new settings");
-  });
-  if (!options_.program.empty()) {
-    loop_.on_signal(SIGUSR2, [this] {
-      begin_upgrade("", [](const Status& refused) {
-        MUSTER_LOG(kError, "supervisor", "no upgrade: {}", refused.message());
-      });
-    });
-  }
-  hear_signals();
+  hold_signals();
+  loop_.watch(signals_.descriptor(), [this] { on_signal(signals_.take()); });
   const std::function<void()> beat = [this, &beat] {
     tell("WATCHDOG=1");
     loop_.after(kWatchdogPeriod, beat);
@@ -38,10 +25,19 @@ void Supervisor::run() {
   publish_status();
   MUSTER_LOG(kInfo, "supervisor", "listening at {}", entrance_.door().path());
   loop_.run();
-  // The loop takes its handlers down with itself, and a signal would end what is left of this process.
-  hold_signals();
   store_.forget_all();
   running_.clear();
+}
+
+void Supervisor::on_signal(int number) {
+  if (number == SIGTERM || number == SIGINT) drain(!draining_);
+  // A terminal that closes ends no jobs, and whoever means "read the settings again" hears how.
+  if (number == SIGHUP)
+    MUSTER_LOG(kInfo, "supervisor", "SIGHUP changes nothing; `muster upgrade` takes over with new settings");
+  if (number == SIGUSR2)
+    begin_upgrade("", [](const Status& refused) {
+      MUSTER_LOG(kError, "supervisor", "no upgrade: {}", refused.message());
+    });
 }
 
 bool Supervisor::turn() {

@@ -15,6 +15,7 @@
 #include "daemon/supervisor/memory_shares.hpp"
 #include "daemon/supervisor/program_check.hpp"
 #include "daemon/supervisor/refusal_log.hpp"
+#include "daemon/supervisor/replacement.hpp"
 #include "daemon/supervisor/shares.hpp"
 #include "daemon/supervisor/state_file.hpp"
 
@@ -142,7 +143,7 @@ class Supervisor {
   struct Legacy;  // a predecessor's descriptors, each in its place: adoption.cpp
   using Reply = std::function<void(control::Json, std::span<const int>)>;
 
-  Supervisor(Options options, const Clock& clock, Entrance entrance, StateFile state);
+  Supervisor(Options options, const Clock& clock, Entrance entrance, StateFile state, SignalQueue signals);
 
   // Connections: connections.cpp
   void look_at_entrance();
@@ -234,6 +235,7 @@ class Supervisor {
   // A successor: upgrade.cpp
   void begin_upgrade(const std::string& program, std::function<void(const Status&)> refused);
   Status give_way(const std::string& program);
+  void on_signal(int number);
 
   Options options_;
   const Clock& clock_;
@@ -241,6 +243,7 @@ class Supervisor {
   Entrance entrance_;
   control::Loop::Watch door_watch_ = 0;
   control::Loop::Watch managers_watch_ = 0;
+  SignalQueue signals_;
   shm::Descriptor reserve_;  // given up to answer when descriptors run out
   JobBook book_;
   StateFile state_file_;

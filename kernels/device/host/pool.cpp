@@ -4,6 +4,8 @@
 #include "kernels/device/host/crew.hpp"
 #include "kernels/device/host/state.hpp"
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -60,6 +62,8 @@ void Pool::halt() {
   state_->threads.clear();
 }
 
+// No worker begins before all are there: one that has begun may wait for a lock of the caller's, and could
+// not be joined if the next cannot be started.
 Result<std::unique_ptr<Pool>> Pool::start(const PoolOptions& options) {
   MUSTER_RETURN_IF_ERROR(check(options));
   const std::uint32_t workers = options.workers != 0 ? options.workers : cores_granted();
@@ -68,13 +72,21 @@ Result<std::unique_ptr<Pool>> Pool::start(const PoolOptions& options) {
   std::unique_ptr<Pool> pool(new Pool(std::move(state)));
   std::vector<std::thread>& threads = pool->state_->threads;
   threads.reserve(workers);
+  enum Gate : int { kShut, kOpen, kNever };
+  const auto gate = std::make_shared<std::atomic<int>>(kShut);
+  const auto open = [&gate](Gate how) {
+    gate->store(how);
+    gate->notify_all();
+  };
   for (std::uint32_t i = 0; i < workers; ++i) {
     try {
-      threads.emplace_back([crew = pool->state_->crew.get(), i] {
+      threads.emplace_back([crew = pool->state_->crew.get(), i, gate] {
         (void)::pthread_setname_np(::pthread_self(), fmt::format("muster-w{}", i).c_str());
-        crew->serve(i);
+        gate->wait(kShut);
+        if (gate->load() == kOpen) crew->serve(i);
       });
     } catch (const std::system_error& error) {
+      open(kNever);
       return fail(Code::kNoResource,
                   "{} worker threads are needed, {} could be started ({}); raise the process limit (ulimit "
                   "-u, the cgroup's "
@@ -82,6 +94,7 @@ Result<std::unique_ptr<Pool>> Pool::start(const PoolOptions& options) {
                   workers, i, error.code().message());
     }
   }
+  open(kOpen);
   return pool;
 }
 

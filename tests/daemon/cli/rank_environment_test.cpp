@@ -44,5 +44,15 @@ TEST(RankEnvironment, LeavesTheTokenOutWhereNoneIsAskedFor) {
   EXPECT_FALSE(lookup_in(made)("MUSTER_TOKEN"));
 }
 
+TEST(RankEnvironment, NamesWhatARunDoesNotUse) {
+  EXPECT_TRUE(unused_by_run({"PATH=/bin", "MUSTER_ENDPOINT=/tmp/s"}).empty());
+  const auto texts = unused_by_run({"MUSTER_MESH=tp=2", "MUSTER_JOB="});
+  ASSERT_EQ(texts.size(), 2u);
+  EXPECT_TRUE(texts[0].starts_with("MUSTER_JOB= is not used") && texts[0].ends_with("--job"));
+  EXPECT_TRUE(texts[1].starts_with("MUSTER_MESH=tp=2 is not used") && texts[1].ends_with("--mesh"));
+  EXPECT_TRUE(unused_by_run({"MUSTER_RANK=0", "MUSTER_JOB=j", "MUSTER_MESH=tp=2"}).empty())
+      << "of the launcher of the rank that starts the run";
+}
+
 }  // namespace
 }  // namespace muster::cli

@@ -1,6 +1,10 @@
 #include "daemon/engine/watchdog.hpp"
 
+#include <fstream>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 namespace muster::engine {
 namespace {
@@ -70,6 +74,26 @@ TEST(Baton, SaysWhoHoldsItAndWhatFor) {
     EXPECT_EQ(sight.thread, gettid());
   }
   EXPECT_EQ(baton.sight().holds % 2, 0u);
+}
+
+TEST(Watchdog, SaysThatItsThreadCouldNotBeStarted) {
+#if defined(MUSTER_SANITIZED)
+  GTEST_SKIP() << "the sanitizer's own address space does not fit into a limit";
+#endif
+  const Baton baton;
+  const SteadyClock clock;
+  Watchdog watchdog(baton, clock);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit little{pages * 4096 + (std::uint64_t{1} << 20), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &little), 0);
+  const Status started = watchdog.start();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  EXPECT_EQ(started.code(), Code::kNoResource);
+  EXPECT_THAT(started.message(), ::testing::HasSubstr("raise the process limit"));
+  EXPECT_TRUE(watchdog.start().ok());
 }
 
 }  // namespace

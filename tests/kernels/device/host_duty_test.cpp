@@ -7,8 +7,11 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <fstream>
 #include <mutex>
 #include <thread>
+
+#include <sys/resource.h>
 
 namespace muster::device::host::test {
 namespace {
@@ -169,6 +172,41 @@ TEST(PoolDuty, HasATurnBetweenThePartsOfALongTask) {
   EXPECT_TRUE(probe.seen);
   s.reset();
   bench.pool.reset();
+}
+
+// Waits in its first turn for a lock of whoever starts the pool.
+class Locked final : public Duty {
+ public:
+  std::size_t do_work() override {
+    const std::lock_guard wait(lock);
+    return 0;
+  }
+  bool arm() override { return true; }
+  void wait(Nanos) override {}
+  void wake() noexcept override {}
+  std::mutex lock;
+};
+
+// Goal:   a pool that cannot start all its threads says so, though the caller holds a lock of the duty.
+// Method: address space for two stacks.
+TEST(PoolDuty, DoesNotBeginBeforeAllWorkersAreThere) {
+#if defined(MUSTER_SANITIZED)
+  GTEST_SKIP() << "the sanitizer's own address space does not fit into a limit";
+#endif
+  Locked duty;
+  PoolOptions options = sleepy(64, &duty);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit little{pages * 4096 + (std::uint64_t{20} << 20), limit.rlim_max};
+  const std::lock_guard held(duty.lock);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &little), 0);
+  const auto pool = Pool::start(options);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  ASSERT_FALSE(pool);
+  EXPECT_EQ(pool.error().code(), Code::kNoResource);
+  EXPECT_THAT(pool.error().message(), ::testing::HasSubstr("64 worker threads are needed"));
 }
 
 }  // namespace
