@@ -19,24 +19,27 @@ HWY_INLINE hn::Vec<D> canonical_nan(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), quiet, v);
 }
 
-// SUM, and AVG where `members` is not 0.
 template<class D>
 struct SumOfFloats {
   using V = hn::Vec<D>;
-  hn::TFromD<D> members = 0;
-  SumOfFloats() = default;
-  explicit SumOfFloats(std::size_t mean_of) : members(static_cast<hn::TFromD<D>>(mean_of)) {}
+  static constexpr bool kFewLoops = false;
   HWY_INLINE V prepare(V v) const { return v; }
   HWY_INLINE V combine(V a, V b) const { return hn::Add(a, b); }
-  HWY_INLINE V finish(V v) const {
-    if (members > 0) v = hn::Div(v, hn::Set(D(), members));
-    return canonical_nan(D(), v);
-  }
+  HWY_INLINE V finish(V v) const { return canonical_nan(D(), v); }
+};
+
+template<class D>
+struct MeanOfFloats : SumOfFloats<D> {
+  using V = hn::Vec<D>;
+  hn::TFromD<D> members;
+  explicit MeanOfFloats(std::size_t n) : members(static_cast<hn::TFromD<D>>(n)) {}
+  HWY_INLINE V finish(V v) const { return canonical_nan(D(), hn::Div(v, hn::Set(D(), members))); }
 };
 
 template<class D>
 struct ScaledSumOfFloats : SumOfFloats<D> {
   using V = hn::Vec<D>;
+  static constexpr bool kFewLoops = true;
   hn::TFromD<D> scale;
   explicit ScaledSumOfFloats(double s) : scale(static_cast<hn::TFromD<D>>(s)) {}
   HWY_INLINE V prepare(V v) const { return hn::Mul(v, hn::Set(D(), scale)); }
@@ -45,6 +48,7 @@ struct ScaledSumOfFloats : SumOfFloats<D> {
 template<class D>
 struct ProductOfFloats : SumOfFloats<D> {
   using V = hn::Vec<D>;
+  static constexpr bool kFewLoops = true;
   HWY_INLINE V combine(V a, V b) const { return hn::Mul(a, b); }
 };
 
@@ -57,6 +61,7 @@ struct ExtremeOfFloats {
   using DI = hn::RebindToSigned<D>;
   using Key = hn::TFromD<DI>;
   using VI = hn::Vec<DI>;
+  static constexpr bool kFewLoops = false;
   Key complement;
   explicit ExtremeOfFloats(muster_redop redop) : complement(redop == MUSTER_MAX ? Key{0} : Key{-1}) {}
 
@@ -86,7 +91,7 @@ void reduce_floats(const Reduction& r) {
     case MUSTER_SUM:
       return reduce_with<Format>(SumOfFloats<D>(), r);
     case MUSTER_AVG:
-      return reduce_with<Format>(SumOfFloats<D>(r.source_count), r);
+      return reduce_with<Format>(MeanOfFloats<D>(r.source_count), r);
     case MUSTER_MAX:
     case MUSTER_MIN:
       return reduce_with<Format>(ExtremeOfFloats<D>(r.redop), r);

@@ -37,6 +37,7 @@ HWY_INLINE hn::Vec<D> multiply(D d, hn::Vec<D> a, hn::Vec<D> b) {
 template<class D>
 struct SumOfIntegers {
   using V = hn::Vec<D>;
+  static constexpr bool kFewLoops = false;
   HWY_INLINE V prepare(V v) const { return v; }
   HWY_INLINE V combine(V a, V b) const { return hn::Add(a, b); }
   HWY_INLINE V finish(V v) const { return v; }
@@ -45,6 +46,7 @@ struct SumOfIntegers {
 template<class D>
 struct ScaledSumOfIntegers : SumOfIntegers<D> {
   using V = hn::Vec<D>;
+  static constexpr bool kFewLoops = true;
   hn::TFromD<D> scale;
   explicit ScaledSumOfIntegers(double s) : scale(static_cast<hn::TFromD<D>>(whole_scale(s))) {}
   HWY_INLINE V prepare(V v) const { return multiply(D(), v, hn::Set(D(), scale)); }
@@ -53,23 +55,21 @@ struct ScaledSumOfIntegers : SumOfIntegers<D> {
 template<class D>
 struct ProductOfIntegers : SumOfIntegers<D> {
   using V = hn::Vec<D>;
+  static constexpr bool kFewLoops = true;
   HWY_INLINE V combine(V a, V b) const { return multiply(D(), a, b); }
 };
 
-// MAX and MIN. Value is the element's own type: signed or not. MIN is MAX of the complements, which order the
-// other way round.
-template<class D, class Value>
-struct ExtremeOfIntegers {
+// Value is the element's own type: signed or not.
+template<class D, class Value, bool kMaximum>
+struct ExtremeOfIntegers : SumOfIntegers<D> {
   using V = hn::Vec<D>;
-  hn::TFromD<D> complement;
-  explicit ExtremeOfIntegers(muster_redop redop)
-      : complement(redop == MUSTER_MAX ? hn::TFromD<D>{0} : hwy::LimitsMax<hn::TFromD<D>>()) {}
-  HWY_INLINE V prepare(V v) const { return hn::Xor(v, hn::Set(D(), complement)); }
   HWY_INLINE V combine(V a, V b) const {
     const hn::Rebind<Value, D> dv;
-    return hn::BitCast(D(), hn::Max(hn::BitCast(dv, a), hn::BitCast(dv, b)));
+    if constexpr (kMaximum)
+      return hn::BitCast(D(), hn::Max(hn::BitCast(dv, a), hn::BitCast(dv, b)));
+    else
+      return hn::BitCast(D(), hn::Min(hn::BitCast(dv, a), hn::BitCast(dv, b)));
   }
-  HWY_INLINE V finish(V v) const { return prepare(v); }
 };
 
 // For AVG: lanes that hold every sum of kReduceSourcesMax elements exactly, and whose rounded quotient cuts
@@ -102,7 +102,7 @@ struct MeanFormat<std::int32_t> {
 template<class Value>
 void mean(const Reduction& r) {
   using Format = MeanFormat<Value>;
-  reduce_with<Format>(SumOfFloats<typename Format::D>(r.source_count), r);
+  reduce_with<Format>(MeanOfFloats<typename Format::D>(r.source_count), r);
 }
 
 template<class Value>
@@ -111,7 +111,11 @@ using WrappingFormat = PlainFormat<std::make_unsigned_t<Value>>;
 template<class Value>
 void extreme(const Reduction& r) {
   using Format = WrappingFormat<Value>;
-  reduce_with<Format>(ExtremeOfIntegers<typename Format::D, Value>(r.redop), r);
+  using D = typename Format::D;
+  if (r.redop == MUSTER_MAX)
+    reduce_with<Format>(ExtremeOfIntegers<D, Value, true>(), r);
+  else
+    reduce_with<Format>(ExtremeOfIntegers<D, Value, false>(), r);
 }
 
 // SUM, PROD and PREMUL_SUM, which know no sign.

@@ -4,7 +4,8 @@
 //
 // A Format has Elements, the tag of a vector of elements as they lie in memory, D, the tag of as many lanes,
 // and widen and narrow between the two. An operator has prepare (one source's lanes), combine (two subtrees)
-// and finish (before the result is narrowed).
+// and finish (before the result is narrowed). An operator with kFewLoops is rare: fewer loops are compiled
+// for it, and each takes a little longer.
 //
 // One to eight sources are reduced in registers. More are cut into blocks of eight, the last of which may be
 // shorter. Each block's result is a full subtree, kept in a tile that stays in L1, and equal subtrees are
@@ -31,6 +32,9 @@ HWY_BEFORE_NAMESPACE();
 namespace muster::math::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+// More sources than this are cut into blocks.
+constexpr std::size_t kBlock = 8;
 
 // A Format whose elements are its lanes.
 template<class T>
@@ -79,39 +83,65 @@ HWY_INLINE auto tree(const Op& op, const Vectors& vectors, std::size_t first) {
   }
 }
 
-// Five to seven sources share one loop: a tree of four, and what is behind it.
-constexpr std::size_t kFiveToSeven = 7;
-
-template<std::size_t K, class Op, class Vectors>
-HWY_INLINE auto tree_over(const Op& op, const Vectors& vectors, std::size_t source_count) {
-  if constexpr (K != kFiveToSeven) {
-    return tree<K>(op, vectors, 0);
-  } else {
+// The tree over up to seven sources, whose number is known only when the loop runs. `Least` sources are there
+// at least.
+template<std::size_t Least, class Op, class Vectors>
+HWY_INLINE auto tree_of_some(const Op& op, const Vectors& vectors, std::size_t source_count) {
+  if constexpr (Least > 4) {
     auto right = op.prepare(vectors.load(4));
     if (source_count > 5) right = op.combine(right, op.prepare(vectors.load(5)));
     if (source_count > 6) right = op.combine(right, op.prepare(vectors.load(6)));
     return op.combine(tree<4>(op, vectors, 0), right);
+  } else {
+    if (source_count > 4) return tree_of_some<5>(op, vectors, source_count);
+    if (source_count == 4) return tree<4>(op, vectors, 0);
+    auto v = op.prepare(vectors.load(0));
+    if (source_count > 1) v = op.combine(v, op.prepare(vectors.load(1)));
+    if (source_count > 2) v = op.combine(v, op.prepare(vectors.load(2)));
+    return v;
   }
 }
 
-// Where results go: finished and as elements to the target, or, of a part of the sources, as lanes to a tile,
-// whose size is a multiple of every vector's. One type for both, since each is a set of loops to compile; the
-// branch is always predicted.
-template<class Format, class Op>
-struct Sink {
-  Op op;
-  std::byte* target;
-  typename Format::Lane* tile = nullptr;  // null: to the target
+// How many sources a loop reduces: exactly `most`, or from `least` to `most`.
+struct Sources {
+  std::size_t least;
+  std::size_t most;
+};
 
-  HWY_INLINE void put(hn::Vec<typename Format::D> v, std::size_t i) const {
-    if (tile != nullptr) return hn::Store(v, typename Format::D(), tile + i);
+template<Sources kSources, class Op, class Vectors>
+HWY_INLINE auto tree_over(const Op& op, const Vectors& vectors, std::size_t source_count) {
+  if constexpr (kSources.least == kSources.most)
+    return tree<kSources.most>(op, vectors, 0);
+  else
+    return tree_of_some<kSources.least>(op, vectors, source_count);
+}
+
+// Writes results to the target: finished, and as elements.
+template<class Format, class Op>
+struct ToTarget {
+  std::byte* target;
+  HWY_INLINE void put(const Op& op, hn::Vec<typename Format::D> v, std::size_t i) const {
     store_bytes(typename Format::Elements(), Format::narrow(op.finish(v)),
                 target + i * kElementBytes<Format>);
   }
-  HWY_INLINE void put_rest(hn::Vec<typename Format::D> v, std::size_t i, std::size_t count) const {
-    if (tile != nullptr) return hn::Store(v, typename Format::D(), tile + i);
+  HWY_INLINE void put_rest(const Op& op, hn::Vec<typename Format::D> v, std::size_t i,
+                           std::size_t count) const {
     store_some(typename Format::Elements(), Format::narrow(op.finish(v)), target + i * kElementBytes<Format>,
                count);
+  }
+};
+
+// Writes the result of a part of the sources to a tile: as lanes. A tile's size is a multiple of every
+// vector's.
+template<class Format, class Op>
+struct ToTile {
+  typename Format::Lane* tile;
+  HWY_INLINE void put(const Op& /*op*/, hn::Vec<typename Format::D> v, std::size_t i) const {
+    hn::Store(v, typename Format::D(), tile + i);
+  }
+  HWY_INLINE void put_rest(const Op& op, hn::Vec<typename Format::D> v, std::size_t i,
+                           std::size_t /*count*/) const {
+    put(op, v, i);
   }
 };
 
@@ -123,45 +153,54 @@ struct Range {
   std::size_t count;
 };
 
-// Reduces K sources.
-template<class Format, std::size_t K, class Op>
-HWY_NOINLINE void fold(const Range& range, Sink<Format, Op> sink) {
+template<class Format, Sources kSources, class Op, class To>
+HWY_INLINE void fold(const Op& op, const Range& range, const To& to) {
   constexpr std::size_t kBytes = kElementBytes<Format>;
-  const std::size_t source_count = K == kFiveToSeven ? range.source_count : K;
-  std::array<const std::byte*, K> sources;
+  constexpr std::size_t kMost = kSources.most;
+  const std::size_t source_count = kSources.least == kMost ? kMost : range.source_count;
+  std::array<const std::byte*, kMost> sources;
 #pragma GCC unroll 8
-  for (std::size_t k = 0; k < K; ++k)
+  for (std::size_t k = 0; k < kMost; ++k)
     sources[k] = range.sources[std::min(k, source_count - 1)] + range.first * kBytes;
+  const std::size_t count = range.count;
   const std::size_t n = hn::Lanes(typename Format::D());
   std::size_t i = 0;
-  for (; i + n <= range.count; i += n)
-    sink.put(tree_over<K>(sink.op, WholeVectors<Format, K>{sources, i * kBytes}, source_count), i);
-  if (i == range.count) return;
-  const RestVectors<Format, K> rest{sources, i * kBytes, range.count - i};
-  sink.put_rest(tree_over<K>(sink.op, rest, source_count), i, range.count - i);
+  for (; i + n <= count; i += n)
+    to.put(op, tree_over<kSources>(op, WholeVectors<Format, kMost>{sources, i * kBytes}, source_count), i);
+  if (i == count) return;
+  const RestVectors<Format, kMost> rest{sources, i * kBytes, count - i};
+  to.put_rest(op, tree_over<kSources>(op, rest, source_count), i, count - i);
+}
+
+// A full block of sources, or one of fewer, whose number the loop asks for each vector.
+template<class Format, class Op, class To>
+HWY_INLINE void fold_block(const Op& op, const Range& range, const To& to) {
+  if (range.source_count == kBlock) return fold<Format, Sources{kBlock, kBlock}>(op, range, to);
+  fold<Format, Sources{1, kBlock - 1}>(op, range, to);
 }
 
 // One to eight sources.
 template<class Format, class Op>
-void fold_up_to_eight(const Range& range, const Sink<Format, Op>& sink) {
+HWY_INLINE void fold_to_target(const Op& op, const Range& range, std::byte* target) {
+  const ToTarget<Format, Op> to{target};
+  if constexpr (Op::kFewLoops) return fold_block<Format>(op, range, to);
   switch (range.source_count) {
     case 1:
-      return fold<Format, 1>(range, sink);
+      return fold<Format, Sources{1, 1}>(op, range, to);
     case 2:
-      return fold<Format, 2>(range, sink);
+      return fold<Format, Sources{2, 2}>(op, range, to);
     case 3:
-      return fold<Format, 3>(range, sink);
+      return fold<Format, Sources{3, 3}>(op, range, to);
     case 4:
-      return fold<Format, 4>(range, sink);
-    case 8:
-      return fold<Format, 8>(range, sink);
+      return fold<Format, Sources{4, 4}>(op, range, to);
+    case kBlock:
+      return fold<Format, Sources{kBlock, kBlock}>(op, range, to);
     default:
-      return fold<Format, kFiveToSeven>(range, sink);
+      return fold<Format, Sources{5, kBlock - 1}>(op, range, to);
   }
 }
 
 constexpr std::size_t kTileBytes = 4096;
-constexpr std::size_t kBlock = 8;
 // Subtrees alive at once: the last block, and one per power of two from a block to kReduceSourcesMax.
 constexpr std::size_t kTilesMax = 11;
 
@@ -182,12 +221,13 @@ HWY_NOINLINE void merge(const Op& op, Tiles<Format>& tiles, std::size_t to, std:
 }
 
 template<class Format, class Op>
-HWY_NOINLINE void finish(const Tiles<Format>& tiles, const Sink<Format, Op>& sink, std::size_t count) {
+HWY_INLINE void finish(const Op& op, const Tiles<Format>& tiles, std::byte* target, std::size_t count) {
+  const ToTarget<Format, Op> to{target};
   const typename Format::D d;
   const std::size_t n = hn::Lanes(d);
   std::size_t i = 0;
-  for (; i + n <= count; i += n) sink.put(hn::Load(d, tiles.lanes[0] + i), i);
-  if (i < count) sink.put_rest(hn::Load(d, tiles.lanes[0] + i), i, count - i);
+  for (; i + n <= count; i += n) to.put(op, hn::Load(d, tiles.lanes[0] + i), i);
+  if (i < count) to.put_rest(op, hn::Load(d, tiles.lanes[0] + i), i, count - i);
 }
 
 // One tile of any number of sources.
@@ -199,8 +239,7 @@ void reduce_tile(const Op& op, const Reduction& r, Tiles<Format>& tiles, std::si
   for (std::size_t k = 0; k < r.source_count; ++depth) {
     const std::size_t block = std::min(kBlock, r.source_count - k);
     weight[depth] = block;
-    fold_up_to_eight<Format>({r.sources + k, block, first, count},
-                             Sink<Format, Op>{op, nullptr, tiles.lanes[depth]});
+    fold_block<Format>(op, {r.sources + k, block, first, count}, ToTile<Format, Op>{tiles.lanes[depth]});
     k += block;
     for (; depth >= 1 && weight[depth - 1] == weight[depth]; --depth) {
       merge(op, tiles, depth - 1, count);
@@ -208,7 +247,7 @@ void reduce_tile(const Op& op, const Reduction& r, Tiles<Format>& tiles, std::si
     }
   }
   for (; depth >= 2; --depth) merge(op, tiles, depth - 2, count);
-  finish(tiles, Sink<Format, Op>{op, r.target + first * kElementBytes<Format>}, count);
+  finish(op, tiles, r.target + first * kElementBytes<Format>, count);
 }
 
 // Its own function: the tiles would make the frame of every short reduction a large one.
@@ -222,7 +261,7 @@ HWY_NOINLINE void reduce_in_tiles(const Op& op, const Reduction& r) {
 template<class Format, class Op>
 void reduce_with(const Op& op, const Reduction& r) {
   if (r.source_count > kBlock) return reduce_in_tiles<Format>(op, r);
-  fold_up_to_eight<Format>({r.sources, r.source_count, 0, r.count}, Sink<Format, Op>{op, r.target});
+  fold_to_target<Format>(op, {r.sources, r.source_count, 0, r.count}, r.target);
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
