@@ -61,7 +61,7 @@ PROOFS = [
     Proof("random-public", 1, "random_collectives_test", CASES, "*GiveTheBitsOfTheOracle"),
     Proof("agreement", 1, "agreement_test", CASES),
     Proof("overlap", 1, "base_overlap_test", CASES),
-    Proof("resync", 2, "resync_property_test", CASES),
+    Proof("failure-histories", 2, "failure_history_test", _cases(19_000)),
     Proof("programs", 4, "programs_test", _cases(10_000)),
     Proof("mutated-fields", 1, "mutation_test", _cases(10_000), "*FindsEveryMutatedField"),
     Proof("matching-fields", 1, "mutation_test", _cases(1_000_000), "*TakesNothingThatMatches*"),

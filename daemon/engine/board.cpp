@@ -223,9 +223,9 @@ std::uint64_t Board::completed(GroupId group) const {
   return least;
 }
 
-void Board::break_group(GroupId group, const scheduler::Verdict& verdict, End end) {
+void Board::break_group(GroupId group, const scheduler::Cause& cause, End end) {
   GroupState& state = groups_[group.value];
-  state.verdicts.push_back(verdict);
+  state.verdicts.push_back(cause);
   if (state.verdicts.size() > kVerdictsKept) state.verdicts.pop_front();
   shm::GroupLine* words = line(group);
   const bool goes_on = end == End::kDeparture;
@@ -246,15 +246,15 @@ void Board::set_retired(Rank rank, std::uint64_t segments) {
   Published<std::uint64_t>(&rank_line(rank)->retired).store_release(segments);
 }
 
-void Board::stand(GroupId group, const scheduler::Verdict* verdict) {
+void Board::stand(GroupId group, const scheduler::Cause* cause) {
   GroupState& state = groups_[group.value];
-  state.standing = verdict != nullptr ? std::optional(*verdict) : std::nullopt;
-  const auto code = verdict != nullptr ? static_cast<std::int32_t>(verdict->code) : 0;
+  state.standing = cause != nullptr ? std::optional(*cause) : std::nullopt;
+  const auto code = cause != nullptr ? static_cast<std::int32_t>(cause->code) : 0;
   Published<std::int32_t>(&line(group)->standing).store_ordered(code);
 }
 
 // A member that missed several hears of the first it can still be told of.
-std::optional<scheduler::Verdict> Board::verdict_of(GroupId group, std::uint64_t generation) const {
+std::optional<scheduler::Cause> Board::verdict_of(GroupId group, std::uint64_t generation) const {
   const GroupState& state = groups_[group.value];
   // A client that asks about a generation before the first may find that none has ended yet.
   if (generation >= state.generation || state.verdicts.empty()) return state.standing;

@@ -7,8 +7,7 @@
 #include "api/shm/direct.hpp"
 #include "api/shm/segment.hpp"
 #include "daemon/engine/memory_account.hpp"
-#include "scheduler/run/request.hpp"
-#include "scheduler/run/sequencer.hpp"
+#include "scheduler/run/match_queue.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -63,16 +62,16 @@ class Board {
   // Ends the group's generation: because a member is gone (what all had arrived at goes on), or for
   // everybody.
   enum class End : std::uint8_t { kDeparture, kForAll };
-  void break_group(GroupId group, const scheduler::Verdict& verdict, End end);
+  void break_group(GroupId group, const scheduler::Cause& cause, End end);
   // The rank has a client from now on, or has none.
   void set_attached(Rank rank, bool attached);
   // So many segments of the rank's arena are gone: peers forget what they mapped.
   void set_retired(Rank rank, std::uint64_t segments);
   // No operation of the group may begin, for that reason; nullptr: any may.
-  void stand(GroupId group, const scheduler::Verdict* verdict);
+  void stand(GroupId group, const scheduler::Cause* cause);
   std::uint64_t generation(GroupId group) const { return groups_[group.value].generation; }
   // What the generation ended with, or what stands against the group; none if it goes on.
-  std::optional<scheduler::Verdict> verdict_of(GroupId group, std::uint64_t generation) const;
+  std::optional<scheduler::Cause> verdict_of(GroupId group, std::uint64_t generation) const;
 
   // ---- reports ---------------------------------------------------------------------------------
   // The members that the question waits for, by index.
@@ -149,8 +148,8 @@ class Board {
     std::vector<Seat> seats;  // by index in the group
     std::uint64_t generation = 1;
     std::uint64_t first_generation = 1;
-    std::deque<scheduler::Verdict> verdicts;  // of generations generation - verdicts.size() … generation - 1
-    std::optional<scheduler::Verdict> standing;
+    std::deque<scheduler::Cause> verdicts;  // of generations generation - verdicts.size() … generation - 1
+    std::optional<scheduler::Cause> standing;
     std::deque<Disagreement> disagreements;
   };
   Board() = default;

@@ -48,33 +48,32 @@ Result<shm::Descriptor> Engine::peer_arena(std::int32_t rank, std::uint32_t segm
 
 // ---- verdicts ----------------------------------------------------------------------------------
 
-void Engine::break_direct(Rank rank, const scheduler::Verdict& verdict) {
+void Engine::break_direct(Rank rank, const scheduler::Cause& cause) {
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
     const auto& ranks = graph_->groups()[g].ranks;
     if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
-      board_->break_group(GroupId(g), verdict, Board::End::kDeparture);
+      board_->break_group(GroupId(g), cause, Board::End::kDeparture);
   }
 }
 
 // Which groups nobody may run in, because a member will not come.
 void Engine::refresh_standing() {
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
-    const scheduler::Verdict* first = nullptr;
+    scheduler::CausePtr first;
     for (const Rank rank : graph_->groups()[g].ranks) {
-      const scheduler::Verdict* gone = graph_->gone(rank);
-      if (gone != nullptr && (first == nullptr || gone->event < first->event)) first = gone;
+      const scheduler::CausePtr gone = graph_->gone(rank);
+      if (gone != nullptr && (first == nullptr || gone->fault < first->fault)) first = gone;
     }
-    board_->stand(GroupId(g), first);
+    board_->stand(GroupId(g), first.get());
   }
 }
 
 // A rank that was told of a failure and has run and started nothing anywhere since then leaves because of it.
-std::optional<scheduler::Verdict> Engine::heard_direct(Rank rank) const {
+scheduler::CausePtr Engine::heard_direct(Rank rank) const {
   const Seat& seat = seats_[rank.value];
-  if (!board_ || !seat.heard) return std::nullopt;
-  if (board_->recorded(rank) != seat.heard->recorded || seat.starts != seat.heard->starts)
-    return std::nullopt;
-  return seat.heard->verdict;
+  if (!board_ || !seat.heard) return nullptr;
+  if (board_->recorded(rank) != seat.heard->recorded || seat.starts != seat.heard->starts) return nullptr;
+  return seat.heard->cause;
 }
 
 Result<DirectQuestion> Engine::question(const Session& session, const shm::DirectMessage& message) const {
@@ -107,8 +106,9 @@ Status Engine::direct_verdict(Session& session, const shm::DirectMessage& messag
   const Rank rank = session.options().rank;
   Seat& seat = seats_[rank.value];
   drain_all(seat);  // what it has started before it heard
-  seat.heard = Seat::Heard{*verdict, board_->recorded(rank), seat.starts};
-  graph_->acknowledge(rank, verdict->event);
+  seat.heard =
+      Seat::Heard{std::make_shared<const scheduler::Cause>(*verdict), board_->recorded(rank), seat.starts};
+  graph_->heard(rank, verdict->fault);
   return Status(verdict->code, verdict->text, verdict->culprit);
 }
 
@@ -127,11 +127,10 @@ Status Engine::direct_overdue(Session& session, const shm::DirectMessage& messag
   std::vector<std::uint32_t> ranks;
   for (const std::uint32_t index : indices) ranks.push_back(group.ranks[index].value);
   const char* where = q.kind == shm::DirectWait::kPhase ? ", having come to it" : "";
-  scheduler::Verdict verdict{
-      Code::kTimeout, static_cast<std::int32_t>(ranks.front()),
-      fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}", group.name,
-                  direct_label(session, message.plan), ranks.size() == 1 ? "" : "s", blame::rank_list(ranks),
-                  where)};
+  scheduler::Cause verdict{Code::kTimeout, static_cast<std::int32_t>(ranks.front()),
+                           fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}",
+                                       group.name, direct_label(session, message.plan),
+                                       ranks.size() == 1 ? "" : "s", blame::rank_list(ranks), where)};
   const std::vector<RankFacts> facts = rank_facts();
   blame::Situation all = situation(facts, clock_.now());
   if (const auto about = wait_run_by(all, q.group, session.options().rank.value))
@@ -149,7 +148,7 @@ Status Engine::interrupted(Session& session, const shm::InterruptMessage& messag
   const Rank rank = session.options().rank;
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), message.group));
   const std::string& name = graph_->groups()[id.value].name;
-  const scheduler::Verdict verdict{
+  const scheduler::Cause verdict{
       Code::kAborted, static_cast<std::int32_t>(rank.value),
       fmt::format("rank {} was interrupted (muster_interrupt) in an operation of group {}", rank.value,
                   name)};

@@ -63,15 +63,16 @@ void Engine::tick(Instant now) {
     seat.session->completion().beat(now);
     seat.session->counters().set(
         shm::Counter::kExposedNs,
-        static_cast<std::uint64_t>(graph_->exposed(seat.session->options().rank).count()));
+        static_cast<std::uint64_t>(graph_->lanes_of(seat.session->options().rank).exposed().count()));
   }
   if (trace_.on() && board_) trace_direct();
   if (tally_->due(now)) {
     look_for_stragglers(now);
     counted_.clear();
     for (const Seat& seat : seats_)
-      counted_.push_back(
-          {seat.session.get(), seat.session ? graph_->exposed(seat.session->options().rank) : Nanos(0)});
+      counted_.push_back({seat.session.get(), seat.session
+                                                  ? graph_->lanes_of(seat.session->options().rank).exposed()
+                                                  : Nanos(0)});
     tally_->write(counted_, board_ ? &*board_ : nullptr, lateness_, now);
   }
   next_tick_ = now + kTickPeriod;
@@ -105,7 +106,7 @@ void Engine::wake() noexcept {
 
 void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
   if (const scheduler::CollectiveWork* work = step.parts.front().plan->collective())
-    flight_log_.launched(step, graph_->sequencer().operations(work->group, step.parts.front().lane), turn_);
+    flight_log_.launched(step, graph_->matches().matched(work->group, step.parts.front().lane), turn_);
   const Status status = executor_->launch(step_index, step);
   lateness_.met(step);
   // Once closed, the workers go while a turn may still launch: that is no fault of theirs.
@@ -120,7 +121,7 @@ void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
 void Engine::submitted(const scheduler::Request& request) {
   ++seats_[request.rank.value].starts;
   tally_->submitted(request.rank, *request.plan);
-  if (!graph_->stopped(request.rank, request.lane)) flight_log_.submitted(request, turn_);
+  if (!graph_->lanes_of(request.rank).lane(request.lane).stopped()) flight_log_.submitted(request, turn_);
 }
 
 void Engine::reached(Rank rank, std::uint32_t lane, std::uint64_t value) {
@@ -129,10 +130,10 @@ void Engine::reached(Rank rank, std::uint32_t lane, std::uint64_t value) {
   session.note_news();
 }
 
-void Engine::stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Verdict& verdict) {
+void Engine::stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause) {
   Session* session = seats_[rank.value].session.get();
   if (session == nullptr) return;
-  session->completion().fail(lane, from, verdict.code, verdict.culprit, verdict.text);
+  session->completion().fail(lane, from, cause.code, cause.culprit, cause.text);
   session->note_news();
 }
 
@@ -152,7 +153,7 @@ void Engine::retired(Rank rank, std::uint32_t lane, std::uint64_t value, schedul
   const bool succeeded = seated != nullptr && seated != session;  // the log is its own, and so are the values
   if (const scheduler::CollectiveWork* work = plan.collective(); work != nullptr && !succeeded) {
     const FlightEntry* entry = flight_log_.retired(
-        rank, lane, value, well, graph_->sequencer().operations(work->group, lane), current_.end);
+        rank, lane, value, well, graph_->matches().matched(work->group, lane), current_.end);
     if (entry != nullptr && well)
       seats_[rank.value].finished = Seat::Finished{work->group, plan.label(), entry->number, current_.end};
   }

@@ -170,11 +170,10 @@ void Engine::detach(Rank rank, const std::string& text) {
   doorbells_.remove(seat.doorbell);
   seat.doorbell.reset();
   seat.offence.clear();
-  const auto heard = heard_direct(rank);
-  const auto verdict = graph_->detached(rank, text, clock_.now(), heard ? &*heard : nullptr);
-  if (board_ && verdict) {
+  const scheduler::CausePtr cause = graph_->detached(rank, text, clock_.now(), heard_direct(rank));
+  if (board_ && cause != nullptr) {
     board_->set_attached(rank, false);
-    break_direct(rank, *verdict);
+    break_direct(rank, *cause);
     refresh_standing();
   }
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
@@ -216,7 +215,7 @@ void Engine::absent(Rank rank, const std::string& text) {
   const bool known = graph_->gone(rank) != nullptr;
   graph_->absent(rank, text, clock_.now());
   if (board_ && !known) {
-    if (const scheduler::Verdict* gone = graph_->gone(rank)) break_direct(rank, *gone);
+    if (const scheduler::CausePtr gone = graph_->gone(rank)) break_direct(rank, *gone);
     refresh_standing();
   }
   wake_clients();
@@ -251,6 +250,7 @@ Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollecti
   const std::lock_guard lock(baton_);
   const scheduler::CollectiveWork& work = *plan->collective();
   lateness_.expect(work.group);
+  graph_->expect(work);
   if (work.point_to_point()) flight_log_.expect(work.group, work.collective.root, work.collective.receiver);
   return session.add_plan(std::move(plan), message);
 }
@@ -275,11 +275,13 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), group));
   const std::lock_guard lock(baton_);
   const std::uint32_t rank = session.options().rank.value;
-  const scheduler::Verdict verdict{
+  drain_all(seats_[rank]);  // what it has started and reset before is of before
+  const scheduler::Cause cause{
       Code::kAborted, static_cast<std::int32_t>(rank),
       fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)};
-  graph_->abort(id, verdict, clock_.now());
-  if (board_) board_->break_group(id, verdict, Board::End::kForAll);
+  // Two faults: who hears of an abort by a run hears of it on its lanes too.
+  graph_->abort(id, cause, clock_.now());
+  if (board_) board_->break_group(id, cause, Board::End::kForAll);
   wake_clients();
   return {};
 }

@@ -177,9 +177,9 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   // ---- actions ---------------------------------------------------------------------------------
   void launch(std::uint32_t step_index, const scheduler::Step& step) override;
   void submitted(const scheduler::Request& request) override;
-  void overdue(Rank rank, std::uint32_t lane, scheduler::Verdict& verdict) override;
+  void overdue(Rank rank, std::uint32_t lane, scheduler::Cause& cause) override;
   void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override;
-  void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Verdict& verdict) override;
+  void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause) override;
   void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override;
   void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
 
@@ -191,8 +191,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
     std::unique_ptr<Arena> arena;
     std::uint32_t attachments = 0;
     std::string offence;  // how the session broke the protocol; empty: it did not
-    struct Heard {        // the latest verdict of the direct path that its client was told
-      scheduler::Verdict verdict;
+    struct Heard {        // the latest cause of the direct path that its client was told
+      scheduler::CausePtr cause;
       std::uint64_t recorded = 0;  // how far it had come then: operations run directly
       std::uint64_t starts = 0;    // and on the engine path
     };
@@ -238,9 +238,9 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Session* session_of(const scheduler::Plan& plan, Rank rank);
   Status open_board();
   Result<DirectQuestion> question(const Session& session, const shm::DirectMessage& message) const;
-  void break_direct(Rank rank, const scheduler::Verdict& verdict);
+  void break_direct(Rank rank, const scheduler::Cause& cause);
   void refresh_standing();
-  std::optional<scheduler::Verdict> heard_direct(Rank rank) const;
+  scheduler::CausePtr heard_direct(Rank rank) const;
   std::string direct_label(const Session& session, std::uint64_t plan) const;
   shm::Welcome welcome(const Session& session) const;
   void trace_direct();
@@ -251,7 +251,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   void tell(std::span<const Lateness::Change> changes);
   blame::Situation situation(std::span<const RankFacts> facts, Instant now) const;
   // Adds the cause to a deadline's verdict, and keeps the report.
-  void explain(scheduler::Verdict& verdict, blame::Situation situation, std::span<const RankFacts> facts,
+  void explain(scheduler::Cause& cause, blame::Situation situation, std::span<const RankFacts> facts,
                std::size_t about);
 
   control::JobSpec spec_;

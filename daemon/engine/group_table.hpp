@@ -10,7 +10,7 @@
 #include "api/base/ids.hpp"
 #include "api/base/result.hpp"
 #include "scheduler/mesh/group_list.hpp"
-#include "scheduler/run/sequencer.hpp"
+#include "scheduler/run/match_queue.hpp"
 
 #include <cstdint>
 #include <deque>

@@ -112,8 +112,8 @@ bool Engine::is_in(const BrokenCircle& circle, const blame::Situation& now, std:
   });
 }
 
-void Engine::explain(scheduler::Verdict& verdict, blame::Situation situation,
-                     std::span<const RankFacts> facts, std::size_t about) {
+void Engine::explain(scheduler::Cause& verdict, blame::Situation situation, std::span<const RankFacts> facts,
+                     std::size_t about) {
   look_at_processes(situation, facts, *probe_, about, kLooksAtDeadlineMax);
   blame::Report report = blame::assess(situation, about);
   if (!report.circle.empty()) {
@@ -137,7 +137,7 @@ void Engine::explain(scheduler::Verdict& verdict, blame::Situation situation,
 
 // In the turn of the conductor, under the baton: beyond a few, what the verdict says by itself has to do, for
 // others wait.
-void Engine::overdue(Rank rank, std::uint32_t lane, scheduler::Verdict& verdict) {
+void Engine::overdue(Rank rank, std::uint32_t lane, scheduler::Cause& verdict) {
   if (std::exchange(explained_turn_, turn_) != turn_) explained_in_turn_ = 0;
   if (++explained_in_turn_ > kExplainedInTurnMax) {
     verdict.text += "; one of many: `muster hang` says why";

@@ -82,14 +82,14 @@ Status Session::start(scheduler::Graph& graph, const shm::Command& command, Inst
     return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
   auto* plan = plans_.find(Handle(command.plan));
   if (plan == nullptr) return failure(Code::kProtocol, "command {}: no such plan", command.sequence);
-  if (graph.lane_full(options_.rank, command.lane)) {
+  if (graph.lanes_of(options_.rank).lane(command.lane).full()) {
     *lane_full = true;
     return {};
   }
   scheduler::Request request;
   request.rank = options_.rank;
   request.lane = command.lane;
-  request.value = graph.next_value(options_.rank, command.lane);
+  request.value = graph.lanes_of(options_.rank).lane(command.lane).next_value();
   request.plan = (*plan)->plan.get();
   std::copy(std::begin(command.waits), std::end(command.waits), request.waits.begin());
   const auto asked = static_cast<std::int64_t>(std::min<std::uint64_t>(command.deadline_ns, kDeadlineNsMax));

@@ -1,6 +1,7 @@
 #include "daemon/engine/situation.hpp"
 
 #include "api/base/dtype.hpp"
+#include "scheduler/run/heads.hpp"
 
 #include <algorithm>
 #include <map>
@@ -48,7 +49,7 @@ std::string difference_among(const Evidence& e, GroupId group,
 
 // ---- the engine path ---------------------------------------------------------------------------
 
-Wait pending_wait(const Evidence& e, const scheduler::Sequencer::Pending& pending) {
+Wait pending_wait(const Evidence& e, const scheduler::MatchQueue::Pending& pending) {
   Wait wait;
   wait.group = pending.group.value;
   wait.group_name = e.graph.groups()[pending.group.value].name;
@@ -69,7 +70,7 @@ Wait pending_wait(const Evidence& e, const scheduler::Sequencer::Pending& pendin
   return wait;
 }
 
-Wait running_wait(const Evidence& e, const scheduler::Graph::Running& running) {
+Wait running_wait(const Evidence& e, const scheduler::StepTable::Running& running) {
   const scheduler::Step::Part& part = running.step->parts.front();
   const scheduler::CollectiveWork& work = *part.plan->collective();
   Wait wait;
@@ -77,15 +78,14 @@ Wait running_wait(const Evidence& e, const scheduler::Graph::Running& running) {
   wait.group_name = e.graph.groups()[work.group.value].name;
   wait.members = members_of(e, work.group).size();
   wait.lane = scheduler::lane_name(part.lane);
-  wait.number = work.point_to_point() ? part.value : e.graph.sequencer().operations(work.group, part.lane);
+  wait.number = work.point_to_point() ? part.value : e.graph.matches().matched(work.group, part.lane);
   wait.operation = operation_of(*part.plan);
   wait.since = running.since;
   for (const auto& each : running.step->parts) wait.arrived.push_back({each.rank.value, running.since});
   return wait;
 }
 
-const scheduler::Graph::Head* head_of(const std::vector<scheduler::Graph::Head>& heads, Rank rank,
-                                      std::uint32_t lane) {
+const scheduler::Head* head_of(const std::vector<scheduler::Head>& heads, Rank rank, std::uint32_t lane) {
   const auto found = std::find_if(heads.begin(), heads.end(),
                                   [&](const auto& head) { return head.rank == rank && head.lane == lane; });
   return found == heads.end() ? nullptr : &*found;
@@ -108,11 +108,11 @@ struct Hindrance {
   std::optional<std::size_t> wait;
   std::string reason;
 };
-Hindrance hindrance(const Situation& situation, const std::vector<scheduler::Graph::Head>& heads, Rank rank,
+Hindrance hindrance(const Situation& situation, const std::vector<scheduler::Head>& heads, Rank rank,
                     std::uint32_t lane) {
   Hindrance found;
   for (std::uint32_t steps = 0; steps < MUSTER_LANE_COUNT; ++steps) {
-    const scheduler::Graph::Head* head = head_of(heads, rank, lane);
+    const scheduler::Head* head = head_of(heads, rank, lane);
     if (head == nullptr) return found;  // that lane's work runs
     if (head->arrived) {
       found.wait = wait_at(situation, rank, lane);
@@ -125,13 +125,13 @@ Hindrance hindrance(const Situation& situation, const std::vector<scheduler::Gra
   return found;
 }
 
-void explain_missing(const Evidence& e, const std::vector<scheduler::Sequencer::Pending>& pending,
+void explain_missing(const Evidence& e, const std::vector<scheduler::MatchQueue::Pending>& pending,
                      Situation& situation) {
-  const auto heads = e.graph.heads();
+  const auto heads = scheduler::heads_of(e.graph);
   for (std::size_t w = 0; w < pending.size(); ++w) {
     for (blame::Missing& missing : situation.waits[w].missing) {
       const Rank rank(missing.rank);
-      if (!e.graph.has_submitted(rank, pending[w].lane, pending[w].group)) continue;
+      if (!e.graph.lanes_of(rank).has_submitted(pending[w].lane, pending[w].group)) continue;
       Hindrance found = hindrance(situation, heads, rank, pending[w].lane);
       if (found.wait != w) missing.behind = found.wait;
       if (!missing.behind) missing.reason = std::move(found.reason);
@@ -373,10 +373,10 @@ Situation situation_of(const Evidence& e) {
     state.finished = facts.finished;
     situation.ranks.push_back(std::move(state));
   }
-  const auto pending = e.graph.sequencer().pending();
+  const auto pending = e.graph.matches().pending();
   for (const auto& each : pending) situation.waits.push_back(pending_wait(e, each));
   explain_missing(e, pending, situation);
-  for (const auto& running : e.graph.running()) situation.waits.push_back(running_wait(e, running));
+  for (const auto& running : e.graph.steps().running()) situation.waits.push_back(running_wait(e, running));
   if (e.board != nullptr) add_direct(e, situation);
   if (e.lateness != nullptr) add_lateness(e, situation);
   return situation;
@@ -384,7 +384,7 @@ Situation situation_of(const Evidence& e) {
 
 std::optional<std::size_t> wait_on_lane(const Situation& situation, const scheduler::Graph& graph, Rank rank,
                                         std::uint32_t lane) {
-  return hindrance(situation, graph.heads(), rank, lane).wait;
+  return hindrance(situation, scheduler::heads_of(graph), rank, lane).wait;
 }
 
 std::optional<std::size_t> wait_run_by(const Situation& situation, GroupId group, std::uint32_t rank) {

@@ -6,10 +6,10 @@
 #include "api/base/ids.hpp"
 #include "api/shm/command.hpp"
 #include "scheduler/plan/plan.hpp"
+#include "scheduler/run/cause.hpp"
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace muster::scheduler {
@@ -21,16 +21,6 @@ struct Request {
   Plan* plan = nullptr;                                 // outlives the request: starts_in_flight holds it
   std::array<std::uint64_t, MUSTER_WAITS_MAX> waits{};  // points; 0: none
   Nanos timeout{0};  // for how long nothing may move that it waits for, once it is the next of its lane
-};
-
-// Why a lane stopped, in the words the client will read.
-struct Verdict {
-  Code code = Code::kInternal;
-  std::int32_t culprit = -1;  // world rank; -1: none
-  std::string text;
-  std::uint64_t event = 0;  // which failure of the job: later ones have higher numbers
-  // kDependency: the code of the failure behind it, which those hear who meet this rank.
-  Code cause = Code::kOk;
 };
 
 // A launch of one kernel, or of one collective for all its members at once.
@@ -48,7 +38,7 @@ struct Step {
 // What the graph wants done; the engine carries it out in order.
 //
 // Owns    nothing. Thread  whoever calls the graph. Bound  each call is short: it must not change the graph.
-// Fails   never: a device's failure is the implementer's to report.
+// Fails   never: a device's failure is reported to Graph::finished().
 class Actions {
  public:
   virtual ~Actions() = default;
@@ -56,15 +46,16 @@ class Actions {
   virtual void launch(std::uint32_t step_index, const Step& step) = 0;
   // The lane's timeline reached `value`.
   virtual void reached(Rank rank, std::uint32_t lane, std::uint64_t value) = 0;
-  // The lane stopped: values from `from` on will never be reached.
-  virtual void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Verdict& verdict) = 0;
+  // The lane stopped: values from `from` on will never be reached. Again with a lower `from` if a step that
+  // had been launched before fails too.
+  virtual void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Cause& cause) = 0;
   // The lane runs again: values above `to` are new.
   virtual void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) = 0;
   // The request has its place on its lane, or fails at once because the lane is stopped.
   virtual void submitted(const Request&) {}
   // The deadline of the rank's next start on this lane has passed. Called before anything is changed; the
-  // verdict says what the graph knows, and may be told better.
-  virtual void overdue(Rank, std::uint32_t /*lane*/, Verdict&) {}
+  // cause says what the graph knows, and may be told better.
+  virtual void overdue(Rank, std::uint32_t /*lane*/, Cause&) {}
   // A start is over, well or not: its plan is no longer used by it.
   virtual void retired(Rank rank, std::uint32_t lane, std::uint64_t value, Plan& plan, bool well) = 0;
 };

@@ -1,5 +1,5 @@
 /* Order across groups (decision D7): collectives of different groups, on different lanes, finish in whatever
- * order each rank submits them (scheduler/run/graph.cpp: submit, pump; scheduler/run/sequencer.cpp: arrive).
+ * order each rank submits them (scheduler/run/graph.cpp: submit, pump; scheduler/run/match_queue.cpp: arrive).
  *
  * The smallest mesh in which ranks can wait in a circle is 2 x 2: rank r has a row with r ^ 1 and a column with
  * r ^ 2, and 0-1-3-2-0 is the circle. A third dimension adds circles, but none that is shorter or other in kind.
@@ -56,7 +56,7 @@ end:
      :: else -> skip
      fi;
 #endif
-     atomic {  /* Sequencer::arrive: the last one to come sends all on their way */
+     atomic {  /* MatchQueue::arrive: the last one to come sends all on their way */
 #ifdef BUG_SHARED_CREDIT
        credit[r * 2] > 0 -> credit[r * 2]--;
 #else

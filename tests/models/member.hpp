@@ -29,7 +29,7 @@ class Engine {
   // Whoever started the rank says that it will not come back.
   void absent(std::uint32_t rank, GroupId group) {
     const Turn turn(baton_);
-    const scheduler::Verdict gone{Code::kPeerLost, static_cast<std::int32_t>(rank), "", 0};
+    const scheduler::Cause gone{Code::kPeerLost, static_cast<std::int32_t>(rank), "", 0};
     job_.board().break_group(group, gone, engine::Board::End::kDeparture);
     job_.board().stand(group, &gone);
   }

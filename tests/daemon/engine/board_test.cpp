@@ -120,7 +120,7 @@ TEST(Board, MakesASeatReadyForItsNewGroup) {
   Board b = board();
   ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(1), Rank(3)}).ok());
   b.break_group(GroupId(1), {Code::kPeerLost, 3, "rank 3 died"}, Board::End::kDeparture);
-  const scheduler::Verdict gone{Code::kPeerLost, 3, "rank 3 died"};
+  const scheduler::Cause gone{Code::kPeerLost, 3, "rank 3 died"};
   b.stand(GroupId(1), &gone);
   const std::uint64_t before = b.generation(GroupId(1));
   ASSERT_TRUE(b.verdict_of(GroupId(1), before - 1).has_value());

@@ -1,6 +1,6 @@
 // What the members of a group notice before a byte moves (decision D7): one field of one rank is changed in
 // operations drawn at random, and the verdict must name it.
-#include "scheduler/run/sequencer.hpp"
+#include "scheduler/run/match_queue.hpp"
 
 #include "tests/kernels/math/values.hpp"
 #include "tests/scheduler/run/graph_fixture.hpp"
@@ -184,7 +184,7 @@ class Scene {
     }
   }
   const Stage& stage() const { return stage_; }
-  const Verdict& verdict(const Saying& said) const {
+  const Cause& verdict(const Saying& said) const {
     return stage_.stops.at({rank_of(said.share.index).value, MUSTER_LANE_COPY}).verdict;
   }
 

@@ -30,7 +30,7 @@ class Streams final : public Actions {
     if (!status.ok()) refused += status.text() + "\n";
   }
   void reached(Rank, std::uint32_t, std::uint64_t) override {}
-  void stopped(Rank, std::uint32_t, std::uint64_t, const Verdict&) override {}
+  void stopped(Rank, std::uint32_t, std::uint64_t, const Cause&) override {}
   void resumed(Rank, std::uint32_t, std::uint64_t) override {}
   void retired(Rank, std::uint32_t, std::uint64_t, Plan&, bool) override { ++retired_starts; }
 
@@ -77,7 +77,7 @@ TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
   EXPECT_EQ(streams.refused, "");
   EXPECT_EQ(streams.retired_starts, kLives * kStarts);
   EXPECT_EQ(out, static_cast<float>(kElements));
-  EXPECT_EQ(streams.graph.reached(rank, MUSTER_LANE_COPY), kStarts);
+  EXPECT_EQ(streams.graph.lanes_of(rank).lane(MUSTER_LANE_COPY).reached(), kStarts);
 }
 
 }  // namespace

@@ -19,11 +19,11 @@ class Stage final : public Actions {
  public:
   struct Stop {
     std::uint64_t from;
-    Verdict verdict;
+    Cause verdict;
   };
 
   Stage(GraphOptions options, std::vector<Group> groups) : graph(options, std::move(groups), *this) {
-    for (std::uint32_t rank = 0; rank < options.world; ++rank) graph.attached(Rank(rank));
+    for (std::uint32_t rank = 0; rank < options.ranks; ++rank) graph.attached(Rank(rank));
   }
 
   void launch(std::uint32_t step_index, const Step& step) override {
@@ -33,7 +33,7 @@ class Stage final : public Actions {
   void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override {
     points[{rank.value, lane}] = value;
   }
-  void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Verdict& verdict) override {
+  void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Cause& verdict) override {
     stops[{rank.value, lane}] = {from, verdict};
   }
   void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override { resumes[{rank.value, lane}] = to; }
@@ -68,7 +68,7 @@ class Stage final : public Actions {
   // Starts `plan` and returns the point it will reach.
   std::uint64_t start(std::uint32_t rank, std::uint32_t lane, Plan* plan,
                       std::vector<std::uint64_t> waits = {}, Nanos timeout = std::chrono::seconds(60)) {
-    Request request{Rank(rank), lane, graph.next_value(Rank(rank), lane), plan, {}, timeout};
+    Request request{Rank(rank), lane, graph.lanes_of(Rank(rank)).lane(lane).next_value(), plan, {}, timeout};
     for (std::size_t i = 0; i < waits.size(); ++i) request.waits[i] = waits[i];
     last_code = graph.submit(request, now);
     return shm::make_point(lane, request.value);

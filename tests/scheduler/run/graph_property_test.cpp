@@ -101,7 +101,7 @@ TEST(GraphProperty, FinishesEveryProgramInAnyInterleaving) {
     while (!stage.launched.empty()) finish_random(stage, random);
     ASSERT_TRUE(stage.stops.empty()) << stage.stops.begin()->second.verdict.text;
     ASSERT_EQ(stage.retired_well, total);
-    ASSERT_EQ(stage.graph.steps_in_flight(), 0u);
+    ASSERT_EQ(stage.graph.steps().in_flight(), 0u);
   }
 }
 
@@ -134,7 +134,7 @@ TEST(GraphProperty, RetiresEveryStartOnceWhenRanksDie) {
     ASSERT_TRUE(stage.launched.empty());
     ASSERT_EQ(stage.retired_well + stage.retired_badly, started);
     ASSERT_EQ(stage.graph.next_deadline(), std::nullopt);
-    ASSERT_EQ(stage.graph.steps_in_flight(), 0u);
+    ASSERT_EQ(stage.graph.steps().in_flight(), 0u);
   }
 }
 

@@ -76,7 +76,7 @@ TEST(Graph, SaysBusyWhenALaneIsFull) {
   Stage stage({1, 4, 2}, {});
   Plan* plan = stage.kernel();
   for (int i = 0; i < 4; ++i) stage.start(0, 0, plan);
-  EXPECT_TRUE(stage.graph.lane_full(Rank(0), 0));
+  EXPECT_TRUE(stage.graph.lanes_of(Rank(0)).lane(0).full());
   stage.start(0, 0, plan);
   EXPECT_EQ(stage.last_code, Code::kBusy);
 }
@@ -239,12 +239,15 @@ TEST(Graph, TellsOfALossAlsoWhenTheGroupWasAbortedSince) {
   EXPECT_TRUE(stage.stops.empty());
 }
 
-TEST(Graph, TellsOfALossInPlaceOfAnAbortBeforeIt) {
+TEST(Graph, TellsOfALossAfterAnAbortBeforeIt) {
   Stage stage(world_of(4), four_ranks());
   stage.graph.abort(GroupId(2), {Code::kAborted, 0, "rank 0 aborted group world"}, stage.now);
   stage.graph.detached(Rank(3), "rank 3 (pid 77) died", stage.now);
-  stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
-  EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, Code::kPeerLost));
+  for (const Code code : {Code::kAborted, Code::kPeerLost}) {
+    stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
+    ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, code));
+    stage.graph.reset_lane(Rank(1), MUSTER_LANE_REDUCE, stage.now);
+  }
 }
 
 // Goal:   who missed two losses hears of both, in turn: neither is waited for until a deadline.
@@ -418,7 +421,7 @@ TEST(Graph, CountsWhatFormerClientsHaveLeftRunningOnALane) {
   stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel());
   EXPECT_EQ(stage.launched.size(), std::size_t{MUSTER_LANE_COUNT} * 4) << "as many as there are places";
   stage.finish_all();
-  EXPECT_EQ(stage.graph.reached(Rank(0), MUSTER_LANE_COMPUTE), 1u);
+  EXPECT_EQ(stage.graph.lanes_of(Rank(0)).lane(MUSTER_LANE_COMPUTE).reached(), 1u);
 }
 
 // Goal:   one collective of a rank's lane at a time also over its clients, so that a group's transport needs
@@ -428,7 +431,7 @@ TEST(Graph, HoldsACollectiveWhileOneOfTheFormerClientRuns) {
   for (int life = 0; life < 3; ++life) {
     for (const std::uint32_t rank : {0u, 1u}) {
       stage.start(rank, MUSTER_LANE_HALO, stage.collective(0, rank, Stage::all_reduce(1)));
-      EXPECT_EQ(stage.graph.stopped(Rank(rank), MUSTER_LANE_HALO), false);
+      EXPECT_EQ(stage.graph.lanes_of(Rank(rank)).lane(MUSTER_LANE_HALO).stopped(), false);
     }
     EXPECT_EQ(stage.launched.size(), 1u) << "life " << life;
     for (const std::uint32_t rank : {0u, 1u}) stage.graph.detached(Rank(rank), "gone", stage.now);
@@ -440,7 +443,8 @@ TEST(Graph, HoldsACollectiveWhileOneOfTheFormerClientRuns) {
   stage.finish_next();
   EXPECT_EQ(stage.launched.size(), 1u) << "the place is free";
   stage.finish_all();
-  for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(stage.graph.reached(Rank(rank), MUSTER_LANE_HALO), 1u);
+  for (const std::uint32_t rank : {0u, 1u})
+    EXPECT_EQ(stage.graph.lanes_of(Rank(rank)).lane(MUSTER_LANE_HALO).reached(), 1u);
 }
 
 TEST(Graph, KeepsADeadRanksMemoryUntilItsWorkHasRun) {
@@ -449,12 +453,12 @@ TEST(Graph, KeepsADeadRanksMemoryUntilItsWorkHasRun) {
   stage.start(1, 0, stage.collective(0, 1, Stage::all_reduce(1)));
   ASSERT_EQ(stage.launched.size(), 1u);
   stage.graph.detached(Rank(1), "gone", stage.now);
-  EXPECT_EQ(stage.graph.steps_in_flight(), 1u);
+  EXPECT_EQ(stage.graph.steps().in_flight(), 1u);
   stage.graph.attached(Rank(1));
   stage.finish_next();
-  EXPECT_EQ(stage.graph.steps_in_flight(), 0u);
+  EXPECT_EQ(stage.graph.steps().in_flight(), 0u);
   EXPECT_EQ((stage.points[Lane{0, 0}]), 1u) << "the survivor's result is whole";
-  EXPECT_EQ(stage.graph.reached(Rank(1), 0), 0u) << "the newcomer's lane starts at 0";
+  EXPECT_EQ(stage.graph.lanes_of(Rank(1)).lane(0).reached(), 0u) << "the newcomer's lane starts at 0";
 }
 
 TEST(Graph, PairsSendsAndReceivesAcrossLanesInOrder) {
@@ -498,8 +502,8 @@ TEST(Graph, CountsTheTimeThatComputeWaitsForCommunication) {
   stage.start(1, MUSTER_LANE_GATHER, stage.collective(0, 1, Stage::all_reduce(1)));
   stage.now = Nanos(1000);
   stage.finish_next();
-  EXPECT_EQ(stage.graph.exposed(Rank(0)), Nanos(1000));
-  EXPECT_EQ(stage.graph.exposed(Rank(1)), Nanos(0));
+  EXPECT_EQ(stage.graph.lanes_of(Rank(0)).exposed(), Nanos(1000));
+  EXPECT_EQ(stage.graph.lanes_of(Rank(1)).exposed(), Nanos(0));
 }
 
 }  // namespace

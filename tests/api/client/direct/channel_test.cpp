@@ -15,7 +15,7 @@ namespace muster::client::test {
 namespace {
 
 constexpr Hash128 kSame{1, 2};
-const scheduler::Verdict kLost{Code::kPeerLost, 1, "rank 1 died", 1};
+const scheduler::Cause kLost{Code::kPeerLost, 1, "rank 1 died", 1};
 
 class Meetings : public ::testing::Test {
  protected:

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint64_t kLarge = 1 << 20;  // bytes: read where it is
 constexpr std::uint64_t kStaged = 8 << 10;
-const scheduler::Verdict kLost{Code::kPeerLost, 2, "rank 2 died", 1};
-const scheduler::Verdict kEnough{Code::kAborted, -1, "enough", 0};
+const scheduler::Cause kLost{Code::kPeerLost, 2, "rank 2 died", 1};
+const scheduler::Cause kEnough{Code::kAborted, -1, "enough", 0};
 
 class Operations : public ::testing::Test {
  protected:

@@ -1,0 +1,47 @@
+#include "scheduler/run/epochs.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::scheduler {
+
+bool Epochs::end(CausePtr cause, Why why) {
+  if (ended_by(cause->fault)) return false;
+  if (ends_.size() == kCausesKept) ends_.erase(ends_.begin());
+  ends_.push_back({std::move(cause), why});
+  ++present_;
+  return true;
+}
+
+bool Epochs::ended_by(std::uint64_t fault) const {
+  return std::any_of(ends_.begin(), ends_.end(), [&](const End& end) { return end.cause->fault == fault; });
+}
+
+const Epochs::End& Epochs::end_of(std::uint64_t epoch) const {
+  MUSTER_ASSERT(epoch < present_ && !ends_.empty());
+  return ends_[static_cast<std::size_t>(std::max(epoch, oldest()) - oldest())];
+}
+
+const CausePtr& Epochs::cause_of(std::uint64_t epoch) const {
+  return end_of(epoch).cause;
+}
+
+std::uint64_t Epochs::after(std::uint64_t epoch, std::uint64_t fault) const {
+  std::uint64_t stands = epoch;
+  while (stands < present_) {
+    const End& end = end_of(stands);
+    if (end.why == Why::kLoss && end.cause->fault != fault) break;
+    stands = std::max(stands, oldest()) + 1;
+  }
+  return stands;
+}
+
+bool Epochs::ended_since(std::uint64_t epoch, std::uint64_t fault) const {
+  for (std::uint64_t each = std::max(epoch, oldest()); each < present_; ++each)
+    if (end_of(each).cause->fault == fault) return true;
+  return false;
+}
+
+}  // namespace muster::scheduler

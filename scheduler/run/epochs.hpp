@@ -1,0 +1,59 @@
+// Epochs: how the operations of one place fail (decision D18).
+//
+// A place is where operations of a group match: a (group, lane), a pair of members, or all that the group
+// runs directly. Its time is cut into epochs, counted from 1. Each operation carries the epoch in which its
+// member stood when the operation was read.
+//
+//   1. An end closes the present epoch, with a cause. The next epoch begins at once.
+//   2. Operations match within one epoch. Whatever carries an epoch that has ended fails with its cause.
+//   3. A member stands in the epoch in which it attached, until it moves on by an act of its own.
+//   4. It moves on when it has heard of a fault, past all ends but a loss of which it has not heard.
+//   5. Fault by fault a place ends at most once, so members cannot end each other's work for ever.
+//
+// tests/models/epochs.pml searches this rule exhaustively.
+#pragma once
+
+#include "scheduler/run/cause.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace muster::scheduler {
+
+// Owns    the causes of the latest ends.
+// Thread  one.
+// Bound   kCausesKept causes. An epoch that is older has the cause of the oldest that is kept.
+// Fails   never.
+class Epochs {
+ public:
+  static constexpr std::size_t kCausesKept = 16;
+  enum class Why : std::uint8_t { kLoss, kOther };
+
+  explicit Epochs(std::uint64_t present = 1) : present_(present) {}
+
+  std::uint64_t present() const { return present_; }
+  bool has_ended(std::uint64_t epoch) const { return epoch != present_; }
+  // False: the place has ended by that fault before, and nothing changes.
+  bool end(CausePtr cause, Why why);
+  bool ended_by(std::uint64_t fault) const;
+  // Of an epoch that has ended.
+  const CausePtr& cause_of(std::uint64_t epoch) const;
+  // Where a member that stood in `epoch` stands once it has heard of `fault`.
+  std::uint64_t after(std::uint64_t epoch, std::uint64_t fault) const;
+  // Whether `fault` has ended `epoch` or a later one.
+  bool ended_since(std::uint64_t epoch, std::uint64_t fault) const;
+
+ private:
+  struct End {
+    CausePtr cause;
+    Why why = Why::kOther;
+  };
+  std::uint64_t oldest() const { return present_ - ends_.size(); }
+  const End& end_of(std::uint64_t epoch) const;
+
+  std::uint64_t present_;
+  std::vector<End> ends_;  // of the epochs before the present one, oldest first
+};
+
+}  // namespace muster::scheduler

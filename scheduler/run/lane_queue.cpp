@@ -1,0 +1,89 @@
+#include "scheduler/run/lane_queue.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::scheduler {
+
+void LaneQueue::push(Start start, Instant now) {
+  const bool pushed = queue_.push(std::move(start));
+  MUSTER_ASSERT(pushed);
+  if (waiting() == 1) moved_ = now;
+}
+
+LaneQueue::Start LaneQueue::take_newest() {
+  MUSTER_ASSERT(has_next());
+  Start newest = queue_.back();
+  queue_.pop_back();
+  return newest;
+}
+
+void LaneQueue::launch_next() {
+  Start& start = next();
+  start.arrived = false;
+  launched_collective_ = start.request.plan->collective() != nullptr;
+  ++launched_;
+}
+
+void LaneQueue::finish(std::uint64_t value, bool well) {
+  MUSTER_ASSERT(launched_ > 0 && queue_.front().request.value == value);
+  queue_.pop();
+  --launched_;
+  launched_collective_ = false;
+  if (well) reached_ = value;
+}
+
+std::uint64_t LaneQueue::stop(CausePtr cause) {
+  MUSTER_ASSERT(!stopped());
+  cause_ = std::move(cause);
+  failed_from_ = has_next() ? next().request.value : last_ + 1;
+  failed_to_ = 0;
+  return failed_from_;
+}
+
+std::optional<std::uint64_t> LaneQueue::stop_at(std::uint64_t value, CausePtr cause) {
+  if (failed_to_ != 0 && value <= failed_to_) {
+    remember({value, value, std::move(cause)});
+    return std::nullopt;
+  }
+  if (!stopped()) {
+    cause_ = std::move(cause);
+    failed_to_ = 0;
+    failed_from_ = value;
+  }
+  failed_from_ = std::min(failed_from_, value);
+  return failed_from_;
+}
+
+std::uint64_t LaneQueue::resume() {
+  failed_to_ = last_;
+  remember({failed_from_, failed_to_, cause_});
+  noted_.clear();
+  return failed_to_;
+}
+
+// Points of a failure stay failed after the reset. Beyond the bound the two oldest are taken for one, with
+// what lies between them: a start that waits for a point so long ago fails where it might have run.
+void LaneQueue::remember(Failed failed) {
+  before_.push_back(std::move(failed));
+  if (before_.size() <= kFailuresKept) return;
+  before_[1].from = std::min(before_[0].from, before_[1].from);
+  before_.erase(before_.begin());
+}
+
+const Cause* LaneQueue::failure_at(std::uint64_t value) const {
+  if (stopped() && value >= failed_from_) return cause_.get();
+  for (const Failed& failed : before_)
+    if (value >= failed.from && value <= failed.to) return failed.cause.get();
+  return nullptr;
+}
+
+void LaneQueue::note(const Place& place) {
+  const bool known =
+      std::any_of(noted_.begin(), noted_.end(), [&](const Place& other) { return other.same_as(place); });
+  if (!known) noted_.push_back(place);
+}
+
+}  // namespace muster::scheduler

@@ -1,0 +1,353 @@
+#include "scheduler/run/match_queue.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace muster::scheduler {
+namespace {
+
+using Arrival = MatchQueue::Arrival;
+
+const CollectiveWork& work_of(const Arrival& arrival) {
+  const CollectiveWork* work = arrival.plan->collective();
+  MUSTER_ASSERT(work != nullptr);
+  return *work;
+}
+
+// What the members, in group order, differ in.
+std::string difference_of(std::span<const Arrival> members) {
+  std::vector<Party> parties;
+  for (const Arrival& member : members) {
+    const CollectiveWork& work = work_of(member);
+    parties.push_back(
+        {static_cast<std::int32_t>(member.rank.value), &work.collective, &work.share, work.site});
+  }
+  return difference(parties);
+}
+
+// Whether they mean one operation, by their signatures alone (decision D7).
+bool agreed(std::span<const Arrival> members) {
+  const Signature& first = work_of(members.front()).signature;
+  Hash128 balance;
+  bool common = true;
+  for (const Arrival& member : members) {
+    const Signature& signature = work_of(member).signature;
+    common = common && signature.common == first.common;
+    balance += signature.balance;
+  }
+  return common && balance.zero();
+}
+
+std::optional<std::size_t> index_in(const Group& group, Rank rank) {
+  const auto at = std::find(group.ranks.begin(), group.ranks.end(), rank);
+  if (at == group.ranks.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - group.ranks.begin());
+}
+
+}  // namespace
+
+Place place_of(const CollectiveWork& work, std::uint32_t lane) {
+  if (!work.point_to_point()) return {work.group, lane, -1, -1, work.index(), false};
+  const Collective& pair = work.collective;
+  return {work.group, lane, pair.root, pair.receiver, work.index(), pair.op == MUSTER_RECV};
+}
+
+MatchQueue::MatchQueue(std::vector<Group> groups, std::uint32_t lanes)
+    : lanes_(lanes), groups_(std::move(groups)), lineups_(groups_.size() * lanes), pairs_(groups_.size()) {
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) open(GroupId(g));
+}
+
+void MatchQueue::set_group(GroupId group, Group now) {
+  groups_[group.value] = std::move(now);
+  open(group);
+}
+
+void MatchQueue::open(GroupId group) {
+  const std::size_t members = groups_[group.value].ranks.size();
+  for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
+    Lineup& here = lineup(group, lane);
+    MUSTER_ASSERT(here.arrived_count == 0);
+    here = Lineup();
+    here.members.resize(members);
+    here.arrived.resize(members);
+  }
+  pairs_[group.value] = Pairs();
+  pairs_[group.value].stands.resize(members, 1);
+  members_.reserve(std::max<std::size_t>(members, 2));
+}
+
+MatchQueue::Pair& MatchQueue::pair(const Place& place) {
+  Pairs& pairs = pairs_[place.group.value];
+  const auto found = pairs.used.find({place.sender, place.receiver});
+  if (found != pairs.used.end()) return found->second;
+  Pair fresh;
+  fresh.epochs = pairs.epochs;
+  fresh.members[0].stands = pairs.stands[static_cast<std::size_t>(place.sender)];
+  fresh.members[1].stands = pairs.stands[static_cast<std::size_t>(place.receiver)];
+  fresh.waiting.reserve(fresh.members.size() * lanes_);
+  return pairs.used.emplace(std::pair(place.sender, place.receiver), std::move(fresh)).first->second;
+}
+
+// Calls body(epochs, member) for the member at its place.
+template<class Body>
+void MatchQueue::with(const Place& place, Body body) {
+  if (place.is_pair()) {
+    Pair& here = pair(place);
+    body(here.epochs, here.members[place.receives ? 1 : 0]);
+    return;
+  }
+  Lineup& here = lineup(place.group, place.lane);
+  body(here.epochs, here.members[static_cast<std::size_t>(place.index)]);
+}
+
+// ---- stamps ------------------------------------------------------------------------------------
+
+Stamp MatchQueue::stamp(const Place& place) {
+  Stamp stamp;
+  with(place, [&](const Epochs&, Member& member) {
+    stamp.epoch = member.stands;
+    if (member.given_back.empty()) {
+      stamp.number = member.next++;
+    } else {
+      stamp.number = member.given_back.front();
+      member.given_back.erase(member.given_back.begin());
+    }
+  });
+  return stamp;
+}
+
+void MatchQueue::give_back(const Place& place, const Stamp& stamp) {
+  with(place, [&](const Epochs&, Member& member) {
+    if (member.stands != stamp.epoch) return;
+    const auto at = std::lower_bound(member.given_back.begin(), member.given_back.end(), stamp.number);
+    member.given_back.insert(at, stamp.number);
+  });
+}
+
+// ---- meetings ----------------------------------------------------------------------------------
+
+MatchQueue::Match MatchQueue::arrive(const Arrival& arrival) {
+  const CollectiveWork& work = work_of(arrival);
+  MUSTER_ASSERT(work.group.value < groups_.size());
+  const Place place = place_of(work, arrival.lane);
+  if (place.is_pair()) return arrive_at_pair(arrival, place);
+  Lineup& here = lineup(work.group, arrival.lane);
+  if (here.epochs.has_ended(arrival.stamp.epoch))
+    return {Match::Kind::kEnded, {}, here.epochs.cause_of(arrival.stamp.epoch), {}};
+  auto& slot = here.arrived[static_cast<std::size_t>(work.index())];
+  MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
+  slot = arrival;
+  if (++here.arrived_count < here.arrived.size()) return {};
+  return complete(here, groups_[work.group.value]);
+}
+
+MatchQueue::Match MatchQueue::complete(Lineup& here, const Group& group) {
+  Match match{Match::Kind::kGo, {}, {}, {}};
+  members_.clear();
+  for (auto& slot : here.arrived) {
+    MUSTER_ASSERT(members_.empty() || slot->stamp.number == members_.front().stamp.number);
+    members_.push_back(*slot);
+    slot.reset();
+  }
+  here.arrived_count = 0;
+  ++here.matched;
+  settle(match, group);
+  return match;
+}
+
+MatchQueue::Match MatchQueue::arrive_at_pair(const Arrival& arrival, const Place& place) {
+  Pair& here = pair(place);
+  if (here.epochs.has_ended(arrival.stamp.epoch))
+    return {Match::Kind::kEnded, {}, here.epochs.cause_of(arrival.stamp.epoch), {}};
+  const muster_op op = work_of(arrival).collective.op;
+  const auto partner = std::find_if(here.waiting.begin(), here.waiting.end(), [&](const Arrival& other) {
+    return work_of(other).collective.op != op && other.stamp.number == arrival.stamp.number;
+  });
+  if (partner == here.waiting.end()) {
+    here.waiting.push_back(arrival);
+    return {};
+  }
+  Match match{Match::Kind::kGo, {}, {}, {}};
+  const bool sends = op == MUSTER_SEND;
+  members_.assign({sends ? arrival : *partner, sends ? *partner : arrival});
+  here.waiting.erase(partner);
+  settle(match, groups_[place.group.value]);
+  return match;
+}
+
+void MatchQueue::settle(Match& match, const Group& group) const {
+  match.members = members_;
+  if (agreed(members_)) return;
+  match.kind = Match::Kind::kDisagree;
+  match.differ =
+      fmt::format("group {}: ranks disagree on {}; no data was moved", group.name, difference_of(members_));
+}
+
+void MatchQueue::withdraw(const Arrival& arrival) {
+  const CollectiveWork& work = work_of(arrival);
+  const Place place = place_of(work, arrival.lane);
+  if (place.is_pair()) {
+    std::erase_if(pair(place).waiting, [&](const Arrival& other) {
+      return other.rank == arrival.rank && other.lane == arrival.lane && other.value == arrival.value;
+    });
+    return;
+  }
+  Lineup& here = lineup(work.group, arrival.lane);
+  auto& slot = here.arrived[static_cast<std::size_t>(work.index())];
+  if (!slot || slot->value != arrival.value || slot->rank != arrival.rank) return;
+  slot.reset();
+  --here.arrived_count;
+}
+
+// ---- ends --------------------------------------------------------------------------------------
+
+std::vector<Arrival> MatchQueue::end(const Place& place, const CausePtr& cause) {
+  if (place.is_pair()) return end_pair(pair(place), cause, Epochs::Why::kOther);
+  return end_lineup(lineup(place.group, place.lane), cause, Epochs::Why::kOther);
+}
+
+std::vector<Arrival> MatchQueue::end_lineup(Lineup& here, const CausePtr& cause, Epochs::Why why) {
+  std::vector<Arrival> waited;
+  if (!here.epochs.end(cause, why)) return waited;
+  for (auto& slot : here.arrived) {
+    if (slot) waited.push_back(*slot);
+    slot.reset();
+  }
+  here.arrived_count = 0;
+  return waited;
+}
+
+std::vector<Arrival> MatchQueue::end_pair(Pair& here, const CausePtr& cause, Epochs::Why why) {
+  if (!here.epochs.end(cause, why)) return {};
+  const std::vector<Arrival> waited = here.waiting;
+  here.waiting.clear();
+  return waited;
+}
+
+std::vector<Arrival> MatchQueue::drop(const Place& place, const Stamp& stamp, const CausePtr& cause) {
+  const Epochs& epochs = place.is_pair() ? pair(place).epochs : lineup(place.group, place.lane).epochs;
+  if (epochs.has_ended(stamp.epoch)) return {};
+  if (!epochs.ended_by(cause->fault)) return end(place, cause);
+  give_back(place, stamp);
+  return {};
+}
+
+std::vector<Arrival> MatchQueue::end_group(GroupId group, const CausePtr& cause, Epochs::Why why) {
+  std::vector<Arrival> waited;
+  const auto add = [&](const std::vector<Arrival>& more) {
+    waited.insert(waited.end(), more.begin(), more.end());
+  };
+  for (std::uint32_t lane = 0; lane < lanes_; ++lane) add(end_lineup(lineup(group, lane), cause, why));
+  Pairs& pairs = pairs_[group.value];
+  for (auto& [members, each] : pairs.used) add(end_pair(each, cause, why));
+  pairs.epochs.end(cause, why);
+  return waited;
+}
+
+std::vector<Arrival> MatchQueue::waiting_for(Rank rank) const {
+  std::vector<Arrival> waiting;
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    const auto index = index_in(groups_[g], rank);
+    if (!index) continue;
+    for (std::uint32_t lane = 0; lane < lanes_; ++lane)
+      for (const auto& slot : lineup(GroupId(g), lane).arrived)
+        if (slot) waiting.push_back(*slot);
+    for (const auto& [members, each] : pairs_[g].used)
+      if (members.first == static_cast<std::int32_t>(*index) ||
+          members.second == static_cast<std::int32_t>(*index))
+        waiting.insert(waiting.end(), each.waiting.begin(), each.waiting.end());
+  }
+  return waiting;
+}
+
+// ---- where members stand -----------------------------------------------------------------------
+
+// Calls body(epochs, stands, member) wherever the rank is a member. `member` is nullptr for pairs that have
+// not been used.
+template<class Body>
+void MatchQueue::for_each_place(Rank rank, Body body) {
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    const auto index = index_in(groups_[g], rank);
+    if (!index) continue;
+    for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
+      Lineup& here = lineup(GroupId(g), lane);
+      body(here.epochs, here.members[*index].stands, &here.members[*index]);
+    }
+    Pairs& pairs = pairs_[g];
+    body(pairs.epochs, pairs.stands[*index], nullptr);
+    for (auto& [members, each] : pairs.used) {
+      if (members.first == static_cast<std::int32_t>(*index))
+        body(each.epochs, each.members[0].stands, &each.members[0]);
+      if (members.second == static_cast<std::int32_t>(*index))
+        body(each.epochs, each.members[1].stands, &each.members[1]);
+    }
+  }
+}
+
+void MatchQueue::stand(std::uint64_t& stands, Member* member, std::uint64_t epoch) {
+  if (stands == epoch) return;
+  stands = epoch;
+  if (member == nullptr) return;
+  member->next = 1;
+  member->given_back.clear();
+}
+
+void MatchQueue::attached(Rank rank) {
+  for_each_place(rank, [](const Epochs& epochs, std::uint64_t& stands, Member* member) {
+    stands = epochs.present();
+    if (member != nullptr) *member = {epochs.present(), 1, {}};
+  });
+}
+
+void MatchQueue::move_on(const Place& place, std::uint64_t fault) {
+  with(place, [&](const Epochs& epochs, Member& member) {
+    stand(member.stands, &member, epochs.after(member.stands, fault));
+  });
+}
+
+void MatchQueue::heard(Rank rank, std::uint64_t fault) {
+  for_each_place(rank, [&](const Epochs& epochs, std::uint64_t& stands, Member* member) {
+    if (epochs.ended_since(stands, fault)) stand(stands, member, epochs.after(stands, fault));
+  });
+}
+
+// ---- for reports -------------------------------------------------------------------------------
+
+std::vector<Rank> MatchQueue::missing(GroupId group, std::uint32_t lane) const {
+  const Lineup& here = lineup(group, lane);
+  std::vector<Rank> ranks;
+  for (std::size_t i = 0; i < here.arrived.size(); ++i)
+    if (!here.arrived[i]) ranks.push_back(groups_[group.value].ranks[i]);
+  return ranks;
+}
+
+std::vector<MatchQueue::Pending> MatchQueue::pending() const {
+  std::vector<Pending> all;
+  for (std::size_t i = 0; i < lineups_.size(); ++i) {
+    const Lineup& here = lineups_[i];
+    if (here.arrived_count == 0) continue;
+    Pending pending{GroupId(static_cast<std::uint32_t>(i / lanes_)),
+                    static_cast<std::uint32_t>(i % lanes_),
+                    here.matched + 1,
+                    {},
+                    {}};
+    for (const auto& slot : here.arrived)
+      if (slot) pending.arrived.push_back(*slot);
+    pending.missing = missing(pending.group, pending.lane);
+    all.push_back(std::move(pending));
+  }
+  for (std::uint32_t g = 0; g < pairs_.size(); ++g)
+    for (const auto& [members, each] : pairs_[g].used)
+      for (const Arrival& arrival : each.waiting) {
+        const bool sends = work_of(arrival).collective.op == MUSTER_SEND;
+        const auto peer = static_cast<std::size_t>(sends ? members.second : members.first);
+        all.push_back({GroupId(g), arrival.lane, arrival.value, {arrival}, {groups_[g].ranks[peer]}});
+      }
+  return all;
+}
+
+}  // namespace muster::scheduler

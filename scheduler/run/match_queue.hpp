@@ -1,0 +1,182 @@
+// MatchQueue: where collectives wait until all members of their group have come (decisions D7 and D18).
+//
+// A collective matches by group, lane, epoch and number; SEND and RECV match by pair of members, epoch and
+// number, whatever their lanes. A start is stamped with epoch and number when it is read. When all members
+// have come the signatures are compared: what all share by one hash, what pairs share by its sum over all.
+// Only then does anything move. How a place fails is the rule of Epochs.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/ids.hpp"
+#include "scheduler/plan/plan.hpp"
+#include "scheduler/run/epochs.hpp"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::scheduler {
+
+struct Group {
+  std::string name;
+  std::vector<Rank> ranks;  // in group order
+};
+
+// Where a collective matches, and as which member of its group.
+struct Place {
+  GroupId group;
+  std::uint32_t lane = 0;      // not of a pair, which matches across lanes
+  std::int32_t sender = -1;    // of a pair
+  std::int32_t receiver = -1;  // of a pair
+  std::int32_t index = 0;      // this member
+  bool receives = false;       // of a pair: this member is its receiver
+
+  bool is_pair() const { return sender >= 0; }
+  bool same_as(const Place& other) const {
+    return group == other.group && sender == other.sender && receiver == other.receiver &&
+           (is_pair() || lane == other.lane);
+  }
+};
+Place place_of(const CollectiveWork& work, std::uint32_t lane);
+
+// What a start carries from the moment when it is read.
+struct Stamp {
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;  // from 1 in each epoch
+};
+
+// Owns    the epochs of every place, where each member stands, and who waits.
+// Thread  whoever holds the engine's baton.
+// Bound   groups × lanes places, made with the group; those of pairs when they are first used. One arrival for
+//         each rank and lane.
+// Fails   never: a disagreement is an end.
+class MatchQueue {
+ public:
+  MatchQueue(std::vector<Group> groups, std::uint32_t lanes);
+  // Another group in the place of one that nobody uses: no operation of it is in flight. Empty: none.
+  void set_group(GroupId group, Group now);
+  std::span<const Group> groups() const { return groups_; }
+
+  // The pair's place is there from now on, if it was not: starts take no heap.
+  void expect(const Place& place) {
+    if (place.is_pair()) pair(place);
+  }
+
+  // ---- stamps ----------------------------------------------------------------------------------
+  Stamp stamp(const Place& place);
+  // The start has no part in its place: the member's next start gets its number.
+  void give_back(const Place& place, const Stamp& stamp);
+
+  // ---- meetings --------------------------------------------------------------------------------
+  struct Arrival {
+    Rank rank;
+    std::uint32_t lane = 0;
+    std::uint64_t value = 0;
+    Plan* plan = nullptr;
+    Stamp stamp;
+    Instant at{0};  // for reports
+  };
+  struct Match {
+    enum class Kind : std::uint8_t { kWait, kGo, kEnded, kDisagree };
+    Kind kind = Kind::kWait;
+    // kGo, kDisagree: all members, in group order. Valid until the next call of arrive().
+    std::span<const Arrival> members;
+    CausePtr cause;      // kEnded: of its epoch
+    std::string differ;  // kDisagree: in what
+  };
+  // The start is next on its lane. kDisagree: the caller ends the place.
+  Match arrive(const Arrival& arrival);
+  // Takes back an arrival that waits.
+  void withdraw(const Arrival& arrival);
+
+  // ---- ends ------------------------------------------------------------------------------------
+  // All return who waited at what has ended; none of them waits any more.
+  //
+  // Ends the present epoch of the place, unless it has ended by that fault before.
+  std::vector<Arrival> end(const Place& place, const CausePtr& cause);
+  // A start with that stamp will not come. If its epoch is the present one, the place ends; or if it has
+  // ended by that fault before, the number is given back: the others wait for the member's next start.
+  std::vector<Arrival> drop(const Place& place, const Stamp& stamp, const CausePtr& cause);
+  // Ends all places of the group.
+  std::vector<Arrival> end_group(GroupId group, const CausePtr& cause, Epochs::Why why);
+  // Those who wait for that rank. Nothing ends.
+  std::vector<Arrival> waiting_for(Rank rank) const;
+
+  // ---- where members stand ---------------------------------------------------------------------
+  // The rank has a new client, which stands in the present epochs.
+  void attached(Rank rank);
+  // The member has heard of that fault by an operation of this place.
+  void move_on(const Place& place, std::uint64_t fault);
+  // The rank has heard of that fault: it moves on at every place that has ended by it.
+  void heard(Rank rank, std::uint64_t fault);
+
+  // ---- for reports -----------------------------------------------------------------------------
+  // Members of the group that have not arrived at the place, as world ranks.
+  std::vector<Rank> missing(GroupId group, std::uint32_t lane) const;
+  // Collectives of the place that all members have come to, over all epochs.
+  std::uint64_t matched(GroupId group, std::uint32_t lane) const { return lineup(group, lane).matched; }
+  // An operation that some members have come to and others not.
+  struct Pending {
+    GroupId group;
+    std::uint32_t lane = 0;
+    std::uint64_t number = 0;  // over all epochs, from 1; of a SEND or RECV its point
+    std::vector<Arrival> arrived;
+    std::vector<Rank> missing;
+  };
+  std::vector<Pending> pending() const;
+
+ private:
+  struct Member {
+    std::uint64_t stands = 1;
+    std::uint64_t next = 1;
+    std::vector<std::uint64_t> given_back;  // numbers below `next`, rising
+  };
+  struct Lineup {
+    Epochs epochs;
+    std::vector<Member> members;                  // by index in the group
+    std::vector<std::optional<Arrival>> arrived;  // by index in the group
+    std::uint32_t arrived_count = 0;
+    std::uint64_t matched = 0;
+  };
+  struct Pair {
+    Epochs epochs;
+    std::array<Member, 2> members;  // sender, receiver
+    std::vector<Arrival> waiting;   // oldest first
+  };
+  // What pairs that are not there yet begin with.
+  struct Pairs {
+    Epochs epochs;
+    std::vector<std::uint64_t> stands;  // by index in the group
+    std::map<std::pair<std::int32_t, std::int32_t>, Pair> used;
+  };
+
+  Lineup& lineup(GroupId group, std::uint32_t lane) { return lineups_[group.value * lanes_ + lane]; }
+  const Lineup& lineup(GroupId group, std::uint32_t lane) const {
+    return lineups_[group.value * lanes_ + lane];
+  }
+  Pair& pair(const Place& place);
+  void open(GroupId group);
+  template<class Body>
+  void with(const Place& place, Body body);
+  template<class Body>
+  void for_each_place(Rank rank, Body body);
+  static void stand(std::uint64_t& stands, Member* member, std::uint64_t epoch);
+  static std::vector<Arrival> end_lineup(Lineup& here, const CausePtr& cause, Epochs::Why why);
+  static std::vector<Arrival> end_pair(Pair& here, const CausePtr& cause, Epochs::Why why);
+  Match complete(Lineup& here, const Group& group);
+  Match arrive_at_pair(const Arrival& arrival, const Place& place);
+  void settle(Match& match, const Group& group) const;
+
+  std::uint32_t lanes_;
+  std::vector<Group> groups_;
+  std::vector<Lineup> lineups_;   // group · lanes + lane
+  std::vector<Pairs> pairs_;      // by group
+  std::vector<Arrival> members_;  // of the latest match: kept, so that an arrival needs no heap
+};
+
+}  // namespace muster::scheduler

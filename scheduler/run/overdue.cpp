@@ -1,0 +1,60 @@
+#include "scheduler/run/overdue.hpp"
+
+#include "scheduler/blame/blame.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace muster::scheduler {
+namespace {
+
+std::string rank_list(const std::vector<Rank>& ranks) {
+  std::vector<std::uint32_t> numbers;
+  for (const Rank rank : ranks) numbers.push_back(rank.value);
+  return blame::rank_list(numbers);
+}
+
+// A collective that its other members let down.
+Cause missed(const MatchQueue& matches, const LaneQueue::Start& start, std::uint32_t lane) {
+  const CollectiveWork& work = *start.request.plan->collective();
+  const Group& group = matches.groups()[work.group.value];
+  std::vector<Rank> missing;
+  if (work.point_to_point()) {
+    const std::int32_t peer =
+        work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
+    missing.push_back(group.ranks[static_cast<std::size_t>(peer)]);
+  } else {
+    missing = matches.missing(work.group, lane);
+  }
+  return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
+          fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}", group.name,
+                      start.request.plan->label(), lane_name(lane), missing.size() == 1 ? "" : "s",
+                      rank_list(missing))};
+}
+
+}  // namespace
+
+Cause overdue(const MatchQueue& matches, const RankLanes& lanes, Rank rank, std::uint32_t lane) {
+  const LaneQueue::Start* blocked = &lanes.lane(lane).next();
+  if (blocked->arrived) return missed(matches, *blocked, lane);
+  std::string text = fmt::format("rank {}: {} on lane {} passed its deadline while waiting for ", rank.value,
+                                 blocked->request.plan->label(), lane_name(lane));
+  for (std::uint32_t steps = 0, at = lane; steps < lanes.lanes(); ++steps) {
+    const RankLanes::Obstacle obstacle = lanes.obstacle(at, *blocked);
+    text += obstacle.text;
+    if (!obstacle.lane || lanes.lane(*obstacle.lane).oldest() == nullptr) break;
+    at = *obstacle.lane;
+    blocked = lanes.lane(at).oldest();
+    if (blocked->arrived) {
+      Cause root = missed(matches, *blocked, at);
+      root.text = text + ": " + root.text;
+      return root;
+    }
+    if (lanes.lane(at).any_launched()) break;
+    text += fmt::format(", where {} waits for ", blocked->request.plan->label());
+  }
+  return {Code::kTimeout, static_cast<std::int32_t>(rank.value), text};
+}
+
+}  // namespace muster::scheduler
