@@ -13,8 +13,8 @@
 //      DEPENDENCY.
 //   2. A collective that is dropped ends its place, for the others would wait for it. They hear of the fault
 //      at the root.
-//   3. A reset moves the rank on where that lane failed or dropped something, and at every place that the same
-//      fault has ended: of one fault a rank hears once.
+//   3. A reset moves the rank on where that lane failed or dropped something, and at every place that the
+//      same fault has ended: of one fault a rank hears once.
 #pragma once
 
 #include "scheduler/run/rank_lanes.hpp"

@@ -52,8 +52,8 @@ struct Stamp {
 
 // Owns    the epochs of every place, where each member stands, and who waits.
 // Thread  whoever holds the engine's baton.
-// Bound   groups × lanes places, made with the group; those of pairs when they are first used. One arrival for
-//         each rank and lane.
+// Bound   groups × lanes places, made with the group; those of pairs when they are first used. One arrival
+//         for each rank and lane.
 // Fails   never: a disagreement is an end.
 class MatchQueue {
  public:
