@@ -39,8 +39,7 @@ Result<std::unique_ptr<DirectPath>> DirectPath::open(muster_session& session, sh
   direct->memory_.emplace(std::move(memory));
   direct->stages_.emplace(direct->memory_->own(), direct->memory_->flight());
   for (std::uint32_t i = 0; i < direct->memory_->group_count(); ++i)
-    direct->generations_.push_back(
-        Untrusted<std::uint64_t>(&lines_of(*direct->memory_)[i].generation).load_acquire());
+    direct->epochs_.push_back(Untrusted<std::uint64_t>(&lines_of(*direct->memory_)[i].epoch).load_acquire());
   return direct;
 }
 
@@ -120,27 +119,28 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
   MUSTER_ASSIGN_OR_RETURN(const auto answer,
                           session_.ask<shm::DirectGroupAnswer>(request, MessageKind::kDirectGroup,
                                                                MessageKind::kDirectGroupAnswer, {}, &list));
-  if (list.size() != answer.members * sizeof(shm::DirectMember) || answer.line >= generations_.size())
+  if (list.size() != answer.members * sizeof(shm::DirectMember) || answer.line >= epochs_.size())
     return fail(Code::kProtocol, "the daemon's answer about a group's members cannot be");
-  // A group that was made since then has no past.
-  const std::uint64_t since = std::max(generations_[answer.line], answer.generation);
-  Seating seating{group, answer.line, answer.index, {}, since};
+  // The member stands in the epoch that was present when the session began. A group that was made since then
+  // has no past.
+  const std::uint64_t epoch = std::max(epochs_[answer.line], answer.first_epoch);
+  Seating seating{group, answer.line, answer.index, {}, epoch, epoch == answer.epoch ? answer.base : 0};
   for (std::uint32_t i = 0; i < answer.members; ++i)
     seating.members.push_back(shm::tail_entry<shm::DirectMember>(list, i));
   MUSTER_ASSIGN_OR_RETURN(auto made, open_channel(*memory_, seating, *this));
-  forget_line(made->line());
+  forget_line(made->view().line());
   return channels_.emplace(group, std::move(made)).first->second.get();
 }
 
 void DirectPath::settle(std::uint64_t group, Nanos timeout) {
   const auto known = channels_.find(group);
-  if (known != channels_.end()) stages_->settle(*known->second, Patience(timeout, true).undisturbed());
+  if (known != channels_.end()) stages_->settle(*known->second, WaitPolicy(timeout, true).undisturbed());
 }
 
 // The line is another group's now. No plan of the former one is left, and nothing staged.
 void DirectPath::forget_line(const shm::GroupLine* line) {
   for (auto it = channels_.begin(); it != channels_.end();) {
-    const bool former = it->second->line() == line;
+    const bool former = it->second->view().line() == line;
     it = former ? channels_.erase(it) : std::next(it);
   }
 }
@@ -149,15 +149,15 @@ void DirectPath::forget_line(const shm::GroupLine* line) {
 
 Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
   if (is_alone()) return noted(session_.loss());
-  Patience patience(timeout, plan.crowded);
+  WaitPolicy policy(timeout, plan.crowded);
   running_ = plan.handle;
   MUSTER_FAULT_POINT("run.chosen");
-  Outcome outcome = run_direct(plan, *memory_, *stages_, patience);
+  Outcome outcome = run_direct(plan, *memory_, *stages_, policy);
   // What stood in the way may be gone by now, with a rank that has come back: then there is nothing to tell.
   while (outcome == Outcome::kRefused) {
     if (explained(plan))
-      if (const Status why = verdict(*plan.channel); why.code() != Code::kState) return noted(why);
-    outcome = run_direct(plan, *memory_, *stages_, patience);
+      if (const Status why = hear(plan); why.code() != Code::kState) return noted(why);
+    outcome = run_direct(plan, *memory_, *stages_, policy);
   }
   if (outcome == Outcome::kDone && plan.choice.path == Path::kEngine) return {};
   if (outcome == Outcome::kDone) {
@@ -196,10 +196,9 @@ std::optional<std::uint64_t> DirectPath::counter(std::string_view name) const {
 }
 
 Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
-  Channel& channel = *plan.channel;
   switch (outcome) {
     case Outcome::kBroken:
-      if (explained(plan)) return verdict(channel);
+      if (explained(plan)) return hear(plan);
       return give_up(
           plan,
           "what a member had given was overwritten while it was read: this rank was held up for longer "
@@ -210,10 +209,10 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
       return leave(plan);
     case Outcome::kCorrupt:
     case Outcome::kNoMemory:
-      // Memory goes with its owner, whose loss or end is the group's verdict already.
+      // Memory goes with its owner, whose loss has ended the epoch already.
       if (explained(plan)) {
         static_cast<void>(memory_->take_trouble());
-        return verdict(channel);
+        return hear(plan);
       }
       if (Status trouble = memory_->take_trouble(); !trouble.ok()) return give_up(plan, trouble);
       return give_up(plan, "a member published an operation that cannot be");
@@ -222,15 +221,22 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
   }
 }
 
-// The verdict that this rank has not heard yet.
-Status DirectPath::verdict(Channel& channel) {
-  shm::DirectMessage message = question(channel);
-  message.generation = channel.take_verdict();
+// How this member's epoch has ended. It moves on to where it stands from now on: of each end it hears once.
+Status DirectPath::hear(const DirectPlan& plan) {
+  std::vector<std::byte> text;
+  const auto end = session_.ask<shm::DirectEndAnswer>(question(plan), MessageKind::kDirectEnd,
+                                                      MessageKind::kDirectEndAnswer, {}, &text);
+  if (!end) return end.error();
+  if (end->epoch < plan.channel->view().epoch() || end->code >= 0)
+    return failure(Code::kProtocol, "the daemon's answer about the end of an epoch cannot be");
+  // What stands against the group ends nothing: messages of two who are here go on.
+  if (end->epoch != plan.channel->view().epoch()) plan.channel->move_on(end->epoch, end->base);
   MUSTER_FAULT_POINT("verdict.taken");
-  return told(message, MessageKind::kDirectVerdict);
+  return Status(static_cast<Code>(end->code),
+                std::string(reinterpret_cast<const char*>(text.data()), text.size()), end->culprit);
 }
 
-// Ends the group's generation for everybody, since this rank cannot go on and the others would wait for it.
+// Ends the group's epoch for everybody, since this rank cannot go on and the others would wait for it.
 Status DirectPath::give_up(const DirectPlan& plan, const char* why) {
   return give_up(plan, Status(Code::kAborted, why));
 }
@@ -240,28 +246,34 @@ Status DirectPath::give_up(const DirectPlan& plan, Status why) {
   shm::HandleMessage request;
   request.handle = channel.group();
   const auto asked = session_.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone);
-  if (channel.broken()) static_cast<void>(verdict(channel));
+  if (channel.view().closed()) static_cast<void>(hear(plan));
   if (asked) return why;
-  // No generation ends by which others could tell: they must not count what this caller may write from now.
+  // No epoch ends by which others could tell: they must not count what this caller may write from now.
   withdraw(plan);
   return asked.error();
 }
 
-// As an abort of this generation alone: where it has ended meanwhile, that is what this rank hears.
+// As an abort of this epoch alone: where it has ended meanwhile, that is what this rank hears.
 Status DirectPath::leave(const DirectPlan& plan) {
-  Channel& channel = *plan.channel;
-  const Status asked = session_.leave(channel.group(), channel.generation(), MUSTER_LANE_COUNT);
-  if (asked.ok() && channel.broken()) return session_.as_interrupted(verdict(channel));
+  const EpochView& view = plan.channel->view();
+  const Status asked = session_.leave(plan.channel->group(), view.epoch(), MUSTER_LANE_COUNT);
+  if (asked.ok() && view.closed()) return session_.as_interrupted(hear(plan));
   withdraw(plan);
-  return asked.ok() ? failure(Code::kProtocol, "the daemon has not ended the group's generation") : asked;
+  return asked.ok() ? failure(Code::kProtocol, "the daemon has not ended the group's epoch") : asked;
 }
 
-shm::DirectMessage DirectPath::question(const Channel& channel) const {
-  const Wanted& wanted = channel.wanted();
+shm::DirectMessage DirectPath::question(const DirectPlan& plan) const {
+  Wanted wanted = wanted_by(plan);
+  wanted.group = plan.channel->group();
+  wanted.epoch = plan.channel->view().epoch();
+  return question(wanted);
+}
+
+shm::DirectMessage DirectPath::question(const Wanted& wanted) const {
   shm::DirectMessage message;
-  message.group = channel.group();
-  message.generation = channel.generation();
-  message.number = wanted.number;
+  message.group = wanted.group;
+  message.epoch = wanted.epoch;
+  message.position = wanted.position;
   message.phase = wanted.phase;
   message.plan = running_;
   message.kind = static_cast<std::uint32_t>(wanted.kind);
@@ -276,7 +288,7 @@ void DirectPath::set_untold(std::uint64_t plans) {
 
 // The engine compares what all members have told it; each does so before it asks.
 Status DirectPath::disagreement(const DirectPlan& plan) {
-  const shm::DirectMessage message = question(*plan.channel);
+  const shm::DirectMessage message = question(plan);
   MUSTER_FAULT_POINT("disagree.asking");
   const Instant deadline = later(now(), session_.timeout());
   while (true) {
@@ -300,7 +312,7 @@ Status DirectPath::told(const shm::DirectMessage& message, MessageKind kind) {
   return failure(Code::kProtocol, "the daemon knows of no failure of the group");
 }
 
-// ---- vigil -------------------------------------------------------------------------------------
+// ---- wait hooks ------------------------------------------------------------------------------------
 
 Instant DirectPath::now() const {
   return session_.clock().now();
@@ -315,10 +327,10 @@ bool DirectPath::interrupted() const {
   return session_.interrupted();
 }
 
-void DirectPath::overdue(const Channel& channel) {
+void DirectPath::overdue(const Wanted& wanted) {
   MUSTER_FAULT_POINT("overdue.asking");
   static_cast<void>(
-      session_.ask<shm::Plain>(question(channel), MessageKind::kDirectOverdue, MessageKind::kDone));
+      session_.ask<shm::Plain>(question(wanted), MessageKind::kDirectOverdue, MessageKind::kDone));
   MUSTER_FAULT_POINT("overdue.asked");
 }
 

@@ -18,10 +18,10 @@ namespace muster::client {
 // Bound   one channel per group of the rank; one operation at a time. The channel of a group that was freed
 //         stays until its line is another group's: while a peer holds the group, making it again gives the
 //         same one, in which this member is as far as it was.
-// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the group's verdict says; INTERRUPTED; DAEMON_LOST;
+// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the epoch's cause says; INTERRUPTED; DAEMON_LOST;
 //         ABORTED if a peer said what cannot be, and what was wrong if memory was not to be had: both end
-//         the group's generation.
-class DirectPath final : private Vigil, private Registrar {
+//         the group's epoch.
+class DirectPath final : private WaitHooks, private Registrar {
  public:
   static Result<std::unique_ptr<DirectPath>> open(muster_session& session, shm::Mapping own,
                                                   shm::Mapping groups, const Machine& machine);
@@ -40,10 +40,10 @@ class DirectPath final : private Vigil, private Registrar {
  private:
   DirectPath(muster_session& session, const Machine& machine) : session_(session), machine_(machine) {}
 
-  // ---- Vigil
+  // ---- WaitHooks
   Instant now() const override;
   bool engine_gone() override;
-  void overdue(const Channel& channel) override;
+  void overdue(const Wanted& wanted) override;
   bool interrupted() const override;
   // ---- Registrar
   Result<shm::Mapping> direct_segment(std::int32_t rank) override;
@@ -55,11 +55,12 @@ class DirectPath final : private Vigil, private Registrar {
   Result<shm::Mapping> peer_memory(shm::MessageKind kind, std::int32_t rank, std::uint32_t segment);
   bool is_alone();
   Status failed(const DirectPlan& plan, Outcome outcome);
-  Status verdict(Channel& channel);
+  Status hear(const DirectPlan& plan);
   Status noted(Status status);
   Status give_up(const DirectPlan& plan, const char* why);
   Status give_up(const DirectPlan& plan, Status why);
-  shm::DirectMessage question(const Channel& channel) const;
+  shm::DirectMessage question(const DirectPlan& plan) const;
+  shm::DirectMessage question(const Wanted& wanted) const;
   Status told(const shm::DirectMessage& message, shm::MessageKind kind);
   Status disagreement(const DirectPlan& plan);
   Status leave(const DirectPlan& plan);
@@ -69,7 +70,7 @@ class DirectPath final : private Vigil, private Registrar {
   std::optional<DirectMemory> memory_;
   std::optional<Stages> stages_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;  // by group handle
-  std::vector<std::uint64_t> generations_;  // of each group, when the session began
+  std::vector<std::uint64_t> epochs_;  // of each group, when the session began
   struct ScratchBuffer {
     muster_buffer buffer = 0;
     std::uint64_t bytes = 0;

@@ -25,10 +25,10 @@ Status muster_session::spend_interrupt(Status status) {
 }
 
 // Asks the engine to end what this rank waits in, for everybody. It may have ended otherwise by now.
-Status muster_session::leave(muster_group group, std::uint64_t generation, muster_lane lane) {
+Status muster_session::leave(muster_group group, std::uint64_t epoch, muster_lane lane) {
   shm::InterruptMessage request;
   request.group = group;
-  request.generation = generation;
+  request.epoch = epoch;
   request.lane = lane;
   const auto done = ask<shm::Plain>(request, shm::MessageKind::kInterrupted, shm::MessageKind::kDone);
   return done ? Status() : done.error();

@@ -120,8 +120,8 @@ struct muster_session {
   // A look, for who is about to wait.
   bool interrupted() const { return interrupt_.load(std::memory_order_relaxed); }
   // The rank leaves what it waits in, and everybody hears: the lane's next starts, or with MUSTER_LANE_COUNT
-  // what the group runs directly in that generation.
-  muster::Status leave(muster_group group, std::uint64_t generation, muster_lane lane);
+  // what the group runs directly in that epoch.
+  muster::Status leave(muster_group group, std::uint64_t epoch, muster_lane lane);
   // A call that waits ends with this: the interrupt was for it, if it failed.
   muster::Status spend_interrupt(muster::Status status);
   // INTERRUPTED where the verdict tells of that.

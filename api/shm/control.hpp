@@ -50,8 +50,8 @@ enum class MessageKind : std::uint16_t {
   kPeerDirect = 26,  // → PeerGrant with 1 descriptor: the direct segment of a peer, read-only
   kPeerArena = 27,   // → PeerGrant with 1 descriptor: a segment of a peer's arena, read-only
   kPeerGrant = 28,
-  kDirectVerdict = 29,   // → Failure: what the group's generation ended with
-  kDirectOverdue = 30,   // → Done: a verdict is there, or nobody is missing any more
+  kDirectEnd = 29,       // → DirectEndAnswer: how the member's epoch ended
+  kDirectOverdue = 30,   // → Done: the epoch has ended, or nobody is missing any more
   kDirectDisagree = 31,  // → Failure: in what the members of an operation differ
   kGroupMake = 32,       // followed by ranks[] → GroupGrant
   kGroupShrink = 33,     // → GroupGrant, or Failure BUSY: others are waited for, ask again
@@ -61,6 +61,7 @@ enum class MessageKind : std::uint16_t {
   kMeshFree = 37,  // → Done
   kMeshGrant = 38,
   kInterrupted = 39,  // → Done: the rank leaves the operation in which it waits, and so everybody does
+  kDirectEndAnswer = 40,
 };
 
 struct MessageHeader {
@@ -207,7 +208,9 @@ struct DirectGroupAnswer {
   std::uint32_t index = 0;    // this rank's, in the group
   std::uint32_t members = 0;  // entries that follow
   std::uint32_t reserved = 0;
-  std::uint64_t generation = 0;  // in which the group began
+  std::uint64_t first_epoch = 0;  // in which the group began
+  std::uint64_t epoch = 0;        // the present one
+  std::uint64_t base = 0;         // of the present one: its positions begin above it
 };
 struct DirectMember {
   std::int32_t rank = 0;  // world rank
@@ -223,20 +226,27 @@ struct PeerGrant {
   MessageHeader header;
   std::uint64_t bytes = 0;
 };
-struct DirectMessage {  // kDirectVerdict, kDirectOverdue, kDirectDisagree: an operation of a group
+struct DirectMessage {  // kDirectEnd, kDirectOverdue, kDirectDisagree: an operation of a group
   MessageHeader header;
   std::uint64_t group = 0;
-  std::uint64_t generation = 0;
-  std::uint64_t number = 0;  // of the operation; of the message where `kind` is about a pair
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  // of the operation; of the message where `kind` is about a pair
   std::uint64_t phase = 0;
   std::uint64_t plan = 0;  // this rank's
   std::uint32_t kind = 0;  // what is waited for: DirectWait
   std::uint32_t peer = 0;  // index of the other side of a pair
 };
+struct DirectEndAnswer {  // followed by the cause in words
+  MessageHeader header;
+  std::int32_t code = 0;  // of the cause
+  std::int32_t culprit = -1;
+  std::uint64_t epoch = 0;  // in which the member stands from now on
+  std::uint64_t base = 0;   // of that epoch; 0 if it has ended too
+};
 struct InterruptMessage {
   MessageHeader header;
   std::uint64_t group = 0;
-  std::uint64_t generation = 0;            // of the direct path, in which the rank waits
+  std::uint64_t epoch = 0;                 // of the direct path, in which the rank waits
   std::uint32_t lane = MUSTER_LANE_COUNT;  // on which it waits in the engine; MUSTER_LANE_COUNT: on none
   std::uint32_t reserved = 0;
 };

@@ -4,8 +4,8 @@
 //   writes
 //   +------------------------------------------+ 0                      +----------------------------------+
 //   | DirectHeader: sizes, sleep flag, stages, |                        | GroupPageHeader                  |
-//   |               counters                   |                        | GroupLine[groups]: generation,   |
-//   +------------------------------------------+ 4096                   |   what has ended and how         |
+//   |               counters                   |                        | GroupLine[groups]: epoch, and how |
+//   +------------------------------------------+ 4096                   |   former epochs ended            |
 //   | stage 0, stage 1: kStageBytes each       |                        | RankLine[ranks]: alive or not    |
 //   +------------------------------------------+                        +----------------------------------+
 //   | DirectRecord[kDirectRecords]             |
@@ -18,24 +18,28 @@
 //   | room for seats of groups made later      |
 //   +------------------------------------------+
 //
-// An operation of a group has a number, counted from 1 in each generation of the group. A member arrives by
-// filling its slot (number & 1) and writing the number last. Two slots are enough: whoever arrives at n + 1
-// has left n behind, and nobody goes on to n + 2 before all have arrived at n + 1. Where an operation needs
-// more meetings (the sources of others are read in place; results are reduced by slices), members count its
-// phases in `progress`.
+// All that a group runs directly matches at one place, whose time is cut into epochs (decision D18).
 //
-// The payload of an arrival lies in the slot's header, behind the header, in a stage of the rank, or in the
-// rank's arena: see Place. A stage is written again only when all who were to read it have said so in their
-// progress.
-//
-// The engine raises a group's generation when a member leaves or is lost, a deadline has passed or somebody
-// aborts, and says up to which operation all had arrived by then. Up to there members complete, unless one
-// that they still need is gone; beyond, whoever comes gets the verdict, once, and begins again at number 1 of
-// the new generation. A verdict that is not a departure ends what is in flight as well. A member says in its
-// seat that it has gone on before it touches what others may still read of it, so that they need not fear
-// every end; who hears of none because the engine is gone takes its number away instead. What stands against
-// a group because a rank is named absent keeps members from beginning, and ends nothing: the departure of
-// that rank did. Messages between two who are there pass all the while.
+//   1. An operation has a position, counted over all epochs. The first of an epoch is `base` + 1; the engine
+//      chooses a base above every position that any member has used. So a word of an old epoch never looks
+//      like one of the present epoch, and nothing has to be cleared.
+//   2. A member arrives by filling its slot (position & 1) and writing the position last. Two slots are
+//      enough: a member that arrives at p + 1 has left p, and nobody goes on to p + 2 before all have
+//      arrived at p + 1.
+//   3. Where an operation meets more than once, members count its phases in `progress`.
+//   4. The payload of an arrival lies in the slot's header, behind the header, in a stage of the rank, or in
+//      the rank's arena: see Place. A stage is written again only when all its readers are done.
+//   5. An end writes the next epoch into the group's line. Nobody begins in an epoch that has ended. If a
+//   loss
+//      ended it, what all members had arrived at goes on: the engine counts up to which position that is
+//      (`met`), after a fence, so that it sees every arrival whose member did not see the end. A member that
+//      has arrived compares its position with that count. Any other end fails what is in flight as well.
+//   6. A member moves on by its own act alone. It publishes the epoch in which it stands before it touches
+//      memory that others may still read. Whoever reads a peer's memory in place looks at that epoch
+//      afterwards.
+//   7. After a loss the base is chosen so that the first arrival of the new epoch does not overwrite the slot
+//      of the last operation at which all had met: a member that is still in that operation completes it.
+//   8. While the launcher names a member absent, nobody begins. Messages between two who are there go on.
 //
 // Rules as in layout.hpp: plain data, one writer per line, offsets not pointers, a reader copies and checks.
 // Segments are handed to peers by read-only descriptors, which keeps mistakes out, not malice: ranks of a job
@@ -54,7 +58,7 @@ constexpr std::uint64_t kMagicGroupPage = 0x4d55535445524750;  // "MUSTERGP"
 constexpr std::size_t kSlotHeaderBytes = 64;
 constexpr std::size_t kSlotBytes = 1280;  // 1 KiB and a table of offsets; a seat must be cheap to make
 constexpr std::size_t kSlotPayloadBytes = kSlotBytes - kSlotHeaderBytes;
-constexpr std::size_t kInlineBytes = 24;
+constexpr std::size_t kInlineBytes = 32;
 constexpr std::size_t kStageBytes = 512 << 10;
 constexpr std::uint32_t kStages = 2;
 constexpr std::size_t kDirectHeaderBytes = 4096;
@@ -64,8 +68,7 @@ constexpr std::size_t kDirectRecordsOffset = kDirectHeaderBytes + kStages * kSta
 constexpr std::size_t kDirectSeatsOffset = kDirectRecordsOffset + kDirectRecords * kRecordBytes;
 
 struct DirectSlot {
-  std::uint64_t sequence = 0;        // number of the operation; 0: none. Written last
-  std::uint64_t generation = 0;      // of the group, in which it counts
+  std::uint64_t position = 0;        // of the operation, or of the message of a pair; 0: none. Written last
   std::uint64_t common[2] = {0, 0};  // Signature::common
   std::uint64_t place = 0;           // where the payload is: Place
   std::byte payload[kInlineBytes] = {};
@@ -73,10 +76,8 @@ struct DirectSlot {
 static_assert(sizeof(DirectSlot) == kSlotHeaderBytes);
 
 struct alignas(kLineBytes) DirectSeat {
-  // number << kPhaseBits | phases of it that are done, in a generation; by its parity, so that who is still
-  // in one sees what a member did there before it went on to the next.
-  std::uint64_t progress[2] = {0, 0};
-  std::uint64_t generation = 0;  // in which the rank takes part
+  std::uint64_t progress = 0;  // position << kPhaseBits | phases of it that are done
+  std::uint64_t epoch = 0;     // in which the rank stands
   // For reports, in a line of its own: the plan in each slot.
   alignas(kLineBytes) std::uint64_t plans[2] = {0, 0};
 };
@@ -85,18 +86,17 @@ static_assert(sizeof(DirectSeat) == 2 * kLineBytes);
 constexpr int kPhaseBits = 16;
 constexpr std::uint64_t kPhaseLast =
     (std::uint64_t{1} << kPhaseBits) - 1;  // all that others could wait for is done
-constexpr std::uint64_t make_progress(std::uint64_t number, std::uint64_t phase) {
-  return number << kPhaseBits | phase;
+constexpr std::uint64_t make_progress(std::uint64_t position, std::uint64_t phase) {
+  return position << kPhaseBits | phase;
 }
 
 // One direction of a pair: what the rank sends to a member of the group, and how far it has received from it.
 struct DirectPair {
   alignas(kLineBytes) DirectSlot sent;
-  // Written by this rank as receiver: number of the newest message from that member that it is done with, and
-  // whether the two disagreed on it.
-  alignas(kLineBytes) std::uint64_t received = 0;  // number << 1 | disagreed
-  std::uint64_t received_generation = 0;
-  std::uint64_t plan = 0;  // for reports: of the receive that waits, or was the last
+  // Written by this rank as receiver: position of the newest message from that member that it is done with,
+  // and whether the two disagreed on it.
+  alignas(kLineBytes) std::uint64_t received = 0;  // position << 1 | disagreed
+  std::uint64_t plan = 0;                          // for reports: of the receive that waits, or was the last
 };
 static_assert(sizeof(DirectPair) == 2 * kLineBytes);
 
@@ -134,8 +134,8 @@ static_assert(sizeof(DirectHeader) <= kDirectHeaderBytes);
 struct DirectRecord {
   std::uint64_t index = 0;  // from 1; 0 while the record changes
   std::uint64_t what = 0;   // RecordedWhat
-  std::uint64_t generation = 0;
-  std::uint64_t number = 0;  // of the operation in its generation; of a pair: of the message
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;  // of the operation in its epoch, from 1; of a pair: of the message
   std::uint64_t source_bytes = 0;
   std::uint64_t target_bytes = 0;
   std::uint64_t begun_ns = 0;  // the rank had arrived; Clock's time
@@ -162,18 +162,16 @@ constexpr RecordedWhat unpack_what(std::uint64_t bits) {
           static_cast<std::uint8_t>(bits >> 40), static_cast<std::uint16_t>(bits >> 48)};
 }
 
-constexpr std::uint32_t kGenerationsKept = 8;
+constexpr std::uint32_t kEpochsKept = 8;
+constexpr std::uint64_t kMetUncounted = UINT64_MAX;
 
 struct alignas(kLineBytes) GroupLine {
-  std::uint64_t generation = 0;  // from 1
-  std::int32_t standing = 0;     // not 0: no operation may begin, whoever comes gets the verdict
+  std::uint64_t epoch = 0;   // the present one, from 1
+  std::int32_t absence = 0;  // not 0: a member is named absent, and no operation may begin
   std::uint32_t reserved = 0;
-  std::uint64_t revoked =
-      0;  // the latest generation that was ended for all, whatever they were doing; 0: none
-  // At index generation % kGenerationsKept of one that has ended: its last operation at which all members had
-  // arrived. No member completes more, whenever it hears of the end; one that is held up in that operation
-  // while others go on in the next generation may complete less (tests/models/README.md, Left).
-  std::uint64_t completed[kGenerationsKept] = {};
+  // At index epoch % kEpochsKept of one that has ended: the last position at which all members had arrived.
+  // 0: it ended for all, whatever they were doing. kMetUncounted: the engine is about to say.
+  std::uint64_t met[kEpochsKept] = {};
 };
 static_assert(sizeof(GroupLine) == kLineBytes);
 

@@ -25,7 +25,7 @@
 namespace muster::shm {
 
 constexpr std::uint64_t kMagicCompletion = 0x4d55535445524351;  // "MUSTERCQ"
-constexpr std::uint32_t kAbiVersion = 6;
+constexpr std::uint32_t kAbiVersion = 7;
 constexpr std::uint32_t kRingCapacity = 1024;  // commands; a power of two
 constexpr std::uint32_t kLaneDepth = 1024;     // starts of one lane that may be without a verdict, at most
 constexpr std::uint32_t kCountersMax = 64;

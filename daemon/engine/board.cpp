@@ -1,5 +1,7 @@
 #include "daemon/engine/board.hpp"
 
+#include "api/shm/fence.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -21,22 +23,22 @@ std::uint64_t peek(const std::uint64_t* word) {
   return Untrusted<std::uint64_t>(word).load_acquire();
 }
 
-// The words of a seat, as an engine that makes it ready for a new client sees them.
+// Numbers of positions that no epoch can have had: a member that says so is not believed.
+constexpr std::uint64_t kPositionsMax = std::uint64_t{1} << 44;
+
+// The words of a seat for a group that has come: positions begin at 0.
 void clear_seat(std::byte* seat, std::size_t members) {
   auto* head = reinterpret_cast<shm::DirectSeat*>(seat);
-  for (std::uint64_t& progress : head->progress) Published<std::uint64_t>(&progress).store(0);
-  Published<std::uint64_t>(&head->generation).store(0);
+  Published<std::uint64_t>(&head->progress).store(0);
+  Published<std::uint64_t>(&head->epoch).store(0);
   for (std::uint64_t& plan : head->plans) Published<std::uint64_t>(&plan).store(0);
   for (std::size_t k = 0; k < 2; ++k) {
     auto* slot = reinterpret_cast<shm::DirectSlot*>(seat + shm::kSlotsOffset + k * shm::kSlotBytes);
-    Published<std::uint64_t>(&slot->sequence).store_ordered(0);
-    Published<std::uint64_t>(&slot->generation).store(0);
+    Published<std::uint64_t>(&slot->position).store_ordered(0);
   }
   auto* pairs = reinterpret_cast<shm::DirectPair*>(seat + shm::kPairsOffset);
   for (std::size_t i = 0; i < members; ++i) {
-    Published<std::uint64_t>(&pairs[i].sent.sequence).store_ordered(0);
-    Published<std::uint64_t>(&pairs[i].sent.generation).store(0);
-    Published<std::uint64_t>(&pairs[i].received_generation).store(0);
+    Published<std::uint64_t>(&pairs[i].sent.position).store_ordered(0);
     Published<std::uint64_t>(&pairs[i].received).store_ordered(0);
   }
 }
@@ -115,7 +117,7 @@ Status Board::create_page(std::uint64_t epoch, const shm::Headroom& headroom) {
   header->epoch = epoch;
   header->ranks = static_cast<std::uint32_t>(segments_.size());
   for (std::uint32_t g = 0; g < groups_.size(); ++g)
-    Published<std::uint64_t>(&line(GroupId(g))->generation).store_release(groups_[g].generation);
+    Published<std::uint64_t>(&line(GroupId(g))->epoch).store_release(groups_[g].epochs.present());
   MUSTER_ASSIGN_OR_RETURN(page_read_only_, read_only(page_memory_.get()));
   return {};
 }
@@ -134,8 +136,12 @@ void Board::reset(Rank rank) {
     Published<std::uint64_t>(&records[k].index).store(0);
   Published<std::uint64_t>(&header->untold).store(0);
   Published<std::uint64_t>(&header->awaiting).store(0);
-  for (const auto& [offset, group] : segment.seats)
-    clear_seat(segment.mapping.writable() + offset, groups_[group.value].seats.size());
+  // The new client stands in the present epochs. Words of former epochs stay: who still reads them may
+  // finish.
+  for (const auto& [offset, group] : segment.seats) {
+    auto* seat = reinterpret_cast<shm::DirectSeat*>(segment.mapping.writable() + offset);
+    Published<std::uint64_t>(&seat->epoch).store_ordered(epoch(group));
+  }
 }
 
 // First fit: seats come and go rarely, and are few.
@@ -162,16 +168,17 @@ Status Board::seat_group(GroupId group, std::span<const Rank> ranks) {
                      rank.value, segments_[rank.value].seats.size(), ranks.size());
     state.seats.push_back({rank.value, *offset});
   }
-  // Records of a former group of this place are told from its own by the generation.
-  state.generation = state.first_generation = groups_[group.value].generation + 1;
+  // Records of a former group of this place are told from its own by the epoch.
+  state.first_epoch = epoch(group) + 1;
+  state.epochs = scheduler::Epochs(state.first_epoch);
   for (const Seat& seat : state.seats) {
     Segment& segment = segments_[seat.rank];
     clear_seat(segment.mapping.writable() + seat.offset, ranks.size());
     segment.seats.emplace(seat.offset, group);
   }
   groups_[group.value] = std::move(state);
-  Published<std::int32_t>(&line(group)->standing).store_ordered(0);
-  Published<std::uint64_t>(&line(group)->generation).store_ordered(groups_[group.value].generation);
+  Published<std::int32_t>(&line(group)->absence).store_ordered(0);
+  Published<std::uint64_t>(&line(group)->epoch).store_ordered(epoch(group));
   return {};
 }
 
@@ -179,9 +186,10 @@ void Board::unseat_group(GroupId group) {
   GroupState& state = groups_[group.value];
   for (const Seat& seat : state.seats) segments_[seat.rank].seats.erase(seat.offset);
   GroupState empty;
-  empty.generation = empty.first_generation = state.generation + 1;
+  empty.first_epoch = state.epochs.present() + 1;
+  empty.epochs = scheduler::Epochs(empty.first_epoch);
   state = std::move(empty);
-  Published<std::uint64_t>(&line(group)->generation).store_ordered(state.generation);
+  Published<std::uint64_t>(&line(group)->epoch).store_ordered(epoch(group));
 }
 
 std::vector<shm::DirectMember> Board::members(GroupId group) const {
@@ -205,35 +213,63 @@ const std::byte* Board::seat(GroupId group, std::uint32_t index) const {
   return segments_[seat.rank].mapping.data() + seat.offset;
 }
 
-// ---- verdicts ----------------------------------------------------------------------------------
+// ---- epochs ------------------------------------------------------------------------------------
 
-// A member that left had seen all others arrive at what it completed, so what it saw is seen here.
-std::uint64_t Board::completed(GroupId group) const {
-  const GroupState& state = groups_[group.value];
-  std::uint64_t least = UINT64_MAX;
-  for (std::uint32_t i = 0; i < state.seats.size(); ++i) {
-    std::uint64_t latest = 0;
-    for (std::size_t k = 0; k < 2; ++k) {
-      const auto* slot =
-          reinterpret_cast<const shm::DirectSlot*>(seat(group, i) + shm::kSlotsOffset + k * shm::kSlotBytes);
-      if (peek(&slot->generation) == state.generation) latest = std::max(latest, peek(&slot->sequence));
-    }
-    least = std::min(least, latest);
+std::uint64_t Board::arrived(GroupId group, std::uint32_t index) const {
+  std::uint64_t latest = 0;
+  for (std::size_t k = 0; k < 2; ++k) {
+    const std::byte* slot = seat(group, index) + shm::kSlotsOffset + k * shm::kSlotBytes;
+    latest = std::max(latest, peek(&reinterpret_cast<const shm::DirectSlot*>(slot)->position));
   }
+  return latest;
+}
+
+// What all members have arrived at, whether they are still there or not. An operation that a member has
+// completed counts, for it had seen all others arrive.
+std::uint64_t Board::count_met(GroupId group) const {
+  std::uint64_t least = UINT64_MAX;
+  for (std::uint32_t i = 0; i < groups_[group.value].seats.size(); ++i)
+    least = std::min(least, arrived(group, i));
   return least;
 }
 
-void Board::break_group(GroupId group, const scheduler::Cause& cause, End end) {
+// The highest position that a member has used for an operation or for a message of a pair.
+std::uint64_t Board::highest_position(GroupId group) const {
+  const GroupState& state = groups_[group.value];
+  std::uint64_t highest = state.base;
+  const auto use = [&](std::uint64_t position) {
+    if (position <= state.base + kPositionsMax) highest = std::max(highest, position);
+  };
+  for (std::uint32_t i = 0; i < state.seats.size(); ++i) {
+    use(arrived(group, i));
+    const auto* pairs = reinterpret_cast<const shm::DirectPair*>(seat(group, i) + shm::kPairsOffset);
+    for (std::uint32_t k = 0; k < state.seats.size(); ++k) {
+      use(peek(&pairs[k].sent.position));
+      use(peek(&pairs[k].received) >> 1);
+    }
+  }
+  return highest;
+}
+
+// The fence makes every arrival seen whose member did not see the end. A member that had begun before it may
+// still come to one position more, which stays below the new base.
+void Board::end(GroupId group, const scheduler::CausePtr& cause, scheduler::Epochs::Why why) {
   GroupState& state = groups_[group.value];
-  state.verdicts.push_back(cause);
-  if (state.verdicts.size() > kVerdictsKept) state.verdicts.pop_front();
+  const std::uint64_t ended = state.epochs.present();
+  if (!state.epochs.end(cause, why)) return;
+  const bool loss = why == scheduler::Epochs::Why::kLoss;
   shm::GroupLine* words = line(group);
-  const bool goes_on = end == End::kDeparture;
-  Published<std::uint64_t>(&words->completed[state.generation % shm::kGenerationsKept])
-      .store(goes_on ? completed(group) : 0);
-  if (!goes_on) Published<std::uint64_t>(&words->revoked).store(state.generation);
-  ++state.generation;
-  Published<std::uint64_t>(&words->generation).store_ordered(state.generation);
+  std::uint64_t* met = &words->met[ended % shm::kEpochsKept];
+  Published<std::uint64_t>(met).store_ordered(loss ? shm::kMetUncounted : 0);
+  Published<std::uint64_t>(&words->epoch).store_ordered(state.epochs.present());
+  shm::heavy_fence();
+  const std::uint64_t all = loss ? count_met(group) : 0;
+  if (all > state.base && all <= state.base + kPositionsMax) state.met = all;
+  // The first arrival goes into another slot than what all had met for last, in whatever epoch: a member may
+  // still be in that.
+  state.base = highest_position(group) + 1;
+  if ((state.base & 1) != (state.met & 1)) ++state.base;
+  Published<std::uint64_t>(met).store_ordered(all);
 }
 
 void Board::set_attached(Rank rank, bool attached) {
@@ -246,20 +282,23 @@ void Board::set_retired(Rank rank, std::uint64_t segments) {
   Published<std::uint64_t>(&rank_line(rank)->retired).store_release(segments);
 }
 
-void Board::stand(GroupId group, const scheduler::Cause* cause) {
-  GroupState& state = groups_[group.value];
-  state.standing = cause != nullptr ? std::optional(*cause) : std::nullopt;
+void Board::set_absence(GroupId group, scheduler::CausePtr cause) {
   const auto code = cause != nullptr ? static_cast<std::int32_t>(cause->code) : 0;
-  Published<std::int32_t>(&line(group)->standing).store_ordered(code);
+  groups_[group.value].absence = std::move(cause);
+  Published<std::int32_t>(&line(group)->absence).store_ordered(code);
 }
 
-// A member that missed several hears of the first it can still be told of.
-std::optional<scheduler::Cause> Board::verdict_of(GroupId group, std::uint64_t generation) const {
+scheduler::CausePtr Board::cause_of(GroupId group, std::uint64_t epoch) const {
   const GroupState& state = groups_[group.value];
-  // A client that asks about a generation before the first may find that none has ended yet.
-  if (generation >= state.generation || state.verdicts.empty()) return state.standing;
-  const std::uint64_t oldest = state.generation - state.verdicts.size();
-  return state.verdicts[generation < oldest ? 0 : generation - oldest];
+  // A client may ask about an epoch before the group's first, or about one to come.
+  if (epoch < state.first_epoch || epoch > state.epochs.present()) return nullptr;
+  return state.epochs.has_ended(epoch) ? state.epochs.cause_of(epoch) : state.absence;
+}
+
+std::uint64_t Board::epoch_after(GroupId group, std::uint64_t epoch) const {
+  const GroupState& state = groups_[group.value];
+  if (!state.epochs.has_ended(epoch)) return epoch;
+  return state.epochs.after(epoch, state.epochs.cause_of(epoch)->fault);
 }
 
 // ---- reports -----------------------------------------------------------------------------------
@@ -268,14 +307,13 @@ namespace {
 
 bool has_arrived(const std::byte* seat, const DirectQuestion& q) {
   const auto* slot =
-      reinterpret_cast<const shm::DirectSlot*>(seat + shm::kSlotsOffset + (q.number & 1) * shm::kSlotBytes);
-  return peek(&slot->sequence) >= q.number && peek(&slot->generation) == q.generation;
+      reinterpret_cast<const shm::DirectSlot*>(seat + shm::kSlotsOffset + (q.position & 1) * shm::kSlotBytes);
+  return peek(&slot->position) >= q.position;
 }
 
 bool has_reached(const std::byte* seat, const DirectQuestion& q) {
   const auto* head = reinterpret_cast<const shm::DirectSeat*>(seat);
-  return has_arrived(seat, q) &&
-         peek(&head->progress[q.generation & 1]) >= shm::make_progress(q.number, q.phase);
+  return has_arrived(seat, q) && peek(&head->progress) >= shm::make_progress(q.position, q.phase);
 }
 
 }  // namespace
@@ -287,10 +325,8 @@ std::vector<std::uint32_t> Board::missing(const DirectQuestion& q) const {
     if (q.peer >= state.seats.size()) return missing;
     const auto* pairs = reinterpret_cast<const shm::DirectPair*>(seat(q.group, q.peer) + shm::kPairsOffset);
     const shm::DirectPair& theirs = pairs[q.index];
-    const bool sent =
-        peek(&theirs.sent.sequence) >= q.number && peek(&theirs.sent.generation) == q.generation;
-    const bool received =
-        peek(&theirs.received) >> 1 >= q.number && peek(&theirs.received_generation) == q.generation;
+    const bool sent = peek(&theirs.sent.position) >= q.position;
+    const bool received = peek(&theirs.received) >> 1 >= q.position;
     if (!(q.kind == shm::DirectWait::kMessage ? sent : received)) missing.push_back(q.peer);
     return missing;
   }
@@ -312,12 +348,12 @@ std::uint64_t Board::plan_of(const DirectQuestion& q, std::uint32_t index) const
     if (index != q.index && index != q.peer) return 0;
     return sender ? peek(&head->plans[0]) : peek(&pairs[other].plan);
   }
-  return has_arrived(theirs, q) ? peek(&head->plans[q.number & 1]) : 0;
+  return has_arrived(theirs, q) ? peek(&head->plans[q.position & 1]) : 0;
 }
 
 // Both sides of a pair ask about one thing.
 Board::Disagreement Board::about(const DirectQuestion& q) {
-  Disagreement d{q.generation, q.number, 0, 0, {}};
+  Disagreement d{q.position, 0, 0, {}};
   if (q.kind == shm::DirectWait::kMessage) {
     d.sender = q.peer;
     d.receiver = q.index;
@@ -331,8 +367,7 @@ Board::Disagreement Board::about(const DirectQuestion& q) {
 const Status* Board::disagreement(const DirectQuestion& q) const {
   const Disagreement asked = about(q);
   for (const Disagreement& known : groups_[q.group.value].disagreements)
-    if (known.generation == asked.generation && known.number == asked.number &&
-        known.sender == asked.sender && known.receiver == asked.receiver)
+    if (known.position == asked.position && known.sender == asked.sender && known.receiver == asked.receiver)
       return &known.found;
   return nullptr;
 }
@@ -364,14 +399,9 @@ Board::Counted Board::counted(Rank rank) const {
 }
 
 Board::Progress Board::progress(GroupId group) const {
-  Progress progress{groups_[group.value].generation, 0};
-  for (std::size_t k = 0; k < 2; ++k) {
-    const auto* slot =
-        reinterpret_cast<const shm::DirectSlot*>(seat(group, 0) + shm::kSlotsOffset + k * shm::kSlotBytes);
-    if (peek(&slot->generation) == progress.generation)
-      progress.number = std::max(progress.number, peek(&slot->sequence));
-  }
-  return progress;
+  const GroupState& state = groups_[group.value];
+  const std::uint64_t latest = arrived(group, 0);
+  return {state.epochs.present(), latest > state.base ? latest - state.base : 0};
 }
 
 std::optional<Board::Flight> Board::flight(Rank rank, std::uint64_t index) const {
@@ -384,7 +414,7 @@ std::optional<Board::Flight> Board::flight(Rank rank, std::uint64_t index) const
   found.what = shm::unpack_what(peek(&record.what));
   found.uneven = (found.what.dtype & shm::kRecordUneven) != 0;
   found.what.dtype &= static_cast<std::uint8_t>(~shm::kRecordUneven);
-  found.generation = peek(&record.generation);
+  found.epoch = peek(&record.epoch);
   found.number = peek(&record.number);
   found.source_bytes = peek(&record.source_bytes);
   found.target_bytes = peek(&record.target_bytes);
@@ -396,7 +426,7 @@ std::optional<Board::Flight> Board::flight(Rank rank, std::uint64_t index) const
   const auto seat =
       std::find_if(seats.begin(), seats.end(), [&](const Seat& s) { return s.rank == rank.value; });
   if (seat == seats.end() || found.what.peer >= seats.size()) return std::nullopt;
-  if (found.generation < groups_[found.what.line].first_generation) return std::nullopt;
+  if (found.epoch < groups_[found.what.line].first_epoch) return std::nullopt;
   found.member = static_cast<std::uint32_t>(seat - seats.begin());
   constexpr std::uint64_t kNanosMax = std::uint64_t{1} << 62;
   found.begun = Instant(static_cast<std::int64_t>(std::min(begun, kNanosMax)));

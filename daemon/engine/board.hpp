@@ -1,5 +1,5 @@
-// Board: the engine's side of the direct path. It makes the memory, says what each group's generation ended
-// with, and reads who has come how far. It moves no data and no operation waits for it.
+// Board: the engine's side of the direct path. It makes the memory, counts the epochs of each group's direct
+// place, and reads who has come how far. It moves no data and no operation waits for it.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -7,6 +7,7 @@
 #include "api/shm/direct.hpp"
 #include "api/shm/segment.hpp"
 #include "daemon/engine/memory_account.hpp"
+#include "scheduler/run/epochs.hpp"
 #include "scheduler/run/match_queue.hpp"
 
 #include <cstdint>
@@ -22,16 +23,16 @@ namespace muster::engine {
 struct DirectQuestion {
   GroupId group;
   std::uint32_t index = 0;  // who asks
-  std::uint64_t generation = 0;
-  std::uint64_t number = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;
   std::uint64_t phase = 0;
   shm::DirectWait kind = shm::DirectWait::kArrivals;
   std::uint32_t peer = 0;
 };
 
-// Owns    a direct segment for each rank, the group page, and the latest verdicts of each group.
+// Owns    a direct segment for each rank, the group page, and the epochs of each group's direct place.
 // Thread  under the engine's baton.
-// Bound   kVerdictsKept verdicts and kDisagreementsKept disagreements a group.
+// Bound   the causes that Epochs keeps, and kDisagreementsKept disagreements a group.
 // Fails   create: NO_RESOURCE. What clients have written is read once and believed in nothing but reports.
 class Board {
  public:
@@ -53,25 +54,29 @@ class Board {
   Status seat_group(GroupId group, std::span<const Rank> ranks);
   // Nobody uses the group any more: its place is empty again.
   void unseat_group(GroupId group);
-  // The generation in which the present group of that place began.
-  std::uint64_t first_generation(GroupId group) const { return groups_[group.value].first_generation; }
+  // The epoch in which the present group of that place began.
+  std::uint64_t first_epoch(GroupId group) const { return groups_[group.value].first_epoch; }
   // Where the seats of a group's members lie in their segments.
   std::vector<shm::DirectMember> members(GroupId group) const;
 
-  // ---- verdicts --------------------------------------------------------------------------------
-  // Ends the group's generation: because a member is gone (what all had arrived at goes on), or for
-  // everybody.
-  enum class End : std::uint8_t { kDeparture, kForAll };
-  void break_group(GroupId group, const scheduler::Cause& cause, End end);
+  // ---- epochs ----------------------------------------------------------------------------------
+  // Ends the group's present epoch, unless it has ended by that fault before. After a loss, what all members
+  // had arrived at goes on; any other end is for all, whatever they are doing.
+  void end(GroupId group, const scheduler::CausePtr& cause, scheduler::Epochs::Why why);
   // The rank has a client from now on, or has none.
   void set_attached(Rank rank, bool attached);
   // So many segments of the rank's arena are gone: peers forget what they mapped.
   void set_retired(Rank rank, std::uint64_t segments);
-  // No operation of the group may begin, for that reason; nullptr: any may.
-  void stand(GroupId group, const scheduler::Cause* cause);
-  std::uint64_t generation(GroupId group) const { return groups_[group.value].generation; }
-  // What the generation ended with, or what stands against the group; none if it goes on.
-  std::optional<scheduler::Cause> verdict_of(GroupId group, std::uint64_t generation) const;
+  // A member is named absent, so no operation of the group may begin; nullptr: any may.
+  void set_absence(GroupId group, scheduler::CausePtr cause);
+  std::uint64_t epoch(GroupId group) const { return groups_[group.value].epochs.present(); }
+  // Positions of the present epoch begin above it.
+  std::uint64_t base(GroupId group) const { return groups_[group.value].base; }
+  // What a member hears that stands in `epoch`: why it has ended, or why nobody may begin; nullptr if
+  // neither.
+  scheduler::CausePtr cause_of(GroupId group, std::uint64_t epoch) const;
+  // Where it stands once it has heard that.
+  std::uint64_t epoch_after(GroupId group, std::uint64_t epoch) const;
 
   // ---- reports ---------------------------------------------------------------------------------
   // The members that the question waits for, by index.
@@ -89,8 +94,8 @@ class Board {
     std::uint32_t member = 0;  // this rank's index in the group
     shm::RecordedWhat what;    // without kRecordUneven
     bool uneven = false;
-    std::uint64_t generation = 0;
-    std::uint64_t number = 0;
+    std::uint64_t epoch = 0;
+    std::uint64_t number = 0;  // in its epoch, from 1
     std::uint64_t source_bytes = 0;
     std::uint64_t target_bytes = 0;
     Instant begun{0};
@@ -113,16 +118,15 @@ class Board {
     std::uint64_t bytes_moved = 0;
   };
   Counted counted(Rank rank) const;
-  // How far the group has come in its present generation, by its first member.
+  // How far the group has come in its present epoch, by its first member.
   struct Progress {
-    std::uint64_t generation = 0;
+    std::uint64_t epoch = 0;
     std::uint64_t number = 0;
   };
   Progress progress(GroupId group) const;
   // The rank's client has given plans new counts of which the engine does not know.
   bool untold(Rank rank) const;
 
-  static constexpr std::size_t kVerdictsKept = 16;
   static constexpr std::size_t kDisagreementsKept = 16;
 
  private:
@@ -137,8 +141,7 @@ class Board {
     std::uint64_t offset = 0;
   };
   struct Disagreement {
-    std::uint64_t generation = 0;
-    std::uint64_t number = 0;
+    std::uint64_t position = 0;
     std::uint32_t sender = 0;  // of a pair; equal indices: all members
     std::uint32_t receiver = 0;
     Status found;
@@ -146,10 +149,11 @@ class Board {
   static Disagreement about(const DirectQuestion& question);
   struct GroupState {
     std::vector<Seat> seats;  // by index in the group
-    std::uint64_t generation = 1;
-    std::uint64_t first_generation = 1;
-    std::deque<scheduler::Cause> verdicts;  // of generations generation - verdicts.size() … generation - 1
-    std::optional<scheduler::Cause> standing;
+    scheduler::Epochs epochs;
+    std::uint64_t first_epoch = 1;
+    std::uint64_t base = 0;  // of the present epoch
+    std::uint64_t met = 0;   // the last position at which all had arrived, as far as it has been counted
+    scheduler::CausePtr absence;
     std::deque<Disagreement> disagreements;
   };
   Board() = default;
@@ -159,7 +163,9 @@ class Board {
   std::uint64_t page_size() const;
   shm::GroupLine* line(GroupId group);
   shm::RankLine* rank_line(Rank rank);
-  std::uint64_t completed(GroupId group) const;
+  std::uint64_t arrived(GroupId group, std::uint32_t index) const;
+  std::uint64_t highest_position(GroupId group) const;
+  std::uint64_t count_met(GroupId group) const;
   const shm::DirectHeader* header(Rank rank) const;
   const std::byte* seat(GroupId group, std::uint32_t index) const;
 

@@ -1,4 +1,4 @@
-// The engine's part in the direct path: memory for those who meet, and verdicts for those who do not.
+// The engine's part in the direct path: memory for those who meet, and causes for those who do not.
 #include "api/base/signature.hpp"
 #include "daemon/engine/engine.hpp"
 
@@ -20,7 +20,9 @@ Result<std::vector<shm::DirectMember>> Engine::direct_group(const Session& sessi
   answer->line = id.value;
   answer->index = static_cast<std::uint32_t>(member - ranks.begin());
   answer->members = static_cast<std::uint32_t>(ranks.size());
-  answer->generation = board_->first_generation(id);
+  answer->first_epoch = board_->first_epoch(id);
+  answer->epoch = board_->epoch(id);
+  answer->base = board_->base(id);
   return board_->members(id);
 }
 
@@ -46,25 +48,25 @@ Result<shm::Descriptor> Engine::peer_arena(std::int32_t rank, std::uint32_t segm
   return read_only(memory->descriptor());
 }
 
-// ---- verdicts ----------------------------------------------------------------------------------
+// ---- epochs ------------------------------------------------------------------------------------
 
-void Engine::break_direct(Rank rank, const scheduler::Cause& cause) {
+void Engine::end_direct(Rank rank, const scheduler::CausePtr& loss) {
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
     const auto& ranks = graph_->groups()[g].ranks;
     if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
-      board_->break_group(GroupId(g), cause, Board::End::kDeparture);
+      board_->end(GroupId(g), loss, scheduler::Epochs::Why::kLoss);
   }
 }
 
 // Which groups nobody may run in, because a member will not come.
-void Engine::refresh_standing() {
+void Engine::refresh_absences() {
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
     scheduler::CausePtr first;
     for (const Rank rank : graph_->groups()[g].ranks) {
       const scheduler::CausePtr gone = graph_->gone(rank);
       if (gone != nullptr && (first == nullptr || gone->fault < first->fault)) first = gone;
     }
-    board_->stand(GroupId(g), first.get());
+    board_->set_absence(GroupId(g), std::move(first));
   }
 }
 
@@ -89,27 +91,33 @@ Result<DirectQuestion> Engine::question(const Session& session, const shm::Direc
                 session.options().rank.value, message.kind, message.peer, graph_->groups()[id.value].name);
   return DirectQuestion{id,
                         static_cast<std::uint32_t>(member - ranks.begin()),
-                        message.generation,
-                        message.number,
+                        message.epoch,
+                        message.position,
                         message.phase,
                         static_cast<shm::DirectWait>(message.kind),
                         message.peer};
 }
 
-Status Engine::direct_verdict(Session& session, const shm::DirectMessage& message) {
+Result<shm::DirectEndAnswer> Engine::direct_end(Session& session, const shm::DirectMessage& message,
+                                                std::string* text) {
   const std::lock_guard lock(baton_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
-  const auto verdict = board_->verdict_of(q.group, q.generation);
-  if (!verdict)
-    return failure(Code::kState, "group {} is in generation {} and has no failure to tell of",
-                   graph_->groups()[q.group.value].name, board_->generation(q.group));
+  const scheduler::CausePtr cause = board_->cause_of(q.group, q.epoch);
+  if (cause == nullptr)
+    return fail(Code::kState, "group {} is in epoch {} and has no failure to tell of",
+                graph_->groups()[q.group.value].name, board_->epoch(q.group));
   const Rank rank = session.options().rank;
   Seat& seat = seats_[rank.value];
   drain_all(seat);  // what it has started before it heard
-  seat.heard =
-      Seat::Heard{std::make_shared<const scheduler::Cause>(*verdict), board_->recorded(rank), seat.starts};
-  graph_->heard(rank, verdict->fault);
-  return Status(verdict->code, verdict->text, verdict->culprit);
+  seat.heard = Seat::Heard{cause, board_->recorded(rank), seat.starts};
+  graph_->heard(rank, cause->fault);
+  shm::DirectEndAnswer answer;
+  answer.code = static_cast<std::int32_t>(cause->code);
+  answer.culprit = cause->culprit;
+  answer.epoch = board_->epoch_after(q.group, q.epoch);
+  answer.base = answer.epoch == board_->epoch(q.group) ? board_->base(q.group) : 0;
+  *text = cause->text;
+  return answer;
 }
 
 std::string Engine::direct_label(const Session& session, std::uint64_t plan) const {
@@ -120,27 +128,27 @@ std::string Engine::direct_label(const Session& session, std::uint64_t plan) con
 Status Engine::direct_overdue(Session& session, const shm::DirectMessage& message) {
   const std::lock_guard lock(baton_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
-  if (q.generation != board_->generation(q.group)) return {};
+  if (q.epoch != board_->epoch(q.group)) return {};
   const std::vector<std::uint32_t> indices = board_->missing(q);
   if (indices.empty()) return {};
   const scheduler::Group& group = graph_->groups()[q.group.value];
   std::vector<std::uint32_t> ranks;
   for (const std::uint32_t index : indices) ranks.push_back(group.ranks[index].value);
   const char* where = q.kind == shm::DirectWait::kPhase ? ", having come to it" : "";
-  scheduler::Cause verdict{Code::kTimeout, static_cast<std::int32_t>(ranks.front()),
-                           fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}",
-                                       group.name, direct_label(session, message.plan),
-                                       ranks.size() == 1 ? "" : "s", blame::rank_list(ranks), where)};
+  scheduler::Cause cause{Code::kTimeout, static_cast<std::int32_t>(ranks.front()),
+                         fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}",
+                                     group.name, direct_label(session, message.plan),
+                                     ranks.size() == 1 ? "" : "s", blame::rank_list(ranks), where)};
   const std::vector<RankFacts> facts = rank_facts();
   blame::Situation all = situation(facts, clock_.now());
   if (const auto about = wait_run_by(all, q.group, session.options().rank.value))
-    explain(verdict, std::move(all), facts, *about);
-  board_->break_group(q.group, verdict, Board::End::kForAll);
+    explain(cause, std::move(all), facts, *about);
+  board_->end(q.group, graph_->new_fault(std::move(cause)), scheduler::Epochs::Why::kOther);
   return {};
 }
 
-// Of the lane only what waits, of the group only the generation in which the rank is: what has ended
-// otherwise meanwhile is told as that, and nothing else is ended in its place.
+// Of the lane only what waits, of the group only the epoch in which the rank is: what has ended otherwise
+// meanwhile is told as that, and nothing else is ended in its place.
 Status Engine::interrupted(Session& session, const shm::InterruptMessage& message) {
   if (message.lane > MUSTER_LANE_COUNT)
     return failure(Code::kBadArgument, "lane {} is not in 0..{}", message.lane, MUSTER_LANE_COUNT);
@@ -148,16 +156,16 @@ Status Engine::interrupted(Session& session, const shm::InterruptMessage& messag
   const Rank rank = session.options().rank;
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope(session), message.group));
   const std::string& name = graph_->groups()[id.value].name;
-  const scheduler::Cause verdict{
+  const scheduler::Cause cause{
       Code::kAborted, static_cast<std::int32_t>(rank.value),
       fmt::format("rank {} was interrupted (muster_interrupt) in an operation of group {}", rank.value,
                   name)};
   if (message.lane < MUSTER_LANE_COUNT) {
     drain_all(seats_[rank.value]);
-    graph_->give_up(rank, message.lane, verdict, clock_.now());
+    graph_->give_up(rank, message.lane, cause, clock_.now());
     wake_clients();
-  } else if (board_ && message.generation == board_->generation(id)) {
-    board_->break_group(id, verdict, Board::End::kForAll);
+  } else if (board_ && message.epoch == board_->epoch(id)) {
+    board_->end(id, graph_->new_fault(cause), scheduler::Epochs::Why::kOther);
   }
   return {};
 }

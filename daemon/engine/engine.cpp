@@ -133,7 +133,7 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   if (board_) {
     board_->reset(rank);
     board_->set_attached(rank, true);
-    refresh_standing();
+    refresh_absences();
     attached.direct_segment = board_->segment_descriptor(rank);
     attached.group_page = board_->page_descriptor();
   }
@@ -173,8 +173,8 @@ void Engine::detach(Rank rank, const std::string& text) {
   const scheduler::CausePtr cause = graph_->detached(rank, text, clock_.now(), heard_direct(rank));
   if (board_ && cause != nullptr) {
     board_->set_attached(rank, false);
-    break_direct(rank, *cause);
-    refresh_standing();
+    end_direct(rank, cause);
+    refresh_absences();
   }
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
     const auto& members = graph_->groups()[g].ranks;
@@ -207,16 +207,16 @@ std::size_t Engine::bury() {
   return graveyard_.size();
 }
 
-// The departure of a rank has ended a generation already. This ends another, or who has begun in that one
-// meanwhile would be ahead of those who have not; said again, it ends no third.
+// The departure of a rank has ended an epoch already. Members may have arrived in the next one meanwhile, and
+// cannot take that back on the direct path: so an absence ends that epoch too. Said again, it ends nothing.
 void Engine::absent(Rank rank, const std::string& text) {
   const std::lock_guard lock(baton_);
   if (rank.value >= spec_.world) return;
   const bool known = graph_->gone(rank) != nullptr;
   graph_->absent(rank, text, clock_.now());
   if (board_ && !known) {
-    if (const scheduler::CausePtr gone = graph_->gone(rank)) break_direct(rank, *gone);
-    refresh_standing();
+    if (const scheduler::CausePtr gone = graph_->gone(rank)) end_direct(rank, gone);
+    refresh_absences();
   }
   wake_clients();
 }
@@ -224,15 +224,15 @@ void Engine::absent(Rank rank, const std::string& text) {
 void Engine::expect_all() {
   const std::lock_guard lock(baton_);
   graph_->expect_all();
-  if (board_) refresh_standing();
+  if (board_) refresh_absences();
 }
 
 void Engine::close(Code code, const std::string& text) {
   const std::lock_guard lock(baton_);
   closed_ = true;
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
-    graph_->abort(GroupId(g), {code, -1, text}, clock_.now());
-    if (board_) board_->break_group(GroupId(g), {code, -1, text}, Board::End::kForAll);
+    const scheduler::CausePtr cause = graph_->abort(GroupId(g), {code, -1, text}, clock_.now());
+    if (board_) board_->end(GroupId(g), cause, scheduler::Epochs::Why::kOther);
   }
   for (Seat& seat : seats_)
     if (seat.session) seat.session->close(code);
@@ -279,9 +279,9 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
   const scheduler::Cause cause{
       Code::kAborted, static_cast<std::int32_t>(rank),
       fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)};
-  // Two faults: who hears of an abort by a run hears of it on its lanes too.
+  // Two faults: a rank that hears of an abort by a run hears of it on its lanes too.
   graph_->abort(id, cause, clock_.now());
-  if (board_) board_->break_group(id, cause, Board::End::kForAll);
+  if (board_) board_->end(id, graph_->new_fault(cause), scheduler::Epochs::Why::kOther);
   wake_clients();
   return {};
 }

@@ -120,8 +120,9 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   // Memory of another rank, to be read.
   Result<shm::Descriptor> peer_segment(std::int32_t rank, std::uint64_t* bytes);
   Result<shm::Descriptor> peer_arena(std::int32_t rank, std::uint32_t segment, std::uint64_t* bytes);
-  // What the generation that the client names has ended with. Never OK.
-  Status direct_verdict(Session& session, const shm::DirectMessage& message);
+  // How the epoch in which the client stands has ended, and where it goes on. STATE: it goes on.
+  Result<shm::DirectEndAnswer> direct_end(Session& session, const shm::DirectMessage& message,
+                                          std::string* text);
   // The deadline of what the client waits for has passed: breaks the group if somebody is missing.
   Status direct_overdue(Session& session, const shm::DirectMessage& message);
   // The rank leaves what it waits in, on a lane or directly: that ends for everybody in it.
@@ -238,8 +239,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Session* session_of(const scheduler::Plan& plan, Rank rank);
   Status open_board();
   Result<DirectQuestion> question(const Session& session, const shm::DirectMessage& message) const;
-  void break_direct(Rank rank, const scheduler::Cause& cause);
-  void refresh_standing();
+  void end_direct(Rank rank, const scheduler::CausePtr& loss);
+  void refresh_absences();
   scheduler::CausePtr heard_direct(Rank rank) const;
   std::string direct_label(const Session& session, std::uint64_t plan) const;
   shm::Welcome welcome(const Session& session) const;

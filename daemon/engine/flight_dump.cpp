@@ -95,8 +95,8 @@ Record record_of(std::span<const scheduler::Group> groups, const Board::Flight& 
   if (flight.what.op == MUSTER_SEND) sender = flight.member, receiver = flight.what.peer;
   if (flight.what.op == MUSTER_RECV) sender = flight.what.peer, receiver = flight.member;
   set_group(groups[flight.group.value], flight.group.value, "direct", sender, receiver, record);
-  // Numbers begin anew with each generation.
-  record.number = (flight.generation - 1) << 32 | (flight.number & 0xffffffff);
+  // Numbers begin anew with each epoch.
+  record.number = (flight.epoch - 1) << 32 | (flight.number & 0xffffffff);
   record.op = flight.what.op;
   record.dtype = flight.what.dtype;
   record.uneven = flight.uneven;

@@ -152,7 +152,7 @@ Result<std::uint64_t> Engine::make_group(Session& session, std::string_view name
 
 std::uint64_t Engine::hold_group(Session& session, GroupId group) {
   table_.hold(group, Holder::of(session.options().id));
-  refresh_standing();
+  refresh_absences();
   return table_.handle_of(group);
 }
 
@@ -200,7 +200,7 @@ Result<std::uint64_t> Engine::close_shrink(GroupId of, const std::vector<Session
   if (left.size() <= 1) return MUSTER_GROUP_SELF;
   MUSTER_ASSIGN_OR_RETURN(const GroupId made, enter_group(kSurvivors, left, GroupTable::Found::kOtherwise));
   for (const SessionId asker : askers) table_.hold(made, Holder::of(asker));
-  refresh_standing();
+  refresh_absences();
   return table_.handle_of(made);
 }
 
@@ -248,7 +248,7 @@ Result<std::uint64_t> Engine::make_mesh(Session& session, std::uint64_t over, st
     MUSTER_ASSIGN_OR_RETURN(mesh, enter_mesh(key, std::move(list), std::vector<Rank>(whole.ranks)));
   }
   mesh->sessions.insert(session.options().id);
-  refresh_standing();
+  refresh_absences();
   return mesh->handle;
 }
 

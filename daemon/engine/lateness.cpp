@@ -92,13 +92,13 @@ void Lateness::read(const Board& board, Rank rank, Instant now) {
     ++done;
     if (!flight || flight->what.op == MUSTER_SEND || flight->what.op == MUSTER_RECV) continue;
     GroupState& state = groups_[flight->group.value];
-    const std::uint64_t generation = board.generation(flight->group);
-    if (state.generation != generation) {
-      state.generation = generation;
+    const std::uint64_t epoch = board.epoch(flight->group);
+    if (state.epoch != epoch) {
+      state.epoch = epoch;
       state.number = 0;
       state.over.reset();
     }
-    if (!state.lags || flight->generation != generation || flight->number <= state.number) continue;
+    if (!state.lags || flight->epoch != epoch || flight->number <= state.number) continue;
     sightings_.push_back({flight->group.value, flight->member, flight->number, flight->index, flight->begun});
   }
 }
@@ -136,7 +136,7 @@ bool Lateness::all_of(std::span<const Sighting> operation) const {
 }
 
 // Nobody can come to an operation before all have come to the one before. A member reads the clock after it
-// has arrived, so a little earlier may be: less than what makes anybody late. The first of a generation is
+// has arrived, so a little earlier may be: less than what makes anybody late. The first of an epoch is
 // the mark for the next alone: ranks come to it as they were started.
 void Lateness::count(std::span<const Sighting> operation) {
   GroupState& state = groups_[operation.front().group];

@@ -71,9 +71,9 @@ class Lateness {
   struct GroupState {
     std::vector<Rank> ranks;
     std::optional<blame::Stragglers> lags;
-    // Of the direct path: the generation that is being read, its latest operation that is dealt with, and
+    // Of the direct path: the epoch that is being read, its latest operation that is dealt with, and
     // when the last member came to that one; none before the first.
-    std::uint64_t generation = 0;
+    std::uint64_t epoch = 0;
     std::uint64_t number = 0;
     std::optional<Instant> over;
   };

@@ -222,7 +222,7 @@ Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind, std:
     case MessageKind::kDirectGroup:
     case MessageKind::kPeerDirect:
     case MessageKind::kPeerArena:
-    case MessageKind::kDirectVerdict:
+    case MessageKind::kDirectEnd:
     case MessageKind::kDirectOverdue:
     case MessageKind::kDirectDisagree:
     case MessageKind::kInterrupted:

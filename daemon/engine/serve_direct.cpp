@@ -45,9 +45,14 @@ Result<Answer> serve_direct(Engine& engine, Session& session, MessageKind kind,
     return answer_with(shm::Plain{}, MessageKind::kDone, leaving.header.serial);
   }
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::DirectMessage>(bytes, kind));
-  const Status told = kind == MessageKind::kDirectVerdict   ? engine.direct_verdict(session, request)
-                      : kind == MessageKind::kDirectOverdue ? engine.direct_overdue(session, request)
-                                                            : engine.direct_disagree(session, request);
+  if (kind == MessageKind::kDirectEnd) {
+    std::string text;
+    MUSTER_ASSIGN_OR_RETURN(const auto end, engine.direct_end(session, request, &text));
+    return answer_with_list(end, MessageKind::kDirectEndAnswer, request.header.serial,
+                            std::as_bytes(std::span(text)));
+  }
+  const Status told = kind == MessageKind::kDirectOverdue ? engine.direct_overdue(session, request)
+                                                          : engine.direct_disagree(session, request);
   if (!told.ok()) return fail(told);
   return answer_with(shm::Plain{}, MessageKind::kDone, request.header.serial);
 }

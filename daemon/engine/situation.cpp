@@ -152,9 +152,19 @@ Meeting meeting_of(const Board::Flight& flight) {
   return {flight.group.value, flight.number, sender, receiver};
 }
 
+// Of an operation of the present epoch.
+DirectQuestion arrivals_at(const Evidence& e, const Board::Flight& flight, std::uint64_t number) {
+  return {flight.group,
+          flight.member,
+          flight.epoch,
+          e.board->base(flight.group) + number,
+          0,
+          shm::DirectWait::kArrivals,
+          0};
+}
+
 void add_plan_facts(const Evidence& e, const Board::Flight& flight, Wait& wait) {
-  const DirectQuestion question{
-      flight.group, flight.member, flight.generation, flight.number, 0, shm::DirectWait::kArrivals, 0};
+  const DirectQuestion question = arrivals_at(e, flight, flight.number);
   const auto& members = members_of(e, flight.group);
   std::vector<const scheduler::Plan*> plans(members.size());
   for (const blame::Arrived& arrived : wait.arrived) {
@@ -175,11 +185,9 @@ void add_plan_facts(const Evidence& e, const Board::Flight& flight, Wait& wait) 
 // A member writes its record once it has arrived: one that was held up in between stands in its seat alone.
 void add_unrecorded(const Evidence& e, const Board::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
-  const DirectQuestion next{
-      flight.group, flight.member, flight.generation, flight.number + 1, 0, shm::DirectWait::kArrivals, 0};
+  const DirectQuestion next = arrivals_at(e, flight, flight.number + 1);
   const auto is_this = [&](const Board::Flight& other) {
-    return other.group == flight.group && other.generation == flight.generation &&
-           other.number == flight.number;
+    return other.group == flight.group && other.epoch == flight.epoch && other.number == flight.number;
   };
   for (const std::uint32_t index : e.board->missing(next)) {
     const auto flights = e.board->flights(members[index]);
@@ -190,13 +198,9 @@ void add_unrecorded(const Evidence& e, const Board::Flight& flight, Wait& wait) 
 // Who may still read what those gave who have done their part.
 std::vector<std::uint32_t> readers_of(const Evidence& e, const Board::Flight& flight,
                                       const std::vector<std::uint32_t>& givers) {
-  const DirectQuestion done{flight.group,
-                            flight.member,
-                            flight.generation,
-                            flight.number,
-                            shm::kPhaseLast,
-                            shm::DirectWait::kPhase,
-                            0};
+  DirectQuestion done = arrivals_at(e, flight, flight.number);
+  done.kind = shm::DirectWait::kPhase;
+  done.phase = shm::kPhaseLast;
   std::vector<std::uint32_t> readers;
   for (const std::uint32_t index : e.board->missing(done)) {
     const std::uint32_t rank = members_of(e, flight.group)[index].value;
@@ -214,8 +218,7 @@ void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
     if (wait.arrived.size() < 2 && other < members.size())
       wait.missing.push_back({members[other].value, {}, {}});
   } else {
-    const DirectQuestion question{
-        flight.group, flight.member, flight.generation, flight.number, 0, shm::DirectWait::kArrivals, 0};
+    const DirectQuestion question = arrivals_at(e, flight, flight.number);
     for (const std::uint32_t index : e.board->missing(question))
       wait.missing.push_back({members[index].value, {}, {}});
     add_plan_facts(e, flight, wait);
@@ -247,7 +250,7 @@ Wait& wait_in(Meetings& meetings, const Board::Flight& flight, Instant begun) {
 // What the rank's own records say: in which operation it is, or which one's readers it waits for.
 void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& state, Meetings& meetings) {
   const auto is_current = [&](const std::optional<Board::Flight>& flight) {
-    return flight && flight->generation == e.board->generation(flight->group);
+    return flight && flight->epoch == e.board->epoch(flight->group);
   };
   const auto awaited = e.board->awaited_flight(Rank(rank));
   // What is sent to one rank alone stands in no stage.

@@ -114,9 +114,9 @@ void Tally::write_rank(Rank rank, const Counted& counted, const Board* board, co
 void Tally::write_group(std::uint32_t row, std::span<const Counted> ranks, const Board* board) {
   GroupState& group = groups_[row];
   if (board != nullptr) {
-    const auto [generation, number] = board->progress(group.id);
-    if (generation != group.generation) group.number = 0;
-    group.generation = generation;
+    const auto [epoch, number] = board->progress(group.id);
+    if (epoch != group.epoch) group.number = 0;
+    group.epoch = epoch;
     if (number > group.number) group.runs += number - group.number;
     group.number = number;
   }

@@ -58,7 +58,7 @@ class Tally {
     GroupId id;
     std::vector<Rank> members;  // none: the row is nobody's
     std::uint64_t operations = 0, failures = 0, bytes = 0, busy = 0, in_flight = 0;
-    std::uint64_t runs = 0, generation = 0, number = 0;
+    std::uint64_t runs = 0, epoch = 0, number = 0;
   };
   Tally(shm::JobCountersWriter writer, MemoryCharge charge)
       : charge_(std::move(charge)), writer_(std::move(writer)) {}

@@ -61,6 +61,8 @@ class Graph {
   CausePtr gone(Rank rank) const;
   // The rank has been told of the fault on another way than by a lane.
   void heard(Rank rank, std::uint64_t fault);
+  // A fault that ends places which the graph does not see: it gets the job's next number.
+  CausePtr new_fault(Cause cause);
 
   // Starts of such a plan may come.
   void expect(const CollectiveWork& work) { matches_.expect(place_of(work, 0)); }
@@ -106,7 +108,6 @@ class Graph {
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
   void launch(std::span<const MatchQueue::Arrival> members, Instant now);
 
-  CausePtr new_fault(Cause cause);
   // Stops the lane before its next start. Nothing if it has stopped already.
   void stop_lane(Rank rank, std::uint32_t lane, const CausePtr& cause);
   void fail_launched(const Step::Part& part, const CausePtr& cause);

@@ -1,4 +1,4 @@
-// A rank on the direct path among peers who write anything into their segments: sequences, generations,
+// A rank on the direct path among peers who write anything into their segments: positions, epochs,
 // signatures, places, tables of offsets, lists of faces, phases; and an engine whose seating may not fit.
 //
 // Whatever they say, the rank reads inside of what it has mapped and writes inside of its own target, which
@@ -85,7 +85,7 @@ struct Node final : Registrar {
       std::memset(segment.view.writable() + kSeat, 0, kSegmentBytes - kSeat);
     }
     std::memset(page.view.writable() + shm::kGroupLinesOffset, 0, kPageBytes - shm::kGroupLinesOffset);
-    line()->generation = 1;
+    line()->epoch = 1;
     for (std::int32_t rank = 0; rank < kMembers; ++rank)
       *const_cast<std::uint64_t*>(memory->life_of(rank) - memory_page() + own_page()) = 1;
   }
@@ -122,14 +122,14 @@ Node& node() {
   return the_node;
 }
 
-class World final : public Vigil {
+class World final : public WaitHooks {
  public:
   explicit World(Bytes& bytes) : bytes_(bytes), stages_(node().memory->own(), node().memory->flight()) {
     node().reset();
   }
 
   void run() {
-    Seating seating{kGroup, 0, kMe, {}, 1};
+    Seating seating{kGroup, 0, kMe, {}, 1, 0};
     for (std::int32_t rank = 0; rank < kMembers; ++rank) seating.members.push_back({rank, 0, kSeat});
     if (bytes_.below(16) == 0) return doubtful(seating);
     channel_ = *open_channel(*node().memory, seating, *this);
@@ -137,13 +137,13 @@ class World final : public Vigil {
   }
 
  private:
-  // ---- vigil: every look at the clock is later than the one before --------------------------------
+  // ---- wait hooks: every look at the clock is later than the one before --------------------------------
   Instant now() const override { return Nanos(++looks_); }
   bool engine_gone() override { return true; }
-  void overdue(const Channel&) override {
+  void overdue(const Wanted&) override {
     shm::GroupLine* line = node().line();
-    shm::Published<std::uint64_t>(&line->revoked).store(line->generation);
-    shm::Published<std::uint64_t>(&line->generation).store_ordered(line->generation + 1);
+    shm::Published<std::uint64_t>(&line->met[line->epoch % shm::kEpochsKept]).store(0);
+    shm::Published<std::uint64_t>(&line->epoch).store_ordered(line->epoch + 1);
   }
 
   // What an engine says of a group: refused, or all seats lie where they can.
@@ -229,10 +229,11 @@ class World final : public Vigil {
       is_transfer(plan.what.op) ? write_pair(plan, peer) : write_slot(plan, peer, rest);
       rest = {};
     }
-    Patience patience(Nanos(bytes_.below(4)), true);
-    const Outcome outcome = run_direct(plan, *node().memory, stages_, patience);
+    WaitPolicy policy(Nanos(bytes_.below(4)), true);
+    const Outcome outcome = run_direct(plan, *node().memory, stages_, policy);
     if (outcome == Outcome::kDone && plan.what.op != MUSTER_BARRIER) MUSTER_PROMISE(agreed_);
-    if (channel_->broken()) channel_->take_verdict();
+    const std::uint64_t epoch = node().line()->epoch;
+    if (channel_->view().ended()) channel_->move_on(epoch, channel_->at().position + 1 + bytes_.below(4));
   }
 
   Place any_place(std::uint32_t peer) {
@@ -248,8 +249,8 @@ class World final : public Vigil {
     return place;
   }
 
-  void write_header(shm::DirectSlot* slot, const DirectPlan& plan, std::uint32_t peer, std::uint64_t number) {
-    slot->generation = bytes_.below(16) == 0 ? bytes_.number() : channel_->generation();
+  void write_header(shm::DirectSlot* slot, const DirectPlan& plan, std::uint32_t peer,
+                    std::uint64_t position) {
     slot->common[0] = plan.signature.common.low;
     slot->common[1] = plan.signature.common.high;
     if (bytes_.below(16) == 0) {
@@ -257,13 +258,13 @@ class World final : public Vigil {
       agreed_ = false;
     }
     slot->place = shm::pack_place(any_place(peer));
-    slot->sequence = bytes_.below(16) == 0 ? bytes_.number() : number;
+    slot->position = bytes_.below(16) == 0 ? bytes_.number() : position;
   }
 
   void write_slot(const DirectPlan& plan, std::uint32_t peer, const Hash128& balance) {
     auto* seat = node().segment(peer) + kSeat;
-    const std::uint64_t number = channel_->number() + 1;
-    auto* bytes = seat + shm::kSlotsOffset + (number & 1) * shm::kSlotBytes;
+    const std::uint64_t position = channel_->at().position + 1;
+    auto* bytes = seat + shm::kSlotsOffset + (position & 1) * shm::kSlotBytes;
     auto* slot = reinterpret_cast<shm::DirectSlot*>(bytes);
     const auto body = bytes_.some(bytes_.below(200));
     if (!body.empty()) std::memcpy(bytes + shm::kSlotHeaderBytes, body.data(), body.size());
@@ -283,13 +284,12 @@ class World final : public Vigil {
       std::memcpy(slot->payload, &stage, sizeof stage);
     }
     if (plan.what.op == MUSTER_EXCHANGE) write_list(peer, bytes, slot);
-    write_header(slot, plan, peer, number);
+    write_header(slot, plan, peer, position);
     if (plan.what.op == MUSTER_EXCHANGE && bytes_.flag())
       slot->place = shm::pack_place({Place::Kind::kSlot, 0, 0});
     auto* head = reinterpret_cast<shm::DirectSeat*>(seat);
-    for (std::uint64_t& progress : head->progress)
-      progress = bytes_.below(8) == 0 ? bytes_.number() : UINT64_MAX;
-    head->generation = bytes_.below(8) == 0 ? bytes_.number() : 0;
+    head->progress = bytes_.below(8) == 0 ? bytes_.number() : UINT64_MAX;
+    head->epoch = bytes_.below(8) == 0 ? bytes_.number() : 0;
   }
 
   // Sends of a peer as it would list them, more or less.
@@ -317,12 +317,11 @@ class World final : public Vigil {
 
   void write_pair(const DirectPlan& plan, std::uint32_t peer) {
     auto* pairs = reinterpret_cast<shm::DirectPair*>(node().segment(peer) + kSeat + shm::kPairsOffset);
-    const std::uint64_t number = 1 + bytes_.below(3);
+    const std::uint64_t position = channel_->view().base() + 1 + bytes_.below(3);
     const auto inside = bytes_.some(bytes_.flag() ? shm::kInlineBytes : 0);
     if (!inside.empty()) std::memcpy(pairs[kMe].sent.payload, inside.data(), inside.size());
-    write_header(&pairs[kMe].sent, plan, peer, number);
-    pairs[kMe].received_generation = channel_->generation();
-    pairs[kMe].received = number << 1 | bytes_.below(2);
+    write_header(&pairs[kMe].sent, plan, peer, position);
+    pairs[kMe].received = position << 1 | bytes_.below(2);
     agreed_ = true;  // the other side of a pair is one of two, and says so itself
   }
 

@@ -389,14 +389,14 @@ class World {
     note(c.groups, ask_bytes(rank, datagram), MessageKind::kGroupGrant);
   }
   void direct(std::uint32_t rank) {
-    static constexpr MessageKind kKinds[] = {MessageKind::kDirectVerdict, MessageKind::kDirectOverdue,
+    static constexpr MessageKind kKinds[] = {MessageKind::kDirectEnd, MessageKind::kDirectOverdue,
                                              MessageKind::kDirectDisagree};
     const std::size_t which = bytes_.below(std::size(kKinds) + 1);
     if (which == std::size(kKinds)) return interrupt(rank);
     auto request = with<shm::DirectMessage>(kKinds[which]);
     request.group = any_group(client(rank));
-    request.generation = bytes_.number();
-    request.number = bytes_.number();
+    request.epoch = bytes_.number();
+    request.position = bytes_.number();
     request.phase = bytes_.number();
     request.plan = any_of(client(rank).plans);
     request.kind = static_cast<std::uint32_t>(bytes_.below(5));
@@ -406,7 +406,7 @@ class World {
   void interrupt(std::uint32_t rank) {
     auto request = with<shm::InterruptMessage>(MessageKind::kInterrupted);
     request.group = any_group(client(rank));
-    request.generation = bytes_.number();
+    request.epoch = bytes_.number();
     request.lane = static_cast<std::uint32_t>(bytes_.below(MUSTER_LANE_COUNT + 2));
     static_cast<void>(ask(rank, request));
   }

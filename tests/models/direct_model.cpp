@@ -51,8 +51,8 @@ inline Groups one_group(std::uint32_t ranks) {
   return groups;
 }
 
-// When a generation may end. kApart: once five operations are done and until the sixth is, so that neither
-// the slots nor the numbers of what is going on are those of what begins anew. kAnytime: whatever goes on.
+// When an epoch may end. kApart: once five operations are done and until the sixth is. kAnytime: whatever
+// goes on.
 enum class End { kApart, kAnytime };
 
 // What the story on the command line runs.
@@ -62,7 +62,7 @@ struct Told {
   End end = End::kApart;
   bool exact = false;  // whether survivors have to have completed the same operations
   std::uint32_t lost = 2;
-  bool soon = false;  // the generation ends though somebody may be in the operation before the sixth
+  bool soon = false;  // the epoch ends though somebody may be in the operation before the sixth
 };
 inline Told& told() {
   static Told story;
@@ -128,7 +128,7 @@ struct Pairs : rl::test_suite<Pairs, 2>, Stage<Pairs> {
   }
 };
 
-// What the stories share in which a generation ends: five operations, the sixth, and two in the next one.
+// What the stories share in which an epoch ends: five operations, the sixth, and two in the next one.
 template<std::uint32_t ranks>
 struct Ending {
   static constexpr std::uint32_t kRanks = ranks;
@@ -146,18 +146,18 @@ struct Ending {
   void do_before(Member& member) {
     for (int i = 0; told().end == End::kApart && i < kBefore; ++i) RL_ASSERT(member.run(told().what));
   }
-  // Operations in the next generation; in the first one the sixth, or as many as there is time for.
+  // Operations in the next epoch; in the first one the sixth, or as many as there is time for.
   void do_after(Member& member) {
-    while (member.generation() == 0 || member.number() < 2) {
-      if (told().end == End::kApart && member.generation() == 0 && member.number() == kBefore + 1)
-        member.await_verdict();
+    while (member.epoch() == 0 || member.number() < 2) {
+      if (told().end == End::kApart && member.epoch() == 0 && member.number() == kBefore + 1)
+        member.await_end();
       else
         static_cast<void>(member.run(told().what));
     }
   }
 };
 
-// The generation is ended for all. Each member hears of it once, and both do two operations in the next.
+// The epoch is ended for all. Each member hears of it once, and both do two operations in the next.
 struct Abort : rl::test_suite<Abort, 3>, Stage<Abort>, Ending<2> {
   void before() {
     Stage<Abort>::before();
@@ -177,7 +177,7 @@ struct Abort : rl::test_suite<Abort, 3>, Stage<Abort>, Ending<2> {
 };
 
 // A member is lost before an operation or in it, and comes back as another process: kApart, once the others
-// have heard; else at once. Each survivor hears of it once, and the next generation begins at 1 for all. With
+// have heard; else at once. Each survivor hears of it once, and the next epoch begins at 1 for all. With
 // `exact`: what all had arrived at is done by both survivors or by none.
 struct Departure : rl::test_suite<Departure, 3>, Stage<Departure>, Ending<3> {
   void before() {
@@ -198,19 +198,23 @@ struct Departure : rl::test_suite<Departure, 3>, Stage<Departure>, Ending<3> {
       if (told().end == End::kApart) await(before + 2);
       member.attach_anew();
     } else if (told().end == End::kApart) {
-      while (member.generation() == 0)
-        if (member.run(told().what)) member.await_verdict();
+      while (member.epoch() == 0)
+        if (member.run(told().what)) member.await_end();
       come();
     }
     do_after(member);
     RL_ASSERT(member.heard == (lost ? 0 : 1));
   }
-  void after() { RL_ASSERT(!told().exact || members[0]->completed == members[1]->completed); }
+  void after() {
+    const std::uint32_t one = told().lost == 0 ? 1 : 0;
+    const std::uint32_t other = 3 - told().lost - one;
+    RL_ASSERT(!told().exact || members[one]->completed == members[other]->completed);
+  }
 };
 
 // A member leaves in order once an operation is over for it, and whoever started it says that it is absent.
 // All had arrived, and the others need nothing more of it: they complete the operation too. Then each of them
-// hears of both ends, and after the rank has come back the next generation begins at 1 for all.
+// hears of both ends, and after the rank has come back the next epoch begins at 1 for all.
 struct Leaving : rl::test_suite<Leaving, 3>, Stage<Leaving>, Ending<3> {
   void before() {
     Stage<Leaving>::before();
@@ -224,15 +228,15 @@ struct Leaving : rl::test_suite<Leaving, 3>, Stage<Leaving>, Ending<3> {
     RL_ASSERT(member.run(told().what));
     if (leaves) {
       engine().depart(rank, GroupId(0));
-      engine().absent(rank, GroupId(0));
+      engine().absent(GroupId(0));
       await(4);
       member.attach_anew();
       come();
     } else {
-      member.await_verdict();
+      member.await_end();
       come();
-      await(2);  // who hears of the second end takes away what it did in this generation
-      member.await_verdict();
+      await(2);
+      member.await_end();
       come();
       await(5);
     }
@@ -242,14 +246,14 @@ struct Leaving : rl::test_suite<Leaving, 3>, Stage<Leaving>, Ending<3> {
 };
 
 // A deadline may pass while a peer is on its way. Then each hears of it once, and the late one is not taken
-// for early in the next generation; or nobody hears of anything.
+// for early in the next epoch; or nobody hears of anything.
 struct Overdue : rl::test_suite<Overdue, 2>, Stage<Overdue>, Ending<2> {
   std::uint64_t first = 0;
   void before() {
     Stage<Overdue>::before();
     count.store(0, rl::mo_relaxed, rl::debug_info("count"));
     for (std::uint32_t rank = 0; rank < 2; ++rank) members[rank] = join(rank);
-    first = job().board().generation(GroupId(0));
+    first = job().board().epoch(GroupId(0));
   }
   void thread(unsigned rank) {
     Member& member = *members[rank];
@@ -259,14 +263,14 @@ struct Overdue : rl::test_suite<Overdue, 2>, Stage<Overdue>, Ending<2> {
     member.timeout = Nanos::max();
     come();
     await(2);
-    const bool ended = job().board().generation(GroupId(0)) != first;
+    const bool ended = job().board().epoch(GroupId(0)) != first;
     if (ended) do_after(member);
     RL_ASSERT(member.heard == (ended ? 1 : 0));
   }
 };
 
-// A member had arrived when the generation ended, and does not come again. Its old arrival is not taken for
-// one in the next generation, which has the same number: the deadline has to end the wait.
+// A member had arrived when the epoch ended, and does not come again. Its old arrival is not taken for one in
+// the next epoch: the deadline has to end the wait.
 struct Stale : rl::test_suite<Stale, 3>, Stage<Stale>, Ending<2> {
   void before() {
     Stage<Stale>::before();
@@ -283,7 +287,7 @@ struct Stale : rl::test_suite<Stale, 3>, Stage<Stale>, Ending<2> {
       member.arrive_and_vanish(told().what);
       return come();
     }
-    member.await_verdict();
+    member.await_end();
     member.timeout = Member::kNap;
     RL_ASSERT(!member.run(told().what));
   }
@@ -331,9 +335,13 @@ constexpr Row kRows[] = {
     {"abort_stage_anytime", search<Abort>, {What::kStage, 0, End::kAnytime}, 20000},
     {"departure", search<Departure>, {What::kInline, 0, End::kApart}, 20000},
     {"departure_exact", search<Departure>, {What::kInline, 0, End::kApart, true}, 20000},
-    {"departure_soon", search<Departure>, {What::kArena, 0, End::kApart, false, 1, true}, 100000},
+    {"departure_exact_slot", search<Departure>, {What::kSlot, 0, End::kApart, true}, 20000},
+    {"departure_exact_arena", search<Departure>, {What::kArena, 0, End::kApart, true, 1}, 20000},
+    {"departure_soon", search<Departure>, {What::kArena, 0, End::kApart, true, 1, true}, 20000},
+    {"departure_soon_slot", search<Departure>, {What::kSlot, 0, End::kApart, true, 1, true}, 20000},
     {"departure_anytime", search<Departure>, {What::kInline, 0, End::kAnytime}, 20000},
     {"departure_arena", search<Departure>, {What::kArena, 0, End::kApart, false, 1}, 20000},
+    {"departure_giver", search<Departure>, {What::kArena, 0, End::kAnytime, false, 0}, 20000},
     {"leaving_inline", search<Leaving>, {What::kInline, 0, End::kApart}, 20000},
     {"leaving_slot", search<Leaving>, {What::kSlot, 0, End::kApart}, 20000},
     {"leaving_stage", search<Leaving>, {What::kStage, 0, End::kApart}, 20000},

@@ -103,19 +103,23 @@ class Job {
     const std::byte* page = views_[0]->memory->groups();
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
       const auto* line = reinterpret_cast<const shm::GroupLine*>(page + shm::kGroupLinesOffset) + g;
-      shm::Published<std::uint64_t>(const_cast<std::uint64_t*>(&line->generation))
-          .store(board_->generation(GroupId(g)));
+      shm::Published<std::uint64_t>(const_cast<std::uint64_t*>(&line->epoch))
+          .store(board_->epoch(GroupId(g)));
     }
     for (std::uint32_t rank = 0; rank < ranks(); ++rank) board_->set_attached(Rank(rank), true);
   }
 
   // A channel as a client of the rank gets it that attaches now.
-  std::unique_ptr<client::Channel> join(std::uint32_t g, std::uint32_t rank, client::Vigil& vigil) {
+  std::unique_ptr<client::Channel> join(std::uint32_t g, std::uint32_t rank, client::WaitHooks& hooks) {
     const auto& ranks = groups_[g].ranks;
     const auto index = std::find(ranks.begin(), ranks.end(), Rank(rank)) - ranks.begin();
-    const client::Seating seating{g, g, static_cast<std::uint32_t>(index), board_->members(GroupId(g)),
-                                  board_->generation(GroupId(g))};
-    auto channel = client::open_channel(memory(rank), seating, vigil);
+    const client::Seating seating{g,
+                                  g,
+                                  static_cast<std::uint32_t>(index),
+                                  board_->members(GroupId(g)),
+                                  board_->epoch(GroupId(g)),
+                                  board_->base(GroupId(g))};
+    auto channel = client::open_channel(memory(rank), seating, hooks);
     MUSTER_ASSERT(channel.has_value());
     return *std::move(channel);
   }
@@ -160,11 +164,9 @@ class Job {
     words().leave_out(page, sizeof(shm::GroupPageHeader));
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
       const auto* line = reinterpret_cast<const shm::GroupLine*>(page + shm::kGroupLinesOffset) + g;
-      words().atomic(&line->generation, fmt::format("g{}.generation", g));
-      words().atomic(&line->standing, fmt::format("g{}.standing", g));
-      words().atomic(&line->revoked, fmt::format("g{}.revoked", g));
-      for (const std::uint64_t& completed : line->completed)
-        words().atomic(&completed, fmt::format("g{}.completed", g));
+      words().atomic(&line->epoch, fmt::format("g{}.epoch", g));
+      words().atomic(&line->absence, fmt::format("g{}.absence", g));
+      for (const std::uint64_t& met : line->met) words().atomic(&met, fmt::format("g{}.met", g));
     }
     for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
       const std::uint64_t* life = views_[0]->memory->life_of(static_cast<std::int32_t>(rank));
@@ -198,8 +200,7 @@ class Job {
   }
 
   static void register_slot(const shm::DirectSlot& slot, const std::string& name) {
-    words().atomic(&slot.sequence, name + ".sequence");
-    words().atomic(&slot.generation, name + ".generation");
+    words().atomic(&slot.position, name + ".position");
     words().atomic(&slot.common[0], name + ".common");
     words().leave_out(&slot.common[1], sizeof slot.common[1]);
     words().atomic(&slot.place, name + ".place");
@@ -208,9 +209,8 @@ class Job {
 
   static void register_seat(const std::byte* at, const std::string& name, std::size_t members) {
     const auto* seat = reinterpret_cast<const shm::DirectSeat*>(at);
-    words().atomic(&seat->progress[0], name + ".progress0");
-    words().atomic(&seat->progress[1], name + ".progress1");
-    words().atomic(&seat->generation, name + ".at");
+    words().atomic(&seat->progress, name + ".progress");
+    words().atomic(&seat->epoch, name + ".epoch");
     words().leave_out(seat->plans, sizeof seat->plans);
     for (std::size_t k = 0; k < 2; ++k) {
       const std::byte* slot = at + shm::kSlotsOffset + k * shm::kSlotBytes;
@@ -223,7 +223,6 @@ class Job {
       const std::string pair_name = fmt::format("{}.to{}", name, i);
       register_slot(pairs[i].sent, pair_name);
       words().atomic(&pairs[i].received, pair_name + ".received");
-      words().atomic(&pairs[i].received_generation, pair_name + ".received_generation");
       words().leave_out(&pairs[i].plan, sizeof pairs[i].plan);
     }
   }

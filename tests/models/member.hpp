@@ -1,4 +1,4 @@
-// The threads of a model: members of a group that run operations, and the engine that ends generations.
+// The threads of a model: members of a group that run operations, and the engine that ends epochs.
 #pragma once
 
 #include "tests/models/job.hpp"
@@ -7,48 +7,63 @@ namespace muster::model {
 
 // The engine's answers, each a turn with the baton.
 //
-// Owns    the baton. Thread  any of the model's. Bound  one verdict a call. Fails  never.
+// Owns    the baton. Thread  any of the model's. Bound  one end a call. Fails  never.
 class Engine {
  public:
   explicit Engine(Job& job) : job_(job) {}
 
-  // daemon/engine: an abort, a broken protocol (End::kForAll).
+  // daemon/engine: an abort, a broken protocol.
   void abort(GroupId group) {
     const Turn turn(baton_);
-    job_.board().break_group(group, {Code::kAborted, -1, "", 0}, engine::Board::End::kForAll);
+    end(group, Code::kAborted, Why::kOther);
   }
 
   // daemon/engine/direct.cpp: direct_overdue().
   void overdue(const engine::DirectQuestion& q) {
     const Turn turn(baton_);
     engine::Board& board = job_.board();
-    if (q.generation != board.generation(q.group) || board.missing(q).empty()) return;
-    board.break_group(q.group, {Code::kTimeout, -1, "", 0}, engine::Board::End::kForAll);
+    if (q.epoch != board.epoch(q.group) || board.missing(q).empty()) return;
+    end(q.group, Code::kTimeout, Why::kOther);
   }
 
   // Whoever started the rank says that it will not come back.
-  void absent(std::uint32_t rank, GroupId group) {
+  void absent(GroupId group) {
     const Turn turn(baton_);
-    const scheduler::Cause gone{Code::kPeerLost, static_cast<std::int32_t>(rank), "", 0};
-    job_.board().break_group(group, gone, engine::Board::End::kDeparture);
-    job_.board().stand(group, &gone);
+    job_.board().set_absence(group, end(group, Code::kPeerLost, Why::kLoss));
   }
 
   // The rank's process is gone, and another takes its place.
   void depart(std::uint32_t rank, GroupId group) {
     const Turn turn(baton_);
     job_.board().set_attached(Rank(rank), false);
-    job_.board().break_group(group, {Code::kPeerLost, -1, "", 0}, engine::Board::End::kDeparture);
+    end(group, Code::kPeerLost, Why::kLoss);
   }
-  std::unique_ptr<client::Channel> attach(std::uint32_t rank, std::uint32_t group, client::Vigil& vigil) {
+  std::unique_ptr<client::Channel> attach(std::uint32_t rank, std::uint32_t group, client::WaitHooks& hooks) {
     const Turn turn(baton_);
     job_.board().reset(Rank(rank));
     job_.board().set_attached(Rank(rank), true);
-    job_.board().stand(GroupId(group), nullptr);
-    return job_.join(group, rank, vigil);
+    job_.board().set_absence(GroupId(group), nullptr);
+    return job_.join(group, rank, hooks);
+  }
+
+  // daemon/engine/direct.cpp: direct_end(). False: the epoch goes on.
+  bool tell_end(GroupId group, client::Channel& channel) {
+    const Turn turn(baton_);
+    engine::Board& board = job_.board();
+    const std::uint64_t epoch = channel.view().epoch();
+    if (board.cause_of(group, epoch) == nullptr) return false;
+    const std::uint64_t next = board.epoch_after(group, epoch);
+    if (next != epoch) channel.move_on(next, next == board.epoch(group) ? board.base(group) : 0);
+    return true;
   }
 
  private:
+  using Why = scheduler::Epochs::Why;
+  scheduler::CausePtr end(GroupId group, Code code, Why why) {
+    auto cause = std::make_shared<const scheduler::Cause>(scheduler::Cause{code, -1, "", ++faults_});
+    job_.board().end(group, cause, why);
+    return cause;
+  }
   struct Turn {
     explicit Turn(rl::mutex& baton) : held(baton) { held.lock(rl::debug_info("baton")); }
     ~Turn() { held.unlock(rl::debug_info("baton")); }
@@ -56,6 +71,7 @@ class Engine {
   };
   Job& job_;
   rl::mutex baton_;
+  static inline std::uint64_t faults_ = 0;  // over all schedules, as the board's epochs
 };
 
 // How an operation gets its contributions across, which decides what the protocol has to protect.
@@ -69,27 +85,27 @@ enum class What {
   kSliced,     // ALL_REDUCE by slices, three chunks
 };
 
-// A rank's place in one group, as a process has it. Each contribution names its member, generation and
+// A rank's place in one group, as a process has it. Each contribution names its member, epoch and
 // operation, and every result is checked for them.
 //
 // Owns    its channel. Thread  one of the model's. Bound  operations of at most seven pieces.
 // Fails   RL_ASSERT at a result that is not that of the operation, and at outcomes without a reason.
-class Member final : public client::Vigil {
+class Member final : public client::WaitHooks {
  public:
   Member(Job& job, Engine& engine, client::Stages& stages, std::uint32_t rank, std::uint32_t group = 0)
       : job_(job), engine_(engine), stages_(stages), rank_(rank), group_(group) {
     channel_ = job.join(group, rank, *this);
-    first_ = channel_->generation();
+    first_ = channel_->view().epoch();
   }
 
-  // One operation: true if it is done, false if it failed and its verdict has been taken.
+  // One operation: true if it is done, false if it failed and its cause has been heard.
   bool run(What what) {
     const client::DirectPlan plan = prepared(what);
-    client::Patience patience(timeout, true);
-    const client::Outcome outcome = client::run_direct(plan, job_.memory(rank_), stages_, patience);
+    client::WaitPolicy policy(timeout, true);
+    const client::Outcome outcome = client::run_direct(plan, job_.memory(rank_), stages_, policy);
     if (outcome == client::Outcome::kDone) {
       check(what);
-      if (generation() == 0) completed |= 1u << channel_->number();
+      if (epoch() == 0) completed |= 1u << channel_->number();
       return true;
     }
     RL_ASSERT(outcome == client::Outcome::kBroken || outcome == client::Outcome::kRefused);
@@ -97,23 +113,25 @@ class Member final : public client::Vigil {
     return false;
   }
 
-  // api/client/direct_path.cpp: verdict(). Whoever ends without a reason would have to end the generation.
+  // api/client/direct_path.cpp: hear(). A member that ends without a reason would have to end the epoch.
   void hear() {
-    RL_ASSERT(channel_->broken());
-    const std::uint64_t due = channel_->take_verdict();
-    RL_ASSERT(channel_->generation() > due);
+    RL_ASSERT(channel_->view().closed());
+    const std::uint64_t due = channel_->view().epoch();
+    RL_ASSERT(engine_.tell_end(GroupId(group_), *channel_));
+    RL_ASSERT(channel_->view().epoch() > due);
     ++heard;
   }
 
   // As an application that asks again and again whether it may go on.
-  void await_verdict() {
-    while (!channel_->broken()) rl::yield(1, rl::debug_info("await_verdict"));
+  void await_end() {
+    while (!channel_->view().closed()) rl::yield(1, rl::debug_info("await_end"));
     hear();
   }
 
   // A message to, or from, another member; the number is the pair's.
   bool transfer(std::uint32_t other, bool sends) {
-    const std::uint64_t number = 1 + (sends ? channel_->sent_to(other) : channel_->received_from(other));
+    const std::uint64_t number =
+        1 + (sends ? channel_->messages().sent_to(other) : channel_->messages().received_from(other));
     client::Described said = described(1);
     said.what.op = sends ? MUSTER_SEND : MUSTER_RECV;
     said.what.root = static_cast<std::int32_t>(sends ? channel_->index() : other);
@@ -122,8 +140,8 @@ class Member final : public client::Vigil {
     if (sends) said.mine.target_blocks.clear();
     source_[0] = stamp(channel_->index(), number, 0);
     const client::DirectPlan plan = client::make_direct_plan(1, said, *channel_, kMachine, 1);
-    client::Patience patience(timeout, true);
-    const client::Outcome outcome = client::run_direct(plan, job_.memory(rank_), stages_, patience);
+    client::WaitPolicy policy(timeout, true);
+    const client::Outcome outcome = client::run_direct(plan, job_.memory(rank_), stages_, policy);
     RL_ASSERT(outcome == client::Outcome::kDone || outcome == client::Outcome::kBroken ||
               outcome == client::Outcome::kRefused);
     if (outcome != client::Outcome::kDone) {
@@ -134,35 +152,40 @@ class Member final : public client::Vigil {
     return true;
   }
 
-  // Comes to the next operation and is lost there: nothing of it is read, nothing more is said.
+  // Comes to the next operation and is lost there: nothing more is said.
   void arrive_and_vanish(What what) {
     if (!channel_->begin()) return;
-    source_[0] = stamp(channel_->index(), channel_->number(), 0);
+    give(what, channel_->number());
     const client::DirectPlan plan = plan_for(what);
-    const bool gives = what == What::kInline;
+    const bool in_line = what == What::kInline;
     const auto* source = reinterpret_cast<const std::byte*>(source_.data());
-    channel_->arrive(1, plan.signature.common,
-                     gives ? shm::Place{shm::Place::Kind::kInline, 0, 0} : shm::Place{},
-                     gives ? std::span(source, sizeof source_[0]) : std::span<const std::byte>());
+    shm::Place place;
+    if (in_line) place.kind = shm::Place::Kind::kInline;
+    if (what == What::kArena && channel_->index() == 0) place = plan.home;
+    if (what == What::kSlot) {
+      place.kind = shm::Place::Kind::kSlot;
+      copy(channel_->payload(), source, 8 * sizeof source_[0]);
+    }
+    channel_->arrive(1, plan.signature.common, place,
+                     in_line ? std::span(source, sizeof source_[0]) : std::span<const std::byte>());
   }
 
   // Another process takes the rank's place.
   void attach_anew() { channel_ = engine_.attach(rank_, group_, *this); }
 
-  // Generations since the schedule began, and operations done in the present one.
-  std::uint64_t generation() const { return channel_->generation() - first_; }
+  // Epochs since the schedule began, and operations begun in the present one.
+  std::uint64_t epoch() const { return channel_->view().epoch() - first_; }
   std::uint64_t number() const { return channel_->number(); }
 
   Nanos timeout = Nanos::max();  // of each operation
-  std::uint32_t completed = 0;   // bit n: operation n of the first generation
-  std::uint32_t heard = 0;       // verdicts
+  std::uint32_t completed = 0;   // bit n: operation n of the first epoch
+  std::uint32_t heard = 0;       // ends
 
-  // ---- Vigil -----------------------------------------------------------------------------------
+  // ---- WaitHooks -----------------------------------------------------------------------------------
   Instant now() const override { return kNap * naps().ticks[rank_]; }
   bool engine_gone() override { return false; }
-  void overdue(const client::Channel& channel) override {
-    const client::Wanted& wanted = channel.wanted();
-    engine_.overdue({GroupId(group_), channel.index(), channel.generation(), wanted.number, wanted.phase,
+  void overdue(const client::Wanted& wanted) override {
+    engine_.overdue({GroupId(group_), channel_->index(), wanted.epoch, wanted.position, wanted.phase,
                      wanted.kind, wanted.peer});
   }
   static constexpr Nanos kNap = std::chrono::milliseconds(5);
@@ -173,7 +196,7 @@ class Member final : public client::Vigil {
 
   // 16 bits a member, so that a sum shows the part of each.
   std::uint64_t stamp(std::uint32_t index, std::uint64_t number, std::uint64_t piece) const {
-    return (1 + generation() * 256 + number * 8 + piece) << (16 * index);
+    return (1 + epoch() * 256 + number * 8 + piece) << (16 * index);
   }
   static std::uint64_t pieces(What what) {
     if (what == What::kSliced) return 6;

@@ -12,16 +12,19 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+BOARD = "daemon/engine/board.cpp"
 CHANNEL = "api/client/direct/channel.cpp"
+EPOCH_VIEW = "api/client/direct/epoch_view.cpp"
 MEMORY = "api/client/direct/memory.cpp"
+MESSAGES = "api/client/direct/messages.cpp"
 OPERATION = "api/client/direct/operation.cpp"
 PAYLOADS = "api/client/direct/payloads.cpp"
 SLICES = "api/client/direct/slices.cpp"
+WAITER = "api/client/direct/waiter.cpp"
 
 # Fewer looks before a nap: (source, text, replacement).
 SHORTER = [
-    (CHANNEL, "constexpr int kCrowdedLooks = 2;", "constexpr int kCrowdedLooks = 1;"),
-    (CHANNEL, "constexpr int kYields = 1000;", "constexpr int kYields = 1;"),
+    (WAITER, "constexpr int kYields = 1000;", "constexpr int kYields = 1;"),
 ]
 
 
@@ -33,69 +36,71 @@ class Bug:
 
 
 PUBLISH = "  Published<std::uint64_t>(word).store_release(value);\n  shm::light_fence(enrolled_);\n"
-BACK = "went with a member that has come back.\n    const auto hopeless = [this] { return "
 
 BUGS = {
     # An arrival is published without an order: its payload can be seen later than it.
-    "publish_relaxed": Bug(CHANNEL, ["inline", "pairs"], [
+    "publish_relaxed": Bug(WAITER, ["inline", "pairs"], [
         ("Published<std::uint64_t>(word).store_release(value);",
          "Published<std::uint64_t>(word).store(value);")]),
     # Release and acquire are enough for the payload, and not for the sleep handshake.
-    "publish_without_fence": Bug(CHANNEL, ["inline"], [
+    "publish_without_fence": Bug(WAITER, ["inline"], [
         ("  shm::light_fence(enrolled_);\n", "")]),
     # Whether a peer sleeps is asked before the word is there.
-    "asleep_before_publish": Bug(CHANNEL, ["inline"], [
-        (PUBLISH, ""), ("  if (!asleep) return;\n", PUBLISH + "  if (!asleep) return;\n")]),
+    "asleep_before_publish": Bug(WAITER, ["inline"], [
+        (PUBLISH, ""), ("  if (asleep == 0) return;\n", PUBLISH + "  if (asleep == 0) return;\n")]),
     # No second look at the word once the flag is up.
-    "nap_without_second_look": Bug(CHANNEL, ["inline", "pairs"], [
-        ("if (!reached(seen) && left.count() > 0)", "if (left.count() > 0)")]),
+    "nap_without_second_look": Bug(WAITER, ["inline", "pairs"], [
+        ("if (!condition.reached(seen) && left.count() > 0)", "if (left.count() > 0)")]),
     # One slot for all operations: the next one is written while a peer may still read this one.
     "slot_too_early": Bug(CHANNEL, ["inline"], [
-        ("auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(number_));\n  Published",
-         "auto* slot = reinterpret_cast<shm::DirectSlot*>(slot_bytes(0));\n  Published"),
-        ("(peers_[i].slots + (number_ & 1) * shm::kSlotBytes)", "(peers_[i].slots + 0 * shm::kSlotBytes)")]),
-    # A slot is taken for this operation's by its number alone.
-    "generation_not_compared": Bug(CHANNEL, ["stale"], [
-        ("return sequence == number_ && stands(&slot->sequence, number_, &slot->generation);",
-         "return sequence == number_;"),
-        ("return stands(&slot->sequence, number, &slot->generation);",
-         "return look(&slot->sequence) == number;")]),
-    # The same number of an older generation stands in the slot while the new generation is written there.
-    "number_not_taken_away": Bug(CHANNEL, ["abort_inline_anytime"], [
-        ("    renew(&slot->sequence, &slot->generation);\n", "    static_cast<void>(slot);\n")]),
-    # An arrival that its sender's return has wiped is waited for.
-    "wiped_is_awaited": Bug(CHANNEL, ["departure_anytime"], [(BACK + "broken()", BACK + "late()")]),
-    # What is read in place counts although its owner may have been told of the end, and write there.
-    "source_of_the_told": Bug(PAYLOADS, ["abort_arena"], [
-        ("return !channel_.let_go(i) && channel_.unchanged(i);", "return channel_.unchanged(i);")]),
-    # The same, but an end for all is seen: a giver that was told of a departure is not.
-    "told_of_a_departure": Bug(CHANNEL, ["departure_arena"], [
-        ("const bool told = revoked() || look(&peers_[i].seat->generation) > words_.generation;",
-         "const bool told = revoked();")]),
+        ("auto* own = reinterpret_cast<shm::DirectSlot*>(slot(position_));\n  fill(",
+         "auto* own = reinterpret_cast<shm::DirectSlot*>(slot(0));\n  fill("),
+        ("(peers_[i].slots + (position_ & 1) * shm::kSlotBytes)",
+         "(peers_[i].slots + 0 * shm::kSlotBytes)")]),
+    # The engine reads who has arrived before members can know of the end.
+    "counted_without_fence": Bug(BOARD, ["departure_exact"], [
+        ("  shm::heavy_fence();\n", "")]),
+    # A member that finds the epoch ended takes what it has not read yet for what the engine has not seen.
+    "count_not_awaited": Bug(EPOCH_VIEW, ["departure_exact"], [
+        ("if (met == shm::kMetUncounted) return Fate::kUnknown;",
+         "if (met == shm::kMetUncounted) return Fate::kEnded;")]),
+    # What all had arrived at goes on, whether the engine has counted it or not.
+    "count_not_asked": Bug(CHANNEL, ["departure_exact"], [
+        ("  return await_count(policy);\n", "  return Waited::kMet;\n")]),
+    # The new epoch begins with the position after the highest: a member may just come to that in the old one.
+    "base_without_gap": Bug(BOARD, ["stale"], [
+        ("  state.base = highest_position(group) + 1;\n", "  state.base = highest_position(group) - 1;\n")]),
+    # The first arrival of the new epoch overwrites what all had met for, while a member still reads it.
+    "base_of_any_parity": Bug(BOARD, ["departure_soon_slot"], [
+        ("  if ((state.base & 1) != (state.met & 1)) ++state.base;\n",
+         "  if ((state.base & 1) == (state.met & 1)) ++state.base;\n")]),
+    # What is read in place counts although another client of the rank may write there.
+    "source_of_the_told": Bug(PAYLOADS, ["departure_giver"], [
+        ("return channel_.awaits_readers(i);", "return true;")]),
+    # The same, but a giver that is gone is seen: one that is back in a later epoch is not.
+    "moved_on_is_not_seen": Bug(EPOCH_VIEW, ["departure_giver"], [
+        ("return look(peers_[i].life) % 2 == 0 || look(&peers_[i].seat->epoch) > epoch;",
+         "return look(peers_[i].life) % 2 == 0;")]),
     # Whoever reads in place gives up as soon as anybody leaves, though its giver waits for it.
     "anybody_lets_go": Bug(PAYLOADS, ["leaving_arena"], [
-        ("return !channel_.let_go(i) && channel_.unchanged(i);",
-         "return !channel_.broken() && channel_.unchanged(i);")]),
-    # What stands against the group ends what all had arrived at.
-    "standing_revokes": Bug(CHANNEL, ["leaving_arena"], [
-        ("  return look(&words_.line->revoked) >= words_.generation;",
-         "  return Untrusted<std::int32_t>(&words_.line->standing).load_acquire() != 0 ||\n"
-         "         look(&words_.line->revoked) >= words_.generation;")]),
-    # Who was told of a verdict stays in the generation that it ended.
-    "generation_not_taken": Bug(CHANNEL, ["abort_inline"], [
-        ("words_.generation = all_here ? present : std::min(due + 1, present);",
-         "words_.generation = due;")]),
+        ("return channel_.awaits_readers(i);", "return !channel_.view().ended();")]),
+    # A giver whose reader is lost fails what the others complete.
+    "lost_reader_is_awaited": Bug(CHANNEL, ["departure_exact_arena"], [
+        ("    if (waited == Waited::kEnded && view_.let_go(i, at)) continue;\n", "")]),
+    # A member that has heard of an end stays in the epoch that it ended.
+    "epoch_not_taken": Bug(EPOCH_VIEW, ["abort_inline"], [
+        ("  epoch_ = epoch;\n", "  if (epoch_ == 0) epoch_ = epoch;\n")]),
     # A stage is filled again without asking whether the other group's members are done with it.
     "stage_too_early": Bug(MEMORY, ["two_groups"], [
-        ("if (use.channel == nullptr || use.channel->generation() != use.generation) return Meeting::kMet;",
-         "if (use.channel == nullptr || use.generation != 0) return Meeting::kMet;")]),
+        ("if (use.channel == nullptr) return Waited::kMet;",
+         "if (use.channel == nullptr || use.at.epoch != 0) return Waited::kMet;")]),
     # Whose memory is read in place does not wait for its readers.
     "source_too_early": Bug(OPERATION, ["arena"], [
         ("if (!(exchange ? faces.must_await_done() : payloads.must_await_done())) return done;",
          "if (say_done) return done;")]),
     # A slice is collected one chunk before its owner has said that it is there.
     "slice_too_early": Bug(SLICES, ["sliced"], [
-        ("channel_.await_phase(c + 1, patience_)", "channel_.await_phase(c, patience_)")]),
+        ("channel_.await_phase(c + 1, policy_)", "channel_.await_phase(c, policy_)")]),
 }
 
 

@@ -1,53 +1,25 @@
-// Channel: one group's meetings on the direct path, as one member sees them.
+// Channel: one group's collectives on the direct path, as one member sees them.
 //
 // The protocol is described in api/shm/direct.hpp. What is here never asks the engine anything: it publishes,
 // it waits, and it says whether the others came.
 #pragma once
 
-#include "api/base/clock.hpp"
 #include "api/base/signature.hpp"
-#include "api/client/direct/patience.hpp"
-#include "api/shm/direct.hpp"
-#include "api/shm/untrusted.hpp"
+#include "api/client/direct/epoch_view.hpp"
+#include "api/client/direct/messages.hpp"
+#include "api/client/direct/peer.hpp"
+#include "api/client/direct/waiter.hpp"
 
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 namespace muster::client {
 
-// A member's words as its peers see them.
-struct Peer {
-  std::int32_t rank = 0;  // world rank
-  const shm::DirectHeader* header = nullptr;
-  const std::byte* stages = nullptr;
-  const shm::DirectSeat* seat = nullptr;
-  const std::byte* slots = nullptr;        // two of kSlotBytes
-  const std::uint64_t* life = nullptr;     // of its rank, on the group page
-  const shm::DirectPair* pairs = nullptr;  // one per member of the group
-};
-
-// A copy of a slot's header: what a member said when it arrived.
-struct Arrival {
-  Hash128 common;
-  shm::Place place;
-  alignas(16) std::byte payload[shm::kInlineBytes];
-};
-
-// What a channel waits for, for who asks why it takes so long.
-struct Wanted {
-  shm::DirectWait kind = shm::DirectWait::kArrivals;
-  std::uint32_t peer = 0;    // kMessage, kReceived: index of the other side
-  std::uint64_t number = 0;  // of the operation; kMessage, kReceived: of the message
-  std::uint64_t phase = 0;   // kPhase
-};
-
-// Owns    its place in the group's sequence; not the memory.
+// Owns    its position among the group's operations; not the memory.
 // Thread  the session's.
 // Bound   two operations a slot apart; as many members as the group has.
-// Fails   never; waiting ends with a Meeting.
+// Fails   never; a wait ends with a Waited.
 class Channel {
  public:
   struct Words {
@@ -58,119 +30,78 @@ class Channel {
     std::byte* slots = nullptr;
     shm::DirectPair* pairs = nullptr;
     const shm::GroupLine* line = nullptr;
-    std::uint64_t generation = 0;  // in which this rank takes part
+    std::uint64_t epoch = 0;  // in which this member takes part
+    std::uint64_t base = 0;   // of that epoch
   };
-  Channel(Words words, std::vector<Peer> peers, Vigil& vigil);
+  Channel(const Words& words, std::vector<Peer> peers, WaitHooks& hooks);
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
 
   std::uint64_t group() const { return words_.group; }
   std::uint32_t index() const { return words_.index; }
   std::uint32_t members() const { return static_cast<std::uint32_t>(peers_.size()); }
   const Peer& peer(std::uint32_t i) const { return peers_[i]; }
-  std::uint64_t generation() const { return words_.generation; }
-  std::uint64_t number() const { return number_; }
-  const shm::GroupLine* line() const { return words_.line; }
-  // Messages to and from a member in this generation.
-  std::uint64_t sent_to(std::uint32_t i) const { return sent_[i]; }
-  std::uint64_t received_from(std::uint32_t i) const { return received_[i]; }
-  Instant now() const { return vigil_.now(); }
-  bool engine_gone() const { return vigil_.engine_gone(); }
+  const EpochView& view() const { return view_; }
+  Messages& messages() { return messages_; }
+  const Messages& messages() const { return messages_; }
+  Instant now() const { return waiter_.now(); }
+  bool engine_gone() const { return waiter_.engine_gone(); }
 
-  // ---- collectives -----------------------------------------------------------------------------
-  // Takes the next number. False: a verdict is due, see broken().
+  // The present operation, or the latest.
+  At at() const { return {view_.epoch(), position_}; }
+  // Its number in the epoch, from 1.
+  std::uint64_t number() const { return position_ - view_.base(); }
+
+  // Takes the next position. False: the epoch has ended, or a member is named absent.
   [[nodiscard]] bool begin();
   // Where this operation's payload may be put: kSlotPayloadBytes.
-  std::byte* payload() { return slot_bytes(number_) + shm::kSlotHeaderBytes; }
+  std::byte* payload() { return slot(position_) + shm::kSlotHeaderBytes; }
   // Says that this member has arrived, with what. At most kInlineBytes of `inside`.
   void arrive(std::uint64_t plan, const Hash128& common, shm::Place place, std::span<const std::byte> inside);
-  // Waits until all have arrived; afterwards arrival(i) says with what.
-  Meeting await_arrivals(Patience& patience);
+  // Waits until all have arrived; afterwards arrival(i) says with what. kMet: the operation goes on, also if
+  // the epoch ends from now on by a loss.
+  Waited await_arrivals(WaitPolicy& policy);
   const Arrival& arrival(std::uint32_t i) const { return arrivals_[i]; }
   const std::byte* payload_of(std::uint32_t i) const {
-    return peers_[i].slots + (number_ & 1) * shm::kSlotBytes + shm::kSlotHeaderBytes;
+    return peers_[i].slots + (position_ & 1) * shm::kSlotBytes + shm::kSlotHeaderBytes;
   }
-  // The slot of member i still holds this operation: what was read from it counts.
-  bool unchanged(std::uint32_t i) const;
-
-  // This member leaves the operation without a verdict: what others read of it from now on does not count.
+  // What was read of slots so far is what the others gave to this operation.
+  bool sound() const;
+  // Member i waits for those who read its memory for this operation: what was read of it is what it gave.
+  bool awaits_readers(std::uint32_t i) const;
+  // This member leaves the operation though no epoch ends: what others read of it from now on does not count.
   void withdraw();
 
   void set_phase(std::uint64_t phase);
-  Meeting await_phase(std::uint64_t phase, Patience& patience);
-  // Until every peer has left operation `number` behind as far as its payloads go.
-  Meeting await_departure(std::uint64_t number, Patience& patience);
+  // Until all members have come to the phase of this operation.
+  Waited await_phase(std::uint64_t phase, WaitPolicy& policy);
+  // Until nobody reads any more what this member gave to operation `at`, or to its phases up to that one: the
+  // others have come to the phase, or have left the operation in another way.
+  Waited await_readers(At at, std::uint64_t phase, WaitPolicy& policy);
 
-  // ---- pairs -----------------------------------------------------------------------------------
-  // The next message to, or from, member i.
-  void send(std::uint32_t to, std::uint64_t plan, const Hash128& common, shm::Place place,
-            std::span<const std::byte> inside);
-  // kMet: the receiver is done with it; *disagreed says whether it meant something else.
-  Meeting await_received(std::uint32_t to, bool* disagreed, Patience& patience);
-  Meeting await_message(std::uint32_t from, std::uint64_t plan, Arrival* arrival, Patience& patience);
-  // The next message from that member is still what was found: what was read of it counts.
-  bool message_stands(std::uint32_t from) const;
-  void acknowledge(std::uint32_t from, bool disagreed);
-  // As withdraw(), of the latest message to that member.
-  void withdraw_message(std::uint32_t to);
-
-  // Counts an operation whose result all members share, of this generation: all have counted as many when
-  // they have agreed on as many operations, and begin anew when they hear of the generation's end.
+  // Counts an operation whose result all members share, of this epoch: all have counted as many when they
+  // have agreed on as many operations.
   std::uint64_t count_shared() { return ++shared_; }
-
+  // What it waits for, or has waited for last.
   const Wanted& wanted() const { return wanted_; }
 
-  // ---- verdicts --------------------------------------------------------------------------------
-  // The group has a verdict that this member has not taken, or takes nobody.
-  bool broken() const;
-  // A message to or from member i can no longer pass: the generation has ended, or that member will not come.
-  // Who else will not come is no matter to the two.
-  bool parted(std::uint32_t i) const;
-  // This member's present operation does not count: the generation ended before all had arrived at it.
-  bool late() const;
-  // The group has a verdict, and member i has heard of it, is gone, or hears of it wherever it is: it does
-  // not wait for this one any more. What was read of its memory before this was asked, and before unchanged()
-  // or its like was, is what it gave, if both say so.
-  bool let_go(std::uint32_t i) const;
-  // The generation whose verdict is due, once taken: begins anew in the present one, if that is another.
-  std::uint64_t take_verdict();
+  // The member has heard how its epoch ended, and goes on in another one.
+  void move_on(std::uint64_t epoch, std::uint64_t base);
 
  private:
-  template<class Reached, class Hopeless>
-  Meeting wait(const std::uint64_t* word, Reached reached, Hopeless hopeless, Patience& patience);
-  template<class Reached, class Hopeless>
-  std::optional<Meeting> glance(const std::uint64_t* word, Reached reached, Hopeless hopeless,
-                                Patience& patience);
-  template<class Reached>
-  void nap(const std::uint64_t* word, Reached reached, Patience& patience);
-  std::byte* slot_bytes(std::uint64_t number) { return words_.slots + (number & 1) * shm::kSlotBytes; }
+  std::byte* slot(std::uint64_t position) { return words_.slots + (position & 1) * shm::kSlotBytes; }
   const shm::DirectSlot* slot_of(std::uint32_t i) const;
-  bool copy_arrival(const shm::DirectSlot* slot, std::uint64_t number, Arrival* arrival) const;
-  // Wakes who of the listeners sleeps.
-  void publish(std::uint64_t* word, std::uint64_t value, std::span<const Peer> listeners);
-  std::uint64_t* own_progress() { return &words_.seat->progress[words_.generation & 1]; }
-  bool ended() const;
-  bool revoked() const;
-  void renew(std::uint64_t* number, std::uint64_t* generation) const;
-  bool stands(const std::uint64_t* word, std::uint64_t number, const std::uint64_t* generation) const;
-  Meeting await_progress(std::uint64_t target, Patience& patience);
+  Waited await_count(WaitPolicy& policy);
 
   Words words_;
   std::vector<Peer> peers_;
+  EpochView view_;
+  Waiter waiter_;
+  Messages messages_;
   std::vector<Arrival> arrivals_;
-  std::vector<std::uint64_t> lives_;     // of each member, when it had arrived
-  std::vector<std::uint64_t> sent_;      // messages to each member in this generation
-  std::vector<std::uint64_t> received_;  // and from each
-  // Words that were last written in an older generation.
-  struct Outdated {
-    bool sent = true;
-    bool received = true;
-  };
-  std::vector<Outdated> outdated_;  // by member
-  std::array<bool, 2> outdated_slots_{true, true};
-  bool enrolled_;  // publishing needs no fence of its own
-  Vigil& vigil_;
   Wanted wanted_;
-  std::uint64_t number_ = 0;
-  std::uint64_t shared_ = 0;  // of them, as far as they were counted
+  std::uint64_t position_ = 0;
+  std::uint64_t shared_ = 0;
 };
 
 }  // namespace muster::client

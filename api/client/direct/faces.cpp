@@ -47,12 +47,12 @@ std::uint64_t extent_bytes(const FaceEntry& entry, std::size_t element) {
 
 // ---- giving ------------------------------------------------------------------------------------
 
-Outcome Faces::prepare(Stages& stages, const Patience& patience) {
+Outcome Faces::prepare(Stages& stages, const WaitPolicy& policy) {
   const std::uint64_t bytes = given_count(plan_.mine) * dtype_bytes(plan_.what.dtype);
   const std::size_t list = plan_.mine.sends.size() * sizeof(FaceEntry);
   packed_ = bytes <= (plan_.crowded ? kPackedBytesMaxCrowded : kPackedBytesMax);
   staged_ = list + (packed_ ? bytes : 0) > shm::kSlotPayloadBytes;
-  if (staged_) stage_ = stages.take(channel_, patience);
+  if (staged_) stage_ = stages.take(channel_, policy);
   return staged_ && stage_.data == nullptr ? Outcome::kInterrupted : Outcome::kDone;
 }
 
@@ -136,16 +136,19 @@ Outcome Faces::take(const Face& to) {
     std::memcpy(&entry, list + k * sizeof entry, sizeof entry);
     if (entry.peer != static_cast<std::int32_t>(channel_.index()) || entry.tag != to.tag) continue;
     const Outcome copied = copy(to, from, entry);
-    if (copied != Outcome::kDone) return payloads_.intact(from) ? copied : Outcome::kBroken;
+    if (copied != Outcome::kDone) return intact(from) ? copied : Outcome::kBroken;
     MUSTER_FAULT_POINT("faces.taken");
-    if (!payloads_.intact(from)) return Outcome::kBroken;
-    // The list stands, but a face that was read where it lies may have been written since: one that has heard
-    // of the generation's end does not wait for its readers.
+    // The list may stand though a face that was read where it lies has been written since: a member that has
+    // moved on does not wait for its readers.
     const bool in_arena = shm::unpack_place(entry.place).kind == Kind::kArena;
-    const bool lost = in_arena && (channel_.let_go(from) || !channel_.unchanged(from));
-    return lost ? Outcome::kBroken : Outcome::kDone;
+    const bool lost = in_arena && !channel_.awaits_readers(from);
+    return lost || !intact(from) ? Outcome::kBroken : Outcome::kDone;
   }
-  return payloads_.intact(from) ? Outcome::kCorrupt : Outcome::kBroken;
+  return intact(from) ? Outcome::kCorrupt : Outcome::kBroken;
+}
+
+bool Faces::intact(std::uint32_t from) const {
+  return payloads_.intact(from) && channel_.sound();
 }
 
 Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) {

@@ -32,7 +32,7 @@ class Faces {
   Faces(const DirectPlan& plan, Payloads& payloads, DirectMemory& memory)
       : plan_(plan), channel_(*plan.channel), payloads_(payloads), memory_(memory) {}
 
-  [[nodiscard]] Outcome prepare(Stages& stages, const Patience& patience);
+  [[nodiscard]] Outcome prepare(Stages& stages, const WaitPolicy& policy);
   void arrive();
   Outcome receive();
   // As in Payloads.
@@ -43,6 +43,8 @@ class Faces {
   void fill(std::byte* to, shm::Place place);
   Outcome take(const Face& to);
   const std::byte* list_of(std::uint32_t i, std::uint64_t* bytes) const;
+  // What was read of its list, and of what is packed behind it, is what it gave.
+  bool intact(std::uint32_t from) const;
   Outcome copy(const Face& to, std::uint32_t from, const FaceEntry& entry);
 
   const DirectPlan& plan_;

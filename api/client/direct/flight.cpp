@@ -20,7 +20,7 @@ void FlightRing::began(const Facts& facts, Instant now) {
   Published<std::uint64_t>(&record->index).store(0);
   MUSTER_FAULT_POINT("record.open");
   Published<std::uint64_t>(&record->what).store_release(shm::pack_what(facts.what));
-  Published<std::uint64_t>(&record->generation).store_release(facts.generation);
+  Published<std::uint64_t>(&record->epoch).store_release(facts.epoch);
   Published<std::uint64_t>(&record->number).store_release(facts.number);
   Published<std::uint64_t>(&record->source_bytes).store_release(facts.source_bytes);
   Published<std::uint64_t>(&record->target_bytes).store_release(facts.target_bytes);

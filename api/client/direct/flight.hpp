@@ -22,7 +22,7 @@ class FlightRing {
 
   struct Facts {
     shm::RecordedWhat what;
-    std::uint64_t generation = 0;
+    std::uint64_t epoch = 0;
     std::uint64_t number = 0;
     std::uint64_t source_bytes = 0;
     std::uint64_t target_bytes = 0;

@@ -80,36 +80,36 @@ std::optional<Registrar::Scratch> DirectMemory::scratch(std::uint64_t bytes) {
 
 Stages::Stages(std::byte* segment, FlightRing& flight) : segment_(segment), flight_(flight) {}
 
-void Stages::settle(Channel& channel, const Patience& patience) {
+void Stages::settle(Channel& channel, const WaitPolicy& policy) {
   for (Use& use : uses_) {
     if (use.channel != &channel) continue;
-    static_cast<void>(await_readers(use, patience));
+    static_cast<void>(await_readers(use, policy));
     use = {};
   }
 }
 
 void Stages::forget_unbegun(const Channel& channel) {
   for (Use& use : uses_)
-    if (use.channel == &channel && use.number > channel.number()) use = {};
+    if (use.channel == &channel && use.at.position > channel.at().position) use = {};
 }
 
-// A verdict or the deadline ends the wait: whoever reads on finds the stage changed, and fails.
-Meeting Stages::await_readers(const Use& use, const Patience& patience) {
-  if (use.channel == nullptr || use.channel->generation() != use.generation) return Meeting::kMet;
+// The deadline ends the wait: whoever reads on finds the stage changed, and fails.
+Waited Stages::await_readers(const Use& use, const WaitPolicy& policy) {
+  if (use.channel == nullptr) return Waited::kMet;
   flight_.awaits_readers_of(use.record);
   MUSTER_FAULT_POINT("stage.waiting");
-  Patience bounded = patience.giving_up();
-  const Meeting met = use.channel->await_departure(use.number, bounded);
+  WaitPolicy bounded = policy.giving_up();
+  const Waited met = use.channel->await_readers(use.at, shm::kPhaseLast, bounded);
   flight_.awaits_readers_of(0);
   return met;
 }
 
-Stages::Stage Stages::take(Channel& channel, const Patience& patience) {
+Stages::Stage Stages::take(Channel& channel, const WaitPolicy& policy) {
   const std::uint32_t index = next_;
   Use& use = uses_[index];
-  if (await_readers(use, patience) == Meeting::kInterrupted) return {};
+  if (await_readers(use, policy) == Waited::kInterrupted) return {};
   next_ = (next_ + 1) % shm::kStages;
-  use = {&channel, channel.generation(), channel.number() + 1, flight_.next()};
+  use = {&channel, {channel.at().epoch, channel.at().position + 1}, flight_.next()};
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment_);
   // No store into the stage can come before it.
   Published<std::uint64_t>(&header->stage_uses[index]).add_ordered(1);

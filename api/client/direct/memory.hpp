@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/client/direct/epoch_view.hpp"
 #include "api/client/direct/flight.hpp"
 #include "api/shm/direct.hpp"
 #include "api/shm/segment.hpp"
@@ -94,8 +95,8 @@ class DirectMemory {
 
 // The two stages of the own segment, taken in turn.
 class Channel;
-class Patience;
-enum class Meeting : std::uint8_t;
+class WaitPolicy;
+enum class Waited : std::uint8_t;
 
 // Owns    who may still read each stage. Thread  the session's.
 // Bound   kStages of kStageBytes.
@@ -111,20 +112,19 @@ class Stages {
   };
   // A stage to be filled for the next operation of `channel`. Waits until all who were to read its last
   // content are done. No data: the wait was interrupted, and they may read on.
-  Stage take(Channel& channel, const Patience& patience);
+  Stage take(Channel& channel, const WaitPolicy& policy);
   // The operation of `channel` for which a stage was taken did not begin: nobody reads that stage.
   void forget_unbegun(const Channel& channel);
   // Waits until all are done with what `channel` has staged, and forgets that it has: its seats may be
   // another group's soon. Whoever still reads then finds it changed.
-  void settle(Channel& channel, const Patience& patience);
+  void settle(Channel& channel, const WaitPolicy& policy);
 
  private:
   struct Use;
-  Meeting await_readers(const Use& use, const Patience& patience);
+  Waited await_readers(const Use& use, const WaitPolicy& policy);
   struct Use {
     Channel* channel = nullptr;
-    std::uint64_t generation = 0;
-    std::uint64_t number = 0;
+    At at;
     std::uint64_t record = 0;
   };
   std::byte* segment_;

@@ -53,9 +53,7 @@ Outcome fold(const Run& run, std::uint64_t count, SourceOf source_of) {
                       std::span(&target, 1), count, run.plan.what.scale,
                       run.streaming_from(count * run.element));
   MUSTER_FAULT_POINT("whole.folded");
-  for (std::uint32_t i = 0; i < run.members; ++i)
-    if (!run.payloads.intact(i)) return Outcome::kBroken;
-  return Outcome::kDone;
+  return run.payloads.all_intact() ? Outcome::kDone : Outcome::kBroken;
 }
 
 Outcome reduce_whole(const Run& run) {
@@ -141,6 +139,12 @@ Outcome body(const Run& run) {
   }
 }
 
+// The bodies look at the memory that they have read; of slots one look at the end tells of all.
+Outcome sound_body(const Run& run) {
+  const Outcome done = body(run);
+  return done == Outcome::kDone && !run.channel.sound() ? Outcome::kBroken : done;
+}
+
 // ---- agreement ---------------------------------------------------------------------------------
 
 // Every member finds the same: all see all signatures.
@@ -162,12 +166,12 @@ bool agreed(const DirectPlan& plan, const Channel& channel) {
 void record(const DirectPlan& plan, DirectMemory& memory, std::uint32_t peer, std::uint64_t number) {
   const auto* lines = reinterpret_cast<const shm::GroupLine*>(memory.groups() + shm::kGroupLinesOffset);
   FlightRing::Facts facts;
-  facts.what.line = static_cast<std::uint32_t>(plan.channel->line() - lines);
+  facts.what.line = static_cast<std::uint32_t>(plan.channel->view().line() - lines);
   facts.what.op = static_cast<std::uint8_t>(plan.what.op);
   facts.what.dtype = static_cast<std::uint8_t>(plan.what.dtype);
   if (!plan.what.counts.empty()) facts.what.dtype |= shm::kRecordUneven;
   facts.what.peer = static_cast<std::uint16_t>(peer);
-  facts.generation = plan.channel->generation();
+  facts.epoch = plan.channel->view().epoch();
   facts.number = number;
   facts.source_bytes = plan.given_bytes;
   facts.target_bytes = plan.got_bytes;
@@ -176,16 +180,14 @@ void record(const DirectPlan& plan, DirectMemory& memory, std::uint32_t peer, st
 
 // Arrives, and waits until all have and mean the same.
 template<class Arrive>
-Outcome meet(const DirectPlan& plan, DirectMemory& memory, Patience& patience, Arrive arrive) {
+Outcome meet(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy, Arrive arrive) {
   Channel& channel = *plan.channel;
   if (!channel.begin()) return Outcome::kRefused;
   arrive();
   MUSTER_FAULT_POINT("operation.arrived");
   record(plan, memory, 0, channel.number());
   MUSTER_FAULT_POINT("operation.recorded");
-  // Whoever comes after a verdict is late: the others have been told.
-  if (channel.late()) return Outcome::kBroken;
-  if (const Meeting met = channel.await_arrivals(patience); met != Meeting::kMet) return outcome_of(met);
+  if (const Waited met = channel.await_arrivals(policy); met != Waited::kMet) return outcome_of(met);
   MUSTER_FAULT_POINT("operation.met");
   if (!agreed(plan, channel)) {
     channel.set_phase(shm::kPhaseLast);  // nobody is to wait for this member to read anything
@@ -195,73 +197,75 @@ Outcome meet(const DirectPlan& plan, DirectMemory& memory, Patience& patience, A
   return Outcome::kDone;
 }
 
-Outcome agree(const DirectPlan& plan, DirectMemory& memory, Patience& patience) {
+Outcome agree(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy) {
   std::array<std::byte, sizeof(Hash128)> balance{};
   if (is_pairwise(plan.what.op)) std::memcpy(balance.data(), &plan.signature.balance, balance.size());
-  return meet(plan, memory, patience,
+  return meet(plan, memory, policy,
               [&] { plan.channel->arrive(plan.handle, plan.signature.common, {}, balance); });
 }
 
-Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
+Outcome run_collective(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {
   Channel& channel = *plan.channel;
-  Payloads payloads(plan, memory, stages, patience);
+  Payloads payloads(plan, memory, stages, policy);
   Faces faces(plan, payloads, memory);
   const bool exchange = plan.what.op == MUSTER_EXCHANGE;
-  const Outcome prepared = exchange ? faces.prepare(stages, patience) : payloads.prepare();
+  const Outcome prepared = exchange ? faces.prepare(stages, policy) : payloads.prepare();
   if (prepared != Outcome::kDone) return prepared;
   MUSTER_FAULT_POINT("payload.prepared");
-  const Outcome met = meet(plan, memory, patience, [&] { exchange ? faces.arrive() : payloads.arrive(); });
+  const Outcome met = meet(plan, memory, policy, [&] { exchange ? faces.arrive() : payloads.arrive(); });
   if (met != Outcome::kDone) {
     stages.forget_unbegun(channel);
     return met;
   }
-  if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, patience);
-  if (plan.choice.algorithm == Algorithm::kRead) return reduce_by_reading(plan, payloads, patience);
-  if (plan.choice.algorithm == Algorithm::kShared) return run_shared(plan, payloads, patience);
+  if (plan.choice.algorithm == Algorithm::kSliced) return reduce_sliced(plan, payloads, policy);
+  if (plan.choice.algorithm == Algorithm::kRead) return reduce_by_reading(plan, payloads, policy);
+  if (plan.choice.algorithm == Algorithm::kShared) return run_shared(plan, payloads, policy);
 
   const Run run{plan, channel, payloads, dtype_bytes(plan.what.dtype), channel.index(), channel.members()};
-  const Outcome done = exchange ? faces.receive() : body(run);
+  const Outcome done = exchange ? faces.receive() : sound_body(run);
   const bool say_done = exchange ? faces.must_say_done() : payloads.must_say_done();
   if (done != Outcome::kDone || !say_done) return done;
   channel.set_phase(shm::kPhaseLast);
   if (!(exchange ? faces.must_await_done() : payloads.must_await_done())) return done;
-  return outcome_of(channel.await_phase(shm::kPhaseLast, patience));
+  return outcome_of(channel.await_readers(channel.at(), shm::kPhaseLast, policy));
 }
 
 // ---- send and receive --------------------------------------------------------------------------
 
 // The sender waits until the receiver has taken the message, so both hear of a difference, and memory that
 // was sent may change when the call is over.
-Outcome send(const DirectPlan& plan, DirectMemory& memory, Patience& patience) {
+Outcome send(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy) {
   Channel& channel = *plan.channel;
+  Messages& messages = channel.messages();
   const auto to = static_cast<std::uint32_t>(plan.what.receiver);
   const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
-  if (channel.parted(to)) return Outcome::kRefused;
+  if (channel.view().parted_from(to)) return Outcome::kRefused;
   const bool inside = bytes <= shm::kInlineBytes;
   const shm::Place place = inside ? shm::Place{shm::Place::Kind::kInline, 0, 0} : plan.home;
-  channel.send(to, plan.handle, plan.signature.common, place,
-               inside ? std::span(plan.mine.source, bytes) : std::span<const std::byte>());
+  messages.send(to, plan.handle, plan.signature.common, place,
+                inside ? std::span(plan.mine.source, bytes) : std::span<const std::byte>());
   MUSTER_FAULT_POINT("send.published");
-  record(plan, memory, to, channel.sent_to(to));
+  record(plan, memory, to, messages.sent_to(to));
   bool disagreed = false;
-  const Meeting met = channel.await_received(to, &disagreed, patience);
+  const Waited met = messages.await_received(to, &disagreed, policy);
   MUSTER_FAULT_POINT("send.received");
   return disagreed ? Outcome::kDisagree : outcome_of(met);
 }
 
-Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience) {
+Outcome receive(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy) {
   Channel& channel = *plan.channel;
+  Messages& messages = channel.messages();
   const auto from = static_cast<std::uint32_t>(plan.what.root);
   const std::uint64_t bytes = plan.what.count * dtype_bytes(plan.what.dtype);
-  if (channel.parted(from)) return Outcome::kRefused;
-  record(plan, memory, from, channel.received_from(from) + 1);
+  if (channel.view().parted_from(from)) return Outcome::kRefused;
+  record(plan, memory, from, messages.received_from(from) + 1);
   MUSTER_FAULT_POINT("receive.awaiting");
   Arrival arrival;
-  if (const Meeting met = channel.await_message(from, plan.handle, &arrival, patience); met != Meeting::kMet)
+  if (const Waited met = messages.await(from, plan.handle, &arrival, policy); met != Waited::kMet)
     return outcome_of(met);
   MUSTER_FAULT_POINT("receive.came");
   if (!(arrival.common == plan.signature.common)) {
-    channel.acknowledge(from, true);
+    messages.acknowledge(from, true);
     return Outcome::kDisagree;
   }
   const bool inside = arrival.place.kind == shm::Place::Kind::kInline && bytes <= shm::kInlineBytes;
@@ -271,14 +275,15 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, Patience& patience
   if (source == nullptr) return Outcome::kCorrupt;
   if (bytes > 0) math::copy(plan.mine.target, source, bytes, math::streaming_from(bytes));
   MUSTER_FAULT_POINT("receive.copied");
-  if (there && (channel.let_go(from) || !channel.message_stands(from))) return Outcome::kBroken;
-  channel.acknowledge(from, false);
+  // A sender that moves on takes its message away before it touches what it had sent.
+  if (there && (channel.view().has_left(from) || !messages.stands(from))) return Outcome::kBroken;
+  messages.acknowledge(from, false);
   MUSTER_FAULT_POINT("receive.acknowledged");
   return Outcome::kDone;
 }
 
-// Who hears of no verdict because the engine is gone raises no generation by which others could tell that it
-// waits for them no more: it takes its number away before its caller can write what they still read.
+// If the engine is gone, no epoch ends by which others could tell that this member waits for them no more: it
+// takes its position away before its caller can write what they still read.
 Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcome) {
   const bool failed = outcome == Outcome::kBroken || outcome == Outcome::kCorrupt;
   if (failed && !explained(plan) && plan.channel->engine_gone()) outcome = Outcome::kAlone;
@@ -291,26 +296,30 @@ Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcom
 }  // namespace
 
 bool explained(const DirectPlan& plan) {
-  if (plan.what.op == MUSTER_SEND)
-    return plan.channel->parted(static_cast<std::uint32_t>(plan.what.receiver));
-  if (plan.what.op == MUSTER_RECV) return plan.channel->parted(static_cast<std::uint32_t>(plan.what.root));
-  return plan.channel->broken();
+  const EpochView& view = plan.channel->view();
+  if (plan.what.op == MUSTER_SEND) return view.parted_from(static_cast<std::uint32_t>(plan.what.receiver));
+  if (plan.what.op == MUSTER_RECV) return view.parted_from(static_cast<std::uint32_t>(plan.what.root));
+  return view.closed();
+}
+
+const Wanted& wanted_by(const DirectPlan& plan) {
+  return is_transfer(plan.what.op) ? plan.channel->messages().wanted() : plan.channel->wanted();
 }
 
 void withdraw(const DirectPlan& plan) {
   if (plan.what.op == MUSTER_SEND)
-    plan.channel->withdraw_message(static_cast<std::uint32_t>(plan.what.receiver));
+    plan.channel->messages().withdraw(static_cast<std::uint32_t>(plan.what.receiver));
   else if (plan.what.op != MUSTER_RECV)
     plan.channel->withdraw();
 }
 
-Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience) {
+Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {
   MUSTER_ASSERT(plan.channel->members() <= kRanksOnNodeMax);
   const bool elsewhere = plan.choice.path == Path::kEngine;
-  Outcome outcome = plan.what.op == MUSTER_SEND   ? send(plan, memory, patience)
-                    : plan.what.op == MUSTER_RECV ? receive(plan, memory, patience)
-                    : elsewhere                   ? agree(plan, memory, patience)
-                                                  : run_collective(plan, memory, stages, patience);
+  Outcome outcome = plan.what.op == MUSTER_SEND   ? send(plan, memory, policy)
+                    : plan.what.op == MUSTER_RECV ? receive(plan, memory, policy)
+                    : elsewhere                   ? agree(plan, memory, policy)
+                                                  : run_collective(plan, memory, stages, policy);
   if (outcome != Outcome::kDone) outcome = ended_early(plan, memory, outcome);
   MUSTER_FAULT_POINT("operation.done");
   FlightRing& flight = memory.flight();

@@ -5,7 +5,7 @@
 #include "api/base/signature.hpp"
 #include "api/client/direct/channel.hpp"
 #include "api/client/direct/memory.hpp"
-#include "api/client/direct/patience.hpp"
+#include "api/client/direct/wait_policy.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -33,8 +33,8 @@ struct DirectPlan {
 
 enum class Outcome : std::uint8_t {
   kDone,
-  kRefused,      // a verdict came first, or nobody may begin; nothing was begun
-  kBroken,       // the group has a verdict
+  kRefused,      // the epoch has ended, or nobody may begin; nothing was begun
+  kBroken,       // the epoch has ended
   kDisagree,     // the members do not mean the same operation; nothing was moved
   kCorrupt,      // a peer said what cannot be
   kAlone,        // the engine is gone
@@ -42,24 +42,34 @@ enum class Outcome : std::uint8_t {
   kInterrupted,  // and the group does not know yet
 };
 
-constexpr Outcome outcome_of(Meeting meeting) noexcept {
-  if (meeting == Meeting::kMet) return Outcome::kDone;
-  if (meeting == Meeting::kInterrupted) return Outcome::kInterrupted;
-  return meeting == Meeting::kBroken ? Outcome::kBroken : Outcome::kAlone;
+constexpr Outcome outcome_of(Waited waited) noexcept {
+  switch (waited) {
+    case Waited::kMet:
+      return Outcome::kDone;
+    case Waited::kEnded:
+      return Outcome::kBroken;
+    case Waited::kInterrupted:
+      return Outcome::kInterrupted;
+    default:
+      return Outcome::kAlone;
+  }
 }
 
 // Where the engine carries the operation out (choice.path), members only agree on it here: a difference that
 // sends them different ways would else be found at a deadline.
 //
-// Thread: the session's. Bound: the patience's deadline, renewed by the engine's answer to Vigil::overdue.
-Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, Patience& patience);
+// Thread: the session's. Bound: the policy's deadline, renewed by the engine's answer to WaitHooks::overdue.
+Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
 
-// What stands explains that the operation failed: a verdict of its group, or for a message that its partner
-// does not come.
+// An end explains that the operation failed: of its group's epoch, or for a message that its partner does not
+// come.
 bool explained(const DirectPlan& plan);
 
-// This member leaves the operation, and no verdict tells the others so: what they read of it from now on
-// does not count.
+// What the operation waits for, or has waited for last.
+const Wanted& wanted_by(const DirectPlan& plan);
+
+// This member leaves the operation, and no end tells the others so: what they read of it from now on does not
+// count.
 void withdraw(const DirectPlan& plan);
 
 }  // namespace muster::client

@@ -83,7 +83,7 @@ Outcome Payloads::prepare() {
       plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target;
   const bool needs_stage =
       given_.kind == Kind::kStage || plan_.choice.algorithm == Algorithm::kSliced || reads_in_place;
-  if (needs_stage) stage_ = stages_.take(channel_, patience_);
+  if (needs_stage) stage_ = stages_.take(channel_, policy_);
   if (needs_stage && stage_.data == nullptr) return Outcome::kInterrupted;
   if (given_.kind == Kind::kStage) given_ = stage_.place;
   const bool must_move = given_.kind == Kind::kArena && overwritten(plan_);
@@ -201,17 +201,21 @@ bool Payloads::intact(std::uint32_t i) const {
   if (i == channel_.index()) return true;
   const shm::Place place = channel_.arrival(i).place;
   switch (place.kind) {
-    case Kind::kSlot:
-      return channel_.unchanged(i);
-    case Kind::kStage:  // the table, if there is one, is in the slot
-      return stage_intact(i, place) && (!has_table(plan_.what) || channel_.unchanged(i));
+    case Kind::kStage:
+      return stage_intact(i, place);
     case Kind::kArena:
-      // Who has heard of the generation's end does not wait for its readers, and may write there. That others
-      // have heard, or are gone, is no matter: they were done with the operation, or its giver hears of them.
-      return !channel_.let_go(i) && channel_.unchanged(i);
+      // A member that has moved on does not wait for its readers, and may write there. That others have moved
+      // on, or are gone, is no matter.
+      return channel_.awaits_readers(i);
     default:
       return true;
   }
+}
+
+bool Payloads::all_intact() const {
+  for (std::uint32_t i = 0; i < channel_.members(); ++i)
+    if (!intact(i)) return false;
+  return channel_.sound();
 }
 
 bool Payloads::stage_intact(std::uint32_t i, shm::Place stage) const {

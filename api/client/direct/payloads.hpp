@@ -20,8 +20,8 @@ namespace muster::client {
 // Fails   read and block_of: nullptr, a peer said what cannot be.
 class Payloads {
  public:
-  Payloads(const DirectPlan& plan, DirectMemory& memory, Stages& stages, const Patience& patience)
-      : plan_(plan), channel_(*plan.channel), memory_(memory), stages_(stages), patience_(patience) {}
+  Payloads(const DirectPlan& plan, DirectMemory& memory, Stages& stages, const WaitPolicy& policy)
+      : plan_(plan), channel_(*plan.channel), memory_(memory), stages_(stages), policy_(policy) {}
 
   // Finds the place for this member's contribution and takes a stage if it needs one; before the operation
   // has begun, since it may wait. kNoMemory: there is none for it; kInterrupted.
@@ -35,8 +35,10 @@ class Payloads {
   const std::byte* read(std::uint32_t i, std::uint64_t offset, std::uint64_t bytes);
   // The block of member i's contribution that is for this member, where each member gets another one.
   const std::byte* block_for_me(std::uint32_t i, std::uint64_t bytes);
-  // What was read of member i is what it gave.
+  // What was read of member i is what it gave, if the slots are sound too (Channel::sound).
   bool intact(std::uint32_t i) const;
+  // What was read of all members, and of their slots, is what they gave.
+  bool all_intact() const;
   // The stage of member i, at `stage`.index < kStages, has no other content than was said.
   bool stage_intact(std::uint32_t i, shm::Place stage) const;
 
@@ -57,7 +59,7 @@ class Payloads {
   Channel& channel_;
   DirectMemory& memory_;
   Stages& stages_;
-  const Patience& patience_;
+  const WaitPolicy& policy_;
   Stages::Stage stage_;
   shm::Place given_;
 };

@@ -19,11 +19,11 @@ static_assert(kChunkBytes <= shm::kStageBytes);
 // One operation.
 class Reading {
  public:
-  Reading(const DirectPlan& plan, Payloads& payloads, Patience& patience)
+  Reading(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy)
       : plan_(plan),
         channel_(*plan.channel),
         payloads_(payloads),
-        patience_(patience),
+        policy_(policy),
         element_(dtype_bytes(plan.what.dtype)),
         total_(plan.what.count * element_),
         target_(plan.mine.target) {}
@@ -40,7 +40,7 @@ class Reading {
     if (done != Outcome::kDone) return done;
     MUSTER_FAULT_POINT("reading.delivered");
     channel_.set_phase(shm::kPhaseLast);
-    return outcome_of(channel_.await_phase(shm::kPhaseLast, patience_));
+    return outcome_of(channel_.await_readers(channel_.at(), shm::kPhaseLast, policy_));
   }
 
  private:
@@ -56,15 +56,9 @@ class Reading {
     reduce(first, bytes, target_ + first, math::streaming_from(total_ * channel_.members()));
   }
 
-  bool intact() const {
-    for (std::uint32_t i = 0; i < channel_.members(); ++i)
-      if (!payloads_.intact(i)) return false;
-    return true;
-  }
-
   Outcome straight() {
     deliver(0, total_);
-    return intact() ? Outcome::kDone : Outcome::kBroken;
+    return payloads_.all_intact() ? Outcome::kDone : Outcome::kBroken;
   }
 
   Outcome by_chunks() {
@@ -76,12 +70,12 @@ class Reading {
         reduce(first, bytes, payloads_.stage().data, math::kNeverStream);
       else
         deliver(first, bytes);
-      if (!intact()) return Outcome::kBroken;
+      if (!payloads_.all_intact()) return Outcome::kBroken;
       MUSTER_FAULT_POINT("reading.chunk_reduced");
       channel_.set_phase(++phase);
       if (!in_place) continue;
-      const Meeting met = channel_.await_phase(phase, patience_);
-      if (met != Meeting::kMet) return outcome_of(met);
+      const Waited met = channel_.await_readers(channel_.at(), phase, policy_);
+      if (met != Waited::kMet) return outcome_of(met);
       MUSTER_FAULT_POINT("reading.chunk_met");
       math::copy(target_ + first, payloads_.stage().data, bytes, math::kNeverStream);
     }
@@ -91,7 +85,7 @@ class Reading {
   const DirectPlan& plan_;
   Channel& channel_;
   Payloads& payloads_;
-  Patience& patience_;
+  WaitPolicy& policy_;
   std::size_t element_;
   std::uint64_t total_;
   std::byte* target_;
@@ -100,8 +94,8 @@ class Reading {
 
 }  // namespace
 
-Outcome reduce_by_reading(const DirectPlan& plan, Payloads& payloads, Patience& patience) {
-  return Reading(plan, payloads, patience).run();
+Outcome reduce_by_reading(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy) {
+  return Reading(plan, payloads, policy).run();
 }
 
 }  // namespace muster::client

@@ -11,6 +11,6 @@
 namespace muster::client {
 
 // After all have arrived and agree.
-Outcome reduce_by_reading(const DirectPlan& plan, Payloads& payloads, Patience& patience);
+Outcome reduce_by_reading(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy);
 
 }  // namespace muster::client

@@ -37,7 +37,8 @@ bool stands_end_to_end(const std::vector<Block>& blocks) {
 
 }  // namespace
 
-Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seating& seating, Vigil& vigil) {
+Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seating& seating,
+                                              WaitHooks& hooks) {
   const std::size_t members = seating.members.size();
   if (members == 0 || members > kRanksOnNodeMax || seating.index >= members ||
       seating.line >= memory.group_count())
@@ -68,8 +69,9 @@ Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seatin
                              seat + shm::kSlotsOffset,
                              reinterpret_cast<shm::DirectPair*>(seat + shm::kPairsOffset),
                              &lines[seating.line],
-                             seating.generation};
-  return std::make_unique<Channel>(words, std::move(peers), vigil);
+                             seating.epoch,
+                             seating.base};
+  return std::make_unique<Channel>(words, std::move(peers), hooks);
 }
 
 DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Channel& channel,

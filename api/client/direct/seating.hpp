@@ -18,11 +18,12 @@ struct Seating {
   std::uint32_t line = 0;   // of the group page
   std::uint32_t index = 0;  // this rank's
   std::vector<shm::DirectMember> members;
-  std::uint64_t generation = 0;  // in which this rank takes part
+  std::uint64_t epoch = 0;  // in which this rank takes part
+  std::uint64_t base = 0;   // of that epoch
 };
 
 // Maps the members' segments. Errors: PROTOCOL for seats that do not fit, and what the registrar says.
-Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seating& seating, Vigil& vigil);
+Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seating& seating, WaitHooks& hooks);
 
 // A collective as this rank described it, with addresses of this process and their places in its arena.
 struct Described {

@@ -97,9 +97,7 @@ class Shared {
     math::reduce_to_all(plan_.what.dtype, plan_.what.redop, std::span(sources).first(channel_.members()),
                         std::span(&to, 1), range.bytes / element_, plan_.what.scale,
                         math::streaming_from(total_));
-    for (std::uint32_t i = 0; i < channel_.members(); ++i)
-      if (!payloads_.intact(i)) return Outcome::kBroken;
-    return Outcome::kDone;
+    return payloads_.all_intact() ? Outcome::kDone : Outcome::kBroken;
   }
 
   const DirectPlan& plan_;
@@ -126,13 +124,13 @@ std::uint64_t shared_bytes(const DirectPlan& plan) {
   return brings_block(plan) ? plan.mine.target_blocks[channel.index()].count * element : 0;
 }
 
-Outcome run_shared(const DirectPlan& plan, Payloads& payloads, Patience& patience) {
+Outcome run_shared(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy) {
   Shared shared(plan, payloads);
   if (!shared.somebody_writes()) return Outcome::kDone;
   if (const Outcome written = shared.write(); written != Outcome::kDone) return written;
   MUSTER_FAULT_POINT("shared.written");
   plan.channel->set_phase(shm::kPhaseLast);
-  const Meeting met = plan.channel->await_phase(shm::kPhaseLast, patience);
+  const Waited met = plan.channel->await_phase(shm::kPhaseLast, policy);
   MUSTER_FAULT_POINT("shared.met");
   return outcome_of(met);
 }

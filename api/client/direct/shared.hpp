@@ -13,6 +13,6 @@ bool brings_block(const DirectPlan& plan);
 std::uint64_t shared_bytes(const DirectPlan& plan);
 
 // ALL_REDUCE, ALL_GATHER, BROADCAST, after all have arrived and agree.
-Outcome run_shared(const DirectPlan& plan, Payloads& payloads, Patience& patience);
+Outcome run_shared(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy);
 
 }  // namespace muster::client

@@ -24,11 +24,11 @@ static_assert(kSliceBytesMax <= kHalfBytes);
 // One operation.
 class Slices {
  public:
-  Slices(const DirectPlan& plan, Payloads& payloads, Patience& patience)
+  Slices(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy)
       : plan_(plan),
         channel_(*plan.channel),
         payloads_(payloads),
-        patience_(patience),
+        policy_(policy),
         element_(dtype_bytes(plan.what.dtype)),
         slice_(slice_bytes(plan.what, static_cast<std::int32_t>(channel_.members()), kSliceBytesMax)),
         total_(plan.what.count * element_) {}
@@ -41,8 +41,8 @@ class Slices {
       if (const Outcome done = reduce(c); done != Outcome::kDone) return done;
       MUSTER_FAULT_POINT("slices.reduced");
       channel_.set_phase(c + 1);
-      const Meeting met = channel_.await_phase(c + 1, patience_);
-      if (met != Meeting::kMet) return outcome_of(met);
+      const Waited met = channel_.await_phase(c + 1, policy_);
+      if (met != Waited::kMet) return outcome_of(met);
       MUSTER_FAULT_POINT("slices.met");
       if (const Outcome done = collect(c); done != Outcome::kDone) return done;
     }
@@ -70,9 +70,7 @@ class Slices {
     }
     math::reduce(plan_.what.dtype, plan_.what.redop, std::span(sources_).first(channel_.members()),
                  payloads_.stage().data + (c & 1) * kHalfBytes, range.bytes / element_, plan_.what.scale);
-    for (std::uint32_t i = 0; i < channel_.members(); ++i)
-      if (!payloads_.intact(i)) return Outcome::kBroken;
-    return Outcome::kDone;
+    return payloads_.all_intact() ? Outcome::kDone : Outcome::kBroken;
   }
 
   Outcome collect(std::uint64_t c) {
@@ -111,7 +109,7 @@ class Slices {
   const DirectPlan& plan_;
   Channel& channel_;
   Payloads& payloads_;
-  Patience& patience_;
+  WaitPolicy& policy_;
   std::size_t element_;
   std::uint64_t slice_;
   std::uint64_t total_;
@@ -120,8 +118,8 @@ class Slices {
 
 }  // namespace
 
-Outcome reduce_sliced(const DirectPlan& plan, Payloads& payloads, Patience& patience) {
-  return Slices(plan, payloads, patience).run();
+Outcome reduce_sliced(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy) {
+  return Slices(plan, payloads, policy).run();
 }
 
 }  // namespace muster::client

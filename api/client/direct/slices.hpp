@@ -11,6 +11,6 @@
 namespace muster::client {
 
 // After all have arrived and agree. ALL_REDUCE; REDUCE, where only the root collects.
-Outcome reduce_sliced(const DirectPlan& plan, Payloads& payloads, Patience& patience);
+Outcome reduce_sliced(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy);
 
 }  // namespace muster::client

@@ -15,7 +15,7 @@ namespace {
 // Goal:   a change of the shared layout is a decision, not an accident.
 // Method: every size and offset as a number; whoever changes one raises kAbiVersion and then this test.
 TEST(Layout, PinsTheCommand) {
-  EXPECT_EQ(kAbiVersion, 6u);
+  EXPECT_EQ(kAbiVersion, 7u);
   EXPECT_EQ(sizeof(Command), 64u);
   EXPECT_EQ(alignof(Command), 8u);
   EXPECT_EQ(offsetof(Command, sequence), 0u);
@@ -67,7 +67,8 @@ TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(Failure), 16u + 16u + 1024u);
   EXPECT_EQ(sizeof(Hello), 16u + 16u + 16u + 64u + 256u + 80u);
   EXPECT_EQ(sizeof(Welcome), 16u + 24u + 16u + 24u + 8u + 64u + 256u);
-  EXPECT_EQ(sizeof(DirectGroupAnswer), 16u + 16u + 8u);
+  EXPECT_EQ(sizeof(DirectGroupAnswer), 16u + 16u + 24u);
+  EXPECT_EQ(sizeof(DirectEndAnswer), 16u + 8u + 16u);
   EXPECT_EQ(sizeof(GroupMake), 16u + 8u + 64u);
   EXPECT_EQ(sizeof(GroupShrink), 16u + 16u);
   EXPECT_EQ(sizeof(MeshMake), 16u + 8u + 256u);
@@ -90,11 +91,10 @@ TEST(Layout, PinsTheMessages) {
 
 TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(sizeof(DirectSlot), 64u);
-  EXPECT_EQ(offsetof(DirectSlot, sequence), 0u);
-  EXPECT_EQ(offsetof(DirectSlot, generation), 8u);
-  EXPECT_EQ(offsetof(DirectSlot, common), 16u);
-  EXPECT_EQ(offsetof(DirectSlot, place), 32u);
-  EXPECT_EQ(offsetof(DirectSlot, payload), 40u);
+  EXPECT_EQ(offsetof(DirectSlot, position), 0u);
+  EXPECT_EQ(offsetof(DirectSlot, common), 8u);
+  EXPECT_EQ(offsetof(DirectSlot, place), 24u);
+  EXPECT_EQ(offsetof(DirectSlot, payload), 32u);
   EXPECT_EQ(sizeof(DirectSeat), 256u);
   EXPECT_EQ(offsetof(DirectSeat, plans), 128u);
   EXPECT_EQ(sizeof(DirectPair), 256u);
@@ -104,7 +104,7 @@ TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(offsetof(DirectHeader, awaiting), 424u);
   EXPECT_EQ(offsetof(DirectHeader, operations), 384u);
   EXPECT_EQ(sizeof(GroupLine), 128u);
-  EXPECT_EQ(offsetof(GroupLine, completed), 24u);
+  EXPECT_EQ(offsetof(GroupLine, met), 16u);
   EXPECT_EQ(sizeof(RankLine), 128u);
   EXPECT_EQ(kDirectRecordsOffset, 4096u + 2u * 512u * 1024u);
   EXPECT_EQ(kDirectSeatsOffset, 4096u + 2u * 512u * 1024u + 1024u * 64u);

@@ -67,7 +67,7 @@ TEST(Board, KeepsSeatsApartWhateverComesAndGoes) {
   std::set<std::uint32_t> live{0};
   int seated = 0;
   int refused = 0;
-  std::vector<std::uint64_t> generations(1 + kPlaces, 1);
+  std::vector<std::uint64_t> epochs(1 + kPlaces, 1);
   for (int step = 0; step < 4000; ++step) {
     SCOPED_TRACE(::testing::Message() << "step " << step);
     const auto group = static_cast<std::uint32_t>(1 + random() % kPlaces);
@@ -83,10 +83,9 @@ TEST(Board, KeepsSeatsApartWhateverComesAndGoes) {
       if (b.seat_group(GroupId(group), ranks).ok()) {
         live.insert(group);
         ++seated;
-        EXPECT_EQ(b.first_generation(GroupId(group)), b.generation(GroupId(group)));
-        EXPECT_GT(b.generation(GroupId(group)), generations[group])
-            << "records of the former would be its own";
-        generations[group] = b.generation(GroupId(group));
+        EXPECT_EQ(b.first_epoch(GroupId(group)), b.epoch(GroupId(group)));
+        EXPECT_GT(b.epoch(GroupId(group)), epochs[group]) << "records of the former would be its own";
+        epochs[group] = b.epoch(GroupId(group));
         EXPECT_EQ(b.members(GroupId(group)).size(), ranks.size());
       } else {
         ++refused;
@@ -116,18 +115,39 @@ TEST(Board, CountsAnewForANewProcess) {
   EXPECT_EQ(header->sleeps, 0u);
 }
 
+// Goal:   a member that says what no member can have done moves no base to where positions end.
+TEST(Board, BelievesNoPositionThatNobodyCanHaveReached) {
+  Board b = board();
+  const auto view = *shm::Mapping::map(shm::Descriptor(::dup(b.segment_descriptor(Rank(2)))),
+                                       b.segment_bytes(Rank(2)), shm::Access::kReadWrite);
+  auto* seat = view.writable() + b.members(GroupId(0))[2].seat;
+  auto* slot = reinterpret_cast<shm::DirectSlot*>(seat + shm::kSlotsOffset);
+  std::uint64_t fault = 0;
+  for (const std::uint64_t lie : {UINT64_MAX, UINT64_MAX / 2, std::uint64_t{1} << 45}) {
+    slot->position = lie;
+    const std::uint64_t before = b.base(GroupId(0));
+    b.end(GroupId(0),
+          std::make_shared<const scheduler::Cause>(scheduler::Cause{Code::kAborted, 0, "", ++fault}),
+          scheduler::Epochs::Why::kOther);
+    EXPECT_GT(b.base(GroupId(0)), before);
+    EXPECT_LE(b.base(GroupId(0)), before + 2);
+  }
+}
+
 TEST(Board, MakesASeatReadyForItsNewGroup) {
   Board b = board();
   ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(1), Rank(3)}).ok());
-  b.break_group(GroupId(1), {Code::kPeerLost, 3, "rank 3 died"}, Board::End::kDeparture);
-  const scheduler::Cause gone{Code::kPeerLost, 3, "rank 3 died"};
-  b.stand(GroupId(1), &gone);
-  const std::uint64_t before = b.generation(GroupId(1));
-  ASSERT_TRUE(b.verdict_of(GroupId(1), before - 1).has_value());
+  const auto gone =
+      std::make_shared<const scheduler::Cause>(scheduler::Cause{Code::kPeerLost, 3, "rank 3 died", 1});
+  b.end(GroupId(1), gone, scheduler::Epochs::Why::kLoss);
+  b.set_absence(GroupId(1), gone);
+  const std::uint64_t before = b.epoch(GroupId(1));
+  ASSERT_EQ(b.cause_of(GroupId(1), before - 1), gone);
+  EXPECT_EQ(b.epoch_after(GroupId(1), before - 1), before);
   b.unseat_group(GroupId(1));
   ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(0), Rank(1)}).ok());
-  EXPECT_GT(b.generation(GroupId(1)), before);
-  EXPECT_FALSE(b.verdict_of(GroupId(1), before).has_value()) << "the former group's";
+  EXPECT_GT(b.epoch(GroupId(1)), before);
+  EXPECT_EQ(b.cause_of(GroupId(1), before), nullptr) << "the former group's";
 }
 
 }  // namespace

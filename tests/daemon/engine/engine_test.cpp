@@ -36,12 +36,14 @@ class EngineByHand : public ::testing::Test {
                                              attached->welcome.direct_bytes, shm::Access::kReadWrite));
     }
   }
-  // What the rank is told of the end of a generation of the group of all.
-  Status told(std::uint32_t rank, std::uint64_t generation) {
+  // What the rank is told of the end of an epoch of the group of all.
+  Status told(std::uint32_t rank, std::uint64_t epoch) {
     shm::DirectMessage message;
     message.group = kAll;
-    message.generation = generation;
-    return engine_->direct_verdict(*sessions_[rank], message);
+    message.epoch = epoch;
+    std::string text;
+    const auto end = engine_->direct_end(*sessions_[rank], message, &text);
+    return end ? Status(static_cast<Code>(end->code), text, end->culprit) : end.error();
   }
   // The rank runs an operation directly, as far as the engine can see.
   void run_directly(std::uint32_t rank) {
@@ -79,15 +81,15 @@ TEST_F(EngineByHand, BlamesADeathOnNobodyWhoWasGotOverLongAgo) {
 
 // Goal:   a launcher that says again that a rank is absent, as its answer was lost, ends nothing more.
 // Method: one end for the departure, one for the absence; once all may come again nothing stands against the
-//         third generation.
-TEST_F(EngineByHand, EndsOneGenerationForAnAbsenceSaidTwice) {
+//         third epoch.
+TEST_F(EngineByHand, EndsOneEpochForAnAbsenceSaidTwice) {
   engine_->detach(Rank(2), "rank 2 detached");
   for (int i = 0; i < 2; ++i) engine_->absent(Rank(2), "rank 2 exited with code 0");
   EXPECT_THAT(told(0, 1).message(), HasSubstr("rank 2 detached"));
   EXPECT_EQ(told(0, 2).code(), Code::kPeerLost);
   EXPECT_EQ(told(0, 3).code(), Code::kPeerLost) << "it stands against the group";
   engine_->expect_all();
-  EXPECT_EQ(told(0, 3).code(), Code::kState) << "that generation goes on";
+  EXPECT_EQ(told(0, 3).code(), Code::kState) << "that epoch goes on";
 }
 
 // Goal:   a client whose lane is full and never moves does not keep the workers from sleeping.

@@ -43,7 +43,7 @@ Board::Flight flight(std::uint32_t group, std::uint32_t member, std::uint64_t in
   f.group = GroupId(group);
   f.member = member;
   f.what = {group, static_cast<std::uint8_t>(op), MUSTER_F32, 0};
-  f.generation = 1;
+  f.epoch = 1;
   f.number = number;
   f.source_bytes = f.target_bytes = 8;
   f.begun = Nanos(static_cast<std::int64_t>(100 * index));

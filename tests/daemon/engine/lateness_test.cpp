@@ -47,7 +47,7 @@ class Members {
     const std::uint64_t index = ++recorded_[rank];
     shm::DirectRecord& record = records(rank)[index % shm::kDirectRecords];
     record.what = shm::pack_what({group, static_cast<std::uint8_t>(op), 0, 0});
-    record.generation = board.generation(GroupId(group));
+    record.epoch = board.epoch(GroupId(group));
     record.number = number;
     record.begun_ns = static_cast<std::uint64_t>(at.count());
     record.end = 0;
@@ -118,7 +118,7 @@ TEST(Lateness, NamesWhoComesLateOnTheDirectPath) {
 // Goal:   nothing is missed or counted twice, however looks fall among the members' arrivals.
 TEST(Lateness, CountsEachOperationOnceWhenLooksComeInBetween) {
   Members m;
-  m.meet(0, kInTime);  // a generation's first is the mark for the next
+  m.meet(0, kInTime);  // an epoch's first is the mark for the next
   for (std::uint64_t n = 2; n <= 41; ++n) {
     for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
       m.now += milliseconds(1);
@@ -158,7 +158,7 @@ TEST(Lateness, ReadsASampleOfManyOperations) {
   EXPECT_LT(all, 3 * shm::kDirectRecords);
 }
 
-TEST(Lateness, LeavesOutPairsAndBrokenGenerations) {
+TEST(Lateness, LeavesOutPairsAndEpochsThatAreOver) {
   Members m;
   m.meet(0, kInTime);
   for (std::uint64_t n = 2; n < 10; ++n)
@@ -167,8 +167,11 @@ TEST(Lateness, LeavesOutPairsAndBrokenGenerations) {
   m.meet(0, kInTime);
   EXPECT_EQ(m.counted(0), 1u);
   m.meet(0, kInTime);
-  m.board.break_group(GroupId(0), {Code::kPeerLost, 3, "rank 3 died"}, Board::End::kDeparture);
-  EXPECT_EQ(m.counted(0), 1u) << "of a generation that is over";
+  m.board.end(
+      GroupId(0),
+      std::make_shared<const scheduler::Cause>(scheduler::Cause{Code::kPeerLost, 3, "rank 3 died", 1}),
+      scheduler::Epochs::Why::kLoss);
+  EXPECT_EQ(m.counted(0), 1u) << "of an epoch that is over";
   m.begin_anew();
   m.meet(0, kInTime);
   m.meet(0, kInTime);

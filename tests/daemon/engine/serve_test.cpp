@@ -291,15 +291,15 @@ TEST_F(Serve, CountsStartsInTheRingAsInFlight) {
   }
 }
 
-// Goal:   a client may ask about any generation, also one before the first, when none has ended yet.
-TEST_F(Serve, TellsNoVerdictOfAGenerationBeforeTheFirst) {
+// Goal:   a client may ask about any epoch, also one before the first, when none has ended yet.
+TEST_F(Serve, TellsOfNoEndOfAnEpochThatHasNotEnded) {
   Session& session = attach(0);
   shm::DirectMessage request;
   request.group = Handle(0, 77).bits;
-  for (const std::uint64_t generation : {std::uint64_t{0}, std::uint64_t{1}, UINT64_MAX}) {
-    request.generation = generation;
-    EXPECT_EQ(ask(session, request, MessageKind::kDirectVerdict), MessageKind::kFailure) << generation;
-    EXPECT_EQ(refused(), Code::kState) << generation;
+  for (const std::uint64_t epoch : {std::uint64_t{0}, std::uint64_t{1}, UINT64_MAX}) {
+    request.epoch = epoch;
+    EXPECT_EQ(ask(session, request, MessageKind::kDirectEnd), MessageKind::kFailure) << epoch;
+    EXPECT_EQ(refused(), Code::kState) << epoch;
   }
 }
 

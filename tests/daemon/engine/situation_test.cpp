@@ -176,13 +176,12 @@ class DirectClient {
       if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
       auto* slot = reinterpret_cast<shm::DirectSlot*>(map_.writable() + member.seat + shm::kSlotsOffset +
                                                       (number & 1) * shm::kSlotBytes);
-      slot->generation = board.generation(GroupId(group));
-      slot->sequence = number;
+      slot->position = number;
     }
     shm::DirectRecord record;
     record.index = ++index_;
     record.what = shm::pack_what({group, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
-    record.generation = board.generation(GroupId(group));
+    record.epoch = board.epoch(GroupId(group));
     record.number = number;
     record.target_bytes = 16;
     record.begun_ns = static_cast<std::uint64_t>(now);
@@ -199,7 +198,7 @@ class DirectClient {
     for (const auto& member : board.members(GroupId(group))) {
       if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
       auto* seat = reinterpret_cast<shm::DirectSeat*>(map_.writable() + member.seat);
-      seat->progress[board.generation(GroupId(group)) & 1] = shm::make_progress(number, shm::kPhaseLast);
+      seat->progress = shm::make_progress(number, shm::kPhaseLast);
     }
   }
   void await_readers_of(std::uint64_t record) {
@@ -266,7 +265,7 @@ TEST(Situation, KnowsWhoWaitsForReaders) {
     shm::DirectRecord over;
     over.index = 1;
     over.what = shm::pack_what({0, op, MUSTER_F32, 0});
-    over.generation = board.generation(GroupId(0));
+    over.epoch = board.epoch(GroupId(0));
     over.number = 1;
     over.begun_ns = 10;
     over.end = static_cast<std::uint64_t>(shm::RecordState::kWell);
@@ -320,7 +319,7 @@ TEST(Situation, BelievesNoRecordThatCannotBe) {
     shm::DirectRecord record;
     record.index = 1;
     record.what = shm::pack_what({0, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
-    record.generation = 1;
+    record.epoch = 1;
     record.number = 1;
     change(record);
     client.write(record);
@@ -330,7 +329,7 @@ TEST(Situation, BelievesNoRecordThatCannotBe) {
   EXPECT_THAT(with([](auto& r) { r.what = shm::pack_what({1, 1, 1, 0}); }).waits, SizeIs(0)) << "no member";
   EXPECT_THAT(with([](auto& r) { r.what = shm::pack_what({0, MUSTER_SEND, 1, 9}); }).waits, SizeIs(0));
   EXPECT_THAT(with([](auto& r) { r.end = 3; }).waits, SizeIs(0));
-  EXPECT_THAT(with([](auto& r) { r.generation = 2; }).waits, SizeIs(0)) << "not the group's";
+  EXPECT_THAT(with([](auto& r) { r.epoch = 2; }).waits, SizeIs(0)) << "not the group's";
   // An operation that no enum knows, at a time to come: it is shown as it is, and not older than now.
   stage.now = Nanos(50);
   const blame::Situation s = with([](auto& r) {

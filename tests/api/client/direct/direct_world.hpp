@@ -55,6 +55,22 @@ class DirectWorld {
     seats_[rank] = std::make_unique<Seat>(*this, rank);
   }
 
+  // The engine's part: the group's epoch ends by a fault of its own.
+  void end(scheduler::Cause cause, scheduler::Epochs::Why why = scheduler::Epochs::Why::kOther) {
+    cause.fault = ++faults_;
+    board_->end(kGroupId, std::make_shared<const scheduler::Cause>(std::move(cause)), why);
+  }
+  void lose(scheduler::Cause cause) { end(std::move(cause), scheduler::Epochs::Why::kLoss); }
+  // The member hears how its epoch has ended, as from the engine. Its cause's text; empty: it goes on.
+  std::string hear(std::uint32_t rank) {
+    Channel& member = channel(rank);
+    const std::uint64_t epoch = member.view().epoch();
+    const scheduler::CausePtr cause = board_->cause_of(kGroupId, epoch);
+    const std::uint64_t next = board_->epoch_after(kGroupId, epoch);
+    if (next != epoch) member.move_on(next, next == board_->epoch(kGroupId) ? board_->base(kGroupId) : 0);
+    return cause != nullptr ? cause->text : "";
+  }
+
   DirectMemory& memory(std::uint32_t rank) { return seats_[rank]->memory; }
 
   // A plan for a share whose memory lies in the arena.
@@ -64,8 +80,8 @@ class DirectWorld {
     return make_direct_plan(rank + 1, described, channel(rank), machine_, machine_.cores);
   }
   Outcome run(std::uint32_t rank, const DirectPlan& plan) {
-    Patience patience(timeout, plan.crowded);
-    return run_direct(plan, seats_[rank]->memory, seats_[rank]->stages, patience);
+    WaitPolicy policy(timeout, plan.crowded);
+    return run_direct(plan, seats_[rank]->memory, seats_[rank]->stages, policy);
   }
 
   Nanos timeout = std::chrono::seconds(20);
@@ -78,11 +94,11 @@ class DirectWorld {
   std::function<void(std::uint32_t rank, const Wanted& wanted)> on_overdue = [this](std::uint32_t rank,
                                                                                     const Wanted&) {
     ADD_FAILURE() << "rank " << rank << " waited in vain";
-    board_->break_group(kGroupId, {Code::kTimeout, -1, "waited in vain", 0}, engine::Board::End::kForAll);
+    end({Code::kTimeout, -1, "waited in vain"});
   };
 
  private:
-  struct Seat final : Registrar, Vigil {
+  struct Seat final : Registrar, WaitHooks {
     Seat(DirectWorld& w, std::uint32_t r)
         : world(w),
           rank(r),
@@ -91,8 +107,12 @@ class DirectWorld {
                     shm::Access::kReadWrite),
               w.map(w.board_->page_descriptor(), w.board_->page_bytes(), shm::Access::kRead), *this)),
           stages(memory.own(), memory.flight()) {
-      const Seating seating{kGroup, kGroupId.value, r, w.board_->members(kGroupId),
-                            w.board_->generation(kGroupId)};
+      const Seating seating{kGroup,
+                            kGroupId.value,
+                            r,
+                            w.board_->members(kGroupId),
+                            w.board_->epoch(kGroupId),
+                            w.board_->base(kGroupId)};
       channel = *open_channel(memory, seating, *this);
     }
     Result<shm::Mapping> direct_segment(std::int32_t peer) override {
@@ -114,7 +134,7 @@ class DirectWorld {
     Instant now() const override { return clock.now(); }
     bool engine_gone() override { return world.engine_gone; }
     bool interrupted() const override { return world.interrupted; }
-    void overdue(const Channel& waiting) override { world.on_overdue(rank, waiting.wanted()); }
+    void overdue(const Wanted& wanted) override { world.on_overdue(rank, wanted); }
 
     DirectWorld& world;
     std::uint32_t rank;
@@ -137,6 +157,7 @@ class DirectWorld {
   shm::Descriptor arena_;
   shm::Mapping view_;
   std::vector<std::unique_ptr<Seat>> seats_;
+  std::atomic<std::uint64_t> faults_ = 0;
 };
 
 }  // namespace muster::client::test

@@ -24,7 +24,7 @@ Face row(std::int32_t peer, std::byte* data) {
   return face;
 }
 
-// Goal:   what a giver writes after it has heard of the generation's end is no result.
+// Goal:   what a giver writes after it has heard of the epoch's end is no result.
 // Method: rank 1 finds the list of rank 0 in its slot; when it is about to read the face itself, the group
 //         ends, and the program of rank 0, whose call has returned, writes its array.
 class Faces : public ::testing::Test {
@@ -50,7 +50,7 @@ TEST_F(Faces, DoNotCountOnceTheirGiverMayWriteThem) {
   Outcome of_giver = Outcome::kDone;
   world.on_first_look = [&](std::uint32_t rank) {
     ASSERT_EQ(rank, 1u);
-    world.board().break_group(kGroupId, {Code::kAborted, -1, "enough", 0}, engine::Board::End::kForAll);
+    world.end({Code::kAborted, -1, "enough"});
     rank_0.join();
     std::fill_n(given(world), kCount * 4, std::byte{7});
   };
@@ -70,8 +70,7 @@ TEST_F(Faces, CountAlthoughAnotherMemberHasLeft) {
   world.on_first_look = [&](std::uint32_t) {
     others[2].join();
     world.board().set_attached(Rank(2), false);
-    world.board().break_group(kGroupId, {Code::kPeerLost, 2, "rank 2 left", 1},
-                              engine::Board::End::kDeparture);
+    world.lose({Code::kPeerLost, 2, "rank 2 left"});
   };
   for (const std::uint32_t rank : {0u, 2u})
     others[rank] = std::thread([&, rank] { outcomes[rank] = world.run(rank, plan(world, rank)); });

@@ -31,7 +31,7 @@ TEST(FlightRing, RecordsEachOperationOfEachRank) {
     for (std::size_t i = 0; i < flights.size(); ++i) {
       EXPECT_EQ(flights[i].index, i + 1);
       EXPECT_EQ(flights[i].number, i + 1);
-      EXPECT_EQ(flights[i].generation, 1u);
+      EXPECT_EQ(flights[i].epoch, 1u);
       EXPECT_EQ(flights[i].member, rank);
       EXPECT_EQ(flights[i].what.op, MUSTER_BARRIER);
       EXPECT_EQ(flights[i].state, shm::RecordState::kWell);

@@ -132,16 +132,16 @@ TEST_F(Operations, DoNotCountFacesWhoseGiverLeftWithoutItsEngine) {
 // Goal:   two members who are there pass messages although a third will not come.
 TEST_F(Operations, PassMessagesBesideAMemberThatIsAbsent) {
   world_.board().set_attached(Rank(2), false);
-  world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
-  world_.board().stand(kGroupId, &kLost);
+  world_.lose(kLost);
+  world_.board().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
   for (const std::uint32_t rank : {0u, 1u}) {
     EXPECT_EQ(transfer(rank, 0, 1, 8), Outcome::kRefused) << "the departure is told";
-    world_.channel(rank).take_verdict();
+    world_.hear(rank);
   }
   const auto message = [&](std::uint32_t rank) { return transfer(rank, 0, 1, kLarge); };
   EXPECT_EQ(both(message), kWell);
   EXPECT_EQ(barrier(0), Outcome::kRefused);
-  world_.channel(0).take_verdict();
+  world_.hear(0);
   EXPECT_EQ(both(message), kWell) << "rank 0 alone was refused something: their messages go on";
   EXPECT_EQ(transfer(0, 0, 2, 8), Outcome::kRefused);
   EXPECT_EQ(transfer(0, 2, 0, 8), Outcome::kRefused);
@@ -150,7 +150,7 @@ TEST_F(Operations, PassMessagesBesideAMemberThatIsAbsent) {
 TEST_F(Operations, TakeAMessageThatHasComeAlthoughAThirdMemberLeaves) {
   world_.on_first_look = [&](std::uint32_t) {
     world_.board().set_attached(Rank(2), false);
-    world_.board().break_group(kGroupId, kLost, engine::Board::End::kDeparture);
+    world_.lose(kLost);
   };
   std::fill_n(given(), kLarge, std::byte{7});
   EXPECT_EQ(both([&](std::uint32_t rank) { return transfer(rank, 0, 1, kLarge); }).second, Outcome::kDone);
@@ -159,14 +159,14 @@ TEST_F(Operations, TakeAMessageThatHasComeAlthoughAThirdMemberLeaves) {
 
 // Goal:   nobody waits for readers of an operation that never began.
 // Method: rank 0 is refused twice, with a stage taken each time; then all come, and use each stage again. A
-//         barrier has the number that the refused ones would have had, and nobody reads anything in it.
+//         barrier has the position that the refused ones would have had, and nobody reads anything in it.
 TEST_F(Operations, WaitForNoReadersOfWhatNeverBegan) {
-  world_.board().stand(kGroupId, &kLost);
+  world_.board().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(gather(0), Outcome::kRefused);
-    world_.channel(0).take_verdict();
+    world_.hear(0);
   }
-  world_.board().stand(kGroupId, nullptr);
+  world_.board().set_absence(kGroupId, nullptr);
   world_.timeout = std::chrono::hours(1);  // a wait for readers ends without a word then
   const auto all = [&](std::uint32_t rank) {
     EXPECT_EQ(barrier(rank), Outcome::kDone);
@@ -181,12 +181,12 @@ TEST_F(Operations, WaitForNoReadersOfWhatNeverBegan) {
 
 // Goal:   memory that went with its owner explains no later failure.
 // Method: rank 1 asks for the memory of rank 0 when that is gone, with all that it had given.
-TEST_F(Operations, ForgetTheTroubleThatAVerdictExplains) {
+TEST_F(Operations, ForgetTheTroubleThatAnEndExplains) {
   Outcome of_giver = Outcome::kDone;
   std::thread rank_0;
   std::thread rank_2;
   world_.on_first_look = [&](std::uint32_t) {
-    world_.board().break_group(kGroupId, kEnough, engine::Board::End::kForAll);
+    world_.end(kEnough);
     rank_0.join();
     world_.reattach(0);
     world_.arenas_gone = true;

@@ -1,0 +1,59 @@
+#include "api/client/direct/epoch_view.hpp"
+
+#include "api/shm/untrusted.hpp"
+
+#include <atomic>
+
+namespace muster::client {
+namespace {
+
+using shm::Published;
+using shm::Untrusted;
+
+}  // namespace
+
+EpochView::EpochView(const shm::GroupLine* line, std::uint64_t* own, const std::vector<Peer>& peers)
+    : line_(line), own_(own), peers_(peers) {}
+
+void EpochView::move_to(std::uint64_t epoch, std::uint64_t base) {
+  epoch_ = epoch;
+  base_ = base;
+  Published<std::uint64_t>(own_).store_release(epoch);
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+bool EpochView::has_ended(std::uint64_t epoch) const {
+  return Untrusted<std::uint64_t>(&line_->epoch).load_ordered() != epoch;
+}
+
+bool EpochView::closed() const {
+  return ended() || Untrusted<std::int32_t>(&line_->absence).load() != 0;
+}
+
+EpochView::Fate EpochView::fate_of(At at) const {
+  if (!has_ended(at.epoch)) return Fate::kGoesOn;
+  const std::uint64_t met = look(met_word(at.epoch));
+  // Asked last: the word is of that epoch only while it is among those that are kept.
+  const std::uint64_t present = look(&line_->epoch);
+  if (present - at.epoch > shm::kEpochsKept) return Fate::kEnded;
+  if (met == shm::kMetUncounted) return Fate::kUnknown;
+  return at.position <= met ? Fate::kGoesOn : Fate::kEnded;
+}
+
+bool EpochView::parted_from(std::uint32_t i) const {
+  return ended() || (closed() && look(peers_[i].life) % 2 == 0);
+}
+
+// Life first: the engine moves the seat of a member that has come back to the present epoch before it gives
+// its rank a life again.
+bool EpochView::has_left(std::uint32_t i, std::uint64_t epoch) const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // what was read came before the looks
+  if (!has_ended(epoch)) return false;
+  return look(peers_[i].life) % 2 == 0 || look(&peers_[i].seat->epoch) > epoch;
+}
+
+bool EpochView::let_go(std::uint32_t i, At at) const {
+  return has_left(i, at.epoch) || fate_of(at) == Fate::kEnded;
+}
+
+}  // namespace muster::client
