@@ -5,7 +5,7 @@
 namespace muster {
 
 Instant SteadyClock::now() const noexcept {
-  timespec ts{};
+  timespec ts;
   clock_gettime(CLOCK_MONOTONIC, &ts);
   return std::chrono::seconds(ts.tv_sec) + std::chrono::nanoseconds(ts.tv_nsec);
 }

@@ -3,6 +3,7 @@
 #include "api/base/dtype.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace muster {
 namespace {
@@ -32,6 +33,20 @@ double moving_ns(double moved, double touched) {
   return moved / (touched <= kCachedBytesMax ? kCachedBytesPerNs : kMemoryBytesPerNs);
 }
 
+// Bytes that one member gives at most. UINT64_MAX: the members do not agree on it.
+std::uint64_t given_bytes_max(const Collective& c, std::int32_t ranks) {
+  if (c.op == MUSTER_BARRIER) return 0;
+  if (is_pairwise(c.op) || is_transfer(c.op)) return UINT64_MAX;
+  std::uint64_t count = c.count;
+  const bool gives_all_blocks = c.op == MUSTER_REDUCE_SCATTER;
+  if (!c.counts.empty())
+    count = gives_all_blocks ? std::accumulate(c.counts.begin(), c.counts.end(), std::uint64_t{0})
+                             : *std::max_element(c.counts.begin(), c.counts.end());
+  else if (gives_all_blocks)
+    count *= static_cast<std::uint64_t>(ranks);
+  return count * dtype_bytes(c.dtype);
+}
+
 double meeting_ns(const Machine& machine) {
   const double per_core = static_cast<double>(machine.local_ranks) / std::max(1u, machine.cores);
   return machine.crowded() ? kCrowdedMeetingNs * per_core : kMeetingNs;
@@ -45,6 +60,10 @@ const char* path_name(Path path) noexcept {
 
 const char* algorithm_name(Algorithm algorithm) noexcept {
   switch (algorithm) {
+    case Algorithm::kSmall:
+      return "small";
+    case Algorithm::kFaces:
+      return "faces";
     case Algorithm::kRead:
       return "read";
     case Algorithm::kSliced:
@@ -87,6 +106,12 @@ Choice choose(const Collective& collective, std::int32_t ranks, const Machine& m
                     : "one result for all, of which each rank writes its part",
             (gathers ? 1 : 2) * meeting_ns(machine) + moving_ns(moved, read + bytes)};
   }
+  if (given_bytes_max(collective, ranks) <= kSmallBytesMax)
+    return {Path::kDirect, Algorithm::kSmall, "what each rank gives travels with its arrival",
+            meeting_ns(machine) + moving_ns(bytes * members * share, touched)};
+  if (collective.op == MUSTER_EXCHANGE)
+    return {Path::kDirect, Algorithm::kFaces, "a meeting, and each rank takes the faces that are for it",
+            meeting_ns(machine)};
   if (reduces_all && bytes >= static_cast<double>(kEngineBytesMin))
     return {Path::kEngine, Algorithm::kWhole,
             "so large a reduction is bound by memory, and the engine reads each source once for all ranks",

@@ -21,6 +21,7 @@ struct Machine {
 
 enum class Path : std::uint8_t { kDirect, kEngine };
 enum class Algorithm : std::uint8_t {
+  kSmall,   // what members give travels with their arrivals, and each finishes alone: one meeting
   kWhole,   // each member reads the contributions it needs and finishes alone: one meeting, two if they are
             // read in place
   kRead,    // ALL_REDUCE: each member reduces the whole vector from everybody's source in place; all wait for
@@ -28,7 +29,12 @@ enum class Algorithm : std::uint8_t {
   kShared,  // one result for all in node-shared memory: each member brings its part of it, and all meet
   kSliced,  // each member reduces its slice of a chunk, then collects the others' slices: one meeting per
             // chunk and one more
+  kFaces,   // EXCHANGE: each member reads its inboxes' faces from the list of their sender
 };
+constexpr std::size_t kAlgorithms = 6;
+
+// Up to here a member's contribution travels with its arrival: what the line of a slot has room for.
+constexpr std::uint64_t kSmallBytesMax = 32;
 
 const char* path_name(Path path) noexcept;                 // "direct"
 const char* algorithm_name(Algorithm algorithm) noexcept;  // "sliced"

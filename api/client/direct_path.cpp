@@ -128,7 +128,7 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
   for (std::uint32_t i = 0; i < answer.members; ++i)
     seating.members.push_back(shm::tail_entry<shm::DirectMember>(list, i));
   MUSTER_ASSIGN_OR_RETURN(auto made, open_channel(*memory_, seating, *this));
-  forget_line(made->view().line());
+  forget_line(made->line());
   return channels_.emplace(group, std::move(made)).first->second.get();
 }
 
@@ -138,46 +138,43 @@ void DirectPath::settle(std::uint64_t group, Nanos timeout) {
 }
 
 // The line is another group's now. No plan of the former one is left, and nothing staged.
-void DirectPath::forget_line(const shm::GroupLine* line) {
+void DirectPath::forget_line(std::uint32_t line) {
   for (auto it = channels_.begin(); it != channels_.end();) {
-    const bool former = it->second->view().line() == line;
+    const bool former = it->second->line() == line;
     it = former ? channels_.erase(it) : std::next(it);
   }
 }
 
 // ---- running -----------------------------------------------------------------------------------
 
-Status DirectPath::run(const DirectPlan& plan, Nanos timeout) {
-  if (is_alone()) return noted(session_.loss());
+Outcome DirectPath::attempt(const DirectPlan& plan, Nanos timeout) {
+  if (memory_->flight().latest() >= look_at_ && is_alone()) return Outcome::kAlone;
   WaitPolicy policy(timeout, plan.crowded);
   running_ = plan.handle;
   MUSTER_FAULT_POINT("run.chosen");
-  Outcome outcome = run_direct(plan, *memory_, *stages_, policy);
-  // What stood in the way may be gone by now, with a rank that has come back: then there is nothing to tell.
+  const Outcome outcome = run_direct(plan, *memory_, *stages_, policy);
+  if (outcome != Outcome::kDone || plan.choice.path == Path::kEngine) return outcome;
+  auto* header = reinterpret_cast<shm::DirectHeader*>(memory_->own());
+  Published<std::uint64_t>(&header->operations).store(++operations_);
+  Published<std::uint64_t>(&header->bytes_moved).store(bytes_moved_ += plan.target_bytes);
+  MUSTER_FAULT_POINT("run.counted");
+  return outcome;
+}
+
+// What stood in the way may be gone by now, with a rank that has come back: then there is nothing to tell.
+Status DirectPath::conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome) {
   while (outcome == Outcome::kRefused) {
     if (explained(plan))
       if (const Status why = hear(plan); why.code() != Code::kState) return noted(why);
-    outcome = run_direct(plan, *memory_, *stages_, policy);
+    outcome = attempt(plan, timeout);
   }
-  if (outcome == Outcome::kDone && plan.choice.path == Path::kEngine) return {};
-  if (outcome == Outcome::kDone) {
-    auto* header = reinterpret_cast<shm::DirectHeader*>(memory_->own());
-    ++operations_;
-    bytes_moved_ += plan.target_bytes;
-    Published<std::uint64_t>(&header->operations).store(operations_);
-    Published<std::uint64_t>(&header->bytes_moved).store(bytes_moved_);
-    MUSTER_FAULT_POINT("run.counted");
-    return {};
-  }
-  return noted(failed(plan, outcome));
+  return outcome == Outcome::kDone ? Status() : noted(failed(plan, outcome));
 }
 
 // A look now and then, by the time that the flight record took: members who never wait long for each other
 // would go on without an engine for ever.
 bool DirectPath::is_alone() {
-  const Instant latest = memory_->flight().latest();
-  if (latest < look_at_) return false;
-  look_at_ = later(latest, kEngineLookPeriod);
+  look_at_ = later(memory_->flight().latest(), kEngineLookPeriod);
   return session_.loss_of_silent_engine().has_value();
 }
 

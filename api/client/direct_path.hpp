@@ -29,7 +29,13 @@ class DirectPath final : private WaitHooks, private Registrar {
   // Finds the group's channel and chooses path and algorithm.
   Result<DirectPlan> plan(std::uint64_t handle, const Described& described);
   // Where the engine carries the plan out, all have only agreed on it afterwards.
-  Status run(const DirectPlan& plan, Nanos timeout);
+  Status run(const DirectPlan& plan, Nanos timeout) {
+    const Outcome outcome = attempt(plan, timeout);
+    return outcome == Outcome::kDone ? Status() : conclude(plan, timeout, outcome);
+  }
+  // The two halves of run(): the operation, and what becomes of one that is not done.
+  Outcome attempt(const DirectPlan& plan, Nanos timeout);
+  Status conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome);
   // The rank is about to give the group up.
   void settle(std::uint64_t group, Nanos timeout);
   // So many plans have counts that the engine does not know: it waits with a report until it does.
@@ -51,7 +57,7 @@ class DirectPath final : private WaitHooks, private Registrar {
   Result<Registrar::Scratch> scratch(std::uint64_t bytes) override;
 
   Result<Channel*> channel(std::uint64_t group);
-  void forget_line(const shm::GroupLine* line);
+  void forget_line(std::uint32_t line);
   Result<shm::Mapping> peer_memory(shm::MessageKind kind, std::int32_t rank, std::uint32_t segment);
   bool is_alone();
   Status failed(const DirectPlan& plan, Outcome outcome);

@@ -168,6 +168,11 @@ struct muster_session {
   // The same, and never a sample: for what compares samples itself.
   muster::Status run_alone(muster_plan plan, muster::Nanos timeout);
   bool has_plan(muster_plan plan) const { return find(plan) != nullptr; }
+  // The plan, if nothing need be asked or made before it is run; nullptr: it goes the long way.
+  const muster::client::DirectPlan* at_hand(muster_plan plan) const;
+  muster::client::DirectPath& direct() { return *direct_; }
+  muster::Status conclude_at_hand(const muster::client::DirectPlan& plan, muster::Nanos timeout,
+                                  muster::client::Outcome outcome);
 
   // ---- new counts: recount.cpp -------------------------------------------------------------------
   // `counts` is looked at for `count`, source_blocks and target_blocks alone.
@@ -320,6 +325,10 @@ muster_lane usual_lane(const shm::PlanCollective& collective);
 muster_status_t report(const Status& status) noexcept;
 // The same for a code with fixed words.
 muster_status_t report(Code code, const char* what) noexcept;
+// What has been reported already, or succeeded.
+inline muster_status_t report(muster_status_t status) noexcept {
+  return status;
+}
 
 // Runs `body` (returning Status), catching what a library may throw: nothing leaves the C API. Free where
 // nothing is thrown. Memory that is not there is the machine's limit, anything else our own defect.

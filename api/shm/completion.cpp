@@ -310,9 +310,8 @@ std::uint64_t CompletionReader::settled(std::uint32_t lane, std::uint64_t submit
   return std::min(submitted, std::max({now.reached, now.failed_to, last.to}));
 }
 
-Code CompletionReader::closed() const {
+Code CompletionReader::closed_how() const {
   const std::uint32_t word = Untrusted<std::uint32_t>(&page_->closed).load_acquire();
-  if (word == 0) return Code::kOk;
   const std::int64_t status = -static_cast<std::int64_t>(word);
   if (status < INT32_MIN || !is_failure(static_cast<std::int32_t>(status))) return Code::kProtocol;
   return static_cast<Code>(status);

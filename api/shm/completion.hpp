@@ -130,13 +130,16 @@ class CompletionReader {
   std::uint64_t settled(std::uint32_t lane, std::uint64_t submitted);
 
   // kOk while the session is open, else the status with which the engine closed it.
-  Code closed() const;
+  Code closed() const {
+    return Untrusted<std::uint32_t>(&page_->closed).load_acquire() == 0 ? Code::kOk : closed_how();
+  }
 
   // For how long the engine has not taken a turn; its turns are 100 ms apart at most while it has a core. 0
   // if the page says what cannot be, or none was taken yet.
   Nanos silence(Instant now) const;
 
  private:
+  Code closed_how() const;
   struct Snapshot {
     std::uint64_t reached, failed_from, failed_to;
     std::int32_t status, culprit_rank;

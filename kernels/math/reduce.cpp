@@ -1,7 +1,6 @@
 #include "kernels/math/reduce.hpp"
 
 #include "api/base/assert.hpp"
-#include "api/base/dtype.hpp"
 #include "kernels/math/reduce_formats.hpp"
 
 #include <cstdint>
@@ -50,36 +49,38 @@ const char* simd_target() noexcept {
   return HWY_DYNAMIC_DISPATCH(target_name)();
 }
 
+Reducer reducer_of(muster_dtype dtype, muster_redop redop) {
+  MUSTER_ASSERT(redop >= MUSTER_SUM && redop <= MUSTER_PREMUL_SUM);
+  switch (dtype) {
+    case MUSTER_F32:
+      return reducer_f32(redop);
+    case MUSTER_BF16:
+      return reducer_bf16(redop);
+    case MUSTER_F16:
+      return reducer_f16(redop);
+    case MUSTER_F64:
+      return reducer_f64(redop);
+    case MUSTER_F8_E4M3:
+      return reducer_f8_e4m3(redop);
+    case MUSTER_F8_E5M2:
+      return reducer_f8_e5m2(redop);
+    case MUSTER_I32:
+      return reducer_i32(redop);
+    case MUSTER_I64:
+      return redop == MUSTER_AVG ? average_i64 : reducer_i64(redop);
+    case MUSTER_U8:
+      return reducer_u8(redop);
+    default:
+      MUSTER_ASSERT(dtype == MUSTER_I8);
+      return reducer_i8(redop);
+  }
+}
+
 void reduce(muster_dtype dtype, muster_redop redop, std::span<const std::byte* const> sources,
             std::byte* target, std::size_t count, double scale) {
   MUSTER_ASSERT(!sources.empty() && sources.size() <= kReduceSourcesMax);
-  MUSTER_ASSERT(redop >= MUSTER_SUM && redop <= MUSTER_PREMUL_SUM);
   if (count == 0) return;
-  const Reduction reduction{redop, sources.data(), sources.size(), target, count, scale};
-  switch (dtype) {
-    case MUSTER_F32:
-      return reduce_f32(reduction);
-    case MUSTER_BF16:
-      return reduce_bf16(reduction);
-    case MUSTER_F16:
-      return reduce_f16(reduction);
-    case MUSTER_F64:
-      return reduce_f64(reduction);
-    case MUSTER_F8_E4M3:
-      return reduce_f8_e4m3(reduction);
-    case MUSTER_F8_E5M2:
-      return reduce_f8_e5m2(reduction);
-    case MUSTER_I32:
-      return reduce_i32(reduction);
-    case MUSTER_I64:
-      return redop == MUSTER_AVG ? average_i64(reduction) : reduce_i64(reduction);
-    case MUSTER_U8:
-      return reduce_u8(reduction);
-    case MUSTER_I8:
-      return reduce_i8(reduction);
-    default:
-      MUSTER_ASSERT(dtype_bytes(dtype) != 0);
-  }
+  reducer_of(dtype, redop)({redop, sources.data(), sources.size(), target, count, scale});
 }
 
 }  // namespace muster::math

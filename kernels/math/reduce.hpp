@@ -33,6 +33,19 @@ inline constexpr std::size_t kReduceSourcesMax = 4096;
 void reduce(muster_dtype dtype, muster_redop redop, std::span<const std::byte* const> sources,
             std::byte* target, std::size_t count, double scale);
 
+// The loops of one dtype, for whoever reduces the same kind of vectors over and over: what reduce() does once
+// it has chosen. `count` is at least 1.
+struct Reduction {
+  muster_redop redop;
+  const std::byte* const* sources;
+  std::size_t source_count;
+  std::byte* target;
+  std::size_t count;
+  double scale;
+};
+using Reducer = void (*)(const Reduction& reduction);
+Reducer reducer_of(muster_dtype dtype, muster_redop redop);
+
 // The SIMD target that reduce() and copy() run on here: "AVX3", "AVX2", … Static storage.
 const char* simd_target() noexcept;
 

@@ -23,6 +23,7 @@ template<class D>
 struct SumOfFloats {
   using V = hn::Vec<D>;
   static constexpr bool kFewLoops = false;
+  explicit SumOfFloats(const Reduction& /*r*/) {}
   HWY_INLINE V prepare(V v) const { return v; }
   HWY_INLINE V combine(V a, V b) const { return hn::Add(a, b); }
   HWY_INLINE V finish(V v) const { return canonical_nan(D(), v); }
@@ -32,7 +33,8 @@ template<class D>
 struct MeanOfFloats : SumOfFloats<D> {
   using V = hn::Vec<D>;
   hn::TFromD<D> members;
-  explicit MeanOfFloats(std::size_t n) : members(static_cast<hn::TFromD<D>>(n)) {}
+  explicit MeanOfFloats(const Reduction& r)
+      : SumOfFloats<D>(r), members(static_cast<hn::TFromD<D>>(r.source_count)) {}
   HWY_INLINE V finish(V v) const { return canonical_nan(D(), hn::Div(v, hn::Set(D(), members))); }
 };
 
@@ -41,7 +43,8 @@ struct ScaledSumOfFloats : SumOfFloats<D> {
   using V = hn::Vec<D>;
   static constexpr bool kFewLoops = true;
   hn::TFromD<D> scale;
-  explicit ScaledSumOfFloats(double s) : scale(static_cast<hn::TFromD<D>>(s)) {}
+  explicit ScaledSumOfFloats(const Reduction& r)
+      : SumOfFloats<D>(r), scale(static_cast<hn::TFromD<D>>(r.scale)) {}
   HWY_INLINE V prepare(V v) const { return hn::Mul(v, hn::Set(D(), scale)); }
 };
 
@@ -49,6 +52,7 @@ template<class D>
 struct ProductOfFloats : SumOfFloats<D> {
   using V = hn::Vec<D>;
   static constexpr bool kFewLoops = true;
+  using SumOfFloats<D>::SumOfFloats;
   HWY_INLINE V combine(V a, V b) const { return hn::Mul(a, b); }
 };
 
@@ -63,7 +67,7 @@ struct ExtremeOfFloats {
   using VI = hn::Vec<DI>;
   static constexpr bool kFewLoops = false;
   Key complement;
-  explicit ExtremeOfFloats(muster_redop redop) : complement(redop == MUSTER_MAX ? Key{0} : Key{-1}) {}
+  explicit ExtremeOfFloats(const Reduction& r) : complement(r.redop == MUSTER_MAX ? Key{0} : Key{-1}) {}
 
   // Its own inverse: flips the magnitude bits of negative numbers.
   static HWY_INLINE VI flip(VI bits) {
@@ -85,20 +89,20 @@ struct ExtremeOfFloats {
 };
 
 template<class Format>
-void reduce_floats(const Reduction& r) {
+Reducer float_reducer(muster_redop redop) {
   using D = typename Format::D;
-  switch (r.redop) {
+  switch (redop) {
     case MUSTER_SUM:
-      return reduce_with<Format>(SumOfFloats<D>(), r);
+      return reduce_by<Format, SumOfFloats<D>>;
     case MUSTER_AVG:
-      return reduce_with<Format>(MeanOfFloats<D>(r.source_count), r);
+      return reduce_by<Format, MeanOfFloats<D>>;
     case MUSTER_MAX:
     case MUSTER_MIN:
-      return reduce_with<Format>(ExtremeOfFloats<D>(r.redop), r);
+      return reduce_by<Format, ExtremeOfFloats<D>>;
     case MUSTER_PROD:
-      return reduce_with<Format>(ProductOfFloats<D>(), r);
+      return reduce_by<Format, ProductOfFloats<D>>;
     default:
-      return reduce_with<Format>(ScaledSumOfFloats<D>(r.scale), r);
+      return reduce_by<Format, ScaledSumOfFloats<D>>;
   }
 }
 

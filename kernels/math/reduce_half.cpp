@@ -99,11 +99,11 @@ struct F16Format : HalfLanes {
 
 #endif
 
-void brain_floats16(const Reduction& r) {
-  reduce_floats<Bf16Format>(r);
+Reducer brain_floats16(muster_redop redop) {
+  return float_reducer<Bf16Format>(redop);
 }
-void floats16(const Reduction& r) {
-  reduce_floats<F16Format>(r);
+Reducer floats16(muster_redop redop) {
+  return float_reducer<F16Format>(redop);
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
@@ -115,11 +115,11 @@ namespace muster::math {
 HWY_EXPORT(brain_floats16);
 HWY_EXPORT(floats16);
 
-void reduce_bf16(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(brain_floats16)(reduction);
+Reducer reducer_bf16(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(brain_floats16)(redop);
 }
-void reduce_f16(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(floats16)(reduction);
+Reducer reducer_f16(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(floats16)(redop);
 }
 
 }  // namespace muster::math

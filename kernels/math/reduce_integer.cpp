@@ -38,6 +38,7 @@ template<class D>
 struct SumOfIntegers {
   using V = hn::Vec<D>;
   static constexpr bool kFewLoops = false;
+  explicit SumOfIntegers(const Reduction& /*r*/) {}
   HWY_INLINE V prepare(V v) const { return v; }
   HWY_INLINE V combine(V a, V b) const { return hn::Add(a, b); }
   HWY_INLINE V finish(V v) const { return v; }
@@ -48,7 +49,8 @@ struct ScaledSumOfIntegers : SumOfIntegers<D> {
   using V = hn::Vec<D>;
   static constexpr bool kFewLoops = true;
   hn::TFromD<D> scale;
-  explicit ScaledSumOfIntegers(double s) : scale(static_cast<hn::TFromD<D>>(whole_scale(s))) {}
+  explicit ScaledSumOfIntegers(const Reduction& r)
+      : SumOfIntegers<D>(r), scale(static_cast<hn::TFromD<D>>(whole_scale(r.scale))) {}
   HWY_INLINE V prepare(V v) const { return multiply(D(), v, hn::Set(D(), scale)); }
 };
 
@@ -56,6 +58,7 @@ template<class D>
 struct ProductOfIntegers : SumOfIntegers<D> {
   using V = hn::Vec<D>;
   static constexpr bool kFewLoops = true;
+  using SumOfIntegers<D>::SumOfIntegers;
   HWY_INLINE V combine(V a, V b) const { return multiply(D(), a, b); }
 };
 
@@ -63,6 +66,7 @@ struct ProductOfIntegers : SumOfIntegers<D> {
 template<class D, class Value, bool kMaximum>
 struct ExtremeOfIntegers : SumOfIntegers<D> {
   using V = hn::Vec<D>;
+  using SumOfIntegers<D>::SumOfIntegers;
   HWY_INLINE V combine(V a, V b) const {
     const hn::Rebind<Value, D> dv;
     if constexpr (kMaximum)
@@ -99,59 +103,40 @@ struct MeanFormat<std::int32_t> {
   static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) { return hn::DemoteTo(Elements(), hn::Trunc(v)); }
 };
 
+// Signed and unsigned integers share the loops of all but MAX, MIN and AVG.
 template<class Value>
-void mean(const Reduction& r) {
-  using Format = MeanFormat<Value>;
-  reduce_with<Format>(MeanOfFloats<typename Format::D>(r.source_count), r);
-}
-
-template<class Value>
-using WrappingFormat = PlainFormat<std::make_unsigned_t<Value>>;
-
-template<class Value>
-void extreme(const Reduction& r) {
-  using Format = WrappingFormat<Value>;
+Reducer integer_reducer(muster_redop redop) {
+  using Format = PlainFormat<std::make_unsigned_t<Value>>;
   using D = typename Format::D;
-  if (r.redop == MUSTER_MAX)
-    reduce_with<Format>(ExtremeOfIntegers<D, Value, true>(), r);
-  else
-    reduce_with<Format>(ExtremeOfIntegers<D, Value, false>(), r);
-}
-
-// SUM, PROD and PREMUL_SUM, which know no sign.
-template<class Value>
-void wrapping(const Reduction& r) {
-  using Format = WrappingFormat<Value>;
-  using D = typename Format::D;
-  if (r.redop == MUSTER_SUM)
-    reduce_with<Format>(SumOfIntegers<D>(), r);
-  else if (r.redop == MUSTER_PROD)
-    reduce_with<Format>(ProductOfIntegers<D>(), r);
-  else
-    reduce_with<Format>(ScaledSumOfIntegers<D>(r.scale), r);
-}
-
-template<class Value>
-void reduce_integers(const Reduction& r) {
-  if (r.redop == MUSTER_MAX || r.redop == MUSTER_MIN) return extreme<Value>(r);
-  if constexpr (sizeof(Value) < sizeof(std::int64_t)) {
-    if (r.redop == MUSTER_AVG) return mean<Value>(r);
+  switch (redop) {
+    case MUSTER_SUM:
+      return reduce_by<Format, SumOfIntegers<D>>;
+    case MUSTER_MAX:
+      return reduce_by<Format, ExtremeOfIntegers<D, Value, true>>;
+    case MUSTER_MIN:
+      return reduce_by<Format, ExtremeOfIntegers<D, Value, false>>;
+    case MUSTER_PROD:
+      return reduce_by<Format, ProductOfIntegers<D>>;
+    case MUSTER_AVG:
+      if constexpr (sizeof(Value) < sizeof(std::int64_t))
+        return reduce_by<MeanFormat<Value>, MeanOfFloats<typename MeanFormat<Value>::D>>;
+      [[fallthrough]];  // of i64 it is plain code: reduce.cpp
+    default:
+      return reduce_by<Format, ScaledSumOfIntegers<D>>;
   }
-  // Signed and unsigned bytes share one set of loops.
-  wrapping<std::make_unsigned_t<Value>>(r);
 }
 
-void integers32(const Reduction& r) {
-  reduce_integers<std::int32_t>(r);
+Reducer integers32(muster_redop redop) {
+  return integer_reducer<std::int32_t>(redop);
 }
-void integers64(const Reduction& r) {
-  reduce_integers<std::int64_t>(r);
+Reducer integers64(muster_redop redop) {
+  return integer_reducer<std::int64_t>(redop);
 }
-void bytes8(const Reduction& r) {
-  reduce_integers<std::uint8_t>(r);
+Reducer bytes8(muster_redop redop) {
+  return integer_reducer<std::uint8_t>(redop);
 }
-void signed_bytes8(const Reduction& r) {
-  reduce_integers<std::int8_t>(r);
+Reducer signed_bytes8(muster_redop redop) {
+  return integer_reducer<std::int8_t>(redop);
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
@@ -165,17 +150,17 @@ HWY_EXPORT(integers64);
 HWY_EXPORT(bytes8);
 HWY_EXPORT(signed_bytes8);
 
-void reduce_i32(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(integers32)(reduction);
+Reducer reducer_i32(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(integers32)(redop);
 }
-void reduce_i64(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(integers64)(reduction);
+Reducer reducer_i64(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(integers64)(redop);
 }
-void reduce_u8(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(bytes8)(reduction);
+Reducer reducer_u8(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(bytes8)(redop);
 }
-void reduce_i8(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(signed_bytes8)(reduction);
+Reducer reducer_i8(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(signed_bytes8)(redop);
 }
 
 }  // namespace muster::math

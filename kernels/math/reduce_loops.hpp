@@ -259,7 +259,8 @@ HWY_NOINLINE void reduce_in_tiles(const Op& op, const Reduction& r) {
 }
 
 template<class Format, class Op>
-void reduce_with(const Op& op, const Reduction& r) {
+void reduce_by(const Reduction& r) {
+  const Op op(r);
   if (r.source_count > kBlock) return reduce_in_tiles<Format>(op, r);
   fold_to_target<Format>(op, {r.sources, r.source_count, 0, r.count}, r.target);
 }

@@ -154,11 +154,11 @@ struct E5m2Format : QuarterByWords<2, 15> {
 
 #endif
 
-void floats8_e4m3(const Reduction& r) {
-  reduce_floats<E4m3Format>(r);
+Reducer floats8_e4m3(muster_redop redop) {
+  return float_reducer<E4m3Format>(redop);
 }
-void floats8_e5m2(const Reduction& r) {
-  reduce_floats<E5m2Format>(r);
+Reducer floats8_e5m2(muster_redop redop) {
+  return float_reducer<E5m2Format>(redop);
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
@@ -170,11 +170,11 @@ namespace muster::math {
 HWY_EXPORT(floats8_e4m3);
 HWY_EXPORT(floats8_e5m2);
 
-void reduce_f8_e4m3(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(floats8_e4m3)(reduction);
+Reducer reducer_f8_e4m3(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(floats8_e4m3)(redop);
 }
-void reduce_f8_e5m2(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(floats8_e5m2)(reduction);
+Reducer reducer_f8_e5m2(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(floats8_e5m2)(redop);
 }
 
 }  // namespace muster::math

@@ -10,11 +10,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace muster::math::HWY_NAMESPACE {
 
-void floats32(const Reduction& r) {
-  reduce_floats<PlainFormat<float>>(r);
+Reducer floats32(muster_redop redop) {
+  return float_reducer<PlainFormat<float>>(redop);
 }
-void floats64(const Reduction& r) {
-  reduce_floats<PlainFormat<double>>(r);
+Reducer floats64(muster_redop redop) {
+  return float_reducer<PlainFormat<double>>(redop);
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
@@ -26,11 +26,11 @@ namespace muster::math {
 HWY_EXPORT(floats32);
 HWY_EXPORT(floats64);
 
-void reduce_f32(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(floats32)(reduction);
+Reducer reducer_f32(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(floats32)(redop);
 }
-void reduce_f64(const Reduction& reduction) {
-  HWY_DYNAMIC_DISPATCH(floats64)(reduction);
+Reducer reducer_f64(muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(floats64)(redop);
 }
 
 }  // namespace muster::math

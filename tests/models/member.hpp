@@ -1,6 +1,7 @@
 // The threads of a model: members of a group that run operations, and the engine that ends epochs.
 #pragma once
 
+#include "api/client/direct/algorithms.hpp"
 #include "tests/models/job.hpp"
 
 namespace muster::model {
@@ -157,17 +158,17 @@ class Member final : public client::WaitHooks {
     if (!channel_->begin()) return;
     give(what, channel_->number());
     const client::DirectPlan plan = plan_for(what);
-    const bool in_line = what == What::kInline;
-    const auto* source = reinterpret_cast<const std::byte*>(source_.data());
+    client::Announced& draft = channel_->draft();
+    draft = {plan.signature.common};
     shm::Place place;
-    if (in_line) place.kind = shm::Place::Kind::kInline;
+    if (what == What::kInline) copy(draft.inside, source_.data(), sizeof source_[0]);
     if (what == What::kArena && channel_->index() == 0) place = plan.home;
     if (what == What::kSlot) {
       place.kind = shm::Place::Kind::kSlot;
-      copy(channel_->payload(), source, 8 * sizeof source_[0]);
+      copy(channel_->payload(), source_.data(), 8 * sizeof source_[0]);
     }
-    channel_->arrive(1, plan.signature.common, place,
-                     in_line ? std::span(source, sizeof source_[0]) : std::span<const std::byte>());
+    draft.place_bits = shm::pack_place(place);
+    channel_->arrive(1);
   }
 
   // Another process takes the rank's place.
@@ -262,9 +263,11 @@ class Member final : public client::WaitHooks {
       if (channel_->index() == 0) said.mine.target_blocks.clear();
     }
     client::DirectPlan plan = client::make_direct_plan(1, said, *channel_, kMachine, 1);
-    plan.choice.algorithm = what == What::kRead || what == What::kReadPlace ? Algorithm::kRead
-                            : what == What::kSliced                         ? Algorithm::kSliced
-                                                                            : Algorithm::kWhole;
+    plan.choice.algorithm = what == What::kInline                             ? Algorithm::kSmall
+                            : what == What::kRead || what == What::kReadPlace ? Algorithm::kRead
+                            : what == What::kSliced                           ? Algorithm::kSliced
+                                                                              : Algorithm::kWhole;
+    plan.body = client::body_of(plan.what, plan.choice);
     return plan;
   }
 

@@ -17,7 +17,6 @@ CHANNEL = "api/client/direct/channel.cpp"
 EPOCH_VIEW = "api/client/direct/epoch_view.cpp"
 MEMORY = "api/client/direct/memory.cpp"
 MESSAGES = "api/client/direct/messages.cpp"
-OPERATION = "api/client/direct/operation.cpp"
 PAYLOADS = "api/client/direct/payloads.cpp"
 SLICES = "api/client/direct/slices.cpp"
 WAITER = "api/client/direct/waiter.cpp"
@@ -53,8 +52,8 @@ BUGS = {
         ("if (!condition.reached(seen) && left.count() > 0)", "if (left.count() > 0)")]),
     # One slot for all operations: the next one is written while a peer may still read this one.
     "slot_too_early": Bug(CHANNEL, ["inline"], [
-        ("auto* own = reinterpret_cast<shm::DirectSlot*>(slot(position_));\n  fill(",
-         "auto* own = reinterpret_cast<shm::DirectSlot*>(slot(0));\n  fill("),
+        ("auto* own = reinterpret_cast<shm::DirectSlot*>(slot(position_));\n  draft()",
+         "auto* own = reinterpret_cast<shm::DirectSlot*>(slot(0));\n  draft()"),
         ("(peers_[i].slots + (position_ & 1) * shm::kSlotBytes)",
          "(peers_[i].slots + 0 * shm::kSlotBytes)")]),
     # The engine reads who has arrived before members can know of the end.
@@ -65,8 +64,8 @@ BUGS = {
         ("if (met == shm::kMetUncounted) return Fate::kUnknown;",
          "if (met == shm::kMetUncounted) return Fate::kEnded;")]),
     # What all had arrived at goes on, whether the engine has counted it or not.
-    "count_not_asked": Bug(CHANNEL, ["departure_exact"], [
-        ("  return await_count(policy);\n", "  return Waited::kMet;\n")]),
+    "count_not_asked": Bug(CHANNEL, ["abort_inline_anytime", "departure_soon"], [
+        ("return view_.ended() ? await_count(policy) : Waited::kMet;", "return Waited::kMet;")]),
     # The new epoch begins with the position after the highest: a member may just come to that in the old one.
     "base_without_gap": Bug(BOARD, ["stale"], [
         ("  state.base = highest_position(group) + 1;\n", "  state.base = highest_position(group) - 1;\n")]),
@@ -95,9 +94,8 @@ BUGS = {
         ("if (use.channel == nullptr) return Waited::kMet;",
          "if (use.channel == nullptr || use.at.epoch != 0) return Waited::kMet;")]),
     # Whose memory is read in place does not wait for its readers.
-    "source_too_early": Bug(OPERATION, ["arena"], [
-        ("if (!(exchange ? faces.must_await_done() : payloads.must_await_done())) return done;",
-         "if (say_done) return done;")]),
+    "source_too_early": Bug(PAYLOADS, ["arena"], [
+        ("if (given_.kind != Kind::kArena) return Outcome::kDone;", "return Outcome::kDone;")]),
     # A slice is collected one chunk before its owner has said that it is there.
     "slice_too_early": Bug(SLICES, ["sliced"], [
         ("channel_.await_phase(c + 1, policy_)", "channel_.await_phase(c, policy_)")]),

@@ -22,38 +22,46 @@ void fetch_to_write(const void* line) {
 #endif
 }
 
-// A word that shows exactly that position, of an operation that may end.
+// A slot that shows exactly that position, of an operation that may end.
 class Arrived final : public Condition {
  public:
-  Arrived(const EpochView& view, At at) : view_(view), at_(at) {}
-  bool reached(std::uint64_t value) const override { return value == at_.position; }
+  explicit Arrived(const Channel& channel) : channel_(channel), position_(channel.at().position) {}
+  bool reached(std::uint64_t value) const override { return value == position_; }
   // While the engine counts, an arrival that is not seen yet may be among those that it sees.
-  bool hopeless() const override { return view_.fate_of(at_) == EpochView::Fate::kEnded; }
+  bool hopeless() const override { return channel_.view().fate_of(channel_.at()) == EpochView::Fate::kEnded; }
+  Wanted wanted() const override { return channel_.wanted(); }
 
  private:
-  const EpochView& view_;
-  At at_;
+  const Channel& channel_;
+  std::uint64_t position_;
 };
 
 // The progress of member i, in an operation at which all have arrived.
 class Progressed final : public Condition {
  public:
-  Progressed(const EpochView& view, std::uint32_t i, At at, std::uint64_t phase)
-      : view_(view), i_(i), at_(at), target_(shm::make_progress(at.position, phase)) {}
+  Progressed(const EpochView& view, std::uint32_t i, const Wanted& wanted)
+      : view_(view), i_(i), wanted_(wanted), target_(shm::make_progress(wanted.position, wanted.phase)) {}
   bool reached(std::uint64_t value) const override { return value >= target_; }
   // That another member has left, or has gone on, is no matter.
-  bool hopeless() const override { return view_.let_go(i_, at_); }
+  bool hopeless() const override { return view_.let_go(i_, {wanted_.epoch, wanted_.position}); }
+  Wanted wanted() const override { return wanted_; }
 
  private:
   const EpochView& view_;
   std::uint32_t i_;
-  At at_;
+  const Wanted& wanted_;
   std::uint64_t target_;
 };
 
+// The engine says what the end of an epoch means.
 class Counted final : public Condition {
  public:
+  explicit Counted(const Channel& channel) : channel_(channel) {}
   bool reached(std::uint64_t value) const override { return value != shm::kMetUncounted; }
+  Wanted wanted() const override { return channel_.wanted(); }
+
+ private:
+  const Channel& channel_;
 };
 
 }  // namespace
@@ -64,7 +72,8 @@ Channel::Channel(const Words& words, std::vector<Peer> peers, WaitHooks& hooks)
       view_(words.line, &words.seat->epoch, peers_),
       waiter_(words.header, hooks),
       messages_(words.group, words.index, words.seat, words.pairs, peers_, view_, waiter_),
-      arrivals_(peers_.size()) {
+      arrivals_(peers_.size()),
+      count_(static_cast<std::uint32_t>(peers_.size())) {
   MUSTER_ASSERT(words_.index < peers_.size());
   move_on(words.epoch, words.base);
 }
@@ -78,45 +87,51 @@ void Channel::move_on(std::uint64_t epoch, std::uint64_t base) {
   view_.move_to(epoch, base);
 }
 
-bool Channel::begin() {
-  if (view_.closed()) return false;
-  ++position_;
-  return true;
-}
-
-const shm::DirectSlot* Channel::slot_of(std::uint32_t i) const {
+inline const shm::DirectSlot* Channel::slot_of(std::uint32_t i) const {
   return reinterpret_cast<const shm::DirectSlot*>(peers_[i].slots + (position_ & 1) * shm::kSlotBytes);
 }
 
-void Channel::arrive(std::uint64_t plan, const Hash128& common, shm::Place place,
-                     std::span<const std::byte> inside) {
+void Channel::arrive(std::uint64_t plan) {
   Published<std::uint64_t>(&words_.seat->plans[position_ & 1]).store(plan);
   auto* own = reinterpret_cast<shm::DirectSlot*>(slot(position_));
-  fill(own, common, place, inside);
+  draft().write(own);
   MUSTER_FAULT_POINT("slot.filled");
   waiter_.publish(&own->position, position_, peers_);
 }
 
+Waited Channel::await_arrival(const shm::DirectSlot& slot, WaitPolicy& policy) {
+  return waiter_.wait(&slot.position, Arrived(*this), policy);
+}
+
 Waited Channel::await_arrivals(WaitPolicy& policy) {
-  wanted_ = {words_.group, view_.epoch(), shm::DirectWait::kArrivals, 0, position_, 0};
-  const Arrived arrived(view_, at());
-  for (std::uint32_t i = 0; i < members(); ++i) {
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    if (i == words_.index) continue;
     const shm::DirectSlot* slot = slot_of(i);
-    const Waited waited = waiter_.wait(&slot->position, arrived, wanted_, policy);
-    if (waited != Waited::kMet) return waited;
-    copy(*slot, &arrivals_[i]);
+    if (look(&slot->position) != position_)
+      if (const Waited waited = await_arrival(*slot, policy); waited != Waited::kMet) return waited;
+    arrivals_[i].read(*slot);
   }
   // Whoever has arrived has left the operation before, and with it the slot of the next one.
   fetch_to_write(slot(position_ + 1));
   waiter_.fence();  // whatever this member saw before the end, the engine counts
-  if (view_.fate_of(at()) == EpochView::Fate::kGoesOn) return Waited::kMet;
-  return await_count(policy);
+  return view_.ended() ? await_count(policy) : Waited::kMet;
+}
+
+Waited Channel::meet(std::uint64_t plan, const FlightRing::Constants& constants, FlightRing& flight,
+                     WaitPolicy& policy) {
+  arrive(plan);
+  MUSTER_FAULT_POINT("operation.arrived");
+  // Only now is there time to write it down: the others wait for nothing of this.
+  flight.began(constants, 0, view_.epoch(), number(), now());
+  MUSTER_FAULT_POINT("operation.recorded");
+  return await_arrivals(policy);
 }
 
 // The epoch has ended. Whether all had arrived before, or only just after, is the engine's to say: then it is
 // the same for all.
 Waited Channel::await_count(WaitPolicy& policy) {
-  const Waited waited = waiter_.wait(view_.met_word(view_.epoch()), Counted(), wanted_, policy);
+  if (view_.fate_of(at()) == EpochView::Fate::kGoesOn) return Waited::kMet;
+  const Waited waited = waiter_.wait(view_.met_word(view_.epoch()), Counted(*this), policy);
   if (waited != Waited::kMet) return waited;
   return view_.fate_of(at()) == EpochView::Fate::kGoesOn ? Waited::kMet : Waited::kEnded;
 }
@@ -146,20 +161,20 @@ void Channel::set_phase(std::uint64_t phase) {
 
 // All of them had arrived, so nobody sets a phase of a later epoch while this member is in the operation.
 Waited Channel::await_phase(std::uint64_t phase, WaitPolicy& policy) {
-  wanted_ = {words_.group, view_.epoch(), shm::DirectWait::kPhase, 0, position_, phase};
+  const Wanted wanted{words_.group, view_.epoch(), shm::DirectWait::kPhase, 0, position_, phase};
   for (std::uint32_t i = 0; i < members(); ++i) {
-    const Progressed progressed(view_, i, at(), phase);
-    const Waited waited = waiter_.wait(&peers_[i].seat->progress, progressed, wanted_, policy);
+    const Progressed progressed(view_, i, wanted);
+    const Waited waited = waiter_.wait(&peers_[i].seat->progress, progressed, policy);
     if (waited != Waited::kMet) return waited;
   }
   return Waited::kMet;
 }
 
 Waited Channel::await_readers(At at, std::uint64_t phase, WaitPolicy& policy) {
-  wanted_ = {words_.group, at.epoch, shm::DirectWait::kPhase, 0, at.position, phase};
+  const Wanted wanted{words_.group, at.epoch, shm::DirectWait::kPhase, 0, at.position, phase};
   for (std::uint32_t i = 0; i < members(); ++i) {
-    const Progressed progressed(view_, i, at, phase);
-    const Waited waited = waiter_.wait(&peers_[i].seat->progress, progressed, wanted_, policy);
+    const Progressed progressed(view_, i, wanted);
+    const Waited waited = waiter_.wait(&peers_[i].seat->progress, progressed, policy);
     if (waited == Waited::kEnded && view_.let_go(i, at)) continue;
     if (waited != Waited::kMet) return waited;
   }

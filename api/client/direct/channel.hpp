@@ -4,8 +4,8 @@
 // it waits, and it says whether the others came.
 #pragma once
 
-#include "api/base/signature.hpp"
 #include "api/client/direct/epoch_view.hpp"
+#include "api/client/direct/flight.hpp"
 #include "api/client/direct/messages.hpp"
 #include "api/client/direct/peer.hpp"
 #include "api/client/direct/waiter.hpp"
@@ -29,6 +29,7 @@ class Channel {
     shm::DirectSeat* seat = nullptr;
     std::byte* slots = nullptr;
     shm::DirectPair* pairs = nullptr;
+    std::uint32_t line_index = 0;  // of the group page
     const shm::GroupLine* line = nullptr;
     std::uint64_t epoch = 0;  // in which this member takes part
     std::uint64_t base = 0;   // of that epoch
@@ -39,8 +40,10 @@ class Channel {
 
   std::uint64_t group() const { return words_.group; }
   std::uint32_t index() const { return words_.index; }
-  std::uint32_t members() const { return static_cast<std::uint32_t>(peers_.size()); }
+  std::uint32_t members() const { return count_; }
   const Peer& peer(std::uint32_t i) const { return peers_[i]; }
+  // Of the group, on the group page.
+  std::uint32_t line() const { return words_.line_index; }
   const EpochView& view() const { return view_; }
   Messages& messages() { return messages_; }
   const Messages& messages() const { return messages_; }
@@ -53,15 +56,24 @@ class Channel {
   std::uint64_t number() const { return position_ - view_.base(); }
 
   // Takes the next position. False: the epoch has ended, or a member is named absent.
-  [[nodiscard]] bool begin();
+  [[nodiscard]] bool begin() {
+    if (view_.closed()) return false;
+    ++position_;
+    return true;
+  }
   // Where this operation's payload may be put: kSlotPayloadBytes.
   std::byte* payload() { return slot(position_) + shm::kSlotHeaderBytes; }
-  // Says that this member has arrived, with what. At most kInlineBytes of `inside`.
-  void arrive(std::uint64_t plan, const Hash128& common, shm::Place place, std::span<const std::byte> inside);
-  // Waits until all have arrived; afterwards arrival(i) says with what. kMet: the operation goes on, also if
-  // the epoch ends from now on by a loss.
+  // What this member is about to announce: afterwards its own arrival().
+  Announced& draft() { return arrivals_[words_.index]; }
+  // Comes to the operation that has begun, with its draft: arrives, writes it down, and waits until all have
+  // arrived; afterwards arrival(i) says with what. kMet: the operation goes on, also if the epoch ends from
+  // now on by a loss.
+  Waited meet(std::uint64_t plan, const FlightRing::Constants& constants, FlightRing& flight,
+              WaitPolicy& policy);
+  // The two halves of meet().
+  void arrive(std::uint64_t plan);
   Waited await_arrivals(WaitPolicy& policy);
-  const Arrival& arrival(std::uint32_t i) const { return arrivals_[i]; }
+  const Announced& arrival(std::uint32_t i) const { return arrivals_[i]; }
   const std::byte* payload_of(std::uint32_t i) const {
     return peers_[i].slots + (position_ & 1) * shm::kSlotBytes + shm::kSlotHeaderBytes;
   }
@@ -82,8 +94,8 @@ class Channel {
   // Counts an operation whose result all members share, of this epoch: all have counted as many when they
   // have agreed on as many operations.
   std::uint64_t count_shared() { return ++shared_; }
-  // What it waits for, or has waited for last.
-  const Wanted& wanted() const { return wanted_; }
+  // The meeting of the present operation.
+  Wanted wanted() const { return {words_.group, at().epoch, shm::DirectWait::kArrivals, 0, position_, 0}; }
 
   // The member has heard how its epoch ended, and goes on in another one.
   void move_on(std::uint64_t epoch, std::uint64_t base);
@@ -91,6 +103,7 @@ class Channel {
  private:
   std::byte* slot(std::uint64_t position) { return words_.slots + (position & 1) * shm::kSlotBytes; }
   const shm::DirectSlot* slot_of(std::uint32_t i) const;
+  Waited await_arrival(const shm::DirectSlot& slot, WaitPolicy& policy);
   Waited await_count(WaitPolicy& policy);
 
   Words words_;
@@ -98,8 +111,8 @@ class Channel {
   EpochView view_;
   Waiter waiter_;
   Messages messages_;
-  std::vector<Arrival> arrivals_;
-  Wanted wanted_;
+  std::vector<Announced> arrivals_;  // by index, the own one too
+  std::uint32_t count_;              // of members
   std::uint64_t position_ = 0;
   std::uint64_t shared_ = 0;
 };

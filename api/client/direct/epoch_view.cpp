@@ -22,14 +22,6 @@ void EpochView::move_to(std::uint64_t epoch, std::uint64_t base) {
   std::atomic_thread_fence(std::memory_order_release);
 }
 
-bool EpochView::has_ended(std::uint64_t epoch) const {
-  return Untrusted<std::uint64_t>(&line_->epoch).load_ordered() != epoch;
-}
-
-bool EpochView::closed() const {
-  return ended() || Untrusted<std::int32_t>(&line_->absence).load() != 0;
-}
-
 EpochView::Fate EpochView::fate_of(At at) const {
   if (!has_ended(at.epoch)) return Fate::kGoesOn;
   const std::uint64_t met = look(met_word(at.epoch));

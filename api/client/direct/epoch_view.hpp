@@ -4,6 +4,7 @@
 
 #include "api/client/direct/peer.hpp"
 #include "api/shm/direct.hpp"
+#include "api/shm/untrusted.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -28,14 +29,13 @@ class EpochView {
   std::uint64_t epoch() const { return epoch_; }
   // Positions of the epoch begin above it.
   std::uint64_t base() const { return base_; }
-  const shm::GroupLine* line() const { return line_; }
 
   // The member stands in that epoch from now on. What it writes afterwards comes after it has said so.
   void move_to(std::uint64_t epoch, std::uint64_t base);
 
   bool ended() const { return has_ended(epoch_); }
   // No operation may begin: the epoch has ended, or a member is named absent.
-  bool closed() const;
+  bool closed() const { return ended() || shm::Untrusted<std::int32_t>(&line_->absence).load() != 0; }
 
   // What an end means for an operation at which this member has arrived.
   enum class Fate : std::uint8_t {
@@ -57,7 +57,9 @@ class EpochView {
   bool let_go(std::uint32_t i, At at) const;
 
  private:
-  bool has_ended(std::uint64_t epoch) const;
+  bool has_ended(std::uint64_t epoch) const {
+    return shm::Untrusted<std::uint64_t>(&line_->epoch).load_ordered() != epoch;
+  }
   bool has_left(std::uint32_t i, std::uint64_t epoch) const;
 
   const shm::GroupLine* line_;

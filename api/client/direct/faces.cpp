@@ -1,7 +1,7 @@
 #include "api/client/direct/faces.hpp"
 
-#include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/client/direct/algorithms.hpp"
 #include "api/shm/control.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/strided.hpp"
@@ -47,17 +47,16 @@ std::uint64_t extent_bytes(const FaceEntry& entry, std::size_t element) {
 
 // ---- giving ------------------------------------------------------------------------------------
 
-Outcome Faces::prepare(Stages& stages, const WaitPolicy& policy) {
-  const std::uint64_t bytes = given_count(plan_.mine) * dtype_bytes(plan_.what.dtype);
+Outcome Faces::prepare() {
+  const std::uint64_t bytes = given_count(plan_.mine) * plan_.element;
   const std::size_t list = plan_.mine.sends.size() * sizeof(FaceEntry);
   packed_ = bytes <= (plan_.crowded ? kPackedBytesMaxCrowded : kPackedBytesMax);
   staged_ = list + (packed_ ? bytes : 0) > shm::kSlotPayloadBytes;
-  if (staged_) stage_ = stages.take(channel_, policy);
-  return staged_ && stage_.data == nullptr ? Outcome::kInterrupted : Outcome::kDone;
+  return staged_ && payloads_.take_stage().data == nullptr ? Outcome::kInterrupted : Outcome::kDone;
 }
 
 void Faces::fill(std::byte* to, shm::Place place) {
-  const std::size_t element = dtype_bytes(plan_.what.dtype);
+  const std::size_t element = plan_.element;
   std::uint64_t end = plan_.mine.sends.size() * sizeof(FaceEntry);
   std::byte* at = to;
   for (std::size_t k = 0; k < plan_.mine.sends.size(); ++k) {
@@ -82,28 +81,36 @@ void Faces::fill(std::byte* to, shm::Place place) {
   }
 }
 
-void Faces::arrive() {
-  const shm::Place list = staged_ ? stage_.place : shm::Place{Kind::kSlot, 0, 0};
-  fill(staged_ ? stage_.data : channel_.payload(), list);
-  std::array<std::byte, shm::kInlineBytes> inside{};
-  std::memcpy(inside.data(), &plan_.signature.balance, sizeof(Hash128));
-  const auto sends = static_cast<std::uint32_t>(plan_.mine.sends.size());
-  std::memcpy(inside.data() + sizeof(Hash128), &sends, sizeof sends);
-  const std::uint32_t in_place = must_await_done() ? 1 : 0;
-  std::memcpy(inside.data() + sizeof(Hash128) + sizeof sends, &in_place, sizeof in_place);
+shm::Place Faces::announce(Announced* announced) {
+  const shm::Place list = staged_ ? payloads_.stage().place : shm::Place{Kind::kSlot, 0, 0};
+  fill(staged_ ? payloads_.stage().data : channel_.payload(), list);
+  FacesAnnounced said;
+  said.balance = plan_.signature.balance;
+  said.sends = static_cast<std::uint32_t>(plan_.mine.sends.size());
+  said.in_place = must_await_readers() ? 1 : 0;
+  std::memcpy(announced->inside, &said, sizeof said);
   MUSTER_FAULT_POINT("faces.packed");
-  payloads_.arrive_with(sends > 0 ? list : shm::Place{}, inside);
+  return said.sends > 0 ? list : shm::Place{};
 }
 
-bool Faces::must_say_done() const {
-  if (payloads_.must_say_done()) return true;
-  for (std::uint32_t i = 0; i < channel_.members(); ++i) {
-    std::uint32_t in_place = 0;
-    std::memcpy(&in_place, channel_.arrival(i).payload + sizeof(Hash128) + sizeof(std::uint32_t),
-                sizeof in_place);
-    if (in_place != 0) return true;
-  }
-  return false;
+FacesAnnounced Faces::announced_by(std::uint32_t i) const {
+  FacesAnnounced said;
+  std::memcpy(&said, channel_.arrival(i).inside, sizeof said);
+  return said;
+}
+
+Outcome Faces::run(WaitPolicy& policy) {
+  if (const Outcome prepared = prepare(); prepared != Outcome::kDone) return prepared;
+  MUSTER_FAULT_POINT("payload.prepared");
+  const Outcome met = payloads_.meet_with([this](Announced* announced) { return announce(announced); });
+  if (met != Outcome::kDone) return met;
+  if (const Outcome received = receive(); received != Outcome::kDone) return received;
+  bool in_place = false;
+  for (std::uint32_t i = 0; i < channel_.members(); ++i) in_place = in_place || announced_by(i).in_place != 0;
+  if (!in_place) return payloads_.end();
+  channel_.set_phase(shm::kPhaseLast);
+  if (!must_await_readers()) return Outcome::kDone;
+  return outcome_of(channel_.await_readers(channel_.at(), shm::kPhaseLast, policy));
 }
 
 // ---- receiving ---------------------------------------------------------------------------------
@@ -117,7 +124,7 @@ Outcome Faces::receive() {
 }
 
 const std::byte* Faces::list_of(std::uint32_t i, std::uint64_t* bytes) const {
-  const shm::Place place = channel_.arrival(i).place;
+  const shm::Place place = channel_.arrival(i).place();
   const bool staged = place.kind == Kind::kStage && place.index < shm::kStages;
   if (!staged && place.kind != Kind::kSlot) return nullptr;
   *bytes = staged ? shm::kStageBytes : shm::kSlotPayloadBytes;
@@ -128,8 +135,7 @@ Outcome Faces::take(const Face& to) {
   const auto from = static_cast<std::uint32_t>(to.peer);
   std::uint64_t room = 0;
   const std::byte* list = list_of(from, &room);
-  std::uint32_t sends = 0;
-  std::memcpy(&sends, channel_.arrival(from).payload + sizeof(Hash128), sizeof sends);
+  const std::uint32_t sends = announced_by(from).sends;
   if (list == nullptr || sends > room / sizeof(FaceEntry)) return Outcome::kCorrupt;
   for (std::uint32_t k = 0; k < sends; ++k) {
     FaceEntry entry;
@@ -152,7 +158,7 @@ bool Faces::intact(std::uint32_t from) const {
 }
 
 Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) {
-  const std::size_t element = dtype_bytes(plan_.what.dtype);
+  const std::size_t element = plan_.element;
   if (entry.count != to.count()) return Outcome::kCorrupt;
   const shm::Place place = shm::unpack_place(entry.place);
   if (place.kind != Kind::kArena) {
@@ -176,6 +182,11 @@ Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) 
   math::copy_faces(to, source, 0, entry.count, element,
                    math::streaming_from(plan_.target_bytes * channel_.members()));
   return Outcome::kDone;
+}
+
+Outcome run_faces(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {
+  Payloads payloads(plan, memory, stages, policy);
+  return Faces(plan, payloads, memory).run(policy);
 }
 
 }  // namespace muster::client

@@ -23,23 +23,34 @@ struct FaceEntry {
   std::int64_t stride[MUSTER_TENSOR_DIMS_MAX] = {};
 };
 
+// What a member announces of its faces, in Announced::inside.
+struct FacesAnnounced {
+  Hash128 balance;
+  std::uint32_t sends = 0;     // entries of its list
+  std::uint32_t in_place = 0;  // 1: it waits for those who read its faces where they are
+};
+static_assert(sizeof(FacesAnnounced) <= shm::kInlineBytes);
+
 // Owns    nothing; lives as long as one operation.
 // Thread  the session's.
 // Bound   as many sends as a message to the engine holds; their list and what is packed fit into a stage.
-// Fails   prepare: kInterrupted. receive: kCorrupt for a list that cannot be, kBroken for one that changed.
+// Fails   run: see there.
 class Faces {
  public:
   Faces(const DirectPlan& plan, Payloads& payloads, DirectMemory& memory)
       : plan_(plan), channel_(*plan.channel), payloads_(payloads), memory_(memory) {}
 
-  [[nodiscard]] Outcome prepare(Stages& stages, const WaitPolicy& policy);
-  void arrive();
-  Outcome receive();
-  // As in Payloads.
-  bool must_say_done() const;
-  bool must_await_done() const { return !packed_ && given_count(plan_.mine) > 0; }
+  // The whole operation. kInterrupted: it has not begun, or the group does not know yet. kCorrupt for a list
+  // that cannot be, kBroken for one that changed.
+  [[nodiscard]] Outcome run(WaitPolicy& policy);
 
  private:
+  Outcome prepare();
+  shm::Place announce(Announced* announced);
+  FacesAnnounced announced_by(std::uint32_t i) const;
+  Outcome receive();
+  // This member's faces are read where they are.
+  bool must_await_readers() const { return !packed_ && given_count(plan_.mine) > 0; }
   void fill(std::byte* to, shm::Place place);
   Outcome take(const Face& to);
   const std::byte* list_of(std::uint32_t i, std::uint64_t* bytes) const;
@@ -51,7 +62,6 @@ class Faces {
   Channel& channel_;
   Payloads& payloads_;
   DirectMemory& memory_;
-  Stages::Stage stage_;
   bool packed_ = false;
   bool staged_ = false;
 };

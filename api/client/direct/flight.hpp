@@ -4,7 +4,9 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/fault_point.hpp"
 #include "api/shm/direct.hpp"
+#include "api/shm/untrusted.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -20,14 +22,32 @@ class FlightRing {
   // The own segment, and the word of the group page that says whether a trace is taken.
   FlightRing(std::byte* segment, const std::uint32_t* recording);
 
-  struct Facts {
-    shm::RecordedWhat what;
-    std::uint64_t epoch = 0;
-    std::uint64_t number = 0;
+  // What is the same for all runs of a plan.
+  struct Constants {
+    std::uint64_t what = 0;  // RecordedWhat, packed, without the peer
     std::uint64_t source_bytes = 0;
     std::uint64_t target_bytes = 0;
   };
-  void began(const Facts& facts, Instant now);
+  // `peer`: of SEND and RECV, index of the other side.
+  void began(const Constants& constants, std::uint32_t peer, std::uint64_t epoch, std::uint64_t number,
+             Instant now) {
+    using Word = shm::Published<std::uint64_t>;
+    shm::DirectRecord* record = &records_[++index_ % shm::kDirectRecords];
+    open_ = record;
+    latest_ = now;
+    Word(&record->index).store(0);
+    MUSTER_FAULT_POINT("record.open");
+    Word(&record->what)
+        .store_release(constants.what | shm::pack_what({0, 0, 0, static_cast<std::uint16_t>(peer)}));
+    Word(&record->epoch).store_release(epoch);
+    Word(&record->number).store_release(number);
+    Word(&record->source_bytes).store_release(constants.source_bytes);
+    Word(&record->target_bytes).store_release(constants.target_bytes);
+    Word(&record->begun_ns).store_release(static_cast<std::uint64_t>(now.count()));
+    Word(&record->end).store_release(0);
+    Word(&record->index).store_release(index_);
+    Word(&header_->recorded).store_release(index_);
+  }
   // Where the next operation that begins will stand.
   std::uint64_t next() const { return index_ + 1; }
   // The rank waits for the readers of that operation; 0: for none any more.
@@ -35,9 +55,15 @@ class FlightRing {
   // When the latest operation began; 0: none has.
   Instant latest() const { return latest_; }
   // Whether ended() wants to know the time.
-  bool wants_end() const;
+  bool wants_end() const { return open_ != nullptr && shm::Untrusted<std::uint32_t>(recording_).load() != 0; }
   // Nothing if no operation began. `now` 0: not taken.
-  void ended(shm::RecordState state, Instant now);
+  void ended(shm::RecordState state, Instant now) {
+    if (open_ == nullptr) return;
+    const auto nanos = static_cast<std::uint64_t>(now.count());
+    shm::Published<std::uint64_t>(&open_->end)
+        .store_release(nanos << shm::kRecordStateBits | static_cast<std::uint64_t>(state));
+    open_ = nullptr;
+  }
 
  private:
   shm::DirectHeader* header_;

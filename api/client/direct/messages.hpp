@@ -5,28 +5,15 @@
 // one is under way. What was sent in an epoch that has ended is taken away.
 #pragma once
 
-#include "api/base/signature.hpp"
+#include "api/client/direct/announced.hpp"
 #include "api/client/direct/epoch_view.hpp"
 #include "api/client/direct/peer.hpp"
 #include "api/client/direct/waiter.hpp"
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace muster::client {
-
-// A copy of a slot's header: what a member said when it arrived.
-struct Arrival {
-  Hash128 common;
-  shm::Place place;
-  alignas(16) std::byte payload[shm::kInlineBytes];
-};
-
-// The words of a slot but its position. Whoever writes it publishes that afterwards.
-void fill(shm::DirectSlot* slot, const Hash128& common, shm::Place place, std::span<const std::byte> inside);
-// Whoever reads it finds out afterwards whether the slot still holds what it was.
-void copy(const shm::DirectSlot& slot, Arrival* arrival);
 
 // Owns    how many messages each pair has had in this epoch.
 // Thread  the session's.
@@ -38,15 +25,14 @@ class Messages {
            const std::vector<Peer>& peers, const EpochView& view, Waiter& waiter);
 
   // The next message to member `to`.
-  void send(std::uint32_t to, std::uint64_t plan, const Hash128& common, shm::Place place,
-            std::span<const std::byte> inside);
+  void send(std::uint32_t to, std::uint64_t plan, const Announced& announced);
   // kMet: the receiver is done with it; *disagreed says whether it meant something else.
   Waited await_received(std::uint32_t to, bool* disagreed, WaitPolicy& policy);
   // Nobody is to read the latest message to that member, though no epoch ends.
   void withdraw(std::uint32_t to);
 
   // The next message from that member.
-  Waited await(std::uint32_t from, std::uint64_t plan, Arrival* arrival, WaitPolicy& policy);
+  Waited await(std::uint32_t from, std::uint64_t plan, Announced* message, WaitPolicy& policy);
   // It is still what was found: what was read of it counts.
   bool stands(std::uint32_t from) const;
   void acknowledge(std::uint32_t from, bool disagreed);
@@ -54,8 +40,13 @@ class Messages {
   // Numbers in this epoch, from 1, of the latest message to and from a member.
   std::uint64_t sent_to(std::uint32_t i) const { return sent_[i] - view_.base(); }
   std::uint64_t received_from(std::uint32_t i) const { return received_[i] - view_.base(); }
-  // What it waits for, or has waited for last.
-  const Wanted& wanted() const { return wanted_; }
+  // That the latest message to a member is received, and that the next one from it comes.
+  Wanted wanted_to(std::uint32_t i) const {
+    return {group_, view_.epoch(), shm::DirectWait::kReceived, i, sent_[i], 0};
+  }
+  Wanted wanted_from(std::uint32_t i) const {
+    return {group_, view_.epoch(), shm::DirectWait::kMessage, i, received_[i] + 1, 0};
+  }
 
   // The member goes on in an epoch with that base.
   void move_on(std::uint64_t base);
@@ -72,7 +63,6 @@ class Messages {
   Waiter& waiter_;
   std::vector<std::uint64_t> sent_;      // position of the latest message to each member
   std::vector<std::uint64_t> received_;  // and from each
-  Wanted wanted_;
 };
 
 }  // namespace muster::client

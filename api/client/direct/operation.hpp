@@ -1,35 +1,18 @@
 // One run of a collective on the direct path: arrive, agree, then each member does its own part.
 #pragma once
 
+#include "api/base/fault_point.hpp"
 #include "api/base/path.hpp"
 #include "api/base/signature.hpp"
 #include "api/client/direct/channel.hpp"
 #include "api/client/direct/memory.hpp"
 #include "api/client/direct/wait_policy.hpp"
+#include "kernels/math/reduce.hpp"
 
 #include <cstdint>
 #include <vector>
 
 namespace muster::client {
-
-// A collective plan as its own process runs it.
-struct DirectPlan {
-  std::uint64_t handle = 0;
-  Channel* channel = nullptr;
-  Collective what;
-  Share mine;  // with this process's addresses
-  Signature signature;
-  Choice choice;
-  shm::Place home;                // of mine.source in this rank's arena: Kind::kArena
-  std::vector<shm::Place> sends;  // of the first byte of each of mine.sends
-  // Where blocks lie if all of them stand end to end: byte offset of this member's, for REDUCE_SCATTER.
-  std::uint64_t my_offset = 0;
-  bool end_to_end = false;        // and whether the source's do
-  std::uint64_t given_bytes = 0;  // to the operation, and got from it, whether they move or not
-  std::uint64_t got_bytes = 0;
-  std::uint64_t target_bytes = 0;
-  bool crowded = false;
-};
 
 enum class Outcome : std::uint8_t {
   kDone,
@@ -55,21 +38,108 @@ constexpr Outcome outcome_of(Waited waited) noexcept {
   }
 }
 
+struct DirectPlan;
+
+// One operation, from this member's arrival to the end of its own part.
+using Body = Outcome (*)(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
+
+// What Algorithm::kSmall has found out before.
+struct SmallPlan {
+  const std::byte* source = nullptr;  // of what this member gives, where that is one block
+  std::size_t bytes = 0;
+  void (*take)(const DirectPlan& plan) = nullptr;  // what it does when all have come; nullptr: nothing
+  // Of a reduction: from the members' lines in the channel into a line of the plan's.
+  math::Reducer reducer = nullptr;
+  math::Reduction reduction{};
+  std::vector<const std::byte*> sources;
+  std::vector<std::byte> line;
+};
+
+// A collective plan as its own process runs it. What a run needs is decided when it is made.
+struct DirectPlan {
+  std::uint64_t handle = 0;
+  Channel* channel = nullptr;
+  Collective what;
+  Share mine;  // with this process's addresses
+  Signature signature;
+  Choice choice;
+  shm::Place home;                // of mine.source in this rank's arena: Kind::kArena
+  std::vector<shm::Place> sends;  // of the first byte of each of mine.sends
+  // Where blocks lie if all of them stand end to end: byte offset of this member's, for REDUCE_SCATTER.
+  std::uint64_t my_offset = 0;
+  bool end_to_end = false;        // and whether the source's do
+  std::size_t element = 0;        // bytes
+  std::uint64_t given_bytes = 0;  // to the operation, and got from it, whether they move or not
+  std::uint64_t got_bytes = 0;
+  std::uint64_t target_bytes = 0;
+  bool crowded = false;
+  FlightRing::Constants record;
+  Body body = nullptr;
+  SmallPlan small;  // Algorithm::kSmall
+};
+
 // Where the engine carries the operation out (choice.path), members only agree on it here: a difference that
 // sends them different ways would else be found at a deadline.
 //
 // Thread: the session's. Bound: the policy's deadline, renewed by the engine's answer to WaitHooks::overdue.
-Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
+inline Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
+
+// Arrives at the operation that has begun (Channel::begin), waits until all have, and finds out whether they
+// mean the same. For the algorithms.
+// What it announces beside its signature stands in the channel's draft.
+inline Outcome meet(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy);
 
 // An end explains that the operation failed: of its group's epoch, or for a message that its partner does not
 // come.
 bool explained(const DirectPlan& plan);
 
-// What the operation waits for, or has waited for last.
-const Wanted& wanted_by(const DirectPlan& plan);
+// What the operation waits for first.
+Wanted wanted_by(const DirectPlan& plan);
 
 // This member leaves the operation, and no end tells the others so: what they read of it from now on does not
 // count.
 void withdraw(const DirectPlan& plan);
+
+// What an operation that is not done ends with, and what it leaves behind.
+Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcome);
+
+// What members agree on pair by pair adds up to nothing.
+bool balanced(const Channel& channel);
+
+// Every member finds the same: all see all signatures.
+inline bool agreed(const DirectPlan& plan, const Channel& channel) {
+  const Hash128 mine = plan.signature.common;
+  std::uint64_t difference = 0;
+  for (std::uint32_t i = 0; i < channel.members(); ++i) {
+    const Hash128& theirs = channel.arrival(i).common;
+    difference |= (theirs.low ^ mine.low) | (theirs.high ^ mine.high);
+  }
+  return difference == 0 && (!is_pairwise(plan.what.op) || balanced(channel));
+}
+
+inline Outcome meet(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy) {
+  Channel& channel = *plan.channel;
+  channel.draft().common = plan.signature.common;
+  const Waited met = channel.meet(plan.handle, plan.record, memory.flight(), policy);
+  if (met != Waited::kMet) return outcome_of(met);
+  MUSTER_FAULT_POINT("operation.met");
+  if (!agreed(plan, channel)) {
+    channel.set_phase(shm::kPhaseLast);  // nobody is to wait for this member to read anything
+    return Outcome::kDisagree;
+  }
+  MUSTER_FAULT_POINT("operation.agreed");
+  return Outcome::kDone;
+}
+
+inline Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {
+  Outcome outcome = plan.body(plan, memory, stages, policy);
+  if (outcome != Outcome::kDone) outcome = ended_early(plan, memory, outcome);
+  MUSTER_FAULT_POINT("operation.done");
+  FlightRing& flight = memory.flight();
+  flight.ended(outcome == Outcome::kDone ? shm::RecordState::kWell : shm::RecordState::kBadly,
+               flight.wants_end() ? plan.channel->now() : Instant{0});
+  MUSTER_FAULT_POINT("record.closed");
+  return outcome;
+}
 
 }  // namespace muster::client

@@ -69,7 +69,6 @@ shm::Place Payloads::choose_place(std::uint64_t bytes) const {
     return plan_.mine.source == plan_.mine.target ? shm::Place{} : plan_.home;
   }
   if (plan_.choice.algorithm != Algorithm::kWhole) return plan_.home;
-  if (!is_pairwise(plan_.what.op) && bytes <= shm::kInlineBytes) return {Kind::kInline, 0, 0};
   if (table_bytes() + bytes <= shm::kSlotPayloadBytes) return {Kind::kSlot, 0, 0};
   const std::uint64_t copied_max = plan_.crowded ? kCopiedBytesMaxCrowded : kCopiedBytesMax;
   if (bytes <= copied_max || (overwritten(plan_) && bytes <= shm::kStageBytes)) return {Kind::kStage, 0, 0};
@@ -77,14 +76,13 @@ shm::Place Payloads::choose_place(std::uint64_t bytes) const {
 }
 
 Outcome Payloads::prepare() {
-  const std::uint64_t bytes = count_of(plan_.mine.source_blocks) * dtype_bytes(plan_.what.dtype);
+  const std::uint64_t bytes = count_of(plan_.mine.source_blocks) * plan_.element;
   given_ = choose_place(bytes);
   const bool reads_in_place =
       plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target;
   const bool needs_stage =
       given_.kind == Kind::kStage || plan_.choice.algorithm == Algorithm::kSliced || reads_in_place;
-  if (needs_stage) stage_ = stages_.take(channel_, policy_);
-  if (needs_stage && stage_.data == nullptr) return Outcome::kInterrupted;
+  if (needs_stage && take_stage().data == nullptr) return Outcome::kInterrupted;
   if (given_.kind == Kind::kStage) given_ = stage_.place;
   const bool must_move = given_.kind == Kind::kArena && overwritten(plan_);
   return must_move && !move_to_scratch(bytes) ? Outcome::kNoMemory : Outcome::kDone;
@@ -100,7 +98,7 @@ bool Payloads::move_to_scratch(std::uint64_t bytes) {
 }
 
 void Payloads::pack(std::byte* to) const {
-  const std::size_t element = dtype_bytes(plan_.what.dtype);
+  const std::size_t element = plan_.element;
   for (const Block& block : plan_.mine.source_blocks) {
     math::copy(to, plan_.mine.source + block.offset * element, block.count * element, math::kNeverStream);
     to += block.count * element;
@@ -109,7 +107,7 @@ void Payloads::pack(std::byte* to) const {
 
 // Byte offsets of the blocks: in the source itself, or end to end as they were packed.
 void Payloads::write_table(bool packed) {
-  const std::size_t element = dtype_bytes(plan_.what.dtype);
+  const std::size_t element = plan_.element;
   std::byte* table = channel_.payload();
   std::uint64_t end = 0;
   for (const Block& block : plan_.mine.source_blocks) {
@@ -121,48 +119,50 @@ void Payloads::write_table(bool packed) {
   MUSTER_FAULT_POINT("payload.table_written");
 }
 
-void Payloads::arrive() {
-  std::array<std::byte, shm::kInlineBytes> inside{};
+shm::Place Payloads::announce(Announced* announced) {
   const bool in_source = given_.kind == Kind::kArena && pack_place(given_) == pack_place(plan_.home);
-  if (given_.kind == Kind::kInline) pack(inside.data());
   if (given_.kind == Kind::kSlot) pack(channel_.payload() + table_bytes());
   if (given_.kind == Kind::kStage) pack(stage_.data);
   if (is_pairwise(plan_.what.op)) {
     if (table_bytes() > 0 && given_.kind != Kind::kNone) write_table(!in_source);
-    std::memcpy(inside.data(), &plan_.signature.balance, sizeof(Hash128));
+    std::memcpy(announced->inside, &plan_.signature.balance, sizeof(Hash128));
   } else if (plan_.what.op == MUSTER_REDUCE_SCATTER && in_source && !plan_.end_to_end) {
     write_table(false);
-    inside[0] = std::byte{1};
+    announced->inside[0] = std::byte{1};
   } else if (plan_.choice.algorithm == Algorithm::kSliced) {
     const std::uint64_t stage = pack_place(stage_.place);
-    std::memcpy(inside.data(), &stage, sizeof stage);
+    std::memcpy(announced->inside, &stage, sizeof stage);
   } else if (plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target) {
-    inside[0] = std::byte{1};
+    announced->inside[0] = std::byte{1};
   }
   MUSTER_FAULT_POINT("payload.packed");
-  arrive_with(given_, inside);
+  return given_;
 }
 
-void Payloads::arrive_with(shm::Place place, std::span<const std::byte> inside) {
-  given_ = place;
-  channel_.arrive(plan_.handle, plan_.signature.common, place, inside);
+Outcome Payloads::meet() {
+  if (const Outcome prepared = prepare(); prepared != Outcome::kDone) return prepared;
+  MUSTER_FAULT_POINT("payload.prepared");
+  return meet_with([this](Announced* announced) { return announce(announced); });
+}
+
+Outcome Payloads::end() {
+  if (!must_say_done()) return Outcome::kDone;
+  channel_.set_phase(shm::kPhaseLast);
+  if (given_.kind != Kind::kArena) return Outcome::kDone;
+  return outcome_of(channel_.await_readers(channel_.at(), shm::kPhaseLast, policy_));
 }
 
 // ---- reading -----------------------------------------------------------------------------------
 
 const std::byte* Payloads::read(std::uint32_t i, std::uint64_t offset, std::uint64_t bytes) {
   if (i == channel_.index()) {
-    const std::size_t element = dtype_bytes(plan_.what.dtype);
+    const std::size_t element = plan_.element;
     return plan_.mine.source + plan_.mine.source_blocks.front().offset * element + offset;
   }
-  const Arrival& arrival = channel_.arrival(i);
+  const shm::Place place = channel_.arrival(i).place();
   std::uint64_t room = 0;
   const std::byte* base = nullptr;
-  switch (arrival.place.kind) {
-    case Kind::kInline:
-      base = arrival.payload;
-      room = shm::kInlineBytes;
-      break;
+  switch (place.kind) {
     case Kind::kSlot: {
       const std::size_t table = has_table(plan_.what) ? channel_.members() * sizeof(std::uint64_t) : 0;
       base = channel_.payload_of(i) + table;
@@ -170,14 +170,14 @@ const std::byte* Payloads::read(std::uint32_t i, std::uint64_t offset, std::uint
       break;
     }
     case Kind::kStage:
-      if (arrival.place.index >= shm::kStages) return nullptr;
-      base = channel_.peer(i).stages + arrival.place.index * shm::kStageBytes;
+      if (place.index >= shm::kStages) return nullptr;
+      base = channel_.peer(i).stages + place.index * shm::kStageBytes;
       room = shm::kStageBytes;
       break;
     case Kind::kArena: {
       std::uint64_t from = 0;
-      if (__builtin_add_overflow(arrival.place.value, offset, &from)) return nullptr;
-      return memory_.arena(channel_.peer(i).rank, arrival.place.index, from, bytes);
+      if (__builtin_add_overflow(place.value, offset, &from)) return nullptr;
+      return memory_.arena(channel_.peer(i).rank, place.index, from, bytes);
     }
     default:
       return nullptr;
@@ -187,10 +187,10 @@ const std::byte* Payloads::read(std::uint32_t i, std::uint64_t offset, std::uint
 
 const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
   const std::uint32_t me = channel_.index();
-  if (i == me) return plan_.mine.source + plan_.mine.source_blocks[me].offset * dtype_bytes(plan_.what.dtype);
-  const Arrival& arrival = channel_.arrival(i);
+  if (i == me) return plan_.mine.source + plan_.mine.source_blocks[me].offset * plan_.element;
+  const Announced& theirs = channel_.arrival(i);
   const bool in_table =
-      has_table(plan_.what) || (arrival.place.kind == Kind::kArena && arrival.payload[0] != std::byte{0});
+      has_table(plan_.what) || (theirs.place().kind == Kind::kArena && theirs.inside[0] != std::byte{0});
   if (!in_table) return read(i, plan_.my_offset, bytes);
   std::uint64_t offset = 0;
   std::memcpy(&offset, channel_.payload_of(i) + me * sizeof offset, sizeof offset);
@@ -199,7 +199,7 @@ const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
 
 bool Payloads::intact(std::uint32_t i) const {
   if (i == channel_.index()) return true;
-  const shm::Place place = channel_.arrival(i).place;
+  const shm::Place place = channel_.arrival(i).place();
   switch (place.kind) {
     case Kind::kStage:
       return stage_intact(i, place);
@@ -227,7 +227,7 @@ bool Payloads::stage_intact(std::uint32_t i, shm::Place stage) const {
 
 bool Payloads::must_say_done() const {
   for (std::uint32_t i = 0; i < channel_.members(); ++i) {
-    const Kind kind = i == channel_.index() ? given_.kind : channel_.arrival(i).place.kind;
+    const Kind kind = i == channel_.index() ? given_.kind : channel_.arrival(i).place().kind;
     if (kind == Kind::kStage || kind == Kind::kArena) return true;
   }
   return false;

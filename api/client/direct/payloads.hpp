@@ -1,9 +1,8 @@
 // Payloads: how the contributions of one operation get from member to member: where this one puts its own,
 // and where it reads the others'.
 //
-// Small ones travel with the arrival. Middle ones are copied to where peers can read them at leisure, because
-// a second meeting costs more than the copy. Large ones are read where they are, and the giver waits until
-// all have read.
+// Short ones are copied to where peers can read them at leisure, because a second meeting costs more than the
+// copy. Large ones are read where they are, and the giver waits until all have read.
 #pragma once
 
 #include "api/client/direct/operation.hpp"
@@ -20,16 +19,23 @@ namespace muster::client {
 // Fails   read and block_of: nullptr, a peer said what cannot be.
 class Payloads {
  public:
-  Payloads(const DirectPlan& plan, DirectMemory& memory, Stages& stages, const WaitPolicy& policy)
+  Payloads(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy)
       : plan_(plan), channel_(*plan.channel), memory_(memory), stages_(stages), policy_(policy) {}
 
-  // Finds the place for this member's contribution and takes a stage if it needs one; before the operation
-  // has begun, since it may wait. kNoMemory: there is none for it; kInterrupted.
-  [[nodiscard]] Outcome prepare();
-  // Arrives with the contribution of `plan.mine`: its source blocks, or nothing where it gives nothing.
-  void arrive();
-  // Arrives with what the caller has put into the slot's payload, or elsewhere.
-  void arrive_with(shm::Place place, std::span<const std::byte> inside);
+  // Comes to the operation with the contribution of `plan.mine`: its source blocks, or nothing where it gives
+  // nothing. kDone: all have come and agree. kNoMemory, kInterrupted: it has not begun.
+  [[nodiscard]] Outcome meet();
+  // The same, with what the caller has put elsewhere: `fill` is called when the operation has begun, and says
+  // where.
+  template<class Fill>
+  [[nodiscard]] Outcome meet_with(Fill fill) {
+    if (!channel_.begin()) return not_met(Outcome::kRefused);
+    Announced& draft = channel_.draft();
+    draft = {};
+    given_ = fill(&draft);
+    draft.place_bits = shm::pack_place(given_);
+    return not_met(client::meet(plan_, memory_, policy_));
+  }
 
   // Bytes [offset, offset + bytes) of member i's contribution. Own: of the own source.
   const std::byte* read(std::uint32_t i, std::uint64_t offset, std::uint64_t bytes);
@@ -42,13 +48,22 @@ class Payloads {
   // The stage of member i, at `stage`.index < kStages, has no other content than was said.
   bool stage_intact(std::uint32_t i, shm::Place stage) const;
 
-  // Some member's contribution may be overwritten, or is waited for, until the others say that they are done.
-  bool must_say_done() const;
-  bool must_await_done() const { return given_.kind == shm::Place::Kind::kArena; }
-
+  // The stage of this member, where it takes one; no data: the wait for its readers was interrupted.
+  Stages::Stage& take_stage() { return stage_ = stages_.take(channel_, policy_); }
   Stages::Stage& stage() { return stage_; }
+  // Who is still waited for is done: all have read what this member gave.
+  [[nodiscard]] Outcome end();
 
  private:
+  Outcome prepare();
+  shm::Place announce(Announced* announced);
+  // As it is, but for a stage: nobody reads it in an operation that has not begun.
+  Outcome not_met(Outcome outcome) {
+    if (outcome != Outcome::kDone) stages_.forget_unbegun(channel_);
+    return outcome;
+  }
+  // Some member's contribution may be overwritten, or is waited for, until the others say that they are done.
+  bool must_say_done() const;
   shm::Place choose_place(std::uint64_t bytes) const;
   std::size_t table_bytes() const;
   void write_table(bool packed);
@@ -59,7 +74,7 @@ class Payloads {
   Channel& channel_;
   DirectMemory& memory_;
   Stages& stages_;
-  const WaitPolicy& policy_;
+  WaitPolicy& policy_;
   Stages::Stage stage_;
   shm::Place given_;
 };

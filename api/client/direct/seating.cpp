@@ -2,6 +2,7 @@
 
 #include "api/base/dtype.hpp"
 #include "api/base/node_limits.hpp"
+#include "api/client/direct/algorithms.hpp"
 #include "api/client/direct/shared.hpp"
 
 #include <algorithm>
@@ -68,6 +69,7 @@ Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const Seatin
                              reinterpret_cast<shm::DirectSeat*>(seat),
                              seat + shm::kSlotsOffset,
                              reinterpret_cast<shm::DirectPair*>(seat + shm::kPairsOffset),
+                             seating.line,
                              &lines[seating.line],
                              seating.epoch,
                              seating.base};
@@ -79,6 +81,7 @@ DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Ch
   const auto ranks = static_cast<std::int32_t>(channel.members());
   const std::size_t element = dtype_bytes(described.what.dtype);
   DirectPlan plan;
+  plan.element = element;
   plan.handle = handle;
   plan.channel = &channel;
   plan.what = described.what;
@@ -96,6 +99,12 @@ DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Ch
   if (plan.what.op == MUSTER_REDUCE_SCATTER)
     for (std::uint32_t i = 0; i < channel.index(); ++i)
       plan.my_offset += plan.mine.source_blocks[i].count * element;
+  const bool uneven = !plan.what.counts.empty();
+  const auto dtype = static_cast<std::uint8_t>(plan.what.dtype | (uneven ? shm::kRecordUneven : 0));
+  plan.record = {shm::pack_what({channel.line(), static_cast<std::uint8_t>(plan.what.op), dtype, 0}),
+                 plan.given_bytes, plan.got_bytes};
+  plan.body = body_of(plan.what, plan.choice);
+  if (plan.choice.algorithm == Algorithm::kSmall) prepare_small(plan);
   return plan;
 }
 

@@ -1,8 +1,9 @@
 #include "api/client/direct/shared.hpp"
 
-#include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
 #include "api/base/node_limits.hpp"
+#include "api/client/direct/algorithms.hpp"
+#include "api/client/direct/payloads.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/deliver.hpp"
 
@@ -33,7 +34,7 @@ class Shared {
       : plan_(plan),
         channel_(*plan.channel),
         payloads_(payloads),
-        element_(dtype_bytes(plan.what.dtype)),
+        element_(plan.element),
         total_(plan.what.count * element_) {}
 
   // Whether somebody has to write: all members see the same arrivals, so all say the same.
@@ -41,10 +42,10 @@ class Shared {
     switch (plan_.what.op) {
       case MUSTER_ALL_GATHER:
         for (std::uint32_t i = 0; i < channel_.members(); ++i)
-          if (channel_.arrival(i).place.value != 0) return true;
+          if (channel_.arrival(i).place().value != 0) return true;
         return false;
       case MUSTER_BROADCAST:
-        return channel_.arrival(root()).place.kind != shm::Place::Kind::kNone;
+        return channel_.arrival(root()).place().kind != shm::Place::Kind::kNone;
       default:
         return total_ > 0;
     }
@@ -112,19 +113,21 @@ class Shared {
 bool brings_block(const DirectPlan& plan) {
   const Block& from = plan.mine.source_blocks.front();
   const Block& to = plan.mine.target_blocks[static_cast<std::size_t>(plan.mine.index)];
-  const std::size_t element = dtype_bytes(plan.what.dtype);
+  const std::size_t element = plan.element;
   return to.count > 0 && plan.mine.source + from.offset * element != plan.mine.target + to.offset * element;
 }
 
 std::uint64_t shared_bytes(const DirectPlan& plan) {
-  const std::size_t element = dtype_bytes(plan.what.dtype);
+  const std::size_t element = plan.element;
   const Channel& channel = *plan.channel;
   if (plan.what.op != MUSTER_ALL_GATHER)
     return part_of(plan.what.count * element, channel.members(), channel.index()).bytes;
   return brings_block(plan) ? plan.mine.target_blocks[channel.index()].count * element : 0;
 }
 
-Outcome run_shared(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy) {
+Outcome run_shared(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {
+  Payloads payloads(plan, memory, stages, policy);
+  if (const Outcome met = payloads.meet(); met != Outcome::kDone) return met;
   Shared shared(plan, payloads);
   if (!shared.somebody_writes()) return Outcome::kDone;
   if (const Outcome written = shared.write(); written != Outcome::kDone) return written;

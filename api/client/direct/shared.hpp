@@ -2,7 +2,7 @@
 // nobody is done before all are.
 #pragma once
 
-#include "api/client/direct/payloads.hpp"
+#include "api/client/direct/operation.hpp"
 
 namespace muster::client {
 
@@ -11,8 +11,5 @@ bool brings_block(const DirectPlan& plan);
 
 // Bytes that this member writes into it.
 std::uint64_t shared_bytes(const DirectPlan& plan);
-
-// ALL_REDUCE, ALL_GATHER, BROADCAST, after all have arrived and agree.
-Outcome run_shared(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy);
 
 }  // namespace muster::client

@@ -1,9 +1,14 @@
-#include "api/client/direct/slices.hpp"
-
+// Reducing by slices: each member reduces its slice of a chunk of the vector, reading all sources in place,
+// into its stage; once all have, each collects the chunk from all stages. So every source is read once and
+// every result written once by its owner, and between them lies one meeting per chunk.
+//
+// The stage has two halves. When a member has seen all others done with the reduction of chunk c + 1, all of
+// them have collected chunk c (they do it before), so the half of c may be filled with c + 2.
 #include "api/base/assert.hpp"
-#include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
 #include "api/base/node_limits.hpp"
+#include "api/client/direct/algorithms.hpp"
+#include "api/client/direct/payloads.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
 
@@ -29,7 +34,7 @@ class Slices {
         channel_(*plan.channel),
         payloads_(payloads),
         policy_(policy),
-        element_(dtype_bytes(plan.what.dtype)),
+        element_(plan.element),
         slice_(slice_bytes(plan.what, static_cast<std::int32_t>(channel_.members()), kSliceBytesMax)),
         total_(plan.what.count * element_) {}
 
@@ -94,7 +99,7 @@ class Slices {
 
   shm::Place announced(std::uint32_t i) const {
     std::uint64_t bits = 0;
-    std::memcpy(&bits, channel_.arrival(i).payload, sizeof bits);
+    std::memcpy(&bits, channel_.arrival(i).inside, sizeof bits);
     return shm::unpack_place(bits);
   }
   const std::byte* stage_of(std::uint32_t i, std::uint32_t* index) const {
@@ -118,8 +123,10 @@ class Slices {
 
 }  // namespace
 
-Outcome reduce_sliced(const DirectPlan& plan, Payloads& payloads, WaitPolicy& policy) {
-  return Slices(plan, payloads, policy).run();
+Outcome run_sliced(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {
+  Payloads payloads(plan, memory, stages, policy);
+  const Outcome met = payloads.meet();
+  return met == Outcome::kDone ? Slices(plan, payloads, policy).run() : met;
 }
 
 }  // namespace muster::client

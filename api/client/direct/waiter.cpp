@@ -43,18 +43,17 @@ void Waiter::publish(std::uint64_t* word, std::uint64_t value, std::span<const P
   shm::futex_wake(lower_half(word));
 }
 
-Waited Waiter::wait_long(const std::uint64_t* word, const Condition& condition, const Wanted& wanted,
-                         WaitPolicy& policy) {
+Waited Waiter::wait_long(const std::uint64_t* word, const Condition& condition, WaitPolicy& policy) {
   MUSTER_FAULT_POINT("meet.looking");
   for (int yields = 0; yields < kYields; ++yields) {
     if (yields % kYieldsPerGlance == 0)
-      if (const auto end = glance(word, condition, wanted, policy)) return *end;
+      if (const auto end = glance(word, condition, policy)) return *end;
     MUSTER_FAULT_POINT("meet.yielding");
     ::sched_yield();
     if (condition.reached(look(word))) return Waited::kMet;
   }
   for (int naps = 1;; ++naps) {
-    if (const auto end = glance(word, condition, wanted, policy)) return *end;
+    if (const auto end = glance(word, condition, policy)) return *end;
     if (naps % kNapsPerCheck == 0 && hooks_.engine_gone()) return Waited::kAlone;
     nap(word, condition, policy);
     if (condition.reached(look(word))) return Waited::kMet;
@@ -63,14 +62,14 @@ Waited Waiter::wait_long(const std::uint64_t* word, const Condition& condition, 
 
 // The last look at the word comes after the look at the epoch: what had come before the end counts.
 std::optional<Waited> Waiter::glance(const std::uint64_t* word, const Condition& condition,
-                                     const Wanted& wanted, WaitPolicy& policy) {
+                                     WaitPolicy& policy) {
   const bool hopeless = condition.hopeless();
   if (condition.reached(look(word))) return Waited::kMet;
   if (hopeless) return Waited::kEnded;
   if (policy.interruptible() && hooks_.interrupted()) return Waited::kInterrupted;
   if (policy.over(hooks_)) {
     if (policy.gives_up()) return Waited::kEnded;
-    hooks_.overdue(wanted);
+    hooks_.overdue(condition.wanted());
     // Each question to an engine that does not answer takes the session's whole time: no second one.
     if (hooks_.engine_gone()) return Waited::kAlone;
     policy.renew();

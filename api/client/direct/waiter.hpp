@@ -27,6 +27,8 @@ class Condition {
   virtual bool reached(std::uint64_t value) const = 0;
   // The word will not come to it. Asked before the last look at the word.
   virtual bool hopeless() const { return false; }
+  // For who asks at the deadline.
+  virtual Wanted wanted() const = 0;
 
  protected:
   ~Condition() = default;
@@ -45,12 +47,12 @@ class Waiter {
 
   // Waits until the word has reached what the condition says.
   template<class C>
-  Waited wait(const std::uint64_t* word, const C& condition, const Wanted& wanted, WaitPolicy& policy) {
+  Waited wait(const std::uint64_t* word, const C& condition, WaitPolicy& policy) {
     for (int looks = policy.crowded() ? kCrowdedLooks : kLooks; looks > 0; --looks) {
       if (condition.reached(shm::Untrusted<std::uint64_t>(word).load_acquire())) return Waited::kMet;
       relax();
     }
-    return wait_long(word, condition, wanted, policy);
+    return wait_long(word, condition, policy);
   }
 
   // Orders what was read before it against the engine's heavy fence.
@@ -67,10 +69,8 @@ class Waiter {
   static constexpr int kCrowdedLooks = 2;
 
   static void relax();
-  Waited wait_long(const std::uint64_t* word, const Condition& condition, const Wanted& wanted,
-                   WaitPolicy& policy);
-  std::optional<Waited> glance(const std::uint64_t* word, const Condition& condition, const Wanted& wanted,
-                               WaitPolicy& policy);
+  Waited wait_long(const std::uint64_t* word, const Condition& condition, WaitPolicy& policy);
+  std::optional<Waited> glance(const std::uint64_t* word, const Condition& condition, WaitPolicy& policy);
   void nap(const std::uint64_t* word, const Condition& condition, WaitPolicy& policy);
 
   shm::DirectHeader* own_;

@@ -373,6 +373,9 @@ struct Step {
   const char* above;
 };
 constexpr Step kSteps[] = {
+    {MUSTER_ALL_REDUCE, 2, 8, 32, true, "direct small", "direct whole"},
+    {MUSTER_ALL_GATHER, 4, 2, 32, true, "direct small", "direct whole"},
+    {MUSTER_REDUCE_SCATTER, 4, 2, 8, true, "direct small", "direct whole"},
     {MUSTER_ALL_REDUCE, 3, 8, 8 << 10, true, "direct whole", "direct read"},
     {MUSTER_ALL_REDUCE, 4, 8, 8 << 10, true, "direct whole", "direct sliced"},
     {MUSTER_ALL_REDUCE, 3, 2, 16 << 10, true, "direct whole", "direct read"},

@@ -28,8 +28,15 @@ class Meetings : public ::testing::Test {
       world_.end({Code::kTimeout, 1, "too late"});
     };
   }
+  static Announced said(std::byte value) {
+    Announced announced{kSame};
+    announced.place_bits = shm::pack_place({shm::Place::Kind::kInline, 0, 0});
+    announced.inside[0] = value;
+    return announced;
+  }
   static void arrive(Channel& channel, std::byte value = std::byte{0}) {
-    channel.arrive(9, kSame, {shm::Place::Kind::kInline, 0, 0}, std::span(&value, 1));
+    channel.draft() = said(value);
+    channel.arrive(9);
   }
   static Fate fate_of(const Channel& channel) { return channel.view().fate_of(channel.at()); }
   WaitPolicy at_once() const { return {Nanos(0), true}; }
@@ -72,8 +79,8 @@ TEST_F(Meetings, BringsEachMemberWhatTheOthersSaid) {
     for (Channel* channel : {&one_, &other_}) {
       WaitPolicy policy = at_once();
       ASSERT_EQ(channel->await_arrivals(policy), Waited::kMet);
-      EXPECT_EQ(channel->arrival(0).payload[0], std::byte(10 + round));
-      EXPECT_EQ(channel->arrival(1).payload[0], std::byte(20 + round));
+      EXPECT_EQ(channel->arrival(0).inside[0], std::byte(10 + round));
+      EXPECT_EQ(channel->arrival(1).inside[0], std::byte(20 + round));
       EXPECT_EQ(channel->arrival(1).common, kSame);
     }
   }
@@ -206,7 +213,7 @@ TEST_F(Meetings, CompletesWhatHadComeBeforeAMemberWasCalledAbsent) {
   EXPECT_EQ(fate_of(one_), Fate::kGoesOn);
   WaitPolicy policy = at_once();
   ASSERT_EQ(one_.await_arrivals(policy), Waited::kMet);
-  EXPECT_EQ(one_.arrival(1).payload[0], std::byte{5});
+  EXPECT_EQ(one_.arrival(1).inside[0], std::byte{5});
   EXPECT_FALSE(one_.begin());
   EXPECT_TRUE(asked_.empty());
 }
@@ -257,7 +264,7 @@ TEST_F(Meetings, BeginsAnewInTheNextEpoch) {
   arrive(one_, std::byte{7});
   arrive(other_, std::byte{8});
   EXPECT_EQ(other_.await_arrivals(policy), Waited::kMet);
-  EXPECT_EQ(other_.arrival(0).payload[0], std::byte{7});
+  EXPECT_EQ(other_.arrival(0).inside[0], std::byte{7});
 }
 
 // Goal:   what all had met for is completed, also by a member that reads it after another client has taken
@@ -276,7 +283,7 @@ TEST_F(Meetings, ReadsWhatAMemberGaveAfterItsSuccessorHasArrived) {
   arrive(successor, std::byte{9});
   WaitPolicy policy = at_once();
   ASSERT_EQ(one_.await_arrivals(policy), Waited::kMet);
-  EXPECT_EQ(one_.arrival(1).payload[0], std::byte{5});
+  EXPECT_EQ(one_.arrival(1).inside[0], std::byte{5});
   EXPECT_TRUE(one_.sound());
   EXPECT_TRUE(one_.view().let_go(1, one_.at())) << "but memory in its arena is the successor's";
 }
@@ -294,9 +301,9 @@ TEST_F(Meetings, BeginsAnEpochAboveEveryPositionThatWasUsed) {
   }
   const std::byte value{1};
   for (int i = 0; i < 20; ++i) {
-    one_.messages().send(1, 5, kSame, {shm::Place::Kind::kInline, 0, 0}, std::span(&value, 1));
-    Arrival arrival;
-    ASSERT_EQ(other_.messages().await(0, 6, &arrival, policy), Waited::kMet);
+    one_.messages().send(1, 5, said(value));
+    Announced message;
+    ASSERT_EQ(other_.messages().await(0, 6, &message, policy), Waited::kMet);
     other_.messages().acknowledge(0, false);
   }
   const std::uint64_t met = one_.at().position;
@@ -342,10 +349,10 @@ TEST_F(Meetings, MatchesMessagesInOrder) {
   WaitPolicy policy = at_once();
   for (int i = 0; i < 3; ++i) {
     const std::byte value{static_cast<unsigned char>(i)};
-    one_.messages().send(1, 5, kSame, {shm::Place::Kind::kInline, 0, 0}, std::span(&value, 1));
-    Arrival arrival;
-    ASSERT_EQ(other_.messages().await(0, 6, &arrival, policy), Waited::kMet);
-    EXPECT_EQ(arrival.payload[0], value);
+    one_.messages().send(1, 5, said(value));
+    Announced message;
+    ASSERT_EQ(other_.messages().await(0, 6, &message, policy), Waited::kMet);
+    EXPECT_EQ(message.inside[0], value);
     other_.messages().acknowledge(0, i == 2);
     bool disagreed = false;
     ASSERT_EQ(one_.messages().await_received(1, &disagreed, policy), Waited::kMet);

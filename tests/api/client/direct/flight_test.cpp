@@ -62,7 +62,7 @@ TEST(FlightRing, KeepsTheLatest) {
   FlightRing ring(reinterpret_cast<std::byte*>(memory.data()), &recording);
   ring.ended(shm::RecordState::kWell, Instant(1));  // nothing has begun: nothing is written
   for (std::uint64_t i = 1; i <= shm::kDirectRecords + 5; ++i) {
-    ring.began({{}, 1, i, 8, 8}, Instant(static_cast<std::int64_t>(i)));
+    ring.began({0, 8, 8}, 0, 1, i, Instant(static_cast<std::int64_t>(i)));
     ring.ended(i % 2 == 0 ? shm::RecordState::kWell : shm::RecordState::kBadly, Instant(0));
   }
   const auto* records = reinterpret_cast<const shm::DirectRecord*>(

@@ -1,0 +1,102 @@
+// Algorithm::kSmall: what every member gives travels with its arrival, in the slot's header. One meeting, and
+// each member finishes alone, from its own copies of the slots.
+#include "api/base/fault_point.hpp"
+#include "api/client/direct/algorithms.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace muster::client {
+namespace {
+
+static_assert(kSmallBytesMax == shm::kInlineBytes);
+
+// At most kSmallBytesMax bytes, in two pieces that overlap where they must.
+template<class Piece>
+void copy_twice(std::byte* to, const std::byte* from, std::size_t bytes) {
+  Piece first;
+  Piece last;
+  std::memcpy(&first, from, sizeof first);
+  std::memcpy(&last, from + bytes - sizeof last, sizeof last);
+  std::memcpy(to, &first, sizeof first);
+  std::memcpy(to + bytes - sizeof last, &last, sizeof last);
+}
+void copy_few(std::byte* to, const std::byte* from, std::size_t bytes) {
+  using Half = std::array<std::uint64_t, 2>;
+  if (bytes >= sizeof(Half)) return copy_twice<Half>(to, from, bytes);
+  if (bytes >= 8) return copy_twice<std::uint64_t>(to, from, bytes);
+  if (bytes >= 4) return copy_twice<std::uint32_t>(to, from, bytes);
+  for (std::size_t i = 0; i < bytes; ++i) to[i] = from[i];
+}
+
+// Several blocks: REDUCE_SCATTER.
+void give_blocks(const DirectPlan& plan, std::byte* to) {
+  for (const Block& block : plan.mine.source_blocks) {
+    copy_few(to, plan.mine.source + block.offset * plan.element, block.count * plan.element);
+    to += block.count * plan.element;
+  }
+}
+
+std::byte* target(const DirectPlan& plan, const Block& block) {
+  return plan.mine.target + block.offset * plan.element;
+}
+
+// Lines are reduced whole: what stands behind the members' elements does not get into the target.
+void reduce(const DirectPlan& plan) {
+  plan.small.reducer(plan.small.reduction);
+  copy_few(target(plan, plan.mine.target_blocks.front()), plan.small.line.data() + plan.my_offset,
+           plan.got_bytes);
+}
+
+void gather(const DirectPlan& plan) {
+  const auto& blocks = plan.mine.target_blocks;
+  for (std::uint32_t i = 0; i < blocks.size(); ++i)
+    copy_few(target(plan, blocks[i]), plan.channel->arrival(i).inside, blocks[i].count * plan.element);
+}
+
+void take_from_root(const DirectPlan& plan) {
+  const Block& to = plan.mine.target_blocks.front();
+  const std::byte* given = plan.channel->arrival(static_cast<std::uint32_t>(plan.what.root)).inside;
+  copy_few(target(plan, to), given, to.count * plan.element);
+}
+
+}  // namespace
+
+Outcome run_small(const DirectPlan& plan, DirectMemory& memory, Stages& /*stages*/, WaitPolicy& policy) {
+  Channel& channel = *plan.channel;
+  if (!channel.begin()) return Outcome::kRefused;
+  std::byte* given = channel.draft().inside;
+  if (plan.small.source != nullptr)
+    copy_few(given, plan.small.source, plan.small.bytes);
+  else
+    give_blocks(plan, given);
+  MUSTER_FAULT_POINT("payload.packed");
+  const Outcome met = meet(plan, memory, policy);
+  if (met == Outcome::kDone && plan.small.take != nullptr) plan.small.take(plan);
+  return met;
+}
+
+void prepare_small(DirectPlan& plan) {
+  SmallPlan& small = plan.small;
+  const auto& sources = plan.mine.source_blocks;
+  if (sources.size() == 1) {
+    small.source = plan.mine.source + sources.front().offset * plan.element;
+    small.bytes = plan.given_bytes;
+  }
+  const auto& targets = plan.mine.target_blocks;
+  if (plan.got_bytes == 0 || targets.empty() || plan.mine.target == nullptr) return;
+  if (plan.what.op == MUSTER_ALL_GATHER) small.take = gather;
+  if (plan.what.op == MUSTER_BROADCAST) small.take = take_from_root;
+  if (!has_reduction(plan.what.op)) return;
+  small.take = reduce;
+  small.reducer = math::reducer_of(plan.what.dtype, plan.what.redop);
+  for (std::uint32_t i = 0; i < plan.channel->members(); ++i)
+    small.sources.push_back(plan.channel->arrival(i).inside);
+  small.line.resize(kSmallBytesMax);
+  small.reduction = {plan.what.redop,   small.sources.data(),          small.sources.size(),
+                     small.line.data(), kSmallBytesMax / plan.element, plan.what.scale};
+}
+
+}  // namespace muster::client
