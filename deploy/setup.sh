@@ -15,7 +15,7 @@ packages=(
   libfmt-dev libexpected-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libasio-dev
   libsystemd-dev libssl-dev libxxhash-dev
   libdnnl-dev ocl-icd-opencl-dev libhwy-dev # the package of oneDNN asks for OpenCL's files
-  libgtest-dev libgmock-dev relacy-dev spin
+  libgtest-dev libgmock-dev relacy-dev spin valgrind
   iproute2 procps
 )
 bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)

@@ -1,0 +1,64 @@
+// What a call costs the process that makes it, in instructions: a figure that no busy machine changes.
+#include "tests/daemon/cli/program.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace muster::test {
+namespace {
+
+// The instructions of one call, as callgrind says in the line "summary: N" or "totals: N" of a file.
+std::uint64_t counted_in(const std::filesystem::path& file) {
+  std::ifstream lines(file);
+  std::uint64_t counted = 0;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("totals: ") || line.starts_with("summary: "))
+      counted = std::stoull(line.substr(line.find(' ')));
+  return counted;
+}
+
+// The least of many calls: the one whose peers had all come, so that nothing was polled for.
+std::uint64_t least_of_calls(const std::string& what, int ranks) {
+  const Folder folder;
+  const Ran ran = muster({"run", "--private", "-n", std::to_string(ranks), "--", MUSTER_RANK_PROGRAM, what,
+                          folder.path() + "/calls"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  std::uint64_t least = UINT64_MAX;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path()))
+    if (const std::uint64_t counted = counted_in(file.path()); counted > 0) least = std::min(least, counted);
+  return least;
+}
+
+struct Bound {
+  const char* what;
+  int ranks;
+  std::uint64_t instructions;
+};
+
+class CallCost : public testing::TestWithParam<Bound> {};
+
+// Goal:   the client's part of an operation stays as short as it is.
+TEST_P(CallCost, StaysWithinItsInstructions) {
+  const std::uint64_t least = least_of_calls(GetParam().what, GetParam().ranks);
+  RecordProperty("instructions", std::to_string(least));
+  std::printf("%s of %d ranks: %lu instructions\n", GetParam().what, GetParam().ranks,
+              static_cast<unsigned long>(least));
+  EXPECT_GT(least, 50u) << "nothing was counted";
+  EXPECT_LE(least, GetParam().instructions);
+}
+
+constexpr Bound kBounds[] = {
+    {"barrier", 2, 450},    {"barrier", 4, 560}, {"all_reduce", 2, 540},
+    {"all_reduce", 4, 650}, {"start", 2, 500},
+};
+INSTANTIATE_TEST_SUITE_P(Calls, CallCost, testing::ValuesIn(kBounds), [](const auto& bound) {
+  return std::string(bound.param.what) + "_of_" + std::to_string(bound.param.ranks);
+});
+
+}  // namespace
+}  // namespace muster::test
