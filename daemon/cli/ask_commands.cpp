@@ -41,8 +41,8 @@ int run_version(const Door& door, Output output) {
 int run_status(const Door& door, Output output) {
   const auto answer = ask(door, {{"command", "status"}});
   if (!answer) return complain(answer.error());
-  const int printed =
-      print(answer->result, output, [](const Json& status) { return status_text(status, screen_columns()); });
+  const int printed = print(answer->result, output,
+                            [](const Json& status) { return status_text(status, config::screen_columns()); });
   if (printed != kOk) return printed;
   return answer->result.is_object() && answer->result.value("draining", Json(false)) == true ? kUnhealthy
                                                                                              : kOk;
@@ -52,12 +52,12 @@ int run_jobs(const Door& door, Output output) {
   // An engine that keeps its word back takes half of the time, and the answer has the rest.
   const Json command{{"command", "jobs"}, {"wait_ns", (door.timeout / 2).count()}};
   return ask_and_print(door, command, output,
-                       [](const Json& jobs) { return jobs_text(jobs, screen_columns()); });
+                       [](const Json& jobs) { return jobs_text(jobs, config::screen_columns()); });
 }
 
 int run_groups(const Door& door, const std::string& job, Output output) {
   return ask_and_print(door, {{"command", "groups"}, {"job", job}}, output, [&](const Json& result) {
-    return fmt::format("job {}\n", job) + groups_text(result, screen_columns());
+    return fmt::format("job {}\n", job) + groups_text(result, config::screen_columns());
   });
 }
 
@@ -79,7 +79,7 @@ int run_shutdown(const Door& door, Leave leave, Output output) {
     const std::string latest =
         result.contains("drain_timeout_ns")
             ? fmt::format(", in {} at the latest (liveness.drain_timeout)",
-                          duration_text(result.at("drain_timeout_ns").get<std::int64_t>()))
+                          config::duration_text(result.at("drain_timeout_ns").get<std::int64_t>()))
             : "";
     return fmt::format("the daemon at {} is shutting down once its ranks have left{}\n", door.endpoint,
                        latest);
@@ -110,7 +110,7 @@ int run_trace(const Door& door, const std::string& job, const std::string& path,
   const int printed = output == Output::kJson
                           ? print_json({{"job", job}, {"path", path}, {"bytes", *bytes}})
                           : print_text(fmt::format("{} of trace in {}; open it at https://ui.perfetto.dev\n",
-                                                   bytes_text(*bytes), path));
+                                                   config::bytes_text(*bytes), path));
   return interrupted ? attention.exit_code() : printed;
 }
 

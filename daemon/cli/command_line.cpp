@@ -8,12 +8,12 @@
 #include "daemon/cli/doctor_command.hpp"
 #include "daemon/cli/env_command.hpp"
 #include "daemon/cli/hang_command.hpp"
-#include "daemon/cli/manual.hpp"
 #include "daemon/cli/option_checks.hpp"
-#include "daemon/cli/outline.hpp"
 #include "daemon/cli/rank_environment.hpp"
 #include "daemon/cli/upgrade_command.hpp"
 #include "daemon/config/diagnostic.hpp"
+#include "daemon/control/main_manual.hpp"
+#include "daemon/control/main_outline.hpp"
 #include "daemon/control/own_version.hpp"
 
 #include <algorithm>
@@ -71,14 +71,14 @@ CLI::App* with_json(CLI::App* app, Line& line) {
 CLI::App* with_door(CLI::App* app, Line& line) {
   filled(app->add_option("--endpoint", line.endpoint,
                          "Socket of the daemon; else MUSTER_ENDPOINT, else /run/muster/musterd.sock"),
-         kFile);
+         control::kFile);
   app->preparse_callback([&line](std::size_t) { line.asks_daemon = true; });
   seconds(app->add_option("--timeout", line.timeout, "Seconds to wait for an answer"), 0.001);
   return app;
 }
 
 CLI::App* with_job(CLI::App* app, Line& line) {
-  filled(app->add_option("--job", line.job, "Name of the job")->required(), kJob);
+  filled(app->add_option("--job", line.job, "Name of the job")->required(), control::kJob);
   return app;
 }
 
@@ -92,7 +92,7 @@ void add_questions(CLI::App& app, Line& line) {
   const auto asked_of_job = [&](const char* name, const char* text,
                                 std::function<int(const std::string& job)> command) {
     CLI::App* of = asked(name, text, [&line, command = std::move(command)] { return line.of_job(command); });
-    filled(of->add_option("--job", line.job, "Name of the job; else the only one there is"), kJob);
+    filled(of->add_option("--job", line.job, "Name of the job; else the only one there is"), control::kJob);
     return of;
   };
   asked_of_job("groups", "The groups of a job",
@@ -103,8 +103,10 @@ void add_questions(CLI::App& app, Line& line) {
   CLI::App* flight = asked_of_job(
       "flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
       [&line](const std::string& job) { return run_flight(line.door(), job, line.flight, line.output()); });
-  filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"), kFile);
-  filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"), kFolder);
+  filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"),
+         control::kFile);
+  filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"),
+         control::kFolder);
   CLI::App* top = asked_of_job(
       "top", "Operations, bytes and exposed time by rank and group, also of a stuck engine; q ends it",
       [&line](const std::string& job) { return run_top(line.door(), job, line.top, line.output()); });
@@ -127,7 +129,7 @@ void add_questions(CLI::App& app, Line& line) {
         return run_trace(line.door(), job, line.file, line.seconds,
                          line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
       });
-  filled(trace->add_option("-o,--output", line.file, "Where to write it")->required(), kFile);
+  filled(trace->add_option("-o,--output", line.file, "Where to write it")->required(), control::kFile);
   CLI::Option* how_long = seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
   trace->add_flag("--end", line.now, "End the recording that somebody else has begun, and write that")
       ->excludes(how_long);
@@ -136,7 +138,7 @@ void add_questions(CLI::App& app, Line& line) {
   CLI::App* upgrade = asked("upgrade", "Replace the daemon's program; jobs and ranks go on",
                             [&line] { return run_upgrade(line.door(), line.file, line.output()); });
   filled(upgrade->add_option("--program", line.file, "A musterd; else the file that runs, as it is now"),
-         kFile);
+         control::kFile);
   CLI::App* shutdown = asked(
       "shutdown", "Shut the daemon down once its ranks have left, or have had liveness.drain_timeout for it",
       [&line] { return run_shutdown(line.door(), line.now ? Leave::kNow : Leave::kDrain, line.output()); });
@@ -155,30 +157,30 @@ void add_config(CLI::App& app, Line& line) {
           "files", line.files,
           "Files; cluster files are held to the limits of a musterd.yaml among them, else the defaults")
       ->required()
-      ->type_name(kFile);
+      ->type_name(control::kFile);
   CLI::App* show = with_json(
       add(*config, line, "show", "Each setting of the daemon with its origin",
           [&line] { return run_config_show(line.file, line.settings, process_variables(), line.output()); }),
       line);
   filled(
       show->add_option("--config", line.file, "musterd.yaml; else /etc/muster/musterd.yaml if there is one"),
-      kFile);
+      control::kFile);
   show->add_option("--set", line.settings, "May be given several times")
       ->allow_extra_args(false)
-      ->type_name(kSetting);
+      ->type_name(control::kSetting);
   CLI::App* explain = with_json(add(*config, line, "explain", "What a key means, its type, range and default",
                                     [&line] { return run_config_explain(line.word, line.output()); }),
                                 line);
-  explain->add_option("key", line.word, "node.workers, jobs[].mesh, …")->required()->type_name(kKey);
+  explain->add_option("key", line.word, "node.workers, jobs[].mesh, …")->required()->type_name(control::kKey);
   CLI::App* schema = add(*config, line, "schema", "JSON Schema for editors",
                          [&line] { return run_config_schema(line.word); });
   schema->add_option("file", line.word, "Which file it is of")
       ->required()
-      ->type_name(kSchema)
+      ->type_name(control::kSchema)
       ->check([](const std::string& text) {
-        const auto words = values_named(kSchema)->words;
+        const auto words = control::values_named(control::kSchema)->words;
         const bool known = std::find(words.begin(), words.end(), text) != words.end();
-        return known ? "" : fmt::format("{} is none; write {}", config::quoted(text), kSchema);
+        return known ? "" : fmt::format("{} is none; write {}", config::quoted(text), control::kSchema);
       });
 }
 
@@ -198,7 +200,7 @@ void add_local(CLI::App& app, Line& line) {
       ->allow_extra_args(false)
       ->type_name("NAME=DIM,DIM");
   filled(mesh->add_option("--config", line.mesh.config, "A cluster file, in place of the three above"),
-         kFile);
+         control::kFile);
   filled(mesh->add_option("--job", line.mesh.job, "A job of that file"));
   CLI::App* plan = app.add_subcommand("plan", "Plans: how collectives are carried out");
   plan->require_subcommand(1);
@@ -206,12 +208,12 @@ void add_local(CLI::App& app, Line& line) {
       with_json(add(*plan, line, "explain", "Path, algorithm and predicted cost of a collective that is run",
                     [&line] { return run_plan_explain(line.plan, line.output()); }),
                 line);
-  explain->add_option("op", line.plan.op, "all_reduce, all_gather, …")->required()->type_name(kOp);
+  explain->add_option("op", line.plan.op, "all_reduce, all_gather, …")->required()->type_name(control::kOp);
   whole(explain->add_option("--ranks", line.plan.ranks, "Members of the group")->required(), 1,
         kRanksOnNodeMax);
   const auto sized = [&line](const auto&) { line.plan.sized = true; };
   explain->add_option("--dtype", line.plan.dtype, "Of the elements")
-      ->type_name(kDtype)
+      ->type_name(control::kDtype)
       ->capture_default_str()
       ->each(sized);
   whole(explain->add_option("--count", line.plan.count,
@@ -269,16 +271,17 @@ void add_run(CLI::App& app, Line& line) {
                    "Neighbouring dims under one name; may be given several times")
       ->allow_extra_args(false)
       ->type_name("NAME=DIM,DIM");
-  filled(app_run->add_option("--config", line.run.config, "musterd.yaml of the private daemon"), kFile);
+  filled(app_run->add_option("--config", line.run.config, "musterd.yaml of the private daemon"),
+         control::kFile);
   filled(app_run->add_option("--job", line.run.job,
                              "Join this job, or create it with -n; else a name of its own"),
-         kJob);
+         control::kJob);
   app_run->add_flag("--keep", line.keep, "The job outlives the run; with --job");
   app_run
       ->add_flag("--private", line.only_private, "Start a daemon for this run though another may be running")
       ->excludes("--endpoint");
   filled(app_run->add_option("--trace", line.run.trace, "Record the run into this file, for ui.perfetto.dev"),
-         kFile);
+         control::kFile);
   app_run->add_flag("--no-prefix", line.no_prefix, "Do not put [rank] before each line");
   seconds(app_run->add_option("--grace", line.grace,
                               "Seconds that the others have after the first failure; then SIGTERM, and "
@@ -327,14 +330,14 @@ void declare(CLI::App& app, Line& line) {
   add_questions(app, line);
   add_local(app, line);
   add_config(app, line);
-  app.footer(help_footer(command_manual()));  // last, or each command would begin with it
+  app.footer(control::help_footer(command_manual()));  // last, or each command would begin with it
 }
 
-Command command_outline() {
+control::CommandOutline command_outline() {
   CLI::App app;
   Line line;
   declare(app, line);
-  return outline(app);
+  return control::outline(app);
 }
 
 }  // namespace muster::cli

@@ -18,10 +18,12 @@ namespace CLI {
 class App;
 }
 
-namespace muster::cli {
-
-struct Command;
+namespace muster::control {
+struct CommandOutline;
 struct Manual;
+}  // namespace muster::control
+
+namespace muster::cli {
 
 // What all commands write their options to, and which of them was chosen.
 struct Line {
@@ -59,7 +61,7 @@ struct Line {
 // Every command with its options and sentences. What the user chooses is in `line`, which the app refers to.
 void declare(CLI::App& app, Line& line);
 // The same as data, and what help and manual page say besides.
-Command command_outline();
-const Manual& command_manual();
+control::CommandOutline command_outline();
+const control::Manual& command_manual();
 
 }  // namespace muster::cli

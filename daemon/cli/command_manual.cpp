@@ -1,14 +1,14 @@
 #include "api/base/bootstrap.hpp"
 #include "api/base/variables.hpp"
 #include "daemon/cli/command_line.hpp"
-#include "daemon/cli/manual.hpp"
+#include "daemon/control/main_manual.hpp"
 #include "daemon/supervisor/startup.hpp"
 
 namespace muster::cli {
 
-const Manual& command_manual() {
-  static const Manual manual = [] {
-    Manual m;
+const control::Manual& command_manual() {
+  static const control::Manual manual = [] {
+    control::Manual m;
     m.synopsis = "COMMAND [OPTIONS]";
     m.description = {
         "muster starts the ranks of a job on this machine, and asks the daemon musterd(8) what it holds: "

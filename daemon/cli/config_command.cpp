@@ -1,11 +1,11 @@
 #include "daemon/cli/config_command.hpp"
 
-#include "daemon/cli/table.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/document.hpp"
 #include "daemon/config/load.hpp"
 #include "daemon/config/render.hpp"
 #include "daemon/config/schema.hpp"
+#include "daemon/config/table.hpp"
 #include "daemon/supervisor/cluster_jobs.hpp"
 #include "daemon/supervisor/startup.hpp"
 
@@ -145,7 +145,7 @@ int run_config_show(const std::string& file, const std::vector<std::string>& set
     return kUsage;
   }
   return print_text(output == Output::kJson ? config::show_json(*resolved)
-                                            : config::show(*resolved, screen_columns()));
+                                            : config::show(*resolved, config::screen_columns()));
 }
 
 int run_config_explain(const std::string& key, Output output) {

@@ -2,7 +2,7 @@
 
 #include "api/shm/futex.hpp"
 #include "api/shm/headroom.hpp"
-#include "daemon/cli/table.hpp"
+#include "daemon/config/table.hpp"
 #include "daemon/control/own_version.hpp"
 
 #include <algorithm>
@@ -151,7 +151,7 @@ void read_daemon(const Door& door, MachineFacts& facts) {
 // ---- the checks --------------------------------------------------------------------------------
 
 std::string amount(std::uint64_t bytes) {
-  return bytes == UINT64_MAX ? "unlimited" : bytes_text(bytes);
+  return bytes == UINT64_MAX ? "unlimited" : config::bytes_text(bytes);
 }
 
 Check check(const char* name, bool good, Verdict otherwise, std::string says, std::string fix) {
@@ -294,7 +294,7 @@ int run_doctor(const Door& door, DaemonNamed named, Output output) {
   }
   const std::vector<Check> checks = examine(facts);
   Json list = Json::array();
-  std::vector<Row> rows;
+  std::vector<config::Row> rows;
   bool failed = false;
   for (const Check& each : checks) {
     failed = failed || each.verdict == Verdict::kFailure;
@@ -305,9 +305,10 @@ int run_doctor(const Door& door, DaemonNamed named, Output output) {
     rows.push_back({verdict_word(each.verdict), each.name, each.says});
     if (!each.fix.empty()) rows.push_back({"", "", "→ " + each.fix});
   }
-  const int printed = output == Output::kJson
-                          ? print_json({{"healthy", !failed}, {"checks", list}})
-                          : print_text(table({"VERDICT", "CHECK", "FOUND"}, rows, {screen_columns(), {}}));
+  const int printed =
+      output == Output::kJson
+          ? print_json({{"healthy", !failed}, {"checks", list}})
+          : print_text(config::table({"VERDICT", "CHECK", "FOUND"}, rows, {config::screen_columns(), {}}));
   return printed != kOk ? printed : failed ? kFailed : kOk;
 }
 

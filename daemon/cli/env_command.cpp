@@ -1,6 +1,6 @@
 #include "daemon/cli/env_command.hpp"
 
-#include "daemon/cli/table.hpp"
+#include "daemon/config/table.hpp"
 
 namespace muster::cli {
 namespace {
@@ -33,7 +33,7 @@ std::string why(const bootstrap::Launcher& launcher, const std::string& missing,
 }
 
 std::string env_text(const Json& env, std::size_t columns) {
-  std::vector<Row> rows;
+  std::vector<config::Row> rows;
   for (const Json& launcher : env.at("launchers")) {
     std::string variables;
     for (const auto& [name, value] : launcher.at("variables").items())
@@ -41,9 +41,9 @@ std::string env_text(const Json& env, std::size_t columns) {
     rows.push_back({launcher.at("name").get<std::string>(), launcher.at("taken").get<bool>() ? "taken" : "-",
                     launcher.at("why").get<std::string>(), variables});
   }
-  std::string out = table({"LAUNCHER", "", "BECAUSE", "FOUND"}, rows, {columns, {}}) + "\n";
+  std::string out = config::table({"LAUNCHER", "", "BECAUSE", "FOUND"}, rows, {columns, {}}) + "\n";
   const Json& identity = env.at("identity");
-  std::vector<Row> facts;
+  std::vector<config::Row> facts;
   for (const char* name : {"rank", "world_size", "local_rank", "local_size"})
     facts.push_back({name, identity.at(name) == -1 ? "not known" : identity.at(name).dump()});
   for (const char* name : {"job", "mesh", "endpoint"}) {
@@ -51,7 +51,7 @@ std::string env_text(const Json& env, std::size_t columns) {
     facts.push_back({name, value.empty() ? "not set" : value});
   }
   facts.push_back({"token", identity.at("token_set").get<bool>() ? "set (not shown)" : "not set"});
-  return out + table({"IDENTITY", ""}, facts, {columns, {}});
+  return out + config::table({"IDENTITY", ""}, facts, {columns, {}});
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ int run_env(const bootstrap::Lookup& lookup, Output output) {
                    {"mesh", identity->mesh},
                    {"endpoint", identity->endpoint},
                    {"token_set", !identity->token.empty()}}}};
-  return output == Output::kJson ? print_json(env) : print_text(env_text(env, screen_columns()));
+  return output == Output::kJson ? print_json(env) : print_text(env_text(env, config::screen_columns()));
 }
 
 }  // namespace muster::cli

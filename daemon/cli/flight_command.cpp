@@ -1,8 +1,8 @@
 #include "daemon/cli/flight_command.hpp"
 
-#include "daemon/cli/table.hpp"
 #include "daemon/cli/trace_file.hpp"
 #include "daemon/config/diagnostic.hpp"
+#include "daemon/config/table.hpp"
 
 #include <bit>
 #include <cstring>
@@ -85,7 +85,7 @@ std::optional<Trouble> write_folder(const std::string& folder, const Json& ranks
 
 std::string told(const FlightPaths& paths, std::uint64_t bytes, std::size_t ranks, std::size_t entries) {
   std::string text = fmt::format("{} operations of {} ranks\n", entries, ranks);
-  if (!paths.file.empty()) text += fmt::format("{} of JSON in {}\n", bytes_text(bytes), paths.file);
+  if (!paths.file.empty()) text += fmt::format("{} of JSON in {}\n", config::bytes_text(bytes), paths.file);
   if (!paths.folder.empty())
     text += fmt::format("one pickle a rank in {0}; read it with: torchfrtrace {0} -p rank_\n", paths.folder);
   return text;

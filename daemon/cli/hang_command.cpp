@@ -1,7 +1,7 @@
 #include "daemon/cli/hang_command.hpp"
 
 #include "api/shm/job_counters.hpp"
-#include "daemon/cli/table.hpp"
+#include "daemon/config/table.hpp"
 
 #include <fstream>
 
@@ -13,7 +13,7 @@ std::string hang_text(const std::string& job, const Json& report) {
   const Json& last = report.at("latest_deadline");
   if (last.is_null()) return out;
   out += fmt::format("\nThe latest deadline passed {} ago; the report of that moment:\n",
-                     duration_text(last.at("ago_ns").get<std::int64_t>()));
+                     config::duration_text(last.at("ago_ns").get<std::int64_t>()));
   return out + last.at("report").at("text").get<std::string>();
 }
 
@@ -58,7 +58,7 @@ Outcome<Json> silence_of(const Door& door, const std::string& job) {
     if (const auto reader = shm::JobCountersReader::attach(counters->descriptors.front())) {
       const Nanos silent = SteadyClock().now() - reader->beat();
       report["silent_s"] = std::chrono::duration<double>(silent).count();
-      since = fmt::format("; it last moved {} ago", duration_text(silent.count()));
+      since = fmt::format("; it last moved {} ago", config::duration_text(silent.count()));
     }
   }
   report["text"] = fmt::format(

@@ -1,7 +1,7 @@
 // muster: the program. What the command line says it may do is in command_line.cpp.
 #include "api/base/variables.hpp"
 #include "daemon/cli/command_line.hpp"
-#include "daemon/cli/wrong_usage.hpp"
+#include "daemon/control/main_usage.hpp"
 
 #include <algorithm>
 #include <sstream>
@@ -39,8 +39,9 @@ int refuse(const CLI::App& app, const CLI::ParseError& error) {
   for (const CLI::App* parent = command.get_parent(); parent != nullptr; parent = parent->get_parent())
     path = parent->get_name() + " " + path;
   const bool has_commands = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
-  return complain({kUsage, fmt::format("{}; `{} --help` lists the {}", wrong_usage(command, error), path,
-                                       has_commands ? "commands" : "options")});
+  return complain(
+      {kUsage, fmt::format("{}; `{} --help` lists the {}", muster::control::wrong_usage(command, error), path,
+                           has_commands ? "commands" : "options")});
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ std::string mesh_text(const Json& mesh, std::size_t columns) {
   std::string out =
       fmt::format("{}: {} ranks, data parallelism {}\n\n", mesh.at("mesh").get<std::string>(),
                   mesh.at("world").get<std::uint32_t>(), mesh.at("data_parallel").get<std::string>());
-  std::vector<Row> rows;
+  std::vector<config::Row> rows;
   for (const Json& dim : mesh.at("dims")) {
     std::string members;
     for (const Json& member : dim.at("members"))
@@ -72,7 +72,8 @@ std::string mesh_text(const Json& mesh, std::size_t columns) {
                     dim.at("enabled").get<bool>() ? "yes" : "no", members == name ? "" : members});
   }
   return out +
-         table({"DIM", "ALSO", "KIND", "SIZE", "IN USE", "MADE OF"}, rows, {columns, {"KIND", "ALSO"}}) +
+         config::table({"DIM", "ALSO", "KIND", "SIZE", "IN USE", "MADE OF"}, rows,
+                       {columns, {"KIND", "ALSO"}}) +
          "\n" + groups_text(mesh, columns);
 }
 
@@ -113,7 +114,8 @@ int run_mesh(const MeshQuestion& question, Output output) {
   const auto mesh = mesh_of(question);
   if (!mesh) return complain(mesh.error());
   const Json object = to_json(mesh::GroupList(*mesh));
-  return output == Output::kJson ? print_json(object) : print_text(mesh_text(object, screen_columns()));
+  return output == Output::kJson ? print_json(object)
+                                 : print_text(mesh_text(object, config::screen_columns()));
 }
 
 }  // namespace muster::cli

@@ -63,13 +63,13 @@ std::string plan_text(const Json& plan, std::size_t columns) {
       plan.at("dtype").get<std::string>(), plan.at("ranks").get<std::int64_t>(),
       plan.at("shared").get<bool>() ? " into a node-shared buffer" : "",
       plan.at("local_ranks").get<std::int64_t>(), plan.at("cores").get<std::int64_t>());
-  std::vector<Row> rows;
+  std::vector<config::Row> rows;
   for (const Json& c : plan.at("choices"))
     rows.push_back({fmt::format("{}", c.at("bytes").get<std::uint64_t>()), c.at("path").get<std::string>(),
                     c.at("algorithm").get<std::string>(),
                     fmt::format("{:.2f}", c.at("predicted_us").get<double>()),
                     c.at("why").get<std::string>()});
-  return out + table({"BYTES", "PATH", "ALGORITHM", "PREDICTED US", "WHY"}, rows, {columns, {}});
+  return out + config::table({"BYTES", "PATH", "ALGORITHM", "PREDICTED US", "WHY"}, rows, {columns, {}});
 }
 
 Outcome<Json> explained(const PlanQuestion& question) {
@@ -102,7 +102,7 @@ Outcome<Json> explained(const PlanQuestion& question) {
 int run_plan_explain(const PlanQuestion& question, Output output) {
   const auto plan = explained(question);
   if (!plan) return complain(plan.error());
-  return output == Output::kJson ? print_json(*plan) : print_text(plan_text(*plan, screen_columns()));
+  return output == Output::kJson ? print_json(*plan) : print_text(plan_text(*plan, config::screen_columns()));
 }
 
 }  // namespace muster::cli

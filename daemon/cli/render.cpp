@@ -18,7 +18,7 @@ std::string joined(const Json& names) {
 // Each user that the daemon shows, if there are others than those who govern it, whose share is all.
 std::string users_text(const Json& status, std::size_t columns) {
   const std::uint64_t all = status.at("limits").value("memory_max", std::uint64_t{0});
-  std::vector<Row> rows;
+  std::vector<config::Row> rows;
   bool shared = false;
   for (const Json& user : status.value("users", Json::array())) {
     const auto number = [&user](const char* name) { return user.at(name).get<std::uint64_t>(); };
@@ -26,10 +26,10 @@ std::string users_text(const Json& status, std::size_t columns) {
     rows.push_back({fmt::format("{}", number("uid")),
                     fmt::format("{} of {}", number("jobs"), number("jobs_share")),
                     fmt::format("{} of {}", number("sessions"), number("sessions_share")),
-                    fmt::format("{} of {}", bytes_text(number("memory_bytes")),
-                                bytes_text(number("memory_share_bytes")))});
+                    fmt::format("{} of {}", config::bytes_text(number("memory_bytes")),
+                                config::bytes_text(number("memory_share_bytes")))});
   }
-  return shared ? table({"USER", "JOBS", "SESSIONS", "MEMORY"}, rows, {columns, {"SESSIONS"}}) : "";
+  return shared ? config::table({"USER", "JOBS", "SESSIONS", "MEMORY"}, rows, {columns, {"SESSIONS"}}) : "";
 }
 
 }  // namespace
@@ -45,10 +45,10 @@ std::string version_text(const Json& versions) {
 
 std::string status_text(const Json& status, std::size_t columns) {
   const Json& limits = status.at("limits");
-  std::string out =
-      fmt::format("musterd {} at {}, process {}, up {}{}\n", text(status, "version"), text(status, "socket"),
-                  status.at("pid").get<int>(), duration_text(status.at("uptime_ns").get<std::int64_t>()),
-                  status.value("draining", false) ? ", shutting down" : "");
+  std::string out = fmt::format("musterd {} at {}, process {}, up {}{}\n", text(status, "version"),
+                                text(status, "socket"), status.at("pid").get<int>(),
+                                config::duration_text(status.at("uptime_ns").get<std::int64_t>()),
+                                status.value("draining", false) ? ", shutting down" : "");
   // The limit is of all jobs, and those of other users are not listed.
   const std::size_t own = status.at("jobs").size();
   const auto total = status.value("jobs_total", own);
@@ -62,7 +62,7 @@ std::string status_text(const Json& status, std::size_t columns) {
 }
 
 std::string jobs_text(const Json& result, std::size_t columns) {
-  std::vector<Row> rows;
+  std::vector<config::Row> rows;
   std::string silent;
   for (const Json& job : result.at("jobs")) {
     const bool told = job.contains("ranks") && job.value("answered", true);
@@ -77,21 +77,21 @@ std::string jobs_text(const Json& result, std::size_t columns) {
     rows.push_back(
         {text(job, "name"), text(job, "state"),
          fmt::format("{}/{}", job.at("attached").get<std::uint32_t>(), job.at("world").get<std::uint32_t>()),
-         told ? bytes_text(used) : "-", fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()),
+         told ? config::bytes_text(used) : "-", fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()),
          text(job, "claim"), fmt::format("{}", job.at("engine_pid").get<int>()), text(job, "mesh")});
   }
-  return table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows,
-               {columns, {"CLAIM", "OWNER", "ENGINE", "MEMORY"}}) +
+  return config::table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows,
+                       {columns, {"CLAIM", "OWNER", "ENGINE", "MEMORY"}}) +
          silent;
 }
 
 std::string group_table(const Json& groups, std::size_t columns) {
-  std::vector<Row> rows;
+  std::vector<config::Row> rows;
   for (const Json& group : groups)
     rows.push_back({fmt::format("{}", group.at("id").get<std::uint32_t>()),
-                    ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()),
+                    config::ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()),
                     fmt::format("{}", group.at("ranks").size()), joined(group.at("names"))});
-  return table({"GROUP", "RANKS", "SIZE", "NAMES"}, rows, {columns, {"SIZE"}});
+  return config::table({"GROUP", "RANKS", "SIZE", "NAMES"}, rows, {columns, {"SIZE"}});
 }
 
 std::string groups_text(const Json& result, std::size_t columns) {
@@ -103,7 +103,7 @@ std::string groups_text(const Json& result, std::size_t columns) {
   std::string made;
   for (const Json& group : result.value("made", Json::array()))
     made += fmt::format("made while it runs: {} of ranks {}\n", text(group, "name"),
-                        ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()));
+                        config::ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()));
   return group_table(result.at("groups"), columns) + made +
          fmt::format("{} groups, {} per rank; agreed on as {}\n", result.at("total").get<std::uint64_t>(),
                      each, text(result, "hash"));

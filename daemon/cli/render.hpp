@@ -3,7 +3,7 @@
 #pragma once
 
 #include "daemon/cli/outcome.hpp"
-#include "daemon/cli/table.hpp"
+#include "daemon/config/table.hpp"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #include "daemon/cli/top_command.hpp"
 
 #include "daemon/cli/attention.hpp"
-#include "daemon/cli/table.hpp"
+#include "daemon/config/table.hpp"
 
 #include <algorithm>
 
@@ -144,7 +144,7 @@ std::string late_text(const Json& now) {
 int show(const std::string& job, const Json& now, Output output, bool clear) {
   if (output == Output::kJson) return print_json(now);
   if (clear) std::fputs("\x1b[H\x1b[J", stdout);
-  return print_text(top_text(job, now, screen_columns()));
+  return print_text(top_text(job, now, config::screen_columns()));
 }
 
 // Silence is an engine's that is stuck, or of one that is no more: these counters outlive it.
@@ -211,34 +211,36 @@ std::string top_text(const std::string& job, const Json& now, std::size_t column
     out += fmt::format(", SILENT for {:.1f} s: what follows is the last of it",
                        now.at("engine_silent_s").get<double>());
   out += "\n";
-  std::vector<Row> rows;
+  std::vector<config::Row> rows;
   for (const Json& rank : now.at("ranks")) {
     if (!rank.at("attached").get<bool>()) {
       rows.push_back(
           {fmt::format("{}", rank.at("rank").get<int>()), "-", "-", "-", "-", "-", "-", "-", "not attached"});
       continue;
     }
-    rows.push_back({fmt::format("{}", rank.at("rank").get<int>()),
-                    fmt::format("{}", rank.at("pid").get<int>()), rate(rank.at("ops_per_s").get<double>()),
-                    bytes_text(static_cast<std::uint64_t>(rank.at("bytes_per_s").get<double>())) + "/s",
-                    percent(rank.at("exposed").get<double>()), percent(rank.at("compute").get<double>()),
-                    fmt::format("{}", rank.at("in_flight").get<std::uint64_t>()), lag_text(rank),
-                    bytes_text(rank.at("buffer_bytes").get<std::uint64_t>())});
+    rows.push_back(
+        {fmt::format("{}", rank.at("rank").get<int>()), fmt::format("{}", rank.at("pid").get<int>()),
+         rate(rank.at("ops_per_s").get<double>()),
+         config::bytes_text(static_cast<std::uint64_t>(rank.at("bytes_per_s").get<double>())) + "/s",
+         percent(rank.at("exposed").get<double>()), percent(rank.at("compute").get<double>()),
+         fmt::format("{}", rank.at("in_flight").get<std::uint64_t>()), lag_text(rank),
+         config::bytes_text(rank.at("buffer_bytes").get<std::uint64_t>())});
   }
-  out += table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "LAG", "MEMORY"}, rows,
-               {columns, {"PID", "COMPUTE", "IN FLIGHT"}});
+  out +=
+      config::table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "LAG", "MEMORY"},
+                    rows, {columns, {"PID", "COMPUTE", "IN FLIGHT"}});
   out += late_text(now);
   rows.clear();
   for (const Json& group : now.at("groups"))
-    rows.push_back({fmt::format("{} {}", group.at("id").get<int>(), group.at("group").get<std::string>()),
-                    fmt::format("{}", group.at("ranks").get<std::uint64_t>()),
-                    rate(group.at("ops_per_s").get<double>()),
-                    bytes_text(static_cast<std::uint64_t>(group.at("bytes_per_s").get<double>())) + "/s",
-                    percent(group.at("exposed").get<double>()), percent(group.at("busy").get<double>()),
-                    fmt::format("{}", group.at("in_flight").get<std::uint64_t>()),
-                    fmt::format("{}", group.at("failed").get<std::uint64_t>())});
-  return out + table({"GROUP", "RANKS", "OPS/S", "BYTES/S", "EXPOSED", "BUSY", "IN FLIGHT", "FAILED"}, rows,
-                     {columns, {"BUSY", "IN FLIGHT", "RANKS"}});
+    rows.push_back(
+        {fmt::format("{} {}", group.at("id").get<int>(), group.at("group").get<std::string>()),
+         fmt::format("{}", group.at("ranks").get<std::uint64_t>()), rate(group.at("ops_per_s").get<double>()),
+         config::bytes_text(static_cast<std::uint64_t>(group.at("bytes_per_s").get<double>())) + "/s",
+         percent(group.at("exposed").get<double>()), percent(group.at("busy").get<double>()),
+         fmt::format("{}", group.at("in_flight").get<std::uint64_t>()),
+         fmt::format("{}", group.at("failed").get<std::uint64_t>())});
+  return out + config::table({"GROUP", "RANKS", "OPS/S", "BYTES/S", "EXPOSED", "BUSY", "IN FLIGHT", "FAILED"},
+                             rows, {columns, {"BUSY", "IN FLIGHT", "RANKS"}});
 }
 
 int run_top(const Door& door, const std::string& job, const TopOptions& options, Output output) {

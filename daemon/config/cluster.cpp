@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::int64_t kRanksMax = 65536;  // mesh::kRankCountMax: a job may span many nodes
 constexpr std::int64_t kEntriesMax = 4096;
-constexpr std::int64_t kDigestsMax = 1'000'000;
 constexpr std::int64_t kMs = 1000 * 1000;
 constexpr std::int64_t kDay = 24 * 3600 * 1000 * kMs;
 constexpr std::string_view kDims = "pp|dp_replicate|dp_shard|cp|domain|tp|ep";
@@ -177,7 +176,7 @@ class Extractor {
     }
     if (const Node* ranks = leaf(&node, "ranks"))
       job.ranks = {static_cast<std::uint32_t>(ranks->value->number), ranks->mark, path + ".ranks"};
-    job.claim = text(&node, "claim", "jobs[].claim") == "token" ? Claim::kToken : Claim::kOwner;
+    job.claim = text(&node, "claim", "jobs[].claim") == "token" ? ClaimRule::kToken : ClaimRule::kOwner;
     if (const Node* mesh = node.find("mesh")) read_mesh(*mesh, path + ".mesh", &job.mesh);
     read_lanes(node.find("lanes"), &job.lanes);
     if (const Node* digests = leaf(&node, "digests"))

@@ -7,6 +7,7 @@
 
 #include "api/base/clock.hpp"
 #include "daemon/config/diagnostic.hpp"
+#include "daemon/config/job_rules.hpp"
 #include "daemon/config/key.hpp"
 
 #include <cstdint>
@@ -18,7 +19,6 @@
 namespace muster::config {
 
 enum class DeviceKind : std::uint8_t { kHost, kCuda, kAuto };  // kAuto: cuda where there is one, else host
-enum class Claim : std::uint8_t { kOwner, kToken };            // who may take a rank
 
 // The hosts of one entry of `nodes`, which are alike.
 struct NodeEntry {
@@ -52,7 +52,7 @@ struct JobEntry {
   MeshEntry mesh;
   LanesEntry lanes;
   std::optional<std::uint32_t> digests;  // else defaults.digests of the daemon
-  Claim claim = Claim::kOwner;
+  ClaimRule claim = ClaimRule::kOwner;
   std::optional<Marked<std::uint32_t>> ranks;  // else Cluster::devices()
 };
 

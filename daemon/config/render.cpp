@@ -1,9 +1,9 @@
 #include "daemon/config/render.hpp"
 
 #include "api/base/spelling.hpp"
-#include "daemon/cli/table.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/shape.hpp"
+#include "daemon/config/table.hpp"
 
 #include <algorithm>
 
@@ -128,14 +128,14 @@ std::string settings_yaml() {
 }
 
 std::string show(const Resolved& resolved, std::size_t columns) {
-  std::vector<cli::Row> rows;
+  std::vector<Row> rows;
   for (const InForce& line : resolved.in_force) {
     const bool named = line.origin.kind != Origin::Kind::kDefault;
     rows.push_back(
         {line.key, line.value.empty() ? "\"\"" : line.value,
          named ? fmt::format("{} {}", origin_word(line.origin.kind), line.origin.text) : "default"});
   }
-  return cli::table({}, rows, {columns, {}});
+  return table({}, rows, {columns, {}});
 }
 
 std::string show_json(const Resolved& resolved) {

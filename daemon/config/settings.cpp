@@ -5,6 +5,7 @@
 #include "api/base/spelling.hpp"
 #include "api/base/variables.hpp"
 #include "daemon/config/check.hpp"
+#include "daemon/config/job_rules.hpp"
 #include "daemon/config/scalar.hpp"
 #include "daemon/config/shape.hpp"
 
@@ -25,7 +26,6 @@ constexpr std::int64_t kSecond = 1000 * kMs;
 constexpr std::int64_t kHour = 3600 * kSecond;
 constexpr std::int64_t kSlotsMax = 65535;     // a Handle has 16 bits for its slot
 constexpr std::int64_t kSocketPathMax = 107;  // sockaddr_un.sun_path, less its end
-constexpr std::int64_t kDigestsMax = 1'000'000;
 constexpr std::int64_t kPathMax = 4095;
 
 // Where a value goes.
@@ -59,7 +59,7 @@ constexpr std::array kDeclarations{
          "Permissions of the socket. Who may attach is decided by user id besides."),
     leaf("node.group", Kind::kName, "", 0, 32, MUSTER_SLOT(node.group),
          "The group that owns the socket; empty: the group of the daemon."),
-    leaf("node.workers", Kind::kInteger, "0", 0, 1024, MUSTER_SLOT(node.workers),
+    leaf("node.workers", Kind::kInteger, "0", 0, kWorkersMax, MUSTER_SLOT(node.workers),
          "Worker threads of an engine; 0: as many as the cores granted to it."),
     section("log", "What the daemon says on standard error."),
     leaf("log.level", Kind::kChoice, "info", 0, 0, MUSTER_SLOT(log.level),
@@ -95,11 +95,12 @@ constexpr std::array kDeclarations{
          MUSTER_SLOT(limits.buffers_per_rank_max), "Buffers of one rank."),
     leaf("limits.plans_per_rank_max", Kind::kInteger, "16384", 1, kSlotsMax,
          MUSTER_SLOT(limits.plans_per_rank_max), "Plans of one rank, those of one-shot calls included."),
-    leaf("limits.starts_per_lane_max", Kind::kInteger, "1024", 1, 1024,
+    leaf("limits.starts_per_lane_max", Kind::kInteger, "1024", 1, kStartsPerLaneMax,
          MUSTER_SLOT(limits.starts_per_lane_max),
          "Starts of one lane of a rank that may be without a verdict: a client that is further ahead is told "
          "to wait."),
-    leaf("limits.groups_made_max", Kind::kInteger, "64", 0, 4096, MUSTER_SLOT(limits.groups_made_max),
+    leaf("limits.groups_made_max", Kind::kInteger, "64", 0, kGroupsMadeMax,
+         MUSTER_SLOT(limits.groups_made_max),
          "Groups that a job's clients have made at once, beside those of its mesh: after a rank was lost, "
          "say."),
     leaf("limits.memory_max", Kind::kBytes, "0B", 0, 16 * kTiB, MUSTER_SLOT(limits.memory_max),

@@ -1,7 +1,5 @@
 #include "daemon/control/job.hpp"
 
-#include "api/shm/layout.hpp"
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -15,9 +13,9 @@ namespace {
 constexpr std::size_t kJobNameBytesMax = 63;
 
 // Reads one field of the expected type and range, or says which one is wrong.
-class Fields {
+class SpecReader {
  public:
-  explicit Fields(const Json& json) : json_(json) {}
+  explicit SpecReader(const Json& json) : json_(json) {}
 
   template<class T>
   void number(const char* name, T& target, std::uint64_t low, std::uint64_t high) {
@@ -54,7 +52,7 @@ class Fields {
   Status status_;
 };
 
-void read_flatten(const Json& json, JobSpec& spec, Fields& fields) {
+void read_flatten(const Json& json, JobSpec& spec, SpecReader& fields) {
   const auto it = json.find("flatten");
   if (it == json.end() || !it->is_array())
     return fields.fail(failure(Code::kBadArgument, "job: flatten must be a list"));
@@ -93,7 +91,7 @@ Json to_json(const JobSpec& spec) {
               {"mesh", spec.mesh},
               {"flatten", flatten},
               {"owner_uid", spec.owner_uid},
-              {"claim", spec.claim == Claim::kToken ? "token" : "owner"},
+              {"claim", spec.claim == ClaimRule::kToken ? "token" : "owner"},
               {"epoch", spec.epoch},
               {"deadline_ns", static_cast<std::uint64_t>(spec.deadline.count())},
               {"workers", spec.workers},
@@ -113,7 +111,7 @@ Json to_json(const JobSpec& spec) {
 Result<JobSpec> job_from_json(const Json& json) {
   if (!json.is_object()) return fail(Code::kBadArgument, "job: not an object");
   JobSpec spec;
-  Fields fields(json);
+  SpecReader fields(json);
   std::string claim;
   constexpr std::uint64_t kAny64 = std::numeric_limits<std::uint64_t>::max();
   fields.text("name", spec.name);
@@ -123,21 +121,21 @@ Result<JobSpec> job_from_json(const Json& json) {
   fields.text("claim", claim);
   fields.number("epoch", spec.epoch, 1, kAny64);
   fields.nanos("deadline_ns", spec.deadline);
-  fields.number("workers", spec.workers, 0, 1024);
+  fields.number("workers", spec.workers, 0, config::kWorkersMax);
   fields.nanos("idle_spin_ns", spec.idle_spin);
   fields.number("arena_bytes_max", spec.arena_bytes_max, 4096, kJobBytesMax);
   fields.number("segment_bytes", spec.segment_bytes, 4096, kJobBytesMax);
   fields.number("buffers_max", spec.buffers_max, 1, 65536);
   fields.number("plans_max", spec.plans_max, 1, 65536);
-  fields.number("groups_made_max", spec.groups_made_max, 0, kGroupsMadeMax);
-  fields.number("starts_per_lane_max", spec.starts_per_lane_max, 1, shm::kLaneDepth);
-  fields.number("digests", spec.digests, 0, kDigestsMax);
+  fields.number("groups_made_max", spec.groups_made_max, 0, config::kGroupsMadeMax);
+  fields.number("starts_per_lane_max", spec.starts_per_lane_max, 1, config::kStartsPerLaneMax);
+  fields.number("digests", spec.digests, 0, config::kDigestsMax);
   fields.text("reports_directory", spec.reports_directory);
   read_flatten(json, spec, fields);
   if (!fields.status().ok()) return fail(fields.status());
   if (claim != "owner" && claim != "token")
     return fail(Code::kBadArgument, "job: claim must be 'owner' or 'token'");
-  spec.claim = claim == "token" ? Claim::kToken : Claim::kOwner;
+  spec.claim = claim == "token" ? ClaimRule::kToken : ClaimRule::kOwner;
   MUSTER_RETURN_IF_ERROR(check_job_name(spec.name));
   return spec;
 }

@@ -4,6 +4,7 @@
 #include "api/base/clock.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/base/result.hpp"
+#include "daemon/config/job_rules.hpp"
 
 #include <cstdint>
 #include <string>
@@ -17,13 +18,10 @@ namespace muster::control {
 using Json = nlohmann::json;
 
 constexpr std::uint32_t kWorldMax = kRanksOnNodeMax;            // ranks of a job: all are on one node
-constexpr std::uint32_t kGroupsMadeMax = 4096;                  // of a job, beside those of its mesh
-constexpr std::uint32_t kDigestsMax = 1'000'000;                // runs from one sample to the next
 constexpr std::uint64_t kJobBytesMax = std::uint64_t{1} << 47;  // of any amount of memory in a spec
 constexpr Nanos kJobDurationMax = std::chrono::hours(24);       // of any duration in a spec
 
-// Who may claim a rank: any process of the job's owner, or only a holder of that rank's single-use token.
-enum class Claim : std::uint8_t { kOwner, kToken };
+using config::ClaimRule;
 
 struct JobSpec {
   std::string name;         // 1..63 characters: letters, digits, . _ -
@@ -31,18 +29,18 @@ struct JobSpec {
   std::string mesh;         // "dp_shard=2,tp=2"
   std::vector<std::pair<std::string, std::vector<std::string>>> flatten;  // name → member dims
   std::uint32_t owner_uid = 0;
-  Claim claim = Claim::kOwner;
+  ClaimRule claim = ClaimRule::kOwner;
   std::uint64_t epoch = 0;         // new for each creation; never 0
   Nanos deadline{60'000'000'000};  // default of every operation
   std::uint32_t workers = 0;       // 0: the cores granted
   Nanos idle_spin{50'000};
-  std::uint64_t arena_bytes_max = std::uint64_t{8} << 30;  // per rank
-  std::uint64_t segment_bytes = std::uint64_t{64} << 20;   // up to which an arena grows by what it has
-  std::uint32_t buffers_max = 4096;                        // per rank
-  std::uint32_t plans_max = 16384;                         // per rank
-  std::uint32_t groups_made_max = 64;                      // beside those of the mesh
-  std::uint32_t starts_per_lane_max = 1024;                // of a rank, without a verdict
-  std::uint32_t digests = 0;                               // every how many shared results are compared
+  std::uint64_t arena_bytes_max = std::uint64_t{8} << 30;         // per rank
+  std::uint64_t segment_bytes = std::uint64_t{64} << 20;          // up to which an arena grows by what it has
+  std::uint32_t buffers_max = 4096;                               // per rank
+  std::uint32_t plans_max = 16384;                                // per rank
+  std::uint32_t groups_made_max = 64;                             // beside those of the mesh
+  std::uint32_t starts_per_lane_max = config::kStartsPerLaneMax;  // of a rank, without a verdict
+  std::uint32_t digests = 0;      // every how many shared results are compared
   std::string reports_directory;  // where a passed deadline leaves its report; empty: nowhere
 };
 

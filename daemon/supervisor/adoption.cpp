@@ -46,13 +46,13 @@ std::uint32_t first_unread(const shm::Descriptor& socket) {
   return n >= static_cast<ssize_t>(sizeof header) ? header.serial : 0;
 }
 
-Result<std::vector<Sitting>> sittings_of(const Packet& answer) {
+Result<std::vector<Attachment>> attachments_of(const Packet& answer) {
   MUSTER_ASSIGN_OR_RETURN(const Json result, control::result_of(answer));
-  std::vector<Sitting> sittings;
+  std::vector<Attachment> attachments;
   for (const Json& rank : result.at("ranks"))
-    sittings.push_back({rank.at("attached").get<bool>(), rank.at("pid").get<std::int32_t>(),
-                        rank.at("attachments").get<std::uint32_t>()});
-  return sittings;
+    attachments.push_back({rank.at("attached").get<bool>(), rank.at("pid").get<std::int32_t>(),
+                           rank.at("attachments").get<std::uint32_t>()});
+  return attachments;
 }
 
 // Where nothing tells how much there is, more than any machine has.
@@ -75,7 +75,7 @@ struct Supervisor::Legacy {
   struct Engine {
     shm::Descriptor channel, pidfd, counters;
   };
-  std::optional<Door> door, managers;
+  std::optional<ListenSocket> socket, managers;
   std::optional<PlaceLock> lock;
   std::optional<RuntimeDirectory> directory;
   shm::Descriptor state;
@@ -89,31 +89,32 @@ struct Supervisor::Legacy {
   Entrance::Kept entrance(const std::string& socket_path);
 
  private:
-  void put_door(shm::Descriptor socket, Door::Path whose, const std::string& name);
+  void put_socket(shm::Descriptor listening, ListenSocket::Path whose, const std::string& name);
 };
 
-void Supervisor::Legacy::put_door(shm::Descriptor socket, Door::Path whose, const std::string& name) {
-  auto adopted = Door::adopt(std::move(socket), whose, name);
+void Supervisor::Legacy::put_socket(shm::Descriptor listening, ListenSocket::Path whose,
+                                    const std::string& name) {
+  auto adopted = ListenSocket::adopt(std::move(listening), whose, name);
   if (!adopted) {
     MUSTER_LOG(kWarning, "supervisor", "{}: {}", name, adopted.error().message());
     return;
   }
-  std::optional<Door>& place = whose == Door::Path::kOurs ? door : managers;
+  std::optional<ListenSocket>& place = whose == ListenSocket::Path::kOurs ? socket : managers;
   if (!place) place.emplace(*std::move(adopted));
 }
 
 // With two sockets, the manager's: it is the one that the unit names. But one of ours that has taken its path
 // is the one that is found. One of ours elsewhere is of no use: settings have changed since.
 Entrance::Kept Supervisor::Legacy::entrance(const std::string& socket_path) {
-  const bool healed = door && managers && door->path() == managers->path() && door->stands();
+  const bool healed = socket && managers && socket->path() == managers->path() && socket->stands();
   if (managers && !healed) {
-    door.reset();
-    door.emplace(*std::move(managers));
+    socket.reset();
+    socket.emplace(*std::move(managers));
     managers.reset();
-  } else if (!healed && door && door->path() != socket_path) {
-    door.reset();
+  } else if (!healed && socket && socket->path() != socket_path) {
+    socket.reset();
   }
-  return {std::move(door), std::move(managers), std::move(lock), std::move(directory)};
+  return {std::move(socket), std::move(managers), std::move(lock), std::move(directory)};
 }
 
 // What comes twice is closed: the first counts.
@@ -136,14 +137,15 @@ void Supervisor::Legacy::put(Inherited inherited, const Options& options) {
   if (const auto id = number_in(name, "owner-")) return place_connection(owners[*id]);
   const bool locks = name.starts_with(PlaceLock::kNamePrefix);
   const bool folds = name.starts_with(RuntimeDirectory::kNamePrefix);
-  const bool ours = name.starts_with(Door::kNamePrefix);
+  const bool ours = name.starts_with(ListenSocket::kNamePrefix);
   if (locks || folds || ours) names.insert(name);
   if (locks && !lock) {
     lock = PlaceLock::adopt(std::move(inherited.descriptor), name);
   } else if (folds && !directory) {
     directory = RuntimeDirectory::adopt(std::move(inherited.descriptor), options.runtime_directory, name);
   } else if (!locks && !folds) {
-    put_door(std::move(inherited.descriptor), ours ? Door::Path::kOurs : Door::Path::kManagers, name);
+    put_socket(std::move(inherited.descriptor),
+               ours ? ListenSocket::Path::kOurs : ListenSocket::Path::kManagers, name);
   }
 }
 
@@ -161,14 +163,14 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
   supervisor->look_at_entrance();
   for (const control::JobSpec& job : supervisor->options_.jobs) {
     const std::string name = job.name;
-    if (supervisor->book_.find(name) != nullptr) continue;
+    if (supervisor->table_.find(name) != nullptr) continue;
     const auto tell = [name](const Status& status) {
       if (!status.ok()) MUSTER_LOG(kError, "supervisor", "job {}: {}", name, status.text());
     };
     const auto start = [made = supervisor.get(), job, tell] {
       return made->start_job(job, {.gid = getgid()}, tell);
     };
-    if (supervisor->book_.place_is_coming(job.owner_uid)) {
+    if (supervisor->table_.place_is_coming(job.owner_uid)) {
       supervisor->wait_for_place(
           {job.owner_uid, name, [] { return false; }, [start, tell] { tell(start()); }});
       continue;
@@ -188,7 +190,7 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
       entrance_(std::move(entrance)),
       signals_(std::move(signals)),
       reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-      book_(Shares(Shares::limits_of(options_.jobs_max, options_.jobs_per_user_max), geteuid())),
+      table_(Shares(Shares::limits_of(options_.jobs_max, options_.jobs_per_user_max), geteuid())),
       state_file_(std::move(state)),
       store_(options_.notify, options_.store_room),
       silent_(kSilent, geteuid()),
@@ -272,7 +274,7 @@ void Supervisor::adopt_job(const SavedJob& saved, Legacy& legacy) {
   }
   std::vector<IssuedToken> tokens;
   for (const SavedToken& token : saved.tokens) tokens.push_back({token.rank, token.attachments, token.text});
-  static_cast<void>(book_.adopt(saved.spec, tokens));  // a state names no job twice
+  static_cast<void>(table_.adopt(saved.spec, tokens));  // a state names no job twice
   RunningJob& running = running_[name];
   running.gid = saved.gid;
   running.owner = saved.owner;
@@ -343,23 +345,23 @@ void Supervisor::on_report(const std::string& name, const Result<Packet>& answer
   if (it == running_.end()) return;
   if (!answer && answer.error().code() == Code::kDaemonLost) return;  // on_engine_end() follows
   if (!answer) {  // its queue is full: it is stopped, or busy
-    const std::uint64_t epoch = book_.jobs().at(name).spec.epoch;
+    const std::uint64_t epoch = table_.jobs().at(name).spec.epoch;
     loop_.after(kAskAgain, [this, name, epoch] { ask_report(name, epoch); });
     return;
   }
-  const auto sittings = sittings_of(*answer);
-  if (!sittings && sittings.error().code() == Code::kState &&
-      book_.find(name)->state == JobState::kAdopting) {
+  const auto attachments = attachments_of(*answer);
+  if (!attachments && attachments.error().code() == Code::kState &&
+      table_.find(name)->state == JobState::kAdopting) {
     begin_anew(name);
     return conclude_takeover();
   }
-  const Status status = sittings ? book_.reconcile(name, *sittings) : sittings.error();
+  const Status status = attachments ? table_.reconcile(name, *attachments) : attachments.error();
   if (!status.ok()) {
     end_job(name,
             fmt::format("the daemon was restarted and could not take the job over: {}", status.message()));
     return conclude_takeover();
   }
-  if (!it->second.counters.valid()) ask_counters(name, book_.jobs().at(name).spec.epoch);
+  if (!it->second.counters.valid()) ask_counters(name, table_.jobs().at(name).spec.epoch);
   conclude_takeover();
   const auto callbacks = std::move(it->second.on_ready);
   auto waiting = std::move(it->second.waiting);
@@ -377,7 +379,7 @@ void Supervisor::on_report(const std::string& name, const Result<Packet>& answer
 void Supervisor::begin_anew(const std::string& name) {
   MUSTER_LOG(kInfo, "supervisor", "job {} was only begun; it is made now", name);
   auto waiting = std::exchange(running_.at(name).waiting, {});
-  book_.starting(name);
+  table_.starting(name);
   ask_to_create(name);
   for (WaitingClient& client : waiting) admit(std::move(client));
 }
@@ -447,19 +449,19 @@ void Supervisor::ask_stranger_to_stop(std::size_t index, const std::string& why)
 
 std::size_t Supervisor::adopting() const {
   return static_cast<std::size_t>(
-      std::count_if(book_.jobs().begin(), book_.jobs().end(),
+      std::count_if(table_.jobs().begin(), table_.jobs().end(),
                     [](const auto& entry) { return entry.second.state == JobState::kAdopting; }));
 }
 
 void Supervisor::save() {
   state_.jobs.clear();
   for (const auto& [name, running] : running_) {
-    const Job& job = book_.jobs().at(name);
+    const Job& job = table_.jobs().at(name);
     SavedJob saved{job.spec,       running.gid, running.engine->pid(), running.owner,     running.made,
                    running.ending, {},          running.later,         running.spec_later};
-    for (std::uint32_t rank = 0; rank < job.seats.size(); ++rank)
-      if (const Seat& seat = job.seats[rank]; !seat.token.empty())
-        saved.tokens.push_back({rank, seat.token_at, seat.token});
+    for (std::uint32_t rank = 0; rank < job.claims.size(); ++rank)
+      if (const Claim& claim = job.claims[rank]; !claim.token.empty())
+        saved.tokens.push_back({rank, claim.token_at, claim.token});
     state_.jobs.push_back(std::move(saved));
   }
   state_.managers_socket_stood = entrance_.managers_stood();

@@ -111,7 +111,8 @@ config::Parsed<std::vector<control::JobSpec>> jobs_of(const Cluster& cluster,
     spec.mesh = mesh->degrees().canonical();
     for (const auto& flatten : job.mesh.flatten)
       spec.flatten.emplace_back(flatten.name.value, members_of(flatten));
-    spec.claim = job.claim == config::Claim::kToken ? control::Claim::kToken : control::Claim::kOwner;
+    spec.claim =
+        job.claim == config::ClaimRule::kToken ? control::ClaimRule::kToken : control::ClaimRule::kOwner;
     if (job.lanes.deadline) spec.deadline = *job.lanes.deadline;
     if (job.digests) spec.digests = *job.digests;
     specs.push_back(std::move(spec));

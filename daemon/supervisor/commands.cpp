@@ -127,11 +127,11 @@ Json Supervisor::version() const {
 Json Supervisor::status(ConnectionId id) const {
   const std::uint32_t uid = connections_.at(id).peer.uid;
   Json jobs = Json::array();
-  for (const auto& [name, job] : book_.jobs())
-    if (JobBook::may_act(job, uid).ok()) jobs.push_back(describe(job));  // as in jobs_report()
+  for (const auto& [name, job] : table_.jobs())
+    if (JobTable::may_act(job, uid).ok()) jobs.push_back(describe(job));  // as in jobs_report()
   Json result = version();
   result["uptime_ns"] = (clock_.now() - started_).count();
-  result["socket"] = entrance_.door().path();
+  result["socket"] = entrance_.socket().path();
   result["epoch"] = state_.epoch;
   Json later = Json::array();
   for (const auto& [name, value] : state_.later.items()) later.push_back(name);
@@ -140,7 +140,7 @@ Json Supervisor::status(ConnectionId id) const {
   result["draining"] = draining_;
   result["sessions"] = sessions();
   result["jobs"] = jobs;
-  result["jobs_total"] = book_.jobs().size();  // other users' too
+  result["jobs_total"] = table_.jobs().size();  // other users' too
   const Shares sessions = sessions_by_user();
   const Shares memory = memory_.held();
   result["memory_bytes"] = memory.all();
@@ -151,11 +151,11 @@ Json Supervisor::status(ConnectionId id) const {
   // Who governs sees all users.
   std::set<std::uint32_t> users{uid};
   if (memory.governs(uid))
-    for (const Shares* shares : {&book_.places(), &sessions, &memory})
+    for (const Shares* shares : {&table_.places(), &sessions, &memory})
       for (const auto& [user, has] : shares->by_user()) users.insert(user);
   result["users"] = Json::array();
   for (const std::uint32_t user : users)
-    result["users"].push_back(of_user(user, book_.places(), sessions, memory));
+    result["users"].push_back(of_user(user, table_.places(), sessions, memory));
   return result;
 }
 
@@ -167,16 +167,16 @@ Json Supervisor::describe(const Job& job) const {
               {"mesh", job.spec.mesh},
               {"owner_uid", job.spec.owner_uid},
               {"epoch", job.spec.epoch},
-              {"claim", job.spec.claim == control::Claim::kToken ? "token" : "owner"},
+              {"claim", job.spec.claim == control::ClaimRule::kToken ? "token" : "owner"},
               {"engine_pid", running == running_.end() ? 0 : running->second.engine->pid()},
               {"attached", job.held()}};
 }
 
 Result<Job*> Supervisor::job_for(ConnectionId id, const Json& body) {
   const std::string name = body.value("job", "");
-  Job* job = book_.find(name);
+  Job* job = table_.find(name);
   if (job == nullptr) return fail(Code::kNotFound, "no job is named '{}'; `muster jobs` lists them", name);
-  MUSTER_RETURN_IF_ERROR(JobBook::may_act(*job, connections_.at(id).peer.uid));
+  MUSTER_RETURN_IF_ERROR(JobTable::may_act(*job, connections_.at(id).peer.uid));
   return job;
 }
 
@@ -203,8 +203,8 @@ void Supervisor::jobs_report(ConnectionId id, const Json& body, Reply reply) {
     gather->answer();
   };
   const std::uint32_t uid = connections_.at(id).peer.uid;
-  for (const auto& [name, job] : book_.jobs()) {
-    if (!JobBook::may_act(job, uid).ok()) continue;  // other users' jobs are not shown
+  for (const auto& [name, job] : table_.jobs()) {
+    if (!JobTable::may_act(job, uid).ok()) continue;  // other users' jobs are not shown
     const std::size_t index = gather->jobs.size();
     gather->jobs.push_back(describe(job));
     gather->jobs[index].update({{"ranks", Json::array()}, {"answered", false}});
@@ -231,12 +231,12 @@ void Supervisor::job_create(ConnectionId id, const Json& body, Reply reply, Full
     status.ok() ? answer_created(id, name, reply) : reply(control::failed(status), {});
   };
   // Asked again on the same connection: a predecessor began with it, and its answer was lost.
-  if (const Job* job = book_.find(name); job != nullptr && owner != 0 && running_.at(name).owner == owner &&
-                                         job->spec.world == spec->world && job->spec.mesh == spec->mesh) {
+  if (const Job* job = table_.find(name); job != nullptr && owner != 0 && running_.at(name).owner == owner &&
+                                          job->spec.world == spec->world && job->spec.mesh == spec->mesh) {
     if (job->state == JobState::kReady) return created({});
     if (job->state != JobState::kEnding) return await_ready(name, created, reply);
   }
-  const bool waits = full == Full::kWaits && !draining_ && book_.find(name) == nullptr;
+  const bool waits = full == Full::kWaits && !draining_ && table_.find(name) == nullptr;
   if (waits && may_wait_for_place(connection.peer.uid)) {
     const auto has_left = [this, id] { return !connections_.contains(id); };
     return wait_for_place({connection.peer.uid, name, has_left, [this, id, body, reply, has_left] {
@@ -260,13 +260,13 @@ void Supervisor::await_ready(const std::string& name, std::function<void(const S
 }
 
 void Supervisor::answer_created(ConnectionId id, const std::string& name, const Reply& reply) {
-  const Job& job = *book_.find(name);
+  const Job& job = *table_.find(name);
   Json result{{"job", name}, {"epoch", job.spec.epoch}};
-  if (job.spec.claim == control::Claim::kToken) {
+  if (job.spec.claim == control::ClaimRule::kToken) {
     result["tokens"] = Json::array();
     for (std::uint32_t rank = 0; rank < job.spec.world; ++rank) {
       const std::string text = options_.random_hex();
-      static_cast<void>(book_.issue(name, Rank(rank), text));
+      static_cast<void>(table_.issue(name, Rank(rank), text));
       result["tokens"].push_back(text);
     }
     save();  // before anybody knows them
@@ -313,7 +313,7 @@ void Supervisor::token(ConnectionId id, const Json& body, Reply reply) {
     return await_ready((*job)->spec.name, again, reply);
   }
   const std::string text = options_.random_hex();
-  const Status issued = book_.issue((*job)->spec.name, *rank, text);
+  const Status issued = table_.issue((*job)->spec.name, *rank, text);
   if (issued.ok()) save();
   reply(issued.ok() ? control::success({{"token", text}}) : control::failed(issued), {});
 }

@@ -1,4 +1,4 @@
-// The supervisor's door: connections, handshakes, and the hand-over of clients to engines.
+// Connections, handshakes, and the hand-over of clients to engines.
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/base/assert.hpp"
@@ -70,13 +70,13 @@ void Supervisor::look_at_entrance() {
   const bool healed = entrance_.look(clock_.now());
   std::set<std::string> none;
   entrance_.keep_in(store_, none);
-  if (healed || door_watch_ == 0) {
-    const auto watch = [this](control::Loop::Watch& watched, const Door& door) {
+  if (healed || socket_watch_ == 0) {
+    const auto watch = [this](control::Loop::Watch& watched, const ListenSocket& socket) {
       loop_.unwatch(watched);
-      watched = loop_.watch(door.descriptor().get(), [this] { on_accept(); });
+      watched = loop_.watch(socket.descriptor().get(), [this] { on_accept(); });
     };
-    watch(door_watch_, entrance_.door());
-    if (const Door* managers = entrance_.managers()) watch(managers_watch_, *managers);
+    watch(socket_watch_, entrance_.socket());
+    if (const ListenSocket* managers = entrance_.managers()) watch(managers_watch_, *managers);
   }
   // Nobody can come to the former socket any more, so there are no more than its queue holds.
   for (int i = 0; i < shm::Listener::Options().backlog && entrance_.has_former_guest(); ++i) on_accept();
@@ -258,7 +258,7 @@ void Supervisor::admit(WaitingClient client) {
     if (const Shares sessions = sessions_by_user(); !sessions.has_room(uid))
       return refuse(client, sessions.refusal(uid, kSessions));
   }
-  if (book_.find(job_name) == nullptr) {
+  if (table_.find(job_name) == nullptr) {
     auto spec = spec_for(client.hello, *mesh, uid);
     if (!spec) return refuse(client, spec.error());
     if (!client.applied && may_wait_for_place(uid)) {
@@ -273,7 +273,7 @@ void Supervisor::admit(WaitingClient client) {
         });
     if (!created.ok()) return refuse(client, created);
   }
-  if (book_.find(job_name)->state == JobState::kAdopting || running_.at(job_name).deserted) {
+  if (table_.find(job_name)->state == JobState::kAdopting || running_.at(job_name).deserted) {
     running_.at(job_name).waiting.push_back(std::move(client));
     return;
   }
@@ -283,13 +283,13 @@ void Supervisor::admit(WaitingClient client) {
                           client.hello.world_size,
                           std::string(*token),
                           std::string(*mesh)};
-  const Status claimed = book_.claim(job_name, claimant);
+  const Status claimed = table_.claim(job_name, claimant);
   // A rank that has just died may come back before its engine has said so.
   if (claimed.code() == Code::kDuplicate && admit_later(client)) return;
   if (!claimed.ok()) return refuse(client, claimed);
-  client.epoch = book_.find(job_name)->spec.epoch;
+  client.epoch = table_.find(job_name)->spec.epoch;
   end_if_deserted(job_name);  // it is not, now
-  if (book_.find(job_name)->state == JobState::kStarting) {
+  if (table_.find(job_name)->state == JobState::kStarting) {
     running_.at(job_name).waiting.push_back(std::move(client));
     return;
   }
@@ -329,11 +329,11 @@ Result<control::JobSpec> Supervisor::spec_for(const shm::Hello& hello, std::stri
   // As `muster run` writes it, which joins a job only if its mesh is the same.
   MUSTER_ASSIGN_OR_RETURN(spec.mesh, canonical_mesh(mesh, world));
   spec.owner_uid = uid;
-  spec.claim = control::Claim::kOwner;
+  spec.claim = control::ClaimRule::kOwner;
   return spec;
 }
 
-// Clients that gave up waiting give their places and seats to those that wait still.
+// Clients that gave up waiting give their places and claims to those that wait still.
 void Supervisor::forget_leavers() {
   std::erase_if(applicants_, [this](const Applicant& applicant) {
     const bool left = applicant.has_left();
@@ -343,7 +343,7 @@ void Supervisor::forget_leavers() {
   for (auto& [name, running] : running_)
     std::erase_if(running.waiting, [this, job = name](const WaitingClient& client) {
       const bool left = is_left(client.socket);
-      if (left && client.epoch != 0) book_.withdraw(job, rank_of(client.hello));
+      if (left && client.epoch != 0) table_.withdraw(job, rank_of(client.hello));
       return left;
     });
 }
@@ -353,15 +353,15 @@ void Supervisor::turn_away(const std::string& name) {
   RunningJob& running = running_.at(name);
   loop_.unwatch(std::exchange(running.attach_again, 0));
   for (WaitingClient& client : std::exchange(running.waiting, {})) {
-    if (client.epoch != 0) book_.withdraw(name, rank_of(client.hello));
+    if (client.epoch != 0) table_.withdraw(name, rank_of(client.hello));
     refuse(client, unless_ended(name, {}));
   }
 }
 
 bool Supervisor::is_held(const std::string& name, std::int32_t rank) {
-  const Job* job = book_.find(name);
+  const Job* job = table_.find(name);
   const auto seat = static_cast<std::size_t>(rank);
-  return job != nullptr && rank >= 0 && seat < job->seats.size() && job->seats[seat].held;
+  return job != nullptr && rank >= 0 && seat < job->claims.size() && job->claims[seat].held;
 }
 
 void Supervisor::hand_over(WaitingClient client) {
@@ -369,7 +369,7 @@ void Supervisor::hand_over(WaitingClient client) {
   const Rank rank = rank_of(client.hello);
   MUSTER_ASSERT(client.epoch != 0);  // it has claimed its seat
   if (is_left(client.socket)) {
-    book_.withdraw(name, rank);
+    table_.withdraw(name, rank);
     end_if_deserted(name);
     return check_drained();
   }
@@ -408,11 +408,11 @@ void Supervisor::on_attached(const std::string& name, Rank rank, WaitingClient c
     // Also with a refusal, if the rank left while it was let in.
     const auto attachments = answer->body.find("attachments");
     // A token that was issued meanwhile counts from this attachment, for a successor too.
-    if (attachments != answer->body.end() && book_.attached(name, rank, attachments->get<std::uint32_t>()))
+    if (attachments != answer->body.end() && table_.attached(name, rank, attachments->get<std::uint32_t>()))
       save();
   }
   if (!status.ok()) {
-    book_.release(name, rank);
+    table_.release(name, rank);
     end_if_deserted(name);
     refuse(client, status);
     check_drained();

@@ -11,25 +11,26 @@ namespace muster::supervisor {
 
 Result<Entrance> Entrance::open(Options options, Kept kept) {
   Entrance entrance(std::move(options));
-  const Door::Rights& rights = entrance.options_.rights;
-  const bool takes_over = kept.door.has_value();
+  const ListenSocket::Rights& rights = entrance.options_.rights;
+  const bool takes_over = kept.socket.has_value();
   const Status taken = entrance.take_place(kept);
   if (!takes_over) {
     MUSTER_RETURN_IF_ERROR(taken);
     MUSTER_ASSIGN_OR_RETURN(
-        Door door, Door::open(entrance.options_.socket_path, rights,
-                              entrance.folder(entrance.options_.socket_path, shm::Listener::kLockTries)));
-    entrance.door_.emplace(std::move(door));
+        ListenSocket socket,
+        ListenSocket::open(entrance.options_.socket_path, rights,
+                           entrance.folder(entrance.options_.socket_path, shm::Listener::kLockTries)));
+    entrance.socket_.emplace(std::move(socket));
     return entrance;
   }
   if (!taken.ok())
     MUSTER_LOG(kError, "supervisor", "{}; the predecessor's jobs are taken over all the same",
                taken.message());
-  entrance.door_.emplace(*std::move(kept.door));
+  entrance.socket_.emplace(*std::move(kept.socket));
   if (kept.managers) entrance.managers_.emplace(*std::move(kept.managers));
   if (entrance.is_managers()) {
-    entrance.options_.rights = entrance.door_->rights().value_or(rights);
-  } else if (const Status given = entrance.door_->give(rights); !given.ok()) {  // settings may have changed
+    entrance.options_.rights = entrance.socket_->rights().value_or(rights);
+  } else if (const Status given = entrance.socket_->give(rights); !given.ok()) {  // settings may have changed
     MUSTER_LOG(kError, "supervisor", "{}", given.message());
   }
   return entrance;
@@ -38,7 +39,7 @@ Result<Entrance> Entrance::open(Options options, Kept kept) {
 // A directory that came is the daemon's, whoever has the lock now.
 Status Entrance::take_place(Kept& kept) {
   const bool has_directory = !options_.directory.empty();
-  if (has_directory && kept.directory && (kept.door || kept.directory->stands()))
+  if (has_directory && kept.directory && (kept.socket || kept.directory->stands()))
     directory_.emplace(*std::move(kept.directory));
   kept.directory.reset();
   const auto name = PlaceLock::name_of(options_.place());
@@ -63,7 +64,7 @@ Status Entrance::check(const Options& options) {
   std::optional<PlaceLock> lock;
   std::optional<RuntimeDirectory> directory;
   shm::Descriptor folder;
-  Door::Folder held;
+  ListenSocket::Folder held;
   const bool there = access(options.directory.c_str(), F_OK) == 0;
   if (parents && !options.directory.empty()) {
     folder.reset(::open(options.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -80,14 +81,15 @@ Status Entrance::check(const Options& options) {
     }
   }
   Status status;
-  if (const auto door = Door::open(options.socket_path, options.rights, held); !door) status = door.error();
+  if (const auto socket = ListenSocket::open(options.socket_path, options.rights, held); !socket)
+    status = socket.error();
   if (directory && !there) directory->remove();
   return status;
 }
 
 Entrance::~Entrance() {
   former_.reset();
-  door_.reset();
+  socket_.reset();
   if (options_.transient && directory_) directory_->remove();
 }
 
@@ -102,7 +104,7 @@ bool Entrance::directory_holds(const std::string& socket_path) const {
   return name && own && *name == *own;
 }
 
-Door::Folder Entrance::folder(const std::string& socket_path, int lock_tries) const {
+ListenSocket::Folder Entrance::folder(const std::string& socket_path, int lock_tries) const {
   const bool held = directory_ && directory_->locked() && directory_holds(socket_path);
   return {held ? &directory_->descriptor() : nullptr, lock_tries};
 }
@@ -113,13 +115,13 @@ bool Entrance::look(Instant now) {
   } else if (auto lock = PlaceLock::take_if_free(options_.place())) {
     lock_.emplace(*std::move(lock));
   }
-  if (door_->stands()) {
+  if (socket_->stands()) {
     if (former_ && !former_->has_guest()) former_.reset();
     said_.reset();
     return false;
   }
-  const bool managers = door_->whose() == Door::Path::kManagers;
-  const bool directory_too = directory_ && directory_holds(door_->path()) && !directory_->stands();
+  const bool managers = socket_->whose() == ListenSocket::Path::kManagers;
+  const bool directory_too = directory_ && directory_holds(socket_->path()) && !directory_->stands();
   auto healed = heal();
   if (!healed) {
     if (said_ && now - *said_ < kSilence) return false;
@@ -128,46 +130,46 @@ bool Entrance::look(Instant now) {
         kError, "supervisor",
         "nobody finds the daemon at {} any more, and it cannot be mended: {}; jobs go on, and it is tried "
         "again",
-        door_->path(), healed.error().message());
+        socket_->path(), healed.error().message());
     return false;
   }
-  (managers ? managers_ : former_).emplace(*std::move(door_));
-  door_.emplace(*std::move(healed));
+  (managers ? managers_ : former_).emplace(*std::move(socket_));
+  socket_.emplace(*std::move(healed));
   said_.reset();
   MUSTER_LOG(kWarning, "supervisor", "{} was removed by somebody else, and has been made again{}",
              directory_too ? fmt::format("the directory {} with the socket in it", directory_->path())
-                           : "the socket " + door_->path(),
+                           : "the socket " + socket_->path(),
              managers ? ". This socket replaces the service manager's; restart its socket unit before it can "
                         "start a daemon again."
                       : "");
   return true;
 }
 
-Result<Door> Entrance::heal() {
+Result<ListenSocket> Entrance::heal() {
   MUSTER_ASSIGN_OR_RETURN(const std::string name, PlaceLock::name_of(options_.place()));
   // Of the place as it is now: what is above it may be another directory.
   if (!lock_ || lock_->name() != name) {
     MUSTER_ASSIGN_OR_RETURN(PlaceLock lock, PlaceLock::take(options_.place(), 1));
     lock_.emplace(std::move(lock));
   }
-  if (directory_holds(door_->path()) && !(directory_ && directory_->stands())) {
+  if (directory_holds(socket_->path()) && !(directory_ && directory_->stands())) {
     MUSTER_ASSIGN_OR_RETURN(RuntimeDirectory made,
                             directory_
                                 ? directory_->again()
                                 : RuntimeDirectory::make(options_.directory, options_.directory_mode(), 1));
     directory_.emplace(std::move(made));
   }
-  return Door::open(door_->path(), options_.rights, folder(door_->path(), 1));
+  return ListenSocket::open(socket_->path(), options_.rights, folder(socket_->path(), 1));
 }
 
 Result<shm::Descriptor> Entrance::accept() const {
-  for (const std::optional<Door>* was : {&former_, &managers_})
+  for (const std::optional<ListenSocket>* was : {&former_, &managers_})
     if (*was && (*was)->has_guest()) return (*was)->accept();
-  return door_->accept();
+  return socket_->accept();
 }
 
 void Entrance::believe_managers_stood() {
-  if (door_->whose() == Door::Path::kManagers) door_->believe_it_stood();
+  if (socket_->whose() == ListenSocket::Path::kManagers) socket_->believe_it_stood();
 }
 
 void Entrance::keep_in(DescriptorStore& store, std::set<std::string>& known) {
@@ -181,10 +183,10 @@ void Entrance::keep_in(DescriptorStore& store, std::set<std::string>& known) {
   };
   if (lock_ && lock_->held()) keep(lock_->name(), lock_->descriptor());
   if (directory_ && directory_->locked()) keep(directory_->name(), directory_->descriptor());
-  for (const std::optional<Door>* door : {&managers_, &door_}) {
-    if (!*door) continue;
-    if ((*door)->whose() == Door::Path::kManagers) known.insert((*door)->name());
-    keep((*door)->name(), (*door)->descriptor());
+  for (const std::optional<ListenSocket>* socket : {&managers_, &socket_}) {
+    if (!*socket) continue;
+    if ((*socket)->whose() == ListenSocket::Path::kManagers) known.insert((*socket)->name());
+    keep((*socket)->name(), (*socket)->descriptor());
   }
   for (const std::string& name : stored_)
     if (!now.contains(name)) store.forget(name);

@@ -11,7 +11,7 @@
 
 #include "api/base/clock.hpp"
 #include "daemon/supervisor/descriptor_store.hpp"
-#include "daemon/supervisor/door.hpp"
+#include "daemon/supervisor/listen_socket.hpp"
 #include "daemon/supervisor/place_lock.hpp"
 #include "daemon/supervisor/runtime_directory.hpp"
 
@@ -27,7 +27,8 @@ namespace muster::supervisor {
 // Owns    lock, directory and socket, with the socket's file; the directory too where it is transient.
 // Thread  the supervisor's loop. look() does not wait.
 // Bound   at most three sockets: current, former, service manager's.
-// Fails   open: as PlaceLock, RuntimeDirectory and Door, but not where a predecessor's socket came: its jobs
+// Fails   open: as PlaceLock, RuntimeDirectory and ListenSocket, but not where a predecessor's socket came:
+// its jobs
 //         matter more, and what is wrong is healed or logged. look never: an error is logged once in
 //         kSilence while it lasts.
 class Entrance {
@@ -37,7 +38,7 @@ class Entrance {
 
   struct Options {
     std::string socket_path;
-    Door::Rights rights;
+    ListenSocket::Rights rights;
     std::string directory;   // that the socket lies in and the daemon makes; empty: it makes none
     bool transient = false;  // the directory goes with the daemon
 
@@ -47,8 +48,8 @@ class Entrance {
   };
   // A predecessor's, each where it came.
   struct Kept {
-    std::optional<Door> door;
-    std::optional<Door> managers;  // beside a door of our own that has taken its path
+    std::optional<ListenSocket> socket;
+    std::optional<ListenSocket> managers;  // beside a socket of our own that has taken its path
     std::optional<PlaceLock> lock;
     std::optional<RuntimeDirectory> directory;
   };
@@ -64,18 +65,18 @@ class Entrance {
   // Once in kLookPeriod, with keep_in() behind it. True if the socket is another one now: it is to be watched
   // in place of the former.
   bool look(Instant now);
-  // The next connection, those of the former socket first. As Door::accept.
+  // The next connection, those of the former socket first. As ListenSocket::accept.
   Result<shm::Descriptor> accept() const;
   // One waits at the former socket, which nobody watches any more.
   bool has_former_guest() const { return former_ && former_->has_guest(); }
 
-  const Door& door() const { return *door_; }
+  const ListenSocket& socket() const { return *socket_; }
   // The service manager's socket, while one of our own has taken its path.
-  const Door* managers() const { return managers_ ? &*managers_ : nullptr; }
+  const ListenSocket* managers() const { return managers_ ? &*managers_ : nullptr; }
   // Whether the path is the manager's, and so its rights are those that its unit says.
-  bool is_managers() const { return managers_ || door_->whose() == Door::Path::kManagers; }
+  bool is_managers() const { return managers_ || socket_->whose() == ListenSocket::Path::kManagers; }
   // The file of the manager's socket has been seen: what a successor is told, and told here.
-  bool managers_stood() const { return is_managers() && (managers_ || door_->has_stood()); }
+  bool managers_stood() const { return is_managers() && (managers_ || socket_->has_stood()); }
   void believe_managers_stood();
   // Has `store` keep what there is now, and forget what was. `known` are names that the manager has already,
   // which are taken out of it.
@@ -84,16 +85,16 @@ class Entrance {
  private:
   explicit Entrance(Options options) : options_(std::move(options)) {}
   Status take_place(Kept& kept);
-  Result<Door> heal();
+  Result<ListenSocket> heal();
   bool directory_holds(const std::string& socket_path) const;
-  Door::Folder folder(const std::string& socket_path, int lock_tries) const;
+  ListenSocket::Folder folder(const std::string& socket_path, int lock_tries) const;
 
   Options options_;
   std::optional<PlaceLock> lock_;
   std::optional<RuntimeDirectory> directory_;
-  std::optional<Door> door_;
-  std::optional<Door> former_;    // of our own, until nobody waits there any more
-  std::optional<Door> managers_;  // whose path is gone
+  std::optional<ListenSocket> socket_;
+  std::optional<ListenSocket> former_;    // of our own, until nobody waits there any more
+  std::optional<ListenSocket> managers_;  // whose path is gone
   std::set<std::string> stored_;
   std::optional<Instant> said_;  // that it cannot be healed
 };

@@ -49,7 +49,7 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
   // Or ranks would be started that can never all attach.
   MUSTER_RETURN_IF_ERROR(sessions_by_user().fits(spec.owner_uid, spec.world, kSeats));
   spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
-  MUSTER_ASSIGN_OR_RETURN(const Job* job, book_.create(spec));
+  MUSTER_ASSIGN_OR_RETURN(const Job* job, table_.create(spec));
   const std::string name = job->spec.name;
   auto process = memory_.enter(spec.owner_uid, spec.epoch).and_then([&](bool is_new) {
     // First: an engine never has a page that a successor would not find.
@@ -58,7 +58,7 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
   });
   if (!process) {
     forget_memory(spec);
-    book_.erase(name);
+    table_.erase(name);
     return process.error();
   }
   RunningJob& running = running_[name];
@@ -84,7 +84,7 @@ Status Supervisor::start_job(control::JobSpec spec, Birth birth,
 }
 
 void Supervisor::ask_to_create(const std::string& name) {
-  const control::JobSpec& spec = book_.find(name)->spec;
+  const control::JobSpec& spec = table_.find(name)->spec;
   const shm::MemoryPage* page = memory_.page(spec.owner_uid);
   const auto slot = page != nullptr ? page->slot_of(spec.epoch) : std::nullopt;
   Json command{{"command", "create"}, {"spec", control::to_json(spec)}};
@@ -104,11 +104,11 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
     if (!result) status = result.error();
     if (!answer->descriptors.empty()) {
       it->second.counters = std::move(answer->descriptors.front());
-      store_.keep(counters_name(book_.find(name)->spec.epoch), it->second.counters);
+      store_.keep(counters_name(table_.find(name)->spec.epoch), it->second.counters);
     }
   }
   status = unless_ended(name, std::move(status));
-  if (status.ok()) book_.ready(name);
+  if (status.ok()) table_.ready(name);
   auto callbacks = std::move(it->second.on_ready);
   auto waiting = std::move(it->second.waiting);
   it->second.on_ready.clear();
@@ -124,7 +124,7 @@ void Supervisor::on_engine_ready(const std::string& name, Result<Packet> answer)
   // An engine that lives but has made no job is of no use, and would keep the name and a place.
   const bool died = !answer && answer.error().code() == Code::kDaemonLost;
   if (!status.ok() && !died) {
-    book_.ending(name);
+    table_.ending(name);
     it->second.engine->kill();
   }
   end_if_deserted(name);
@@ -140,7 +140,7 @@ void Supervisor::on_engine_event(const std::string& name, const Json& event) {
   }
   const auto rank = event.find("rank");
   if (*kind != "detached" || rank == event.end() || !rank->is_number_unsigned()) return;
-  book_.release(name, Rank(rank->get<std::uint32_t>()));
+  table_.release(name, Rank(rank->get<std::uint32_t>()));
   end_if_deserted(name);
   publish_status();
   check_drained();
@@ -148,7 +148,7 @@ void Supervisor::on_engine_event(const std::string& name, const Json& event) {
 
 // What those hear who wait for a job whose engine is gone, or going: an end on purpose is no loss.
 Status Supervisor::unless_ended(const std::string& name, Status status) {
-  const Job* job = book_.find(name);
+  const Job* job = table_.find(name);
   if (job == nullptr || job->state != JobState::kEnding) return status;
   return failure(Code::kJobEnded, "job {} ends: {}", name, running_.at(name).ending);
 }
@@ -156,7 +156,7 @@ Status Supervisor::unless_ended(const std::string& name, Status status) {
 void Supervisor::on_engine_end(const std::string& name, const std::string& how) {
   const auto it = running_.find(name);
   if (it == running_.end()) return;
-  const Job* job = book_.find(name);
+  const Job* job = table_.find(name);
   const Status gone =
       unless_ended(name, failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
   if (gone.code() != Code::kJobEnded)
@@ -181,7 +181,7 @@ void Supervisor::on_engine_end(const std::string& name, const std::string& how) 
   // The creator of a job whose engine died while it was taken over still waits.
   const auto on_ready = std::move(it->second.on_ready);
   running_.erase(it);
-  book_.erase(name);
+  table_.erase(name);
   save();
   conclude_takeover();
   for (const auto& callback : on_ready) callback(gone);
@@ -208,7 +208,7 @@ void Supervisor::share_memory() {
 
 // Whether a job of that user may wait for the place of one that is ending.
 bool Supervisor::may_wait_for_place(std::uint32_t uid) {
-  if (!book_.place_is_coming(uid)) return false;
+  if (!table_.place_is_coming(uid)) return false;
   forget_leavers();
   return retrying_.has_room(uid);
 }
@@ -236,7 +236,7 @@ void Supervisor::watch_places() {
 void Supervisor::fill_places() {
   for (Applicant& next : std::exchange(applicants_, {})) {
     const bool waits =
-        book_.place_is_coming(next.uid) && book_.find(next.job) == nullptr && clock_.now() < next.until;
+        table_.place_is_coming(next.uid) && table_.find(next.job) == nullptr && clock_.now() < next.until;
     if (waits) {
       applicants_.push_back(std::move(next));
       continue;
@@ -248,17 +248,17 @@ void Supervisor::fill_places() {
 
 // Null if there is none, or another by that name.
 Supervisor::RunningJob* Supervisor::running_job(const std::string& name, std::uint64_t epoch) {
-  const Job* job = book_.find(name);
+  const Job* job = table_.find(name);
   return job == nullptr || job->spec.epoch != epoch ? nullptr : &running_.at(name);
 }
 
 // Asks first; an engine that does not end by itself is killed.
 void Supervisor::end_job(const std::string& name, const std::string& why) {
   const auto it = running_.find(name);
-  const Job* job = book_.find(name);
+  const Job* job = table_.find(name);
   if (it == running_.end() || job == nullptr || job->state == JobState::kEnding) return;
   MUSTER_LOG(kInfo, "supervisor", "job {} ends: {}", name, why);
-  book_.ending(name);
+  table_.ending(name);
   it->second.ending = why;
   turn_away(name);
   save();
@@ -282,7 +282,7 @@ void Supervisor::ask_to_stop(const std::string& name, std::uint64_t epoch) {
 // A job that a Hello has made is nobody's to end: it goes some time after its last rank.
 void Supervisor::end_if_deserted(const std::string& name) {
   const auto it = running_.find(name);
-  const Job* job = book_.find(name);
+  const Job* job = table_.find(name);
   if (it == running_.end() || job == nullptr || !it->second.made) return;
   const bool deserted =
       job->state == JobState::kReady && job->held() == 0 && it->second.waiting.empty() && !draining_;

@@ -3,8 +3,8 @@
 #include "api/base/log.hpp"
 #include "api/base/utf8.hpp"
 #include "api/base/variables.hpp"
-#include "daemon/cli/table.hpp"
 #include "daemon/config/render.hpp"
+#include "daemon/config/table.hpp"
 #include "daemon/supervisor/descriptor_limit.hpp"
 #include "daemon/supervisor/main_flags.hpp"
 #include "daemon/supervisor/program_check.hpp"
@@ -52,9 +52,10 @@ int check_state(const supervisor::Flags& flags, const supervisor::Options& optio
   const bool moves = ours && flags.check_socket != options.socket_path;
   const supervisor::Entrance::Options entrance = supervisor::entrance_of(options);
   if (moves)
-    if (const Status door = supervisor::Entrance::check(entrance); !door.ok()) return complain(door);
+    if (const Status socket = supervisor::Entrance::check(entrance); !socket.ok()) return complain(socket);
   if (ours)
-    if (const Status group = supervisor::Door::may_give(options.socket_path, entrance.rights); !group.ok())
+    if (const Status group = supervisor::ListenSocket::may_give(options.socket_path, entrance.rights);
+        !group.ok())
       return complain(group);
   std::puts(
       supervisor::check_answer(flags.check_nonce, format.version, state->version, format.protocol).c_str());
@@ -95,7 +96,7 @@ int run(int argc, char** argv) {
   const auto resolved = supervisor::load_settings(flags.sources);
   if (!resolved) return complain(resolved.error()), 2;
   if (flags.print_config) {
-    print(stdout, muster::config::show(*resolved, muster::cli::screen_columns()));
+    print(stdout, muster::config::show(*resolved, muster::config::screen_columns()));
     return 0;
   }
   auto options = supervisor::options_of(resolved->settings);

@@ -1,9 +1,9 @@
 #include "daemon/supervisor/main_flags.hpp"
 
 #include "api/base/utf8.hpp"
-#include "daemon/cli/manual.hpp"
-#include "daemon/cli/outline.hpp"
-#include "daemon/cli/wrong_usage.hpp"
+#include "daemon/control/main_manual.hpp"
+#include "daemon/control/main_outline.hpp"
+#include "daemon/control/main_usage.hpp"
 #include "daemon/control/own_version.hpp"
 
 #include <cerrno>
@@ -54,34 +54,34 @@ void declare(CLI::App& app, Typed& typed) {
   app.add_option("--config", typed.config,
                  fmt::format("Configuration; else {} if there is one", kDefaultConfig))
       ->check(empty_fault)
-      ->type_name(cli::kFile);
+      ->type_name(control::kFile);
   app.add_option("--socket", typed.socket, "Listen here: node.socket_path")
       ->check(empty_fault)
-      ->type_name(cli::kFile);
+      ->type_name(control::kFile);
   app.add_option("--set", typed.settings, "As in the configuration; may be given several times")
-      ->type_name(cli::kSetting)
+      ->type_name(control::kSetting)
       ->allow_extra_args(false);
   app.add_option("--engine", typed.flags.engine_program, "Path of muster-engine")
       ->check(empty_fault)
-      ->type_name(cli::kFile);
+      ->type_name(control::kFile);
   app.add_flag("--check-config", typed.flags.check_config,
                "Say what is wrong with the configuration, and end");
   // What program_check.cpp asks: no user's.
-  app.add_option("--check-state", typed.flags.check_state)->group(cli::kHidden);
-  app.add_option("--check-nonce", typed.flags.check_nonce)->group(cli::kHidden);
-  app.add_option("--check-socket", typed.flags.check_socket)->group(cli::kHidden);
+  app.add_option("--check-state", typed.flags.check_state)->group(control::kHidden);
+  app.add_option("--check-nonce", typed.flags.check_nonce)->group(control::kHidden);
+  app.add_option("--check-socket", typed.flags.check_socket)->group(control::kHidden);
   app.add_flag("--print-config", typed.flags.print_config, "Print each setting with its origin, and end");
   app.add_flag("--transient", typed.flags.transient,
                "For one run: reads no default configuration, removes its runtime directory at the end");
   app.set_version_flag("--version", "musterd " + control::own_version());
-  app.footer(cli::help_footer(daemon_manual()));
+  app.footer(control::help_footer(daemon_manual()));
 }
 
-cli::Command flag_outline() {
+control::CommandOutline flag_outline() {
   CLI::App app;
   Typed typed;
   declare(app, typed);
-  return cli::outline(app);
+  return control::outline(app);
 }
 
 ParsedFlags parse_flags(int argc, char** argv) {
@@ -98,7 +98,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return {std::nullopt, app.exit(success)};
   } catch (const CLI::ParseError& error) {
-    return refuse(cli::wrong_usage(app, error) + "; `musterd --help` lists the options", kUsage);
+    return refuse(control::wrong_usage(app, error) + "; `musterd --help` lists the options", kUsage);
   }
   if (flags.transient) flags.sources.kind = ConfigFile::kNone;
   if (!typed.config.empty()) {

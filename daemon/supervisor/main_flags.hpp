@@ -10,10 +10,10 @@
 namespace CLI {
 class App;
 }
-namespace muster::cli {
-struct Command;
+namespace muster::control {
+struct CommandOutline;
 struct Manual;
-}  // namespace muster::cli
+}  // namespace muster::control
 
 namespace muster::supervisor {
 
@@ -49,7 +49,7 @@ struct Typed {
 // Every flag with its sentence: the manual page and the completion are written from them too.
 void declare(CLI::App& app, Typed& typed);
 // The same as data, and what help and manual page say besides.
-cli::Command flag_outline();
-const cli::Manual& daemon_manual();
+control::CommandOutline flag_outline();
+const control::Manual& daemon_manual();
 
 }  // namespace muster::supervisor

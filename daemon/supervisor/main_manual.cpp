@@ -1,10 +1,10 @@
-#include "daemon/cli/manual.hpp"
+#include "daemon/control/main_manual.hpp"
 #include "daemon/supervisor/main_flags.hpp"
 
 namespace muster::supervisor {
 
-const cli::Manual& daemon_manual() {
-  static const cli::Manual manual{
+const control::Manual& daemon_manual() {
+  static const control::Manual manual{
       .synopsis = "[OPTIONS]",
       .description =
           {"musterd is the one daemon of a node. It listens at a socket, starts an engine for each job and "

@@ -66,9 +66,9 @@ Json unknown_of(Json read, const Json& written) {
 }
 
 // Reads fields of one object; the first that is wrong stands for all.
-class Fields {
+class StateReader {
  public:
-  Fields(const Json& json, const char* of) : json_(json), of_(of) {
+  StateReader(const Json& json, const char* of) : json_(json), of_(of) {
     if (!json.is_object()) status_ = failure(Code::kProtocol, "state: {} is no object", of);
   }
   template<class T>
@@ -120,7 +120,7 @@ class Fields {
 
 Result<SavedToken> token_from(const Json& json, const SavedJob& job) {
   SavedToken token;
-  Fields fields(json, "a token");
+  StateReader fields(json, "a token");
   fields.number("rank", token.rank, job.spec.world - 1);
   fields.number("attachments", token.attachments);
   fields.text("text", token.text, kTokenBytesMax);
@@ -130,7 +130,7 @@ Result<SavedToken> token_from(const Json& json, const SavedJob& job) {
 
 Result<SavedJob> job_from(const Json& json) {
   SavedJob job;
-  Fields fields(json, "a job");
+  StateReader fields(json, "a job");
   fields.number("gid", job.gid);
   fields.number("engine_pid", job.engine_pid);
   fields.number("owner", job.owner);
@@ -153,7 +153,7 @@ Result<SavedJob> job_from(const Json& json) {
 
 Result<State> state_from(const Json& json) {
   State state;
-  Fields fields(json, "the whole");
+  StateReader fields(json, "the whole");
   constexpr auto kTimeMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   fields.number("epoch", state.epoch);
   fields.number("instance", state.instance);

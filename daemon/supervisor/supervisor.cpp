@@ -23,7 +23,7 @@ void Supervisor::run() {
   beat();
   tell("READY=1");
   publish_status();
-  MUSTER_LOG(kInfo, "supervisor", "listening at {}", entrance_.door().path());
+  MUSTER_LOG(kInfo, "supervisor", "listening at {}", entrance_.socket().path());
   loop_.run();
   store_.forget_all();
   running_.clear();
@@ -58,20 +58,20 @@ void Supervisor::post(std::function<void()> callback) {
 }
 
 void Supervisor::publish_status() {
-  tell(fmt::format("STATUS={} sessions, {} jobs{}", sessions(), book_.jobs().size(),
+  tell(fmt::format("STATUS={} sessions, {} jobs{}", sessions(), table_.jobs().size(),
                    draining_ ? ", draining" : ""));
 }
 
 std::uint32_t Supervisor::sessions() const {
   std::uint32_t count = 0;
-  for (const auto& [name, job] : book_.jobs()) count += job.held();
+  for (const auto& [name, job] : table_.jobs()) count += job.held();
   return count;
 }
 
 // Whoever is attached, has claimed a seat, or waits for its job without one.
 Shares Supervisor::sessions_by_user() const {
   Shares sessions(Shares::limits_of(options_.sessions_max, options_.sessions_per_user_max), geteuid());
-  book_.count_sessions(sessions);
+  table_.count_sessions(sessions);
   for (const auto& [name, running] : running_)
     for (const WaitingClient& client : running.waiting)
       if (client.epoch == 0) sessions.enter(client.peer.uid);

@@ -10,7 +10,7 @@
 #include "daemon/supervisor/descriptor_store.hpp"
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/entrance.hpp"
-#include "daemon/supervisor/job_book.hpp"
+#include "daemon/supervisor/job_table.hpp"
 #include "daemon/supervisor/kept_names.hpp"
 #include "daemon/supervisor/memory_shares.hpp"
 #include "daemon/supervisor/program_check.hpp"
@@ -241,11 +241,11 @@ class Supervisor {
   const Clock& clock_;
   control::Loop loop_;
   Entrance entrance_;
-  control::Loop::Watch door_watch_ = 0;
+  control::Loop::Watch socket_watch_ = 0;
   control::Loop::Watch managers_watch_ = 0;
   SignalQueue signals_;
   shm::Descriptor reserve_;  // given up to answer when descriptors run out
-  JobBook book_;
+  JobTable table_;
   StateFile state_file_;
   DescriptorStore store_;
   State state_;                   // its jobs are filled in when it is saved

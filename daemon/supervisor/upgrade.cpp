@@ -24,7 +24,7 @@ void Supervisor::begin_upgrade(const std::string& program, std::function<void(co
                                         state_format().version,
                                         options_.random_hex(),
                                         state_format().protocol,
-                                        entrance_.is_managers() ? "" : entrance_.door().path()};
+                                        entrance_.is_managers() ? "" : entrance_.socket().path()};
   auto check = ProgramCheck::start(
       loop_, question, state_file_.descriptor(), [this, next, refused](const Status& answer) {
         // Later: the check is still on the stack.

@@ -9,7 +9,7 @@
 namespace muster::pages {
 namespace {
 
-using Kind = cli::Values::Kind;
+using Kind = control::Values::Kind;
 
 constexpr const char* kGenerated =
     "# Made from the program's own declarations: cmake --build BUILD --target write-pages\n";
@@ -30,7 +30,7 @@ std::vector<std::string> names_of(const std::vector<Command>& commands) {
 
 // What the value of the option is called where something is known of it.
 std::string kind_of(const Option& option) {
-  return cli::values_named(option.value) ? option.value : "NONE";
+  return control::values_named(option.value) ? option.value : "NONE";
 }
 
 // ---- bash
@@ -146,7 +146,7 @@ std::string zsh_text(const std::string& text) {
 }
 
 std::string zsh_action(const Option& option) {
-  const auto values = cli::values_named(option.value);
+  const auto values = control::values_named(option.value);
   if (!values) return " ";
   switch (values->kind) {
     case Kind::kFile:
@@ -215,7 +215,7 @@ std::string fish_condition(const Command& command) {
 }
 
 std::string fish_value(const Option& option, const std::string& program) {
-  const auto values = cli::values_named(option.value);
+  const auto values = control::values_named(option.value);
   if (!values) return "-x";
   switch (values->kind) {
     case Kind::kFile:
@@ -276,7 +276,7 @@ std::string bash_completion(const std::vector<Command>& programs) {
     });
   std::string words;
   for (const std::string& value : values)
-    if (const auto known = cli::values_named(value); known && known->kind == Kind::kWords)
+    if (const auto known = control::values_named(value); known && known->kind == Kind::kWords)
       words += bash_case(quoted(value), fmt::format("{}", fmt::join(known->words, " ")));
   const auto function = [](const char* name, const char* about, const std::string& cases) {
     return fmt::format("\n# {}\n{}() {{\n  case $1 in\n{}  esac\n}}\n", about, name, cases);

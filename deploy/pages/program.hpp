@@ -1,19 +1,19 @@
 // What there is to write about a program.
 #pragma once
 
-#include "daemon/cli/manual.hpp"
-#include "daemon/cli/outline.hpp"
+#include "daemon/control/main_manual.hpp"
+#include "daemon/control/main_outline.hpp"
 
 #include <string>
 
 namespace muster::pages {
 
-using cli::Command;
-using cli::Option;
+using Command = control::CommandOutline;
+using Option = control::OptionOutline;
 
 struct Program {
   Command command;
-  cli::Manual manual;
+  control::Manual manual;
   std::string version;
 };
 

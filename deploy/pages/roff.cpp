@@ -15,7 +15,7 @@
 namespace muster::pages {
 namespace {
 
-using cli::Fact;
+using control::Fact;
 
 constexpr const char* kGenerated =
     ".\\\" Made from the program's own declarations: cmake --build BUILD --target write-pages\n";

@@ -2,7 +2,7 @@
 // packets with any CBOR inside, Hellos with any fields, claims in any order, and plain bytes.
 #include "api/shm/message.hpp"
 #include "daemon/control/packet.hpp"
-#include "daemon/supervisor/job_book.hpp"
+#include "daemon/supervisor/job_table.hpp"
 #include "scheduler/mesh/group_list.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
@@ -121,17 +121,17 @@ constexpr std::size_t kMeshesThatFit = 3;
 
 // Goal:   each rank has one holder, a token opens its rank once, and nobody is let into another mesh than it
 //         means.
-// Method: a model beside the book.
+// Method: a model beside the table.
 void check_claims(Bytes& bytes) {
-  supervisor::JobBook book(supervisor::Shares({4, 0, 4}, 0));
+  supervisor::JobTable table(supervisor::Shares({4, 0, 4}, 0));
   JobSpec spec;
   spec.name = "job";
   spec.world = 3;
   spec.mesh = "dp_shard=3";
   spec.owner_uid = kUid;
-  spec.claim = bytes.flag() ? Claim::kToken : Claim::kOwner;
-  MUSTER_PROMISE(book.create(spec));
-  book.ready("job");
+  spec.claim = bytes.flag() ? ClaimRule::kToken : ClaimRule::kOwner;
+  MUSTER_PROMISE(table.create(spec));
+  table.ready("job");
   std::map<std::int32_t, bool> held;
   std::map<std::int32_t, std::string> good;
   while (!bytes.empty()) {
@@ -140,16 +140,16 @@ void check_claims(Bytes& bytes) {
     const bool exists = rank >= 0 && rank < 3;
     switch (bytes.below(3)) {
       case 0:
-        MUSTER_PROMISE(book.issue("job", Rank(static_cast<std::uint32_t>(rank)), token).ok() == exists);
+        MUSTER_PROMISE(table.issue("job", Rank(static_cast<std::uint32_t>(rank)), token).ok() == exists);
         if (exists) good[rank] = token;
         break;
       case 1: {
         const std::uint32_t uid = bytes.flag() ? kUid : kUid + 1;
-        const bool invited = spec.claim == Claim::kOwner || (exists && good[rank] == token);
+        const bool invited = spec.claim == ClaimRule::kOwner || (exists && good[rank] == token);
         const std::size_t words = bytes.below(std::size(kMeshes));
         const bool fits = words < kMeshesThatFit;
         const bool may = exists && uid == kUid && invited && fits && !held[rank];
-        MUSTER_PROMISE(book.claim("job", {uid, 1, rank, -1, token, kMeshes[words]}).ok() == may);
+        MUSTER_PROMISE(table.claim("job", {uid, 1, rank, -1, token, kMeshes[words]}).ok() == may);
         if (may) {
           held[rank] = true;
           good[rank].clear();
@@ -157,7 +157,7 @@ void check_claims(Bytes& bytes) {
         break;
       }
       default:
-        book.release("job", Rank(static_cast<std::uint32_t>(rank)));
+        table.release("job", Rank(static_cast<std::uint32_t>(rank)));
         held[rank] = false;
     }
   }

@@ -46,7 +46,7 @@ PLANTED = [
     Planted("unchecked_index", "direct", "api/client/direct/payloads.cpp",
             "      if (arrival.place.index >= shm::kStages) return nullptr;\n", ""),
     # A token that was used while no supervisor looked opens its rank once more.
-    Planted("token_twice", "state", "daemon/supervisor/job_book.cpp",
-            "    if (seat.token_at != seat.attachments) seat.token.clear();\n",
-            "    if (seat.token_at > seat.attachments) seat.token.clear();\n"),
+    Planted("token_twice", "state", "daemon/supervisor/job_table.cpp",
+            "    if (claim.token_at != claim.attachments) claim.token.clear();\n",
+            "    if (claim.token_at > claim.attachments) claim.token.clear();\n"),
 ]

@@ -182,7 +182,7 @@ void Takeover::found_job(State& state, std::uint32_t index) {
   job.spec.mesh = "dp_shard=-1";
   job.spec.epoch = index + 1;
   job.spec.owner_uid = geteuid();
-  job.spec.claim = bytes_.flag() ? control::Claim::kToken : control::Claim::kOwner;
+  job.spec.claim = bytes_.flag() ? control::ClaimRule::kToken : control::ClaimRule::kOwner;
   job.engine_pid = 1 << 30;
   job.owner = bytes_.below(4);  // one, two, or nobody who is there
   if (bytes_.below(8) == 7) job.ending = "it was told to";
@@ -542,7 +542,7 @@ Json Takeover::let_in(FuzzEngine& engine, const Packet& question) {
   const auto token = std::find_if(tokens_.begin(), tokens_.end(), [&](const FuzzToken& t) {
     return t.text == client.token && t.job == client.job && t.rank == rank;
   });
-  if (engine.spec.claim == control::Claim::kToken) MUSTER_PROMISE(token != tokens_.end() && !token->used);
+  if (engine.spec.claim == control::ClaimRule::kToken) MUSTER_PROMISE(token != tokens_.end() && !token->used);
   const auto how = bytes_.below(16);
   if (how == 1) return control::failed(failure(Code::kNoResource, "there is no room"));
   ++seat.attachments;

@@ -21,10 +21,11 @@ Json silent(const char* state) {
 
 // Goal:   an engine that is being made, or ends, is not called stuck.
 TEST(Render, CallsTheEngineOfAReadyJobAloneSilent) {
-  EXPECT_THAT(jobs_text(silent("ready"), kColumnsMax), HasSubstr("its engine (process 411) does not answer"));
+  EXPECT_THAT(jobs_text(silent("ready"), config::kColumnsMax),
+              HasSubstr("its engine (process 411) does not answer"));
   for (const char* state : {"starting", "adopting", "ending"}) {
-    EXPECT_THAT(jobs_text(silent(state), kColumnsMax), HasSubstr(state));
-    EXPECT_THAT(jobs_text(silent(state), kColumnsMax), Not(HasSubstr("does not answer")));
+    EXPECT_THAT(jobs_text(silent(state), config::kColumnsMax), HasSubstr(state));
+    EXPECT_THAT(jobs_text(silent(state), config::kColumnsMax), Not(HasSubstr("does not answer")));
   }
 }
 

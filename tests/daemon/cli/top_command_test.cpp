@@ -1,6 +1,6 @@
 #include "daemon/cli/top_command.hpp"
 
-#include "daemon/cli/table.hpp"
+#include "daemon/config/table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST_F(Top, TellsRatesByTheEnginesOwnTime) {
   EXPECT_EQ(now.at("groups").at(0).at("ops_per_s"), 10.0);
   EXPECT_EQ(now.at("groups").at(0).at("exposed"), 0.25) << "of two members in two seconds";
   EXPECT_EQ(now.at("engine_stuck"), false);
-  const std::string text = top_text("train", now, kColumnsMax);
+  const std::string text = top_text("train", now, config::kColumnsMax);
   EXPECT_THAT(text, HasSubstr("2.0 MiB/s"));
   EXPECT_THAT(text, HasSubstr("25 %"));
   EXPECT_THAT(text, HasSubstr("not attached"));
@@ -63,7 +63,7 @@ TEST_F(Top, SaysThatAnEngineIsSilentAndInventsNoRates) {
   EXPECT_EQ(now.at("engine_stuck"), true);
   EXPECT_EQ(now.at("engine_silent_s"), 4.0);
   EXPECT_EQ(now.at("ranks").at(0).at("ops_per_s"), 0.0);
-  EXPECT_THAT(top_text("train", now, kColumnsMax), HasSubstr("SILENT for 4.0 s"));
+  EXPECT_THAT(top_text("train", now, config::kColumnsMax), HasSubstr("SILENT for 4.0 s"));
 }
 
 // Goal:   a rank that came back counts from 0, and shows no rate of 2^64.
@@ -94,7 +94,7 @@ TEST_F(Top, MarksARankThatComesLate) {
   EXPECT_EQ(lag.at("group_id"), 0);
   EXPECT_EQ(lag.at("median_ns"), 20'100'000);
   EXPECT_EQ(lag.at("others_ns"), 20'000);
-  const std::string text = top_text("train", now, kColumnsMax);
+  const std::string text = top_text("train", now, config::kColumnsMax);
   EXPECT_THAT(text, HasSubstr("0.02 ms  "));
   EXPECT_THAT(text, HasSubstr("20.1 ms LATE"));
   EXPECT_THAT(text,
@@ -111,7 +111,7 @@ TEST_F(Top, ShowsNoLagWhereNoneIsKnown) {
   const Json now = rates(reader_, look(Nanos(1)), look(Nanos(1)));
   EXPECT_TRUE(now.at("ranks").at(0).at("lag").is_null());
   EXPECT_TRUE(now.at("ranks").at(1).at("lag").at("group").is_null()) << "a group without a row";
-  EXPECT_THAT(top_text("train", now, kColumnsMax),
+  EXPECT_THAT(top_text("train", now, config::kColumnsMax),
               HasSubstr("rank 1 comes late to group 76 (and 1 more group): median"));
 }
 

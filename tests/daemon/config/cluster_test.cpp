@@ -30,7 +30,7 @@ TEST(Cluster, ReadsTheTwoNodeFile) {
   ASSERT_EQ(cluster->jobs.size(), 1u);
   const JobEntry& job = cluster->jobs[0];
   EXPECT_EQ(job.name.value, "train");
-  EXPECT_EQ(job.claim, Claim::kOwner);
+  EXPECT_EQ(job.claim, ClaimRule::kOwner);
   EXPECT_FALSE(job.ranks);
   EXPECT_EQ(cluster->ranks(job), 8u);
   ASSERT_EQ(job.mesh.dims.size(), 5u);
@@ -65,7 +65,7 @@ TEST(Cluster, FillsWhatIsNotSaid) {
   EXPECT_EQ(cluster->devices(), 14u);
   const JobEntry& job = cluster->jobs[0];
   EXPECT_EQ(cluster->ranks(job), 6u);
-  EXPECT_EQ(job.claim, Claim::kToken);
+  EXPECT_EQ(job.claim, ClaimRule::kToken);
   EXPECT_FALSE(job.lanes.deadline);
   EXPECT_FALSE(job.digests);
   EXPECT_TRUE(job.mesh.flatten.empty());

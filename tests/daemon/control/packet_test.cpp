@@ -183,7 +183,7 @@ TEST(JobSpec, SurvivesTheWay) {
   spec.flatten = {{"dp_tp", {"dp_replicate", "dp_shard", "tp"}}};
   spec.epoch = 5;
   spec.digests = 16;
-  spec.claim = Claim::kToken;
+  spec.claim = ClaimRule::kToken;
   const auto back = job_from_json(to_json(spec));
   ASSERT_TRUE(back) << back.error().text();
   EXPECT_EQ(to_json(*back), to_json(spec));
@@ -201,7 +201,7 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
                                                         {"epoch", -1},
                                                         {"flatten", 1},
                                                         {"workers", 5000},
-                                                        {"digests", kDigestsMax + 1},
+                                                        {"digests", config::kDigestsMax + 1},
                                                         {"arena_bytes_max", kJobBytesMax + 1},
                                                         {"segment_bytes", kJobBytesMax + 1},
                                                         {"deadline_ns", kDayAndMore},
@@ -218,7 +218,7 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
 TEST(JobSpec, TakesFromAUserWhatIsAUsersToSay) {
   JobSpec defaults;
   defaults.plans_max = 77;
-  defaults.claim = Claim::kOwner;
+  defaults.claim = ClaimRule::kOwner;
   const Json asked{{"name", "train"},
                    {"world", 4u},
                    {"mesh", "tp=4"},
@@ -229,7 +229,7 @@ TEST(JobSpec, TakesFromAUserWhatIsAUsersToSay) {
   EXPECT_EQ(spec->name, "train");
   EXPECT_EQ(spec->world, 4u);
   EXPECT_EQ(spec->mesh, "tp=4");
-  EXPECT_EQ(spec->claim, Claim::kToken);
+  EXPECT_EQ(spec->claim, ClaimRule::kToken);
   EXPECT_EQ(spec->flatten.size(), 1u);
   EXPECT_EQ(spec->owner_uid, 1000u);
   EXPECT_EQ(spec->plans_max, 77u);

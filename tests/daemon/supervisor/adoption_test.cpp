@@ -31,9 +31,9 @@ shm::Descriptor copy_of(const shm::Descriptor& descriptor) {
 }
 
 // What the service manager keeps of a daemon with one job, whose engine is this test.
-class Adoption : public ::testing::Test {
+class AdoptionTest : public ::testing::Test {
  protected:
-  Adoption() : file_(*StateFile::create()) {
+  AdoptionTest() : file_(*StateFile::create()) {
     options_.engine_program = "/nonexistent";
     options_.random_hex = [this] { return std::to_string(++words_); };
     job_.spec.name = "job";
@@ -181,7 +181,7 @@ class Adoption : public ::testing::Test {
 // Goal:   a job that was told to end is not forgotten to be ended where the successor is killed in the middle
 //         of a write.
 // Method: the newest slot is spoilt, so that the state before it counts.
-TEST_F(Adoption, EndsWhatWasToEndAlsoAfterATornWrite) {
+TEST_F(AdoptionTest, EndsWhatWasToEndAlsoAfterATornWrite) {
   job_.ending = "its owner has left";
   write();
   start();
@@ -198,7 +198,7 @@ TEST_F(Adoption, EndsWhatWasToEndAlsoAfterATornWrite) {
 }
 
 // 0 says that a job has no owner; a descriptor of that number is nobody's.
-TEST_F(Adoption, TakesNoConnectionForTheOwnerOfAJobWithoutOne) {
+TEST_F(AdoptionTest, TakesNoConnectionForTheOwnerOfAJobWithoutOne) {
   auto [ours, theirs] = pair();
   kept_[owner_name(0)] = std::move(theirs);
   write();
@@ -213,7 +213,7 @@ TEST_F(Adoption, TakesNoConnectionForTheOwnerOfAJobWithoutOne) {
 }
 
 // Found by tests/fuzz/state.cpp: what is always readable was read for ever.
-TEST_F(Adoption, TakesOnlyAConnectionForAChannel) {
+TEST_F(AdoptionTest, TakesOnlyAConnectionForAChannel) {
   const shm::Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   ASSERT_EQ(listen(listener.get(), 1), -1) << "it has no name yet";
   const sockaddr_un unnamed{AF_UNIX, {}};
@@ -236,7 +236,7 @@ TEST_F(Adoption, TakesOnlyAConnectionForAChannel) {
   }
 }
 
-TEST_F(Adoption, CarriesFieldsOfALaterVersionAlong) {
+TEST_F(AdoptionTest, CarriesFieldsOfALaterVersionAlong) {
   job_.later["more"] = 5;
   job_.spec_later["limit"] = 6;
   write();
@@ -246,7 +246,7 @@ TEST_F(Adoption, CarriesFieldsOfALaterVersionAlong) {
 }
 
 // Goal:   a crowd that waits for an engine is let in, however many of its questions a channel holds.
-TEST_F(Adoption, AsksAgainWhereTheChannelIsFull) {
+TEST_F(AdoptionTest, AsksAgainWhereTheChannelIsFull) {
   job_.spec.world = 40;
   const int least = 1;
   ASSERT_EQ(setsockopt(kept_.at(channel_name(0x1f)).get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
@@ -265,10 +265,10 @@ TEST_F(Adoption, AsksAgainWhereTheChannelIsFull) {
   }
 }
 
-// Goal:   a client that gave up waiting neither takes the seat nor uses up the token of the one that came
+// Goal:   a client that gave up waiting neither holds the rank nor uses up the token of the one that came
 // after.
-TEST_F(Adoption, ForgetsWhoeverGaveUpWaiting) {
-  job_.spec.claim = control::Claim::kToken;
+TEST_F(AdoptionTest, ForgetsWhoeverGaveUpWaiting) {
+  job_.spec.claim = control::ClaimRule::kToken;
   job_.tokens = {{0, 0, "token"}};
   write();
   start();
@@ -286,7 +286,7 @@ TEST_F(Adoption, ForgetsWhoeverGaveUpWaiting) {
 // Goal:   an end on purpose is told as that, and a loss as a loss, also where the engine does not live to say
 //         which it was.
 // Input:  a rank that waits for what the engine reports, for its attachment, or for room in the channel.
-TEST_F(Adoption, TellsAnEndFromALossToARankThatWaits) {
+TEST_F(AdoptionTest, TellsAnEndFromALossToARankThatWaits) {
   enum class Waits { kForTheReport, kForItsAttachment, kForRoom };
   for (const Waits waits : {Waits::kForTheReport, Waits::kForItsAttachment, Waits::kForRoom})
     for (const bool ended : {false, true}) {
@@ -314,7 +314,7 @@ TEST_F(Adoption, TellsAnEndFromALossToARankThatWaits) {
 }
 
 // Goal:   what a daemon does not do any more is refused as that, and what it has goes on.
-TEST_F(Adoption, BeginsNothingAnewWhileItDrains) {
+TEST_F(AdoptionTest, BeginsNothingAnewWhileItDrains) {
   options_.program = "/bin/true";
   write();
   start();
@@ -335,7 +335,7 @@ TEST_F(Adoption, BeginsNothingAnewWhileItDrains) {
 }
 
 // The manager has room for so many; one whose jobs are lost needs none of it.
-TEST_F(Adoption, DoesNotKeepAnOwnerWithoutJobs) {
+TEST_F(AdoptionTest, DoesNotKeepAnOwnerWithoutJobs) {
   auto [ours, theirs] = pair();
   kept_[owner_name(3)] = std::move(theirs);
   job_.owner = 3;
@@ -347,7 +347,7 @@ TEST_F(Adoption, DoesNotKeepAnOwnerWithoutJobs) {
   EXPECT_FALSE(kept_.contains(channel_name(0x1f)));
 }
 
-TEST_F(Adoption, KeepsAnOwnerWithAJob) {
+TEST_F(AdoptionTest, KeepsAnOwnerWithAJob) {
   auto [ours, theirs] = pair();
   kept_[owner_name(3)] = std::move(theirs);
   job_.owner = 3;
@@ -362,7 +362,7 @@ TEST_F(Adoption, KeepsAnOwnerWithAJob) {
 }
 
 // Goal:   what waits for an engine is bounded, whether one connection asks or one after the other.
-TEST_F(Adoption, LetsOnlySoManyQuestionsWait) {
+TEST_F(AdoptionTest, LetsOnlySoManyQuestionsWait) {
   write();
   start();
   const control::Json token{{"command", "token"}, {"job", "job"}, {"rank", 0}};
@@ -380,7 +380,7 @@ TEST_F(Adoption, LetsOnlySoManyQuestionsWait) {
 }
 
 // Goal:   a wrong rank is its asker's fault: it is told so at once, and the engine lives.
-TEST_F(Adoption, RefusesARankThatIsNoneBeforeItWaits) {
+TEST_F(AdoptionTest, RefusesARankThatIsNoneBeforeItWaits) {
   write();
   start();
   const shm::Descriptor socket = connect();
@@ -394,7 +394,7 @@ TEST_F(Adoption, RefusesARankThatIsNoneBeforeItWaits) {
 }
 
 // Goal:   an engine that was busy just then is told all the same, and not killed unheard.
-TEST_F(Adoption, TellsAnEngineToStopAlsoWhereItsChannelWasFull) {
+TEST_F(AdoptionTest, TellsAnEngineToStopAlsoWhereItsChannelWasFull) {
   job_.ending = "its owner has left";
   write();
   fill_channel();
@@ -402,7 +402,7 @@ TEST_F(Adoption, TellsAnEngineToStopAlsoWhereItsChannelWasFull) {
   EXPECT_EQ(await_command("stop").body.at("text"), "its owner has left");
 }
 
-TEST_F(Adoption, TellsAStrangerToStopAlsoWhereItsChannelWasFull) {
+TEST_F(AdoptionTest, TellsAStrangerToStopAlsoWhereItsChannelWasFull) {
   fill_channel();
   start();
   EXPECT_EQ(await_command("stop").body.at("status"), MUSTER_ERR_DAEMON_LOST);
@@ -411,7 +411,7 @@ TEST_F(Adoption, TellsAStrangerToStopAlsoWhereItsChannelWasFull) {
 // Goal:   a question for one engine does not reach that of the next job by its name.
 // Method: the engine's channel is full, so that its report is to be asked for again; it ends, and a rank
 //         makes a job of that name, whose engine writes down what it hears.
-TEST_F(Adoption, AsksNoSuccessorOfAnEngineForItsReport) {
+TEST_F(AdoptionTest, AsksNoSuccessorOfAnEngineForItsReport) {
   const std::string heard = path() + ".heard";
   const std::string program = path() + ".engine";
   std::ofstream(program) << "#!/bin/sh\nwhile :; do dd bs=65536 count=1 <&3 >>" << heard
@@ -441,7 +441,7 @@ TEST_F(Adoption, AsksNoSuccessorOfAnEngineForItsReport) {
 }
 
 // Goal:   a takeover is over too where its last engine ends instead of speaking.
-TEST_F(Adoption, IsConcludedByADeathToo) {
+TEST_F(AdoptionTest, IsConcludedByADeathToo) {
   write();
   start();
   const shm::Descriptor socket = connect();
@@ -452,7 +452,7 @@ TEST_F(Adoption, IsConcludedByADeathToo) {
   EXPECT_GT(ask(socket, {{"command", "status"}})->at("takeover_ns"), 0);
 }
 
-TEST_F(Adoption, IsConcludedByAReportThatIsNoneToo) {
+TEST_F(AdoptionTest, IsConcludedByAReportThatIsNoneToo) {
   write();
   start();
   const control::Packet asked = await_command("report");
@@ -464,7 +464,7 @@ TEST_F(Adoption, IsConcludedByAReportThatIsNoneToo) {
 }
 
 // Goal:   counters that an engine could not give just then are asked for again.
-TEST_F(Adoption, AsksForCountersUntilItHasThem) {
+TEST_F(AdoptionTest, AsksForCountersUntilItHasThem) {
   write();
   start();
   report();
@@ -484,12 +484,12 @@ TEST_F(Adoption, AsksForCountersUntilItHasThem) {
 }
 
 // Goal:   settings of the socket that have changed since its predecessor opened it count.
-TEST_F(Adoption, GivesTheSocketThatItTakesOverItsModeAndGroup) {
+TEST_F(AdoptionTest, GivesTheSocketThatItTakesOverItsModeAndGroup) {
   options_.socket_path = path();
   options_.socket_mode = 0600;
-  const auto door = Door::open(path(), {0600, std::nullopt, std::nullopt});
-  ASSERT_TRUE(door) << door.error().text();
-  kept_[door->name()] = copy_of(door->descriptor());
+  const auto listening = ListenSocket::open(path(), {0600, std::nullopt, std::nullopt});
+  ASSERT_TRUE(listening) << listening.error().text();
+  kept_[listening->name()] = copy_of(listening->descriptor());
   options_.socket_mode = 0666;
   options_.socket_gid = geteuid() == 0 ? 4711 : getegid();
   start();
@@ -497,13 +497,13 @@ TEST_F(Adoption, GivesTheSocketThatItTakesOverItsModeAndGroup) {
   ASSERT_EQ(stat(path().c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 07777, 0666u);
   EXPECT_EQ(facts.st_gid, *options_.socket_gid);
-  EXPECT_TRUE(kept_.contains(door->name())) << "the same socket";
+  EXPECT_TRUE(kept_.contains(listening->name())) << "the same socket";
   daemon_.reset();
 }
 
 // Goal:   what a user's jobs hold counts after a restart too, and its page is kept as long as it has jobs.
 // Method: a user's page with a job that holds something, and one of a user without jobs.
-TEST_F(Adoption, FindsTheMemoryOfItsJobsAgain) {
+TEST_F(AdoptionTest, FindsTheMemoryOfItsJobsAgain) {
   job_.spec.owner_uid = 65534;
   write();
   auto page = shm::MemoryPage::create(65534, geteuid(), shm::memory_headroom());
@@ -536,7 +536,7 @@ TEST_F(Adoption, FindsTheMemoryOfItsJobsAgain) {
 }
 
 // Goal:   a job goes on where its user's page was lost or is none, and is not counted.
-TEST_F(Adoption, GoesOnWithoutAMemoryPage) {
+TEST_F(AdoptionTest, GoesOnWithoutAMemoryPage) {
   write();
   kept_[memory_name(geteuid())] = shm::Descriptor(memfd_create("other", MFD_CLOEXEC));
   start();
@@ -548,9 +548,9 @@ TEST_F(Adoption, GoesOnWithoutAMemoryPage) {
   EXPECT_EQ(status->at("memory_bytes"), 0);
 }
 
-// Goal:   ranks of one user who wait for their seats leave room for those of others.
+// Goal:   ranks of one user who wait for their ranks to be free leave room for those of others.
 // Method: a child that is another user sends more claims to a held rank than may wait in all.
-TEST_F(Adoption, TriesTheClaimsOfEachUserAgain) {
+TEST_F(AdoptionTest, TriesTheClaimsOfEachUserAgain) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   options_.socket_mode = 0666;
   job_.spec.owner_uid = 65534;  // root may act on it too

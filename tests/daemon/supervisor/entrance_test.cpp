@@ -51,9 +51,10 @@ class Entrances : public ::testing::Test {
   // What comes from a service manager that listens there, and keeps the socket itself.
   static Entrance::Kept managers(const shm::Listener& listener) {
     Entrance::Kept kept;
-    auto door = Door::adopt(copy_of(listener.descriptor()), Door::Path::kManagers, "musterd.socket");
-    EXPECT_TRUE(door) << door.error().text();
-    kept.door.emplace(*std::move(door));
+    auto listening =
+        ListenSocket::adopt(copy_of(listener.descriptor()), ListenSocket::Path::kManagers, "musterd.socket");
+    EXPECT_TRUE(listening) << listening.error().text();
+    kept.socket.emplace(*std::move(listening));
     return kept;
   }
 
@@ -89,8 +90,8 @@ TEST_F(Entrances, AreMadeAgainAndKeptInThePlaceOfWhatWas) {
     EXPECT_TRUE(entrance.accept());
     EXPECT_FALSE(look(entrance)) << "once";
     EXPECT_EQ(kept_.size(), 3u);
-    EXPECT_TRUE(kept_.contains(entrance.door().name()));
-    EXPECT_FALSE(before.contains(entrance.door().name()));
+    EXPECT_TRUE(kept_.contains(entrance.socket().name()));
+    EXPECT_FALSE(before.contains(entrance.socket().name()));
     for (const auto& [name, fd] : store_.kept()) EXPECT_GE(fcntl(fd, F_GETFD), 0) << name;
   }
 }
@@ -160,10 +161,10 @@ TEST_F(Entrances, RespectWhoHasThePlaceMeanwhile) {
     auto second = Entrance::open(within("/a"), {});
     ASSERT_TRUE(second) << second.error().text();
     EXPECT_FALSE(first->look(Instant(Nanos(0))));
-    EXPECT_TRUE(second->door().stands()) << "it is not disturbed";
+    EXPECT_TRUE(second->socket().stands()) << "it is not disturbed";
   }
   EXPECT_TRUE(first->look(Instant(Nanos(0))));
-  EXPECT_TRUE(first->door().stands());
+  EXPECT_TRUE(first->socket().stands());
 }
 
 // Goal:   a manager's socket is healed where it lies, and what becomes of a directory around nothing is no
@@ -226,10 +227,11 @@ TEST_F(Entrances, DoNotHealAManagersSocketThatNobodySaw) {
 TEST_F(Entrances, TakeOverWithoutTheLockAndTakeItLater) {
   auto directory = RuntimeDirectory::make(options().directory, 0711, 1);
   ASSERT_TRUE(directory) << directory.error().text();
-  auto door = Door::open(socket(), options().rights, {&directory->descriptor(), 1});
-  ASSERT_TRUE(door) << door.error().text();
+  auto listening = ListenSocket::open(socket(), options().rights, {&directory->descriptor(), 1});
+  ASSERT_TRUE(listening) << listening.error().text();
   Entrance::Kept kept;
-  kept.door.emplace(*Door::adopt(copy_of(door->descriptor()), Door::Path::kOurs, door->name()));
+  kept.socket.emplace(
+      *ListenSocket::adopt(copy_of(listening->descriptor()), ListenSocket::Path::kOurs, listening->name()));
   kept.directory =
       RuntimeDirectory::adopt(copy_of(directory->descriptor()), options().directory, directory->name());
   std::optional<PlaceLock> others(*PlaceLock::take(options().place()));
@@ -251,22 +253,22 @@ TEST_F(Entrances, GiveNoModeThroughALink) {
   const std::string victim = folder_.write("victim", "precious"), link = folder_.path() + "/link";
   ASSERT_EQ(chmod(victim.c_str(), 0600), 0);
   const std::string path = folder_.path() + "/s";
-  const auto door = Door::open(path, {0666, std::nullopt, std::nullopt});
-  ASSERT_TRUE(door) << door.error().text();
+  const auto listening = ListenSocket::open(path, {0666, std::nullopt, std::nullopt});
+  ASSERT_TRUE(listening) << listening.error().text();
   std::filesystem::create_symlink(victim, link);
   std::jthread swaps([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, link.c_str(), RENAME_EXCHANGE);
   });
   for (int i = 0; i < 20'000; ++i)
-    ASSERT_TRUE(door->give({i % 2 == 0 ? 0666u : 0622u, std::nullopt, std::nullopt}).ok()) << i;
+    ASSERT_TRUE(listening->give({i % 2 == 0 ? 0666u : 0622u, std::nullopt, std::nullopt}).ok()) << i;
   swaps.request_stop();
   swaps.join();
   struct stat facts {};
   ASSERT_EQ(stat(victim.c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 07777, 0600u);
-  if (!door->stands()) std::filesystem::rename(link, path);
-  ASSERT_TRUE(door->give({0644, std::nullopt, std::nullopt}).ok());
-  EXPECT_EQ(door->rights()->mode, 0644u);
+  if (!listening->stands()) std::filesystem::rename(link, path);
+  ASSERT_TRUE(listening->give({0644, std::nullopt, std::nullopt}).ok());
+  EXPECT_EQ(listening->rights()->mode, 0644u);
 }
 
 TEST_F(Entrances, LeaveNothingBehindWhereTheyAreTransient) {

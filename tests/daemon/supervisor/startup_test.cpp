@@ -128,7 +128,7 @@ TEST_F(Startup, JobsOfAClusterFileBecomeSpecs) {
   ASSERT_EQ(train.flatten.size(), 1u);
   EXPECT_EQ(train.flatten[0].first, "all");
   EXPECT_EQ(train.flatten[0].second, (std::vector<std::string>{"dp_shard", "tp"}));
-  EXPECT_EQ(train.claim, control::Claim::kToken);
+  EXPECT_EQ(train.claim, control::ClaimRule::kToken);
   EXPECT_EQ(train.deadline, std::chrono::seconds(5));
   EXPECT_EQ(train.owner_uid, geteuid());
   EXPECT_EQ(options->jobs[1].world, 2u);

@@ -29,7 +29,7 @@ State sample() {
   job.spec.name = "train";
   job.spec.world = 4;
   job.spec.mesh = "dp_shard=4";
-  job.spec.claim = control::Claim::kToken;
+  job.spec.claim = control::ClaimRule::kToken;
   job.spec.epoch = 99;
   job.gid = 100;
   job.engine_pid = 4711;

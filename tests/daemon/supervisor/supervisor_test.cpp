@@ -1,4 +1,4 @@
-// What the supervisor's door lets in, and whom: packets over its real socket.
+// What the supervisor lets in, and whom: packets over its real socket.
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "tests/support/folder.hpp"
@@ -25,7 +25,7 @@ namespace {
 using control::Json;
 using ::testing::HasSubstr;
 
-class SupervisorDoor : public ::testing::Test {
+class SupervisorTest : public ::testing::Test {
  protected:
   Instant soon() const { return clock_.now() + std::chrono::seconds(20); }
   shm::Descriptor connect() const {
@@ -68,7 +68,7 @@ class SupervisorDoor : public ::testing::Test {
   test::Node node_;
 };
 
-TEST_F(SupervisorDoor, LeavesLimitsToTheAdministrator) {
+TEST_F(SupervisorTest, LeavesLimitsToTheAdministrator) {
   node_.start();
   const auto socket = connect();
   for (const char* field : {"arena_bytes_max", "segment_bytes", "workers", "plans_max", "buffers_max",
@@ -82,7 +82,7 @@ TEST_F(SupervisorDoor, LeavesLimitsToTheAdministrator) {
 }
 
 // Goal:   what is no rank of the job is none, and no other's token pays for it.
-TEST_F(SupervisorDoor, IssuesATokenForARankOfTheJobOnly) {
+TEST_F(SupervisorTest, IssuesATokenForARankOfTheJobOnly) {
   node_.start();
   const auto socket = connect();
   const auto created = ask(socket, create({{"claim", "token"}}));
@@ -106,7 +106,7 @@ TEST_F(SupervisorDoor, IssuesATokenForARankOfTheJobOnly) {
 }
 
 // Whatever file a stranger sends, the daemon neither reads nor closes it.
-TEST_F(SupervisorDoor, TakesNoDescriptorFromAStranger) {
+TEST_F(SupervisorTest, TakesNoDescriptorFromAStranger) {
   node_.start();
   const auto socket = connect();
   const auto refused = ask(socket, {{"command", "version"}, {"text", std::string(100'000, 'x')}});
@@ -116,7 +116,7 @@ TEST_F(SupervisorDoor, TakesNoDescriptorFromAStranger) {
   EXPECT_TRUE(ask(connect(), {{"command", "version"}})) << "the daemon goes on";
 }
 
-TEST_F(SupervisorDoor, RefusesAWorldThatNoNodeHolds) {
+TEST_F(SupervisorTest, RefusesAWorldThatNoNodeHolds) {
   node_.start();
   muster_open_options options = node_.rank("job", 0, INT32_MAX);
   muster_session* session = nullptr;
@@ -125,7 +125,7 @@ TEST_F(SupervisorDoor, RefusesAWorldThatNoNodeHolds) {
 }
 
 // Goal:   a crowd of connections that say nothing turns nobody away.
-TEST_F(SupervisorDoor, LetsNewcomersPastSilentOnes) {
+TEST_F(SupervisorTest, LetsNewcomersPastSilentOnes) {
   node_.start();
   std::vector<shm::Descriptor> silent;
   for (std::size_t i = 0; i < Supervisor::kSilent.all + 8; ++i) silent.push_back(connect());
@@ -139,7 +139,7 @@ TEST_F(SupervisorDoor, LetsNewcomersPastSilentOnes) {
 
 // Goal:   one user's connections, silent or not, shut nobody else out.
 // Method: as many as there are in all, of a process that has become another user and keeps them.
-TEST_F(SupervisorDoor, GivesNoUserMoreThanAShare) {
+TEST_F(SupervisorTest, GivesNoUserMoreThanAShare) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   test::start_for_everybody(node_);
   std::vector<shm::Descriptor> kept;
@@ -169,7 +169,7 @@ TEST_F(SupervisorDoor, GivesNoUserMoreThanAShare) {
             0);
 }
 
-TEST_F(SupervisorDoor, LetsGoOfConnectionsThatNeitherOwnNorAsk) {
+TEST_F(SupervisorTest, LetsGoOfConnectionsThatNeitherOwnNorAsk) {
   node_.options.idle_timeout = std::chrono::milliseconds(20);
   node_.start();
   const auto owner = connect();
@@ -188,7 +188,7 @@ TEST_F(SupervisorDoor, LetsGoOfConnectionsThatNeitherOwnNorAsk) {
 
 // Goal:   jobs that launchers make by attaching do not fill the node.
 // Method: more of them, one after the other, than there may be, beside one that was asked for.
-TEST_F(SupervisorDoor, EndsAMadeJobAfterItsLastRank) {
+TEST_F(SupervisorTest, EndsAMadeJobAfterItsLastRank) {
   node_.options.jobs_max = 2;
   node_.options.made_job_linger = Nanos(0);
   node_.start();
@@ -208,7 +208,7 @@ TEST_F(SupervisorDoor, EndsAMadeJobAfterItsLastRank) {
 }
 
 // Goal:   ranks that come back while their former job ends get a new one, and no refusal.
-TEST_F(SupervisorDoor, MakesAJobAnewForRanksThatComeBack) {
+TEST_F(SupervisorTest, MakesAJobAnewForRanksThatComeBack) {
   node_.options.made_job_linger = Nanos(0);
   node_.start();
   for (int i = 0; i < 8; ++i) {
@@ -219,7 +219,7 @@ TEST_F(SupervisorDoor, MakesAJobAnewForRanksThatComeBack) {
   }
 }
 
-TEST_F(SupervisorDoor, KeepsAMadeJobWarmForAWhile) {
+TEST_F(SupervisorTest, KeepsAMadeJobWarmForAWhile) {
   node_.options.made_job_linger = std::chrono::hours(1);
   node_.start();
   const auto socket = connect();
@@ -238,7 +238,7 @@ TEST_F(SupervisorDoor, KeepsAMadeJobWarmForAWhile) {
   }
 }
 
-TEST_F(SupervisorDoor, WritesTheMeshOfAMadeJobAsEverybodyDoes) {
+TEST_F(SupervisorTest, WritesTheMeshOfAMadeJobAsEverybodyDoes) {
   node_.start();
   muster_open_options options = node_.rank("made", 0, 1, "dp_shard=1");
   muster_session* session = nullptr;
@@ -249,7 +249,7 @@ TEST_F(SupervisorDoor, WritesTheMeshOfAMadeJobAsEverybodyDoes) {
   EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
-TEST_F(SupervisorDoor, CountsConnectionsThatSendCommands) {
+TEST_F(SupervisorTest, CountsConnectionsThatSendCommands) {
   node_.start();
   std::vector<shm::Descriptor> talkers;
   for (std::size_t i = 0; i < Supervisor::kCommands.all; ++i) {
@@ -284,7 +284,7 @@ std::string printed(shm::MessageKind kind, std::uint32_t serial, const Json& bod
 //         go on.
 // Method: a program in the engine's place that answers well once and then says things of other types than
 //         expected, and text that is no UTF-8.
-TEST_F(SupervisorDoor, SurvivesAnEngineThatSaysAnything) {
+TEST_F(SupervisorTest, SurvivesAnEngineThatSaysAnything) {
   const std::string await = "until dd bs=65536 count=1 <&3 >/dev/null 2>&1; do sleep 0.01; done\n";
   const auto event = [](const Json& body) { return printed(shm::MessageKind::kCommand, 0, body); };
   const auto reply = [](std::uint32_t serial, const Json& body) {
@@ -314,7 +314,7 @@ TEST_F(SupervisorDoor, SurvivesAnEngineThatSaysAnything) {
 
 // Goal:   a job that its engine refuses to make does not keep its name, nor a place.
 // Method: a program in the engine's place that refuses, and lives on.
-TEST_F(SupervisorDoor, EndsAnEngineThatMakesNoJob) {
+TEST_F(SupervisorTest, EndsAnEngineThatMakesNoJob) {
   const std::string program = (folder_ / "engine").string();
   const auto refused = control::failed(failure(Code::kNoResource, "no memory for that many ranks"));
   std::ofstream(program) << "#!/bin/sh\nuntil dd bs=65536 count=1 <&3 >/dev/null 2>&1; do sleep 0.01; done\n"
@@ -331,7 +331,7 @@ TEST_F(SupervisorDoor, EndsAnEngineThatMakesNoJob) {
 
 // Goal:   one run after another finds a place where there is one only, though the job before is still ending.
 // Input:  jobs that a command makes, and one that its first rank makes.
-TEST_F(SupervisorDoor, WaitsForThePlaceOfAJobThatIsEnding) {
+TEST_F(SupervisorTest, WaitsForThePlaceOfAJobThatIsEnding) {
   node_.options.jobs_max = 1;
   node_.start();
   const auto socket = connect();
@@ -351,7 +351,7 @@ TEST_F(SupervisorDoor, WaitsForThePlaceOfAJobThatIsEnding) {
 
 // Goal:   the ranks of a job need one place, and none of them waits for a second.
 // Input:  two jobs that are ending, one of which does not: its engine is stopped.
-TEST_F(SupervisorDoor, LetsTheRanksOfAJobInWhereOneHasMadeIt) {
+TEST_F(SupervisorTest, LetsTheRanksOfAJobInWhereOneHasMadeIt) {
   node_.options.jobs_max = 2;
   node_.start();
   const auto socket = connect();
@@ -379,7 +379,7 @@ TEST_F(SupervisorDoor, LetsTheRanksOfAJobInWhereOneHasMadeIt) {
 // Goal:   what waits for an engine that never answers does not keep the other jobs' reports.
 // Method: a stopped engine beside one with many ranks, rounds of questions, and what the daemon's heap, which
 //         is this process's, holds before and after. A sanitizer's heap is not counted.
-TEST_F(SupervisorDoor, KeepsNoReportForAnEngineThatSaysNothing) {
+TEST_F(SupervisorTest, KeepsNoReportForAnEngineThatSaysNothing) {
   constexpr std::uint32_t kRounds = 8, kAtOnce = 8;  // answers fit into the socket
   node_.start();
   const auto socket = connect();
@@ -410,13 +410,13 @@ TEST_F(SupervisorDoor, KeepsNoReportForAnEngineThatSaysNothing) {
 }
 
 // Goal:   a program that could not give its socket to node.group says so before it takes over.
-TEST_F(SupervisorDoor, KnowsToWhichGroupItMayGiveItsSocket) {
+TEST_F(SupervisorTest, KnowsToWhichGroupItMayGiveItsSocket) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   const auto may = [](std::uint32_t gid) {
     Options options;
     options.socket_path = "/run/muster/musterd.sock";
     options.socket_gid = gid;
-    return Door::may_give(options.socket_path, entrance_of(options).rights);
+    return ListenSocket::may_give(options.socket_path, entrance_of(options).rights);
   };
   EXPECT_TRUE(may(4711).ok()) << "root";
   EXPECT_EQ(test::as_user(node_, 65534,
@@ -431,7 +431,7 @@ TEST_F(SupervisorDoor, KnowsToWhichGroupItMayGiveItsSocket) {
 
 // Goal:   users see and touch their own jobs only.
 // Method: root's job, and a process that has become another user.
-TEST_F(SupervisorDoor, HidesTheJobsOfOthers) {
+TEST_F(SupervisorTest, HidesTheJobsOfOthers) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   test::start_for_everybody(node_);
   ASSERT_TRUE(ask(connect(), create()));

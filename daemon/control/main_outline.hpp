@@ -8,12 +8,12 @@ namespace CLI {
 class App;
 }
 
-namespace muster::cli {
+namespace muster::control {
 
 // The group of options that programs give each other: help, manual page and completion leave them out.
 inline constexpr const char* kHidden = "";
 
-struct Option {
+struct OptionOutline {
   std::vector<std::string> names;  // "-n", "--ranks"; of a positional its one name
   std::string value;               // "FILE"; empty: a flag
   std::string sentence;
@@ -23,17 +23,17 @@ struct Option {
   bool required = false;
 };
 
-struct Command {
+struct CommandOutline {
   std::string name;
   std::string path;  // "muster config explain"
   std::string sentence;
   std::string footer;
   bool takes_program = false;  // what follows is a program and its arguments
-  std::vector<Option> options;
-  std::vector<Command> commands;
+  std::vector<OptionOutline> options;
+  std::vector<CommandOutline> commands;
 };
 
 // Of a program that has been declared: whatever is parsed, all that could be, but what is hidden.
-Command outline(const CLI::App& app);
+CommandOutline outline(const CLI::App& app);
 
-}  // namespace muster::cli
+}  // namespace muster::control

@@ -1,4 +1,4 @@
-#include "daemon/supervisor/door.hpp"
+#include "daemon/supervisor/listen_socket.hpp"
 
 #include "api/shm/segment.hpp"
 #include "daemon/supervisor/socket_role.hpp"
@@ -20,7 +20,7 @@ namespace {
 constexpr auto kSame = static_cast<uid_t>(-1);  // chown(2): the owner stays
 
 std::string name_of(const shm::FileId& file) {
-  return fmt::format("{}{:x}-{:x}", Door::kNamePrefix, file.device, file.inode);
+  return fmt::format("{}{:x}-{:x}", ListenSocket::kNamePrefix, file.device, file.inode);
 }
 
 Status group_denied(const std::string& path, gid_t gid, int error) {
@@ -32,7 +32,7 @@ Status group_denied(const std::string& path, gid_t gid, int error) {
 }  // namespace
 
 // A memory file stands for the socket: who may give one away may give the other.
-Status Door::may_give(const std::string& path, const Rights& rights) {
+Status ListenSocket::may_give(const std::string& path, const Rights& rights) {
   if (!rights.gid) return {};
   const shm::Descriptor file = shm::open_memory_file("muster-group");
   if (!file.valid())
@@ -40,19 +40,19 @@ Status Door::may_give(const std::string& path, const Rights& rights) {
   return fchown(file.get(), kSame, *rights.gid) == 0 ? Status() : group_denied(path, *rights.gid, errno);
 }
 
-Result<Door> Door::open(const std::string& path, const Rights& rights, Folder folder) {
+Result<ListenSocket> ListenSocket::open(const std::string& path, const Rights& rights, Folder folder) {
   shm::Listener::Options options;
   options.mode = rights.mode;
   options.folder = folder.held;
   options.lock_tries = folder.lock_tries;
   MUSTER_ASSIGN_OR_RETURN(shm::Listener listener, shm::Listener::open(path, options));
   const auto file = listener.file();
-  Door door(std::move(listener), name_of(*file), Path::kOurs, file);
-  MUSTER_RETURN_IF_ERROR(door.give(rights));
-  return door;
+  ListenSocket socket(std::move(listener), name_of(*file), Path::kOurs, file);
+  MUSTER_RETURN_IF_ERROR(socket.give(rights));
+  return socket;
 }
 
-Result<Door> Door::adopt(shm::Descriptor socket, Path whose, const std::string& name) {
+Result<ListenSocket> ListenSocket::adopt(shm::Descriptor socket, Path whose, const std::string& name) {
   sockaddr_un address{};
   socklen_t bytes = sizeof address;
   if (!has_role(socket, SocketRole::kListens) ||
@@ -68,33 +68,33 @@ Result<Door> Door::adopt(shm::Descriptor socket, Path whose, const std::string& 
   fcntl(socket.get(), F_SETFL, fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
   const auto removed = whose == Path::kOurs ? file : std::nullopt;
   // The manager's keeps its name too: a successor is to see whose it is.
-  return Door(shm::Listener(std::move(socket), path, removed), name, whose, file);
+  return ListenSocket(shm::Listener(std::move(socket), path, removed), name, whose, file);
 }
 
-bool Door::has_guest() const {
+bool ListenSocket::has_guest() const {
   pollfd entry{descriptor().get(), POLLIN, 0};
   return poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
 }
 
-bool Door::stands() const {
+bool ListenSocket::stands() const {
   return !has_stood_ || (file_ && shm::socket_at(path()) == file_);
 }
 
 // The file itself, whatever comes in its place meanwhile. Invalid: it is not there any more.
-shm::Descriptor Door::open_file(struct stat* facts) const {
+shm::Descriptor ListenSocket::open_file(struct stat* facts) const {
   shm::Descriptor file(::open(path().c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   const bool same = file_ && file.valid() && fstat(file.get(), facts) == 0 && shm::socket_of(*facts) == file_;
   if (!same) file.reset();
   return file;
 }
 
-std::optional<Door::Rights> Door::rights() const {
+std::optional<ListenSocket::Rights> ListenSocket::rights() const {
   struct stat facts {};
   if (!open_file(&facts).valid()) return std::nullopt;
   return Rights{facts.st_mode & 07777, facts.st_uid, facts.st_gid};
 }
 
-Status Door::give(const Rights& rights) const {
+Status ListenSocket::give(const Rights& rights) const {
   struct stat facts {};
   const shm::Descriptor file = open_file(&facts);
   if (!file.valid()) return {};

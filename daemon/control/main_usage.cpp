@@ -1,8 +1,8 @@
-#include "daemon/cli/wrong_usage.hpp"
+#include "daemon/control/main_usage.hpp"
 
 #include "api/base/spelling.hpp"
-#include "daemon/cli/outline.hpp"
 #include "daemon/config/diagnostic.hpp"
+#include "daemon/control/main_outline.hpp"
 
 #include <optional>
 #include <vector>
@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-namespace muster::cli {
+namespace muster::control {
 namespace {
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -69,4 +69,4 @@ std::string wrong_usage(const CLI::App& command, const CLI::ParseError& error) {
   return error.what();
 }
 
-}  // namespace muster::cli
+}  // namespace muster::control

@@ -1,4 +1,4 @@
-#include "daemon/cli/manual.hpp"
+#include "daemon/control/main_manual.hpp"
 
 #include "api/base/dtype.hpp"
 #include "api/base/path.hpp"
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace muster::cli {
+namespace muster::control {
 namespace {
 
 std::vector<std::string> numbered(std::int32_t last, const char* (*name)(std::int32_t)) {
@@ -59,4 +59,4 @@ std::optional<Values> values_named(const std::string& name) {
   return std::nullopt;
 }
 
-}  // namespace muster::cli
+}  // namespace muster::control

@@ -1,4 +1,4 @@
-#include "daemon/cli/table.hpp"
+#include "daemon/config/table.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace muster::cli {
+namespace muster::config {
 namespace {
 
 std::string text_of(std::vector<std::uint32_t> ranks) {
@@ -115,4 +115,4 @@ TEST(Table, WritesBytesAndTimesForPeople) {
 }
 
 }  // namespace
-}  // namespace muster::cli
+}  // namespace muster::config

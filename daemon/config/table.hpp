@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muster::cli {
+namespace muster::config {
 
 inline constexpr std::size_t kColumnsMax = 100;
 
@@ -37,4 +37,4 @@ std::string bytes_text(std::uint64_t bytes);
 // "3d 4h", "2h 5m", "12.3 s".
 std::string duration_text(std::int64_t nanos);
 
-}  // namespace muster::cli
+}  // namespace muster::config

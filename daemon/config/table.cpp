@@ -1,4 +1,4 @@
-#include "daemon/cli/table.hpp"
+#include "daemon/config/table.hpp"
 
 #include "api/base/utf8.hpp"
 
@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-namespace muster::cli {
+namespace muster::config {
 namespace {
 
 constexpr std::size_t kScreenColumnsMin = 40;
@@ -214,4 +214,4 @@ std::string duration_text(std::int64_t nanos) {
   return fmt::format("{:.1f} s", static_cast<double>(nanos) * 1e-9);
 }
 
-}  // namespace muster::cli
+}  // namespace muster::config

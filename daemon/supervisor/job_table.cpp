@@ -1,4 +1,4 @@
-#include "daemon/supervisor/job_book.hpp"
+#include "daemon/supervisor/job_table.hpp"
 
 #include "scheduler/mesh/degrees.hpp"
 
@@ -17,9 +17,9 @@ bool same_token(const std::string& a, const std::string& b) {
   return a.size() == b.size() && !a.empty() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-void forget_spent(Seat& seat) {
-  if (seat.spent) seat.token.clear();
-  seat.spent = false;
+void forget_spent(Claim& claim) {
+  if (claim.spent) claim.token.clear();
+  claim.spent = false;
 }
 
 // The groups of another mesh would be others than the rank means. Who names none takes the job's.
@@ -58,25 +58,25 @@ const char* state_name(JobState state) noexcept {
 
 std::uint32_t Job::held() const {
   return static_cast<std::uint32_t>(
-      std::count_if(seats.begin(), seats.end(), [](const Seat& seat) { return seat.held; }));
+      std::count_if(claims.begin(), claims.end(), [](const Claim& claim) { return claim.held; }));
 }
 
-Result<Job*> JobBook::create(const control::JobSpec& spec) {
+Result<Job*> JobTable::create(const control::JobSpec& spec) {
   MUSTER_RETURN_IF_ERROR(control::check_job_name(spec.name));
   if (const Job* other = find(spec.name)) {
     MUSTER_RETURN_IF_ERROR(may_act(*other, spec.owner_uid));
     return fail(Code::kDuplicate, "a job named {} exists already; choose another name or end it", spec.name);
   }
   if (!places_.has_room(spec.owner_uid)) return fail(places_.refusal(spec.owner_uid, kJobs));
-  return enter({spec, JobState::kStarting, std::vector<Seat>(spec.world)});
+  return enter({spec, JobState::kStarting, std::vector<Claim>(spec.world)});
 }
 
-Job* JobBook::enter(Job job) {
+Job* JobTable::enter(Job job) {
   places_.enter(job.spec.owner_uid);
   return &jobs_.emplace(job.spec.name, std::move(job)).first->second;
 }
 
-bool JobBook::place_is_coming(std::uint32_t uid) const {
+bool JobTable::place_is_coming(std::uint32_t uid) const {
   if (places_.has_room(uid)) return false;
   Shares then = places_;
   for (const auto& [name, job] : jobs_)
@@ -84,41 +84,41 @@ bool JobBook::place_is_coming(std::uint32_t uid) const {
   return then.has_room(uid);
 }
 
-void JobBook::ready(const std::string& name) {
+void JobTable::ready(const std::string& name) {
   if (Job* job = find(name); job != nullptr && job->state == JobState::kStarting)
     job->state = JobState::kReady;
 }
 
-void JobBook::starting(const std::string& name) {
+void JobTable::starting(const std::string& name) {
   if (Job* job = find(name); job != nullptr && job->state == JobState::kAdopting)
     job->state = JobState::kStarting;
 }
 
-void JobBook::ending(const std::string& name) {
+void JobTable::ending(const std::string& name) {
   if (Job* job = find(name)) job->state = JobState::kEnding;
 }
 
-void JobBook::erase(const std::string& name) {
+void JobTable::erase(const std::string& name) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end()) return;
   places_.leave(it->second.spec.owner_uid);
   jobs_.erase(it);
 }
 
-Status JobBook::issue(const std::string& name, Rank rank, std::string random) {
+Status JobTable::issue(const std::string& name, Rank rank, std::string random) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
-  if (rank.value >= job->seats.size())
-    return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value, job->seats.size() - 1,
-                   name);
-  Seat& seat = job->seats[rank.value];
-  seat.token = std::move(random);
-  seat.token_at = seat.attachments;
-  seat.spent = false;
+  if (rank.value >= job->claims.size())
+    return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value,
+                   job->claims.size() - 1, name);
+  Claim& claim = job->claims[rank.value];
+  claim.token = std::move(random);
+  claim.token_at = claim.attachments;
+  claim.spent = false;
   return {};
 }
 
-Status JobBook::claim(const std::string& name, const Claimant& claimant) {
+Status JobTable::claim(const std::string& name, const Claimant& claimant) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
   MUSTER_RETURN_IF_ERROR(may_act(*job, claimant.uid));
@@ -135,92 +135,92 @@ Status JobBook::claim(const std::string& name, const Claimant& claimant) {
   if (claimant.rank < 0 || claimant.rank >= world)
     return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", claimant.rank, world - 1, name);
   MUSTER_RETURN_IF_ERROR(same_mesh(job->spec, claimant));
-  Seat& seat = job->seats[static_cast<std::size_t>(claimant.rank)];
-  const bool good = !seat.spent && same_token(seat.token, claimant.token);
-  if (job->spec.claim == control::Claim::kToken && !good)
+  Claim& claim = job->claims[static_cast<std::size_t>(claimant.rank)];
+  const bool good = !claim.spent && same_token(claim.token, claimant.token);
+  if (job->spec.claim == control::ClaimRule::kToken && !good)
     return failure(Code::kDenied,
                    "rank {} of job {} needs a fresh token, each is good for one attachment: put what "
                    "`muster token --job {} --rank {}` prints into MUSTER_TOKEN",
                    claimant.rank, name, name, claimant.rank);
-  if (seat.held)
+  if (claim.held)
     return failure(Code::kDuplicate,
                    "rank {} of job {} is held by process {}; end that process or attach as another rank",
-                   claimant.rank, name, seat.pid);
-  seat.held = true;
-  seat.pid = claimant.pid;
-  seat.uid = claimant.uid;
-  seat.spent = true;
+                   claimant.rank, name, claim.pid);
+  claim.held = true;
+  claim.pid = claimant.pid;
+  claim.uid = claimant.uid;
+  claim.spent = true;
   return {};
 }
 
-bool JobBook::attached(const std::string& name, Rank rank, std::uint32_t attachments) {
+bool JobTable::attached(const std::string& name, Rank rank, std::uint32_t attachments) {
   Job* job = find(name);
-  if (job == nullptr || rank.value >= job->seats.size()) return false;
-  Seat& seat = job->seats[rank.value];
-  seat.attachments = attachments;
-  seat.token_at = attachments;  // of a token that was issued meanwhile
-  forget_spent(seat);
-  return !seat.token.empty();
+  if (job == nullptr || rank.value >= job->claims.size()) return false;
+  Claim& claim = job->claims[rank.value];
+  claim.attachments = attachments;
+  claim.token_at = attachments;  // of a token that was issued meanwhile
+  forget_spent(claim);
+  return !claim.token.empty();
 }
 
-void JobBook::withdraw(const std::string& name, Rank rank) {
-  if (Job* job = find(name); job != nullptr && rank.value < job->seats.size())
-    job->seats[rank.value].spent = false;
+void JobTable::withdraw(const std::string& name, Rank rank) {
+  if (Job* job = find(name); job != nullptr && rank.value < job->claims.size())
+    job->claims[rank.value].spent = false;
   release(name, rank);
 }
 
-void JobBook::release(const std::string& name, Rank rank) {
+void JobTable::release(const std::string& name, Rank rank) {
   Job* job = find(name);
-  if (job == nullptr || rank.value >= job->seats.size()) return;
-  Seat& seat = job->seats[rank.value];
-  seat.held = false;
-  seat.pid = 0;
-  forget_spent(seat);
+  if (job == nullptr || rank.value >= job->claims.size()) return;
+  Claim& claim = job->claims[rank.value];
+  claim.held = false;
+  claim.pid = 0;
+  forget_spent(claim);
 }
 
-Result<Job*> JobBook::adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens) {
+Result<Job*> JobTable::adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens) {
   if (find(spec.name) != nullptr) return fail(Code::kDuplicate, "a job named {} exists already", spec.name);
-  Job job{spec, JobState::kAdopting, std::vector<Seat>(spec.world)};
+  Job job{spec, JobState::kAdopting, std::vector<Claim>(spec.world)};
   for (const IssuedToken& token : tokens) {
     if (token.rank >= spec.world) continue;
-    job.seats[token.rank].token = token.text;
-    job.seats[token.rank].token_at = token.attachments;
+    job.claims[token.rank].token = token.text;
+    job.claims[token.rank].token_at = token.attachments;
   }
   return enter(std::move(job));
 }
 
-Status JobBook::reconcile(const std::string& name, const std::vector<Sitting>& sittings) {
+Status JobTable::reconcile(const std::string& name, const std::vector<Attachment>& attachments) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
-  if (sittings.size() != job->seats.size())
+  if (attachments.size() != job->claims.size())
     return failure(Code::kProtocol, "the engine of job {} speaks of {} ranks, the job has {}", name,
-                   sittings.size(), job->seats.size());
-  for (std::size_t rank = 0; rank < sittings.size(); ++rank) {
-    Seat& seat = job->seats[rank];
-    const Sitting& sitting = sittings[rank];
-    seat.held = sitting.attached;
-    seat.pid = sitting.attached ? sitting.pid : 0;
-    seat.uid = job->spec.owner_uid;  // the engine does not know who it is: the owner, or root
-    seat.attachments = sitting.attachments;
-    if (seat.token_at != seat.attachments) seat.token.clear();
+                   attachments.size(), job->claims.size());
+  for (std::size_t rank = 0; rank < attachments.size(); ++rank) {
+    Claim& claim = job->claims[rank];
+    const Attachment& attachment = attachments[rank];
+    claim.held = attachment.attached;
+    claim.pid = attachment.attached ? attachment.pid : 0;
+    claim.uid = job->spec.owner_uid;  // the engine does not know who it is: the owner, or root
+    claim.attachments = attachment.attachments;
+    if (claim.token_at != claim.attachments) claim.token.clear();
   }
   if (job->state == JobState::kAdopting) job->state = JobState::kReady;
   return {};
 }
 
-Status JobBook::may_act(const Job& job, std::uint32_t uid) {
+Status JobTable::may_act(const Job& job, std::uint32_t uid) {
   if (uid == 0 || uid == job.spec.owner_uid) return {};
   return failure(Code::kDenied, "job {} belongs to user {}, not to user {}", job.spec.name,
                  job.spec.owner_uid, uid);
 }
 
-void JobBook::count_sessions(Shares& sessions) const {
+void JobTable::count_sessions(Shares& sessions) const {
   for (const auto& [name, job] : jobs_)
-    for (const Seat& seat : job.seats)
-      if (seat.held) sessions.enter(seat.uid);
+    for (const Claim& claim : job.claims)
+      if (claim.held) sessions.enter(claim.uid);
 }
 
-Job* JobBook::find(const std::string& name) {
+Job* JobTable::find(const std::string& name) {
   const auto it = jobs_.find(name);
   return it == jobs_.end() ? nullptr : &it->second;
 }

@@ -1,4 +1,4 @@
-// JobBook: which jobs exist, who may claim which rank of them, and by which token. A sans-IO core: no
+// JobTable: which jobs exist, who may claim which rank of them, and by which token. A sans-IO core: no
 // process, socket, clock or random source inside; the supervisor carries out what it decides.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace muster::supervisor {
 enum class JobState : std::uint8_t { kStarting, kAdopting, kReady, kEnding };
 const char* state_name(JobState state) noexcept;
 
-struct Seat {
+struct Claim {
   bool held = false;
   std::int32_t pid = 0;
   std::uint32_t uid = 0;          // while it is held: of whom
@@ -30,7 +30,7 @@ struct Seat {
 };
 
 // Who holds a rank, as its engine says.
-struct Sitting {
+struct Attachment {
   bool attached = false;
   std::int32_t pid = 0;
   std::uint32_t attachments = 0;
@@ -46,7 +46,7 @@ struct IssuedToken {
 struct Job {
   control::JobSpec spec;
   JobState state = JobState::kStarting;
-  std::vector<Seat> seats;  // by rank
+  std::vector<Claim> claims;  // by rank
 
   std::uint32_t held() const;
 };
@@ -67,9 +67,9 @@ Result<std::string> canonical_mesh(std::string_view mesh, std::uint32_t world);
 // Thread  the supervisor's loop.
 // Bound   jobs by owner, as `places` says. What is adopted counts, and may be beyond it.
 // Fails   each call with what the claimant or the administrator must change.
-class JobBook {
+class JobTable {
  public:
-  explicit JobBook(Shares places) : places_(std::move(places)) {}
+  explicit JobTable(Shares places) : places_(std::move(places)) {}
 
   // kDuplicate for a name in use, kDenied if by another user; kNoResource without a place for the owner. The
   // job is kStarting.
@@ -101,7 +101,7 @@ class JobBook {
   Result<Job*> adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens);
   // Its engine has spoken: the job is kReady, unless it is ending. Tokens that somebody has attached with are
   // void. kProtocol for a list of another length.
-  Status reconcile(const std::string& job, const std::vector<Sitting>& sittings);
+  Status reconcile(const std::string& job, const std::vector<Attachment>& sittings);
 
   // The owner and root may act on a job.
   static Status may_act(const Job& job, std::uint32_t uid);

@@ -1,5 +1,5 @@
-// Door: the socket at which the daemon takes connections: one of its own, a predecessor's, or the service
-// manager's (systemd.socket(5), ListenSequentialPacket=).
+// ListenSocket: the socket at which the daemon takes connections: one of its own, a predecessor's, or the
+// service manager's (systemd.socket(5), ListenSequentialPacket=).
 #pragma once
 
 #include "api/shm/socket.hpp"
@@ -14,7 +14,7 @@ namespace muster::supervisor {
 // Bound   the kernel's accept queue.
 // Fails   open: as shm::Listener, and kDenied where the rights cannot be given. adopt: kProtocol (no
 //         listening socket of datagrams in order).
-class Door {
+class ListenSocket {
  public:
   enum class Path { kOurs, kManagers };  // whose file it is to remove
   // Of the socket's file. Without an owner or group it keeps those that it has.
@@ -28,11 +28,13 @@ class Door {
     int lock_tries = shm::Listener::kLockTries;
   };
 
-  static Result<Door> open(const std::string& path, const Rights& rights, Folder folder);
-  static Result<Door> open(const std::string& path, const Rights& rights) { return open(path, rights, {}); }
+  static Result<ListenSocket> open(const std::string& path, const Rights& rights, Folder folder);
+  static Result<ListenSocket> open(const std::string& path, const Rights& rights) {
+    return open(path, rights, {});
+  }
   // `name` is what name() said in the process that opened it; of the manager's sockets any will do. Its file
   // may be gone: see stands().
-  static Result<Door> adopt(shm::Descriptor socket, Path whose, const std::string& name);
+  static Result<ListenSocket> adopt(shm::Descriptor socket, Path whose, const std::string& name);
 
   // As shm::Listener::accept.
   Result<shm::Descriptor> accept() const { return listener_.accept(); }
@@ -59,7 +61,7 @@ class Door {
   Path whose() const { return whose_; }
 
  private:
-  Door(shm::Listener listener, std::string name, Path whose, std::optional<shm::FileId> file)
+  ListenSocket(shm::Listener listener, std::string name, Path whose, std::optional<shm::FileId> file)
       : listener_(std::move(listener)),
         name_(std::move(name)),
         whose_(whose),

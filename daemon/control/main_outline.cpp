@@ -1,12 +1,12 @@
-#include "daemon/cli/outline.hpp"
+#include "daemon/control/main_outline.hpp"
 
 #include <CLI/CLI.hpp>
 
-namespace muster::cli {
+namespace muster::control {
 namespace {
 
-Option outline(const CLI::Option& option) {
-  Option out;
+OptionOutline outline(const CLI::Option& option) {
+  OptionOutline out;
   for (const std::string& name : option.get_snames()) out.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) out.names.push_back("--" + name);
   out.positional = option.get_positional();
@@ -19,8 +19,8 @@ Option outline(const CLI::Option& option) {
   return out;
 }
 
-Command outline(const CLI::App& app, const std::string& parent) {
-  Command out;
+CommandOutline outline(const CLI::App& app, const std::string& parent) {
+  CommandOutline out;
   out.name = app.get_name();
   out.path = parent + (parent.empty() ? "" : " ") + out.name;
   out.sentence = app.get_description();
@@ -35,8 +35,8 @@ Command outline(const CLI::App& app, const std::string& parent) {
 
 }  // namespace
 
-Command outline(const CLI::App& app) {
+CommandOutline outline(const CLI::App& app) {
   return outline(app, "");
 }
 
-}  // namespace muster::cli
+}  // namespace muster::control

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace muster::cli {
+namespace muster::control {
 
 struct Fact {
   std::string name;  // an exit code, a variable, a file, a command line
@@ -44,4 +44,4 @@ inline constexpr const char* kSchema = "musterd|cluster";
 // Nothing for a name that is none of these: a number's, say.
 std::optional<Values> values_named(const std::string& name);
 
-}  // namespace muster::cli
+}  // namespace muster::control

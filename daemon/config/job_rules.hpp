@@ -1,0 +1,18 @@
+// What a configuration and the spec of a job say alike: who may claim a rank, and how high a number may be.
+#pragma once
+
+#include "api/shm/layout.hpp"
+
+#include <cstdint>
+
+namespace muster::config {
+
+// kOwner: any process of the job's owner. kToken: the holder of that rank's single-use token.
+enum class ClaimRule : std::uint8_t { kOwner, kToken };
+
+inline constexpr std::uint32_t kWorkersMax = 1024;                   // threads of an engine
+inline constexpr std::uint32_t kGroupsMadeMax = 4096;                // of a job, beside those of its mesh
+inline constexpr std::uint32_t kDigestsMax = 1'000'000;              // runs from one sample to the next
+inline constexpr std::uint32_t kStartsPerLaneMax = shm::kLaneDepth;  // of a rank, without a verdict
+
+}  // namespace muster::config
