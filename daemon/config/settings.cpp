@@ -10,6 +10,7 @@
 #include "daemon/config/shape.hpp"
 
 #include <array>
+#include <map>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -241,8 +242,14 @@ class Resolver {
   }
 
   void read_flags(const std::vector<Assignment>& flags) {
-    for (const Assignment& flag : flags)
+    std::map<std::string_view, const Assignment*> given;
+    for (const Assignment& flag : flags) {
+      if (const auto [first, is_new] = given.emplace(flag.key, &flag); !is_new) {
+        refuse_second(*first->second, flag);
+        continue;
+      }
       assign(flag.key, flag.value, {Origin::Kind::kFlag, flag.spelled}, did_you_mean(near_leaf(flag.key)));
+    }
   }
 
   // What no single key can say.
@@ -284,6 +291,16 @@ class Resolver {
       path.remove_prefix(std::min(dot + 1, path.size()));
     }
     return node;
+  }
+
+  void refuse_second(const Assignment& first, const Assignment& second) {
+    Diagnostic place;
+    place.file = second.spelled;
+    place.path = second.key;
+    place.message = fmt::format("it is set to {} here, and to {} by {} before", quoted(second.value),
+                                quoted(first.value), first.spelled);
+    place.suggestion = "set it once";
+    diagnostics_.add(std::move(place));
   }
 
   Chosen& at(std::string_view path) {

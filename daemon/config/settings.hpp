@@ -71,7 +71,7 @@ struct Assignment {
 
 // Every source of settings, passed in; nothing is read from the process.
 struct Inputs {
-  std::vector<Assignment> flags;  // the last of several for one key holds
+  std::vector<Assignment> flags;  // one for each key
   std::vector<std::string>
       environment;  // "NAME=value", all of it; MUSTER_SET_a__b=v sets a.b, other names are left alone
   std::optional<Source> file;

@@ -117,7 +117,7 @@ TEST(Settings, PreferFlagToEnvironmentToFileToDefault) {
   inputs.file = Source("f.yaml", "node:\n  workers: 1\nlog:\n  level: error\n  format: json\n");
   inputs.environment = {"PATH=/bin", "MUSTER_LOG=debug", "MUSTER_SET_node__workers=2",
                         "MUSTER_SET_log__level=warning"};
-  inputs.flags = {{"node.workers", "3", "--workers"}, {"node.workers", "4", "--set node.workers"}};
+  inputs.flags = {{"node.workers", "4", "--set node.workers"}};
   const auto resolved = resolve(inputs);
   ASSERT_TRUE(resolved) << resolved.error().text();
   EXPECT_EQ(resolved->settings.node.workers, 4u);
@@ -127,6 +127,20 @@ TEST(Settings, PreferFlagToEnvironmentToFileToDefault) {
   EXPECT_EQ(resolved->settings.log.format, "json");
   EXPECT_EQ(entry(*resolved, "log.format").origin.text, "f.yaml:5");
   EXPECT_EQ(entry(*resolved, "jobs_from").origin.text, "default");
+}
+
+// Goal:   no flag is without effect, whichever of two for one key its user meant.
+TEST(Settings, RefuseTwoFlagsForOneKeyAndNameBoth) {
+  Inputs inputs;
+  inputs.flags = {{"node.socket_path", "/run/a", "--socket"},
+                  {"node.workers", "3", "--set node.workers"},
+                  {"node.socket_path", "/run/b", "--set node.socket_path"}};
+  const auto resolved = resolve(inputs);
+  ASSERT_FALSE(resolved);
+  EXPECT_EQ(resolved.error().entries().size(), 1u);
+  EXPECT_THAT(resolved.error().text(),
+              HasSubstr("--set node.socket_path: error: node.socket_path: it is set to '/run/b' here, and to "
+                        "'/run/a' by --socket before; set it once"));
 }
 
 TEST(Settings, BlameTheFlagAndTheVariable) {
