@@ -153,7 +153,7 @@ Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::u
     json[field] = value;
   }
   json["owner_uid"] = uid;
-  json["epoch"] = 1u;  // whoever starts it draws the real one
+  json["epoch"] = 1u;  // the supervisor draws the real one
   return job_from_json(json);
 }
 

@@ -4,7 +4,7 @@
 // "result": …} or {"ok": false, "status": -108, "error": "…"} with the same serial; {"event": …} with serial
 // 0 is not answered. A body larger than a datagram travels as a sealed memfd, the first descriptor. Bytes
 // are checked on arrival: both ends may be of another version. No descriptor is read before it is known to
-// be a sealed memfd: a read of any other file may wait for whoever sent it.
+// be a sealed memfd: a read of any other file may wait for its sender.
 #pragma once
 
 #include "api/shm/socket.hpp"

@@ -20,9 +20,9 @@ constexpr std::uint64_t kPerSession = control::kDescriptorsPerRank + 1;  // and 
 std::uint64_t descriptors_needed(const Options& options) {
   // A session's peer too, from its claim to its engine's answer.
   const std::uint64_t peers =
-      Supervisor::kSilent.all + Supervisor::kCommands.all + Supervisor::kRetries.all + options.sessions_max;
+      Connections::kSilent.all + Connections::kCommands.all + Retries::kLimits.all + options.sessions_max;
   // What is kept moves when another program takes over, and has a second descriptor meanwhile.
-  const std::uint64_t kept = kPerJob * options.jobs_max + Supervisor::kCommands.all;
+  const std::uint64_t kept = kPerJob * options.jobs_max + Connections::kCommands.all;
   const std::uint64_t supervisor = kPerPeer * peers + kPerJob * options.jobs_max + 2 * kept;
   const std::uint64_t engine = kPerSession * options.sessions_max;
   return control::kDescriptorsOfProcess + std::max(supervisor, engine);

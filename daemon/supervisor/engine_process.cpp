@@ -115,7 +115,7 @@ void EngineProcess::ask(const Json& command, std::span<const int> descriptors, A
   pending_.emplace(serial, std::move(answered));
 }
 
-// Not by its number, which passes to another once whoever is its parent has reaped it.
+// By its pidfd: the number passes to another process once the parent has reaped this one.
 int EngineProcess::send_signal(int number) const {
   return syscall(SYS_pidfd_send_signal, pidfd_.get(), number, nullptr, 0) == 0 ? 0 : errno;
 }

@@ -36,7 +36,7 @@ Result<Entrance> Entrance::open(Options options, Kept kept) {
   return entrance;
 }
 
-// A directory that came is the daemon's, whoever has the lock now.
+// A directory that came is the daemon's, even if another process has the lock now.
 Status Entrance::take_place(Kept& kept) {
   const bool has_directory = !options_.directory.empty();
   if (has_directory && kept.directory && (kept.socket || kept.directory->stands()))

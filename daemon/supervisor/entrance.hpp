@@ -4,7 +4,7 @@
 // 1. Nobody opens or heals a place without its lock, where there can be one. The lock outlives the files, and
 //    goes on to a successor as they do.
 // 2. look() finds out whether the path still leads to the daemon's socket. If not, it makes directory and
-//    socket anew. Whoever had connected before is in the former socket's queue, and is let in first.
+//    socket anew. Clients that had connected before are in the former socket's queue, and are let in first.
 //    A manager's socket is not healed if its file was never seen: other processes may see it.
 // 3. What is in the way and not the daemon's is named in the log, and never removed, followed or changed.
 #pragma once
@@ -43,7 +43,7 @@ class Entrance {
     bool transient = false;  // the directory goes with the daemon
 
     const std::string& place() const { return directory.empty() ? socket_path : directory; }
-    // Who may come through it. Others need not read it: who could, could hold its lock.
+    // Clients only pass through it. They must not read it: a reader could hold its lock.
     mode_t directory_mode() const { return (rights.mode & 0077) == 0 ? 0700 : 0711; }
   };
   // A predecessor's, each where it came.

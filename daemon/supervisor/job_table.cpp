@@ -12,7 +12,7 @@ namespace {
 constexpr Shares::Words kJobs{"jobs", "limits.jobs_max", "limits.jobs_per_user_max",
                               "end one (`muster end`)"};
 
-// Same time for every wrong token of the right length, so that a claimant learns nothing by measuring.
+// It takes the same time for every wrong token of the right length: a claimant learns nothing by measuring.
 bool same_token(const std::string& a, const std::string& b) {
   return a.size() == b.size() && !a.empty() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
@@ -22,7 +22,7 @@ void forget_spent(Claim& claim) {
   claim.spent = false;
 }
 
-// The groups of another mesh would be others than the rank means. Who names none takes the job's.
+// The groups of another mesh would be others than the rank means. A rank that names no mesh takes the job's.
 Status same_mesh(const control::JobSpec& job, const Claimant& claimant) {
   if (claimant.mesh.empty()) return {};
   MUSTER_ASSIGN_OR_RETURN(const std::string asked, canonical_mesh(claimant.mesh, job.world));
@@ -214,6 +214,24 @@ Status JobTable::may_act(const Job& job, std::uint32_t uid) {
                  job.spec.owner_uid, uid);
 }
 
+bool JobTable::is_held(const std::string& name, std::int32_t rank) const {
+  const Job* job = find(name);
+  const auto index = static_cast<std::size_t>(rank);
+  return job != nullptr && rank >= 0 && index < job->claims.size() && job->claims[index].held;
+}
+
+std::uint32_t JobTable::sessions() const {
+  std::uint32_t count = 0;
+  for (const auto& [name, job] : jobs_) count += job.held();
+  return count;
+}
+
+std::size_t JobTable::adopting() const {
+  return static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+    return entry.second.state == JobState::kAdopting;
+  }));
+}
+
 void JobTable::count_sessions(Shares& sessions) const {
   for (const auto& [name, job] : jobs_)
     for (const Claim& claim : job.claims)
@@ -223,6 +241,16 @@ void JobTable::count_sessions(Shares& sessions) const {
 Job* JobTable::find(const std::string& name) {
   const auto it = jobs_.find(name);
   return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const Job* JobTable::find(const std::string& name) const {
+  const auto it = jobs_.find(name);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const Job* JobTable::find(const std::string& name, std::uint64_t epoch) const {
+  const Job* job = find(name);
+  return job != nullptr && job->spec.epoch == epoch ? job : nullptr;
 }
 
 }  // namespace muster::supervisor

@@ -31,7 +31,7 @@ Status group_denied(const std::string& path, gid_t gid, int error) {
 
 }  // namespace
 
-// A memory file stands for the socket: who may give one away may give the other.
+// A memory file is tried in place of the socket: the kernel asks for the same right.
 Status ListenSocket::may_give(const std::string& path, const Rights& rights) {
   if (!rights.gid) return {};
   const shm::Descriptor file = shm::open_memory_file("muster-group");

@@ -69,7 +69,7 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files, also those of memory, is an error that says so
   if (const Status reports = supervisor::check_reports_directory(settings); !reports.ok())
     MUSTER_LOG(kWarning, "supervisor", "{}", reports.message());
-  // Whoever has started this one for a single run has told it.
+  // A transient daemon was started by `muster run`, which has said so itself.
   if (!flags.transient)
     for (const std::string& text : muster::misspelt_variables(flags.sources.environment))
       MUSTER_LOG(kWarning, "supervisor", "{}", text);

@@ -26,6 +26,7 @@ class MemoryShares {
   Result<bool> enter(std::uint32_t uid, std::uint64_t job);
   // The engine of the job is gone. True if that page is gone with it.
   bool leave(std::uint32_t uid, std::uint64_t job);
+  bool empty() const { return pages_.empty(); }
   // nullptr: the user has no page.
   const shm::MemoryPage* page(std::uint32_t uid) const;
   // What the jobs of each user say that they hold now, up to its share.

@@ -47,7 +47,7 @@ class Shares {
   bool has_room(std::uint32_t uid) const { return room(uid) > 0; }
   // Whether it is the user's own share that is used up.
   bool share_used(std::uint32_t uid) const;
-  // If uid has no room: the user whose oldest connection should be dropped. It is the one who has most, so a
+  // If uid has no room: the user whose oldest connection should be dropped. That is the one with most, so a
   // crowd pushes itself out and nobody else.
   std::uint32_t in_the_way(std::uint32_t uid) const;
   void enter(std::uint32_t uid, std::uint64_t amount = 1);
@@ -62,7 +62,7 @@ class Shares {
   bool governs(std::uint32_t uid) const { return uid == 0 || uid == governor_; }
   // Why the user has no room: who has how much of what, and who may do what about it. kNoResource.
   Status refusal(std::uint32_t uid, const Words& words) const;
-  // Whether so much at once is within the user's share, whoever has what now. kNoResource.
+  // Whether so much at once is within the user's share, apart from what anybody has now. kNoResource.
   Status fits(std::uint32_t uid, std::uint64_t amount, const Words& words) const;
 
  private:

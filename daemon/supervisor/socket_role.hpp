@@ -1,4 +1,4 @@
-// What a socket is for that came with the start: whoever kept it may have given it another one's name.
+// What a socket that came with the start is for: it may have been kept under another one's name.
 #pragma once
 
 #include "api/shm/descriptor.hpp"

@@ -72,7 +72,7 @@ struct State {
   std::uint64_t instance = 0;   // supervisors since then
   std::int64_t started_ns = 0;  // of the first, on the steady clock
   std::int64_t upgrade_ns = 0;  // when this instance gave way to the next on purpose; 0: it did not
-  std::uint32_t protocol = shm::kAbiVersion;  // of the one who wrote it, and so of its engines; 0: not said
+  std::uint32_t protocol = shm::kAbiVersion;  // of the writer, and so of its engines; 0: not said
   bool managers_socket_stood = false;         // the service manager's, at its path, before the daemon's eyes
   std::vector<SavedJob> jobs;
   control::Json later = control::Json::object();  // fields that this version does not know
@@ -85,7 +85,7 @@ std::vector<std::byte> encode(const State& state, const StateFormat& format, std
 
 struct Decoded {
   State state;
-  std::uint32_t version = 0;  // who wrote it
+  std::uint32_t version = 0;  // of the writer
   std::uint64_t sequence = 0;
 };
 // Errors: kProtocol (not a state, not whole, a field missing or out of range), kVersion (not for `reader`).
@@ -95,7 +95,7 @@ Status check_protocol(const State& state, const StateFormat& format);
 
 // The header, if the bytes begin with a state of at most `room` bytes. kProtocol.
 Result<StateHeader> check_state_header(std::span<const std::byte> bytes, std::size_t room);
-// The header of a state that is whole: as it was written, whoever may read it. kProtocol.
+// The header of a state that is whole, also of one that this version may not read. kProtocol.
 Result<StateHeader> check_whole(std::span<const std::byte> bytes);
 
 }  // namespace muster::supervisor

@@ -1,17 +1,158 @@
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/headroom.hpp"
 
 #include <csignal>
+#include <utility>
+
+#include <unistd.h>
 
 namespace muster::supervisor {
 namespace {
 
 constexpr Nanos kWatchdogPeriod = std::chrono::seconds(1);
+constexpr Nanos kLastAnswerTime = std::chrono::milliseconds(20);  // to the command line that asks for the end
+
+Shares::Limits memory_limits(const Options& options) {
+  // Where nothing tells how much there is, more than any machine has.
+  const std::uint64_t capacity = shm::memory_capacity();
+  const std::uint64_t usual = capacity != 0 ? capacity / 4 * 3 : control::kJobBytesMax;
+  return Shares::limits_of(options.memory_max != 0 ? options.memory_max : usual, options.memory_per_user_max);
+}
+
+JobTable empty_table(const Options& options) {
+  return JobTable(Shares(Shares::limits_of(options.jobs_max, options.jobs_per_user_max), geteuid()));
+}
+
+// Of those that are held and neither end the daemon nor make it give way.
+const char* name_of(int number) {
+  switch (number) {
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGALRM:
+      return "SIGALRM";
+    default:
+      return "a signal";
+  }
+}
 
 }  // namespace
 
-Supervisor::~Supervisor() = default;
+Entrance::Options entrance_of(const Options& options) {
+  return {options.socket_path,
+          {static_cast<mode_t>(options.socket_mode), std::nullopt, options.socket_gid},
+          options.runtime_directory,
+          options.transient};
+}
+
+Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Clock& clock,
+                                                     std::vector<Inherited> inherited) {
+  Inheritance inheritance(std::move(inherited), options.runtime_directory);
+  MUSTER_ASSIGN_OR_RETURN(Entrance entrance,
+                          Entrance::open(entrance_of(options), inheritance.entrance(options.socket_path)));
+  MUSTER_ASSIGN_OR_RETURN(SavedState saved, SavedState::create(options.random_word(), clock.now()));
+  MUSTER_ASSIGN_OR_RETURN(SignalQueue signals, SignalQueue::open());
+  std::unique_ptr<Supervisor> supervisor(
+      new Supervisor(std::move(options), clock, std::move(entrance), std::move(saved), std::move(signals)));
+  supervisor->adoption_.begin(std::move(inheritance));
+  supervisor->acceptor_.start();
+  MUSTER_RETURN_IF_ERROR(supervisor->start_configured_jobs());
+  return supervisor;
+}
+
+Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, SavedState saved,
+                       SignalQueue signals)
+    : options_(std::move(options)),
+      clock_(clock),
+      signals_(std::move(signals)),
+      store_(options_.notify, options_.store_room),
+      saved_(std::move(saved)),
+      table_(empty_table(options_)),
+      memory_(loop_, store_, memory_limits(options_), geteuid()),
+      refusals_(loop_, clock_),
+      jobs_(loop_, table_, memory_, store_, options_, events_of_jobs()),
+      retries_(loop_, clock_, table_),
+      claims_(loop_, table_, jobs_, retries_, refusals_, options_,
+              {[this] { on_changed(); }, [this] { save(); }}),
+      connections_(loop_, store_, refusals_, options_.idle_timeout, events_of_connections()),
+      acceptor_(loop_, clock_, store_, std::move(entrance),
+                [this](shm::Descriptor socket, shm::PeerIdentity peer) {
+                  connections_.take(std::move(socket), std::move(peer));
+                }),
+      adoption_(loop_, clock_, {acceptor_, saved_, table_, jobs_, memory_, connections_, store_},
+                options_.random_word, [this] { save(); }),
+      drain_(loop_, table_, jobs_, options_.drain_timeout, events_of_drain()),
+      handover_(loop_, clock_, options_, acceptor_.entrance(), jobs_, store_, saved_, [this] { save(); }),
+      job_commands_(table_, jobs_, retries_, connections_, options_, [this] { save(); }),
+      report_(loop_, clock_,
+              {options_, table_, jobs_, claims_, memory_, saved_, acceptor_.entrance(), adoption_}),
+      commands_(job_commands_, report_, handover_, drain_) {}
+
+RunningJobs::Events Supervisor::events_of_jobs() {
+  return {.owned = [this](ConnectionId owner) { connections_.own(owner); },
+          .disowned = [this](ConnectionId owner) { connections_.disown(owner); },
+          .ready = [this](const std::string& job, const Status& status) { claims_.job_settled(job, status); },
+          .ending = [this](const std::string& job, const Status& why) { claims_.turn_away(job, why); },
+          .gone = [this](const std::string& job, const Status& why,
+                         bool deserted) { on_gone(job, why, deserted); },
+          .changed = [this] { on_changed(); },
+          .save = [this] { save(); }};
+}
+
+Connections::Events Supervisor::events_of_connections() {
+  return {.hello =
+              [this](shm::Descriptor socket, shm::PeerIdentity peer, std::span<const std::byte> bytes) {
+                claims_.hear(std::move(socket), std::move(peer), bytes);
+              },
+          .command = [this](const Caller& caller, const control::Json& body,
+                            const Reply& reply) { commands_.run(caller, body, reply); },
+          .left = [this](ConnectionId owner) { jobs_.end_owned_by(owner); }};
+}
+
+Drain::Events Supervisor::events_of_drain() {
+  return {.begun =
+              [this] {
+                tell("STOPPING=1");
+                publish_status();
+              },
+          .ended = [this] { loop_.after(kLastAnswerTime, [this] { loop_.stop(); }); }};
+}
+
+// Jobs that wait for a place come before ranks that make a deserted job anew.
+void Supervisor::on_gone(const std::string& job, const Status& why, bool deserted) {
+  if (!deserted) claims_.turn_away(job, why);
+  adoption_.conclude();
+  retries_.fill_places();
+  claims_.admit_waiting(job);
+}
+
+void Supervisor::on_changed() {
+  publish_status();
+  drain_.check();
+}
+
+Status Supervisor::start_configured_jobs() {
+  for (const control::JobSpec& job : options_.jobs) {
+    if (table_.find(job.name) != nullptr) continue;
+    const auto tell = [name = job.name](const Status& status) {
+      if (!status.ok()) MUSTER_LOG(kError, "supervisor", "job {}: {}", name, status.text());
+    };
+    const auto start = [this, &job, tell] { return jobs_.start(job, {.gid = getgid()}, tell); };
+    if (table_.place_is_coming(job.owner_uid)) {
+      retries_.wait_for_place(
+          {job.owner_uid, job.name, [] { return false; }, [start, tell] { tell(start()); }});
+      continue;
+    }
+    const Status started = start();
+    if (started.ok()) continue;
+    if (jobs_.empty()) return started;
+    tell(started);  // no reason to take down those that run
+  }
+  return {};
+}
 
 void Supervisor::run() {
   hold_signals();
@@ -23,59 +164,45 @@ void Supervisor::run() {
   beat();
   tell("READY=1");
   publish_status();
-  MUSTER_LOG(kInfo, "supervisor", "listening at {}", entrance_.socket().path());
+  MUSTER_LOG(kInfo, "supervisor", "listening at {}", acceptor_.entrance().socket().path());
   loop_.run();
   store_.forget_all();
-  running_.clear();
 }
 
+// A terminal that closes sends SIGHUP, and ends no jobs. A person who expects something of a signal hears
+// what it does.
 void Supervisor::on_signal(int number) {
-  if (number == SIGTERM || number == SIGINT) drain(!draining_);
-  // A terminal that closes ends no jobs, and whoever means "read the settings again" hears how.
-  if (number == SIGHUP)
-    MUSTER_LOG(kInfo, "supervisor", "SIGHUP changes nothing; `muster upgrade` takes over with new settings");
+  if (number == SIGTERM || number == SIGINT) return drain();
   if (number == SIGUSR2)
-    begin_upgrade("", [](const Status& refused) {
+    return handover_.begin("", [](const Status& refused) {
       MUSTER_LOG(kError, "supervisor", "no upgrade: {}", refused.message());
     });
+  if (number != 0)
+    MUSTER_LOG(kInfo, "supervisor", "{} changes nothing; `muster upgrade` takes over with new settings",
+               name_of(number));
 }
 
-bool Supervisor::turn() {
-  return loop_.turn();
-}
-
-void Supervisor::tell(const std::string& text) const {
-  // A manager that does not listen is no reason to stop: its own timeouts decide.
-  if (options_.notify) options_.notify(text, {});
+// The first time ranks may leave, the second time they must.
+void Supervisor::drain() {
+  drain_.begin(jobs_.closed() ? Drain::Ranks::kMustLeave : Drain::Ranks::kMayLeave);
 }
 
 void Supervisor::request_shutdown() {
-  post([this] { drain(!draining_); });
+  loop_.post([this] { drain(); });
 }
 
-void Supervisor::post(std::function<void()> callback) {
-  loop_.post(std::move(callback));
+void Supervisor::save() {
+  saved_.save(jobs_.saved(), acceptor_.entrance().managers_stood());
 }
 
-void Supervisor::publish_status() {
-  tell(fmt::format("STATUS={} sessions, {} jobs{}", sessions(), table_.jobs().size(),
-                   draining_ ? ", draining" : ""));
+// A manager that does not listen is no reason to stop: its own timeouts decide.
+void Supervisor::tell(const std::string& text) const {
+  if (options_.notify) options_.notify(text, {});
 }
 
-std::uint32_t Supervisor::sessions() const {
-  std::uint32_t count = 0;
-  for (const auto& [name, job] : table_.jobs()) count += job.held();
-  return count;
-}
-
-// Whoever is attached, has claimed a seat, or waits for its job without one.
-Shares Supervisor::sessions_by_user() const {
-  Shares sessions(Shares::limits_of(options_.sessions_max, options_.sessions_per_user_max), geteuid());
-  table_.count_sessions(sessions);
-  for (const auto& [name, running] : running_)
-    for (const WaitingClient& client : running.waiting)
-      if (client.epoch == 0) sessions.enter(client.peer.uid);
-  return sessions;
+void Supervisor::publish_status() const {
+  tell(fmt::format("STATUS={} sessions, {} jobs{}", table_.sessions(), table_.jobs().size(),
+                   jobs_.closed() ? ", draining" : ""));
 }
 
 }  // namespace muster::supervisor

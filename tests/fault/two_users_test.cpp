@@ -185,7 +185,7 @@ TEST_F(TwoUsers, OneLeavesConnectionsToTheOthers) {
     }
     return refused;
   });
-  EXPECT_EQ(one.taken(), 256 - supervisor::Supervisor::kCommands.of_one);
+  EXPECT_EQ(one.taken(), 256 - supervisor::Connections::kCommands.of_one);
   expect_room_for_others();
   EXPECT_TRUE(ask({{"command", "status"}})) << "root";
   EXPECT_EQ(test::as_user(node_, kOtherUser, [this] { return ask({{"command", "version"}}) ? 0 : 1; }), 0);

@@ -3,6 +3,7 @@
 // holds it to what it may be told.
 #pragma once
 
+#include "daemon/supervisor/kept_names.hpp"
 #include "daemon/supervisor/supervisor.hpp"
 #include "tests/fuzz/bytes.hpp"
 

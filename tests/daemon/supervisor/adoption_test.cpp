@@ -2,6 +2,7 @@
 #include "daemon/supervisor/supervisor.hpp"
 
 #include "api/shm/message.hpp"
+#include "daemon/supervisor/kept_names.hpp"
 
 #include <array>
 #include <filesystem>
@@ -367,7 +368,7 @@ TEST_F(AdoptionTest, LetsOnlySoManyQuestionsWait) {
   start();
   const control::Json token{{"command", "token"}, {"job", "job"}, {"rank", 0}};
   const shm::Descriptor first = connect();
-  for (std::size_t i = 0; i < Supervisor::kQuestionsMax; ++i)
+  for (std::size_t i = 0; i < Connections::kQuestionsMax; ++i)
     EXPECT_EQ(ask(first, token).error().code(), Code::kPending) << i;
   for (const auto& refused : {ask(first, token), ask(connect(), token)}) {
     ASSERT_FALSE(refused);
@@ -375,7 +376,7 @@ TEST_F(AdoptionTest, LetsOnlySoManyQuestionsWait) {
     EXPECT_NE(refused.error().message().find("wait for"), std::string::npos) << refused.error().message();
   }
   report();
-  for (std::size_t i = 0; i < Supervisor::kQuestionsMax; ++i) EXPECT_TRUE(answer_on(first)) << i;
+  for (std::size_t i = 0; i < Connections::kQuestionsMax; ++i) EXPECT_TRUE(answer_on(first)) << i;
   EXPECT_TRUE(ask(first, token)) << "and it may ask again";
 }
 
@@ -564,7 +565,7 @@ TEST_F(AdoptionTest, TriesTheClaimsOfEachUserAgain) {
     ours.reset();
     if (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0) _exit(1);
     std::vector<shm::Descriptor> sockets;
-    for (std::size_t i = 0; i < Supervisor::kRetries.all + 8; ++i) sockets.push_back(say_hello(0));
+    for (std::size_t i = 0; i < Retries::kLimits.all + 8; ++i) sockets.push_back(say_hello(0));
     if (HasFailure() || ::write(theirs.get(), "x", 1) != 1) _exit(2);
     pollfd left{theirs.get(), 0, 0};
     _exit(poll(&left, 1, 20'000) == 1 ? 0 : 3);

@@ -128,7 +128,7 @@ TEST_F(SupervisorTest, RefusesAWorldThatNoNodeHolds) {
 TEST_F(SupervisorTest, LetsNewcomersPastSilentOnes) {
   node_.start();
   std::vector<shm::Descriptor> silent;
-  for (std::size_t i = 0; i < Supervisor::kSilent.all + 8; ++i) silent.push_back(connect());
+  for (std::size_t i = 0; i < Connections::kSilent.all + 8; ++i) silent.push_back(connect());
   muster_open_options options = node_.rank("job", 0, 1);
   muster_session* session = nullptr;
   EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
@@ -145,14 +145,14 @@ TEST_F(SupervisorTest, GivesNoUserMoreThanAShare) {
   std::vector<shm::Descriptor> kept;
   test::Taker crowd(node_, 65534, [this, &kept] {
     std::uint64_t let_in = 0;
-    for (std::size_t i = 0; i < Supervisor::kCommands.all; ++i) {
+    for (std::size_t i = 0; i < Connections::kCommands.all; ++i) {
       kept.push_back(connect());
       if (ask(kept.back(), {{"command", "version"}})) ++let_in;
     }
-    for (std::size_t i = 0; i < 2 * Supervisor::kSilent.all; ++i) kept.push_back(connect());
+    for (std::size_t i = 0; i < 2 * Connections::kSilent.all; ++i) kept.push_back(connect());
     return let_in;
   });
-  EXPECT_EQ(crowd.taken(), Supervisor::kCommands.of_one);
+  EXPECT_EQ(crowd.taken(), Connections::kCommands.of_one);
   EXPECT_TRUE(ask(connect(), {{"command", "version"}})) << "root";
   EXPECT_EQ(test::as_user(node_, 65533,
                           [this] {
@@ -252,7 +252,7 @@ TEST_F(SupervisorTest, WritesTheMeshOfAMadeJobAsEverybodyDoes) {
 TEST_F(SupervisorTest, CountsConnectionsThatSendCommands) {
   node_.start();
   std::vector<shm::Descriptor> talkers;
-  for (std::size_t i = 0; i < Supervisor::kCommands.all; ++i) {
+  for (std::size_t i = 0; i < Connections::kCommands.all; ++i) {
     talkers.push_back(connect());
     ASSERT_TRUE(ask(talkers.back(), {{"command", "version"}})) << i;
   }
@@ -407,6 +407,23 @@ TEST_F(SupervisorTest, KeepsNoReportForAnEngineThatSaysNothing) {
   EXPECT_GE(reports, kRounds * kAtOnce * 64 / 2) << "of the job that answers";
   EXPECT_LT(held(), before + (std::size_t{1} << 20));
   kill(silent, SIGCONT);
+}
+
+// Goal:   a user who has stopped an engine of its own does not keep the daemon from its end, and the answer
+//         says when that is at the latest.
+TEST_F(SupervisorTest, EndsWhereAUserHasStoppedAnEngine) {
+  node_.start();
+  const auto socket = connect();
+  ASSERT_TRUE(ask(socket, create()));
+  const pid_t engine = engine_of(socket, "job");
+  ASSERT_GT(engine, 0);
+  ASSERT_EQ(kill(engine, SIGSTOP), 0);
+  const auto ending = ask(socket, {{"command", "shutdown"}, {"drain", true}});
+  ASSERT_TRUE(ending) << ending.error().text();
+  EXPECT_EQ(ending->at("drain_timeout_ns"), Drain::times_of(node_.options.drain_timeout).latest().count());
+  for (const Instant end = soon(); kill(engine, 0) == 0 && clock_.now() < end; usleep(1000)) {
+  }
+  EXPECT_EQ(kill(engine, 0), -1) << "it is gone";
 }
 
 // Goal:   a program that could not give its socket to node.group says so before it takes over.

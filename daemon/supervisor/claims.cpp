@@ -1,0 +1,277 @@
+#include "daemon/supervisor/claims.hpp"
+
+#include "api/base/assert.hpp"
+#include "api/base/log.hpp"
+#include "api/shm/message.hpp"
+
+#include <memory>
+#include <utility>
+
+#include <poll.h>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+using control::Packet;
+
+// For a rank that comes back: its engine mostly says within a millisecond that its former process is gone,
+// and within a second if the machine is busy.
+constexpr int kQuickAttempts = 40;
+constexpr Nanos kQuickRetry = std::chrono::microseconds(250);
+constexpr Nanos kRetry = std::chrono::milliseconds(20);
+static_assert(Claims::kAttempts > kQuickAttempts);
+static_assert(Retries::kPlaceTime > RunningJobs::kEngineEndTime);  // the place comes within that
+
+constexpr Shares::Words kSessions{"sessions that are attached or wait for their job", "limits.sessions_max",
+                                  "limits.sessions_per_user_max", "let some of the ranks end"};
+
+// Whether the other side has closed it.
+bool is_left(const shm::Descriptor& socket) {
+  pollfd entry{socket.get(), 0, 0};
+  return poll(&entry, 1, 0) == 1 && (entry.revents & POLLHUP) != 0;
+}
+
+Rank rank_of(const shm::Hello& hello) {
+  return Rank(static_cast<std::uint32_t>(hello.rank));
+}
+
+Status check_sizes(const shm::Hello& hello) {
+  const bool same = hello.abi_version == shm::kAbiVersion &&
+                    hello.submission_bytes == shm::kSubmissionBytes &&
+                    hello.completion_bytes == shm::kCompletionBytes;
+  if (same) return {};
+  return failure(Code::kVersion,
+                 "the library speaks version {} with segments of {} and {} bytes, the daemon version {} with "
+                 "{} and {}; install the same release of both",
+                 hello.abi_version, hello.submission_bytes, hello.completion_bytes, shm::kAbiVersion,
+                 shm::kSubmissionBytes, shm::kCompletionBytes);
+}
+
+}  // namespace
+
+Claims::Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Retries& retries, Refusals& refusals,
+               const Options& options, Events events)
+    : loop_(loop),
+      table_(table),
+      jobs_(jobs),
+      retries_(retries),
+      refusals_(refusals),
+      options_(options),
+      events_(std::move(events)) {}
+
+void Claims::hear(shm::Descriptor socket, shm::PeerIdentity peer, std::span<const std::byte> hello) {
+  auto checked = shm::checked<shm::Hello>(hello, shm::MessageKind::kHello);
+  Client client{std::move(socket), std::move(peer), {}};
+  if (!checked) return refuse(client, checked.error());
+  client.hello = *checked;
+  admit(std::move(client));
+}
+
+void Claims::admit(Client client) {
+  if (is_left(client.socket)) return;  // it gave up waiting, and may have come again
+  if (const Status sizes = check_sizes(client.hello); !sizes.ok()) return refuse(client, sizes);
+  const auto name = shm::checked_text(client.hello.job, "job");
+  const auto token = shm::checked_text(client.hello.token, "token");
+  const auto mesh = shm::checked_text(client.hello.mesh, "mesh");
+  for (const auto* text : {&name, &token, &mesh})
+    if (!*text) return refuse(client, text->error());
+  if (jobs_.closed()) return refuse(client, failure(Code::kJobEnded, RunningJobs::kShuttingDown));
+  const std::string job(*name);
+  if (const Status room = check_room(client, job); !room.ok()) return refuse(client, room);
+  if (table_.find(job) == nullptr) {
+    if (wait_for_place(client, job)) return;
+    if (const Status made = make_job(client, *mesh); !made.ok()) return refuse(client, made);
+  }
+  if (table_.find(job)->state == JobState::kAdopting || jobs_.facts(job).deserted) {
+    waiting_[job].clients.push_back(std::move(client));
+    return;
+  }
+  const Claimant claimant{client.peer.uid,         client.peer.pid,     client.hello.rank,
+                          client.hello.world_size, std::string(*token), std::string(*mesh)};
+  const Status claimed = table_.claim(job, claimant);
+  if (claimed.code() == Code::kDuplicate && claim_later(client)) return;
+  if (!claimed.ok()) return refuse(client, claimed);
+  client.claimed = true;
+  jobs_.watch_desertion(job);
+  if (table_.find(job)->state != JobState::kStarting) return hand_over(std::move(client));
+  waiting_[job].clients.push_back(std::move(client));
+}
+
+// A rank that waits for another to leave its place needs no session of its own yet.
+Status Claims::check_room(const Client& client, const std::string& job) {
+  const std::uint32_t uid = client.peer.uid;
+  if (table_.is_held(job, client.hello.rank) || sessions_by_user().has_room(uid)) return {};
+  forget_leavers();
+  const Shares sessions = sessions_by_user();
+  return sessions.has_room(uid) ? Status() : sessions.refusal(uid, kSessions);
+}
+
+// True: the client is taken, because its job's place is still that of one that is ending.
+bool Claims::wait_for_place(Client& client, const std::string& job) {
+  const std::uint32_t uid = client.peer.uid;
+  if (client.applied || !retries_.may_wait_for_place(uid)) return false;
+  client.applied = true;
+  const auto kept = std::make_shared<Client>(std::move(client));
+  retries_.wait_for_place(
+      {uid, job, [kept] { return is_left(kept->socket); }, [this, kept] { admit(std::move(*kept)); }});
+  return true;
+}
+
+Status Claims::make_job(const Client& client, std::string_view mesh) {
+  MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec, spec_for(client, mesh));
+  const std::string name = spec.name;
+  return jobs_.start(std::move(spec), {.gid = client.peer.gid, .made = true}, [name](const Status& status) {
+    if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", name, status.text());
+  });
+}
+
+// torchrun, srun and mpirun start ranks of a job that nobody has created: the first one does.
+Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view mesh) const {
+  const shm::Hello& hello = client.hello;
+  const std::string name(hello.job);
+  if (!options_.auto_create_jobs || hello.world_size < 1)
+    return fail(Code::kNotFound,
+                "no job is named {}; create it in the cluster file or start it with `muster run`", name);
+  const auto world = static_cast<std::uint32_t>(hello.world_size);
+  if (world > control::kWorldMax)
+    return fail(
+        Code::kBadArgument,
+        "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer",
+        name, world, control::kWorldMax);
+  control::JobSpec spec = options_.job_defaults;
+  spec.name = name;
+  spec.world = world;
+  // As `muster run` writes it, which joins a job only if its mesh is the same.
+  MUSTER_ASSIGN_OR_RETURN(spec.mesh, canonical_mesh(mesh, world));
+  spec.owner_uid = client.peer.uid;
+  spec.claim = control::ClaimRule::kOwner;
+  return spec;
+}
+
+// True: the client is taken. A rank whose process has just died may come back before its engine has said so.
+bool Claims::claim_later(Client& client) {
+  const std::uint32_t uid = client.peer.uid;
+  forget_leavers();
+  if (!retries_.has_room(uid) || ++client.attempts >= kAttempts) return false;
+  const auto kept = std::make_shared<Client>(std::move(client));
+  retries_.after(kept->attempts < kQuickAttempts ? kQuickRetry : kRetry, uid,
+                 [this, kept] { admit(std::move(*kept)); });
+  return true;
+}
+
+void Claims::hand_over(Client client) {
+  const std::string job(client.hello.job);
+  const Rank rank = rank_of(client.hello);
+  MUSTER_ASSERT(client.claimed);
+  if (is_left(client.socket)) {
+    table_.withdraw(job, rank);
+    jobs_.watch_desertion(job);
+    return events_.changed();
+  }
+  const Json command{{"command", "attach"},
+                     {"rank", rank.value},
+                     {"pid", client.peer.pid},
+                     {"serial", client.hello.header.serial}};
+  const int descriptors[] = {client.socket.get(), client.peer.pidfd.get()};
+  // The socket stays open here until the engine has answered, so that a refusal can be sent.
+  const auto kept = std::make_shared<Client>(std::move(client));
+  jobs_.ask(job, command, descriptors,
+            [this, job, kept](const Result<Packet>& answer) { on_attached(job, std::move(*kept), answer); });
+}
+
+void Claims::hand_over_again(const std::string& job) {
+  waiting_[job].attach_again = 0;
+  for (Client& client : take_waiting(job)) hand_over(std::move(client));
+  jobs_.watch_desertion(job);  // the last one that waited may have left
+}
+
+void Claims::on_attached(const std::string& job, Client client, const Result<Packet>& answer) {
+  if (!answer && answer.error().code() == Code::kBusy) {  // the engine is stopped, or a crowd came at once
+    Waiting& waiting = waiting_[job];
+    waiting.clients.push_back(std::move(client));
+    if (waiting.attach_again == 0)
+      waiting.attach_again = loop_.after(kRetry, [this, job] { hand_over_again(job); });
+    return;
+  }
+  const Rank rank = rank_of(client.hello);
+  Status status = answer ? Status() : jobs_.unless_ending(job, answer.error());
+  if (answer) {
+    const auto result = control::result_of(*answer);
+    if (!result) status = result.error();
+    // It comes with a refusal too, if the rank left while it was let in. A token that was issued meanwhile
+    // counts from this attachment, for a successor as well.
+    const auto attachments = answer->body.find("attachments");
+    if (attachments != answer->body.end() && table_.attached(job, rank, attachments->get<std::uint32_t>()))
+      events_.save();
+  }
+  if (!status.ok()) {
+    table_.release(job, rank);
+    jobs_.watch_desertion(job);
+    refuse(client, status);
+  }
+  events_.changed();
+}
+
+void Claims::refuse(const Client& client, const Status& why) {
+  refusals_.tell_rank(client.peer, why);
+  send_refusal(client.socket, client.hello.header.serial, why);
+}
+
+void Claims::job_settled(const std::string& job, const Status& status) {
+  for (Client& client : take_waiting(job)) {
+    if (!status.ok()) {
+      refuse(client, status);
+    } else if (client.claimed) {
+      hand_over(std::move(client));
+    } else {
+      admit(std::move(client));
+    }
+  }
+}
+
+void Claims::turn_away(const std::string& job, const Status& why) {
+  for (Client& client : take_waiting(job)) {
+    if (client.claimed) table_.withdraw(job, rank_of(client.hello));
+    refuse(client, why);
+  }
+}
+
+void Claims::admit_waiting(const std::string& job) {
+  for (Client& client : take_waiting(job)) {
+    if (client.claimed) {  // in a later job of that name: it waits for that one's engine
+      waiting_[job].clients.push_back(std::move(client));
+    } else {
+      admit(std::move(client));
+    }
+  }
+}
+
+// Whatever they do next, they may wait again: for the same job or a later one of that name.
+std::vector<Claims::Client> Claims::take_waiting(const std::string& job) {
+  auto node = waiting_.extract(job);
+  if (node.empty()) return {};
+  loop_.unwatch(node.mapped().attach_again);
+  return std::move(node.mapped().clients);
+}
+
+// Clients that gave up waiting leave their ranks to those that still wait.
+void Claims::forget_leavers() {
+  for (auto& [job, waiting] : waiting_)
+    std::erase_if(waiting.clients, [this, name = job](const Client& client) {
+      const bool left = is_left(client.socket);
+      if (left && client.claimed) table_.withdraw(name, rank_of(client.hello));
+      return left;
+    });
+}
+
+Shares Claims::sessions_by_user() const {
+  Shares sessions = session_shares(options_);
+  table_.count_sessions(sessions);
+  for (const auto& [job, waiting] : waiting_)
+    for (const Client& client : waiting.clients)
+      if (!client.claimed) sessions.enter(client.peer.uid);
+  return sessions;
+}
+
+}  // namespace muster::supervisor

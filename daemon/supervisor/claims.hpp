@@ -1,0 +1,91 @@
+// Claims: lets ranks in. A rank says Hello, claims its place in the job table, and is handed over to its
+// engine with its socket.
+//
+//   Hello -> checked -> (job made) -> claimed -> attached by the engine, or refused
+//
+// It waits in between for the engine's first word, for the end of a job that ends deserted, for room in the
+// engine's channel, or for the end of the rank's former process.
+#pragma once
+
+#include "api/shm/control.hpp"
+#include "api/shm/peer.hpp"
+#include "daemon/control/loop.hpp"
+#include "daemon/supervisor/refusals.hpp"
+#include "daemon/supervisor/retries.hpp"
+#include "daemon/supervisor/running_jobs.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::supervisor {
+
+// Owns    the sockets of ranks that wait, and of those whose engine has not answered yet.
+// Thread  the supervisor's loop.
+// Bound   sessions_max, by user: ranks that are held, and ranks that wait without a claim. kAttempts for a
+//         claim on a rank that is held, beside those that Retries lets wait.
+// Fails   never. A rank that is refused hears why.
+class Claims {
+ public:
+  static constexpr int kAttempts = 90;
+
+  struct Events {
+    std::function<void()> changed;  // how many sessions there are
+    std::function<void()> save;     // what a successor must find
+  };
+  Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Retries& retries, Refusals& refusals,
+         const Options& options, Events events);
+
+  // A rank's first message, which nobody has checked.
+  void hear(shm::Descriptor socket, shm::PeerIdentity peer, std::span<const std::byte> hello);
+  // The job's engine has spoken, or never will: ranks that wait for it go on, or hear why not.
+  void job_settled(const std::string& job, const Status& status);
+  // The job ends: ranks that wait for it hear why.
+  void turn_away(const std::string& job, const Status& why);
+  // Ranks that have waited for the job's end begin anew.
+  void admit_waiting(const std::string& job);
+
+  // Held ranks, and ranks that wait for their job without a claim.
+  Shares sessions_by_user() const;
+
+ private:
+  struct Client {
+    shm::Descriptor socket;
+    shm::PeerIdentity peer;
+    shm::Hello hello;
+    int attempts = 0;
+    bool applied = false;  // it has waited for its job's place
+    bool claimed = false;  // it holds its rank in the table
+  };
+  struct Waiting {
+    std::vector<Client> clients;
+    control::Loop::Watch attach_again = 0;  // the engine had no room for them
+  };
+  void admit(Client client);
+  Status check_room(const Client& client, const std::string& job);
+  bool wait_for_place(Client& client, const std::string& job);
+  Status make_job(const Client& client, std::string_view mesh);
+  Result<control::JobSpec> spec_for(const Client& client, std::string_view mesh) const;
+  bool claim_later(Client& client);
+  void hand_over(Client client);
+  void hand_over_again(const std::string& job);
+  void on_attached(const std::string& job, Client client, const Result<control::Packet>& answer);
+  void refuse(const Client& client, const Status& why);
+  std::vector<Client> take_waiting(const std::string& job);
+  void forget_leavers();
+
+  control::Loop& loop_;
+  JobTable& table_;
+  RunningJobs& jobs_;
+  Retries& retries_;
+  Refusals& refusals_;
+  const Options& options_;
+  Events events_;
+  std::map<std::string, Waiting> waiting_;  // by job
+};
+
+}  // namespace muster::supervisor

@@ -1,0 +1,39 @@
+// CommandService: answers the commands of command lines. What concerns one job or only reads is passed on;
+// what governs the daemon is decided here. The table of commands is in daemon/control/README.md.
+#pragma once
+
+#include "daemon/supervisor/connections.hpp"
+#include "daemon/supervisor/drain.hpp"
+#include "daemon/supervisor/handover.hpp"
+#include "daemon/supervisor/job_commands.hpp"
+#include "daemon/supervisor/status_report.hpp"
+
+#include <string>
+
+namespace muster::supervisor {
+
+// Owns    nothing.
+// Thread  the supervisor's loop.
+// Bound   as Connections.
+// Fails   never: each command is answered once, with its failure too. An upgrade that succeeds is not: the
+//         connection ends with this program, and the next one tells its version.
+class CommandService {
+ public:
+  CommandService(JobCommands& job_commands, const StatusReport& report, Handover& handover, Drain& drain)
+      : job_commands_(job_commands), report_(report), handover_(handover), drain_(drain) {}
+
+  void run(const Caller& caller, const control::Json& body, const Reply& reply);
+
+ private:
+  void dispatch(const std::string& command, const Caller& caller, const control::Json& body,
+                const Reply& reply);
+  void upgrade(const Caller& caller, const control::Json& body, const Reply& reply);
+  void shut_down(const Caller& caller, const control::Json& body, const Reply& reply);
+
+  JobCommands& job_commands_;
+  const StatusReport& report_;
+  Handover& handover_;
+  Drain& drain_;
+};
+
+}  // namespace muster::supervisor

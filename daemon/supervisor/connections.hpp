@@ -1,0 +1,100 @@
+// Connections: those who have connected and were not handed over to an engine.
+//
+// A fresh connection is silent until its first message. A Hello is a rank's: its socket is passed on, and is
+// no connection any more. A command makes it a command line's, which may stay. One that owns jobs is kept
+// for a successor, and its jobs end with it.
+#pragma once
+
+#include "api/shm/peer.hpp"
+#include "daemon/control/loop.hpp"
+#include "daemon/control/packet.hpp"
+#include "daemon/supervisor/descriptor_store.hpp"
+#include "daemon/supervisor/refusals.hpp"
+#include "daemon/supervisor/shares.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::supervisor {
+
+using ConnectionId = std::uint64_t;  // 0: none
+
+// A command line that has sent a command.
+struct Caller {
+  ConnectionId id = 0;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+};
+// The answer to one command, with descriptors that stay the caller's. One that has left hears nothing.
+using Reply = std::function<void(control::Json, std::span<const int>)>;
+
+// Owns    the sockets.
+// Thread  the supervisor's loop.
+// Bound   kSilent connections that have said nothing, for kHandshakeTime: a newcomer takes the place of the
+//         oldest one of the user who has most. kCommands that send commands: one more is refused. Of these,
+//         kQuestionsMax unanswered commands each, and idle_timeout for one that neither asks nor owns a job.
+// Fails   never. A bad message ends its connection.
+class Connections {
+ public:
+  static constexpr Shares::Limits kSilent = Shares::limits_of(64, 32);
+  static constexpr Shares::Limits kCommands = Shares::limits_of(128, 32);
+  static constexpr std::size_t kQuestionsMax = 64;
+  static constexpr Nanos kHandshakeTime = std::chrono::seconds(5);
+
+  struct Events {
+    std::function<void(shm::Descriptor, shm::PeerIdentity, std::span<const std::byte>)> hello;
+    std::function<void(const Caller&, const control::Json& body, Reply)> command;
+    std::function<void(ConnectionId)> left;  // one that owned jobs
+  };
+  Connections(control::Loop& loop, DescriptorStore& store, Refusals& refusals, Nanos idle_timeout,
+              Events events);
+
+  // A fresh connection.
+  void take(shm::Descriptor socket, shm::PeerIdentity peer);
+  // A predecessor's connection that owns so many jobs. It is told which of its commands it must ask again.
+  // False: it has left.
+  bool adopt(ConnectionId id, shm::Descriptor socket, std::size_t jobs);
+  bool contains(ConnectionId id) const { return connections_.contains(id); }
+  // It owns one job more, or less. Nothing happens for one that has left.
+  void own(ConnectionId id);
+  void disown(ConnectionId id);
+
+ private:
+  struct Connection {
+    shm::Descriptor socket;
+    shm::PeerIdentity peer;
+    control::Loop::Watch watch = 0;
+    control::Loop::Watch timeout = 0;
+    bool commands = false;      // it has sent a command
+    std::size_t questions = 0;  // not answered yet
+    std::size_t jobs = 0;       // that end with it
+  };
+  void make_room(std::uint32_t uid);
+  Status take_commands(Connection& connection);
+  void on_readable(ConnectionId id);
+  void on_hello(ConnectionId id, std::span<const std::byte> bytes);
+  void on_command(ConnectionId id, control::Packet packet);
+  void answer(ConnectionId id, std::uint32_t serial, const std::string& command, const control::Json& body,
+              std::span<const int> descriptors);
+  void time_out_if_idle(ConnectionId id);
+  void on_idle(ConnectionId id);
+  void refuse(ConnectionId id, std::uint32_t serial, const Status& why);
+  void drop(ConnectionId id);
+
+  control::Loop& loop_;
+  DescriptorStore& store_;
+  Refusals& refusals_;
+  Nanos idle_timeout_;
+  Events events_;
+  std::map<ConnectionId, Connection> connections_;
+  ConnectionId next_ = 1;
+  Shares silent_;
+  Shares commanding_;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace muster::supervisor

@@ -1,0 +1,51 @@
+// Handover: how a supervisor gives way to another program, in the same process. It asks first whether the
+// program could take over; then it becomes it.
+#pragma once
+
+#include "daemon/control/loop.hpp"
+#include "daemon/supervisor/descriptor_store.hpp"
+#include "daemon/supervisor/entrance.hpp"
+#include "daemon/supervisor/program_check.hpp"
+#include "daemon/supervisor/running_jobs.hpp"
+#include "daemon/supervisor/saved_state.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace muster::supervisor {
+
+// Owns    the check of an upgrade under way.
+// Thread  the supervisor's loop.
+// Bound   one upgrade at a time; ProgramCheck::kTime for its check.
+// Fails   begin: kUnsupported (no program of its own), kState (it shuts down), kBusy, as ProgramCheck and
+//         replace_program. This daemon goes on.
+class Handover {
+ public:
+  using Refused = std::function<void(const Status&)>;
+
+  Handover(control::Loop& loop, const Clock& clock, const Options& options, const Entrance& entrance,
+           const RunningJobs& jobs, const DescriptorStore& store, SavedState& saved,
+           std::function<void()> save);
+
+  // `program`: its path; empty: the one that was started, which a package may have replaced. `refused` is
+  // called if this daemon goes on, perhaps before begin() returns.
+  void begin(const std::string& program, Refused refused);
+
+ private:
+  void on_checked(const std::string& program, const Status& answer, const Refused& refused);
+  Status give_way(const std::string& program);
+  void tell(const std::string& text) const;
+
+  control::Loop& loop_;
+  const Clock& clock_;
+  const Options& options_;
+  const Entrance& entrance_;
+  const RunningJobs& jobs_;
+  const DescriptorStore& store_;
+  SavedState& saved_;
+  std::function<void()> save_;
+  std::unique_ptr<ProgramCheck> check_;
+};
+
+}  // namespace muster::supervisor

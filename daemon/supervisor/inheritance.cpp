@@ -1,0 +1,95 @@
+#include "daemon/supervisor/inheritance.hpp"
+
+#include "api/base/log.hpp"
+#include "daemon/supervisor/kept_names.hpp"
+#include "daemon/supervisor/socket_role.hpp"
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+namespace muster::supervisor {
+namespace {
+
+// The number in "channel-1f3a", if the name is of that kind.
+std::optional<std::uint64_t> number_in(const std::string& name, std::string_view kind) {
+  if (!name.starts_with(kind)) return std::nullopt;
+  std::uint64_t number = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kind.size(), end, number, 16);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+Inheritance::Inheritance(std::vector<Inherited> inherited, const std::string& runtime_directory) {
+  for (Inherited& one : inherited) put(std::move(one), runtime_directory);
+}
+
+void Inheritance::put(Inherited inherited, const std::string& runtime_directory) {
+  const std::string& name = inherited.name;
+  if (name == kStateName) return put_first(state, std::move(inherited));
+  if (const auto epoch = number_in(name, "channel-"))
+    return put_connection(engines[*epoch].channel, std::move(inherited));
+  if (const auto epoch = number_in(name, "pidfd-"))
+    return put_first(engines[*epoch].pidfd, std::move(inherited));
+  if (const auto epoch = number_in(name, "counters-"))
+    return put_first(engines[*epoch].counters, std::move(inherited));
+  if (const auto uid = number_in(name, "memory-")) return put_first(memories[*uid], std::move(inherited));
+  if (const auto id = number_in(name, "owner-")) return put_connection(owners[*id], std::move(inherited));
+  if (name.starts_with(PlaceLock::kNamePrefix)) {
+    names.insert(name);
+    if (!lock_) lock_ = PlaceLock::adopt(std::move(inherited.descriptor), name);
+  } else if (name.starts_with(RuntimeDirectory::kNamePrefix)) {
+    names.insert(name);
+    if (!directory_)
+      directory_ = RuntimeDirectory::adopt(std::move(inherited.descriptor), runtime_directory, name);
+  } else {
+    put_listening(std::move(inherited));
+  }
+}
+
+void Inheritance::put_first(shm::Descriptor& target, Inherited inherited) {
+  names.insert(inherited.name);
+  if (!target.valid()) target = std::move(inherited.descriptor);
+}
+
+// What is no socket may always be readable: the daemon would never come to rest.
+void Inheritance::put_connection(shm::Descriptor& target, Inherited inherited) {
+  if (has_role(inherited.descriptor, SocketRole::kIsConnected))
+    return put_first(target, std::move(inherited));
+  names.insert(inherited.name);
+  MUSTER_LOG(kWarning, "supervisor", "{} is no connection; it is closed", inherited.name);
+}
+
+// Under our own prefix it is a predecessor's. Under any other name it is the manager's, which gives it anew.
+void Inheritance::put_listening(Inherited inherited) {
+  const bool ours = inherited.name.starts_with(ListenSocket::kNamePrefix);
+  if (ours) names.insert(inherited.name);
+  auto adopted =
+      ListenSocket::adopt(std::move(inherited.descriptor),
+                          ours ? ListenSocket::Path::kOurs : ListenSocket::Path::kManagers, inherited.name);
+  if (!adopted) {
+    MUSTER_LOG(kWarning, "supervisor", "{}: {}", inherited.name, adopted.error().message());
+    return;
+  }
+  std::optional<ListenSocket>& place = ours ? socket_ : managers_;
+  if (!place) place.emplace(*std::move(adopted));
+}
+
+// Of two sockets the manager's counts: it is the one that its unit names. But one of ours that has taken its
+// path is the one that is found. One of ours elsewhere is of no use: settings have changed since.
+Entrance::Kept Inheritance::entrance(const std::string& socket_path) {
+  const bool healed = socket_ && managers_ && socket_->path() == managers_->path() && socket_->stands();
+  if (managers_ && !healed) {
+    socket_.reset();
+    socket_.emplace(*std::move(managers_));
+    managers_.reset();
+  } else if (!healed && socket_ && socket_->path() != socket_path) {
+    socket_.reset();
+  }
+  return {std::move(socket_), std::move(managers_), std::move(lock_), std::move(directory_)};
+}
+
+}  // namespace muster::supervisor

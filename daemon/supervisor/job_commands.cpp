@@ -1,0 +1,171 @@
+#include "daemon/supervisor/job_commands.hpp"
+
+#include <utility>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+using control::Packet;
+
+constexpr std::size_t kRankTextBytes = 32;  // of what was sent for a rank, in a complaint
+
+void refuse(const Reply& reply, const Status& why) {
+  reply(control::failed(why), {});
+}
+
+// A rank that the job has.
+Result<Rank> rank_in(const Job& job, const Json& body) {
+  const auto field = body.find("rank");
+  const bool number = field != body.end() && field->is_number_unsigned();
+  if (number && field->get<std::uint64_t>() < job.spec.world) return Rank(field->get<std::uint32_t>());
+  const std::string text =
+      field == body.end() ? "null" : field->dump(-1, ' ', false, Json::error_handler_t::replace);
+  return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", text.substr(0, kRankTextBytes),
+              job.spec.world - 1, job.spec.name);
+}
+
+}  // namespace
+
+JobCommands::JobCommands(JobTable& table, RunningJobs& jobs, Retries& retries, const Connections& connections,
+                         const Options& options, std::function<void()> save)
+    : table_(table),
+      jobs_(jobs),
+      retries_(retries),
+      connections_(connections),
+      options_(options),
+      save_(std::move(save)) {}
+
+bool JobCommands::run(const std::string& command, const Caller& caller, const Json& body,
+                      const Reply& reply) {
+  if (command == "job_create") {
+    create(caller, body, reply, Full::kWaits);
+  } else if (command == "job_destroy") {
+    destroy(caller, body, reply);
+  } else if (command == "token") {
+    token(caller, body, reply);
+  } else if (command == "absent") {
+    absent(caller, body, reply);
+  } else if (command == "counters") {
+    counters(caller, body, reply);
+  } else if (command == "groups" || command == "expect_all" || command == "hang" || command == "flight") {
+    forward(caller, body, {{"command", command}}, reply);
+  } else if (command == "trace_begin" || command == "trace_end") {
+    forward(caller, body, {{"command", command}, {"by", body.value("by", "")}}, reply);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+Result<const Job*> JobCommands::job_for(const Caller& caller, const Json& body) const {
+  const std::string name = body.value("job", "");
+  const Job* job = std::as_const(table_).find(name);
+  if (job == nullptr) return fail(Code::kNotFound, "no job is named '{}'; `muster jobs` lists them", name);
+  MUSTER_RETURN_IF_ERROR(JobTable::may_act(*job, caller.uid));
+  return job;
+}
+
+void JobCommands::create(const Caller& caller, const Json& body, const Reply& reply, Full full) {
+  const auto spec =
+      control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, caller.uid);
+  if (!spec) return refuse(reply, spec.error());
+  const std::string name = spec->name;
+  const ConnectionId owner = body.value("keep", false) ? 0 : caller.id;
+  const auto created = [this, caller, name, reply](const Status& status) {
+    status.ok() ? answer_created(caller, name, reply) : refuse(reply, status);
+  };
+  // Asked again on the same connection: a predecessor began with it, and its answer was lost.
+  if (const Job* job = table_.find(name); job != nullptr && owner != 0 && jobs_.facts(name).owner == owner &&
+                                          job->spec.world == spec->world && job->spec.mesh == spec->mesh) {
+    if (job->state == JobState::kReady) return created({});
+    if (job->state != JobState::kEnding) {
+      if (const Status waits = jobs_.await_ready(name, created); !waits.ok()) refuse(reply, waits);
+      return;
+    }
+  }
+  const bool may_wait = full == Full::kWaits && !jobs_.closed() && table_.find(name) == nullptr;
+  if (may_wait && retries_.may_wait_for_place(caller.uid)) {
+    const auto has_left = [this, id = caller.id] { return !connections_.contains(id); };
+    return retries_.wait_for_place({caller.uid, name, has_left, [this, caller, body, reply, has_left] {
+                                      if (!has_left()) create(caller, body, reply, Full::kRefused);
+                                    }});
+  }
+  const Status started = jobs_.start(*spec, {.gid = caller.gid, .owner = owner}, created);
+  if (!started.ok()) refuse(reply, started);
+}
+
+void JobCommands::answer_created(const Caller& caller, const std::string& name, const Reply& reply) {
+  const Job& job = *table_.find(name);
+  Json result{{"job", name}, {"epoch", job.spec.epoch}};
+  if (job.spec.claim == control::ClaimRule::kToken) {
+    result["tokens"] = Json::array();
+    for (std::uint32_t rank = 0; rank < job.spec.world; ++rank) {
+      const std::string text = options_.random_hex();
+      static_cast<void>(table_.issue(name, Rank(rank), text));
+      result["tokens"].push_back(text);
+    }
+    save_();  // before anybody knows them
+  }
+  if (connections_.contains(caller.id)) reply(control::success(std::move(result)), {});
+}
+
+void JobCommands::destroy(const Caller& caller, const Json& body, const Reply& reply) {
+  const auto job = job_for(caller, body);
+  if (!job) return refuse(reply, job.error());
+  const std::string name = (*job)->spec.name;
+  jobs_.end(name, fmt::format("job {} was ended by user {}", name, caller.uid));
+  reply(control::success(Json::object()), {});
+}
+
+void JobCommands::token(const Caller& caller, const Json& body, const Reply& reply) {
+  if (!connections_.contains(caller.id)) return;  // it did not wait for the engine
+  const auto job = job_for(caller, body);
+  const auto rank = job ? rank_in(**job, body) : Result<Rank>(fail(job.error()));
+  if (!rank) return refuse(reply, rank.error());
+  const std::string name = (*job)->spec.name;
+  if ((*job)->state == JobState::kAdopting) {
+    // A token counts from how often its rank was attached, which only the engine knows.
+    const auto again = [this, caller, body, reply](const Status& status) {
+      status.ok() ? token(caller, body, reply) : refuse(reply, status);
+    };
+    if (const Status waits = jobs_.await_ready(name, again); !waits.ok()) refuse(reply, waits);
+    return;
+  }
+  const std::string text = options_.random_hex();
+  if (const Status issued = table_.issue(name, *rank, text); !issued.ok()) return refuse(reply, issued);
+  save_();
+  reply(control::success({{"token", text}}), {});
+}
+
+void JobCommands::absent(const Caller& caller, const Json& body, const Reply& reply) {
+  const auto job = job_for(caller, body);
+  const auto rank = job ? rank_in(**job, body) : Result<Rank>(fail(job.error()));
+  if (!rank) return refuse(reply, rank.error());
+  forward(caller, body, {{"command", "absent"}, {"rank", rank->value}, {"text", body.at("text")}}, reply);
+}
+
+// Without a word to the engine, which may be stuck.
+void JobCommands::counters(const Caller& caller, const Json& body, const Reply& reply) {
+  const auto job = job_for(caller, body);
+  if (!job) return refuse(reply, job.error());
+  const std::string& name = (*job)->spec.name;
+  const RunningJobs::Facts facts = jobs_.facts(name);
+  if (facts.counters < 0)
+    return refuse(reply, failure(Code::kState, "job {} is still starting; try again", name));
+  reply(control::success({{"job", name}, {"engine_pid", facts.engine_pid}}), std::span(&facts.counters, 1));
+}
+
+// A question for the job's engine; its answer goes back as it came.
+void JobCommands::forward(const Caller& caller, const Json& body, const Json& question, const Reply& reply) {
+  const auto job = job_for(caller, body);
+  if (!job) return refuse(reply, job.error());
+  jobs_.ask((*job)->spec.name, question, {}, [reply](const Result<Packet>& answer) {
+    if (!answer) return refuse(reply, answer.error());
+    std::vector<int> descriptors;
+    for (const auto& descriptor : answer->descriptors) descriptors.push_back(descriptor.get());
+    reply(answer->body, descriptors);
+  });
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,48 @@
+// JobCommands: what a command line may ask of one job: to be made or ended, for tokens, and whatever its
+// engine answers. The table of commands is in daemon/control/README.md.
+#pragma once
+
+#include "daemon/supervisor/connections.hpp"
+#include "daemon/supervisor/retries.hpp"
+#include "daemon/supervisor/running_jobs.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace muster::supervisor {
+
+// Owns    nothing: what it is asked changes the table and the running jobs.
+// Thread  the supervisor's loop.
+// Bound   as Connections and RunningJobs, for commands that wait.
+// Fails   never: each command is answered once, with its failure too. A field of another type than expected
+//         is a Json::exception.
+class JobCommands {
+ public:
+  JobCommands(JobTable& table, RunningJobs& jobs, Retries& retries, const Connections& connections,
+              const Options& options, std::function<void()> save);
+
+  // False: it is no command of a job.
+  bool run(const std::string& command, const Caller& caller, const control::Json& body, const Reply& reply);
+
+ private:
+  enum class Full : std::uint8_t { kWaits, kRefused };  // where there is no place for the job now
+  void create(const Caller& caller, const control::Json& body, const Reply& reply, Full full);
+  void answer_created(const Caller& caller, const std::string& name, const Reply& reply);
+  void destroy(const Caller& caller, const control::Json& body, const Reply& reply);
+  void token(const Caller& caller, const control::Json& body, const Reply& reply);
+  void absent(const Caller& caller, const control::Json& body, const Reply& reply);
+  void counters(const Caller& caller, const control::Json& body, const Reply& reply);
+  void forward(const Caller& caller, const control::Json& body, const control::Json& question,
+               const Reply& reply);
+  Result<const Job*> job_for(const Caller& caller, const control::Json& body) const;
+
+  JobTable& table_;
+  RunningJobs& jobs_;
+  Retries& retries_;
+  const Connections& connections_;
+  const Options& options_;
+  std::function<void()> save_;
+};
+
+}  // namespace muster::supervisor

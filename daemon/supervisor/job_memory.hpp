@@ -1,0 +1,50 @@
+// JobMemory: the memory pages of the users who have jobs, kept for a successor and shared out anew.
+#pragma once
+
+#include "daemon/control/loop.hpp"
+#include "daemon/supervisor/descriptor_store.hpp"
+#include "daemon/supervisor/memory_shares.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace muster::supervisor {
+
+// Owns    the pages (MemoryShares), and the timer of their refresh.
+// Thread  the supervisor's loop.
+// Bound   a page for each user with jobs; a refresh once in kPeriod while there is one.
+// Fails   enter: as MemoryShares.
+class JobMemory {
+ public:
+  static constexpr Nanos kPeriod = std::chrono::seconds(1);
+
+  JobMemory(control::Loop& loop, DescriptorStore& store, Shares::Limits limits, std::uint32_t governor)
+      : loop_(loop), store_(store), shares_(limits, governor) {}
+
+  // A new job. Its user's page is kept before an engine has it.
+  Status enter(std::uint32_t uid, std::uint64_t job);
+  // The engine of the job is gone.
+  void leave(std::uint32_t uid, std::uint64_t job);
+  // A predecessor's page of that user. False if it is none, or the user has one already.
+  bool adopt(std::uint32_t uid, shm::Descriptor page);
+  // A predecessor's job, in its user's page. False: its memory is not counted.
+  bool adopt_job(std::uint32_t uid, std::uint64_t job) { return shares_.adopt_job(uid, job); }
+  // Now, and then once in kPeriod: engines take and give back without a word.
+  void refresh();
+
+  // What an engine needs to count what it holds.
+  struct Place {
+    int page = -1;
+    std::uint32_t slot = 0;
+  };
+  std::optional<Place> place_of(std::uint32_t uid, std::uint64_t job) const;
+  Shares held() const { return shares_.held(); }
+
+ private:
+  control::Loop& loop_;
+  DescriptorStore& store_;
+  MemoryShares shares_;
+  control::Loop::Watch timer_ = 0;
+};
+
+}  // namespace muster::supervisor

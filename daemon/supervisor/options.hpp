@@ -1,0 +1,49 @@
+// Options: all that a supervisor is told at its start.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/control/job.hpp"
+#include "daemon/supervisor/descriptor_store.hpp"
+#include "daemon/supervisor/shares.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::supervisor {
+
+struct Options {
+  std::string socket_path;
+  std::uint32_t socket_mode = 0660;
+  std::optional<std::uint32_t> socket_gid;  // the group that owns the socket; else the daemon's
+  std::string runtime_directory;  // that the socket lies in, and the daemon makes; empty: it makes none
+  bool transient = false;         // it removes that directory at its end
+  std::string engine_program;
+  std::uint32_t jobs_max = 16;
+  std::uint32_t jobs_per_user_max = 0;  // 0: Shares::limits_of()
+  std::uint32_t sessions_max = 256;
+  std::uint32_t sessions_per_user_max = 0;
+  std::uint64_t memory_max = 0;  // bytes of all jobs; 0: three quarters of the machine's, or of the cgroup's
+  std::uint64_t memory_per_user_max = 0;
+  std::uint32_t ranks_per_job_max = 256;
+  bool auto_create_jobs = true;
+  Nanos made_job_linger = std::chrono::seconds(60);  // of a job that a Hello made, once its ranks have left
+  Nanos idle_timeout = std::chrono::seconds(30);     // of a connection that owns no job and asks nothing
+  Nanos drain_timeout = std::chrono::seconds(10);
+  control::JobSpec job_defaults;               // limits and times of a job that does not set them
+  std::vector<control::JobSpec> jobs;          // created at start
+  std::function<std::string()> random_hex;     // 32 random bytes as text: tokens
+  std::function<std::uint64_t()> random_word;  // epochs, first serials
+  Notify notify;                               // to the service manager; may be empty
+  std::size_t store_room = 0;                  // descriptors that the manager keeps; 0: unknown
+  std::string program;                         // what runs, for an upgrade; empty: there is none
+  std::vector<std::string> arguments;          // that it was started with, its name first
+};
+
+// The sessions that each user may have; nobody has one yet.
+Shares session_shares(const Options& options);
+
+}  // namespace muster::supervisor

@@ -1,0 +1,61 @@
+// Retries: claims and jobs that cannot be had yet, and are asked for again.
+//
+// A rank whose former process has just died may come back before its engine has told of the death. A job may
+// come while another one that is ending still has its place.
+#pragma once
+
+#include "daemon/control/loop.hpp"
+#include "daemon/supervisor/job_table.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace muster::supervisor {
+
+// Owns    the queue for places, in the order of arrival, and its timer.
+// Thread  the supervisor's loop.
+// Bound   kLimits, claims and jobs together; kPlaceTime for each job in the queue.
+// Fails   never: the caller asks for room first, and refuses where there is none.
+class Retries {
+ public:
+  static constexpr Shares::Limits kLimits = Shares::limits_of(128, 64);
+  static constexpr Nanos kPlaceTime = std::chrono::seconds(11);  // an engine has 10 s to end
+
+  struct Applicant {
+    std::uint32_t uid = 0;
+    std::string job;
+    std::function<bool()> has_left;
+    std::function<void()> apply;  // called once, whether there is a place now or not
+  };
+
+  Retries(control::Loop& loop, const Clock& clock, const JobTable& table);
+
+  // Whether one more of that user may wait. Applicants who have left make room.
+  bool has_room(std::uint32_t uid);
+  // Calls `again` after `delay`. It counts until then.
+  void after(Nanos delay, std::uint32_t uid, std::function<void()> again);
+  // Whether a job of that user may wait for the place of one that is ending.
+  bool may_wait_for_place(std::uint32_t uid);
+  void wait_for_place(Applicant applicant);
+  // A job is gone: first come, first served. An applicant whose job is there by now needs no place. One that
+  // has waited for kPlaceTime, or whose place will not come any more, applies and hears that there is none.
+  void fill_places();
+
+ private:
+  struct Waiting {
+    Applicant applicant;
+    Instant until{0};
+  };
+  void watch_first();
+
+  control::Loop& loop_;
+  const Clock& clock_;
+  const JobTable& table_;
+  Shares waiting_;
+  std::vector<Waiting> applicants_;
+  control::Loop::Watch timer_ = 0;
+};
+
+}  // namespace muster::supervisor

@@ -1,0 +1,321 @@
+#include "daemon/supervisor/running_jobs.hpp"
+
+#include "api/base/log.hpp"
+#include "daemon/supervisor/kept_names.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+using control::Packet;
+
+constexpr Nanos kStopAgain = std::chrono::milliseconds(20);
+constexpr Nanos kAskCountersAgain = std::chrono::seconds(1);
+
+constexpr Shares::Words kSessionsOfAJob{"sessions", "limits.sessions_max", "limits.sessions_per_user_max",
+                                        "start fewer ranks"};
+
+}  // namespace
+
+RunningJobs::RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory, DescriptorStore& store,
+                         const Options& options, Events events)
+    : loop_(loop),
+      table_(table),
+      memory_(memory),
+      store_(store),
+      options_(options),
+      events_(std::move(events)) {}
+
+EngineProcess::Options RunningJobs::engine_options(const control::JobSpec& spec, std::uint32_t gid) {
+  const std::string name = spec.name;
+  EngineProcess::Options engine;
+  engine.program = options_.engine_program;
+  engine.uid = spec.owner_uid;
+  engine.gid = gid;
+  engine.on_event = [this, name](const Json& event) { on_event(name, event); };
+  // Later, because the engine's own callback is still on the stack.
+  engine.on_end = [this, name](const std::string& how) {
+    loop_.post([this, name, how] { on_end(name, how); });
+  };
+  return engine;
+}
+
+// What the state names can be found: the state is saved last, and an engine that it does not name is ended.
+Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) {
+  if (closed_) return failure(Code::kState, kShuttingDown);
+  // An engine makes memory for every rank before the first one comes, so the size of the job is asked here.
+  if (spec.world > options_.ranks_per_job_max)
+    return failure(
+        Code::kNoResource,
+        "job {} is of {} ranks, {} are the limit (limits.ranks_per_job_max); start fewer or raise it",
+        spec.name, spec.world, options_.ranks_per_job_max);
+  // Otherwise ranks would be started that can never all attach.
+  MUSTER_RETURN_IF_ERROR(session_shares(options_).fits(spec.owner_uid, spec.world, kSessionsOfAJob));
+  spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
+  MUSTER_ASSIGN_OR_RETURN(const Job* entry, table_.create(spec));
+  const std::string name = entry->spec.name;
+  Result<std::unique_ptr<EngineProcess>> engine;
+  if (const Status memory = memory_.enter(spec.owner_uid, spec.epoch); !memory.ok()) {
+    engine = fail(memory);
+  } else {
+    engine = EngineProcess::spawn(loop_, engine_options(spec, birth.gid));
+  }
+  if (!engine) {
+    memory_.leave(spec.owner_uid, spec.epoch);
+    table_.erase(name);
+    return engine.error();
+  }
+  RunningJob& job = jobs_[name];
+  job.engine = *std::move(engine);
+  job.birth = birth;
+  job.on_ready.push_back(std::move(on_ready));
+  memory_.refresh();
+  store_.keep(channel_name(spec.epoch), job.engine->channel());
+  store_.keep(pidfd_name(spec.epoch), job.engine->pidfd());
+  if (birth.owner != 0) events_.owned(birth.owner);
+  events_.save();
+  // Last: where the engine is gone already, the answer comes at once, and the job's owner may leave with it.
+  ask_to_create(name);
+  events_.changed();
+  return {};
+}
+
+void RunningJobs::adopt(const SavedJob& saved, KeptEngine engine) {
+  const std::uint64_t epoch = saved.spec.epoch;
+  std::vector<IssuedToken> tokens;
+  for (const SavedToken& token : saved.tokens) tokens.push_back({token.rank, token.attachments, token.text});
+  static_cast<void>(table_.adopt(saved.spec, tokens));  // a state names no job twice
+  RunningJob& job = jobs_[saved.spec.name];
+  job.birth = {saved.gid, saved.owner, saved.made};
+  job.later = saved.later;
+  job.spec_later = saved.spec_later;
+  job.ending = saved.ending;  // also in what is saved before the engine is asked to stop
+  job.counters = std::move(engine.counters);
+  EngineProcess::Options options = engine_options(saved.spec, saved.gid);
+  options.first_serial = static_cast<std::uint32_t>(options_.random_word());
+  job.engine = EngineProcess::adopt(loop_, std::move(options), saved.engine_pid, std::move(engine.channel),
+                                    std::move(engine.pidfd));
+  store_.know(channel_name(epoch), job.engine->channel());
+  store_.know(pidfd_name(epoch), job.engine->pidfd());
+  if (job.counters.valid()) store_.know(counters_name(epoch), job.counters);
+}
+
+void RunningJobs::begin_anew(const std::string& name) {
+  MUSTER_LOG(kInfo, "supervisor", "job {} was only begun; it is made now", name);
+  table_.starting(name);
+  ask_to_create(name);
+}
+
+void RunningJobs::taken_over(const std::string& name) {
+  if (!jobs_.at(name).counters.valid()) ask_counters(name, table_.find(name)->spec.epoch);
+  settle(name, {});
+  watch_desertion(name);
+  events_.changed();
+}
+
+RunningJobs::RunningJob* RunningJobs::find(const std::string& name, std::uint64_t epoch) {
+  return table_.find(name, epoch) == nullptr ? nullptr : &jobs_.at(name);
+}
+
+void RunningJobs::ask_to_create(const std::string& name) {
+  const control::JobSpec& spec = table_.find(name)->spec;
+  const auto memory = memory_.place_of(spec.owner_uid, spec.epoch);
+  Json command{{"command", "create"}, {"spec", control::to_json(spec)}};
+  if (memory) command["memory_slot"] = memory->slot;
+  const int page = memory ? memory->page : -1;
+  jobs_.at(name).engine->ask(command, std::span(&page, memory ? 1 : 0),
+                             [this, name](Result<Packet> answer) { on_created(name, std::move(answer)); });
+}
+
+void RunningJobs::on_created(const std::string& name, Result<Packet> answer) {
+  const auto it = jobs_.find(name);
+  if (it == jobs_.end()) return;
+  Status status = answer ? Status() : answer.error();
+  if (answer) {
+    const auto result = control::result_of(*answer);
+    if (!result) status = result.error();
+    if (!answer->descriptors.empty())
+      keep_counters(it->second, table_.find(name)->spec.epoch, std::move(answer->descriptors.front()));
+  }
+  status = unless_ending(name, std::move(status));
+  if (status.ok()) table_.ready(name);
+  settle(name, status);
+  // An engine that lives but has made no job is of no use, and would keep the name and a place.
+  const bool died = !answer && answer.error().code() == Code::kDaemonLost;
+  if (!status.ok() && !died) {
+    table_.ending(name);
+    it->second.engine->kill();
+  }
+  watch_desertion(name);
+  events_.changed();
+}
+
+// The engine has said its first word, or never will.
+void RunningJobs::settle(const std::string& name, const Status& status) {
+  for (const OnReady& on_ready : std::exchange(jobs_.at(name).on_ready, {})) on_ready(status);
+  events_.ready(name, status);
+}
+
+void RunningJobs::on_event(const std::string& name, const Json& event) {
+  const auto kind = event.find("event");
+  if (kind == event.end() || !kind->is_string()) return;
+  if (*kind == "failed") {
+    MUSTER_LOG(kError, "supervisor", "job {} failed: {}", name,
+               event.value("error", Json("no reason")).dump(-1, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  const auto rank = event.find("rank");
+  if (*kind != "detached" || rank == event.end() || !rank->is_number_unsigned()) return;
+  table_.release(name, Rank(rank->get<std::uint32_t>()));
+  watch_desertion(name);
+  events_.changed();
+}
+
+Status RunningJobs::unless_ending(const std::string& name, Status status) const {
+  const Job* entry = table_.find(name);
+  if (entry == nullptr || entry->state != JobState::kEnding) return status;
+  return failure(Code::kJobEnded, "job {} ends: {}", name, jobs_.at(name).ending);
+}
+
+void RunningJobs::on_end(const std::string& name, const std::string& how) {
+  if (!jobs_.contains(name)) return;
+  const Status why =
+      unless_ending(name, failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
+  if (why.code() != Code::kJobEnded)
+    MUSTER_LOG(kError, "supervisor", "job {} is gone: its engine ended early, {}", name, how);
+  const auto node = jobs_.extract(name);
+  const RunningJob& job = node.mapped();
+  loop_.unwatch(job.end_timer);
+  loop_.unwatch(job.linger);
+  const control::JobSpec spec = table_.find(name)->spec;
+  for (const std::string& kept :
+       {channel_name(spec.epoch), pidfd_name(spec.epoch), counters_name(spec.epoch)})
+    store_.forget(kept);
+  memory_.leave(spec.owner_uid, spec.epoch);
+  table_.erase(name);
+  events_.save();
+  if (job.birth.owner != 0) events_.disowned(job.birth.owner);
+  // The creator of a job whose engine died while it was taken over still waits.
+  for (const OnReady& on_ready : job.on_ready) on_ready(why);
+  events_.gone(name, why, job.deserted);
+  events_.changed();
+}
+
+void RunningJobs::end(const std::string& name, const std::string& why, Nanos time) {
+  const auto it = jobs_.find(name);
+  if (it == jobs_.end()) return;
+  RunningJob& job = it->second;
+  const Job& entry = *table_.find(name);
+  if (entry.state == JobState::kEnding && time >= kEngineEndTime) return;
+  if (entry.state != JobState::kEnding) {
+    MUSTER_LOG(kInfo, "supervisor", "job {} ends: {}", name, why);
+    table_.ending(name);
+    job.ending = why;
+    events_.ending(name, unless_ending(name, {}));
+    events_.save();
+    ask_to_stop(name, entry.spec.epoch);
+  }
+  loop_.unwatch(job.end_timer);
+  job.end_timer = loop_.after(time, [this, name] { jobs_.at(name).engine->kill(); });
+}
+
+void RunningJobs::end_all(const std::string& why, Nanos time) {
+  std::vector<std::string> names;
+  for (const auto& [name, job] : jobs_) names.push_back(name);
+  for (const std::string& name : names) end(name, why, time);
+}
+
+void RunningJobs::end_owned_by(ConnectionId owner) {
+  std::vector<std::string> names;
+  for (const auto& [name, job] : jobs_)
+    if (job.birth.owner == owner) names.push_back(name);
+  for (const std::string& name : names) end(name, kOwnerLeft);
+}
+
+// Again while the channel is full: an engine that was not told is killed with all that it holds.
+void RunningJobs::ask_to_stop(const std::string& name, std::uint64_t epoch) {
+  RunningJob* job = find(name, epoch);
+  if (job == nullptr) return;
+  job->engine->ask(Json{{"command", "stop"}, {"text", job->ending}}, {},
+                   [this, name, epoch](const Result<Packet>& answer) {
+                     if (answer || answer.error().code() == Code::kDaemonLost) return;
+                     loop_.after(kStopAgain, [this, name, epoch] { ask_to_stop(name, epoch); });
+                   });
+}
+
+void RunningJobs::watch_desertion(const std::string& name) {
+  const auto it = jobs_.find(name);
+  if (it == jobs_.end() || !it->second.birth.made) return;
+  RunningJob& job = it->second;
+  const Job& entry = *table_.find(name);
+  const bool empty = entry.state == JobState::kReady && entry.held() == 0;
+  if (!empty) return loop_.unwatch(std::exchange(job.linger, 0));
+  if (job.linger != 0) return;
+  job.linger = loop_.after(options_.made_job_linger, [this, name] {
+    RunningJob& deserted = jobs_.at(name);
+    deserted.linger = 0;
+    deserted.deserted = true;
+    end(name, fmt::format("the last rank of job {} has left", name));
+  });
+}
+
+void RunningJobs::ask(const std::string& name, const Json& command, std::span<const int> descriptors,
+                      EngineProcess::Answered answered) {
+  jobs_.at(name).engine->ask(command, descriptors, std::move(answered));
+}
+
+Status RunningJobs::await_ready(const std::string& name, OnReady on_ready) {
+  std::vector<OnReady>& waiting = jobs_.at(name).on_ready;
+  if (waiting.size() >= kQuestionsMax)
+    return failure(
+        Code::kBusy,
+        "{} questions wait for the engine of job {}, the limit; ask again when it is ready (`muster "
+        "jobs`)",
+        kQuestionsMax, name);
+  waiting.push_back(std::move(on_ready));
+  return {};
+}
+
+// Until it has them: the predecessor was killed before it did.
+void RunningJobs::ask_counters(const std::string& name, std::uint64_t epoch) {
+  RunningJob* job = find(name, epoch);
+  if (job == nullptr) return;
+  job->engine->ask(Json{{"command", "counters"}}, {}, [this, name, epoch](Result<Packet> answer) {
+    RunningJob* asked = find(name, epoch);
+    if (asked == nullptr || (!answer && answer.error().code() == Code::kDaemonLost)) return;
+    if (answer && !answer->descriptors.empty())
+      return keep_counters(*asked, epoch, std::move(answer->descriptors.front()));
+    loop_.after(kAskCountersAgain, [this, name, epoch] { ask_counters(name, epoch); });
+  });
+}
+
+void RunningJobs::keep_counters(RunningJob& job, std::uint64_t epoch, shm::Descriptor counters) {
+  job.counters = std::move(counters);
+  store_.keep(counters_name(epoch), job.counters);
+}
+
+RunningJobs::Facts RunningJobs::facts(const std::string& name) const {
+  const auto it = jobs_.find(name);
+  if (it == jobs_.end()) return {};
+  const RunningJob& job = it->second;
+  return {job.engine->pid(), job.counters.get(), job.birth.owner, job.deserted};
+}
+
+std::vector<SavedJob> RunningJobs::saved() const {
+  std::vector<SavedJob> all;
+  for (const auto& [name, job] : jobs_) {
+    const Job& entry = *table_.find(name);
+    SavedJob saved{entry.spec, job.birth.gid, job.engine->pid(), job.birth.owner, job.birth.made, job.ending,
+                   {},         job.later,     job.spec_later};
+    for (std::uint32_t rank = 0; rank < entry.claims.size(); ++rank)
+      if (const Claim& claim = entry.claims[rank]; !claim.token.empty())
+        saved.tokens.push_back({rank, claim.token_at, claim.token});
+    all.push_back(std::move(saved));
+  }
+  return all;
+}
+
+}  // namespace muster::supervisor

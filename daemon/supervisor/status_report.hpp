@@ -1,0 +1,54 @@
+// StatusReport: what the supervisor tells of itself and of its jobs. It changes nothing.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/control/loop.hpp"
+#include "daemon/supervisor/adoption.hpp"
+#include "daemon/supervisor/claims.hpp"
+#include "daemon/supervisor/connections.hpp"
+#include "daemon/supervisor/job_memory.hpp"
+#include "daemon/supervisor/running_jobs.hpp"
+#include "daemon/supervisor/saved_state.hpp"
+
+#include <cstdint>
+
+namespace muster::supervisor {
+
+// Owns    nothing.
+// Thread  the supervisor's loop.
+// Bound   kReportTime for the engines that are asked. Users who do not govern the daemon see
+//         their own jobs.
+// Fails   never.
+class StatusReport {
+ public:
+  static constexpr Nanos kReportTime = std::chrono::seconds(1);
+
+  struct Sources {
+    const Options& options;
+    const JobTable& table;
+    RunningJobs& jobs;  // whose engines are asked
+    const Claims& claims;
+    const JobMemory& memory;
+    const SavedState& saved;
+    const Entrance& entrance;
+    const Adoption& adoption;
+  };
+  StatusReport(control::Loop& loop, const Clock& clock, Sources sources)
+      : loop_(loop), clock_(clock), from_(sources) {}
+
+  control::Json version() const;
+  control::Json status(std::uint32_t uid) const;
+  // Asks each engine for its ranks. The answer goes out when the last one has spoken, or after a while
+  // without those that are stopped or stuck: one job must not hide the others.
+  void jobs(std::uint32_t uid, const control::Json& body, const Reply& reply) const;
+
+ private:
+  control::Json describe(const Job& job) const;
+  control::Json users(std::uint32_t uid) const;
+
+  control::Loop& loop_;
+  const Clock& clock_;
+  Sources from_;
+};
+
+}  // namespace muster::supervisor
