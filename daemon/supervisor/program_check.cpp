@@ -24,11 +24,11 @@ constexpr int kStateDescriptor = 3;
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   dup2(state, kStateDescriptor);
-  // A musterd holds it from its first moment on. Until then it would end this one, if it is sent to all of
-  // that name.
+  // A musterd holds these from its first moment on. Until then one that is sent to all of that name would end
+  // this process.
   sigset_t held;
   sigemptyset(&held);
-  sigaddset(&held, SIGUSR2);
+  for (const int number : {SIGUSR1, SIGUSR2, SIGALRM}) sigaddset(&held, number);
   sigprocmask(SIG_SETMASK, &held, nullptr);
   execv(program, arguments);
   _exit(127);

@@ -16,7 +16,7 @@ constexpr int kFirst = 3;  // as sd_listen_fds(3) says
 sigset_t signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR2}) sigaddset(&set, number);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM}) sigaddset(&set, number);
   return set;
 }
 

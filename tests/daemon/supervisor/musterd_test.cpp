@@ -165,14 +165,16 @@ TEST(Musterd, TakesOverTheSocketOfOneThatWasKilled) {
   }
 }
 
-// Goal:   a terminal that closes, or one who means "read your settings again", ends no jobs.
-TEST(Musterd, GoesOnAfterSighup) {
+// Goal:   a signal that means nothing to the daemon ends no jobs, and its sender hears so. A terminal that
+//         closes sends one, and a person who wants settings to be read again.
+TEST(Musterd, GoesOnAfterSignalsThatMeanNothingToIt) {
   Daemon daemon;
-  daemon.running().signal(SIGHUP);
+  for (const int number : {SIGHUP, SIGUSR1, SIGALRM}) daemon.running().signal(number);
   EXPECT_EQ(muster({"status", "--endpoint", daemon.socket()}).code, 0);
   const Ran ran = daemon.stop();
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_NE(ran.err.find("SIGHUP changes nothing"), std::string::npos) << ran.err;
+  for (const char* name : {"SIGHUP", "SIGUSR1", "SIGALRM"})
+    EXPECT_NE(ran.err.find(fmt::format("{} changes nothing", name)), std::string::npos) << ran.err;
 }
 
 TEST(Musterd, MakesItsFolderHoweverThatIsWritten) {
