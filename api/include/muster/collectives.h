@@ -95,9 +95,9 @@ typedef struct muster_face {
  *
  * What a failure leaves. After MISMATCH and every -1xx nothing was written. After any other error the target is undefined, and
  * in place so is the source; where all share the target, for all: restore it before the operation is repeated. After CORRUPT
- * the target holds what this rank computed. When a member is lost just as all meet, the operation may be done at some of the
- * others and failed at the rest: before survivors go on, they compare how far each has come (ALL_REDUCE, MIN, on the group
- * that muster_group_shrink has made).
+ * the target holds what this rank computed. When a member is lost after all have met for a run in which it has a part left to do
+ * (a large reduction, a node-shared target), the run may be done at some of the others and failed at the rest. Before survivors
+ * of such runs go on, they compare how far each has come (ALL_REDUCE, MIN, on the group that muster_group_shrink has made).
  *
  * Where others differ. MPI and NCCL in general: counts and types of all members are compared here and a difference is an
  * error at each of them, not undefined; every operation has a deadline. Integers wrap. Operators of users, of bits and of

@@ -22,6 +22,16 @@
  * ABI        Frozen within a minor version 0.x: the library is libmuster.so.0.x, and of its structs only muster_open_options
  *            may grow. Another x is another library, for which programs are compiled anew.
  * Errors     Every call returns a status; muster_last_error() has this thread's sentence with values and remedy.
+ * Failure    Operations meet at a place: starts of a group on their lane, its runs in one order, SEND and RECV by pair.
+ *            1. A place fails as a whole. A member that dies, leaves or aborts ends all places of its groups. A deadline, an
+ *               interrupt, a mismatch of starts or a failed step ends its own place. A mismatch of runs, and CORRUPT, end none.
+ *            2. What all members had met for is completed: starts always, runs if a loss ended the place and the lost member had
+ *               no part left to do. Whatever else was begun before the end fails with its cause, at every member.
+ *            3. A start that fails stops its lane. What is behind it there, and what waits for it on other lanes, fails with
+ *               DEPENDENCY, until muster_lane_reset. A run that fails says so, and the group may run again at once.
+ *            4. A rank hears of one fault once, but for what it had begun before, and of every lost member.
+ *            5. A rank that attaches again takes part in what is begun from then on. Until then the others wait for it until
+ *               their deadline. If its launcher has said that it will not come, they fail at once.
  * Times      What 0 and a negative number of nanoseconds mean, and what a positive one bounds:
  *
  *                                                        0                     negative       positive bounds
