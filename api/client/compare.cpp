@@ -1,13 +1,7 @@
 #include "api/client/compare.hpp"
 
-#include "api/base/dtype.hpp"
-#include "api/base/fault_point.hpp"
-#include "api/client/session.hpp"
-
-#include <algorithm>
 #include <cstring>
-#include <limits>
-#include <span>
+#include <string>
 #include <vector>
 
 namespace muster::client {
@@ -17,67 +11,15 @@ constexpr std::uint64_t kGatheredOffset = 64;  // of all members' records, behin
 constexpr std::uint64_t kWords = sizeof(Held) / sizeof(std::int64_t);
 static_assert(sizeof(Held) % sizeof(std::int64_t) == 0 && sizeof(Held) <= kGatheredOffset);
 
-__extension__ using Wide = unsigned __int128;
-constexpr Wide kBytesMax = static_cast<Wide>(std::numeric_limits<std::int64_t>::max());
-
-// Bytes from the view's first element to one past its last; each size and stride has been found possible.
-Result<Wide> extent_of(const muster_tensor& t, std::size_t i, std::size_t element) {
-  Wide count = 1;
-  Wide last = 0;
-  bool empty = false;
-  for (int d = 0; d < t.dims; ++d) {
-    const std::int64_t size = t.size[d];
-    const std::int64_t stride = t.stride[d];
-    if (size < 0 || stride < 0 || (size > 1 && stride == 0))
-      return fail(Code::kBadArgument,
-                  "views[{}]: size {} and stride {} of dim {}: a size is 0 or more, a stride 1 or more", i,
-                  size, stride, d);
-    empty = empty || size == 0;
-    if (size <= 1) continue;
-    count = std::min(count * static_cast<Wide>(size), kBytesMax);
-    last = std::min(last + static_cast<Wide>(size - 1) * static_cast<Wide>(stride), kBytesMax);
-  }
-  if (empty) return Wide{0};
-  if (count * element >= kBytesMax) return fail(Code::kBadArgument, "views[{}] has more than 2^63 bytes", i);
-  return (last + 1) * element;
-}
-
-Result<View> checked_view(const muster_session& session, const muster_tensor& t, std::size_t i) {
-  const std::size_t element = dtype_bytes(t.dtype);
-  if (element == 0) return fail(Code::kBadArgument, "views[{}]: dtype {} does not exist", i, t.dtype);
-  if (t.dims < 0 || t.dims > MUSTER_TENSOR_DIMS_MAX)
-    return fail(Code::kBadArgument, "views[{}]: {} dims; 0 to {} are possible", i, t.dims,
-                MUSTER_TENSOR_DIMS_MAX);
-  if (t.offset_bytes % element != 0)
-    return fail(Code::kBadArgument, "views[{}]: offset {} is not a multiple of the element's {} bytes", i,
-                t.offset_bytes, element);
-  muster_buffer_info buffer = MUSTER_BUFFER_INFO_INIT;
-  if (const Status known = session.query(t.buffer, &buffer); !known.ok())
-    return fail(known.code(), "views[{}]: no such buffer", i);
-  if (buffer.address == nullptr)
-    return fail(Code::kUnsupported, "views[{}]: this process does not see the memory of its device", i);
-  MUSTER_ASSIGN_OR_RETURN(const Wide extent, extent_of(t, i, element));
-  if (static_cast<Wide>(t.offset_bytes) + extent > buffer.bytes)
-    return fail(Code::kBadArgument, "views[{}] ends behind the {} bytes of its buffer (offset {})", i,
-                buffer.bytes, t.offset_bytes);
-  View view;
-  view.dtype = t.dtype;
-  view.face.dims = t.dims;
-  std::copy_n(t.size, MUSTER_TENSOR_DIMS_MAX, view.face.size.begin());
-  std::copy_n(t.stride, MUSTER_TENSOR_DIMS_MAX, view.face.stride.begin());
-  view.face.data = static_cast<std::byte*>(buffer.address) + t.offset_bytes;
-  return view;
-}
-
 }  // namespace
 
 Status Comparison::reserve(std::size_t members) {
   const std::uint64_t bytes = kGatheredOffset + members * sizeof(Held);
   if (bytes <= bytes_) return {};
-  MUSTER_ASSIGN_OR_RETURN(const auto granted, session_.alloc(bytes));
+  MUSTER_ASSIGN_OR_RETURN(const auto granted, buffers_.alloc(bytes));
   if (granted.address == nullptr)
     return failure(Code::kUnsupported, "this process does not see the memory of its device");
-  // The former one stays for the plans that name it.
+  // The former buffer stays for the plans that name it.
   buffer_ = granted.buffer;
   memory_ = granted.address;
   bytes_ = bytes;
@@ -85,9 +27,9 @@ Status Comparison::reserve(std::size_t members) {
 }
 
 Status Comparison::prepare(muster_group group) {
-  const auto known = plans_.find(group);
-  if (known != plans_.end() && session_.has_plan(known->second.plan)) return {};
-  MUSTER_ASSIGN_OR_RETURN(const auto* facts, session_.known_group(group));
+  const auto known = gatherings_.find(group);
+  if (known != gatherings_.end() && plans_.has(known->second.plan)) return {};
+  MUSTER_ASSIGN_OR_RETURN(const auto* facts, groups_.facts(group));
   MUSTER_RETURN_IF_ERROR(reserve(facts->ranks.size()));
   muster_collective c = MUSTER_COLLECTIVE_INIT;
   c.op = MUSTER_ALL_GATHER;
@@ -97,56 +39,24 @@ Status Comparison::prepare(muster_group group) {
   c.source = {buffer_, 0};
   c.target = {buffer_, kGatheredOffset};
   c.site = "muster_compare";
-  MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session_.cached(c));
-  plans_[group] = {plan, memory_};
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, plans_.cached(c));
+  gatherings_[group] = {plan, memory_};
   return {};
 }
 
-Status Comparison::gather(muster_group group, const Held& held, Nanos timeout) {
+Result<muster_plan> Comparison::offer(muster_group group, const Held& held) {
   MUSTER_RETURN_IF_ERROR(prepare(group));
-  const Gathering& gathering = plans_.at(group);
+  const Gathering& gathering = gatherings_.at(group);
   std::memcpy(gathering.memory, &held, sizeof held);
-  return session_.run_alone(gathering.plan, timeout);
+  return gathering.plan;
 }
 
-Status Comparison::compare(muster_group group, const Held& held, std::string_view what, Nanos timeout) {
-  MUSTER_FAULT_POINT("digest.taken");
-  MUSTER_RETURN_IF_ERROR(gather(group, held, timeout));
-  MUSTER_FAULT_POINT("digest.gathered");
-  MUSTER_ASSIGN_OR_RETURN(const auto* facts, session_.known_group(group));
+Status Comparison::judged(muster_group group, std::string_view what) {
+  MUSTER_ASSIGN_OR_RETURN(const auto* facts, groups_.facts(group));
   std::vector<Held> all(facts->ranks.size());
-  std::memcpy(all.data(), plans_.at(group).memory + kGatheredOffset, all.size() * sizeof(Held));
+  std::memcpy(all.data(), gatherings_.at(group).memory + kGatheredOffset, all.size() * sizeof(Held));
   const std::string place = fmt::format("group {}{}{}", facts->name, what.empty() ? "" : ": ", what);
-  Status judged = judge(place, facts->ranks, all);
-  session_.note_failure(judged);
-  return session_.spend_interrupt(judged);
+  return judge(place, facts->ranks, all);
 }
 
 }  // namespace muster::client
-
-using muster::Code;
-using muster::failure;
-using muster::Nanos;
-using muster::Status;
-
-extern "C" {
-
-muster_status_t muster_compare(muster_session* session, muster_group group, const muster_tensor* views,
-                               size_t count, int64_t timeout_ns) {
-  return muster::client::with_session(session, [&]() -> Status {
-    if (views == nullptr && count > 0)
-      return failure(Code::kBadArgument, "views is NULL but {} are to be compared", count);
-    if (timeout_ns < 0)
-      return failure(Code::kBadArgument, "timeout_ns {} is negative; 0 is the job's default", timeout_ns);
-    std::vector<muster::client::View> checked;
-    checked.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      MUSTER_ASSIGN_OR_RETURN(auto view, muster::client::checked_view(*session, views[i], i));
-      checked.push_back(view);
-    }
-    // Before the digest is taken, which may need long.
-    MUSTER_RETURN_IF_ERROR(session->comparison().prepare(group));
-    return session->comparison().compare(group, muster::client::held_of(checked), {}, Nanos(timeout_ns));
-  });
-}
-}

@@ -1,52 +1,55 @@
-// Comparison: the members of a group tell each other digests of what must be equal, and find alike whether it
-// is (decision M13).
+// Comparison: what the members of a group exchange to find out alike whether they hold the same (decision
+// M13).
 #pragma once
 
-#include "api/base/clock.hpp"
 #include "api/base/result.hpp"
+#include "api/client/buffers.hpp"
 #include "api/client/digest.hpp"
+#include "api/client/groups.hpp"
+#include "api/client/plans.hpp"
 
 #include <muster/muster.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 
-struct muster_session;
-
 namespace muster::client {
 
-// Owns    a buffer of the session through which digests go; the session has the plans.
+// Owns    a buffer of the session, for the members' digests, and which plan gathers them in each group.
 // Thread  the session's.
 // Bound   32 bytes for each member, and a plan for each group.
-// Fails   as the collective that it runs, and NO_RESOURCE for buffer and plan; CORRUPT and MISMATCH: see
-// judge().
+// Fails   prepare(): as Plans::cached and Buffers::alloc. judged(): CORRUPT and MISMATCH, see judge().
 class Comparison {
  public:
-  explicit Comparison(muster_session& session) : session_(session) {}
+  // All outlive it.
+  Comparison(Groups& groups, Buffers& buffers, Plans& plans)
+      : groups_(groups), buffers_(buffers), plans_(plans) {}
 
-  // All that could be refused to this rank alone; later calls for the group cost a look.
+  // Everything that could be refused to this rank alone. Later calls for the group are cheap.
   Status prepare(muster_group group);
-  // Members meet with what they hold. `what` is named in the text. timeout 0: the job's default.
-  Status compare(muster_group group, const Held& held, std::string_view what, Nanos timeout);
+  // Lays down what this rank holds and returns the plan whose run gathers it from all members.
+  Result<muster_plan> offer(muster_group group, const Held& held);
+  // What the gathered digests mean. `what` is named in the text.
+  Status judged(muster_group group, std::string_view what);
   // The group is gone.
-  void forget(muster_group group) { plans_.erase(group); }
+  void forget(muster_group group) { gatherings_.erase(group); }
 
  private:
   Status reserve(std::size_t members);
-  Status gather(muster_group group, const Held& held, Nanos timeout);
 
   struct Gathering {
     muster_plan plan = 0;
     std::byte* memory = nullptr;
   };
-  muster_session& session_;
+  Groups& groups_;
+  Buffers& buffers_;
+  Plans& plans_;
   muster_buffer buffer_ = 0;
   std::byte* memory_ = nullptr;
   std::uint64_t bytes_ = 0;
-  std::unordered_map<muster_group, Gathering> plans_;
+  std::unordered_map<muster_group, Gathering> gatherings_;
 };
 
 }  // namespace muster::client

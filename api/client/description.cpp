@@ -1,6 +1,7 @@
 #include "api/client/description.hpp"
 
 #include "api/base/collective.hpp"
+#include "api/base/dtype.hpp"
 #include "api/shm/message.hpp"
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 
 namespace muster::client {
 namespace {
+
+constexpr std::uint64_t kSmallBytes = 64 << 10;  // an all-reduce of so much is bound by latency
 
 bool reads(muster_op op, bool is_root) {
   if (op == MUSTER_BROADCAST) return is_root;
@@ -149,6 +152,26 @@ Result<Description> describe(const muster_collective& c, std::int32_t index, std
   MUSTER_RETURN_IF_ERROR(append_faces(c.sends, c.send_count, "sends", out, m.sends));
   MUSTER_RETURN_IF_ERROR(append_faces(c.receives, c.receive_count, "receives", out, m.receives));
   return out;
+}
+
+muster_lane usual_lane(const shm::PlanCollective& m) {
+  switch (m.op) {
+    case MUSTER_ALL_GATHER:
+    case MUSTER_GATHER:
+      return MUSTER_LANE_GATHER;
+    case MUSTER_REDUCE_SCATTER:
+    case MUSTER_REDUCE:
+      return MUSTER_LANE_REDUCE;
+    case MUSTER_ALL_REDUCE:
+      return m.count <= kSmallBytes / std::max<std::size_t>(dtype_bytes(m.dtype), 1) ? MUSTER_LANE_SMALL
+                                                                                     : MUSTER_LANE_ALLREDUCE;
+    case MUSTER_EXCHANGE:
+      return MUSTER_LANE_HALO;
+    case MUSTER_BARRIER:
+      return MUSTER_LANE_SMALL;
+    default:
+      return MUSTER_LANE_COPY;
+  }
 }
 
 }  // namespace muster::client

@@ -25,4 +25,8 @@ struct Description {
 // check.
 Result<Description> describe(const muster_collective& c, std::int32_t index, std::int32_t ranks);
 
+// The lane on which a collective takes place that is run and not started. A function of what all members
+// agree on, so they meet there.
+muster_lane usual_lane(const shm::PlanCollective& collective);
+
 }  // namespace muster::client

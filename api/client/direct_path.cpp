@@ -1,7 +1,6 @@
 #include "api/client/direct_path.hpp"
 
 #include "api/base/fault_point.hpp"
-#include "api/client/session.hpp"
 #include "api/shm/message.hpp"
 
 #include <algorithm>
@@ -31,9 +30,9 @@ const shm::GroupLine* lines_of(const DirectMemory& memory) {
 
 }  // namespace
 
-Result<std::unique_ptr<DirectPath>> DirectPath::open(muster_session& session, shm::Mapping own,
-                                                     shm::Mapping groups, const Machine& machine) {
-  std::unique_ptr<DirectPath> direct(new DirectPath(session, machine));
+Result<std::unique_ptr<DirectPath>> DirectPath::open(const Uses& uses, shm::Mapping own, shm::Mapping groups,
+                                                     const Machine& machine) {
+  std::unique_ptr<DirectPath> direct(new DirectPath(uses, machine));
   Registrar& registrar = *direct;
   MUSTER_ASSIGN_OR_RETURN(auto memory, DirectMemory::open(std::move(own), std::move(groups), registrar));
   direct->memory_.emplace(std::move(memory));
@@ -41,66 +40,6 @@ Result<std::unique_ptr<DirectPath>> DirectPath::open(muster_session& session, sh
   for (std::uint32_t i = 0; i < direct->memory_->group_count(); ++i)
     direct->epochs_.push_back(Untrusted<std::uint64_t>(&lines_of(*direct->memory_)[i].epoch).load_acquire());
   return direct;
-}
-
-namespace {
-
-std::span<const std::uint64_t> list_of(const std::uint64_t* list, bool used, std::int32_t ranks) {
-  return list != nullptr && used ? std::span(list, static_cast<std::size_t>(ranks))
-                                 : std::span<const std::uint64_t>();
-}
-
-std::vector<Face> faces_of(const muster_session& session, const muster_face* faces, std::uint32_t count,
-                           std::vector<shm::Place>* places) {
-  std::vector<Face> list;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const muster_tensor& view = faces[i].view;
-    const muster_range start{view.buffer, view.offset_bytes};
-    Face face;
-    face.peer = faces[i].peer;
-    face.tag = faces[i].tag;
-    face.dims = view.dims;
-    std::copy_n(view.size, MUSTER_TENSOR_DIMS_MAX, face.size.begin());
-    std::copy_n(view.stride, MUSTER_TENSOR_DIMS_MAX, face.stride.begin());
-    face.data = session.address_of(start);
-    list.push_back(face);
-    if (places != nullptr) places->push_back(session.place_of(start));
-  }
-  return list;
-}
-
-}  // namespace
-
-Result<Described> described_of(muster_session& session, const muster_collective& said, std::int32_t index,
-                               std::int32_t ranks) {
-  const bool root = has_root(said.op) && said.peer == index;
-  const bool sources = has_source_blocks(said.op, root);
-  const bool targets = has_target_blocks(said.op, root);
-  const ShareCounts counts{said.op == MUSTER_BARRIER || said.op == MUSTER_EXCHANGE ? 0 : said.count,
-                           list_of(said.source_blocks.counts, sources, ranks),
-                           list_of(said.source_blocks.offsets, sources, ranks),
-                           list_of(said.target_blocks.counts, targets, ranks),
-                           list_of(said.target_blocks.offsets, targets, ranks)};
-  Described described;
-  described.group = said.group;
-  MUSTER_ASSIGN_OR_RETURN(described.what, make_collective(said, index, ranks, counts));
-  if (may_share_target(said.op)) {
-    MUSTER_ASSIGN_OR_RETURN(described.what.shared_memory,
-                            session.shared_target(said.target.buffer, said.group));
-    if (described.what.shared_memory != 0) described.what.shared_offset = said.target.offset_bytes;
-  }
-  MUSTER_ASSIGN_OR_RETURN(described.mine, make_share(described.what, index, ranks, counts));
-  if (said.op == MUSTER_EXCHANGE) {
-    described.mine.sends = faces_of(session, said.sends, said.send_count, &described.sends);
-    described.mine.receives = faces_of(session, said.receives, said.receive_count, nullptr);
-    return described;
-  }
-  if (!described.mine.source_blocks.empty()) described.mine.source = session.address_of(said.source);
-  const bool unwanted = said.op == MUSTER_BROADCAST && root && said.target.buffer == 0;
-  if (unwanted) described.mine.target_blocks.clear();
-  if (!described.mine.target_blocks.empty()) described.mine.target = session.address_of(said.target);
-  described.home = session.place_of(said.source);
-  return described;
 }
 
 // ---- plans -------------------------------------------------------------------------------------
@@ -116,9 +55,9 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
   shm::HandleMessage request;
   request.handle = group;
   std::vector<std::byte> list;
-  MUSTER_ASSIGN_OR_RETURN(const auto answer,
-                          session_.ask<shm::DirectGroupAnswer>(request, MessageKind::kDirectGroup,
-                                                               MessageKind::kDirectGroupAnswer, {}, &list));
+  MUSTER_ASSIGN_OR_RETURN(
+      const auto answer, uses_.connection.ask<shm::DirectGroupAnswer>(
+                             request, MessageKind::kDirectGroup, MessageKind::kDirectGroupAnswer, {}, &list));
   if (list.size() != answer.members * sizeof(shm::DirectMember) || answer.line >= epochs_.size())
     return fail(Code::kProtocol, "the daemon's answer about a group's members cannot be");
   // The member stands in the epoch that was present when the session began. A group that was made since then
@@ -175,12 +114,12 @@ Status DirectPath::conclude(const DirectPlan& plan, Nanos timeout, Outcome outco
 // would go on without an engine for ever.
 bool DirectPath::is_alone() {
   look_at_ = later(memory_->flight().latest(), kEngineLookPeriod);
-  return session_.loss_of_silent_engine().has_value();
+  return uses_.connection.loss_of_silent_engine().has_value();
 }
 
 // For who asks afterwards (muster_last_failure).
 Status DirectPath::noted(Status status) {
-  session_.note_failure(status);
+  uses_.last_failure.note(status);
   return status;
 }
 
@@ -214,15 +153,15 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
       if (Status trouble = memory_->take_trouble(); !trouble.ok()) return give_up(plan, trouble);
       return give_up(plan, "a member published an operation that cannot be");
     default:
-      return session_.loss();
+      return uses_.connection.loss();
   }
 }
 
 // How this member's epoch has ended. It moves on to where it stands from now on: of each end it hears once.
 Status DirectPath::hear(const DirectPlan& plan) {
   std::vector<std::byte> text;
-  const auto end = session_.ask<shm::DirectEndAnswer>(question(plan), MessageKind::kDirectEnd,
-                                                      MessageKind::kDirectEndAnswer, {}, &text);
+  const auto end = uses_.connection.ask<shm::DirectEndAnswer>(question(plan), MessageKind::kDirectEnd,
+                                                              MessageKind::kDirectEndAnswer, {}, &text);
   if (!end) return end.error();
   if (end->epoch < plan.channel->view().epoch() || end->code >= 0)
     return failure(Code::kProtocol, "the daemon's answer about the end of an epoch cannot be");
@@ -242,7 +181,7 @@ Status DirectPath::give_up(const DirectPlan& plan, Status why) {
   Channel& channel = *plan.channel;
   shm::HandleMessage request;
   request.handle = channel.group();
-  const auto asked = session_.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone);
+  const auto asked = uses_.connection.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone);
   if (channel.view().closed()) static_cast<void>(hear(plan));
   if (asked) return why;
   // No epoch ends by which others could tell: they must not count what this caller may write from now.
@@ -253,8 +192,8 @@ Status DirectPath::give_up(const DirectPlan& plan, Status why) {
 // As an abort of this epoch alone: where it has ended meanwhile, that is what this rank hears.
 Status DirectPath::leave(const DirectPlan& plan) {
   const EpochView& view = plan.channel->view();
-  const Status asked = session_.leave(plan.channel->group(), view.epoch(), MUSTER_LANE_COUNT);
-  if (asked.ok() && view.closed()) return session_.as_interrupted(hear(plan));
+  const Status asked = uses_.interrupt.leave(plan.channel->group(), view.epoch(), MUSTER_LANE_COUNT);
+  if (asked.ok() && view.closed()) return uses_.interrupt.as_interrupted(hear(plan));
   withdraw(plan);
   return asked.ok() ? failure(Code::kProtocol, "the daemon has not ended the group's epoch") : asked;
 }
@@ -278,20 +217,15 @@ shm::DirectMessage DirectPath::question(const Wanted& wanted) const {
   return message;
 }
 
-void DirectPath::set_untold(std::uint64_t plans) {
-  auto* header = reinterpret_cast<shm::DirectHeader*>(memory_->own());
-  Published<std::uint64_t>(&header->untold).store_ordered(plans);
-}
-
 // The engine compares what all members have told it; each does so before it asks.
 Status DirectPath::disagreement(const DirectPlan& plan) {
   const shm::DirectMessage message = question(plan);
   MUSTER_FAULT_POINT("disagree.asking");
-  const Instant deadline = later(now(), session_.timeout());
+  const Instant deadline = later(now(), uses_.connection.timeout());
   while (true) {
-    const Code code = session_.tell_all();
+    const Code code = uses_.submission.tell_all();
     Status status =
-        code == Code::kOk ? told(message, MessageKind::kDirectDisagree) : session_.not_pushed(code);
+        code == Code::kOk ? told(message, MessageKind::kDirectDisagree) : uses_.submission.not_pushed(code);
     if (status.code() != Code::kBusy) return status;
     if (interrupted()) return leave(plan);
     if (now() >= deadline)
@@ -304,7 +238,7 @@ Status DirectPath::disagreement(const DirectPlan& plan) {
 
 // A question whose answer is always a failure.
 Status DirectPath::told(const shm::DirectMessage& message, MessageKind kind) {
-  const auto answer = session_.ask<shm::Plain>(message, kind, MessageKind::kDone);
+  const auto answer = uses_.connection.ask<shm::Plain>(message, kind, MessageKind::kDone);
   if (!answer) return answer.error();
   return failure(Code::kProtocol, "the daemon knows of no failure of the group");
 }
@@ -312,22 +246,22 @@ Status DirectPath::told(const shm::DirectMessage& message, MessageKind kind) {
 // ---- wait hooks ------------------------------------------------------------------------------------
 
 Instant DirectPath::now() const {
-  return session_.clock().now();
+  return uses_.connection.clock().now();
 }
 
 bool DirectPath::engine_gone() {
   // An engine that does not answer is as good as gone, though it holds its socket.
-  return !session_.loss().ok() || !session_.engine_lives();
+  return !uses_.connection.loss().ok() || !uses_.connection.engine_lives();
 }
 
 bool DirectPath::interrupted() const {
-  return session_.interrupted();
+  return uses_.interrupt.raised();
 }
 
 void DirectPath::overdue(const Wanted& wanted) {
   MUSTER_FAULT_POINT("overdue.asking");
   static_cast<void>(
-      session_.ask<shm::Plain>(question(wanted), MessageKind::kDirectOverdue, MessageKind::kDone));
+      uses_.connection.ask<shm::Plain>(question(wanted), MessageKind::kDirectOverdue, MessageKind::kDone));
   MUSTER_FAULT_POINT("overdue.asked");
 }
 
@@ -340,7 +274,7 @@ Result<shm::Mapping> DirectPath::peer_memory(MessageKind kind, std::int32_t rank
   shm::Descriptor memory;
   MUSTER_ASSIGN_OR_RETURN(
       const auto grant,
-      session_.ask<shm::PeerGrant>(request, kind, MessageKind::kPeerGrant, {}, nullptr, &memory));
+      uses_.connection.ask<shm::PeerGrant>(request, kind, MessageKind::kPeerGrant, {}, nullptr, &memory));
   MUSTER_FAULT_POINT("peer.granted");
   MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.bytes));
   return shm::Mapping::map(memory, grant.bytes, shm::Access::kRead);
@@ -356,11 +290,11 @@ Result<shm::Mapping> DirectPath::arena_segment(std::int32_t rank, std::uint32_t 
 
 Result<Registrar::Scratch> DirectPath::scratch(std::uint64_t bytes) {
   if (scratch_.bytes >= bytes) return scratch_.scratch;
-  if (scratch_.buffer != 0) MUSTER_RETURN_IF_ERROR(session_.free(scratch_.buffer));
+  if (scratch_.buffer != 0) MUSTER_RETURN_IF_ERROR(uses_.buffers.free(scratch_.buffer));
   scratch_ = {};
-  MUSTER_ASSIGN_OR_RETURN(const auto buffer, session_.alloc(bytes));
+  MUSTER_ASSIGN_OR_RETURN(const auto buffer, uses_.buffers.alloc(bytes));
   MUSTER_FAULT_POINT("scratch.granted");
-  scratch_ = {buffer.buffer, bytes, {buffer.address, session_.place_of({buffer.buffer, 0})}};
+  scratch_ = {buffer.buffer, bytes, {buffer.address, uses_.buffers.place_of({buffer.buffer, 0})}};
   return scratch_.scratch;
 }
 

@@ -2,14 +2,17 @@
 // operation's outcome.
 #pragma once
 
+#include "api/client/buffers.hpp"
+#include "api/client/connection.hpp"
 #include "api/client/direct/seating.hpp"
+#include "api/client/interrupt.hpp"
+#include "api/client/last_failure.hpp"
+#include "api/client/submission.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <unordered_map>
-
-struct muster_session;
 
 namespace muster::client {
 
@@ -23,8 +26,15 @@ namespace muster::client {
 //         the group's epoch.
 class DirectPath final : private WaitHooks, private Registrar {
  public:
-  static Result<std::unique_ptr<DirectPath>> open(muster_session& session, shm::Mapping own,
-                                                  shm::Mapping groups, const Machine& machine);
+  struct Uses {  // all outlive it
+    Connection& connection;
+    LastFailure& last_failure;
+    Interrupt& interrupt;
+    Submission& submission;
+    Buffers& buffers;
+  };
+  static Result<std::unique_ptr<DirectPath>> open(const Uses& uses, shm::Mapping own, shm::Mapping groups,
+                                                  const Machine& machine);
 
   // Finds the group's channel and chooses path and algorithm.
   Result<DirectPlan> plan(std::uint64_t handle, const Described& described);
@@ -38,13 +48,11 @@ class DirectPath final : private WaitHooks, private Registrar {
   Status conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome);
   // The rank is about to give the group up.
   void settle(std::uint64_t group, Nanos timeout);
-  // So many plans have counts that the engine does not know: it waits with a report until it does.
-  void set_untold(std::uint64_t plans);
   // "runs_completed", "run_bytes_moved", "run_sleeps".
   std::optional<std::uint64_t> counter(std::string_view name) const;
 
  private:
-  DirectPath(muster_session& session, const Machine& machine) : session_(session), machine_(machine) {}
+  DirectPath(const Uses& uses, const Machine& machine) : uses_(uses), machine_(machine) {}
 
   // ---- WaitHooks
   Instant now() const override;
@@ -71,7 +79,7 @@ class DirectPath final : private WaitHooks, private Registrar {
   Status disagreement(const DirectPlan& plan);
   Status leave(const DirectPlan& plan);
 
-  muster_session& session_;
+  Uses uses_;
   Machine machine_;
   std::optional<DirectMemory> memory_;
   std::optional<Stages> stages_;
@@ -87,9 +95,5 @@ class DirectPath final : private WaitHooks, private Registrar {
   std::uint64_t operations_ = 0;
   std::uint64_t bytes_moved_ = 0;
 };
-
-// What member `index` of `ranks` said, which the daemon has found sound.
-Result<Described> described_of(muster_session& session, const muster_collective& said, std::int32_t index,
-                               std::int32_t ranks);
 
 }  // namespace muster::client

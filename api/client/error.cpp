@@ -1,7 +1,7 @@
-// Statuses, and this thread's last error.
+#include "api/client/error.hpp"
+
 #include "api/base/dtype.hpp"
 #include "api/base/utf8.hpp"
-#include "api/client/session.hpp"
 #include "api/shm/message.hpp"
 
 #include <string>

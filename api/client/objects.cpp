@@ -1,9 +1,6 @@
-// Bytes of any length from member to member, by collectives over pieces of them: lengths first, then rounds
-// of what fits into the session's piece of memory for it.
 #include "api/client/objects.hpp"
 
 #include "api/base/fault_point.hpp"
-#include "api/client/session.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -29,18 +26,14 @@ Status check_root(std::int32_t root, std::size_t members, std::int32_t least) {
 Status Objects::reserve(std::size_t members) {
   const std::uint64_t bytes = (members + 1) * kPieceBytes;
   if (bytes <= bytes_) return {};
-  MUSTER_ASSIGN_OR_RETURN(const auto granted, session_.alloc(bytes));
+  MUSTER_ASSIGN_OR_RETURN(const auto granted, buffers_.alloc(bytes));
   if (granted.address == nullptr)
     return failure(Code::kUnsupported, "objects need memory that this process sees");
-  // The former one stays for the plans that name it.
+  // The former buffer stays for the plans that name it.
   buffer_ = granted.buffer;
   memory_ = granted.address;
   bytes_ = bytes;
   return {};
-}
-
-Status Objects::run(muster_plan plan) {
-  return session_.run(plan, Nanos(0));
 }
 
 Result<muster_plan> Objects::broadcast_plan(muster_group group, std::int32_t root, std::uint64_t bytes) {
@@ -51,10 +44,10 @@ Result<muster_plan> Objects::broadcast_plan(muster_group group, std::int32_t roo
   c.peer = root;
   c.source = c.target = {buffer_, 0};
   c.count = bytes;
-  return session_.cached(c);
+  return plans_.cached(c);
 }
 
-// Everybody gives `bytes`; at who gets them they stand end to end behind the first piece.
+// Every member gives `bytes`. Receivers find them end to end behind their first piece.
 Result<muster_plan> Objects::gather_plan(muster_group group, std::int32_t root, std::uint64_t bytes) {
   muster_collective c = MUSTER_COLLECTIVE_INIT;
   c.op = root < 0 ? MUSTER_ALL_GATHER : MUSTER_GATHER;
@@ -64,7 +57,7 @@ Result<muster_plan> Objects::gather_plan(muster_group group, std::int32_t root, 
   c.source = {buffer_, 0};
   c.target = {buffer_, kPieceBytes};
   c.count = bytes;
-  return session_.cached(c);
+  return plans_.cached(c);
 }
 
 Status Objects::make_room(std::uint64_t bytes) {
@@ -89,7 +82,7 @@ std::vector<std::byte> Objects::take_if_given(std::span<const std::byte> given) 
 
 namespace {
 
-// A status that says of a collective that it did not take place for this rank alone.
+// Whether the call failed at this rank alone.
 bool is_of_this_call(const Status& status) {
   const auto number = static_cast<muster_status_t>(status.code());
   return number <= -100 && number > -200;
@@ -97,11 +90,12 @@ bool is_of_this_call(const Status& status) {
 
 }  // namespace
 
-// Once lengths are known all members count on each other for the rest of the rounds.
+// Once the lengths are known, each member waits for the others in every round: a failure of this rank alone
+// must be told them.
 template<class Rounds>
 Status Objects::in_step(muster_group group, std::size_t members, Rounds rounds) {
   Status status = rounds();
-  if (is_of_this_call(status) && members > 1) static_cast<void>(session_.abort_group(group));
+  if (is_of_this_call(status) && members > 1) static_cast<void>(groups_.abort(group));
   return status;
 }
 
@@ -121,7 +115,7 @@ Status check_lengths(std::span<const std::uint64_t> lengths) {
 }  // namespace
 
 Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const std::byte> given) {
-  MUSTER_ASSIGN_OR_RETURN(const auto* facts, session_.known_group(group));
+  MUSTER_ASSIGN_OR_RETURN(const auto* facts, groups_.facts(group));
   MUSTER_RETURN_IF_ERROR(check_root(root, facts->ranks.size(), 0));
   MUSTER_RETURN_IF_ERROR(reserve(1));
   const bool gives = facts->rank == root;
@@ -130,7 +124,7 @@ Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const
   // Always a whole piece: one plan for all lengths.
   MUSTER_ASSIGN_OR_RETURN(const muster_plan of_piece, broadcast_plan(group, root, kPieceBytes));
   if (gives) std::memcpy(memory_, &length, sizeof length);
-  MUSTER_RETURN_IF_ERROR(run(of_length));
+  MUSTER_RETURN_IF_ERROR(runs_.run(of_length, Nanos(0)));
   std::memcpy(&length, memory_, sizeof length);
   MUSTER_RETURN_IF_ERROR(check_lengths(std::span(&length, 1)));
   return in_step(group, facts->ranks.size(), [&]() -> Status {
@@ -139,7 +133,7 @@ Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const
     for (std::uint64_t at = 0; at < length; at += kPieceBytes) {
       const std::uint64_t bytes = std::min(kPieceBytes, length - at);
       if (gives) std::memcpy(memory_, given.data() + at, bytes);
-      MUSTER_RETURN_IF_ERROR(run(of_piece));
+      MUSTER_RETURN_IF_ERROR(runs_.run(of_piece, Nanos(0)));
       std::memcpy(result_.data() + at, memory_, bytes);
     }
     return {};
@@ -147,7 +141,7 @@ Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const
 }
 
 Status Objects::gather(muster_group group, std::int32_t root, std::span<const std::byte> given) {
-  MUSTER_ASSIGN_OR_RETURN(const auto* facts, session_.known_group(group));
+  MUSTER_ASSIGN_OR_RETURN(const auto* facts, groups_.facts(group));
   const std::size_t members = facts->ranks.size();
   MUSTER_RETURN_IF_ERROR(check_root(root, members, -1));
   MUSTER_RETURN_IF_ERROR(reserve(members));
@@ -159,7 +153,7 @@ Status Objects::gather(muster_group group, std::int32_t root, std::span<const st
   std::vector<std::uint64_t> lengths(members);
   offsets_.assign(members + 1, 0);
   std::memcpy(memory_, &length, sizeof length);
-  MUSTER_RETURN_IF_ERROR(run(of_lengths));
+  MUSTER_RETURN_IF_ERROR(runs_.run(of_lengths, Nanos(0)));
   std::memcpy(lengths.data(), pieces, members * sizeof length);
   MUSTER_RETURN_IF_ERROR(check_lengths(lengths));
   std::partial_sum(lengths.begin(), lengths.end(), offsets_.begin() + 1);
@@ -170,7 +164,7 @@ Status Objects::gather(muster_group group, std::int32_t root, std::span<const st
     const std::uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
     for (std::uint64_t at = 0; at < longest; at += kPieceBytes) {
       if (at < length) std::memcpy(memory_, given.data() + at, std::min(kPieceBytes, length - at));
-      MUSTER_RETURN_IF_ERROR(run(of_pieces));
+      MUSTER_RETURN_IF_ERROR(runs_.run(of_pieces, Nanos(0)));
       MUSTER_FAULT_POINT("object.piece_copied");
       for (std::size_t i = 0; gets && i < members; ++i)
         if (at < lengths[i])
@@ -182,59 +176,3 @@ Status Objects::gather(muster_group group, std::int32_t root, std::span<const st
 }
 
 }  // namespace muster::client
-
-using muster::Code;
-using muster::failure;
-using muster::Status;
-
-namespace {
-
-Status check_given(const muster_session* session, const void* data, std::uint64_t bytes) {
-  if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
-  if (data == nullptr && bytes > 0)
-    return failure(Code::kBadArgument, "data is NULL but {} bytes are to be given", bytes);
-  return session->usable();
-}
-
-}  // namespace
-
-extern "C" {
-
-muster_status_t muster_object_broadcast(muster_session* session, muster_group group, int32_t root,
-                                        const void* data, uint64_t bytes, const void** result,
-                                        uint64_t* result_bytes) {
-  return muster::client::guarded([&]() -> Status {
-    if (result == nullptr || result_bytes == nullptr)
-      return failure(Code::kBadArgument, "result and result_bytes must not be NULL");
-    if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
-    MUSTER_RETURN_IF_ERROR(session->usable());
-    MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->known_group(group));
-    const std::uint64_t given = facts->rank == root ? bytes : 0;
-    MUSTER_RETURN_IF_ERROR(check_given(session, data, given));
-    muster::client::Objects& objects = session->objects();
-    MUSTER_RETURN_IF_ERROR(
-        objects.broadcast(group, root, std::span(static_cast<const std::byte*>(data), given)));
-    *result = objects.result().data();
-    *result_bytes = objects.result().size();
-    return {};
-  });
-}
-
-muster_status_t muster_object_gather(muster_session* session, muster_group group, int32_t root,
-                                     const void* data, uint64_t bytes, const void** result,
-                                     uint64_t* offsets) {
-  return muster::client::guarded([&]() -> Status {
-    MUSTER_RETURN_IF_ERROR(check_given(session, data, bytes));
-    MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->known_group(group));
-    const bool gets = root < 0 || facts->rank == root;
-    if (gets && (result == nullptr || offsets == nullptr))
-      return failure(Code::kBadArgument, "result and offsets must not be NULL at who gets them");
-    muster::client::Objects& objects = session->objects();
-    MUSTER_RETURN_IF_ERROR(
-        objects.gather(group, root, std::span(static_cast<const std::byte*>(data), bytes)));
-    if (result != nullptr) *result = gets ? objects.result().data() : nullptr;
-    if (gets) std::copy(objects.offsets().begin(), objects.offsets().end(), offsets);
-    return {};
-  });
-}
-}

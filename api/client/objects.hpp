@@ -1,7 +1,11 @@
-// Objects: bytes of which only their giver knows how many there are, broadcast and gathered.
+// Objects: bytes whose number only their giver knows, broadcast and gathered.
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/client/buffers.hpp"
+#include "api/client/groups.hpp"
+#include "api/client/plans.hpp"
+#include "api/client/run.hpp"
 
 #include <muster/muster.h>
 
@@ -10,23 +14,23 @@
 #include <span>
 #include <vector>
 
-struct muster_session;
-
 namespace muster::client {
 
-// Owns    a buffer of the session through which pieces go, and the latest result.
+// Owns    a buffer of the session, through which the bytes go in pieces, and the latest result.
 // Thread  the session's.
 // Bound   memory for the result; a piece of 64 KiB for each member in the arena.
 // Fails   as the collectives that it runs, and NO_RESOURCE for the buffer and the result. A failure of this
 //         rank alone in the middle aborts the group, whose other members would wait for it.
 class Objects {
  public:
-  explicit Objects(muster_session& session) : session_(session) {}
+  // All outlive it.
+  Objects(Groups& groups, Buffers& buffers, Plans& plans, Runs& runs)
+      : groups_(groups), buffers_(buffers), plans_(plans), runs_(runs) {}
 
   // The member `root` gives; result() is what it gave.
   Status broadcast(muster_group group, std::int32_t root, std::span<const std::byte> given);
-  // Everybody gives; result() is all of it where this rank is `root`, or root is -1, and empty elsewhere. In
-  // both, what is given may lie in the former result.
+  // Every member gives. result() is all of it at the member `root`, or at every member if root is -1, and
+  // empty elsewhere. In both calls what is given may lie in the former result.
   Status gather(muster_group group, std::int32_t root, std::span<const std::byte> given);
 
   std::span<const std::byte> result() const { return result_; }
@@ -35,17 +39,20 @@ class Objects {
 
  private:
   Status reserve(std::size_t members);
-  // Plans are made before the first of them is run: what is refused to this rank alone is refused then.
+  // Both plans of a call are made before the first one runs: what is refused to this rank alone is refused
+  // then.
   Result<muster_plan> broadcast_plan(muster_group group, std::int32_t root, std::uint64_t bytes);
   Result<muster_plan> gather_plan(muster_group group, std::int32_t root, std::uint64_t bytes);
-  Status run(muster_plan plan);
   Status make_room(std::uint64_t bytes);
   // The former result, if what is given lies in it.
   std::vector<std::byte> take_if_given(std::span<const std::byte> given);
   template<class Rounds>
   Status in_step(muster_group group, std::size_t members, Rounds rounds);
 
-  muster_session& session_;
+  Groups& groups_;
+  Buffers& buffers_;
+  Plans& plans_;
+  Runs& runs_;
   muster_buffer buffer_ = 0;
   std::byte* memory_ = nullptr;
   std::uint64_t bytes_ = 0;

@@ -1,5 +1,5 @@
 // What leaves the C API of what a library throws, and when the last error changes.
-#include "api/client/session.hpp"
+#include "api/client/error.hpp"
 
 #include <new>
 #include <stdexcept>

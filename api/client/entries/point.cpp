@@ -11,7 +11,7 @@ muster_status_t muster_point_wait(muster_session* session, muster_point point, i
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
-    return session->wait(point, muster::Nanos(timeout_ns));
+    return session->waiting().wait(point, muster::Nanos(timeout_ns));
   });
 }
 
@@ -21,7 +21,7 @@ muster_status_t muster_point_wait_any(muster_session* session, const muster_poin
     if (session == nullptr || index == nullptr || (points == nullptr && count > 0))
       return failure(Code::kBadArgument, "session, points and index must not be NULL");
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
-    return session->wait_any({points, count}, muster::Nanos(timeout_ns), index);
+    return session->waiting().wait_any({points, count}, muster::Nanos(timeout_ns), index);
   });
 }
 
@@ -29,8 +29,17 @@ muster_status_t muster_point_test(muster_session* session, muster_point point) {
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
-    return session->test(point);
+    return session->waiting().test(point);
   });
+}
+
+int muster_event_fd(muster_session* session) {
+  int descriptor = -1;
+  const muster_status_t status = muster::client::with_session(session, [&]() -> Status {
+    MUSTER_ASSIGN_OR_RETURN(descriptor, session->waiting().event_descriptor());
+    return {};
+  });
+  return status == MUSTER_OK ? descriptor : -1;
 }
 
 muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeline) {
@@ -38,7 +47,7 @@ muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeli
     if (session == nullptr || timeline == nullptr)
       return failure(Code::kBadArgument, "session and timeline must not be NULL");
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
-    MUSTER_ASSIGN_OR_RETURN(*timeline, session->create_timeline());
+    MUSTER_ASSIGN_OR_RETURN(*timeline, session->submission().create_timeline());
     return {};
   });
 }
@@ -49,15 +58,17 @@ muster_point muster_timeline_point(uint32_t timeline, uint64_t value) {
 
 muster_status_t muster_timeline_signal(muster_session* session, uint32_t timeline, uint64_t value) {
   return muster::client::with_session(session, [&]() -> Status {
-    const Code code = session->signal(timeline, value);
-    return code == Code::kOk ? Status() : session->not_signalled(code, timeline, value);
+    muster::client::Submission& submission = session->submission();
+    const Code code = submission.signal(timeline, value);
+    return code == Code::kOk ? Status() : submission.not_signalled(code, timeline, value);
   });
 }
 
 muster_status_t muster_lane_reset(muster_session* session, muster_lane lane) {
   return muster::client::with_session(session, [&]() -> Status {
-    const Code code = session->reset(lane);
-    return code == Code::kOk ? Status() : session->not_reset(code, lane);
+    muster::client::Submission& submission = session->submission();
+    const Code code = submission.reset(lane);
+    return code == Code::kOk ? Status() : submission.not_reset(code, lane);
   });
 }
 }

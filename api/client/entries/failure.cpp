@@ -37,7 +37,7 @@ extern "C" {
 muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure_out) {
   return muster::client::guarded([&]() -> Status {
     MUSTER_RETURN_IF_ERROR(check(session, failure_out));
-    if (lane >= MUSTER_LANE_COUNT) return session->not_reset(Code::kBadArgument, lane);
+    if (lane >= MUSTER_LANE_COUNT) return session->submission().not_reset(Code::kBadArgument, lane);
     MUSTER_ASSIGN_OR_RETURN(const auto why, session->completion().failure(lane));
     failure_out->status = static_cast<muster_status_t>(why.status);
     failure_out->culprit_rank = why.culprit_rank;
@@ -51,7 +51,7 @@ muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, m
 muster_status_t muster_last_failure(muster_session* session, muster_failure* failure_out) {
   return muster::client::guarded([&]() -> Status {
     MUSTER_RETURN_IF_ERROR(check(session, failure_out));
-    const auto& last = session->last_failure();
+    const auto& last = session->last_failure().latest();
     if (!last) return failure(Code::kNotFound, "no call of this session has failed by its group");
     failure_out->status = static_cast<muster_status_t>(last->status.code());
     failure_out->culprit_rank = last->status.culprit();

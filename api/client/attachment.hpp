@@ -1,0 +1,31 @@
+// Attachment: what the daemon hands to a rank that attaches.
+#pragma once
+
+#include "api/base/bootstrap.hpp"
+#include "api/base/clock.hpp"
+#include "api/base/result.hpp"
+#include "api/shm/control.hpp"
+#include "api/shm/segment.hpp"
+#include "api/shm/socket.hpp"
+
+namespace muster::client {
+
+struct Attachment {
+  shm::Descriptor socket;  // to the job's engine
+  shm::Descriptor doorbell;
+  shm::SubmissionView submission;
+  shm::CompletionView completion;
+  shm::Welcome welcome;
+  Nanos timeout;  // of each request over the socket
+  // The rank's own memory for direct operations, and the page of the groups. Invalid in a job without the
+  // direct path.
+  shm::Mapping direct;
+  shm::Mapping groups;
+};
+
+// Says Hello to the daemon at the identity's endpoint and maps what comes back. It tries again while a daemon
+// that is being replaced drops the connection.
+// Errors: BAD_ARGUMENT, DAEMON_LOST, PROTOCOL, VERSION, and what the daemon refuses with.
+Result<Attachment> attach(const bootstrap::Identity& identity, Nanos timeout);
+
+}  // namespace muster::client

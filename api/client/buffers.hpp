@@ -1,0 +1,77 @@
+// Buffers: the session's memory. The engine makes it; each of its segments is mapped once.
+#pragma once
+
+#include "api/client/connection.hpp"
+#include "api/client/groups.hpp"
+#include "api/shm/control.hpp"
+#include "api/shm/direct.hpp"
+#include "api/shm/segment.hpp"
+#include "api/shm/socket.hpp"
+
+#include <muster/muster.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+
+namespace muster::client {
+
+// Owns    the mappings of the segments, and where each buffer lies.
+// Thread  the session's.
+// Bound   the engine's limits for buffers and memory.
+// Fails   as Connection::ask; BAD_ARGUMENT for options that cannot be; NO_RESOURCE if memory cannot be mapped
+//         here: then the buffer is given back; STALE for an unknown buffer.
+class Buffers {
+ public:
+  struct Granted {
+    muster_buffer buffer = 0;
+    std::byte* address = nullptr;  // null: this process does not see the memory of its device
+  };
+
+  // Both outlive it.
+  Buffers(Connection& connection, Groups& groups) : connection_(connection), groups_(groups) {}
+
+  Result<Granted> alloc(std::uint64_t bytes);
+  Result<Granted> create(const muster_buffer_options& options);
+  // No plan that names the buffer may be left.
+  Status free(muster_buffer buffer);
+
+  bool has(muster_buffer buffer) const { return buffers_.contains(buffer); }
+  Status query(muster_buffer buffer, muster_buffer_info* info) const;
+  // Of a range of an unknown buffer: no place, null, 0.
+  shm::Place place_of(const muster_range& range) const;
+  std::byte* address_of(const muster_range& range) const;
+  // Bytes from the range's start to the buffer's end.
+  std::uint64_t room_of(const muster_range& range) const;
+  // The node-shared memory in which the buffer lies, if all members of the group share it; else 0.
+  Result<std::uint64_t> shared_target(muster_buffer buffer, muster_group group);
+
+ private:
+  struct Segment {
+    shm::Mapping mapping;
+    shm::Descriptor memory;  // until it could be mapped
+    std::uint64_t bytes = 0;
+  };
+  struct Buffer {
+    std::uint32_t segment = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t shared_memory = 0;
+    muster_group shared_by = 0;
+    bool found = false;
+    bool whole_segment = false;  // the segment is unmapped with it
+  };
+  Result<Granted> alloc(const shm::BufferAlloc& request, int imported);
+  Result<Granted> map(const shm::BufferAlloc& request, const shm::BufferGrant& grant, shm::Descriptor memory);
+  Status open_segment(const shm::BufferGrant& grant, shm::Descriptor memory);
+  void give_back(const shm::BufferGrant& grant);
+  std::byte* address(const Buffer& buffer) const;
+
+  Connection& connection_;
+  Groups& groups_;
+  std::map<std::uint32_t, Segment> segments_;
+  std::unordered_map<muster_buffer, Buffer> buffers_;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,70 @@
+#include "api/client/described.hpp"
+
+#include "api/base/collective.hpp"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace muster::client {
+namespace {
+
+std::span<const std::uint64_t> list_if(const std::uint64_t* list, bool used, std::int32_t ranks) {
+  return list != nullptr && used ? std::span(list, static_cast<std::size_t>(ranks))
+                                 : std::span<const std::uint64_t>();
+}
+
+std::vector<Face> faces_of(const Buffers& buffers, const muster_face* faces, std::uint32_t count,
+                           std::vector<shm::Place>* places) {
+  std::vector<Face> list;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const muster_tensor& view = faces[i].view;
+    const muster_range start{view.buffer, view.offset_bytes};
+    Face face;
+    face.peer = faces[i].peer;
+    face.tag = faces[i].tag;
+    face.dims = view.dims;
+    std::copy_n(view.size, MUSTER_TENSOR_DIMS_MAX, face.size.begin());
+    std::copy_n(view.stride, MUSTER_TENSOR_DIMS_MAX, face.stride.begin());
+    face.data = buffers.address_of(start);
+    list.push_back(face);
+    if (places != nullptr) places->push_back(buffers.place_of(start));
+  }
+  return list;
+}
+
+}  // namespace
+
+Result<Described> described_of(Buffers& buffers, const muster_collective& said, std::int32_t index,
+                               std::int32_t ranks) {
+  const bool root = has_root(said.op) && said.peer == index;
+  const bool sources = has_source_blocks(said.op, root);
+  const bool targets = has_target_blocks(said.op, root);
+  const ShareCounts counts{said.op == MUSTER_BARRIER || said.op == MUSTER_EXCHANGE ? 0 : said.count,
+                           list_if(said.source_blocks.counts, sources, ranks),
+                           list_if(said.source_blocks.offsets, sources, ranks),
+                           list_if(said.target_blocks.counts, targets, ranks),
+                           list_if(said.target_blocks.offsets, targets, ranks)};
+  Described described;
+  described.group = said.group;
+  MUSTER_ASSIGN_OR_RETURN(described.what, make_collective(said, index, ranks, counts));
+  if (may_share_target(said.op)) {
+    MUSTER_ASSIGN_OR_RETURN(described.what.shared_memory,
+                            buffers.shared_target(said.target.buffer, said.group));
+    if (described.what.shared_memory != 0) described.what.shared_offset = said.target.offset_bytes;
+  }
+  MUSTER_ASSIGN_OR_RETURN(described.mine, make_share(described.what, index, ranks, counts));
+  if (said.op == MUSTER_EXCHANGE) {
+    described.mine.sends = faces_of(buffers, said.sends, said.send_count, &described.sends);
+    described.mine.receives = faces_of(buffers, said.receives, said.receive_count, nullptr);
+    return described;
+  }
+  if (!described.mine.source_blocks.empty()) described.mine.source = buffers.address_of(said.source);
+  const bool unwanted = said.op == MUSTER_BROADCAST && root && said.target.buffer == 0;
+  if (unwanted) described.mine.target_blocks.clear();
+  if (!described.mine.target_blocks.empty()) described.mine.target = buffers.address_of(said.target);
+  described.home = buffers.place_of(said.source);
+  return described;
+}
+
+}  // namespace muster::client

@@ -1,0 +1,18 @@
+// A collective as its caller described it, in the terms of the direct path: addresses instead of handles.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/client/buffers.hpp"
+#include "api/client/direct/seating.hpp"
+
+#include <muster/muster.h>
+
+#include <cstdint>
+
+namespace muster::client {
+
+// What member `index` of `ranks` said, which the engine has found sound.
+Result<Described> described_of(Buffers& buffers, const muster_collective& said, std::int32_t index,
+                               std::int32_t ranks);
+
+}  // namespace muster::client

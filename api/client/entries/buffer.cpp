@@ -1,0 +1,53 @@
+// Buffers of the C API.
+#include "api/client/session.hpp"
+
+using muster::Code;
+using muster::failure;
+using muster::Status;
+
+extern "C" {
+
+muster_status_t muster_buffer_alloc(muster_session* session, uint64_t bytes, muster_buffer* buffer,
+                                    void** address) {
+  if (buffer != nullptr) *buffer = 0;
+  if (address != nullptr) *address = nullptr;
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr || buffer == nullptr)
+      return failure(Code::kBadArgument, "session and buffer must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    MUSTER_ASSIGN_OR_RETURN(const auto granted, session->buffers().alloc(bytes));
+    *buffer = granted.buffer;
+    if (address != nullptr) *address = granted.address;
+    return {};
+  });
+}
+
+muster_status_t muster_buffer_create(muster_session* session, const muster_buffer_options* options,
+                                     muster_buffer* buffer, void** address) {
+  if (buffer != nullptr) *buffer = 0;
+  if (address != nullptr) *address = nullptr;
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr || options == nullptr || buffer == nullptr)
+      return failure(Code::kBadArgument, "session, options and buffer must not be NULL");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    MUSTER_ASSIGN_OR_RETURN(const auto granted, session->buffers().create(*options));
+    *buffer = granted.buffer;
+    if (address != nullptr) *address = granted.address;
+    return {};
+  });
+}
+
+muster_status_t muster_buffer_query(muster_session* session, muster_buffer buffer, muster_buffer_info* info) {
+  return muster::client::guarded([&]() -> Status {
+    if (session == nullptr || info == nullptr || info->size != sizeof *info)
+      return failure(Code::kBadArgument,
+                     "session and info must be there, info initialised by MUSTER_BUFFER_INFO_INIT");
+    MUSTER_RETURN_IF_ERROR(session->usable());
+    return session->buffers().query(buffer, info);
+  });
+}
+
+muster_status_t muster_buffer_free(muster_session* session, muster_buffer buffer) {
+  return muster::client::with_session(session, [&] { return session->free_buffer(buffer); });
+}
+}

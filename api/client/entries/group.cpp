@@ -1,0 +1,110 @@
+// Groups and meshes of the C API.
+#include "api/client/session.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+using muster::Code;
+using muster::failure;
+using muster::Status;
+using muster::client::with_session;
+
+extern "C" {
+
+muster_status_t muster_group_make(muster_session* session, const int32_t* ranks, size_t count,
+                                  const char* name, muster_group* group) {
+  return with_session(session, [&]() -> Status {
+    if (ranks == nullptr || count == 0 || group == nullptr)
+      return failure(Code::kBadArgument, "ranks must hold at least this rank, and group must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(*group, session->groups().make(std::span(ranks, count), name));
+    return {};
+  });
+}
+
+muster_status_t muster_group_shrink(muster_session* session, muster_group group, int64_t timeout_ns,
+                                    muster_group* survivors) {
+  return with_session(session, [&]() -> Status {
+    if (survivors == nullptr) return failure(Code::kBadArgument, "survivors must not be NULL");
+    if (timeout_ns < 0)
+      return failure(Code::kBadArgument, "timeout_ns is {}; 0 is the session's", timeout_ns);
+    const muster::Nanos timeout =
+        timeout_ns == 0 ? session->connection().timeout() : muster::Nanos(timeout_ns);
+    MUSTER_ASSIGN_OR_RETURN(*survivors, session->groups().shrink(group, timeout));
+    return {};
+  });
+}
+
+muster_status_t muster_group_free(muster_session* session, muster_group group) {
+  return with_session(session, [&] { return session->free_group(group); });
+}
+
+muster_status_t muster_group_abort(muster_session* session, muster_group group) {
+  return with_session(session, [&] { return session->groups().abort(group); });
+}
+
+muster_status_t muster_group_query(muster_session* session, muster_group group, muster_group_info* info) {
+  return with_session(session, [&]() -> Status {
+    if (info == nullptr || info->size != sizeof(muster_group_info))
+      return failure(Code::kBadArgument, "info must be initialised by MUSTER_GROUP_INFO_INIT");
+    MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->groups().facts(group));
+    info->rank = facts->rank;
+    info->ranks = static_cast<int32_t>(facts->ranks.size());
+    std::memset(info->name, 0, sizeof info->name);
+    facts->name.copy(info->name, sizeof info->name - 1);
+    return {};
+  });
+}
+
+muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks,
+                                   size_t capacity, size_t* count) {
+  return with_session(session, [&]() -> Status {
+    if (count == nullptr || (ranks == nullptr && capacity > 0))
+      return failure(Code::kBadArgument, "count must not be NULL, and ranks must hold `capacity` entries");
+    MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->groups().facts(group));
+    *count = facts->ranks.size();
+    std::copy_n(facts->ranks.begin(), std::min(capacity, facts->ranks.size()), ranks);
+    return {};
+  });
+}
+
+muster_status_t muster_mesh_group(muster_session* session, const char* dim, muster_group* group) {
+  return with_session(session, [&]() -> Status {
+    if (dim == nullptr || group == nullptr)
+      return failure(Code::kBadArgument, "dim and group must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(const auto answer, session->groups().dim(dim));
+    *group = answer.group;
+    return {};
+  });
+}
+
+muster_status_t muster_mesh_coords(muster_session* session, const char* dim, int32_t* coordinate,
+                                   int32_t* size) {
+  return with_session(session, [&]() -> Status {
+    if (dim == nullptr) return failure(Code::kBadArgument, "dim must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(const auto answer, session->groups().dim(dim));
+    if (coordinate != nullptr) *coordinate = answer.coordinate;
+    if (size != nullptr) *size = answer.size;
+    return {};
+  });
+}
+
+muster_status_t muster_mesh_make(muster_session* session, muster_group group, const char* mesh,
+                                 muster_mesh* made) {
+  return with_session(session, [&]() -> Status {
+    if (mesh == nullptr || made == nullptr)
+      return failure(Code::kBadArgument, "mesh and made must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(*made, session->groups().make_mesh(group, mesh));
+    return {};
+  });
+}
+
+muster_status_t muster_mesh_use(muster_session* session, muster_mesh mesh) {
+  return with_session(session, [&] { return session->groups().use_mesh(mesh); });
+}
+
+muster_status_t muster_mesh_free(muster_session* session, muster_mesh mesh) {
+  return with_session(session, [&] { return session->free_mesh(mesh); });
+}
+
+}  // extern "C"

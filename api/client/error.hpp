@@ -1,0 +1,41 @@
+// This thread's last error, and the guard around every C function.
+#pragma once
+
+#include "api/base/status.hpp"
+
+#include <muster/muster.h>
+
+#include <exception>
+#include <new>
+#include <stdexcept>
+
+namespace muster::client {
+
+// Keeps a failure as this thread's last error and returns its number. Success and PENDING leave the last
+// error as it is.
+muster_status_t report(const Status& status) noexcept;
+// The same for a code with fixed words.
+muster_status_t report(Code code, const char* what) noexcept;
+// What has been reported, or has succeeded.
+inline muster_status_t report(muster_status_t status) noexcept {
+  return status;
+}
+
+// Runs `body`, which returns a Status or what it has reported itself, and catches what a library may throw:
+// nothing leaves the C API. It costs nothing where nothing is thrown. Missing memory is the machine's limit;
+// any other exception is our own defect.
+template<class F>
+muster_status_t guarded(F&& body) noexcept {
+  try {
+    return report(body());
+  } catch (const std::bad_alloc&) {
+    return report(Code::kNoResource,
+                  "this process has no memory left for the call; free some and call again");
+  } catch (const std::length_error&) {
+    return report(Code::kNoResource, "the call needs more memory than a process can have; ask for less");
+  } catch (const std::exception& error) {
+    return report(Code::kInternal, error.what());
+  }
+}
+
+}  // namespace muster::client

@@ -1,0 +1,66 @@
+// Groups: the groups and meshes that the session uses, as the engine has described them.
+#pragma once
+
+#include "api/client/connection.hpp"
+#include "api/client/last_failure.hpp"
+#include "api/shm/control.hpp"
+
+#include <muster/muster.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::client {
+
+// Owns    the answers of the engine, which never change while a group lives, and the mesh that is in use.
+// Thread  the session's.
+// Bound   the engine's limits for groups and meshes.
+// Fails   as Connection::ask; STALE for a mesh that it has not made; BUSY for the mesh in use; PROTOCOL.
+class Groups {
+ public:
+  struct Facts {
+    std::int32_t rank = 0;  // the caller's index in the group; -1: it is no member
+    std::string name;
+    std::vector<std::int32_t> ranks;
+  };
+
+  // Both outlive it.
+  Groups(Connection& connection, LastFailure& last_failure)
+      : connection_(connection), last_failure_(last_failure) {}
+
+  // Asked for once. Valid until the group is freed.
+  Result<const Facts*> facts(muster_group group);
+
+  Result<muster_group> make(std::span<const std::int32_t> ranks, const char* name);
+  // The survivors of `group`, once all of them have called or the timeout has passed.
+  Result<muster_group> shrink(muster_group group, Nanos timeout);
+  Status abort(muster_group group);
+  // No plan of the group may be left.
+  Status free(muster_group group);
+
+  // The group of a dim in the mesh that is in use.
+  Result<shm::MeshAnswer> dim(const char* name);
+  Result<muster_mesh> make_mesh(muster_group group, const char* text);
+  Status use_mesh(muster_mesh mesh);
+  // The groups of a mesh that may be freed.
+  Result<std::set<muster_group>> groups_of_unused(muster_mesh mesh) const;
+  // No plan of these groups may be left.
+  Status free_mesh(muster_mesh mesh, const std::set<muster_group>& groups);
+
+ private:
+  Result<Facts> ask_facts(muster_group group);
+
+  Connection& connection_;
+  LastFailure& last_failure_;
+  std::map<muster_group, Facts> facts_;
+  std::map<std::pair<muster_mesh, std::string>, shm::MeshAnswer> dims_;
+  std::set<muster_mesh> meshes_;  // made by this session
+  muster_mesh used_ = MUSTER_MESH_JOB;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,35 @@
+// LastFailure: the session's latest call that failed because of its group.
+#pragma once
+
+#include "api/base/status.hpp"
+
+#include <muster/muster.h>
+
+#include <optional>
+
+namespace muster::client {
+
+// Owns    the status and its place.
+// Thread  the session's.
+// Bound   one failure; the next one replaces it.
+// Fails   never.
+class LastFailure {
+ public:
+  struct Call {
+    Status status;
+    muster_lane lane = MUSTER_LANE_COUNT;  // MUSTER_LANE_COUNT: it has stopped no lane
+    muster_point failed_point = MUSTER_POINT_NONE;
+  };
+
+  // Keeps the failure of a group. Any other status changes nothing.
+  void note(const Status& status, muster_lane lane = MUSTER_LANE_COUNT,
+            muster_point failed_point = MUSTER_POINT_NONE) {
+    if (is_group_failure(status.code())) latest_ = Call{status, lane, failed_point};
+  }
+  const std::optional<Call>& latest() const { return latest_; }
+
+ private:
+  std::optional<Call> latest_;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,73 @@
+// PlanTable: what the session remembers of each of its plans.
+#pragma once
+
+#include "api/base/ids.hpp"
+#include "api/client/direct/seating.hpp"
+#include "api/shm/command.hpp"
+#include "api/shm/control.hpp"
+#include "api/shm/direct.hpp"
+
+#include <muster/muster.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace muster::client {
+
+// A collective as its caller described it.
+struct ToldCollective {
+  shm::PlanCollective message;
+  Described described;
+};
+
+// Plans fills a record when it makes the plan, and again when the counts change. Fields that another class
+// writes name it.
+struct PlanRecord {
+  muster_plan plan = 0;                   // 0: the slot is free
+  std::optional<muster_lane> usual_lane;  // of a collective; a kernel has none
+  std::unique_ptr<ToldCollective> told;   // of a collective; never null then
+  std::unique_ptr<DirectPlan> direct;     // made by the first run (Runs)
+  std::vector<shm::Command> news;         // new counts that the engine has not been told (PlanTable)
+  std::vector<muster_buffer> buffers;     // that the plan names
+  muster_point last = MUSTER_POINT_NONE;  // of its starts (Submission)
+};
+
+// Owns    the records, and the word by which the engine sees how many of them have news.
+// Thread  the session's.
+// Bound   the engine's limit for plans.
+// Fails   never.
+class PlanTable {
+ public:
+  // `header` is that of the rank's direct memory, and outlives it; null in a job without the direct path.
+  explicit PlanTable(shm::DirectHeader* header) : header_(header) {}
+
+  // Null: the session has no such plan. A pointer is valid until the next add().
+  PlanRecord* find(muster_plan plan) {
+    const std::size_t slot = Handle(plan).slot();
+    const bool known = slot < records_.size() && records_[slot].plan == plan && plan != 0;
+    return known ? &records_[slot] : nullptr;
+  }
+  // All slots, free ones too.
+  std::span<PlanRecord> records() { return records_; }
+
+  PlanRecord& add(muster_plan plan);
+  void remove(PlanRecord& record);
+
+  // The plan has new counts, which `news` tells the engine. Only where there is a direct path.
+  void set_news(PlanRecord& record, std::vector<shm::Command> news);
+  // The engine has been told.
+  void clear_news(PlanRecord& record);
+
+ private:
+  void count_untold(std::uint64_t plans);
+
+  shm::DirectHeader* header_;
+  std::vector<PlanRecord> records_;  // by slot of the handle: a stale handle never reaches the ring
+  std::uint64_t untold_ = 0;         // records with news
+};
+
+}  // namespace muster::client

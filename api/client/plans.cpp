@@ -1,0 +1,209 @@
+#include "api/client/plans.hpp"
+
+#include "api/base/collective.hpp"
+#include "api/base/dtype.hpp"
+#include "api/base/fault_point.hpp"
+#include "api/client/described.hpp"
+#include "api/client/recount.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace muster::client {
+namespace {
+
+Status check_struct(std::uint32_t size, std::size_t expected, const char* what) {
+  if (size == expected) return {};
+  return failure(Code::kBadArgument, "{} has size {}; initialise it with its _INIT macro or builder ({})",
+                 what, size, expected);
+}
+
+void append(std::string& key, const void* data, std::size_t bytes) {
+  key.append(static_cast<const char*>(data), bytes);
+}
+
+// The kernel's key in the cache. Field by field, since padding between fields is not part of the description.
+std::string key_of(const muster_kernel& k) {
+  std::string key = "k";
+  append(key, &k.op, sizeof k.op);
+  append(key, &k.tensor_count, sizeof k.tensor_count);
+  append(key, &k.flags, sizeof k.flags);
+  for (std::uint32_t i = 0; i < k.tensor_count && i < MUSTER_KERNEL_TENSORS_MAX; ++i) {
+    const muster_tensor& t = k.tensors[i];
+    append(key, &t.buffer, sizeof t.buffer);
+    append(key, &t.offset_bytes, sizeof t.offset_bytes);
+    append(key, &t.dtype, sizeof t.dtype);
+    append(key, &t.dims, sizeof t.dims);
+    const std::size_t dims = std::min<std::size_t>(t.dims, MUSTER_TENSOR_DIMS_MAX);
+    append(key, t.size, dims * sizeof t.size[0]);
+    append(key, t.stride, dims * sizeof t.stride[0]);
+  }
+  append(key, k.ints, sizeof k.ints);
+  append(key, k.reals, sizeof k.reals);
+  return key;
+}
+
+}  // namespace
+
+Result<muster_plan> Plans::make(const muster_kernel& kernel) {
+  MUSTER_RETURN_IF_ERROR(check_struct(kernel.size, sizeof(muster_kernel), "muster_kernel"));
+  shm::PlanKernel request;
+  request.kernel = kernel;
+  auto grant = connection_.ask<shm::HandleMessage>(request, shm::MessageKind::kPlanKernel,
+                                                   shm::MessageKind::kPlanGrant);
+  if (!grant) return fail(grant.error());
+  PlanRecord& record = table_.add(grant->handle);
+  for (std::uint32_t i = 0; i < kernel.tensor_count; ++i) record.buffers.push_back(kernel.tensors[i].buffer);
+  return grant->handle;
+}
+
+Result<Description> Plans::describe(const muster_collective& c) {
+  MUSTER_RETURN_IF_ERROR(check_struct(c.size, sizeof(muster_collective), "muster_collective"));
+  if (c.flags != 0) return fail(Code::kBadArgument, "flags {} must be 0", c.flags);
+  MUSTER_ASSIGN_OR_RETURN(const Groups::Facts* facts, groups_.facts(c.group));
+  if (facts->rank < 0)
+    return fail(Code::kBadArgument, "rank {} is not a member of group {}", connection_.welcome().rank,
+                facts->name);
+  return client::describe(c, facts->rank, static_cast<std::int32_t>(facts->ranks.size()));
+}
+
+Result<muster_plan> Plans::make(const muster_collective& c) {
+  MUSTER_ASSIGN_OR_RETURN(const auto description, describe(c));
+  return make(c, description);
+}
+
+Result<muster_plan> Plans::make(const muster_collective& c, const Description& description) {
+  MUSTER_FAULT_POINT("plan.asking");
+  auto grant = connection_.ask<shm::HandleMessage>(description.message, shm::MessageKind::kPlanCollective,
+                                                   shm::MessageKind::kPlanGrant, description.lists);
+  if (!grant) return fail(grant.error());
+  MUSTER_FAULT_POINT("plan.granted");
+  MUSTER_ASSIGN_OR_RETURN(const Groups::Facts* facts, groups_.facts(c.group));
+  MUSTER_ASSIGN_OR_RETURN(
+      auto described, described_of(buffers_, c, facts->rank, static_cast<std::int32_t>(facts->ranks.size())));
+  PlanRecord& record = table_.add(grant->handle);
+  record.buffers = {c.source.buffer, c.target.buffer};
+  for (std::uint32_t i = 0; i < c.send_count; ++i) record.buffers.push_back(c.sends[i].view.buffer);
+  for (std::uint32_t i = 0; i < c.receive_count; ++i) record.buffers.push_back(c.receives[i].view.buffer);
+  record.usual_lane = usual_lane(description.message);
+  record.told = std::make_unique<ToldCollective>(ToldCollective{description.message, std::move(described)});
+  MUSTER_FAULT_POINT("plan.known");
+  return grant->handle;
+}
+
+// ---- one-shot calls ----------------------------------------------------------------------------
+
+// The plan that was used longest ago and is not in flight makes room. Whether it is in flight is read on the
+// completion page, without asking the engine. The latest plan stays: its caller may be making another one for
+// the same call.
+Status Plans::make_room_in_cache() {
+  if (!cache_.full()) return {};
+  for (auto oldest = cache_.begin(); oldest != std::prev(cache_.end()); ++oldest) {
+    const PlanRecord* record = table_.find(oldest->plan);
+    const bool in_flight = record != nullptr && completion_.test(record->last) == Code::kPending;
+    if (in_flight) continue;
+    const Status gone = destroy(oldest->plan);
+    if (gone.ok()) cache_.erase(oldest);
+    if (gone.code() != Code::kBusy) return gone;
+  }
+  return failure(Code::kNoResource, "{} different one-shot operations are in flight; wait for their points",
+                 PlanCache::kMax);
+}
+
+Result<muster_plan> Plans::cached(const muster_kernel& kernel) {
+  const std::string key = key_of(kernel);
+  if (const auto known = cache_.find(key)) return *known;
+  MUSTER_RETURN_IF_ERROR(make_room_in_cache());
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan made, make(kernel));
+  cache_.insert(key, made);
+  return made;
+}
+
+Result<muster_plan> Plans::cached(const muster_collective& c) {
+  MUSTER_ASSIGN_OR_RETURN(const auto description, describe(c));
+  const std::string key = "c" + description.key();
+  if (const auto known = cache_.find(key)) return *known;
+  MUSTER_RETURN_IF_ERROR(make_room_in_cache());
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan made, make(c, description));
+  cache_.insert(key, made);
+  return made;
+}
+
+template<class IsOver>
+Status Plans::forget_cached_if(IsOver is_over) {
+  for (auto cached = cache_.begin(); cached != cache_.end();) {
+    const PlanRecord* record = table_.find(cached->plan);
+    if (record == nullptr || !is_over(*record)) {
+      ++cached;
+      continue;
+    }
+    MUSTER_RETURN_IF_ERROR(destroy(cached->plan));
+    cached = cache_.erase(cached);
+  }
+  return {};
+}
+
+Status Plans::forget_cached(muster_group group) {
+  return forget_cached_if([group](const PlanRecord& record) {
+    return record.told != nullptr && record.told->message.group == group;
+  });
+}
+
+Status Plans::forget_cached_over(muster_buffer buffer) {
+  return forget_cached_if([buffer](const PlanRecord& record) {
+    return std::find(record.buffers.begin(), record.buffers.end(), buffer) != record.buffers.end();
+  });
+}
+
+// ---- new counts, and the end -------------------------------------------------------------------
+
+Status Plans::recount(muster_plan plan, const muster_collective& counts) {
+  PlanRecord* record = table_.find(plan);
+  if (record == nullptr) return failure(Code::kStale, "no such plan");
+  if (record->told == nullptr) return failure(Code::kBadArgument, "a kernel's plan has no counts");
+  const shm::PlanCollective& before = record->told->message;
+  if (before.op == MUSTER_EXCHANGE || before.op == MUSTER_BARRIER)
+    return failure(Code::kUnsupported, "{} has no counts that could change; make another plan",
+                   op_name(before.op));
+  if (direct_ == nullptr)
+    return failure(Code::kUnsupported,
+                   "on a device whose memory this process does not see counts are not "
+                   "checked here; make another plan");
+  muster_collective said = said_before(before);
+  said.count = counts.count;
+  said.source_blocks = counts.source_blocks;
+  said.target_blocks = counts.target_blocks;
+  MUSTER_ASSIGN_OR_RETURN(auto description, describe(said));
+  std::copy_n(before.site, sizeof before.site, description.message.site);
+  MUSTER_ASSIGN_OR_RETURN(const Groups::Facts* facts, groups_.facts(said.group));
+  const auto ranks = static_cast<std::int32_t>(facts->ranks.size());
+  MUSTER_ASSIGN_OR_RETURN(auto described, described_of(buffers_, said, facts->rank, ranks));
+  MUSTER_RETURN_IF_ERROR(check_rooms(described, dtype_bytes(said.dtype), buffers_.room_of(said.source),
+                                     buffers_.room_of(said.target)));
+  MUSTER_RETURN_IF_ERROR(check_share(described.what, described.mine, ranks));
+  if (record->direct != nullptr) {
+    MUSTER_ASSIGN_OR_RETURN(*record->direct, direct_->plan(plan, described));
+  }
+  MUSTER_FAULT_POINT("recount.checked");
+  table_.set_news(*record, recount_commands(plan, description));
+  *record->told = {description.message, std::move(described)};
+  record->usual_lane = usual_lane(description.message);
+  MUSTER_FAULT_POINT("recount.noted");
+  return {};
+}
+
+Status Plans::destroy(muster_plan plan) {
+  PlanRecord* record = table_.find(plan);
+  if (record == nullptr) return failure(Code::kStale, "no such plan");
+  shm::HandleMessage request;
+  request.handle = plan;
+  MUSTER_FAULT_POINT("plan.destroying");
+  auto answer = connection_.ask<shm::Plain>(request, shm::MessageKind::kPlanDestroy, shm::MessageKind::kDone);
+  if (!answer) return answer.error();
+  MUSTER_FAULT_POINT("plan.destroyed");
+  table_.remove(*record);
+  return {};
+}
+
+}  // namespace muster::client

@@ -1,0 +1,68 @@
+// Plans: made by a message to the engine, kept for one-shot calls, given new counts, destroyed.
+#pragma once
+
+#include "api/client/buffers.hpp"
+#include "api/client/connection.hpp"
+#include "api/client/description.hpp"
+#include "api/client/direct_path.hpp"
+#include "api/client/groups.hpp"
+#include "api/client/plan_cache.hpp"
+#include "api/client/plan_table.hpp"
+#include "api/shm/completion.hpp"
+
+#include <muster/muster.h>
+
+#include <string>
+
+namespace muster::client {
+
+// Owns    the cache of one-shot calls.
+// Thread  the session's.
+// Bound   the engine's limit for plans; PlanCache::kMax one-shot calls.
+// Fails   as Connection::ask; BAD_ARGUMENT for what cannot be described; STALE for an unknown plan;
+//         NO_RESOURCE if all cached plans are in flight; UNSUPPORTED for counts that cannot change.
+class Plans {
+ public:
+  // All outlive it. direct: null in a job without the direct path.
+  Plans(Connection& connection, Groups& groups, Buffers& buffers, PlanTable& table,
+        shm::CompletionReader& completion, DirectPath* direct)
+      : connection_(connection),
+        groups_(groups),
+        buffers_(buffers),
+        table_(table),
+        completion_(completion),
+        direct_(direct) {}
+
+  Result<muster_plan> make(const muster_kernel& kernel);
+  Result<muster_plan> make(const muster_collective& collective);
+  // Of a one-shot call: the same description gives the same plan.
+  Result<muster_plan> cached(const muster_kernel& kernel);
+  Result<muster_plan> cached(const muster_collective& collective);
+  bool has(muster_plan plan) const { return table_.find(plan) != nullptr; }
+
+  // New counts: of `counts` only count, source_blocks and target_blocks are read. The engine is told with the
+  // plan's next start (decision M8).
+  Status recount(muster_plan plan, const muster_collective& counts);
+  Status destroy(muster_plan plan);
+  // Destroys the cached plans over a group or a buffer that is about to be freed: their callers have no
+  // handle by which they could do so.
+  Status forget_cached(muster_group group);
+  Status forget_cached_over(muster_buffer buffer);
+
+ private:
+  Result<Description> describe(const muster_collective& collective);
+  Result<muster_plan> make(const muster_collective& collective, const Description& description);
+  Status make_room_in_cache();
+  template<class IsOver>
+  Status forget_cached_if(IsOver is_over);
+
+  Connection& connection_;
+  Groups& groups_;
+  Buffers& buffers_;
+  PlanTable& table_;
+  shm::CompletionReader& completion_;
+  DirectPath* direct_;
+  PlanCache cache_;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,24 @@
+// Why a command cannot be submitted, in words: pure functions of what its caller gave. They are called after
+// a refusal, so a call that succeeds pays nothing for them.
+#pragma once
+
+#include "api/base/status.hpp"
+#include "api/client/timelines.hpp"
+
+#include <muster/muster.h>
+
+#include <cstdint>
+
+namespace muster::client {
+
+// `field` names the argument.
+Status no_such_lane(const char* field, muster_lane lane);
+Status no_such_plan(muster_plan plan);
+// Ok if the submit is sound; its waits apart.
+Status check_fields(const muster_submit& submit);
+// Ok if a start may wait for wait number `i`.
+Status check_wait(std::uint32_t i, muster_point wait, const Timelines& timelines);
+// Never ok: what is wrong with a signal that was refused.
+Status cannot_signal(std::uint32_t timeline, std::uint64_t value, const Timelines& timelines);
+
+}  // namespace muster::client

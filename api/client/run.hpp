@@ -1,0 +1,89 @@
+// Runs: collectives that are run and not started: directly with the other members, or on the usual lane with
+// a wait.
+#pragma once
+
+#include "api/client/compare.hpp"
+#include "api/client/connection.hpp"
+#include "api/client/digest.hpp"
+#include "api/client/direct_path.hpp"
+#include "api/client/interrupt.hpp"
+#include "api/client/last_failure.hpp"
+#include "api/client/plan_table.hpp"
+#include "api/client/submission.hpp"
+#include "api/client/waiting.hpp"
+#include "api/shm/completion.hpp"
+
+#include <muster/muster.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace muster::client {
+
+// Owns    nothing; a run changes its plan's record and what is below.
+// Thread  the session's.
+// Bound   one operation at a time; a timeout of 0 is the job's default.
+// Fails   as DirectPath::run or as the start's point; STATE and BUSY for a lane that cannot be started: then
+// the
+//         run has not begun. CORRUPT and MISMATCH: what members hold differs.
+class Runs {
+ public:
+  // All outlive it. direct: null in a job without the direct path.
+  Runs(Connection& connection, shm::CompletionReader& completion, PlanTable& plans, Submission& submission,
+       Waiting& waiting, Interrupt& interrupt, LastFailure& last_failure, Comparison& comparison,
+       DirectPath* direct)
+      : connection_(connection),
+        completion_(completion),
+        plans_(plans),
+        submission_(submission),
+        waiting_(waiting),
+        interrupt_(interrupt),
+        last_failure_(last_failure),
+        comparison_(comparison),
+        direct_(direct) {}
+
+  // The plan, where nothing need be asked or made before it is run: the members have run it directly before,
+  // and their results are not compared. nullptr: run() does what is missing.
+  const DirectPlan* at_hand(muster_plan plan) const {
+    const PlanRecord* record = plans_.find(plan);
+    if (record == nullptr || record->direct == nullptr || connection_.welcome().digests != 0) return nullptr;
+    return record->direct->choice.path == Path::kDirect ? record->direct.get() : nullptr;
+  }
+  // The two halves of a run of such a plan: the operation, and what becomes of one that is not done.
+  Outcome attempt(const DirectPlan& plan, Nanos timeout) { return direct_->attempt(plan, real(timeout)); }
+  Status conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome) {
+    return interrupt_.spend(direct_->conclude(plan, real(timeout), outcome));
+  }
+  // Once in so many runs the members compare their results afterwards.
+  Status run(muster_plan plan, Nanos timeout);
+  // The members meet with what they hold and judge it alike. `what` is named in the text.
+  Status compare(muster_group group, const Held& held, std::string_view what, Nanos timeout);
+
+ private:
+  Nanos real(Nanos timeout) const {
+    return timeout.count() > 0 ? timeout : Nanos(connection_.welcome().deadline_ns);
+  }
+  Status run_once(muster_plan plan, Nanos timeout);
+  // Never followed by a comparison.
+  Status run_alone(muster_plan plan, Nanos timeout);
+  Status run_sampled(muster_plan plan, Nanos timeout);
+  // *counted, where it is not null: how many results of the group were shared, this one included.
+  Status run_directly(PlanRecord& record, Nanos timeout, std::uint64_t* counted = nullptr);
+  Status run_agreed(const PlanRecord& record, Nanos timeout);
+  Status run_by_engine(const PlanRecord& record, Nanos timeout);
+  Result<PlanRecord*> runnable(muster_plan plan);
+  Status seat(PlanRecord& record);
+  Status leave_lane(muster_group group, muster_lane lane, muster_point point);
+
+  Connection& connection_;
+  shm::CompletionReader& completion_;
+  PlanTable& plans_;
+  Submission& submission_;
+  Waiting& waiting_;
+  Interrupt& interrupt_;
+  LastFailure& last_failure_;
+  Comparison& comparison_;
+  DirectPath* direct_;
+};
+
+}  // namespace muster::client

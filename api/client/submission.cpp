@@ -1,0 +1,253 @@
+#include "api/client/submission.hpp"
+
+#include "api/base/fault_point.hpp"
+#include "api/client/refusal.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <unistd.h>
+
+namespace muster::client {
+namespace {
+
+constexpr std::uint64_t kPointOfEntry = MUSTER_POINT_OF_ENTRY(0);
+
+bool is_entry(muster_point wait) {
+  return (wait & ~shm::kPointValueMask) == kPointOfEntry;
+}
+
+}  // namespace
+
+Submission::Submission(const Ends& ends, shm::Descriptor doorbell, Connection& connection, PlanTable& plans)
+    : ring_(client::ring_writer(ends.ring, ends.page)),
+      completion_(ends.completion),
+      doorbell_(std::move(doorbell)),
+      connection_(connection),
+      plans_(plans),
+      lane_depth_(std::min(connection.welcome().lane_depth, shm::kLaneDepth)) {}
+
+// ---- one start ---------------------------------------------------------------------------------
+
+Code Submission::start(muster_plan plan, const muster_submit& submit, muster_point* point) {
+  shm::Command command;
+  if (const Code code = command_of(plan, submit, &command); code != Code::kOk) return code;
+  for (std::uint32_t i = 0; i < submit.wait_count; ++i) {
+    if (!timelines_.may_be_awaited(submit.waits[i])) return Code::kBadArgument;
+    command.waits[i] = submit.waits[i];
+  }
+  if (lane_full(submit.lane)) return Code::kBusy;
+  MUSTER_FAULT_POINT("start.checked");
+  if (const Code code = reset_if_asked(submit.lane); code != Code::kOk) return code;
+  PlanRecord& record = *plans_.find(plan);
+  if (const Code code = tell(record); code != Code::kOk) return code;
+  const Code code = push(std::span(&command, 1));
+  if (code != Code::kOk) return code;
+  MUSTER_FAULT_POINT("start.pushed");
+  lanes_[submit.lane].reset_asked = false;
+  record.last = shm::make_point(submit.lane, timelines_.start(submit.lane));
+  if (point != nullptr) *point = record.last;
+  return Code::kOk;
+}
+
+// All but its waits.
+Code Submission::command_of(muster_plan plan, const muster_submit& submit, shm::Command* command) {
+  if (submit.lane >= MUSTER_LANE_COUNT || submit.wait_count > MUSTER_WAITS_MAX || submit.flags != 0 ||
+      submit.deadline_ns < 0)
+    return Code::kBadArgument;
+  if (plans_.find(plan) == nullptr) return Code::kStale;
+  command->kind = shm::CommandKind::kStart;
+  command->lane = static_cast<std::uint16_t>(submit.lane);
+  command->plan = plan;
+  command->deadline_ns = static_cast<std::uint64_t>(submit.deadline_ns);
+  return Code::kOk;
+}
+
+// Starts beyond the lane's depth would fill the ring, and commands that other lanes need would be stuck
+// behind them.
+bool Submission::lane_full(muster_lane lane, std::uint64_t starts) {
+  std::uint64_t& settled = lanes_[lane].settled;
+  const std::uint64_t started = timelines_.started(lane);
+  if (started - settled + starts <= lane_depth_) return false;
+  settled = std::max(settled, completion_.settled(lane, started));
+  return started - settled + starts > lane_depth_;
+}
+
+Code Submission::push(std::span<const shm::Command> commands) {
+  const Code code = ring_.push_all(commands);
+  if (code != Code::kOk) return code;
+  if (ring_.doorbell_due()) {
+    MUSTER_FAULT_POINT("bell.due");
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto rung = ::write(doorbell_.get(), &one, sizeof one);
+    MUSTER_FAULT_POINT("bell.rung");
+  }
+  return Code::kOk;
+}
+
+Code Submission::tell(PlanRecord& record) {
+  if (record.news.empty()) return Code::kOk;
+  const Code code = push(record.news);
+  if (code != Code::kOk) return code;
+  MUSTER_FAULT_POINT("recount.told");
+  plans_.clear_news(record);
+  return Code::kOk;
+}
+
+Code Submission::tell_all() {
+  for (PlanRecord& record : plans_.records())
+    if (const Code code = tell(record); code != Code::kOk) return code;
+  return Code::kOk;
+}
+
+// ---- several starts as one ---------------------------------------------------------------------
+
+// No point is handed out before all entries have been found sound: starts are counted apart, and taken over
+// at the end.
+Code Submission::start_batch(std::span<muster_batch_entry> entries, std::size_t* refused) {
+  batch_.assign(entries.size(), shm::Command{});
+  std::array<std::uint64_t, MUSTER_LANE_COUNT> starts{};
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    muster_batch_entry& entry = entries[i];
+    const muster_submit& submit = entry.submit;
+    shm::Command& command = batch_[*refused = i];
+    if (submit.size != sizeof submit) return Code::kBadArgument;
+    if (const Code code = command_of(entry.plan, submit, &command); code != Code::kOk) return code;
+    for (std::uint32_t k = 0; k < submit.wait_count; ++k) {
+      const muster_point wait = submit.waits[k];
+      const bool known = is_entry(wait) ? shm::point_value(wait) < i : timelines_.may_be_awaited(wait);
+      if (!known) return Code::kBadArgument;
+      command.waits[k] = is_entry(wait) ? entries[shm::point_value(wait)].point : wait;
+    }
+    entry.point = shm::make_point(submit.lane, timelines_.started(submit.lane) + ++starts[submit.lane]);
+    if (lane_full(submit.lane, starts[submit.lane])) return Code::kBusy;
+  }
+  MUSTER_FAULT_POINT("batch.checked");
+  for (std::size_t lane = 0; lane < starts.size(); ++lane)
+    if (starts[lane] > 0)
+      if (const Code code = reset_if_asked(static_cast<muster_lane>(lane)); code != Code::kOk) return code;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (const Code code = tell(*plans_.find(entries[*refused = i].plan)); code != Code::kOk) return code;
+  if (const Code code = push(batch_); code != Code::kOk) return code;
+  MUSTER_FAULT_POINT("batch.pushed");
+  for (const muster_batch_entry& entry : entries) plans_.find(entry.plan)->last = entry.point;
+  for (std::size_t lane = 0; lane < starts.size(); ++lane) {
+    timelines_.start(static_cast<muster_lane>(lane), starts[lane]);
+    lanes_[lane].reset_asked = lanes_[lane].reset_asked && starts[lane] == 0;
+  }
+  return Code::kOk;
+}
+
+// ---- signals and resets ------------------------------------------------------------------------
+
+Code Submission::signal(std::uint32_t timeline, std::uint64_t value) {
+  if (!timelines_.is_own(timeline)) return Code::kBadArgument;
+  if (value < timelines_.raised(timeline) || value > shm::kPointValueMask) return Code::kBadArgument;
+  shm::Command command;
+  command.kind = shm::CommandKind::kSignal;
+  command.lane = static_cast<std::uint16_t>(timeline);
+  command.plan = value;
+  const Code code = push(std::span(&command, 1));
+  MUSTER_FAULT_POINT("signal.pushed");
+  if (code == Code::kOk) timelines_.raise(timeline, value);
+  return code;
+}
+
+Code Submission::reset(muster_lane lane) {
+  if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
+  lanes_[lane].reset_asked = true;
+  const Code code = reset_if_asked(lane);
+  MUSTER_FAULT_POINT("reset.pushed");
+  return code;
+}
+
+// The engine is told only of a lane that this process sees stopped. Otherwise the engine could come to the
+// reset after a failure that this process has not seen, and the next failure would hide that one. A failure
+// between the reset and the lane's next start is seen by that start.
+Code Submission::reset_if_asked(muster_lane lane) {
+  if (!lanes_[lane].reset_asked) return Code::kOk;
+  bool stopped = false;
+  if (const Code code = completion_.stopped(lane, &stopped); code != Code::kOk || !stopped) return code;
+  shm::Command command;
+  command.kind = shm::CommandKind::kResetLane;
+  command.lane = static_cast<std::uint16_t>(lane);
+  const Code code = push(std::span(&command, 1));
+  if (code != Code::kOk) return code;
+  return completion_.remember_reset(lane, timelines_.started(lane));
+}
+
+// A run by the engine that fails at once must fail before the other members have met this rank, or they would
+// wait for it in the engine. They all meet once the lane runs again.
+Status Submission::check_lane(muster_lane lane) {
+  if (const Code code = reset_if_asked(lane); code != Code::kOk) return not_pushed(code);
+  if (const auto why = completion_.failure(lane))
+    return failure(
+        Code::kState,
+        "the run goes by the engine on lane {}, which stands still ({}) until muster_lane_reset; it has "
+        "not begun",
+        lane, why->text.empty() ? code_sentence(why->status) : why->text);
+  return lane_full(lane) ? full(lane) : Status();
+}
+
+// ---- refusals in words -------------------------------------------------------------------------
+
+Status Submission::not_pushed(Code code) {
+  if (code != Code::kBusy) return Status(code, code_sentence(code));
+  if (const auto loss = connection_.loss_of_silent_engine()) return *loss;  // it will never make room
+  return failure(Code::kBusy,
+                 "the session's command ring is full: the engine has yet to take {} commands; wait for an "
+                 "earlier point and call again",
+                 shm::kRingCapacity);
+}
+
+Status Submission::full(muster_lane lane) {
+  if (const auto loss = connection_.loss_of_silent_engine()) return *loss;
+  return failure(Code::kBusy,
+                 "lane {} has {} starts that are not finished, all that limits.starts_per_lane_max allows; "
+                 "wait for an earlier point of the lane and start again, or raise the limit",
+                 lane, lane_depth_);
+}
+
+Status Submission::not_started(Code code, muster_plan plan, const muster_submit& submit) {
+  if (code == Code::kStale) return no_such_plan(plan);
+  if (code == Code::kBusy) return lane_full(submit.lane) ? full(submit.lane) : not_pushed(code);
+  if (code != Code::kBadArgument) return not_pushed(code);
+  MUSTER_RETURN_IF_ERROR(check_fields(submit));
+  for (std::uint32_t i = 0; i < submit.wait_count; ++i)
+    MUSTER_RETURN_IF_ERROR(check_wait(i, submit.waits[i], timelines_));
+  return not_pushed(code);
+}
+
+// The entries before number `at` count as if they had been started.
+Status Submission::not_started(Code code, std::span<const muster_batch_entry> entries, std::size_t at) {
+  const muster_submit& submit = entries[at].submit;
+  if (code == Code::kStale) return no_such_plan(entries[at].plan);
+  if (code == Code::kBusy) {
+    const auto same_lane = [&](const muster_batch_entry& entry) { return entry.submit.lane == submit.lane; };
+    const auto starts =
+        std::count_if(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(at) + 1, same_lane);
+    return lane_full(submit.lane, static_cast<std::uint64_t>(starts)) ? full(submit.lane) : not_pushed(code);
+  }
+  if (code != Code::kBadArgument) return not_pushed(code);
+  MUSTER_RETURN_IF_ERROR(check_fields(submit));
+  for (std::uint32_t i = 0; i < submit.wait_count; ++i) {
+    const muster_point wait = submit.waits[i];
+    if (!is_entry(wait)) {
+      MUSTER_RETURN_IF_ERROR(check_wait(i, wait, timelines_));
+    } else if (shm::point_value(wait) >= at) {
+      return failure(Code::kBadArgument, "submit.waits[{}] is of entry {}, which does not stand before it", i,
+                     shm::point_value(wait));
+    }
+  }
+  return not_pushed(code);
+}
+
+Status Submission::not_signalled(Code code, std::uint32_t timeline, std::uint64_t value) {
+  return code == Code::kBadArgument ? cannot_signal(timeline, value, timelines_) : not_pushed(code);
+}
+
+Status Submission::not_reset(Code code, muster_lane lane) {
+  return lane >= MUSTER_LANE_COUNT ? no_such_lane("lane", lane) : not_pushed(code);
+}
+
+}  // namespace muster::client

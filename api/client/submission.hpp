@@ -1,0 +1,82 @@
+// Submission: the commands that the session writes into its ring.
+#pragma once
+
+#include "api/client/connection.hpp"
+#include "api/client/plan_table.hpp"
+#include "api/client/ring_atomics.hpp"
+#include "api/client/timelines.hpp"
+#include "api/shm/command.hpp"
+#include "api/shm/completion.hpp"
+#include "api/shm/ring.hpp"
+#include "api/shm/segment.hpp"
+#include "api/shm/socket.hpp"
+
+#include <muster/muster.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace muster::client {
+
+// Owns    the writing end of the ring, the doorbell, and what each lane has been given.
+// Thread  the session's.
+// Bound   shm::kRingCapacity commands, and the job's starts_per_lane_max starts of a lane, in flight.
+// Fails   with a code, without heap: BAD_ARGUMENT, STALE, BUSY where the ring or the lane is full. Then
+//         nothing was submitted, and the not_...() functions say why in words.
+class Submission {
+ public:
+  struct Ends {  // all outlive the session's use of them
+    const shm::SubmissionView& ring;
+    const shm::CompletionView& page;
+    shm::CompletionReader& completion;
+  };
+  // `connection` and `plans` outlive it.
+  Submission(const Ends& ends, shm::Descriptor doorbell, Connection& connection, PlanTable& plans);
+
+  const Timelines& timelines() const { return timelines_; }
+  Result<std::uint32_t> create_timeline() { return timelines_.create(); }
+
+  Code start(muster_plan plan, const muster_submit& submit, muster_point* point);
+  // All entries or none; *refused is the entry that was refused.
+  Code start_batch(std::span<muster_batch_entry> entries, std::size_t* refused);
+  Code signal(std::uint32_t timeline, std::uint64_t value);
+  Code reset(muster_lane lane);
+  // Tells the engine the new counts of all plans.
+  Code tell_all();
+  // Ok if a start on the lane would not be refused at once. A reset that was asked for is carried out first.
+  Status check_lane(muster_lane lane);
+
+  // Why a call was refused, in words. Ask right after the refusal: they look at what the call looked at.
+  Status not_started(Code code, muster_plan plan, const muster_submit& submit);
+  Status not_started(Code code, std::span<const muster_batch_entry> entries, std::size_t at);
+  Status not_signalled(Code code, std::uint32_t timeline, std::uint64_t value);
+  Status not_reset(Code code, muster_lane lane);
+  // Why the ring did not take a command.
+  Status not_pushed(Code code);
+
+ private:
+  Code push(std::span<const shm::Command> commands);
+  Code tell(PlanRecord& record);
+  Code command_of(muster_plan plan, const muster_submit& submit, shm::Command* command);
+  bool lane_full(muster_lane lane, std::uint64_t starts = 1);
+  Code reset_if_asked(muster_lane lane);
+  Status full(muster_lane lane);
+  struct Lane {
+    std::uint64_t settled = 0;  // value up to which the lane has room again
+    bool reset_asked = false;   // since its latest start
+  };
+  shm::RingWriter<RingAtomics> ring_;
+  shm::CompletionReader& completion_;
+  shm::Descriptor doorbell_;
+  Connection& connection_;
+  PlanTable& plans_;
+  std::uint32_t lane_depth_;
+  Timelines timelines_;
+  std::array<Lane, MUSTER_LANE_COUNT> lanes_{};
+  std::vector<shm::Command> batch_;  // kept, so that a batch needs no heap
+};
+
+}  // namespace muster::client

@@ -1,0 +1,67 @@
+// Timelines: the points that this session knows of without asking: how many starts each lane has, and which
+// values the session's own timelines have reached.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/shm/command.hpp"
+
+#include <muster/muster.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+namespace muster::client {
+
+// Owns    the latest value of each lane and of each timeline of the session.
+// Thread  the session's.
+// Bound   shm::kClientTimelinesMax timelines of its own.
+// Fails   create(): NO_RESOURCE.
+class Timelines {
+ public:
+  // The value of the lane's latest start; 0: none.
+  std::uint64_t started(muster_lane lane) const { return started_[lane]; }
+  // Counts `starts` more and returns the value of the last one.
+  std::uint64_t start(muster_lane lane, std::uint64_t starts = 1) { return started_[lane] += starts; }
+
+  Result<std::uint32_t> create() {
+    if (created_ == shm::kClientTimelinesMax)
+      return fail(Code::kNoResource, "a session has at most {} timelines of its own",
+                  shm::kClientTimelinesMax);
+    return shm::kClientTimelineFirst + created_++;
+  }
+  std::uint32_t created() const { return created_; }
+  // A timeline that create() has returned.
+  bool is_own(std::uint32_t timeline) const {
+    return timeline >= shm::kClientTimelineFirst && timeline < shm::kClientTimelineFirst + created_;
+  }
+  std::uint64_t raised(std::uint32_t own) const { return raised_[own - shm::kClientTimelineFirst]; }
+  void raise(std::uint32_t own, std::uint64_t value) { raised_[own - shm::kClientTimelineFirst] = value; }
+
+  // Whether a start may wait for the point. A lane's point that was never handed out would be noticed at the
+  // deadline only.
+  bool may_be_awaited(muster_point point) const {
+    const std::uint32_t timeline = shm::point_timeline(point);
+    if (point == MUSTER_POINT_NONE) return true;
+    if (timeline < MUSTER_LANE_COUNT) return shm::point_value(point) <= started_[timeline];
+    return is_own(timeline);
+  }
+
+  // What the session can say of the point by itself; nothing for the points that the engine raises.
+  // kBadArgument: the session has no such point.
+  std::optional<Code> verdict(muster_point point) const {
+    const std::uint32_t timeline = shm::point_timeline(point);
+    if (point == MUSTER_POINT_NONE) return std::nullopt;
+    if (timeline < MUSTER_LANE_COUNT)
+      return shm::point_value(point) > started_[timeline] ? std::optional(Code::kBadArgument) : std::nullopt;
+    if (!is_own(timeline)) return Code::kBadArgument;
+    return raised(timeline) >= shm::point_value(point) ? Code::kOk : Code::kPending;
+  }
+
+ private:
+  std::array<std::uint64_t, MUSTER_LANE_COUNT> started_{};
+  std::array<std::uint64_t, shm::kClientTimelinesMax> raised_{};
+  std::uint32_t created_ = 0;
+};
+
+}  // namespace muster::client
