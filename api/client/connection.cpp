@@ -26,6 +26,7 @@ Status Connection::closed() const {
 
 Status Connection::in_words(Code code) const {
   if (code != Code::kJobEnded) return Status(code, code_sentence(code));
+  if (const std::string why = completion_.closed_text(); !why.empty()) return Status(code, why);
   return failure(code,
                  "job {} was ended: by `muster end`, with its daemon, as whoever started it left, or because "
                  "a restarted daemon could not take it over",

@@ -9,6 +9,32 @@
 
 namespace muster::client {
 
+namespace {
+
+// The daemon lets nobody wait in it, so who is told that it is busy asks again and again, the last time at
+// the deadline: often at first, since peers that do the same come close together. ask(last) gives a Result.
+template<class Ask>
+auto ask_until(const Clock& clock, Nanos timeout, Ask ask) {
+  constexpr Nanos kPauseMin = std::chrono::microseconds(50);
+  constexpr Nanos kPauseMax = std::chrono::milliseconds(5);
+  const Instant deadline = later(clock.now(), timeout);
+  for (Nanos pause = kPauseMin;; pause = std::min(2 * pause, kPauseMax)) {
+    const bool last = clock.now() >= deadline;
+    auto answer = ask(last);
+    if (last || answer || answer.error().code() != Code::kBusy) return answer;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+// Whoever has waited in vain for others to free their groups hears what has run out.
+Result<std::uint64_t> made(const Result<shm::HandleMessage>& grant) {
+  if (grant) return grant->handle;
+  if (grant.error().code() == Code::kBusy) return fail(Code::kNoResource, "{}", grant.error().message());
+  return fail(grant.error());
+}
+
+}  // namespace
+
 // ---- groups ------------------------------------------------------------------------------------
 
 Result<Groups::Facts> Groups::ask_facts(muster_group group) {
@@ -44,32 +70,22 @@ Result<muster_group> Groups::make(std::span<const std::int32_t> ranks, const cha
     return fail(Code::kBadArgument, "{} ranks are more than a message holds: {}", ranks.size(),
                 (shm::kMessageBytesMax - sizeof request) / sizeof(std::int32_t));
   if (name != nullptr) MUSTER_RETURN_IF_ERROR(shm::set_text(request.name, name, "a group's name"));
-  MUSTER_ASSIGN_OR_RETURN(const auto grant, connection_.ask<shm::HandleMessage>(
-                                                request, shm::MessageKind::kGroupMake,
-                                                shm::MessageKind::kGroupGrant, std::as_bytes(ranks)));
-  return grant.handle;
+  return made(ask_until(connection_.clock(), connection_.timeout(), [&](bool) {
+    return connection_.ask<shm::HandleMessage>(request, shm::MessageKind::kGroupMake,
+                                               shm::MessageKind::kGroupGrant, std::as_bytes(ranks));
+  }));
 }
 
-// The engine answers BUSY until all survivors have come, so this asks again and again: often at first, since
-// the survivors of one failure come close together.
 Result<muster_group> Groups::shrink(muster_group group, Nanos timeout) {
-  constexpr Nanos kPauseMin = std::chrono::microseconds(50);
-  constexpr Nanos kPauseMax = std::chrono::milliseconds(5);
-  const Clock& clock = connection_.clock();
-  const Instant deadline = later(clock.now(), timeout);
   shm::GroupShrink request;
   request.group = group;
-  for (Nanos pause = kPauseMin;; pause = std::min(2 * pause, kPauseMax)) {
-    request.gives_up = clock.now() >= deadline ? 1 : 0;
-    const auto grant = connection_.ask<shm::HandleMessage>(request, shm::MessageKind::kGroupShrink,
-                                                           shm::MessageKind::kGroupGrant);
-    if (grant) return grant->handle;
-    if (grant.error().code() != Code::kBusy) {
-      last_failure_.note(grant.error());
-      return fail(grant.error());
-    }
-    std::this_thread::sleep_for(pause);
-  }
+  const auto grant = ask_until(connection_.clock(), timeout, [&](bool last) {
+    request.gives_up = last ? 1 : 0;
+    return connection_.ask<shm::HandleMessage>(request, shm::MessageKind::kGroupShrink,
+                                               shm::MessageKind::kGroupGrant);
+  });
+  if (!grant) last_failure_.note(grant.error());
+  return made(grant);
 }
 
 Status Groups::abort(muster_group group) {
@@ -111,11 +127,13 @@ Result<muster_mesh> Groups::make_mesh(muster_group group, const char* text) {
   shm::MeshMake request;
   request.group = group;
   MUSTER_RETURN_IF_ERROR(shm::set_text(request.mesh, text, "a mesh"));
-  MUSTER_ASSIGN_OR_RETURN(const auto grant,
-                          connection_.ask<shm::HandleMessage>(request, shm::MessageKind::kMeshMake,
-                                                              shm::MessageKind::kMeshGrant));
-  meshes_.insert(grant.handle);
-  return grant.handle;
+  MUSTER_ASSIGN_OR_RETURN(const muster_mesh mesh,
+                          made(ask_until(connection_.clock(), connection_.timeout(), [&](bool) {
+                            return connection_.ask<shm::HandleMessage>(request, shm::MessageKind::kMeshMake,
+                                                                       shm::MessageKind::kMeshGrant);
+                          })));
+  meshes_.insert(mesh);
+  return mesh;
 }
 
 Status Groups::use_mesh(muster_mesh mesh) {

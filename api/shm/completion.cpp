@@ -4,6 +4,7 @@
 #include "api/shm/futex.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 
@@ -107,8 +108,14 @@ void CompletionWriter::beat(Instant now) {
   Published<std::uint64_t>(&page_->heartbeat_ns).store(static_cast<std::uint64_t>(now.count()));
 }
 
-void CompletionWriter::close(Code status) {
+void CompletionWriter::close(Code status, std::string_view why) {
   MUSTER_ASSERT(is_failure(static_cast<std::int32_t>(status)));
+  if (page_->closed == 0) {
+    std::array<std::uint64_t, kClosedTextBytes / 8> words{};
+    why.copy(reinterpret_cast<char*>(words.data()), kClosedTextBytes - 1);
+    auto* target = reinterpret_cast<std::uint64_t*>(page_->closed_text);
+    for (std::size_t i = 0; i < words.size(); ++i) Published<std::uint64_t>(target + i).store(words[i]);
+  }
   Published<std::uint32_t>(&page_->closed)
       .store_release(static_cast<std::uint32_t>(-static_cast<std::int32_t>(status)));
   wake();
@@ -315,6 +322,15 @@ Code CompletionReader::closed_how() const {
   const std::int64_t status = -static_cast<std::int64_t>(word);
   if (status < INT32_MIN || !is_failure(static_cast<std::int32_t>(status))) return Code::kProtocol;
   return static_cast<Code>(status);
+}
+
+std::string CompletionReader::closed_text() const {
+  if (closed() == Code::kOk) return {};
+  std::array<std::uint64_t, kClosedTextBytes / 8> words{};
+  const auto* source = reinterpret_cast<const std::uint64_t*>(page_->closed_text);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = Untrusted<std::uint64_t>(source + i).load();
+  const auto* text = reinterpret_cast<const char*>(words.data());
+  return std::string(text, strnlen(text, kClosedTextBytes));
 }
 
 Nanos CompletionReader::silence(Instant now) const {

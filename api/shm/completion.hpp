@@ -55,8 +55,8 @@ class CompletionWriter {
   // Stamps the page: the engine was alive at `now`.
   void beat(Instant now);
 
-  // No further verdict will come: waiters get `status`. Wakes.
-  void close(Code status);
+  // No further verdict will come: waiters get `status`. Wakes. `why`: of the first close, as much as fits.
+  void close(Code status, std::string_view why = {});
 
  private:
   struct Sent {
@@ -133,6 +133,8 @@ class CompletionReader {
   Code closed() const {
     return Untrusted<std::uint32_t>(&page_->closed).load_acquire() == 0 ? Code::kOk : closed_how();
   }
+  // Why, in the engine's words; empty: it gave none.
+  std::string closed_text() const;
 
   // For how long the engine has not taken a turn; its turns are 100 ms apart at most while it has a core. 0
   // if the page says what cannot be, or none was taken yet.

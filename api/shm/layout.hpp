@@ -31,6 +31,7 @@ constexpr std::uint32_t kLaneDepth = 1024;     // starts of one lane that may be
 constexpr std::uint32_t kCountersMax = 64;
 constexpr std::size_t kLineBytes = 128;
 constexpr std::size_t kFailureTextBytes = 240;
+constexpr std::size_t kClosedTextBytes = 120;
 
 struct alignas(kLineBytes) SubmissionHeader {
   alignas(kLineBytes) std::uint64_t tail = 0;  // client: commands written so far; a hint, bound-checked
@@ -83,8 +84,10 @@ struct CompletionSegment {
                                                         // number: ring the doorbell, once a nap
   alignas(kLineBytes) std::uint32_t wake = 0;           // futex word: raised at each completion
   alignas(kLineBytes) std::uint64_t heartbeat_ns = 0;   // engine: monotonic time of its last turn
-  alignas(kLineBytes) std::uint32_t closed =
-      0;  // engine: 0, or the negated status with which it closed the session
+  // engine: 0, or the negated status with which it closed the session; why, written before, with a final zero
+  alignas(kLineBytes) std::uint32_t closed = 0;
+  std::uint32_t reserved = 0;
+  char closed_text[kClosedTextBytes] = {};
   alignas(kLineBytes) TimelineWord timelines[kTimelinesMax];
   alignas(kLineBytes) FailureText failures[MUSTER_LANE_COUNT];
   alignas(kLineBytes) std::uint64_t counters[kCountersMax];

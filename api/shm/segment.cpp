@@ -1,5 +1,7 @@
 #include "api/shm/segment.hpp"
 
+#include "api/base/assert.hpp"
+
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -8,6 +10,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3; older headers lack the name
@@ -22,9 +25,39 @@ Status add_seals(const Descriptor& memory, int seals) {
 }
 
 Status out_of_memory(const char* what, std::uint64_t bytes, int error) {
+  const char* remedy = "free memory, or raise the memory limit of the cgroup";
+  if (error == EFBIG) remedy = "raise the limit of file sizes (ulimit -f, LimitFSIZE)";
+  return failure(Code::kNoResource, "{} of {} bytes failed: {}; {}", what, bytes, std::strerror(error),
+                 remedy);
+}
+
+Status no_mapping(std::uint64_t bytes, int error) {
   return failure(Code::kNoResource,
-                 "{} of {} bytes failed: {}; free memory, or raise the limit that errno names", what, bytes,
-                 std::strerror(error));
+                 "mapping {} bytes failed: {}; raise the limit of address space (ulimit -v, LimitAS), or the "
+                 "sysctl vm.max_map_count",
+                 bytes, std::strerror(error));
+}
+
+Result<Descriptor> create(const char* name, std::uint64_t bytes, std::uint64_t reserved,
+                          const Headroom& headroom, Sealing sealing) {
+  if (bytes == 0 || bytes > INT64_MAX)
+    return muster::fail(Code::kBadArgument, "memory \"{}\" of {} bytes; ask for 1 to {}", name, bytes,
+                        INT64_MAX);
+  if (reserved > headroom.bytes)
+    return muster::fail(Code::kNoResource, "memory \"{}\" needs {} bytes, {} leaves {}; {}", name, reserved,
+                        headroom.limit, headroom.bytes, headroom.remedy);
+  Descriptor memory = open_memory_file(name);
+  if (!memory.valid()) {
+    const int error = errno;
+    return muster::fail(Code::kNoResource, "memfd_create(\"{}\"): {}{}", name, std::strerror(error),
+                        error == EMFILE ? "; raise RLIMIT_NOFILE" : "");
+  }
+  if (ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0)
+    return muster::fail(out_of_memory("making a memory file", bytes, errno));
+  if (reserved > 0) MUSTER_RETURN_IF_ERROR(reserve_memory(memory, 0, reserved, headroom));
+  const int final_seal = sealing == Sealing::kFinal ? F_SEAL_SEAL : 0;
+  MUSTER_RETURN_IF_ERROR(add_seals(memory, F_SEAL_SHRINK | F_SEAL_GROW | final_seal));
+  return memory;
 }
 
 }  // namespace
@@ -44,7 +77,7 @@ Result<Mapping> Mapping::map(const Descriptor& memory, std::size_t bytes, Access
     const int error = errno;
     if (error == EPERM || error == EACCES)
       return muster::fail(Code::kDenied, "the memory is sealed against writing; map it to be read");
-    return muster::fail(out_of_memory("mapping", bytes, error));
+    return muster::fail(no_mapping(bytes, error));
   }
   return Mapping(static_cast<std::byte*>(address), bytes, access);
 }
@@ -80,25 +113,25 @@ std::byte* Mapping::writable() const noexcept {
 
 Result<Descriptor> create_memory(const char* name, std::uint64_t bytes, const Headroom& headroom,
                                  Sealing sealing) {
-  if (bytes == 0 || bytes > INT64_MAX)
-    return muster::fail(Code::kBadArgument, "memory \"{}\" of {} bytes; ask for 1 to {}", name, bytes,
-                        INT64_MAX);
+  return create(name, bytes, bytes, headroom, sealing);
+}
+
+Result<Descriptor> create_growing_memory(const char* name, std::uint64_t bytes, std::uint64_t reserved,
+                                         const Headroom& headroom) {
+  MUSTER_ASSERT(reserved <= bytes);
+  return create(name, bytes, reserved, headroom, Sealing::kFinal);
+}
+
+Status reserve_memory(const Descriptor& memory, std::uint64_t first, std::uint64_t bytes,
+                      const Headroom& headroom) {
   if (bytes > headroom.bytes)
-    return muster::fail(Code::kNoResource, "memory \"{}\" needs {} bytes, {} leaves {}; {}", name, bytes,
-                        headroom.limit, headroom.bytes, headroom.remedy);
-  Descriptor memory = open_memory_file(name);
-  if (!memory.valid()) {
-    const int error = errno;
-    return muster::fail(Code::kNoResource, "memfd_create(\"{}\"): {}{}", name, std::strerror(error),
-                        error == EMFILE ? "; raise RLIMIT_NOFILE" : "");
-  }
+    return failure(Code::kNoResource, "memory needs {} bytes, {} leaves {}; {}", bytes, headroom.limit,
+                   headroom.bytes, headroom.remedy);
   int error = 0;
-  do error = fallocate(memory.get(), 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  do
+    error = fallocate(memory.get(), 0, static_cast<off_t>(first), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
   while (error == EINTR);
-  if (error != 0) return muster::fail(out_of_memory("reserving memory", bytes, error));
-  const int final_seal = sealing == Sealing::kFinal ? F_SEAL_SEAL : 0;
-  MUSTER_RETURN_IF_ERROR(add_seals(memory, F_SEAL_SHRINK | F_SEAL_GROW | final_seal));
-  return memory;
+  return error == 0 ? Status() : out_of_memory("reserving memory", bytes, error);
 }
 
 Status check_memory(const Descriptor& memory, std::uint64_t bytes) {

@@ -56,6 +56,13 @@ Descriptor open_memory_file(const char* name);
 // NO_RESOURCE with need, limit and remedy.
 Result<Descriptor> create_memory(const char* name, std::uint64_t bytes, const Headroom& headroom,
                                  Sealing sealing = Sealing::kFinal);
+// As create_memory, but only the first `reserved` bytes are reserved. The rest is address space that costs
+// nothing, and is not to be touched before reserve_memory() has covered it.
+Result<Descriptor> create_growing_memory(const char* name, std::uint64_t bytes, std::uint64_t reserved,
+                                         const Headroom& headroom);
+// Reserves bytes [first, first + bytes) of such memory. Errors: NO_RESOURCE.
+Status reserve_memory(const Descriptor& memory, std::uint64_t first, std::uint64_t bytes,
+                      const Headroom& headroom);
 
 // Refuses memory that could shrink under us or is not of the size we were told. Errors: PROTOCOL.
 Status check_memory(const Descriptor& memory, std::uint64_t bytes);

@@ -67,7 +67,7 @@ int run_token(const Door& door, const std::string& job, std::uint32_t rank, Outp
 }
 
 int run_end(const Door& door, const std::string& job, Output output) {
-  return ask_and_print(door, {{"command", "job_destroy"}, {"job", job}}, output,
+  return ask_and_print(door, {{"command", "job_destroy"}, {"job", job}, {"by", "muster end"}}, output,
                        [&](const Json&) { return fmt::format("job {} is ending\n", job); });
 }
 

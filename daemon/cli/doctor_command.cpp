@@ -129,6 +129,10 @@ void read_runtime_directory(const Door& door, MachineFacts& facts) {
     facts.runtime_trouble =
         fmt::format("user {} owns it, who may put another socket in the place of root's daemon", info.st_uid);
     facts.runtime_serves = true;
+  } else if ((info.st_mode & S_IWGRP) != 0 && (info.st_mode & S_ISVTX) == 0) {
+    facts.runtime_trouble = fmt::format(
+        "group {} may write to it, and so put another socket in the place of the daemon's", info.st_gid);
+    facts.runtime_serves = true;
   } else if ((info.st_mode & S_IROTH) != 0) {
     facts.runtime_trouble = "everybody may read it, and so hold its lock and keep a daemon from starting";
     facts.runtime_serves = true;

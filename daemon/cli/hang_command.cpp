@@ -74,7 +74,7 @@ Outcome<Json> silence_of(const Door& door, const std::string& job) {
 
 const char kVerdictWords[] =
     "Verdicts; the exit code is 5 unless it is healthy:\n"
-    "  healthy           nothing waits for long\n"
+    "  healthy           nothing waits for long, and no rank is stopped\n"
     "  slow              all have come; the operation runs\n"
     "  not_joined        a rank runs, and has not come\n"
     "  not_attached      a rank has no process in the job\n"

@@ -102,8 +102,8 @@ constexpr std::array kDeclarations{
          "to wait."),
     leaf("limits.groups_made_max", Kind::kInteger, "64", 0, kGroupsMadeMax,
          MUSTER_SLOT(limits.groups_made_max),
-         "Groups that a job's clients have made at once, beside those of its mesh: after a rank was lost, "
-         "say."),
+         "Made groups that a rank holds at once, those of meshes that it has made among them, beside the "
+         "groups of its job's mesh: after a rank was lost, say."),
     leaf("limits.memory_max", Kind::kBytes, "0B", 0, 16 * kTiB, MUSTER_SLOT(limits.memory_max),
          "Bytes that all jobs hold together: what they are made of, and their buffers. An eighth is "
          "reserved for root and the daemon's own user. 0B: three quarters of the machine's memory, or of "

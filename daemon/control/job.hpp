@@ -38,7 +38,7 @@ struct JobSpec {
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;          // up to which an arena grows by what it has
   std::uint32_t buffers_max = 4096;                               // per rank
   std::uint32_t plans_max = 16384;                                // per rank
-  std::uint32_t groups_made_max = 64;                             // beside those of the mesh
+  std::uint32_t groups_made_max = 64;                             // that a rank holds, beside the mesh
   std::uint32_t starts_per_lane_max = config::kStartsPerLaneMax;  // of a rank, without a verdict
   std::uint32_t digests = 0;      // every how many shared results are compared
   std::string reports_directory;  // where a passed deadline leaves its report; empty: nowhere

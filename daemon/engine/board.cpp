@@ -1,11 +1,12 @@
 #include "daemon/engine/board.hpp"
 
+#include "api/base/assert.hpp"
 #include "api/shm/fence.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
+#include <iterator>
 
 #include <fcntl.h>
 
@@ -57,9 +58,11 @@ Result<shm::Descriptor> read_only(int memory) {
 // ---- memory ------------------------------------------------------------------------------------
 
 Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint32_t world,
-                            std::uint32_t spare_seats, std::uint64_t epoch, const shm::Headroom& headroom,
+                            std::uint32_t made_max, std::uint64_t epoch, const shm::Headroom& headroom,
                             const std::shared_ptr<MemoryAccount>& account) {
   Board board;
+  board.account_ = account;
+  board.made_max_ = made_max;
   board.segments_.resize(world);
   board.lives_.resize(world);
   std::vector<std::uint64_t> ends(world, shm::kDirectSeatsOffset);
@@ -74,22 +77,27 @@ Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint3
     }
     board.groups_.push_back(std::move(state));
   }
+  std::uint64_t bytes = board.page_size();
   for (std::uint32_t rank = 0; rank < world; ++rank) {
     board.segments_[rank].spare = ends[rank];
-    ends[rank] = whole_pages(ends[rank] + spare_seats * shm::seat_bytes(world));
+    board.segments_[rank].reserved = whole_pages(ends[rank]);
+    bytes += board.segments_[rank].reserved;
   }
-  const std::uint64_t bytes = std::accumulate(ends.begin(), ends.end(), board.page_size());
   MUSTER_ASSIGN_OR_RETURN(board.charge_, MemoryAccount::charge(account, bytes));
-  MUSTER_RETURN_IF_ERROR(board.create_segments(ends, headroom));
+  // Below that, fewer than made_max seats could lie so that no gap between them holds another.
+  const std::uint64_t room = 2 * std::uint64_t{made_max} * shm::seat_bytes(world);
+  MUSTER_RETURN_IF_ERROR(board.create_segments(room, headroom));
   MUSTER_RETURN_IF_ERROR(board.create_page(epoch, headroom));
   return board;
 }
 
-Status Board::create_segments(const std::vector<std::uint64_t>& ends, const shm::Headroom& headroom) {
-  for (std::uint32_t rank = 0; rank < ends.size(); ++rank) {
+// `room`: bytes of address space behind the seats that are there from the start.
+Status Board::create_segments(std::uint64_t room, const shm::Headroom& headroom) {
+  for (std::uint32_t rank = 0; rank < segments_.size(); ++rank) {
     Segment& segment = segments_[rank];
-    const std::uint64_t bytes = ends[rank];
-    MUSTER_ASSIGN_OR_RETURN(segment.memory, shm::create_memory("muster-direct", bytes, headroom));
+    const std::uint64_t bytes = whole_pages(segment.spare + room);
+    MUSTER_ASSIGN_OR_RETURN(segment.memory,
+                            shm::create_growing_memory("muster-direct", bytes, segment.reserved, headroom));
     MUSTER_ASSIGN_OR_RETURN(segment.mapping,
                             shm::Mapping::map(segment.memory, bytes, shm::Access::kReadWrite));
     auto* header = new (segment.mapping.writable()) shm::DirectHeader;
@@ -156,16 +164,34 @@ std::optional<std::uint64_t> Board::room_in(const Segment& segment, std::uint64_
   return std::nullopt;
 }
 
+// Memory up to there. What is reserved once stays so.
+Status Board::reserve(Segment& segment, std::uint64_t end) {
+  const std::uint64_t wanted = whole_pages(end);
+  if (wanted <= segment.reserved) return {};
+  const std::uint64_t bytes = wanted - segment.reserved;
+  MUSTER_ASSIGN_OR_RETURN(MemoryCharge more, MemoryAccount::charge(account_, bytes));
+  MUSTER_RETURN_IF_ERROR(
+      shm::reserve_memory(segment.memory, segment.reserved, bytes, shm::memory_headroom()));
+  charge_.add(std::move(more));
+  segment.reserved = wanted;
+  return {};
+}
+
 Status Board::seat_group(GroupId group, std::span<const Rank> ranks) {
   GroupState state;
   const std::uint64_t bytes = shm::seat_bytes(static_cast<std::uint32_t>(ranks.size()));
   for (const Rank rank : ranks) {
-    const auto offset = room_in(segments_[rank.value], bytes);
-    if (!offset)
-      return failure(Code::kNoResource,
-                     "rank {} is in {} groups and has no room for one more of {} ranks; free some "
-                     "(muster_group_free, muster_mesh_free)",
-                     rank.value, segments_[rank.value].seats.size(), ranks.size());
+    Segment& segment = segments_[rank.value];
+    const auto made = static_cast<std::uint32_t>(
+        std::distance(segment.seats.lower_bound(segment.spare), segment.seats.end()));
+    if (made == made_max_)
+      return failure(Code::kBusy,
+                     "rank {} is a member of {} made groups, some of which their other members have not made "
+                     "yet or not freed yet, and there is no room for more",
+                     rank.value, made);
+    const auto offset = room_in(segment, bytes);
+    MUSTER_ASSERT(offset.has_value());
+    MUSTER_RETURN_IF_ERROR(reserve(segment, *offset + bytes));
     state.seats.push_back({rank.value, *offset});
   }
   // Records of a former group of this place are told from its own by the epoch.

@@ -36,10 +36,10 @@ struct DirectQuestion {
 // Fails   create: NO_RESOURCE. What clients have written is read once and believed in nothing but reports.
 class Board {
  public:
-  // Places of groups that come later are empty. Each rank's segment has room for spare_seats of them with all
-  // ranks as members, and for more that are smaller.
+  // Places of groups that come later are empty. Each rank's segment has room for made_max of them, and
+  // memory once they come.
   static Result<Board> create(std::span<const scheduler::Group> groups, std::uint32_t world,
-                              std::uint32_t spare_seats, std::uint64_t epoch, const shm::Headroom& headroom,
+                              std::uint32_t made_max, std::uint64_t epoch, const shm::Headroom& headroom,
                               const std::shared_ptr<MemoryAccount>& account = nullptr);
 
   // ---- memory ----------------------------------------------------------------------------------
@@ -49,8 +49,8 @@ class Board {
   std::uint64_t segment_bytes(Rank rank) const { return segments_[rank.value].mapping.size(); }
   int page_descriptor() const { return page_read_only_.get(); }
   std::uint64_t page_bytes() const { return page_.size(); }
-  // Seats for a group that has come, in an empty place. NO_RESOURCE: a member's segment has no room; nothing
-  // is changed then.
+  // Seats for a group that has come, in an empty place, or none. BUSY: a member has made_max of them, until
+  // one goes. NO_RESOURCE: no memory for more.
   Status seat_group(GroupId group, std::span<const Rank> ranks);
   // Nobody uses the group any more: its place is empty again.
   void unseat_group(GroupId group);
@@ -135,6 +135,7 @@ class Board {
     shm::Mapping mapping;
     std::map<std::uint64_t, GroupId> seats;  // by offset
     std::uint64_t spare = 0;                 // where seats of groups begin that have come later
+    std::uint64_t reserved = 0;              // bytes that have memory, in whole pages
   };
   struct Seat {
     std::uint32_t rank = 0;
@@ -157,8 +158,9 @@ class Board {
     std::deque<Disagreement> disagreements;
   };
   Board() = default;
-  Status create_segments(const std::vector<std::uint64_t>& ends, const shm::Headroom& headroom);
+  Status create_segments(std::uint64_t room, const shm::Headroom& headroom);
   std::optional<std::uint64_t> room_in(const Segment& segment, std::uint64_t bytes) const;
+  Status reserve(Segment& segment, std::uint64_t end);
   Status create_page(std::uint64_t epoch, const shm::Headroom& headroom);
   std::uint64_t page_size() const;
   shm::GroupLine* line(GroupId group);
@@ -169,7 +171,9 @@ class Board {
   const shm::DirectHeader* header(Rank rank) const;
   const std::byte* seat(GroupId group, std::uint32_t index) const;
 
+  std::shared_ptr<MemoryAccount> account_;
   MemoryCharge charge_;
+  std::uint32_t made_max_ = 0;
   std::vector<Segment> segments_;
   std::vector<std::uint64_t> lives_;  // by rank
   std::vector<GroupState> groups_;

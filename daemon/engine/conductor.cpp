@@ -297,7 +297,8 @@ Json Conductor::absent(const Json& body) {
 Json Conductor::stop(const Json& body) {
   const auto status = body.value("status", static_cast<muster_status_t>(Code::kJobEnded));
   const Code code = status < 0 && is_known(status) ? static_cast<Code>(status) : Code::kJobEnded;
-  engine_->close(code, body.value("text", "the job was ended"));
+  engine_->close(
+      code, fmt::format("job {} was ended: {}", engine_->spec().name, body.value("text", "nobody says why")));
   ending_ = true;
   return control::success(Json::object());
 }

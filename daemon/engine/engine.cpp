@@ -58,12 +58,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, con
 Status Engine::open(Pooling pooling) {
   // The workers start while we hold the baton, so that none takes a turn before the graph exists.
   const std::lock_guard lock(baton_);
-  constexpr std::uint32_t kGroupsMax = 1u << 16;  // what a handle can tell apart
-  if (table_.size() > kGroupsMax)
-    return failure(Code::kNoResource,
-                   "mesh {} of {} ranks has {} groups; with single ranks and limits.groups_made_max that is "
-                   "more than {}",
-                   spec_.mesh, spec_.world, group_list_.size(), kGroupsMax);
+  if (table_.first_made() > GroupTable::kGroupsMax)
+    return failure(Code::kNoResource, "mesh {} of {} ranks has {} groups; with single ranks more than {}",
+                   spec_.mesh, spec_.world, group_list_.size(), GroupTable::kGroupsMax);
   constexpr std::uint64_t kSessionBytes = shm::kSubmissionBytes + shm::kCompletionBytes;
   MUSTER_ASSIGN_OR_RETURN(sessions_charge_, MemoryAccount::charge(account_, spec_.world * kSessionBytes));
   MUSTER_RETURN_IF_ERROR(open_device(pooling));
@@ -186,7 +183,7 @@ void Engine::detach(Rank rank, const std::string& text) {
   graveyard_.push_back(std::move(seat.session));
   lateness_changes_.clear();
   lateness_.left(rank, lateness_changes_);
-  tell(lateness_changes_);
+  log_lateness(clock_.now());
   wake_clients();
 }
 
@@ -235,7 +232,7 @@ void Engine::close(Code code, const std::string& text) {
     if (board_) board_->end(GroupId(g), cause, scheduler::Epochs::Why::kOther);
   }
   for (Seat& seat : seats_)
-    if (seat.session) seat.session->close(code);
+    if (seat.session) seat.session->close(code, text);
 }
 
 Result<Handle> Engine::plan_kernel(Session& session, const muster_kernel& kernel) {
@@ -335,7 +332,9 @@ Result<std::string> Engine::trace_end(std::string_view by) {
                   trace_by_, by);
     recording = stop_recording();
   }
-  return recording.json(spec_.name, spec_.world, group_names_);
+  std::vector<std::string> names;
+  for (const scheduler::Group& group : graph_->groups()) names.push_back(group.name);
+  return recording.json(spec_.name, spec_.world, names);
 }
 
 std::string Engine::recorder() const {

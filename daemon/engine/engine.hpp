@@ -14,6 +14,7 @@
 #include "daemon/engine/flight_dump.hpp"
 #include "daemon/engine/group_table.hpp"
 #include "daemon/engine/lateness.hpp"
+#include "daemon/engine/lateness_log.hpp"
 #include "daemon/engine/memory_account.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/resolve.hpp"
@@ -106,6 +107,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Result<std::uint64_t> make_mesh(Session& session, std::uint64_t over, std::string_view text);
   Status free_mesh(Session& session, std::uint64_t mesh);
   // Coordinate, size and group handle of a rank along a dim.
+  // Whoever asks first for a group of a mesh gives it the name that reports use from then on.
   Result<shm::MeshAnswer> mesh_dim(const Session& session, std::uint64_t mesh, std::string_view dim);
   // The members' world ranks; fills the answer.
   Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
@@ -217,9 +219,10 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   Status open_groups();
   static Result<mesh::GroupList> groups_of_mesh(const control::JobSpec& spec);
   std::vector<scheduler::Group> all_groups() const;
+  Status no_room(const Status& why) const;
   Result<GroupId> enter_group(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found);
   void retire_group(GroupId group);
-  std::uint64_t hold_group(Session& session, GroupId group);
+  void name_group(GroupId group, std::string_view name);
   Result<std::uint64_t> close_shrink(GroupId of, const std::vector<SessionId>& askers);
   std::vector<SessionId> sessions_of(std::span<const Rank> ranks) const;
   Result<MadeMesh*> enter_mesh(std::uint64_t over, mesh::GroupList list, std::span<const Rank> ranks);
@@ -249,7 +252,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::vector<RankFlights> all_flights() const;
   std::vector<RankFacts> rank_facts() const;
   void look_for_stragglers(Instant now);
-  void tell(std::span<const Lateness::Change> changes);
+  void log_lateness(Instant now);
   blame::Situation situation(std::span<const RankFacts> facts, Instant now) const;
   // Adds the cause to a deadline's verdict, and keeps the report.
   void explain(scheduler::Cause& cause, blame::Situation situation, std::span<const RankFacts> facts,
@@ -264,7 +267,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   GroupTable table_;
   ShrinkRounds shrinks_;
   Doorbells doorbells_;
-  std::vector<std::string> group_names_;
+  std::vector<bool> asked_for_;  // by group: a session has named it
 
   // Memory that is nobody's any more. Unmapping GiBs takes seconds in which all ranks would stand still, so
   // who lets go of it does so after giving the baton back.
@@ -291,6 +294,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   scheduler::Finished current_;  // the step being retired
   FlightLog flight_log_;
   Lateness lateness_;
+  LatenessLog lateness_log_;
   std::vector<Lateness::Change> lateness_changes_;  // of the latest look: kept, so that one needs no heap
   std::optional<Tally> tally_;
   std::vector<Tally::Counted> counted_;  // kept, so that a tick needs no heap

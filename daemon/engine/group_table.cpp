@@ -7,9 +7,21 @@
 
 namespace muster::engine {
 
+namespace {
+
+// Groups have two members at least.
+std::uint32_t places(const GroupTable::Sizes& sizes) {
+  const std::uint32_t first = sizes.mesh_groups + sizes.world;
+  const std::uint64_t wanted = std::uint64_t{GroupTable::kRoom} * sizes.held_max * sizes.world / 2;
+  const std::uint64_t left = GroupTable::kGroupsMax > first ? GroupTable::kGroupsMax - first : 0;
+  return static_cast<std::uint32_t>(std::min(wanted, left));
+}
+
+}  // namespace
+
 GroupTable::GroupTable(Sizes sizes, std::uint64_t epoch)
-    : sizes_(sizes), epoch_(epoch), made_(sizes.made_max) {
-  for (std::uint32_t i = 0; i < sizes.made_max; ++i) free_.push_back(GroupId(first_made() + i));
+    : sizes_(sizes), epoch_(epoch), made_(places(sizes)) {
+  for (std::uint32_t i = 0; i < made_.size(); ++i) free_.push_back(GroupId(first_made() + i));
 }
 
 // ---- handles -------------------------------------------------------------------------------------
@@ -25,9 +37,8 @@ std::uint64_t GroupTable::handle_of(GroupId group) const {
   return Handle(static_cast<std::uint16_t>(group.value), generation_of(group)).bits;
 }
 
-bool GroupTable::may_use(GroupId group, SessionId session) const {
-  const std::set<Holder>& holders = entry(group).holders;
-  return std::any_of(holders.begin(), holders.end(), [&](const Holder& holder) {
+bool GroupTable::may_use(const Entry& entry, SessionId session) const {
+  return std::any_of(entry.holders.begin(), entry.holders.end(), [&](const Holder& holder) {
     if (holder.kind == Holder::Kind::kSession) return holder.id == session.value;
     const MadeMesh* whole = mesh(holder.id);
     return whole != nullptr && whole->sessions.count(session) > 0;
@@ -39,7 +50,7 @@ Result<GroupId> GroupTable::find(std::uint64_t handle, Rank asker, SessionId ses
   const Handle h(handle);
   const GroupId group(h.slot());
   const bool of_mesh = group.value < sizes_.mesh_groups;
-  const bool known = of_mesh || (is_made(group) && group.value < size() && may_use(group, session));
+  const bool known = of_mesh || (is_made(group) && group.value < size() && may_use(entry(group), session));
   if (!h.valid() || !known || h.generation() != generation_of(group))
     return fail(Code::kStale, "no such group; get it again with muster_mesh_group or muster_group_make");
   return group;
@@ -57,12 +68,35 @@ std::optional<GroupId> GroupTable::made(std::string_view name, std::span<const R
   return std::nullopt;
 }
 
+Status GroupTable::may_hold(Rank rank, SessionId session, std::uint32_t more) const {
+  std::uint32_t held = 0;
+  for (const Entry& e : made_) {
+    const bool member = std::find(e.ranks.begin(), e.ranks.end(), rank) != e.ranks.end();
+    if (member && may_use(e, session)) ++held;
+  }
+  if (held + more <= sizes_.held_max) return {};
+  return failure(
+      Code::kNoResource,
+      "rank {} holds {} made groups, and {} more are above limits.groups_made_max ({}); free those "
+      "that are not needed (muster_group_free, muster_mesh_free) or raise it",
+      rank.value, held, more, sizes_.held_max);
+}
+
+bool GroupTable::in_transit() const {
+  return std::any_of(made_.begin(), made_.end(), [&](const Entry& e) {
+    std::size_t sessions = 0;
+    for (const Holder& holder : e.holders)
+      sessions += holder.kind == Holder::Kind::kSession ? 1 : mesh(holder.id)->sessions.size();
+    return sessions > 0 && sessions < e.ranks.size();
+  });
+}
+
 Result<GroupId> GroupTable::make(std::string_view name, std::span<const Rank> ranks, Found found) {
   if (free_.empty())
-    return fail(Code::kNoResource,
-                "the job has {} made groups, the limit (limits.groups_made_max); free those that are not "
-                "needed (muster_group_free, muster_mesh_free) or raise it",
-                sizes_.made_max);
+    return fail(Code::kBusy,
+                "the job has {} made groups, some of which their other members have not made yet or not "
+                "freed yet, and no room for more",
+                made_.size());
   const GroupId group = free_.front();
   free_.pop_front();
   Entry& e = entry(group);

@@ -5,6 +5,10 @@
 // A made group is found by its name and ranks, so that its members need not talk to get the same one; or by
 // the mesh it belongs to; or by nobody but those for whom it was made (ShrinkRounds). It lives as long as
 // anybody holds it. A handle is never given twice.
+//
+// The limit is on what a session holds, so whether a call fails depends on that rank's own calls alone. For
+// groups that some of their members have not made yet, or freed before the others, there is as much room
+// again; where that is full, whoever makes a group is told to wait.
 #pragma once
 
 #include "api/base/ids.hpp"
@@ -47,19 +51,21 @@ struct MadeMesh {
 
 // Owns    the names, ranks and holders of made groups, and the made meshes.
 // Thread  the conductor changes it under the engine's baton; the conductor, or whoever has the baton, reads.
-// Bound   made_max made groups, and as many meshes.
-// Fails   find: STALE. make: NO_RESOURCE.
+// Bound   held_max made groups a session and rank, those of its meshes among them; kRoom times that a rank.
+// Fails   find: STALE. may_hold: NO_RESOURCE, which names the limit. make: BUSY.
 class GroupTable {
  public:
   struct Sizes {
     std::uint32_t mesh_groups = 0;
     std::uint32_t world = 0;  // each rank alone is a group
-    std::uint32_t made_max = 0;
+    std::uint32_t held_max = 0;
   };
+  static constexpr std::uint32_t kRoom = 2;
+  static constexpr std::uint32_t kGroupsMax = 1u << 16;  // what a handle can tell apart
   GroupTable(Sizes sizes, std::uint64_t epoch);
 
   // All that there may ever be at once, in this order: of the mesh, single ranks, made.
-  std::uint32_t size() const { return first_made() + sizes_.made_max; }
+  std::uint32_t size() const { return first_made() + static_cast<std::uint32_t>(made_.size()); }
   std::uint32_t first_made() const { return sizes_.mesh_groups + sizes_.world; }
   std::uint32_t mesh_groups() const { return sizes_.mesh_groups; }
 
@@ -73,9 +79,12 @@ class GroupTable {
   enum class Found : std::uint8_t { kByName, kOtherwise };
   // One that is found by its name.
   std::optional<GroupId> made(std::string_view name, std::span<const Rank> ranks) const;
-  std::uint32_t free_count() const { return static_cast<std::uint32_t>(free_.size()); }
+  // Whether the session of that rank may hold so many more groups of which the rank is a member.
+  Status may_hold(Rank rank, SessionId session, std::uint32_t more) const;
+  // Somebody holds a group that others of its members do not: those will make it or have freed it.
+  bool in_transit() const;
   // Enters a new one, which nobody holds yet. The place that has been free for longest, so that records of
-  // its former group are gone by then. kNoResource: made_max.
+  // its former group are gone by then.
   Result<GroupId> make(std::string_view name, std::span<const Rank> ranks, Found found);
   void hold(GroupId group, Holder holder);
   bool holds(GroupId group, Holder holder) const;
@@ -106,7 +115,7 @@ class GroupTable {
   Entry& entry(GroupId group) { return made_[group.value - first_made()]; }
   const Entry& entry(GroupId group) const { return made_[group.value - first_made()]; }
   std::uint64_t generation_of(GroupId group) const;
-  bool may_use(GroupId group, SessionId session) const;
+  bool may_use(const Entry& entry, SessionId session) const;
 
   Sizes sizes_;
   std::uint64_t epoch_;

@@ -8,7 +8,6 @@
 namespace muster::engine {
 namespace {
 
-constexpr std::uint32_t kSpareSeats = 8;  // a rank's, for made groups as large as the job
 constexpr char kSurvivors[] = "survivors";
 
 Result<mesh::GroupList> plan_groups(std::string_view text, std::uint32_t world,
@@ -44,13 +43,13 @@ Status Engine::open_groups() {
   for (std::size_t g = 0; g < groups.size(); ++g) {
     MUSTER_ASSIGN_OR_RETURN(communicators[g],
                             transport::open_loopback(static_cast<std::int32_t>(groups[g].ranks.size())));
-    group_names_.push_back(groups[g].name);
   }
   groups.resize(table_.size());
-  group_names_.resize(table_.size());
-  MUSTER_ASSIGN_OR_RETURN(auto tally,
-                          Tally::create(spec_.world, std::span(groups).first(group_list_.size()),
-                                        {table_.first_made(), spec_.groups_made_max}, spec_.epoch, account_));
+  asked_for_.resize(table_.size());
+  MUSTER_ASSIGN_OR_RETURN(
+      auto tally,
+      Tally::create(spec_.world, std::span(groups).first(group_list_.size()),
+                    {table_.first_made(), table_.size() - table_.first_made()}, spec_.epoch, account_));
   tally_.emplace(std::move(tally));
   for (std::uint32_t g = 0; g < groups.size(); ++g) lateness_.set_group(GroupId(g), groups[g].ranks);
   const scheduler::GraphOptions options{spec_.world, spec_.starts_per_lane_max, kLaunchDepth};
@@ -65,8 +64,8 @@ Status Engine::open_groups() {
 
 Status Engine::open_board() {
   if (device_->info().kind != device::Kind::kHost) return {};
-  const std::uint32_t spare = std::min(kSpareSeats, spec_.groups_made_max);
-  MUSTER_ASSIGN_OR_RETURN(auto board, Board::create(graph_->groups(), spec_.world, spare, spec_.epoch,
+  const std::uint32_t made_max = GroupTable::kRoom * spec_.groups_made_max;
+  MUSTER_ASSIGN_OR_RETURN(auto board, Board::create(graph_->groups(), spec_.world, made_max, spec_.epoch,
                                                     shm::memory_headroom(), account_));
   board_.emplace(std::move(board));
   return {};
@@ -84,22 +83,34 @@ std::vector<scheduler::Group> Engine::all_groups() const {
 
 // ---- made groups -----------------------------------------------------------------------------------
 
+// No room for a group: BUSY as long as others are about to make or free theirs, so that it is asked for
+// again.
+Status Engine::no_room(const Status& why) const {
+  if (why.code() != Code::kBusy) return why;
+  return failure(
+      table_.in_transit() ? Code::kBusy : Code::kNoResource,
+      "{}; free groups (muster_group_free, muster_mesh_free), or raise limits.groups_made_max ({})",
+      why.message(), spec_.groups_made_max);
+}
+
 // Under the baton. Enters the group with its communicator and seats, or changes nothing.
 Result<GroupId> Engine::enter_group(std::string_view name, std::span<const Rank> ranks,
                                     GroupTable::Found found) {
   MUSTER_ASSIGN_OR_RETURN(auto communicator,
                           transport::open_loopback(static_cast<std::int32_t>(ranks.size())));
-  MUSTER_ASSIGN_OR_RETURN(const GroupId group, table_.make(name, ranks, found));
+  const auto entered = table_.make(name, ranks, found);
+  if (!entered) return fail(no_room(entered.error()));
+  const GroupId group = *entered;
   if (board_) {
     const Status seated = board_->seat_group(group, ranks);
     if (!seated.ok()) {
       table_.forget(group);
-      return fail(seated);
+      return fail(no_room(seated));
     }
   }
   executor_->connect(group, std::move(communicator));
-  group_names_[group.value] = shown_name(name, ranks);
-  graph_->set_group(group, {group_names_[group.value], {ranks.begin(), ranks.end()}});
+  asked_for_[group.value] = false;
+  graph_->set_group(group, {shown_name(name, ranks), {ranks.begin(), ranks.end()}});
   lateness_.set_group(group, ranks);
   tally_->set_group(group, graph_->groups()[group.value]);
   return group;
@@ -113,10 +124,11 @@ void Engine::retire_group(GroupId group) {
   // Such a group could not be found again, and with it the memory.
   if (!table_.is_found_by_name(group)) named_->forget_all_in(names, gone_);
   if (named_->any_in(names)) return;
-  graph_->set_group(group, {});
+  graph_->set_group(group, {graph_->groups()[group.value].name, {}});  // a recording may still tell of it
   executor_->connect(group, nullptr);
   if (board_) board_->unseat_group(group);
   lateness_.set_group(group, {});
+  lateness_log_.forget(group);
   tally_->set_group(group, {});
   shrinks_.forget(group);
   flight_log_.forget(group);
@@ -143,17 +155,16 @@ Result<std::uint64_t> Engine::make_group(Session& session, std::string_view name
   if (ranks.size() == 1) return MUSTER_GROUP_SELF;
   bury();
   const std::lock_guard lock(baton_);
+  const Holder holder = Holder::of(session.options().id);
   std::optional<GroupId> group = table_.made(name, ranks);
+  if (group && table_.holds(*group, holder)) return table_.handle_of(*group);
+  MUSTER_RETURN_IF_ERROR(table_.may_hold(self, session.options().id, 1));
   if (!group) {
     MUSTER_ASSIGN_OR_RETURN(group, enter_group(name, ranks, GroupTable::Found::kByName));
   }
-  return hold_group(session, *group);
-}
-
-std::uint64_t Engine::hold_group(Session& session, GroupId group) {
-  table_.hold(group, Holder::of(session.options().id));
+  table_.hold(*group, holder);
   refresh_absences();
-  return table_.handle_of(group);
+  return table_.handle_of(*group);
 }
 
 // BUSY while it waits for others, so that the client asks again; nobody waits in here. It is always a new
@@ -198,6 +209,8 @@ Result<std::uint64_t> Engine::close_shrink(GroupId of, const std::vector<Session
   }
   if (left.size() == members.size()) return table_.handle_of(of);
   if (left.size() <= 1) return MUSTER_GROUP_SELF;
+  for (const Rank rank : left)
+    MUSTER_RETURN_IF_ERROR(table_.may_hold(rank, seats_[rank.value].session->options().id, 1));
   MUSTER_ASSIGN_OR_RETURN(const GroupId made, enter_group(kSurvivors, left, GroupTable::Found::kOtherwise));
   for (const SessionId asker : askers) table_.hold(made, Holder::of(asker));
   refresh_absences();
@@ -236,18 +249,24 @@ Result<std::uint64_t> Engine::make_mesh(Session& session, std::uint64_t over, st
   bury();
   const scheduler::Group& whole = graph_->groups()[group.value];
   const Rank self = session.options().rank;
-  if (std::find(whole.ranks.begin(), whole.ranks.end(), self) == whole.ranks.end())
+  const auto at = std::find(whole.ranks.begin(), whole.ranks.end(), self);
+  if (at == whole.ranks.end())
     return fail(Code::kBadArgument, "rank {} is not a member of group {}", self.value, whole.name);
   MUSTER_ASSIGN_OR_RETURN(mesh::GroupList list,
                           plan_groups(text, static_cast<std::uint32_t>(whole.ranks.size()), spec_));
   // A rank alone is a group of its own, under one handle for all.
   const std::uint64_t key = over == MUSTER_GROUP_SELF ? MUSTER_GROUP_SELF - 1 - self.value : over;
   const std::lock_guard lock(baton_);
+  const SessionId asker = session.options().id;
   MadeMesh* mesh = table_.mesh_over(key, list.mesh().degrees().canonical());
+  if (mesh != nullptr && mesh->sessions.count(asker) > 0) return mesh->handle;
+  const auto in_mesh = Rank(static_cast<std::uint32_t>(at - whole.ranks.begin()));
+  const auto mine = static_cast<std::uint32_t>(list.count_of(in_mesh));
+  MUSTER_RETURN_IF_ERROR(table_.may_hold(self, asker, mine));
   if (mesh == nullptr) {
     MUSTER_ASSIGN_OR_RETURN(mesh, enter_mesh(key, std::move(list), std::vector<Rank>(whole.ranks)));
   }
-  mesh->sessions.insert(session.options().id);
+  mesh->sessions.insert(asker);
   refresh_absences();
   return mesh->handle;
 }
@@ -325,9 +344,22 @@ Result<shm::MeshAnswer> Engine::mesh_dim(const Session& session, std::uint64_t h
   answer.coordinate = static_cast<std::int32_t>(list.mesh().coordinate(rank, id));
   answer.size = static_cast<std::int32_t>(list.mesh().dim(id).size);
   answer.group = MUSTER_GROUP_SELF;
-  if (const auto group = list.group_of(rank, id))
-    answer.group = table_.handle_of(made != nullptr ? made->groups[group->value] : *group);
+  if (const auto group = list.group_of(rank, id)) {
+    const GroupId found = made != nullptr ? made->groups[group->value] : *group;
+    answer.group = table_.handle_of(found);
+    name_group(found, dim);
+  }
   return answer;
+}
+
+// A rank set has many names, of which the first that is asked for is the one that its users know.
+void Engine::name_group(GroupId group, std::string_view name) {
+  if (asked_for_[group.value]) return;
+  const std::lock_guard lock(baton_);
+  asked_for_[group.value] = true;
+  if (graph_->groups()[group.value].name == name) return;
+  graph_->name_group(group, std::string(name));
+  tally_->name_group(group, name);
 }
 
 Result<std::vector<std::int32_t>> Engine::group_ranks(const Session& session, std::uint64_t group,

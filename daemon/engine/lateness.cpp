@@ -22,6 +22,7 @@ Lateness::Lateness(std::uint32_t world, std::uint32_t groups)
 void Lateness::set_group(GroupId group, std::span<const Rank> ranks) {
   GroupState& state = groups_[group.value];
   const bool known = state.lags && state.lags->operations() > 0;
+  if (state.lags) std::erase(watched_, group.value);
   state = GroupState{};
   state.ranks.assign(ranks.begin(), ranks.end());
   if (known) find_worst();
@@ -32,6 +33,7 @@ void Lateness::expect(GroupId group) {
   const std::size_t members = state.ranks.size();
   if (state.lags || members < 2) return;
   state.lags.emplace(static_cast<std::uint32_t>(members));
+  watched_.push_back(group.value);
   bench_.each.reserve(Stragglers::kWindow * members);
   bench_.all.reserve(Stragglers::kWindow * members);
   changed_.reserve(members);
@@ -39,9 +41,9 @@ void Lateness::expect(GroupId group) {
 
 void Lateness::left(Rank rank, std::vector<Change>& changes) {
   read_[rank.value] = 0;
-  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+  for (const std::uint32_t g : watched_) {
     GroupState& state = groups_[g];
-    if (!state.lags || std::find(state.ranks.begin(), state.ranks.end(), rank) == state.ranks.end()) continue;
+    if (std::find(state.ranks.begin(), state.ranks.end(), rank) == state.ranks.end()) continue;
     for (std::uint32_t i = 0; i < state.ranks.size(); ++i)
       if (state.lags->late(i)) changes.push_back({GroupId(g), state.ranks[i], false});
     state.lags->restart();
@@ -66,9 +68,8 @@ void Lateness::look(const Board* board, Instant now, std::vector<Change>& change
     for (std::uint32_t rank = 0; rank < read_.size(); ++rank) read(*board, Rank(rank), now);
     match();
   }
-  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+  for (const std::uint32_t g : watched_) {
     GroupState& state = groups_[g];
-    if (!state.lags) continue;
     changed_.clear();
     state.lags->judge(bench_, changed_);
     for (const std::uint32_t i : changed_)
@@ -157,9 +158,9 @@ void Lateness::count(std::span<const Sighting> operation) {
 
 void Lateness::find_worst() {
   std::fill(worst_.begin(), worst_.end(), Worst{});
-  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+  for (const std::uint32_t g : watched_) {
     const GroupState& state = groups_[g];
-    if (!state.lags || state.lags->operations() == 0) continue;
+    if (state.lags->operations() == 0) continue;
     for (std::uint32_t i = 0; i < state.ranks.size(); ++i) {
       Worst& worst = worst_[state.ranks[i].value];
       const bool late = state.lags->late(i);
@@ -193,13 +194,17 @@ Straggler Lateness::figures(GroupId group, Rank rank) const {
 
 std::vector<Straggler> Lateness::stragglers() const {
   std::vector<Straggler> all;
-  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
-    const GroupState& state = groups_[g];
-    if (!state.lags) continue;
-    for (std::uint32_t i = 0; i < state.ranks.size(); ++i)
-      if (state.lags->late(i)) all.push_back(figures(GroupId(g), state.ranks[i]));
-  }
+  for (const std::uint32_t g : watched_)
+    for (Straggler& straggler : stragglers_of(GroupId(g))) all.push_back(std::move(straggler));
   return all;
+}
+
+std::vector<Straggler> Lateness::stragglers_of(GroupId group) const {
+  const GroupState& state = groups_[group.value];
+  std::vector<Straggler> late;
+  for (std::uint32_t i = 0; state.lags && i < state.ranks.size(); ++i)
+    if (state.lags->late(i)) late.push_back(figures(group, state.ranks[i]));
+  return late;
 }
 
 }  // namespace muster::engine

@@ -66,6 +66,7 @@ class Lateness {
   // Only `rank`, `group` and figures are filled in.
   blame::Straggler figures(GroupId group, Rank rank) const;
   std::vector<blame::Straggler> stragglers() const;
+  std::vector<blame::Straggler> stragglers_of(GroupId group) const;
 
  private:
   struct GroupState {
@@ -91,8 +92,9 @@ class Lateness {
   void find_worst();
 
   std::vector<GroupState> groups_;
-  std::vector<Worst> worst_;         // by rank
-  std::vector<std::uint64_t> read_;  // by rank: its records up to here need not be read again
+  std::vector<std::uint32_t> watched_;  // groups with lags
+  std::vector<Worst> worst_;            // by rank
+  std::vector<std::uint64_t> read_;     // by rank: its records up to here need not be read again
   std::uint32_t records_a_rank_;
   std::vector<Sighting> sightings_;
   std::vector<Instant> arrivals_;

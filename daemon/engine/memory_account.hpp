@@ -28,6 +28,9 @@ class MemoryCharge {
   }
   ~MemoryCharge();
 
+  // Owns what `more`, of the same account, owned.
+  void add(MemoryCharge more) { bytes_ += std::exchange(more.bytes_, 0); }
+
  private:
   void swap(MemoryCharge& other) noexcept {
     std::swap(account_, other.account_);

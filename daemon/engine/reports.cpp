@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 namespace muster::engine {
@@ -63,7 +64,7 @@ std::vector<RankFacts> Engine::rank_facts() const {
   for (const Seat& seat : seats_) {
     RankFacts& rank = facts.emplace_back(RankFacts{seat.session.get(), seat.process, seat.heard_at, {}});
     if (const auto& last = seat.finished)
-      rank.finished = blame::Finished{group_names_[last->group.value], last->label, Path::kEngine,
+      rank.finished = blame::Finished{graph_->groups()[last->group.value].name, last->label, Path::kEngine,
                                       last->number, last->at};
   }
   return facts;
@@ -77,26 +78,26 @@ blame::Situation Engine::situation(std::span<const RankFacts> facts, Instant now
 void Engine::look_for_stragglers(Instant now) {
   lateness_changes_.clear();
   lateness_.look(board_ ? &*board_ : nullptr, now, lateness_changes_);
-  tell(lateness_changes_);
+  log_lateness(now);
 }
 
-// Flags change seldom (Stragglers), and so does the log.
-void Engine::tell(std::span<const Lateness::Change> changes) {
-  for (const Lateness::Change& change : changes) {
-    blame::Straggler figures = lateness_.figures(change.group, change.rank);
-    figures.group_name = group_names_[change.group.value];
-    if (change.late) {
-      MUSTER_LOG(kWarning, "engine", "job {}: {}", spec_.name, blame::sentence_of(figures));
-    } else if (figures.operations == 0) {
-      MUSTER_LOG(kInfo, "engine", "job {}: group {}: rank {} is not called late any more: a member has left",
-                 spec_.name, figures.group_name, figures.rank);
-    } else {
-      MUSTER_LOG(kInfo, "engine",
-                 "job {}: group {}: rank {} comes late no more: median {} behind the first over the last {} "
-                 "operations",
-                 spec_.name, figures.group_name, figures.rank, blame::lag_text(figures.median),
-                 figures.operations);
+// Of the latest changes. Where ranks share cores, who comes late is who did not get one: no news for a log.
+void Engine::log_lateness(Instant now) {
+  for (const Lateness::Change& change : lateness_changes_) lateness_log_.changed(change.group);
+  if (spec_.world > std::max(pool_->workers(), std::thread::hardware_concurrency())) return;
+  for (const GroupId group : lateness_log_.due(now)) {
+    std::vector<blame::Straggler> late = lateness_.stragglers_of(group);
+    if (!lateness_log_.say(group, !late.empty(), now)) continue;
+    const std::string& name = graph_->groups()[group.value].name;
+    if (late.empty()) {
+      MUSTER_LOG(kInfo, "engine", "job {}: group {}: nobody comes late any more", spec_.name, name);
+      continue;
     }
+    const auto worst = std::max_element(late.begin(), late.end(),
+                                        [](const auto& a, const auto& b) { return a.median < b.median; });
+    worst->group_name = name;
+    MUSTER_LOG(kWarning, "engine", "job {}: {}{}", spec_.name, blame::sentence_of(*worst),
+               late.size() > 1 ? fmt::format("; and {} more do (`muster hang`)", late.size() - 1) : "");
   }
 }
 

@@ -173,8 +173,8 @@ void Session::wake_client() {
   [[maybe_unused]] const auto sent = ::send(events_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void Session::close(Code code) {
-  completion_writer_.close(code);
+void Session::close(Code code, std::string_view why) {
+  completion_writer_.close(code, why);
   wake_client();
 }
 

@@ -67,7 +67,7 @@ class Session {
   bool take_news() { return std::exchange(news_, false); }
   void wake_client();
   // The session is over: every call of the client says `code` from now on.
-  void close(Code code);
+  void close(Code code, std::string_view why = {});
 
   // ---- conductor -------------------------------------------------------------------------------
   // One with memory of the rank's arena, which it goes back to if this fails.

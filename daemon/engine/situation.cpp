@@ -416,6 +416,8 @@ void look_at_processes(Situation& situation, std::span<const RankFacts> ranks, c
   };
   if (about) look_at(situation.waits[*about]);
   for (const Wait& wait : situation.waits) look_at(wait);
+  if (about) return;
+  for (std::uint32_t rank = 0; rank < situation.ranks.size(); ++rank) look(rank);
 }
 
 Json report_json(const Situation& situation, const blame::Report& report) {

@@ -43,7 +43,8 @@ std::optional<std::size_t> wait_on_lane(const blame::Situation& situation, const
 // The wait of the direct path in which the rank is.
 std::optional<std::size_t> wait_run_by(const blame::Situation& situation, GroupId group, std::uint32_t rank);
 
-// Looks at the processes of ranks that somebody waits for, of `about` first, and at most at `looks_max`.
+// Looks at the processes of ranks that somebody waits for, of `about` first, and at most at `looks_max`. If
+// it is about no wait, then at those of all other ranks too.
 void look_at_processes(blame::Situation& situation, std::span<const RankFacts> ranks,
                        const ProcessProbe& probe, std::optional<std::size_t> about, std::size_t looks_max);
 

@@ -21,8 +21,10 @@ Result<Tally> Tally::create(std::uint32_t world, std::span<const scheduler::Grou
   Tally tally(std::move(writer), std::move(charge));
   tally.ranks_.resize(world);
   tally.groups_.resize(names.size());
+  tally.seen_.resize(names.size());
   tally.mesh_groups_ = static_cast<std::uint32_t>(groups.size());
-  tally.places_ = places;
+  tally.first_made_ = places.first_made;
+  tally.made_rows_.resize(places.made_max);
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     tally.groups_[g].id = GroupId(g);
     tally.groups_[g].members = groups[g].ranks;
@@ -32,9 +34,8 @@ Result<Tally> Tally::create(std::uint32_t world, std::span<const scheduler::Grou
 
 std::optional<std::uint32_t> Tally::row_of(GroupId group) const {
   if (group.value < mesh_groups_) return group.value;
-  if (group.value < places_.first_made) return std::nullopt;  // a rank alone
-  const std::uint64_t row = std::uint64_t{mesh_groups_} + group.value - places_.first_made;
-  return row < groups_.size() ? std::optional(static_cast<std::uint32_t>(row)) : std::nullopt;
+  if (group.value < first_made_) return std::nullopt;  // a rank alone
+  return made_rows_[group.value - first_made_];
 }
 
 Tally::GroupState* Tally::group_of(const scheduler::Plan& plan) {
@@ -44,12 +45,22 @@ Tally::GroupState* Tally::group_of(const scheduler::Plan& plan) {
 }
 
 void Tally::set_group(GroupId group, const scheduler::Group& now) {
-  const auto row = row_of(group);
+  std::optional<std::uint32_t>& row = made_rows_[group.value - first_made_];
+  if (!row && !now.ranks.empty()) {
+    const auto vacant = std::find_if(groups_.begin() + mesh_groups_, groups_.end(),
+                                     [](const GroupState& state) { return state.members.empty(); });
+    if (vacant != groups_.end()) row = static_cast<std::uint32_t>(vacant - groups_.begin());
+  }
   if (!row) return;
   groups_[*row] = GroupState{};
   groups_[*row].id = group;
   groups_[*row].members = now.ranks;
   writer_.give_row(*row, now.name);
+  if (now.ranks.empty()) row.reset();
+}
+
+void Tally::name_group(GroupId group, std::string_view name) {
+  if (const auto row = row_of(group)) writer_.give_row(*row, name);
 }
 
 void Tally::submitted(Rank rank, const scheduler::Plan& plan) {
@@ -75,11 +86,44 @@ void Tally::retired(Rank rank, const scheduler::Plan& plan, bool well, Nanos bus
 
 void Tally::write(std::span<const Counted> ranks, const Board* board, const Lateness& lateness, Instant now) {
   next_ = now + kPeriod;
-  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank)
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
     write_rank(Rank(rank), ranks[rank], board, lateness);
+    if (board != nullptr) share_out_runs(Rank(rank), *board);
+  }
   for (std::uint32_t row = 0; row < groups_.size(); ++row)
     if (!groups_[row].members.empty()) write_group(row, ranks, board);
   writer_.beat(now);
+}
+
+// A rank counts the bytes of all that it runs, whatever the group: no operation pays for more. Its records
+// say which groups they belong to; of operations that come faster than they are read, a sample decides.
+void Tally::share_out_runs(Rank rank, const Board& board) {
+  RankState& state = ranks_[rank.value];
+  const std::uint64_t bytes = board.counted(rank).bytes_moved;
+  const std::uint64_t latest = board.recorded(rank);
+  if (bytes < state.run_bytes || latest < state.read) state.run_bytes = state.read = 0;  // of a new client
+  const auto grown = static_cast<double>(bytes - state.run_bytes);
+  if (grown == 0) return;
+  if (grown > 0x1p60) {  // no rank moves that much: a lie
+    state.run_bytes = bytes;
+    return;
+  }
+  const auto looks = std::clamp<std::uint64_t>(kRecordsALook / ranks_.size(), 1, shm::kDirectRecords / 2);
+  std::fill(seen_.begin(), seen_.end(), 0);
+  double all = 0;
+  std::uint64_t index = std::max(state.read, latest - std::min(latest, looks));
+  for (; index < latest; ++index) {
+    const auto flight = board.flight(rank, index + 1);
+    if (flight && flight->state == shm::RecordState::kOpen && index + 1 == latest) break;  // it counts later
+    if (!flight || flight->state == shm::RecordState::kBadly) continue;
+    all += static_cast<double>(flight->target_bytes);
+    if (const auto row = row_of(flight->group)) seen_[*row] += flight->target_bytes;
+  }
+  if (all == 0) return;
+  state.run_bytes = bytes;
+  state.read = index;
+  for (std::size_t row = 0; row < seen_.size(); ++row)
+    groups_[row].bytes += static_cast<std::uint64_t>(grown / all * static_cast<double>(seen_[row]));
 }
 
 void Tally::write_rank(Rank rank, const Counted& counted, const Board* board, const Lateness& lateness) {

@@ -17,14 +17,16 @@ namespace muster::engine {
 
 // Owns    the counters' memory.
 // Thread  under the engine's baton.
-// Bound   a few additions a start; a pass over ranks and groups each kPeriod. kMadeRowsMax groups made later
-//         have a row each; what is made beyond them is not counted.
+// Bound   a few additions a start; a pass over ranks and groups each kPeriod, with kRecordsALook records of
+//         ranks that have run something. kMadeRowsMax groups made later
+//         have a row each; what is made while they are taken is not counted.
 // Fails   create: NO_RESOURCE.
 class Tally {
  public:
   static constexpr Nanos kPeriod = std::chrono::milliseconds(100);
 
   static constexpr std::uint32_t kMadeRowsMax = 256;
+  static constexpr std::uint32_t kRecordsALook = 4096;
 
   // The groups of the mesh, which come first among the job's, and the places of those made later.
   struct Places {
@@ -37,6 +39,8 @@ class Tally {
 
   // A group has been made in that place, or is gone from it: empty. No start of the former is in flight.
   void set_group(GroupId group, const scheduler::Group& now);
+  // What it is called from now on. Its numbers go on, in another row for whoever reads.
+  void name_group(GroupId group, std::string_view name);
 
   // Each start is submitted once and retired once, whatever becomes of its client.
   void submitted(Rank rank, const scheduler::Plan& plan);
@@ -53,6 +57,8 @@ class Tally {
  private:
   struct RankState {
     std::uint64_t in_flight = 0;
+    std::uint64_t run_bytes = 0;  // of what it has run, as far as groups have got their part
+    std::uint64_t read = 0;       // its records up to here have counted
   };
   struct GroupState {
     GroupId id;
@@ -64,6 +70,7 @@ class Tally {
       : charge_(std::move(charge)), writer_(std::move(writer)) {}
   std::optional<std::uint32_t> row_of(GroupId group) const;
   GroupState* group_of(const scheduler::Plan& plan);
+  void share_out_runs(Rank rank, const Board& board);
   void write_rank(Rank rank, const Counted& counted, const Board* board, const Lateness& lateness);
   void write_group(std::uint32_t row, std::span<const Counted> ranks, const Board* board);
 
@@ -72,7 +79,9 @@ class Tally {
   std::vector<RankState> ranks_;
   std::vector<GroupState> groups_;  // by row: those of the mesh, then those made later
   std::uint32_t mesh_groups_ = 0;
-  Places places_;
+  std::uint32_t first_made_ = 0;
+  std::vector<std::optional<std::uint32_t>> made_rows_;  // by place of a made group
+  std::vector<std::uint64_t> seen_;                      // by row: bytes in the records of one look
   Instant next_{0};
 };
 

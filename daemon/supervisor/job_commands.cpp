@@ -8,6 +8,7 @@ namespace {
 using control::Json;
 using control::Packet;
 
+constexpr std::size_t kAskerBytes = 32;     // of the command that ends a job, in what its ranks hear
 constexpr std::size_t kRankTextBytes = 32;  // of what was sent for a rank, in a complaint
 
 void refuse(const Reply& reply, const Status& why) {
@@ -113,8 +114,10 @@ void JobCommands::answer_created(const Caller& caller, const std::string& name, 
 void JobCommands::destroy(const Caller& caller, const Json& body, const Reply& reply) {
   const auto job = job_for(caller, body);
   if (!job) return refuse(reply, job.error());
-  const std::string name = (*job)->spec.name;
-  jobs_.end(name, fmt::format("job {} was ended by user {}", name, caller.uid));
+  const auto by = body.find("by");  // the asker's command
+  const bool said = by != body.end() && by->is_string();
+  const std::string with = said ? fmt::format(" with {}", by->get<std::string>().substr(0, kAskerBytes)) : "";
+  jobs_.end((*job)->spec.name, fmt::format("by uid {}{}", caller.uid, with));
   reply(control::success(Json::object()), {});
 }
 

@@ -241,6 +241,7 @@ void rule_out(const Situation& situation, Report& report) {
     for (const Missing& missing : wait.missing) look(missing.rank);
     for (const std::uint32_t inside : wait.inside) look(inside);
   }
+  for (const Culprit& culprit : report.culprits) look(culprit.rank);
   if (report.verdict != Verdict::kHealthy && seen && !ill)
     report.ruled_out.emplace_back("a dead, stopped or frozen process");
   if (!absent) report.ruled_out.emplace_back("a rank that is not attached");
@@ -250,6 +251,17 @@ void rule_out(const Situation& situation, Report& report) {
   if (std::none_of(situation.waits.begin(), situation.waits.end(), differs) &&
       report.verdict != Verdict::kMismatchPending && report.verdict != Verdict::kHealthy)
     report.ruled_out.emplace_back("a difference in op, count or dtype among those who have come");
+}
+
+// Nothing waits for long. Processes that cannot go on are the cause of that, or of what comes next.
+void look_between_operations(const Situation& situation, Report& report) {
+  for (std::uint32_t number = 0; number < situation.ranks.size(); ++number) {
+    const RankState& rank = situation.ranks[number];
+    const auto bad = rank.attached ? verdict_of(rank.process) : std::nullopt;
+    if (!bad) continue;
+    report.verdict = std::max(report.verdict, *bad);
+    report.culprits.push_back({number, *bad, ""});
+  }
 }
 
 void advise(const Situation& situation, Report& report) {
@@ -303,6 +315,7 @@ Report assess(const Situation& situation, std::optional<std::size_t> about) {
     if (report.verdict == Verdict::kHealthy || found.verdict != Verdict::kSlow) report = std::move(found);
     if (report.verdict != Verdict::kSlow) break;
   }
+  if (!about && report.verdict == Verdict::kHealthy) look_between_operations(situation, report);
   rule_out(situation, report);
   advise(situation, report);
   return report;

@@ -17,7 +17,7 @@
 namespace muster::blame {
 
 enum class Verdict : std::uint8_t {
-  kHealthy,          // no operation is older than the situation's patience
+  kHealthy,          // no operation is older than the situation's patience, and every process can go on
   kSlow,             // all have come; the operation runs
   kNotJoined,        // a member runs, and has not come
   kNotAttached,      // a member has no process in the job
@@ -56,7 +56,8 @@ struct Report {
   std::vector<std::string> next;  // commands to type
 };
 
-// `about`: the wait whose deadline has passed, which is then looked at whatever its age.
+// `about`: the wait whose deadline has passed, which is then looked at whatever its age. Without it, and
+// where nothing waits for long, processes that are stopped, frozen or dead between two operations are named.
 Report assess(const Situation& situation, std::optional<std::size_t> about = std::nullopt);
 
 // The cause in one clause, to stand behind a deadline's verdict; empty if there is nothing to add to the

@@ -220,6 +220,8 @@ std::string text_of(const Situation& situation, const Report& report) {
                : fmt::format("         operations in flight: {}, none for longer than {}\n",
                              situation.waits.size(), seconds(situation.patience));
   }
+  if (report.verdict >= Verdict::kFrozen && !report.wait)
+    out += fmt::format("         {}; no operation has waited for that long\n", because(situation, report));
   if (report.wait) add_wait(situation, situation.waits[*report.wait], &out);
   add_circle(situation, report, &out);
   for (std::size_t i = 0; i < report.culprits.size() && i < kListedMax; ++i)

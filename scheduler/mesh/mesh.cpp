@@ -102,7 +102,7 @@ void Mesh::add_expert_dims() {
   MeshDim& efsdp = dims_.back();
   efsdp.size /= ep;
   efsdp.inner = ep;
-  efsdp.enabled = degrees_.expert_view();
+  efsdp.enabled = efsdp.size > 1 || degrees_.expert_view();
   add_dim(kEpName, "", DimKind::kExpert, kExpertMembers);
   dims_.back().size = ep;
   dims_.back().enabled = degrees_.expert_view();
@@ -129,10 +129,6 @@ Status Mesh::not_found(std::string_view name) const {
 }
 
 Status Mesh::not_in_use(const MeshDim& dim) const {
-  if (dim.kind == DimKind::kExpert)
-    return failure(Code::kNotFound,
-                   "dim \"{}\" of mesh {} is not in use: it exists with ep > 1, and ep is {}", dim.name,
-                   degrees_.canonical(), degrees_.ep);
   return failure(Code::kNotFound, "dim \"{}\" of mesh {} is not in use: its size is {}, so it has no group",
                  dim.name, degrees_.canonical(), dim.size);
 }
@@ -140,7 +136,6 @@ Status Mesh::not_in_use(const MeshDim& dim) const {
 Result<DimId> Mesh::find(std::string_view name) const {
   const std::optional<DimId> id = lookup(name);
   if (!id) return fail(not_found(name));
-  if (id->value == kEfsdp && !dims_[kEfsdp].enabled) return fail(not_in_use(dims_[kEfsdp]));
   return *id;
 }
 
@@ -168,10 +163,8 @@ std::vector<DimId> Mesh::canonical_order() const {
   order.reserve(dims_.size());
   for (std::uint32_t i = 0; i < kEfsdp; ++i) order.emplace_back(i);
   for (std::uint32_t i = kFirstFlatten; i < dims_.size(); ++i) order.emplace_back(i);
-  if (degrees_.expert_view()) {
-    order.emplace_back(kEfsdp);
-    order.emplace_back(kEp);
-  }
+  order.emplace_back(kEfsdp);
+  if (degrees_.expert_view()) order.emplace_back(kEp);
   order.emplace_back(kWorld);
   return order;
 }

@@ -82,9 +82,8 @@ class Mesh {
   // ---- names to handles
 
   // Any valid name, also of a dim of size 1: its only coordinate is 0 and its group is the rank alone, so a
-  // data loader can always ask for its place along "dp". NOT_FOUND lists the valid names. `efsdp` exists with
-  // ep > 1 only: without, experts are sharded like all else, and a silent group of one would drop their
-  // reduction.
+  // data loader can always ask for its place along "dp". NOT_FOUND lists the valid names. With ep = 1 `efsdp`
+  // has the ranks of `weight`: then experts are sharded over all of them.
   Result<DimId> find(std::string_view name) const;
   // The same for a dim that is in use; NOT_FOUND otherwise. In use are the dims of size > 1, and two of any
   // size, for mixed precision hangs on them: dp_shard_cp in a world > 1, and efsdp with ep > 1.
@@ -94,7 +93,7 @@ class Mesh {
 
   const MeshDim& dim(DimId id) const;
   std::size_t dim_count() const { return dims_.size(); }
-  // Basic dims outer to inner, derived in table order, flattens as declared, efsdp and ep if ep > 1, world.
+  // Basic dims outer to inner, derived in table order, flattens as declared, efsdp, ep if ep > 1, world.
   // The order in which groups are created, identical on all ranks.
   std::vector<DimId> canonical_order() const;
 

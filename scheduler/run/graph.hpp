@@ -83,6 +83,7 @@ class Graph {
   void give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now);
   // Another group in the place of one that nobody uses any more, or yet. Empty: none.
   void set_group(GroupId group, Group now);
+  void name_group(GroupId group, std::string name) { matches_.name_group(group, std::move(name)); }
   // Enforces the deadlines of starts that are next on their lane. What counts is how long nothing has moved
   // that such a start waits for. Call at least every 100 ms, and at next_deadline(): who calls later was held
   // up itself, and nobody is blamed for that time.

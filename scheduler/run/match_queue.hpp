@@ -60,6 +60,8 @@ class MatchQueue {
   MatchQueue(std::vector<Group> groups, std::uint32_t lanes);
   // Another group in the place of one that nobody uses: no operation of it is in flight. Empty: none.
   void set_group(GroupId group, Group now);
+  // What reports call it.
+  void name_group(GroupId group, std::string name) { groups_[group.value].name = std::move(name); }
   std::span<const Group> groups() const { return groups_; }
 
   // The pair's place is there from now on, if it was not: starts take no heap.

@@ -44,12 +44,13 @@ void Trace::begin(Instant now) {
 }
 
 void Trace::add(const TraceEvent& event) {
-  if (!on_) return;
+  if (!on_ || event.end < origin_) return;
   if (events_.size() == events_max_) {
     ++dropped_;
     return;
   }
   events_.push_back(event);
+  events_.back().begin = std::max(event.begin, origin_);
 }
 
 std::string Trace::json(std::string_view job, std::uint32_t world,

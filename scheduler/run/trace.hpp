@@ -41,6 +41,7 @@ class Trace {
   void begin(Instant now);
   void end() { on_ = false; }
   bool on() const { return on_; }
+  // Of an event that had begun before the recording, what lies in it.
   void add(const TraceEvent& event);
   // Events that are known to have been, and nothing more.
   void missed(std::uint64_t events) { dropped_ += events; }

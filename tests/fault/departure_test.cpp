@@ -25,6 +25,7 @@
 #include <muster/kernels.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 namespace muster {
 namespace {
@@ -246,11 +247,13 @@ TEST_F(Departure, OfAJobIsToldToWhoWaitsForAMember) {
     std::thread rank_1([&] {
       muster_session* session = open(job.c_str(), 1, 2);
       EXPECT_EQ(wait_for_rank_0(session, way, waits), MUSTER_ERR_JOB_ENDED) << muster_last_error();
-      EXPECT_THAT(muster_last_error(), HasSubstr(job + " was ended"));
+      EXPECT_THAT(muster_last_error(),
+                  HasSubstr(fmt::format("job {} was ended: by uid {} with muster end", job, getuid())));
       muster_close(session);
     });
     while (!waits) std::this_thread::yield();
-    const auto answer = cli::ask({node_.endpoint()}, {{"command", "job_destroy"}, {"job", job}});
+    const auto answer =
+        cli::ask({node_.endpoint()}, {{"command", "job_destroy"}, {"job", job}, {"by", "muster end"}});
     EXPECT_TRUE(answer) << answer.error().text;
     rank_1.join();
     muster_close(rank_0);

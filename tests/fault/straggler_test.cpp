@@ -186,6 +186,10 @@ TEST_P(Straggling, IsNamedWithin100Operations) {
   EXPECT_EQ(report.at("stragglers").at(0).at("group"), "dp_shard");
   EXPECT_THAT(report.at("text").get<std::string>(),
               HasSubstr("late     group dp_shard: rank 2 comes late: median"));
+  if (std::thread::hardware_concurrency() < 4) {
+    EXPECT_THAT(said(), Not(HasSubstr("comes late"))) << "the ranks share cores";
+    return;
+  }
   EXPECT_THAT(said(), AllOf(HasSubstr("group dp_shard: rank 2 comes late: median"),
                             Not(HasSubstr("rank 0 comes late")), Not(HasSubstr("rank 1 comes late")),
                             Not(HasSubstr("rank 3 comes late"))));

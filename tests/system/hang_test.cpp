@@ -192,6 +192,26 @@ TEST_P(Hang, CallsAStoppedRankStoppedAtTheDeadlineAndNotBefore) {
   EXPECT_EQ(ended(stopped->line()).status, "MUSTER_ERR_TIMEOUT");
 }
 
+TEST_P(Hang, CallsRanksStoppedThatWereStoppedBetweenTwoOperations) {
+  const auto one = rank(0, 2, "dp_shard=2", {verb() + ":world", "await", verb() + ":world"});
+  const auto other = rank(1, 2, "dp_shard=2", {verb() + ":world", "await", verb() + ":world"});
+  for (const auto* each : {&one, &other}) EXPECT_EQ(ended((*each)->line()).status, "MUSTER_OK");
+  EXPECT_EQ(hang().at("verdict"), "healthy");
+  for (const auto* each : {&one, &other}) (*each)->kill(SIGSTOP);
+  Json report = hang();
+  for (int tries = 0; tries < 500 && report.at("culprits").size() < 2; ++tries) {  // a signal takes its time
+    usleep(10'000);
+    report = hang();
+  }
+  EXPECT_EQ(report.at("verdict"), "stopped");
+  EXPECT_THAT(report.at("text").get<std::string>(), HasSubstr("ranks 0 1 are stopped by a signal"));
+  for (const auto* each : {&one, &other}) {
+    (*each)->kill(SIGCONT);
+    (*each)->go_on();
+  }
+  for (const auto* each : {&one, &other}) EXPECT_EQ(ended((*each)->line()).status, "MUSTER_OK");
+}
+
 TEST_P(Hang, LetsARankThatWasStoppedForHalfItsDeadlineComplete) {
   const auto waiting = rank(0, 2, "dp_shard=2", {"await", verb() + ":world"}, 4 * kDeadlineMs);
   const auto stopped = rank(1, 2, "dp_shard=2", {"await", verb() + ":world"}, 4 * kDeadlineMs);
@@ -355,7 +375,7 @@ TEST_P(Hang, ShowsCountersWhileTheEngineIsStopped) {
   const auto live = *shm::JobCountersReader::attach(first.descriptors.front());
   for (int tries = 0; tries < 500 && !done(live); ++tries) usleep(20'000);
   EXPECT_TRUE(done(live));
-  EXPECT_EQ(live.row(0)->name, "dp_shard");
+  EXPECT_EQ(live.row(0)->name, "world") << "as the ranks asked for it";
   const pid_t engine = first.result.at("engine_pid");
   ::kill(engine, SIGSTOP);
   const cli::Answer second = ask("counters");
@@ -383,7 +403,7 @@ TEST_P(Hang, TracesWhatRanksRun) {
     ++events;
     EXPECT_EQ(event.at("name"), "all_reduce");
     EXPECT_EQ(event.at("cat"), verb() == "run" ? "direct" : "small");
-    EXPECT_EQ(event.at("args").at("group"), "dp_shard");
+    EXPECT_EQ(event.at("args").at("group"), "world");
     EXPECT_GE(event.at("dur").get<double>(), 0.0);
   }
   EXPECT_EQ(events, 4);

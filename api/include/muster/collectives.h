@@ -27,9 +27,9 @@ enum {
 typedef int32_t muster_redop;
 enum {
   MUSTER_SUM = 1,
-  MUSTER_AVG = 2, /* sum, then one division by the number of members (integers: towards zero) */
-  MUSTER_MAX = 3, /* a NaN of any member gives NaN */
-  MUSTER_MIN = 4,
+  MUSTER_AVG = 2, /* sum, then one division by the number of members (integers: towards zero, so -7/2 is -3) */
+  MUSTER_MAX = 3, /* a NaN of any member gives NaN; -0 is below +0 */
+  MUSTER_MIN = 4, /* likewise: a NaN of any member gives NaN */
   MUSTER_PROD = 5,
   MUSTER_PREMUL_SUM = 6 /* each member's elements times `scale`, then the sum */
 };
@@ -92,6 +92,11 @@ typedef struct muster_face {
  * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
  * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once; integers wrap, but
  * AVG of u8, i8 and i32, whose sum has 64 bits. Equal inputs give equal bits on every rank, every run, every path.
+ *
+ * Rounding of floats is to nearest, ties to even. Nothing saturates: what rounds beyond the largest F16, BF16 or F8_E5M2 becomes
+ * infinity, and in F8_E4M3, which has none, NaN (magnitudes above 464). AVG of 8-bit and 16-bit floats divides before it rounds,
+ * so a mean that the type can hold is given although the sum is beyond the type; only a sum beyond f32 makes the mean infinite,
+ * as in F32 itself. Every NaN that a reduction of floats writes is the positive quiet one.
  *
  * What a failure leaves. After MISMATCH and every -1xx nothing was written. After any other error the target is undefined, and
  * in place so is the source; where all share the target, for all: restore it before the operation is repeated. After CORRUPT

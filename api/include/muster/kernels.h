@@ -7,7 +7,8 @@
  * an input, it is the very same view. Any strides >= 1 are allowed, for inputs too; a view must not visit an element
  * twice, so stride 0 is refused (but of a dim of size 0 or 1, where no stride counts).
  * Rows that a norm, a loss or RoPE takes as one (D, V, E) have 2^20 elements at most, E of attention 1 to 4096. BF16 kernels
- * compute and accumulate in f32 and round once. Results do not depend on how many cores the daemon has.
+ * compute and accumulate in f32 and round once, to nearest, ties to even; what overflows becomes infinity. Results do not depend
+ * on how many cores the daemon has.
  * `accumulate` 1 adds to the output instead of overwriting it.
  *
  * Global offsets: a kernel that sees a shard gets the global position of its first element (`position`, `vocab_offset`), so
@@ -211,7 +212,8 @@ static inline muster_kernel muster_linear_wgrad(muster_tensor dy, muster_tensor 
 
 /* ---- embedding: rows [vocab_offset, vocab_offset + V) of the whole table -------------------------------------------- */
 
-/* out[T,D] = table[V,D] at ids[T] - vocab_offset; a row of zeros for ids outside the shard, so an all-reduce completes it. */
+/* out[T,D] = table[V,D] at ids[T] - vocab_offset; a row of zeros for ids outside the shard, so an all-reduce completes it. An id
+ * that is in no shard, negative or too large, is no error: its row is zeros everywhere. */
 static inline muster_kernel muster_embedding_forward(muster_tensor ids, muster_tensor table, muster_tensor out,
                                                      int64_t vocab_offset) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_EMBEDDING_FORWARD);
@@ -221,7 +223,7 @@ static inline muster_kernel muster_embedding_forward(muster_tensor ids, muster_t
   k.ints[0] = vocab_offset;
   return k;
 }
-/* dtable[V,D] (F32, or dout's dtype) gets dout[T,D] added at owned ids, in token order. */
+/* dtable[V,D] (F32, or dout's dtype) gets dout[T,D] added at owned ids, in token order; other ids add nothing. */
 static inline muster_kernel muster_embedding_backward(muster_tensor ids, muster_tensor dout, muster_tensor dtable,
                                                       int64_t vocab_offset, int accumulate) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_EMBEDDING_BACKWARD);
@@ -383,6 +385,8 @@ static inline muster_kernel muster_swiglu_backward(muster_tensor dy, muster_tens
 
 /* ---- cross-entropy: targets I32 [T]; a target of -1 is ignored (loss 0, gradient 0) ---------------------------------------- */
 
+/* Any other target that is no column, negative or too large, makes its row's loss and gradient NaN, and nothing else. */
+
 /* loss[T] = logsumexp(logits[T,V]) - logits[target]; lse[T] is kept for backward. */
 static inline muster_kernel muster_cross_entropy_forward(muster_tensor logits, muster_tensor targets, muster_tensor loss,
                                                          muster_tensor lse) {
@@ -406,7 +410,9 @@ static inline muster_kernel muster_cross_entropy_backward(muster_tensor logits, 
 }
 
 /* Vocabulary-parallel: logits[T,V] are columns [vocab_offset, vocab_offset + V). Run VOCAB_MAX, all-reduce MAX the maxima,
- * VOCAB_SUM_EXP, all-reduce SUM the stats, then VOCAB_LOSS and VOCAB_BACKWARD. Logits are never gathered. */
+ * VOCAB_SUM_EXP, all-reduce SUM the stats, then VOCAB_LOSS and VOCAB_BACKWARD. Logits are never gathered. A target below -1 gives
+ * NaN here too. One that is too large is not found out, since no rank knows the whole vocabulary: nobody owns it, its loss is that
+ * of a target whose logit is the row's maximum, and its gradient is the softmax alone. */
 
 /* row_max[T] = max over the local columns (-inf if V is 0). */
 static inline muster_kernel muster_vocab_max(muster_tensor logits, muster_tensor row_max) {

@@ -185,14 +185,15 @@ typedef uint64_t muster_group; /* 0 is never valid */
 typedef struct muster_group_info {
   uint32_t size;
   int32_t rank, ranks; /* this rank's index in the group; how many members */
-  char name[64];       /* first name of the group: a mesh dim, a flattened one, its makers'; or "ranks 0 2-4" */
+  char name[64];       /* what reports call it: as it was first asked for in the job; its makers' name; or "ranks 0 2-4" */
 } muster_group_info;
 #define MUSTER_GROUP_INFO_INIT {sizeof(muster_group_info), 0, 0, {0}}
 
 /* The group of this rank along a mesh dim: basic, from the outermost to the innermost "pp", "dp_replicate", "dp_shard", "cp",
  * "domain", "tp", and "ep"; derived, as `muster mesh` lists them with their members ("dp", "dp_shard_cp", "world", …); or a
  * flattened name. Local; asks the daemon the first time. A dim of size 1 gives MUSTER_GROUP_SELF. The same name always gives the same
- * handle, and names with the same ranks share one. Errors: NOT_FOUND with the list of valid names. */
+ * handle, and names with the same ranks share one; reports call it by the name that a rank of the job asked for first. Errors:
+ * NOT_FOUND with the list of valid names. */
 MUSTER_API muster_status_t muster_mesh_group(muster_session* session, const char* dim, muster_group* group);
 /* Size of a dim and this rank's coordinate along it. Either output may be NULL. Errors: NOT_FOUND. */
 MUSTER_API muster_status_t muster_mesh_coords(muster_session* session, const char* dim, int32_t* coordinate, int32_t* size);
@@ -213,7 +214,8 @@ MUSTER_API muster_status_t muster_group_abort(muster_session* session, muster_gr
  *
  * Make a group of `count` ranks of the job, in the order given, this one among them. Alone it is MUSTER_GROUP_SELF. name: for
  * reports, and to tell groups of equal ranks apart; NULL, or at most 63 bytes. Copied. Errors: BAD_ARGUMENT (no rank, one twice
- * or outside the job, this one missing), NO_RESOURCE (limits.groups_made_max, and room for it at each member). */
+ * or outside the job, this one missing), NO_RESOURCE (more made groups than limits.groups_made_max would be held by this
+ * rank). Groups that others have not freed yet may take up the room at a member: they are waited for, until the deadline. */
 MUSTER_API muster_status_t muster_group_make(muster_session* session, const int32_t* ranks, size_t count, const char* name,
                                              muster_group* group);
 /* Go on without those who left: the members of `group` that are there, in its order, as a new group. Called by all of them,
@@ -234,7 +236,7 @@ typedef uint64_t muster_mesh; /* the ranks of a group as an array with named dim
 /* Make a mesh over the members of a group, in group order, with all its groups in one transaction: "dp_shard=3", "tp=2" with the
  * names and rules of a job's mesh (dp_shard may be -1), and the job's flattened names. Local; the same group and degrees give
  * the same groups everywhere. Errors: CONFIG (degrees that do not multiply to the number of members, unknown dims), NO_RESOURCE
- * (then nothing was made), STALE, BAD_ARGUMENT. */
+ * (as for muster_group_make, then nothing was made), STALE, BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_mesh_make(muster_session* session, muster_group group, const char* mesh, muster_mesh* made);
 /* What muster_mesh_group and muster_mesh_coords of this session speak of from now on. Local. Errors: STALE. */
 MUSTER_API muster_status_t muster_mesh_use(muster_session* session, muster_mesh mesh);

@@ -78,6 +78,14 @@ class FewGroups : public Groups {
   }
 };
 
+class FewGroupsInShortTime : public FewGroups {
+ protected:
+  void SetUp() override {
+    node_.options.job_defaults.deadline = std::chrono::milliseconds(500);
+    FewGroups::SetUp();
+  }
+};
+
 TEST_F(Groups, AreFoundByTheirRanksAndNameAndReduceOnBothPaths) {
   std::mutex mutex;
   std::set<muster_group> handles;
@@ -103,6 +111,29 @@ TEST_F(Groups, AreFoundByTheirRanksAndNameAndReduceOnBothPaths) {
     expect_sum(member, here, 15.0f);
   });
   EXPECT_EQ(handles.size(), 1u);
+}
+
+// Goal:   reports call a group as its users do: each rank set has many names.
+TEST_F(Groups, AreCalledAsTheyWereFirstAskedFor) {
+  mesh = "dp_shard=2,tp=2";
+  with_ranks(4, [&](Member& member) {
+    const auto name_of = [&](const char* dim) -> std::string {
+      muster_group group = 0;
+      muster_group_info info = MUSTER_GROUP_INFO_INIT;
+      EXPECT_EQ(muster_mesh_group(member.session, dim, &group), MUSTER_OK) << muster_last_error();
+      EXPECT_EQ(muster_group_query(member.session, group, &info), MUSTER_OK) << muster_last_error();
+      return info.name;
+    };
+    EXPECT_EQ(name_of("batch"), "batch");
+    EXPECT_EQ(name_of("dp_shard"), "batch") << "the same ranks";
+    EXPECT_EQ(name_of("tp"), "tp");
+    meet_and_leave(member);
+    if (member.rank == 0) {
+      EXPECT_EQ(muster_group_abort(member.session, member.group), MUSTER_OK);
+    }
+    EXPECT_EQ(meet(member, member.group), MUSTER_ERR_ABORTED);
+    EXPECT_THAT(member.error, HasSubstr("rank 0 aborted group world")) << "of all names, the first asked for";
+  });
 }
 
 TEST_F(Groups, RefuseWhatCannotBe) {
@@ -253,7 +284,8 @@ TEST_F(FewGroups, AreBoundedAndTheBoundIsNamed) {
     const std::int32_t both[] = {0, 1};
     muster_group group = 0;
     EXPECT_EQ(muster_group_make(member.session, both, 2, "e", &group), MUSTER_ERR_NO_RESOURCE);
-    EXPECT_THAT(muster_last_error(), HasSubstr("limits.groups_made_max"));
+    EXPECT_THAT(muster_last_error(), HasSubstr("holds 4 made groups"));
+    EXPECT_THAT(muster_last_error(), HasSubstr("limits.groups_made_max (4)"));
     ASSERT_EQ(muster_barrier(member.session, member.group), MUSTER_OK);
     for (const muster_group one : made) EXPECT_EQ(muster_group_free(member.session, one), MUSTER_OK);
     ASSERT_EQ(muster_barrier(member.session, member.group), MUSTER_OK);
@@ -387,17 +419,76 @@ TEST_F(Groups, CarryAMeshOfTheirOwn) {
   });
 }
 
+// Goal:   a loop that makes, uses and frees groups never fails, however far its members are apart in it.
+// Method: as many groups as a rank may hold, each with another name, freed at once; one rank is slow to free.
+TEST_F(FewGroups, MayBeMadeAndFreedForEver) {
+  with_ranks(3, [&](Member& member) {
+    for (int i = 0; i < 100; ++i) {
+      std::vector<muster_group> made;
+      for (const char* name : {"a", "b", "c", "d"})
+        made.push_back(make(member, {0, 1, 2}, (name + std::to_string(i)).c_str()));
+      for (const muster_group group : made) ASSERT_EQ(meet(member, group), MUSTER_OK) << member.error;
+      if (member.rank == i % 3) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (const muster_group group : made)
+        ASSERT_EQ(muster_group_free(member.session, group), MUSTER_OK) << muster_last_error();
+    }
+  });
+}
+
+// Goal:   who waits for room that nobody frees hears at the deadline what has run out.
+// Method: two ranks make as many groups with rank 0 as they may hold, which rank 0 never makes: its segment
+// is
+//         full. Once one of them is freed, the next fits.
+TEST_F(FewGroupsInShortTime, SayWhatHasRunOutWhereOthersFreeNone) {
+  std::barrier<> step(3);
+  with_ranks(3, [&](Member& member) {
+    std::vector<muster_group> made;
+    for (const char* name : {"a", "b", "c", "d"})
+      if (member.rank > 0) made.push_back(make(member, {0, member.rank}, name));
+    step.arrive_and_wait();
+    if (member.rank == 0) {
+      const std::int32_t all[] = {0, 1, 2};
+      muster_group group = 0;
+      EXPECT_EQ(muster_group_make(member.session, all, 3, nullptr, &group), MUSTER_ERR_NO_RESOURCE);
+      EXPECT_THAT(muster_last_error(), HasSubstr("rank 0 is a member of 8 made groups"));
+      EXPECT_THAT(muster_last_error(), HasSubstr("limits.groups_made_max (4)"));
+    }
+    step.arrive_and_wait();
+    if (member.rank == 1) {
+      EXPECT_EQ(muster_group_free(member.session, made[0]), MUSTER_OK);
+    }
+    if (member.rank == 0) make(member, {0, 1, 2});
+    step.arrive_and_wait();
+  });
+}
+
+// Goal:   a second mesh of the job's own size fits, however many ranks and groups it has.
+TEST_F(Groups, HaveRoomForASecondMeshOfTheJobsOwnSize) {
+  mesh = "pp=2,dp_replicate=2,dp_shard=4,cp=2,tp=2";
+  with_ranks(64, [&](Member& member) {
+    muster_mesh made = 0;
+    ASSERT_EQ(muster_mesh_make(member.session, member.group, mesh.c_str(), &made), MUSTER_OK)
+        << muster_last_error();
+    ASSERT_EQ(muster_mesh_use(member.session, made), MUSTER_OK);
+    muster_group shards = 0;
+    ASSERT_EQ(muster_mesh_group(member.session, "dp_cp", &shards), MUSTER_OK);
+    EXPECT_EQ(meet(member, shards), MUSTER_OK) << member.error;
+  });
+}
+
 // Goal:   a mesh that does not fit leaves nothing behind.
-// Method: with one group made there is room for three; the mesh needs two of each of two dims, and the whole.
+// Method: with two groups made there is room for two; of the mesh each rank is in one of each dim, and the
+//         whole.
 TEST_F(FewGroups, MakeAMeshWholeOrNotAtAll) {
   with_ranks(4, [&](Member& member) {
     muster_mesh made = 0;
     const muster_group all = make(member, {3, 2, 1, 0});
+    make(member, {0, 1, 2, 3}, "another");
     ASSERT_EQ(muster_barrier(member.session, member.group), MUSTER_OK);
     EXPECT_EQ(muster_mesh_make(member.session, all, "dp_shard=2,tp=2", &made), MUSTER_ERR_NO_RESOURCE);
     EXPECT_THAT(muster_last_error(), HasSubstr("limits.groups_made_max"));
     ASSERT_EQ(muster_barrier(member.session, member.group), MUSTER_OK);
-    for (int i = 0; i < 3; ++i) make(member, {0, 1, 2, 3}, std::to_string(i).c_str());
+    for (int i = 0; i < 2; ++i) make(member, {0, 1, 2, 3}, std::to_string(i).c_str());
     EXPECT_EQ(muster_barrier(member.session, member.group), MUSTER_OK);
   });
 }

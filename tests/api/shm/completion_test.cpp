@@ -1,6 +1,7 @@
 #include "api/shm/completion.hpp"
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -277,8 +278,14 @@ TEST(Completion, TellsWaitersThatTheSessionIsClosed) {
   Session s;
   s.writer.publish(kLane, 1);
   EXPECT_EQ(s.reader.closed(), Code::kOk);
-  s.writer.close(Code::kDaemonLost);
+  EXPECT_EQ(s.reader.closed_text(), "");
+  s.writer.close(Code::kDaemonLost, "why " + std::string(200, 'x'));
   EXPECT_EQ(s.reader.closed(), Code::kDaemonLost);
+  EXPECT_EQ(s.reader.closed_text(), "why " + std::string(kClosedTextBytes - 1 - 4, 'x')) << "as much as fits";
+  s.writer.close(Code::kDaemonLost, "another reason");
+  EXPECT_TRUE(s.reader.closed_text().starts_with("why ")) << "the first counts";
+  std::memset(s.page->closed_text, 'y', sizeof s.page->closed_text);
+  EXPECT_EQ(s.reader.closed_text(), std::string(kClosedTextBytes, 'y')) << "no end is believed";
   EXPECT_EQ(s.test(1), Code::kOk) << "what was reached stays reached";
   EXPECT_EQ(s.test(2), Code::kDaemonLost);
   const SteadyClock clock;

@@ -43,6 +43,7 @@ TEST(Layout, PinsTheCompletionSegment) {
   EXPECT_EQ(offsetof(CompletionSegment, wake), 384u);
   EXPECT_EQ(offsetof(CompletionSegment, heartbeat_ns), 512u);
   EXPECT_EQ(offsetof(CompletionSegment, closed), 640u);
+  EXPECT_EQ(offsetof(CompletionSegment, closed_text), 648u);
   EXPECT_EQ(offsetof(CompletionSegment, timelines), 768u);
   EXPECT_EQ(offsetof(CompletionSegment, failures), 768u + 32u * 128u);
   EXPECT_EQ(offsetof(CompletionSegment, counters), 768u + 32u * 128u + 7u * 256u);

@@ -12,11 +12,14 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 namespace muster::shm {
 namespace {
+
+using ::testing::HasSubstr;
 
 const Headroom kPlenty{};
 
@@ -85,6 +88,34 @@ TEST(Memory, RefusesBeforeTheKernelKills) {
     return create_memory("test", 65536, headroom) ? 0 : 6;
   });
   EXPECT_EQ(result, 0);
+}
+
+TEST(Memory, NamesTheLimitsOfAMapping) {
+  const auto memory = create_memory("test", 4096, kPlenty);
+  const auto refused = Mapping::map(*memory, std::size_t{1} << 60, Access::kRead);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kNoResource);
+  EXPECT_THAT(refused.error().message(), HasSubstr("ulimit -v"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("vm.max_map_count"));
+}
+
+// Goal:   address space is given at once and memory when it is asked for, within a size that is sealed.
+TEST(Memory, GrowsWithinItsAddressSpace) {
+  constexpr std::uint64_t kBytes = 1 << 30;
+  const auto memory =
+      create_growing_memory("test", kBytes, 4096, {.bytes = 8192, .limit = "x", .remedy = "y"});
+  ASSERT_TRUE(memory) << memory.error().message();
+  EXPECT_TRUE(check_memory(*memory, kBytes).ok());
+  const auto blocks = [&] {
+    struct stat facts {};
+    EXPECT_EQ(fstat(memory->get(), &facts), 0);
+    return facts.st_blocks * 512;
+  };
+  EXPECT_EQ(blocks(), 4096);
+  EXPECT_EQ(reserve_memory(*memory, 4096, 8192, {.bytes = 4096, .limit = "x", .remedy = "y"}).code(),
+            Code::kNoResource);
+  EXPECT_TRUE(reserve_memory(*memory, 4096, 8192, kPlenty).ok());
+  EXPECT_EQ(blocks(), 3 * 4096);
 }
 
 TEST(Memory, SaysWhenDescriptorsAreUsedUp) {

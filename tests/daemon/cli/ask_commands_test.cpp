@@ -41,7 +41,7 @@ TEST_F(AskCommands, JobsListsRanks) {
   const Json jobs = ask({"jobs", "--json"}).json().at("jobs");
   ASSERT_EQ(jobs.size(), 1u);
   EXPECT_EQ(jobs[0].at("name"), "train");
-  EXPECT_EQ(jobs[0].at("claim"), "token");
+  EXPECT_EQ(jobs[0].at("claim"), "owner");
   EXPECT_EQ(jobs[0].at("ranks").size(), 8u);
   EXPECT_NE(ask({"jobs"}).out.find("train"), std::string::npos);
 }

@@ -153,5 +153,23 @@ TEST_F(Observe, DoctorChecksTheDaemonThatIsNamed) {
   EXPECT_EQ(by_name.code, 0) << by_name.out;
 }
 
+// Goal:   who else may write to the runtime directory may put another socket there, and doctor says so.
+TEST_F(Observe, DoctorLooksWhoMayWriteToTheRuntimeDirectory) {
+  const std::filesystem::path folder = std::filesystem::path(daemon_.socket()).parent_path();
+  const auto said_of = [&](mode_t mode) {
+    EXPECT_EQ(::chmod(folder.c_str(), mode), 0);
+    const Json report = ask({"doctor", "--json"}).json();
+    for (const Json& check : report.at("checks"))
+      if (check.at("check") == "runtime directory") return check;
+    return Json();
+  };
+  EXPECT_EQ(said_of(0711).at("verdict"), "ok");
+  const Json group = said_of(0731);
+  EXPECT_EQ(group.at("verdict"), "warning");
+  EXPECT_NE(group.at("says").get<std::string>().find("group"), std::string::npos) << group;
+  EXPECT_EQ(said_of(01731).at("verdict"), "ok") << "nobody replaces what another has made there";
+  ::chmod(folder.c_str(), 0700);
+}
+
 }  // namespace
 }  // namespace muster::test

@@ -5,6 +5,7 @@
 #include <set>
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace muster::engine {
@@ -13,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::uint32_t kWorld = 5;
-constexpr std::uint32_t kSpare = 3;
+constexpr std::uint32_t kMade = 3;
 constexpr std::uint32_t kPlaces = 24;
 
 // One group of all, then places for others.
@@ -21,7 +22,7 @@ Board board() {
   std::vector<scheduler::Group> groups(1 + kPlaces);
   groups[0].name = "world";
   for (std::uint32_t rank = 0; rank < kWorld; ++rank) groups[0].ranks.push_back(Rank(rank));
-  return *Board::create(groups, kWorld, kSpare, 1, shm::memory_headroom());
+  return *Board::create(groups, kWorld, kMade, 1, shm::memory_headroom());
 }
 
 // Every seat lies in its segment, behind what is there from the start, and no two overlap.
@@ -44,20 +45,40 @@ void expect_apart(const Board& board, const std::set<std::uint32_t>& live) {
   }
 }
 
-TEST(Board, HasRoomForAsManySpareSeatsAsItWasMadeWith) {
+TEST(Board, HasRoomForAsManyMadeGroupsAsItWasMadeForAndNoMore) {
   Board b = board();
   std::vector<Rank> all;
   for (std::uint32_t rank = 0; rank < kWorld; ++rank) all.push_back(Rank(rank));
-  for (std::uint32_t g = 1; g <= kSpare; ++g) ASSERT_TRUE(b.seat_group(GroupId(g), all).ok());
-  std::uint32_t more = 0;  // what is left of the last page may hold another
-  while (b.seat_group(GroupId(kSpare + 1 + more), all).ok()) ++more;
-  EXPECT_LE(more, 1u);
+  for (std::uint32_t g = 1; g <= kMade; ++g) ASSERT_TRUE(b.seat_group(GroupId(g), all).ok());
   const Status refused = b.seat_group(GroupId(kPlaces), all);
-  EXPECT_EQ(refused.code(), Code::kNoResource);
-  EXPECT_THAT(refused.message(), HasSubstr("no room for one more of 5 ranks"));
+  EXPECT_EQ(refused.code(), Code::kBusy);
+  EXPECT_THAT(refused.message(), HasSubstr("rank 0 is a member of 3 made groups"));
   EXPECT_TRUE(b.members(GroupId(kPlaces)).empty());
   b.unseat_group(GroupId(2));
   EXPECT_TRUE(b.seat_group(GroupId(kPlaces), all).ok());
+}
+
+// Goal:   room for made groups costs no memory before they come, and counts for the job's user from then on.
+TEST(Board, TakesMemoryForMadeGroupsOnceTheyCome) {
+  const auto blocks = [](const Board& b, std::uint32_t rank) {
+    struct stat facts {};
+    EXPECT_EQ(::fstat(b.segment_descriptor(Rank(rank)), &facts), 0);
+    return static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  };
+  auto page = *shm::MemoryPage::create(1001, 7, shm::memory_headroom());
+  page.set_limits({.share = 1 << 30, .limit = 1 << 30});
+  ASSERT_TRUE(page.give(1));
+  std::vector<scheduler::Group> groups(2);
+  groups[0] = {"world", {Rank(0), Rank(1), Rank(2)}};
+  Board b = *Board::create(groups, 3, 1024, 1, shm::memory_headroom(),
+                           *MemoryAccount::attach(page.descriptor(), *page.slot_of(1)));
+  const std::uint64_t before = page.held();
+  const std::uint64_t first = blocks(b, 0);
+  EXPECT_LT(first, b.segment_bytes(Rank(0)));
+  ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(0), Rank(2)}).ok());
+  EXPECT_GT(blocks(b, 0), first);
+  EXPECT_EQ(blocks(b, 1), first) << "it is no member";
+  EXPECT_EQ(page.held() - before, blocks(b, 0) - first + blocks(b, 2) - first);
 }
 
 // Goal:   groups of all sizes come and go, and no seat ever lies on another.

@@ -78,7 +78,7 @@ TEST_F(MemoryAccountTest, RefusesWhatIsNoPageOrNoSlot) {
   EXPECT_EQ(MemoryAccount::attach(page_.descriptor(), shm::kMemorySlots).error().code(), Code::kProtocol);
 }
 
-// Of all memory files of ours that this process has.
+// Of all memory files of ours that this process has: of one that grows, what is reserved of it.
 std::uint64_t memory_files() {
   std::map<ino_t, std::uint64_t> bytes;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -86,7 +86,7 @@ std::uint64_t memory_files() {
     const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
     struct stat facts {};
     if (target.starts_with("/memfd:muster-") && stat(entry.path().c_str(), &facts) == 0)
-      bytes[facts.st_ino] = static_cast<std::uint64_t>(facts.st_size);
+      bytes[facts.st_ino] = std::min<std::uint64_t>(facts.st_size, facts.st_blocks * 512);
   }
   std::uint64_t sum = 0;
   for (const auto& [file, size] : bytes) sum += size;

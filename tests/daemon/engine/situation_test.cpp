@@ -145,7 +145,7 @@ TEST(Situation, SaysInWhatThoseWhoHaveComeDiffer) {
   EXPECT_EQ(blame::assess(s).verdict, blame::Verdict::kMismatchPending);
 }
 
-TEST(Situation, LooksAtThoseWhoAreWaitedForAndAtNoMore) {
+TEST(Situation, LooksAtThoseWhoAreWaitedForAndAtNoMoreUnlessItIsAboutNoWait) {
   Stage stage(scheduler::test::world_of(4), scheduler::test::four_ranks());
   Sessions sessions(4);
   SaidProcesses probe;
@@ -162,6 +162,8 @@ TEST(Situation, LooksAtThoseWhoAreWaitedForAndAtNoMore) {
   s = gather(stage, sessions);
   look_at_processes(s, sessions.facts, probe, 0, 1);
   EXPECT_EQ(probe.looks, 4) << "bounded";
+  look_at_processes(s, sessions.facts, probe, std::nullopt, 100);
+  EXPECT_EQ(probe.looks, 4 + 3) << "all four, each once";
 }
 
 // What a client writes on the direct path, by hand.

@@ -60,7 +60,7 @@ class TallyOfMany : public TallyTest {
   TallyOfMany() : TallyTest(4096) {}
 };
 
-TEST_F(TallyTest, HasARowForEachGroupOfTheMeshAndEachPlaceOfOnesMadeLater) {
+TEST_F(TallyTest, HasARowForEachGroupOfTheMeshAndForOnesMadeLater) {
   ASSERT_EQ(reader_.groups(), 3u);
   operate(0);
   operate(1);  // a rank alone has none
@@ -80,32 +80,77 @@ TEST_F(TallyTest, GivesAFreedGroupsRowToTheNextWithoutItsNumbers) {
   tally_.set_group(place, {"survivors", {Rank(0), Rank(1)}});
   for (int i = 0; i < 5; ++i) operate(place.value);
   write();
-  EXPECT_EQ(reader_.row(2)->name, "survivors");
-  EXPECT_EQ(row(2, GroupCount::kId), place.value);
-  EXPECT_EQ(row(2, GroupCount::kMembers), 2u);
-  EXPECT_EQ(row(2, GroupCount::kOperations), 5u);
-  EXPECT_EQ(row(2, GroupCount::kBusyNs), 100u);
-  EXPECT_EQ(row(1, GroupCount::kOperations), 0u);
-  const std::uint64_t former = row(2, GroupCount::kRow);
+  EXPECT_EQ(reader_.row(1)->name, "survivors");
+  EXPECT_EQ(row(1, GroupCount::kId), place.value);
+  EXPECT_EQ(row(1, GroupCount::kMembers), 2u);
+  EXPECT_EQ(row(1, GroupCount::kOperations), 5u);
+  EXPECT_EQ(row(1, GroupCount::kBusyNs), 100u);
+  EXPECT_EQ(row(2, GroupCount::kOperations), 0u);
+  const std::uint64_t former = row(1, GroupCount::kRow);
   tally_.set_group(place, {});
   write();
-  EXPECT_EQ(row(2, GroupCount::kMembers), 0u) << "nobody's";
+  EXPECT_EQ(row(1, GroupCount::kMembers), 0u) << "nobody's";
   tally_.set_group(place, {"pair", {Rank(1), Rank(2)}});
   write();
-  EXPECT_EQ(reader_.row(2)->name, "pair");
-  EXPECT_NE(row(2, GroupCount::kRow), former);
-  EXPECT_EQ(row(2, GroupCount::kOperations), 0u);
-  EXPECT_EQ(row(2, GroupCount::kBusyNs), 0u);
+  EXPECT_EQ(reader_.row(1)->name, "pair");
+  EXPECT_NE(row(1, GroupCount::kRow), former);
+  EXPECT_EQ(row(1, GroupCount::kOperations), 0u);
+  EXPECT_EQ(row(1, GroupCount::kBusyNs), 0u);
 }
 
 TEST_F(TallyOfMany, HasABoundedNumberOfRows) {
   ASSERT_EQ(reader_.groups(), 1 + Tally::kMadeRowsMax);
-  const GroupId last(kFirstMade + Tally::kMadeRowsMax - 1);
-  tally_.set_group(last, {"last", {Rank(0), Rank(1)}});
-  tally_.set_group(GroupId(last.value + 1), {"beyond", {Rank(0), Rank(1)}});
+  // Whatever places they are in.
+  const auto give = [&](std::uint32_t made, const std::string& name) {
+    tally_.set_group(GroupId(kFirstMade + 15 * made), {name, {Rank(0), Rank(1)}});
+  };
+  for (std::uint32_t made = 0; made < Tally::kMadeRowsMax; ++made) give(made, std::to_string(made));
+  give(Tally::kMadeRowsMax, "beyond");
   write();
-  EXPECT_EQ(reader_.row(Tally::kMadeRowsMax)->name, "last");
-  for (std::uint32_t r = 0; r < reader_.groups(); ++r) EXPECT_NE(reader_.row(r)->name, "beyond");
+  for (std::uint32_t made = 0; made < Tally::kMadeRowsMax; ++made)
+    EXPECT_EQ(reader_.row(1 + made)->name, std::to_string(made));
+  tally_.set_group(GroupId(kFirstMade + 15 * 7), {});
+  give(Tally::kMadeRowsMax + 1, "next");
+  write();
+  EXPECT_EQ(reader_.row(1 + 7)->name, "next");
+}
+
+// Goal:   bytes that ranks run directly count for the groups in which they did.
+// Method: one rank's own words, as its client writes them: more operations than records that are read.
+TEST_F(TallyTest, CountsTheBytesOfAGroupsRuns) {
+  const GroupId made(kFirstMade);
+  const Board board = *Board::create(groups(), kWorld, 0, 1, shm::memory_headroom());
+  tally_.set_group(made, groups()[made.value]);
+  const auto segment = *shm::Mapping::map(shm::Descriptor(dup(board.segment_descriptor(Rank(1)))),
+                                          board.segment_bytes(Rank(1)), shm::Access::kReadWrite);
+  auto* header = reinterpret_cast<shm::DirectHeader*>(segment.writable());
+  auto* records = reinterpret_cast<shm::DirectRecord*>(segment.writable() + shm::kDirectRecordsOffset);
+  const auto run = [&](std::uint32_t group, std::uint64_t bytes, shm::RecordState state) {
+    shm::DirectRecord& record = records[++header->recorded % shm::kDirectRecords];
+    record = {};
+    record.what = shm::pack_what({group, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
+    record.generation = board.generation(GroupId(group));
+    record.target_bytes = bytes;
+    record.end = static_cast<std::uint64_t>(state);
+    record.index = header->recorded;
+    if (state == shm::RecordState::kWell) header->bytes_moved += bytes;
+  };
+  const auto write = [&] { tally_.write(std::vector<Tally::Counted>(kWorld), &board, lateness_, Nanos(1)); };
+  run(0, 300, shm::RecordState::kWell);
+  run(made.value, 100, shm::RecordState::kWell);
+  run(0, 300, shm::RecordState::kBadly);
+  run(2, 50, shm::RecordState::kWell);  // a rank alone has no row
+  run(0, 1000, shm::RecordState::kOpen);
+  write();
+  EXPECT_EQ(row(0, GroupCount::kBytes), 300u);
+  EXPECT_EQ(row(1, GroupCount::kBytes), 100u);
+  write();
+  EXPECT_EQ(row(0, GroupCount::kBytes), 300u) << "each counts once";
+  for (std::uint32_t k = 0; k < 4 * shm::kDirectRecords; ++k)
+    run(k % 2 == 0 ? 0 : made.value, k % 2 == 0 ? 30 : 10, shm::RecordState::kWell);
+  write();
+  EXPECT_EQ(row(0, GroupCount::kBytes), 300u + 2 * shm::kDirectRecords * 30);
+  EXPECT_EQ(row(1, GroupCount::kBytes), 100u + 2 * shm::kDirectRecords * 10);
 }
 
 TEST_F(TallyTest, SaysHowLateARankComesWhereItIsWorst) {

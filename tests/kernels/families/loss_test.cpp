@@ -6,6 +6,7 @@
 
 #include <muster/kernels.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -220,6 +221,29 @@ TEST(VocabularyLoss, OverShardsEqualsTheDenseLoss) {
           EXPECT_EQ(c.dlogits.values(), gradient);
         }
       }
+}
+
+// Goal:   what the header says of a target that no shard owns: below -1 NaN, too large as if its logit were
+// the
+//         row's maximum.
+TEST(VocabularyLoss, DoesNotFindOutATargetThatIsTooLarge) {
+  Random random(604);
+  Case c({4, 10}, MUSTER_F32, Layout::kDense, random);
+  c.targets.set({3, 10, -2, -1});
+  Vocabulary(c, {4, 4, 2}).run_all(c.loss, c.dlogits);
+  const Values logits = c.logits.values();
+  const Values loss = c.loss.values();
+  const Values gradient = c.dlogits.values();
+  const auto row = logits.begin() + 10;
+  const double largest = *std::max_element(row, row + 10);
+  double sum = 0;
+  for (int k = 0; k < 10; ++k) sum += std::exp(row[k] - largest);
+  EXPECT_NEAR(loss[1], std::log(sum), 1e-5);
+  for (int k = 0; k < 10; ++k)
+    EXPECT_NEAR(gradient[static_cast<std::size_t>(10 + k)], kScale * std::exp(row[k] - largest) / sum, 1e-5);
+  EXPECT_TRUE(std::isnan(loss[2]) && std::isnan(gradient[20]));
+  EXPECT_EQ(loss[3], 0.0);
+  EXPECT_EQ(gradient[30], 0.0);
 }
 
 TEST(VocabularyLoss, TakesItsGradientInTheLogitsOwnMemory) {

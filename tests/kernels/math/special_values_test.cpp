@@ -178,6 +178,22 @@ TEST(SpecialValues, SixteenBitFloatsRoundOnceToNearestEven) {
   });
 }
 
+// Goal:   a mean of small floats is infinite only if it is beyond the type, or its sum beyond f32.
+TEST(SpecialValues, AMeanDividesBeforeItRounds) {
+  const auto mean = [](muster_dtype dtype, std::uint32_t a, std::uint32_t b) {
+    std::uint32_t result = 0;
+    const std::byte* sources[] = {reinterpret_cast<const std::byte*>(&a),
+                                  reinterpret_cast<const std::byte*>(&b)};
+    reduce(dtype, MUSTER_AVG, sources, reinterpret_cast<std::byte*>(&result), 1, 1.0);
+    return result;
+  };
+  EXPECT_EQ(mean(MUSTER_F16, 0x7BFF, 0x7BFF), 0x7BFFu) << "of the largest";
+  EXPECT_EQ(mean(MUSTER_F8_E5M2, 0x7B, 0x7B), 0x7Bu);
+  EXPECT_EQ(mean(MUSTER_F8_E4M3, 0x7E, 0x7E), 0x7Eu);
+  EXPECT_EQ(mean(MUSTER_BF16, 0x7F7F, 0x7F7F), 0x7F80u) << "the sum is beyond f32";
+  EXPECT_EQ(mean(MUSTER_F32, 0x7F7FFFFF, 0x7F7FFFFF), 0x7F800000u);
+}
+
 // Goal:   no pair of 8-bit floats, of whatever kinds, is reduced otherwise than the documented rules say.
 // Method: all 65,536 pairs, in every operator, against plain scalar arithmetic.
 TEST(SpecialValues, EveryPairOfEightBitFloatsFollowsTheRules) {

@@ -79,6 +79,25 @@ TEST(Blame, FindsNothingWrongWithWhatIsYoung) {
   EXPECT_EQ(assess(s, 0).verdict, Verdict::kNotJoined);
 }
 
+// Goal:   a job in which nothing moves because its processes are stopped is not healthy, though nobody waits.
+TEST(Blame, NamesProcessesThatAreStoppedBetweenOperations) {
+  Situation s = job_of(4);
+  s.ranks[1].process = ProcessState::kStopped;
+  s.ranks[2].process = ProcessState::kStopped;
+  s.ranks[3].attached = false;
+  s.ranks[3].process = ProcessState::kDead;  // nobody's
+  const Report report = assess(s);
+  EXPECT_EQ(report.verdict, Verdict::kStopped);
+  EXPECT_THAT(ranks_of(report), ElementsAre(1, 2));
+  EXPECT_THAT(report.next, ElementsAre("kill -CONT 1001", "kill -CONT 1002"));
+  const std::string text = text_of(s, report);
+  EXPECT_THAT(text, HasSubstr("ranks 1 2 are stopped by a signal; no operation has waited for that long"));
+  EXPECT_THAT(text, Not(HasSubstr("a dead, stopped or frozen process")));
+  // An operation that waits has its own cause.
+  add(s, {0, {1}, {0}});
+  EXPECT_EQ(assess(s).verdict, Verdict::kNotJoined);
+}
+
 // Goal:   one, half, and all but one of the members are missing: exactly they are named.
 TEST(Blame, NamesExactlyTheMissingRanks) {
   constexpr std::uint32_t kWorld = 8;

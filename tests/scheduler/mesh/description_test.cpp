@@ -27,7 +27,7 @@ TEST(MeshDescription, ShowsDimsWithTheirMembers) {
   EXPECT_THAT(names,
               ElementsAre("basic pp", "basic dp_replicate", "basic dp_shard", "basic cp", "basic domain",
                           "basic tp", "derived dp", "derived dp_shard_cp", "derived dp_cp", "derived weight",
-                          "derived non_pp", "flatten dp_tp", "world world"));
+                          "derived non_pp", "flatten dp_tp", "expert efsdp", "world world"));
   EXPECT_EQ(mesh.dims[6].alias, "batch");
   EXPECT_EQ(mesh.dims[6].size, 4u);
   EXPECT_TRUE(mesh.dims[6].enabled);
@@ -42,7 +42,7 @@ TEST(MeshDescription, ShowsGroupsWithRanksNamesAndCounts) {
   EXPECT_EQ(mesh.groups_per_rank_max, 3u);
   EXPECT_EQ(mesh.groups[4].id, 4u);
   EXPECT_EQ(mesh.groups[4].name, "dp_shard");
-  EXPECT_THAT(mesh.groups[4].names, ElementsAre("dp_shard", "dp_shard_cp", "fsdp", "weight"));
+  EXPECT_THAT(mesh.groups[4].names, ElementsAre("dp_shard", "dp_shard_cp", "fsdp", "weight", "efsdp"));
   EXPECT_THAT(mesh.groups[4].ranks, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(mesh.groups[6].name, "dp");
   EXPECT_EQ(mesh.hash, GroupList(Mesh::build({.dp_replicate = 2}, 8).value()).hash().hex());

@@ -150,7 +150,7 @@ TEST(GroupList, GivesOneGroupAllItsNames) {
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list.group(GroupId(0)).name, "dp_shard");
   EXPECT_THAT(list.names(GroupId(0)), ElementsAre("dp_shard", "dp", "batch", "dp_shard_cp", "fsdp", "dp_cp",
-                                                  "loss", "weight", "non_pp", "world"));
+                                                  "loss", "weight", "non_pp", "efsdp", "world"));
 }
 
 TEST(GroupList, IsInCanonicalOrder) {
@@ -194,14 +194,15 @@ TEST(GroupList, KnowsEachRanksGroupByName) {
 }
 
 // M10
-TEST(GroupList, HasTheExpertViewOnlyWithExperts) {
+TEST(GroupList, HasTheExpertViewOrWithoutExpertsTheWeightRanks) {
   const GroupList experts = listed({.dp_shard = 4, .tp = 2, .ep = 4}, 8);
   EXPECT_EQ(ranks_of(experts, "ep", 6), (Set{4, 5, 6, 7}));
   EXPECT_EQ(ranks_of(experts, "efsdp", 6), (Set{2, 6}));
   EXPECT_EQ(experts.size(), 7u + 2u + 4u);
   EXPECT_EQ(experts.count_of(Rank(0)), 5u);
   const GroupList none = listed({.dp_shard = 4, .tp = 2}, 8);
-  EXPECT_FALSE(none.group_of(Rank(0), "efsdp"));
+  EXPECT_EQ(none.group_of(Rank(5), "efsdp").value(), none.group_of(Rank(5), "weight").value());
+  EXPECT_FALSE(none.group_of(Rank(5), "ep").value());
 }
 
 // Goal:   sets of efsdp and ep that coincide with other dims' sets are the same groups.

@@ -162,7 +162,7 @@ TEST(MeshDims, DomainMultipliesTheWorldAndOnlyNonPpContainsIt) {
 // M3
 TEST(MeshLookup, HasNoDataParallelDimWhenTheWorldIsTpTimesPp) {
   const Mesh mesh = built({.pp = 2, .tp = 4}, 8);
-  EXPECT_THAT(in_use(mesh), ElementsAre("pp", "tp", "dp_shard_cp", "weight", "non_pp", "world"));
+  EXPECT_THAT(in_use(mesh), ElementsAre("pp", "tp", "dp_shard_cp", "weight", "non_pp", "efsdp", "world"));
   EXPECT_FALSE(mesh.get_optional("dp")->has_value());
   EXPECT_FALSE(mesh.get_optional("dp_cp")->has_value());
   EXPECT_THAT(why(mesh.get("dp"), Code::kNotFound), HasSubstr("\"dp\""));
@@ -251,12 +251,17 @@ TEST(MeshExperts, CoverTheWeightRanksOnceBesideADomainDim) {
   EXPECT_EQ(seen, ranks(mesh, "weight", 6));
 }
 
-TEST(MeshExperts, KeepEfsdpOfSizeOneAliveAndHaveNoneWithoutExperts) {
+TEST(MeshExperts, KeepEfsdpOfSizeOneAliveAndOfAllWeightRanksWithoutExperts) {
   const Mesh experts = built({.dp_shard = 4, .ep = 4}, 4);
   EXPECT_EQ(experts.dim(experts.get("efsdp").value()).size, 1u);
-  const Mesh none = built({.dp_shard = 4}, 4);
-  EXPECT_FALSE(none.get_optional("efsdp")->has_value());
-  EXPECT_THAT(why(none.find("efsdp"), Code::kNotFound), HasSubstr("it exists with ep > 1, and ep is 1"));
+  const Mesh none = built({.dp_replicate = 2, .dp_shard = 2, .tp = 2}, 8);
+  ASSERT_TRUE(none.get("efsdp"));
+  EXPECT_EQ(size_of(none, "efsdp"), 4u);
+  for (std::uint32_t rank = 0; rank < 8; ++rank)
+    EXPECT_EQ(ranks(none, "efsdp", rank), ranks(none, "weight", rank)) << rank;
+  const Mesh replicas = built({.dp_replicate = 4}, 4);
+  EXPECT_EQ(size_of(replicas, "efsdp"), 1u);
+  EXPECT_FALSE(replicas.get_optional("efsdp")->has_value());
   EXPECT_EQ(size_of(none, "ep"), 1u);
 }
 
