@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test prove fuzz bench format clean
+.PHONY: help setup build demo test prove fuzz bench lint format clean
 
 export CCACHE_BASEDIR := $(CURDIR)
 
@@ -39,6 +39,10 @@ fuzz: ## Fuzz every target for FUZZ_SECONDS, then see each find its planted bug;
 bench: ## Measure against the peers in one run, 45 minutes; table, JSON and pictures in build/release/bench
 	@deploy/setup.sh bench
 	@deploy/bench.sh
+
+lint: ## clang-tidy over the whole tree: an hour and a half of one core
+	@deploy/setup.sh lint
+	@python3 deploy/lint.py
 
 format: ## Format every C++ and CUDA file in place
 	@deploy/setup.sh format

@@ -4,6 +4,7 @@
 #   deploy/setup.sh            what build, demo and test need
 #   deploy/setup.sh bench      and the peers that the benchmarks are measured against
 #   deploy/setup.sh fuzz       and clang with its fuzzer
+#   deploy/setup.sh lint       and the linter
 #   deploy/setup.sh format     and the formatter
 #   deploy/setup.sh --list     prints the packages, one a line, and installs nothing
 #
@@ -20,6 +21,7 @@ packages=(
 )
 bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 fuzz_packages=(clang-14 llvm-14 libclang-rt-14-dev libomp-14-dev)
+lint_packages=(clang-tidy-14)
 format_packages=(clang-format-14)
 
 die() {
@@ -32,9 +34,10 @@ for argument in "$@"; do
   case "$argument" in
     bench) packages+=("${bench_packages[@]}") ;;
     fuzz) packages+=("${fuzz_packages[@]}") ;;
+    lint) packages+=("${lint_packages[@]}") ;;
     format) packages+=("${format_packages[@]}") ;;
     --list) list_only=yes ;;
-    *) die "'$argument' is not known; say nothing, bench, fuzz, format or --list" ;;
+    *) die "'$argument' is not known; say nothing, bench, fuzz, lint, format or --list" ;;
   esac
 done
 if [ "$list_only" = yes ]; then

@@ -74,9 +74,9 @@ bool same_view(const Tensor& a, const Tensor& b) {
 Status check_apart(const Kernel& kernel, const Args& args) {
   OverlapBudget budget;
   for (std::size_t i = 0; i < args.tensor_count; ++i) {
-    if (kernel.operands[i].access == Access::kRead || !args.tensors[i].present()) continue;
+    if (kernel.operands[i].intent == Intent::kRead || !args.tensors[i].present()) continue;
     for (std::size_t j = 0; j < args.tensor_count; ++j) {
-      const bool counted = j < i && kernel.operands[j].access != Access::kRead;
+      const bool counted = j < i && kernel.operands[j].intent != Intent::kRead;
       if (j == i || counted || !args.tensors[j].present()) continue;
       const bool may_be_it = static_cast<std::int32_t>(j) == kernel.in_place_of;
       if (may_be_it && same_view(args.tensors[i], args.tensors[j])) continue;
@@ -209,7 +209,7 @@ Status validate(const Kernel& kernel, const Args& args) {
     if (t.dims < 0 || t.dims > MUSTER_TENSOR_DIMS_MAX)
       return failure(Code::kBadArgument, "{}: {} has {} dims; 0..{} are possible", kernel.name, operand.name,
                      t.dims, MUSTER_TENSOR_DIMS_MAX);
-    if (operand.access != Access::kRead && !elements_are_distinct(t))
+    if (operand.intent != Intent::kRead && !elements_are_distinct(t))
       return failure(Code::kBadArgument,
                      "{}: {} is {} with strides {}: elements of an output must not overlap", kernel.name,
                      operand.name, shape_text(t), stride_text(t));

@@ -50,4 +50,11 @@ Status expect_int(const Subject& s, std::size_t index, const char* name, std::in
 // reals[index] is finite.
 Status expect_finite(const Subject& s, std::size_t index, const char* name);
 
+// Checks operand count, presence, kernel.check, and that what is written lies apart from the rest. What the
+// engine calls before it makes a plan.
+Status validate(const Kernel& kernel, const Args& args);
+
+// Makes room for what the parts leave for their fold, of checked args. Once, before they are launched.
+void make_room(const Kernel& kernel, Args& args);
+
 }  // namespace muster::kernels

@@ -1,4 +1,4 @@
-// A kernel as a value: operands resolved to addresses, and the written-out table of all kernels.
+// A kernel as a value: operands resolved to addresses, and one row of the table of all kernels (table.hpp).
 //
 // The public numbering and the meaning of each operand are in <muster/kernels.h>; every family folder
 // implements its rows of the table: a pure check of shapes and dtypes, the number of parts, and the launch
@@ -6,14 +6,14 @@
 #pragma once
 
 #include "api/base/result.hpp"
-#include "kernels/device/device.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
+
+#include <muster/kernels.h>
 
 namespace muster::kernels {
 
@@ -42,11 +42,11 @@ struct Args {
   mutable std::vector<double> partials;
 };
 
-enum class Access : std::uint8_t { kRead, kWrite, kReadWrite };
+enum class Intent : std::uint8_t { kRead, kWrite, kReadWrite };
 
 struct Operand {
   const char* name;
-  Access access;
+  Intent intent;
   bool optional;
 };
 
@@ -74,21 +74,5 @@ struct Kernel {
   void (*fold)(const Args& args) = nullptr;
   std::int32_t in_place_of = -1;
 };
-
-// The row of an op; null for a number that is none.
-const Kernel* find(std::int32_t op) noexcept;
-// All rows in order of op.
-std::span<const Kernel> all() noexcept;
-
-// Checks operand count, presence, kernel.check, and that what is written lies apart from the rest. What the
-// engine calls before it makes a plan.
-Status validate(const Kernel& kernel, const Args& args);
-
-// Makes room for what the parts leave for their fold, of checked args. Once, before they are launched.
-void make_room(const Kernel& kernel, Args& args);
-
-// Enqueues the kernel on a stream. args must live until the work has finished. kUnsupported where the
-// stream's device kind has no implementation of it.
-Status launch(device::Stream& stream, const Kernel& kernel, const Args& args);
 
 }  // namespace muster::kernels

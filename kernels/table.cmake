@@ -1,14 +1,12 @@
 # The checks that families share, and the written-out table of all kernels.
 muster_floor(kernels_check
-  FLOOR 2
   FOLDER kernels
   SOURCES check.cpp
   ON muster::base)
 
 muster_floor(kernels
-  FLOOR 2
-  FOLDER kernels
-  SOURCES kernel.cpp
+  FOLDER kernels/table.*
+  SOURCES table.cpp
   ON muster::base muster::device muster::kernels_check
      muster::kernels_activation muster::kernels_attention muster::kernels_elementwise
      muster::kernels_embedding

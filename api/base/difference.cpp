@@ -25,12 +25,12 @@ std::string at_site(const Party& party) {
 }
 
 // Those who say one value.
-struct Side {
+struct Holders {
   std::string value;
   std::vector<const Party*> parties;
 };
 
-std::string ranks_of(const Side& side) {
+std::string ranks_of(const Holders& side) {
   std::string text = side.parties.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < side.parties.size() && i < kNamedRanksMax; ++i)
     text += fmt::format("{}{}", i == 0 ? "" : ", ", side.parties[i]->rank);
@@ -41,9 +41,9 @@ std::string ranks_of(const Side& side) {
 
 // "count: 4096 at ranks 0, 1, 3 and 4097 at rank 2 (model.py:311)": the many first, so that the last is who
 // is alone.
-std::string describe(std::string_view field, std::vector<Side> sides) {
+std::string describe(std::string_view field, std::vector<Holders> sides) {
   std::stable_sort(sides.begin(), sides.end(),
-                   [](const Side& a, const Side& b) { return a.parties.size() > b.parties.size(); });
+                   [](const Holders& a, const Holders& b) { return a.parties.size() > b.parties.size(); });
   std::string text = fmt::format("{}: ", field);
   const std::size_t named = std::min(sides.size(), kNamedValuesMax);
   for (std::size_t i = 0; i < named; ++i) {
@@ -61,7 +61,7 @@ std::string describe(std::string_view field, std::vector<Side> sides) {
 // Compares value(party), a number or text, over all who are there.
 template<class Value, class Words>
 std::string compare(Parties parties, std::string_view field, Value value, Words words) {
-  std::vector<std::pair<decltype(value(parties[0])), Side>> sides;
+  std::vector<std::pair<decltype(value(parties[0])), Holders>> sides;
   for (const Party& party : parties) {
     if (!present(party)) continue;
     const auto mine = value(party);
@@ -71,7 +71,7 @@ std::string compare(Parties parties, std::string_view field, Value value, Words 
     side->second.parties.push_back(&party);
   }
   if (sides.size() < 2) return {};
-  std::vector<Side> said;
+  std::vector<Holders> said;
   for (auto& side : sides) said.push_back(std::move(side.second));
   return describe(field, std::move(said));
 }

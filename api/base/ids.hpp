@@ -20,7 +20,6 @@ struct Id {
 using Rank = Id<struct RankTag, std::uint32_t>;          // position in the job's world, 0..world-1
 using GroupId = Id<struct GroupTag, std::uint32_t>;      // index in the job's canonical list of groups
 using SessionId = Id<struct SessionTag, std::uint32_t>;  // one attachment of one client
-using DeviceOrdinal = Id<struct DeviceTag, std::uint32_t>;
 
 // Slot and generation in 64 bits. A generation is never reused within a slot (8.9 years at a million a
 // second), so a stale handle is told from a live one. Zero is never valid.

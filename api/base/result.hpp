@@ -54,11 +54,13 @@ namespace muster::detail {
 class propagate {
  public:
   explicit propagate(Status status) : status_(std::move(status)) {}
+  // A return statement converts it. NOLINTBEGIN(google-explicit-constructor)
   operator Status() && { return std::move(status_); }
   template<class T>
   operator Result<T>() && {
     return tl::unexpected<Status>(std::move(status_));
   }
+  // NOLINTEND(google-explicit-constructor)
 
  private:
   Status status_;

@@ -15,17 +15,17 @@ __extension__ using Wide = unsigned __int128;
 constexpr std::uint64_t kBytesMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 // Bytes [first, last) of one block.
-struct Range {
+struct ByteRange {
   std::uintptr_t first = 0;
   std::uintptr_t last = 0;
   std::size_t block = 0;
 };
-bool by_first(const Range& a, const Range& b) {
+bool by_first(const ByteRange& a, const ByteRange& b) {
   return a.first < b.first;
 }
 
-std::vector<Range> ranges_of(const std::byte* data, std::span<const Block> blocks, std::size_t bytes) {
-  std::vector<Range> ranges;
+std::vector<ByteRange> ranges_of(const std::byte* data, std::span<const Block> blocks, std::size_t bytes) {
+  std::vector<ByteRange> ranges;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].count == 0) continue;
     const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(data) + blocks[i].offset * bytes;
@@ -36,7 +36,7 @@ std::vector<Range> ranges_of(const std::byte* data, std::span<const Block> block
 
 // The source block that a member may give from where its target block lies: the same where both sides are
 // cut alike, else the own one.
-bool may_coincide(const Share& share, const Range& source, const Range& target) {
+bool may_coincide(const Share& share, const ByteRange& source, const ByteRange& target) {
   const auto own = static_cast<std::size_t>(share.index);
   const bool one_source = share.source_blocks.size() == 1;
   const bool one_target = share.target_blocks.size() == 1;
@@ -46,19 +46,19 @@ bool may_coincide(const Share& share, const Range& source, const Range& target) 
 
 // What is read and what is written, apart or in place.
 Status check_places(const Share& share, std::size_t bytes) {
-  std::vector<Range> writes = ranges_of(share.target, share.target_blocks, bytes);
+  std::vector<ByteRange> writes = ranges_of(share.target, share.target_blocks, bytes);
   std::sort(writes.begin(), writes.end(), by_first);
   for (std::size_t k = 1; k < writes.size(); ++k)
     if (writes[k - 1].last > writes[k].first)
       return failure(Code::kBadArgument, "blocks {} and {} of member {}'s target overlap",
                      writes[k - 1].block, writes[k].block, share.index);
-  for (const Range& read : ranges_of(share.source, share.source_blocks, bytes)) {
+  for (const ByteRange& read : ranges_of(share.source, share.source_blocks, bytes)) {
     // Writes are apart and in order: if the last that begins before the read's end does not meet it, none
     // does.
     const auto after = std::lower_bound(writes.begin(), writes.end(), read.last,
-                                        [](const Range& w, std::uintptr_t end) { return w.first < end; });
+                                        [](const ByteRange& w, std::uintptr_t end) { return w.first < end; });
     if (after == writes.begin()) continue;
-    const Range& write = *(after - 1);
+    const ByteRange& write = *(after - 1);
     if (write.last <= read.first) continue;
     const bool same = write.first == read.first && write.last == read.last;
     if (!same || !may_coincide(share, read, write))

@@ -106,18 +106,6 @@ Hash128 balance_of(const Collective& c, const Share& share) {
 
 }  // namespace
 
-Hash128& Hash128::operator+=(const Hash128& other) noexcept {
-  const bool carry = __builtin_add_overflow(low, other.low, &low);
-  high += other.high + (carry ? 1 : 0);
-  return *this;
-}
-
-Hash128& Hash128::operator-=(const Hash128& other) noexcept {
-  const bool borrow = __builtin_sub_overflow(low, other.low, &low);
-  high -= other.high + (borrow ? 1 : 0);
-  return *this;
-}
-
 Signature signature_of(const Collective& collective, const Share& share, std::int32_t ranks) {
   return {common_of(collective, share, ranks), balance_of(collective, share)};
 }

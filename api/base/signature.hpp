@@ -14,6 +14,7 @@
 #pragma once
 
 #include "api/base/collective.hpp"
+#include "api/base/hash.hpp"
 
 #include <cstdint>
 #include <span>
@@ -21,15 +22,6 @@
 #include <string_view>
 
 namespace muster {
-
-struct Hash128 {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  friend bool operator==(const Hash128&, const Hash128&) = default;
-  Hash128& operator+=(const Hash128& other) noexcept;  // modulo 2^128
-  Hash128& operator-=(const Hash128& other) noexcept;
-  bool zero() const noexcept { return low == 0 && high == 0; }
-};
 
 struct Signature {
   Hash128 common;

@@ -5,7 +5,7 @@
 namespace muster {
 namespace {
 
-struct Entry {
+struct CodeText {
   Code code;
   const char* name;
   const char* sentence;
@@ -13,41 +13,44 @@ struct Entry {
 
 // One row per code of muster.h: its name and one sentence with the remedy.
 constexpr std::array kEntries{
-    Entry{Code::kOk, "MUSTER_OK", "success"},
-    Entry{Code::kPending, "MUSTER_PENDING", "not finished yet; test or wait again"},
-    Entry{Code::kBadArgument, "MUSTER_ERR_BAD_ARGUMENT", "an argument is wrong; correct it and call again"},
-    Entry{Code::kBusy, "MUSTER_ERR_BUSY", "a ring, window or buffer is in use; wait for a point and retry"},
-    Entry{Code::kUnsupported, "MUSTER_ERR_UNSUPPORTED", "this build or device cannot do that"},
-    Entry{Code::kNoResource, "MUSTER_ERR_NO_RESOURCE", "a limit was reached; raise it or use less"},
-    Entry{Code::kStale, "MUSTER_ERR_STALE", "the handle names something that is gone; create it again"},
-    Entry{Code::kDenied, "MUSTER_ERR_DENIED", "this user or token may not do that"},
-    Entry{Code::kDuplicate, "MUSTER_ERR_DUPLICATE", "the rank or name is taken already"},
-    Entry{Code::kNotFound, "MUSTER_ERR_NOT_FOUND", "no such object"},
-    Entry{Code::kConfig, "MUSTER_ERR_CONFIG", "the configuration or the mesh is not valid here"},
-    Entry{Code::kState, "MUSTER_ERR_STATE", "the call does not fit the object's state"},
-    Entry{Code::kWaitTimeout, "MUSTER_ERR_WAIT_TIMEOUT",
-          "the wait's own time ran out; the operation goes on"},
-    Entry{Code::kWaitInterrupted, "MUSTER_ERR_WAIT_INTERRUPTED",
-          "the wait was interrupted; the operation goes on, so wait again or abort its group"},
-    Entry{Code::kMismatch, "MUSTER_ERR_MISMATCH", "the ranks of a group disagree about an operation"},
-    Entry{Code::kTimeout, "MUSTER_ERR_TIMEOUT", "an operation passed its deadline"},
-    Entry{Code::kPeerLost, "MUSTER_ERR_PEER_LOST", "a member of the group died"},
-    Entry{Code::kAborted, "MUSTER_ERR_ABORTED", "a member aborted the group; it may run again when all know"},
-    Entry{Code::kDependency, "MUSTER_ERR_DEPENDENCY", "work that this depended on failed before"},
-    Entry{Code::kCorrupt, "MUSTER_ERR_CORRUPT",
-          "members hold different bytes where they must be equal; move the rank that is named"},
-    Entry{Code::kInterrupted, "MUSTER_ERR_INTERRUPTED",
-          "this rank was interrupted in an operation, which ended for its group; run again when all know"},
-    Entry{Code::kProtocol, "MUSTER_ERR_PROTOCOL", "the session broke the protocol and was closed"},
-    Entry{Code::kVersion, "MUSTER_ERR_VERSION", "library and daemon do not speak the same version"},
-    Entry{Code::kDaemonLost, "MUSTER_ERR_DAEMON_LOST", "the daemon is not reachable; reopen the session"},
-    Entry{Code::kJobEnded, "MUSTER_ERR_JOB_ENDED", "the job was ended; close the session"},
-    Entry{Code::kDevice, "MUSTER_ERR_DEVICE", "the device failed; move the rank"},
-    Entry{Code::kInternal, "MUSTER_ERR_INTERNAL", "a defect of Muster; please report it"},
+    CodeText{Code::kOk, "MUSTER_OK", "success"},
+    CodeText{Code::kPending, "MUSTER_PENDING", "not finished yet; test or wait again"},
+    CodeText{Code::kBadArgument, "MUSTER_ERR_BAD_ARGUMENT",
+             "an argument is wrong; correct it and call again"},
+    CodeText{Code::kBusy, "MUSTER_ERR_BUSY",
+             "a ring, window or buffer is in use; wait for a point and retry"},
+    CodeText{Code::kUnsupported, "MUSTER_ERR_UNSUPPORTED", "this build or device cannot do that"},
+    CodeText{Code::kNoResource, "MUSTER_ERR_NO_RESOURCE", "a limit was reached; raise it or use less"},
+    CodeText{Code::kStale, "MUSTER_ERR_STALE", "the handle names something that is gone; create it again"},
+    CodeText{Code::kDenied, "MUSTER_ERR_DENIED", "this user or token may not do that"},
+    CodeText{Code::kDuplicate, "MUSTER_ERR_DUPLICATE", "the rank or name is taken already"},
+    CodeText{Code::kNotFound, "MUSTER_ERR_NOT_FOUND", "no such object"},
+    CodeText{Code::kConfig, "MUSTER_ERR_CONFIG", "the configuration or the mesh is not valid here"},
+    CodeText{Code::kState, "MUSTER_ERR_STATE", "the call does not fit the object's state"},
+    CodeText{Code::kWaitTimeout, "MUSTER_ERR_WAIT_TIMEOUT",
+             "the wait's own time ran out; the operation goes on"},
+    CodeText{Code::kWaitInterrupted, "MUSTER_ERR_WAIT_INTERRUPTED",
+             "the wait was interrupted; the operation goes on, so wait again or abort its group"},
+    CodeText{Code::kMismatch, "MUSTER_ERR_MISMATCH", "the ranks of a group disagree about an operation"},
+    CodeText{Code::kTimeout, "MUSTER_ERR_TIMEOUT", "an operation passed its deadline"},
+    CodeText{Code::kPeerLost, "MUSTER_ERR_PEER_LOST", "a member of the group died"},
+    CodeText{Code::kAborted, "MUSTER_ERR_ABORTED",
+             "a member aborted the group; it may run again when all know"},
+    CodeText{Code::kDependency, "MUSTER_ERR_DEPENDENCY", "work that this depended on failed before"},
+    CodeText{Code::kCorrupt, "MUSTER_ERR_CORRUPT",
+             "members hold different bytes where they must be equal; move the rank that is named"},
+    CodeText{Code::kInterrupted, "MUSTER_ERR_INTERRUPTED",
+             "this rank was interrupted in an operation, which ended for its group; run again when all know"},
+    CodeText{Code::kProtocol, "MUSTER_ERR_PROTOCOL", "the session broke the protocol and was closed"},
+    CodeText{Code::kVersion, "MUSTER_ERR_VERSION", "library and daemon do not speak the same version"},
+    CodeText{Code::kDaemonLost, "MUSTER_ERR_DAEMON_LOST", "the daemon is not reachable; reopen the session"},
+    CodeText{Code::kJobEnded, "MUSTER_ERR_JOB_ENDED", "the job was ended; close the session"},
+    CodeText{Code::kDevice, "MUSTER_ERR_DEVICE", "the device failed; move the rank"},
+    CodeText{Code::kInternal, "MUSTER_ERR_INTERNAL", "a defect of Muster; please report it"},
 };
 
-const Entry* find(Code code) {
-  for (const Entry& entry : kEntries)
+const CodeText* find(Code code) {
+  for (const CodeText& entry : kEntries)
     if (entry.code == code) return &entry;
   return nullptr;
 }
@@ -55,12 +58,12 @@ const Entry* find(Code code) {
 }  // namespace
 
 const char* code_name(Code code) noexcept {
-  const Entry* entry = find(code);
+  const CodeText* entry = find(code);
   return entry != nullptr ? entry->name : "MUSTER_ERR_UNKNOWN";
 }
 
 const char* code_sentence(Code code) noexcept {
-  const Entry* entry = find(code);
+  const CodeText* entry = find(code);
   return entry != nullptr ? entry->sentence : "a number that is no status";
 }
 

@@ -40,7 +40,7 @@ int main(void) {
   sum.count = kCount;
   check(muster_run(session, &sum, 0)); /* waits for the others, 60 s at most by default */
 
-  const float expected = (float)(me.world_size * (me.world_size + 1) / 2);
+  const float expected = (float)(me.world_size * (me.world_size + 1)) / 2;
   int wrong = 0;
   for (int i = 0; i < kCount; ++i) wrong += values[i] != expected;
   printf("rank %d of %d: the sum is %g, %d wrong\n", me.rank, me.world_size, (double)values[0], wrong);

@@ -119,7 +119,7 @@ int main(void) {
   check(muster_timeline_signal(session, timeline, 1));
   check(muster_point_wait(session, updated, -1)); /* the last: all that it waited for is done too */
 
-  const float expected = (float)(kLayers * kSide * me.world_size * (me.world_size + 1) / 2);
+  const float expected = (float)(kLayers * kSide * me.world_size * (me.world_size + 1)) / 2;
   for (int i = 0; i < kElements; ++i) wrong += total[i] != expected;
   printf("the sum over %d layers is %g, %d wrong\n", kLayers, (double)total[0], wrong);
   printf("kernels ran for %.1f ms, all-reduces for %.1f ms; kernels waited for those for %.1f ms\n",

@@ -40,7 +40,7 @@ void narrow(Headroom* headroom, std::uint64_t bytes, std::string limit, std::str
   if (bytes < headroom->bytes) *headroom = {bytes, std::move(limit), std::move(remedy)};
 }
 
-struct Group {
+struct ControlGroup {
   std::string folder;
   const Controller* names;
 
@@ -52,7 +52,7 @@ struct Group {
 // From the group of this process up to the root: each ancestor's limit binds. A container sees its own group
 // as the root, under a path that does not exist here; then the root is what binds.
 void append_ancestors(const std::string& root, std::string path, const Controller& names,
-                      std::vector<Group>* groups) {
+                      std::vector<ControlGroup>* groups) {
   while (!path.empty() && path != "/") {
     groups->push_back({root + path, &names});
     const std::size_t cut = path.rfind('/');
@@ -61,8 +61,8 @@ void append_ancestors(const std::string& root, std::string path, const Controlle
   groups->push_back({root, &names});
 }
 
-std::vector<Group> groups_of_self(const MemoryFiles& files) {
-  std::vector<Group> groups;
+std::vector<ControlGroup> groups_of_self(const MemoryFiles& files) {
+  std::vector<ControlGroup> groups;
   const std::string self = contents(files.cgroup_of_self).value_or("");
   if (const auto path = parse_cgroup_path(self, "memory"))
     append_ancestors(files.cgroup_root + "/memory", *path, kVersion1, &groups);
@@ -71,7 +71,7 @@ std::vector<Group> groups_of_self(const MemoryFiles& files) {
   return groups;
 }
 
-void apply_group(const Group& group, Headroom* headroom) {
+void apply_group(const ControlGroup& group, Headroom* headroom) {
   const auto limit = group.limit();
   if (!limit) return;
   const Controller& names = *group.names;
@@ -134,7 +134,7 @@ std::optional<std::string> parse_cgroup_path(std::string_view text, std::string_
 
 Headroom memory_headroom(const MemoryFiles& files) {
   Headroom headroom;
-  for (const Group& group : groups_of_self(files)) apply_group(group, &headroom);
+  for (const ControlGroup& group : groups_of_self(files)) apply_group(group, &headroom);
   if (const auto meminfo = contents(files.meminfo)) {
     const std::uint64_t available =
         parse_stat_value(*meminfo, "MemAvailable") + parse_stat_value(*meminfo, "SwapFree");
@@ -151,7 +151,7 @@ Headroom memory_headroom(const MemoryFiles& files) {
 std::uint64_t memory_capacity(const MemoryFiles& files) {
   const std::uint64_t total = parse_stat_value(contents(files.meminfo).value_or(""), "MemTotal");
   std::uint64_t least = total > 0 ? total : UINT64_MAX;
-  for (const Group& group : groups_of_self(files))
+  for (const ControlGroup& group : groups_of_self(files))
     least = std::min(least, group.limit().value_or(UINT64_MAX));
   return least == UINT64_MAX ? 0 : least;
 }

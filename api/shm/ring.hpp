@@ -177,8 +177,6 @@ class RingReader {
   // nap wrote its tail before this store, so that drain finds it.
   void awake() { Published<std::uint32_t, Policy>(words_.engine_asleep).store_ordered(0); }
 
-  std::uint64_t consumed() const { return cursor_; }
-
  private:
   bool copy(Record* out) {
     const Word64* slot = words_.slots + (cursor_ & (capacity_ - 1)) * SlotWords<Record>::kCount;

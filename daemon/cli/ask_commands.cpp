@@ -1,5 +1,6 @@
 #include "daemon/cli/ask_commands.hpp"
 
+#include "api/base/words.hpp"
 #include "api/shm/layout.hpp"
 #include "daemon/cli/render.hpp"
 #include "daemon/cli/trace_file.hpp"
@@ -21,25 +22,25 @@ int print(const Json& result, Output output, Render&& render) {
 }
 
 template<class Render>
-int ask_and_print(const Door& door, const Json& command, Output output, Render&& render) {
-  const auto answer = ask(door, command);
+int ask_and_print(const DaemonAddress& address, const Json& command, Output output, Render&& render) {
+  const auto answer = ask(address, command);
   return answer ? print(answer->result, output, render) : complain(answer.error());
 }
 
 }  // namespace
 
-int run_version(const Door& door, Output output) {
+int run_version(const DaemonAddress& address, Output output) {
   Json own{{"version", control::own_version()}, {"abi", shm::kAbiVersion}, {"daemon", nullptr}};
   // That no daemon answers is no fault here, but why it does not may be one.
-  if (const auto answer = ask(door, {{"command", "version"}}))
+  if (const auto answer = ask(address, {{"command", "version"}}))
     own["daemon"] = answer->result;
   else
     own["daemon_trouble"] = answer.error().text;
   return print(own, output, version_text);
 }
 
-int run_status(const Door& door, Output output) {
-  const auto answer = ask(door, {{"command", "status"}});
+int run_status(const DaemonAddress& address, Output output) {
+  const auto answer = ask(address, {{"command", "status"}});
   if (!answer) return complain(answer.error());
   const int printed = print(answer->result, output,
                             [](const Json& status) { return status_text(status, config::screen_columns()); });
@@ -48,45 +49,45 @@ int run_status(const Door& door, Output output) {
                                                                                              : kOk;
 }
 
-int run_jobs(const Door& door, Output output) {
+int run_jobs(const DaemonAddress& address, Output output) {
   // An engine that keeps its word back takes half of the time, and the answer has the rest.
-  const Json command{{"command", "jobs"}, {"wait_ns", (door.timeout / 2).count()}};
-  return ask_and_print(door, command, output,
+  const Json command{{"command", "jobs"}, {"wait_ns", (address.timeout / 2).count()}};
+  return ask_and_print(address, command, output,
                        [](const Json& jobs) { return jobs_text(jobs, config::screen_columns()); });
 }
 
-int run_groups(const Door& door, const std::string& job, Output output) {
-  return ask_and_print(door, {{"command", "groups"}, {"job", job}}, output, [&](const Json& result) {
+int run_groups(const DaemonAddress& address, const std::string& job, Output output) {
+  return ask_and_print(address, {{"command", "groups"}, {"job", job}}, output, [&](const Json& result) {
     return fmt::format("job {}\n", job) + groups_text(result, config::screen_columns());
   });
 }
 
-int run_token(const Door& door, const std::string& job, std::uint32_t rank, Output output) {
-  return ask_and_print(door, {{"command", "token"}, {"job", job}, {"rank", rank}}, output,
+int run_token(const DaemonAddress& address, const std::string& job, std::uint32_t rank, Output output) {
+  return ask_and_print(address, {{"command", "token"}, {"job", job}, {"rank", rank}}, output,
                        [](const Json& result) { return result.at("token").get<std::string>() + "\n"; });
 }
 
-int run_end(const Door& door, const std::string& job, Output output) {
-  return ask_and_print(door, {{"command", "job_destroy"}, {"job", job}, {"by", "muster end"}}, output,
+int run_end(const DaemonAddress& address, const std::string& job, Output output) {
+  return ask_and_print(address, {{"command", "job_destroy"}, {"job", job}, {"by", "muster end"}}, output,
                        [&](const Json&) { return fmt::format("job {} is ending\n", job); });
 }
 
-int run_shutdown(const Door& door, Leave leave, Output output) {
+int run_shutdown(const DaemonAddress& address, Leave leave, Output output) {
   const bool drain = leave == Leave::kDrain;
-  return ask_and_print(door, {{"command", "shutdown"}, {"drain", drain}}, output, [&](const Json& result) {
-    if (!drain) return fmt::format("the daemon at {} is shutting down\n", door.endpoint);
+  return ask_and_print(address, {{"command", "shutdown"}, {"drain", drain}}, output, [&](const Json& result) {
+    if (!drain) return fmt::format("the daemon at {} is shutting down\n", address.endpoint);
     // A daemon of an earlier version does not say it.
     const std::string latest =
         result.contains("drain_timeout_ns")
             ? fmt::format(", in {} at the latest (liveness.drain_timeout)",
                           config::duration_text(result.at("drain_timeout_ns").get<std::int64_t>()))
             : "";
-    return fmt::format("the daemon at {} is shutting down once its ranks have left{}\n", door.endpoint,
+    return fmt::format("the daemon at {} is shutting down once its ranks have left{}\n", address.endpoint,
                        latest);
   });
 }
 
-int run_trace(const Door& door, const std::string& job, const std::string& path, double seconds,
+int run_trace(const DaemonAddress& address, const std::string& job, const std::string& path, double seconds,
               Recording which, Output output) {
   if (const auto trouble = check_writable(path)) return complain(*trouble);
   std::string by;  // anybody's
@@ -94,23 +95,23 @@ int run_trace(const Door& door, const std::string& job, const std::string& path,
   bool interrupted = false;
   if (which == Recording::kNew) {
     by = fmt::format("`muster trace` (pid {})", getpid());
-    const auto begun = ask(door, {{"command", "trace_begin"}, {"job", job}, {"by", by}}, &attention);
+    const auto begun = ask(address, {{"command", "trace_begin"}, {"job", job}, {"by", by}}, &attention);
     // It may have begun all the same.
     if (!begun && begun.error().code == Code::kWaitInterrupted)
-      tell(door, {{"command", "trace_end"}, {"job", job}, {"by", by}});
+      tell(address, {{"command", "trace_end"}, {"job", job}, {"by", by}});
     if (!begun) return complain(begun.error());
     const SteadyClock clock;
     const auto span = Nanos(static_cast<std::int64_t>(seconds * 1e9));
     interrupted = attention.wait(-1, later(clock.now(), span), clock) == Attention::Came::kUserEnds;
   }
-  const auto ended = ask(door, {{"command", "trace_end"}, {"job", job}, {"by", by}}, &attention);
+  const auto ended = ask(address, {{"command", "trace_end"}, {"job", job}, {"by", by}}, &attention);
   if (!ended) return complain(ended.error());
   const auto bytes = write_trace(*ended, path);
   if (!bytes) return complain(bytes.error());
   const int printed = output == Output::kJson
                           ? print_json({{"job", job}, {"path", path}, {"bytes", *bytes}})
                           : print_text(fmt::format("{} of trace in {}; open it at https://ui.perfetto.dev\n",
-                                                   config::bytes_text(*bytes), path));
+                                                   bytes_text(*bytes), path));
   return interrupted ? attention.exit_code() : printed;
 }
 

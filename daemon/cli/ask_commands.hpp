@@ -8,19 +8,19 @@
 
 namespace muster::cli {
 
-int run_version(const Door& door, Output output);
-int run_status(const Door& door, Output output);  // kUnhealthy while it shuts down
-int run_jobs(const Door& door, Output output);
-int run_groups(const Door& door, const std::string& job, Output output);
-int run_token(const Door& door, const std::string& job, std::uint32_t rank, Output output);
-int run_end(const Door& door, const std::string& job, Output output);
+int run_version(const DaemonAddress& address, Output output);
+int run_status(const DaemonAddress& address, Output output);  // kUnhealthy while it shuts down
+int run_jobs(const DaemonAddress& address, Output output);
+int run_groups(const DaemonAddress& address, const std::string& job, Output output);
+int run_token(const DaemonAddress& address, const std::string& job, std::uint32_t rank, Output output);
+int run_end(const DaemonAddress& address, const std::string& job, Output output);
 enum class Leave : std::uint8_t { kDrain, kNow };
-int run_shutdown(const Door& door, Leave leave, Output output);
+int run_shutdown(const DaemonAddress& address, Leave leave, Output output);
 
 enum class Recording : std::uint8_t { kNew, kThatIsOn };
 // Records for `seconds`, or until interrupted, and writes the trace to `path`; or ends the recording that
 // somebody else has begun, and writes that. Interrupted while it waits for an answer, it writes nothing.
-int run_trace(const Door& door, const std::string& job, const std::string& path, double seconds,
+int run_trace(const DaemonAddress& address, const std::string& job, const std::string& path, double seconds,
               Recording which, Output output);
 
 }  // namespace muster::cli

@@ -32,7 +32,7 @@ Result<Pipe> open_pipe(int flags) {
 }
 
 // Everything that the child needs after fork, where nothing may be allocated.
-struct Plan {
+struct ChildPlan {
   std::vector<char*> arguments;
   std::vector<char*> environment;
   int output = -1;
@@ -50,7 +50,7 @@ struct Plan {
 }
 
 // In the child: async-signal-safe calls only.
-[[noreturn]] void become(const Plan& plan) {
+[[noreturn]] void become(const ChildPlan& plan) {
   setpgid(0, 0);
   if (plan.death_signal != 0) {
     prctl(PR_SET_PDEATHSIG, plan.death_signal);
@@ -141,7 +141,7 @@ std::string End::text() const {
 }
 
 Result<Child> Child::spawn(const ChildOptions& options) {
-  Plan plan;
+  ChildPlan plan;
   plan.arguments = pointers(options.arguments);
   plan.environment = pointers(options.environment);
   plan.death_signal = options.death_signal;

@@ -68,7 +68,7 @@ CLI::App* with_json(CLI::App* app, Line& line) {
   return app;
 }
 
-CLI::App* with_door(CLI::App* app, Line& line) {
+CLI::App* with_address(CLI::App* app, Line& line) {
   filled(app->add_option("--endpoint", line.endpoint,
                          "Socket of the daemon; else MUSTER_ENDPOINT, else /run/muster/musterd.sock"),
          control::kFile);
@@ -84,11 +84,12 @@ CLI::App* with_job(CLI::App* app, Line& line) {
 
 void add_questions(CLI::App& app, Line& line) {
   const auto asked = [&](const char* name, const char* text, std::function<int()> command) {
-    return with_door(with_json(add(app, line, name, text, std::move(command)), line), line);
+    return with_address(with_json(add(app, line, name, text, std::move(command)), line), line);
   };
   asked("status", "The daemon: what it holds and what its limits are",
-        [&line] { return run_status(line.door(), line.output()); });
-  asked("jobs", "The jobs, their ranks and memory", [&line] { return run_jobs(line.door(), line.output()); });
+        [&line] { return run_status(line.address(), line.output()); });
+  asked("jobs", "The jobs, their ranks and memory",
+        [&line] { return run_jobs(line.address(), line.output()); });
   const auto asked_of_job = [&](const char* name, const char* text,
                                 std::function<int(const std::string& job)> command) {
     CLI::App* of = asked(name, text, [&line, command = std::move(command)] { return line.of_job(command); });
@@ -96,37 +97,37 @@ void add_questions(CLI::App& app, Line& line) {
     return of;
   };
   asked_of_job("groups", "The groups of a job",
-               [&line](const std::string& job) { return run_groups(line.door(), job, line.output()); });
+               [&line](const std::string& job) { return run_groups(line.address(), job, line.output()); });
   asked_of_job("hang", "Who waits for whom in a job, and whose fault it is", [&line](const std::string& job) {
-    return run_hang(line.door(), job, line.output());
+    return run_hang(line.address(), job, line.output());
   })->footer(kVerdictWords);
-  CLI::App* flight = asked_of_job(
-      "flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
-      [&line](const std::string& job) { return run_flight(line.door(), job, line.flight, line.output()); });
-  filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"),
-         control::kFile);
-  filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"),
-         control::kFolder);
+  CLI::App* flight =
+      asked_of_job("flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
+                   [&line](const std::string& job) {
+                     return run_flight(line.address(), job, line.flight, line.output());
+                   });
+  filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"), control::kFile);
+  filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"), control::kFolder);
   CLI::App* top = asked_of_job(
       "top", "Operations, bytes and exposed time by rank and group, also of a stuck engine; q ends it",
-      [&line](const std::string& job) { return run_top(line.door(), job, line.top, line.output()); });
+      [&line](const std::string& job) { return run_top(line.address(), job, line.top, line.output()); });
   seconds(top->add_option("--interval", line.top.seconds, "Seconds between two looks"), 0.1);
   top->add_flag("--once", line.top.once, "One table, then the end");
   asked("doctor", "Whether this machine is fit to run jobs, and what to do where it is not", [&line] {
     const bool named = line.home() == Home::kOption || line.home() == Home::kVariable;
-    return run_doctor(line.door(), named ? DaemonNamed::kYes : DaemonNamed::kNo, line.output());
+    return run_doctor(line.address(), named ? DaemonNamed::kYes : DaemonNamed::kNo, line.output());
   });
   CLI::App* token =
       with_job(asked("token", "A fresh single-use claim on a rank",
-                     [&line] { return run_token(line.door(), line.job, line.rank, line.output()); }),
+                     [&line] { return run_token(line.address(), line.job, line.rank, line.output()); }),
                line);
   whole(token->add_option("--rank", line.rank, "The rank")->required(), 0, kRanksOnNodeMax - 1);
   with_job(asked("end", "End a job; its ranks get an error",
-                 [&line] { return run_end(line.door(), line.job, line.output()); }),
+                 [&line] { return run_end(line.address(), line.job, line.output()); }),
            line);
   CLI::App* trace =
       asked_of_job("trace", "Record what a job does, for ui.perfetto.dev", [&line](const std::string& job) {
-        return run_trace(line.door(), job, line.file, line.seconds,
+        return run_trace(line.address(), job, line.file, line.seconds,
                          line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
       });
   filled(trace->add_option("-o,--output", line.file, "Where to write it")->required(), control::kFile);
@@ -134,14 +135,16 @@ void add_questions(CLI::App& app, Line& line) {
   trace->add_flag("--end", line.now, "End the recording that somebody else has begun, and write that")
       ->excludes(how_long);
   asked("version", "Versions of this program and of the daemon",
-        [&line] { return run_version(line.door(), line.output()); });
+        [&line] { return run_version(line.address(), line.output()); });
   CLI::App* upgrade = asked("upgrade", "Replace the daemon's program; jobs and ranks go on",
-                            [&line] { return run_upgrade(line.door(), line.file, line.output()); });
+                            [&line] { return run_upgrade(line.address(), line.file, line.output()); });
   filled(upgrade->add_option("--program", line.file, "A musterd; else the file that runs, as it is now"),
          control::kFile);
   CLI::App* shutdown = asked(
       "shutdown", "Shut the daemon down once its ranks have left, or have had liveness.drain_timeout for it",
-      [&line] { return run_shutdown(line.door(), line.now ? Leave::kNow : Leave::kDrain, line.output()); });
+      [&line] {
+        return run_shutdown(line.address(), line.now ? Leave::kNow : Leave::kDrain, line.output());
+      });
   shutdown->add_flag("--now", line.now, "Do not wait for the ranks");
 }
 
@@ -229,7 +232,7 @@ void add_local(CLI::App& app, Line& line) {
 }
 
 int run(Line& line) {
-  line.run.door = line.door();
+  line.run.address = line.address();
   line.run.grace = nanos(line.grace);
   line.run.lifetime = line.keep ? Lifetime::kKeep : Lifetime::kRun;
   line.run.home = line.home();
@@ -256,7 +259,7 @@ class RunFormatter : public CLI::Formatter {
 
 void add_run(CLI::App& app, Line& line) {
   CLI::App* app_run =
-      with_door(app.add_subcommand("run", "Start ranks here: muster run -n 4 -- ./program"), line);
+      with_address(app.add_subcommand("run", "Start ranks here: muster run -n 4 -- ./program"), line);
   app_run->formatter(std::make_shared<RunFormatter>());
   app_run->footer(
       "Where no daemon runs at the default socket, the run starts a private one, which ends with it.");
@@ -298,14 +301,14 @@ void add_run(CLI::App& app, Line& line) {
 
 }  // namespace
 
-Door Line::door() const {
+DaemonAddress Line::address() const {
   const std::string variable = endpoint_variable();
   const std::string fallback = variable.empty() ? bootstrap::kDefaultEndpoint : variable;
   return {endpoint.empty() ? fallback : endpoint, nanos(timeout)};
 }
 
 int Line::of_job(const std::function<int(const std::string& job)>& question) const {
-  const auto found = named_or_only_job(door(), job);
+  const auto found = named_or_only_job(address(), job);
   return found ? question(*found) : complain(found.error());
 }
 

@@ -50,7 +50,7 @@ struct Line {
   bool keep = false, only_private = false, no_prefix = false;
 
   Output output() const { return json ? Output::kJson : Output::kText; }
-  Door door() const;
+  DaemonAddress address() const;
   // A question about the job that is named, or the only one there is.
   int of_job(const std::function<int(const std::string& job)>& question) const;
   Home home() const;

@@ -10,17 +10,17 @@ bool may_ask_again(const Json& command) {
 
 }  // namespace
 
-Result<std::unique_ptr<DaemonLink>> DaemonLink::open(control::Loop& loop, const Door& door,
+Result<std::unique_ptr<DaemonLink>> DaemonLink::open(control::Loop& loop, const DaemonAddress& address,
                                                      std::function<void()> on_lost) {
   const SteadyClock clock;
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket,
-                          shm::connect_to(door.endpoint, clock.now() + door.timeout, clock));
-  return std::unique_ptr<DaemonLink>(new DaemonLink(loop, door, std::move(socket), std::move(on_lost)));
+                          shm::connect_to(address.endpoint, clock.now() + address.timeout, clock));
+  return std::unique_ptr<DaemonLink>(new DaemonLink(loop, address, std::move(socket), std::move(on_lost)));
 }
 
-DaemonLink::DaemonLink(control::Loop& loop, const Door& door, shm::Descriptor socket,
+DaemonLink::DaemonLink(control::Loop& loop, const DaemonAddress& address, shm::Descriptor socket,
                        std::function<void()> on_lost)
-    : loop_(loop), door_(door), socket_(std::move(socket)), on_lost_(std::move(on_lost)) {
+    : loop_(loop), address_(address), socket_(std::move(socket)), on_lost_(std::move(on_lost)) {
   listen();
 }
 
@@ -36,7 +36,7 @@ DaemonLink::~DaemonLink() {
 void DaemonLink::ask(const Json& command, Answered answered) {
   const std::uint32_t serial = ++serial_;
   const bool gone = !socket_.valid();
-  const auto timer = loop_.after(gone ? Nanos(0) : door_.timeout, [this, serial, gone] {
+  const auto timer = loop_.after(gone ? Nanos(0) : address_.timeout, [this, serial, gone] {
     settle(serial, tl::unexpected(
                        gone ? Trouble{kUnreachable, "the daemon has gone away"}
                             : Trouble{kTimedOut,
@@ -103,7 +103,7 @@ void DaemonLink::on_adopted(const Json& event) {
 void DaemonLink::reconnect(const Status& why) {
   const SteadyClock clock;
   auto socket = ++connects_ <= kConnectsMax
-                    ? shm::connect_to(door_.endpoint, clock.now() + kConnectPause, clock)
+                    ? shm::connect_to(address_.endpoint, clock.now() + kConnectPause, clock)
                     : Result<shm::Descriptor>(fail(why));
   if (!socket) return lose(why);
   socket_ = *std::move(socket);
@@ -111,7 +111,7 @@ void DaemonLink::reconnect(const Status& why) {
   watch_ = loop_.after(connects_ > 1 ? kConnectPause : Nanos(0), [this] { listen(); });
   // A job that was to end with the former connection ends with it, if it was begun at all. A connection that
   // says nothing would be taken for one that never will.
-  if (open_.empty()) return ask({{"command", "version"}}, [](const Outcome<Answer>&) {});
+  if (open_.empty()) return ask({{"command", "version"}}, [](const OrTrouble<DaemonAnswer>&) {});
   repeat(serial_ + 1, may_ask_again);
 }
 
@@ -131,7 +131,7 @@ void DaemonLink::lose(const Status& why) {
   on_lost();
 }
 
-void DaemonLink::settle(std::uint32_t serial, Outcome<Answer> outcome) {
+void DaemonLink::settle(std::uint32_t serial, OrTrouble<DaemonAnswer> outcome) {
   const auto it = open_.find(serial);
   if (it == open_.end()) return;  // it came too late
   loop_.unwatch(it->second.timer);

@@ -20,9 +20,9 @@ namespace muster::cli {
 //         may have carried out, and that may not be repeated, ends with kFailed.
 class DaemonLink {
  public:
-  using Answered = std::function<void(Outcome<Answer>)>;
+  using Answered = std::function<void(OrTrouble<DaemonAnswer>)>;
 
-  static Result<std::unique_ptr<DaemonLink>> open(control::Loop& loop, const Door& door,
+  static Result<std::unique_ptr<DaemonLink>> open(control::Loop& loop, const DaemonAddress& address,
                                                   std::function<void()> on_lost);
   ~DaemonLink();
   DaemonLink(const DaemonLink&) = delete;
@@ -38,7 +38,8 @@ class DaemonLink {
     bool sent = false;
   };
 
-  DaemonLink(control::Loop& loop, const Door& door, shm::Descriptor socket, std::function<void()> on_lost);
+  DaemonLink(control::Loop& loop, const DaemonAddress& address, shm::Descriptor socket,
+             std::function<void()> on_lost);
   void listen();
   void on_readable();
   void on_adopted(const Json& event);
@@ -47,10 +48,10 @@ class DaemonLink {
   Status send(std::uint32_t serial);
   template<class May>
   void repeat(std::uint32_t end, May&& may);
-  void settle(std::uint32_t serial, Outcome<Answer> outcome);
+  void settle(std::uint32_t serial, OrTrouble<DaemonAnswer> outcome);
 
   control::Loop& loop_;
-  Door door_;
+  DaemonAddress address_;
   shm::Descriptor socket_;
   std::function<void()> on_lost_;
   control::Loop::Watch watch_ = 0;

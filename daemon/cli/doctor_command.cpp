@@ -1,5 +1,6 @@
 #include "daemon/cli/doctor_command.hpp"
 
+#include "api/base/words.hpp"
 #include "api/shm/futex.hpp"
 #include "api/shm/headroom.hpp"
 #include "daemon/config/table.hpp"
@@ -112,9 +113,9 @@ void read_system(MachineFacts& facts) {
   facts.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
 }
 
-void read_runtime_directory(const Door& door, MachineFacts& facts) {
+void read_runtime_directory(const DaemonAddress& address, MachineFacts& facts) {
   // As the socket is found: a name alone is one in this folder.
-  facts.runtime_directory = std::filesystem::path(door.endpoint).parent_path().string();
+  facts.runtime_directory = std::filesystem::path(address.endpoint).parent_path().string();
   if (facts.runtime_directory.empty()) facts.runtime_directory = ".";
   struct stat info {};
   if (::stat(facts.runtime_directory.c_str(), &info) != 0)
@@ -139,15 +140,15 @@ void read_runtime_directory(const Door& door, MachineFacts& facts) {
   }
 }
 
-void read_daemon(const Door& door, MachineFacts& facts) {
-  const auto version = ask(door, {{"command", "version"}});
+void read_daemon(const DaemonAddress& address, MachineFacts& facts) {
+  const auto version = ask(address, {{"command", "version"}});
   if (!version) {
     facts.daemon_trouble = version.error().text;
     facts.daemon_speaks_other = version.error().code == Code::kVersion;
     return;
   }
   facts.daemon_version = version->result.value("version", "?");
-  if (const auto status = ask(door, {{"command", "status"}}))
+  if (const auto status = ask(address, {{"command", "status"}}))
     for (const Json& job : status->result.value("jobs", Json::array()))
       facts.ranks = std::max(facts.ranks, job.value("world", 0u));
 }
@@ -155,7 +156,7 @@ void read_daemon(const Door& door, MachineFacts& facts) {
 // ---- the checks --------------------------------------------------------------------------------
 
 std::string amount(std::uint64_t bytes) {
-  return bytes == UINT64_MAX ? "unlimited" : config::bytes_text(bytes);
+  return bytes == UINT64_MAX ? "unlimited" : bytes_text(bytes);
 }
 
 Check check(const char* name, bool good, Verdict otherwise, std::string says, std::string fix) {
@@ -286,19 +287,19 @@ std::vector<Check> examine(const MachineFacts& facts) {
   return checks;
 }
 
-int run_doctor(const Door& door, DaemonNamed named, Output output) {
+int run_doctor(const DaemonAddress& address, DaemonNamed named, Output output) {
   MachineFacts facts;
   facts.daemon_named = named == DaemonNamed::kYes;
   read_system(facts);
-  read_runtime_directory(door, facts);
+  read_runtime_directory(address, facts);
   try {
-    read_daemon(door, facts);
+    read_daemon(address, facts);
   } catch (const Json::exception& error) {  // a daemon of another version
     facts.daemon_trouble = fmt::format("its answer is not as expected: {}", error.what());
   }
   const std::vector<Check> checks = examine(facts);
   Json list = Json::array();
-  std::vector<config::Row> rows;
+  std::vector<config::Cells> rows;
   bool failed = false;
   for (const Check& each : checks) {
     failed = failed || each.verdict == Verdict::kFailure;

@@ -15,7 +15,7 @@ namespace muster::cli {
 enum class DaemonNamed : std::uint8_t { kNo, kYes };
 
 // kFailed if a check fails; a warning is no failure.
-int run_doctor(const Door& door, DaemonNamed named, Output output);
+int run_doctor(const DaemonAddress& address, DaemonNamed named, Output output);
 
 // What the checks look at, as read from the machine. An absent value could not be read here.
 struct MachineFacts {

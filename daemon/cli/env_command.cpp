@@ -33,7 +33,7 @@ std::string why(const bootstrap::Launcher& launcher, const std::string& missing,
 }
 
 std::string env_text(const Json& env, std::size_t columns) {
-  std::vector<config::Row> rows;
+  std::vector<config::Cells> rows;
   for (const Json& launcher : env.at("launchers")) {
     std::string variables;
     for (const auto& [name, value] : launcher.at("variables").items())
@@ -43,7 +43,7 @@ std::string env_text(const Json& env, std::size_t columns) {
   }
   std::string out = config::table({"LAUNCHER", "", "BECAUSE", "FOUND"}, rows, {columns, {}}) + "\n";
   const Json& identity = env.at("identity");
-  std::vector<config::Row> facts;
+  std::vector<config::Cells> facts;
   for (const char* name : {"rank", "world_size", "local_rank", "local_size"})
     facts.push_back({name, identity.at(name) == -1 ? "not known" : identity.at(name).dump()});
   for (const char* name : {"job", "mesh", "endpoint"}) {

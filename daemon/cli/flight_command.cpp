@@ -1,5 +1,6 @@
 #include "daemon/cli/flight_command.hpp"
 
+#include "api/base/words.hpp"
 #include "daemon/cli/trace_file.hpp"
 #include "daemon/config/diagnostic.hpp"
 #include "daemon/config/table.hpp"
@@ -85,7 +86,7 @@ std::optional<Trouble> write_folder(const std::string& folder, const Json& ranks
 
 std::string told(const FlightPaths& paths, std::uint64_t bytes, std::size_t ranks, std::size_t entries) {
   std::string text = fmt::format("{} operations of {} ranks\n", entries, ranks);
-  if (!paths.file.empty()) text += fmt::format("{} of JSON in {}\n", config::bytes_text(bytes), paths.file);
+  if (!paths.file.empty()) text += fmt::format("{} of JSON in {}\n", bytes_text(bytes), paths.file);
   if (!paths.folder.empty())
     text += fmt::format("one pickle a rank in {0}; read it with: torchfrtrace {0} -p rank_\n", paths.folder);
   return text;
@@ -99,12 +100,13 @@ std::string pickled(const Json& value) {
   return out + '.';
 }
 
-int run_flight(const Door& door, const std::string& job, const FlightPaths& paths, Output output) {
+int run_flight(const DaemonAddress& address, const std::string& job, const FlightPaths& paths,
+               Output output) {
   if (paths.file.empty() && paths.folder.empty())
     return complain({kUsage, "flight: say where to write, with -o FILE, --pickles FOLDER or both"});
   if (!paths.file.empty())
     if (const auto trouble = check_writable(paths.file)) return complain(*trouble);
-  const auto answer = ask(door, {{"command", "flight"}, {"job", job}});
+  const auto answer = ask(address, {{"command", "flight"}, {"job", job}});
   if (!answer) return complain(answer.error());
   if (answer->descriptors.size() != 1) return complain({kFailed, "the daemon sent no record"});
   const auto text = control::read_descriptor(answer->descriptors.front(), kFlightBytesMax);

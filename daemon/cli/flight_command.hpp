@@ -14,7 +14,7 @@ struct FlightPaths {
   std::string folder;
 };
 
-int run_flight(const Door& door, const std::string& job, const FlightPaths& paths, Output output);
+int run_flight(const DaemonAddress& address, const std::string& job, const FlightPaths& paths, Output output);
 
 // JSON as a pickle of protocol 2: None, bool, int, float, str, list, dict. Source of the opcodes: CPython,
 // Lib/pickle.py.

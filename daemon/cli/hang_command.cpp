@@ -32,8 +32,8 @@ std::string state_of(int pid) {
 }
 
 // The engine has not answered. The supervisor still knows its process, and its counters say since when.
-Outcome<Json> silence_of(const Door& door, const std::string& job) {
-  const auto counters = ask(door, {{"command", "counters"}, {"job", job}});
+OrTrouble<Json> silence_of(const DaemonAddress& address, const std::string& job) {
+  const auto counters = ask(address, {{"command", "counters"}, {"job", job}});
   if (!counters) return tl::unexpected(counters.error());
   const int pid = counters->result.at("engine_pid").get<int>();
   const std::string state = state_of(pid);
@@ -85,11 +85,11 @@ const char kVerdictWords[] =
     "  dead              a rank's process has ended\n"
     "  engine_stuck      the job's engine does not answer";
 
-int run_hang(const Door& door, const std::string& job, Output output) {
-  const auto answer = ask(door, {{"command", "hang"}, {"job", job}});
+int run_hang(const DaemonAddress& address, const std::string& job, Output output) {
+  const auto answer = ask(address, {{"command", "hang"}, {"job", job}});
   try {
     if (!answer && answer.error().exit_code == kTimedOut)
-      if (const auto silence = silence_of(door, job)) {
+      if (const auto silence = silence_of(address, job)) {
         const int printed =
             output == Output::kJson ? print_json(*silence) : print_text(hang_text(job, *silence));
         return printed == kOk ? kUnhealthy : printed;

@@ -11,6 +11,6 @@ namespace muster::cli {
 extern const char kVerdictWords[];
 
 // kUnhealthy if something hangs, just now.
-int run_hang(const Door& door, const std::string& job, Output output);
+int run_hang(const DaemonAddress& address, const std::string& job, Output output);
 
 }  // namespace muster::cli

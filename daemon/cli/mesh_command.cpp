@@ -12,7 +12,7 @@
 namespace muster::cli {
 namespace {
 
-Outcome<mesh::Mesh> mesh_from_file(const MeshQuestion& question) {
+OrTrouble<mesh::Mesh> mesh_from_file(const MeshQuestion& question) {
   if (question.world != 0 || !question.mesh.empty() || !question.flattens.empty())
     return usage("--config already says world, mesh and flattens; leave the other options out");
   auto source = config::load_file(question.config, {config::Ownership::kAny, geteuid()});
@@ -30,7 +30,7 @@ Outcome<mesh::Mesh> mesh_from_file(const MeshQuestion& question) {
   return tl::unexpected(Trouble{kNoObject, fmt::format("{} has no job '{}'", question.config, question.job)});
 }
 
-Outcome<mesh::Mesh> mesh_of(const MeshQuestion& question) {
+OrTrouble<mesh::Mesh> mesh_of(const MeshQuestion& question) {
   if (!question.config.empty()) return mesh_from_file(question);
   if (!question.job.empty()) return usage("--job names a job of a cluster file; give --config too");
   if (question.world == 0) return usage("give --world, or --config with a cluster file");
@@ -61,7 +61,7 @@ std::string mesh_text(const Json& mesh, std::size_t columns) {
   std::string out =
       fmt::format("{}: {} ranks, data parallelism {}\n\n", mesh.at("mesh").get<std::string>(),
                   mesh.at("world").get<std::uint32_t>(), mesh.at("data_parallel").get<std::string>());
-  std::vector<config::Row> rows;
+  std::vector<config::Cells> rows;
   for (const Json& dim : mesh.at("dims")) {
     std::string members;
     for (const Json& member : dim.at("members"))
@@ -79,7 +79,7 @@ std::string mesh_text(const Json& mesh, std::size_t columns) {
 
 }  // namespace
 
-Outcome<std::vector<mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts) {
+OrTrouble<std::vector<mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts) {
   std::vector<mesh::Flatten> flattens;
   for (const std::string& text : texts) {
     const std::size_t equals = text.find('=');
@@ -96,8 +96,8 @@ Outcome<std::vector<mesh::Flatten>> parse_flattens(const std::vector<std::string
   return flattens;
 }
 
-Outcome<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
-                               const std::vector<std::string>& flattens) {
+OrTrouble<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
+                                 const std::vector<std::string>& flattens) {
   const auto parsed = mesh::Degrees::parse(degrees);
   if (!parsed) return usage(fmt::format("--mesh: {}", parsed.error().message()));
   const auto named = parse_flattens(flattens);

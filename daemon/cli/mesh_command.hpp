@@ -19,9 +19,9 @@ struct MeshQuestion {
 };
 
 // What `muster run` asks too. kUsage with the sentence of the mesh.
-Outcome<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
-                               const std::vector<std::string>& flattens);
-Outcome<std::vector<mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts);
+OrTrouble<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
+                                 const std::vector<std::string>& flattens);
+OrTrouble<std::vector<mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts);
 
 int run_mesh(const MeshQuestion& question, Output output);
 

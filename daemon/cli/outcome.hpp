@@ -34,7 +34,7 @@ struct Trouble {
 };
 
 template<class T>
-using Outcome = tl::expected<T, Trouble>;
+using OrTrouble = tl::expected<T, Trouble>;
 
 // The exit code that a status means.
 Trouble trouble_of(const Status& status);

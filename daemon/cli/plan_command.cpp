@@ -26,7 +26,7 @@ std::optional<std::int32_t> numbered(const std::string& text, std::int32_t last,
   return std::nullopt;
 }
 
-Outcome<Collective> collective_of(const PlanQuestion& question) {
+OrTrouble<Collective> collective_of(const PlanQuestion& question) {
   std::string ops, dtypes;
   const auto op = numbered(question.op, MUSTER_EXCHANGE, op_name, &ops);
   if (!op) return usage(fmt::format("'{}' is no collective; there are: {}", question.op, ops));
@@ -63,7 +63,7 @@ std::string plan_text(const Json& plan, std::size_t columns) {
       plan.at("dtype").get<std::string>(), plan.at("ranks").get<std::int64_t>(),
       plan.at("shared").get<bool>() ? " into a node-shared buffer" : "",
       plan.at("local_ranks").get<std::int64_t>(), plan.at("cores").get<std::int64_t>());
-  std::vector<config::Row> rows;
+  std::vector<config::Cells> rows;
   for (const Json& c : plan.at("choices"))
     rows.push_back({fmt::format("{}", c.at("bytes").get<std::uint64_t>()), c.at("path").get<std::string>(),
                     c.at("algorithm").get<std::string>(),
@@ -72,7 +72,7 @@ std::string plan_text(const Json& plan, std::size_t columns) {
   return out + config::table({"BYTES", "PATH", "ALGORITHM", "PREDICTED US", "WHY"}, rows, {columns, {}});
 }
 
-Outcome<Json> explained(const PlanQuestion& question) {
+OrTrouble<Json> explained(const PlanQuestion& question) {
   auto collective = collective_of(question);
   if (!collective) return tl::unexpected(collective.error());
   const std::int64_t world = question.world == 0 ? question.ranks : question.world;

@@ -15,11 +15,11 @@ Trouble unreachable(const Status& status) {
   return trouble_of(status);
 }
 
-Outcome<Answer> answer_of(Result<control::Packet> packet) {
+OrTrouble<DaemonAnswer> answer_of(Result<control::Packet> packet) {
   if (!packet) return troubled(packet.error());
   auto result = control::result_of(*packet);
   if (!result) return troubled(result.error());
-  return Answer{*std::move(result), std::move(packet->descriptors)};
+  return DaemonAnswer{*std::move(result), std::move(packet->descriptors)};
 }
 
 bool may_repeat(const Json& command) {
@@ -53,9 +53,10 @@ Result<control::Packet> ask_once(const shm::Descriptor& socket, const Json& comm
 }
 
 // The daemon passes a question about a job on to the job's engine, which may be the one that is stuck.
-Trouble not_answered(const Door& door, const Json& command) {
-  const double seconds = std::chrono::duration<double>(door.timeout).count();
-  std::string text = fmt::format("the daemon at {} did not answer within {:.1f} s; ", door.endpoint, seconds);
+Trouble not_answered(const DaemonAddress& address, const Json& command) {
+  const double seconds = std::chrono::duration<double>(address.timeout).count();
+  std::string text =
+      fmt::format("the daemon at {} did not answer within {:.1f} s; ", address.endpoint, seconds);
   if (command.contains("job"))
     text += "`muster jobs` says whether it is the engine of the job that does not; ";
   return {kTimedOut, text + "--timeout sets how long to wait"};
@@ -63,17 +64,17 @@ Trouble not_answered(const Door& door, const Json& command) {
 
 }  // namespace
 
-Outcome<Answer> ask(const Door& door, const Json& command, Attention* attention) {
+OrTrouble<DaemonAnswer> ask(const DaemonAddress& address, const Json& command, Attention* attention) {
   const SteadyClock clock;
-  const Instant deadline = clock.now() + door.timeout;
+  const Instant deadline = clock.now() + address.timeout;
   for (int connects = 1;; ++connects) {
-    const auto socket = shm::connect_to(door.endpoint, deadline, clock);
+    const auto socket = shm::connect_to(address.endpoint, deadline, clock);
     if (!socket) return tl::unexpected(unreachable(socket.error()));
     auto packet = ask_once(*socket, command, deadline, clock, attention);
-    if (!packet && packet.error().code() == Code::kWaitInterrupted)
+    if (attention != nullptr && !packet && packet.error().code() == Code::kWaitInterrupted)
       return tl::unexpected(Trouble{attention->exit_code(), "", Code::kWaitInterrupted});
     if (!packet && packet.error().code() == Code::kWaitTimeout)
-      return tl::unexpected(not_answered(door, command));
+      return tl::unexpected(not_answered(address, command));
     const bool replaced = !packet && packet.error().code() == Code::kDaemonLost;
     if (!replaced) return answer_of(std::move(packet));
     if (!may_repeat(command)) return tl::unexpected(lost_in_the_middle(command));
@@ -82,16 +83,16 @@ Outcome<Answer> ask(const Door& door, const Json& command, Attention* attention)
   }
 }
 
-void tell(const Door& door, const Json& command) {
+void tell(const DaemonAddress& address, const Json& command) {
   constexpr Nanos kPatience = std::chrono::milliseconds(100);  // somebody wants this program to end
   const SteadyClock clock;
-  const auto socket = shm::connect_to(door.endpoint, clock.now() + kPatience, clock);
+  const auto socket = shm::connect_to(address.endpoint, clock.now() + kPatience, clock);
   if (socket) static_cast<void>(control::send_packet(*socket, shm::MessageKind::kCommand, 1, command));
 }
 
-Outcome<std::string> named_or_only_job(const Door& door, const std::string& name) {
+OrTrouble<std::string> named_or_only_job(const DaemonAddress& address, const std::string& name) {
   if (!name.empty()) return name;
-  const auto answer = ask(door, {{"command", "status"}});
+  const auto answer = ask(address, {{"command", "status"}});
   if (!answer) return tl::unexpected(answer.error());
   try {
     std::vector<std::string> names;

@@ -10,12 +10,13 @@
 
 namespace muster::cli {
 
-struct Door {
+// Where a daemon is asked, and for how long.
+struct DaemonAddress {
   std::string endpoint;
   Nanos timeout = std::chrono::seconds(10);
 };
 
-struct Answer {
+struct DaemonAnswer {
   Json result;
   std::vector<shm::Descriptor> descriptors;
 };
@@ -25,14 +26,15 @@ struct Answer {
 // for what changes something it is kFailed.
 //
 // With `attention` the wait for the answer ends when the user has had enough: its exit code, and no text.
-Outcome<Answer> ask(const Door& door, const Json& command, Attention* attention = nullptr);
+OrTrouble<DaemonAnswer> ask(const DaemonAddress& address, const Json& command,
+                            Attention* attention = nullptr);
 // Says it to the daemon, and waits for no answer.
-void tell(const Door& door, const Json& command);
+void tell(const DaemonAddress& address, const Json& command);
 
 // The job of that name; if none is named, the only one there is that is not ending. kNoObject where there is
 // none, kUsage with their names where there are several. Asks no engine, so it is answered also while one is
 // stuck.
-Outcome<std::string> named_or_only_job(const Door& door, const std::string& name);
+OrTrouble<std::string> named_or_only_job(const DaemonAddress& address, const std::string& name);
 
 // Whether a command may be carried out twice: it asks, or the second time changes nothing more.
 bool may_repeat(const Json& command);
@@ -46,6 +48,6 @@ inline constexpr Nanos kConnectPause = std::chrono::milliseconds(5);
 // Why there was no connection, as the user must read it.
 Trouble unreachable(const Status& status);
 // An answer that has come, as a result or as trouble.
-Outcome<Answer> answer_of(Result<control::Packet> packet);
+OrTrouble<DaemonAnswer> answer_of(Result<control::Packet> packet);
 
 }  // namespace muster::cli

@@ -34,7 +34,7 @@ std::vector<std::string> unused_by_run(const std::vector<std::string>& environme
   return texts;
 }
 
-std::vector<std::string> rank_environment(const std::vector<std::string>& base, const RankFacts& facts) {
+std::vector<std::string> rank_environment(const std::vector<std::string>& base, const RankIdentity& facts) {
   std::vector<std::string> all;
   for (const std::string& entry : base)
     if (!is_ours(entry)) all.push_back(entry);

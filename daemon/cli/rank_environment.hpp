@@ -7,7 +7,7 @@
 
 namespace muster::cli {
 
-struct RankFacts {
+struct RankIdentity {
   std::string endpoint;
   std::string job;
   std::string mesh;
@@ -17,7 +17,7 @@ struct RankFacts {
 };
 
 // `base` without what another launcher of ours said, and with MUSTER_RANK and its companions.
-std::vector<std::string> rank_environment(const std::vector<std::string>& base, const RankFacts& facts);
+std::vector<std::string> rank_environment(const std::vector<std::string>& base, const RankIdentity& facts);
 
 // What is to be said of variables that were set by hand and that `muster run` does not use.
 std::vector<std::string> unused_by_run(const std::vector<std::string>& environment);

@@ -1,5 +1,7 @@
 #include "daemon/cli/render.hpp"
 
+#include "api/base/words.hpp"
+
 #include <algorithm>
 
 namespace muster::cli {
@@ -18,7 +20,7 @@ std::string joined(const Json& names) {
 // Each user that the daemon shows, if there are others than those who govern it, whose share is all.
 std::string users_text(const Json& status, std::size_t columns) {
   const std::uint64_t all = status.at("limits").value("memory_max", std::uint64_t{0});
-  std::vector<config::Row> rows;
+  std::vector<config::Cells> rows;
   bool shared = false;
   for (const Json& user : status.value("users", Json::array())) {
     const auto number = [&user](const char* name) { return user.at(name).get<std::uint64_t>(); };
@@ -26,8 +28,8 @@ std::string users_text(const Json& status, std::size_t columns) {
     rows.push_back({fmt::format("{}", number("uid")),
                     fmt::format("{} of {}", number("jobs"), number("jobs_share")),
                     fmt::format("{} of {}", number("sessions"), number("sessions_share")),
-                    fmt::format("{} of {}", config::bytes_text(number("memory_bytes")),
-                                config::bytes_text(number("memory_share_bytes")))});
+                    fmt::format("{} of {}", bytes_text(number("memory_bytes")),
+                                bytes_text(number("memory_share_bytes")))});
   }
   return shared ? config::table({"USER", "JOBS", "SESSIONS", "MEMORY"}, rows, {columns, {"SESSIONS"}}) : "";
 }
@@ -62,7 +64,7 @@ std::string status_text(const Json& status, std::size_t columns) {
 }
 
 std::string jobs_text(const Json& result, std::size_t columns) {
-  std::vector<config::Row> rows;
+  std::vector<config::Cells> rows;
   std::string silent;
   for (const Json& job : result.at("jobs")) {
     const bool told = job.contains("ranks") && job.value("answered", true);
@@ -77,7 +79,7 @@ std::string jobs_text(const Json& result, std::size_t columns) {
     rows.push_back(
         {text(job, "name"), text(job, "state"),
          fmt::format("{}/{}", job.at("attached").get<std::uint32_t>(), job.at("world").get<std::uint32_t>()),
-         told ? config::bytes_text(used) : "-", fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()),
+         told ? bytes_text(used) : "-", fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()),
          text(job, "claim"), fmt::format("{}", job.at("engine_pid").get<int>()), text(job, "mesh")});
   }
   return config::table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows,
@@ -86,10 +88,10 @@ std::string jobs_text(const Json& result, std::size_t columns) {
 }
 
 std::string group_table(const Json& groups, std::size_t columns) {
-  std::vector<config::Row> rows;
+  std::vector<config::Cells> rows;
   for (const Json& group : groups)
     rows.push_back({fmt::format("{}", group.at("id").get<std::uint32_t>()),
-                    config::ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()),
+                    rank_list(group.at("ranks").get<std::vector<std::uint32_t>>(), ','),
                     fmt::format("{}", group.at("ranks").size()), joined(group.at("names"))});
   return config::table({"GROUP", "RANKS", "SIZE", "NAMES"}, rows, {columns, {"SIZE"}});
 }
@@ -103,7 +105,7 @@ std::string groups_text(const Json& result, std::size_t columns) {
   std::string made;
   for (const Json& group : result.value("made", Json::array()))
     made += fmt::format("made while it runs: {} of ranks {}\n", text(group, "name"),
-                        config::ranks_text(group.at("ranks").get<std::vector<std::uint32_t>>()));
+                        rank_list(group.at("ranks").get<std::vector<std::uint32_t>>(), ','));
   return group_table(result.at("groups"), columns) + made +
          fmt::format("{} groups, {} per rank; agreed on as {}\n", result.at("total").get<std::uint64_t>(),
                      each, text(result, "hash"));

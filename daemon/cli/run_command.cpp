@@ -26,7 +26,7 @@ constexpr Nanos kDaemonEndTime = std::chrono::seconds(20);
 constexpr Nanos kAskAgain = std::chrono::milliseconds(100);
 
 // That --mesh and --flatten were given, before the mesh becomes canonical.
-struct Wanted {
+struct Given {
   bool mesh = false;
   bool flatten = false;
 };
@@ -43,9 +43,9 @@ std::string fresh_job_name() {
 // Thread  run()'s.
 // Bound   one job.
 // Fails   with an exit code, having said why.
-class Run {
+class RunCommand {
  public:
-  explicit Run(RunOptions options) : options_(std::move(options)) {}
+  explicit RunCommand(RunOptions options) : options_(std::move(options)) {}
 
   int run() {
     if (const auto trouble = check()) return complain(*trouble);
@@ -123,12 +123,12 @@ class Run {
 
   void find_daemon() {
     if (options_.home == Home::kPrivate) return start_daemon();
-    options_.door.endpoint = std::filesystem::absolute(options_.door.endpoint);
-    auto link = DaemonLink::open(loop_, options_.door, [this] { on_lost(); });
+    options_.address.endpoint = std::filesystem::absolute(options_.address.endpoint);
+    auto link = DaemonLink::open(loop_, options_.address, [this] { on_lost(); });
     if (link && !options_.config.empty())
       return stop({kUsage, fmt::format("run: --config is for a private daemon, and one runs at {} already; "
                                        "add --private, or leave --config out",
-                                       options_.door.endpoint)});
+                                       options_.address.endpoint)});
     if (link) {
       say_joins();
       return connected(*std::move(link));
@@ -143,7 +143,7 @@ class Run {
     if (options_.home == Home::kAny) return start_daemon();
     const bool option = options_.home == Home::kOption;
     stop({kUnreachable,
-          fmt::format("no daemon at {}; start musterd{}, or {} for a private one", options_.door.endpoint,
+          fmt::format("no daemon at {}; start musterd{}, or {} for a private one", options_.address.endpoint,
                       option ? "" : " (MUSTER_ENDPOINT names this socket)",
                       option ? "leave --endpoint out" : "add --private")});
   }
@@ -152,17 +152,17 @@ class Run {
     const char* otherwise =
         options_.home == Home::kOption ? "leave --endpoint out and add --private" : "add --private";
     print_error(fmt::format("muster run: joins the daemon at {}; for a daemon of its own, {}\n",
-                            options_.door.endpoint, otherwise));
+                            options_.address.endpoint, otherwise));
   }
 
   void start_daemon() {
     if (options_.lifetime == Lifetime::kKeep)
       return stop({kUsage, fmt::format("--keep needs a daemon that stays, and none runs at {}; start musterd",
-                                       options_.door.endpoint)});
+                                       options_.address.endpoint)});
     if (options_.ranks == 0)
       return stop(
           {kUnreachable, fmt::format("no daemon runs at {}, so there is no job '{}'; give -n to start one",
-                                     options_.door.endpoint, options_.job)});
+                                     options_.address.endpoint, options_.job)});
     const auto limits = private_limits(options_.config, options_.environment, options_.ranks);
     if (const Status room = make_room(static_cast<std::size_t>(options_.ranks), limits ? &*limits : nullptr);
         !room.ok())
@@ -171,8 +171,8 @@ class Run {
     if (!daemon) return stop({kFailed, "run: " + daemon.error().message()});
     daemon_ = *std::move(daemon);
     daemon_death_ = loop_.watch(daemon_->child().pidfd().get(), [this] { on_daemon_death(); });
-    options_.door.endpoint = daemon_->endpoint();
-    give_up_ = loop_.after(options_.door.timeout, [this] {
+    options_.address.endpoint = daemon_->endpoint();
+    give_up_ = loop_.after(options_.address.timeout, [this] {
       stop({kTimedOut, "the private daemon did not start in time; --timeout sets how long to wait"});
     });
     try_connect();
@@ -180,7 +180,7 @@ class Run {
 
   void try_connect() {
     if (finishing_) return;
-    auto link = DaemonLink::open(loop_, options_.door, [this] { on_lost(); });
+    auto link = DaemonLink::open(loop_, options_.address, [this] { on_lost(); });
     if (!link) {
       loop_.after(kConnectRetry, [this] { try_connect(); });
       return;
@@ -215,7 +215,7 @@ class Run {
       options_.job = fresh_job_name();
       return create_job();
     }
-    give_up_at_ = clock_.now() + options_.door.timeout;
+    give_up_at_ = clock_.now() + options_.address.timeout;
     find_job();
   }
 
@@ -319,10 +319,10 @@ class Run {
     if (options_.trace.empty()) return start_ranks();
     tracing_ = true;  // also if the run ends before the answer is here
     link_->ask(trace_command("trace_begin"),
-               [this](const Outcome<Answer>& answer) { on_trace_begun(answer); });
+               [this](const OrTrouble<DaemonAnswer>& answer) { on_trace_begun(answer); });
   }
 
-  void on_trace_begun(const Outcome<Answer>& answer) {
+  void on_trace_begun(const OrTrouble<DaemonAnswer>& answer) {
     if (finishing_) return;
     if (answer) return start_ranks();
     // What was refused has begun nothing: a recording there is another's to end.
@@ -347,7 +347,7 @@ class Run {
     for (std::int64_t rank = 0; rank < options_.ranks; ++rank)
       ranks.environments.push_back(rank_environment(
           options_.environment,
-          {options_.door.endpoint, options_.job, options_.mesh, tokens_.at(static_cast<std::size_t>(rank)),
+          {options_.address.endpoint, options_.job, options_.mesh, tokens_.at(static_cast<std::size_t>(rank)),
            static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(options_.ranks)}));
     // A rank that never attached, or attached and left before others came, is known to be gone here alone.
     ranks.on_end = [this](std::size_t rank, const std::string& text) { tell_absence(rank, text); };
@@ -366,7 +366,7 @@ class Run {
   void tell_absence(std::size_t rank, const std::string& text) {
     if (!link_) return;
     link_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
-               [this, rank, text](const Outcome<Answer>& told) {
+               [this, rank, text](const OrTrouble<DaemonAnswer>& told) {
                  if (told || told.error().exit_code != kFailed) return;
                  loop_.after(kAskAgain, [this, rank, text] {
                    if (ranks_) tell_absence(rank, text);  // or else nobody is left to wait
@@ -378,13 +378,13 @@ class Run {
     ranks_.reset();
     if (!job_stays_) return end_trace(code);
     link_->ask({{"command", "expect_all"}, {"job", options_.job}},
-               [this, code](const Outcome<Answer>&) { end_trace(code); });
+               [this, code](const OrTrouble<DaemonAnswer>&) { end_trace(code); });
   }
 
   void end_trace(int code) {
     if (!std::exchange(tracing_, false)) return finish(code);
-    link_->ask(trace_command("trace_end"), [this, code](Outcome<Answer> answer) {
-      const Outcome<std::uint64_t> written =
+    link_->ask(trace_command("trace_end"), [this, code](OrTrouble<DaemonAnswer> answer) {
+      const OrTrouble<std::uint64_t> written =
           answer ? write_trace(*answer, options_.trace) : tl::unexpected(answer.error());
       int result = code;
       if (!written) {
@@ -409,7 +409,7 @@ class Run {
 
   // Asks, and goes on with the result; trouble ends the run.
   void step(const Json& command, std::function<void(const Json&)> next, int not_found = kNoObject) {
-    link_->ask(command, [this, next = std::move(next), not_found](Outcome<Answer> answer) {
+    link_->ask(command, [this, next = std::move(next), not_found](OrTrouble<DaemonAnswer> answer) {
       if (finishing_) return;
       if (!answer) {
         const int code = answer.error().exit_code;
@@ -430,7 +430,7 @@ class Run {
     exit_code_ = code;
     if (!job_stays_ || !tracing_) return leave();
     // A run that has come to nothing leaves no recording on in a job that stays.
-    link_->ask(trace_command("trace_end"), [this](const Outcome<Answer>&) { leave(); });
+    link_->ask(trace_command("trace_end"), [this](const OrTrouble<DaemonAnswer>&) { leave(); });
   }
 
   void leave() {
@@ -442,7 +442,7 @@ class Run {
   }
 
   RunOptions options_;
-  Wanted wanted_;
+  Given wanted_;
   control::Loop loop_;
   std::unique_ptr<PrivateDaemon> daemon_;
   control::Loop::Watch daemon_death_ = 0;
@@ -471,7 +471,7 @@ int run_ranks(const RunOptions& options) {
     if (own_daemon && limits) room = make_room(static_cast<std::size_t>(ranks), &*limits);
     return complain({kFailed, "run: " + room.message()});
   }
-  return Run(options).run();
+  return RunCommand(options).run();
 }
 
 }  // namespace muster::cli

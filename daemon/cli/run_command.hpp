@@ -26,7 +26,7 @@ struct RunOptions {
   std::string trace;  // a file
   Prefix prefix = Prefix::kRank;
   Nanos grace = std::chrono::seconds(10);
-  Door door;
+  DaemonAddress address;
   std::vector<std::string> command;
   std::vector<std::string> environment;
 };

@@ -1,5 +1,6 @@
 #include "daemon/cli/top_command.hpp"
 
+#include "api/base/words.hpp"
 #include "daemon/cli/attention.hpp"
 #include "daemon/config/table.hpp"
 
@@ -148,8 +149,9 @@ int show(const std::string& job, const Json& now, Output output, bool clear) {
 }
 
 // Silence is an engine's that is stuck, or of one that is no more: these counters outlive it.
-std::optional<Trouble> ended(const Door& door, const std::string& job, int engine, Attention& attention) {
-  const auto now = ask(door, {{"command", "counters"}, {"job", job}}, &attention);
+std::optional<Trouble> ended(const DaemonAddress& address, const std::string& job, int engine,
+                             Attention& attention) {
+  const auto now = ask(address, {{"command", "counters"}, {"job", job}}, &attention);
   if (!now && now.error().code == Code::kWaitInterrupted) return now.error();
   if (now && now->result.at("engine_pid") != engine)
     return Trouble{kNoObject, fmt::format("job {} has ended, and there is another by that name", job)};
@@ -158,7 +160,7 @@ std::optional<Trouble> ended(const Door& door, const std::string& job, int engin
   return std::nullopt;
 }
 
-int watch(const Door& door, const JobCountersReader& counters, const std::string& job,
+int watch(const DaemonAddress& address, const JobCountersReader& counters, const std::string& job,
           const TopOptions& options, Output output, bool screen, Attention& attention) {
   const SteadyClock clock;
   const auto interval = Nanos(static_cast<std::int64_t>(options.seconds * 1e9));
@@ -170,7 +172,7 @@ int watch(const Door& door, const JobCountersReader& counters, const std::string
     Json now = rates(counters, before, after);
     now["job"] = job;
     if (!options.once && now.at("engine_stuck").get<bool>())
-      if (const auto end = ended(door, job, counters.engine_pid(), attention)) return complain(*end);
+      if (const auto end = ended(address, job, counters.engine_pid(), attention)) return complain(*end);
     const int shown = show(job, now, output, screen);
     if (options.once || shown != kOk) return shown;
     before = std::move(after);
@@ -211,7 +213,7 @@ std::string top_text(const std::string& job, const Json& now, std::size_t column
     out += fmt::format(", SILENT for {:.1f} s: what follows is the last of it",
                        now.at("engine_silent_s").get<double>());
   out += "\n";
-  std::vector<config::Row> rows;
+  std::vector<config::Cells> rows;
   for (const Json& rank : now.at("ranks")) {
     if (!rank.at("attached").get<bool>()) {
       rows.push_back(
@@ -221,10 +223,10 @@ std::string top_text(const std::string& job, const Json& now, std::size_t column
     rows.push_back(
         {fmt::format("{}", rank.at("rank").get<int>()), fmt::format("{}", rank.at("pid").get<int>()),
          rate(rank.at("ops_per_s").get<double>()),
-         config::bytes_text(static_cast<std::uint64_t>(rank.at("bytes_per_s").get<double>())) + "/s",
+         bytes_text(static_cast<std::uint64_t>(rank.at("bytes_per_s").get<double>())) + "/s",
          percent(rank.at("exposed").get<double>()), percent(rank.at("compute").get<double>()),
          fmt::format("{}", rank.at("in_flight").get<std::uint64_t>()), lag_text(rank),
-         config::bytes_text(rank.at("buffer_bytes").get<std::uint64_t>())});
+         bytes_text(rank.at("buffer_bytes").get<std::uint64_t>())});
   }
   out +=
       config::table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "LAG", "MEMORY"},
@@ -232,28 +234,28 @@ std::string top_text(const std::string& job, const Json& now, std::size_t column
   out += late_text(now);
   rows.clear();
   for (const Json& group : now.at("groups"))
-    rows.push_back(
-        {fmt::format("{} {}", group.at("id").get<int>(), group.at("group").get<std::string>()),
-         fmt::format("{}", group.at("ranks").get<std::uint64_t>()), rate(group.at("ops_per_s").get<double>()),
-         config::bytes_text(static_cast<std::uint64_t>(group.at("bytes_per_s").get<double>())) + "/s",
-         percent(group.at("exposed").get<double>()), percent(group.at("busy").get<double>()),
-         fmt::format("{}", group.at("in_flight").get<std::uint64_t>()),
-         fmt::format("{}", group.at("failed").get<std::uint64_t>())});
+    rows.push_back({fmt::format("{} {}", group.at("id").get<int>(), group.at("group").get<std::string>()),
+                    fmt::format("{}", group.at("ranks").get<std::uint64_t>()),
+                    rate(group.at("ops_per_s").get<double>()),
+                    bytes_text(static_cast<std::uint64_t>(group.at("bytes_per_s").get<double>())) + "/s",
+                    percent(group.at("exposed").get<double>()), percent(group.at("busy").get<double>()),
+                    fmt::format("{}", group.at("in_flight").get<std::uint64_t>()),
+                    fmt::format("{}", group.at("failed").get<std::uint64_t>())});
   return out + config::table({"GROUP", "RANKS", "OPS/S", "BYTES/S", "EXPOSED", "BUSY", "IN FLIGHT", "FAILED"},
                              rows, {columns, {"BUSY", "IN FLIGHT", "RANKS"}});
 }
 
-int run_top(const Door& door, const std::string& job, const TopOptions& options, Output output) {
+int run_top(const DaemonAddress& address, const std::string& job, const TopOptions& options, Output output) {
   // What nobody reads any more would end this program, and leave the terminal as it is just now.
   const bool screen = !options.once && ::isatty(STDOUT_FILENO) == 1;
   Attention attention(screen ? Keys::kHeard : Keys::kIgnored);
   try {
-    const auto answer = ask(door, {{"command", "counters"}, {"job", job}}, &attention);
+    const auto answer = ask(address, {{"command", "counters"}, {"job", job}}, &attention);
     if (!answer) return complain(answer.error());
     if (answer->descriptors.size() != 1) return complain({kFailed, "the daemon sent no counters"});
     const auto counters = JobCountersReader::attach(answer->descriptors.front());
     if (!counters) return complain(trouble_of(counters.error()));
-    return watch(door, *counters, job, options, output, screen, attention);
+    return watch(address, *counters, job, options, output, screen, attention);
   } catch (const Json::exception& error) {  // a daemon of another version
     return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
   }

@@ -15,7 +15,7 @@ struct TopOptions {
 };
 
 // Until q or a signal, unless once.
-int run_top(const Door& door, const std::string& job, const TopOptions& options, Output output);
+int run_top(const DaemonAddress& address, const std::string& job, const TopOptions& options, Output output);
 
 // One look at all counters. A group without members is a row that nobody has just now.
 struct Look {

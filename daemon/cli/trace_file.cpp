@@ -50,7 +50,7 @@ std::optional<Trouble> check_writable(const std::string& path) {
   return std::nullopt;
 }
 
-Outcome<std::uint64_t> write_trace(const Answer& answer, const std::string& path) {
+OrTrouble<std::uint64_t> write_trace(const DaemonAnswer& answer, const std::string& path) {
   if (answer.descriptors.size() != 1) return tl::unexpected(Trouble{kFailed, "the daemon sent no trace"});
   const auto text = control::read_descriptor(answer.descriptors.front(), kTraceBytesMax);
   if (!text) return troubled(text.error());

@@ -14,6 +14,6 @@ std::optional<Trouble> check_writable(const std::string& path);
 
 // The answer to trace_end. Written beside `path` first, where that is possible, so that a full disk leaves no
 // half of a trace there. Returns its bytes.
-Outcome<std::uint64_t> write_trace(const Answer& answer, const std::string& path);
+OrTrouble<std::uint64_t> write_trace(const DaemonAnswer& answer, const std::string& path);
 
 }  // namespace muster::cli

@@ -6,17 +6,17 @@ namespace muster::cli {
 namespace {
 
 // Nothing comes back if it succeeds: the connection ends with the program. A refusal says why.
-Outcome<Answer> send_upgrade(const Door& door, const std::string& program) {
+OrTrouble<DaemonAnswer> send_upgrade(const DaemonAddress& address, const std::string& program) {
   const SteadyClock clock;
-  const Instant deadline = clock.now() + door.timeout;
-  const auto socket = shm::connect_to(door.endpoint, deadline, clock);
+  const Instant deadline = clock.now() + address.timeout;
+  const auto socket = shm::connect_to(address.endpoint, deadline, clock);
   if (!socket) return tl::unexpected(unreachable(socket.error()));
   const std::string path = program.empty() ? "" : std::filesystem::absolute(program).string();
   const Json command{{"command", "upgrade"}, {"program", path}};
   const Status sent = control::send_packet(*socket, shm::MessageKind::kCommand, 1, command);
   if (!sent.ok()) return troubled(sent);
   auto packet = control::receive_packet(*socket, deadline, clock);
-  if (!packet && packet.error().code() == Code::kDaemonLost) return Answer{};
+  if (!packet && packet.error().code() == Code::kDaemonLost) return DaemonAnswer{};
   return answer_of(std::move(packet));
 }
 
@@ -38,13 +38,13 @@ std::string upgraded_text(const Json& result) {
 
 }  // namespace
 
-int run_upgrade(const Door& door, const std::string& program, Output output) {
+int run_upgrade(const DaemonAddress& address, const std::string& program, Output output) {
   const SteadyClock clock;
-  const auto before = ask(door, {{"command", "version"}});
+  const auto before = ask(address, {{"command", "version"}});
   if (!before) return complain(before.error());
   const Instant begin = clock.now();
-  if (const auto refused = send_upgrade(door, program); !refused) return complain(refused.error());
-  const auto after = ask(door, {{"command", "version"}});  // of the next one, once it listens
+  if (const auto refused = send_upgrade(address, program); !refused) return complain(refused.error());
+  const auto after = ask(address, {{"command", "version"}});  // of the next one, once it listens
   if (!after) return complain(after.error());
   try {
     const Json result = upgraded(before->result, after->result, clock.now() - begin);

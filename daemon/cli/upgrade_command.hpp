@@ -8,6 +8,6 @@
 namespace muster::cli {
 
 // `program` may be empty: the file that the daemon was started from, as it is now.
-int run_upgrade(const Door& door, const std::string& program, Output output);
+int run_upgrade(const DaemonAddress& address, const std::string& program, Output output);
 
 }  // namespace muster::cli

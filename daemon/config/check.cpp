@@ -52,13 +52,13 @@ class Checker {
       return;
     }
     switch (key.kind) {
-      case Kind::kSection:
+      case KeyKind::kSection:
         visit_section(shape, node, path);
         break;
-      case Kind::kNames:
+      case KeyKind::kNames:
         visit_names(shape, node, path);
         break;
-      case Kind::kList:
+      case KeyKind::kList:
         visit_list(shape, node, path);
         break;
       default:
@@ -97,7 +97,7 @@ class Checker {
 
   void visit_names(const Shape& shape, Node* node, const std::string& path) {
     if (!expect(Node::Kind::kMap, shape.key(), *node, path)) return;
-    static constexpr Key kChosen{"", Kind::kName, Presence::kRequired, "", 1, 63, "", ""};
+    static constexpr Key kChosen{"", KeyKind::kName, Presence::kRequired, "", 1, 63, "", ""};
     if (static_cast<std::int64_t>(node->fields.size()) > shape.key().high)
       add(node->mark, path,
           {fmt::format("{} names; at most {} are allowed", node->fields.size(), shape.key().high), ""});
@@ -121,10 +121,12 @@ class Checker {
   void visit_leaf(const Key& key, Node* node, const std::string& path) {
     if (!expect(Node::Kind::kScalar, key, *node, path)) return;
     auto value = read_scalar(key, node->text, node->quoted ? Spelling::kQuoted : Spelling::kPlain);
-    if (value)
+    if (value) {
       node->value = std::move(*value);
-    else
-      add(place(*node, value.error().offset), path, std::move(value).error());
+    } else {
+      const auto mark = place(*node, value.error().offset);
+      add(mark, path, std::move(value).error());
+    }
   }
 
   // Inside a scalar an offset is exact only when the source spells it as it reads.

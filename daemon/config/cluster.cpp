@@ -25,52 +25,52 @@ constexpr auto kOptional = Presence::kOptional;
 constexpr auto kRequired = Presence::kRequired;
 
 constexpr std::array kKeys{
-    Key{"cluster", Kind::kSection, kOptional, "", 0, 0, "", "The cluster as a whole."},
-    Key{"cluster.name", Kind::kName, kOptional, "muster", 1, 63, "", "Its name in logs and metrics."},
-    Key{"nodes", Kind::kList, kRequired, "", 1, kEntriesMax, "",
+    Key{"cluster", KeyKind::kSection, kOptional, "", 0, 0, "", "The cluster as a whole."},
+    Key{"cluster.name", KeyKind::kName, kOptional, "muster", 1, 63, "", "Its name in logs and metrics."},
+    Key{"nodes", KeyKind::kList, kRequired, "", 1, kEntriesMax, "",
         "The nodes; ranks are numbered in this order."},
-    Key{"nodes[]", Kind::kSection, kRequired, "", 0, 0, "", "Nodes that are alike."},
-    Key{"nodes[].host", Kind::kHosts, kRequired, "", 1, 65536, "",
+    Key{"nodes[]", KeyKind::kSection, kRequired, "", 0, 0, "", "Nodes that are alike."},
+    Key{"nodes[].host", KeyKind::kHosts, kRequired, "", 1, 65536, "",
         "Their names. Each may stand in one entry only."},
-    Key{"nodes[].devices", Kind::kSection, kRequired, "", 0, 0, "", "What each of them has."},
-    Key{"nodes[].devices.kind", Kind::kChoice, kOptional, "auto", 0, 0, "host|cuda|auto",
+    Key{"nodes[].devices", KeyKind::kSection, kRequired, "", 0, 0, "", "What each of them has."},
+    Key{"nodes[].devices.kind", KeyKind::kChoice, kOptional, "auto", 0, 0, "host|cuda|auto",
         "host: a share of the cores; cuda: a GPU; auto: cuda where there is one, else host."},
-    Key{"nodes[].devices.count", Kind::kInteger, kRequired, "", 1, 1024, "", "Devices on each node."},
-    Key{"jobs", Kind::kList, kOptional, "", 0, 1024, "", "The jobs that are created at start."},
-    Key{"jobs[]", Kind::kSection, kRequired, "", 0, 0, "", "A job: a world of ranks with its mesh."},
-    Key{"jobs[].name", Kind::kName, kRequired, "", 1, 63, "", "The name under which its ranks attach."},
-    Key{"jobs[].ranks", Kind::kInteger, kOptional, "", 1, kRanksMax, "",
+    Key{"nodes[].devices.count", KeyKind::kInteger, kRequired, "", 1, 1024, "", "Devices on each node."},
+    Key{"jobs", KeyKind::kList, kOptional, "", 0, 1024, "", "The jobs that are created at start."},
+    Key{"jobs[]", KeyKind::kSection, kRequired, "", 0, 0, "", "A job: a world of ranks with its mesh."},
+    Key{"jobs[].name", KeyKind::kName, kRequired, "", 1, 63, "", "The name under which its ranks attach."},
+    Key{"jobs[].ranks", KeyKind::kInteger, kOptional, "", 1, kRanksMax, "",
         "The size of its world; unset: one rank on each device of the nodes."},
-    Key{"jobs[].claim", Kind::kChoice, kOptional, "owner", 0, 0, "owner|token",
+    Key{"jobs[].claim", KeyKind::kChoice, kOptional, "owner", 0, 0, "owner|token",
         "Who may take a rank. owner: processes of the user that owns the job; token: the holder of a token "
         "for it."},
-    Key{"jobs[].mesh", Kind::kSection, kRequired, "", 0, 0, "", "How its ranks are arranged."},
-    Key{"jobs[].mesh.dims", Kind::kSection, kRequired, "", 0, 0, "",
+    Key{"jobs[].mesh", KeyKind::kSection, kRequired, "", 0, 0, "", "How its ranks are arranged."},
+    Key{"jobs[].mesh.dims", KeyKind::kSection, kRequired, "", 0, 0, "",
         "Degrees, in any order: pp is outermost, then dp_replicate, dp_shard, cp, domain, and tp. All but ep "
         "multiply to the world."},
-    Key{"jobs[].mesh.dims.pp", Kind::kInteger, kOptional, "1", 1, kRanksMax, "", "Pipeline stages."},
-    Key{"jobs[].mesh.dims.dp_replicate", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.pp", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "", "Pipeline stages."},
+    Key{"jobs[].mesh.dims.dp_replicate", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Replicas of all parameters."},
-    Key{"jobs[].mesh.dims.dp_shard", Kind::kInteger, kOptional, "1", -1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.dp_shard", KeyKind::kInteger, kOptional, "1", -1, kRanksMax, "",
         "Ranks that share one copy of the parameters; -1: what the other degrees leave over."},
-    Key{"jobs[].mesh.dims.cp", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.cp", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Ranks that split a sequence."},
-    Key{"jobs[].mesh.dims.domain", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.domain", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Ranks that split a field in space."},
-    Key{"jobs[].mesh.dims.tp", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.tp", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Ranks that split each matrix."},
-    Key{"jobs[].mesh.dims.ep", Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.ep", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Ranks that share the experts; divides dp_shard x cp x tp, adds no ranks."},
-    Key{"jobs[].mesh.flatten", Kind::kNames, kOptional, "", 0, 64, "",
+    Key{"jobs[].mesh.flatten", KeyKind::kNames, kOptional, "", 0, 64, "",
         "More dims, each made of several under one name."},
-    Key{"jobs[].mesh.flatten.*", Kind::kList, kRequired, "", 1, 7, "",
+    Key{"jobs[].mesh.flatten.*", KeyKind::kList, kRequired, "", 1, 7, "",
         "The dims that it joins, outermost first."},
-    Key{"jobs[].mesh.flatten.*[]", Kind::kChoice, kRequired, "", 0, 0, kDims, "A dim."},
-    Key{"jobs[].lanes", Kind::kSection, kOptional, "", 0, 0, "", "How its operations are scheduled."},
-    Key{"jobs[].lanes.deadline", Kind::kDuration, kOptional, "", 100 * kMs, kDay, "",
+    Key{"jobs[].mesh.flatten.*[]", KeyKind::kChoice, kRequired, "", 0, 0, kDims, "A dim."},
+    Key{"jobs[].lanes", KeyKind::kSection, kOptional, "", 0, 0, "", "How its operations are scheduled."},
+    Key{"jobs[].lanes.deadline", KeyKind::kDuration, kOptional, "", 100 * kMs, kDay, "",
         "An operation that has waited so long for a member fails on every rank; unset: defaults.deadline of "
         "musterd.yaml."},
-    Key{"jobs[].digests", Kind::kInteger, kOptional, "", 0, kDigestsMax, "",
+    Key{"jobs[].digests", KeyKind::kInteger, kOptional, "", 0, kDigestsMax, "",
         "Every so many runs of a group whose result all members share, they compare digests of it; 0: never; "
         "unset: defaults.digests of musterd.yaml."},
 };
@@ -207,7 +207,7 @@ class Extractor {
   }
 
   void read_flatten(const Field& field, const std::string& path, MeshEntry* entry) {
-    Flatten flatten{{field.name, field.mark, path}, {}};
+    FlattenEntry flatten{{field.name, field.mark, path}, {}};
     for (std::size_t i = 0; i < field.value.items.size(); ++i) {
       const Node& item = field.value.items[i];
       if (!item.value) continue;

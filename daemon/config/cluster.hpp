@@ -32,7 +32,7 @@ struct Degree {
   std::int64_t size = 1;  // -1 (dp_shard alone): what the world leaves over
 };
 
-struct Flatten {
+struct FlattenEntry {
   Marked<std::string> name;
   std::vector<Marked<std::string>> dims;
 };
@@ -40,7 +40,7 @@ struct Flatten {
 struct MeshEntry {
   Mark mark;
   std::vector<Marked<Degree>> dims;  // in the order written
-  std::vector<Flatten> flatten;
+  std::vector<FlattenEntry> flatten;
 };
 
 struct LanesEntry {

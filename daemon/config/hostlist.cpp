@@ -21,7 +21,7 @@ bool name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || digit(c) || c == '-' || c == '.' || c == '_';
 }
 
-struct Range {
+struct NumberRange {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
   std::size_t width = 0;  // digits to pad to; 0: none
@@ -32,14 +32,14 @@ struct Range {
 // One name of the list: literal texts around brackets.
 struct Pattern {
   std::vector<std::string> literals{""};  // one more than brackets
-  std::vector<std::vector<Range>> brackets;
+  std::vector<std::vector<NumberRange>> brackets;
   std::size_t offset = 0;
 
   std::uint64_t count() const {
     std::uint64_t product = 1;
     for (const auto& bracket : brackets) {
       std::uint64_t sum = 0;
-      for (const Range& range : bracket) sum += range.count();
+      for (const NumberRange& range : bracket) sum += range.count();
       // Four brackets of 10^9 each would overflow; far above any limit, the exact figure means nothing.
       product = std::min<std::uint64_t>(product * std::min<std::uint64_t>(sum, 1u << 20), 1ull << 40);
     }
@@ -124,9 +124,9 @@ class Reader {
 
   std::optional<Complaint> read_bracket(Pattern* pattern) {
     const std::size_t open = at_++;
-    std::vector<Range> ranges;
+    std::vector<NumberRange> ranges;
     do {
-      Range range;
+      NumberRange range;
       if (auto bad = read_range(&range)) return bad;
       ranges.push_back(range);
     } while (take(','));
@@ -139,7 +139,7 @@ class Reader {
     return overlap(pattern->brackets.back());
   }
 
-  std::optional<Complaint> read_range(Range* range) {
+  std::optional<Complaint> read_range(NumberRange* range) {
     range->offset = at_;
     std::string_view low, high;
     if (auto bad = read_digits(&low)) return bad;
@@ -183,12 +183,12 @@ class Reader {
 
   // Ranges of different padding name different hosts: node1 is not node01. Sorted, because a text may hold
   // very many.
-  static std::optional<Complaint> overlap(std::vector<Range> ranges) {
-    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+  static std::optional<Complaint> overlap(std::vector<NumberRange> ranges) {
+    std::sort(ranges.begin(), ranges.end(), [](const NumberRange& a, const NumberRange& b) {
       return std::tie(a.width, a.low, a.offset) < std::tie(b.width, b.low, b.offset);
     });
     for (std::size_t i = 1; i < ranges.size(); ++i) {
-      const Range &a = ranges[i - 1], &b = ranges[i];
+      const NumberRange &a = ranges[i - 1], &b = ranges[i];
       if (a.width != b.width || b.low > a.high) continue;
       return Complaint{fmt::format("{} is named twice", number_text(b.low, b.width)), "remove one of them",
                        std::max(a.offset, b.offset)};
@@ -208,35 +208,9 @@ void append_hosts(const Pattern& pattern, std::size_t bracket, const std::string
     hosts->push_back(begin);
     return;
   }
-  for (const Range& range : pattern.brackets[bracket])
+  for (const NumberRange& range : pattern.brackets[bracket])
     for (std::uint64_t value = range.low; value <= range.high; ++value)
       append_hosts(pattern, bracket + 1, begin + number_text(value, range.width), hosts);
-}
-
-// A host name around its last number.
-struct Split {
-  std::string_view prefix, number, suffix;
-};
-
-std::optional<Split> split(std::string_view host) {
-  std::size_t end = host.size();
-  while (end > 0 && !digit(host[end - 1])) --end;
-  std::size_t begin = end;
-  while (begin > 0 && digit(host[begin - 1])) --begin;
-  if (begin == end || end - begin > kDigitsMax) return std::nullopt;
-  return Split{host.substr(0, begin), host.substr(begin, end - begin), host.substr(end)};
-}
-
-std::uint64_t number_of(std::string_view digits) {
-  std::uint64_t value = 0;
-  for (const char c : digits) value = value * 10 + static_cast<std::uint64_t>(c - '0');
-  return value;
-}
-
-bool follows(std::string_view a, std::string_view b) {
-  if (number_of(b) != number_of(a) + 1) return false;
-  const bool padded = (a.size() > 1 && a[0] == '0') || (b.size() > 1 && b[0] == '0');
-  return !padded || a.size() == b.size();
 }
 
 }  // namespace
@@ -266,41 +240,6 @@ tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view 
                                       "remove one of them", offsets[i]});
   }
   return hosts;
-}
-
-std::string compress_hosts(std::span<const std::string> hosts) {
-  std::string out;
-  for (std::size_t i = 0; i < hosts.size();) {
-    if (!out.empty()) out += ',';
-    const auto first = split(hosts[i]);
-    if (!first) {
-      out += hosts[i++];
-      continue;
-    }
-    // [i, end) share prefix and suffix, so one bracket holds them all.
-    std::string ranges;
-    std::size_t end = i;
-    std::size_t in_bracket = 0;
-    const auto alike = [&](std::size_t k) {
-      const auto next = k < hosts.size() ? split(hosts[k]) : std::nullopt;
-      return next && next->prefix == first->prefix && next->suffix == first->suffix ? next : std::nullopt;
-    };
-    while (const auto low = alike(end)) {
-      std::string_view high = low->number;
-      std::size_t last = end;
-      for (auto next = alike(last + 1); next && follows(high, next->number); next = alike(last + 1)) {
-        high = next->number;
-        ++last;
-      }
-      if (!ranges.empty()) ranges += ',';
-      ranges += last == end ? std::string(low->number) : fmt::format("{}-{}", low->number, high);
-      in_bracket += last - end + 1;
-      end = last + 1;
-    }
-    out += in_bracket == 1 ? hosts[i] : fmt::format("{}[{}]{}", first->prefix, ranges, first->suffix);
-    i = end;
-  }
-  return out;
 }
 
 }  // namespace muster::config

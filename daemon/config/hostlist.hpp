@@ -5,7 +5,6 @@
 #include "daemon/config/diagnostic.hpp"
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,9 +17,5 @@ constexpr std::size_t kHostsMax = 65536;
 // that a short text cannot ask for much memory. The complaint's offset says where in `text`.
 tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view text,
                                                                std::size_t limit = kHostsMax);
-
-// The shortest list this grammar has that expands to exactly `hosts`, in their order: neighbours that differ
-// in their last number are joined.
-std::string compress_hosts(std::span<const std::string> hosts);
 
 }  // namespace muster::config

@@ -21,14 +21,14 @@ std::vector<std::string> choices_of(const Key& key) {
 
 std::string range_text(const Key& key) {
   switch (key.kind) {
-    case Kind::kInteger:
+    case KeyKind::kInteger:
       return fmt::format("{}..{}", key.low, key.high);
-    case Kind::kBytes:
+    case KeyKind::kBytes:
       return fmt::format("{}..{}", format_bytes(key.low), format_bytes(key.high));
-    case Kind::kDuration:
+    case KeyKind::kDuration:
       return fmt::format("{}..{}", format_duration(std::chrono::nanoseconds(key.low)),
                          format_duration(std::chrono::nanoseconds(key.high)));
-    case Kind::kMode:
+    case KeyKind::kMode:
       return fmt::format("0{:o}..0{:o}", key.low, key.high);
     default:
       return "";
@@ -37,67 +37,67 @@ std::string range_text(const Key& key) {
 
 std::string type_text(const Key& key) {
   switch (key.kind) {
-    case Kind::kSection:
+    case KeyKind::kSection:
       return "a map of keys";
-    case Kind::kList:
+    case KeyKind::kList:
       return fmt::format("a list of {} to {} items", key.low, key.high);
-    case Kind::kNames:
+    case KeyKind::kNames:
       return fmt::format("a map of at most {} names", key.high);
-    case Kind::kText:
+    case KeyKind::kText:
       return fmt::format("text, at most {} bytes", key.high);
-    case Kind::kName:
+    case KeyKind::kName:
       return fmt::format("a name of letters, digits, '-', '_', '.', {}at most {} bytes",
                          key.low == 0 ? "or empty, " : "", key.high);
-    case Kind::kPath:
+    case KeyKind::kPath:
       return fmt::format("an absolute path, {}at most {} bytes", key.low == 0 ? "or empty, " : "", key.high);
-    case Kind::kHosts:
+    case KeyKind::kHosts:
       return "a hostlist, such as node[01-16,20]";
-    case Kind::kFlag:
+    case KeyKind::kFlag:
       return "true or false";
-    case Kind::kInteger:
+    case KeyKind::kInteger:
       return "a whole number, " + range_text(key);
-    case Kind::kBytes:
+    case KeyKind::kBytes:
       return "a size with its unit, " + range_text(key);
-    case Kind::kDuration:
+    case KeyKind::kDuration:
       return "a duration with its unit, " + range_text(key);
-    case Kind::kChoice: {
+    case KeyKind::kChoice: {
       std::string out;
       for (const std::string& word : choices_of(key)) out += (out.empty() ? "" : " | ") + word;
       return out;
     }
-    case Kind::kMode:
+    case KeyKind::kMode:
       return "octal permissions in quotes, " + range_text(key);
   }
   return "";
 }
 
-std::string_view kind_name(Kind kind) {
+std::string_view kind_name(KeyKind kind) {
   switch (kind) {
-    case Kind::kSection:
+    case KeyKind::kSection:
       return "section";
-    case Kind::kList:
+    case KeyKind::kList:
       return "list";
-    case Kind::kNames:
+    case KeyKind::kNames:
       return "names";
-    case Kind::kText:
+    case KeyKind::kText:
       return "text";
-    case Kind::kName:
+    case KeyKind::kName:
       return "name";
-    case Kind::kPath:
+    case KeyKind::kPath:
       return "path";
-    case Kind::kHosts:
+    case KeyKind::kHosts:
       return "hosts";
-    case Kind::kFlag:
+    case KeyKind::kFlag:
       return "flag";
-    case Kind::kInteger:
+    case KeyKind::kInteger:
       return "integer";
-    case Kind::kBytes:
+    case KeyKind::kBytes:
       return "bytes";
-    case Kind::kDuration:
+    case KeyKind::kDuration:
       return "duration";
-    case Kind::kChoice:
+    case KeyKind::kChoice:
       return "choice";
-    case Kind::kMode:
+    case KeyKind::kMode:
       return "mode";
   }
   return "";
@@ -106,28 +106,28 @@ std::string_view kind_name(Kind kind) {
 std::string example_of(const Key& key) {
   if (!key.fallback.empty()) return std::string(key.fallback);
   switch (key.kind) {
-    case Kind::kSection:
-    case Kind::kList:
-    case Kind::kNames:
+    case KeyKind::kSection:
+    case KeyKind::kList:
+    case KeyKind::kNames:
       return "";
-    case Kind::kText:
-    case Kind::kName:
+    case KeyKind::kText:
+    case KeyKind::kName:
       return "train";
-    case Kind::kPath:
+    case KeyKind::kPath:
       return "/var/lib/muster";
-    case Kind::kHosts:
+    case KeyKind::kHosts:
       return "node[01-16,20]";
-    case Kind::kFlag:
+    case KeyKind::kFlag:
       return "true";
-    case Kind::kInteger:
+    case KeyKind::kInteger:
       return fmt::format("{}", std::max<std::int64_t>(key.low, 1));
-    case Kind::kBytes:
+    case KeyKind::kBytes:
       return format_bytes(key.high);
-    case Kind::kDuration:
+    case KeyKind::kDuration:
       return format_duration(std::chrono::nanoseconds(key.high));
-    case Kind::kChoice:
+    case KeyKind::kChoice:
       return choices_of(key).front();
-    case Kind::kMode:
+    case KeyKind::kMode:
       return fmt::format("0{:o}", key.low);
   }
   return "";

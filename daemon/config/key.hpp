@@ -10,7 +10,7 @@
 
 namespace muster::config {
 
-enum class Kind : std::uint8_t {
+enum class KeyKind : std::uint8_t {
   kSection,   // a map with keys of its own
   kList,      // of items "path[]"
   kNames,     // a map from names that the user chooses to "path.*"
@@ -32,7 +32,7 @@ enum class Presence : std::uint8_t { kOptional, kRequired };
 // of a list, both ends included.
 struct Key {
   std::string_view path;  // "nodes[].devices.count": "[]" is an item of a list, "*" a name the user chose
-  Kind kind = Kind::kSection;
+  KeyKind kind = KeyKind::kSection;
   Presence presence = Presence::kOptional;
   std::string_view
       fallback;  // the default, as a user would write it; an optional key without one may stay unset
@@ -41,7 +41,7 @@ struct Key {
   std::string_view choices;   // "text|json"
   std::string_view sentence;  // what it is for
 
-  bool leaf() const { return kind != Kind::kSection && kind != Kind::kList && kind != Kind::kNames; }
+  bool leaf() const { return kind != KeyKind::kSection && kind != KeyKind::kList && kind != KeyKind::kNames; }
 };
 
 std::vector<std::string> choices_of(const Key& key);
@@ -52,7 +52,7 @@ std::string type_text(const Key& key);
 std::string range_text(const Key& key);
 
 // "integer", "bytes": the kind as one word.
-std::string_view kind_name(Kind kind);
+std::string_view kind_name(KeyKind kind);
 // A good value of a leaf, as a user would write it.
 std::string example_of(const Key& key);
 

@@ -70,30 +70,8 @@ constexpr std::array kTimeSlips{
     Slip{"nsec", "ns"},   Slip{"nanos", "ns"},
 };
 
-constexpr std::array kBandwidthUnits{
-    Unit{"B/s", 1, true},
-    Unit{"KB/s", kK, true},
-    Unit{"MB/s", kK* kK, true},
-    Unit{"GB/s", kK* kK* kK, true},
-    Unit{"TB/s", kK* kK* kK* kK, true},
-    Unit{"KiB/s", kKi, false},
-    Unit{"MiB/s", kKi* kKi, false},
-    Unit{"GiB/s", kKi* kKi* kKi, false},
-    Unit{"Kbit/s", kK / 8, false},
-    Unit{"Mbit/s", kK* kK / 8, false},
-    Unit{"Gbit/s", kK* kK* kK / 8, false},
-    Unit{"Tbit/s", kK* kK* kK* kK / 8, false},
-};
-constexpr std::array kBandwidthSlips{
-    Slip{"g", "Gbit/s"},    Slip{"gb", "GB/s"},     Slip{"gib", "GiB/s"},   Slip{"gbps", "Gbit/s"},
-    Slip{"gbit", "Gbit/s"}, Slip{"mbps", "Mbit/s"}, Slip{"mbit", "Mbit/s"}, Slip{"mb", "MB/s"},
-    Slip{"kbps", "Kbit/s"}, Slip{"gb/sec", "GB/s"},
-};
-
 constexpr Dimension kBytes{"size", kByteUnits, kByteSlips, "MiB"};
 constexpr Dimension kTime{"duration", kTimeUnits, kTimeSlips, "s"};
-constexpr Dimension kBandwidth{"bandwidth", kBandwidthUnits, kBandwidthSlips, "GB/s"};
-
 bool digit(char c) {
   return c >= '0' && c <= '9';
 }
@@ -247,20 +225,12 @@ tl::expected<Nanos, Complaint> parse_duration(std::string_view text) {
   return parse(kTime, text).map([](std::int64_t ns) { return Nanos(ns); });
 }
 
-tl::expected<std::int64_t, Complaint> parse_bandwidth(std::string_view text) {
-  return parse(kBandwidth, text);
-}
-
 std::string format_bytes(std::int64_t bytes) {
   return format(kBytes, bytes);
 }
 std::string format_duration(Nanos duration) {
   return duration.count() == 0 ? "0s" : format(kTime, duration.count());
 }
-std::string format_bandwidth(std::int64_t bytes_per_second) {
-  return format(kBandwidth, bytes_per_second);
-}
-
 std::string bytes_pattern() {
   return pattern(kBytes);
 }

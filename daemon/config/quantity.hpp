@@ -1,4 +1,4 @@
-// Quantities with units: "2GiB", "60s", "400Gbit/s". No unit, no value; nothing is rounded.
+// Quantities with units: "2GiB", "60s". No unit, no value; nothing is rounded.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -14,14 +14,11 @@ namespace muster::config {
 tl::expected<std::int64_t, Complaint> parse_bytes(std::string_view text);
 // ns us ms s min h. At most 2^63 - 1 ns, about 292 years.
 tl::expected<Nanos, Complaint> parse_duration(std::string_view text);
-// Bytes a second, from B/s KB/s MB/s GB/s TB/s KiB/s MiB/s GiB/s or Kbit/s Mbit/s Gbit/s Tbit/s.
-tl::expected<std::int64_t, Complaint> parse_bandwidth(std::string_view text);
 
 // In the largest unit that leaves a whole number, so that parsing gives the same value back. Values are not
 // negative.
 std::string format_bytes(std::int64_t bytes);
 std::string format_duration(Nanos duration);
-std::string format_bandwidth(std::int64_t bytes_per_second);
 
 // Regular expressions of what the parsers read, for editors.
 std::string bytes_pattern();

@@ -39,7 +39,7 @@ std::string_view name_of(std::string_view path) {
 
 // Quotes where YAML would read something other than this text.
 std::string yaml_scalar(const Key& key) {
-  if (key.fallback.empty() || key.kind == Kind::kMode) return fmt::format("\"{}\"", key.fallback);
+  if (key.fallback.empty() || key.kind == KeyKind::kMode) return fmt::format("\"{}\"", key.fallback);
   return std::string(key.fallback);
 }
 
@@ -65,7 +65,8 @@ std::string_view origin_word(Origin::Kind kind) {
 std::string default_text(const Key& key) {
   if (key.presence == Presence::kRequired) return "required";
   if (!key.fallback.empty()) return fmt::format("default {}", key.fallback);
-  const bool text_kind = key.kind == Kind::kName || key.kind == Kind::kPath || key.kind == Kind::kText;
+  const bool text_kind =
+      key.kind == KeyKind::kName || key.kind == KeyKind::kPath || key.kind == KeyKind::kText;
   return text_kind && key.low == 0 ? "default empty" : "unset by default";
 }
 
@@ -90,7 +91,7 @@ std::string text_of(const Explanation& explained) {
       out += fmt::format("  flag --set {}=…, environment {}=…\n", key.path, variable_of(key.path));
     return out;
   }
-  if (key.kind != Kind::kSection)
+  if (key.kind != KeyKind::kSection)
     out += wrapped(fmt::format("{}; {}", type_text(key), default_text(key)), "  ");
   std::size_t width = 0;
   for (const Key* child : explained.below) width = std::max(width, child->path.size());
@@ -116,9 +117,9 @@ std::string settings_yaml() {
     const std::string indent = nested ? "  " : "";
     if (!nested) out += '\n';
     std::string comment(key.sentence);
-    if (key.kind == Kind::kChoice)
+    if (key.kind == KeyKind::kChoice)
       comment += " One of: " + type_text(key) + ".";
-    else if (key.leaf() && key.kind != Kind::kFlag)
+    else if (key.leaf() && key.kind != KeyKind::kFlag)
       comment += " " + capitalised(type_text(key)) + ".";
     out += wrapped(comment, indent + "# ");
     out += key.leaf() ? fmt::format("{}{}: {}\n", indent, name_of(key.path), yaml_scalar(key))
@@ -128,7 +129,7 @@ std::string settings_yaml() {
 }
 
 std::string show(const Resolved& resolved, std::size_t columns) {
-  std::vector<Row> rows;
+  std::vector<Cells> rows;
   for (const InForce& line : resolved.in_force) {
     const bool named = line.origin.kind != Origin::Kind::kDefault;
     rows.push_back(

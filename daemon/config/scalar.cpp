@@ -62,7 +62,7 @@ Read read_integer(const Key& key, std::string_view text, Spelling spelling) {
 }
 
 Read read_quantity(const Key& key, std::string_view text) {
-  auto number = key.kind == Kind::kBytes
+  auto number = key.kind == KeyKind::kBytes
                     ? parse_bytes(text)
                     : parse_duration(text).map([](Nanos duration) { return std::int64_t{duration.count()}; });
   if (!number) return tl::unexpected(std::move(number).error());
@@ -128,9 +128,9 @@ std::optional<Complaint> text_fault(const Key& key, std::string_view text, Spell
 
 Read read_text(const Key& key, std::string_view text, Spelling spelling) {
   if (auto fault = text_fault(key, text, spelling)) return tl::unexpected(std::move(*fault));
-  if (key.kind == Kind::kPath && !text.empty() && text[0] != '/')
+  if (key.kind == KeyKind::kPath && !text.empty() && text[0] != '/')
     return refuse(fmt::format("expected an absolute path, not {}", quoted(text)), "start it with '/'");
-  if (key.kind == Kind::kName && !text.empty()) {
+  if (key.kind == KeyKind::kName && !text.empty()) {
     const auto letter = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     };
@@ -149,25 +149,25 @@ Read read_text(const Key& key, std::string_view text, Spelling spelling) {
 
 Read read_scalar(const Key& key, std::string_view text, Spelling spelling) {
   switch (key.kind) {
-    case Kind::kInteger:
+    case KeyKind::kInteger:
       return read_integer(key, text, spelling);
-    case Kind::kBytes:
-    case Kind::kDuration:
+    case KeyKind::kBytes:
+    case KeyKind::kDuration:
       return read_quantity(key, text);
-    case Kind::kFlag:
+    case KeyKind::kFlag:
       return read_flag(text, spelling);
-    case Kind::kMode:
+    case KeyKind::kMode:
       return read_mode(key, text, spelling);
-    case Kind::kChoice:
+    case KeyKind::kChoice:
       return read_choice(key, text);
-    case Kind::kText:
-    case Kind::kName:
-    case Kind::kPath:
-    case Kind::kHosts:
+    case KeyKind::kText:
+    case KeyKind::kName:
+    case KeyKind::kPath:
+    case KeyKind::kHosts:
       return read_text(key, text, spelling);
-    case Kind::kSection:
-    case Kind::kList:
-    case Kind::kNames:
+    case KeyKind::kSection:
+    case KeyKind::kList:
+    case KeyKind::kNames:
       break;
   }
   return refuse(fmt::format("expected {}, not {}", type_text(key), quoted(text)));
@@ -175,15 +175,15 @@ Read read_scalar(const Key& key, std::string_view text, Spelling spelling) {
 
 std::string written(const Key& key, const Value& value) {
   switch (key.kind) {
-    case Kind::kInteger:
+    case KeyKind::kInteger:
       return std::to_string(value.number);
-    case Kind::kBytes:
+    case KeyKind::kBytes:
       return format_bytes(value.number);
-    case Kind::kDuration:
+    case KeyKind::kDuration:
       return format_duration(Nanos(value.number));
-    case Kind::kFlag:
+    case KeyKind::kFlag:
       return value.number != 0 ? "true" : "false";
-    case Kind::kMode:
+    case KeyKind::kMode:
       return fmt::format("{:04o}", value.number);
     default:
       return value.text;

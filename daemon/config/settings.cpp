@@ -38,9 +38,9 @@ struct Declaration {
 };
 
 constexpr Declaration section(std::string_view path, std::string_view sentence) {
-  return {{path, Kind::kSection, Presence::kOptional, "", 0, 0, "", sentence}};
+  return {{path, KeyKind::kSection, Presence::kOptional, "", 0, 0, "", sentence}};
 }
-constexpr Declaration leaf(std::string_view path, Kind kind, std::string_view fallback, std::int64_t low,
+constexpr Declaration leaf(std::string_view path, KeyKind kind, std::string_view fallback, std::int64_t low,
                            std::int64_t high, Slot (*slot)(Settings&), std::string_view sentence,
                            std::string_view choices = "") {
   return {{path, kind, Presence::kOptional, fallback, low, high, choices, sentence}, slot};
@@ -50,24 +50,24 @@ constexpr Declaration leaf(std::string_view path, Kind kind, std::string_view fa
 
 constexpr std::array kDeclarations{
     section("node", "This node and the door to it."),
-    leaf("node.socket_path", Kind::kPath, "/run/muster/musterd.sock", 1, kSocketPathMax,
+    leaf("node.socket_path", KeyKind::kPath, "/run/muster/musterd.sock", 1, kSocketPathMax,
          MUSTER_SLOT(node.socket_path),
          "The socket on which training processes and the command line attach."),
-    leaf("node.runtime_directory", Kind::kPath, "/run/muster", 1, kPathMax,
+    leaf("node.runtime_directory", KeyKind::kPath, "/run/muster", 1, kPathMax,
          MUSTER_SLOT(node.runtime_directory),
          "The daemon's own directory. It is made at start if the socket is to lie in it."),
-    leaf("node.socket_mode", Kind::kMode, "0660", 0600, 0777, MUSTER_SLOT(node.socket_mode),
+    leaf("node.socket_mode", KeyKind::kMode, "0660", 0600, 0777, MUSTER_SLOT(node.socket_mode),
          "Permissions of the socket. Who may attach is decided by user id besides."),
-    leaf("node.group", Kind::kName, "", 0, 32, MUSTER_SLOT(node.group),
+    leaf("node.group", KeyKind::kName, "", 0, 32, MUSTER_SLOT(node.group),
          "The group that owns the socket; empty: the group of the daemon."),
-    leaf("node.workers", Kind::kInteger, "0", 0, kWorkersMax, MUSTER_SLOT(node.workers),
+    leaf("node.workers", KeyKind::kInteger, "0", 0, kWorkersMax, MUSTER_SLOT(node.workers),
          "Worker threads of an engine; 0: as many as the cores granted to it."),
     section("log", "What the daemon says on standard error."),
-    leaf("log.level", Kind::kChoice, "info", 0, 0, MUSTER_SLOT(log.level),
+    leaf("log.level", KeyKind::kChoice, "info", 0, 0, MUSTER_SLOT(log.level),
          "The least severe line that is written.", "debug|info|warning|error|off"),
-    leaf("log.format", Kind::kChoice, "auto", 0, 0, MUSTER_SLOT(log.format),
+    leaf("log.format", KeyKind::kChoice, "auto", 0, 0, MUSTER_SLOT(log.format),
          "auto: journal where the journal reads standard error, else text.", "text|json|journal|auto"),
-    leaf("log.reports_directory", Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(log.reports_directory),
+    leaf("log.reports_directory", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(log.reports_directory),
          "Where a passed deadline leaves its report and what each rank had run, as files of the job's user; "
          "empty: nowhere."),
     section(
@@ -76,68 +76,70 @@ constexpr std::array kDeclarations{
         "user the node, set jobs_per_user_max: 1024, sessions_per_user_max: 65535 and "
         "memory_per_user_max: 16TiB. That user may then have all but the eighth that is reserved for root. "
         "The user who runs the daemon may always have all."),
-    leaf("limits.jobs_max", Kind::kInteger, "16", 1, 1024, MUSTER_SLOT(limits.jobs_max),
+    leaf("limits.jobs_max", KeyKind::kInteger, "16", 1, 1024, MUSTER_SLOT(limits.jobs_max),
          "Jobs on this node. An eighth, rounded up but never all, is reserved for root and the daemon's own "
          "user."),
-    leaf("limits.jobs_per_user_max", Kind::kInteger, "0", 0, 1024, MUSTER_SLOT(limits.jobs_per_user_max),
+    leaf("limits.jobs_per_user_max", KeyKind::kInteger, "0", 0, 1024, MUSTER_SLOT(limits.jobs_per_user_max),
          "Jobs of one user other than root and the daemon's own; 0: half of what is not reserved for those, "
          "at least 1."),
-    leaf("limits.sessions_max", Kind::kInteger, "256", 1, kSlotsMax, MUSTER_SLOT(limits.sessions_max),
+    leaf("limits.sessions_max", KeyKind::kInteger, "256", 1, kSlotsMax, MUSTER_SLOT(limits.sessions_max),
          "Sessions of all jobs together, attached or waiting for their job. An eighth is reserved for root "
          "and the daemon's own user."),
-    leaf("limits.sessions_per_user_max", Kind::kInteger, "0", 0, kSlotsMax,
+    leaf("limits.sessions_per_user_max", KeyKind::kInteger, "0", 0, kSlotsMax,
          MUSTER_SLOT(limits.sessions_per_user_max),
          "Sessions of one user other than root and the daemon's own; 0: half of what is not reserved for "
          "those, at least 1. A job of more ranks is refused."),
-    leaf("limits.ranks_per_job_max", Kind::kInteger, "256", 1, kRanksOnNodeMax,
+    leaf("limits.ranks_per_job_max", KeyKind::kInteger, "256", 1, kRanksOnNodeMax,
          MUSTER_SLOT(limits.ranks_per_job_max),
          "Ranks of one job, each of which has a session at most. Their shared memory is made with the job."),
-    leaf("limits.buffers_per_rank_max", Kind::kInteger, "4096", 1, kSlotsMax,
+    leaf("limits.buffers_per_rank_max", KeyKind::kInteger, "4096", 1, kSlotsMax,
          MUSTER_SLOT(limits.buffers_per_rank_max), "Buffers of one rank."),
-    leaf("limits.plans_per_rank_max", Kind::kInteger, "16384", 1, kSlotsMax,
+    leaf("limits.plans_per_rank_max", KeyKind::kInteger, "16384", 1, kSlotsMax,
          MUSTER_SLOT(limits.plans_per_rank_max), "Plans of one rank, those of one-shot calls included."),
-    leaf("limits.starts_per_lane_max", Kind::kInteger, "1024", 1, kStartsPerLaneMax,
+    leaf("limits.starts_per_lane_max", KeyKind::kInteger, "1024", 1, kStartsPerLaneMax,
          MUSTER_SLOT(limits.starts_per_lane_max),
          "Starts of one lane of a rank that may be without a verdict: a client that is further ahead is told "
          "to wait."),
-    leaf("limits.groups_made_max", Kind::kInteger, "64", 0, kGroupsMadeMax,
+    leaf("limits.groups_made_max", KeyKind::kInteger, "64", 0, kGroupsMadeMax,
          MUSTER_SLOT(limits.groups_made_max),
          "Made groups that a rank holds at once, those of meshes that it has made among them, beside the "
          "groups of its job's mesh: after a rank was lost, say."),
-    leaf("limits.memory_max", Kind::kBytes, "0B", 0, 16 * kTiB, MUSTER_SLOT(limits.memory_max),
+    leaf("limits.memory_max", KeyKind::kBytes, "0B", 0, 16 * kTiB, MUSTER_SLOT(limits.memory_max),
          "Bytes that all jobs hold together: what they are made of, and their buffers. An eighth is "
          "reserved for root and the daemon's own user. 0B: three quarters of the machine's memory, or of "
          "what the daemon's cgroup may have."),
-    leaf("limits.memory_per_user_max", Kind::kBytes, "0B", 0, 16 * kTiB,
+    leaf("limits.memory_per_user_max", KeyKind::kBytes, "0B", 0, 16 * kTiB,
          MUSTER_SLOT(limits.memory_per_user_max),
          "Bytes that the jobs of one user other than root and the daemon's own hold; 0B: half of what is not "
          "reserved for those."),
-    leaf("limits.arena_per_rank_max", Kind::kBytes, "8GiB", kMiB, 16 * kTiB,
+    leaf("limits.arena_per_rank_max", KeyKind::kBytes, "8GiB", kMiB, 16 * kTiB,
          MUSTER_SLOT(limits.arena_per_rank_max), "Bytes of all buffers of one rank."),
-    leaf("limits.arena_segment", Kind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),
+    leaf("limits.arena_segment", KeyKind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),
          "An arena grows by what it has already, from 2MiB on, up to segments of this size; by more where "
          "one buffer needs it. At most limits.arena_per_rank_max."),
-    leaf("limits.made_job_linger", Kind::kDuration, "60s", 0, 24 * kHour, MUSTER_SLOT(limits.made_job_linger),
+    leaf("limits.made_job_linger", KeyKind::kDuration, "60s", 0, 24 * kHour,
+         MUSTER_SLOT(limits.made_job_linger),
          "A job that its first rank has created ends this long after its last rank has left; 0s: at once. "
          "Jobs "
          "of the cluster file and of `muster run --keep` stay."),
     section("liveness", "How long the daemon waits before it gives up a core or a client."),
-    leaf("liveness.idle_spin", Kind::kDuration, "50us", 0, 10 * kMs, MUSTER_SLOT(liveness.idle_spin),
+    leaf("liveness.idle_spin", KeyKind::kDuration, "50us", 0, 10 * kMs, MUSTER_SLOT(liveness.idle_spin),
          "A worker without work looks again for this long before it sleeps; 0s: it sleeps at once."),
-    leaf("liveness.drain_timeout", Kind::kDuration, "10s", 0, kHour, MUSTER_SLOT(liveness.drain_timeout),
+    leaf("liveness.drain_timeout", KeyKind::kDuration, "10s", 0, kHour, MUSTER_SLOT(liveness.drain_timeout),
          "At the end, running operations get this long to finish; 0s: none."),
     section("defaults", "Used where a job or a client does not say."),
-    leaf("defaults.deadline", Kind::kDuration, "60s", 100 * kMs, 24 * kHour, MUSTER_SLOT(defaults.deadline),
+    leaf("defaults.deadline", KeyKind::kDuration, "60s", 100 * kMs, 24 * kHour,
+         MUSTER_SLOT(defaults.deadline),
          "An operation that has waited so long for a member fails on every rank, with a report that names "
          "those at "
          "fault."),
-    leaf("defaults.digests", Kind::kInteger, "0", 0, kDigestsMax, MUSTER_SLOT(defaults.digests),
+    leaf("defaults.digests", KeyKind::kInteger, "0", 0, kDigestsMax, MUSTER_SLOT(defaults.digests),
          "On host devices: after every Nth run whose result is the same on all members, they compare "
          "digests of it; with three members or more a rank that computes or keeps wrong bits is named. "
          "0: never. What is started, not run, is left to muster_compare."),
-    leaf("jobs_from", Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(jobs_from),
+    leaf("jobs_from", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(jobs_from),
          "The cluster file whose jobs the daemon creates at start; empty: none."),
-    leaf("auto_create_jobs", Kind::kFlag, "true", 0, 0, MUSTER_SLOT(auto_create_jobs),
+    leaf("auto_create_jobs", KeyKind::kFlag, "true", 0, 0, MUSTER_SLOT(auto_create_jobs),
          "Whether a client that names an unknown job creates it."),
 };
 

@@ -3,7 +3,6 @@
 #include "api/base/utf8.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
 
@@ -82,7 +81,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t columns) {
 
 // Rows of one width, with what has to be known to make them narrow.
 struct Grid {
-  std::vector<Row> rows;  // the head first
+  std::vector<Cells> rows;  // the head first
   std::vector<std::size_t> widths;
   std::size_t columns = 0;
   std::string left_out;
@@ -90,7 +89,7 @@ struct Grid {
   // Of a column: as it is, and as narrow as it may become.
   std::size_t natural(std::size_t column) const {
     std::size_t most = 0;
-    for (const Row& row : rows) most = std::max(most, width(row[column]));
+    for (const Cells& row : rows) most = std::max(most, width(row[column]));
     return most;
   }
   std::size_t least(std::size_t column) const {
@@ -110,14 +109,14 @@ struct Grid {
   }
   void leave_out(std::size_t column) {
     left_out += (left_out.empty() ? "" : ", ") + rows.front()[column];
-    for (Row& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+    for (Cells& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
     widths.erase(widths.begin() + static_cast<std::ptrdiff_t>(column));
   }
 };
 
 void fit(const Fit& how, Grid* grid) {
   for (const std::string_view name : how.spare) {
-    const Row& head = grid->rows.front();
+    const Cells& head = grid->rows.front();
     const auto found = std::find(head.begin(), head.end() - 1, name);
     if (found == head.end() - 1) continue;
     const auto column = static_cast<std::size_t>(found - head.begin());
@@ -127,7 +126,7 @@ void fit(const Fit& how, Grid* grid) {
   for (std::size_t column = grid->widths.size() - 1; column-- > 0;) grid->shrink(column);
 }
 
-void add_row(const Row& row, const Grid& grid, std::string* out) {
+void add_row(const Cells& row, const Grid& grid, std::string* out) {
   std::string lead;
   for (std::size_t i = 0; i + 1 < row.size(); ++i)
     lead += padded(cut(row[i], grid.widths[i]), grid.widths[i]) + "  ";
@@ -143,12 +142,12 @@ void add_row(const Row& row, const Grid& grid, std::string* out) {
 
 }  // namespace
 
-std::string table(const Row& head, const std::vector<Row>& rows, const Fit& how) {
+std::string table(const Cells& head, const std::vector<Cells>& rows, const Fit& how) {
   Grid grid;
   grid.columns = how.columns;
-  grid.rows.push_back(head.empty() && !rows.empty() ? Row(rows.front().size()) : head);
+  grid.rows.push_back(head.empty() && !rows.empty() ? Cells(rows.front().size()) : head);
   grid.rows.insert(grid.rows.end(), rows.begin(), rows.end());
-  for (Row& row : grid.rows)
+  for (Cells& row : grid.rows)
     for (std::string& cell : row) cell = printable(cell, Lines::kOne);
   for (std::size_t column = 0; column < grid.rows.front().size(); ++column)
     grid.widths.push_back(grid.natural(column));
@@ -170,38 +169,6 @@ std::size_t screen_columns() {
   winsize size{};
   if (columns == 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
   return columns == 0 ? kColumnsMax : std::clamp(columns, kScreenColumnsMin, kColumnsMax);
-}
-
-std::string ranks_text(std::span<const std::uint32_t> ranks) {
-  std::string text;
-  std::size_t i = 0;
-  while (i < ranks.size()) {
-    // The longest run of one step from here; three ranks make a run worth writing so.
-    std::size_t end = i + 1;
-    const std::uint32_t step = end < ranks.size() ? ranks[end] - ranks[i] : 0;
-    while (end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
-    if (!text.empty()) text += ',';
-    if (end - i >= 3) {
-      text += fmt::format("{}-{}", ranks[i], ranks[end - 1]);
-      if (step != 1) text += fmt::format("/{}", step);
-      i = end;
-    } else {
-      text += fmt::format("{}", ranks[i]);
-      ++i;
-    }
-  }
-  return text;
-}
-
-std::string bytes_text(std::uint64_t bytes) {
-  constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024.0 && unit + 1 < kUnits.size()) {
-    value /= 1024.0;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", value, unit == 0 || value >= 100.0 ? 0 : 1, kUnits[unit]);
 }
 
 std::string duration_text(std::int64_t nanos) {

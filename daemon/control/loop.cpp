@@ -12,11 +12,11 @@
 namespace muster::control {
 namespace {
 
-struct Entry {
-  virtual ~Entry() = default;
+struct Registration {
+  virtual ~Registration() = default;
 };
 
-struct DescriptorWatch final : Entry, std::enable_shared_from_this<DescriptorWatch> {
+struct DescriptorWatch final : Registration, std::enable_shared_from_this<DescriptorWatch> {
   using Wait = asio::posix::descriptor_base::wait_type;
   DescriptorWatch(asio::io_context& io, int fd, Wait what, Loop::Callback cb)
       : descriptor(io, fd), wait(what), callback(std::move(cb)) {}
@@ -37,12 +37,12 @@ struct DescriptorWatch final : Entry, std::enable_shared_from_this<DescriptorWat
   bool live = true;
 };
 
-struct TimerWatch final : Entry {
+struct TimerWatch final : Registration {
   TimerWatch(asio::io_context& io, Nanos delay) : timer(io, delay) {}
   asio::steady_timer timer;
 };
 
-struct SignalWatch final : Entry, std::enable_shared_from_this<SignalWatch> {
+struct SignalWatch final : Registration, std::enable_shared_from_this<SignalWatch> {
   SignalWatch(asio::io_context& io, int number, Loop::Callback cb)
       : signals(io, number), callback(std::move(cb)) {}
   void arm() {
@@ -62,7 +62,7 @@ struct SignalWatch final : Entry, std::enable_shared_from_this<SignalWatch> {
 struct Loop::State {
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{asio::make_work_guard(io)};
-  std::map<Watch, std::shared_ptr<Entry>> entries;
+  std::map<Watch, std::shared_ptr<Registration>> entries;
   Watch next = 1;
 
   Watch watch(int fd, DescriptorWatch::Wait what, Callback callback);

@@ -28,7 +28,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-std::string with_suggestion(std::string text, const std::string& word,
+std::string with_suggestion(const std::string& text, const std::string& word,
                             const std::vector<std::string>& names) {
   const std::string suggestion = did_you_mean(closest(word, names));
   return suggestion.empty() ? text : text + "; " + suggestion;

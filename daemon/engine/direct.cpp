@@ -1,5 +1,6 @@
 // The engine's part in the direct path: memory for those who meet, and causes for those who do not.
 #include "api/base/signature.hpp"
+#include "api/base/words.hpp"
 #include "daemon/engine/engine.hpp"
 
 #include <algorithm>
@@ -138,7 +139,7 @@ Status Engine::direct_overdue(Session& session, const shm::DirectMessage& messag
   scheduler::Cause cause{Code::kTimeout, static_cast<std::int32_t>(ranks.front()),
                          fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}",
                                      group.name, direct_label(session, message.plan),
-                                     ranks.size() == 1 ? "" : "s", blame::rank_list(ranks), where)};
+                                     ranks.size() == 1 ? "" : "s", rank_list(ranks), where)};
   const std::vector<RankFacts> facts = rank_facts();
   blame::Situation all = situation(facts, clock_.now());
   if (const auto about = wait_run_by(all, q.group, session.options().rank.value))

@@ -1,7 +1,7 @@
 // The engine's groups: those that it opens with the job, and those that its clients make.
+#include "api/base/words.hpp"
 #include "api/shm/message.hpp"
 #include "daemon/engine/engine.hpp"
-#include "scheduler/blame/blame.hpp"
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ std::string shown_name(std::string_view name, std::span<const Rank> ranks) {
   if (!name.empty()) return std::string(name);
   std::vector<std::uint32_t> numbers;
   for (const Rank rank : ranks) numbers.push_back(rank.value);
-  const std::string text = fmt::format("ranks {}", blame::rank_list(numbers));
+  const std::string text = fmt::format("ranks {}", rank_list(numbers));
   if (text.size() < shm::kNameBytes) return text;
   return fmt::format("{}...", text.substr(0, shm::kNameBytes - sizeof "..."));
 }
@@ -74,7 +74,7 @@ Status Engine::open_board() {
 std::vector<scheduler::Group> Engine::all_groups() const {
   std::vector<scheduler::Group> groups;
   for (std::uint32_t g = 0; g < group_list_.size(); ++g) {
-    const mesh::Group group = group_list_.group(GroupId(g));
+    const mesh::MeshGroup group = group_list_.group(GroupId(g));
     groups.push_back({std::string(group.name), {group.ranks.begin(), group.ranks.end()}});
   }
   for (std::uint32_t rank = 0; rank < spec_.world; ++rank) groups.push_back({"self", {Rank(rank)}});
@@ -191,7 +191,7 @@ Result<std::uint64_t> Engine::shrink_group(Session& session, std::uint64_t handl
     if (gives_up) shrinks_.give_up(of, asker);
     return fail(gives_up ? Code::kTimeout : Code::kBusy,
                 "group {}: rank{} {} {} attached and did not call muster_group_shrink", whole.name,
-                ranks.size() == 1 ? "" : "s", blame::rank_list(ranks), ranks.size() == 1 ? "is" : "are");
+                ranks.size() == 1 ? "" : "s", rank_list(ranks), ranks.size() == 1 ? "is" : "are");
   }
   const std::vector<SessionId> askers = shrinks_.askers(of, attached);
   shrinks_.close(of, askers, close_shrink(of, askers));
@@ -276,7 +276,7 @@ Result<MadeMesh*> Engine::enter_mesh(std::uint64_t over, mesh::GroupList list, s
   const std::string degrees = list.mesh().degrees().canonical();
   MadeMesh& mesh = table_.add_mesh({0, over, degrees, std::move(list), {ranks.begin(), ranks.end()}, {}, {}});
   for (std::uint32_t g = 0; g < mesh.list.size(); ++g) {
-    const mesh::Group wanted = mesh.list.group(GroupId(g));
+    const mesh::MeshGroup wanted = mesh.list.group(GroupId(g));
     std::vector<Rank> members;
     for (const Rank rank : wanted.ranks) members.push_back(ranks[rank.value]);
     const auto group = enter_group(wanted.name, members, GroupTable::Found::kOtherwise);

@@ -64,7 +64,7 @@ std::vector<RankFacts> Engine::rank_facts() const {
   for (const Seat& seat : seats_) {
     RankFacts& rank = facts.emplace_back(RankFacts{seat.session.get(), seat.process, seat.heard_at, {}});
     if (const auto& last = seat.finished)
-      rank.finished = blame::Finished{graph_->groups()[last->group.value].name, last->label, Path::kEngine,
+      rank.finished = blame::LastOperation{graph_->groups()[last->group.value].name, last->label, Path::kEngine,
                                       last->number, last->at};
   }
   return facts;

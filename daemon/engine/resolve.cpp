@@ -2,6 +2,8 @@
 
 #include "api/base/dtype.hpp"
 #include "api/shm/message.hpp"
+#include "kernels/check.hpp"
+#include "kernels/table.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -262,8 +262,8 @@ void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& sta
   const Instant begun = std::min(flight->begun, e.now);
   state.heard = std::max(state.heard.value_or(begun), begun);
   if (flight->state == shm::RecordState::kWell && (!state.finished || state.finished->at < begun))
-    state.finished = blame::Finished{e.graph.groups()[flight->group.value].name, op_name(flight->what.op),
-                                     Path::kDirect, flight->number, begun};
+    state.finished = blame::LastOperation{e.graph.groups()[flight->group.value].name,
+                                          op_name(flight->what.op), Path::kDirect, flight->number, begun};
   if (flight->state == shm::RecordState::kOpen && is_current(flight))
     wait_in(meetings, *flight, begun).arrived.push_back({rank, begun});
 }

@@ -20,8 +20,8 @@ namespace muster::engine {
 struct RankFacts {
   const Session* session = nullptr;  // none: the rank is not attached
   ProcessId process;
-  Instant heard{0};                         // its last command or message
-  std::optional<blame::Finished> finished;  // on the engine path
+  Instant heard{0};                              // its last command or message
+  std::optional<blame::LastOperation> finished;  // on the engine path
 };
 
 struct Evidence {

@@ -28,7 +28,7 @@ mesh::Degrees degrees_of(const JobEntry& job) {
   return degrees;
 }
 
-std::vector<std::string> members_of(const config::Flatten& flatten) {
+std::vector<std::string> members_of(const config::FlattenEntry& flatten) {
   std::vector<std::string> members;
   for (const auto& dim : flatten.dims) members.push_back(dim.value);
   return members;

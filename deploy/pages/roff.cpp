@@ -141,7 +141,7 @@ std::string keys_text(std::span<const config::Key> keys, bool settings) {
   std::string out;
   for (const config::Key& key : keys) {
     const std::string path(key.path), sentence(key.sentence);
-    if (key.kind == config::Kind::kSection && path.find('.') == std::string::npos) {
+    if (key.kind == config::KeyKind::kSection && path.find('.') == std::string::npos) {
       out += fmt::format(".SS {}\n{}\n", roff(path), roff(sentence));
       continue;
     }

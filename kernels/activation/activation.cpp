@@ -10,16 +10,16 @@
 namespace muster::kernels::activation {
 namespace {
 
-constexpr std::array<Operand, 2> kGeluForward{{{"x", Access::kRead, false}, {"y", Access::kWrite, false}}};
+constexpr std::array<Operand, 2> kGeluForward{{{"x", Intent::kRead, false}, {"y", Intent::kWrite, false}}};
 constexpr std::array<Operand, 3> kGeluBackward{
-    {{"dy", Access::kRead, false}, {"x", Access::kRead, false}, {"dx", Access::kWrite, false}}};
+    {{"dy", Intent::kRead, false}, {"x", Intent::kRead, false}, {"dx", Intent::kWrite, false}}};
 constexpr std::array<Operand, 3> kSwigluForward{
-    {{"gate", Access::kRead, false}, {"up", Access::kRead, false}, {"y", Access::kWrite, false}}};
-constexpr std::array<Operand, 5> kSwigluBackward{{{"dy", Access::kRead, false},
-                                                  {"gate", Access::kRead, false},
-                                                  {"up", Access::kRead, false},
-                                                  {"dgate", Access::kWrite, false},
-                                                  {"dup", Access::kWrite, false}}};
+    {{"gate", Intent::kRead, false}, {"up", Intent::kRead, false}, {"y", Intent::kWrite, false}}};
+constexpr std::array<Operand, 5> kSwigluBackward{{{"dy", Intent::kRead, false},
+                                                  {"gate", Intent::kRead, false},
+                                                  {"up", Intent::kRead, false},
+                                                  {"dgate", Intent::kWrite, false},
+                                                  {"dup", Intent::kWrite, false}}};
 
 // 20 to 80 µs.
 constexpr std::int64_t kElementsPerPart = 32 * 1024;

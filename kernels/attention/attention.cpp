@@ -8,20 +8,20 @@
 namespace muster::kernels::attention {
 namespace {
 
-constexpr std::array<Operand, 5> kForward{{{"q", Access::kRead, false},
-                                           {"key", Access::kRead, false},
-                                           {"v", Access::kRead, false},
-                                           {"out", Access::kWrite, false},
-                                           {"lse", Access::kWrite, false}}};
-constexpr std::array<Operand, 9> kBackward{{{"dout", Access::kRead, false},
-                                            {"q", Access::kRead, false},
-                                            {"key", Access::kRead, false},
-                                            {"v", Access::kRead, false},
-                                            {"out", Access::kRead, false},
-                                            {"lse", Access::kRead, false},
-                                            {"dq", Access::kWrite, false},
-                                            {"dkey", Access::kWrite, false},
-                                            {"dv", Access::kWrite, false}}};
+constexpr std::array<Operand, 5> kForward{{{"q", Intent::kRead, false},
+                                           {"key", Intent::kRead, false},
+                                           {"v", Intent::kRead, false},
+                                           {"out", Intent::kWrite, false},
+                                           {"lse", Intent::kWrite, false}}};
+constexpr std::array<Operand, 9> kBackward{{{"dout", Intent::kRead, false},
+                                            {"q", Intent::kRead, false},
+                                            {"key", Intent::kRead, false},
+                                            {"v", Intent::kRead, false},
+                                            {"out", Intent::kRead, false},
+                                            {"lse", Intent::kRead, false},
+                                            {"dq", Intent::kWrite, false},
+                                            {"dkey", Intent::kWrite, false},
+                                            {"dv", Intent::kWrite, false}}};
 
 constexpr std::int64_t kPositionMax = std::int64_t{1} << 40;
 

@@ -26,7 +26,7 @@ struct Extent {
 
 struct Problem {
   const Args& args;
-  Shape shape;
+  AttentionShape shape;
   Mask mask;
   float scale;
   std::int64_t width;  // padded number of features
@@ -45,7 +45,7 @@ struct Problem {
   }
 };
 
-struct Workspace {
+struct BackwardWorkspace {
   float* keys_turned;    // [features, kTileKeys]
   float* values_turned;  // [features, kTileKeys]
   float* keys;           // [kTileKeys, width]
@@ -58,7 +58,7 @@ struct Workspace {
   float* dvalues;        // [kTileKeys, width]
   float* dqueries;       // [heads, queries, width] of the part
 
-  Workspace(const Problem& p, const Extent& extent) {
+  BackwardWorkspace(const Problem& p, const Extent& extent) {
     const std::int64_t dq_rows =
         extent.gradients == Gradients::kKeys
             ? 0
@@ -98,16 +98,16 @@ void differentiate(float* chance, float* slope, std::int64_t visible, std::int64
 }
 
 // One tile of queries against one tile of keys; dq is where the tile's first row of dqueries lies.
-void pair(const Problem& p, const Workspace& w, const Extent& extent, std::int64_t head, Range tile,
-          Range keys, Block key_rows, float* dq) {
+void pair(const Problem& p, const BackwardWorkspace& w, const Extent& extent, std::int64_t head, Range tile,
+          Range keys, RowBlock key_rows, float* dq) {
   const std::int64_t seen = p.mask.visible(tile.end - 1, keys);
   if (seen == 0) return;
   const std::int64_t rows = tile.end - tile.begin;
   const std::int64_t columns = padded(seen);
-  const Head out(p.out(), extent.batch, head);
-  const Head dout(p.dout(), extent.batch, head);
-  const Block queries = Head(p.q(), extent.batch, head).block(tile, w.queries);
-  const Block douts = dout.block(tile, w.douts);
+  const HeadView out(p.out(), extent.batch, head);
+  const HeadView dout(p.dout(), extent.batch, head);
+  const RowBlock queries = HeadView(p.q(), extent.batch, head).block(tile, w.queries);
+  const RowBlock douts = dout.block(tile, w.douts);
   multiply(queries.left(), {w.keys_turned, kTileKeys}, w.chances, kTileKeys, rows, p.shape.features, columns,
            Onto::kNothing);
   multiply(douts.left(), {w.values_turned, kTileKeys}, w.slopes, kTileKeys, rows, p.shape.features, columns,
@@ -127,21 +127,21 @@ void pair(const Problem& p, const Workspace& w, const Extent& extent, std::int64
     multiply({w.slopes, kTileKeys, 1}, key_rows, dq, p.width, rows, seen, p.width, Onto::kResult);
 }
 
-void write_rows(const Head& to, Range range, const float* from, std::int64_t width) {
+void write_rows(const HeadView& to, Range range, const float* from, std::int64_t width) {
   for (std::int64_t i = range.begin; i < range.end; ++i)
     write(to.row(i), Write::kReplace, from + (i - range.begin) * width);
 }
 
 void differentiate_extent(const Problem& p, const Extent& extent) {
-  const Workspace w(p, extent);
+  const BackwardWorkspace w(p, extent);
   const std::int64_t key_head = extent.key_head;
   const std::int64_t queries = extent.queries.end - extent.queries.begin;
-  const Head key(p.key(), extent.batch, key_head);
+  const HeadView key(p.key(), extent.batch, key_head);
   for (std::int64_t k = extent.keys.begin; k < extent.keys.end; k += kTileKeys) {
     const Range keys{k, std::min(extent.keys.end, k + kTileKeys)};
     key.transpose(keys, w.keys_turned, kTileKeys, w.rows);
-    Head(p.value(), extent.batch, key_head).transpose(keys, w.values_turned, kTileKeys, w.rows);
-    const Block key_rows = key.block(keys, w.keys);
+    HeadView(p.value(), extent.batch, key_head).transpose(keys, w.values_turned, kTileKeys, w.rows);
+    const RowBlock key_rows = key.block(keys, w.keys);
     std::fill(w.dkeys, w.dkeys + kTileKeys * p.width, 0.0f);
     std::fill(w.dvalues, w.dvalues + kTileKeys * p.width, 0.0f);
     for (std::int64_t head = extent.heads.begin; head < extent.heads.end; ++head) {
@@ -163,14 +163,14 @@ void differentiate_extent(const Problem& p, const Extent& extent) {
 }
 
 // Parts of a long backward: ranges of queries of each head, then ranges of keys of each key head.
-std::uint32_t query_ranges(const Shape& shape) {
+std::uint32_t query_ranges(const AttentionShape& shape) {
   return parts_of(shape.queries, shape.queries_per_part());
 }
-std::uint32_t key_ranges(const Shape& shape) {
+std::uint32_t key_ranges(const AttentionShape& shape) {
   return parts_of(shape.keys, shape.keys_per_part());
 }
 
-Extent extent_of(const Shape& shape, std::uint32_t part) {
+Extent extent_of(const AttentionShape& shape, std::uint32_t part) {
   const Range all_queries{0, shape.queries};
   const Range all_keys{0, shape.keys};
   const auto group_of = [&shape](std::int64_t key_head) {
@@ -186,7 +186,7 @@ Extent extent_of(const Shape& shape, std::uint32_t part) {
     const std::int64_t head = part / per_head % shape.heads;
     return {Gradients::kQueries,
             part / per_head / shape.heads,
-            head / shape.group(),
+            shape.key_head_of(head),
             {head, head + 1},
             range_of(shape.queries, shape.queries_per_part(), part % per_head),
             all_keys};
@@ -202,7 +202,7 @@ Extent extent_of(const Shape& shape, std::uint32_t part) {
 }  // namespace
 
 std::uint32_t backward_parts(const Args& args) {
-  const Shape shape = Shape::of(args.tensors[1], args.tensors[2]);
+  const AttentionShape shape = AttentionShape::of(args.tensors[1], args.tensors[2]);
   const auto key_heads = static_cast<std::uint32_t>(shape.batch * shape.key_heads);
   if (shape.backward_is_short()) return key_heads;
   return static_cast<std::uint32_t>(shape.batch * shape.heads) * query_ranges(shape) +
@@ -210,7 +210,7 @@ std::uint32_t backward_parts(const Args& args) {
 }
 
 void backward_part(const Args& args, std::uint32_t part) {
-  const Shape shape = Shape::of(args.tensors[1], args.tensors[2]);
+  const AttentionShape shape = AttentionShape::of(args.tensors[1], args.tensors[2]);
   const Problem problem{args, shape, mask_of(args), static_cast<float>(args.reals[0]),
                         padded(shape.features)};
   const Extent extent = extent_of(shape, part);

@@ -15,7 +15,7 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
 struct ForwardScratch;
 
 // What one part works in; `width` is the padded number of features.
-struct Workspace {
+struct ForwardWorkspace {
   float* keys;     // [features, kTileKeys], transposed
   float* values;   // [kTileKeys, width]
   float* queries;  // [kTileQueries, width]
@@ -25,7 +25,7 @@ struct Workspace {
   float* maxima;   // [queries of the part]
   float* sums;     // [queries of the part]
 
-  Workspace(std::int64_t queries_of_part, std::int64_t features) {
+  ForwardWorkspace(std::int64_t queries_of_part, std::int64_t features) {
     const std::int64_t width = padded(features);
     float* at = scratch<ForwardScratch>((features + width) * kTileKeys + kTileQueries * (width + kTileKeys) +
                                         width + queries_of_part * (width + 2));
@@ -68,14 +68,14 @@ void absorb(float* score, std::int64_t visible, std::int64_t columns, float scal
 }
 
 void attend(const Args& args, std::int64_t batch, std::int64_t head, Range queries) {
-  const Shape shape = Shape::of(args.tensors[0], args.tensors[1]);
+  const AttentionShape shape = AttentionShape::of(args.tensors[0], args.tensors[1]);
   const Mask mask = mask_of(args);
   const auto scale = static_cast<float>(args.reals[0]);
   const std::int64_t width = padded(shape.features);
-  const Head q(args.tensors[0], batch, head);
-  const Head key(args.tensors[1], batch, head / shape.group());
-  const Head value(args.tensors[2], batch, head / shape.group());
-  const Workspace w(queries.end - queries.begin, shape.features);
+  const HeadView q(args.tensors[0], batch, head);
+  const HeadView key(args.tensors[1], batch, shape.key_head_of(head));
+  const HeadView value(args.tensors[2], batch, shape.key_head_of(head));
+  const ForwardWorkspace w(queries.end - queries.begin, shape.features);
   std::fill(w.out, w.out + (queries.end - queries.begin) * width, 0.0f);
   std::fill(w.maxima, w.maxima + (queries.end - queries.begin), kNothing);
   std::fill(w.sums, w.sums + (queries.end - queries.begin), 0.0f);
@@ -84,7 +84,7 @@ void attend(const Args& args, std::int64_t batch, std::int64_t head, Range queri
     const Range keys{k, std::min(shape.keys, k + kTileKeys)};
     if (mask.visible(queries.end - 1, keys) == 0) break;  // later keys are further still
     key.transpose(keys, w.keys, kTileKeys, w.row);
-    const Block values = value.block(keys, w.values);
+    const RowBlock values = value.block(keys, w.values);
     for (std::int64_t first = queries.begin; first < queries.end; first += kTileQueries) {
       const Range tile{first, std::min(queries.end, first + kTileQueries)};
       const std::int64_t seen = mask.visible(tile.end - 1, keys);  // by the last query, which sees most
@@ -103,7 +103,7 @@ void attend(const Args& args, std::int64_t batch, std::int64_t head, Range queri
     }
   }
 
-  const Head target_head(args.tensors[3], batch, head);
+  const HeadView target_head(args.tensors[3], batch, head);
   const Tensor& lse = args.tensors[4];
   for (std::int64_t i = queries.begin; i < queries.end; ++i) {
     const std::int64_t at = i - queries.begin;
@@ -120,13 +120,13 @@ void attend(const Args& args, std::int64_t batch, std::int64_t head, Range queri
 }  // namespace
 
 std::uint32_t forward_parts(const Args& args) {
-  const Shape shape = Shape::of(args.tensors[0], args.tensors[1]);
+  const AttentionShape shape = AttentionShape::of(args.tensors[0], args.tensors[1]);
   return static_cast<std::uint32_t>(shape.batch * shape.heads) *
          parts_of(shape.queries, shape.queries_per_part());
 }
 
 void forward_part(const Args& args, std::uint32_t part) {
-  const Shape shape = Shape::of(args.tensors[0], args.tensors[1]);
+  const AttentionShape shape = AttentionShape::of(args.tensors[0], args.tensors[1]);
   const std::uint32_t ranges = parts_of(shape.queries, shape.queries_per_part());
   const std::int64_t head = part / ranges;
   const Range queries = range_of(shape.queries, shape.queries_per_part(), part % ranges);

@@ -1,6 +1,7 @@
 // Sizes of one attention problem, the cut into parts and the mask, for forward and backward alike.
 #pragma once
 
+#include "api/base/assert.hpp"
 #include "kernels/element.hpp"
 
 #include <algorithm>
@@ -14,12 +15,17 @@ inline constexpr std::int64_t kTileKeys = 128;
 // A part works in up to 4 KiB for each feature.
 inline constexpr std::int64_t kFeaturesMax = 4096;
 
-struct Shape {
+struct AttentionShape {
   std::int64_t batch, queries, keys, heads, key_heads, features;
   std::int64_t group() const { return key_heads == 0 ? 0 : heads / key_heads; }
+  // Of a head that has one: heads without keys are refused before a part runs.
+  std::int64_t key_head_of(std::int64_t head) const {
+    MUSTER_ASSERT(group() > 0);
+    return head / group();
+  }
 
   // Heads without a query are none, so that nobody counts them one by one.
-  static Shape of(const Tensor& q, const Tensor& key) {
+  static AttentionShape of(const Tensor& q, const Tensor& key) {
     const std::int64_t heads = q.size[1] == 0 ? 0 : q.size[2];
     return {q.size[0], q.size[1], key.size[1], heads, key.size[2], q.size[3]};
   }

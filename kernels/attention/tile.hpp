@@ -24,7 +24,7 @@ struct Left {
 };
 
 // Rows of floats side by side, `step` between rows; as a right side its width is padded.
-struct Block {
+struct RowBlock {
   const float* data;
   std::int64_t step;
 
@@ -36,7 +36,7 @@ enum class Onto : std::uint8_t { kNothing, kResult };
 
 // kRows rows and kPad columns of a product, in registers.
 template<std::int64_t kRows>
-[[gnu::always_inline]] inline void multiply_strip(Left a, Block b, float* c, std::int64_t c_step,
+[[gnu::always_inline]] inline void multiply_strip(Left a, RowBlock b, float* c, std::int64_t c_step,
                                                   std::int64_t depth, Onto onto) {
   using Eight = float __attribute__((vector_size(32)));
   Eight low[kRows];
@@ -73,10 +73,10 @@ template<std::int64_t kRows>
 inline constexpr std::int64_t kStripRows = 6;
 
 // c[rows, columns] = a[rows, depth] · b[depth, columns], or added to c. `columns` is a multiple of kPad.
-inline void multiply(Left a, Block b, float* c, std::int64_t c_step, std::int64_t rows, std::int64_t depth,
+inline void multiply(Left a, RowBlock b, float* c, std::int64_t c_step, std::int64_t rows, std::int64_t depth,
                      std::int64_t columns, Onto onto) {
   for (std::int64_t n = 0; n < columns; n += kPad) {
-    const Block strip{b.data + n, b.step};
+    const RowBlock strip{b.data + n, b.step};
     std::int64_t m = 0;
     const auto rest = [&] { return Left{a.data + m * a.row_step, a.row_step, a.inner_step}; };
     for (; m + kStripRows <= rows; m += kStripRows)
@@ -90,17 +90,17 @@ inline void multiply(Left a, Block b, float* c, std::int64_t c_step, std::int64_
 }
 
 // One head of one batch entry of a [B, S, H, E] view: a matrix [S, E].
-struct Head {
+struct HeadView {
   const Tensor& view;
   std::int64_t first;
 
-  Head(const Tensor& t, std::int64_t batch, std::int64_t head)
+  HeadView(const Tensor& t, std::int64_t batch, std::int64_t head)
       : view(t), first(batch * t.stride[0] + head * t.stride[2]) {}
   std::int64_t features() const { return view.size[3]; }
   Row row(std::int64_t i) const { return {view, first + i * view.stride[1], view.stride[3], features()}; }
 
   // Rows [range) as a right side: where they lie if that is already padded, else copied to `buffer`.
-  Block block(Range range, float* buffer) const {
+  RowBlock block(Range range, float* buffer) const {
     const std::int64_t step = padded(features());
     if (step == features() && range.begin < range.end && row(range.begin).in_place())
       return {read(row(range.begin), nullptr), view.stride[1]};

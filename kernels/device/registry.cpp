@@ -1,7 +1,5 @@
 #include "kernels/device/registry.hpp"
 
-#include <array>
-
 #ifdef MUSTER_HAVE_CUDA
 #include "kernels/device/cuda/device.hpp"
 #endif
@@ -10,7 +8,6 @@ namespace muster::device {
 namespace {
 
 #ifdef MUSTER_HAVE_CUDA
-constexpr std::array kKinds{Kind::kHost, Kind::kCuda};
 Result<std::uint32_t> cuda_count() {
   return cuda::device_count();
 }
@@ -18,7 +15,6 @@ Result<std::unique_ptr<Device>> cuda_open(std::uint32_t ordinal) {
   return cuda::open_device(ordinal);
 }
 #else
-constexpr std::array kKinds{Kind::kHost};
 tl::unexpected<Status> not_built() {
   return fail(Code::kUnsupported,
               "this build has no cuda devices; configure with MUSTER_CUDA=ON, or use devices of kind host");
@@ -41,10 +37,6 @@ const char* kind_name(Kind kind) noexcept {
       return "cuda";
   }
   return "unknown";
-}
-
-std::span<const Kind> kinds_built() noexcept {
-  return kKinds;
 }
 
 Result<std::uint32_t> device_count(Kind kind) {

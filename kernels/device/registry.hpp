@@ -7,15 +7,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 
 namespace muster::device {
 
 // "host", "cuda". Never null.
 const char* kind_name(Kind kind) noexcept;
-
-// The kinds this build can open, host first. A kind listed here may still find no device on the node.
-std::span<const Kind> kinds_built() noexcept;
 
 // Devices of that kind on this node: 1 for host. kUnsupported, with the reason, where the kind was not built
 // or has no driver.

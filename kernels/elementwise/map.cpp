@@ -59,7 +59,8 @@ template<class E>
 bool holds(double value) {
   if constexpr (std::is_integral_v<E>) {
     // 2^63 itself is no int64, and every double below it is.
-    constexpr double kAbove = static_cast<double>(std::numeric_limits<E>::max() / 2 + 1) * 2.0;
+    constexpr auto kHalf = std::numeric_limits<E>::max() / 2 + 1;
+    constexpr double kAbove = static_cast<double>(kHalf) * 2.0;
     return value == std::trunc(value) && value >= static_cast<double>(std::numeric_limits<E>::min()) &&
            value < kAbove;
   }

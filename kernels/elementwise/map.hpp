@@ -18,9 +18,9 @@ std::uint32_t parts_axpby(const Args& args);
 void run_axpby(const Args& args, std::uint32_t part);
 
 inline constexpr std::array<Operand, 2> kCopyOperands{
-    {{"source", Access::kRead, false}, {"target", Access::kWrite, false}}};
-inline constexpr std::array<Operand, 1> kFillOperands{{{"target", Access::kWrite, false}}};
+    {{"source", Intent::kRead, false}, {"target", Intent::kWrite, false}}};
+inline constexpr std::array<Operand, 1> kFillOperands{{{"target", Intent::kWrite, false}}};
 inline constexpr std::array<Operand, 2> kAxpbyOperands{
-    {{"x", Access::kRead, false}, {"y", Access::kReadWrite, false}}};
+    {{"x", Intent::kRead, false}, {"y", Intent::kReadWrite, false}}};
 
 }  // namespace muster::kernels::elementwise

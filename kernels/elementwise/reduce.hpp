@@ -22,8 +22,8 @@ void run_clip_coefficient(const Args& args, std::uint32_t part);
 std::uint32_t one_part(const Args& args);
 
 inline constexpr std::array<Operand, 2> kSumOperands{
-    {{"x", Access::kRead, false}, {"out", Access::kReadWrite, false}}};
+    {{"x", Intent::kRead, false}, {"out", Intent::kReadWrite, false}}};
 inline constexpr std::array<Operand, 2> kClipOperands{
-    {{"square_sum", Access::kRead, false}, {"out", Access::kWrite, false}}};
+    {{"square_sum", Intent::kRead, false}, {"out", Intent::kWrite, false}}};
 
 }  // namespace muster::kernels::elementwise

@@ -14,9 +14,9 @@ namespace muster::kernels::embedding {
 namespace {
 
 constexpr std::array<Operand, 3> kForwardOperands{
-    {{"ids", Access::kRead, false}, {"table", Access::kRead, false}, {"out", Access::kWrite, false}}};
+    {{"ids", Intent::kRead, false}, {"table", Intent::kRead, false}, {"out", Intent::kWrite, false}}};
 constexpr std::array<Operand, 3> kBackwardOperands{
-    {{"ids", Access::kRead, false}, {"dout", Access::kRead, false}, {"dtable", Access::kReadWrite, false}}};
+    {{"ids", Intent::kRead, false}, {"dout", Intent::kRead, false}, {"dtable", Intent::kReadWrite, false}}};
 
 constexpr std::int64_t kForwardElementsPerPart = 256 * 1024;
 // A backward tile: 1 MiB of f32 at most.

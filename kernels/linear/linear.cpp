@@ -14,16 +14,16 @@ namespace {
 using host::Matrix;
 using host::Product;
 
-constexpr std::array<Operand, 4> kForwardOperands{{{"x", Access::kRead, false},
-                                                   {"w", Access::kRead, false},
-                                                   {"bias", Access::kRead, true},
-                                                   {"y", Access::kWrite, false}}};
+constexpr std::array<Operand, 4> kForwardOperands{{{"x", Intent::kRead, false},
+                                                   {"w", Intent::kRead, false},
+                                                   {"bias", Intent::kRead, true},
+                                                   {"y", Intent::kWrite, false}}};
 constexpr std::array<Operand, 3> kDgradOperands{
-    {{"dy", Access::kRead, false}, {"w", Access::kRead, false}, {"dx", Access::kReadWrite, false}}};
-constexpr std::array<Operand, 4> kWgradOperands{{{"dy", Access::kRead, false},
-                                                 {"x", Access::kRead, false},
-                                                 {"dw", Access::kReadWrite, false},
-                                                 {"dbias", Access::kReadWrite, true}}};
+    {{"dy", Intent::kRead, false}, {"w", Intent::kRead, false}, {"dx", Intent::kReadWrite, false}}};
+constexpr std::array<Operand, 4> kWgradOperands{{{"dy", Intent::kRead, false},
+                                                 {"x", Intent::kRead, false},
+                                                 {"dw", Intent::kReadWrite, false},
+                                                 {"dbias", Intent::kReadWrite, true}}};
 
 // Columns of dbias to a part, and how many are summed at a time.
 constexpr std::int64_t kBiasColumnsPerPart = 256;

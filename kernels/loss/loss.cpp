@@ -8,27 +8,27 @@
 namespace muster::kernels::loss {
 namespace {
 
-constexpr std::array<Operand, 4> kDenseForward{{{"logits", Access::kRead, false},
-                                                {"targets", Access::kRead, false},
-                                                {"loss", Access::kWrite, false},
-                                                {"lse", Access::kWrite, false}}};
-constexpr std::array<Operand, 4> kDenseBackward{{{"logits", Access::kRead, false},
-                                                 {"targets", Access::kRead, false},
-                                                 {"lse", Access::kRead, false},
-                                                 {"dlogits", Access::kReadWrite, false}}};
+constexpr std::array<Operand, 4> kDenseForward{{{"logits", Intent::kRead, false},
+                                                {"targets", Intent::kRead, false},
+                                                {"loss", Intent::kWrite, false},
+                                                {"lse", Intent::kWrite, false}}};
+constexpr std::array<Operand, 4> kDenseBackward{{{"logits", Intent::kRead, false},
+                                                 {"targets", Intent::kRead, false},
+                                                 {"lse", Intent::kRead, false},
+                                                 {"dlogits", Intent::kReadWrite, false}}};
 constexpr std::array<Operand, 2> kVocabMax{
-    {{"logits", Access::kRead, false}, {"row_max", Access::kWrite, false}}};
-constexpr std::array<Operand, 4> kVocabSumExp{{{"logits", Access::kRead, false},
-                                               {"targets", Access::kRead, false},
-                                               {"row_max", Access::kRead, false},
-                                               {"stats", Access::kWrite, false}}};
+    {{"logits", Intent::kRead, false}, {"row_max", Intent::kWrite, false}}};
+constexpr std::array<Operand, 4> kVocabSumExp{{{"logits", Intent::kRead, false},
+                                               {"targets", Intent::kRead, false},
+                                               {"row_max", Intent::kRead, false},
+                                               {"stats", Intent::kWrite, false}}};
 constexpr std::array<Operand, 3> kVocabLoss{
-    {{"stats", Access::kRead, false}, {"targets", Access::kRead, false}, {"loss", Access::kWrite, false}}};
-constexpr std::array<Operand, 5> kVocabBackward{{{"logits", Access::kRead, false},
-                                                 {"targets", Access::kRead, false},
-                                                 {"row_max", Access::kRead, false},
-                                                 {"stats", Access::kRead, false},
-                                                 {"dlogits", Access::kReadWrite, false}}};
+    {{"stats", Intent::kRead, false}, {"targets", Intent::kRead, false}, {"loss", Intent::kWrite, false}}};
+constexpr std::array<Operand, 5> kVocabBackward{{{"logits", Intent::kRead, false},
+                                                 {"targets", Intent::kRead, false},
+                                                 {"row_max", Intent::kRead, false},
+                                                 {"stats", Intent::kRead, false},
+                                                 {"dlogits", Intent::kReadWrite, false}}};
 
 // [T, V], F32 or BF16. Always operand 0.
 Status check_logits(const Subject& s) {

@@ -62,6 +62,7 @@ void choose(Delivery& delivery, std::span<const std::byte* const> sources,
   alignas(kLineBytes) std::array<std::byte, kTileBytes> tile;
   std::array<const std::byte*, kReduceSourcesMax> from;
   const std::size_t element = dtype_bytes(dtype);
+  MUSTER_ASSERT(element > 0);
   const std::size_t length = delivery.tile / element;
   const std::size_t ahead = delivery.ahead / element;
   for (std::size_t at = 0, end = ahead > 0 ? ahead : length; at < count; at = end, end += length) {

@@ -29,6 +29,7 @@ namespace {
 // AVG of i64: no instruction set divides such vectors and no float holds their sums, so this is plain code.
 void average_i64(const Reduction& r) {
   const auto members = static_cast<std::int64_t>(r.source_count);
+  MUSTER_ASSERT(members > 0);
   for (std::size_t i = 0; i < r.count; ++i) {
     std::uint64_t sum = 0;
     for (std::size_t k = 0; k < r.source_count; ++k) {

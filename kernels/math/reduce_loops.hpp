@@ -103,12 +103,12 @@ HWY_INLINE auto tree_of_some(const Op& op, const Vectors& vectors, std::size_t s
 }
 
 // How many sources a loop reduces: exactly `most`, or from `least` to `most`.
-struct Sources {
+struct SourceCount {
   std::size_t least;
   std::size_t most;
 };
 
-template<Sources kSources, class Op, class Vectors>
+template<SourceCount kSources, class Op, class Vectors>
 HWY_INLINE auto tree_over(const Op& op, const Vectors& vectors, std::size_t source_count) {
   if constexpr (kSources.least == kSources.most)
     return tree<kSources.most>(op, vectors, 0);
@@ -146,15 +146,15 @@ struct ToTile {
 };
 
 // Elements [first, first + count) of some sources.
-struct Range {
+struct SourceRange {
   const std::byte* const* sources;
   std::size_t source_count;
   std::size_t first;
   std::size_t count;
 };
 
-template<class Format, Sources kSources, class Op, class To>
-HWY_INLINE void fold(const Op& op, const Range& range, const To& to) {
+template<class Format, SourceCount kSources, class Op, class To>
+HWY_INLINE void fold(const Op& op, const SourceRange& range, const To& to) {
   constexpr std::size_t kBytes = kElementBytes<Format>;
   constexpr std::size_t kMost = kSources.most;
   const std::size_t source_count = kSources.least == kMost ? kMost : range.source_count;
@@ -174,29 +174,29 @@ HWY_INLINE void fold(const Op& op, const Range& range, const To& to) {
 
 // A full block of sources, or one of fewer, whose number the loop asks for each vector.
 template<class Format, class Op, class To>
-HWY_INLINE void fold_block(const Op& op, const Range& range, const To& to) {
-  if (range.source_count == kBlock) return fold<Format, Sources{kBlock, kBlock}>(op, range, to);
-  fold<Format, Sources{1, kBlock - 1}>(op, range, to);
+HWY_INLINE void fold_block(const Op& op, const SourceRange& range, const To& to) {
+  if (range.source_count == kBlock) return fold<Format, SourceCount{kBlock, kBlock}>(op, range, to);
+  fold<Format, SourceCount{1, kBlock - 1}>(op, range, to);
 }
 
 // One to eight sources.
 template<class Format, class Op>
-HWY_INLINE void fold_to_target(const Op& op, const Range& range, std::byte* target) {
+HWY_INLINE void fold_to_target(const Op& op, const SourceRange& range, std::byte* target) {
   const ToTarget<Format, Op> to{target};
   if constexpr (Op::kFewLoops) return fold_block<Format>(op, range, to);
   switch (range.source_count) {
     case 1:
-      return fold<Format, Sources{1, 1}>(op, range, to);
+      return fold<Format, SourceCount{1, 1}>(op, range, to);
     case 2:
-      return fold<Format, Sources{2, 2}>(op, range, to);
+      return fold<Format, SourceCount{2, 2}>(op, range, to);
     case 3:
-      return fold<Format, Sources{3, 3}>(op, range, to);
+      return fold<Format, SourceCount{3, 3}>(op, range, to);
     case 4:
-      return fold<Format, Sources{4, 4}>(op, range, to);
+      return fold<Format, SourceCount{4, 4}>(op, range, to);
     case kBlock:
-      return fold<Format, Sources{kBlock, kBlock}>(op, range, to);
+      return fold<Format, SourceCount{kBlock, kBlock}>(op, range, to);
     default:
-      return fold<Format, Sources{5, kBlock - 1}>(op, range, to);
+      return fold<Format, SourceCount{5, kBlock - 1}>(op, range, to);
   }
 }
 

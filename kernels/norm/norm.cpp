@@ -8,30 +8,30 @@
 namespace muster::kernels::norm {
 namespace {
 
-constexpr std::array<Operand, 4> kRmsForward{{{"x", Access::kRead, false},
-                                              {"weight", Access::kRead, false},
-                                              {"y", Access::kWrite, false},
-                                              {"rstd", Access::kWrite, false}}};
-constexpr std::array<Operand, 6> kRmsBackward{{{"dy", Access::kRead, false},
-                                               {"x", Access::kRead, false},
-                                               {"weight", Access::kRead, false},
-                                               {"rstd", Access::kRead, false},
-                                               {"dx", Access::kReadWrite, false},
-                                               {"dweight", Access::kReadWrite, false}}};
-constexpr std::array<Operand, 6> kLayerForward{{{"x", Access::kRead, false},
-                                                {"weight", Access::kRead, false},
-                                                {"bias", Access::kRead, true},
-                                                {"y", Access::kWrite, false},
-                                                {"mean", Access::kWrite, false},
-                                                {"rstd", Access::kWrite, false}}};
-constexpr std::array<Operand, 8> kLayerBackward{{{"dy", Access::kRead, false},
-                                                 {"x", Access::kRead, false},
-                                                 {"weight", Access::kRead, false},
-                                                 {"mean", Access::kRead, false},
-                                                 {"rstd", Access::kRead, false},
-                                                 {"dx", Access::kReadWrite, false},
-                                                 {"dweight", Access::kReadWrite, false},
-                                                 {"dbias", Access::kReadWrite, true}}};
+constexpr std::array<Operand, 4> kRmsForward{{{"x", Intent::kRead, false},
+                                              {"weight", Intent::kRead, false},
+                                              {"y", Intent::kWrite, false},
+                                              {"rstd", Intent::kWrite, false}}};
+constexpr std::array<Operand, 6> kRmsBackward{{{"dy", Intent::kRead, false},
+                                               {"x", Intent::kRead, false},
+                                               {"weight", Intent::kRead, false},
+                                               {"rstd", Intent::kRead, false},
+                                               {"dx", Intent::kReadWrite, false},
+                                               {"dweight", Intent::kReadWrite, false}}};
+constexpr std::array<Operand, 6> kLayerForward{{{"x", Intent::kRead, false},
+                                                {"weight", Intent::kRead, false},
+                                                {"bias", Intent::kRead, true},
+                                                {"y", Intent::kWrite, false},
+                                                {"mean", Intent::kWrite, false},
+                                                {"rstd", Intent::kWrite, false}}};
+constexpr std::array<Operand, 8> kLayerBackward{{{"dy", Intent::kRead, false},
+                                                 {"x", Intent::kRead, false},
+                                                 {"weight", Intent::kRead, false},
+                                                 {"mean", Intent::kRead, false},
+                                                 {"rstd", Intent::kRead, false},
+                                                 {"dx", Intent::kReadWrite, false},
+                                                 {"dweight", Intent::kReadWrite, false},
+                                                 {"dbias", Intent::kReadWrite, true}}};
 
 using Indices = std::initializer_list<std::size_t>;
 

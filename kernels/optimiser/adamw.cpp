@@ -11,11 +11,11 @@
 namespace muster::kernels::optimiser {
 namespace {
 
-constexpr std::array<Operand, 5> kAdamwOperands{{{"param", Access::kReadWrite, false},
-                                                 {"grad", Access::kRead, false},
-                                                 {"m", Access::kReadWrite, false},
-                                                 {"v", Access::kReadWrite, false},
-                                                 {"state", Access::kRead, false}}};
+constexpr std::array<Operand, 5> kAdamwOperands{{{"param", Intent::kReadWrite, false},
+                                                 {"grad", Intent::kRead, false},
+                                                 {"m", Intent::kReadWrite, false},
+                                                 {"v", Intent::kReadWrite, false},
+                                                 {"state", Intent::kRead, false}}};
 
 // Seven streams of f32: about 1 MiB of traffic, 100 µs.
 constexpr std::int64_t kElementsPerPart = 32 * 1024;
@@ -45,7 +45,7 @@ std::uint32_t parts_adamw(const Args& args) {
 }
 
 // The scalars of one step, worked out in double and rounded once.
-struct Step {
+struct StepScalars {
   float gradient_scale;
   float beta1, one_minus_beta1;
   float beta2, one_minus_beta2;
@@ -56,7 +56,7 @@ struct Step {
   float weight_decay;
 };
 
-Step step_of(const Args& args) {
+StepScalars step_of(const Args& args) {
   const Tensor& state = args.tensors[4];
   const auto word = [&state](std::int64_t i) {
     return static_cast<double>(elements<float>(state)[i * state.stride[0]]);
@@ -64,7 +64,7 @@ Step step_of(const Args& args) {
   const double t = word(1);
   const double beta1 = args.reals[1];
   const double beta2 = args.reals[2];
-  Step step{};
+  StepScalars step{};
   step.gradient_scale = static_cast<float>(word(2));
   step.beta1 = static_cast<float>(beta1);
   step.one_minus_beta1 = static_cast<float>(1.0 - beta1);
@@ -79,7 +79,7 @@ Step step_of(const Args& args) {
 }
 
 // One element. sqrt(v/(1-b2^t)) is taken as sqrt(v)·root_v_correction, which saves a division.
-inline void update(const Step& s, float& param, float grad, float& m, float& v) {
+inline void update(const StepScalars& s, float& param, float grad, float& m, float& v) {
   const float g = grad * s.gradient_scale;
   m = s.beta1 * m + s.one_minus_beta1 * g;
   v = s.beta2 * v + s.one_minus_beta2 * (g * g);
@@ -90,7 +90,7 @@ inline void update(const Step& s, float& param, float grad, float& m, float& v) 
 void run_adamw(const Args& args, std::uint32_t part) {
   const Walk<4> walk({&args.tensors[0], &args.tensors[1], &args.tensors[2], &args.tensors[3]});
   const Range range = range_of(walk.count(), kElementsPerPart, part);
-  const Step step = step_of(args);
+  const StepScalars step = step_of(args);
   const auto start = [&args](std::size_t operand) { return elements<float>(args.tensors[operand]); };
   wide([&] {
     walk.over(range.begin, range.end, [&](const auto& at, std::int64_t n) {

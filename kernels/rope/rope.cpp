@@ -11,7 +11,7 @@
 namespace muster::kernels::rope {
 namespace {
 
-constexpr std::array<Operand, 2> kOperands{{{"x", Access::kRead, false}, {"y", Access::kReadWrite, false}}};
+constexpr std::array<Operand, 2> kOperands{{{"x", Intent::kRead, false}, {"y", Intent::kReadWrite, false}}};
 
 // About 10 µs of rotation.
 constexpr std::int64_t kElementsPerPart = 32 * 1024;

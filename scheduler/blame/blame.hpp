@@ -66,7 +66,4 @@ std::string because(const Situation& situation, const Report& report);
 // As `muster hang` prints it.
 std::string text_of(const Situation& situation, const Report& report);
 
-// "0-3 7", "0-62/2".
-std::string rank_list(const std::vector<std::uint32_t>& ranks);
-
 }  // namespace muster::blame

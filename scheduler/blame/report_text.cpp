@@ -1,4 +1,5 @@
 // A report in words.
+#include "api/base/words.hpp"
 #include "scheduler/blame/blame.hpp"
 
 #include <algorithm>
@@ -14,14 +15,6 @@ constexpr std::size_t kListedMax = 16;  // ranks, or waits, that get a line of t
 std::string seconds(Nanos span) {
   const double value = std::chrono::duration<double>(span).count();
   return value < 1 ? fmt::format("{:.0f} ms", value * 1000) : fmt::format("{:.1f} s", value);
-}
-
-std::string size_text(std::uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
-  return fmt::format("{:.{}f} {}", value, unit == 0 || value >= 100 ? 0 : 1, kUnits[unit]);
 }
 
 const RankState& state_of(const Situation& situation, std::uint32_t rank) {
@@ -53,7 +46,7 @@ std::string where_of(const Wait& wait) {
 
 std::string operation_of(const Wait& wait) {
   std::string text = fmt::format("{} #{} ({})", wait.operation.label, wait.number, where_of(wait));
-  if (wait.operation.bytes > 0) text += "  " + size_text(wait.operation.bytes);
+  if (wait.operation.bytes > 0) text += "  " + bytes_text(wait.operation.bytes);
   if (!wait.operation.dtype.empty()) text += " " + wait.operation.dtype;
   if (!wait.operation.site.empty()) text += "  at " + wait.operation.site;
   return text;
@@ -92,7 +85,7 @@ std::string circle_of(const Situation& situation, const Report& report) {
   return text + fmt::format("rank {}", report.circle.front().rank);
 }
 
-void add_rank(const Situation& situation, std::uint32_t number, std::string reason, std::string* out) {
+void add_rank(const Situation& situation, std::uint32_t number, const std::string& reason, std::string* out) {
   const RankState& rank = state_of(situation, number);
   std::string line = rank.attached
                          ? fmt::format("pid {}, process {}", rank.pid, process_state_name(rank.process))
@@ -161,26 +154,6 @@ void add_lines(const char* head, const std::vector<std::string>& lines, std::str
 }
 
 }  // namespace
-
-std::string rank_list(const std::vector<std::uint32_t>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    // The longest run of one step from here; three ranks make a run worth writing so.
-    std::size_t end = i + 1;
-    const bool rises = end < ranks.size() && ranks[end] > ranks[i];  // groups have an order of their own
-    const std::uint32_t step = rises ? ranks[end] - ranks[i] : 0;
-    while (rises && end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
-    if (!text.empty()) text += ' ';
-    if (end - i >= 3) {
-      text += fmt::format("{}-{}", ranks[i], ranks[end - 1]);
-      if (step != 1) text += fmt::format("/{}", step);
-      i = end;
-    } else {
-      text += fmt::format("{}", ranks[i++]);
-    }
-  }
-  return text;
-}
 
 std::string because(const Situation& situation, const Report& report) {
   if (report.verdict == Verdict::kDeadlock) return "circular wait: " + circle_of(situation, report);

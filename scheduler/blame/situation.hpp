@@ -32,7 +32,7 @@ struct Operation {
 };
 
 // The latest operation that a rank has finished.
-struct Finished {
+struct LastOperation {
   std::string group;
   std::string label;
   Path path = Path::kEngine;
@@ -52,7 +52,7 @@ struct RankState {
   ProcessState process = ProcessState::kUnknown;
   std::string where;             // kFrozen: the cgroup
   std::optional<Instant> heard;  // its last sign of life
-  std::optional<Finished> finished;
+  std::optional<LastOperation> finished;
   std::optional<Lag> lag;
 };
 

@@ -58,9 +58,7 @@ struct Degrees {
   Status check_sequence_length(std::int64_t tokens) const;
 
   // Resolved degrees only.
-  bool dp_enabled() const { return dp_replicate > 1 || dp_shard > 1; }
   bool fsdp_enabled() const { return dp_shard > 1 || cp > 1; }
-  bool dp_cp_enabled() const { return dp_enabled() || cp > 1; }
   bool expert_view() const { return ep > 1; }
   DataParallel data_parallel() const;
 

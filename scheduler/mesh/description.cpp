@@ -13,7 +13,7 @@ DimDescription describe_dim(const MeshDim& dim) {
 }
 
 GroupDescription describe_group(const GroupList& groups, GroupId id) {
-  const Group group = groups.group(id);
+  const MeshGroup group = groups.group(id);
   GroupDescription result{id.value, std::string(group.name), {}, {}};
   for (const std::string_view name : groups.names(id)) result.names.emplace_back(name);
   for (const Rank rank : group.ranks) result.ranks.push_back(rank.value);

@@ -41,10 +41,6 @@ class GroupList::SetIndex {
   std::vector<Slot> slots_;
 };
 
-std::string Hash128::hex() const {
-  return fmt::format("{:016x}{:016x}", high, low);
-}
-
 GroupList::GroupList(const Mesh& mesh) : mesh_(mesh), order_(mesh_.canonical_order()) {
   static_assert(kBasicDimCount + kDerivedDimCount + 3 + kFlattenCountMax <=
                 std::numeric_limits<std::uint64_t>::digits);
@@ -61,7 +57,7 @@ GroupList::GroupList(const Mesh& mesh) : mesh_(mesh), order_(mesh_.canonical_ord
     if (mesh_.dim(order_[i]).size > 1) add_dim(i, index);
   manifest_ = make_manifest();
   const XXH128_hash_t hash = XXH3_128bits(manifest_.data(), manifest_.size());
-  hash_ = {hash.high64, hash.low64};
+  hash_ = {hash.low64, hash.high64};
 }
 
 void GroupList::add_dim(std::size_t position, SetIndex& index) {
@@ -88,10 +84,10 @@ void GroupList::add_dim(std::size_t position, SetIndex& index) {
   }
 }
 
-Group GroupList::group(GroupId id) const {
+MeshGroup GroupList::group(GroupId id) const {
   MUSTER_ASSERT(id.value < groups_.size());
   const Entry& entry = groups_[id.value];
-  Group group{id, {ranks_.data() + entry.first, entry.count}, {}};
+  MeshGroup group{id, {ranks_.data() + entry.first, entry.count}, {}};
   if (entry.dims != 0)
     group.name = mesh_.dim(order_[static_cast<std::size_t>(std::countr_zero(entry.dims))]).name;
   return group;
@@ -119,16 +115,6 @@ std::optional<GroupId> GroupList::group_of(Rank rank, DimId dim) const {
   const std::uint32_t group = group_of_[std::size_t{dim.value} * mesh_.world() + rank.value];
   if (group == kNone) return std::nullopt;
   return GroupId(group);
-}
-
-std::vector<GroupId> GroupList::groups_of(Rank rank) const {
-  std::vector<GroupId> groups;
-  for (const DimId dim : order_)
-    if (const std::optional<GroupId> group = group_of(rank, dim)) groups.push_back(*group);
-  std::sort(groups.begin(), groups.end());
-  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
-  MUSTER_ASSERT(groups.size() == count_of(rank));
-  return groups;
 }
 
 std::size_t GroupList::count_of(Rank rank) const {

@@ -10,6 +10,7 @@
 // Fails   group_of() with MUSTER_ERR_NOT_FOUND for a name that the mesh does not have.
 #pragma once
 
+#include "api/base/hash.hpp"
 #include "api/base/ids.hpp"
 #include "scheduler/mesh/mesh.hpp"
 
@@ -22,15 +23,8 @@
 
 namespace muster::mesh {
 
-struct Hash128 {
-  std::uint64_t high = 0;
-  std::uint64_t low = 0;
-  std::string hex() const;  // 32 digits
-  friend bool operator==(Hash128, Hash128) = default;
-};
-
 // A view into its GroupList.
-struct Group {
+struct MeshGroup {
   GroupId id;                   // position in the canonical order of creation
   std::span<const Rank> ranks;  // ascending; at least two
   std::string_view name;        // first name in canonical order
@@ -42,15 +36,13 @@ class GroupList {
 
   const Mesh& mesh() const { return mesh_; }
   std::size_t size() const { return groups_.size(); }  // cluster-wide
-  Group group(GroupId id) const;
+  MeshGroup group(GroupId id) const;
   // Every name of the group, aliases included, in canonical order.
   std::vector<std::string_view> names(GroupId id) const;
 
   // nullopt: the dim has size 1, so the rank is alone along it.
   Result<std::optional<GroupId>> group_of(Rank rank, std::string_view dim) const;
   std::optional<GroupId> group_of(Rank rank, DimId dim) const;
-  // The groups that the rank is in, in order of creation.
-  std::vector<GroupId> groups_of(Rank rank) const;
   std::size_t count_of(Rank rank) const;
 
   // What all nodes must agree on before they create anything: degrees, names, order, derived dims and

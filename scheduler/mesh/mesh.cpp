@@ -146,13 +146,6 @@ Result<DimId> Mesh::get(std::string_view name) const {
   return *id;
 }
 
-Result<std::optional<DimId>> Mesh::get_optional(std::string_view name) const {
-  const std::optional<DimId> id = lookup(name);
-  if (!id) return fail(not_found(name));
-  if (!dim(*id).enabled) return std::optional<DimId>();
-  return id;
-}
-
 const MeshDim& Mesh::dim(DimId id) const {
   MUSTER_ASSERT(id.value < dims_.size());
   return dims_[id.value];
@@ -248,7 +241,7 @@ Result<ViewId> Mesh::slice(std::span<const std::string_view> names) {
   if (names.size() > kBasicDimCount)
     return fail(Code::kBadArgument, "a slice of {} dims was asked for; mesh {} has {} basic dims",
                 names.size(), degrees_.canonical(), kBasicDimCount);
-  View view;
+  MeshView view;
   for (const std::string_view name : names) {
     MUSTER_ASSIGN_OR_RETURN(const DimId id, find(name));
     view.dims.push_back(id);
@@ -290,7 +283,7 @@ Status Mesh::check_slice_order(std::span<const DimId> ids) const {
   return {};
 }
 
-const View& Mesh::view(ViewId id) const {
+const MeshView& Mesh::view(ViewId id) const {
   MUSTER_ASSERT(id.value < views_.size());
   return views_[id.value];
 }

@@ -65,7 +65,7 @@ struct MeshDim {
 };
 
 // A slice: some dims side by side, outermost first.
-struct View {
+struct MeshView {
   std::vector<DimId> dims;
   std::vector<std::uint32_t> shape;
 };
@@ -88,8 +88,6 @@ class Mesh {
   // The same for a dim that is in use; NOT_FOUND otherwise. In use are the dims of size > 1, and two of any
   // size, for mixed precision hangs on them: dp_shard_cp in a world > 1, and efsdp with ep > 1.
   Result<DimId> get(std::string_view name) const;
-  // nullopt where get() would say that the dim is not in use; an invalid name is still an error.
-  Result<std::optional<DimId>> get_optional(std::string_view name) const;
 
   const MeshDim& dim(DimId id) const;
   std::size_t dim_count() const { return dims_.size(); }
@@ -106,7 +104,7 @@ class Mesh {
   // ep combine with pp, dp_replicate and domain, which are outside of them.
   Result<ViewId> slice(std::span<const std::string_view> names);
   Result<ViewId> slice(std::initializer_list<std::string_view> names);
-  const View& view(ViewId id) const;
+  const MeshView& view(ViewId id) const;
 
   // ---- ranks
 
@@ -139,8 +137,8 @@ class Mesh {
   std::uint32_t world_ = 1;
   std::array<std::uint32_t, kBasicDimCount> sizes_{};
   std::array<std::uint32_t, kBasicDimCount> strides_{};
-  std::vector<MeshDim> dims_;  // fixed dims first, then flattens; a DimId is an index
-  std::vector<View> views_;    // a ViewId is an index
+  std::vector<MeshDim> dims_;    // fixed dims first, then flattens; a DimId is an index
+  std::vector<MeshView> views_;  // a ViewId is an index
 };
 
 }  // namespace muster::mesh

@@ -1,6 +1,7 @@
 #include "scheduler/run/executor.hpp"
 
 #include "api/base/assert.hpp"
+#include "kernels/table.hpp"
 
 namespace muster::scheduler {
 

@@ -1,6 +1,6 @@
 #include "scheduler/run/overdue.hpp"
 
-#include "scheduler/blame/blame.hpp"
+#include "api/base/words.hpp"
 
 #include <utility>
 
@@ -12,7 +12,7 @@ namespace {
 std::string rank_list(const std::vector<Rank>& ranks) {
   std::vector<std::uint32_t> numbers;
   for (const Rank rank : ranks) numbers.push_back(rank.value);
-  return blame::rank_list(numbers);
+  return muster::rank_list(numbers);
 }
 
 // A collective that its other members let down.

@@ -7,6 +7,7 @@
 #include "api/shm/message.hpp"
 #include "daemon/engine/resolve.hpp"
 #include "kernels/device/host/pool.hpp"
+#include "kernels/table.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/heap_device.hpp"
 #include "tests/fuzz/promise.hpp"

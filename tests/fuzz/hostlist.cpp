@@ -1,4 +1,4 @@
-// Any text as a hostlist: within its limit, each host once, and compressing loses nothing.
+// Any text as a hostlist: within its limit, and each host once.
 #include "daemon/config/hostlist.hpp"
 
 #include "tests/fuzz/bytes.hpp"
@@ -22,10 +22,6 @@ void check(std::string_view text, std::size_t limit) {
   std::unordered_set<std::string_view> seen;
   for (const std::string& host : *hosts)
     MUSTER_PROMISE(!host.empty() && host.size() <= kNameMax && seen.insert(host).second);
-  const std::string shorter = compress_hosts(*hosts);
-  const auto again = expand_hosts(shorter, limit);
-  MUSTER_PROMISE(again && *again == *hosts);
-  MUSTER_PROMISE(compress_hosts(*again) == shorter);
 }
 
 }  // namespace

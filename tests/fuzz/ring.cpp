@@ -29,6 +29,7 @@ struct Ring {
         writer({&tail, slots.data(), &head, &asleep}, kCapacity, first),
         reader({&tail, slots.data(), &head, &asleep}, kCapacity, first) {}
   std::uint64_t tail, head;
+  std::uint64_t consumed = head;  // what the reader has given out, as the fuzzer counts it
   std::uint32_t asleep = 0;
   std::vector<std::uint64_t> slots = std::vector<std::uint64_t>(kCapacity * kWords);
   RingWriter<Chameleon> writer;
@@ -45,22 +46,22 @@ Command numbered(std::uint64_t plan) {
 
 // Turns of the engine on a ring whose words are the fuzzer's.
 void turn(Ring& ring, Bytes& bytes) {
-  const std::uint64_t before = ring.reader.consumed();
+  const std::uint64_t before = ring.consumed;
   const std::vector<std::uint64_t> slots = ring.slots;
   std::array<Command, kBatch> out;
   Chameleon::loads = Chameleon::stores = 0;
   Chameleon::answers = &bytes;
   const auto taken = ring.reader.drain(out);
   Chameleon::answers = nullptr;
-  const std::uint64_t after = ring.reader.consumed();
   MUSTER_PROMISE(Chameleon::loads <= 1 + kBatch * (kWords + 1) && Chameleon::stores <= 1);
   MUSTER_PROMISE(ring.slots == slots);
   if (!taken) {
-    MUSTER_PROMISE(taken.error().code() == Code::kProtocol && after == before && !ring.reader.has_work());
+    MUSTER_PROMISE(taken.error().code() == Code::kProtocol && !ring.reader.has_work());
     return;
   }
-  MUSTER_PROMISE(*taken <= out.size() && after - before == *taken);
-  if (*taken > 0) MUSTER_PROMISE(ring.head == after);
+  MUSTER_PROMISE(*taken <= out.size());
+  ring.consumed += *taken;
+  if (*taken > 0) MUSTER_PROMISE(ring.head == ring.consumed);
   for (std::size_t i = 0; i < *taken; ++i) MUSTER_PROMISE(out[i].sequence == before + i + 1);
 }
 
@@ -80,7 +81,7 @@ void meddle(Ring& ring, Bytes& bytes) {
       ring.slots[bytes.below(ring.slots.size())] = bytes.number();
       break;
     case 4:
-      ring.slots[bytes.below(kCapacity) * kWords] = ring.reader.consumed() + bytes.below(4);
+      ring.slots[bytes.below(kCapacity) * kWords] = ring.consumed + bytes.below(4);
       break;
     default:
       if (ring.reader.try_sleep()) static_cast<void>(ring.writer.doorbell_due());

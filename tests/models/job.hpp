@@ -23,6 +23,18 @@ Result<Descriptor> create_memory(const char* name, std::uint64_t bytes, const He
   return memory;
 }
 
+// All of it from the start: no group is made in a model.
+Result<Descriptor> create_growing_memory(const char* name, std::uint64_t, std::uint64_t bytes_max,
+                                         const Headroom& headroom) {
+  return create_memory(name, bytes_max, headroom, {});
+}
+Status reserve_memory(const Descriptor&, std::uint64_t, std::uint64_t, const Headroom&) {
+  return {};
+}
+Headroom memory_headroom(const MemoryFiles&) {
+  return {};
+}
+
 Result<Mapping> Mapping::map(const Descriptor& memory, std::size_t bytes, Access) {
   static std::unordered_map<ino_t, std::byte*> places;
   struct stat facts {};

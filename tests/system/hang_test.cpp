@@ -66,13 +66,13 @@ class Hang : public ::testing::TestWithParam<const char*> {
     EXPECT_EQ(script->line(), "attached");
     return script;
   }
-  cli::Answer ask(const char* command) {
+  cli::DaemonAnswer ask(const char* command) {
     auto answer = cli::ask({node_.endpoint()}, {{"command", command}, {"job", "job"}});
     EXPECT_TRUE(answer) << answer.error().text;
-    return answer ? *std::move(answer) : cli::Answer{};
+    return answer ? *std::move(answer) : cli::DaemonAnswer{};
   }
   Json hang() { return ask("hang").result; }
-  static Json text_of(const cli::Answer& answer) {
+  static Json text_of(const cli::DaemonAnswer& answer) {
     EXPECT_EQ(answer.descriptors.size(), 1u);
     if (answer.descriptors.empty()) return {};
     const auto text = control::read_descriptor(answer.descriptors.front(), 1 << 28);
@@ -370,7 +370,7 @@ TEST_P(Hang, ShowsCountersWhileTheEngineIsStopped) {
     const auto count = verb() == "run" ? shm::RankCount::kRuns : shm::RankCount::kStepsCompleted;
     return counters.value(0, count) == 1 && counters.value(1, count) == 1;
   };
-  const cli::Answer first = ask("counters");
+  const cli::DaemonAnswer first = ask("counters");
   ASSERT_EQ(first.descriptors.size(), 1u);
   const auto live = *shm::JobCountersReader::attach(first.descriptors.front());
   for (int tries = 0; tries < 500 && !done(live); ++tries) usleep(20'000);
@@ -378,7 +378,7 @@ TEST_P(Hang, ShowsCountersWhileTheEngineIsStopped) {
   EXPECT_EQ(live.row(0)->name, "world") << "as the ranks asked for it";
   const pid_t engine = first.result.at("engine_pid");
   ::kill(engine, SIGSTOP);
-  const cli::Answer second = ask("counters");
+  const cli::DaemonAnswer second = ask("counters");
   ASSERT_EQ(second.descriptors.size(), 1u);
   const auto stuck = *shm::JobCountersReader::attach(second.descriptors.front());
   EXPECT_TRUE(done(stuck));

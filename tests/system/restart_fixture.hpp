@@ -51,7 +51,7 @@ class RestartTest : public ::testing::Test {
   }
   std::string directory() const { return folder_.path() + below_; }
   std::string socket() const { return directory() + "/s"; }
-  cli::Door door() const { return {socket(), std::chrono::seconds(30)}; }
+  cli::DaemonAddress door() const { return {socket(), std::chrono::seconds(30)}; }
   Steward& steward() { return *steward_; }
 
   // The first one: nobody holds its socket before it listens.

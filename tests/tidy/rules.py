@@ -1,13 +1,15 @@
 """The rules. Each takes one Source and the Tree, and yields (line, text). RULES at the end lists them all.
 
-They are the executable part of CONTRIBUTING.md and of the floors in ARCHITECTURE.md.
+They are the executable part of CONTRIBUTING.md; which folder may include which is in deploy/floors.txt.
 """
 
 import ast
 import re
 from pathlib import PurePosixPath
 
+import floors
 from source import CPP_ENDINGS
+from tree_rules import TREE_RULES
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
@@ -16,15 +18,6 @@ DOCUMENTED_PATH = r"(?:api|daemon|scheduler|transport|kernels|configs|tests|depl
 README_LINES_MAX = 80
 LINE_CHARACTERS_MAX = 110
 PUBLIC_LINE_CHARACTERS_MAX = 140
-
-# ARCHITECTURE.md, "Floors". The first prefix that fits decides; leaves are handled by name.
-FLOORS = [
-    ("api/include/", 0), ("api/base/", 0),
-    ("api/shm/", 1), ("kernels/math/", 1),
-    ("kernels/", 2), ("transport/", 3), ("scheduler/", 4), ("daemon/", 5),
-]
-PUBLIC_ONLY = ("api/examples/",)
-FREE_LEAVES = ("tests/", "configs/", "deploy/")
 
 # Vendor headers and the only places that may include them. Leaves under tests/ may include any.
 VENDORS = [
@@ -89,40 +82,8 @@ BACKEND_FOLDERS = ("kernels/", "tests/kernels/")
 CODE_FOLDERS = ("daemon/", "scheduler/", "transport/", "kernels/", "api/")
 
 
-def floor_of(path):
-    return next((floor for prefix, floor in FLOORS if path.startswith(prefix)), None)
-
-
 def _top(path):
     return path.split("/", 1)[0]
-
-
-def _may_include(path, target):
-    """None if `path` may include `target`, else the reason why not."""
-    if target.startswith("tests/") and not path.startswith("tests/"):
-        return "tests are included by tests alone"
-    if path.startswith(FREE_LEAVES):
-        return None
-    own = str(PurePosixPath(path).parent) + "/"
-    if path.startswith(PUBLIC_ONLY):
-        fits = target.startswith("api/include/") or target.startswith("/".join(path.split("/")[:3]) + "/")
-        return None if fits or target.startswith(own) else "this leaf uses the public headers alone"
-    if path.startswith("api/client/"):
-        fits = target.startswith("api/client/") or (floor_of(target) is not None and floor_of(target) <= 1)
-        return None if fits else "the client stands on floors 0 and 1 alone"
-    mine, theirs = floor_of(path), floor_of(target)
-    if mine is None or theirs is None:
-        return f"{target} stands on no floor that {_top(path)} may use"
-    if path.startswith("api/include/") and not target.startswith("api/include/"):
-        return "public headers include public headers alone"
-    if path.startswith("transport/") and _top(target) == "kernels":
-        fits = target.startswith(("kernels/device/", "kernels/math/"))
-        return None if fits else "transport uses kernels/device and kernels/math alone"
-    if theirs > mine:
-        return f"floor {mine} must not include floor {theirs}: never upwards"
-    if theirs == mine and _top(target) != _top(path):
-        return f"{_top(path)} must not include {_top(target)} on the same floor {mine}: never across"
-    return None
 
 
 def include_direction(source, tree):
@@ -137,9 +98,35 @@ def include_direction(source, tree):
             if quote == '"':
                 yield line, f'"{name}" is no file from the root; write the full path (packages stand in <>)'
             continue
-        reason = _may_include(source.path, target)
+        reason = tree.floors.refusal(source.path, target)
         if reason:
             yield line, f'"{name}": {reason}'
+
+
+def floor_declared(source, tree):
+    """Each entry of floors.txt is a folder or file of the tree; each exception there is still needed."""
+    if source.path != floors.FILE:
+        return
+    for entry, place in tree.floors.places.items():
+        start = entry.removesuffix("*") if entry.endswith("*") else entry + "/"
+        if not any(path.startswith(start) for path in tree.paths):
+            yield place.chain, f"{entry}: there is no such folder or file"
+    for (file, folder), line in tree.floors.excepted.items():
+        text = tree.files.get(file, "")
+        targets = re.findall(r'^#include "([^"]+)"', text, re.MULTILINE)
+        if not any(tree.floors.place_of(target) == tree.floors.places.get(folder) for target in targets):
+            yield line, f"{file} includes nothing of {folder} any more: delete the exception"
+
+
+def floor_table(source, tree):
+    if source.path != floors.PAGE:
+        return
+    page = floors.with_table(source.text, tree.floors)
+    if page is None:
+        yield 1, f"the table of floors has lost its markers: {floors.BEGIN} and {floors.END}"
+    elif page != source.text:
+        line = source.text.split(floors.BEGIN)[0].count("\n") + 1
+        yield line, "the table is not that of deploy/floors.txt: build the target write-floors"
 
 
 def vendor_confinement(source, tree):
@@ -369,8 +356,7 @@ def _is_code(path):
 
 
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (
-    include_direction, vendor_confinement, heavy_header, cuda_condition, header_guard,
-    test_includes_its_header_first, file_length, line_length, function_length, class_card, shared_member,
-    banned_name, banned_call, leftover,
-    machine_path, file_globbing, commented_out_test, folder_readme, top_level,
-    documented_path, shown_source)}
+    include_direction, floor_declared, floor_table, vendor_confinement, heavy_header, cuda_condition,
+    header_guard, test_includes_its_header_first, file_length, line_length, function_length, class_card,
+    shared_member, banned_name, banned_call, leftover, machine_path, file_globbing, commented_out_test,
+    folder_readme, top_level, documented_path, shown_source, *TREE_RULES)}

@@ -17,7 +17,19 @@ class Scope:
     open_line: int
     close_line: int = 0
     depth: int = 0  # classes around it
+    namespace: str = ""  # "muster::cli"; a file's own has no name: "muster::cli::"
+    owner: str = ""  # of a class the classes around it, of a function the class of its body: "Pool::State"
     body: str = ""  # code of a class without its nested functions' bodies
+
+
+@dataclass
+class Statement:
+    """A declaration that ends in a semicolon, outside any function."""
+
+    text: str
+    line: int
+    namespace: str
+    owner: str  # as Scope's
 
 
 @dataclass
@@ -27,6 +39,7 @@ class Source:
     code: str = ""  # comments and the insides of literals are blanks; line structure kept
     comments: dict = field(default_factory=dict)  # line -> comment text on it
     scopes: list = field(default_factory=list)
+    statements: list = field(default_factory=list)  # what ends in a semicolon, outside functions
 
     def __post_init__(self):
         self.lines = self.text.split("\n")
@@ -34,7 +47,7 @@ class Source:
             self.lines.pop()
         if self.is_cpp:
             self.code, self.comments = blank_comments_and_literals(self.text)
-            self.scopes = find_scopes(self.code)
+            self.scopes, self.statements = find_scopes(self.code)
 
     @property
     def is_cpp(self):
@@ -161,7 +174,7 @@ def _classify(head, paren_depth):
     head = re.sub(r"^\s*(?:(?:public|private|protected)\s*:\s*)+", "", head)
     plain = _without_attributes(head).strip()
     if re.match(r"(?:inline\s+)?namespace\b", plain) or re.match(r'extern\s*"', plain):
-        return "namespace", plain.split()[-1]
+        return "namespace", re.sub(r"^(?:inline\s+)?namespace\b\s*|^extern.*", "", plain)
     match = _CLASS.match(plain)
     if match and not re.search(r"=", match.group(1).split(":")[0]):
         words = re.findall(r"\w+", re.split(r"(?<!:):(?!:)", match.group(1))[0])
@@ -188,11 +201,17 @@ def _classify_callable(head):
     return "initialiser", ""
 
 
+def _owner_of(head, name):
+    """The class in front of a function's name: `Pool::State` of `void Pool::State::run()`."""
+    match = re.search(rf"((?:\w+\s*(?:<[^<>()]*>)?\s*::\s*)+){re.escape(name)}\s*\(", head)
+    return re.sub(r"<[^<>]*>|\s", "", match.group(1)).removesuffix("::") if match else ""
+
+
 class _Scanner:
     """Walks code once; one stack entry per open brace outside functions."""
 
     def __init__(self, code):
-        self.code, self.found, self.stack = code, [], []
+        self.code, self.found, self.statements, self.stack = code, [], [], []
         self.head, self.head_line, self.parens, self.line = "", 0, 0, 1
 
     def reset(self):
@@ -207,10 +226,19 @@ class _Scanner:
             at += 1
         return at
 
+    def place(self):
+        """The namespace and the classes around what comes next."""
+        scopes = [scope for scope, _ in self.stack]
+        return tuple("::".join(scope.name for scope in scopes if scope.kind == kind)
+                     for kind in ("namespace", "class"))
+
     def open(self, at):
         kind, name = _classify(self.head, self.parens)
         scope = Scope(kind, name, self.head_line or self.line, self.line)
         scope.depth = sum(1 for outer, _ in self.stack if outer.kind == "class")
+        scope.namespace, scope.owner = self.place()
+        if kind == "function" and not scope.owner:
+            scope.owner = _owner_of(self.head, name)
         self.note_member(self.head)
         if kind == "function":
             at = self.skip_function(at)
@@ -257,15 +285,18 @@ class _Scanner:
                 self.close()
             elif character == ";" and self.parens == 0:
                 self.note_member(self.head)
+                if not any(scope.kind == "initialiser" for scope, _ in self.stack):
+                    self.statements.append(
+                        Statement(self.head.strip(), self.head_line or self.line, *self.place()))
                 self.reset()
             else:
                 self.parens += {"(": 1, ")": -1}.get(character, 0)
                 self.head += character
                 if not self.head_line and not character.isspace():
                     self.head_line = self.line
-        return self.found
+        return self.found, self.statements
 
 
 def find_scopes(code):
-    """Classes and functions (lambdas at namespace scope included), with their lines."""
+    """Classes and functions (lambdas at namespace scope included) with their lines, and statements."""
     return _Scanner(_blank_directives(code)).run()

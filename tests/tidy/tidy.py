@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 """Checks the tree against rules.py: `tidy.py [ROOT]`. Prints `file:line: rule: text`, exits 1 on findings."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # the tree stays as it was
 
+import floors  # noqa: E402
 from rules import RULES  # noqa: E402
 from source import Source  # noqa: E402
+from tree_rules import TREE_RULES  # noqa: E402
+
+
+EXCEPTIONS = "tests/tidy/exceptions.txt"
 
 
 class Tree:
@@ -17,6 +23,13 @@ class Tree:
     def __init__(self, files):
         self.files = files  # path -> text
         self.paths = set(files)
+        self.floors = floors.parse(files.get(floors.FILE, ""))
+        self._sources = {}
+
+    def source(self, path):
+        if path not in self._sources:
+            self._sources[path] = Source(path, self.files[path])
+        return self._sources[path]
 
 
 def tracked(root):
@@ -43,14 +56,36 @@ def read_tree(root):
     return Tree(files)
 
 
+def exceptions_of(tree):
+    """(rule, path, name) -> line, of what exceptions.txt bears for now."""
+    found = {}
+    for number, line in enumerate(tree.files.get(EXCEPTIONS, "").split("\n"), 1):
+        if line and not line.startswith("#"):
+            match = re.fullmatch(r"([\w-]+) (\S+) (\w[\w:]*): \S.*", line)
+            if not match or match[1].replace("-", "_") not in {rule.__name__ for rule in TREE_RULES}:
+                raise SystemExit(f"{EXCEPTIONS}:{number}: '{line}' is no `RULE FILE NAME: REASON`")
+            found[match.groups()] = number
+    return found
+
+
 def check(tree):
-    """All findings as sorted (path, line, rule, text)."""
+    """All findings as sorted (path, line, rule, text), but for what is excepted."""
     findings = []
-    for path, text in tree.files.items():
-        source = Source(path, text)
+    for path in tree.files:
+        source = tree.source(path)
         for name, rule in RULES.items():
             findings.extend((path, line, name, finding) for line, finding in rule(source, tree))
-    return sorted(findings)
+    excepted = exceptions_of(tree)
+    excused = [finding for finding in findings if _excuse(finding) in excepted]
+    stale = set(excepted) - set(map(_excuse, excused))
+    findings += [(EXCEPTIONS, excepted[key], "exceptions", f"{' '.join(key)}: nothing to excuse any more")
+                 for key in stale]
+    return sorted(set(findings) - set(excused))
+
+
+def _excuse(finding):
+    path, _, rule, text = finding
+    return rule, path, text.split(" ", 1)[0]
 
 
 def main(arguments):

@@ -3,22 +3,41 @@
 
 import sys
 import unittest
+from pathlib import Path
 
 sys.dont_write_bytecode = True  # the tree stays as it was
 
+import floors  # noqa: E402
 from rules import RULES  # noqa: E402
 from source import Source  # noqa: E402
-from tidy import Tree, check  # noqa: E402
+from tidy import EXCEPTIONS, Tree, check, exceptions_of, read_tree  # noqa: E402
 
 # Other files that the samples' includes may name.
 BESIDE = {path: "#pragma once\n" for path in (
     "api/base/status.hpp", "api/shm/layout.hpp", "api/client/wait.hpp", "kernels/kernel.hpp",
+    "kernels/table.hpp", "kernels/linear/linear.hpp", "daemon/engine/engine.hpp", "daemon/cli/manual.hpp",
     "kernels/math/add.hpp",
     "kernels/device/device.hpp", "transport/collective/communicator.hpp",
     "scheduler/mesh/mesh.hpp",
     "daemon/config/config.hpp", "tests/seeded.hpp")}
 BESIDE["api/include/muster/muster.h"] = ""
+# Of the whole tree: two sources of the class Twice and one of Once, a type Known and an alias Ints, a header
+# that api/base/a.hpp may go round in a circle with, and users of what begins with "used" or "tested".
+BESIDE["api/base/one.cpp"] = "namespace muster {\nvoid Twice::f() {}\nT Once::f() {}\nT Once::g() {}\n}\n"
+BESIDE["api/base/two.cpp"] = "namespace muster {\nTwice::Twice() : a_(1) {}\nvoid Once::Part::f() {}\n}\n"
+BESIDE["api/base/known.cpp"] = ("namespace muster {\nnamespace {\nstruct Known {\n  struct Options {};\n};\n"
+                                "using Ints = std::vector<int>;\n}\n}\n")
+BESIDE["api/base/a.hpp"] = "#pragma once\n"
+BESIDE["api/base/circle.hpp"] = '#pragma once\n#include "api/base/a.hpp"\n'
+BESIDE["api/base/users.cpp"] = "void g() { used(kUsed, UsedType(), a.used_member()); }\n"
+BESIDE["tests/users_test.cpp"] = "TEST(A, B) { tested(kTested, TestedType(), a.tested_member()); }\n"
 BESIDE["api/examples/all_reduce.c"] = "int main(void) {}\n"
+BESIDE[floors.FILE] = (Path(__file__).resolve().parents[2] / floors.FILE).read_text()
+TABLE = floors.with_table(f"# x\n{floors.BEGIN}\n{floors.END}\n", floors.parse(BESIDE[floors.FILE]))
+
+# How many there still are; never more.
+EXCEPTIONS_LEFT = 29
+FLOOR_EXCEPTIONS_LEFT = 2
 
 CARD = "// A thing.\n//\n// Owns    it. Thread  any.\n// Bound   one.\n// Fails   never.\n"
 
@@ -27,21 +46,43 @@ def lines_of(count, filler="  g();\n"):
     return filler * count
 
 
+def numbered(line, count):
+    return "".join(line.format(number) for number in range(count))
+
+
 # rule -> [(path, text, line)]: each must give exactly one finding of that rule, at that line.
 PLANTED = {
     "include-direction": [
         ("api/base/x.hpp", '#pragma once\n#include "api/shm/layout.hpp"\n', 2),
         ("kernels/math/x.hpp", '#pragma once\n#include "api/shm/layout.hpp"\n', 2),
-        ("transport/x.cpp", '#include "kernels/kernel.hpp"\n', 1),
+        ("transport/loopback/x.cpp", '#include "kernels/kernel.hpp"\n', 1),
         ("kernels/linear/x.cpp", '#include "transport/collective/communicator.hpp"\n', 1),
-        ("scheduler/x.cpp", '#include "daemon/config/config.hpp"\n', 1),
+        ("scheduler/run/x.cpp", '#include "daemon/config/config.hpp"\n', 1),
         ("api/client/x.cpp", '#include "kernels/kernel.hpp"\n', 1),
         ("api/examples/x.cpp", '#include "api/base/status.hpp"\n', 1),
         ("daemon/engine/x.cpp", '#include "api/client/wait.hpp"\n', 1),
         ("daemon/engine/x.cpp", '#include "tests/seeded.hpp"\n', 1),
         ("daemon/engine/x.cpp", '#include "session.hpp"\n', 1),
         ("api/include/muster/x.h", '#include "api/base/status.hpp"\n', 1),
+        ("daemon/config/x.cpp", '#include "daemon/engine/engine.hpp"\n', 1),
+        ("kernels/norm/x.cpp", '#include "kernels/linear/linear.hpp"\n', 1),
+        ("kernels/x.cpp", '#include "kernels/table.hpp"\n', 1),
+        ("kernels/device/host/x.cpp", '#include "kernels/kernel.hpp"\n', 1),
+        ("api/client/direct/x.cpp", '#include "api/client/wait.hpp"\n', 1),
+        ("elsewhere/x.cpp", '#include "api/base/status.hpp"\n', 1),
+        # An exception is for one file and one folder.
+        ("daemon/supervisor/main.cpp", '#include "daemon/cli/manual.hpp"\n', 1),
+        ("daemon/supervisor/main_flags.cpp", '#include "tests/seeded.hpp"\n', 1),
     ],
+    "floor-declared": [
+        (floors.FILE, "floor 0: words\n  api/base > api/gone\n", 2),
+        (floors.FILE, "floor 2: one device\n  kernels/gone.*\n", 2),
+        (floors.FILE, "floor 0: words\n  api/base\nfloor 5: all\n  daemon/config\n"
+                      "except api/base/status.hpp > daemon/config: it once did\n", 5),
+    ],
+    "floor-table": [(floors.PAGE, "# x\n", 1),
+                    (floors.PAGE, TABLE.replace("| 4 |", "| 3 |"), 2),
+                    (floors.PAGE, TABLE.replace(floors.END, ""), 1)],
     "vendor-confinement": [
         ("scheduler/x.cpp", "#include <cuda_runtime.h>\n", 1),
         ("kernels/linear/linear.cpp", "#include <cublas_v2.h>\n", 1),
@@ -125,12 +166,35 @@ PLANTED = {
     "folder-readme": [("kernels/new/CMakeLists.txt", "muster_floor(new)\n", 1),
                       ("kernels/new/README.md", lines_of(81, "text\n"), 81)],
     "top-level": [("tools/x.txt", "\n", 1)],
+    "class-in-one-source": [
+        ("api/base/x.hpp", "#pragma once\nnamespace muster {\nclass Twice {\n  void f();\n};\n}\n", 3)],
+    "class-functions": [
+        ("api/base/x.hpp", "#pragma once\nclass A {\n" + numbered("  int f{}(int x);\n", 31) + "};\n", 2),
+        ("api/base/x.hpp", "#pragma once\nstruct A {\n" + numbered("  B<C> f{}() {{ return g(1); }}\n", 31) +
+         "};\n", 2),
+        ("api/base/x.hpp", "#pragma once\nstruct A {\n  struct B {\n" +
+         numbered("    void f{}(X x = X());\n", 31) + "  };\n};\n", 3)],
+    "type-defined-once": [
+        ("api/base/a.cpp", "namespace a {\nstruct Known {\n};\n}\n", 2),
+        ("api/base/a.hpp", "#pragma once\nenum class Known : int { k };\n", 2),
+        ("api/base/a.cpp", "namespace a {\nusing Known = int;\n}\n", 2),
+        ("api/base/a.cpp", "\nusing Ints = std::vector<long>;\n", 2)],
+    "include-circle": [
+        ("api/base/a.hpp", '#pragma once\n#include "api/base/circle.hpp"\n', 2),
+        # A header and its source are one.
+        ("api/base/a.cpp", '#include "api/base/a.hpp"\n#include "api/base/circle.hpp"\n', 2)],
+    "unused-declaration": [
+        ("api/base/x.hpp", "#pragma once\nnamespace a {\nint tested(int x);\n}\n", 3),
+        ("api/base/x.hpp", "#pragma once\nnamespace a {\ninline constexpr int kTested = 1;\n}\n", 3),
+        ("api/base/x.hpp", "#pragma once\nstruct TestedType {\n  int a = 0;\n};\n", 2),
+        ("api/base/x.hpp", "#pragma once\nclass UsedType {\n  int used();\n  int tested_member();\n};\n", 4),
+        ("api/base/x.hpp", "#pragma once\ntemplate<class T>\nT tested(T t) {\n  return t;\n}\n", 3)],
 }
 
 # rule -> [(path, text)]: none may give a finding of that rule.
 CLEAN = {
     "include-direction": [
-        ("transport/x.cpp",
+        ("transport/loopback/x.cpp",
          '#include "kernels/device/device.hpp"\n#include "kernels/math/add.hpp"\n#include <vector>\n'),
         ("daemon/engine/x.cpp", '#include "scheduler/mesh/mesh.hpp"\n#include "daemon/config/config.hpp"\n'),
         ("api/client/x.cpp",
@@ -138,7 +202,14 @@ CLEAN = {
         ("api/examples/x.c", "#include <muster/muster.h>\n"),
         ("tests/x_test.cpp", '#include "daemon/config/config.hpp"\n'),
         ("api/base/x.cpp", '// #include "daemon/config/config.hpp"\n'),
+        ("daemon/cli/x.cpp", '#include "daemon/config/config.hpp"\n'),
+        ("kernels/table.cpp", '#include "kernels/linear/linear.hpp"\n#include "kernels/kernel.hpp"\n'),
+        ("kernels/linear/x.cpp", '#include "kernels/kernel.hpp"\n'),
+        ("daemon/supervisor/main_flags.cpp", '#include "daemon/cli/manual.hpp"\n'),
     ],
+    "floor-declared": [
+        (floors.FILE, "floor 0: words\n  api/base > api/include\nfloor 2: one device\n  kernels/table.*\n")],
+    "floor-table": [(floors.PAGE, TABLE), ("README.md", "# x\n")],
     "vendor-confinement": [
         ("kernels/linear/cuda/linear.cu", "#include <cuda_runtime.h>\n"),
         ("kernels/linear/linear.cpp", "#include <cblas.h>\n"),
@@ -207,6 +278,30 @@ CLEAN = {
                            ("deploy/cmake/test.cmake", "#   muster_test(mesh_test SOURCES mesh_test.cpp)\n")],
     "folder-readme": [("kernels/none/CMakeLists.txt", ""), ("deploy/cmake/CMakeLists.txt", "a()\n")],
     "top-level": [("api/base/x.hpp", "#pragma once\n"), ("README.md", "# x\n"), (".ci/run", "make test\n")],
+    "class-in-one-source": [
+        ("api/base/x.hpp", "#pragma once\nnamespace muster {\nclass Once {\n  struct Part { void f(); };\n"
+                           "  void f();\n  void g();\n};\n}\n"),
+        ("api/base/x.hpp", "#pragma once\nnamespace other {\nclass Twice {};\n}\n")],
+    "class-functions": [
+        ("api/base/x.hpp", "#pragma once\nclass A {\n" + numbered("  int f{}();\n", 30) +
+         "  A();\n  explicit A(int x);\n  ~A();\n  A& operator=(const A&) = delete;\n"
+         "  bool empty() const = default;\n  friend int g(A a);\n  int a_ = f(1);\n};\n"),
+        ("api/base/x.hpp", "#pragma once\nstruct Options {\n" + numbered("  int f{} = 0;\n", 99) + "};\n"),
+        ("api/base/x.cpp", "class A {\n" + numbered("  int f{}();\n", 31) + "};\n")],
+    "type-defined-once": [
+        ("api/base/a.cpp", "class Known;\nstruct A {\n  struct Known {};\n};\nstruct Options {};\n"),
+        ("api/base/a.cpp", "void f() {\n  struct Known {};\n}\nusing other::Known;\n"),
+        ("api/base/a.hpp", "template<>\nstruct Known<int> {};\nusing Known = other::Known;\n"),
+        ("api/base/a.cpp", "using Ints = std::vector<int>;\n"), ("tests/a.cpp", "struct Known {};\n"),
+        ("api/examples/a.cpp", "struct Known {};\n")],
+    "include-circle": [
+        ("api/base/y.hpp", '#pragma once\n#include "api/base/circle.hpp"\n'),
+        ("api/base/a.cpp", '#include "api/base/a.hpp"\n#include "api/base/status.hpp"\n')],
+    "unused-declaration": [
+        ("api/base/x.hpp", "#pragma once\nint used(int x);\ninline constexpr int kUsed = 1;\n"
+                           "struct UsedType {\n  UsedType();\n  int used_member();\n};\n"),
+        ("api/base/x.hpp", "#pragma once\nstruct UsedType : B {\n  int tested_member() override;\n};\n"),
+        ("api/include/muster/x.h", "int tested(int x);\n"), ("api/base/x.cpp", "int tested(int x);\n")],
 }
 
 
@@ -236,6 +331,34 @@ class EachRule(unittest.TestCase):
         tree = Tree({"api/base/x.cpp": "int r = std::rand();\nvolatile int f;\n"})
         self.assertEqual([("api/base/x.cpp", 1, "banned-call"), ("api/base/x.cpp", 2, "banned-call")],
                          [finding[:3] for finding in check(tree)])
+
+
+class Exceptions(unittest.TestCase):
+    LINE = "unused-declaration api/base/x.hpp tested: a reason\n"
+    HEADER = "#pragma once\nint tested(int x);\n"
+
+    def rules_found(self, listed, header=HEADER):
+        tree = Tree({EXCEPTIONS: listed, "api/base/x.hpp": header})
+        return [finding[2] for finding in check(tree)]
+
+    def test_excuse_one_name_of_one_file_from_one_rule(self):
+        self.assertEqual(["unused-declaration"], self.rules_found(""))
+        self.assertEqual([], self.rules_found("# why\n" + self.LINE))
+        self.assertEqual(["unused-declaration"],
+                         self.rules_found(self.LINE, self.HEADER + "int other(int x);\n"))
+
+    def test_are_found_when_they_excuse_nothing(self):
+        self.assertEqual(["exceptions"], self.rules_found(self.LINE, "#pragma once\n"))
+
+    def test_need_a_reason_and_a_rule_of_the_tree(self):
+        for line in ("unused-declaration api/base/x.hpp tested:\n", "line-length api/base/x.hpp x: long\n"):
+            with self.assertRaises(SystemExit):
+                self.rules_found(line)
+
+    def test_only_become_fewer(self):
+        tree = read_tree(Path(__file__).resolve().parents[2])
+        self.assertEqual((EXCEPTIONS_LEFT, FLOOR_EXCEPTIONS_LEFT),
+                         (len(exceptions_of(tree)), len(tree.floors.excepted)), "write down what is left")
 
 
 if __name__ == "__main__":

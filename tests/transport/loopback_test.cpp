@@ -57,7 +57,7 @@ std::vector<std::byte> run_shuffled(const Shape& shape, const Case& c, std::uint
   const std::vector<Share> shares = *shares_of(shape.collective, shape.ranks, c.members, arena.data());
   const std::vector<const Share*> pointers = pointers_to(shares);
   std::vector<std::uint64_t> starts(shares.size() + 1);
-  const loopback::Job job = loopback::cut(shape.collective, pointers, starts);
+  const loopback::CollectiveRow job = loopback::cut(shape.collective, pointers, starts);
   EXPECT_GE(job.parts, parts_min) << shape.text();
   std::vector<std::uint32_t> order(job.parts);
   std::iota(order.begin(), order.end(), 0u);

@@ -17,12 +17,13 @@ constexpr std::size_t kLaunchesMax = 64;  // in flight, over all streams
 constexpr std::size_t kTransferMembers = 2;
 
 // One collective in flight. `remaining` parts still touch it; whoever takes the last one away frees it.
-struct Launch {
-  Launch(std::span<const Share*> room, std::span<std::uint64_t> job_room) : shares(room), starts(job_room) {}
+struct InFlight {
+  InFlight(std::span<const Share*> room, std::span<std::uint64_t> job_room)
+      : shares(room), starts(job_room) {}
 
   std::span<const Share*> shares;   // in order of index; room for all members
   std::span<std::uint64_t> starts;  // for the job
-  loopback::Job job;
+  loopback::CollectiveRow job;
   mutable std::uint32_t remaining = 0;
 
   std::atomic_ref<std::uint32_t> left() const { return std::atomic_ref(remaining); }
@@ -30,7 +31,7 @@ struct Launch {
 };
 
 void run_part(const void* context, std::uint32_t part) {
-  const auto& launch = *static_cast<const Launch*>(context);
+  const auto& launch = *static_cast<const InFlight*>(context);
   loopback::execute_part(launch.job, part);
   launch.left().fetch_sub(1, std::memory_order_release);
 }
@@ -51,9 +52,9 @@ class Records {
   }
 
   std::size_t size() const { return count_; }
-  Launch* find_free() {
-    const auto found =
-        std::find_if(launches_.begin(), launches_.end(), [](const Launch& launch) { return launch.free(); });
+  InFlight* find_free() {
+    const auto found = std::find_if(launches_.begin(), launches_.end(),
+                                    [](const InFlight& launch) { return launch.free(); });
     if (found != launches_.end()) return &*found;
     const std::size_t i = launches_.size();
     if (i == count_) return nullptr;
@@ -67,7 +68,7 @@ class Records {
   std::unique_ptr<const Share*[]> shares_;
   std::unique_ptr<std::uint64_t[]> starts_;
   std::size_t count_;
-  std::vector<Launch> launches_;
+  std::vector<InFlight> launches_;
 };
 
 // Loopback: all members live here.
@@ -94,7 +95,7 @@ class Loopback final : public Communicator {
                 std::span<const Share* const> shares) override {
     MUSTER_RETURN_IF_ERROR(validate(collective, ranks_));
     Records& records = is_transfer(collective.op) ? transfers_ : collectives_;
-    Launch* launch = records.find_free();
+    InFlight* launch = records.find_free();
     if (launch == nullptr)
       return failure(Code::kBusy, "{} collectives of this communicator are in flight; wait for one",
                      records.size());
@@ -110,7 +111,7 @@ class Loopback final : public Communicator {
 
  private:
   // Puts the members into the launch in order of index, each exactly once.
-  Status seat(const Collective& collective, std::span<const Share* const> shares, Launch& launch) const {
+  Status seat(const Collective& collective, std::span<const Share* const> shares, InFlight& launch) const {
     const std::size_t expected = launch.shares.size();
     if (shares.size() != expected)
       return failure(Code::kBadArgument, "{} members are given; all {} of the operation must be local",

@@ -1,5 +1,6 @@
 #include "transport/loopback/parts.hpp"
 
+#include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/node_limits.hpp"
 #include "kernels/math/copy.hpp"
@@ -19,8 +20,8 @@ constexpr std::size_t kTileBytes = 16 << 10;
 // What a block of an ALL_TO_ALL or a face costs beside its bytes, so that a part has not too many small ones.
 constexpr std::uint64_t kPieceBytes = 64;
 
-using Shares = std::span<const Share* const>;
-using Sources = std::array<const std::byte*, kRanksOnNodeMax>;
+using ShareList = std::span<const Share* const>;
+using MemberSources = std::array<const std::byte*, kRanksOnNodeMax>;
 
 // How often each element of the row is read or written.
 std::uint64_t touches(muster_op op, std::uint64_t members) {
@@ -44,7 +45,9 @@ std::uint64_t copies(const Collective& c, std::uint64_t members) {
 
 // A piece's length in the row: the elements are followed by what it costs to begin it.
 std::uint64_t charged(std::uint64_t count, std::size_t element_bytes) {
-  return count == 0 ? 0 : count + kPieceBytes / element_bytes;
+  if (count == 0) return 0;
+  MUSTER_ASSERT(element_bytes > 0);
+  return count + kPieceBytes / element_bytes;
 }
 
 // Elements of a part: whole cache lines, so that two parts of an aligned vector never share one; and not less
@@ -58,7 +61,7 @@ std::uint64_t part_elements(const Collective& collective, std::uint64_t members,
 }
 
 // Writes where each stretch begins; returns how many there are.
-std::size_t lay_out(const Collective& c, Shares shares, std::span<std::uint64_t> starts) {
+std::size_t lay_out(const Collective& c, ShareList shares, std::span<std::uint64_t> starts) {
   const std::size_t bytes = dtype_bytes(c.dtype);
   starts[0] = 0;
   const auto blocks = [&](std::span<const Block> list) {
@@ -92,7 +95,7 @@ std::size_t lay_out(const Collective& c, Shares shares, std::span<std::uint64_t>
 // One stretch of a part, resolved: elements [first, last) of the stretch.
 struct Piece {
   const Collective& collective;
-  Shares shares;
+  ShareList shares;
   std::size_t element_bytes;
   std::size_t streaming_from;  // 0 or math::kNeverStream
   std::size_t stretch;
@@ -127,14 +130,14 @@ void spread(const Piece& piece, const std::byte* source, std::size_t block) {
 }
 
 std::span<const std::byte* const> gather_sources(const Piece& piece, std::size_t block, std::uint64_t element,
-                                                 Sources& sources) {
+                                                 MemberSources& sources) {
   for (std::size_t k = 0; k < piece.shares.size(); ++k)
     sources[k] = piece.source(*piece.shares[k], block, element);
   return std::span(sources).first(piece.shares.size());
 }
 
 void all_reduce(const Piece& piece) {
-  Sources sources;
+  MemberSources sources;
   Targets targets;
   for (std::size_t k = 0; k < piece.shares.size(); ++k)
     targets[k] = piece.target(*piece.shares[k], 0, piece.first);
@@ -146,7 +149,7 @@ void all_reduce(const Piece& piece) {
 
 // All sources' block `block` at once into one member's.
 void reduce_into(const Piece& piece, std::size_t block, const Share& share) {
-  Sources sources;
+  MemberSources sources;
   std::byte* const target = piece.target(share, 0, piece.first);
   math::reduce_to_all(piece.collective.dtype, piece.collective.redop,
                       gather_sources(piece, block, piece.first, sources), std::span(&target, 1),
@@ -267,9 +270,9 @@ void execute(const Piece& piece) {
 
 }  // namespace
 
-Job cut(const Collective& collective, Shares shares, std::span<std::uint64_t> starts) {
+CollectiveRow cut(const Collective& collective, ShareList shares, std::span<std::uint64_t> starts) {
   const std::size_t stretches = lay_out(collective, shares, starts);
-  Job job{&collective, shares, starts.first(stretches + 1), 1, 0, false};
+  CollectiveRow job{&collective, shares, starts.first(stretches + 1), 1, 0, false};
   const std::uint64_t total = job.starts[stretches];
   if (total == 0) return job;
   job.part_elements = part_elements(collective, shares.size(), total);
@@ -279,7 +282,7 @@ Job cut(const Collective& collective, Shares shares, std::span<std::uint64_t> st
   return job;
 }
 
-void execute_part(const Job& job, std::uint32_t part) {
+void execute_part(const CollectiveRow& job, std::uint32_t part) {
   const std::uint64_t first = part * job.part_elements;
   const std::uint64_t last = std::min(job.starts.back(), first + job.part_elements);
   Piece piece{*job.collective,

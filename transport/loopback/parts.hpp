@@ -17,7 +17,7 @@ inline constexpr std::size_t kPartTrafficBytes = 256 << 10;  // read and written
 // The row consists of stretches, one after the other: the whole vector (ALL_REDUCE, BROADCAST, REDUCE, SEND,
 // RECV), the block of each member (ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER), or all that a member gets
 // (ALL_TO_ALL, EXCHANGE).
-struct Job {
+struct CollectiveRow {
   const Collective* collective = nullptr;
   std::span<const Share* const> shares;   // in order of index; SEND and RECV: sender, receiver
   std::span<const std::uint64_t> starts;  // of each stretch in the row, and the row's end
@@ -28,9 +28,10 @@ struct Job {
 
 // Cuts a valid collective. A function of its arguments alone, so results do not depend on the machine.
 // `starts` has room for one more than there are members; it, the collective and the shares outlive the job.
-Job cut(const Collective& collective, std::span<const Share* const> shares, std::span<std::uint64_t> starts);
+CollectiveRow cut(const Collective& collective, std::span<const Share* const> shares,
+                  std::span<std::uint64_t> starts);
 
 // Runs one part. Parts touch disjoint memory: any order, any thread.
-void execute_part(const Job& job, std::uint32_t part);
+void execute_part(const CollectiveRow& job, std::uint32_t part);
 
 }  // namespace muster::transport::loopback

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kDepthMax = 1 << 20;
 
 // Owns    a stream for zeroing; the primary context stays with the process.
-// Thread  any. Bound  the GPU's memory; Options::depth per stream.  Fails  kNoResource, kDevice.
+// Thread  any. Bound  the GPU's memory; DeviceOptions::depth per stream.  Fails  kNoResource, kDevice.
 class CudaDevice final : public Device {
  public:
   CudaDevice(DeviceInfo info, std::uint32_t depth, cudaStream_t zeroing)
@@ -54,7 +54,7 @@ Result<std::uint32_t> device_count() {
   return static_cast<std::uint32_t>(count);
 }
 
-Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, const Options& options) {
+Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, const DeviceOptions& options) {
   if (options.depth == 0 || options.depth > kDepthMax)
     return fail(Code::kBadArgument, "depth is {}; a stream has 1..{}", options.depth, kDepthMax);
   MUSTER_ASSIGN_OR_RETURN(const std::uint32_t count, device_count());

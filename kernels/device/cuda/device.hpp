@@ -8,7 +8,7 @@
 
 namespace muster::device::cuda {
 
-struct Options {
+struct DeviceOptions {
   std::uint32_t depth = 1024;  // pieces of work in flight per stream; more is kBusy
 };
 
@@ -18,6 +18,6 @@ Result<std::uint32_t> device_count();
 // GPU `ordinal` of those CUDA shows to this process (CUDA_VISIBLE_DEVICES), in its primary context.
 // kUnsupported without a driver, kBadArgument for an ordinal that is not there, kDevice where the GPU does
 // not answer.
-Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, const Options& options = {});
+Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, const DeviceOptions& options = {});
 
 }  // namespace muster::device::cuda

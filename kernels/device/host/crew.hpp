@@ -14,8 +14,8 @@
 #include "api/base/bounded.hpp"
 #include "api/base/clock.hpp"
 #include "api/base/status.hpp"
-#include "kernels/device/host/pool.hpp"
 #include "kernels/device/host/queues.hpp"
+#include "kernels/device/host/task.hpp"
 
 #include <atomic>
 #include <condition_variable>

@@ -2,7 +2,6 @@
 #include "kernels/device/host/crew.hpp"
 #include "kernels/device/host/memory.hpp"
 #include "kernels/device/host/pool.hpp"
-#include "kernels/device/host/state.hpp"
 
 #include <mutex>
 #include <utility>
@@ -79,7 +78,7 @@ class HostStream final : public Stream {
 // kBadArgument.
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(const Pool& pool) : crew_(pool.state_->crew) {
+  explicit HostDevice(const Pool& pool) : crew_(pool.crew()) {
     info_.kind = Kind::kHost;
     info_.memory_bytes = shm::memory_capacity();
     info_.units = crew_->workers() > 0 ? crew_->workers() : 1;

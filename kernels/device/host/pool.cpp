@@ -2,14 +2,13 @@
 
 #include "api/base/assert.hpp"
 #include "kernels/device/host/crew.hpp"
-#include "kernels/device/host/state.hpp"
 
 #include <atomic>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
+#include <vector>
 
 #include <pthread.h>
 #include <sched.h>
@@ -50,16 +49,17 @@ Status check(const PoolOptions& options) {
 
 }  // namespace
 
-Pool::Pool(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Pool::Pool(const PoolOptions& options, std::uint32_t workers)
+    : crew_(std::make_shared<Crew>(options, workers)) {}
 
 Pool::~Pool() {
   halt();
 }
 
 void Pool::halt() {
-  state_->crew->stop();
-  for (std::thread& thread : state_->threads) thread.join();
-  state_->threads.clear();
+  crew_->stop();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 // No worker begins before all are there: one that has begun may wait for a lock of the caller's, and could
@@ -67,10 +67,8 @@ void Pool::halt() {
 Result<std::unique_ptr<Pool>> Pool::start(const PoolOptions& options) {
   MUSTER_RETURN_IF_ERROR(check(options));
   const std::uint32_t workers = options.workers != 0 ? options.workers : cores_granted();
-  auto state = std::make_unique<State>();
-  state->crew = std::make_shared<Crew>(options, workers);
-  std::unique_ptr<Pool> pool(new Pool(std::move(state)));
-  std::vector<std::thread>& threads = pool->state_->threads;
+  std::unique_ptr<Pool> pool(new Pool(options, workers));
+  std::vector<std::thread>& threads = pool->threads_;
   threads.reserve(workers);
   enum Gate : int { kShut, kOpen, kNever };
   const auto gate = std::make_shared<std::atomic<int>>(kShut);
@@ -80,7 +78,7 @@ Result<std::unique_ptr<Pool>> Pool::start(const PoolOptions& options) {
   };
   for (std::uint32_t i = 0; i < workers; ++i) {
     try {
-      threads.emplace_back([crew = pool->state_->crew.get(), i, gate] {
+      threads.emplace_back([crew = pool->crew_.get(), i, gate] {
         (void)::pthread_setname_np(::pthread_self(), fmt::format("muster-w{}", i).c_str());
         gate->wait(kShut);
         if (gate->load() == kOpen) crew->serve(i);
@@ -100,17 +98,15 @@ Result<std::unique_ptr<Pool>> Pool::start(const PoolOptions& options) {
 
 std::unique_ptr<Pool> Pool::open_manual(const PoolOptions& options) {
   MUSTER_ASSERT(check(options).ok());
-  auto state = std::make_unique<State>();
-  state->crew = std::make_shared<Crew>(options, 0);
-  return std::unique_ptr<Pool>(new Pool(std::move(state)));
+  return std::unique_ptr<Pool>(new Pool(options, 0));
 }
 
 std::uint32_t Pool::workers() const noexcept {
-  return state_->crew->workers();
+  return crew_->workers();
 }
 
 std::size_t Pool::run_once() {
-  return state_->crew->run_once();
+  return crew_->run_once();
 }
 
 }  // namespace muster::device::host

@@ -3,53 +3,17 @@
 #pragma once
 
 #include "kernels/device/device.hpp"
+#include "kernels/device/host/task.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <thread>
+#include <vector>
 
 namespace muster::device::host {
 
-// One piece of host work: `run(context, part)` for part 0..parts-1, each at most once, in any order, on any
-// worker. `context` must live until the work has finished. parts 0 is legal: nothing runs.
-struct Task {
-  void (*run)(const void* context, std::uint32_t part) = nullptr;
-  const void* context = nullptr;
-  std::uint32_t parts = 1;
-};
-
-// What an idle worker does between tasks: the engine's duty cycle (drain rings, schedule, publish).
-//
-// Owns    whatever its implementer needs for a turn.
-// Thread  do_work and arm: one worker at a time, the one on duty. wait: any worker, no longer on duty,
-//         after arm. wake: any thread, any time; it must not block or take locks that do_work holds. It
-//         sticks: a wake before the wait makes that wait return at once.
-// Bound   a turn is short: while it lasts, nobody schedules.
-// Fails   never; what goes wrong in a turn is the implementer's to report.
-//
-// One worker at a time is inside wait. An arm need not be followed by a wait, and a turn of do_work by
-// another worker may come between the two; every worker arms again before it sleeps.
-class Duty {
- public:
-  virtual ~Duty() = default;
-  // One turn; returns how much was done. Waits for no work, and for no lock that is held for longer than a
-  // turn. May enqueue on streams: that starts, and others are rung for it, after the turn.
-  virtual std::size_t do_work() = 0;
-  // Announce that nobody polls any more, so that whoever brings work rings a bell. Returns false if work came
-  // in meanwhile: then there is no wait.
-  virtual bool arm() = 0;
-  // Sleep until a bell, wake(), or `bound`.
-  virtual void wait(Nanos bound) = 0;
-  virtual void wake() noexcept = 0;
-};
-
-struct PoolOptions {
-  std::uint32_t workers = 0;  // 0: the cores this process may run on
-  std::uint32_t streams_max = 1024;
-  std::uint32_t depth = 64;  // tasks, records and waits in flight per stream; more is kBusy
-  Nanos spin{50'000};        // how long an idle worker polls (yielding) before it sleeps
-  Duty* duty = nullptr;      // not owned; outlives the pool
-};
+class Crew;
 
 // Owns    the worker threads and the queues of all streams opened from it.
 // Thread  any; each stream has one issuing thread at a time, or several under one lock of the caller's.
@@ -83,13 +47,14 @@ class Pool {
   std::size_t run_once();
   // A pool without threads: everything runs inside run_once(), records that wait for nothing too.
   static std::unique_ptr<Pool> open_manual(const PoolOptions& options);
+  // For a device, which serves its streams by it.
+  const std::shared_ptr<Crew>& crew() const noexcept { return crew_; }
 
  private:
-  friend class HostDevice;
-  friend class HostStream;
-  struct State;
-  explicit Pool(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  Pool(const PoolOptions& options, std::uint32_t workers);
+
+  std::shared_ptr<Crew> crew_;  // together with its devices, streams and events, so none of these dangles
+  std::vector<std::thread> threads_;
 };
 
 // The host Device on a pool. The pool outlives the device; the device outlives its streams.

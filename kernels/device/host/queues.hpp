@@ -12,7 +12,7 @@
 #include "api/base/clock.hpp"
 #include "api/base/spsc_queue.hpp"
 #include "kernels/device/device.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/host/task.hpp"
 
 #include <array>
 #include <atomic>

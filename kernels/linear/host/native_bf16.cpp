@@ -20,13 +20,13 @@ dnnl_data_type_t type_of(muster_dtype dtype) {
 }
 
 // All that a generated product depends on. Addresses are not part of it.
-struct Key {
+struct ProductKey {
   std::array<std::int64_t, 3> sizes;                   // m, n, k
   std::array<std::array<std::int64_t, 2>, 3> strides;  // of a, b, c
   muster_dtype c_dtype;
   bool bias;
   bool accumulate;
-  friend bool operator==(const Key&, const Key&) = default;
+  friend bool operator==(const ProductKey&, const ProductKey&) = default;
 };
 
 // The library takes matrices whose rows or columns are contiguous. Nothing for others. The stride along a dim
@@ -40,14 +40,14 @@ std::optional<std::array<std::int64_t, 2>> strides_of(const Matrix& m) {
   return std::nullopt;
 }
 
-std::optional<Key> key_of(const Product& p) {
+std::optional<ProductKey> key_of(const Product& p) {
   const auto a = strides_of(p.a);
   const auto b = strides_of(p.b);
   const auto c = strides_of(p.c);
   if (!a || !b || !c || (*c)[1] != 1) return std::nullopt;
   const bool bias = p.bias.data != nullptr;
   if (bias && p.bias.columns > 1 && p.bias.column_stride != 1) return std::nullopt;
-  return Key{{p.a.rows, p.b.columns, p.a.columns}, {*a, *b, *c}, p.c.dtype, bias, p.accumulate};
+  return ProductKey{{p.a.rows, p.b.columns, p.a.columns}, {*a, *b, *c}, p.c.dtype, bias, p.accumulate};
 }
 
 template<class T, dnnl_status_t (*destroy)(T*)>
@@ -69,9 +69,10 @@ dnnl_status_t destroy_attributes(dnnl_primitive_attr* a) {
 dnnl_status_t destroy_operations(dnnl_post_ops* o) {
   return dnnl_post_ops_destroy(o);
 }
-using Memory = std::unique_ptr<dnnl_memory, Destroyer<dnnl_memory, destroy_memory>>;
+using DnnlMemory = std::unique_ptr<dnnl_memory, Destroyer<dnnl_memory, destroy_memory>>;
 using Primitive = std::unique_ptr<dnnl_primitive, Destroyer<dnnl_primitive, destroy_primitive>>;
-using Descriptor = std::unique_ptr<dnnl_primitive_desc, Destroyer<dnnl_primitive_desc, destroy_descriptor>>;
+using DnnlDescriptor =
+    std::unique_ptr<dnnl_primitive_desc, Destroyer<dnnl_primitive_desc, destroy_descriptor>>;
 using Attributes = std::unique_ptr<dnnl_primitive_attr, Destroyer<dnnl_primitive_attr, destroy_attributes>>;
 using Operations = std::unique_ptr<dnnl_post_ops, Destroyer<dnnl_post_ops, destroy_operations>>;
 
@@ -93,10 +94,10 @@ dnnl_memory_desc_t describe(std::int64_t rows, std::int64_t columns,
   return d;
 }
 
-Memory memory_of(const dnnl_memory_desc_t& d) {
+DnnlMemory memory_of(const dnnl_memory_desc_t& d) {
   dnnl_memory_t m = nullptr;
   MUSTER_ASSERT(dnnl_memory_create(&m, &d, engine(), DNNL_MEMORY_NONE) == dnnl_success);
-  return Memory(m);
+  return DnnlMemory(m);
 }
 
 // The library's work memory is ours, so that a run allocates nothing; accumulation adds c before the one
@@ -122,12 +123,12 @@ Attributes attributes_of(bool accumulate) {
 // Owns    the library's objects; the operands' memory is set for each run. Thread  one.
 // Bound   nothing of its own.  Fails  in make(), with nothing, where the library has no such product.
 struct Generated {
-  Key key{};
+  ProductKey key{};
   Primitive primitive;
-  Memory a, b, c, bias, scratchpad;
+  DnnlMemory a, b, c, bias, scratchpad;
   std::size_t scratchpad_bytes = 0;
 
-  static std::optional<Generated> make(const Key& key) {
+  static std::optional<Generated> make(const ProductKey& key) {
     const auto& [m, n, k] = key.sizes;
     const dnnl_memory_desc_t a = describe(m, k, key.strides[0], dnnl_bf16);
     const dnnl_memory_desc_t b = describe(k, n, key.strides[1], dnnl_bf16);
@@ -141,7 +142,7 @@ struct Generated {
     if (dnnl_primitive_desc_create(&descriptor, &operation, attributes.get(), engine(), nullptr) !=
         dnnl_success)
       return std::nullopt;
-    const Descriptor owned(descriptor);
+    const DnnlDescriptor owned(descriptor);
     dnnl_primitive_t primitive = nullptr;
     if (dnnl_primitive_create(&primitive, descriptor) != dnnl_success) return std::nullopt;
 
@@ -165,14 +166,14 @@ struct Generated {
 // Owns    both. Thread  the one that it belongs to.
 // Bound   kRememberedMax products; the oldest makes room.  Fails  never: null where the library has no such
 // product.
-class Remembered {
+class ProductCache {
  public:
-  Remembered() : stream_(create_stream()) { products_.reserve(kRememberedMax); }
-  ~Remembered() { (void)dnnl_stream_destroy(stream_); }
-  Remembered(const Remembered&) = delete;
-  Remembered& operator=(const Remembered&) = delete;
+  ProductCache() : stream_(create_stream()) { products_.reserve(kRememberedMax); }
+  ~ProductCache() { (void)dnnl_stream_destroy(stream_); }
+  ProductCache(const ProductCache&) = delete;
+  ProductCache& operator=(const ProductCache&) = delete;
 
-  const Generated* find(const Key& key) {
+  const Generated* find(const ProductKey& key) {
     for (const Generated& g : products_)
       if (g.key == key) return &g;
     auto made = Generated::make(key);
@@ -218,7 +219,7 @@ bool native_bf16_is_fast() {
 bool multiply_native_bf16(const Product& p) {
   const auto key = key_of(p);
   if (!key) return false;
-  thread_local Remembered remembered;
+  thread_local ProductCache remembered;
   const Generated* g = remembered.find(*key);
   if (g == nullptr) return false;
 

@@ -2,7 +2,7 @@
 // it used.
 #pragma once
 
-#include "kernels/linear/host/product.hpp"
+#include "kernels/linear/host/matrix.hpp"
 
 namespace muster::kernels::linear::host {
 

@@ -162,7 +162,7 @@ void multiply_into(const Product& p, const Matrix& c) {
   thread_local Scratch packed_b;
   const std::int64_t terms =
       std::clamp<std::int64_t>(kPackedElements / (c.rows + c.columns), 16, kPackedTerms);
-  for (std::int64_t begin = 0; begin < k; begin += terms, beta = 1.0f) {
+  for (std::int64_t begin = 0; begin < k; begin += terms) {
     const Range along{begin, std::min(k, begin + terms)};
     const std::int64_t some = along.end - along.begin;
     const Matrix a = p.a.block({0, p.a.rows}, along);
@@ -170,6 +170,7 @@ void multiply_into(const Product& p, const Matrix& c) {
     const Operand32 left = a_fits ? as_is(a) : packed(a, packed_a.take(a.rows * some));
     const Operand32 right = b_fits ? as_is(b) : packed(b, packed_b.take(b.columns * some));
     sgemm(left, right, c, some, beta);
+    beta = 1.0f;
   }
 }
 

@@ -66,18 +66,6 @@ void expect_difference(const Members& members, const std::string& text) {
   EXPECT_EQ(members.difference(), text);
 }
 
-TEST(Hash128, AddsAndSubtractsModuloTwoToThe128) {
-  Hash128 a{~std::uint64_t{0}, ~std::uint64_t{0}};
-  a += {1, 0};
-  EXPECT_TRUE(a.zero());
-  a -= {1, 0};
-  EXPECT_EQ(a, (Hash128{~std::uint64_t{0}, ~std::uint64_t{0}}));
-  a += {5, 7};
-  EXPECT_EQ(a, (Hash128{4, 7}));
-  a -= {5, 6};
-  EXPECT_EQ(a, (Hash128{~std::uint64_t{0}, 0}));
-}
-
 TEST(Signature, IsOneForBothSidesOfAMessage) {
   Collective send = collective(MUSTER_SEND, 7);
   Collective receive = collective(MUSTER_RECV, 7);

@@ -5,7 +5,8 @@
 
 #include "api/base/dtype.hpp"
 #include "api/base/status.hpp"
-#include "kernels/kernel.hpp"
+#include "kernels/check.hpp"
+#include "kernels/table.hpp"
 
 #include <cstdlib>
 #include <cstring>

@@ -106,11 +106,11 @@ TEST_F(AskCommands, TraceIsWrittenWholeOrNotAtAll) {
 TEST_F(AskCommands, TraceLeavesTheRecordingOfAnotherAlone) {
   const Folder folder;
   const std::string file = folder.path() + "/t.json";
-  cli::Door door;
-  door.endpoint = daemon_.socket();
+  cli::DaemonAddress address;
+  address.endpoint = daemon_.socket();
   const Json begin{{"command", "trace_begin"}, {"job", "train"}, {"by", "a test"}};
-  ASSERT_TRUE(cli::ask(door, begin));
-  ASSERT_TRUE(cli::ask(door, begin)) << "asked again, as after a restart of the daemon";
+  ASSERT_TRUE(cli::ask(address, begin));
+  ASSERT_TRUE(cli::ask(address, begin)) << "asked again, as after a restart of the daemon";
   for (const std::vector<std::string>& line :
        std::vector<std::vector<std::string>>{{"trace", "--job", "train", "-o", file, "--seconds", "0"},
                                              {"run", "--job", "train", "--trace", file, "--", "true"}}) {

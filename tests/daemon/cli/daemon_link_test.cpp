@@ -24,13 +24,13 @@ TEST(DaemonLink, OutlivesBeingLetGoForSilence) {
   });
   ASSERT_TRUE(link) << link.error().text();
   loop.after(60 * kPatience, [&] {
-    (*link)->ask({{"command", "version"}}, [&](const Outcome<Answer>& answer) {
+    (*link)->ask({{"command", "version"}}, [&](const OrTrouble<DaemonAnswer>& answer) {
       version = answer ? answer->result.at("version").get<std::string>() : answer.error().text;
       loop.stop();
     });
   });
   // The first question shows the daemon whom it has there.
-  (*link)->ask({{"command", "version"}}, [](const Outcome<Answer>&) {});
+  (*link)->ask({{"command", "version"}}, [](const OrTrouble<DaemonAnswer>&) {});
   loop.run();
   EXPECT_FALSE(lost);
   EXPECT_EQ(version, control::own_version());
@@ -47,10 +47,10 @@ TEST(DaemonLink, AsksAgainWhatNeverLeft) {
   auto link = DaemonLink::open(loop, {node.endpoint(), std::chrono::seconds(30)}, [&] { loop.stop(); });
   ASSERT_TRUE(link) << link.error().text();
   std::string text;
-  (*link)->ask({{"command", "version"}}, [&](const Outcome<Answer>&) {
+  (*link)->ask({{"command", "version"}}, [&](const OrTrouble<DaemonAnswer>&) {
     for (const Instant due = clock.now() + std::chrono::milliseconds(100); clock.now() < due;) {
     }
-    (*link)->ask({{"command", "job_destroy"}, {"job", "none"}}, [&](const Outcome<Answer>& answer) {
+    (*link)->ask({{"command", "job_destroy"}, {"job", "none"}}, [&](const OrTrouble<DaemonAnswer>& answer) {
       text = answer ? "done" : answer.error().text;
       loop.stop();
     });

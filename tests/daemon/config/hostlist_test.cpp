@@ -92,43 +92,5 @@ TEST(Hostlist, RefusesALongNameBeforeItIsMultiplied) {
   EXPECT_THAT(expanded.error().message, HasSubstr("at most 253 characters"));
 }
 
-TEST(Hostlist, CompressesNeighbours) {
-  const auto compressed = [](std::vector<std::string> list) { return compress_hosts(list); };
-  EXPECT_EQ(compressed({}), "");
-  EXPECT_EQ(compressed({"node01", "node02", "node03", "node20", "login1"}), "node[01-03,20],login1");
-  EXPECT_EQ(compressed({"n8", "n9", "n10", "n11"}), "n[8-11]");
-  EXPECT_EQ(compressed({"n08", "n09", "n10"}), "n[08-10]");
-  EXPECT_EQ(compressed({"n99", "n100"}), "n[99-100]");
-  EXPECT_EQ(compressed({"n099", "n100", "n1000"}), "n[099-100,1000]");
-  EXPECT_EQ(compressed({"a", "b"}), "a,b");
-  EXPECT_EQ(compressed({"n1.lab", "n2.lab", "n2.home"}), "n[1-2].lab,n2.home");
-  EXPECT_EQ(compressed({"n3", "n1"}), "n[3,1]");
-}
-
-// Goal:   compressing loses nothing, not even the order.
-// Method: random names over few prefixes and paddings, so that neighbours often join and often almost join.
-TEST(Hostlist, CompressesWithoutLoss) {
-  constexpr unsigned kSeed = 7;
-  SCOPED_TRACE(kSeed);
-  std::mt19937 random(kSeed);
-  for (int round = 0; round < 300; ++round) {
-    std::vector<std::string> list;
-    std::set<std::string> seen;
-    std::uint64_t number = random() % 120;
-    for (int i = 0; i < 40; ++i) {
-      number = random() % 4 == 0 ? random() % 1100 : number + 1;
-      static constexpr const char* kPrefixes[] = {"node", "r1n", "x-", "gpu."};
-      std::string digits = std::to_string(number);
-      if (round % 2 == 0 && digits.size() < 3) digits.insert(0, 3 - digits.size(), '0');
-      std::string name =
-          kPrefixes[random() % 8 == 0 ? random() % 4 : 0] + digits + (random() % 9 == 0 ? ".lab" : "");
-      if (random() % 20 == 0) name = "login" + std::string(1 + random() % 3, 'x');
-      if (seen.insert(name).second) list.push_back(std::move(name));
-    }
-    const std::string text = compress_hosts(list);
-    ASSERT_EQ(hosts(text), list) << text;
-  }
-}
-
 }  // namespace
 }  // namespace muster::config

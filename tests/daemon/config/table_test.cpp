@@ -9,20 +9,6 @@
 namespace muster::config {
 namespace {
 
-std::string text_of(std::vector<std::uint32_t> ranks) {
-  return ranks_text(ranks);
-}
-
-TEST(Table, WritesRanksAsRunsOfOneStep) {
-  EXPECT_EQ(text_of({}), "");
-  EXPECT_EQ(text_of({5}), "5");
-  EXPECT_EQ(text_of({0, 4}), "0,4");
-  EXPECT_EQ(text_of({0, 1, 2, 3}), "0-3");
-  EXPECT_EQ(text_of({0, 2, 4, 6}), "0-6/2");
-  EXPECT_EQ(text_of({0, 1, 4, 5}), "0,1,4,5");
-  EXPECT_EQ(text_of({0, 1, 2, 8, 9, 10}), "0-2,8-10");
-}
-
 TEST(Table, AlignsColumnsAndCutsTrailingBlanks) {
   EXPECT_EQ(table({"A", "LONG", "C"}, {{"xx", "", "1"}, {"y", "zz", ""}}),
             "A   LONG  C\nxx        1\ny   zz\n");
@@ -52,9 +38,9 @@ std::size_t widest(const std::string& text) {
   return most;
 }
 
-const Row kHead{"JOB", "OWNER", "BYTES", "MESH"};
-const std::vector<Row> kRows{{"run-12345-0badcafe", "somebody-else", "1234567890123", "dp=2,tp=2"},
-                             {"train", "me", "7", "dp_replicate=2,dp_shard=4,tp=2"}};
+const Cells kHead{"JOB", "OWNER", "BYTES", "MESH"};
+const std::vector<Cells> kRows{{"run-12345-0badcafe", "somebody-else", "1234567890123", "dp=2,tp=2"},
+                               {"train", "me", "7", "dp_replicate=2,dp_shard=4,tp=2"}};
 
 TEST(Table, ShortensTheLeastImportantColumnFirst) {
   const std::string text = table(kHead, kRows, {68, {"OWNER"}});
@@ -74,7 +60,8 @@ TEST(Table, LeavesAColumnOutWhereThatIsNotEnoughAndSaysSo) {
 }
 
 TEST(Table, BreaksNoNumber) {
-  const std::vector<Row> rows{{"12345678901234567890", "0-3,8,16,24,32,40,48", "no-number-123456789", "end"}};
+  const std::vector<Cells> rows{
+      {"12345678901234567890", "0-3,8,16,24,32,40,48", "no-number-123456789", "end"}};
   const std::string text = table({"A", "B", "C", "D"}, rows, {40, {}});
   EXPECT_NE(text.find("12345678901234567890  0-3,8,…"), std::string::npos) << text;
   EXPECT_NE(text.find("no-numb…"), std::string::npos) << text;
@@ -104,11 +91,7 @@ TEST(Table, HasAsManyColumnsAsTheUserSays) {
   unsetenv("COLUMNS");
 }
 
-TEST(Table, WritesBytesAndTimesForPeople) {
-  EXPECT_EQ(bytes_text(0), "0 B");
-  EXPECT_EQ(bytes_text(1023), "1023 B");
-  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
-  EXPECT_EQ(bytes_text(std::uint64_t{64} << 20), "64.0 MiB");
+TEST(Table, WritesTimesForPeople) {
   EXPECT_EQ(duration_text(12'340'000'000), "12.3 s");
   EXPECT_EQ(duration_text(3'725'000'000'000), "1h 2m");
   EXPECT_EQ(duration_text(std::int64_t{90000} * 1'000'000'000), "1d 1h");

@@ -129,7 +129,7 @@ TEST_F(TallyTest, CountsTheBytesOfAGroupsRuns) {
     shm::DirectRecord& record = records[++header->recorded % shm::kDirectRecords];
     record = {};
     record.what = shm::pack_what({group, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
-    record.generation = board.generation(GroupId(group));
+    record.epoch = board.epoch(GroupId(group));
     record.target_bytes = bytes;
     record.end = static_cast<std::uint64_t>(state);
     record.index = header->recorded;

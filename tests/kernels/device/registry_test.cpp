@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 namespace muster::device {
 namespace {
 
@@ -14,7 +12,6 @@ TEST(Registry, OpensTheHostDeviceOfAPool) {
   ASSERT_TRUE(device.has_value()) << device.error().text();
   EXPECT_EQ((*device)->info().kind, Kind::kHost);
   EXPECT_EQ(device_count(Kind::kHost).value(), 1u);
-  EXPECT_EQ(kinds_built().front(), Kind::kHost);
   EXPECT_STREQ(kind_name(Kind::kHost), "host");
   EXPECT_STREQ(kind_name(Kind::kCuda), "cuda");
 }
@@ -35,8 +32,7 @@ TEST(Registry, AnswersForCudaInEveryBuild) {
     return;
   }
   EXPECT_EQ(device.error().code(), Code::kUnsupported) << device.error().text();
-  const bool built = std::ranges::find(kinds_built(), Kind::kCuda) != kinds_built().end();
-  EXPECT_THAT(device.error().message(), testing::HasSubstr(built ? "CUDA" : "MUSTER_CUDA=ON"));
+  EXPECT_THAT(device.error().message(), testing::HasSubstr("CUDA"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace muster::kernels::test {
 namespace {
 
 constexpr std::array<Operand, 3> kOperands{
-    {{"x", Access::kRead, false}, {"bias", Access::kRead, true}, {"y", Access::kWrite, false}}};
+    {{"x", Intent::kRead, false}, {"bias", Intent::kRead, true}, {"y", Intent::kWrite, false}}};
 
 Status accept(const Args&) {
   return {};

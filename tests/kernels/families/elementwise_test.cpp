@@ -1,6 +1,7 @@
 #include "kernels/elementwise/elementwise.hpp"
 
 #include "api/base/dtype.hpp"
+#include "kernels/check.hpp"
 #include "tests/kernels/families/tensor_fixture.hpp"
 #include "tests/kernels/families/twin/elementwise.hpp"
 

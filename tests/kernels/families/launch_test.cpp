@@ -1,5 +1,7 @@
+#include "kernels/table.hpp"
+
+#include "kernels/check.hpp"
 #include "kernels/device/host/pool.hpp"
-#include "kernels/kernel.hpp"
 #include "tests/kernels/families/tensor_fixture.hpp"
 
 #include <memory>

@@ -1,4 +1,4 @@
-#include "kernels/kernel.hpp"
+#include "kernels/table.hpp"
 
 #include <muster/kernels.h>
 

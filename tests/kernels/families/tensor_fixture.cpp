@@ -1,5 +1,6 @@
 #include "tests/kernels/families/tensor_fixture.hpp"
 
+#include "kernels/check.hpp"
 #include "kernels/element.hpp"
 
 #include <algorithm>

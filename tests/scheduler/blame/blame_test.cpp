@@ -309,22 +309,13 @@ TEST(Blame, PrintsOperationAgesAndTheLastThatAMissingRankDid) {
   Situation s = job_of(16);
   add(s, {0, range(0, 15), {15}, Path::kEngine, 4'000});
   s.ranks[15].heard = ms(9'000);
-  s.ranks[15].finished = Finished{"dp", "all_gather", Path::kEngine, 1186, ms(8'000)};
+  s.ranks[15].finished = LastOperation{"dp", "all_gather", Path::kEngine, 1186, ms(8'000)};
   const std::string text = text_of(s, assess(s));
   EXPECT_THAT(text, HasSubstr("VERDICT  not_joined   confidence high"));
   EXPECT_THAT(text, HasSubstr("group    g0 (id 0, 16 ranks)   op all_reduce #7 (lane small)  4.0 KiB f32"));
   EXPECT_THAT(text, HasSubstr("waiting  ranks 0-14 for 6.0 s   missing  rank 15"));
   EXPECT_THAT(text, HasSubstr("rank 15  pid 1015, process running; last heard 1.0 s ago; last op: all_gather "
                               "#1186 in dp done 2.0 s ago"));
-}
-
-TEST(Blame, WritesRanksShortAndExactly) {
-  EXPECT_EQ(rank_list({}), "");
-  EXPECT_EQ(rank_list({1, 3}), "1 3");
-  EXPECT_EQ(rank_list({0, 1, 2, 3, 7}), "0-3 7");
-  EXPECT_EQ(rank_list({0, 2, 4, 6}), "0-6/2");
-  EXPECT_EQ(rank_list({3, 2, 1, 0}), "3 2 1 0") << "in a group's own order";
-  EXPECT_EQ(rank_list({2, 0, 1, 2, 3}), "2 0-3");
 }
 
 }  // namespace

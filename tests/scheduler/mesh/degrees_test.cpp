@@ -227,8 +227,6 @@ TEST(Degrees, ShardsParametersOverContextParallelismAlone) {
   const Degrees degrees = *Degrees{.cp = 4}.resolve(4);
   EXPECT_EQ(degrees.dp_shard, 1);
   EXPECT_TRUE(degrees.fsdp_enabled());
-  EXPECT_TRUE(degrees.dp_cp_enabled());
-  EXPECT_FALSE(degrees.dp_enabled());
   EXPECT_EQ(degrees.data_parallel(), DataParallel::kFsdp);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -163,9 +164,8 @@ TEST(MeshDims, DomainMultipliesTheWorldAndOnlyNonPpContainsIt) {
 TEST(MeshLookup, HasNoDataParallelDimWhenTheWorldIsTpTimesPp) {
   const Mesh mesh = built({.pp = 2, .tp = 4}, 8);
   EXPECT_THAT(in_use(mesh), ElementsAre("pp", "tp", "dp_shard_cp", "weight", "non_pp", "efsdp", "world"));
-  EXPECT_FALSE(mesh.get_optional("dp")->has_value());
-  EXPECT_FALSE(mesh.get_optional("dp_cp")->has_value());
-  EXPECT_THAT(why(mesh.get("dp"), Code::kNotFound), HasSubstr("\"dp\""));
+  for (const char* name : {"dp", "dp_cp"})
+    EXPECT_THAT(why(mesh.get(name), Code::kNotFound), HasSubstr(fmt::format("\"{}\"", name)));
   const DimId dp = mesh.find("dp").value();
   EXPECT_EQ(mesh.dim(dp).size, 1u);
   for (std::uint32_t rank = 0; rank < 8; ++rank) EXPECT_EQ(mesh.coordinate(Rank(rank), dp), 0u);
@@ -178,9 +178,7 @@ TEST(MeshLookup, OfAWorldOfOneIsNullForEveryName) {
   for (const std::string_view name :
        {"pp", "dp_replicate", "dp_shard", "cp", "domain", "tp", "dp", "batch", "dp_shard_cp", "fsdp", "dp_cp",
         "loss", "weight", "non_pp", "efsdp", "ep", "world"}) {
-    const auto id = mesh.get_optional(name);
-    ASSERT_TRUE(id) << name << ": " << id.error().text();
-    EXPECT_FALSE(id->has_value()) << name;
+    EXPECT_FALSE(mesh.get(name)) << name;
   }
   EXPECT_THAT(why(mesh.get("tp"), Code::kNotFound), HasSubstr("is not in use: its size is 1"));
   EXPECT_THAT(why(mesh.get("bogus"), Code::kNotFound), HasSubstr("no dim \"bogus\""));
@@ -189,8 +187,7 @@ TEST(MeshLookup, OfAWorldOfOneIsNullForEveryName) {
 TEST(MeshLookup, ListsTheValidNamesForAnInvalidOne) {
   const Mesh mesh = built({}, 8, {{"mine", {"dp_shard", "tp"}}});
   for (const std::string& text :
-       {why(mesh.find("dp_shardd"), Code::kNotFound), why(mesh.get("dp_shardd"), Code::kNotFound),
-        why(mesh.get_optional("dp_shardd"), Code::kNotFound)}) {
+       {why(mesh.find("dp_shardd"), Code::kNotFound), why(mesh.get("dp_shardd"), Code::kNotFound)}) {
     EXPECT_THAT(text, HasSubstr("has no dim \"dp_shardd\"; did you mean \"dp_shard\"?"));
     EXPECT_THAT(
         text,
@@ -261,7 +258,7 @@ TEST(MeshExperts, KeepEfsdpOfSizeOneAliveAndOfAllWeightRanksWithoutExperts) {
     EXPECT_EQ(ranks(none, "efsdp", rank), ranks(none, "weight", rank)) << rank;
   const Mesh replicas = built({.dp_replicate = 4}, 4);
   EXPECT_EQ(size_of(replicas, "efsdp"), 1u);
-  EXPECT_FALSE(replicas.get_optional("efsdp")->has_value());
+  EXPECT_FALSE(replicas.get("efsdp"));
   EXPECT_EQ(size_of(none, "ep"), 1u);
 }
 

@@ -1,6 +1,8 @@
 #include "scheduler/run/executor.hpp"
 
+#include "kernels/check.hpp"
 #include "kernels/device/host/pool.hpp"
+#include "kernels/table.hpp"
 #include "scheduler/run/graph.hpp"
 
 #include <string>

@@ -1,4 +1,4 @@
-#include "kernels/kernel.hpp"
+#include "kernels/table.hpp"
 
 #include "kernels/activation/activation.hpp"
 #include "kernels/attention/attention.hpp"
@@ -82,7 +82,7 @@ constexpr std::array<Runner, kRowsMax> kFolders = folders(std::make_index_sequen
 // A kernel whose outputs are all empty has nothing to do, however large its other sizes are.
 bool writes_something(const Kernel& row, const Args& args) {
   for (std::size_t i = 0; i < row.operands.size(); ++i)
-    if (row.operands[i].access != Access::kRead && args.tensors[i].present() && args.tensors[i].count() > 0)
+    if (row.operands[i].intent != Intent::kRead && args.tensors[i].present() && args.tensors[i].count() > 0)
       return true;
   return false;
 }
