@@ -219,7 +219,7 @@ shm::DirectMessage DirectPath::question(const Wanted& wanted) const {
 
 // The engine compares what all members have told it; each does so before it asks.
 Status DirectPath::disagreement(const DirectPlan& plan) {
-  const shm::DirectMessage message = question(plan);
+  const shm::DirectMessage message = question(disagreed_in(plan));
   MUSTER_FAULT_POINT("disagree.asking");
   const Instant deadline = later(now(), uses_.connection.timeout());
   while (true) {

@@ -106,8 +106,10 @@ void add_questions(CLI::App& app, Line& line) {
                    [&line](const std::string& job) {
                      return run_flight(line.address(), job, line.flight, line.output());
                    });
-  filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"), control::kFile);
-  filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"), control::kFolder);
+  filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"),
+         control::kFile);
+  filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"),
+         control::kFolder);
   CLI::App* top = asked_of_job(
       "top", "Operations, bytes and exposed time by rank and group, also of a stuck engine; q ends it",
       [&line](const std::string& job) { return run_top(line.address(), job, line.top, line.output()); });

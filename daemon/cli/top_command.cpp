@@ -220,13 +220,12 @@ std::string top_text(const std::string& job, const Json& now, std::size_t column
           {fmt::format("{}", rank.at("rank").get<int>()), "-", "-", "-", "-", "-", "-", "-", "not attached"});
       continue;
     }
-    rows.push_back(
-        {fmt::format("{}", rank.at("rank").get<int>()), fmt::format("{}", rank.at("pid").get<int>()),
-         rate(rank.at("ops_per_s").get<double>()),
-         bytes_text(static_cast<std::uint64_t>(rank.at("bytes_per_s").get<double>())) + "/s",
-         percent(rank.at("exposed").get<double>()), percent(rank.at("compute").get<double>()),
-         fmt::format("{}", rank.at("in_flight").get<std::uint64_t>()), lag_text(rank),
-         bytes_text(rank.at("buffer_bytes").get<std::uint64_t>())});
+    rows.push_back({fmt::format("{}", rank.at("rank").get<int>()),
+                    fmt::format("{}", rank.at("pid").get<int>()), rate(rank.at("ops_per_s").get<double>()),
+                    bytes_text(static_cast<std::uint64_t>(rank.at("bytes_per_s").get<double>())) + "/s",
+                    percent(rank.at("exposed").get<double>()), percent(rank.at("compute").get<double>()),
+                    fmt::format("{}", rank.at("in_flight").get<std::uint64_t>()), lag_text(rank),
+                    bytes_text(rank.at("buffer_bytes").get<std::uint64_t>())});
   }
   out +=
       config::table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "LAG", "MEMORY"},

@@ -32,6 +32,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -295,6 +296,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   FlightLog flight_log_;
   Lateness lateness_;
   LatenessLog lateness_log_;
+  const unsigned cores_ = std::thread::hardware_concurrency();  // asks the system, so no turn does
   std::vector<Lateness::Change> lateness_changes_;  // of the latest look: kept, so that one needs no heap
   std::optional<Tally> tally_;
   std::vector<Tally::Counted> counted_;  // kept, so that a tick needs no heap

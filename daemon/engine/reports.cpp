@@ -64,8 +64,8 @@ std::vector<RankFacts> Engine::rank_facts() const {
   for (const Seat& seat : seats_) {
     RankFacts& rank = facts.emplace_back(RankFacts{seat.session.get(), seat.process, seat.heard_at, {}});
     if (const auto& last = seat.finished)
-      rank.finished = blame::LastOperation{graph_->groups()[last->group.value].name, last->label, Path::kEngine,
-                                      last->number, last->at};
+      rank.finished = blame::LastOperation{graph_->groups()[last->group.value].name, last->label,
+                                           Path::kEngine, last->number, last->at};
   }
   return facts;
 }
@@ -84,7 +84,7 @@ void Engine::look_for_stragglers(Instant now) {
 // Of the latest changes. Where ranks share cores, who comes late is who did not get one: no news for a log.
 void Engine::log_lateness(Instant now) {
   for (const Lateness::Change& change : lateness_changes_) lateness_log_.changed(change.group);
-  if (spec_.world > std::max(pool_->workers(), std::thread::hardware_concurrency())) return;
+  if (spec_.world > std::max(pool_->workers(), cores_)) return;
   for (const GroupId group : lateness_log_.due(now)) {
     std::vector<blame::Straggler> late = lateness_.stragglers_of(group);
     if (!lateness_log_.say(group, !late.empty(), now)) continue;

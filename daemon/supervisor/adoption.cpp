@@ -14,13 +14,13 @@ using control::Packet;
 
 constexpr Nanos kAskAgain = std::chrono::milliseconds(20);
 
-Result<std::vector<Attachment>> attachments_of(const Packet& answer) {
+Result<std::vector<RankReport>> attachments_of(const Packet& answer) {
   MUSTER_ASSIGN_OR_RETURN(const Json result, control::result_of(answer));
-  std::vector<Attachment> attachments;
+  std::vector<RankReport> reports;
   for (const Json& rank : result.at("ranks"))
-    attachments.push_back({rank.at("attached").get<bool>(), rank.at("pid").get<std::int32_t>(),
-                           rank.at("attachments").get<std::uint32_t>()});
-  return attachments;
+    reports.push_back({rank.at("attached").get<bool>(), rank.at("pid").get<std::int32_t>(),
+                       rank.at("attachments").get<std::uint32_t>()});
+  return reports;
 }
 
 }  // namespace

@@ -189,19 +189,19 @@ Result<Job*> JobTable::adopt(const control::JobSpec& spec, const std::vector<Iss
   return enter(std::move(job));
 }
 
-Status JobTable::reconcile(const std::string& name, const std::vector<Attachment>& attachments) {
+Status JobTable::reconcile(const std::string& name, const std::vector<RankReport>& reports) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
-  if (attachments.size() != job->claims.size())
+  if (reports.size() != job->claims.size())
     return failure(Code::kProtocol, "the engine of job {} speaks of {} ranks, the job has {}", name,
-                   attachments.size(), job->claims.size());
-  for (std::size_t rank = 0; rank < attachments.size(); ++rank) {
+                   reports.size(), job->claims.size());
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     Claim& claim = job->claims[rank];
-    const Attachment& attachment = attachments[rank];
-    claim.held = attachment.attached;
-    claim.pid = attachment.attached ? attachment.pid : 0;
+    const RankReport& report = reports[rank];
+    claim.held = report.attached;
+    claim.pid = report.attached ? report.pid : 0;
     claim.uid = job->spec.owner_uid;  // the engine does not know who it is: the owner, or root
-    claim.attachments = attachment.attachments;
+    claim.attachments = report.attachments;
     if (claim.token_at != claim.attachments) claim.token.clear();
   }
   if (job->state == JobState::kAdopting) job->state = JobState::kReady;

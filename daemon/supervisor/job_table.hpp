@@ -31,7 +31,7 @@ struct Claim {
 };
 
 // What an engine says of one rank.
-struct Attachment {
+struct RankReport {
   bool attached = false;
   std::int32_t pid = 0;
   std::uint32_t attachments = 0;
@@ -103,7 +103,7 @@ class JobTable {
   Result<Job*> adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens);
   // Its engine has spoken: the job is kReady, unless it is ending. Tokens that were used unseen are void.
   // kProtocol for a list of another length.
-  Status reconcile(const std::string& job, const std::vector<Attachment>& attachments);
+  Status reconcile(const std::string& job, const std::vector<RankReport>& reports);
 
   // The owner and root may act on a job. kDenied.
   static Status may_act(const Job& job, std::uint32_t uid);

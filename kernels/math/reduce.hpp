@@ -18,6 +18,8 @@
 //          instruction names its operands. This holds for one source too.
 #pragma once
 
+#include "kernels/math/reducer.hpp"
+
 #include <muster/muster.h>
 
 #include <cstddef>
@@ -33,17 +35,7 @@ inline constexpr std::size_t kReduceSourcesMax = 4096;
 void reduce(muster_dtype dtype, muster_redop redop, std::span<const std::byte* const> sources,
             std::byte* target, std::size_t count, double scale);
 
-// The loops of one dtype, for whoever reduces the same kind of vectors over and over: what reduce() does once
-// it has chosen. `count` is at least 1.
-struct Reduction {
-  muster_redop redop;
-  const std::byte* const* sources;
-  std::size_t source_count;
-  std::byte* target;
-  std::size_t count;
-  double scale;
-};
-using Reducer = void (*)(const Reduction& reduction);
+// The loops of one dtype: what reduce() does once it has chosen.
 Reducer reducer_of(muster_dtype dtype, muster_redop redop);
 
 // The SIMD target that reduce() and copy() run on here: "AVX3", "AVX2", … Static storage.

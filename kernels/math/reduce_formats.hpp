@@ -2,7 +2,7 @@
 // kernels/math.
 #pragma once
 
-#include "kernels/math/reduce.hpp"
+#include "kernels/math/reducer.hpp"
 
 #include <cstdint>
 

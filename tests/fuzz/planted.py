@@ -38,13 +38,14 @@ PLANTED = [
             "      static_cast<Wide>(static_cast<std::int64_t>(number->mantissa) * unit->scale);\n"),
     # 9 and 010 are neighbours only if padding means nothing.
     Planted("lost_padding", "hostlist", "daemon/config/hostlist.cpp",
-            "  return !padded || a.size() == b.size();\n", "  return !padded || !a.empty();\n"),
+            "    if ((padded || high_padded) && low.size() != high.size()) {\n",
+            "    if ((padded || high_padded) && low.empty()) {\n"),
     # A buffer may be freed while a plan still names it.
     Planted("freed_under_a_plan", "session", "daemon/engine/session.cpp",
             "  if (buffer->plans > 0)\n", "  if (buffer->plans > 1)\n"),
     # A stage's number out of a peer's memory is an index that nobody checks.
     Planted("unchecked_index", "direct", "api/client/direct/payloads.cpp",
-            "      if (arrival.place.index >= shm::kStages) return nullptr;\n", ""),
+            "      if (place.index >= shm::kStages) return nullptr;\n", ""),
     # A token that was used while no supervisor looked opens its rank once more.
     Planted("token_twice", "state", "daemon/supervisor/job_table.cpp",
             "    if (claim.token_at != claim.attachments) claim.token.clear();\n",

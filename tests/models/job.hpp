@@ -24,9 +24,9 @@ Result<Descriptor> create_memory(const char* name, std::uint64_t bytes, const He
 }
 
 // All of it from the start: no group is made in a model.
-Result<Descriptor> create_growing_memory(const char* name, std::uint64_t, std::uint64_t bytes_max,
+Result<Descriptor> create_growing_memory(const char* name, std::uint64_t bytes, std::uint64_t,
                                          const Headroom& headroom) {
-  return create_memory(name, bytes_max, headroom, {});
+  return create_memory(name, bytes, headroom, {});
 }
 Status reserve_memory(const Descriptor&, std::uint64_t, std::uint64_t, const Headroom&) {
   return {};

@@ -23,9 +23,9 @@ void fetch_to_write(const void* line) {
 }
 
 // A slot that shows exactly that position, of an operation that may end.
-class Arrived final : public Condition {
+class AtPosition final : public Condition {
  public:
-  explicit Arrived(const Channel& channel) : channel_(channel), position_(channel.at().position) {}
+  explicit AtPosition(const Channel& channel) : channel_(channel), position_(channel.at().position) {}
   bool reached(std::uint64_t value) const override { return value == position_; }
   // While the engine counts, an arrival that is not seen yet may be among those that it sees.
   bool hopeless() const override { return channel_.view().fate_of(channel_.at()) == EpochView::Fate::kEnded; }
@@ -100,7 +100,7 @@ void Channel::arrive(std::uint64_t plan) {
 }
 
 Waited Channel::await_arrival(const shm::DirectSlot& slot, WaitPolicy& policy) {
-  return waiter_.wait(&slot.position, Arrived(*this), policy);
+  return waiter_.wait(&slot.position, AtPosition(*this), policy);
 }
 
 Waited Channel::await_arrivals(WaitPolicy& policy) {

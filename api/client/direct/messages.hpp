@@ -47,6 +47,10 @@ class Messages {
   Wanted wanted_from(std::uint32_t i) const {
     return {group_, view_.epoch(), shm::DirectWait::kMessage, i, received_[i] + 1, 0};
   }
+  // The latest message that was acknowledged, as its receiver waited for it.
+  Wanted acknowledged_from(std::uint32_t i) const {
+    return {group_, view_.epoch(), shm::DirectWait::kMessage, i, received_[i], 0};
+  }
 
   // The member goes on in an epoch with that base.
   void move_on(std::uint64_t base);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 namespace muster::client {
+
 bool balanced(const Channel& channel) {
   Hash128 balance;
   for (std::uint32_t i = 0; i < channel.members(); ++i) {
@@ -38,6 +39,11 @@ Wanted wanted_by(const DirectPlan& plan) {
   if (plan.what.op == MUSTER_SEND) return messages.wanted_to(static_cast<std::uint32_t>(plan.what.receiver));
   if (plan.what.op == MUSTER_RECV) return messages.wanted_from(static_cast<std::uint32_t>(plan.what.root));
   return plan.channel->wanted();
+}
+
+Wanted disagreed_in(const DirectPlan& plan) {
+  if (plan.what.op != MUSTER_RECV) return wanted_by(plan);
+  return plan.channel->messages().acknowledged_from(static_cast<std::uint32_t>(plan.what.root));
 }
 
 void withdraw(const DirectPlan& plan) {

@@ -3,7 +3,7 @@
 #include "api/base/dtype.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/client/direct/algorithms.hpp"
-#include "api/client/direct/shared.hpp"
+#include "api/client/direct/shared_target.hpp"
 
 #include <algorithm>
 

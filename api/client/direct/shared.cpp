@@ -1,9 +1,10 @@
-#include "api/client/direct/shared.hpp"
-
+// Algorithm::kShared: one result for all members, in memory that they share: each brings its part of it, and
+// nobody is done before all are.
 #include "api/base/fault_point.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/client/direct/algorithms.hpp"
 #include "api/client/direct/payloads.hpp"
+#include "api/client/direct/shared_target.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/deliver.hpp"
 
@@ -13,19 +14,6 @@
 
 namespace muster::client {
 namespace {
-
-constexpr std::uint64_t kLineBytes = 64;
-
-struct Range {
-  std::uint64_t first;
-  std::uint64_t bytes;
-};
-// Whole cache lines, so that no two members write one.
-Range part_of(std::uint64_t total, std::uint64_t members, std::uint64_t index) {
-  const std::uint64_t even = (total / members / kLineBytes + 1) * kLineBytes;
-  const std::uint64_t first = std::min(total, even * index);
-  return {first, std::min(even, total - first)};
-}
 
 // One operation.
 class Shared {
@@ -66,7 +54,7 @@ class Shared {
   std::uint32_t root() const { return static_cast<std::uint32_t>(plan_.what.root); }
   std::byte* target() const { return plan_.mine.target + plan_.mine.target_blocks.front().offset * element_; }
 
-  Range part() const { return part_of(total_, channel_.members(), channel_.index()); }
+  SharedPart part() const { return part_of(total_, channel_.members(), channel_.index()); }
 
   Outcome gather() {
     if (!brings_block(plan_)) return Outcome::kDone;
@@ -78,7 +66,7 @@ class Shared {
   }
 
   Outcome broadcast() {
-    const Range range = part();
+    const SharedPart range = part();
     if (range.bytes == 0) return Outcome::kDone;
     const std::byte* source = payloads_.read(root(), range.first, range.bytes);
     if (source == nullptr) return Outcome::kCorrupt;
@@ -87,7 +75,7 @@ class Shared {
   }
 
   Outcome reduce() {
-    const Range range = part();
+    const SharedPart range = part();
     if (range.bytes == 0) return Outcome::kDone;
     std::array<const std::byte*, kRanksOnNodeMax> sources;
     for (std::uint32_t i = 0; i < channel_.members(); ++i) {
@@ -109,21 +97,6 @@ class Shared {
 };
 
 }  // namespace
-
-bool brings_block(const DirectPlan& plan) {
-  const Block& from = plan.mine.source_blocks.front();
-  const Block& to = plan.mine.target_blocks[static_cast<std::size_t>(plan.mine.index)];
-  const std::size_t element = plan.element;
-  return to.count > 0 && plan.mine.source + from.offset * element != plan.mine.target + to.offset * element;
-}
-
-std::uint64_t shared_bytes(const DirectPlan& plan) {
-  const std::size_t element = plan.element;
-  const Channel& channel = *plan.channel;
-  if (plan.what.op != MUSTER_ALL_GATHER)
-    return part_of(plan.what.count * element, channel.members(), channel.index()).bytes;
-  return brings_block(plan) ? plan.mine.target_blocks[channel.index()].count * element : 0;
-}
 
 Outcome run_shared(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {
   Payloads payloads(plan, memory, stages, policy);

@@ -2,6 +2,7 @@
 // each member finishes alone, from its own copies of the slots.
 #include "api/base/fault_point.hpp"
 #include "api/client/direct/algorithms.hpp"
+#include "kernels/math/reduce.hpp"
 
 #include <array>
 #include <cstddef>

@@ -28,12 +28,10 @@ struct Run {
   std::uint32_t turn(std::uint32_t k) const { return (me + 1 + k) % members; }
 };
 
-using Sources = std::array<const std::byte*, kRanksOnNodeMax>;
-
 // Folds one equally long piece of every member into this member's target.
 template<class SourceOf>
 Outcome fold(const Run& run, std::uint64_t count, SourceOf source_of) {
-  Sources sources;
+  std::array<const std::byte*, kRanksOnNodeMax> sources;
   for (std::uint32_t i = 0; i < run.members; ++i) {
     sources[i] = source_of(i);
     if (sources[i] == nullptr) return Outcome::kCorrupt;
