@@ -162,16 +162,24 @@ constexpr RecordedWhat unpack_what(std::uint64_t bits) {
           static_cast<std::uint8_t>(bits >> 40), static_cast<std::uint16_t>(bits >> 48)};
 }
 
-constexpr std::uint32_t kEpochsKept = 8;
+constexpr std::uint32_t kEpochsKept = 7;
 constexpr std::uint64_t kMetUncounted = UINT64_MAX;
+
+// What the end of an epoch means for the operations that members had begun in it.
+struct EndedEpoch {
+  std::uint64_t epoch = 0;  // 0: none yet, or the record is given to another epoch
+  // The last position at which all members had arrived. 0: it ended for all, whatever they were doing.
+  // kMetUncounted: the engine is about to say.
+  std::uint64_t met = 0;
+};
 
 struct alignas(kLineBytes) GroupLine {
   std::uint64_t epoch = 0;   // the present one, from 1
   std::int32_t absence = 0;  // not 0: a member is named absent, and no operation may begin
   std::uint32_t reserved = 0;
-  // At index epoch % kEpochsKept of one that has ended: the last position at which all members had arrived.
-  // 0: it ended for all, whatever they were doing. kMetUncounted: the engine is about to say.
-  std::uint64_t met[kEpochsKept] = {};
+  // The latest epochs in which a member had arrived anywhere, and the latest of all. However many ranks leave
+  // after an operation, whoever is still in it finds its epoch. One without a record has ended for all.
+  EndedEpoch ended[kEpochsKept];
 };
 static_assert(sizeof(GroupLine) == kLineBytes);
 

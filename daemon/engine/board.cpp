@@ -285,17 +285,21 @@ void Board::end(GroupId group, const scheduler::CausePtr& cause, scheduler::Epoc
   if (!state.epochs.end(cause, why)) return;
   const bool loss = why == scheduler::Epochs::Why::kLoss;
   shm::GroupLine* words = line(group);
-  std::uint64_t* met = &words->met[ended % shm::kEpochsKept];
-  Published<std::uint64_t>(met).store_ordered(loss ? shm::kMetUncounted : 0);
+  shm::EndedEpoch& record = words->ended[state.used % shm::kEpochsKept];
+  Published<std::uint64_t>(&record.epoch).store_ordered(0);
+  Published<std::uint64_t>(&record.met).store_ordered(loss ? shm::kMetUncounted : 0);
+  Published<std::uint64_t>(&record.epoch).store_ordered(ended);
   Published<std::uint64_t>(&words->epoch).store_ordered(state.epochs.present());
   shm::heavy_fence();
   const std::uint64_t all = loss ? count_met(group) : 0;
   if (all > state.base && all <= state.base + kPositionsMax) state.met = all;
   // The first arrival goes into another slot than what all had met for last, in whatever epoch: a member may
   // still be in that.
-  state.base = highest_position(group) + 1;
+  const std::uint64_t highest = highest_position(group);
+  if (highest > state.base) ++state.used;
+  state.base = highest + 1;
   if ((state.base & 1) != (state.met & 1)) ++state.base;
-  Published<std::uint64_t>(met).store_ordered(all);
+  Published<std::uint64_t>(&record.met).store_ordered(all);
 }
 
 void Board::set_attached(Rank rank, bool attached) {

@@ -154,6 +154,7 @@ class Board {
     std::uint64_t first_epoch = 1;
     std::uint64_t base = 0;  // of the present epoch
     std::uint64_t met = 0;   // the last position at which all had arrived, as far as it has been counted
+    std::uint64_t used = 0;  // epochs that have ended and in which a member had arrived anywhere
     scheduler::CausePtr absence;
     std::deque<Disagreement> disagreements;
   };

@@ -142,7 +142,9 @@ class World final : public WaitHooks {
   bool engine_gone() override { return true; }
   void overdue(const Wanted&) override {
     shm::GroupLine* line = node().line();
-    shm::Published<std::uint64_t>(&line->met[line->epoch % shm::kEpochsKept]).store(0);
+    shm::EndedEpoch& record = line->ended[line->epoch % shm::kEpochsKept];
+    shm::Published<std::uint64_t>(&record.met).store(0);
+    shm::Published<std::uint64_t>(&record.epoch).store(line->epoch);
     shm::Published<std::uint64_t>(&line->epoch).store_ordered(line->epoch + 1);
   }
 

@@ -131,7 +131,9 @@ Waited Channel::meet(std::uint64_t plan, const FlightRing::Constants& constants,
 // the same for all.
 Waited Channel::await_count(WaitPolicy& policy) {
   if (view_.fate_of(at()) == EpochView::Fate::kGoesOn) return Waited::kMet;
-  const Waited waited = waiter_.wait(view_.met_word(view_.epoch()), Counted(*this), policy);
+  const shm::EndedEpoch* record = view_.record_of(view_.epoch());
+  if (record == nullptr) return Waited::kEnded;
+  const Waited waited = waiter_.wait(&record->met, Counted(*this), policy);
   if (waited != Waited::kMet) return waited;
   return view_.fate_of(at()) == EpochView::Fate::kGoesOn ? Waited::kMet : Waited::kEnded;
 }

@@ -22,12 +22,19 @@ void EpochView::move_to(std::uint64_t epoch, std::uint64_t base) {
   std::atomic_thread_fence(std::memory_order_release);
 }
 
+const shm::EndedEpoch* EpochView::record_of(std::uint64_t epoch) const {
+  for (const shm::EndedEpoch& record : line_->ended)
+    if (look(&record.epoch) == epoch) return &record;
+  return nullptr;
+}
+
 EpochView::Fate EpochView::fate_of(At at) const {
   if (!has_ended(at.epoch)) return Fate::kGoesOn;
-  const std::uint64_t met = look(met_word(at.epoch));
-  // Asked last: the word is of that epoch only while it is among those that are kept.
-  const std::uint64_t present = look(&line_->epoch);
-  if (present - at.epoch > shm::kEpochsKept) return Fate::kEnded;
+  const shm::EndedEpoch* record = record_of(at.epoch);
+  if (record == nullptr) return Fate::kEnded;
+  const std::uint64_t met = look(&record->met);
+  // Asked last: the engine takes a record away before it writes another epoch's word there.
+  if (look(&record->epoch) != at.epoch) return Fate::kEnded;
   if (met == shm::kMetUncounted) return Fate::kUnknown;
   return at.position <= met ? Fate::kGoesOn : Fate::kEnded;
 }

@@ -19,7 +19,7 @@ struct At {
 
 // Owns    in which epoch this member stands, and the word by which the others see it.
 // Thread  the session's.
-// Bound   kEpochsKept ends that are known exactly; an older epoch has ended for all.
+// Bound   kEpochsKept ends of epochs that were used are known exactly; an older epoch has ended for all.
 // Fails   never.
 class EpochView {
  public:
@@ -41,11 +41,11 @@ class EpochView {
   enum class Fate : std::uint8_t {
     kGoesOn,  // there is none, or all members had arrived before it
     kEnded,
-    kUnknown,  // the engine still counts; see met_word()
+    kUnknown,  // the engine still counts; see record_of()
   };
   Fate fate_of(At at) const;
-  // Where the engine says what the end of an epoch that has ended means.
-  const std::uint64_t* met_word(std::uint64_t epoch) const { return &line_->met[epoch % shm::kEpochsKept]; }
+  // Where the engine says what the end of an epoch means; nullptr: it has no record, or none any more.
+  const shm::EndedEpoch* record_of(std::uint64_t epoch) const;
 
   // A message to or from member i can no longer pass: the epoch has ended, or that member will not come.
   bool parted_from(std::uint32_t i) const;

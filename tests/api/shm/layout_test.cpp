@@ -105,7 +105,7 @@ TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(offsetof(DirectHeader, awaiting), 424u);
   EXPECT_EQ(offsetof(DirectHeader, operations), 384u);
   EXPECT_EQ(sizeof(GroupLine), 128u);
-  EXPECT_EQ(offsetof(GroupLine, met), 16u);
+  EXPECT_EQ(offsetof(GroupLine, ended), 16u);
   EXPECT_EQ(sizeof(RankLine), 128u);
   EXPECT_EQ(kDirectRecordsOffset, 4096u + 2u * 512u * 1024u);
   EXPECT_EQ(kDirectSeatsOffset, 4096u + 2u * 512u * 1024u + 1024u * 64u);

@@ -316,6 +316,17 @@ TEST_F(Meetings, BeginsAnEpochAboveEveryPositionThatWasUsed) {
   EXPECT_EQ((world_.board().base(kGroupId) + 1) % 2, (met + 1) % 2) << "a member may still be in it";
 }
 
+// Goal:   a slow member completes what all had arrived at, however many others leave meanwhile.
+TEST_F(Meetings, KnowWhatWasMetAfterAnyNumberOfLosses) {
+  WaitPolicy policy = at_once();
+  for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
+  arrive(one_);
+  arrive(other_);
+  for (int i = 0; i < 20; ++i) world_.lose(kLost);
+  EXPECT_EQ(one_.await_arrivals(policy), Waited::kMet);
+  EXPECT_TRUE(one_.sound());
+}
+
 // Goal:   each loss is heard of, also by a member that has not yet heard of an earlier end, and also if the
 //         rank is back.
 TEST_F(Meetings, HearsOfEachLossInTurn) {
