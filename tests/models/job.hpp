@@ -178,7 +178,10 @@ class Job {
       const auto* line = reinterpret_cast<const shm::GroupLine*>(page + shm::kGroupLinesOffset) + g;
       words().atomic(&line->epoch, fmt::format("g{}.epoch", g));
       words().atomic(&line->absence, fmt::format("g{}.absence", g));
-      for (const std::uint64_t& met : line->met) words().atomic(&met, fmt::format("g{}.met", g));
+      for (const shm::EndedEpoch& record : line->ended) {
+        words().atomic(&record.epoch, fmt::format("g{}.ended", g));
+        words().atomic(&record.met, fmt::format("g{}.met", g));
+      }
     }
     for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
       const std::uint64_t* life = views_[0]->memory->life_of(static_cast<std::int32_t>(rank));

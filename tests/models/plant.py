@@ -68,7 +68,7 @@ BUGS = {
         ("return view_.ended() ? await_count(policy) : Waited::kMet;", "return Waited::kMet;")]),
     # The new epoch begins with the position after the highest: a member may just come to that in the old one.
     "base_without_gap": Bug(BOARD, ["stale"], [
-        ("  state.base = highest_position(group) + 1;\n", "  state.base = highest_position(group) - 1;\n")]),
+        ("  state.base = highest + 1;\n", "  state.base = highest - 1;\n")]),
     # The first arrival of the new epoch overwrites what all had met for, while a member still reads it.
     "base_of_any_parity": Bug(BOARD, ["departure_soon_slot"], [
         ("  if ((state.base & 1) != (state.met & 1)) ++state.base;\n",

@@ -96,8 +96,8 @@ bool explained(const DirectPlan& plan);
 // What the operation waits for first.
 Wanted wanted_by(const DirectPlan& plan);
 
-// What the members of an operation that ended with kDisagree differ in. A receiver has acknowledged it by then,
-// so it waits for the next message already.
+// What the members of an operation that ended with kDisagree differ in. A receiver has acknowledged it by
+// then, so it waits for the next message already.
 Wanted disagreed_in(const DirectPlan& plan);
 
 // This member leaves the operation, and no end tells the others so: what they read of it from now on does not
