@@ -135,6 +135,7 @@ inline constexpr std::string_view kPoints[] = {
     // failing
     "overdue.asking",
     "overdue.asked",
+    "verdict.asking",
     "verdict.taken",
     "disagree.asking",
     "abort.asking",

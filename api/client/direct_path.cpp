@@ -160,6 +160,7 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
 // How this member's epoch has ended. It moves on to where it stands from now on: of each end it hears once.
 Status DirectPath::hear(const DirectPlan& plan) {
   std::vector<std::byte> text;
+  MUSTER_FAULT_POINT("verdict.asking");
   const auto end = uses_.connection.ask<shm::DirectEndAnswer>(question(plan), MessageKind::kDirectEnd,
                                                               MessageKind::kDirectEndAnswer, {}, &text);
   if (!end) return end.error();

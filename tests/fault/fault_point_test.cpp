@@ -36,9 +36,14 @@ bool of_a_client(std::string_view point) {
   return !point.starts_with("engine.");
 }
 // What the others hear of a death.
-const char* how_told(const Way& way) {
-  if (way.point == "goodbye.said") return "detached";     // it had said so, and been answered
-  return way.point == "attach.hello_sent" ? "" : "died";  // or "left before it was welcomed"
+std::string told_of(const Way& way, int victim, pid_t pid) {
+  // The engine has told the victim of a failure, so it is taken to leave because of that.
+  if (way.point == "verdict.taken")
+    return way.step == "abort" ? fmt::format("rank {} aborted group world", victim)
+                               : "barrier (run directly) passed its deadline";
+  const std::string name = fmt::format("rank {} (pid {})", victim, pid);
+  if (way.point == "goodbye.said") return name + " detached";             // it had said so, and been answered
+  return way.point == "attach.hello_sent" ? name + " " : name + " died";  // or "left before it was welcomed"
 }
 // Steps with a deadline of their own, fault_rank.cpp's kPatienceNs.
 constexpr std::int64_t kPatienceNs = 20'000'000'000;
@@ -171,12 +176,7 @@ TEST_F(AtEachPoint, ADeathIsToldToAllWithItsName) {
     for (test::FaultRank* rank : job.survivors()) {
       const Ending e = test::ending_of(rank->line());
       EXPECT_EQ(e.status, "MUSTER_ERR_PEER_LOST") << e.line;
-      const auto named = HasSubstr(fmt::format("rank {} (pid {}) {}", victim, pid, how_told(way)));
-      // Who dies having just heard of a failure is taken to leave because of it, and that is what is told.
-      if (way.point == "verdict.taken")
-        EXPECT_THAT(e.text, AnyOf(named, HasSubstr("passed its deadline"), HasSubstr("aborted group")));
-      else
-        EXPECT_THAT(e.text, named);
+      EXPECT_THAT(e.text, HasSubstr(told_of(way, victim, pid)));
       EXPECT_THAT(rank->wait(), AnyOf(0, 42));
       (launcher ? told_by_launcher : told)
           .add(e.heard_ns - std::max(known, e.called_ns), way);  // of who waits

@@ -57,7 +57,7 @@ def read_tree(root):
 
 
 def exceptions_of(tree):
-    """(rule, path, name) -> line, of what exceptions.txt bears for now."""
+    """(rule, path, name) -> line number, of what exceptions.txt excuses."""
     found = {}
     for number, line in enumerate(tree.files.get(EXCEPTIONS, "").split("\n"), 1):
         if line and not line.startswith("#"):
