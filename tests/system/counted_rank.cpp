@@ -1,5 +1,5 @@
-// A rank whose calls are counted: rank 0 of a job runs under callgrind. Its peers run as they are, so they are
-// there before it. Of each counted call callgrind writes a file of its own.
+// A rank whose calls are counted: rank 0 of a job runs under callgrind. Its peers run as they are, so they
+// are there before it. Of each counted call callgrind writes a file of its own.
 //
 //   counted_rank barrier|all_reduce|start OUT
 #include <muster/muster.h>
