@@ -147,9 +147,8 @@ class Storm {
     for (test::FaultRank* rank : job.survivors()) {
       const Ending e = test::ending_of(rank->line());
       EXPECT_EQ(e.status, "MUSTER_ERR_PEER_LOST") << e.line;
-      // That it died, left, or before that had aborted the group.
-      EXPECT_THAT(e.text, AnyOf(HasSubstr(fmt::format("rank {} (pid {})", d.victim, pid)),
-                                HasSubstr(fmt::format("rank {} aborted", d.victim))));
+      EXPECT_THAT(e.text, HasSubstr(code == 0 ? fmt::format("rank {} (pid {}) detached", d.victim, pid)
+                                              : test::told_of(d.way, d.victim, pid)));
       EXPECT_THAT(rank->wait(), AnyOf(0, 42));
     }
     test::expect_all(node_, job_);

@@ -22,6 +22,7 @@ namespace {
 using test::Ending;
 using test::FaultJob;
 using test::is_unknown;
+using test::told_of;
 using test::Way;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
@@ -34,16 +35,6 @@ constexpr std::int64_t kDeadlineNs = Nanos(kDeadline).count();
 
 bool of_a_client(std::string_view point) {
   return !point.starts_with("engine.");
-}
-// What the others hear of a death.
-std::string told_of(const Way& way, int victim, pid_t pid) {
-  // The engine has told the victim of a failure, so it is taken to leave because of that.
-  if (way.point == "verdict.taken")
-    return way.step == "abort" ? fmt::format("rank {} aborted group world", victim)
-                               : "barrier (run directly) passed its deadline";
-  const std::string name = fmt::format("rank {} (pid {})", victim, pid);
-  if (way.point == "goodbye.said") return name + " detached";             // it had said so, and been answered
-  return way.point == "attach.hello_sent" ? name + " " : name + " died";  // or "left before it was welcomed"
 }
 // Steps with a deadline of their own, fault_rank.cpp's kPatienceNs.
 constexpr std::int64_t kPatienceNs = 20'000'000'000;

@@ -4,6 +4,10 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
+#include <fmt/format.h>
+
 namespace muster::test {
 
 struct Way {
@@ -15,6 +19,17 @@ struct Way {
 // The engine has not heard of this process.
 inline bool is_unknown(const Way& way) {
   return way.point == "attach.identified" || way.point == "attach.connected";
+}
+
+// What the others hear of a death.
+inline std::string told_of(const Way& way, int victim, pid_t pid) {
+  // The engine has told the victim of a failure, so it is taken to leave because of that.
+  if (way.point == "verdict.taken")
+    return way.step == "abort" ? fmt::format("rank {} aborted group world", victim)
+                               : "barrier (run directly) passed its deadline";
+  const std::string name = fmt::format("rank {} (pid {})", victim, pid);
+  if (way.point == "goodbye.said") return name + " detached";             // it had said so, and been answered
+  return way.point == "attach.hello_sent" ? name + " " : name + " died";  // or "left before it was welcomed"
 }
 
 // To every point at least one; a point of the engine has none, since no rank comes there.
