@@ -146,11 +146,13 @@ TEST(Run, AnInterruptEndsAllAndCleansUp) {
 
 // Goal:   Ctrl-Z stops the whole job and `fg` lets it go on, though a terminal's signals reach the launcher
 //         alone; where no shell could say `fg`, nothing stops.
+// Method: the rank's shell starts no program. One that is stopped while it does waits in vfork for its child,
+//         which is stopped too, and its state then reads D and not T.
 TEST(Run, StopsAndGoesOnWithItsRanks) {
   for (const bool orphaned : {false, true}) {
     const Folder home;
     Start start = start_of(home, {"-n", "1", "--no-prefix"},
-                           "echo $$; while [ ! -e " + home.path() + "/go ]; do sleep 0.01; done; echo on");
+                           "echo $$; while [ ! -e " + home.path() + "/go ]; do :; done; echo on");
     start.in_child = [orphaned] { orphaned ? void(setsid()) : void(setpgid(0, 0)); };
     Running running(start);
     ASSERT_TRUE(running.printed("\n")) << running.err();
