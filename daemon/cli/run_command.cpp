@@ -211,12 +211,15 @@ class RunCommand {
 
   void connected(std::unique_ptr<DaemonLink> link) {
     link_ = std::move(link);
-    if (options_.job.empty()) {
-      options_.job = fresh_job_name();
-      return create_job();
-    }
     give_up_at_ = clock_.now() + options_.address.timeout;
-    find_job();
+    named_ = !options_.job.empty();
+    find_or_create_job();
+  }
+
+  void find_or_create_job() {
+    if (named_) return find_job();
+    options_.job = fresh_job_name();
+    create_job();
   }
 
   // "status" asks no engine, so that one of another job that is stuck does not matter.
@@ -235,8 +238,12 @@ class RunCommand {
       return stop({kTimedOut, fmt::format("job {} is ending and does not end in time; --timeout sets how "
                                           "long to wait, `muster jobs` shows what is there",
                                           options_.job)});
+    ask_later();
+  }
+
+  void ask_later() {
     loop_.after(kAskAgain, [this] {
-      if (!finishing_) find_job();
+      if (!finishing_) find_or_create_job();
     });
   }
 
@@ -306,13 +313,19 @@ class RunCommand {
                     {"flatten", flatten},
                     {"claim", "owner"}};  // so a rank may close its session and open another
     job_stays_ = options_.lifetime == Lifetime::kKeep;
-    step(
-        {{"command", "job_create"}, {"spec", spec}, {"keep", job_stays_}},
-        [this](const Json&) {
-          tokens_.assign(static_cast<std::size_t>(options_.ranks), "");
-          begin_trace();
-        },
-        kFailed);  // what is not found is a part of the installation
+    link_->ask({{"command", "job_create"}, {"spec", spec}, {"keep", job_stays_}},
+               [this](const OrTrouble<DaemonAnswer>& answer) { on_created(answer); });
+  }
+
+  // A daemon that was killed may have created the job and not said so. Its successor ends that one, since the
+  // connection that it belonged to is gone, and until then its name is taken.
+  void on_created(const OrTrouble<DaemonAnswer>& answer) {
+    if (!answer && answer.error().code == Code::kDuplicate && clock_.now() < give_up_at_) return ask_later();
+    const auto created = [this](const Json&) {
+      tokens_.assign(static_cast<std::size_t>(options_.ranks), "");
+      begin_trace();
+    };
+    take(answer, created, kFailed);  // what is not found is a part of the installation
   }
 
   void begin_trace() {
@@ -409,18 +422,23 @@ class RunCommand {
 
   // Asks, and goes on with the result; trouble ends the run.
   void step(const Json& command, std::function<void(const Json&)> next, int not_found = kNoObject) {
-    link_->ask(command, [this, next = std::move(next), not_found](OrTrouble<DaemonAnswer> answer) {
-      if (finishing_) return;
-      if (!answer) {
-        const int code = answer.error().exit_code;
-        return stop({code == kNoObject ? not_found : code, answer.error().text});
-      }
-      try {
-        next(answer->result);
-      } catch (const Json::exception& error) {
-        stop({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
-      }
+    link_->ask(command, [this, next = std::move(next), not_found](const OrTrouble<DaemonAnswer>& answer) {
+      take(answer, next, not_found);
     });
+  }
+
+  void take(const OrTrouble<DaemonAnswer>& answer, const std::function<void(const Json&)>& next,
+            int not_found) {
+    if (finishing_) return;
+    if (!answer) {
+      const int code = answer.error().exit_code;
+      return stop({code == kNoObject ? not_found : code, answer.error().text});
+    }
+    try {
+      next(answer->result);
+    } catch (const Json::exception& error) {
+      stop({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+    }
   }
 
   void stop(const Trouble& trouble) { finish(complain(trouble)); }
@@ -452,6 +470,7 @@ class RunCommand {
   std::vector<std::string> tokens_;
   const SteadyClock clock_;
   Instant give_up_at_{};    // waiting for a job to end
+  bool named_ = false;      // the job, by the user
   bool job_stays_ = false;  // after this run
   bool tracing_ = false;    // this run began it, or its answer is not here
   bool finishing_ = false;

@@ -177,5 +177,27 @@ TEST(StandingJob, OneThatIsEndingIsWaitedFor) {
   EXPECT_TRUE(has(late.err, "job train is ending")) << late.err;
 }
 
+// Goal:   a job that a killed daemon had created, and its successor is about to end, does not fail the run.
+TEST(StandingJob, ANameThatIsTakenForAMomentIsAskedForAgain) {
+  std::atomic<int> created = 0;
+  const ScriptedDaemon daemon([&](const std::string& command) -> std::optional<Json> {
+    if (command == "status") return Json{{"jobs", Json::array()}};
+    if (command != "job_create" || ++created > 1) return Json::object();
+    return control::failed(failure(Code::kDuplicate, "a job of that name exists already"));
+  });
+  const Ran named = muster(run_line(daemon, {"-n", "1", "--", "true"}));
+  EXPECT_EQ(named.code, 0) << named.err;
+  EXPECT_EQ(daemon.count("status"), 2) << "somebody else's may be there by now";
+  EXPECT_EQ(daemon.count("job_create"), 2);
+  created = 0;
+  const Ran nameless = muster({"run", "--endpoint", daemon.socket(), "-n", "1", "--", "true"});
+  EXPECT_EQ(nameless.code, 0) << nameless.err;
+  EXPECT_EQ(daemon.count("job_create"), 4);
+  created = -1000;
+  const Ran late = muster(run_line(daemon, {"-n", "1", "--timeout", "0.3", "--", "true"}));
+  EXPECT_EQ(late.code, 1) << late.err;
+  EXPECT_TRUE(has(late.err, "a job of that name exists already")) << late.err;
+}
+
 }  // namespace
 }  // namespace muster::test
