@@ -4,6 +4,7 @@
 
 #include "api/base/status.hpp"
 
+#include <atomic>
 #include <cstdint>
 
 namespace muster::client {
@@ -12,6 +13,9 @@ namespace muster::client {
 Status count_forks();
 
 // Forks between the first count_forks() and this process; a child has one more than its parent.
-std::uint32_t forks() noexcept;
+inline std::atomic<std::uint32_t> forks_counted{0};
+inline std::uint32_t forks() noexcept {
+  return forks_counted.load(std::memory_order_relaxed);
+}
 
 }  // namespace muster::client

@@ -26,7 +26,7 @@ struct ToldCollective {
 
 // Plans fills a record when it makes the plan, and again when the counts change. Fields that another class
 // writes name it.
-struct PlanRecord {
+struct alignas(shm::kLineBytes) PlanRecord {
   muster_plan plan = 0;                   // 0: the slot is free
   std::optional<muster_lane> usual_lane;  // of a collective; a kernel has none
   std::unique_ptr<ToldCollective> told;   // of a collective; never null then

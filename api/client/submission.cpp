@@ -30,59 +30,65 @@ Submission::Submission(const Ends& ends, shm::Descriptor doorbell, Connection& c
 // ---- one start ---------------------------------------------------------------------------------
 
 Code Submission::start(muster_plan plan, const muster_submit& submit, muster_point* point) {
-  shm::Command command;
-  if (const Code code = command_of(plan, submit, &command); code != Code::kOk) return code;
-  for (std::uint32_t i = 0; i < submit.wait_count; ++i) {
+  if (!is_well_formed(submit)) return Code::kBadArgument;
+  PlanRecord* const record = plans_.find(plan);
+  if (record == nullptr) return Code::kStale;
+  for (std::uint32_t i = 0; i < submit.wait_count; ++i)
     if (!timelines_.may_be_awaited(submit.waits[i])) return Code::kBadArgument;
-    command.waits[i] = submit.waits[i];
-  }
-  if (lane_full(submit.lane)) return Code::kBusy;
+  const muster_lane lane = submit.lane;
+  if (lane_full(lane)) return Code::kBusy;
   MUSTER_FAULT_POINT("start.checked");
-  if (const Code code = reset_if_asked(submit.lane); code != Code::kOk) return code;
-  PlanRecord& record = *plans_.find(plan);
-  if (const Code code = tell(record); code != Code::kOk) return code;
-  const Code code = push(std::span(&command, 1));
-  if (code != Code::kOk) return code;
+  if (lanes_[lane].reset_asked || !record->news.empty()) [[unlikely]]
+    if (const Code code = say_first(lane, *record); code != Code::kOk) return code;
+  if (const Code code = ring_.push(start_of(plan, submit)); code != Code::kOk) return code;
+  if (ring_.doorbell_due()) ring_doorbell();
   MUSTER_FAULT_POINT("start.pushed");
-  lanes_[submit.lane].reset_asked = false;
-  record.last = shm::make_point(submit.lane, timelines_.start(submit.lane));
-  if (point != nullptr) *point = record.last;
+  lanes_[lane].reset_asked = false;
+  const muster_point started = timelines_.start(lane);
+  record->last = started;
+  if (point != nullptr) *point = started;
   return Code::kOk;
 }
 
-// All but its waits.
-Code Submission::command_of(muster_plan plan, const muster_submit& submit, shm::Command* command) {
-  if (submit.lane >= MUSTER_LANE_COUNT || submit.wait_count > MUSTER_WAITS_MAX || submit.flags != 0 ||
-      submit.deadline_ns < 0)
-    return Code::kBadArgument;
-  if (plans_.find(plan) == nullptr) return Code::kStale;
-  command->kind = shm::CommandKind::kStart;
-  command->lane = static_cast<std::uint16_t>(submit.lane);
-  command->plan = plan;
-  command->deadline_ns = static_cast<std::uint64_t>(submit.deadline_ns);
-  return Code::kOk;
+bool Submission::is_well_formed(const muster_submit& submit) {
+  return submit.lane < MUSTER_LANE_COUNT && submit.wait_count <= MUSTER_WAITS_MAX && submit.flags == 0 &&
+         submit.deadline_ns >= 0;
 }
 
-// Starts beyond the lane's depth would fill the ring, and commands that other lanes need would be stuck
-// behind them.
-bool Submission::lane_full(muster_lane lane, std::uint64_t starts) {
-  std::uint64_t& settled = lanes_[lane].settled;
-  const std::uint64_t started = timelines_.started(lane);
-  if (started - settled + starts <= lane_depth_) return false;
-  settled = std::max(settled, completion_.settled(lane, started));
-  return started - settled + starts > lane_depth_;
+shm::Command Submission::start_of(muster_plan plan, const muster_submit& submit) {
+  const auto wait = [&](std::uint32_t i) {
+    return i < submit.wait_count ? submit.waits[i] : MUSTER_POINT_NONE;
+  };
+  return {.kind = shm::CommandKind::kStart,
+          .lane = static_cast<std::uint16_t>(submit.lane),
+          .plan = plan,
+          .waits = {wait(0), wait(1), wait(2), wait(3)},
+          .deadline_ns = static_cast<std::uint64_t>(submit.deadline_ns)};
+}
+
+// What the engine must hear before it hears of a start.
+Code Submission::say_first(muster_lane lane, PlanRecord& record) {
+  if (const Code code = reset_if_asked(lane); code != Code::kOk) return code;
+  return tell(record);
+}
+
+bool Submission::lane_stays_full(muster_lane lane, std::uint64_t starts) {
+  const std::uint64_t settled = completion_.settled(lane, timelines_.started(lane));
+  lanes_[lane].room_to = std::max(lanes_[lane].room_to, shm::make_point(lane, settled + lane_depth_));
+  return timelines_.latest(lane) + starts > lanes_[lane].room_to;
 }
 
 Code Submission::push(std::span<const shm::Command> commands) {
   const Code code = ring_.push_all(commands);
-  if (code != Code::kOk) return code;
-  if (ring_.doorbell_due()) {
-    MUSTER_FAULT_POINT("bell.due");
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto rung = ::write(doorbell_.get(), &one, sizeof one);
-    MUSTER_FAULT_POINT("bell.rung");
-  }
-  return Code::kOk;
+  if (code == Code::kOk && ring_.doorbell_due()) ring_doorbell();
+  return code;
+}
+
+void Submission::ring_doorbell() {
+  MUSTER_FAULT_POINT("bell.due");
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto rung = ::write(doorbell_.get(), &one, sizeof one);
+  MUSTER_FAULT_POINT("bell.rung");
 }
 
 Code Submission::tell(PlanRecord& record) {
@@ -112,14 +118,16 @@ Code Submission::start_batch(std::span<muster_batch_entry> entries, std::size_t*
     const muster_submit& submit = entry.submit;
     shm::Command& command = batch_[*refused = i];
     if (submit.size != sizeof submit) return Code::kBadArgument;
-    if (const Code code = command_of(entry.plan, submit, &command); code != Code::kOk) return code;
+    if (!is_well_formed(submit)) return Code::kBadArgument;
+    if (plans_.find(entry.plan) == nullptr) return Code::kStale;
+    command = start_of(entry.plan, submit);
     for (std::uint32_t k = 0; k < submit.wait_count; ++k) {
       const muster_point wait = submit.waits[k];
       const bool known = is_entry(wait) ? shm::point_value(wait) < i : timelines_.may_be_awaited(wait);
       if (!known) return Code::kBadArgument;
       command.waits[k] = is_entry(wait) ? entries[shm::point_value(wait)].point : wait;
     }
-    entry.point = shm::make_point(submit.lane, timelines_.started(submit.lane) + ++starts[submit.lane]);
+    entry.point = timelines_.latest(submit.lane) + ++starts[submit.lane];
     if (lane_full(submit.lane, starts[submit.lane])) return Code::kBusy;
   }
   MUSTER_FAULT_POINT("batch.checked");

@@ -60,13 +60,22 @@ class Submission {
  private:
   Code push(std::span<const shm::Command> commands);
   Code tell(PlanRecord& record);
-  Code command_of(muster_plan plan, const muster_submit& submit, shm::Command* command);
-  bool lane_full(muster_lane lane, std::uint64_t starts = 1);
+  [[gnu::noinline]] void ring_doorbell();  // apart, so that a start needs no stack for it
+  static bool is_well_formed(const muster_submit& submit);
+  static shm::Command start_of(muster_plan plan, const muster_submit& submit);
+  Code say_first(muster_lane lane, PlanRecord& record);
+  // Starts beyond the lane's depth would fill the ring, and commands that other lanes need would be stuck
+  // behind them.
+  bool lane_full(muster_lane lane, std::uint64_t starts = 1) {
+    return timelines_.latest(lane) + starts > lanes_[lane].room_to && lane_stays_full(lane, starts);
+  }
+  // The same, after a look at how far the lane has come since.
+  bool lane_stays_full(muster_lane lane, std::uint64_t starts);
   Code reset_if_asked(muster_lane lane);
   Status full(muster_lane lane);
   struct Lane {
-    std::uint64_t settled = 0;  // value up to which the lane has room again
-    bool reset_asked = false;   // since its latest start
+    muster_point room_to = MUSTER_POINT_NONE;  // the last start for which there is room, as far as is known
+    bool reset_asked = false;                  // since its latest start
   };
   shm::RingWriter<RingAtomics> ring_;
   shm::CompletionReader& completion_;

@@ -19,10 +19,15 @@ namespace muster::client {
 // Fails   create(): NO_RESOURCE.
 class Timelines {
  public:
-  // The value of the lane's latest start; 0: none.
-  std::uint64_t started(muster_lane lane) const { return started_[lane]; }
-  // Counts `starts` more and returns the value of the last one.
-  std::uint64_t start(muster_lane lane, std::uint64_t starts = 1) { return started_[lane] += starts; }
+  Timelines() {
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) latest_[lane] = shm::make_point(lane, 0);
+  }
+
+  // The point of the lane's latest start; of value 0: there was none.
+  muster_point latest(muster_lane lane) const { return latest_[lane]; }
+  std::uint64_t started(muster_lane lane) const { return shm::point_value(latest_[lane]); }
+  // Counts `starts` more and returns the point of the last one.
+  muster_point start(muster_lane lane, std::uint64_t starts = 1) { return latest_[lane] += starts; }
 
   Result<std::uint32_t> create() {
     if (created_ == shm::kClientTimelinesMax)
@@ -43,7 +48,7 @@ class Timelines {
   bool may_be_awaited(muster_point point) const {
     const std::uint32_t timeline = shm::point_timeline(point);
     if (point == MUSTER_POINT_NONE) return true;
-    if (timeline < MUSTER_LANE_COUNT) return shm::point_value(point) <= started_[timeline];
+    if (timeline < MUSTER_LANE_COUNT) return point <= latest_[timeline];
     return is_own(timeline);
   }
 
@@ -53,13 +58,13 @@ class Timelines {
     const std::uint32_t timeline = shm::point_timeline(point);
     if (point == MUSTER_POINT_NONE) return std::nullopt;
     if (timeline < MUSTER_LANE_COUNT)
-      return shm::point_value(point) > started_[timeline] ? std::optional(Code::kBadArgument) : std::nullopt;
+      return point > latest_[timeline] ? std::optional(Code::kBadArgument) : std::nullopt;
     if (!is_own(timeline)) return Code::kBadArgument;
     return raised(timeline) >= shm::point_value(point) ? Code::kOk : Code::kPending;
   }
 
  private:
-  std::array<std::uint64_t, MUSTER_LANE_COUNT> started_{};
+  std::array<muster_point, MUSTER_LANE_COUNT> latest_{};
   std::array<std::uint64_t, shm::kClientTimelinesMax> raised_{};
   std::uint32_t created_ = 0;
 };

@@ -3,6 +3,8 @@
 
 #include <muster/muster.h>
 
+#include <array>
+#include <bit>
 #include <cstdint>
 
 namespace muster::shm {
@@ -39,6 +41,22 @@ struct Command {
   std::uint64_t deadline_ns = 0;                         // 0: the job's default
 };
 static_assert(sizeof(Command) == 64);
+
+// The words of the slot. The compiler keeps them in registers, which it does not when it copies the struct.
+constexpr std::array<std::uint64_t, 8> slot_words(const Command& command) {
+  return {command.sequence,
+          std::uint64_t{static_cast<std::uint16_t>(command.kind)} | std::uint64_t{command.lane} << 16 |
+              std::uint64_t{command.first} << 32,
+          command.plan,
+          command.waits[0],
+          command.waits[1],
+          command.waits[2],
+          command.waits[3],
+          command.deadline_ns};
+}
+static_assert(slot_words({1, CommandKind::kRecount, 3, 4, 5, {6, 7, 8, 9}, 10}) ==
+              std::bit_cast<std::array<std::uint64_t, 8>>(Command{
+                  1, CommandKind::kRecount, 3, 4, 5, {6, 7, 8, 9}, 10}));
 
 // A point packs a timeline (top 16 bits, plus one so that no point is 0 by chance) and a value.
 constexpr int kPointValueBits = 48;

@@ -10,7 +10,7 @@
 // that stand alone.
 //
 // Policy and Record are parameters so that a memory-model checker runs this source on a record small enough
-// for it.
+// for it. slot_words(Record) gives a record's words.
 #pragma once
 
 #include "api/base/assert.hpp"
@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace muster::shm {
 
@@ -61,7 +62,13 @@ class RingWriter {
   }
 
   // Writes and publishes one record; its sequence field is set here.
-  [[nodiscard]] Code push(const Record& record) { return push_all(std::span<const Record>(&record, 1)); }
+  [[nodiscard]] Code push(const Record& record) {
+    if (tail_ - known_head_ == capacity_)
+      if (const Code code = refresh_head(); code != Code::kOk) return code;
+    write(record);
+    Published<std::uint64_t, Policy>(words_.tail).store_ordered(tail_);
+    return Code::kOk;
+  }
 
   // Writes several and publishes them as one; none of them if not all find room.
   [[nodiscard]] Code push_all(std::span<const Record> records) {
@@ -88,12 +95,19 @@ class RingWriter {
 
  private:
   void write(const Record& record) {
-    const auto values = std::bit_cast<typename SlotWords<Record>::Array>(record);
+    const typename SlotWords<Record>::Array values = slot_words(record);
+    const std::uint64_t next = tail_ + 1;
     Word64* slot = words_.slots + (tail_ & (capacity_ - 1)) * SlotWords<Record>::kCount;
-    for (std::size_t i = 1; i < values.size(); ++i)
-      Published<std::uint64_t, Policy>(slot + i).store(values[i]);
-    Published<std::uint64_t, Policy>(slot).store_release(tail_ + 1);
-    ++tail_;
+    store_all(slot, values, std::make_index_sequence<SlotWords<Record>::kCount - 1>());
+    Published<std::uint64_t, Policy>(slot).store_release(next);
+    tail_ = next;
+  }
+
+  // All but the sequence.
+  template<std::size_t... I>
+  static void store_all(Word64* slot, const typename SlotWords<Record>::Array& values,
+                        std::index_sequence<I...>) {
+    (Published<std::uint64_t, Policy>(slot + I + 1).store(values[I + 1]), ...);
   }
 
   Code refresh_head() {

@@ -13,6 +13,7 @@
 // After the headers under test, whose words it redefines.
 #include "tests/models/relacy_atomics.hpp"
 
+#include <array>
 #include <cstring>
 #include <string_view>
 
@@ -24,6 +25,9 @@ struct Record {
   std::uint64_t sequence = 0;
   std::uint64_t payload = 0;
 };
+constexpr std::array<std::uint64_t, 2> slot_words(const Record& record) {
+  return {record.sequence, record.payload};
+}
 constexpr std::uint32_t kCapacity = 2;
 constexpr std::uint64_t kCommands = 3;
 

@@ -24,6 +24,15 @@ Status start(muster::client::Submission& submission, muster_plan plan, const mus
   return code == Code::kOk ? Status() : submission.not_started(code, plan, submit);
 }
 
+// Why a start was refused with that code.
+[[gnu::noinline]] muster_status_t not_started(muster_session* session, muster_plan plan,
+                                              const muster_submit* submit, Code code) {
+  return with_session(session, [&]() -> Status {
+    MUSTER_RETURN_IF_ERROR(check_submit(submit));
+    return session->submission().not_started(code, plan, *submit);
+  });
+}
+
 Status run(muster_session& session, muster_plan plan, std::int64_t timeout_ns) {
   if (timeout_ns < 0)
     return failure(Code::kBadArgument, "timeout_ns {} is negative; 0 is the job's default", timeout_ns);
@@ -75,15 +84,10 @@ extern "C" {
 
 muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
                                   muster_point* point) {
-  return muster::client::guarded([&]() -> muster_status_t {
-    using muster::client::report;
-    if (session == nullptr) return report(failure(Code::kBadArgument, "session must not be NULL"));
-    if (submit == nullptr || submit->size != sizeof *submit) return report(check_submit(submit));
-    if (!session->is_usable()) return report(session->usable());
-    const Code code = session->submission().start(plan, *submit, point);
-    if (code == Code::kOk) return MUSTER_OK;
-    return report(session->submission().not_started(code, plan, *submit));
-  });
+  Code code = Code::kBadArgument;
+  if (session != nullptr && submit != nullptr && submit->size == sizeof *submit && session->is_usable())
+    code = session->submission().start(plan, *submit, point);
+  return code == Code::kOk ? MUSTER_OK : not_started(session, plan, submit, code);
 }
 
 muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_entry* entries, size_t count) {

@@ -7,8 +7,9 @@ namespace {
 
 TEST(Timelines, KnowTheStartsOfEachLane) {
   Timelines timelines;
-  EXPECT_EQ(timelines.start(MUSTER_LANE_SMALL), 1u);
-  EXPECT_EQ(timelines.start(MUSTER_LANE_SMALL, 2), 3u);
+  EXPECT_EQ(timelines.start(MUSTER_LANE_SMALL), shm::make_point(MUSTER_LANE_SMALL, 1));
+  EXPECT_EQ(timelines.start(MUSTER_LANE_SMALL, 2), shm::make_point(MUSTER_LANE_SMALL, 3));
+  EXPECT_EQ(timelines.latest(MUSTER_LANE_SMALL), shm::make_point(MUSTER_LANE_SMALL, 3));
   EXPECT_EQ(timelines.started(MUSTER_LANE_SMALL), 3u);
   EXPECT_EQ(timelines.started(MUSTER_LANE_COPY), 0u);
   const muster_point last = shm::make_point(MUSTER_LANE_SMALL, 3);
