@@ -115,7 +115,7 @@ Status Engine::free_buffer(Session& session, Handle handle) {
   const std::lock_guard lock(baton_);
   MUSTER_RETURN_IF_ERROR(session.free_buffer(handle, gone_));
   const Rank rank = session.options().rank;
-  if (board_) board_->set_retired(rank, seats_[rank.value].arena->retired());
+  if (board_) board_->segments().set_retired(rank, seats_[rank.value].arena->retired());
   return {};
 }
 

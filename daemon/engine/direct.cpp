@@ -21,10 +21,10 @@ Result<std::vector<shm::DirectMember>> Engine::direct_group(const Session& sessi
   answer->line = id.value;
   answer->index = static_cast<std::uint32_t>(member - ranks.begin());
   answer->members = static_cast<std::uint32_t>(ranks.size());
-  answer->first_epoch = board_->first_epoch(id);
-  answer->epoch = board_->epoch(id);
-  answer->base = board_->base(id);
-  return board_->members(id);
+  answer->first_epoch = board_->epochs().first(id);
+  answer->epoch = board_->epochs().present(id);
+  answer->base = board_->epochs().base(id);
+  return board_->segments().members(id);
 }
 
 Result<shm::Descriptor> Engine::peer_segment(std::int32_t rank, std::uint64_t* bytes) {
@@ -32,8 +32,8 @@ Result<shm::Descriptor> Engine::peer_segment(std::int32_t rank, std::uint64_t* b
   if (rank < 0 || static_cast<std::uint32_t>(rank) >= spec_.world)
     return fail(Code::kBadArgument, "rank {} is not in 0..{}", rank, spec_.world - 1);
   const Rank peer(static_cast<std::uint32_t>(rank));
-  *bytes = board_->segment_bytes(peer);
-  return read_only(board_->segment_descriptor(peer));
+  *bytes = board_->segments().bytes(peer);
+  return read_only(board_->segments().descriptor(peer));
 }
 
 Result<shm::Descriptor> Engine::peer_arena(std::int32_t rank, std::uint32_t segment, std::uint64_t* bytes) {
@@ -55,7 +55,7 @@ void Engine::end_direct(Rank rank, const scheduler::CausePtr& loss) {
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
     const auto& ranks = graph_->groups()[g].ranks;
     if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
-      board_->end(GroupId(g), loss, scheduler::Epochs::Why::kLoss);
+      board_->epochs().end(GroupId(g), loss, scheduler::Epochs::Why::kLoss);
   }
 }
 
@@ -67,7 +67,7 @@ void Engine::refresh_absences() {
       const scheduler::CausePtr gone = graph_->gone(rank);
       if (gone != nullptr && (first == nullptr || gone->fault < first->fault)) first = gone;
     }
-    board_->set_absence(GroupId(g), std::move(first));
+    board_->epochs().set_absence(GroupId(g), std::move(first));
   }
 }
 
@@ -75,7 +75,8 @@ void Engine::refresh_absences() {
 scheduler::CausePtr Engine::heard_direct(Rank rank) const {
   const Seat& seat = seats_[rank.value];
   if (!board_ || !seat.heard) return nullptr;
-  if (board_->recorded(rank) != seat.heard->recorded || seat.starts != seat.heard->starts) return nullptr;
+  if (board_->records().recorded(rank) != seat.heard->recorded || seat.starts != seat.heard->starts)
+    return nullptr;
   return seat.heard->cause;
 }
 
@@ -103,20 +104,20 @@ Result<shm::DirectEndAnswer> Engine::direct_end(Session& session, const shm::Dir
                                                 std::string* text) {
   const std::lock_guard lock(baton_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
-  const scheduler::CausePtr cause = board_->cause_of(q.group, q.epoch);
+  const scheduler::CausePtr cause = board_->epochs().cause_of(q.group, q.epoch);
   if (cause == nullptr)
     return fail(Code::kState, "group {} is in epoch {} and has no failure to tell of",
-                graph_->groups()[q.group.value].name, board_->epoch(q.group));
+                graph_->groups()[q.group.value].name, board_->epochs().present(q.group));
   const Rank rank = session.options().rank;
   Seat& seat = seats_[rank.value];
   drain_all(seat);  // what it has started before it heard
-  seat.heard = Seat::Heard{cause, board_->recorded(rank), seat.starts};
+  seat.heard = Seat::Heard{cause, board_->records().recorded(rank), seat.starts};
   graph_->heard(rank, cause->fault);
   shm::DirectEndAnswer answer;
   answer.code = static_cast<std::int32_t>(cause->code);
   answer.culprit = cause->culprit;
-  answer.epoch = board_->epoch_after(q.group, q.epoch);
-  answer.base = answer.epoch == board_->epoch(q.group) ? board_->base(q.group) : 0;
+  answer.epoch = board_->epochs().epoch_after(q.group, q.epoch);
+  answer.base = answer.epoch == board_->epochs().present(q.group) ? board_->epochs().base(q.group) : 0;
   *text = cause->text;
   return answer;
 }
@@ -129,8 +130,8 @@ std::string Engine::direct_label(const Session& session, std::uint64_t plan) con
 Status Engine::direct_overdue(Session& session, const shm::DirectMessage& message) {
   const std::lock_guard lock(baton_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
-  if (q.epoch != board_->epoch(q.group)) return {};
-  const std::vector<std::uint32_t> indices = board_->missing(q);
+  if (q.epoch != board_->epochs().present(q.group)) return {};
+  const std::vector<std::uint32_t> indices = board_->records().missing(q);
   if (indices.empty()) return {};
   const scheduler::Group& group = graph_->groups()[q.group.value];
   std::vector<std::uint32_t> ranks;
@@ -144,7 +145,7 @@ Status Engine::direct_overdue(Session& session, const shm::DirectMessage& messag
   blame::Situation all = situation(facts, clock_.now());
   if (const auto about = wait_run_by(all, q.group, session.options().rank.value))
     explain(cause, std::move(all), facts, *about);
-  board_->end(q.group, graph_->new_fault(std::move(cause)), scheduler::Epochs::Why::kOther);
+  board_->epochs().end(q.group, graph_->new_fault(std::move(cause)), scheduler::Epochs::Why::kOther);
   return {};
 }
 
@@ -165,8 +166,8 @@ Status Engine::interrupted(Session& session, const shm::InterruptMessage& messag
     drain_all(seats_[rank.value]);
     graph_->give_up(rank, message.lane, cause, clock_.now());
     wake_clients();
-  } else if (board_ && message.epoch == board_->epoch(id)) {
-    board_->end(id, graph_->new_fault(cause), scheduler::Epochs::Why::kOther);
+  } else if (board_ && message.epoch == board_->epochs().present(id)) {
+    board_->epochs().end(id, graph_->new_fault(cause), scheduler::Epochs::Why::kOther);
   }
   return {};
 }
@@ -175,7 +176,7 @@ Status Engine::interrupted(Session& session, const shm::InterruptMessage& messag
 // again.
 void Engine::trace_direct() {
   for (std::uint32_t rank = 0; rank < spec_.world; ++rank) {
-    const std::uint64_t latest = board_->recorded(Rank(rank));
+    const std::uint64_t latest = board_->records().recorded(Rank(rank));
     if (latest < traced_[rank]) traced_[rank] = 0;
     bool open = false;
     // What is passed over is lost, and lost once.
@@ -183,7 +184,7 @@ void Engine::trace_direct() {
       trace_.missed(index - traced_[rank]);
       traced_[rank] = index;
     };
-    for (const Board::Flight& flight : board_->flights(Rank(rank), traced_[rank])) {
+    for (const DirectRecords::Flight& flight : board_->records().flights(Rank(rank), traced_[rank])) {
       pass_to(flight.index - 1);
       open = flight.state == shm::RecordState::kOpen;
       if (open) break;  // the latest: it is taken once it is over
@@ -208,20 +209,21 @@ void Engine::trace_direct() {
 Status Engine::direct_disagree(Session& session, const shm::DirectMessage& message) {
   const std::lock_guard lock(baton_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
-  if (const Status* known = board_->disagreement(q)) return *known;
+  if (const Status* known = board_->disagreements().find(q)) return *known;
   const scheduler::Group& group = graph_->groups()[q.group.value];
   for (const Rank rank : group.ranks) {
     Seat& seat = seats_[rank.value];
     if (!seat.session) continue;
     drain_all(seat);
     // Each member tells the engine the counts of its plans before it asks.
-    if (board_->untold(rank) && seat.session)
+    if (board_->records().untold(rank) && seat.session)
       return failure(Code::kBusy, "rank {} has not told its new counts yet; ask again", rank.value);
   }
   std::vector<Party> parties(group.ranks.size());
   for (std::uint32_t i = 0; i < parties.size(); ++i) {
     const Session* member = seats_[group.ranks[i].value].session.get();
-    const scheduler::Plan* plan = member != nullptr ? member->plan(Handle(board_->plan_of(q, i))) : nullptr;
+    const scheduler::Plan* plan =
+        member != nullptr ? member->plan(Handle(board_->records().plan_of(q, i))) : nullptr;
     const scheduler::CollectiveWork* work = plan != nullptr ? plan->collective() : nullptr;
     parties[i].rank = static_cast<std::int32_t>(group.ranks[i].value);
     if (work == nullptr || work->group != q.group) continue;
@@ -232,7 +234,7 @@ Status Engine::direct_disagree(Session& session, const shm::DirectMessage& messa
   const std::string found = difference(parties);
   const Status status = failure(Code::kMismatch, "group {}: ranks disagree on {}; no data was moved",
                                 group.name, found.empty() ? "what to run" : found);
-  board_->remember_disagreement(q, status);
+  board_->disagreements().remember(q, status);
   return status;
 }
 

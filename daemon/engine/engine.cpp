@@ -129,10 +129,10 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   Attached attached{seat.session.get(), std::move(copy), -1, -1, welcome(*seat.session)};
   if (board_) {
     board_->reset(rank);
-    board_->set_attached(rank, true);
+    board_->segments().set_attached(rank, true);
     refresh_absences();
-    attached.direct_segment = board_->segment_descriptor(rank);
-    attached.group_page = board_->page_descriptor();
+    attached.direct_segment = board_->segments().descriptor(rank);
+    attached.group_page = board_->segments().page_descriptor();
   }
   ++seat.attachments;
   // Engines that sleep have not armed this session's ring, so its client would not ring for them.
@@ -154,8 +154,8 @@ shm::Welcome Engine::welcome(const Session& session) const {
   w.lane_depth = spec_.starts_per_lane_max;
   w.digests = spec_.digests;
   if (board_) {
-    w.direct_bytes = board_->segment_bytes(session.options().rank);
-    w.group_bytes = board_->page_bytes();
+    w.direct_bytes = board_->segments().bytes(session.options().rank);
+    w.group_bytes = board_->segments().page_bytes();
   }
   return w;
 }
@@ -169,7 +169,7 @@ void Engine::detach(Rank rank, const std::string& text) {
   seat.offence.clear();
   const scheduler::CausePtr cause = graph_->detached(rank, text, clock_.now(), heard_direct(rank));
   if (board_ && cause != nullptr) {
-    board_->set_attached(rank, false);
+    board_->segments().set_attached(rank, false);
     end_direct(rank, cause);
     refresh_absences();
   }
@@ -196,7 +196,7 @@ std::size_t Engine::bury() {
     session->bury(gone_);
     gone.push_back(session->options().id);
     const Rank rank = session->options().rank;
-    if (board_) board_->set_retired(rank, seats_[rank.value].arena->retired());
+    if (board_) board_->segments().set_retired(rank, seats_[rank.value].arena->retired());
     return true;
   });
   // Only now: what a session held keeps its groups.
@@ -229,7 +229,7 @@ void Engine::close(Code code, const std::string& text) {
   closed_ = true;
   for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
     const scheduler::CausePtr cause = graph_->abort(GroupId(g), {code, -1, text}, clock_.now());
-    if (board_) board_->end(GroupId(g), cause, scheduler::Epochs::Why::kOther);
+    if (board_) board_->epochs().end(GroupId(g), cause, scheduler::Epochs::Why::kOther);
   }
   for (Seat& seat : seats_)
     if (seat.session) seat.session->close(code, text);
@@ -278,7 +278,7 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
       fmt::format("rank {} aborted group {}", rank, graph_->groups()[id.value].name)};
   // Two faults: a rank that hears of an abort by a run hears of it on its lanes too.
   graph_->abort(id, cause, clock_.now());
-  if (board_) board_->end(id, graph_->new_fault(cause), scheduler::Epochs::Why::kOther);
+  if (board_) board_->epochs().end(id, graph_->new_fault(cause), scheduler::Epochs::Why::kOther);
   wake_clients();
   return {};
 }
@@ -303,15 +303,16 @@ Status Engine::trace_begin(std::string by) {
   trace_by_ = std::move(by);
   if (!board_) return {};
   traced_.clear();
-  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) traced_.push_back(board_->recorded(Rank(rank)));
-  board_->set_recording(true);
+  for (std::uint32_t rank = 0; rank < spec_.world; ++rank)
+    traced_.push_back(board_->records().recorded(Rank(rank)));
+  board_->segments().set_recording(true);
   return {};
 }
 
 scheduler::Trace Engine::stop_recording() {
   if (board_) {
     trace_direct();
-    board_->set_recording(false);
+    board_->segments().set_recording(false);
   }
   trace_by_.clear();
   return std::exchange(trace_, scheduler::Trace(kTraceEventsMax));

@@ -88,7 +88,8 @@ Record record_of(std::span<const scheduler::Group> groups, const FlightEntry& en
 }
 
 // When a rank says nothing of the end, it was found out when the next one began.
-Record record_of(std::span<const scheduler::Group> groups, const Board::Flight& flight, Instant discovered) {
+Record record_of(std::span<const scheduler::Group> groups, const DirectRecords::Flight& flight,
+                 Instant discovered) {
   Record record;
   std::int64_t sender = -1;
   std::int64_t receiver = -1;

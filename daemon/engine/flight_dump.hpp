@@ -13,9 +13,9 @@
 namespace muster::engine {
 
 struct RankFlights {
-  std::vector<FlightEntry> started;  // on the engine path
-  std::vector<Board::Flight> run;    // directly
-  bool lost = false;                 // older ones have been overwritten
+  std::vector<FlightEntry> started;        // on the engine path
+  std::vector<DirectRecords::Flight> run;  // directly
+  bool lost = false;                       // older ones have been overwritten
 };
 
 // By rank: {"version", "pg_config", "pg_status", "entries", "comm_lib_version"}. The analyser matches entries

@@ -102,7 +102,7 @@ Result<GroupId> Engine::enter_group(std::string_view name, std::span<const Rank>
   if (!entered) return fail(no_room(entered.error()));
   const GroupId group = *entered;
   if (board_) {
-    const Status seated = board_->seat_group(group, ranks);
+    const Status seated = board_->add_group(group, ranks);
     if (!seated.ok()) {
       table_.forget(group);
       return fail(no_room(seated));
@@ -126,7 +126,7 @@ void Engine::retire_group(GroupId group) {
   if (named_->any_in(names)) return;
   graph_->set_group(group, {graph_->groups()[group.value].name, {}});  // a recording may still tell of it
   executor_->connect(group, nullptr);
-  if (board_) board_->unseat_group(group);
+  if (board_) board_->remove_group(group);
   lateness_.set_group(group, {});
   lateness_log_.forget(group);
   tally_->set_group(group, {});

@@ -82,18 +82,18 @@ void Lateness::look(const Board* board, Instant now, std::vector<Change>& change
 
 // What is later than now is left for the next look.
 void Lateness::read(const Board& board, Rank rank, Instant now) {
-  const std::uint64_t latest = board.recorded(rank);
+  const std::uint64_t latest = board.records().recorded(rank);
   std::uint64_t& done = read_[rank.value];
   if (latest < done) done = 0;  // of a former client, or a lie
   const std::uint64_t count = std::min<std::uint64_t>(latest - done, records_a_rank_);
   done = latest - count;
   for (std::uint64_t k = 0; k < count; ++k) {
-    const auto flight = board.flight(rank, done + 1);
+    const auto flight = board.records().flight(rank, done + 1);
     if (flight && flight->begun > now) return;
     ++done;
     if (!flight || flight->what.op == MUSTER_SEND || flight->what.op == MUSTER_RECV) continue;
     GroupState& state = groups_[flight->group.value];
-    const std::uint64_t epoch = board.epoch(flight->group);
+    const std::uint64_t epoch = board.epochs().present(flight->group);
     if (state.epoch != epoch) {
       state.epoch = epoch;
       state.number = 0;

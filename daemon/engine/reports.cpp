@@ -175,7 +175,7 @@ std::vector<RankFlights> Engine::all_flights() const {
   for (std::uint32_t rank = 0; rank < spec_.world; ++rank) {
     all[rank].started = flight_log_.entries(Rank(rank));
     std::uint64_t lost = 0;
-    if (board_) all[rank].run = board_->flights(Rank(rank), 0, &lost);
+    if (board_) all[rank].run = board_->records().flights(Rank(rank), 0, &lost);
     all[rank].lost = lost > 0 || flight_log_.overwritten(Rank(rank));
   }
   return all;

@@ -144,7 +144,7 @@ void explain_missing(const Evidence& e, const std::vector<scheduler::MatchQueue:
 // One operation: group, its number, and of a pair the indices of sender and receiver.
 using Meeting = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint32_t>;
 
-Meeting meeting_of(const Board::Flight& flight) {
+Meeting meeting_of(const DirectRecords::Flight& flight) {
   std::uint32_t sender = kNoMember;
   std::uint32_t receiver = kNoMember;
   if (flight.what.op == MUSTER_SEND) sender = flight.member, receiver = flight.what.peer;
@@ -153,17 +153,17 @@ Meeting meeting_of(const Board::Flight& flight) {
 }
 
 // Of an operation of the present epoch.
-DirectQuestion arrivals_at(const Evidence& e, const Board::Flight& flight, std::uint64_t number) {
+DirectQuestion arrivals_at(const Evidence& e, const DirectRecords::Flight& flight, std::uint64_t number) {
   return {flight.group,
           flight.member,
           flight.epoch,
-          e.board->base(flight.group) + number,
+          e.board->epochs().base(flight.group) + number,
           0,
           shm::DirectWait::kArrivals,
           0};
 }
 
-void add_plan_facts(const Evidence& e, const Board::Flight& flight, Wait& wait) {
+void add_plan_facts(const Evidence& e, const DirectRecords::Flight& flight, Wait& wait) {
   const DirectQuestion question = arrivals_at(e, flight, flight.number);
   const auto& members = members_of(e, flight.group);
   std::vector<const scheduler::Plan*> plans(members.size());
@@ -171,38 +171,38 @@ void add_plan_facts(const Evidence& e, const Board::Flight& flight, Wait& wait) 
     const auto at = std::find(members.begin(), members.end(), Rank(arrived.rank));
     const auto index = static_cast<std::uint32_t>(at - members.begin());
     const Session* session = e.ranks[arrived.rank].session;
-    if (session != nullptr) plans[index] = session->plan(Handle(e.board->plan_of(question, index)));
+    if (session != nullptr) plans[index] = session->plan(Handle(e.board->records().plan_of(question, index)));
   }
   const scheduler::Plan* own = plans[flight.member];
   if (own != nullptr && own->collective() != nullptr) wait.operation.site = own->collective()->site;
   // A rank that has given its plan new counts has not told the engine of them.
-  const bool told =
-      std::none_of(wait.arrived.begin(), wait.arrived.end(),
-                   [&](const blame::Arrived& arrived) { return e.board->untold(Rank(arrived.rank)); });
+  const bool told = std::none_of(
+      wait.arrived.begin(), wait.arrived.end(),
+      [&](const blame::Arrived& arrived) { return e.board->records().untold(Rank(arrived.rank)); });
   if (told) wait.difference = difference_among(e, flight.group, plans);
 }
 
 // A member writes its record once it has arrived: one that was held up in between stands in its seat alone.
-void add_unrecorded(const Evidence& e, const Board::Flight& flight, Wait& wait) {
+void add_unrecorded(const Evidence& e, const DirectRecords::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
   const DirectQuestion next = arrivals_at(e, flight, flight.number + 1);
-  const auto is_this = [&](const Board::Flight& other) {
+  const auto is_this = [&](const DirectRecords::Flight& other) {
     return other.group == flight.group && other.epoch == flight.epoch && other.number == flight.number;
   };
-  for (const std::uint32_t index : e.board->missing(next)) {
-    const auto flights = e.board->flights(members[index]);
+  for (const std::uint32_t index : e.board->records().missing(next)) {
+    const auto flights = e.board->records().flights(members[index]);
     if (std::none_of(flights.begin(), flights.end(), is_this)) wait.inside.push_back(members[index].value);
   }
 }
 
 // Who may still read what those gave who have done their part.
-std::vector<std::uint32_t> readers_of(const Evidence& e, const Board::Flight& flight,
+std::vector<std::uint32_t> readers_of(const Evidence& e, const DirectRecords::Flight& flight,
                                       const std::vector<std::uint32_t>& givers) {
   DirectQuestion done = arrivals_at(e, flight, flight.number);
   done.kind = shm::DirectWait::kPhase;
   done.phase = shm::kPhaseLast;
   std::vector<std::uint32_t> readers;
-  for (const std::uint32_t index : e.board->missing(done)) {
+  for (const std::uint32_t index : e.board->records().missing(done)) {
     const std::uint32_t rank = members_of(e, flight.group)[index].value;
     if (std::find(givers.begin(), givers.end(), rank) == givers.end()) readers.push_back(rank);
   }
@@ -210,7 +210,7 @@ std::vector<std::uint32_t> readers_of(const Evidence& e, const Board::Flight& fl
 }
 
 // Who else has come is read from the seats.
-void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
+void add_members(const Evidence& e, const DirectRecords::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
   const auto [group, number, sender, receiver] = meeting_of(flight);
   if (sender != kNoMember) {
@@ -219,7 +219,7 @@ void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
       wait.missing.push_back({members[other].value, {}, {}});
   } else {
     const DirectQuestion question = arrivals_at(e, flight, flight.number);
-    for (const std::uint32_t index : e.board->missing(question))
+    for (const std::uint32_t index : e.board->records().missing(question))
       wait.missing.push_back({members[index].value, {}, {}});
     add_plan_facts(e, flight, wait);
   }
@@ -233,13 +233,13 @@ void add_members(const Evidence& e, const Board::Flight& flight, Wait& wait) {
 }
 
 struct Met {
-  Board::Flight flight;
+  DirectRecords::Flight flight;
   Wait wait;
 };
 using Meetings = std::map<Meeting, Met>;
 
 // Of those who tell of it, one who is in it says what it is.
-Wait& wait_in(Meetings& meetings, const Board::Flight& flight, Instant begun) {
+Wait& wait_in(Meetings& meetings, const DirectRecords::Flight& flight, Instant begun) {
   const auto [place, is_new] = meetings.try_emplace(meeting_of(flight));
   Met& met = place->second;
   if (is_new || flight.state == shm::RecordState::kOpen) met.flight = flight;
@@ -249,15 +249,15 @@ Wait& wait_in(Meetings& meetings, const Board::Flight& flight, Instant begun) {
 
 // What the rank's own records say: in which operation it is, or which one's readers it waits for.
 void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& state, Meetings& meetings) {
-  const auto is_current = [&](const std::optional<Board::Flight>& flight) {
-    return flight && flight->epoch == e.board->epoch(flight->group);
+  const auto is_current = [&](const std::optional<DirectRecords::Flight>& flight) {
+    return flight && flight->epoch == e.board->epochs().present(flight->group);
   };
-  const auto awaited = e.board->awaited_flight(Rank(rank));
+  const auto awaited = e.board->records().awaited_flight(Rank(rank));
   // What is sent to one rank alone stands in no stage.
   if (is_current(awaited) && !is_transfer(static_cast<muster_op>(awaited->what.op)) &&
       !readers_of(e, *awaited, {rank}).empty())
     wait_in(meetings, *awaited, std::min(awaited->begun, e.now)).awaiting.push_back(rank);
-  const auto flight = e.board->latest_flight(Rank(rank));
+  const auto flight = e.board->records().latest_flight(Rank(rank));
   if (!flight) return;
   const Instant begun = std::min(flight->begun, e.now);
   state.heard = std::max(state.heard.value_or(begun), begun);

@@ -99,8 +99,8 @@ void Tally::write(std::span<const Counted> ranks, const Board* board, const Late
 // say which groups they belong to; of operations that come faster than they are read, a sample decides.
 void Tally::share_out_runs(Rank rank, const Board& board) {
   RankState& state = ranks_[rank.value];
-  const std::uint64_t bytes = board.counted(rank).bytes_moved;
-  const std::uint64_t latest = board.recorded(rank);
+  const std::uint64_t bytes = board.records().counted(rank).bytes_moved;
+  const std::uint64_t latest = board.records().recorded(rank);
   if (bytes < state.run_bytes || latest < state.read) state.run_bytes = state.read = 0;  // of a new client
   const auto grown = static_cast<double>(bytes - state.run_bytes);
   if (grown == 0) return;
@@ -113,7 +113,7 @@ void Tally::share_out_runs(Rank rank, const Board& board) {
   double all = 0;
   std::uint64_t index = std::max(state.read, latest - std::min(latest, looks));
   for (; index < latest; ++index) {
-    const auto flight = board.flight(rank, index + 1);
+    const auto flight = board.records().flight(rank, index + 1);
     if (flight && flight->state == shm::RecordState::kOpen && index + 1 == latest) break;  // it counts later
     if (!flight || flight->state == shm::RecordState::kBadly) continue;
     all += static_cast<double>(flight->target_bytes);
@@ -138,7 +138,7 @@ void Tally::write_rank(Rank rank, const Counted& counted, const Board* board, co
   set(RankCount::kLagOthersNs, worst.late_in > 0 ? static_cast<std::uint64_t>(lag.others.count()) : 0);
   set(RankCount::kLagGroup, worst.group ? std::uint64_t{worst.group->value} + 1 : 0);
   if (board != nullptr) {
-    const Board::Counted own = board->counted(rank);
+    const DirectRecords::Counted own = board->records().counted(rank);
     set(RankCount::kRuns, own.operations);
     set(RankCount::kRunBytes, own.bytes_moved);
   }
@@ -158,7 +158,7 @@ void Tally::write_rank(Rank rank, const Counted& counted, const Board* board, co
 void Tally::write_group(std::uint32_t row, std::span<const Counted> ranks, const Board* board) {
   GroupState& group = groups_[row];
   if (board != nullptr) {
-    const auto [epoch, number] = board->progress(group.id);
+    const auto [epoch, number] = board->records().progress(group.id);
     if (epoch != group.epoch) group.number = 0;
     group.epoch = epoch;
     if (number > group.number) group.runs += number - group.number;

@@ -253,7 +253,7 @@ struct Overdue : rl::test_suite<Overdue, 2>, Stage<Overdue>, Ending<2> {
     Stage<Overdue>::before();
     count.store(0, rl::mo_relaxed, rl::debug_info("count"));
     for (std::uint32_t rank = 0; rank < 2; ++rank) members[rank] = join(rank);
-    first = job().board().epoch(GroupId(0));
+    first = job().board().epochs().present(GroupId(0));
   }
   void thread(unsigned rank) {
     Member& member = *members[rank];
@@ -263,7 +263,7 @@ struct Overdue : rl::test_suite<Overdue, 2>, Stage<Overdue>, Ending<2> {
     member.timeout = Nanos::max();
     come();
     await(2);
-    const bool ended = job().board().epoch(GroupId(0)) != first;
+    const bool ended = job().board().epochs().present(GroupId(0)) != first;
     if (ended) do_after(member);
     RL_ASSERT(member.heard == (ended ? 1 : 0));
   }

@@ -116,9 +116,9 @@ class Job {
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
       const auto* line = reinterpret_cast<const shm::GroupLine*>(page + shm::kGroupLinesOffset) + g;
       shm::Published<std::uint64_t>(const_cast<std::uint64_t*>(&line->epoch))
-          .store(board_->epoch(GroupId(g)));
+          .store(board_->epochs().present(GroupId(g)));
     }
-    for (std::uint32_t rank = 0; rank < ranks(); ++rank) board_->set_attached(Rank(rank), true);
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) board_->segments().set_attached(Rank(rank), true);
   }
 
   // A channel as a client of the rank gets it that attaches now.
@@ -128,9 +128,9 @@ class Job {
     const client::Seating seating{g,
                                   g,
                                   static_cast<std::uint32_t>(index),
-                                  board_->members(GroupId(g)),
-                                  board_->epoch(GroupId(g)),
-                                  board_->base(GroupId(g))};
+                                  board_->segments().members(GroupId(g)),
+                                  board_->epochs().present(GroupId(g)),
+                                  board_->epochs().base(GroupId(g))};
     auto channel = client::open_channel(memory(rank), seating, hooks);
     MUSTER_ASSERT(channel.has_value());
     return *std::move(channel);
@@ -145,8 +145,8 @@ class Job {
       MUSTER_ASSERT(mapped.has_value());
       arena = *std::move(mapped);
       auto own = direct_segment(static_cast<std::int32_t>(rank));
-      shm::Descriptor page(::dup(job.board_->page_descriptor()));
-      auto groups = shm::Mapping::map(page, job.board_->page_bytes(), shm::Access::kRead);
+      shm::Descriptor page(::dup(job.board_->segments().page_descriptor()));
+      auto groups = shm::Mapping::map(page, job.board_->segments().page_bytes(), shm::Access::kRead);
       MUSTER_ASSERT(own.has_value() && groups.has_value());
       auto opened = client::DirectMemory::open(*std::move(own), *std::move(groups), *this);
       MUSTER_ASSERT(opened.has_value());
@@ -154,8 +154,8 @@ class Job {
     }
     Result<shm::Mapping> direct_segment(std::int32_t rank) override {
       const Rank peer(static_cast<std::uint32_t>(rank));
-      const shm::Descriptor segment(::dup(job.board_->segment_descriptor(peer)));
-      return shm::Mapping::map(segment, job.board_->segment_bytes(peer), shm::Access::kRead);
+      const shm::Descriptor segment(::dup(job.board_->segments().descriptor(peer)));
+      return shm::Mapping::map(segment, job.board_->segments().bytes(peer), shm::Access::kRead);
     }
     Result<shm::Mapping> arena_segment(std::int32_t rank, std::uint32_t) override {
       return shm::Mapping::map(job.views_[static_cast<std::size_t>(rank)]->arena_memory, kArenaBytes,
@@ -207,7 +207,7 @@ class Job {
     for (std::uint64_t at = 0; at < kArenaBytes; at += kArenaStep)
       words().bytes(arena(rank) + at, fmt::format("rank{}.arena[{}]", rank, at / kArenaStep));
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
-      const auto members = board_->members(GroupId(g));
+      const auto members = board_->segments().members(GroupId(g));
       for (const shm::DirectMember& member : members)
         if (member.rank == static_cast<std::int32_t>(rank))
           register_seat(own + member.seat, fmt::format("rank{}.g{}", rank, g), members.size());

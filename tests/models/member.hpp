@@ -23,27 +23,27 @@ class Engine {
   void overdue(const engine::DirectQuestion& q) {
     const Turn turn(baton_);
     engine::Board& board = job_.board();
-    if (q.epoch != board.epoch(q.group) || board.missing(q).empty()) return;
+    if (q.epoch != board.epochs().present(q.group) || board.records().missing(q).empty()) return;
     end(q.group, Code::kTimeout, Why::kOther);
   }
 
   // Whoever started the rank says that it will not come back.
   void absent(GroupId group) {
     const Turn turn(baton_);
-    job_.board().set_absence(group, end(group, Code::kPeerLost, Why::kLoss));
+    job_.board().epochs().set_absence(group, end(group, Code::kPeerLost, Why::kLoss));
   }
 
   // The rank's process is gone, and another takes its place.
   void depart(std::uint32_t rank, GroupId group) {
     const Turn turn(baton_);
-    job_.board().set_attached(Rank(rank), false);
+    job_.board().segments().set_attached(Rank(rank), false);
     end(group, Code::kPeerLost, Why::kLoss);
   }
   std::unique_ptr<client::Channel> attach(std::uint32_t rank, std::uint32_t group, client::WaitHooks& hooks) {
     const Turn turn(baton_);
     job_.board().reset(Rank(rank));
-    job_.board().set_attached(Rank(rank), true);
-    job_.board().set_absence(GroupId(group), nullptr);
+    job_.board().segments().set_attached(Rank(rank), true);
+    job_.board().epochs().set_absence(GroupId(group), nullptr);
     return job_.join(group, rank, hooks);
   }
 
@@ -52,9 +52,10 @@ class Engine {
     const Turn turn(baton_);
     engine::Board& board = job_.board();
     const std::uint64_t epoch = channel.view().epoch();
-    if (board.cause_of(group, epoch) == nullptr) return false;
-    const std::uint64_t next = board.epoch_after(group, epoch);
-    if (next != epoch) channel.move_on(next, next == board.epoch(group) ? board.base(group) : 0);
+    if (board.epochs().cause_of(group, epoch) == nullptr) return false;
+    const std::uint64_t next = board.epochs().epoch_after(group, epoch);
+    if (next != epoch)
+      channel.move_on(next, next == board.epochs().present(group) ? board.epochs().base(group) : 0);
     return true;
   }
 
@@ -62,7 +63,7 @@ class Engine {
   using Why = scheduler::Epochs::Why;
   scheduler::CausePtr end(GroupId group, Code code, Why why) {
     auto cause = std::make_shared<const scheduler::Cause>(scheduler::Cause{code, -1, "", ++faults_});
-    job_.board().end(group, cause, why);
+    job_.board().epochs().end(group, cause, why);
     return cause;
   }
   struct Turn {

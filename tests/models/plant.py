@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-BOARD = "daemon/engine/board.cpp"
+GROUP_EPOCHS = "daemon/engine/group_epochs.cpp"
 CHANNEL = "api/client/direct/channel.cpp"
 EPOCH_VIEW = "api/client/direct/epoch_view.cpp"
 MEMORY = "api/client/direct/memory.cpp"
@@ -57,7 +57,7 @@ BUGS = {
         ("(peers_[i].slots + (position_ & 1) * shm::kSlotBytes)",
          "(peers_[i].slots + 0 * shm::kSlotBytes)")]),
     # The engine reads who has arrived before members can know of the end.
-    "counted_without_fence": Bug(BOARD, ["departure_exact"], [
+    "counted_without_fence": Bug(GROUP_EPOCHS, ["departure_exact"], [
         ("  shm::heavy_fence();\n", "")]),
     # A member that finds the epoch ended takes what it has not read yet for what the engine has not seen.
     "count_not_awaited": Bug(EPOCH_VIEW, ["departure_exact"], [
@@ -67,10 +67,10 @@ BUGS = {
     "count_not_asked": Bug(CHANNEL, ["abort_inline_anytime", "departure_soon"], [
         ("return view_.ended() ? await_count(policy) : Waited::kMet;", "return Waited::kMet;")]),
     # The new epoch begins with the position after the highest: a member may just come to that in the old one.
-    "base_without_gap": Bug(BOARD, ["stale"], [
+    "base_without_gap": Bug(GROUP_EPOCHS, ["stale"], [
         ("  state.base = highest + 1;\n", "  state.base = highest - 1;\n")]),
     # The first arrival of the new epoch overwrites what all had met for, while a member still reads it.
-    "base_of_any_parity": Bug(BOARD, ["departure_soon_slot"], [
+    "base_of_any_parity": Bug(GROUP_EPOCHS, ["departure_soon_slot"], [
         ("  if ((state.base & 1) != (state.met & 1)) ++state.base;\n",
          "  if ((state.base & 1) == (state.met & 1)) ++state.base;\n")]),
     # What is read in place counts although another client of the rank may write there.

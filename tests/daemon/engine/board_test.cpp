@@ -29,7 +29,7 @@ Board board() {
 void expect_apart(const Board& board, const std::set<std::uint32_t>& live) {
   std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>> taken(kWorld);
   for (const std::uint32_t group : live) {
-    const auto members = board.members(GroupId(group));
+    const auto members = board.segments().members(GroupId(group));
     for (const shm::DirectMember& member : members)
       taken[static_cast<std::size_t>(member.rank)].emplace_back(
           member.seat, member.seat + shm::seat_bytes(static_cast<std::uint32_t>(members.size())));
@@ -39,7 +39,7 @@ void expect_apart(const Board& board, const std::set<std::uint32_t>& live) {
     std::sort(seats.begin(), seats.end());
     for (std::size_t i = 0; i < seats.size(); ++i) {
       EXPECT_GE(seats[i].first, i == 0 ? shm::kDirectSeatsOffset : seats[i - 1].second) << "rank " << rank;
-      EXPECT_LE(seats[i].second, board.segment_bytes(Rank(rank)));
+      EXPECT_LE(seats[i].second, board.segments().bytes(Rank(rank)));
       EXPECT_EQ(seats[i].first % shm::kLineBytes, 0u);
     }
   }
@@ -49,20 +49,20 @@ TEST(Board, HasRoomForAsManyMadeGroupsAsItWasMadeForAndNoMore) {
   Board b = board();
   std::vector<Rank> all;
   for (std::uint32_t rank = 0; rank < kWorld; ++rank) all.push_back(Rank(rank));
-  for (std::uint32_t g = 1; g <= kMade; ++g) ASSERT_TRUE(b.seat_group(GroupId(g), all).ok());
-  const Status refused = b.seat_group(GroupId(kPlaces), all);
+  for (std::uint32_t g = 1; g <= kMade; ++g) ASSERT_TRUE(b.add_group(GroupId(g), all).ok());
+  const Status refused = b.add_group(GroupId(kPlaces), all);
   EXPECT_EQ(refused.code(), Code::kBusy);
   EXPECT_THAT(refused.message(), HasSubstr("rank 0 is a member of 3 made groups"));
-  EXPECT_TRUE(b.members(GroupId(kPlaces)).empty());
-  b.unseat_group(GroupId(2));
-  EXPECT_TRUE(b.seat_group(GroupId(kPlaces), all).ok());
+  EXPECT_TRUE(b.segments().members(GroupId(kPlaces)).empty());
+  b.remove_group(GroupId(2));
+  EXPECT_TRUE(b.add_group(GroupId(kPlaces), all).ok());
 }
 
 // Goal:   room for made groups costs no memory before they come, and counts for the job's user from then on.
 TEST(Board, TakesMemoryForMadeGroupsOnceTheyCome) {
   const auto blocks = [](const Board& b, std::uint32_t rank) {
     struct stat facts {};
-    EXPECT_EQ(::fstat(b.segment_descriptor(Rank(rank)), &facts), 0);
+    EXPECT_EQ(::fstat(b.segments().descriptor(Rank(rank)), &facts), 0);
     return static_cast<std::uint64_t>(facts.st_blocks) * 512;
   };
   auto page = *shm::MemoryPage::create(1001, 7, shm::memory_headroom());
@@ -74,8 +74,8 @@ TEST(Board, TakesMemoryForMadeGroupsOnceTheyCome) {
                            *MemoryAccount::attach(page.descriptor(), *page.slot_of(1)));
   const std::uint64_t before = page.held();
   const std::uint64_t first = blocks(b, 0);
-  EXPECT_LT(first, b.segment_bytes(Rank(0)));
-  ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(0), Rank(2)}).ok());
+  EXPECT_LT(first, b.segments().bytes(Rank(0)));
+  ASSERT_TRUE(b.add_group(GroupId(1), std::vector{Rank(0), Rank(2)}).ok());
   EXPECT_GT(blocks(b, 0), first);
   EXPECT_EQ(blocks(b, 1), first) << "it is no member";
   EXPECT_EQ(page.held() - before, blocks(b, 0) - first + blocks(b, 2) - first);
@@ -93,7 +93,7 @@ TEST(Board, KeepsSeatsApartWhateverComesAndGoes) {
     SCOPED_TRACE(::testing::Message() << "step " << step);
     const auto group = static_cast<std::uint32_t>(1 + random() % kPlaces);
     if (live.count(group) > 0) {
-      b.unseat_group(GroupId(group));
+      b.remove_group(GroupId(group));
       live.erase(group);
     } else {
       std::vector<Rank> ranks;
@@ -101,13 +101,14 @@ TEST(Board, KeepsSeatsApartWhateverComesAndGoes) {
         if (random() % 2 == 0) ranks.push_back(Rank(rank));
       if (ranks.empty()) continue;
       std::shuffle(ranks.begin(), ranks.end(), random);
-      if (b.seat_group(GroupId(group), ranks).ok()) {
+      if (b.add_group(GroupId(group), ranks).ok()) {
         live.insert(group);
         ++seated;
-        EXPECT_EQ(b.first_epoch(GroupId(group)), b.epoch(GroupId(group)));
-        EXPECT_GT(b.epoch(GroupId(group)), epochs[group]) << "records of the former would be its own";
-        epochs[group] = b.epoch(GroupId(group));
-        EXPECT_EQ(b.members(GroupId(group)).size(), ranks.size());
+        EXPECT_EQ(b.epochs().first(GroupId(group)), b.epochs().present(GroupId(group)));
+        EXPECT_GT(b.epochs().present(GroupId(group)), epochs[group])
+            << "records of the former would be its own";
+        epochs[group] = b.epochs().present(GroupId(group));
+        EXPECT_EQ(b.segments().members(GroupId(group)).size(), ranks.size());
       } else {
         ++refused;
       }
@@ -122,8 +123,8 @@ TEST(Board, KeepsSeatsApartWhateverComesAndGoes) {
 // Goal:   a process counts what it ran itself, not what the one before it in its place ran.
 TEST(Board, CountsAnewForANewProcess) {
   Board b = board();
-  const auto view = *shm::Mapping::map(shm::Descriptor(::dup(b.segment_descriptor(Rank(2)))),
-                                       b.segment_bytes(Rank(2)), shm::Access::kReadWrite);
+  const auto view = *shm::Mapping::map(shm::Descriptor(::dup(b.segments().descriptor(Rank(2)))),
+                                       b.segments().bytes(Rank(2)), shm::Access::kReadWrite);
   auto* header = reinterpret_cast<shm::DirectHeader*>(view.writable());
   header->operations = 3;
   header->bytes_moved = 4;
@@ -139,36 +140,36 @@ TEST(Board, CountsAnewForANewProcess) {
 // Goal:   a member that says what no member can have done moves no base to where positions end.
 TEST(Board, BelievesNoPositionThatNobodyCanHaveReached) {
   Board b = board();
-  const auto view = *shm::Mapping::map(shm::Descriptor(::dup(b.segment_descriptor(Rank(2)))),
-                                       b.segment_bytes(Rank(2)), shm::Access::kReadWrite);
-  auto* seat = view.writable() + b.members(GroupId(0))[2].seat;
+  const auto view = *shm::Mapping::map(shm::Descriptor(::dup(b.segments().descriptor(Rank(2)))),
+                                       b.segments().bytes(Rank(2)), shm::Access::kReadWrite);
+  auto* seat = view.writable() + b.segments().members(GroupId(0))[2].seat;
   auto* slot = reinterpret_cast<shm::DirectSlot*>(seat + shm::kSlotsOffset);
   std::uint64_t fault = 0;
   for (const std::uint64_t lie : {UINT64_MAX, UINT64_MAX / 2, std::uint64_t{1} << 45}) {
     slot->position = lie;
-    const std::uint64_t before = b.base(GroupId(0));
-    b.end(GroupId(0),
-          std::make_shared<const scheduler::Cause>(scheduler::Cause{Code::kAborted, 0, "", ++fault}),
-          scheduler::Epochs::Why::kOther);
-    EXPECT_GT(b.base(GroupId(0)), before);
-    EXPECT_LE(b.base(GroupId(0)), before + 2);
+    const std::uint64_t before = b.epochs().base(GroupId(0));
+    b.epochs().end(GroupId(0),
+                   std::make_shared<const scheduler::Cause>(scheduler::Cause{Code::kAborted, 0, "", ++fault}),
+                   scheduler::Epochs::Why::kOther);
+    EXPECT_GT(b.epochs().base(GroupId(0)), before);
+    EXPECT_LE(b.epochs().base(GroupId(0)), before + 2);
   }
 }
 
 TEST(Board, MakesASeatReadyForItsNewGroup) {
   Board b = board();
-  ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(1), Rank(3)}).ok());
+  ASSERT_TRUE(b.add_group(GroupId(1), std::vector{Rank(1), Rank(3)}).ok());
   const auto gone =
       std::make_shared<const scheduler::Cause>(scheduler::Cause{Code::kPeerLost, 3, "rank 3 died", 1});
-  b.end(GroupId(1), gone, scheduler::Epochs::Why::kLoss);
-  b.set_absence(GroupId(1), gone);
-  const std::uint64_t before = b.epoch(GroupId(1));
-  ASSERT_EQ(b.cause_of(GroupId(1), before - 1), gone);
-  EXPECT_EQ(b.epoch_after(GroupId(1), before - 1), before);
-  b.unseat_group(GroupId(1));
-  ASSERT_TRUE(b.seat_group(GroupId(1), std::vector{Rank(0), Rank(1)}).ok());
-  EXPECT_GT(b.epoch(GroupId(1)), before);
-  EXPECT_EQ(b.cause_of(GroupId(1), before), nullptr) << "the former group's";
+  b.epochs().end(GroupId(1), gone, scheduler::Epochs::Why::kLoss);
+  b.epochs().set_absence(GroupId(1), gone);
+  const std::uint64_t before = b.epochs().present(GroupId(1));
+  ASSERT_EQ(b.epochs().cause_of(GroupId(1), before - 1), gone);
+  EXPECT_EQ(b.epochs().epoch_after(GroupId(1), before - 1), before);
+  b.remove_group(GroupId(1));
+  ASSERT_TRUE(b.add_group(GroupId(1), std::vector{Rank(0), Rank(1)}).ok());
+  EXPECT_GT(b.epochs().present(GroupId(1)), before);
+  EXPECT_EQ(b.epochs().cause_of(GroupId(1), before), nullptr) << "the former group's";
 }
 
 }  // namespace

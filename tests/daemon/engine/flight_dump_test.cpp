@@ -36,9 +36,9 @@ FlightEntry entry(std::uint32_t group, std::uint64_t number, FlightEntry::State 
   return e;
 }
 
-Board::Flight flight(std::uint32_t group, std::uint32_t member, std::uint64_t index, muster_op op,
-                     std::uint64_t number) {
-  Board::Flight f;
+DirectRecords::Flight flight(std::uint32_t group, std::uint32_t member, std::uint64_t index, muster_op op,
+                             std::uint64_t number) {
+  DirectRecords::Flight f;
   f.index = index;
   f.group = GroupId(group);
   f.member = member;
@@ -152,8 +152,9 @@ TEST(FlightDump, JoinsBothPathsAndKeepsTheirOrder) {
 // Goal:   the sides of a message meet in a group of two, by direction and number.
 TEST(FlightDump, MatchesSendsAndReceives) {
   std::vector<RankFlights> ranks(3);
-  Board::Flight send = flight(1, 1, 1, MUSTER_SEND, 4);  // rank 2 is member 1 of tp, and sends to rank 0
-  Board::Flight receive = flight(1, 0, 1, MUSTER_RECV, 4);
+  DirectRecords::Flight send =
+      flight(1, 1, 1, MUSTER_SEND, 4);  // rank 2 is member 1 of tp, and sends to rank 0
+  DirectRecords::Flight receive = flight(1, 0, 1, MUSTER_RECV, 4);
   receive.what.peer = 1;
   ranks[2].run = {send};
   ranks[0].run = {receive};
@@ -194,7 +195,7 @@ TEST(FlightDump, GivesEveryOperationANameAndShapesThatMatch) {
                              MUSTER_BARRIER, MUSTER_SEND, MUSTER_RECV}) {
     for (const bool uneven : {false, true}) {
       std::vector<RankFlights> ranks(3);
-      Board::Flight f = flight(0, op == MUSTER_RECV ? 1 : 0, 1, op, 1);
+      DirectRecords::Flight f = flight(0, op == MUSTER_RECV ? 1 : 0, 1, op, 1);
       f.uneven = uneven;
       f.what.peer = op == MUSTER_SEND ? 1 : 0;
       ranks[0].run = {f};

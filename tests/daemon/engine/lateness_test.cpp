@@ -33,8 +33,8 @@ class Members {
       : board(*Board::create(groups(), kWorld, 1, 1, shm::memory_headroom())),
         lateness(kWorld, static_cast<std::uint32_t>(groups().size())) {
     for (std::uint32_t rank = 0; rank < kWorld; ++rank)
-      segments_.push_back(*shm::Mapping::map(shm::Descriptor(dup(board.segment_descriptor(Rank(rank)))),
-                                             board.segment_bytes(Rank(rank)), shm::Access::kReadWrite));
+      segments_.push_back(*shm::Mapping::map(shm::Descriptor(dup(board.segments().descriptor(Rank(rank)))),
+                                             board.segments().bytes(Rank(rank)), shm::Access::kReadWrite));
     for (std::uint32_t g = 0; g < groups().size(); ++g) {
       lateness.set_group(GroupId(g), groups()[g].ranks);
       lateness.expect(GroupId(g));
@@ -47,7 +47,7 @@ class Members {
     const std::uint64_t index = ++recorded_[rank];
     shm::DirectRecord& record = records(rank)[index % shm::kDirectRecords];
     record.what = shm::pack_what({group, static_cast<std::uint8_t>(op), 0, 0});
-    record.epoch = board.epoch(GroupId(group));
+    record.epoch = board.epochs().present(GroupId(group));
     record.number = number;
     record.begun_ns = static_cast<std::uint64_t>(at.count());
     record.end = 0;
@@ -167,7 +167,7 @@ TEST(Lateness, LeavesOutPairsAndEpochsThatAreOver) {
   m.meet(0, kInTime);
   EXPECT_EQ(m.counted(0), 1u);
   m.meet(0, kInTime);
-  m.board.end(
+  m.board.epochs().end(
       GroupId(0),
       std::make_shared<const scheduler::Cause>(scheduler::Cause{Code::kPeerLost, 3, "rank 3 died", 1}),
       scheduler::Epochs::Why::kLoss);

@@ -171,10 +171,10 @@ class DirectClient {
  public:
   DirectClient(const Board& board, std::uint32_t rank)
       : rank_(rank),
-        map_(*shm::Mapping::map(shm::Descriptor(dup(board.segment_descriptor(Rank(rank)))),
-                                board.segment_bytes(Rank(rank)), shm::Access::kReadWrite)) {}
+        map_(*shm::Mapping::map(shm::Descriptor(dup(board.segments().descriptor(Rank(rank)))),
+                                board.segments().bytes(Rank(rank)), shm::Access::kReadWrite)) {}
   void arrive(const Board& board, std::uint32_t group, std::uint64_t number, std::int64_t now) {
-    for (const auto& member : board.members(GroupId(group))) {
+    for (const auto& member : board.segments().members(GroupId(group))) {
       if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
       auto* slot = reinterpret_cast<shm::DirectSlot*>(map_.writable() + member.seat + shm::kSlotsOffset +
                                                       (number & 1) * shm::kSlotBytes);
@@ -183,7 +183,7 @@ class DirectClient {
     shm::DirectRecord record;
     record.index = ++index_;
     record.what = shm::pack_what({group, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
-    record.epoch = board.epoch(GroupId(group));
+    record.epoch = board.epochs().present(GroupId(group));
     record.number = number;
     record.target_bytes = 16;
     record.begun_ns = static_cast<std::uint64_t>(now);
@@ -197,7 +197,7 @@ class DirectClient {
   }
   // Has read all that it wanted of the operation.
   void depart(const Board& board, std::uint32_t group, std::uint64_t number) {
-    for (const auto& member : board.members(GroupId(group))) {
+    for (const auto& member : board.segments().members(GroupId(group))) {
       if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
       auto* seat = reinterpret_cast<shm::DirectSeat*>(map_.writable() + member.seat);
       seat->progress = shm::make_progress(number, shm::kPhaseLast);
@@ -267,7 +267,7 @@ TEST(Situation, KnowsWhoWaitsForReaders) {
     shm::DirectRecord over;
     over.index = 1;
     over.what = shm::pack_what({0, op, MUSTER_F32, 0});
-    over.epoch = board.epoch(GroupId(0));
+    over.epoch = board.epochs().present(GroupId(0));
     over.number = 1;
     over.begun_ns = 10;
     over.end = static_cast<std::uint64_t>(shm::RecordState::kWell);
@@ -345,7 +345,7 @@ TEST(Situation, BelievesNoRecordThatCannotBe) {
   record.index = UINT64_MAX;
   client.write(record);
   std::uint64_t lost = 0;
-  EXPECT_LE(board.flights(Rank(0), 0, &lost).size(), shm::kDirectRecords);
+  EXPECT_LE(board.records().flights(Rank(0), 0, &lost).size(), shm::kDirectRecords);
 }
 
 // ---- processes ---------------------------------------------------------------------------------

@@ -121,15 +121,15 @@ TEST_F(TallyTest, CountsTheBytesOfAGroupsRuns) {
   const GroupId made(kFirstMade);
   const Board board = *Board::create(groups(), kWorld, 0, 1, shm::memory_headroom());
   tally_.set_group(made, groups()[made.value]);
-  const auto segment = *shm::Mapping::map(shm::Descriptor(dup(board.segment_descriptor(Rank(1)))),
-                                          board.segment_bytes(Rank(1)), shm::Access::kReadWrite);
+  const auto segment = *shm::Mapping::map(shm::Descriptor(dup(board.segments().descriptor(Rank(1)))),
+                                          board.segments().bytes(Rank(1)), shm::Access::kReadWrite);
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment.writable());
   auto* records = reinterpret_cast<shm::DirectRecord*>(segment.writable() + shm::kDirectRecordsOffset);
   const auto run = [&](std::uint32_t group, std::uint64_t bytes, shm::RecordState state) {
     shm::DirectRecord& record = records[++header->recorded % shm::kDirectRecords];
     record = {};
     record.what = shm::pack_what({group, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
-    record.epoch = board.epoch(GroupId(group));
+    record.epoch = board.epochs().present(GroupId(group));
     record.target_bytes = bytes;
     record.end = static_cast<std::uint64_t>(state);
     record.index = header->recorded;

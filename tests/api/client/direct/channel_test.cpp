@@ -96,7 +96,7 @@ TEST_F(Meetings, AsksForTheMissingAtTheDeadlineAndEndsWithTheEpoch) {
   EXPECT_EQ(asked_[0].kind, shm::DirectWait::kArrivals);
   EXPECT_EQ(asked_[0].position, 1u);
   const engine::DirectQuestion question{kGroupId, 0, 1, 1, 0, shm::DirectWait::kArrivals, 0};
-  EXPECT_EQ(world_.board().missing(question), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(world_.board().records().missing(question), std::vector<std::uint32_t>{1});
 }
 
 // Goal:   an interrupt ends what would wait, and only that.
@@ -169,7 +169,7 @@ TEST_F(Meetings, GoesOnWithoutThoseWhoHaveDoneTheirPart) {
   ASSERT_EQ(other_.await_arrivals(policy), Waited::kMet);
   one_.set_phase(1);
   other_.set_phase(1);
-  world_.board().set_attached(Rank(1), false);
+  world_.board().segments().set_attached(Rank(1), false);
   world_.lose(kLost);
   EXPECT_EQ(one_.await_phase(1, policy), Waited::kMet);
   one_.set_phase(2);
@@ -181,7 +181,7 @@ TEST_F(Meetings, NoticesOneWhoWasGoneBeforeItsArrivalWasSeen) {
   for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
   arrive(one_);
   arrive(other_);
-  world_.board().set_attached(Rank(1), false);
+  world_.board().segments().set_attached(Rank(1), false);
   world_.lose(kLost);
   WaitPolicy policy = at_once();
   ASSERT_EQ(one_.await_arrivals(policy), Waited::kMet);
@@ -206,10 +206,10 @@ TEST_F(Meetings, CompletesWhatHadComeBeforeAMemberWasCalledAbsent) {
   ASSERT_TRUE(other_.begin());
   arrive(one_);
   arrive(other_, std::byte{5});
-  world_.board().set_attached(Rank(1), false);
+  world_.board().segments().set_attached(Rank(1), false);
   world_.lose(kLost);
   world_.lose(kLost);
-  world_.board().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
+  world_.board().epochs().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
   EXPECT_EQ(fate_of(one_), Fate::kGoesOn);
   WaitPolicy policy = at_once();
   ASSERT_EQ(one_.await_arrivals(policy), Waited::kMet);
@@ -226,7 +226,7 @@ TEST_F(Meetings, KnowsWhoHasLetGoOfAnOperation) {
   EXPECT_TRUE(one_.view().let_go(1, one_.at()));
   EXPECT_FALSE(other_.view().let_go(0, other_.at())) << "it has heard itself, and is in the next epoch";
   world_.hear(0);
-  world_.board().set_attached(Rank(1), false);
+  world_.board().segments().set_attached(Rank(1), false);
   world_.lose(kLost);
   EXPECT_TRUE(one_.view().let_go(1, one_.at())) << "who is gone does not wait";
   world_.hear(0);
@@ -274,7 +274,7 @@ TEST_F(Meetings, ReadsWhatAMemberGaveAfterItsSuccessorHasArrived) {
   for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
   arrive(one_);
   arrive(other_, std::byte{5});
-  world_.board().set_attached(Rank(1), false);
+  world_.board().segments().set_attached(Rank(1), false);
   world_.lose(kLost);
   world_.reattach(1);
   Channel& successor = world_.channel(1);
@@ -308,12 +308,12 @@ TEST_F(Meetings, BeginsAnEpochAboveEveryPositionThatWasUsed) {
   }
   const std::uint64_t met = one_.at().position;
   world_.lose(kLost);
-  EXPECT_GE(world_.board().base(kGroupId), 21u);
-  EXPECT_EQ((world_.board().base(kGroupId) + 1) % 2, (met + 1) % 2) << "the other slot";
-  const std::uint64_t base = world_.board().base(kGroupId);
+  EXPECT_GE(world_.board().epochs().base(kGroupId), 21u);
+  EXPECT_EQ((world_.board().epochs().base(kGroupId) + 1) % 2, (met + 1) % 2) << "the other slot";
+  const std::uint64_t base = world_.board().epochs().base(kGroupId);
   world_.lose(kLost);
-  EXPECT_GT(world_.board().base(kGroupId), base + 1);
-  EXPECT_EQ((world_.board().base(kGroupId) + 1) % 2, (met + 1) % 2) << "a member may still be in it";
+  EXPECT_GT(world_.board().epochs().base(kGroupId), base + 1);
+  EXPECT_EQ((world_.board().epochs().base(kGroupId) + 1) % 2, (met + 1) % 2) << "a member may still be in it";
 }
 
 // Goal:   a slow member completes what all had arrived at, however many others leave meanwhile.
@@ -347,12 +347,12 @@ TEST_F(Meetings, HearsOfTheFirstOfSeveralEndsThatAreNoLoss) {
 }
 
 TEST_F(Meetings, LetsNobodyBeginWhileAMemberWillNotCome) {
-  world_.board().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
+  world_.board().epochs().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
   EXPECT_FALSE(one_.begin());
   EXPECT_EQ(world_.hear(0), "rank 1 died");
   EXPECT_EQ(one_.view().epoch(), 1u) << "an absence ends nothing by itself";
   EXPECT_FALSE(one_.begin());
-  world_.board().set_absence(kGroupId, nullptr);
+  world_.board().epochs().set_absence(kGroupId, nullptr);
   EXPECT_TRUE(one_.begin());
 }
 

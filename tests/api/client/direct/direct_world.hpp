@@ -37,7 +37,7 @@ class DirectWorld {
     arena_ = *shm::create_memory("arena", 2 * arena_bytes, headroom);
     view_ = *shm::Mapping::map(arena_, 2 * arena_bytes, shm::Access::kReadWrite);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      board_->set_attached(Rank(rank), true);
+      board_->segments().set_attached(Rank(rank), true);
       seats_.push_back(std::make_unique<Seat>(*this, rank));
     }
   }
@@ -49,25 +49,26 @@ class DirectWorld {
   Channel& channel(std::uint32_t rank) { return *seats_[rank]->channel; }
   // Attaches the rank anew, as the engine does for a process that takes its place.
   void reattach(std::uint32_t rank) {
-    board_->set_attached(Rank(rank), false);
+    board_->segments().set_attached(Rank(rank), false);
     board_->reset(Rank(rank));
-    board_->set_attached(Rank(rank), true);
+    board_->segments().set_attached(Rank(rank), true);
     seats_[rank] = std::make_unique<Seat>(*this, rank);
   }
 
   // The engine's part: the group's epoch ends by a fault of its own.
   void end(scheduler::Cause cause, scheduler::Epochs::Why why = scheduler::Epochs::Why::kOther) {
     cause.fault = ++faults_;
-    board_->end(kGroupId, std::make_shared<const scheduler::Cause>(std::move(cause)), why);
+    board_->epochs().end(kGroupId, std::make_shared<const scheduler::Cause>(std::move(cause)), why);
   }
   void lose(scheduler::Cause cause) { end(std::move(cause), scheduler::Epochs::Why::kLoss); }
   // The member hears how its epoch has ended, as from the engine. Its cause's text; empty: it goes on.
   std::string hear(std::uint32_t rank) {
     Channel& member = channel(rank);
     const std::uint64_t epoch = member.view().epoch();
-    const scheduler::CausePtr cause = board_->cause_of(kGroupId, epoch);
-    const std::uint64_t next = board_->epoch_after(kGroupId, epoch);
-    if (next != epoch) member.move_on(next, next == board_->epoch(kGroupId) ? board_->base(kGroupId) : 0);
+    const scheduler::CausePtr cause = board_->epochs().cause_of(kGroupId, epoch);
+    const std::uint64_t next = board_->epochs().epoch_after(kGroupId, epoch);
+    if (next != epoch)
+      member.move_on(next, next == board_->epochs().present(kGroupId) ? board_->epochs().base(kGroupId) : 0);
     return cause != nullptr ? cause->text : "";
   }
 
@@ -102,22 +103,23 @@ class DirectWorld {
     Seat(DirectWorld& w, std::uint32_t r)
         : world(w),
           rank(r),
-          memory(*DirectMemory::open(
-              w.map(w.board_->segment_descriptor(Rank(r)), w.board_->segment_bytes(Rank(r)),
-                    shm::Access::kReadWrite),
-              w.map(w.board_->page_descriptor(), w.board_->page_bytes(), shm::Access::kRead), *this)),
+          memory(*DirectMemory::open(w.map(w.board_->segments().descriptor(Rank(r)),
+                                           w.board_->segments().bytes(Rank(r)), shm::Access::kReadWrite),
+                                     w.map(w.board_->segments().page_descriptor(),
+                                           w.board_->segments().page_bytes(), shm::Access::kRead),
+                                     *this)),
           stages(memory.own(), memory.flight()) {
       const Seating seating{kGroup,
                             kGroupId.value,
                             r,
-                            w.board_->members(kGroupId),
-                            w.board_->epoch(kGroupId),
-                            w.board_->base(kGroupId)};
+                            w.board_->segments().members(kGroupId),
+                            w.board_->epochs().present(kGroupId),
+                            w.board_->epochs().base(kGroupId)};
       channel = *open_channel(memory, seating, *this);
     }
     Result<shm::Mapping> direct_segment(std::int32_t peer) override {
       const Rank p(static_cast<std::uint32_t>(peer));
-      return world.map(world.board_->segment_descriptor(p), world.board_->segment_bytes(p),
+      return world.map(world.board_->segments().descriptor(p), world.board_->segments().bytes(p),
                        shm::Access::kRead);
     }
     Result<shm::Mapping> arena_segment(std::int32_t, std::uint32_t) override {
@@ -126,7 +128,7 @@ class DirectWorld {
       return world.map(world.arena_.get(), world.view_.size(), shm::Access::kRead);
     }
     Result<Scratch> scratch(std::uint64_t bytes) override {
-      const std::uint64_t part = world.arena_bytes() / world.board_->members(kGroupId).size();
+      const std::uint64_t part = world.arena_bytes() / world.board_->segments().members(kGroupId).size();
       if (bytes > part) return fail(Code::kNoResource, "a scratch of {} bytes in a part of {}", bytes, part);
       std::byte* data = world.arena() + world.arena_bytes() + rank * part;
       return Scratch{data, world.place_of(data)};

@@ -69,7 +69,7 @@ TEST_F(Faces, CountAlthoughAnotherMemberHasLeft) {
   std::thread others[3];
   world.on_first_look = [&](std::uint32_t) {
     others[2].join();
-    world.board().set_attached(Rank(2), false);
+    world.board().segments().set_attached(Rank(2), false);
     world.lose({Code::kPeerLost, 2, "rank 2 left"});
   };
   for (const std::uint32_t rank : {0u, 2u})

@@ -26,7 +26,7 @@ TEST(FlightRing, RecordsEachOperationOfEachRank) {
   DirectWorld world(2, 4096, {2, 2, true});
   for (int i = 0; i < 3; ++i) ASSERT_EQ(barrier(world), Outcome::kDone);
   for (const std::uint32_t rank : {0u, 1u}) {
-    const auto flights = world.board().flights(Rank(rank));
+    const auto flights = world.board().records().flights(Rank(rank));
     ASSERT_EQ(flights.size(), 3u);
     for (std::size_t i = 0; i < flights.size(); ++i) {
       EXPECT_EQ(flights[i].index, i + 1);
@@ -39,16 +39,16 @@ TEST(FlightRing, RecordsEachOperationOfEachRank) {
       EXPECT_FALSE(flights[i].ended) << "nobody has asked for the time";
     }
   }
-  EXPECT_EQ(world.board().flights(Rank(0), 2).size(), 1u);
+  EXPECT_EQ(world.board().records().flights(Rank(0), 2).size(), 1u);
 }
 
 TEST(FlightRing, SaysWhenOperationsEndWhileATraceIsTaken) {
   DirectWorld world(2, 4096, {2, 2, true});
-  world.board().set_recording(true);
+  world.board().segments().set_recording(true);
   ASSERT_EQ(barrier(world), Outcome::kDone);
-  world.board().set_recording(false);
+  world.board().segments().set_recording(false);
   ASSERT_EQ(barrier(world), Outcome::kDone);
-  const auto flights = world.board().flights(Rank(0));
+  const auto flights = world.board().records().flights(Rank(0));
   ASSERT_EQ(flights.size(), 2u);
   ASSERT_TRUE(flights[0].ended);
   EXPECT_GE(*flights[0].ended, flights[0].begun);

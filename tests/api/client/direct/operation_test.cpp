@@ -131,9 +131,9 @@ TEST_F(Operations, DoNotCountFacesWhoseGiverLeftWithoutItsEngine) {
 
 // Goal:   two members who are there pass messages although a third will not come.
 TEST_F(Operations, PassMessagesBesideAMemberThatIsAbsent) {
-  world_.board().set_attached(Rank(2), false);
+  world_.board().segments().set_attached(Rank(2), false);
   world_.lose(kLost);
-  world_.board().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
+  world_.board().epochs().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
   for (const std::uint32_t rank : {0u, 1u}) {
     EXPECT_EQ(transfer(rank, 0, 1, 8), Outcome::kRefused) << "the departure is told";
     world_.hear(rank);
@@ -149,7 +149,7 @@ TEST_F(Operations, PassMessagesBesideAMemberThatIsAbsent) {
 
 TEST_F(Operations, TakeAMessageThatHasComeAlthoughAThirdMemberLeaves) {
   world_.on_first_look = [&](std::uint32_t) {
-    world_.board().set_attached(Rank(2), false);
+    world_.board().segments().set_attached(Rank(2), false);
     world_.lose(kLost);
   };
   std::fill_n(given(), kLarge, std::byte{7});
@@ -161,12 +161,12 @@ TEST_F(Operations, TakeAMessageThatHasComeAlthoughAThirdMemberLeaves) {
 // Method: rank 0 is refused twice, with a stage taken each time; then all come, and use each stage again. A
 //         barrier has the position that the refused ones would have had, and nobody reads anything in it.
 TEST_F(Operations, WaitForNoReadersOfWhatNeverBegan) {
-  world_.board().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
+  world_.board().epochs().set_absence(kGroupId, std::make_shared<const scheduler::Cause>(kLost));
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(gather(0), Outcome::kRefused);
     world_.hear(0);
   }
-  world_.board().set_absence(kGroupId, nullptr);
+  world_.board().epochs().set_absence(kGroupId, nullptr);
   world_.timeout = std::chrono::hours(1);  // a wait for readers ends without a word then
   const auto all = [&](std::uint32_t rank) {
     EXPECT_EQ(barrier(rank), Outcome::kDone);

@@ -1,0 +1,111 @@
+// DirectSegments: the memory of the direct path. Each rank has a segment with a member region for each of its
+// groups. All ranks read one page, which has a line for each group and for each rank.
+#pragma once
+
+#include "api/shm/control.hpp"
+#include "api/shm/direct.hpp"
+#include "api/shm/segment.hpp"
+#include "api/shm/untrusted.hpp"
+#include "daemon/engine/memory_account.hpp"
+#include "scheduler/run/match_queue.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace muster::engine {
+
+// Owns    a segment for each rank, and the group page.
+// Thread  under the engine's lock.
+// Bound   made_max member regions a rank beside those that are there from the start.
+// Fails   create: NO_RESOURCE. What clients have written is read once, and believed in reports only.
+class DirectSegments {
+ public:
+  // Groups that come later are empty. Each segment has room for made_max of them, and memory once they come.
+  static Result<std::unique_ptr<DirectSegments>> create(std::span<const scheduler::Group> groups,
+                                                        std::uint32_t world, std::uint32_t made_max,
+                                                        std::uint64_t epoch, const shm::Headroom& headroom,
+                                                        const std::shared_ptr<MemoryAccount>& account);
+
+  int descriptor(Rank rank) const { return segments_[rank.value].memory.get(); }
+  std::uint64_t bytes(Rank rank) const { return segments_[rank.value].mapping.size(); }
+  int page_descriptor() const { return page_read_only_.get(); }
+  std::uint64_t page_bytes() const { return page_.size(); }
+
+  // ---- member regions --------------------------------------------------------------------------
+  // Regions for a group that has come, or none. BUSY: a member has made_max of them, until one goes.
+  // NO_RESOURCE: no memory for more.
+  Status add(GroupId group, std::span<const Rank> ranks);
+  void remove(GroupId group);
+  // Where the regions of a group's members lie in their segments, by index.
+  std::vector<shm::DirectMember> members(GroupId group) const;
+  std::size_t groups() const { return members_.size(); }
+  std::uint32_t member_count(GroupId group) const;
+  // The rank's index in the group.
+  std::optional<std::uint32_t> index_of(GroupId group, Rank rank) const;
+  // The rank's regions, by offset.
+  const std::map<std::uint64_t, GroupId>& regions_of(Rank rank) const {
+    return segments_[rank.value].regions;
+  }
+  const std::byte* region(GroupId group, std::uint32_t index) const;
+  // The latest position at which the member has arrived.
+  std::uint64_t arrived(GroupId group, std::uint32_t index) const;
+
+  // ---- words -----------------------------------------------------------------------------------
+  // Ready for a new client of the rank: what the last one left counts no more, but its words of former
+  // epochs stay, for those who still read them.
+  void clear(Rank rank);
+  std::byte* writable(Rank rank) { return segments_[rank.value].mapping.writable(); }
+  const shm::DirectHeader* header(Rank rank) const;
+  const shm::DirectRecord* records(Rank rank) const;
+  shm::GroupLine* line(GroupId group);
+  // The rank has a client from now on, or has none.
+  void set_attached(Rank rank, bool attached);
+  // So many segments of the rank's arena are gone: peers forget what they mapped.
+  void set_retired(Rank rank, std::uint64_t segments);
+  // Clients note when their operations end while this is on.
+  void set_recording(bool on);
+
+ private:
+  struct Segment {
+    shm::Descriptor memory;
+    shm::Mapping mapping;
+    std::map<std::uint64_t, GroupId> regions;  // by offset
+    std::uint64_t spare = 0;                   // where regions of groups begin that have come later
+    std::uint64_t reserved = 0;                // bytes that have memory, in whole pages
+  };
+  struct Member {
+    std::uint32_t rank = 0;
+    std::uint64_t offset = 0;
+  };
+  DirectSegments() = default;
+  Status create_segments(std::uint64_t room, const shm::Headroom& headroom);
+  Status create_page(std::uint64_t epoch, const shm::Headroom& headroom);
+  std::uint64_t page_size() const;
+  std::optional<std::uint64_t> room_in(const Segment& segment, std::uint64_t bytes) const;
+  Status reserve(Segment& segment, std::uint64_t end);
+  shm::RankLine* rank_line(Rank rank);
+
+  std::shared_ptr<MemoryAccount> account_;
+  MemoryCharge charge_;
+  std::uint32_t made_max_ = 0;
+  std::vector<Segment> segments_;
+  std::vector<std::vector<Member>> members_;  // by group, by index in it
+  std::vector<std::uint64_t> lives_;          // by rank
+  shm::Descriptor page_memory_;
+  shm::Descriptor page_read_only_;
+  shm::Mapping page_;
+};
+
+// A word that a client has written.
+inline std::uint64_t peek(const std::uint64_t* word) {
+  return shm::Untrusted<std::uint64_t>(word).load_acquire();
+}
+
+// A descriptor of the same memory by which it can only be read. Errors: NO_RESOURCE.
+Result<shm::Descriptor> read_only(int memory);
+
+}  // namespace muster::engine

@@ -1,0 +1,58 @@
+// GroupEpochs: the epochs of each group's operations on the direct path (scheduler/run/epochs.hpp), and what
+// the group page says of them.
+#pragma once
+
+#include "daemon/engine/direct_segments.hpp"
+#include "scheduler/run/epochs.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace muster::engine {
+
+// Owns    the epochs of each group.
+// Thread  under the engine's lock.
+// Bound   the causes that Epochs keeps, for each group.
+// Fails   never.
+class GroupEpochs {
+ public:
+  explicit GroupEpochs(DirectSegments& segments);
+
+  // Another group has this place from now on, or none.
+  void begin(GroupId group);
+  // The rank's new client stands in the present epochs.
+  void enter(Rank rank);
+  // Ends the group's present epoch, unless it has ended by that fault before. After a loss, what all members
+  // had arrived at goes on; any other end is for all, whatever they are doing.
+  void end(GroupId group, const scheduler::CausePtr& cause, scheduler::Epochs::Why why);
+  // A member is named absent, so no operation of the group may begin; nullptr: any may.
+  void set_absence(GroupId group, scheduler::CausePtr cause);
+
+  // The epoch in which the present group of that place began.
+  std::uint64_t first(GroupId group) const { return groups_[group.value].first_epoch; }
+  std::uint64_t present(GroupId group) const { return groups_[group.value].epochs.present(); }
+  // Positions of the present epoch begin above it.
+  std::uint64_t base(GroupId group) const { return groups_[group.value].base; }
+  // What a member hears that stands in `epoch`: why it has ended, or why nobody may begin; nullptr if
+  // neither.
+  scheduler::CausePtr cause_of(GroupId group, std::uint64_t epoch) const;
+  // Where it stands once it has heard that.
+  std::uint64_t epoch_after(GroupId group, std::uint64_t epoch) const;
+
+ private:
+  struct GroupState {
+    scheduler::Epochs epochs;
+    std::uint64_t first_epoch = 1;
+    std::uint64_t base = 0;  // of the present epoch
+    std::uint64_t met = 0;   // the last position at which all had arrived, as far as it has been counted
+    std::uint64_t used = 0;  // epochs that have ended and in which a member had arrived anywhere
+    scheduler::CausePtr absence;
+  };
+  std::uint64_t highest_position(GroupId group) const;
+  std::uint64_t count_met(GroupId group) const;
+
+  DirectSegments& segments_;
+  std::vector<GroupState> groups_;
+};
+
+}  // namespace muster::engine
