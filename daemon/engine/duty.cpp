@@ -22,7 +22,7 @@ std::size_t Engine::do_work() {
   baton_.doing("reaping finished steps");
   std::size_t work = executor_->poll([&](const scheduler::Finished& finished) {
     current_ = finished;
-    graph_->finished(finished.step_index, now);
+    graph_->finished(finished.step_index, now, finished.failure);
   });
   baton_.doing("draining the rings");
   work += drain_rings(now);
@@ -58,6 +58,7 @@ std::size_t Engine::drain_ring(Seat& seat, Instant now) {
 
 void Engine::tick(Instant now) {
   graph_->tick(now);
+  note_health(executor_->health(), "waiting for", "what was launched");
   for (Seat& seat : seats_) {
     if (!seat.session) continue;
     seat.session->completion().beat(now);
@@ -107,12 +108,16 @@ void Engine::wake() noexcept {
 void Engine::launch(std::uint32_t step_index, const scheduler::Step& step) {
   if (const scheduler::CollectiveWork* work = step.parts.front().plan->collective())
     flight_log_.launched(step, graph_->matches().matched(work->group, step.parts.front().lane), turn_);
-  const Status status = executor_->launch(step_index, step);
+  const Status device = executor_->launch(step_index, step);
   lateness_.met(step);
-  // Once closed, the workers go while a turn may still launch: that is no fault of theirs.
-  if (status.ok() || !health_.ok() || (closed_ && status.code() == Code::kState)) return;
-  health_ =
-      Status(Code::kDevice, fmt::format("launching {}: {}", step.parts.front().plan->label(), status.text()));
+  note_health(device, "launching", step.parts.front().plan->label());
+}
+
+// A device that is broken as a whole ends the job. Not so one whose workers have gone (kState), for the
+// engine itself sends them away while a turn may still launch.
+void Engine::note_health(const Status& device, const char* doing, const char* what) {
+  if (device.ok() || !health_.ok() || device.code() == Code::kState) return;
+  health_ = Status(Code::kDevice, fmt::format("{} {}: {}", doing, what, device.text()));
   MUSTER_LOG(kError, "engine", "job {}: {}; the job ends", spec_.name, health_.message());
   for (Seat& seat : seats_)
     if (seat.session) seat.session->close(Code::kDevice);

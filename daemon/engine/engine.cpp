@@ -2,6 +2,7 @@
 
 #include "api/base/log.hpp"
 #include "daemon/engine/counted_device.hpp"
+#include "transport/loopback/loopback.hpp"
 
 #include <algorithm>
 
@@ -23,11 +24,14 @@ std::uint64_t names_bytes_max(const control::JobSpec& spec) {
 // ---- birth and death ---------------------------------------------------------------------------
 
 Engine::Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells,
-               std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account)
+               std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account,
+               transport::CommunicatorFactory communicators)
     : spec_(spec),
       clock_(clock),
       probe_(probe ? std::move(probe) : std::make_unique<SystemProcesses>()),
       account_(std::move(account)),
+      open_communicator_(communicators ? std::move(communicators) : transport::open_loopback),
+      graph_options_{spec.world, spec.starts_per_lane_max},
       group_list_(std::move(groups)),
       table_({static_cast<std::uint32_t>(group_list_.size()), spec.world, spec.groups_made_max}, spec.epoch),
       doorbells_(std::move(doorbells)),
@@ -44,11 +48,12 @@ Engine::~Engine() {
 
 Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock,
                                                std::unique_ptr<ProcessProbe> probe, Pooling pooling,
-                                               std::shared_ptr<MemoryAccount> account) {
+                                               std::shared_ptr<MemoryAccount> account,
+                                               transport::CommunicatorFactory communicators) {
   MUSTER_ASSIGN_OR_RETURN(mesh::GroupList groups, groups_of_mesh(spec));
   MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
-  std::unique_ptr<Engine> engine(
-      new Engine(spec, clock, std::move(groups), std::move(doorbells), std::move(probe), std::move(account)));
+  std::unique_ptr<Engine> engine(new Engine(spec, clock, std::move(groups), std::move(doorbells),
+                                            std::move(probe), std::move(account), std::move(communicators)));
   MUSTER_RETURN_IF_ERROR(engine->open(pooling));
   MUSTER_LOG(kInfo, "engine", "job {}: {} ranks, mesh {}, {} groups, {}", spec.name, spec.world, spec.mesh,
              engine->group_list_.size(), engine->device_->info().name);
@@ -70,8 +75,8 @@ Status Engine::open(Pooling pooling) {
 Status Engine::open_device(Pooling pooling) {
   device::host::PoolOptions options;
   options.workers = spec_.workers;
-  options.streams_max = spec_.world * MUSTER_LANE_COUNT;
-  options.depth = scheduler::Executor::kEntriesPerStep * kLaunchDepth;
+  options.streams_max = spec_.world * graph_options_.lanes;
+  options.depth = scheduler::Executor::kEntriesPerStep * graph_options_.launch_depth;
   options.spin = spec_.idle_spin;
   options.duty = this;
   if (pooling == Pooling::kByHand) {

@@ -62,11 +62,13 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   enum class Pooling : std::uint8_t { kThreads, kByHand };
 
   // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes; none:
-  // by the kernel's word. `account`: for what the job holds; none: it is not counted.
+  // by the kernel's word. `account`: for what the job holds; none: it is not counted. `communicators`: how
+  // groups get theirs; none: by loopback.
   static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock,
                                                 std::unique_ptr<ProcessProbe> probe = nullptr,
                                                 Pooling pooling = Pooling::kThreads,
-                                                std::shared_ptr<MemoryAccount> account = nullptr);
+                                                std::shared_ptr<MemoryAccount> account = nullptr,
+                                                transport::CommunicatorFactory communicators = nullptr);
   ~Engine() override;
 
   // ---- conductor -------------------------------------------------------------------------------
@@ -188,8 +190,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
 
  private:
-  static constexpr std::uint32_t kLaunchDepth = 8;  // kernels handed to a stream ahead of time
-  struct Seat {                                     // one rank's place
+  struct Seat {  // one rank's place
     std::unique_ptr<Session> session;
     shm::Descriptor doorbell;
     std::unique_ptr<Arena> arena;
@@ -214,7 +215,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   };
 
   Engine(const control::JobSpec& spec, const Clock& clock, mesh::GroupList groups, Doorbells doorbells,
-         std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account);
+         std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account,
+         transport::CommunicatorFactory communicators);
   Status open(Pooling pooling);
   Status open_device(Pooling pooling);
   Status open_groups();
@@ -238,6 +240,7 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   std::size_t drain_ring(Seat& seat, Instant now);
   void drain_all(Seat& seat);
   void tick(Instant now);
+  void note_health(const Status& device, const char* doing, const char* what);
   void account(Session& session, const scheduler::Plan& plan, std::uint32_t lane, std::uint64_t value);
   void wake_clients();
   Session* session_of(const scheduler::Plan& plan, Rank rank);
@@ -263,6 +266,8 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   const Clock& clock_;
   std::unique_ptr<ProcessProbe> probe_;
   std::shared_ptr<MemoryAccount> account_;
+  const transport::CommunicatorFactory open_communicator_;
+  const scheduler::GraphOptions graph_options_;
   MemoryCharge sessions_charge_;  // of one for each rank
   mesh::GroupList group_list_;
   GroupTable table_;

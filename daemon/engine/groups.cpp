@@ -42,7 +42,7 @@ Status Engine::open_groups() {
   std::vector<std::unique_ptr<transport::Communicator>> communicators(table_.size());
   for (std::size_t g = 0; g < groups.size(); ++g) {
     MUSTER_ASSIGN_OR_RETURN(communicators[g],
-                            transport::open_loopback(static_cast<std::int32_t>(groups[g].ranks.size())));
+                            open_communicator_(static_cast<std::int32_t>(groups[g].ranks.size())));
   }
   groups.resize(table_.size());
   asked_for_.resize(table_.size());
@@ -52,12 +52,11 @@ Status Engine::open_groups() {
                     {table_.first_made(), table_.size() - table_.first_made()}, spec_.epoch, account_));
   tally_.emplace(std::move(tally));
   for (std::uint32_t g = 0; g < groups.size(); ++g) lateness_.set_group(GroupId(g), groups[g].ranks);
-  const scheduler::GraphOptions options{spec_.world, spec_.starts_per_lane_max, kLaunchDepth};
-  graph_.emplace(options, std::move(groups), *this);
+  graph_.emplace(graph_options_, std::move(groups), *this);
+  const std::vector<device::Device*> devices(spec_.world, device_.get());
   MUSTER_ASSIGN_OR_RETURN(
-      auto executor,
-      scheduler::Executor::open(*device_, spec_.world, spec_.world * MUSTER_LANE_COUNT * kLaunchDepth,
-                                std::move(communicators)));
+      auto executor, scheduler::Executor::open({devices, graph_options_.lanes, graph_options_.launch_depth},
+                                               std::move(communicators)));
   executor_.emplace(std::move(executor));
   return open_board();
 }
@@ -96,8 +95,7 @@ Status Engine::no_room(const Status& why) const {
 // Under the baton. Enters the group with its communicator and seats, or changes nothing.
 Result<GroupId> Engine::enter_group(std::string_view name, std::span<const Rank> ranks,
                                     GroupTable::Found found) {
-  MUSTER_ASSIGN_OR_RETURN(auto communicator,
-                          transport::open_loopback(static_cast<std::int32_t>(ranks.size())));
+  MUSTER_ASSIGN_OR_RETURN(auto communicator, open_communicator_(static_cast<std::int32_t>(ranks.size())));
   const auto entered = table_.make(name, ranks, found);
   if (!entered) return fail(no_room(entered.error()));
   const GroupId group = *entered;

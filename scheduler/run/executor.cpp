@@ -3,6 +3,8 @@
 #include "api/base/assert.hpp"
 #include "kernels/table.hpp"
 
+#include <utility>
+
 namespace muster::scheduler {
 
 device::Priority priority_of(std::uint32_t lane) noexcept {
@@ -21,33 +23,43 @@ device::Priority priority_of(std::uint32_t lane) noexcept {
   }
 }
 
-Result<Executor> Executor::open(device::Device& device, std::uint32_t world, std::uint32_t steps_max,
+Result<Executor> Executor::open(const Options& options,
                                 std::vector<std::unique_ptr<transport::Communicator>> communicators) {
   Executor executor;
+  executor.lanes_per_rank_ = options.lanes;
   executor.communicators_ = std::move(communicators);
-  for (std::uint32_t i = 0; i < world * MUSTER_LANE_COUNT; ++i) {
-    MUSTER_ASSIGN_OR_RETURN(auto stream, device.open_stream(priority_of(i % MUSTER_LANE_COUNT)));
-    executor.streams_.push_back(std::move(stream));
-  }
-  executor.slots_.resize(steps_max);
-  for (Slot& slot : executor.slots_) {
-    MUSTER_ASSIGN_OR_RETURN(slot.done, device.create_event());
-    slot.shares.reserve(world);
-  }
-  executor.in_flight_.reserve(steps_max);
-  executor.finished_.reserve(steps_max);
-  executor.unfinished_at_.resize(executor.streams_.size());
+  for (device::Device* const device : options.devices)
+    for (std::uint32_t i = 0; i < options.lanes; ++i) {
+      Lane lane;
+      MUSTER_ASSIGN_OR_RETURN(lane.stream, device->open_stream(priority_of(i)));
+      lane.ends.resize(options.launch_depth);
+      for (auto& end : lane.ends) {
+        MUSTER_ASSIGN_OR_RETURN(end, device->create_event());
+      }
+      executor.lanes_.push_back(std::move(lane));
+    }
+  const std::size_t steps = executor.lanes_.size() * options.launch_depth;
+  executor.slots_ = std::vector<Slot>(steps);
+  executor.members_.reserve(options.devices.size());
+  executor.in_flight_.reserve(steps);
+  executor.finished_.reserve(steps);
   return executor;
 }
 
+// A step that could not be launched whole ends like any other, since parts of it may run.
 Status Executor::launch(std::uint32_t step_index, const Step& step) {
   MUSTER_ASSERT(step_index < slots_.size() && !step.parts.empty());
-  const Step::Part& first = step.parts.front();
   Slot& slot = slots_[step_index];
-  slot.stream = first.rank.value * MUSTER_LANE_COUNT + first.lane;
-  device::Stream& stream = *streams_[slot.stream];
-  MUSTER_RETURN_IF_ERROR(enqueue(stream, slot, step));
-  MUSTER_RETURN_IF_ERROR(stream.record(*slot.done));
+  slot.lane = lane_of(step.parts.front());
+  Lane& lane = lanes_[slot.lane];
+  slot.outcome.renew();
+  if (Status launched = enqueue(*lane.stream, slot.outcome, step); !launched.ok()) {
+    for (const Step::Part& part : step.parts) MUSTER_RETURN_IF_ERROR(lanes_[lane_of(part)].stream->health());
+    slot.outcome.fail(std::move(launched));
+  }
+  device::Event& end = *lane.ends[lane.launched++ % lane.ends.size()];
+  MUSTER_RETURN_IF_ERROR(lane.stream->record(end));
+  slot.end = &end;
   in_flight_.push_back(step_index);
   return {};
 }
@@ -60,23 +72,33 @@ void Executor::collect() {
   std::size_t kept = 0;
   for (const std::uint32_t index : in_flight_) {
     const Slot& slot = slots_[index];
-    if (unfinished_at_[slot.stream] != polls_ && slot.done->query()) {
-      finished_.push_back({index, slot.done->began_at(), slot.done->reached_at()});
+    Lane& lane = lanes_[slot.lane];
+    if (lane.unfinished_at != polls_ && slot.end->query()) {
+      finished_.push_back({index, slot.end->began_at(), slot.end->reached_at(), slot.outcome.failure()});
       continue;
     }
-    unfinished_at_[slot.stream] = polls_;
+    lane.unfinished_at = polls_;
     in_flight_[kept++] = index;
   }
   in_flight_.resize(kept);
 }
 
-Status Executor::enqueue(device::Stream& stream, Slot& slot, const Step& step) {
+// One stream of each rank speaks for the rank's device.
+Status Executor::health() const {
+  if (idle()) return {};
+  for (std::size_t i = 0; i < lanes_.size(); i += lanes_per_rank_)
+    MUSTER_RETURN_IF_ERROR(lanes_[i].stream->health());
+  return {};
+}
+
+Status Executor::enqueue(device::Stream& stream, transport::StepOutcome& outcome, const Step& step) {
   const Plan& plan = *step.parts.front().plan;
   if (const KernelWork* work = plan.kernel()) return kernels::launch(stream, *work->kernel, work->args);
-  slot.shares.clear();
-  for (const Step::Part& part : step.parts) slot.shares.push_back(&part.plan->collective()->share);
+  members_.clear();
+  for (const Step::Part& part : step.parts)
+    members_.push_back({&part.plan->collective()->share, lanes_[lane_of(part)].stream.get()});
   const CollectiveWork& work = *plan.collective();
-  return communicators_[work.group.value]->launch(stream, work.collective, slot.shares);
+  return communicators_[work.group.value]->launch(work.collective, members_, outcome);
 }
 
 }  // namespace muster::scheduler

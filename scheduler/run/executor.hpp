@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace muster::scheduler {
@@ -17,21 +18,27 @@ struct Finished {
   std::uint32_t step_index = 0;
   Instant begin{0};
   Instant end{0};
+  const Status* failure = nullptr;  // nullptr: it went well. Valid until a step is launched at that index.
 };
 
-// Owns    a stream per (rank, lane), an event per step in flight, and the groups' communicators.
-// Thread  whoever holds the engine's baton.
-// Bound   the graph's steps in flight; nothing is allocated between open() and connect().
-// Fails   launch: the device's or communicator's Status; the step is then not in flight, though what of it
-//         lies on its stream already still runs.
+// Owns    a stream per (rank, lane), an event for each step that may lie there, and the groups'
+// communicators. Thread  whoever holds the engine lock. Bound   launch_depth steps of a lane; nothing is
+// allocated between open() and connect(). Fails   launch, health: a device is broken as a whole. A launch
+// that fails otherwise fails its step alone,
+//         which is reported like any other once what of it lies on a stream has run.
 class Executor {
  public:
   // What a step takes of its stream's depth at most: its parts, their fold (kernels/kernel.hpp), and the
   // record of its end.
   static constexpr std::uint32_t kEntriesPerStep = 3;
 
+  struct Options {
+    std::vector<device::Device*> devices;  // of each local rank; they outlive the executor
+    std::uint32_t lanes = 1;               // of each rank
+    std::uint32_t launch_depth = 1;        // steps of a lane in flight
+  };
   // One communicator per group, in the order of the graph's groups, with as many ranks as the group has.
-  static Result<Executor> open(device::Device& device, std::uint32_t world, std::uint32_t steps_max,
+  static Result<Executor> open(const Options& options,
                                std::vector<std::unique_ptr<transport::Communicator>> communicators);
 
   // The communicator of a group that has come or gone; no step of it is in flight. nullptr: none.
@@ -48,23 +55,35 @@ class Executor {
     return finished_.size();
   }
   bool idle() const { return in_flight_.empty(); }
+  // A device that breaks under its steps ends none of them. Ask now and then.
+  Status health() const;
 
  private:
-  struct Slot {
-    std::unique_ptr<device::Event> done;
-    std::uint32_t stream = 0;
-    std::vector<const Share*> shares;
+  struct Lane {
+    std::unique_ptr<device::Stream> stream;
+    std::vector<std::unique_ptr<device::Event>> ends;  // of its latest steps, used in turns
+    std::size_t launched = 0;
+    std::uint64_t unfinished_at = 0;  // the poll that last found a step of it unfinished
+  };
+  struct Slot {  // one step in flight
+    std::uint32_t lane = 0;
+    const device::Event* end = nullptr;
+    transport::StepOutcome outcome;
   };
   Executor() = default;
-  Status enqueue(device::Stream& stream, Slot& slot, const Step& step);
+  std::uint32_t lane_of(const Step::Part& part) const {
+    return part.rank.value * lanes_per_rank_ + part.lane;
+  }
+  Status enqueue(device::Stream& stream, transport::StepOutcome& outcome, const Step& step);
   void collect();
 
-  std::vector<std::unique_ptr<device::Stream>> streams_;  // rank · MUSTER_LANE_COUNT + lane
+  std::uint32_t lanes_per_rank_ = 0;
+  std::vector<Lane> lanes_;  // rank · lanes of each + lane
   std::vector<std::unique_ptr<transport::Communicator>> communicators_;
-  std::vector<Slot> slots_;
-  std::vector<std::uint32_t> in_flight_;  // in order of launch
+  std::vector<Slot> slots_;                      // by step index
+  std::vector<transport::LocalMember> members_;  // of the launch under way: kept, so that it needs no heap
+  std::vector<std::uint32_t> in_flight_;         // in order of launch
   std::vector<Finished> finished_;
-  std::vector<std::uint64_t> unfinished_at_;  // per stream: the poll that last found a step of it unfinished
   std::uint64_t polls_ = 0;
 };
 

@@ -183,9 +183,9 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   settle(now);
 }
 
-void Graph::finished(std::uint32_t step_index, Instant now, const Cause* failed) {
+void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed) {
   const StepTable::InFlight& flight = steps_.at(step_index);
-  const CausePtr cause = failed != nullptr ? new_fault(*failed) : nullptr;
+  const CausePtr cause = failed != nullptr ? new_fault(cause_of(flight.step, groups(), *failed)) : nullptr;
   touched_.clear();
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
     const Step::Part& part = flight.step.parts[i];

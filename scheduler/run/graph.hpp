@@ -74,8 +74,8 @@ class Graph {
   // Raise a client timeline. kBadArgument if it would go down.
   Code signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now);
   void reset_lane(Rank rank, std::uint32_t lane, Instant now);
-  // The step has run. `failed`: why it did not do so well; its place ends, and its members' lanes stop there.
-  void finished(std::uint32_t step_index, Instant now, const Cause* failed = nullptr);
+  // The step has ended. `failed`: why it did not go well; its place ends, and its members' lanes stop there.
+  void finished(std::uint32_t step_index, Instant now, const Status* failed = nullptr);
   // Ends all places of the group. Returns the cause.
   CausePtr abort(GroupId group, Cause cause, Instant now);
   // The rank does not wait for the next start of the lane, which fails for all its members. Nothing if there

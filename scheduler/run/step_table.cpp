@@ -2,6 +2,10 @@
 
 #include "api/base/assert.hpp"
 
+#include <string>
+
+#include <fmt/format.h>
+
 namespace muster::scheduler {
 
 StepTable::StepTable(std::uint32_t steps, std::uint32_t lanes, std::span<const Group> groups)
@@ -71,6 +75,17 @@ std::vector<StepTable::Running> StepTable::running() const {
     if (flight.used && flight.step.parts.front().plan->collective() != nullptr)
       running.push_back({&flight.step, flight.since});
   return running;
+}
+
+Cause cause_of(const Step& step, std::span<const Group> groups, const Status& why) {
+  const Step::Part& first = step.parts.front();
+  const CollectiveWork* const work = first.plan->collective();
+  const bool as_it_is = is_group_failure(why.code()) || why.code() == Code::kInternal;
+  const std::string place = work != nullptr ? fmt::format("group {}", groups[work->group.value].name)
+                                            : fmt::format("rank {}", first.rank.value);
+  return {as_it_is ? why.code() : Code::kDevice, why.culprit(),
+          fmt::format("{}: {} on lane {} failed: {}", place, first.plan->label(), lane_name(first.lane),
+                      as_it_is ? why.message() : why.text())};
 }
 
 }  // namespace muster::scheduler

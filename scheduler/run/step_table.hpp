@@ -1,6 +1,7 @@
 // StepTable: the steps that are launched and not over.
 #pragma once
 
+#include "api/base/status.hpp"
 #include "scheduler/run/match_queue.hpp"
 #include "scheduler/run/request.hpp"
 
@@ -56,5 +57,9 @@ class StepTable {
   std::vector<Room> rooms_;  // group · lanes + lane
   std::uint32_t in_flight_ = 0;
 };
+
+// Why a launched step failed, in words that name it. A client hears a failure of its group as it is, and any
+// other as one of the device, or as our defect.
+Cause cause_of(const Step& step, std::span<const Group> groups, const Status& why);
 
 }  // namespace muster::scheduler

@@ -1,13 +1,11 @@
 // The conformance suite on the loopback backend, and the same suite on its parts run by hand in a shuffled
 // order.
-#include "transport/collective/communicator.hpp"
+#include "transport/loopback/loopback.hpp"
 
-#include "kernels/device/host/pool.hpp"
-#include "tests/transport/communicator_conformance.hpp"
+#include "tests/transport/host_bench.hpp"
 #include "transport/loopback/parts.hpp"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -17,38 +15,9 @@
 namespace muster::transport::test {
 namespace {
 
-// A pool of threads and one stream.
-class PoolBench final : public Bench {
- public:
-  PoolBench() {
-    pool_ = *device::host::Pool::start(
-        {.workers = 3});  // more than this suite's machines may have cores: any mix of threads
-    device_ = *device::host::open_device(*pool_);
-    stream_ = *device_->open_stream(device::Priority::kNormal);
-  }
-  Status launch(const Collective& collective, std::int32_t ranks,
-                std::span<const Share* const> shares) override {
-    auto& communicator = communicators_[ranks];
-    if (communicator == nullptr) communicator = *open_loopback(ranks);
-    return communicator->launch(*stream_, collective, shares);
-  }
-  Status finish() override { return stream_->synchronize(); }
-
- private:
-  std::unique_ptr<device::host::Pool> pool_;
-  std::unique_ptr<device::Device> device_;
-  std::map<std::int32_t, std::unique_ptr<Communicator>> communicators_;
-  std::unique_ptr<device::Stream> stream_;
-};
-
-INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance,
-                         ::testing::Values(BenchFactory{"Pool",
-                                                        [] { return std::make_unique<PoolBench>(); }}),
-                         bench_name);
-INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorRefusals,
-                         ::testing::Values(BenchFactory{"Pool",
-                                                        [] { return std::make_unique<PoolBench>(); }}),
-                         bench_name);
+const BenchFactory kPool{"Pool", [] { return std::make_unique<HostBench>(open_loopback); }};
+INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance, ::testing::Values(kPool), bench_name);
+INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorRefusals, ::testing::Values(kPool), bench_name);
 
 // Runs all parts of a case once, in the order that `seed` draws. There must be some.
 std::vector<std::byte> run_shuffled(const Shape& shape, const Case& c, std::uint64_t seed,

@@ -1,6 +1,7 @@
+#include "transport/loopback/loopback.hpp"
+
 #include "api/base/node_limits.hpp"
 #include "kernels/device/host/pool.hpp"
-#include "transport/collective/communicator.hpp"
 #include "transport/loopback/parts.hpp"
 
 #include <algorithm>
@@ -91,41 +92,42 @@ class Loopback final : public Communicator {
 
   std::int32_t ranks() const noexcept override { return ranks_; }
 
-  Status launch(device::Stream& stream, const Collective& collective,
-                std::span<const Share* const> shares) override {
+  Status launch(const Collective& collective, std::span<const LocalMember> members,
+                StepOutcome& /*outcome*/) override {
     MUSTER_RETURN_IF_ERROR(validate(collective, ranks_));
     Records& records = is_transfer(collective.op) ? transfers_ : collectives_;
     InFlight* launch = records.find_free();
     if (launch == nullptr)
       return failure(Code::kBusy, "{} collectives of this communicator are in flight; wait for one",
                      records.size());
-    MUSTER_RETURN_IF_ERROR(seat(collective, shares, *launch));
+    MUSTER_RETURN_IF_ERROR(enter(collective, members, *launch));
     launch->job = loopback::cut(collective, launch->shares, launch->starts);
     // The stream's own hand-over publishes it.
     launch->left().store(launch->job.parts, std::memory_order_relaxed);
-    Status status =
-        device::host::enqueue(stream, {.run = run_part, .context = launch, .parts = launch->job.parts});
+    Status status = device::host::enqueue(*members.front().stream,
+                                          {.run = run_part, .context = launch, .parts = launch->job.parts});
     if (!status.ok()) launch->left().store(0, std::memory_order_relaxed);
     return status;
   }
 
  private:
-  // Puts the members into the launch in order of index, each exactly once.
-  Status seat(const Collective& collective, std::span<const Share* const> shares, InFlight& launch) const {
+  // Puts the members' shares into the launch in order of index, each exactly once.
+  Status enter(const Collective& collective, std::span<const LocalMember> members, InFlight& launch) const {
     const std::size_t expected = launch.shares.size();
-    if (shares.size() != expected)
+    if (members.size() != expected)
       return failure(Code::kBadArgument, "{} members are given; all {} of the operation must be local",
-                     shares.size(), expected);
+                     members.size(), expected);
     std::fill(launch.shares.begin(), launch.shares.end(), nullptr);
-    for (const Share* share : shares) {
-      const std::int32_t place = place_of(collective, share->index);
+    for (const LocalMember& member : members) {
+      const std::int32_t index = member.share->index;
+      const std::int32_t place = place_of(collective, index);
       if (place < 0)
         return failure(Code::kBadArgument, "member index {} takes no part in the operation of {} ranks",
-                       share->index, ranks_);
-      const Share*& seated = launch.shares[static_cast<std::size_t>(place)];
-      if (seated != nullptr)
-        return failure(Code::kBadArgument, "member index {} is given twice; each member once", share->index);
-      seated = share;
+                       index, ranks_);
+      const Share*& entered = launch.shares[static_cast<std::size_t>(place)];
+      if (entered != nullptr)
+        return failure(Code::kBadArgument, "member index {} is given twice; each member once", index);
+      entered = member.share;
     }
     return Status();
   }

@@ -5,7 +5,11 @@
 #include "kernels/table.hpp"
 #include "scheduler/run/graph.hpp"
 
+#include <array>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -14,18 +18,18 @@
 namespace muster::scheduler {
 namespace {
 
-constexpr std::uint32_t kLaunchDepth = 8;
+constexpr GraphOptions kOptions{1, 1024, 8};
 
 // A graph of one rank whose launches go to an executor on streams that are as deep as the engine's.
 class Streams final : public Actions {
  public:
-  Streams() : graph({1, 1024, kLaunchDepth}, {}, *this) {
+  Streams() : graph(kOptions, {}, *this) {
     device::host::PoolOptions options;
-    options.streams_max = MUSTER_LANE_COUNT;
-    options.depth = Executor::kEntriesPerStep * kLaunchDepth;
+    options.streams_max = kOptions.lanes;
+    options.depth = Executor::kEntriesPerStep * kOptions.launch_depth;
     pool = device::host::Pool::open_manual(options);
     device = *device::host::open_device(*pool);
-    executor.emplace(*Executor::open(*device, 1, MUSTER_LANE_COUNT * kLaunchDepth, {}));
+    executor.emplace(*Executor::open({{device.get()}, kOptions.lanes, kOptions.launch_depth}, {}));
   }
   void launch(std::uint32_t step_index, const Step& step) override {
     const Status status = executor->launch(step_index, step);
@@ -75,11 +79,144 @@ TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
   }
   while (streams.pool->run_once() > 0 || !streams.executor->idle())
     streams.executor->poll(
-        [&](const Finished& finished) { streams.graph.finished(finished.step_index, {}); });
+        [&](const Finished& finished) { streams.graph.finished(finished.step_index, {}, finished.failure); });
   EXPECT_EQ(streams.refused, "");
   EXPECT_EQ(streams.retired_starts, kLives * kStarts);
   EXPECT_EQ(out, static_cast<float>(kElements));
   EXPECT_EQ(streams.graph.lanes_of(rank).lane(MUSTER_LANE_COPY).reached(), kStarts);
+}
+
+// ---- steps that fail, and devices that break ---------------------------------------------------
+
+// A device whose work ends when the test says, and that can break.
+struct ToyDevice final : device::Device {
+  struct ToyEvent final : device::Event {
+    explicit ToyEvent(const ToyDevice& of) : device(of) {}
+    bool query() const noexcept override { return recorded <= device.ended; }
+    void synchronize() const override {}
+    Instant began_at() const noexcept override { return {}; }
+    Instant reached_at() const noexcept override { return {}; }
+    const ToyDevice& device;
+    std::uint32_t recorded = 0;
+  };
+  struct ToyStream final : device::Stream {
+    explicit ToyStream(ToyDevice& of) : device(of) {}
+    device::Kind kind() const noexcept override { return device::Kind::kCuda; }
+    Status record(device::Event& event) override {
+      static_cast<ToyEvent&>(event).recorded = ++device.recorded;
+      return device.broken;
+    }
+    Status wait(const device::Event&) override { return {}; }
+    Status synchronize() override { return {}; }
+    Status health() const override { return device.broken; }
+    ToyDevice& device;
+  };
+
+  const device::DeviceInfo& info() const noexcept override { return kInfo; }
+  Result<std::unique_ptr<device::Stream>> open_stream(device::Priority) override {
+    return std::make_unique<ToyStream>(*this);
+  }
+  Result<std::unique_ptr<device::Event>> create_event() override { return std::make_unique<ToyEvent>(*this); }
+  Result<std::unique_ptr<device::Memory>> allocate(std::size_t) override {
+    return fail(Code::kUnsupported, "a toy");
+  }
+  Result<std::unique_ptr<device::Memory>> import(int, std::uint64_t, std::uint64_t) override {
+    return fail(Code::kUnsupported, "a toy");
+  }
+
+  device::DeviceInfo kInfo;
+  std::uint32_t recorded = 0;
+  std::uint32_t ended = 0;
+  Status broken;
+};
+
+// Says what it is told to say at each launch, and remembers the latest.
+struct ToyCommunicator final : transport::Communicator {
+  std::int32_t ranks() const noexcept override { return 2; }
+  Status launch(const Collective&, std::span<const transport::LocalMember> members,
+                transport::StepOutcome& outcome) override {
+    streams.clear();
+    for (const auto& member : members) streams.push_back(member.stream);
+    latest = &outcome;
+    return says;
+  }
+  Status says;
+  std::vector<device::Stream*> streams;
+  transport::StepOutcome* latest = nullptr;
+};
+
+// Two ranks, each with a device of its own and nine lanes.
+class FailingSteps : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<std::unique_ptr<transport::Communicator>> communicators;
+    communicators.push_back(std::make_unique<ToyCommunicator>());
+    toy = static_cast<ToyCommunicator*>(communicators.front().get());
+    executor.emplace(*Executor::open({{&devices[0], &devices[1]}, 9, 2}, std::move(communicators)));
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      CollectiveWork work;
+      work.collective.op = MUSTER_BARRIER;
+      work.share.index = static_cast<std::int32_t>(i);
+      plans.push_back(std::make_unique<Plan>(Plan{work, SessionId(), 0, 0, {}}));
+      step.parts.push_back({Rank(i), 8, 1, plans.back().get(), {}});
+    }
+  }
+  // The texts of the steps that have finished; "" of one that went well.
+  std::vector<std::string> poll() {
+    std::vector<std::string> texts;
+    executor->poll([&](const Finished& finished) {
+      texts.push_back(finished.failure != nullptr ? finished.failure->message() : "");
+    });
+    return texts;
+  }
+
+  std::array<ToyDevice, 2> devices;
+  ToyCommunicator* toy = nullptr;
+  std::optional<Executor> executor;
+  std::vector<std::unique_ptr<Plan>> plans;
+  Step step;
+};
+
+TEST_F(FailingSteps, GiveEachMemberTheStreamOfItsOwnDevice) {
+  ASSERT_TRUE(executor->launch(0, step).ok());
+  ASSERT_EQ(toy->streams.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(&static_cast<ToyDevice::ToyStream*>(toy->streams[i])->device, &devices[i]);
+  EXPECT_TRUE(poll().empty());
+  devices[0].ended = 1;
+  EXPECT_EQ(poll(), std::vector<std::string>{""}) << "the first member's stream ends the step";
+}
+
+// Goal:   a launch that fails ends its step alone, and only once what of it may run is over.
+TEST_F(FailingSteps, EndLikeOthersWhenTheirLaunchFails) {
+  toy->says = Status(Code::kNoResource, "no memory");
+  ASSERT_TRUE(executor->launch(0, step).ok());
+  toy->says = Status();
+  ASSERT_TRUE(executor->launch(1, step).ok());
+  EXPECT_TRUE(poll().empty());
+  devices[0].ended = 2;
+  EXPECT_EQ(poll(), (std::vector<std::string>{"no memory", ""}));
+}
+
+TEST_F(FailingSteps, TellWhatFailedAfterTheLaunch) {
+  ASSERT_TRUE(executor->launch(0, step).ok());
+  toy->latest->fail(Status(Code::kPeerLost, "the link broke"));
+  devices[0].ended = 1;
+  EXPECT_EQ(poll(), std::vector<std::string>{"the link broke"});
+  ASSERT_TRUE(executor->launch(0, step).ok()) << "the same place in the table";
+  devices[0].ended = 2;
+  EXPECT_EQ(poll(), std::vector<std::string>{""});
+}
+
+// Goal:   of a device that breaks as a whole no step says anything: the executor does.
+TEST_F(FailingSteps, AreNotBlamedForADeviceThatBreaks) {
+  EXPECT_TRUE(executor->health().ok());
+  ASSERT_TRUE(executor->launch(0, step).ok());
+  devices[1].broken = Status(Code::kDevice, "fell off the bus");
+  EXPECT_TRUE(poll().empty());
+  EXPECT_EQ(executor->health().message(), "fell off the bus");
+  toy->says = Status(Code::kDevice, "launch failed");
+  EXPECT_EQ(executor->launch(1, step).message(), "fell off the bus");
 }
 
 }  // namespace

@@ -397,5 +397,48 @@ TEST_F(Failure, NumbersWhyARankIsAbsentThatLeftBecauseOfAnother) {
   EXPECT_GT(left->fault, 0u);
 }
 
+// Goal:   a launched step that fails is told to all its members, in words that name it. What waits for it
+// fails
+//         by DEPENDENCY, other groups go on, and the lane works again after its reset.
+TEST_F(Failure, TellsAllMembersOfALaunchedStepThatFails) {
+  const std::uint64_t point = reduce(0, 0, MUSTER_LANE_SMALL);
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {point});
+  reduce(1, 2, MUSTER_LANE_HALO);
+  const Status why(Code::kPeerLost, "the link to node 3 broke", 2);
+  stage.finish_next(&why);
+  for (const std::uint32_t rank : {0u, 1u}) {
+    ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kPeerLost)) << rank;
+    EXPECT_EQ(stage.stop_text(rank, MUSTER_LANE_SMALL),
+              "group first: all_reduce on lane small failed: the link to node 3 broke");
+    EXPECT_EQ(stage.stops.at({rank, MUSTER_LANE_SMALL}).verdict.culprit, 2);
+  }
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kDependency));
+  EXPECT_FALSE(stopped(2, MUSTER_LANE_HALO));
+  reduce(1, 0, MUSTER_LANE_HALO);
+  ASSERT_EQ(stage.launched.size(), 1u) << "of the other group";
+  stage.finish_next();
+  EXPECT_EQ((stage.points.at({2, MUSTER_LANE_HALO})), 1u);
+  expect_to_meet_again({0u, 1u}, MUSTER_LANE_SMALL);
+}
+
+// Goal:   what was launched behind a kernel that fails ends, and does not count; a code that says something
+//         else to a client is told as one of the device.
+TEST_F(Failure, CountsNothingBehindAKernelThatFails) {
+  for (int i = 0; i < 2; ++i) stage.start(1, MUSTER_LANE_COMPUTE, stage.kernel());
+  const Status why(Code::kBusy, "no room");
+  stage.finish_next(&why);
+  ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_COMPUTE, Code::kDevice));
+  EXPECT_EQ(stage.stop_text(1, MUSTER_LANE_COMPUTE),
+            "rank 1: nothing on lane compute failed: MUSTER_ERR_BUSY: no room");
+  stage.finish_next();
+  EXPECT_EQ(stage.retired_badly, 2u);
+  EXPECT_EQ(stage.points.count({1, MUSTER_LANE_COMPUTE}), 0u);
+  reset(1, MUSTER_LANE_COMPUTE);
+  stage.start(1, MUSTER_LANE_COMPUTE, stage.kernel());
+  stage.finish_next();
+  EXPECT_EQ((stage.points.at({1, MUSTER_LANE_COMPUTE})), 3u);
+}
+
 }  // namespace
 }  // namespace muster::scheduler

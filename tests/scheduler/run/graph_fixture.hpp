@@ -73,11 +73,11 @@ class Stage final : public Actions {
     last_code = graph.submit(request, now);
     return shm::make_point(lane, request.value);
   }
-  // Finishes the oldest launched step.
-  void finish_next() {
+  // Finishes the oldest launched step. `failed`: why it did not go well.
+  void finish_next(const Status* failed = nullptr) {
     const std::uint32_t index = launched.front();
     launched.pop_front();
-    graph.finished(index, now);
+    graph.finished(index, now, failed);
   }
   void finish_all() {
     while (!launched.empty()) finish_next();

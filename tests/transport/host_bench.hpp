@@ -1,0 +1,78 @@
+// A bench of the suite for communicators on a host device.
+#pragma once
+
+#include "kernels/device/host/pool.hpp"
+#include "tests/transport/communicator_conformance.hpp"
+#include "transport/collective/communicator.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace muster::transport::test {
+
+// Each member of a launch has a stream, on which nothing else lies until the step has ended. The bench waits
+// for the first member's stream alone, and then looks at the outcome.
+//
+// Owns    pool, streams and communicators.
+// Thread  the test's.
+// Bound   kInFlight launches at once.
+// Fails   as the communicator does.
+class HostBench final : public Bench {
+ public:
+  explicit HostBench(CommunicatorFactory open) : open_(std::move(open)) {
+    // More threads than this suite's machines may have cores: any mix of them.
+    pool_ = *device::host::Pool::start({.workers = 3});
+    device_ = *device::host::open_device(*pool_);
+  }
+  ~HostBench() override {
+    static_cast<void>(finish());  // what runs looks at the communicators
+  }
+
+  Status launch(const Collective& collective, std::int32_t ranks,
+                std::span<const Share* const> shares) override {
+    auto& communicator = communicators_[ranks];
+    if (communicator == nullptr) communicator = *open_(ranks);
+    Launch& launch = launches_[launched_];
+    std::vector<LocalMember> members;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      if (i == launch.streams.size())
+        launch.streams.push_back(*device_->open_stream(device::Priority::kNormal));
+      members.push_back({shares[i], launch.streams[i].get()});
+    }
+    launch.outcome.renew();
+    Status status = communicator->launch(collective, members, launch.outcome);
+    if (status.ok()) ++launched_;
+    return status;
+  }
+  Status finish() override {
+    Status first;
+    for (std::size_t i = 0; i < launched_; ++i) {
+      Status ended = launches_[i].streams.front()->synchronize();
+      if (ended.ok() && launches_[i].outcome.failure() != nullptr) ended = *launches_[i].outcome.failure();
+      if (first.ok()) first = std::move(ended);
+    }
+    launched_ = 0;
+    return first;
+  }
+
+ private:
+  struct Launch {
+    std::vector<std::unique_ptr<device::Stream>> streams;  // of the first member, of the second, …
+    StepOutcome outcome;
+  };
+
+  CommunicatorFactory open_;
+  std::unique_ptr<device::host::Pool> pool_;
+  std::unique_ptr<device::Device> device_;
+  std::map<std::int32_t, std::unique_ptr<Communicator>> communicators_;
+  std::array<Launch, kInFlight> launches_;
+  std::size_t launched_ = 0;
+};
+
+}  // namespace muster::transport::test

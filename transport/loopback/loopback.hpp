@@ -1,0 +1,16 @@
+// Loopback: a communicator for members that all live in this address space, on a host device. Sources are
+// read in place, targets written in place (decision D4). Chunks of a collective are parts of one task.
+#pragma once
+
+#include "transport/collective/communicator.hpp"
+
+#include <cstdint>
+#include <memory>
+
+namespace muster::transport {
+
+// A launch runs once, for all members, on the stream of the first. The other streams need no wait, since
+// nothing runs on them. What is launched goes well.
+Result<std::unique_ptr<Communicator>> open_loopback(std::int32_t ranks);
+
+}  // namespace muster::transport
