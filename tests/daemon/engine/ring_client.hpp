@@ -53,7 +53,15 @@ class RingClient {
   // What has become of the latest start on the lane.
   Code latest(muster_lane lane) {
     shm::CompletionReader reader(completion_.page(), submission_.writable_header());
-    return reader.test(starts_[lane] == 0 ? MUSTER_POINT_NONE : shm::make_point(lane, starts_[lane]));
+    return reader.test(latest_point(lane));
+  }
+  // The point of the latest start on the lane.
+  std::uint64_t latest_point(muster_lane lane) const {
+    return starts_[lane] == 0 ? MUSTER_POINT_NONE : shm::make_point(lane, starts_[lane]);
+  }
+  // What has stopped the lane.
+  Result<shm::LaneFailure> failure(muster_lane lane) {
+    return shm::CompletionReader(completion_.page(), submission_.writable_header()).failure(lane);
   }
 
  private:

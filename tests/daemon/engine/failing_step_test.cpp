@@ -1,0 +1,166 @@
+// An engine whose communicators fail some of their steps: at launch, or late, from another thread (D20).
+#include "daemon/engine/engine.hpp"
+
+#include "tests/daemon/engine/engine_fixture.hpp"
+#include "tests/daemon/engine/ring_client.hpp"
+#include "tests/support/property_cases.hpp"
+#include "tests/transport/faulty_communicator.hpp"
+#include "transport/loopback/loopback.hpp"
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <muster/kernels.h>
+
+namespace muster::engine {
+namespace {
+
+using transport::test::Fault;
+using transport::test::FaultyCommunicator;
+
+constexpr std::uint32_t kWorld = 3;
+constexpr std::uint64_t kAll = Handle(0, 77).bits;
+constexpr std::uint64_t kCount = 24;
+
+class FailingStep : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto engine = Engine::create(test::small_job(kWorld), clock_, nullptr, Engine::Pooling::kByHand, nullptr,
+                                 [this](std::int32_t ranks) { return open(ranks); });
+    ASSERT_TRUE(engine) << engine.error().text();
+    engine_ = *std::move(engine);
+    for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
+      auto attached = engine_->attach(Rank(rank), 1);
+      ASSERT_TRUE(attached) << attached.error().text();
+      clients_.push_back(std::make_unique<test::RingClient>(*attached->session));
+      buffers_.push_back(clients_[rank]->buffer(*engine_, kCount * sizeof(float)));
+      all_.push_back(all_reduce(rank, kAll));
+    }
+    constexpr std::array<std::int32_t, 2> kPair{1, 2};
+    for (const std::uint32_t rank : {1u, 2u}) {
+      const auto group = engine_->make_group(clients_[rank]->session(), "pair", kPair);
+      ASSERT_TRUE(group) << group.error().text();
+      pair_.push_back(all_reduce(rank, *group));
+    }
+  }
+  // All communicators ask the same plan: the test's of that moment.
+  Result<std::unique_ptr<transport::Communicator>> open(std::int32_t ranks) {
+    MUSTER_ASSIGN_OR_RETURN(auto behind, transport::open_loopback(ranks));
+    return std::make_unique<FaultyCommunicator>(std::move(behind),
+                                                [this](const Collective& what) { return plan_(what); });
+  }
+  std::uint64_t all_reduce(std::uint32_t rank, std::uint64_t group) {
+    shm::PlanCollective said;
+    said.op = MUSTER_ALL_REDUCE;
+    said.dtype = MUSTER_F32;
+    said.redop = MUSTER_SUM;
+    said.group = group;
+    said.count = kCount;
+    said.source = said.target = {buffers_[rank], 0};
+    const auto plan = engine_->plan_collective(clients_[rank]->session(), said, {});
+    EXPECT_TRUE(plan) << plan.error().text();
+    return plan ? plan->bits : 0;
+  }
+  void start_all(muster_lane lane) {
+    for (std::uint32_t rank = 0; rank < kWorld; ++rank) clients_[rank]->start(all_[rank], lane);
+  }
+  void start_pair(muster_lane lane) {
+    for (const std::uint32_t rank : {1u, 2u}) clients_[rank]->start(pair_[rank - 1], lane);
+  }
+  void reset_all(muster_lane lane) {
+    for (auto& client : clients_) client->reset(lane);
+  }
+  void turn() {
+    while (engine_->run_once() > 0) {
+    }
+  }
+  // All members hear that, and the engine and the lane go on.
+  void expect_told(Code code, const std::string& text) {
+    start_all(MUSTER_LANE_SMALL);
+    start_pair(MUSTER_LANE_HALO);
+    const muster_kernel fill = muster_fill(muster_view1(buffers_[0], 0, MUSTER_F32, kCount), 1.0);
+    const auto kernel = engine_->plan_kernel(clients_[0]->session(), fill);
+    ASSERT_TRUE(kernel);
+    clients_[0]->start(kernel->bits, MUSTER_LANE_COMPUTE, clients_[0]->latest_point(MUSTER_LANE_SMALL));
+    turn();
+    for (auto& client : clients_) {
+      EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), code);
+      const auto failure = client->failure(MUSTER_LANE_SMALL);
+      ASSERT_TRUE(failure) << failure.error().text();
+      EXPECT_EQ(failure->text, text);
+    }
+    EXPECT_EQ(clients_[0]->latest(MUSTER_LANE_COMPUTE), Code::kDependency);
+    EXPECT_TRUE(engine_->health().ok()) << engine_->health().text();
+    for (const std::uint32_t rank : {1u, 2u})
+      EXPECT_EQ(clients_[rank]->latest(MUSTER_LANE_HALO), Code::kOk) << "another group";
+
+    reset_all(MUSTER_LANE_SMALL);
+    start_all(MUSTER_LANE_SMALL);
+    turn();
+    for (auto& client : clients_) EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), Code::kOk);
+  }
+  // The first step of three ranks gets that fault, all others none.
+  void plan_once(Fault fault) {
+    plan_ = [this, fault = std::move(fault)](const Collective&) {
+      return launches_++ == 0 ? fault : Fault{};
+    };
+  }
+
+  SteadyClock clock_;
+  transport::test::FaultPlan plan_ = [](const Collective&) { return Fault{}; };
+  std::uint32_t launches_ = 0;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::unique_ptr<test::RingClient>> clients_;
+  std::vector<std::uint64_t> buffers_, all_, pair_;
+};
+
+TEST_F(FailingStep, IsToldToAllItsMembersWhenItFailsLate) {
+  plan_once({{}, Status(Code::kPeerLost, "the link to node 3 broke"), std::chrono::milliseconds(1)});
+  expect_told(Code::kPeerLost, "group dp_shard: all_reduce on lane small failed: the link to node 3 broke");
+}
+
+TEST_F(FailingStep, IsToldToAllItsMembersWhenItsLaunchFails) {
+  plan_once({Status(Code::kNoResource, "no memory for the send"), {}, Nanos(0)});
+  expect_told(
+      Code::kDevice,
+      "group dp_shard: all_reduce on lane small failed: MUSTER_ERR_NO_RESOURCE: no memory for the send");
+}
+
+// Goal:   steps that fail in any way, on several lanes and groups at once, leave an engine that works.
+// Method: rounds of starts with faults from a seed. All members of a step hear the same of it; who hears of a
+//         failure resets the lane. Afterwards every lane of every group works.
+TEST_F(FailingStep, LeavesNothingBehindInRandomRounds) {
+  constexpr std::array<muster_lane, 3> kLanes{MUSTER_LANE_SMALL, MUSTER_LANE_GATHER, MUSTER_LANE_ALLREDUCE};
+  const std::uint64_t rounds = muster::test::property_cases(300);
+  plan_ = transport::test::drawn_faults(11, {.at_launch = 20, .late = 20, .delayed = 30});
+  std::uint64_t failed = 0;
+  const auto round = [&](bool faults) {
+    for (const muster_lane lane : kLanes) start_all(lane);
+    start_pair(MUSTER_LANE_HALO);
+    turn();
+    for (const muster_lane lane : kLanes) {
+      const Code first = clients_[0]->latest(lane);
+      ASSERT_NE(first, Code::kPending);
+      for (auto& client : clients_) ASSERT_EQ(client->latest(lane), first);
+      failed += first == Code::kOk ? 0 : 1;
+      ASSERT_TRUE(faults || first == Code::kOk) << static_cast<int>(first);
+    }
+    ASSERT_EQ(clients_[1]->latest(MUSTER_LANE_HALO), clients_[2]->latest(MUSTER_LANE_HALO));
+    for (auto& client : clients_)
+      for (const muster_lane lane : {kLanes[0], kLanes[1], kLanes[2], muster_lane{MUSTER_LANE_HALO}})
+        if (client->latest(lane) != Code::kOk) client->reset(lane);
+    turn();
+  };
+  for (std::uint64_t i = 0; i < rounds; ++i) ASSERT_NO_FATAL_FAILURE(round(true));
+  EXPECT_GT(failed, rounds / 2);
+  plan_ = [](const Collective&) { return Fault{}; };
+  ASSERT_NO_FATAL_FAILURE(round(false));
+  EXPECT_EQ(clients_[1]->latest(MUSTER_LANE_HALO), Code::kOk);
+  EXPECT_TRUE(engine_->health().ok()) << engine_->health().text();
+}
+
+}  // namespace
+}  // namespace muster::engine
