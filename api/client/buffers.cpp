@@ -127,10 +127,11 @@ std::byte* Buffers::address(const Buffer& buffer) const {
   return segment == segments_.end() ? nullptr : segment->second.mapping.writable() + buffer.offset;
 }
 
-shm::Place Buffers::place_of(const muster_range& range) const {
+shm::PayloadLocation Buffers::location_of(const muster_range& range) const {
   const auto buffer = buffers_.find(range.buffer);
   if (buffer == buffers_.end()) return {};
-  return {shm::Place::Kind::kArena, buffer->second.segment, buffer->second.offset + range.offset_bytes};
+  return {shm::PayloadLocation::Kind::kArena, buffer->second.segment,
+          buffer->second.offset + range.offset_bytes};
 }
 
 std::byte* Buffers::address_of(const muster_range& range) const {

@@ -39,8 +39,8 @@ class Buffers {
 
   bool has(muster_buffer buffer) const { return buffers_.contains(buffer); }
   Status query(muster_buffer buffer, muster_buffer_info* info) const;
-  // Of a range of an unknown buffer: no place, null, 0.
-  shm::Place place_of(const muster_range& range) const;
+  // Of a range of an unknown buffer: no location, null, 0.
+  shm::PayloadLocation location_of(const muster_range& range) const;
   std::byte* address_of(const muster_range& range) const;
   // Bytes from the range's start to the buffer's end.
   std::uint64_t room_of(const muster_range& range) const;

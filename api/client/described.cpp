@@ -15,7 +15,7 @@ std::span<const std::uint64_t> list_if(const std::uint64_t* list, bool used, std
 }
 
 std::vector<Face> faces_of(const Buffers& buffers, const muster_face* faces, std::uint32_t count,
-                           std::vector<shm::Place>* places) {
+                           std::vector<shm::PayloadLocation>* locations) {
   std::vector<Face> list;
   for (std::uint32_t i = 0; i < count; ++i) {
     const muster_tensor& view = faces[i].view;
@@ -28,7 +28,7 @@ std::vector<Face> faces_of(const Buffers& buffers, const muster_face* faces, std
     std::copy_n(view.stride, MUSTER_TENSOR_DIMS_MAX, face.stride.begin());
     face.data = buffers.address_of(start);
     list.push_back(face);
-    if (places != nullptr) places->push_back(buffers.place_of(start));
+    if (locations != nullptr) locations->push_back(buffers.location_of(start));
   }
   return list;
 }
@@ -63,7 +63,7 @@ Result<Described> described_of(Buffers& buffers, const muster_collective& said, 
   const bool unwanted = said.op == MUSTER_BROADCAST && root && said.target.buffer == 0;
   if (unwanted) described.mine.target_blocks.clear();
   if (!described.mine.target_blocks.empty()) described.mine.target = buffers.address_of(said.target);
-  described.home = buffers.place_of(said.source);
+  described.home = buffers.location_of(said.source);
   return described;
 }
 

@@ -3,7 +3,7 @@
 
 #include "api/base/result.hpp"
 #include "api/client/buffers.hpp"
-#include "api/client/direct/seating.hpp"
+#include "api/client/direct/planning.hpp"
 
 #include <muster/muster.h>
 

@@ -63,10 +63,10 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
   // The member stands in the epoch that was present when the session began. A group that was made since then
   // has no past.
   const std::uint64_t epoch = std::max(epochs_[answer.line], answer.first_epoch);
-  Seating seating{group, answer.line, answer.index, {}, epoch, epoch == answer.epoch ? answer.base : 0};
+  MemberRegions regions{group, answer.line, answer.index, {}, epoch, epoch == answer.epoch ? answer.base : 0};
   for (std::uint32_t i = 0; i < answer.members; ++i)
-    seating.members.push_back(shm::tail_entry<shm::DirectMember>(list, i));
-  MUSTER_ASSIGN_OR_RETURN(auto made, open_channel(*memory_, seating, *this));
+    regions.members.push_back(shm::tail_entry<shm::DirectMember>(list, i));
+  MUSTER_ASSIGN_OR_RETURN(auto made, open_channel(*memory_, regions, *this));
   forget_line(made->line());
   return channels_.emplace(group, std::move(made)).first->second.get();
 }
@@ -295,7 +295,7 @@ Result<Registrar::Scratch> DirectPath::scratch(std::uint64_t bytes) {
   scratch_ = {};
   MUSTER_ASSIGN_OR_RETURN(const auto buffer, uses_.buffers.alloc(bytes));
   MUSTER_FAULT_POINT("scratch.granted");
-  scratch_ = {buffer.buffer, bytes, {buffer.address, uses_.buffers.place_of({buffer.buffer, 0})}};
+  scratch_ = {buffer.buffer, bytes, {buffer.address, uses_.buffers.location_of({buffer.buffer, 0})}};
   return scratch_.scratch;
 }
 

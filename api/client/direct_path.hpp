@@ -4,7 +4,8 @@
 
 #include "api/client/buffers.hpp"
 #include "api/client/connection.hpp"
-#include "api/client/direct/seating.hpp"
+#include "api/client/direct/member_regions.hpp"
+#include "api/client/direct/planning.hpp"
 #include "api/client/interrupt.hpp"
 #include "api/client/last_failure.hpp"
 #include "api/client/submission.hpp"

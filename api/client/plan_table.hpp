@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/base/ids.hpp"
-#include "api/client/direct/seating.hpp"
+#include "api/client/direct/planning.hpp"
 #include "api/shm/command.hpp"
 #include "api/shm/control.hpp"
 #include "api/shm/direct.hpp"

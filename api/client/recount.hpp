@@ -4,7 +4,7 @@
 
 #include "api/base/status.hpp"
 #include "api/client/description.hpp"
-#include "api/client/direct/seating.hpp"
+#include "api/client/direct/planning.hpp"
 #include "api/shm/command.hpp"
 #include "api/shm/control.hpp"
 

@@ -69,8 +69,8 @@ Status Runs::compare(muster_group group, const Held& held, std::string_view what
   return interrupt_.spend(judged);
 }
 
-// Seats are found and the path is chosen at the first run.
-Status Runs::seat(PlanRecord& record) {
+// Member regions are found and the path is chosen at the first run.
+Status Runs::prepare(PlanRecord& record) {
   if (record.direct != nullptr) return {};
   MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, record.told->described));
   record.direct = std::make_unique<DirectPlan>(std::move(made));
@@ -79,7 +79,7 @@ Status Runs::seat(PlanRecord& record) {
 }
 
 Status Runs::run_directly(PlanRecord& record, Nanos timeout, std::uint64_t* counted) {
-  if (record.direct == nullptr) MUSTER_RETURN_IF_ERROR(seat(record));
+  if (record.direct == nullptr) MUSTER_RETURN_IF_ERROR(prepare(record));
   const bool by_engine = record.direct->choice.path == Path::kEngine;
   if (by_engine) MUSTER_RETURN_IF_ERROR(submission_.check_lane(*record.usual_lane));
   MUSTER_RETURN_IF_ERROR(direct_->run(*record.direct, real(timeout)));

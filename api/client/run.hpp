@@ -72,7 +72,7 @@ class Runs {
   Status run_agreed(const PlanRecord& record, Nanos timeout);
   Status run_by_engine(const PlanRecord& record, Nanos timeout);
   Result<PlanRecord*> runnable(muster_plan plan);
-  Status seat(PlanRecord& record);
+  Status prepare(PlanRecord& record);
   Status leave_lane(muster_group group, muster_lane lane, muster_point point);
 
   Connection& connection_;

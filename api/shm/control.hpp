@@ -215,7 +215,7 @@ struct DirectGroupAnswer {
 struct DirectMember {
   std::int32_t rank = 0;  // world rank
   std::uint32_t reserved = 0;
-  std::uint64_t seat = 0;  // where its seat for the group begins, in its direct segment
+  std::uint64_t region = 0;  // where its member region for the group begins, in its direct segment
 };
 struct PeerMessage {  // kPeerDirect, kPeerArena
   MessageHeader header;

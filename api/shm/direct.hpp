@@ -10,12 +10,12 @@
 //   +------------------------------------------+                        +----------------------------------+
 //   | DirectRecord[kDirectRecords]             |
 //   +------------------------------------------+
-//   | seat of the first group of the rank:     |
-//   |   DirectSeat: progress, report           |
+//   | region of the first group of the rank:   |
+//   |   MemberRegion: progress, report         |
 //   |   slot 0, slot 1: DirectSlot + payload   |
 //   |   DirectPair[members]                    |
-//   | seat of its second group …               |
-//   | room for seats of groups made later      |
+//   | region of its second group …             |
+//   | room for regions of groups made later    |
 //   +------------------------------------------+
 //
 // All that a group runs directly matches at one place, whose time is cut into epochs (decision D18).
@@ -28,7 +28,7 @@
 //      arrived at p + 1.
 //   3. Where an operation meets more than once, members count its phases in `progress`.
 //   4. The payload of an arrival lies in the slot's header, behind the header, in a stage of the rank, or in
-//      the rank's arena: see Place. A stage is written again only when all its readers are done.
+//      the rank's arena: see PayloadLocation. A stage is written again only when all its readers are done.
 //   5. An end writes the next epoch into the group's line. Nobody begins in an epoch that has ended. If a
 //   loss
 //      ended it, what all members had arrived at goes on: the engine counts up to which position that is
@@ -56,7 +56,7 @@ namespace muster::shm {
 constexpr std::uint64_t kMagicDirect = 0x4d55535445524450;     // "MUSTERDP"
 constexpr std::uint64_t kMagicGroupPage = 0x4d55535445524750;  // "MUSTERGP"
 constexpr std::size_t kSlotHeaderBytes = 64;
-constexpr std::size_t kSlotBytes = 1280;  // 1 KiB and a table of offsets; a seat must be cheap to make
+constexpr std::size_t kSlotBytes = 1280;  // 1 KiB and a table of offsets; a region must be cheap to make
 constexpr std::size_t kSlotPayloadBytes = kSlotBytes - kSlotHeaderBytes;
 constexpr std::size_t kInlineBytes = 32;
 constexpr std::size_t kStageBytes = 512 << 10;
@@ -65,23 +65,23 @@ constexpr std::size_t kDirectHeaderBytes = 4096;
 constexpr std::uint32_t kDirectRecords = 1024;  // a power of two
 constexpr std::size_t kRecordBytes = 64;
 constexpr std::size_t kDirectRecordsOffset = kDirectHeaderBytes + kStages * kStageBytes;
-constexpr std::size_t kDirectSeatsOffset = kDirectRecordsOffset + kDirectRecords * kRecordBytes;
+constexpr std::size_t kMemberRegionsOffset = kDirectRecordsOffset + kDirectRecords * kRecordBytes;
 
 struct DirectSlot {
   std::uint64_t position = 0;        // of the operation, or of the message of a pair; 0: none. Written last
   std::uint64_t common[2] = {0, 0};  // Signature::common
-  std::uint64_t place = 0;           // where the payload is: Place
+  std::uint64_t location = 0;        // of the payload: PayloadLocation
   std::byte payload[kInlineBytes] = {};
 };
 static_assert(sizeof(DirectSlot) == kSlotHeaderBytes);
 
-struct alignas(kLineBytes) DirectSeat {
+struct alignas(kLineBytes) MemberRegion {
   std::uint64_t progress = 0;  // position << kPhaseBits | phases of it that are done
   std::uint64_t epoch = 0;     // in which the rank stands
   // For reports, in a line of its own: the plan in each slot.
   alignas(kLineBytes) std::uint64_t plans[2] = {0, 0};
 };
-static_assert(sizeof(DirectSeat) == 2 * kLineBytes);
+static_assert(sizeof(MemberRegion) == 2 * kLineBytes);
 
 constexpr int kPhaseBits = 16;
 constexpr std::uint64_t kPhaseLast =
@@ -100,9 +100,9 @@ struct DirectPair {
 };
 static_assert(sizeof(DirectPair) == 2 * kLineBytes);
 
-constexpr std::size_t kSlotsOffset = sizeof(DirectSeat);
+constexpr std::size_t kSlotsOffset = sizeof(MemberRegion);
 constexpr std::size_t kPairsOffset = kSlotsOffset + 2 * kSlotBytes;
-constexpr std::size_t seat_bytes(std::uint32_t members) {
+constexpr std::size_t member_region_bytes(std::uint32_t members) {
   return kPairsOffset + members * sizeof(DirectPair);
 }
 
@@ -209,7 +209,7 @@ enum class DirectWait : std::uint32_t {
 };
 
 // Where a payload lies, in 64 bits: kind in the top 4, then index, then value.
-struct Place {
+struct PayloadLocation {
   enum class Kind : std::uint8_t {
     kNone = 0,    // nothing is given
     kInline = 1,  // in the slot's header
@@ -218,22 +218,24 @@ struct Place {
     kArena = 4,   // in segment `index` of the rank's arena, from byte `value` on
   };
   Kind kind = Kind::kNone;
-  std::uint32_t index = 0;  // kPlaceIndexBits
-  std::uint64_t value = 0;  // kPlaceValueBits
+  std::uint32_t index = 0;  // kLocationIndexBits
+  std::uint64_t value = 0;  // kLocationValueBits
 };
-constexpr int kPlaceIndexBits = 20;
-constexpr int kPlaceValueBits = 40;  // no segment is longer than 1 TiB
-constexpr std::uint32_t kPlaceIndexMax = (1u << kPlaceIndexBits) - 1;
-constexpr std::uint64_t kPlaceValueMask = (std::uint64_t{1} << kPlaceValueBits) - 1;
-constexpr std::uint64_t kSegmentBytesMax = kPlaceValueMask + 1;
+constexpr int kLocationIndexBits = 20;
+constexpr int kLocationValueBits = 40;  // no segment is longer than 1 TiB
+constexpr std::uint32_t kLocationIndexMax = (1u << kLocationIndexBits) - 1;
+constexpr std::uint64_t kLocationValueMask = (std::uint64_t{1} << kLocationValueBits) - 1;
+constexpr std::uint64_t kSegmentBytesMax = kLocationValueMask + 1;
 
-constexpr std::uint64_t pack_place(Place place) {
-  return std::uint64_t{static_cast<std::uint8_t>(place.kind)} << 60 |
-         std::uint64_t{place.index & kPlaceIndexMax} << kPlaceValueBits | (place.value & kPlaceValueMask);
+constexpr std::uint64_t pack_location(PayloadLocation location) {
+  return std::uint64_t{static_cast<std::uint8_t>(location.kind)} << 60 |
+         std::uint64_t{location.index & kLocationIndexMax} << kLocationValueBits |
+         (location.value & kLocationValueMask);
 }
-constexpr Place unpack_place(std::uint64_t bits) {
-  return {static_cast<Place::Kind>(bits >> 60),
-          static_cast<std::uint32_t>(bits >> kPlaceValueBits) & kPlaceIndexMax, bits & kPlaceValueMask};
+constexpr PayloadLocation unpack_location(std::uint64_t bits) {
+  return {static_cast<PayloadLocation::Kind>(bits >> 60),
+          static_cast<std::uint32_t>(bits >> kLocationValueBits) & kLocationIndexMax,
+          bits & kLocationValueMask};
 }
 
 }  // namespace muster::shm

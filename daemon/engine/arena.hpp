@@ -33,7 +33,7 @@ class Arena {
     std::byte* data = nullptr;
   };
   static constexpr std::uint64_t kAlignment = 64;
-  static constexpr std::uint32_t kSegmentsMax = shm::kPlaceIndexMax;
+  static constexpr std::uint32_t kSegmentsMax = shm::kLocationIndexMax;
   static constexpr std::uint64_t kMappedBesideMax = shm::kSegmentBytesMax;
 
   Arena(device::Device& device, Options options);

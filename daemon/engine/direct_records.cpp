@@ -12,7 +12,7 @@ bool has_arrived(const std::byte* region, const DirectQuestion& q) {
 }
 
 bool has_reached(const std::byte* region, const DirectQuestion& q) {
-  const auto* head = reinterpret_cast<const shm::DirectSeat*>(region);
+  const auto* head = reinterpret_cast<const shm::MemberRegion*>(region);
   return has_arrived(region, q) && peek(&head->progress) >= shm::make_progress(q.position, q.phase);
 }
 
@@ -40,7 +40,7 @@ std::vector<std::uint32_t> DirectRecords::missing(const DirectQuestion& q) const
 
 std::uint64_t DirectRecords::plan_of(const DirectQuestion& q, std::uint32_t index) const {
   const std::byte* theirs = segments_.region(q.group, index);
-  const auto* head = reinterpret_cast<const shm::DirectSeat*>(theirs);
+  const auto* head = reinterpret_cast<const shm::MemberRegion*>(theirs);
   if (q.kind == shm::DirectWait::kMessage || q.kind == shm::DirectWait::kReceived) {
     const auto* pairs = reinterpret_cast<const shm::DirectPair*>(theirs + shm::kPairsOffset);
     const bool sender = (q.kind == shm::DirectWait::kReceived) == (index == q.index);

@@ -20,7 +20,7 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
 
 // The words of a region for a group that has come: positions begin at 0.
 void clear_region(std::byte* region, std::size_t members) {
-  auto* head = reinterpret_cast<shm::DirectSeat*>(region);
+  auto* head = reinterpret_cast<shm::MemberRegion*>(region);
   Published<std::uint64_t>(&head->progress).store(0);
   Published<std::uint64_t>(&head->epoch).store(0);
   for (std::uint64_t& plan : head->plans) Published<std::uint64_t>(&plan).store(0);
@@ -54,10 +54,10 @@ Result<std::unique_ptr<DirectSegments>> DirectSegments::create(
   made->made_max_ = made_max;
   made->segments_.resize(world);
   made->lives_.resize(world);
-  std::vector<std::uint64_t> ends(world, shm::kDirectSeatsOffset);
+  std::vector<std::uint64_t> ends(world, shm::kMemberRegionsOffset);
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     std::vector<Member>& members = made->members_.emplace_back();
-    const std::uint64_t bytes = shm::seat_bytes(static_cast<std::uint32_t>(groups[g].ranks.size()));
+    const std::uint64_t bytes = shm::member_region_bytes(static_cast<std::uint32_t>(groups[g].ranks.size()));
     for (const Rank rank : groups[g].ranks) {
       std::uint64_t& end = ends[rank.value];
       members.push_back({rank.value, end});
@@ -73,7 +73,7 @@ Result<std::unique_ptr<DirectSegments>> DirectSegments::create(
   }
   MUSTER_ASSIGN_OR_RETURN(made->charge_, MemoryAccount::charge(account, bytes));
   // Below that, fewer than made_max regions could lie so that no gap between them holds another.
-  const std::uint64_t room = 2 * std::uint64_t{made_max} * shm::seat_bytes(world);
+  const std::uint64_t room = 2 * std::uint64_t{made_max} * shm::member_region_bytes(world);
   MUSTER_RETURN_IF_ERROR(made->create_segments(room, headroom));
   MUSTER_RETURN_IF_ERROR(made->create_page(epoch, headroom));
   return made;
@@ -124,7 +124,7 @@ std::optional<std::uint64_t> DirectSegments::room_in(const Segment& segment, std
   for (auto next = segment.regions.lower_bound(segment.spare); next != segment.regions.end(); ++next) {
     if (next->first - at >= bytes) return at;
     const std::uint32_t members = member_count(next->second);
-    at = next->first + shm::seat_bytes(members);
+    at = next->first + shm::member_region_bytes(members);
   }
   if (segment.mapping.size() - at >= bytes) return at;
   return std::nullopt;
@@ -145,7 +145,7 @@ Status DirectSegments::reserve(Segment& segment, std::uint64_t end) {
 
 Status DirectSegments::add(GroupId group, std::span<const Rank> ranks) {
   std::vector<Member> members;
-  const std::uint64_t bytes = shm::seat_bytes(static_cast<std::uint32_t>(ranks.size()));
+  const std::uint64_t bytes = shm::member_region_bytes(static_cast<std::uint32_t>(ranks.size()));
   for (const Rank rank : ranks) {
     Segment& segment = segments_[rank.value];
     const auto made = static_cast<std::uint32_t>(

@@ -31,7 +31,7 @@ void GroupEpochs::begin(GroupId group) {
 
 void GroupEpochs::enter(Rank rank) {
   for (const auto& [offset, group] : segments_.regions_of(rank)) {
-    auto* region = reinterpret_cast<shm::DirectSeat*>(segments_.writable(rank) + offset);
+    auto* region = reinterpret_cast<shm::MemberRegion*>(segments_.writable(rank) + offset);
     Published<std::uint64_t>(&region->epoch).store_ordered(present(group));
   }
 }

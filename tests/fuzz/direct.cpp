@@ -1,12 +1,13 @@
 // A rank on the direct path among peers who write anything into their segments: positions, epochs,
-// signatures, places, tables of offsets, lists of faces, phases; and an engine whose seating may not fit.
+// signatures, locations, tables of offsets, lists of faces, phases; and an engine whose regions may not fit.
 //
 // Whatever they say, the rank reads inside of what it has mapped and writes inside of its own target, which
 // AddressSanitizer guards; it ends without help but its deadline's; and it is done only with an operation on
 // which all have agreed.
 #include "api/base/dtype.hpp"
 #include "api/client/direct/faces.hpp"
-#include "api/client/direct/seating.hpp"
+#include "api/client/direct/member_regions.hpp"
+#include "api/client/direct/planning.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/heap_device.hpp"
 #include "tests/fuzz/promise.hpp"
@@ -22,17 +23,17 @@ namespace muster::client {
 namespace {
 
 using fuzz::Bytes;
-using shm::Place;
+using shm::PayloadLocation;
 
 constexpr std::uint32_t kMe = 1;
 constexpr std::int32_t kMembers = 3;
 constexpr std::uint64_t kGroup = 9;
-constexpr std::uint64_t kSeat = shm::kDirectSeatsOffset;
-constexpr std::uint64_t kSegmentBytes = (kSeat + shm::seat_bytes(kMembers) + 4095) / 4096 * 4096;
+constexpr std::uint64_t kRegion = shm::kMemberRegionsOffset;
+constexpr std::uint64_t kSegmentBytes = (kRegion + shm::member_region_bytes(kMembers) + 4095) / 4096 * 4096;
 constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint64_t kArenaBytes = 256 << 10;
 constexpr std::uint64_t kVectorBytes = 192 << 10;
-// No index that fits a place leads beyond it.
+// No index that fits a location leads beyond it.
 constexpr std::size_t kGuardBytes = std::size_t{1} << 32;
 constexpr int kOperationsMax = 6;
 
@@ -82,7 +83,7 @@ struct Node final : Registrar {
   void reset() {
     for (Memory& segment : segments) {
       std::memset(segment.view.writable(), 0, shm::kDirectHeaderBytes);
-      std::memset(segment.view.writable() + kSeat, 0, kSegmentBytes - kSeat);
+      std::memset(segment.view.writable() + kRegion, 0, kSegmentBytes - kRegion);
     }
     std::memset(page.view.writable() + shm::kGroupLinesOffset, 0, kPageBytes - shm::kGroupLinesOffset);
     line()->epoch = 1;
@@ -108,7 +109,7 @@ struct Node final : Registrar {
   }
   Result<Scratch> scratch(std::uint64_t bytes) override {
     if (bytes > kVectorBytes) return fail(Code::kNoResource, "too much");
-    return Scratch{scratch_memory.data(), {Place::Kind::kArena, 0, 0}};
+    return Scratch{scratch_memory.data(), {PayloadLocation::Kind::kArena, 0, 0}};
   }
 
   Memory page, arena;
@@ -129,10 +130,10 @@ class World final : public WaitHooks {
   }
 
   void run() {
-    Seating seating{kGroup, 0, kMe, {}, 1, 0};
-    for (std::int32_t rank = 0; rank < kMembers; ++rank) seating.members.push_back({rank, 0, kSeat});
-    if (bytes_.below(16) == 0) return doubtful(seating);
-    channel_ = *open_channel(*node().memory, seating, *this);
+    MemberRegions regions{kGroup, 0, kMe, {}, 1, 0};
+    for (std::int32_t rank = 0; rank < kMembers; ++rank) regions.members.push_back({rank, 0, kRegion});
+    if (bytes_.below(16) == 0) return doubtful(regions);
+    channel_ = *open_channel(*node().memory, regions, *this);
     for (int i = 0; i < kOperationsMax && !bytes_.empty(); ++i) operation();
   }
 
@@ -148,16 +149,16 @@ class World final : public WaitHooks {
     shm::Published<std::uint64_t>(&line->epoch).store_ordered(line->epoch + 1);
   }
 
-  // What an engine says of a group: refused, or all seats lie where they can.
-  void doubtful(Seating seating) {
-    for (auto& member : seating.members) {
-      if (bytes_.flag()) member.seat = bytes_.flag() ? bytes_.number() : kSegmentBytes - bytes_.number();
+  // What an engine says of a group: refused, or all regions lie where they can.
+  void doubtful(MemberRegions regions) {
+    for (auto& member : regions.members) {
+      if (bytes_.flag()) member.region = bytes_.flag() ? bytes_.number() : kSegmentBytes - bytes_.number();
       if (bytes_.below(4) == 0) member.rank = bytes_.take<std::int32_t>();
     }
-    if (bytes_.below(4) == 0) seating.index = bytes_.take<std::uint32_t>();
-    if (bytes_.below(4) == 0) seating.line = bytes_.take<std::uint32_t>();
-    if (bytes_.below(4) == 0) seating.members.resize(bytes_.below(5));
-    const auto channel = open_channel(*node().memory, seating, *this);
+    if (bytes_.below(4) == 0) regions.index = bytes_.take<std::uint32_t>();
+    if (bytes_.below(4) == 0) regions.line = bytes_.take<std::uint32_t>();
+    if (bytes_.below(4) == 0) regions.members.resize(bytes_.below(5));
+    const auto channel = open_channel(*node().memory, regions, *this);
     if (!channel) {
       MUSTER_PROMISE(static_cast<int>(channel.error().code()) < 0);
       return;
@@ -165,7 +166,7 @@ class World final : public WaitHooks {
     for (std::uint32_t i = 0; i < (*channel)->members(); ++i) {
       const Peer& peer = (*channel)->peer(i);
       const auto* begin = reinterpret_cast<const std::byte*>(peer.header);
-      const auto* end = reinterpret_cast<const std::byte*>(peer.pairs + seating.members.size());
+      const auto* end = reinterpret_cast<const std::byte*>(peer.pairs + regions.members.size());
       MUSTER_PROMISE(end > begin && static_cast<std::uint64_t>(end - begin) <= kSegmentBytes);
     }
   }
@@ -181,7 +182,7 @@ class World final : public WaitHooks {
     ShareCounts counts;
     const std::uint64_t all = kVectorBytes / dtype_bytes(said.dtype) / kMembers;
     counts.count = bytes_.flag() ? bytes_.below(200) : bytes_.take<std::uint16_t>() % all;
-    Described described{kGroup, {}, {}, {Place::Kind::kArena, 0, 0}, {}};
+    Described described{kGroup, {}, {}, {PayloadLocation::Kind::kArena, 0, 0}, {}};
     const auto what = make_collective(said, kMe, kMembers, counts);
     if (!what) return;
     described.what = *what;
@@ -216,7 +217,7 @@ class World final : public WaitHooks {
     };
     for (std::uint32_t tag = 0; tag < 2; ++tag) {
       described.mine.sends.push_back(any(tag));
-      described.sends.push_back({Place::Kind::kArena, 0, 64 * tag});
+      described.sends.push_back({PayloadLocation::Kind::kArena, 0, 64 * tag});
       described.mine.receives.push_back(any(2 + tag));
       described.mine.receives.back().tag = tag;
     }
@@ -238,17 +239,18 @@ class World final : public WaitHooks {
     if (channel_->view().ended()) channel_->move_on(epoch, channel_->at().position + 1 + bytes_.below(4));
   }
 
-  Place any_place(std::uint32_t peer) {
-    Place place;
-    place.kind = static_cast<Place::Kind>(bytes_.below(6));
-    place.index =
+  PayloadLocation any_location(std::uint32_t peer) {
+    PayloadLocation location;
+    location.kind = static_cast<PayloadLocation::Kind>(bytes_.below(6));
+    location.index =
         static_cast<std::uint32_t>(bytes_.below(8) < 6 ? bytes_.below(3) : bytes_.take<std::uint16_t>());
-    place.index &= shm::kPlaceIndexMax;
-    place.value = (bytes_.flag() ? bytes_.below(4) : bytes_.number()) & shm::kPlaceValueMask;
+    location.index &= shm::kLocationIndexMax;
+    location.value = (bytes_.flag() ? bytes_.below(4) : bytes_.number()) & shm::kLocationValueMask;
     auto* header = reinterpret_cast<shm::DirectHeader*>(node().segment(peer));
-    if (place.kind == Place::Kind::kStage && place.index < shm::kStages && bytes_.below(8) != 0)
-      header->stage_uses[place.index] = place.value;
-    return place;
+    if (location.kind == PayloadLocation::Kind::kStage && location.index < shm::kStages &&
+        bytes_.below(8) != 0)
+      header->stage_uses[location.index] = location.value;
+    return location;
   }
 
   void write_header(shm::DirectSlot* slot, const DirectPlan& plan, std::uint32_t peer,
@@ -259,14 +261,14 @@ class World final : public WaitHooks {
       slot->common[bytes_.below(2)] ^= 1;
       agreed_ = false;
     }
-    slot->place = shm::pack_place(any_place(peer));
+    slot->location = shm::pack_location(any_location(peer));
     slot->position = bytes_.below(16) == 0 ? bytes_.number() : position;
   }
 
   void write_slot(const DirectPlan& plan, std::uint32_t peer, const Hash128& balance) {
-    auto* seat = node().segment(peer) + kSeat;
+    auto* region = node().segment(peer) + kRegion;
     const std::uint64_t position = channel_->at().position + 1;
-    auto* bytes = seat + shm::kSlotsOffset + (position & 1) * shm::kSlotBytes;
+    auto* bytes = region + shm::kSlotsOffset + (position & 1) * shm::kSlotBytes;
     auto* slot = reinterpret_cast<shm::DirectSlot*>(bytes);
     const auto body = bytes_.some(bytes_.below(200));
     if (!body.empty()) std::memcpy(bytes + shm::kSlotHeaderBytes, body.data(), body.size());
@@ -282,14 +284,14 @@ class World final : public WaitHooks {
         agreed_ = agreed_ && theirs == balance;
       }
     } else if (plan.choice.algorithm == Algorithm::kSliced) {
-      const std::uint64_t stage = shm::pack_place(any_place(peer));
+      const std::uint64_t stage = shm::pack_location(any_location(peer));
       std::memcpy(slot->payload, &stage, sizeof stage);
     }
     if (plan.what.op == MUSTER_EXCHANGE) write_list(peer, bytes, slot);
     write_header(slot, plan, peer, position);
     if (plan.what.op == MUSTER_EXCHANGE && bytes_.flag())
-      slot->place = shm::pack_place({Place::Kind::kSlot, 0, 0});
-    auto* head = reinterpret_cast<shm::DirectSeat*>(seat);
+      slot->location = shm::pack_location({PayloadLocation::Kind::kSlot, 0, 0});
+    auto* head = reinterpret_cast<shm::MemberRegion*>(region);
     head->progress = bytes_.below(8) == 0 ? bytes_.number() : UINT64_MAX;
     head->epoch = bytes_.below(8) == 0 ? bytes_.number() : 0;
   }
@@ -303,7 +305,7 @@ class World final : public WaitHooks {
       entry.peer = static_cast<std::int32_t>(kMe);
       entry.tag = static_cast<std::uint32_t>(bytes_.below(3));
       entry.count = 1 + bytes_.below(160);
-      entry.place = shm::pack_place(any_place(peer));
+      entry.location = shm::pack_location(any_location(peer));
       entry.offset = bytes_.number();
       entry.dims = static_cast<std::int32_t>(bytes_.below(6));
       std::uint64_t count = 1;
@@ -318,7 +320,7 @@ class World final : public WaitHooks {
   }
 
   void write_pair(const DirectPlan& plan, std::uint32_t peer) {
-    auto* pairs = reinterpret_cast<shm::DirectPair*>(node().segment(peer) + kSeat + shm::kPairsOffset);
+    auto* pairs = reinterpret_cast<shm::DirectPair*>(node().segment(peer) + kRegion + shm::kPairsOffset);
     const std::uint64_t position = channel_->view().base() + 1 + bytes_.below(3);
     const auto inside = bytes_.some(bytes_.flag() ? shm::kInlineBytes : 0);
     if (!inside.empty()) std::memcpy(pairs[kMe].sent.payload, inside.data(), inside.size());

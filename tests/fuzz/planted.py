@@ -45,7 +45,7 @@ PLANTED = [
             "  if (buffer->plans > 0)\n", "  if (buffer->plans > 1)\n"),
     # A stage's number out of a peer's memory is an index that nobody checks.
     Planted("unchecked_index", "direct", "api/client/direct/payloads.cpp",
-            "      if (place.index >= shm::kStages) return nullptr;\n", ""),
+            "      if (location.index >= shm::kStages) return nullptr;\n", ""),
     # A token that was used while no supervisor looked opens its rank once more.
     Planted("token_twice", "state", "daemon/supervisor/job_table.cpp",
             "    if (claim.token_at != claim.attachments) claim.token.clear();\n",

@@ -241,9 +241,9 @@ class World {
       shm::Published<std::uint64_t>(words + at).store(bytes_.number());
       return;
     }
-    // Behind the stages, which the engine does not look into, lie the seats.
-    auto* words = reinterpret_cast<std::uint64_t*>(c.direct.writable() + shm::kDirectSeatsOffset);
-    const std::size_t count = (c.direct.size() - shm::kDirectSeatsOffset) / sizeof *words;
+    // Behind the stages, which the engine does not look into, lie the member regions.
+    auto* words = reinterpret_cast<std::uint64_t*>(c.direct.writable() + shm::kMemberRegionsOffset);
+    const std::size_t count = (c.direct.size() - shm::kMemberRegionsOffset) / sizeof *words;
     const std::size_t at = bytes_.take<std::uint16_t>() % count;
     shm::Published<std::uint64_t>(words + at).store(bytes_.flag() ? any_of(c.plans) : bytes_.number());
   }

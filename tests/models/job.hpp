@@ -3,8 +3,9 @@
 // call under one mutex here.
 #pragma once
 
+#include "api/client/direct/member_regions.hpp"
 #include "api/client/direct/operation.hpp"
-#include "api/client/direct/seating.hpp"
+#include "api/client/direct/planning.hpp"
 #include "api/shm/segment.hpp"
 #include "daemon/engine/board.hpp"
 #include "tests/models/words.hpp"
@@ -125,13 +126,13 @@ class Job {
   std::unique_ptr<client::Channel> join(std::uint32_t g, std::uint32_t rank, client::WaitHooks& hooks) {
     const auto& ranks = groups_[g].ranks;
     const auto index = std::find(ranks.begin(), ranks.end(), Rank(rank)) - ranks.begin();
-    const client::Seating seating{g,
-                                  g,
-                                  static_cast<std::uint32_t>(index),
-                                  board_->segments().members(GroupId(g)),
-                                  board_->epochs().present(GroupId(g)),
-                                  board_->epochs().base(GroupId(g))};
-    auto channel = client::open_channel(memory(rank), seating, hooks);
+    const client::MemberRegions regions{g,
+                                        g,
+                                        static_cast<std::uint32_t>(index),
+                                        board_->segments().members(GroupId(g)),
+                                        board_->epochs().present(GroupId(g)),
+                                        board_->epochs().base(GroupId(g))};
+    auto channel = client::open_channel(memory(rank), regions, hooks);
     MUSTER_ASSERT(channel.has_value());
     return *std::move(channel);
   }
@@ -210,7 +211,7 @@ class Job {
       const auto members = board_->segments().members(GroupId(g));
       for (const shm::DirectMember& member : members)
         if (member.rank == static_cast<std::int32_t>(rank))
-          register_seat(own + member.seat, fmt::format("rank{}.g{}", rank, g), members.size());
+          register_region(own + member.region, fmt::format("rank{}.g{}", rank, g), members.size());
     }
   }
 
@@ -218,15 +219,15 @@ class Job {
     words().atomic(&slot.position, name + ".position");
     words().atomic(&slot.common[0], name + ".common");
     words().leave_out(&slot.common[1], sizeof slot.common[1]);
-    words().atomic(&slot.place, name + ".place");
+    words().atomic(&slot.location, name + ".location");
     words().bytes(slot.payload, name + ".inline");
   }
 
-  static void register_seat(const std::byte* at, const std::string& name, std::size_t members) {
-    const auto* seat = reinterpret_cast<const shm::DirectSeat*>(at);
-    words().atomic(&seat->progress, name + ".progress");
-    words().atomic(&seat->epoch, name + ".epoch");
-    words().leave_out(seat->plans, sizeof seat->plans);
+  static void register_region(const std::byte* at, const std::string& name, std::size_t members) {
+    const auto* region = reinterpret_cast<const shm::MemberRegion*>(at);
+    words().atomic(&region->progress, name + ".progress");
+    words().atomic(&region->epoch, name + ".epoch");
+    words().leave_out(region->plans, sizeof region->plans);
     for (std::size_t k = 0; k < 2; ++k) {
       const std::byte* slot = at + shm::kSlotsOffset + k * shm::kSlotBytes;
       const std::string slot_name = fmt::format("{}.slot{}", name, k);

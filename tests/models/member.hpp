@@ -159,16 +159,16 @@ class Member final : public client::WaitHooks {
     if (!channel_->begin()) return;
     give(what, channel_->number());
     const client::DirectPlan plan = plan_for(what);
-    client::Announced& draft = channel_->draft();
+    client::Announced& draft = channel_->arrivals().draft();
     draft = {plan.signature.common};
-    shm::Place place;
+    shm::PayloadLocation location;
     if (what == What::kInline) copy(draft.inside, source_.data(), sizeof source_[0]);
-    if (what == What::kArena && channel_->index() == 0) place = plan.home;
+    if (what == What::kArena && channel_->index() == 0) location = plan.home;
     if (what == What::kSlot) {
-      place.kind = shm::Place::Kind::kSlot;
-      copy(channel_->payload(), source_.data(), 8 * sizeof source_[0]);
+      location.kind = shm::PayloadLocation::Kind::kSlot;
+      copy(channel_->arrivals().payload(), source_.data(), 8 * sizeof source_[0]);
     }
-    draft.place_bits = shm::pack_place(place);
+    draft.location_bits = shm::pack_location(location);
     channel_->arrive(1);
   }
 
@@ -228,7 +228,7 @@ class Member final : public client::WaitHooks {
     said.mine.target = target(What::kInline);
     said.mine.source_blocks = {{0, count}};
     said.mine.target_blocks = {{0, count}};
-    said.home = {shm::Place::Kind::kArena, 0, 0};
+    said.home = {shm::PayloadLocation::Kind::kArena, 0, 0};
     return said;
   }
 

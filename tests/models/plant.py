@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GROUP_EPOCHS = "daemon/engine/group_epochs.cpp"
+ARRIVALS = "api/client/direct/arrivals.cpp"
 CHANNEL = "api/client/direct/channel.cpp"
 EPOCH_VIEW = "api/client/direct/epoch_view.cpp"
 MEMORY = "api/client/direct/memory.cpp"
 MESSAGES = "api/client/direct/messages.cpp"
 PAYLOADS = "api/client/direct/payloads.cpp"
+PHASES = "api/client/direct/phases.cpp"
 SLICES = "api/client/direct/slices.cpp"
 WAITER = "api/client/direct/waiter.cpp"
 
@@ -51,11 +53,8 @@ BUGS = {
     "nap_without_second_look": Bug(WAITER, ["inline", "pairs"], [
         ("if (!condition.reached(seen) && left.count() > 0)", "if (left.count() > 0)")]),
     # One slot for all operations: the next one is written while a peer may still read this one.
-    "slot_too_early": Bug(CHANNEL, ["inline"], [
-        ("auto* own = reinterpret_cast<shm::DirectSlot*>(slot(position_));\n  draft()",
-         "auto* own = reinterpret_cast<shm::DirectSlot*>(slot(0));\n  draft()"),
-        ("(peers_[i].slots + (position_ & 1) * shm::kSlotBytes)",
-         "(peers_[i].slots + 0 * shm::kSlotBytes)")]),
+    "slot_too_early": Bug(ARRIVALS, ["inline"], [
+        ("offset_ = (position & 1) * shm::kSlotBytes;", "offset_ = 0;")]),
     # The engine reads who has arrived before members can know of the end.
     "counted_without_fence": Bug(GROUP_EPOCHS, ["departure_exact"], [
         ("  shm::heavy_fence();\n", "")]),
@@ -78,13 +77,13 @@ BUGS = {
         ("return channel_.awaits_readers(i);", "return true;")]),
     # The same, but a giver that is gone is seen: one that is back in a later epoch is not.
     "moved_on_is_not_seen": Bug(EPOCH_VIEW, ["departure_giver"], [
-        ("return look(peers_[i].life) % 2 == 0 || look(&peers_[i].seat->epoch) > epoch;",
+        ("return look(peers_[i].life) % 2 == 0 || look(&peers_[i].region->epoch) > epoch;",
          "return look(peers_[i].life) % 2 == 0;")]),
     # Whoever reads in place gives up as soon as anybody leaves, though its giver waits for it.
     "anybody_lets_go": Bug(PAYLOADS, ["leaving_arena"], [
         ("return channel_.awaits_readers(i);", "return !channel_.view().ended();")]),
     # A giver whose reader is lost fails what the others complete.
-    "lost_reader_is_awaited": Bug(CHANNEL, ["departure_exact_arena"], [
+    "lost_reader_is_awaited": Bug(PHASES, ["departure_exact_arena"], [
         ("    if (waited == Waited::kEnded && view_.let_go(i, at)) continue;\n", "")]),
     # A member that has heard of an end stays in the epoch that it ended.
     "epoch_not_taken": Bug(EPOCH_VIEW, ["abort_inline"], [
@@ -98,7 +97,7 @@ BUGS = {
         ("if (given_.kind != Kind::kArena) return Outcome::kDone;", "return Outcome::kDone;")]),
     # A slice is collected one chunk before its owner has said that it is there.
     "slice_too_early": Bug(SLICES, ["sliced"], [
-        ("channel_.await_phase(c + 1, policy_)", "channel_.await_phase(c, policy_)")]),
+        ("await(channel_.at(), c + 1, policy_)", "await(channel_.at(), c, policy_)")]),
 }
 
 

@@ -230,7 +230,7 @@ TEST_F(StartCost, IsNothingInARunAlone) {
       muster_plan plan = 0;
       ASSERT_EQ(muster_plan_collective(member.session, &described.c, &plan), MUSTER_OK)
           << muster_last_error();
-      // The first finds its seats and chooses its path.
+      // The first finds its member regions and chooses its path.
       for (int i = 0; i < 2; ++i) ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK);
       CostCounter counter;
       const muster_status_t status = muster_plan_run(member.session, plan, 0);

@@ -22,7 +22,7 @@ Body body_of(const Collective& what, const Choice& choice) {
 
 Outcome run_agreement(const DirectPlan& plan, DirectMemory& memory, Stages& /*stages*/, WaitPolicy& policy) {
   if (!plan.channel->begin()) return Outcome::kRefused;
-  Announced& draft = plan.channel->draft();
+  Announced& draft = plan.channel->arrivals().draft();
   draft = {};
   if (is_pairwise(plan.what.op))
     std::memcpy(draft.inside, &plan.signature.balance, sizeof plan.signature.balance);

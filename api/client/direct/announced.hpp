@@ -14,21 +14,21 @@ namespace muster::client {
 // slot finds out afterwards whether it still holds what it was.
 struct Announced {
   Hash128 common;
-  std::uint64_t place_bits = 0;
+  std::uint64_t location_bits = 0;
   alignas(32) std::byte inside[shm::kInlineBytes] = {};
 
-  shm::Place place() const { return shm::unpack_place(place_bits); }
+  shm::PayloadLocation location() const { return shm::unpack_location(location_bits); }
 
   void write(shm::DirectSlot* slot) const {
     shm::Published<std::uint64_t>(&slot->common[0]).store(common.low);
     shm::Published<std::uint64_t>(&slot->common[1]).store(common.high);
-    shm::Published<std::uint64_t>(&slot->place).store(place_bits);
+    shm::Published<std::uint64_t>(&slot->location).store(location_bits);
     std::memcpy(slot->payload, inside, sizeof inside);
   }
   void read(const shm::DirectSlot& slot) {
     common.low = shm::Untrusted<std::uint64_t>(&slot.common[0]).load();
     common.high = shm::Untrusted<std::uint64_t>(&slot.common[1]).load();
-    place_bits = shm::Untrusted<std::uint64_t>(&slot.place).load();
+    location_bits = shm::Untrusted<std::uint64_t>(&slot.location).load();
     std::memcpy(inside, slot.payload, sizeof inside);
   }
 };

@@ -3,15 +3,11 @@
 #include "api/base/assert.hpp"
 #include "api/base/fault_point.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <utility>
 
 namespace muster::client {
 namespace {
-
-using shm::Published;
 
 // The line will be written soon: it is fetched from whoever has it, so that the store finds it here.
 void fetch_to_write(const void* line) {
@@ -36,23 +32,6 @@ class AtPosition final : public Condition {
   std::uint64_t position_;
 };
 
-// The progress of member i, in an operation at which all have arrived.
-class Progressed final : public Condition {
- public:
-  Progressed(const EpochView& view, std::uint32_t i, const Wanted& wanted)
-      : view_(view), i_(i), wanted_(wanted), target_(shm::make_progress(wanted.position, wanted.phase)) {}
-  bool reached(std::uint64_t value) const override { return value >= target_; }
-  // That another member has left, or has gone on, is no matter.
-  bool hopeless() const override { return view_.let_go(i_, {wanted_.epoch, wanted_.position}); }
-  Wanted wanted() const override { return wanted_; }
-
- private:
-  const EpochView& view_;
-  std::uint32_t i_;
-  const Wanted& wanted_;
-  std::uint64_t target_;
-};
-
 // The engine says what the end of an epoch means.
 class Counted final : public Condition {
  public:
@@ -64,39 +43,34 @@ class Counted final : public Condition {
   const Channel& channel_;
 };
 
+shm::DirectPair* pairs_of(shm::MemberRegion* region) {
+  return reinterpret_cast<shm::DirectPair*>(reinterpret_cast<std::byte*>(region) + shm::kPairsOffset);
+}
+
 }  // namespace
 
 Channel::Channel(const Words& words, std::vector<Peer> peers, WaitHooks& hooks)
-    : words_(words),
+    : group_(words.group),
+      index_(words.index),
+      count_(static_cast<std::uint32_t>(peers.size())),
+      line_(words.line_index),
       peers_(std::move(peers)),
-      view_(words.line, &words.seat->epoch, peers_),
+      view_(words.line, &words.region->epoch, peers_),
       waiter_(words.header, hooks),
-      messages_(words.group, words.index, words.seat, words.pairs, peers_, view_, waiter_),
-      arrivals_(peers_.size()),
-      count_(static_cast<std::uint32_t>(peers_.size())) {
-  MUSTER_ASSERT(words_.index < peers_.size());
+      arrivals_(words.index, words.region, peers_),
+      phases_(words.group, &words.region->progress, peers_, view_, waiter_),
+      messages_(words.group, words.index, words.region, pairs_of(words.region), peers_, view_, waiter_) {
+  MUSTER_ASSERT(index_ < count_);
   move_on(words.epoch, words.base);
 }
 
 // What peers may still read of the old epoch stays: the first arrival in the new one goes into the other
 // slot, and progress only grows.
 void Channel::move_on(std::uint64_t epoch, std::uint64_t base) {
-  position_ = base;
+  arrivals_.move_to(base);
   shared_ = 0;
   messages_.move_on(base);
   view_.move_to(epoch, base);
-}
-
-inline const shm::DirectSlot* Channel::slot_of(std::uint32_t i) const {
-  return reinterpret_cast<const shm::DirectSlot*>(peers_[i].slots + (position_ & 1) * shm::kSlotBytes);
-}
-
-void Channel::arrive(std::uint64_t plan) {
-  Published<std::uint64_t>(&words_.seat->plans[position_ & 1]).store(plan);
-  auto* own = reinterpret_cast<shm::DirectSlot*>(slot(position_));
-  draft().write(own);
-  MUSTER_FAULT_POINT("slot.filled");
-  waiter_.publish(&own->position, position_, peers_);
 }
 
 Waited Channel::await_arrival(const shm::DirectSlot& slot, WaitPolicy& policy) {
@@ -105,14 +79,14 @@ Waited Channel::await_arrival(const shm::DirectSlot& slot, WaitPolicy& policy) {
 
 Waited Channel::await_arrivals(WaitPolicy& policy) {
   for (std::uint32_t i = 0; i < count_; ++i) {
-    if (i == words_.index) continue;
-    const shm::DirectSlot* slot = slot_of(i);
-    if (look(&slot->position) != position_)
-      if (const Waited waited = await_arrival(*slot, policy); waited != Waited::kMet) return waited;
-    arrivals_[i].read(*slot);
+    if (i == index_) continue;
+    const shm::DirectSlot& slot = arrivals_.slot_of(i);
+    if (look(&slot.position) != arrivals_.position())
+      if (const Waited waited = await_arrival(slot, policy); waited != Waited::kMet) return waited;
+    arrivals_.take(i, slot);
   }
   // Whoever has arrived has left the operation before, and with it the slot of the next one.
-  fetch_to_write(slot(position_ + 1));
+  fetch_to_write(arrivals_.next_slot());
   waiter_.fence();  // whatever this member saw before the end, the engine counts
   return view_.ended() ? await_count(policy) : Waited::kMet;
 }
@@ -147,40 +121,7 @@ bool Channel::sound() const {
 }
 
 bool Channel::awaits_readers(std::uint32_t i) const {
-  return !view_.let_go(i, at()) && look(&slot_of(i)->position) == position_;
-}
-
-void Channel::withdraw() {
-  auto* own = reinterpret_cast<shm::DirectSlot*>(slot(position_));
-  Published<std::uint64_t>(&own->position).store(0);
-  std::atomic_thread_fence(std::memory_order_release);
-}
-
-void Channel::set_phase(std::uint64_t phase) {
-  waiter_.publish(&words_.seat->progress, shm::make_progress(position_, phase), peers_);
-  MUSTER_FAULT_POINT("phase.set");
-}
-
-// All of them had arrived, so nobody sets a phase of a later epoch while this member is in the operation.
-Waited Channel::await_phase(std::uint64_t phase, WaitPolicy& policy) {
-  const Wanted wanted{words_.group, view_.epoch(), shm::DirectWait::kPhase, 0, position_, phase};
-  for (std::uint32_t i = 0; i < members(); ++i) {
-    const Progressed progressed(view_, i, wanted);
-    const Waited waited = waiter_.wait(&peers_[i].seat->progress, progressed, policy);
-    if (waited != Waited::kMet) return waited;
-  }
-  return Waited::kMet;
-}
-
-Waited Channel::await_readers(At at, std::uint64_t phase, WaitPolicy& policy) {
-  const Wanted wanted{words_.group, at.epoch, shm::DirectWait::kPhase, 0, at.position, phase};
-  for (std::uint32_t i = 0; i < members(); ++i) {
-    const Progressed progressed(view_, i, wanted);
-    const Waited waited = waiter_.wait(&peers_[i].seat->progress, progressed, policy);
-    if (waited == Waited::kEnded && view_.let_go(i, at)) continue;
-    if (waited != Waited::kMet) return waited;
-  }
-  return view_.fate_of(at) == EpochView::Fate::kEnded ? Waited::kEnded : Waited::kMet;
+  return !view_.let_go(i, at()) && look(&arrivals_.slot_of(i).position) == arrivals_.position();
 }
 
 }  // namespace muster::client

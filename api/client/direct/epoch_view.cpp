@@ -43,12 +43,12 @@ bool EpochView::parted_from(std::uint32_t i) const {
   return ended() || (closed() && look(peers_[i].life) % 2 == 0);
 }
 
-// Life first: the engine moves the seat of a member that has come back to the present epoch before it gives
-// its rank a life again.
+// Life first: the engine moves a member that has come back to the present epoch before it gives its rank a
+// life again.
 bool EpochView::has_left(std::uint32_t i, std::uint64_t epoch) const {
   std::atomic_thread_fence(std::memory_order_acquire);  // what was read came before the looks
   if (!has_ended(epoch)) return false;
-  return look(peers_[i].life) % 2 == 0 || look(&peers_[i].seat->epoch) > epoch;
+  return look(peers_[i].life) % 2 == 0 || look(&peers_[i].region->epoch) > epoch;
 }
 
 bool EpochView::let_go(std::uint32_t i, At at) const {

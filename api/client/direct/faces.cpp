@@ -12,7 +12,7 @@
 namespace muster::client {
 namespace {
 
-using Kind = shm::Place::Kind;
+using Kind = shm::PayloadLocation::Kind;
 __extension__ using Wide = unsigned __int128;
 
 // Up to here faces are packed for the receivers; larger ones are read where they are.
@@ -55,7 +55,7 @@ Outcome Faces::prepare() {
   return staged_ && payloads_.take_stage().data == nullptr ? Outcome::kInterrupted : Outcome::kDone;
 }
 
-void Faces::fill(std::byte* to, shm::Place place) {
+void Faces::fill(std::byte* to, shm::PayloadLocation location) {
   const std::size_t element = plan_.element;
   std::uint64_t end = plan_.mine.sends.size() * sizeof(FaceEntry);
   std::byte* at = to;
@@ -66,12 +66,12 @@ void Faces::fill(std::byte* to, shm::Place place) {
     entry.tag = face.tag;
     entry.count = face.count();
     if (packed_) {
-      entry.place = pack_place(place);
+      entry.location = pack_location(location);
       entry.offset = end;
       math::copy_faces(packed_view(to + end, entry.count), face, 0, entry.count, element, math::kNeverStream);
       end += entry.count * element;
     } else {
-      entry.place = pack_place(plan_.sends[k]);
+      entry.location = pack_location(plan_.sends[k]);
       entry.dims = face.dims;
       std::copy(face.size.begin(), face.size.end(), entry.size);
       std::copy(face.stride.begin(), face.stride.end(), entry.stride);
@@ -81,21 +81,22 @@ void Faces::fill(std::byte* to, shm::Place place) {
   }
 }
 
-shm::Place Faces::announce(Announced* announced) {
-  const shm::Place list = staged_ ? payloads_.stage().place : shm::Place{Kind::kSlot, 0, 0};
-  fill(staged_ ? payloads_.stage().data : channel_.payload(), list);
+shm::PayloadLocation Faces::announce(Announced* announced) {
+  const shm::PayloadLocation list =
+      staged_ ? payloads_.stage().location : shm::PayloadLocation{Kind::kSlot, 0, 0};
+  fill(staged_ ? payloads_.stage().data : channel_.arrivals().payload(), list);
   FacesAnnounced said;
   said.balance = plan_.signature.balance;
   said.sends = static_cast<std::uint32_t>(plan_.mine.sends.size());
   said.in_place = must_await_readers() ? 1 : 0;
   std::memcpy(announced->inside, &said, sizeof said);
   MUSTER_FAULT_POINT("faces.packed");
-  return said.sends > 0 ? list : shm::Place{};
+  return said.sends > 0 ? list : shm::PayloadLocation{};
 }
 
 FacesAnnounced Faces::announced_by(std::uint32_t i) const {
   FacesAnnounced said;
-  std::memcpy(&said, channel_.arrival(i).inside, sizeof said);
+  std::memcpy(&said, channel_.arrivals().of(i).inside, sizeof said);
   return said;
 }
 
@@ -108,9 +109,9 @@ Outcome Faces::run(WaitPolicy& policy) {
   bool in_place = false;
   for (std::uint32_t i = 0; i < channel_.members(); ++i) in_place = in_place || announced_by(i).in_place != 0;
   if (!in_place) return payloads_.end();
-  channel_.set_phase(shm::kPhaseLast);
+  channel_.phases().set(channel_.at(), shm::kPhaseLast);
   if (!must_await_readers()) return Outcome::kDone;
-  return outcome_of(channel_.await_readers(channel_.at(), shm::kPhaseLast, policy));
+  return outcome_of(channel_.phases().await_readers(channel_.at(), shm::kPhaseLast, policy));
 }
 
 // ---- receiving ---------------------------------------------------------------------------------
@@ -124,11 +125,12 @@ Outcome Faces::receive() {
 }
 
 const std::byte* Faces::list_of(std::uint32_t i, std::uint64_t* bytes) const {
-  const shm::Place place = channel_.arrival(i).place();
-  const bool staged = place.kind == Kind::kStage && place.index < shm::kStages;
-  if (!staged && place.kind != Kind::kSlot) return nullptr;
+  const shm::PayloadLocation location = channel_.arrivals().of(i).location();
+  const bool staged = location.kind == Kind::kStage && location.index < shm::kStages;
+  if (!staged && location.kind != Kind::kSlot) return nullptr;
   *bytes = staged ? shm::kStageBytes : shm::kSlotPayloadBytes;
-  return staged ? channel_.peer(i).stages + place.index * shm::kStageBytes : channel_.payload_of(i);
+  return staged ? channel_.peer(i).stages + location.index * shm::kStageBytes
+                : channel_.arrivals().payload_of(i);
 }
 
 Outcome Faces::take(const Face& to) {
@@ -146,7 +148,7 @@ Outcome Faces::take(const Face& to) {
     MUSTER_FAULT_POINT("faces.taken");
     // The list may stand though a face that was read where it lies has been written since: a member that has
     // moved on does not wait for its readers.
-    const bool in_arena = shm::unpack_place(entry.place).kind == Kind::kArena;
+    const bool in_arena = shm::unpack_location(entry.location).kind == Kind::kArena;
     const bool lost = in_arena && !channel_.awaits_readers(from);
     return lost || !intact(from) ? Outcome::kBroken : Outcome::kDone;
   }
@@ -160,8 +162,8 @@ bool Faces::intact(std::uint32_t from) const {
 Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) {
   const std::size_t element = plan_.element;
   if (entry.count != to.count()) return Outcome::kCorrupt;
-  const shm::Place place = shm::unpack_place(entry.place);
-  if (place.kind != Kind::kArena) {
+  const shm::PayloadLocation location = shm::unpack_location(entry.location);
+  if (location.kind != Kind::kArena) {
     std::uint64_t room = 0;
     const std::byte* base = list_of(from, &room);
     const std::uint64_t bytes = entry.count * element;
@@ -172,7 +174,7 @@ Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) 
   }
   if (entry.dims < 0 || entry.dims > MUSTER_TENSOR_DIMS_MAX) return Outcome::kCorrupt;
   const std::uint64_t extent = extent_bytes(entry, element);
-  const std::byte* data = memory_.arena(channel_.peer(from).rank, place.index, place.value, extent);
+  const std::byte* data = memory_.arena(channel_.peer(from).rank, location.index, location.value, extent);
   if (data == nullptr) return Outcome::kCorrupt;
   Face source;
   source.dims = entry.dims;

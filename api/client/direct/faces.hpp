@@ -13,8 +13,8 @@ namespace muster::client {
 struct FaceEntry {
   std::int32_t peer = 0;  // index of the receiver
   std::uint32_t tag = 0;
-  std::uint64_t place =
-      0;  // Place of the face's first byte; kStage or kSlot: its elements are packed from byte `offset` on
+  std::uint64_t location = 0;  // PayloadLocation of the face's first byte; kStage or kSlot: its elements are
+                               // packed from byte `offset` on
   std::uint64_t offset = 0;
   std::uint64_t count = 0;  // elements
   std::int32_t dims = 0;    // kArena: the view
@@ -46,12 +46,12 @@ class Faces {
 
  private:
   Outcome prepare();
-  shm::Place announce(Announced* announced);
+  shm::PayloadLocation announce(Announced* announced);
   FacesAnnounced announced_by(std::uint32_t i) const;
   Outcome receive();
   // This member's faces are read where they are.
   bool must_await_readers() const { return !packed_ && given_count(plan_.mine) > 0; }
-  void fill(std::byte* to, shm::Place place);
+  void fill(std::byte* to, shm::PayloadLocation location);
   Outcome take(const Face& to);
   const std::byte* list_of(std::uint32_t i, std::uint64_t* bytes) const;
   // What was read of its list, and of what is packed behind it, is what it gave.

@@ -32,7 +32,8 @@ class FlightRing {
   void began(const Constants& constants, std::uint32_t peer, std::uint64_t epoch, std::uint64_t number,
              Instant now) {
     using Word = shm::Published<std::uint64_t>;
-    shm::DirectRecord* record = &records_[++index_ % shm::kDirectRecords];
+    const std::uint64_t index = ++index_;
+    shm::DirectRecord* record = &records_[index % shm::kDirectRecords];
     open_ = record;
     latest_ = now;
     Word(&record->index).store(0);
@@ -45,8 +46,8 @@ class FlightRing {
     Word(&record->target_bytes).store_release(constants.target_bytes);
     Word(&record->begun_ns).store_release(static_cast<std::uint64_t>(now.count()));
     Word(&record->end).store_release(0);
-    Word(&record->index).store_release(index_);
-    Word(&header_->recorded).store_release(index_);
+    Word(&record->index).store_release(index);
+    Word(&header_->recorded).store_release(index);
   }
   // Where the next operation that begins will stand.
   std::uint64_t next() const { return index_ + 1; }

@@ -14,7 +14,7 @@ using shm::Untrusted;
 // ---- mappings ----------------------------------------------------------------------------------
 
 Result<DirectMemory> DirectMemory::open(shm::Mapping own, shm::Mapping groups, Registrar& registrar) {
-  if (own.size() < shm::kDirectSeatsOffset || groups.size() < shm::kGroupLinesOffset)
+  if (own.size() < shm::kMemberRegionsOffset || groups.size() < shm::kGroupLinesOffset)
     return fail(Code::kProtocol, "the daemon's direct segment has {} bytes and its group page {}: too few",
                 own.size(), groups.size());
   shm::GroupPageHeader header;
@@ -38,7 +38,7 @@ Result<DirectMemory::View> DirectMemory::segment_of(std::int32_t rank) {
   auto known = segments_.find(rank);
   if (known == segments_.end()) {
     MUSTER_ASSIGN_OR_RETURN(shm::Mapping mapping, registrar_->direct_segment(rank));
-    if (mapping.size() < shm::kDirectSeatsOffset)
+    if (mapping.size() < shm::kMemberRegionsOffset)
       return fail(Code::kProtocol, "the direct segment of rank {} has {} bytes: too few", rank,
                   mapping.size());
     known = segments_.emplace(rank, std::move(mapping)).first;
@@ -99,7 +99,7 @@ Waited Stages::await_readers(const Use& use, const WaitPolicy& policy) {
   flight_.awaits_readers_of(use.record);
   MUSTER_FAULT_POINT("stage.waiting");
   WaitPolicy bounded = policy.giving_up();
-  const Waited met = use.channel->await_readers(use.at, shm::kPhaseLast, bounded);
+  const Waited met = use.channel->phases().await_readers(use.at, shm::kPhaseLast, bounded);
   flight_.awaits_readers_of(0);
   return met;
 }
@@ -117,7 +117,7 @@ Stages::Stage Stages::take(Channel& channel, const WaitPolicy& policy) {
   const std::uint64_t count = Untrusted<std::uint64_t>(&header->stage_uses[index]).load();
   MUSTER_FAULT_POINT("stage.taken");
   return {segment_ + shm::kDirectHeaderBytes + index * shm::kStageBytes,
-          {shm::Place::Kind::kStage, index, count & shm::kPlaceValueMask}};
+          {shm::PayloadLocation::Kind::kStage, index, count & shm::kLocationValueMask}};
 }
 
 }  // namespace muster::client

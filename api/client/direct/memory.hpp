@@ -27,7 +27,7 @@ class Registrar {
   // Memory of the own arena of at least that size, kept for the next time.
   struct Scratch {
     std::byte* data = nullptr;
-    shm::Place place;  // Kind::kArena
+    shm::PayloadLocation location;  // Kind::kArena
   };
   virtual Result<Scratch> scratch(std::uint64_t bytes) = 0;
 };
@@ -108,14 +108,14 @@ class Stages {
 
   struct Stage {
     std::byte* data = nullptr;
-    shm::Place place;
+    shm::PayloadLocation location;
   };
   // A stage to be filled for the next operation of `channel`. Waits until all who were to read its last
   // content are done. No data: the wait was interrupted, and they may read on.
   Stage take(Channel& channel, const WaitPolicy& policy);
   // The operation of `channel` for which a stage was taken did not begin: nobody reads that stage.
   void forget_unbegun(const Channel& channel);
-  // Waits until all are done with what `channel` has staged, and forgets that it has: its seats may be
+  // Waits until all are done with what `channel` has staged, and forgets that it has: its regions may be
   // another group's soon. Whoever still reads then finds it changed.
   void settle(Channel& channel, const WaitPolicy& policy);
 

@@ -26,11 +26,12 @@ class Shows final : public Condition {
 
 }  // namespace
 
-Messages::Messages(std::uint64_t group, std::uint32_t index, shm::DirectSeat* seat, shm::DirectPair* pairs,
-                   const std::vector<Peer>& peers, const EpochView& view, Waiter& waiter)
+Messages::Messages(std::uint64_t group, std::uint32_t index, shm::MemberRegion* region,
+                   shm::DirectPair* pairs, const std::vector<Peer>& peers, const EpochView& view,
+                   Waiter& waiter)
     : group_(group),
       index_(index),
-      seat_(seat),
+      region_(region),
       pairs_(pairs),
       peers_(peers),
       view_(view),
@@ -48,7 +49,7 @@ void Messages::move_on(std::uint64_t base) {
 
 void Messages::send(std::uint32_t to, std::uint64_t plan, const Announced& announced) {
   shm::DirectSlot& slot = pairs_[to].sent;
-  Published<std::uint64_t>(&seat_->plans[0]).store(plan);
+  Published<std::uint64_t>(&region_->plans[0]).store(plan);
   announced.write(&slot);
   waiter_.publish(&slot.position, ++sent_[to], std::span(&peers_[to], 1));
 }

@@ -21,7 +21,7 @@ namespace muster::client {
 // Fails   never; a wait ends with a Waited.
 class Messages {
  public:
-  Messages(std::uint64_t group, std::uint32_t index, shm::DirectSeat* seat, shm::DirectPair* pairs,
+  Messages(std::uint64_t group, std::uint32_t index, shm::MemberRegion* region, shm::DirectPair* pairs,
            const std::vector<Peer>& peers, const EpochView& view, Waiter& waiter);
 
   // The next message to member `to`.
@@ -60,7 +60,7 @@ class Messages {
 
   std::uint64_t group_;
   std::uint32_t index_;
-  shm::DirectSeat* seat_;
+  shm::MemberRegion* region_;
   shm::DirectPair* pairs_;
   const std::vector<Peer>& peers_;
   const EpochView& view_;

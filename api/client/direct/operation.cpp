@@ -10,7 +10,7 @@ bool balanced(const Channel& channel) {
   Hash128 balance;
   for (std::uint32_t i = 0; i < channel.members(); ++i) {
     Hash128 theirs;
-    std::memcpy(&theirs, channel.arrival(i).inside, sizeof theirs);
+    std::memcpy(&theirs, channel.arrivals().of(i).inside, sizeof theirs);
     balance += theirs;
   }
   return balance.zero();
@@ -50,7 +50,7 @@ void withdraw(const DirectPlan& plan) {
   if (plan.what.op == MUSTER_SEND)
     plan.channel->messages().withdraw(static_cast<std::uint32_t>(plan.what.receiver));
   else if (plan.what.op != MUSTER_RECV)
-    plan.channel->withdraw();
+    plan.channel->arrivals().withdraw();
 }
 
 }  // namespace muster::client

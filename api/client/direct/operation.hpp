@@ -63,8 +63,8 @@ struct DirectPlan {
   Share mine;  // with this process's addresses
   Signature signature;
   Choice choice;
-  shm::Place home;                // of mine.source in this rank's arena: Kind::kArena
-  std::vector<shm::Place> sends;  // of the first byte of each of mine.sends
+  shm::PayloadLocation home;                // of mine.source in this rank's arena: Kind::kArena
+  std::vector<shm::PayloadLocation> sends;  // of the first byte of each of mine.sends
   // Where blocks lie if all of them stand end to end: byte offset of this member's, for REDUCE_SCATTER.
   std::uint64_t my_offset = 0;
   bool end_to_end = false;        // and whether the source's do
@@ -73,6 +73,7 @@ struct DirectPlan {
   std::uint64_t got_bytes = 0;
   std::uint64_t target_bytes = 0;
   bool crowded = false;
+  bool pairwise = false;  // is_pairwise(what.op)
   FlightRing::Constants record;
   Body body = nullptr;
   SmallPlan small;  // Algorithm::kSmall
@@ -115,20 +116,21 @@ inline bool agreed(const DirectPlan& plan, const Channel& channel) {
   const Hash128 mine = plan.signature.common;
   std::uint64_t difference = 0;
   for (std::uint32_t i = 0; i < channel.members(); ++i) {
-    const Hash128& theirs = channel.arrival(i).common;
+    const Hash128& theirs = channel.arrivals().of(i).common;
     difference |= (theirs.low ^ mine.low) | (theirs.high ^ mine.high);
   }
-  return difference == 0 && (!is_pairwise(plan.what.op) || balanced(channel));
+  return difference == 0 && (!plan.pairwise || balanced(channel));
 }
 
 inline Outcome meet(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy) {
   Channel& channel = *plan.channel;
-  channel.draft().common = plan.signature.common;
+  channel.arrivals().draft().common = plan.signature.common;
   const Waited met = channel.meet(plan.handle, plan.record, memory.flight(), policy);
   if (met != Waited::kMet) return outcome_of(met);
   MUSTER_FAULT_POINT("operation.met");
   if (!agreed(plan, channel)) {
-    channel.set_phase(shm::kPhaseLast);  // nobody is to wait for this member to read anything
+    channel.phases().set(channel.at(),
+                         shm::kPhaseLast);  // nobody is to wait for this member to read anything
     return Outcome::kDisagree;
   }
   MUSTER_FAULT_POINT("operation.agreed");

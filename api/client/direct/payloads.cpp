@@ -16,7 +16,7 @@
 namespace muster::client {
 namespace {
 
-using Kind = shm::Place::Kind;
+using Kind = shm::PayloadLocation::Kind;
 
 // Up to here a contribution is copied so that nobody need wait for its readers. Where ranks outnumber cores a
 // meeting costs microseconds; elsewhere a tenth of one.
@@ -61,12 +61,12 @@ std::size_t Payloads::table_bytes() const {
   return giver && has_table(plan_.what) ? channel_.members() * sizeof(std::uint64_t) : 0;
 }
 
-shm::Place Payloads::choose_place(std::uint64_t bytes) const {
+shm::PayloadLocation Payloads::choose_location(std::uint64_t bytes) const {
   if (bytes == 0) return {};
   if (plan_.choice.algorithm == Algorithm::kShared) {
     // Who gathers says only whether it has a block to write; a root in place has nothing to give.
     if (plan_.what.op == MUSTER_ALL_GATHER) return {Kind::kNone, 0, brings_block(plan_) ? 1u : 0u};
-    return plan_.mine.source == plan_.mine.target ? shm::Place{} : plan_.home;
+    return plan_.mine.source == plan_.mine.target ? shm::PayloadLocation{} : plan_.home;
   }
   if (plan_.choice.algorithm != Algorithm::kWhole) return plan_.home;
   if (table_bytes() + bytes <= shm::kSlotPayloadBytes) return {Kind::kSlot, 0, 0};
@@ -77,13 +77,13 @@ shm::Place Payloads::choose_place(std::uint64_t bytes) const {
 
 Outcome Payloads::prepare() {
   const std::uint64_t bytes = count_of(plan_.mine.source_blocks) * plan_.element;
-  given_ = choose_place(bytes);
+  given_ = choose_location(bytes);
   const bool reads_in_place =
       plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target;
   const bool needs_stage =
       given_.kind == Kind::kStage || plan_.choice.algorithm == Algorithm::kSliced || reads_in_place;
   if (needs_stage && take_stage().data == nullptr) return Outcome::kInterrupted;
-  if (given_.kind == Kind::kStage) given_ = stage_.place;
+  if (given_.kind == Kind::kStage) given_ = stage_.location;
   const bool must_move = given_.kind == Kind::kArena && overwritten(plan_);
   return must_move && !move_to_scratch(bytes) ? Outcome::kNoMemory : Outcome::kDone;
 }
@@ -93,7 +93,7 @@ bool Payloads::move_to_scratch(std::uint64_t bytes) {
   const auto scratch = memory_.scratch(bytes);
   if (!scratch) return false;
   pack(scratch->data);
-  given_ = scratch->place;
+  given_ = scratch->location;
   return true;
 }
 
@@ -108,7 +108,7 @@ void Payloads::pack(std::byte* to) const {
 // Byte offsets of the blocks: in the source itself, or end to end as they were packed.
 void Payloads::write_table(bool packed) {
   const std::size_t element = plan_.element;
-  std::byte* table = channel_.payload();
+  std::byte* table = channel_.arrivals().payload();
   std::uint64_t end = 0;
   for (const Block& block : plan_.mine.source_blocks) {
     const std::uint64_t offset = packed ? end : block.offset * element;
@@ -119,9 +119,9 @@ void Payloads::write_table(bool packed) {
   MUSTER_FAULT_POINT("payload.table_written");
 }
 
-shm::Place Payloads::announce(Announced* announced) {
-  const bool in_source = given_.kind == Kind::kArena && pack_place(given_) == pack_place(plan_.home);
-  if (given_.kind == Kind::kSlot) pack(channel_.payload() + table_bytes());
+shm::PayloadLocation Payloads::announce(Announced* announced) {
+  const bool in_source = given_.kind == Kind::kArena && pack_location(given_) == pack_location(plan_.home);
+  if (given_.kind == Kind::kSlot) pack(channel_.arrivals().payload() + table_bytes());
   if (given_.kind == Kind::kStage) pack(stage_.data);
   if (is_pairwise(plan_.what.op)) {
     if (table_bytes() > 0 && given_.kind != Kind::kNone) write_table(!in_source);
@@ -130,7 +130,7 @@ shm::Place Payloads::announce(Announced* announced) {
     write_table(false);
     announced->inside[0] = std::byte{1};
   } else if (plan_.choice.algorithm == Algorithm::kSliced) {
-    const std::uint64_t stage = pack_place(stage_.place);
+    const std::uint64_t stage = pack_location(stage_.location);
     std::memcpy(announced->inside, &stage, sizeof stage);
   } else if (plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target) {
     announced->inside[0] = std::byte{1};
@@ -147,9 +147,9 @@ Outcome Payloads::meet() {
 
 Outcome Payloads::end() {
   if (!must_say_done()) return Outcome::kDone;
-  channel_.set_phase(shm::kPhaseLast);
+  channel_.phases().set(channel_.at(), shm::kPhaseLast);
   if (given_.kind != Kind::kArena) return Outcome::kDone;
-  return outcome_of(channel_.await_readers(channel_.at(), shm::kPhaseLast, policy_));
+  return outcome_of(channel_.phases().await_readers(channel_.at(), shm::kPhaseLast, policy_));
 }
 
 // ---- reading -----------------------------------------------------------------------------------
@@ -159,25 +159,25 @@ const std::byte* Payloads::read(std::uint32_t i, std::uint64_t offset, std::uint
     const std::size_t element = plan_.element;
     return plan_.mine.source + plan_.mine.source_blocks.front().offset * element + offset;
   }
-  const shm::Place place = channel_.arrival(i).place();
+  const shm::PayloadLocation location = channel_.arrivals().of(i).location();
   std::uint64_t room = 0;
   const std::byte* base = nullptr;
-  switch (place.kind) {
+  switch (location.kind) {
     case Kind::kSlot: {
       const std::size_t table = has_table(plan_.what) ? channel_.members() * sizeof(std::uint64_t) : 0;
-      base = channel_.payload_of(i) + table;
+      base = channel_.arrivals().payload_of(i) + table;
       room = shm::kSlotPayloadBytes - table;
       break;
     }
     case Kind::kStage:
-      if (place.index >= shm::kStages) return nullptr;
-      base = channel_.peer(i).stages + place.index * shm::kStageBytes;
+      if (location.index >= shm::kStages) return nullptr;
+      base = channel_.peer(i).stages + location.index * shm::kStageBytes;
       room = shm::kStageBytes;
       break;
     case Kind::kArena: {
       std::uint64_t from = 0;
-      if (__builtin_add_overflow(place.value, offset, &from)) return nullptr;
-      return memory_.arena(channel_.peer(i).rank, place.index, from, bytes);
+      if (__builtin_add_overflow(location.value, offset, &from)) return nullptr;
+      return memory_.arena(channel_.peer(i).rank, location.index, from, bytes);
     }
     default:
       return nullptr;
@@ -188,21 +188,21 @@ const std::byte* Payloads::read(std::uint32_t i, std::uint64_t offset, std::uint
 const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
   const std::uint32_t me = channel_.index();
   if (i == me) return plan_.mine.source + plan_.mine.source_blocks[me].offset * plan_.element;
-  const Announced& theirs = channel_.arrival(i);
+  const Announced& theirs = channel_.arrivals().of(i);
   const bool in_table =
-      has_table(plan_.what) || (theirs.place().kind == Kind::kArena && theirs.inside[0] != std::byte{0});
+      has_table(plan_.what) || (theirs.location().kind == Kind::kArena && theirs.inside[0] != std::byte{0});
   if (!in_table) return read(i, plan_.my_offset, bytes);
   std::uint64_t offset = 0;
-  std::memcpy(&offset, channel_.payload_of(i) + me * sizeof offset, sizeof offset);
+  std::memcpy(&offset, channel_.arrivals().payload_of(i) + me * sizeof offset, sizeof offset);
   return read(i, offset, bytes);
 }
 
 bool Payloads::intact(std::uint32_t i) const {
   if (i == channel_.index()) return true;
-  const shm::Place place = channel_.arrival(i).place();
-  switch (place.kind) {
+  const shm::PayloadLocation location = channel_.arrivals().of(i).location();
+  switch (location.kind) {
     case Kind::kStage:
-      return stage_intact(i, place);
+      return stage_intact(i, location);
     case Kind::kArena:
       // A member that has moved on does not wait for its readers, and may write there. That others have moved
       // on, or are gone, is no matter.
@@ -218,16 +218,16 @@ bool Payloads::all_intact() const {
   return channel_.sound();
 }
 
-bool Payloads::stage_intact(std::uint32_t i, shm::Place stage) const {
+bool Payloads::stage_intact(std::uint32_t i, shm::PayloadLocation stage) const {
   // What was read of it comes before the look.
   std::atomic_thread_fence(std::memory_order_acquire);
   const auto* uses = &channel_.peer(i).header->stage_uses[stage.index];
-  return (shm::Untrusted<std::uint64_t>(uses).load_acquire() & shm::kPlaceValueMask) == stage.value;
+  return (shm::Untrusted<std::uint64_t>(uses).load_acquire() & shm::kLocationValueMask) == stage.value;
 }
 
 bool Payloads::must_say_done() const {
   for (std::uint32_t i = 0; i < channel_.members(); ++i) {
-    const Kind kind = i == channel_.index() ? given_.kind : channel_.arrival(i).place().kind;
+    const Kind kind = i == channel_.index() ? given_.kind : channel_.arrivals().of(i).location().kind;
     if (kind == Kind::kStage || kind == Kind::kArena) return true;
   }
   return false;

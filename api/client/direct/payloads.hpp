@@ -30,10 +30,10 @@ class Payloads {
   template<class Fill>
   [[nodiscard]] Outcome meet_with(Fill fill) {
     if (!channel_.begin()) return not_met(Outcome::kRefused);
-    Announced& draft = channel_.draft();
+    Announced& draft = channel_.arrivals().draft();
     draft = {};
     given_ = fill(&draft);
-    draft.place_bits = shm::pack_place(given_);
+    draft.location_bits = shm::pack_location(given_);
     return not_met(client::meet(plan_, memory_, policy_));
   }
 
@@ -46,7 +46,7 @@ class Payloads {
   // What was read of all members, and of their slots, is what they gave.
   bool all_intact() const;
   // The stage of member i, at `stage`.index < kStages, has no other content than was said.
-  bool stage_intact(std::uint32_t i, shm::Place stage) const;
+  bool stage_intact(std::uint32_t i, shm::PayloadLocation stage) const;
 
   // The stage of this member, where it takes one; no data: the wait for its readers was interrupted.
   Stages::Stage& take_stage() { return stage_ = stages_.take(channel_, policy_); }
@@ -56,7 +56,7 @@ class Payloads {
 
  private:
   Outcome prepare();
-  shm::Place announce(Announced* announced);
+  shm::PayloadLocation announce(Announced* announced);
   // As it is, but for a stage: nobody reads it in an operation that has not begun.
   Outcome not_met(Outcome outcome) {
     if (outcome != Outcome::kDone) stages_.forget_unbegun(channel_);
@@ -64,7 +64,7 @@ class Payloads {
   }
   // Some member's contribution may be overwritten, or is waited for, until the others say that they are done.
   bool must_say_done() const;
-  shm::Place choose_place(std::uint64_t bytes) const;
+  shm::PayloadLocation choose_location(std::uint64_t bytes) const;
   std::size_t table_bytes() const;
   void write_table(bool packed);
   void pack(std::byte* to) const;
@@ -76,7 +76,7 @@ class Payloads {
   Stages& stages_;
   WaitPolicy& policy_;
   Stages::Stage stage_;
-  shm::Place given_;
+  shm::PayloadLocation given_;
 };
 
 }  // namespace muster::client

@@ -13,7 +13,7 @@ struct Peer {
   std::int32_t rank = 0;  // world rank
   const shm::DirectHeader* header = nullptr;
   const std::byte* stages = nullptr;
-  const shm::DirectSeat* seat = nullptr;
+  const shm::MemberRegion* region = nullptr;
   const std::byte* slots = nullptr;        // two of kSlotBytes
   const std::uint64_t* life = nullptr;     // of its rank, on the group page
   const shm::DirectPair* pairs = nullptr;  // one per member of the group

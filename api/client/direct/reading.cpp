@@ -38,14 +38,14 @@ class Reading {
     for (std::uint32_t i = 0; i < channel_.members(); ++i) {
       sources_[i] = payloads_.read(i, 0, total_);
       if (sources_[i] == nullptr) return Outcome::kCorrupt;
-      counted = counted || channel_.arrival(i).inside[0] != std::byte{0};
+      counted = counted || channel_.arrivals().of(i).inside[0] != std::byte{0};
     }
     MUSTER_FAULT_POINT("reading.found");
     const Outcome done = counted ? by_chunks() : straight();
     if (done != Outcome::kDone) return done;
     MUSTER_FAULT_POINT("reading.delivered");
-    channel_.set_phase(shm::kPhaseLast);
-    return outcome_of(channel_.await_readers(channel_.at(), shm::kPhaseLast, policy_));
+    channel_.phases().set(channel_.at(), shm::kPhaseLast);
+    return outcome_of(channel_.phases().await_readers(channel_.at(), shm::kPhaseLast, policy_));
   }
 
  private:
@@ -77,9 +77,9 @@ class Reading {
         deliver(first, bytes);
       if (!payloads_.all_intact()) return Outcome::kBroken;
       MUSTER_FAULT_POINT("reading.chunk_reduced");
-      channel_.set_phase(++phase);
+      channel_.phases().set(channel_.at(), ++phase);
       if (!in_place) continue;
-      const Waited met = channel_.await_readers(channel_.at(), phase, policy_);
+      const Waited met = channel_.phases().await_readers(channel_.at(), phase, policy_);
       if (met != Waited::kMet) return outcome_of(met);
       MUSTER_FAULT_POINT("reading.chunk_met");
       math::copy(target_ + first, payloads_.stage().data, bytes, math::kNeverStream);

@@ -30,10 +30,10 @@ class Shared {
     switch (plan_.what.op) {
       case MUSTER_ALL_GATHER:
         for (std::uint32_t i = 0; i < channel_.members(); ++i)
-          if (channel_.arrival(i).place().value != 0) return true;
+          if (channel_.arrivals().of(i).location().value != 0) return true;
         return false;
       case MUSTER_BROADCAST:
-        return channel_.arrival(root()).place().kind != shm::Place::Kind::kNone;
+        return channel_.arrivals().of(root()).location().kind != shm::PayloadLocation::Kind::kNone;
       default:
         return total_ > 0;
     }
@@ -105,8 +105,8 @@ Outcome run_shared(const DirectPlan& plan, DirectMemory& memory, Stages& stages,
   if (!shared.somebody_writes()) return Outcome::kDone;
   if (const Outcome written = shared.write(); written != Outcome::kDone) return written;
   MUSTER_FAULT_POINT("shared.written");
-  plan.channel->set_phase(shm::kPhaseLast);
-  const Waited met = plan.channel->await_phase(shm::kPhaseLast, policy);
+  plan.channel->phases().set(plan.channel->at(), shm::kPhaseLast);
+  const Waited met = plan.channel->phases().await(plan.channel->at(), shm::kPhaseLast, policy);
   MUSTER_FAULT_POINT("shared.met");
   return outcome_of(met);
 }

@@ -45,14 +45,14 @@ class Slices {
     for (std::uint64_t c = 0; c < chunks; ++c) {
       if (const Outcome done = reduce(c); done != Outcome::kDone) return done;
       MUSTER_FAULT_POINT("slices.reduced");
-      channel_.set_phase(c + 1);
-      const Waited met = channel_.await_phase(c + 1, policy_);
+      channel_.phases().set(channel_.at(), c + 1);
+      const Waited met = channel_.phases().await(channel_.at(), c + 1, policy_);
       if (met != Waited::kMet) return outcome_of(met);
       MUSTER_FAULT_POINT("slices.met");
       if (const Outcome done = collect(c); done != Outcome::kDone) return done;
     }
     MUSTER_FAULT_POINT("slices.collected");
-    channel_.set_phase(shm::kPhaseLast);
+    channel_.phases().set(channel_.at(), shm::kPhaseLast);
     return Outcome::kDone;
   }
 
@@ -97,10 +97,10 @@ class Slices {
     return Outcome::kDone;
   }
 
-  shm::Place announced(std::uint32_t i) const {
+  shm::PayloadLocation announced(std::uint32_t i) const {
     std::uint64_t bits = 0;
-    std::memcpy(&bits, channel_.arrival(i).inside, sizeof bits);
-    return shm::unpack_place(bits);
+    std::memcpy(&bits, channel_.arrivals().of(i).inside, sizeof bits);
+    return shm::unpack_location(bits);
   }
   const std::byte* stage_of(std::uint32_t i, std::uint32_t* index) const {
     if (i == channel_.index()) return payloads_.stage().data;

@@ -54,12 +54,12 @@ void reduce(const DirectPlan& plan) {
 void gather(const DirectPlan& plan) {
   const auto& blocks = plan.mine.target_blocks;
   for (std::uint32_t i = 0; i < blocks.size(); ++i)
-    copy_few(target(plan, blocks[i]), plan.channel->arrival(i).inside, blocks[i].count * plan.element);
+    copy_few(target(plan, blocks[i]), plan.channel->arrivals().of(i).inside, blocks[i].count * plan.element);
 }
 
 void take_from_root(const DirectPlan& plan) {
   const Block& to = plan.mine.target_blocks.front();
-  const std::byte* given = plan.channel->arrival(static_cast<std::uint32_t>(plan.what.root)).inside;
+  const std::byte* given = plan.channel->arrivals().of(static_cast<std::uint32_t>(plan.what.root)).inside;
   copy_few(target(plan, to), given, to.count * plan.element);
 }
 
@@ -68,7 +68,7 @@ void take_from_root(const DirectPlan& plan) {
 Outcome run_small(const DirectPlan& plan, DirectMemory& memory, Stages& /*stages*/, WaitPolicy& policy) {
   Channel& channel = *plan.channel;
   if (!channel.begin()) return Outcome::kRefused;
-  std::byte* given = channel.draft().inside;
+  std::byte* given = channel.arrivals().draft().inside;
   if (plan.small.source != nullptr)
     copy_few(given, plan.small.source, plan.small.bytes);
   else
@@ -94,7 +94,7 @@ void prepare_small(DirectPlan& plan) {
   small.take = reduce;
   small.reducer = math::reducer_of(plan.what.dtype, plan.what.redop);
   for (std::uint32_t i = 0; i < plan.channel->members(); ++i)
-    small.sources.push_back(plan.channel->arrival(i).inside);
+    small.sources.push_back(plan.channel->arrivals().of(i).inside);
   small.line.resize(kSmallBytesMax);
   small.reduction = {plan.what.redop,   small.sources.data(),          small.sources.size(),
                      small.line.data(), kSmallBytesMax / plan.element, plan.what.scale};

@@ -8,7 +8,7 @@
 namespace muster::client {
 namespace {
 
-using Kind = shm::Place::Kind;
+using Kind = shm::PayloadLocation::Kind;
 
 // Writes down that this rank is in the operation.
 void record(const DirectPlan& plan, DirectMemory& memory, std::uint32_t peer, std::uint64_t number) {
@@ -25,7 +25,8 @@ Outcome send(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy) {
   if (channel.view().parted_from(to)) return Outcome::kRefused;
   Announced announced{plan.signature.common};
   const bool inside = plan.given_bytes <= shm::kInlineBytes;
-  announced.place_bits = shm::pack_place(inside ? shm::Place{Kind::kInline, 0, 0} : plan.home);
+  announced.location_bits =
+      shm::pack_location(inside ? shm::PayloadLocation{Kind::kInline, 0, 0} : plan.home);
   if (inside && plan.given_bytes > 0) std::memcpy(announced.inside, plan.mine.source, plan.given_bytes);
   messages.send(to, plan.handle, announced);
   MUSTER_FAULT_POINT("send.published");
@@ -52,11 +53,11 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy
     messages.acknowledge(from, true);
     return Outcome::kDisagree;
   }
-  const shm::Place place = message.place();
-  const bool inside = place.kind == Kind::kInline && bytes <= shm::kInlineBytes;
-  const bool there = place.kind == Kind::kArena;
+  const shm::PayloadLocation location = message.location();
+  const bool inside = location.kind == Kind::kInline && bytes <= shm::kInlineBytes;
+  const bool there = location.kind == Kind::kArena;
   const std::byte* source = inside ? message.inside : nullptr;
-  if (there) source = memory.arena(channel.peer(from).rank, place.index, place.value, bytes);
+  if (there) source = memory.arena(channel.peer(from).rank, location.index, location.value, bytes);
   if (source == nullptr) return Outcome::kCorrupt;
   if (bytes > 0) math::copy(plan.mine.target, source, bytes, math::streaming_from(bytes));
   MUSTER_FAULT_POINT("receive.copied");

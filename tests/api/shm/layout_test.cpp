@@ -94,10 +94,10 @@ TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(sizeof(DirectSlot), 64u);
   EXPECT_EQ(offsetof(DirectSlot, position), 0u);
   EXPECT_EQ(offsetof(DirectSlot, common), 8u);
-  EXPECT_EQ(offsetof(DirectSlot, place), 24u);
+  EXPECT_EQ(offsetof(DirectSlot, location), 24u);
   EXPECT_EQ(offsetof(DirectSlot, payload), 32u);
-  EXPECT_EQ(sizeof(DirectSeat), 256u);
-  EXPECT_EQ(offsetof(DirectSeat, plans), 128u);
+  EXPECT_EQ(sizeof(MemberRegion), 256u);
+  EXPECT_EQ(offsetof(MemberRegion, plans), 128u);
   EXPECT_EQ(sizeof(DirectPair), 256u);
   EXPECT_EQ(offsetof(DirectPair, received), 128u);
   EXPECT_EQ(offsetof(DirectHeader, asleep), 128u);
@@ -108,20 +108,20 @@ TEST(Layout, PinsTheDirectSegment) {
   EXPECT_EQ(offsetof(GroupLine, ended), 16u);
   EXPECT_EQ(sizeof(RankLine), 128u);
   EXPECT_EQ(kDirectRecordsOffset, 4096u + 2u * 512u * 1024u);
-  EXPECT_EQ(kDirectSeatsOffset, 4096u + 2u * 512u * 1024u + 1024u * 64u);
+  EXPECT_EQ(kMemberRegionsOffset, 4096u + 2u * 512u * 1024u + 1024u * 64u);
   EXPECT_EQ(offsetof(DirectHeader, recorded), 416u);
   EXPECT_EQ(offsetof(DirectRecord, begun_ns), 48u);
   EXPECT_EQ(offsetof(DirectRecord, end), 56u);
-  EXPECT_EQ(seat_bytes(3), 256u + 2u * 1280u + 3u * 256u);
+  EXPECT_EQ(member_region_bytes(3), 256u + 2u * 1280u + 3u * 256u);
 }
 
 TEST(Layout, PacksAPlace) {
-  const Place place{Place::Kind::kArena, (1u << 20) - 1, (std::uint64_t{1} << 40) - 1};
-  const Place again = unpack_place(pack_place(place));
-  EXPECT_EQ(again.kind, place.kind);
-  EXPECT_EQ(again.index, place.index);
-  EXPECT_EQ(again.value, place.value);
-  EXPECT_EQ(unpack_place(0).kind, Place::Kind::kNone);
+  const PayloadLocation location{PayloadLocation::Kind::kArena, (1u << 20) - 1, (std::uint64_t{1} << 40) - 1};
+  const PayloadLocation again = unpack_location(pack_location(location));
+  EXPECT_EQ(again.kind, location.kind);
+  EXPECT_EQ(again.index, location.index);
+  EXPECT_EQ(again.value, location.value);
+  EXPECT_EQ(unpack_location(0).kind, PayloadLocation::Kind::kNone);
 }
 
 TEST(Layout, GivesEachWordALineOfItsOwn) {

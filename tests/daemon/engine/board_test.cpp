@@ -32,13 +32,14 @@ void expect_apart(const Board& board, const std::set<std::uint32_t>& live) {
     const auto members = board.segments().members(GroupId(group));
     for (const shm::DirectMember& member : members)
       taken[static_cast<std::size_t>(member.rank)].emplace_back(
-          member.seat, member.seat + shm::seat_bytes(static_cast<std::uint32_t>(members.size())));
+          member.region,
+          member.region + shm::member_region_bytes(static_cast<std::uint32_t>(members.size())));
   }
   for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
     auto& seats = taken[rank];
     std::sort(seats.begin(), seats.end());
     for (std::size_t i = 0; i < seats.size(); ++i) {
-      EXPECT_GE(seats[i].first, i == 0 ? shm::kDirectSeatsOffset : seats[i - 1].second) << "rank " << rank;
+      EXPECT_GE(seats[i].first, i == 0 ? shm::kMemberRegionsOffset : seats[i - 1].second) << "rank " << rank;
       EXPECT_LE(seats[i].second, board.segments().bytes(Rank(rank)));
       EXPECT_EQ(seats[i].first % shm::kLineBytes, 0u);
     }
@@ -142,8 +143,8 @@ TEST(Board, BelievesNoPositionThatNobodyCanHaveReached) {
   Board b = board();
   const auto view = *shm::Mapping::map(shm::Descriptor(::dup(b.segments().descriptor(Rank(2)))),
                                        b.segments().bytes(Rank(2)), shm::Access::kReadWrite);
-  auto* seat = view.writable() + b.segments().members(GroupId(0))[2].seat;
-  auto* slot = reinterpret_cast<shm::DirectSlot*>(seat + shm::kSlotsOffset);
+  auto* region = view.writable() + b.segments().members(GroupId(0))[2].region;
+  auto* slot = reinterpret_cast<shm::DirectSlot*>(region + shm::kSlotsOffset);
   std::uint64_t fault = 0;
   for (const std::uint64_t lie : {UINT64_MAX, UINT64_MAX / 2, std::uint64_t{1} << 45}) {
     slot->position = lie;

@@ -176,7 +176,7 @@ class DirectClient {
   void arrive(const Board& board, std::uint32_t group, std::uint64_t number, std::int64_t now) {
     for (const auto& member : board.segments().members(GroupId(group))) {
       if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
-      auto* slot = reinterpret_cast<shm::DirectSlot*>(map_.writable() + member.seat + shm::kSlotsOffset +
+      auto* slot = reinterpret_cast<shm::DirectSlot*>(map_.writable() + member.region + shm::kSlotsOffset +
                                                       (number & 1) * shm::kSlotBytes);
       slot->position = number;
     }
@@ -199,8 +199,8 @@ class DirectClient {
   void depart(const Board& board, std::uint32_t group, std::uint64_t number) {
     for (const auto& member : board.segments().members(GroupId(group))) {
       if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
-      auto* seat = reinterpret_cast<shm::DirectSeat*>(map_.writable() + member.seat);
-      seat->progress = shm::make_progress(number, shm::kPhaseLast);
+      auto* region = reinterpret_cast<shm::MemberRegion*>(map_.writable() + member.region);
+      region->progress = shm::make_progress(number, shm::kPhaseLast);
     }
   }
   void await_readers_of(std::uint64_t record) {

@@ -30,12 +30,12 @@ class Meetings : public ::testing::Test {
   }
   static Announced said(std::byte value) {
     Announced announced{kSame};
-    announced.place_bits = shm::pack_place({shm::Place::Kind::kInline, 0, 0});
+    announced.location_bits = shm::pack_location({shm::PayloadLocation::Kind::kInline, 0, 0});
     announced.inside[0] = value;
     return announced;
   }
   static void arrive(Channel& channel, std::byte value = std::byte{0}) {
-    channel.draft() = said(value);
+    channel.arrivals().draft() = said(value);
     channel.arrive(9);
   }
   static Fate fate_of(const Channel& channel) { return channel.view().fate_of(channel.at()); }
@@ -79,9 +79,9 @@ TEST_F(Meetings, BringsEachMemberWhatTheOthersSaid) {
     for (Channel* channel : {&one_, &other_}) {
       WaitPolicy policy = at_once();
       ASSERT_EQ(channel->await_arrivals(policy), Waited::kMet);
-      EXPECT_EQ(channel->arrival(0).inside[0], std::byte(10 + round));
-      EXPECT_EQ(channel->arrival(1).inside[0], std::byte(20 + round));
-      EXPECT_EQ(channel->arrival(1).common, kSame);
+      EXPECT_EQ(channel->arrivals().of(0).inside[0], std::byte(10 + round));
+      EXPECT_EQ(channel->arrivals().of(1).inside[0], std::byte(20 + round));
+      EXPECT_EQ(channel->arrivals().of(1).common, kSame);
     }
   }
   EXPECT_TRUE(asked_.empty());
@@ -121,17 +121,17 @@ TEST_F(Meetings, LeavesAStageToItsReadersWhereItIsInterrupted) {
   world_.interrupted = true;
   WaitPolicy policy(std::chrono::seconds(20), true);
   Stages stages(world_.memory(0).own(), world_.memory(0).flight());
-  for (const std::uint32_t index : {0u, 1u}) EXPECT_EQ(stages.take(one_, policy).place.index, index);
+  for (const std::uint32_t index : {0u, 1u}) EXPECT_EQ(stages.take(one_, policy).location.index, index);
   for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
   arrive(one_);
   arrive(other_);
   ASSERT_EQ(one_.await_arrivals(policy), Waited::kMet);
-  one_.set_phase(shm::kPhaseLast);
+  one_.phases().set(one_.at(), shm::kPhaseLast);
   EXPECT_EQ(stages.take(one_, policy).data, nullptr);
-  other_.set_phase(shm::kPhaseLast);
+  other_.phases().set(other_.at(), shm::kPhaseLast);
   const Stages::Stage stage = stages.take(one_, policy);
   EXPECT_NE(stage.data, nullptr) << "nobody is waited for any more";
-  EXPECT_EQ(stage.place.index, 0u);
+  EXPECT_EQ(stage.location.index, 0u);
 }
 
 // Goal:   what is no operation of a group is not interrupted: a group that is given back is settled first.
@@ -167,13 +167,13 @@ TEST_F(Meetings, GoesOnWithoutThoseWhoHaveDoneTheirPart) {
   WaitPolicy policy = at_once();
   ASSERT_EQ(one_.await_arrivals(policy), Waited::kMet);
   ASSERT_EQ(other_.await_arrivals(policy), Waited::kMet);
-  one_.set_phase(1);
-  other_.set_phase(1);
+  one_.phases().set(one_.at(), 1);
+  other_.phases().set(other_.at(), 1);
   world_.board().segments().set_attached(Rank(1), false);
   world_.lose(kLost);
-  EXPECT_EQ(one_.await_phase(1, policy), Waited::kMet);
-  one_.set_phase(2);
-  EXPECT_EQ(one_.await_phase(2, policy), Waited::kEnded) << "who is gone will not come to it";
+  EXPECT_EQ(one_.phases().await(one_.at(), 1, policy), Waited::kMet);
+  one_.phases().set(one_.at(), 2);
+  EXPECT_EQ(one_.phases().await(one_.at(), 2, policy), Waited::kEnded) << "who is gone will not come to it";
   EXPECT_TRUE(asked_.empty());
 }
 
@@ -185,8 +185,8 @@ TEST_F(Meetings, NoticesOneWhoWasGoneBeforeItsArrivalWasSeen) {
   world_.lose(kLost);
   WaitPolicy policy = at_once();
   ASSERT_EQ(one_.await_arrivals(policy), Waited::kMet);
-  one_.set_phase(1);
-  EXPECT_EQ(one_.await_phase(1, policy), Waited::kEnded);
+  one_.phases().set(one_.at(), 1);
+  EXPECT_EQ(one_.phases().await(one_.at(), 1, policy), Waited::kEnded);
   EXPECT_TRUE(asked_.empty());
 }
 
@@ -213,7 +213,7 @@ TEST_F(Meetings, CompletesWhatHadComeBeforeAMemberWasCalledAbsent) {
   EXPECT_EQ(fate_of(one_), Fate::kGoesOn);
   WaitPolicy policy = at_once();
   ASSERT_EQ(one_.await_arrivals(policy), Waited::kMet);
-  EXPECT_EQ(one_.arrival(1).inside[0], std::byte{5});
+  EXPECT_EQ(one_.arrivals().of(1).inside[0], std::byte{5});
   EXPECT_FALSE(one_.begin());
   EXPECT_TRUE(asked_.empty());
 }
@@ -264,7 +264,7 @@ TEST_F(Meetings, BeginsAnewInTheNextEpoch) {
   arrive(one_, std::byte{7});
   arrive(other_, std::byte{8});
   EXPECT_EQ(other_.await_arrivals(policy), Waited::kMet);
-  EXPECT_EQ(other_.arrival(0).inside[0], std::byte{7});
+  EXPECT_EQ(other_.arrivals().of(0).inside[0], std::byte{7});
 }
 
 // Goal:   what all had met for is completed, also by a member that reads it after another client has taken
@@ -283,7 +283,7 @@ TEST_F(Meetings, ReadsWhatAMemberGaveAfterItsSuccessorHasArrived) {
   arrive(successor, std::byte{9});
   WaitPolicy policy = at_once();
   ASSERT_EQ(one_.await_arrivals(policy), Waited::kMet);
-  EXPECT_EQ(one_.arrival(1).inside[0], std::byte{5});
+  EXPECT_EQ(one_.arrivals().of(1).inside[0], std::byte{5});
   EXPECT_TRUE(one_.sound());
   EXPECT_TRUE(one_.view().let_go(1, one_.at())) << "but memory in its arena is the successor's";
 }
@@ -372,7 +372,7 @@ TEST_F(Meetings, MatchesMessagesInOrder) {
 }
 
 TEST_F(Meetings, WritesAStageAgainOnlyWhenItsReadersAreDone) {
-  std::vector<std::byte> segment(shm::kDirectSeatsOffset);
+  std::vector<std::byte> segment(shm::kMemberRegionsOffset);
   const std::uint32_t recording = 0;
   FlightRing flight(segment.data(), &recording);
   Stages stages(segment.data(), flight);
@@ -380,16 +380,16 @@ TEST_F(Meetings, WritesAStageAgainOnlyWhenItsReadersAreDone) {
   const auto uses = [&](std::uint32_t index) {
     return reinterpret_cast<const shm::DirectHeader*>(segment.data())->stage_uses[index];
   };
-  ASSERT_EQ(stages.take(one_, policy).place.index, 0u);
+  ASSERT_EQ(stages.take(one_, policy).location.index, 0u);
   ASSERT_TRUE(one_.begin());
-  ASSERT_EQ(stages.take(one_, policy).place.index, 1u);
+  ASSERT_EQ(stages.take(one_, policy).location.index, 1u);
   ASSERT_TRUE(one_.begin());
   // Nobody said that he is done with operation 1, so the deadline passes; then the readers find the use
   // changed.
   EXPECT_EQ(uses(0), 1u);
   const Stages::Stage again = stages.take(one_, policy);
-  EXPECT_EQ(again.place.index, 0u);
-  EXPECT_EQ(again.place.value, 2u);
+  EXPECT_EQ(again.location.index, 0u);
+  EXPECT_EQ(again.location.value, 2u);
   EXPECT_TRUE(asked_.empty()) << "nobody is blamed for it";
 }
 

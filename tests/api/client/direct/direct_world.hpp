@@ -2,7 +2,8 @@
 // process: real segments, a board for the engine's part, and no engine.
 #pragma once
 
-#include "api/client/direct/seating.hpp"
+#include "api/client/direct/member_regions.hpp"
+#include "api/client/direct/planning.hpp"
 #include "daemon/engine/board.hpp"
 
 #include <atomic>
@@ -76,8 +77,8 @@ class DirectWorld {
 
   // A plan for a share whose memory lies in the arena.
   DirectPlan plan(std::uint32_t rank, const Collective& what, const Share& mine) {
-    Described described{kGroup, what, mine, place_of(mine.source), {}};
-    for (const Face& face : mine.sends) described.sends.push_back(place_of(face.data));
+    Described described{kGroup, what, mine, location_of(mine.source), {}};
+    for (const Face& face : mine.sends) described.sends.push_back(location_of(face.data));
     return make_direct_plan(rank + 1, described, channel(rank), machine_, machine_.cores);
   }
   Outcome run(std::uint32_t rank, const DirectPlan& plan) {
@@ -109,13 +110,13 @@ class DirectWorld {
                                            w.board_->segments().page_bytes(), shm::Access::kRead),
                                      *this)),
           stages(memory.own(), memory.flight()) {
-      const Seating seating{kGroup,
-                            kGroupId.value,
-                            r,
-                            w.board_->segments().members(kGroupId),
-                            w.board_->epochs().present(kGroupId),
-                            w.board_->epochs().base(kGroupId)};
-      channel = *open_channel(memory, seating, *this);
+      const MemberRegions regions{kGroup,
+                                  kGroupId.value,
+                                  r,
+                                  w.board_->segments().members(kGroupId),
+                                  w.board_->epochs().present(kGroupId),
+                                  w.board_->epochs().base(kGroupId)};
+      channel = *open_channel(memory, regions, *this);
     }
     Result<shm::Mapping> direct_segment(std::int32_t peer) override {
       const Rank p(static_cast<std::uint32_t>(peer));
@@ -131,7 +132,7 @@ class DirectWorld {
       const std::uint64_t part = world.arena_bytes() / world.board_->segments().members(kGroupId).size();
       if (bytes > part) return fail(Code::kNoResource, "a scratch of {} bytes in a part of {}", bytes, part);
       std::byte* data = world.arena() + world.arena_bytes() + rank * part;
-      return Scratch{data, world.place_of(data)};
+      return Scratch{data, world.location_of(data)};
     }
     Instant now() const override { return clock.now(); }
     bool engine_gone() override { return world.engine_gone; }
@@ -149,9 +150,9 @@ class DirectWorld {
   shm::Mapping map(int descriptor, std::uint64_t bytes, shm::Access access) const {
     return *shm::Mapping::map(shm::Descriptor(::dup(descriptor)), bytes, access);
   }
-  shm::Place place_of(const std::byte* data) const {
+  shm::PayloadLocation location_of(const std::byte* data) const {
     if (data == nullptr) return {};
-    return {shm::Place::Kind::kArena, 0, static_cast<std::uint64_t>(data - view_.data())};
+    return {shm::PayloadLocation::Kind::kArena, 0, static_cast<std::uint64_t>(data - view_.data())};
   }
 
   Machine machine_;

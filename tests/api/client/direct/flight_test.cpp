@@ -57,7 +57,7 @@ TEST(FlightRing, SaysWhenOperationsEndWhileATraceIsTaken) {
 
 // Goal:   the ring keeps the latest, and says how many it has lost.
 TEST(FlightRing, KeepsTheLatest) {
-  std::vector<std::uint64_t> memory((shm::kDirectSeatsOffset + 7) / 8);
+  std::vector<std::uint64_t> memory((shm::kMemberRegionsOffset + 7) / 8);
   const std::uint32_t recording = 0;
   FlightRing ring(reinterpret_cast<std::byte*>(memory.data()), &recording);
   ring.ended(shm::RecordState::kWell, Instant(1));  // nothing has begun: nothing is written

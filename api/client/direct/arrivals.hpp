@@ -1,0 +1,71 @@
+// Arrivals: what the members of a group say when they come to an operation, as one member sees it.
+//
+// Each member has two slots, which its operations use in turn; the rules are in api/shm/direct.hpp.
+#pragma once
+
+#include "api/client/direct/announced.hpp"
+#include "api/client/direct/peer.hpp"
+#include "api/shm/direct.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace muster::client {
+
+// Owns    this member's position among the group's operations, its slots, and copies of what all have said.
+// Thread  the session's.
+// Bound   two operations a slot apart; as many members as the group has.
+// Fails   never.
+class Arrivals {
+ public:
+  // `own`: this member's region. `peers` outlive it.
+  Arrivals(std::uint32_t index, shm::MemberRegion* own, std::span<const Peer> peers)
+      : own_(own), peers_(peers), said_(peers.size()), index_(index) {}
+
+  // Of the present operation, or the latest.
+  std::uint64_t position() const { return position_; }
+  // The next operation's is position + 1, or that behind the base of a new epoch.
+  void move_to(std::uint64_t position);
+
+  // What this member is about to announce: afterwards its own of().
+  Announced& draft() { return said_[index_]; }
+  // Where this operation's payload may be put: kSlotPayloadBytes.
+  std::byte* payload() { return own_slots() + offset_ + shm::kSlotHeaderBytes; }
+  // Fills the slot with the draft, all but its position: returns the word into which that is to be published.
+  std::uint64_t* fill(std::uint64_t plan) {
+    shm::DirectSlot* const slot = own_slot();
+    shm::Published<std::uint64_t>(&own_->plans[position_ & 1]).store(plan);
+    draft().write(slot);
+    return &slot->position;
+  }
+  // What others read of this member's slot from now on does not count.
+  void withdraw();
+  // The slot of the next operation.
+  const std::byte* next_slot() { return own_slots() + (shm::kSlotBytes - offset_); }
+
+  // Where member i publishes its position, and what it says.
+  const shm::DirectSlot& slot_of(std::uint32_t i) const {
+    return *reinterpret_cast<const shm::DirectSlot*>(peers_[i].slots + offset_);
+  }
+  // Copies what member i says, whose slot shows the position.
+  void take(std::uint32_t i, const shm::DirectSlot& slot) { said_[i].read(slot); }
+  const Announced& of(std::uint32_t i) const { return said_[i]; }
+  const std::byte* payload_of(std::uint32_t i) const {
+    return peers_[i].slots + offset_ + shm::kSlotHeaderBytes;
+  }
+
+ private:
+  std::byte* own_slots() { return reinterpret_cast<std::byte*>(own_) + shm::kSlotsOffset; }
+  shm::DirectSlot* own_slot() { return reinterpret_cast<shm::DirectSlot*>(own_slots() + offset_); }
+
+  shm::MemberRegion* own_;
+  std::span<const Peer> peers_;
+  std::vector<Announced> said_;  // by index, the own one too
+  std::uint32_t index_;
+  std::uint64_t position_ = 0;
+  std::size_t offset_ = 0;  // of its slot
+};
+
+}  // namespace muster::client
