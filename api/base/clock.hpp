@@ -1,8 +1,6 @@
 // Clock: the only source of time. Monotonic; wall time is for logs alone.
 #pragma once
 
-#include "api/base/assert.hpp"
-
 #include <chrono>
 
 namespace muster {
@@ -31,24 +29,6 @@ class Clock {
 class SteadyClock final : public Clock {
  public:
   Instant now() const noexcept override;
-};
-
-// Time that moves only when told to: for tests and for the simulator.
-//
-// Owns    its instant.
-// Thread  one at a time.
-// Bound   never goes back: asserts on a negative advance.
-// Fails   never.
-class ManualClock final : public Clock {
- public:
-  Instant now() const noexcept override { return now_; }
-  void advance(Nanos by) noexcept {
-    MUSTER_ASSERT(by >= Nanos{0});
-    now_ += by;
-  }
-
- private:
-  Instant now_{0};
 };
 
 }  // namespace muster

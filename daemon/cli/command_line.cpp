@@ -207,6 +207,8 @@ void add_local(CLI::App& app, Line& line) {
   filled(mesh->add_option("--config", line.mesh.config, "A cluster file, in place of the three above"),
          control::kFile);
   filled(mesh->add_option("--job", line.mesh.job, "A job of that file"));
+  mesh->add_flag("--manifest", line.mesh.manifest,
+                 "The facts behind the hash, one a line: where two hashes differ, compare these");
   CLI::App* plan = app.add_subcommand("plan", "Plans: how collectives are carried out");
   plan->require_subcommand(1);
   CLI::App* explain =

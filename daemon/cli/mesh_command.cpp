@@ -113,7 +113,11 @@ OrTrouble<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
 int run_mesh(const MeshQuestion& question, Output output) {
   const auto mesh = mesh_of(question);
   if (!mesh) return complain(mesh.error());
-  const Json object = to_json(mesh::GroupList(*mesh));
+  const mesh::GroupList groups(*mesh);
+  if (question.manifest)
+    return output == Output::kJson ? print_json({{"manifest", groups.manifest()}})
+                                   : print_text(groups.manifest());
+  const Json object = to_json(groups);
   return output == Output::kJson ? print_json(object)
                                  : print_text(mesh_text(object, config::screen_columns()));
 }

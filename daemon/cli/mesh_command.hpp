@@ -16,6 +16,7 @@ struct MeshQuestion {
   std::vector<std::string> flattens;  // "name=a,b"
   std::string config;                 // a cluster file, in place of the three above
   std::string job;                    // of that file; may be left out if it has one only
+  bool manifest = false;              // the lines behind the hash, and nothing else
 };
 
 // What `muster run` asks too. kUsage with the sentence of the mesh.

@@ -80,7 +80,7 @@ class Memory {
 struct DeviceInfo {
   Kind kind = Kind::kHost;
   std::uint32_t ordinal = 0;
-  std::string name;                // "host (2 workers)", "NVIDIA H100 80GB HBM3"
+  std::string name;                // "host (2 workers, AVX2)", "NVIDIA H100 80GB HBM3"
   std::uint64_t memory_bytes = 0;  // total
   std::uint32_t units = 0;         // workers, or multiprocessors
 };
@@ -98,7 +98,8 @@ class Device {
   virtual Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) = 0;
   // All of the memory behind a descriptor that somebody else made and may go on writing; the descriptor stays
   // the caller's. Host: a memfd sealed against shrinking, of which bytes [first, first + bytes) are committed
-  // before this returns. kBadArgument for any other descriptor; kNoResource as allocate; kUnsupported.
+  // before this returns. Cuda: what Memory::descriptor() of another process gave; all of its `bytes` are
+  // there. kBadArgument for any other descriptor; kNoResource as allocate.
   virtual Result<std::unique_ptr<Memory>> import(int descriptor, std::uint64_t first,
                                                  std::uint64_t bytes) = 0;
 };

@@ -21,10 +21,10 @@ struct Finished {
   const Status* failure = nullptr;  // nullptr: it went well. Valid until a step is launched at that index.
 };
 
-// Owns    a stream per (rank, lane), an event for each step that may lie there, and the groups'
-// communicators. Thread  whoever holds the engine lock. Bound   launch_depth steps of a lane; nothing is
-// allocated between open() and connect(). Fails   launch, health: a device is broken as a whole. A launch
-// that fails otherwise fails its step alone,
+// Owns    a stream per (rank, lane), an event for each step that may lie there, and the communicators.
+// Thread  whoever holds the engine lock.
+// Bound   launch_depth steps of a lane; nothing is allocated between open() and connect().
+// Fails   launch, health: a device is broken as a whole. A launch that fails otherwise fails its step alone,
 //         which is reported like any other once what of it lies on a stream has run.
 class Executor {
  public:

@@ -8,6 +8,7 @@
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
 #include "tests/fuzz/target.hpp"
+#include "tests/support/manual_clock.hpp"
 
 #include <muster/kernels.h>
 #include <unistd.h>
@@ -69,7 +70,7 @@ struct Node {
     engine = *std::move(made);
     clock.advance(std::chrono::seconds(1));
   }
-  ManualClock clock;
+  test::ManualClock clock;
   std::unique_ptr<Engine> engine;
 };
 
@@ -441,7 +442,7 @@ class World {
   }
 
   Bytes& bytes_;
-  ManualClock& clock_;
+  test::ManualClock& clock_;
   Engine* engine_;
   Client clients_[kRanks];
 };

@@ -34,8 +34,8 @@ class CudaDevice final : public Device {
     const std::lock_guard<std::mutex> lock(allocating_);  // one user of the zeroing stream at a time
     return allocate_memory(info_.ordinal, bytes, zeroing_);
   }
-  Result<std::unique_ptr<Memory>> import(int, std::uint64_t, std::uint64_t) override {
-    return fail(Code::kUnsupported, "memory of another process is not imported on a cuda device yet");
+  Result<std::unique_ptr<Memory>> import(int descriptor, std::uint64_t, std::uint64_t bytes) override {
+    return import_memory(info_.ordinal, descriptor, bytes);
   }
 
  private:

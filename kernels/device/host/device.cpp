@@ -2,6 +2,7 @@
 #include "kernels/device/host/crew.hpp"
 #include "kernels/device/host/memory.hpp"
 #include "kernels/device/host/pool.hpp"
+#include "kernels/math/reduce.hpp"
 
 #include <mutex>
 #include <utility>
@@ -82,8 +83,9 @@ class HostDevice final : public Device {
     info_.kind = Kind::kHost;
     info_.memory_bytes = shm::memory_capacity();
     info_.units = crew_->workers() > 0 ? crew_->workers() : 1;
-    info_.name =
-        crew_->workers() > 0 ? fmt::format("host ({} workers)", crew_->workers()) : "host (driven by hand)";
+    info_.name = crew_->workers() > 0
+                     ? fmt::format("host ({} workers, {})", crew_->workers(), math::simd_target())
+                     : "host (driven by hand)";
   }
 
   const DeviceInfo& info() const noexcept override { return info_; }

@@ -18,20 +18,6 @@ TEST(SteadyClock, NeverGoesBack) {
   }
 }
 
-TEST(ManualClock, MovesOnlyWhenTold) {
-  ManualClock clock;
-  EXPECT_EQ(clock.now(), 0ns);
-  EXPECT_EQ(clock.now(), 0ns);
-  clock.advance(1500ms);
-  clock.advance(1ns);
-  EXPECT_EQ(clock.now(), 1'500'000'001ns);
-}
-
-TEST(ManualClockDeathTest, AssertsOnGoingBack) {
-  ManualClock clock;
-  EXPECT_DEATH(clock.advance(-1ns), "assertion failed: by >= Nanos");
-}
-
 TEST(Instant, NeverLiesBeyondTheLast) {
   EXPECT_EQ(later(5ns, 3ns), 8ns);
   EXPECT_EQ(later(5ns, Nanos::max()), Instant::max());

@@ -65,6 +65,16 @@ TEST(MeshCommand, AddsFlattensAndReadsThemFromAClusterFile) {
   EXPECT_NE(given.out.find("dp_tp"), std::string::npos);
 }
 
+// Goal:   what makes two hashes differ is a line that differs.
+TEST(MeshCommand, ShowsTheFactsBehindTheHash) {
+  const Ran two = muster({"mesh", "--world", "8", "--mesh", "dp_shard=4,tp=2", "--manifest"});
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_TRUE(two.out.starts_with("muster-mesh 1\nworld 8\n")) << two.out;
+  const Ran four = muster({"mesh", "--world", "8", "--mesh", "dp_shard=2,tp=4", "--manifest", "--json"});
+  EXPECT_NE(four.json().at("manifest"), two.out);
+  EXPECT_TRUE(four.json().at("manifest").get<std::string>().ends_with("\n")) << four.out;
+}
+
 TEST(MeshCommand, FitsAHundredColumns) {
   for (const Expected& expected : kMeshes) {
     const Ran ran = muster({"mesh", "--world", expected.world, "--mesh", expected.mesh});

@@ -2,6 +2,7 @@
 
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/support/contract.hpp"
+#include "tests/support/manual_clock.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -56,7 +57,7 @@ class EngineByHand : public ::testing::Test {
   }
 
   static constexpr std::uint64_t kAll = Handle(0, 77).bits;
-  ManualClock clock_;
+  test::ManualClock clock_;
   std::unique_ptr<Engine> engine_;
   std::vector<Session*> sessions_;
   std::vector<shm::Mapping> segments_;

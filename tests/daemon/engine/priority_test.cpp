@@ -3,6 +3,7 @@
 
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/daemon/engine/ring_client.hpp"
+#include "tests/support/manual_clock.hpp"
 
 #include <memory>
 #include <vector>
@@ -61,7 +62,7 @@ class Priorities : public ::testing::Test {
     return parts;
   }
 
-  ManualClock clock_;
+  test::ManualClock clock_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<test::RingClient>> clients_;
   std::vector<std::uint64_t> bulk_, small_;

@@ -6,6 +6,7 @@
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/daemon/engine/ring_client.hpp"
 #include "tests/support/cost.hpp"
+#include "tests/support/manual_clock.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -203,7 +204,7 @@ class StartCost : public ::testing::Test {
 
   static constexpr std::uint64_t kAll = Handle(0, 77).bits;
   static constexpr std::uint32_t kRoot = 1;
-  ManualClock clock_;
+  test::ManualClock clock_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<Seat>> seats_;
 };

@@ -1,5 +1,7 @@
 #include "daemon/supervisor/retries.hpp"
 
+#include "tests/support/manual_clock.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -35,7 +37,7 @@ class RetriesTest : public ::testing::Test {
   }
 
   control::Loop loop_;
-  ManualClock clock_;
+  test::ManualClock clock_;
   JobTable table_{Shares({.all = 1, .reserved = 0, .of_one = 1}, 7)};
   Retries retries_{loop_, clock_, table_};
   std::vector<std::string> applied_;

@@ -29,7 +29,7 @@ class CudaRig final : public Rig {
     EXPECT_EQ(cudaMemcpy(address, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), cudaSuccess);
   }
   std::vector<std::byte> read_through(int descriptor, std::size_t granted, std::size_t bytes) override {
-    auto other = cuda::import_memory(device_->info().ordinal, descriptor, granted);
+    auto other = device_->import(descriptor, 0, granted);
     EXPECT_TRUE(other.has_value()) << other.error().text();
     return other ? read((*other)->data(), bytes) : std::vector<std::byte>{};
   }
