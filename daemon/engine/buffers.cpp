@@ -20,17 +20,17 @@ Result<Handle> Engine::alloc_buffer(Session& session, const shm::BufferAlloc& re
                 name);
   if (name.empty() && request.shared_by != 0)
     return fail(Code::kBadArgument, "a node-shared buffer needs a name, by which its members find it");
-  MUSTER_RETURN_IF_ERROR(session.check_buffer_limit());
+  MUSTER_RETURN_IF_ERROR(session.buffers().check_limit());
   const auto made = request.imported != 0 ? import_buffer(session, request, imported)
                     : !name.empty()       ? alloc_named(session, request, name)
                                           : carve_buffer(session, request.bytes);
   MUSTER_ASSIGN_OR_RETURN(const Handle handle, made);
-  const Buffer& buffer = *session.buffer(handle);
+  const Buffer& buffer = *session.buffers().find(handle);
   const Arena& arena = *seats_[session.options().rank.value].arena;
   const device::Memory& memory = *arena.segment(buffer.grant.segment);
   grant->buffer = handle.bits;
   grant->segment = buffer.grant.segment;
-  grant->segment_is_new = session.introduce_segment(buffer.grant.segment) ? 1 : 0;
+  grant->segment_is_new = session.buffers().introduce_segment(buffer.grant.segment) ? 1 : 0;
   grant->segment_bytes = memory.bytes();
   grant->offset = buffer.grant.offset;
   grant->shared_memory = buffer.shared_memory;
@@ -45,7 +45,7 @@ Result<Handle> Engine::carve_buffer(Session& session, std::uint64_t bytes) {
   MUSTER_ASSIGN_OR_RETURN(buffer.grant, arena.allocate(bytes));
   buffer.bytes = bytes;
   const std::lock_guard lock(baton_);
-  return session.add_buffer(std::move(buffer));
+  return session.buffers().add(std::move(buffer));
 }
 
 // Work of the rank's former session may still be writing.
@@ -72,7 +72,7 @@ Result<Handle> Engine::alloc_named(Session& session, const shm::BufferAlloc& req
     buffer.shared_by = group;
   }
   MUSTER_ASSIGN_OR_RETURN(buffer.name, named_->open(scope, std::string(name), request.bytes));
-  if (session.holds(buffer.name.identity()))
+  if (session.buffers().holds(buffer.name.identity()))
     return fail(Code::kDuplicate, "this session has the buffer '{}' already", name);
   if (scope.kind == NameScope::Kind::kGroup) buffer.shared_memory = buffer.name.identity();
   auto grant = seats_[rank.value].arena->adopt(buffer.name.memory(), 0, request.bytes);
@@ -83,7 +83,7 @@ Result<Handle> Engine::alloc_named(Session& session, const shm::BufferAlloc& req
   buffer.grant = *grant;
   buffer.bytes = request.bytes;
   const std::lock_guard lock(baton_);
-  return session.add_buffer(std::move(buffer));
+  return session.buffers().add(std::move(buffer));
 }
 
 Result<Handle> Engine::import_buffer(Session& session, const shm::BufferAlloc& request, int memory) {
@@ -107,13 +107,14 @@ Result<Handle> Engine::import_buffer(Session& session, const shm::BufferAlloc& r
                           arena.adopt(std::move(imported), request.memory_offset, request.bytes));
   buffer.bytes = request.bytes;
   const std::lock_guard lock(baton_);
-  return session.add_buffer(std::move(buffer));
+  return session.buffers().add(std::move(buffer));
 }
 
 Status Engine::free_buffer(Session& session, Handle handle) {
   const LetGo after_the_baton(gone_);
   const std::lock_guard lock(baton_);
-  MUSTER_RETURN_IF_ERROR(session.free_buffer(handle, gone_));
+  session.plans().forget_former();
+  MUSTER_RETURN_IF_ERROR(session.buffers().free(handle, gone_));
   const Rank rank = session.options().rank;
   if (board_) board_->segments().set_retired(rank, seats_[rank.value].arena->retired());
   return {};

@@ -123,7 +123,7 @@ Result<shm::DirectEndAnswer> Engine::direct_end(Session& session, const shm::Dir
 }
 
 std::string Engine::direct_label(const Session& session, std::uint64_t plan) const {
-  const scheduler::Plan* found = session.plan(Handle(plan));
+  const scheduler::Plan* found = session.plans().find(Handle(plan));
   return found != nullptr ? found->label() : "an operation";
 }
 
@@ -223,7 +223,7 @@ Status Engine::direct_disagree(Session& session, const shm::DirectMessage& messa
   for (std::uint32_t i = 0; i < parties.size(); ++i) {
     const Session* member = seats_[group.ranks[i].value].session.get();
     const scheduler::Plan* plan =
-        member != nullptr ? member->plan(Handle(board_->records().plan_of(q, i))) : nullptr;
+        member != nullptr ? member->plans().find(Handle(board_->records().plan_of(q, i))) : nullptr;
     const scheduler::CollectiveWork* work = plan != nullptr ? plan->collective() : nullptr;
     parties[i].rank = static_cast<std::int32_t>(group.ranks[i].value);
     if (work == nullptr || work->group != q.group) continue;

@@ -16,7 +16,7 @@ std::size_t Engine::do_work() {
   if (!executor_ || !health_.ok()) return 0;  // not open yet, or never: open() has failed
   if (std::exchange(armed_, false))
     for (Seat& seat : seats_)
-      if (seat.session) seat.session->awake();
+      if (seat.session) seat.session->intake().awake();
   const Instant now = clock_.now();
   turn_ = now;
   baton_.doing("reaping finished steps");
@@ -42,7 +42,7 @@ std::size_t Engine::drain_rings(Instant now) {
 
 std::size_t Engine::drain_ring(Seat& seat, Instant now) {
   if (!seat.offence.empty()) return 0;
-  auto drained = seat.session->drain(*graph_, now);
+  auto drained = seat.session->intake().drain(*graph_, now);
   if (drained) {
     if (*drained == 0) return 0;
     seat.heard_at = now;
@@ -51,8 +51,8 @@ std::size_t Engine::drain_ring(Seat& seat, Instant now) {
   }
   // The conductor takes the session out; until then nothing more is read from it.
   seat.offence = drained.error().message();
-  seat.session->counters().add(shm::Counter::kRefusals, 1);
-  seat.session->close(Code::kProtocol);
+  seat.session->publication().counters().add(shm::Counter::kRefusals, 1);
+  seat.session->publication().close(Code::kProtocol);
   return 0;
 }
 
@@ -61,8 +61,8 @@ void Engine::tick(Instant now) {
   note_health(executor_->health(), "waiting for", "what was launched");
   for (Seat& seat : seats_) {
     if (!seat.session) continue;
-    seat.session->completion().beat(now);
-    seat.session->counters().set(
+    seat.session->publication().beat(now);
+    seat.session->publication().counters().set(
         shm::Counter::kExposedNs,
         static_cast<std::uint64_t>(graph_->lanes_of(seat.session->options().rank).exposed().count()));
   }
@@ -87,10 +87,10 @@ bool Engine::arm() {
   for (Seat& seat : seats_) {
     if (!seat.session) continue;
     // Even after one had work: all must be armed or none, and do_work() disarms all.
-    const bool sleeps = seat.session->try_sleep();
+    const bool sleeps = seat.session->intake().try_sleep();
     // Who waits for room on a full lane brings no work until something else does.
-    if (seat.session->blocked()) continue;
-    quiet = quiet && sleeps && !seat.session->has_backlog();
+    if (seat.session->intake().blocked()) continue;
+    quiet = quiet && sleeps && !seat.session->intake().has_backlog();
   }
   return quiet;
 }
@@ -120,7 +120,7 @@ void Engine::note_health(const Status& device, const char* doing, const char* wh
   health_ = Status(Code::kDevice, fmt::format("{} {}: {}", doing, what, device.text()));
   MUSTER_LOG(kError, "engine", "job {}: {}; the job ends", spec_.name, health_.message());
   for (Seat& seat : seats_)
-    if (seat.session) seat.session->close(Code::kDevice);
+    if (seat.session) seat.session->publication().close(Code::kDevice);
 }
 
 void Engine::submitted(const scheduler::Request& request) {
@@ -130,29 +130,23 @@ void Engine::submitted(const scheduler::Request& request) {
 }
 
 void Engine::reached(Rank rank, std::uint32_t lane, std::uint64_t value) {
-  Session& session = *seats_[rank.value].session;
-  session.completion().publish(lane, value);
-  session.note_news();
+  seats_[rank.value].session->publication().reached(lane, value);
 }
 
 void Engine::stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause) {
   Session* session = seats_[rank.value].session.get();
   if (session == nullptr) return;
-  session->completion().fail(lane, from, cause.code, cause.culprit, cause.text);
-  session->note_news();
+  session->publication().stopped(lane, from, cause);
 }
 
 void Engine::resumed(Rank rank, std::uint32_t lane, std::uint64_t to) {
-  Session& session = *seats_[rank.value].session;
-  session.completion().reset(lane, to);
-  session.note_news();
+  seats_[rank.value].session->publication().resumed(lane, to);
 }
 
 void Engine::retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) {
   Session* session = session_of(plan, rank);
-  MUSTER_ASSERT(session != nullptr && plan.starts_in_flight > 0);
-  --plan.starts_in_flight;
-  session->retired();
+  MUSTER_ASSERT(session != nullptr);
+  session->plans().ended(plan);
   tally_->retired(rank, plan, well, well ? current_.end - current_.begin : Nanos(0));
   const Session* const seated = seats_[rank.value].session.get();
   const bool succeeded = seated != nullptr && seated != session;  // the log is its own, and so are the values
@@ -165,7 +159,7 @@ void Engine::retired(Rank rank, std::uint32_t lane, std::uint64_t value, schedul
   if (well) {
     account(*session, plan, lane, value);
   } else {
-    session->counters().add(shm::Counter::kStepsFailed, 1);
+    session->publication().counters().add(shm::Counter::kStepsFailed, 1);
   }
 }
 
@@ -182,7 +176,7 @@ Session* Engine::session_of(const scheduler::Plan& plan, Rank rank) {
 void Engine::account(Session& session, const scheduler::Plan& plan, std::uint32_t lane, std::uint64_t value) {
   const auto busy = static_cast<std::uint64_t>((current_.end - current_.begin).count());
   const scheduler::CollectiveWork* collective = plan.collective();
-  shm::CounterWriter& counters = session.counters();
+  shm::CounterWriter& counters = session.publication().counters();
   counters.add(shm::Counter::kStepsCompleted, 1);
   counters.add(collective != nullptr ? shm::Counter::kCommBusyNs : shm::Counter::kComputeBusyNs, busy);
   if (collective != nullptr) counters.add(shm::Counter::kBytesMoved, plan.bytes);
@@ -202,7 +196,7 @@ void Engine::account(Session& session, const scheduler::Plan& plan, std::uint32_
 
 void Engine::wake_clients() {
   for (Seat& seat : seats_)
-    if (seat.session && seat.session->take_news()) seat.session->wake_client();
+    if (seat.session && seat.session->publication().take_news()) seat.session->publication().wake_client();
 }
 
 }  // namespace muster::engine

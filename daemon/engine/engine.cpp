@@ -94,7 +94,7 @@ Status Engine::open_device(Pooling pooling) {
 }
 
 Scope Engine::scope(const Session& session) const {
-  return {session, graph_->groups(), table_};
+  return session.scope(graph_->groups());
 }
 
 // ---- conductor ---------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   seat.doorbell = std::move(bell);
   seat.process = probe_->identify(pid);
   seat.heard_at = clock_.now();
-  seat.session->completion().beat(seat.heard_at);
+  seat.session->publication().beat(seat.heard_at);
   seat.finished.reset();
   flight_log_.attached(rank);
   graph_->attached(rank);
@@ -197,8 +197,8 @@ std::size_t Engine::bury() {
   const std::lock_guard lock(baton_);
   std::vector<SessionId> gone;
   std::erase_if(graveyard_, [&](const std::unique_ptr<Session>& session) {
-    if (!session->idle()) return false;
-    session->bury(gone_);
+    if (!session->plans().idle()) return false;
+    session->buffers().give_back(gone_);
     gone.push_back(session->options().id);
     const Rank rank = session->options().rank;
     if (board_) board_->segments().set_retired(rank, seats_[rank.value].arena->retired());
@@ -237,13 +237,13 @@ void Engine::close(Code code, const std::string& text) {
     if (board_) board_->epochs().end(GroupId(g), cause, scheduler::Epochs::Why::kOther);
   }
   for (Seat& seat : seats_)
-    if (seat.session) seat.session->close(code, text);
+    if (seat.session) seat.session->publication().close(code, text);
 }
 
 Result<Handle> Engine::plan_kernel(Session& session, const muster_kernel& kernel) {
   MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_kernel(scope(session), kernel));
   const std::lock_guard lock(baton_);
-  return session.add_plan(std::move(plan));
+  return session.plans().add(std::move(plan));
 }
 
 Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollective& message,
@@ -254,12 +254,12 @@ Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollecti
   lateness_.expect(work.group);
   graph_->expect(work);
   if (work.point_to_point()) flight_log_.expect(work.group, work.collective.root, work.collective.receiver);
-  return session.add_plan(std::move(plan), message);
+  return session.plans().add(std::move(plan), message);
 }
 
 // What the client has pushed before it asked: once through the ring.
 void Engine::drain_all(Seat& seat) {
-  constexpr std::size_t kTurns = shm::kRingCapacity / Session::kBatch;
+  constexpr std::size_t kTurns = shm::kRingCapacity / CommandIntake::kBatch;
   for (std::size_t turn = 0; turn <= kTurns && drain_ring(seat, clock_.now()) > 0;) ++turn;
 }
 
@@ -268,9 +268,9 @@ void Engine::drain_all(Seat& seat) {
 Status Engine::destroy_plan(Session& session, Handle handle) {
   const std::lock_guard lock(baton_);
   drain_all(seats_[session.options().rank.value]);
-  if (session.has_backlog())
+  if (session.intake().has_backlog())
     return failure(Code::kBusy, "starts before this call wait for room on their lane; wait for their points");
-  return session.destroy_plan(handle);
+  return session.plans().destroy(handle);
 }
 
 Status Engine::abort_group(Session& session, std::uint64_t group) {
@@ -290,7 +290,7 @@ Status Engine::abort_group(Session& session, std::uint64_t group) {
 
 Result<shm::Descriptor> Engine::open_events(Session& session) {
   const std::lock_guard lock(baton_);
-  return session.open_events();
+  return session.publication().open_events();
 }
 
 std::string recorder_name(Rank rank) {

@@ -278,13 +278,13 @@ class Engine final : public scheduler::Actions, public device::host::Duty {
   // Memory that is nobody's any more. Unmapping GiBs takes seconds in which all ranks would stand still, so
   // who lets go of it does so after giving the baton back.
   struct LetGo {
-    explicit LetGo(Session::Gone& what) : gone(what) {}
+    explicit LetGo(SessionBuffers::Gone& what) : gone(what) {}
     ~LetGo() { gone.clear(); }
     LetGo(const LetGo&) = delete;
     LetGo& operator=(const LetGo&) = delete;
-    Session::Gone& gone;
+    SessionBuffers::Gone& gone;
   };
-  Session::Gone gone_;  // the conductor's
+  SessionBuffers::Gone gone_;  // the conductor's
 
   mutable Baton baton_;
   std::unique_ptr<device::host::Pool> pool_;

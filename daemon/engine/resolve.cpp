@@ -62,11 +62,11 @@ Status check_alignment(const muster_range& range, std::size_t element, const cha
                  range.offset_bytes, element);
 }
 
-Result<std::byte*> resolve_range(const Session& session, const muster_range& range,
+Result<std::byte*> resolve_range(const SessionBuffers& buffers, const muster_range& range,
                                  std::span<const Block> blocks, muster_dtype dtype, const char* name) {
   const std::uint64_t count = extent_of(blocks);
   if (count == 0) return nullptr;
-  const Buffer* buffer = session.buffer(Handle(range.buffer));
+  const Buffer* buffer = buffers.find(Handle(range.buffer));
   if (buffer == nullptr) return fail(Code::kStale, "{}: no such buffer", name);
   const std::size_t element = dtype_bytes(dtype);
   MUSTER_RETURN_IF_ERROR(check_alignment(range, element, name));
@@ -102,13 +102,13 @@ Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, schedul
       work.collective.op == MUSTER_BROADCAST && share.index == work.collective.root && m.target.buffer == 0;
   if (no_target) share.target_blocks.clear();
   MUSTER_ASSIGN_OR_RETURN(share.source,
-                          resolve_range(scope.session, m.source, share.source_blocks, dtype, "source"));
+                          resolve_range(scope.buffers, m.source, share.source_blocks, dtype, "source"));
   MUSTER_ASSIGN_OR_RETURN(share.target,
-                          resolve_range(scope.session, m.target, share.target_blocks, dtype, "target"));
+                          resolve_range(scope.buffers, m.target, share.target_blocks, dtype, "target"));
   // Also of vectors that are empty now: new counts may reach into them, and are told late (M8).
   const auto hold = [&](std::span<const Block> blocks, const muster_range& range,
                         const char* name) -> Status {
-    if (blocks.empty() || scope.session.buffer(Handle(range.buffer)) == nullptr) return {};
+    if (blocks.empty() || scope.buffers.find(Handle(range.buffer)) == nullptr) return {};
     hold_buffer(plan, range.buffer);
     return check_alignment(range, dtype_bytes(dtype), name);
   };
@@ -126,7 +126,7 @@ Result<std::vector<Face>> resolve_faces(const Scope& scope, std::span<const must
     if (view.dtype != dtype)
       return fail(Code::kBadArgument, "{}: the view is of {} and the exchange of {}", name,
                   dtype_name(view.dtype), dtype_name(dtype));
-    MUSTER_ASSIGN_OR_RETURN(const kernels::Tensor t, resolve_tensor(scope.session, view, name.c_str()));
+    MUSTER_ASSIGN_OR_RETURN(const kernels::Tensor t, resolve_tensor(scope.buffers, view, name.c_str()));
     Face face;
     face.peer = said[i].peer;
     face.tag = said[i].tag;
@@ -144,7 +144,7 @@ Result<std::vector<Face>> resolve_faces(const Scope& scope, std::span<const must
 void note_shared_target(const Scope& scope, const shm::PlanCollective& m, Collective& collective,
                         const scheduler::Group& group) {
   if (!may_share_target(m.op)) return;
-  const Buffer* buffer = scope.session.buffer(Handle(m.target.buffer));
+  const Buffer* buffer = scope.buffers.find(Handle(m.target.buffer));
   if (buffer == nullptr || buffer->shared_memory == 0) return;
   const auto& sharers = scope.groups[buffer->shared_by.value].ranks;
   const bool all = std::all_of(group.ranks.begin(), group.ranks.end(), [&](Rank rank) {
@@ -158,11 +158,10 @@ void note_shared_target(const Scope& scope, const shm::PlanCollective& m, Collec
 }  // namespace
 
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle) {
-  const SessionOptions& session = scope.session.options();
-  return scope.table.find(handle, session.rank, session.id);
+  return scope.table.find(handle, scope.rank, scope.session);
 }
 
-Result<kernels::Tensor> resolve_tensor(const Session& session, const muster_tensor& tensor,
+Result<kernels::Tensor> resolve_tensor(const SessionBuffers& buffers, const muster_tensor& tensor,
                                        const char* name) {
   if (tensor.buffer == 0) return kernels::Tensor{};
   const std::size_t element = dtype_bytes(tensor.dtype);
@@ -170,7 +169,7 @@ Result<kernels::Tensor> resolve_tensor(const Session& session, const muster_tens
   if (tensor.dims < 0 || tensor.dims > MUSTER_TENSOR_DIMS_MAX)
     return fail(Code::kBadArgument, "{}: {} dims; 0 to {} are possible", name, tensor.dims,
                 MUSTER_TENSOR_DIMS_MAX);
-  const Buffer* buffer = session.buffer(Handle(tensor.buffer));
+  const Buffer* buffer = buffers.find(Handle(tensor.buffer));
   if (buffer == nullptr) return fail(Code::kStale, "{}: no such buffer", name);
   if (tensor.offset_bytes % element != 0)
     return fail(Code::kBadArgument, "{}: offset {} is not a multiple of the element's {} bytes", name,
@@ -200,7 +199,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, cons
   work.args.tensor_count = kernel.tensor_count;
   for (std::uint32_t i = 0; i < kernel.tensor_count; ++i) {
     const char* name = i < row->operands.size() ? row->operands[i].name : "operand";
-    auto tensor = resolve_tensor(scope.session, kernel.tensors[i], name);
+    auto tensor = resolve_tensor(scope.buffers, kernel.tensors[i], name);
     if (!tensor) return fail(tensor.error().code(), "{}: {}", row->name, tensor.error().message());
     work.args.tensors[i] = *tensor;
     hold_buffer(*plan, kernel.tensors[i].buffer);
@@ -218,10 +217,9 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
                                                             const CollectiveLists& lists) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(scope, message.group));
   const scheduler::Group& group = scope.groups[id.value];
-  const auto member = std::find(group.ranks.begin(), group.ranks.end(), scope.session.options().rank);
+  const auto member = std::find(group.ranks.begin(), group.ranks.end(), scope.rank);
   if (member == group.ranks.end())
-    return fail(Code::kBadArgument, "rank {} is not a member of group {}", scope.session.options().rank.value,
-                group.name);
+    return fail(Code::kBadArgument, "rank {} is not a member of group {}", scope.rank.value, group.name);
   const auto index = static_cast<std::int32_t>(member - group.ranks.begin());
   const auto ranks = static_cast<std::int32_t>(group.ranks.size());
   const ShareCounts counts = counts_in(message, lists);

@@ -3,7 +3,11 @@
 #pragma once
 
 #include "api/shm/control.hpp"
-#include "daemon/engine/session.hpp"
+#include "daemon/engine/group_table.hpp"
+#include "daemon/engine/session_buffers.hpp"
+#include "kernels/kernel.hpp"
+#include "scheduler/plan/plan.hpp"
+#include "scheduler/run/match_queue.hpp"
 
 #include <memory>
 #include <span>
@@ -13,7 +17,9 @@ namespace muster::engine {
 
 // What a plan may refer to.
 struct Scope {
-  const Session& session;
+  Rank rank;
+  SessionId session;
+  const SessionBuffers& buffers;
   std::span<const scheduler::Group> groups;  // index = GroupId
   const GroupTable& table;
 };
@@ -35,6 +41,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
                                                             const CollectiveLists& lists);
 
 // The view's address, if all of it lies inside its buffer. `name` is for the message.
-Result<kernels::Tensor> resolve_tensor(const Session& session, const muster_tensor& tensor, const char* name);
+Result<kernels::Tensor> resolve_tensor(const SessionBuffers& buffers, const muster_tensor& tensor,
+                                       const char* name);
 
 }  // namespace muster::engine

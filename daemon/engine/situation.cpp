@@ -171,7 +171,8 @@ void add_plan_facts(const Evidence& e, const DirectRecords::Flight& flight, Wait
     const auto at = std::find(members.begin(), members.end(), Rank(arrived.rank));
     const auto index = static_cast<std::uint32_t>(at - members.begin());
     const Session* session = e.ranks[arrived.rank].session;
-    if (session != nullptr) plans[index] = session->plan(Handle(e.board->records().plan_of(question, index)));
+    if (session != nullptr)
+      plans[index] = session->plans().find(Handle(e.board->records().plan_of(question, index)));
   }
   const scheduler::Plan* own = plans[flight.member];
   if (own != nullptr && own->collective() != nullptr) wait.operation.site = own->collective()->site;

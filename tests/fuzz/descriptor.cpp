@@ -6,6 +6,7 @@
 #include "api/base/path.hpp"
 #include "api/shm/message.hpp"
 #include "daemon/engine/resolve.hpp"
+#include "daemon/engine/session.hpp"
 #include "kernels/device/host/pool.hpp"
 #include "kernels/table.hpp"
 #include "tests/fuzz/bytes.hpp"
@@ -55,10 +56,10 @@ struct Rig {
     Buffer buffer;
     buffer.grant = *arena.allocate(bytes);
     buffer.bytes = bytes;
-    return *session->add_buffer(std::move(buffer));
+    return *session->buffers().add(std::move(buffer));
   }
-  std::byte* data(std::size_t i) const { return session->buffer(Handle(handles[i]))->grant.data; }
-  Scope scope() const { return {*session, groups, table}; }
+  std::byte* data(std::size_t i) const { return session->buffers().find(Handle(handles[i]))->grant.data; }
+  Scope scope() const { return session->scope(groups); }
 
   GroupTable table{{3, 4, 0}, kEpoch};
   fuzz::HeapDevice device;
@@ -171,7 +172,7 @@ void kernel(Bytes& bytes) {
   }
   const scheduler::KernelWork& work = *(*plan)->kernel();
   for (std::uint32_t i = 0; i < work.args.tensor_count; ++i) check_inside(work.args.tensors[i]);
-  for (const Handle held : (*plan)->buffers) MUSTER_PROMISE(rig().session->buffer(held) != nullptr);
+  for (const Handle held : (*plan)->buffers) MUSTER_PROMISE(rig().session->buffers().find(held) != nullptr);
   fill_memory(bytes);
   if (!kernels::launch(*rig().stream, *work.kernel, work.args).ok()) return;
   while (rig().pool->run_once() > 0) continue;

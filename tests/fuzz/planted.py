@@ -41,7 +41,7 @@ PLANTED = [
             "    if ((padded || high_padded) && low.size() != high.size()) {\n",
             "    if ((padded || high_padded) && low.empty()) {\n"),
     # A buffer may be freed while a plan still names it.
-    Planted("freed_under_a_plan", "session", "daemon/engine/session.cpp",
+    Planted("freed_under_a_plan", "session", "daemon/engine/session_buffers.cpp",
             "  if (buffer->plans > 0)\n", "  if (buffer->plans > 1)\n"),
     # A stage's number out of a peer's memory is an index that nobody checks.
     Planted("unchecked_index", "direct", "api/client/direct/payloads.cpp",

@@ -201,7 +201,7 @@ class World {
     command.lane = static_cast<std::uint16_t>(bytes_.below(MUSTER_LANE_COUNT));
     if (command.kind == shm::CommandKind::kStart) {
       command.plan = any_of(c.plans);
-      if (c.session->plan(Handle(command.plan)) == nullptr) c.honest = false;
+      if (c.session->plans().find(Handle(command.plan)) == nullptr) c.honest = false;
       for (auto& wait : command.waits) wait = bytes_.below(4) == 0 ? any_point(c) : 0;
       command.deadline_ns = bytes_.flag() ? 0 : bytes_.take<std::uint32_t>() / 32;
     } else if (command.kind == shm::CommandKind::kSignal) {

@@ -111,12 +111,12 @@ TEST_F(EngineByHand, SleepsWhileAClientWaitsForRoomOnItsLane) {
   start.plan = plan->bits;
   for (int i = 0; i < 4; ++i) ASSERT_EQ(ring.push(start), Code::kOk);
   turn();
-  ASSERT_TRUE(sessions_[0]->has_backlog());
+  ASSERT_TRUE(sessions_[0]->intake().has_backlog());
   EXPECT_TRUE(engine_->arm());
   // An abort makes room; the next turn finds it.
   EXPECT_TRUE(engine_->abort_group(*sessions_[1], kAll).ok());
   turn();
-  EXPECT_FALSE(sessions_[0]->has_backlog());
+  EXPECT_FALSE(sessions_[0]->intake().has_backlog());
 }
 
 // Goal:   T-06. A client that abuses its doorbell never makes anybody hold the baton for long.

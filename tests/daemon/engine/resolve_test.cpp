@@ -1,5 +1,7 @@
 #include "daemon/engine/resolve.hpp"
 
+#include "daemon/engine/session.hpp"
+
 #include "kernels/device/host/pool.hpp"
 
 #include <muster/kernels.h>
@@ -31,7 +33,7 @@ class ResolvedKernel : public ::testing::Test {
     Buffer buffer;
     buffer.grant = *arena_.allocate(kBytes);
     buffer.bytes = kBytes;
-    buffer_ = session_->add_buffer(std::move(buffer))->bits;
+    buffer_ = session_->buffers().add(std::move(buffer))->bits;
   }
 
   muster_tensor view(std::initializer_list<std::int64_t> size, std::initializer_list<std::int64_t> stride) {
@@ -44,7 +46,7 @@ class ResolvedKernel : public ::testing::Test {
   }
   // "" or why it is refused.
   std::string refusal(const muster_kernel& kernel) {
-    const auto plan = resolve_kernel({*session_, groups_, table_}, kernel);
+    const auto plan = resolve_kernel(session_->scope(groups_), kernel);
     if (plan) return "";
     EXPECT_EQ(plan.error().code(), Code::kBadArgument);
     return plan.error().message();

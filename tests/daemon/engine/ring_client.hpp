@@ -31,7 +31,7 @@ class RingClient {
     int descriptor = -1;
     const auto made = engine.alloc_buffer(session_, wanted, -1, &grant, &descriptor);
     EXPECT_TRUE(made) << made.error().text();
-    if (address != nullptr) *address = session_.buffer(*made)->grant.data;
+    if (address != nullptr) *address = session_.buffers().find(*made)->grant.data;
     return made->bits;
   }
   void push(const shm::Command& command) { ASSERT_EQ(ring_.push(command), Code::kOk); }

@@ -1,0 +1,126 @@
+#include "daemon/engine/command_intake.hpp"
+
+#include "api/base/node_limits.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace muster::engine {
+namespace {
+
+constexpr std::int64_t kDeadlineNsMax = std::int64_t{1}
+                                        << 60;  // 36 years: an addition to now() cannot overflow
+
+}  // namespace
+
+Result<std::size_t> CommandIntake::drain(scheduler::Graph& graph, Instant now) {
+  if (next_ == batch_count_) {
+    next_ = 0;
+    batch_count_ = 0;
+    MUSTER_ASSIGN_OR_RETURN(batch_count_, ring_.drain(batch_));
+    if (batch_count_ == 0) return std::size_t{0};
+    counters_.add(shm::Counter::kCommands, batch_count_);
+  }
+  std::size_t taken = 0;
+  blocked_ = false;
+  for (; next_ < batch_count_; ++next_, ++taken) {
+    bool lane_full = false;
+    MUSTER_RETURN_IF_ERROR(execute(graph, batch_[next_], now, &lane_full));
+    blocked_ = lane_full;
+    if (lane_full) break;  // offered again next turn; the ring behind it is the client's back-pressure
+  }
+  return taken;
+}
+
+Status CommandIntake::execute(scheduler::Graph& graph, const shm::Command& command, Instant now,
+                              bool* lane_full) {
+  if (command.first != 0 && command.kind != shm::CommandKind::kNumbers)
+    return failure(Code::kProtocol, "command {}: bytes that must be zero are not", command.sequence);
+  switch (command.kind) {
+    case shm::CommandKind::kStart:
+      return start(graph, command, now, lane_full);
+    case shm::CommandKind::kSignal:
+      if (graph.signal(options_.rank, command.lane, command.plan, now) != Code::kOk)
+        return failure(Code::kProtocol, "command {}: timeline {} cannot go to {}", command.sequence,
+                       command.lane, command.plan);
+      return {};
+    case shm::CommandKind::kResetLane:
+      if (command.lane >= MUSTER_LANE_COUNT)
+        return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
+      graph.reset_lane(options_.rank, command.lane, now);
+      return {};
+    case shm::CommandKind::kNumbers:
+      return take_numbers(command);
+    case shm::CommandKind::kRecount:
+      return recount(graph, command);
+    case shm::CommandKind::kNone:
+      break;
+  }
+  return failure(Code::kProtocol, "command {}: kind {} is unknown", command.sequence,
+                 static_cast<unsigned>(command.kind));
+}
+
+Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command, Instant now,
+                            bool* lane_full) {
+  if (command.lane >= MUSTER_LANE_COUNT)
+    return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
+  scheduler::Plan* plan = plans_.find(Handle(command.plan));
+  if (plan == nullptr) return failure(Code::kProtocol, "command {}: no such plan", command.sequence);
+  if (graph.lanes_of(options_.rank).lane(command.lane).full()) {
+    *lane_full = true;
+    return {};
+  }
+  scheduler::Request request;
+  request.rank = options_.rank;
+  request.lane = command.lane;
+  request.value = graph.lanes_of(options_.rank).lane(command.lane).next_value();
+  request.plan = plan;
+  std::copy(std::begin(command.waits), std::end(command.waits), request.waits.begin());
+  const auto asked = static_cast<std::int64_t>(std::min<std::uint64_t>(command.deadline_ns, kDeadlineNsMax));
+  request.timeout = asked == 0 ? options_.deadline : Nanos(asked);
+  plans_.started(*plan);
+  const Code code = graph.submit(request, now);
+  if (code == Code::kOk) return {};
+  plans_.ended(*plan);
+  return failure(Code::kProtocol, "command {}: waits for a timeline that does not exist", command.sequence);
+}
+
+// ---- new counts ----------------------------------------------------------------------------------
+
+Status CommandIntake::take_numbers(const shm::Command& command) {
+  if (command.lane >= shm::kCountLists || command.first >= kRanksOnNodeMax)
+    return failure(Code::kProtocol, "command {}: there is no number {} of list {}", command.sequence,
+                   command.first, command.lane);
+  std::vector<std::uint64_t>& list = numbers_[command.lane];
+  list.resize(std::max<std::size_t>(list.size(), command.first + shm::kNumbersPerCommand));
+  std::copy(std::begin(command.waits), std::end(command.waits), list.begin() + command.first);
+  list[command.first + MUSTER_WAITS_MAX] = command.deadline_ns;
+  return {};
+}
+
+// The client has checked the counts too, so that what fails here is no mistake of a user.
+Status CommandIntake::recount(const scheduler::Graph& graph, const shm::Command& command) {
+  const Handle handle(command.plan);
+  if (!plans_.has_counts(handle))
+    return failure(Code::kProtocol, "command {}: no plan with counts", command.sequence);
+  for (std::size_t i = 0; i < shm::kCountLists; ++i)
+    if (command.waits[i] > numbers_[i].size())
+      return failure(Code::kProtocol, "command {}: list {} has {} numbers, not {}", command.sequence, i,
+                     numbers_[i].size(), command.waits[i]);
+  const auto list = [&](shm::CountList which) {
+    const auto& numbers = numbers_[static_cast<std::size_t>(which)];
+    const auto entries = static_cast<std::ptrdiff_t>(command.waits[static_cast<std::size_t>(which)]);
+    return std::vector<std::uint64_t>(numbers.begin(), numbers.begin() + entries);
+  };
+  CollectiveLists lists;
+  lists.source_counts = list(shm::CountList::kSourceCounts);
+  lists.source_offsets = list(shm::CountList::kSourceOffsets);
+  lists.target_counts = list(shm::CountList::kTargetCounts);
+  lists.target_offsets = list(shm::CountList::kTargetOffsets);
+  const Scope scope{options_.rank, options_.id, buffers_, graph.groups(), *options_.groups};
+  const Status made = plans_.recount(scope, handle, command.deadline_ns, lists);
+  if (!made.ok()) return failure(Code::kProtocol, "command {}: {}", command.sequence, made.message());
+  return {};
+}
+
+}  // namespace muster::engine

@@ -1,0 +1,23 @@
+// What a session is told when it begins.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/ids.hpp"
+
+#include <cstdint>
+
+namespace muster::engine {
+
+class GroupTable;
+
+struct SessionOptions {
+  Rank rank;
+  SessionId id;
+  std::int32_t pid = 0;
+  std::uint32_t buffers_max = 0;
+  std::uint32_t plans_max = 0;
+  Nanos deadline{0};                   // default of every start
+  const GroupTable* groups = nullptr;  // outlives the session
+};
+
+}  // namespace muster::engine
