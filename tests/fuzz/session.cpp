@@ -70,7 +70,7 @@ struct Node {
     engine = *std::move(made);
     clock.advance(std::chrono::seconds(1));
   }
-  test::ManualClock clock;
+  muster::test::ManualClock clock;
   std::unique_ptr<Engine> engine;
 };
 
@@ -442,7 +442,7 @@ class World {
   }
 
   Bytes& bytes_;
-  test::ManualClock& clock_;
+  muster::test::ManualClock& clock_;
   Engine* engine_;
   Client clients_[kRanks];
 };

@@ -57,7 +57,7 @@ class EngineByHand : public ::testing::Test {
   }
 
   static constexpr std::uint64_t kAll = Handle(0, 77).bits;
-  test::ManualClock clock_;
+  muster::test::ManualClock clock_;
   std::unique_ptr<Engine> engine_;
   std::vector<Session*> sessions_;
   std::vector<shm::Mapping> segments_;

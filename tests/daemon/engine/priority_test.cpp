@@ -62,7 +62,7 @@ class Priorities : public ::testing::Test {
     return parts;
   }
 
-  test::ManualClock clock_;
+  muster::test::ManualClock clock_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<test::RingClient>> clients_;
   std::vector<std::uint64_t> bulk_, small_;

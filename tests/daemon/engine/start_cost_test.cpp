@@ -204,7 +204,7 @@ class StartCost : public ::testing::Test {
 
   static constexpr std::uint64_t kAll = Handle(0, 77).bits;
   static constexpr std::uint32_t kRoot = 1;
-  test::ManualClock clock_;
+  muster::test::ManualClock clock_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<Seat>> seats_;
 };

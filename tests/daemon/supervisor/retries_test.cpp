@@ -37,7 +37,7 @@ class RetriesTest : public ::testing::Test {
   }
 
   control::Loop loop_;
-  test::ManualClock clock_;
+  muster::test::ManualClock clock_;
   JobTable table_{Shares({.all = 1, .reserved = 0, .of_one = 1}, 7)};
   Retries retries_{loop_, clock_, table_};
   std::vector<std::string> applied_;
