@@ -61,14 +61,8 @@ void Engine::end_direct(Rank rank, const scheduler::CausePtr& loss) {
 
 // Which groups nobody may run in, because a member will not come.
 void Engine::refresh_absences() {
-  for (std::uint32_t g = 0; g < graph_->groups().size(); ++g) {
-    scheduler::CausePtr first;
-    for (const Rank rank : graph_->groups()[g].ranks) {
-      const scheduler::CausePtr gone = graph_->gone(rank);
-      if (gone != nullptr && (first == nullptr || gone->fault < first->fault)) first = gone;
-    }
-    board_->epochs().set_absence(GroupId(g), std::move(first));
-  }
+  for (std::uint32_t g = 0; g < graph_->groups().size(); ++g)
+    board_->epochs().set_absence(GroupId(g), graph_->absences().first_of(graph_->groups()[g].ranks));
 }
 
 // A rank that was told of a failure and has run and started nothing anywhere since then leaves because of it.

@@ -214,10 +214,10 @@ std::size_t Engine::bury() {
 void Engine::absent(Rank rank, const std::string& text) {
   const std::lock_guard lock(baton_);
   if (rank.value >= spec_.world) return;
-  const bool known = graph_->gone(rank) != nullptr;
+  const bool known = graph_->absences().of(rank) != nullptr;
   graph_->absent(rank, text, clock_.now());
   if (board_ && !known) {
-    if (const scheduler::CausePtr gone = graph_->gone(rank)) end_direct(rank, gone);
+    if (const scheduler::CausePtr gone = graph_->absences().of(rank)) end_direct(rank, gone);
     refresh_absences();
   }
   wake_clients();

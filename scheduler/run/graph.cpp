@@ -4,6 +4,7 @@
 #include "scheduler/run/overdue.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace muster::scheduler {
@@ -29,18 +30,25 @@ Cause dependency(const Cause& cause) {
   return behind;
 }
 
+// Why the collective cannot complete: a rank that it needs will not come. nullptr: all may come.
+CausePtr absence_in(const CollectiveWork& work, std::span<const Rank> members, const Absences& absences) {
+  if (!work.point_to_point()) return absences.first_of(members);
+  const std::array<Rank, 2> both{members[static_cast<std::size_t>(work.collective.root)],
+                                 members[static_cast<std::size_t>(work.collective.receiver)]};
+  return absences.first_of(both);
+}
+
 }  // namespace
 
 Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
     : options_(options),
       actions_(actions),
       matches_(std::move(groups), options.lanes),
-      steps_(options.ranks * options.lanes * options.launch_depth, options.lanes, matches_.groups()) {
+      steps_(options.ranks * options.lanes * options.launch_depth, options.lanes, matches_.groups()),
+      absences_(options.ranks),
+      unsettled_(std::size_t{options.ranks} * options.lanes) {
   ranks_.reserve(options.ranks);
-  for (std::uint32_t i = 0; i < options.ranks; ++i)
-    ranks_.push_back({RankLanes(options.lanes, options.lane_depth), nullptr, nullptr});
-  touched_.reserve(options.ranks);
-  stirred_.reserve(std::size_t{options.ranks} * options.lanes);
+  for (std::uint32_t i = 0; i < options.ranks; ++i) ranks_.emplace_back(options.lanes, options.lane_depth);
 }
 
 void Graph::set_group(GroupId group, Group now) {
@@ -51,18 +59,15 @@ void Graph::set_group(GroupId group, Group now) {
 // ---- clients -----------------------------------------------------------------------------------
 
 void Graph::attached(Rank rank) {
-  RankState& r = ranks_[rank.value];
-  if (r.absence != nullptr) --absences_;
-  r.left_by = nullptr;
-  r.absence = nullptr;
-  r.lanes.attached();
+  absences_.attached(rank);
+  ranks_[rank.value].attached();
   matches_.attached(rank);
 }
 
 CausePtr Graph::detached(Rank rank, const std::string& text, Instant now, const CausePtr& heard) {
-  RankState& r = ranks_[rank.value];
-  if (!r.lanes.present()) return nullptr;
-  CausePtr root = r.lanes.first_failure();
+  RankLanes& r = ranks_[rank.value];
+  if (!r.present()) return nullptr;
+  CausePtr root = r.first_failure();
   if (root == nullptr) root = heard;
   Cause loss{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text};
   if (root != nullptr) {
@@ -70,73 +75,39 @@ CausePtr Graph::detached(Rank rank, const std::string& text, Instant now, const 
     loss.text = root->text;
   }
   const CausePtr cause = new_fault(std::move(loss));
-  if (root != nullptr) {
-    r.left_by = cause;
-    if (r.absence != nullptr) r.absence = cause;
-  }
-  r.lanes.detached();
+  absences_.left(rank, root != nullptr ? cause : nullptr);
+  r.detached();
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) stop_lane(rank, lane, cause);
   for (std::uint32_t g = 0; g < groups().size(); ++g) {
     const std::vector<Rank>& members = groups()[g].ranks;
     if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
-    fail(matches_.end_group(GroupId(g), cause, Epochs::Why::kLoss), cause);
+    unsettled_.fail(matches_.end_group(GroupId(g), cause, Epochs::Why::kLoss), cause);
   }
   settle(now);
-  const auto here = [](const RankState& other) { return other.lanes.present(); };
-  if (std::none_of(ranks_.begin(), ranks_.end(), here)) forget_absences();
   return cause;
 }
 
 void Graph::absent(Rank rank, const std::string& text, Instant now) {
-  RankState& r = ranks_[rank.value];
-  if (r.absence != nullptr) return;
-  Cause cause{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text};
-  if (r.left_by != nullptr) cause = *r.left_by;
-  r.absence = new_fault(std::move(cause));
-  ++absences_;
-  if (r.lanes.present()) return;
-  fail(matches_.waiting_for(rank), r.absence);
+  if (absences_.known(rank)) return;
+  absences_.add(rank, new_fault(absences_.reason(rank, text)));
+  const CausePtr absence = absences_.of(rank);
+  if (absence == nullptr) return;  // it is still there
+  unsettled_.fail(matches_.waiting_for(rank), absence);
   settle(now);
 }
 
-// What made ranks leave was of the run that is over: who does not come to the next has another reason.
 void Graph::expect_all() {
-  for (RankState& r : ranks_) r.left_by = nullptr;
-  forget_absences();
-}
-
-void Graph::forget_absences() {
-  for (RankState& r : ranks_) r.absence = nullptr;
-  absences_ = 0;
-}
-
-CausePtr Graph::gone(Rank rank) const {
-  const RankState& r = ranks_[rank.value];
-  return r.lanes.present() ? nullptr : r.absence;
+  absences_.expect_all();
 }
 
 void Graph::heard(Rank rank, std::uint64_t fault) {
-  if (ranks_[rank.value].lanes.present()) matches_.heard(rank, fault);
-}
-
-CausePtr Graph::absence_in(const CollectiveWork& work) const {
-  CausePtr first;
-  if (absences_ == 0) return first;
-  const std::vector<Rank>& members = groups()[work.group.value].ranks;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const auto index = static_cast<std::int32_t>(i);
-    const bool needed =
-        !work.point_to_point() || index == work.collective.root || index == work.collective.receiver;
-    const CausePtr absence = needed ? gone(members[i]) : nullptr;
-    if (absence != nullptr && (first == nullptr || absence->fault < first->fault)) first = absence;
-  }
-  return first;
+  if (ranks_[rank.value].present()) matches_.heard(rank, fault);
 }
 
 // ---- events ------------------------------------------------------------------------------------
 
 Code Graph::submit(const Request& request, Instant now) {
-  RankLanes& rank = ranks_[request.rank.value].lanes;
+  RankLanes& rank = ranks_[request.rank.value];
   MUSTER_ASSERT(rank.present() && request.lane < options_.lanes);
   LaneQueue& lane = rank.lane(request.lane);
   if (request.value != lane.next_value()) return Code::kBadArgument;
@@ -155,41 +126,39 @@ Code Graph::submit(const Request& request, Instant now) {
   actions_.submitted(request);
   if (lane.stopped()) {  // covered by the failure that is published already
     drop(request.rank, request.lane, start);
-    actions_.retired(request.rank, request.lane, request.value, *request.plan, false);
   } else {
     lane.push(std::move(start), now);
-    stirred_.push_back(request.rank);
+    unsettled_.stir(request.rank);
   }
   settle(now);
   return Code::kOk;
 }
 
 Code Graph::signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now) {
-  const Code code = ranks_[rank.value].lanes.signal(timeline, value, now);
+  const Code code = ranks_[rank.value].signal(timeline, value, now);
   if (code != Code::kOk) return code;
-  stirred_.push_back(rank);
+  unsettled_.stir(rank);
   settle(now);
   return Code::kOk;
 }
 
 void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
-  LaneQueue& lane = ranks_[rank.value].lanes.lane(lane_index);
+  LaneQueue& lane = ranks_[rank.value].lane(lane_index);
   if (!lane.stopped()) return;
   const std::uint64_t fault = lane.cause()->fault;
   for (const Place& place : lane.noted()) matches_.move_on(place, fault);
   matches_.heard(rank, fault);
   actions_.resumed(rank, lane_index, lane.resume());
-  stirred_.push_back(rank);
+  unsettled_.stir(rank);
   settle(now);
 }
 
 void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed) {
   const StepTable::InFlight& flight = steps_.at(step_index);
   const CausePtr cause = failed != nullptr ? new_fault(cause_of(flight.step, groups(), *failed)) : nullptr;
-  touched_.clear();
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
     const Step::Part& part = flight.step.parts[i];
-    RankLanes& rank = ranks_[part.rank.value].lanes;
+    RankLanes& rank = ranks_[part.rank.value];
     LaneQueue& lane = rank.lane(part.lane);
     rank.finished(part.lane);
     lane.moved_at(now);
@@ -197,26 +166,31 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     const bool of_former = !rank.present() || flight.generations[i] != rank.generation();
     const bool well = cause == nullptr && (of_former || lane.failure_at(part.value) == nullptr);
     actions_.retired(part.rank, part.lane, part.value, *part.plan, well);
-    if (rank.present()) touched_.push_back(part.rank);
+    if (rank.present()) unsettled_.stir(part.rank);
     if (of_former) continue;
     lane.finish(part.value, well);
     if (well) actions_.reached(part.rank, part.lane, part.value);
-    if (cause != nullptr) fail_launched(part, cause);
+    if (cause == nullptr) continue;
+    if (const CollectiveWork* work = part.plan->collective()) {
+      const Place place = place_of(*work, part.lane);
+      lane.note(place);
+      unsettled_.fail(matches_.end(place, cause), cause);
+    }
+    stop_lane(part.rank, part.lane, cause, part.value);
   }
   steps_.give_back(step_index);
-  stirred_.insert(stirred_.end(), touched_.begin(), touched_.end());
   settle(now);
 }
 
 CausePtr Graph::abort(GroupId group, Cause cause, Instant now) {
   const CausePtr fault = new_fault(std::move(cause));
-  fail(matches_.end_group(group, fault, Epochs::Why::kOther), fault);
+  unsettled_.fail(matches_.end_group(group, fault, Epochs::Why::kOther), fault);
   settle(now);
   return fault;
 }
 
 void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
-  if (!ranks_[rank.value].lanes.lane(lane).has_next()) return;
+  if (!ranks_[rank.value].lane(lane).has_next()) return;
   stop_lane(rank, lane, new_fault(std::move(cause)));
   settle(now);
 }
@@ -226,11 +200,11 @@ void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
 void Graph::tick(Instant now) {
   const Instant before = std::exchange(last_tick_, now).value_or(now);
   if (now - before > kLate)
-    for (RankState& r : ranks_) r.lanes.forgive(before, now - before);
+    for (RankLanes& rank : ranks_) rank.forgive(before, now - before);
   for (const bool roots : {true, false})
     for (std::uint32_t i = 0; i < ranks(); ++i)
       for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-        const RankLanes& rank = ranks_[i].lanes;
+        const RankLanes& rank = ranks_[i];
         if (const auto deadline = rank.deadline(lane); !deadline || *deadline > now) continue;
         const LaneQueue::Start& next = rank.lane(lane).next();
         if (roots && !next.arrived && rank.obstacle(lane, next).lane) continue;
@@ -241,34 +215,23 @@ void Graph::tick(Instant now) {
       }
 }
 
-std::optional<Instant> Graph::next_deadline() const {
-  std::optional<Instant> next;
-  for (const RankState& r : ranks_)
-    for (std::uint32_t lane = 0; lane < options_.lanes; ++lane)
-      if (const auto deadline = r.lanes.deadline(lane); deadline && (!next || *deadline < *next))
-        next = deadline;
-  return next;
-}
-
 // ---- progress ----------------------------------------------------------------------------------
 
 // Whatever an event has set going: lanes that fail, and ranks of which something may go on. Each place ends
 // once of a fault, so this comes to an end.
 void Graph::settle(Instant now) {
-  for (std::size_t next = 0; next < stirred_.size() || !failing_.empty();) {
-    if (failing_.empty()) {
-      const Rank rank = stirred_[next++];
-      if (ranks_[rank.value].lanes.present()) pump(rank, now);
-      continue;
+  while (true) {
+    if (const auto failing = unsettled_.take_failing()) {
+      const LaneQueue& lane = ranks_[failing->rank.value].lane(failing->lane);
+      // It may have failed by something else meanwhile.
+      if (lane.has_next() && lane.next().request.value == failing->value)
+        stop_lane(failing->rank, failing->lane, failing->cause);
+    } else if (const auto rank = unsettled_.take_stirred()) {
+      if (ranks_[rank->value].present()) pump(*rank, now);
+    } else {
+      return;
     }
-    const Failing failing = std::move(failing_.back());
-    failing_.pop_back();
-    const LaneQueue& lane = ranks_[failing.rank.value].lanes.lane(failing.lane);
-    // It may have failed by something else meanwhile.
-    if (lane.has_next() && lane.next().request.value == failing.value)
-      stop_lane(failing.rank, failing.lane, failing.cause);
   }
-  stirred_.clear();
 }
 
 void Graph::pump(Rank rank, Instant now) {
@@ -277,11 +240,11 @@ void Graph::pump(Rank rank, Instant now) {
     moved = false;
     for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) moved = pump_lane(rank, lane, now) || moved;
   }
-  ranks_[rank.value].lanes.note_exposure(now);
+  ranks_[rank.value].note_exposure(now);
 }
 
 bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
-  RankLanes& r = ranks_[rank.value].lanes;
+  RankLanes& r = ranks_[rank.value];
   LaneQueue& lane = r.lane(lane_index);
   bool moved = false;
   while (lane.has_next() && r.running(lane_index) < options_.launch_depth) {
@@ -307,10 +270,10 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
 
 // True if the lane has changed: the collective was launched, or the lane has stopped.
 bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
-  LaneQueue& lane = ranks_[rank.value].lanes.lane(lane_index);
+  LaneQueue& lane = ranks_[rank.value].lane(lane_index);
   LaneQueue::Start& start = lane.next();
   const CollectiveWork& work = *start.request.plan->collective();
-  if (const CausePtr absence = absence_in(work)) {
+  if (const CausePtr absence = absence_in(work, groups()[work.group.value].ranks, absences_)) {
     stop_lane(rank, lane_index, absence);
     return true;
   }
@@ -329,8 +292,8 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
       return true;
     case MatchQueue::Match::Kind::kDisagree: {
       const CausePtr cause = new_fault({Code::kMismatch, -1, match.differ});
-      fail(match.members, cause);
-      fail(matches_.end(place_of(work, lane_index), cause), cause);
+      unsettled_.fail(match.members, cause);
+      unsettled_.fail(matches_.end(place_of(work, lane_index), cause), cause);
       return true;
     }
   }
@@ -343,7 +306,7 @@ void Graph::launch(std::span<const MatchQueue::Arrival> members, Instant now) {
       steps_.take(members.size(), members.front().lane, *members.front().plan, &index);
   flight.since = now;
   for (const MatchQueue::Arrival& member : members) {
-    RankLanes& rank = ranks_[member.rank.value].lanes;
+    RankLanes& rank = ranks_[member.rank.value];
     MUSTER_ASSERT(rank.lane(member.lane).next().request.value == member.value);
     rank.lane(member.lane).launch_next();
     rank.launched(member.lane);
@@ -360,58 +323,40 @@ CausePtr Graph::new_fault(Cause cause) {
   return std::make_shared<const Cause>(std::move(cause));
 }
 
-void Graph::fail(std::span<const MatchQueue::Arrival> waited, const CausePtr& cause) {
-  for (const MatchQueue::Arrival& each : waited)
-    failing_.push_back({each.rank, each.lane, each.value, cause});
-}
-
-void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const CausePtr& cause) {
-  RankLanes& r = ranks_[rank.value].lanes;
+// Behind a launched start that has failed others may still run, but do not count. Where the lane was reset
+// since, what comes next hears of it.
+void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const CausePtr& cause,
+                      std::optional<std::uint64_t> failed_value) {
+  RankLanes& r = ranks_[rank.value];
   LaneQueue& lane = r.lane(lane_index);
-  if (lane.stopped()) return;
-  const std::uint64_t from = lane.stop(cause);
-  drop_waiting(rank, lane_index);
+  std::optional<std::uint64_t> from;
+  if (failed_value) from = lane.stop_at(*failed_value, cause);
+  if (!from && lane.stopped()) return;
+  if (!from) from = lane.stop(cause);
+  while (lane.has_next()) drop(rank, lane_index, lane.take_newest());
   if (!r.present()) return;
-  actions_.stopped(rank, lane_index, from, *cause);
-  stirred_.push_back(rank);
-}
-
-// A launched start has failed. What was launched behind it may still run, but does not count.
-void Graph::fail_launched(const Step::Part& part, const CausePtr& cause) {
-  LaneQueue& lane = ranks_[part.rank.value].lanes.lane(part.lane);
-  if (const CollectiveWork* work = part.plan->collective()) {
-    const Place place = place_of(*work, part.lane);
-    lane.note(place);
-    fail(matches_.end(place, cause), cause);
-  }
-  const std::optional<std::uint64_t> from = lane.stop_at(part.value, cause);
-  if (!from) return stop_lane(part.rank, part.lane, cause);  // reset since: what comes next hears of it
-  drop_waiting(part.rank, part.lane);
-  actions_.stopped(part.rank, part.lane, *from, *lane.cause());
-}
-
-void Graph::drop_waiting(Rank rank, std::uint32_t lane_index) {
-  LaneQueue& lane = ranks_[rank.value].lanes.lane(lane_index);
-  while (lane.has_next()) {
-    const LaneQueue::Start start = lane.take_newest();
-    drop(rank, lane_index, start);
-    actions_.retired(rank, lane_index, start.request.value, *start.request.plan, false);
-  }
+  actions_.stopped(rank, lane_index, *from, *lane.cause());
+  unsettled_.stir(rank);
 }
 
 // A start of a stopped lane will not be launched.
 void Graph::drop(Rank rank, std::uint32_t lane_index, const LaneQueue::Start& start) {
+  RankLanes& r = ranks_[rank.value];
   const CollectiveWork* work = start.request.plan->collective();
-  if (work == nullptr) return;
-  if (start.arrived)
+  if (work != nullptr && start.arrived)
     matches_.withdraw({rank, lane_index, start.request.value, start.request.plan, start.stamp, {}});
-  RankLanes& r = ranks_[rank.value].lanes;
-  if (!r.present()) return;  // all its places end
-  const Place place = place_of(*work, lane_index);
-  r.lane(lane_index).note(place);
-  if (absence_in(*work) != nullptr) return matches_.give_back(place, start.stamp);
-  const CausePtr cause = passed_on(r.lane(lane_index).cause());
-  fail(matches_.drop(place, start.stamp, cause), cause);
+  if (work != nullptr && r.present()) {  // else all its places end
+    LaneQueue& lane = r.lane(lane_index);
+    const Place place = place_of(*work, lane_index);
+    lane.note(place);
+    if (absence_in(*work, groups()[work->group.value].ranks, absences_) != nullptr) {
+      matches_.give_back(place, start.stamp);
+    } else {
+      const CausePtr cause = passed_on(lane.cause());
+      unsettled_.fail(matches_.drop(place, start.stamp, cause), cause);
+    }
+  }
+  actions_.retired(rank, lane_index, start.request.value, *start.request.plan, false);
 }
 
 }  // namespace muster::scheduler

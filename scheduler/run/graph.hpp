@@ -17,8 +17,10 @@
 //      same fault has ended: of one fault a rank hears once.
 #pragma once
 
+#include "scheduler/run/absences.hpp"
 #include "scheduler/run/rank_lanes.hpp"
 #include "scheduler/run/step_table.hpp"
+#include "scheduler/run/unsettled.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -35,8 +37,8 @@ struct GraphOptions {
   std::uint32_t lanes = MUSTER_LANE_COUNT;  // of each rank
 };
 
-// Owns    the lanes of every rank, the match queue and the steps in flight.
-// Thread  whoever holds the engine's baton.
+// Owns    the lanes of every rank, the match queue, the steps in flight, and who will not come.
+// Thread  whoever holds the engine lock.
 // Bound   lane_depth starts per lane; launch_depth steps of a rank's lane at once, over all its clients, of
 //         which one is a collective at most.
 // Fails   submit() refuses with kBusy when the lane is full; everything else is total.
@@ -57,8 +59,6 @@ class Graph {
   // it fail at once. Until it attaches after all, expect_all(), or nobody is attached.
   void absent(Rank rank, const std::string& text, Instant now);
   void expect_all();
-  // Why the rank is not there and will not come; nullptr otherwise.
-  CausePtr gone(Rank rank) const;
   // The rank has been told of the fault on another way than by a lane.
   void heard(Rank rank, std::uint64_t fault);
   // A fault that ends places which the graph does not see: it gets the job's next number.
@@ -85,57 +85,38 @@ class Graph {
   void set_group(GroupId group, Group now);
   void name_group(GroupId group, std::string name) { matches_.name_group(group, std::move(name)); }
   // Enforces the deadlines of starts that are next on their lane. What counts is how long nothing has moved
-  // that such a start waits for. Call at least every 100 ms, and at next_deadline(): who calls later was held
-  // up itself, and nobody is blamed for that time.
+  // that such a start waits for. Call at least every 100 ms. A caller that comes later was held up itself,
+  // and nobody is blamed for that time.
   void tick(Instant now);
-  std::optional<Instant> next_deadline() const;
 
   // ---- what others may ask ---------------------------------------------------------------------
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
-  const RankLanes& lanes_of(Rank rank) const { return ranks_[rank.value].lanes; }
+  const RankLanes& lanes_of(Rank rank) const { return ranks_[rank.value]; }
+  const Absences& absences() const { return absences_; }
   std::span<const Group> groups() const { return matches_.groups(); }
   const MatchQueue& matches() const { return matches_; }
   const StepTable& steps() const { return steps_; }
 
  private:
-  struct RankState {
-    RankLanes lanes;
-    CausePtr left_by;  // another rank's fault, because of which it left
-    CausePtr absence;  // why it will not come, once it is not present
-  };
-
   void pump(Rank rank, Instant now);
   bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
   void launch(std::span<const MatchQueue::Arrival> members, Instant now);
 
-  // Stops the lane before its next start. Nothing if it has stopped already.
-  void stop_lane(Rank rank, std::uint32_t lane, const CausePtr& cause);
-  void fail_launched(const Step::Part& part, const CausePtr& cause);
-  void drop_waiting(Rank rank, std::uint32_t lane);
+  // Stops the lane before its next start, or where a launched one has failed: at that value. Nothing if it
+  // has stopped there already.
+  void stop_lane(Rank rank, std::uint32_t lane, const CausePtr& cause,
+                 std::optional<std::uint64_t> failed_value = std::nullopt);
   void drop(Rank rank, std::uint32_t lane, const LaneQueue::Start& start);
-  void fail(std::span<const MatchQueue::Arrival> waited, const CausePtr& cause);
   void settle(Instant now);
-  // Why the collective cannot complete: a rank that it needs will not come. nullptr: all may come.
-  CausePtr absence_in(const CollectiveWork& work) const;
-  void forget_absences();
 
   GraphOptions options_;
   Actions& actions_;
   MatchQueue matches_;
   StepTable steps_;
-  std::vector<RankState> ranks_;
-  // Lanes whose collective has lost its place, and ranks that may go on elsewhere: settle() works both off.
-  struct Failing {
-    Rank rank;
-    std::uint32_t lane = 0;
-    std::uint64_t value = 0;
-    CausePtr cause;
-  };
-  std::vector<Failing> failing_;
-  std::vector<Rank> stirred_;
-  std::vector<Rank> touched_;  // of the step that has finished: kept, so that it needs no heap
-  std::uint32_t absences_ = 0;
+  std::vector<RankLanes> ranks_;
+  Absences absences_;
+  Unsettled unsettled_;
   std::optional<Instant> last_tick_;
   std::uint64_t faults_ = 0;  // the latest
 };

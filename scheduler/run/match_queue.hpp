@@ -51,7 +51,7 @@ struct Stamp {
 };
 
 // Owns    the epochs of every place, where each member stands, and who waits.
-// Thread  whoever holds the engine's baton.
+// Thread  whoever holds the engine lock.
 // Bound   groups × lanes places, made with the group; those of pairs when they are first used. One arrival
 //         for each rank and lane.
 // Fails   never: a disagreement is an end.

@@ -31,7 +31,7 @@ struct TraceEvent {
 };
 
 // Owns    the events of one recording.
-// Thread  whoever holds the engine's baton.
+// Thread  whoever holds the engine lock.
 // Bound   events_max; further events are dropped and counted.
 // Fails   never.
 class Trace {

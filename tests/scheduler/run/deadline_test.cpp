@@ -61,7 +61,7 @@ TEST_F(Deadline, IsNotForWhatTheDeviceWorksAt) {
   kernel(MUSTER_LANE_GATHER, {point});
   stage.pass(kTimeout * 10);
   EXPECT_TRUE(stage.stops.empty());
-  EXPECT_EQ(stage.graph.next_deadline(), std::nullopt);
+  EXPECT_EQ(stage.next_deadline(), std::nullopt);
 }
 
 // Goal:   nor does a start fall while the lane that it waits for has time left itself.

@@ -391,9 +391,9 @@ TEST_F(Failure, NumbersWhyARankIsAbsentThatLeftBecauseOfAnother) {
   ASSERT_TRUE(stopped(0, MUSTER_LANE_SMALL));
   stage.graph.absent(Rank(0), "rank 0 exited with code 3", stage.now);
   const auto left = stage.graph.detached(Rank(0), "rank 0 detached", stage.now);
-  ASSERT_NE(stage.graph.gone(Rank(0)), nullptr);
-  EXPECT_THAT(stage.graph.gone(Rank(0))->text, HasSubstr("rank 2 died"));
-  EXPECT_EQ(stage.graph.gone(Rank(0))->fault, left->fault);
+  ASSERT_NE(stage.graph.absences().of(Rank(0)), nullptr);
+  EXPECT_THAT(stage.graph.absences().of(Rank(0))->text, HasSubstr("rank 2 died"));
+  EXPECT_EQ(stage.graph.absences().of(Rank(0))->fault, left->fault);
   EXPECT_GT(left->fault, 0u);
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,17 @@ class Stage final : public Actions {
   void pass(Nanos time) {
     constexpr Nanos kPeriod = std::chrono::milliseconds(100);
     for (const Instant end = now + time; now < end; graph.tick(now)) now = std::min(end, now + kPeriod);
+  }
+  // Of all starts that are next on their lane.
+  std::optional<Instant> next_deadline() const {
+    std::optional<Instant> next;
+    for (std::uint32_t rank = 0; rank < graph.ranks(); ++rank) {
+      const RankLanes& lanes = graph.lanes_of(Rank(rank));
+      for (std::uint32_t lane = 0; lane < lanes.lanes(); ++lane)
+        if (const auto deadline = lanes.deadline(lane); deadline && (!next || *deadline < *next))
+          next = deadline;
+    }
+    return next;
   }
   bool stopped_with(std::uint32_t rank, std::uint32_t lane, Code code) const {
     const auto it = stops.find({rank, lane});

@@ -133,7 +133,7 @@ TEST(GraphProperty, RetiresEveryStartOnceWhenRanksDie) {
     stage.pass(std::chrono::seconds(120));
     ASSERT_TRUE(stage.launched.empty());
     ASSERT_EQ(stage.retired_well + stage.retired_badly, started);
-    ASSERT_EQ(stage.graph.next_deadline(), std::nullopt);
+    ASSERT_EQ(stage.next_deadline(), std::nullopt);
     ASSERT_EQ(stage.graph.steps().in_flight(), 0u);
   }
 }
@@ -173,7 +173,7 @@ TEST(GraphProperty, LeavesNobodyWaitingWhenThoseWhoHearOfADeathLeave) {
     while (!stage.launched.empty()) finish_random(stage, random);
     for (const auto& [lane, stop] : stage.stops)
       ASSERT_EQ(stop.verdict.culprit, static_cast<std::int32_t>(victim)) << stop.verdict.text;
-    ASSERT_EQ(stage.graph.next_deadline(), std::nullopt) << "somebody waits";
+    ASSERT_EQ(stage.next_deadline(), std::nullopt) << "somebody waits";
   }
 }
 

@@ -151,7 +151,7 @@ TEST(Graph, BlamesExactlyTheMissingRanksAtTheDeadline) {
               std::chrono::milliseconds(500));
   stage.start(2, MUSTER_LANE_SMALL, stage.collective(2, 2, Stage::all_reduce(1)), {},
               std::chrono::milliseconds(900));
-  EXPECT_EQ(stage.graph.next_deadline(), Instant(std::chrono::milliseconds(500)));
+  EXPECT_EQ(stage.next_deadline(), Instant(std::chrono::milliseconds(500)));
   stage.now = std::chrono::milliseconds(499);
   stage.graph.tick(stage.now);
   EXPECT_TRUE(stage.stops.empty());

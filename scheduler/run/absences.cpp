@@ -1,0 +1,59 @@
+#include "scheduler/run/absences.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::scheduler {
+
+void Absences::attached(Rank rank) {
+  State& state = ranks_[rank.value];
+  if (state.absence != nullptr) --known_;
+  state = {true, nullptr, nullptr};
+}
+
+void Absences::left(Rank rank, const CausePtr& because) {
+  State& state = ranks_[rank.value];
+  state.attached = false;
+  if (because != nullptr) {
+    state.left_by = because;
+    if (state.absence != nullptr) state.absence = because;
+  }
+  if (std::none_of(ranks_.begin(), ranks_.end(), [](const State& other) { return other.attached; })) forget();
+}
+
+void Absences::add(Rank rank, CausePtr cause) {
+  ranks_[rank.value].absence = std::move(cause);
+  ++known_;
+}
+
+Cause Absences::reason(Rank rank, const std::string& text) const {
+  const CausePtr& left_by = ranks_[rank.value].left_by;
+  return left_by != nullptr ? *left_by : Cause{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text};
+}
+
+void Absences::expect_all() {
+  for (State& state : ranks_) state.left_by = nullptr;
+  forget();
+}
+
+void Absences::forget() {
+  for (State& state : ranks_) state.absence = nullptr;
+  known_ = 0;
+}
+
+CausePtr Absences::of(Rank rank) const {
+  const State& state = ranks_[rank.value];
+  return state.attached ? nullptr : state.absence;
+}
+
+CausePtr Absences::first_of(std::span<const Rank> ranks) const {
+  CausePtr first;
+  if (known_ == 0) return first;
+  for (const Rank rank : ranks) {
+    CausePtr cause = of(rank);
+    if (cause != nullptr && (first == nullptr || cause->fault < first->fault)) first = std::move(cause);
+  }
+  return first;
+}
+
+}  // namespace muster::scheduler
