@@ -5,12 +5,20 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 namespace muster {
 namespace {
 
 // Memory is addressed by signed differences: no vector is longer.
 constexpr std::uint64_t kBytesMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+
+// "MUSTER_ALL_REDUCE"
+std::string constant_of(muster_op op) {
+  std::string text = "MUSTER_";
+  for (const char* c = op_name(op); *c != 0; ++c) text += *c == '_' ? '_' : static_cast<char>(*c - 'a' + 'A');
+  return text;
+}
 
 Status check_redop(const Collective& c) {
   if (!has_reduction(c.op)) {
@@ -161,7 +169,7 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
                                    const ShareCounts& counts) {
   Collective c;
   c.op = said.op;
-  if (said.op == MUSTER_BARRIER) return c;
+  if (!has_data(said.op)) return c;
   c.dtype = said.dtype;
   c.redop = said.redop;
   if (said.redop == MUSTER_PREMUL_SUM) c.scale = said.scale;
@@ -169,16 +177,17 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
     if (said.peer < 0 || said.peer >= ranks)
       return fail(Code::kBadArgument, "peer {} of {} is not a member: the group has 0..{}", said.peer,
                   op_name(said.op), ranks - 1);
-    c.root = said.op == MUSTER_SEND ? index : said.peer;
-    if (said.op == MUSTER_SEND) c.receiver = said.peer;
-    if (said.op == MUSTER_RECV) c.receiver = index;
+    const bool sends = row_of(said.op).peer == PeerRole::kReceiver;
+    c.root = sends ? index : said.peer;
+    if (is_transfer(said.op)) c.receiver = sends ? said.peer : index;
     if (is_transfer(said.op) && said.peer == index)
       return fail(Code::kBadArgument, "peer {} of {} is this rank itself; copy instead", said.peer,
                   op_name(said.op));
   }
   if (!is_pairwise(said.op)) c.count = counts.count;
   if (has_agreed_blocks(said.op)) {
-    const auto list = said.op == MUSTER_ALL_GATHER ? counts.target_counts : counts.source_counts;
+    const bool of_target = has_target_blocks(said.op, false);
+    const auto list = of_target ? counts.target_counts : counts.source_counts;
     if (!list.empty() && is_even(list)) {
       c.count = list[0];
     } else if (!list.empty()) {
@@ -188,7 +197,7 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
     if (!list.empty() && list.size() != static_cast<std::size_t>(ranks))
       return fail(Code::kBadArgument,
                   "{}_blocks.counts has {} entries; {} in a group of {} needs one per member",
-                  said.op == MUSTER_ALL_GATHER ? "target" : "source", list.size(), op_name(said.op), ranks);
+                  of_target ? "target" : "source", list.size(), op_name(said.op), ranks);
   }
   MUSTER_RETURN_IF_ERROR(validate(c, ranks));
   return c;
@@ -201,7 +210,7 @@ Result<Share> make_share(const Collective& collective, std::int32_t index, std::
     return fail(Code::kBadArgument, "member index {} is not in the group's 0..{}", index, ranks - 1);
   Share share;
   share.index = index;
-  if (op == MUSTER_BARRIER) return share;
+  if (!has_data(op)) return share;
   const bool is_root = index == collective.root;
   const std::uint64_t own = is_pairwise(op) ? counts.count : collective.count;
   Side source{"source_blocks", own, counts.source_counts, counts.source_offsets};
@@ -225,11 +234,8 @@ Result<Share> make_share(const Collective& collective, std::int32_t index, std::
   Block block{0, own};
   if (!share.source_blocks.empty()) block.count = share.source_blocks[i].count;
   if (!share.target_blocks.empty()) block.count = share.target_blocks[i].count;
-  const bool gives = op == MUSTER_ALL_REDUCE || op == MUSTER_ALL_GATHER || op == MUSTER_REDUCE ||
-                     op == MUSTER_GATHER || (is_root && (op == MUSTER_BROADCAST || is_transfer(op)));
-  const bool gets = op == MUSTER_ALL_REDUCE || op == MUSTER_REDUCE_SCATTER || op == MUSTER_BROADCAST ||
-                    op == MUSTER_SCATTER || (is_root && op == MUSTER_REDUCE) ||
-                    (is_transfer(op) && index == collective.receiver);
+  const bool gives = has_source_block(op, is_root);
+  const bool gets = has_target_block(op, is_root, index == collective.receiver);
   if ((gives || gets) && block.count > kBytesMax / bytes)
     return fail(Code::kBadArgument, "count {} of {} is more than 2^63 bytes", block.count, op_name(op));
   if (gives) share.source_blocks.assign(1, block);
@@ -264,23 +270,16 @@ std::uint64_t got_count(const Share& share) noexcept {
 
 Status validate(const Collective& collective, std::int32_t ranks) {
   if (ranks < 1) return failure(Code::kBadArgument, "a group of {} ranks has no collectives", ranks);
-  if (collective.op < MUSTER_ALL_REDUCE || collective.op > MUSTER_EXCHANGE)
-    return failure(Code::kBadArgument, "op {} is none of MUSTER_ALL_REDUCE..MUSTER_EXCHANGE ({}..{})",
-                   collective.op, static_cast<int>(MUSTER_ALL_REDUCE), static_cast<int>(MUSTER_EXCHANGE));
-  if (collective.op == MUSTER_BARRIER) return Status();  // no data: no other field means anything
+  if (!is_operation(collective.op))
+    return failure(Code::kBadArgument, "op {} is none of {}..{} ({}..{})", collective.op, constant_of(1),
+                   constant_of(kOperations), 1, kOperations);
+  if (!has_data(collective.op)) return Status();  // no other field means anything
   if (dtype_bytes(collective.dtype) == 0)
     return failure(Code::kBadArgument, "dtype {} of {} is none that muster.h names", collective.dtype,
                    op_name(collective.op));
   MUSTER_RETURN_IF_ERROR(check_redop(collective));
   MUSTER_RETURN_IF_ERROR(check_peers(collective, ranks));
   return check_counts(collective, ranks);
-}
-
-const char* op_name(muster_op op) noexcept {
-  constexpr const char* kNames[] = {"unknown_op", "all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                    "barrier",    "send",       "recv",       "reduce",         "gather",
-                                    "scatter",    "all_to_all", "exchange"};
-  return op >= MUSTER_ALL_REDUCE && op <= MUSTER_EXCHANGE ? kNames[op] : kNames[0];
 }
 
 const char* redop_name(muster_redop op) noexcept {

@@ -2,6 +2,7 @@
 // the client, the engine and the transports understand alike.
 #pragma once
 
+#include "api/base/operations.hpp"
 #include "api/base/result.hpp"
 
 #include <muster/muster.h>
@@ -70,37 +71,6 @@ struct Share {
   std::byte* target = nullptr;
 };
 
-// Whose shares meet: SEND and RECV in pairs, everything else takes all members.
-constexpr bool is_transfer(muster_op op) noexcept {
-  return op == MUSTER_SEND || op == MUSTER_RECV;
-}
-constexpr bool has_root(muster_op op) noexcept {
-  return op == MUSTER_BROADCAST || op == MUSTER_REDUCE || op == MUSTER_GATHER || op == MUSTER_SCATTER;
-}
-constexpr bool has_reduction(muster_op op) noexcept {
-  return op == MUSTER_ALL_REDUCE || op == MUSTER_REDUCE_SCATTER || op == MUSTER_REDUCE;
-}
-// All members agree on the counts of all blocks.
-constexpr bool has_agreed_blocks(muster_op op) noexcept {
-  return op == MUSTER_ALL_GATHER || op == MUSTER_REDUCE_SCATTER;
-}
-// Members agree pair by pair on what goes from one to the other, not all on all counts.
-constexpr bool is_pairwise(muster_op op) noexcept {
-  return op == MUSTER_GATHER || op == MUSTER_SCATTER || op == MUSTER_ALL_TO_ALL || op == MUSTER_EXCHANGE;
-}
-// Members may bring one result for all, in memory that they share.
-constexpr bool may_share_target(muster_op op) noexcept {
-  return op == MUSTER_ALL_REDUCE || op == MUSTER_ALL_GATHER || op == MUSTER_BROADCAST;
-}
-// Whether a member's source, or target, has a block for each member of the group. `is_root` counts where the
-// operation has a root.
-constexpr bool has_source_blocks(muster_op op, bool is_root) noexcept {
-  return op == MUSTER_REDUCE_SCATTER || op == MUSTER_ALL_TO_ALL || (op == MUSTER_SCATTER && is_root);
-}
-constexpr bool has_target_blocks(muster_op op, bool is_root) noexcept {
-  return op == MUSTER_ALL_GATHER || op == MUSTER_ALL_TO_ALL || (op == MUSTER_GATHER && is_root);
-}
-const char* op_name(muster_op op) noexcept;        // "all_reduce"
 const char* redop_name(muster_redop op) noexcept;  // "sum"
 
 // A member's own half as its caller says it: counts and offsets, or empty for the default of muster_blocks.
@@ -134,6 +104,12 @@ std::uint64_t got_count(const Share& share) noexcept;
 // kBadArgument naming field and value: op, dtype, redop, root, receiver, counts.size(), overflow, a scale of
 // an integer that is not whole. Pure.
 Status validate(const Collective& collective, std::int32_t ranks);
+
+// The member gives what all get, and may name no target for a copy of its own: the root of a BROADCAST.
+constexpr bool may_lack_target(const Collective& collective, std::int32_t index) noexcept {
+  return row_of(collective.op).gives == Portion::kBlockAtRoot && row_of(collective.op).same_for_all &&
+         index == collective.root;
+}
 
 // kBadArgument if the member lacks memory that it reads or writes, if what it writes overlaps itself, or
 // overlaps what it reads otherwise than in place as muster_collective says (the source of an ALL_REDUCE not

@@ -82,7 +82,7 @@ std::string compare(Parties parties, std::string_view field, Value value) {
 }
 
 muster_op agreed_op(const Party& p) {
-  return p.collective->op == MUSTER_RECV ? MUSTER_SEND : p.collective->op;
+  return muster::agreed_op(p.collective->op);
 }
 
 std::string counts_of(const Party& p) {
@@ -120,7 +120,7 @@ std::string compare_counts(Parties parties) {
 
 // Where the blocks of a shared ALL_GATHER lie. The counts are agreed on.
 std::string compare_places(Parties parties, const Party& first) {
-  if (first.collective->shared_memory == 0 || first.collective->op != MUSTER_ALL_GATHER) return {};
+  if (first.collective->shared_memory == 0 || !has_target_blocks(first.collective->op, false)) return {};
   for (std::size_t i = 0; i < first.share->target_blocks.size(); ++i) {
     if (first.share->target_blocks[i].count == 0) continue;
     const auto offset = [i](const Party& p) { return p.share->target_blocks[i].offset; };
@@ -137,7 +137,7 @@ std::string compare_common(Parties parties) {
   const Party* first = nullptr;
   for (const Party& p : parties)
     if (first == nullptr && present(p)) first = &p;
-  if (first == nullptr || first->collective->op == MUSTER_BARRIER) return {};
+  if (first == nullptr || !has_data(first->collective->op)) return {};
   if (auto found = compare(
           parties, "dtype", [](const Party& p) { return p.collective->dtype; },
           [](const Party& p) { return dtype_name(p.collective->dtype); });
@@ -225,8 +225,8 @@ std::string describe_edge(Parties parties, const Edge& edge, const Edge* sent, c
     return said == nullptr ? fmt::format("none {}{}", verb, site)
                            : fmt::format("{} {}{}", said->count, verb, site);
   };
-  const bool exchange = parties[static_cast<std::size_t>(edge.from)].collective->op == MUSTER_EXCHANGE;
-  const std::string tag = exchange ? fmt::format(" with tag {}", edge.tag) : std::string();
+  const bool tagged = has_faces(parties[static_cast<std::size_t>(edge.from)].collective->op);
+  const std::string tag = tagged ? fmt::format(" with tag {}", edge.tag) : std::string();
   return fmt::format("count from {} to {}{}: {} and {}", name_of(parties, edge.from),
                      name_of(parties, edge.to), tag, end_of(sent, edge.from, "sent"),
                      end_of(expected, edge.to, "expected"));

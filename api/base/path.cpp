@@ -35,10 +35,10 @@ double moving_ns(double moved, double touched) {
 
 // Bytes that one member gives at most. UINT64_MAX: the members do not agree on it.
 std::uint64_t given_bytes_max(const Collective& c, std::int32_t ranks) {
-  if (c.op == MUSTER_BARRIER) return 0;
+  if (!has_data(c.op)) return 0;
   if (is_pairwise(c.op) || is_transfer(c.op)) return UINT64_MAX;
   std::uint64_t count = c.count;
-  const bool gives_all_blocks = c.op == MUSTER_REDUCE_SCATTER;
+  const bool gives_all_blocks = has_source_blocks(c.op, false);
   if (!c.counts.empty())
     count = gives_all_blocks ? std::accumulate(c.counts.begin(), c.counts.end(), std::uint64_t{0})
                              : *std::max_element(c.counts.begin(), c.counts.end());
@@ -85,21 +85,20 @@ std::uint64_t slice_bytes(const Collective& collective, std::int32_t ranks, std:
 Choice choose(const Collective& collective, std::int32_t ranks, const Machine& machine) {
   if (!machine.host_memory)
     return {Path::kEngine, Algorithm::kWhole, "the memory is on a device that callers cannot reach", 0};
-  const bool by_blocks = collective.op == MUSTER_SCATTER || collective.op == MUSTER_ALL_TO_ALL ||
-                         collective.op == MUSTER_REDUCE_SCATTER;
-  if (by_blocks && ranks > kBlocksMax)
+  const OperationRow& row = row_of(collective.op);
+  if (has_source_blocks(collective.op, true) && ranks > kBlocksMax)
     return {Path::kEngine, Algorithm::kWhole, "so many blocks are more than members tell each other of",
             kEngineNs};
-  const bool reduces_all = collective.op == MUSTER_ALL_REDUCE || collective.op == MUSTER_REDUCE;
+  const bool reduces_all = reduces_vectors(collective.op);
   const auto bytes = static_cast<double>(collective.count * dtype_bytes(collective.dtype));
   const double members = ranks;
   const double cores = std::max(1u, std::min(machine.cores, static_cast<std::uint32_t>(ranks)));
   const double share = machine.crowded() ? members / cores : 1.0;  // of one core's time
   // Every source and every target of a reduction.
-  const double touched = bytes * (members + (collective.op == MUSTER_REDUCE ? 1 : members));
+  const double touched = bytes * (members + (row.gets == Portion::kBlockAtRoot ? 1 : members));
   if (collective.shared_memory != 0) {
-    const bool gathers = collective.op == MUSTER_ALL_GATHER;
-    const double read = collective.op == MUSTER_ALL_REDUCE ? bytes * members : bytes;
+    const bool gathers = row.gets == Portion::kBlocks;
+    const double read = row.reduces ? bytes * members : bytes;
     const double moved = gathers ? 0 : (read + bytes) / cores;
     return {Path::kDirect, Algorithm::kShared,
             gathers ? "one result for all: shards that lie in it are not moved"
@@ -109,7 +108,7 @@ Choice choose(const Collective& collective, std::int32_t ranks, const Machine& m
   if (given_bytes_max(collective, ranks) <= kSmallBytesMax)
     return {Path::kDirect, Algorithm::kSmall, "what each rank gives travels with its arrival",
             meeting_ns(machine) + moving_ns(bytes * members * share, touched)};
-  if (collective.op == MUSTER_EXCHANGE)
+  if (has_faces(collective.op))
     return {Path::kDirect, Algorithm::kFaces, "a meeting, and each rank takes the faces that are for it",
             meeting_ns(machine)};
   if (reduces_all && bytes >= static_cast<double>(kEngineBytesMin))
@@ -117,8 +116,7 @@ Choice choose(const Collective& collective, std::int32_t ranks, const Machine& m
             "so large a reduction is bound by memory, and the engine reads each source once for all ranks",
             kEngineNs + moving_ns(touched / cores, touched)};
   const std::uint64_t whole_max = machine.crowded() ? kWholeBytesMaxCrowded : kWholeBytesMax;
-  if (collective.op == MUSTER_ALL_REDUCE && ranks <= kReadingRanksMax &&
-      bytes > static_cast<double>(whole_max))
+  if (reduces_all && row.same_for_all && ranks <= kReadingRanksMax && bytes > static_cast<double>(whole_max))
     return {Path::kDirect, Algorithm::kRead,
             "among so few, reading all sources in place moves least between cores",
             2 * meeting_ns(machine) + moving_ns(bytes * (members + 1) * share, touched)};
@@ -128,10 +126,10 @@ Choice choose(const Collective& collective, std::int32_t ranks, const Machine& m
             "every source is read once, by the rank that reduces the slice",
             2 * meeting_ns(machine) + moving_ns(traffic, touched)};
   }
-  const double read = collective.op == MUSTER_ALL_REDUCE || collective.op == MUSTER_ALL_GATHER ||
-                              collective.op == MUSTER_REDUCE_SCATTER
-                          ? bytes * members
-                          : bytes;
+  const auto at_all = [](Portion portion) {
+    return portion == Portion::kBlock || portion == Portion::kBlocks;
+  };
+  const double read = at_all(row.gives) && at_all(row.gets) ? bytes * members : bytes;
   return {Path::kDirect, Algorithm::kWhole, "a meeting, and each rank finishes alone",
           meeting_ns(machine) + moving_ns((read + bytes) * share, touched)};
 }

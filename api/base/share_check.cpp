@@ -77,8 +77,7 @@ Status check_memory(const Collective& c, const Share& share, std::size_t bytes) 
   if (gives > 0 && share.source == nullptr)
     return failure(Code::kBadArgument, "member {} has no source; {} bytes are read from it", share.index,
                    gives * bytes);
-  const bool may_lack = c.op == MUSTER_BROADCAST && share.index == c.root;
-  if (gets > 0 && share.target == nullptr && !may_lack)
+  if (gets > 0 && share.target == nullptr && !may_lack_target(c, share.index))
     return failure(Code::kBadArgument, "member {} has no target; {} bytes are written to it", share.index,
                    gets * bytes);
   return Status();
@@ -202,12 +201,12 @@ Status check_faces(const Share& share, std::int32_t ranks, std::size_t bytes) {
 Status check_share(const Collective& collective, const Share& share, std::int32_t ranks) {
   if (share.index < 0 || share.index >= ranks)
     return failure(Code::kBadArgument, "member index {} is not in the group's 0..{}", share.index, ranks - 1);
-  if (collective.op == MUSTER_BARRIER) return Status();
+  if (!has_data(collective.op)) return Status();
   const std::size_t bytes = dtype_bytes(collective.dtype);
-  if (collective.op == MUSTER_EXCHANGE) return check_faces(share, ranks, bytes);
+  if (has_faces(collective.op)) return check_faces(share, ranks, bytes);
   MUSTER_RETURN_IF_ERROR(check_memory(collective, share, bytes));
   if (share.target == nullptr) return Status();  // nothing is written: what is read may overlap
-  if (collective.shared_memory != 0 && collective.op == MUSTER_ALL_REDUCE && collective.count > 0 &&
+  if (collective.shared_memory != 0 && has_reduction(collective.op) && collective.count > 0 &&
       share.source == share.target)
     return failure(Code::kBadArgument,
                    "member {} gives what lies in the node-shared target, where all members' results are one: "

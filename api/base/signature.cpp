@@ -11,11 +11,6 @@
 namespace muster {
 namespace {
 
-// SEND at one side and RECV at the other are one operation.
-muster_op agreed_op(muster_op op) {
-  return op == MUSTER_RECV ? MUSTER_SEND : op;
-}
-
 Hash128 hash_of(std::span<const std::uint64_t> words) {
   const XXH128_hash_t hash = XXH3_128bits(words.data(), words.size_bytes());
   return {hash.low64, hash.high64};
@@ -35,7 +30,7 @@ std::uint64_t agreed_scale(const Collective& c) {
 constexpr std::uint64_t kSharedTarget = UINT64_MAX;
 
 Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
-  if (c.op == MUSTER_BARRIER)
+  if (!has_data(c.op))
     return hash_of(std::array{static_cast<std::uint64_t>(c.op), static_cast<std::uint64_t>(ranks)});
   const std::array<std::uint64_t, 9> fields{static_cast<std::uint64_t>(agreed_op(c.op)),
                                             static_cast<std::uint64_t>(ranks),
@@ -51,7 +46,7 @@ Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
   if (c.shared_memory != 0) words.insert(words.end(), {kSharedTarget, c.shared_memory, c.shared_offset});
   words.insert(words.end(), c.counts.begin(), c.counts.end());
   // Blocks of one memory lie where all say that they do.
-  if (c.shared_memory != 0 && c.op == MUSTER_ALL_GATHER)
+  if (c.shared_memory != 0 && has_target_blocks(c.op, false))
     for (const Block& block : share.target_blocks)
       if (block.count > 0) words.push_back(block.offset);
   return hash_of(words);
@@ -60,8 +55,9 @@ Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
 // Blocks from and to member `self` itself cancel each other if they are equally long, as all edges do.
 Hash128 balance_of(const Collective& c, const Share& share) {
   Hash128 balance;
+  if (!is_pairwise(c.op)) return balance;
   const std::int32_t self = share.index;
-  if (c.op == MUSTER_EXCHANGE) {
+  if (has_faces(c.op)) {
     for (const Face& face : share.sends) balance += edge(self, face.peer, face.tag, face.count());
     for (const Face& face : share.receives) balance -= edge(face.peer, self, face.tag, face.count());
     return balance;
@@ -85,22 +81,8 @@ Hash128 balance_of(const Collective& c, const Share& share) {
         balance -= edge(c.root, self, 0, block.count);
     }
   };
-  switch (c.op) {
-    case MUSTER_GATHER:
-      add_one(share.source_blocks, true);
-      add(share.target_blocks, false);
-      break;
-    case MUSTER_SCATTER:
-      add(share.source_blocks, true);
-      add_one(share.target_blocks, false);
-      break;
-    case MUSTER_ALL_TO_ALL:
-      add(share.source_blocks, true);
-      add(share.target_blocks, false);
-      break;
-    default:
-      break;
-  }
+  has_source_blocks(c.op, true) ? add(share.source_blocks, true) : add_one(share.source_blocks, true);
+  has_target_blocks(c.op, true) ? add(share.target_blocks, false) : add_one(share.target_blocks, false);
   return balance;
 }
 

@@ -40,11 +40,10 @@ Result<Described> described_of(Buffers& buffers, const muster_collective& said, 
   const bool root = has_root(said.op) && said.peer == index;
   const bool sources = has_source_blocks(said.op, root);
   const bool targets = has_target_blocks(said.op, root);
-  const ShareCounts counts{said.op == MUSTER_BARRIER || said.op == MUSTER_EXCHANGE ? 0 : said.count,
-                           list_if(said.source_blocks.counts, sources, ranks),
-                           list_if(said.source_blocks.offsets, sources, ranks),
-                           list_if(said.target_blocks.counts, targets, ranks),
-                           list_if(said.target_blocks.offsets, targets, ranks)};
+  const ShareCounts counts{
+      has_vectors(said.op) ? said.count : 0, list_if(said.source_blocks.counts, sources, ranks),
+      list_if(said.source_blocks.offsets, sources, ranks), list_if(said.target_blocks.counts, targets, ranks),
+      list_if(said.target_blocks.offsets, targets, ranks)};
   Described described;
   described.group = said.group;
   MUSTER_ASSIGN_OR_RETURN(described.what, make_collective(said, index, ranks, counts));
@@ -54,14 +53,13 @@ Result<Described> described_of(Buffers& buffers, const muster_collective& said, 
     if (described.what.shared_memory != 0) described.what.shared_offset = said.target.offset_bytes;
   }
   MUSTER_ASSIGN_OR_RETURN(described.mine, make_share(described.what, index, ranks, counts));
-  if (said.op == MUSTER_EXCHANGE) {
+  if (has_faces(said.op)) {
     described.mine.sends = faces_of(buffers, said.sends, said.send_count, &described.sends);
     described.mine.receives = faces_of(buffers, said.receives, said.receive_count, nullptr);
     return described;
   }
   if (!described.mine.source_blocks.empty()) described.mine.source = buffers.address_of(said.source);
-  const bool unwanted = said.op == MUSTER_BROADCAST && root && said.target.buffer == 0;
-  if (unwanted) described.mine.target_blocks.clear();
+  if (said.target.buffer == 0 && may_lack_target(described.what, index)) described.mine.target_blocks.clear();
   if (!described.mine.target_blocks.empty()) described.mine.target = buffers.address_of(said.target);
   described.home = buffers.location_of(said.source);
   return described;

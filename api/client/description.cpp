@@ -13,21 +13,25 @@ namespace {
 
 constexpr std::uint64_t kSmallBytes = 64 << 10;  // an all-reduce of so much is bound by latency
 
+// Of a transfer, who names the receiver is the sender, and the other way round.
+bool sends(muster_op op) {
+  return row_of(op).peer == PeerRole::kReceiver;
+}
+bool receives(muster_op op) {
+  return row_of(op).peer == PeerRole::kSender;
+}
+
 bool reads(muster_op op, bool is_root) {
-  if (op == MUSTER_BROADCAST) return is_root;
-  return has_source_blocks(op, is_root) || op == MUSTER_ALL_REDUCE || op == MUSTER_ALL_GATHER ||
-         op == MUSTER_REDUCE || op == MUSTER_GATHER || op == MUSTER_SEND;
+  return has_source_blocks(op, is_root) || has_source_block(op, is_root || sends(op));
 }
 
 bool writes(muster_op op, bool is_root) {
-  if (op == MUSTER_REDUCE) return is_root;
-  return has_target_blocks(op, is_root) || op == MUSTER_ALL_REDUCE || op == MUSTER_REDUCE_SCATTER ||
-         op == MUSTER_BROADCAST || op == MUSTER_SCATTER || op == MUSTER_RECV;
+  return has_target_blocks(op, is_root) || has_target_block(op, is_root, receives(op));
 }
 
 // Lists may be replacing `count` on one side or on both.
 bool uses_count(const muster_collective& c, bool is_root) {
-  if (c.op == MUSTER_EXCHANGE) return false;
+  if (has_faces(c.op)) return false;
   const bool source = has_source_blocks(c.op, is_root);
   const bool target = has_target_blocks(c.op, is_root);
   const bool source_uses = source && c.source_blocks.counts == nullptr;
@@ -55,15 +59,14 @@ Status check_no_range(const muster_range& range, const muster_collective& c, con
 
 // Lists are checked where they are read, and so is all else of an operation that there is not.
 Status check_unused(const muster_collective& c) {
-  if (c.op < MUSTER_ALL_REDUCE || c.op > MUSTER_EXCHANGE) return {};
-  const bool is_barrier = c.op == MUSTER_BARRIER;
-  const bool has_vectors = !is_barrier && c.op != MUSTER_EXCHANGE;
-  MUSTER_RETURN_IF_ERROR(check_none(is_barrier && c.dtype != 0, c, "dtype", c.dtype));
+  if (!is_operation(c.op)) return {};
+  const bool vectors = has_vectors(c.op);
+  MUSTER_RETURN_IF_ERROR(check_none(!has_data(c.op) && c.dtype != 0, c, "dtype", c.dtype));
   MUSTER_RETURN_IF_ERROR(check_none(!has_reduction(c.op) && c.redop != 0, c, "redop", c.redop));
   MUSTER_RETURN_IF_ERROR(check_none(!has_root(c.op) && !is_transfer(c.op) && c.peer != 0, c, "peer", c.peer));
-  if (!has_vectors || c.op == MUSTER_RECV) MUSTER_RETURN_IF_ERROR(check_no_range(c.source, c, "source"));
-  if (!has_vectors || c.op == MUSTER_SEND) MUSTER_RETURN_IF_ERROR(check_no_range(c.target, c, "target"));
-  MUSTER_RETURN_IF_ERROR(check_none(!has_vectors && c.count != 0, c, "count", c.count));
+  if (!vectors || receives(c.op)) MUSTER_RETURN_IF_ERROR(check_no_range(c.source, c, "source"));
+  if (!vectors || sends(c.op)) MUSTER_RETURN_IF_ERROR(check_no_range(c.target, c, "target"));
+  MUSTER_RETURN_IF_ERROR(check_none(!vectors && c.count != 0, c, "count", c.count));
   if (c.scale != 0.0 && c.redop != MUSTER_PREMUL_SUM)
     return failure(Code::kBadArgument, "scale {} is given but the redop is not MUSTER_PREMUL_SUM; leave it 0",
                    c.scale);
@@ -92,7 +95,7 @@ Status append_blocks(const muster_blocks& blocks, const char* name, bool has, bo
 
 Status append_faces(const muster_face* faces, std::uint32_t count, const char* name, Description& out,
                     std::uint32_t& entries) {
-  if (out.message.op != MUSTER_EXCHANGE && (count != 0 || faces != nullptr))
+  if (!has_faces(out.message.op) && (count != 0 || faces != nullptr))
     return failure(Code::kBadArgument, "{} {} are given but {} has none; leave them NULL and the count 0",
                    count, name, op_name(out.message.op));
   if (count == 0) return {};
@@ -155,23 +158,9 @@ Result<Description> describe(const muster_collective& c, std::int32_t index, std
 }
 
 muster_lane usual_lane(const shm::PlanCollective& m) {
-  switch (m.op) {
-    case MUSTER_ALL_GATHER:
-    case MUSTER_GATHER:
-      return MUSTER_LANE_GATHER;
-    case MUSTER_REDUCE_SCATTER:
-    case MUSTER_REDUCE:
-      return MUSTER_LANE_REDUCE;
-    case MUSTER_ALL_REDUCE:
-      return m.count <= kSmallBytes / std::max<std::size_t>(dtype_bytes(m.dtype), 1) ? MUSTER_LANE_SMALL
-                                                                                     : MUSTER_LANE_ALLREDUCE;
-    case MUSTER_EXCHANGE:
-      return MUSTER_LANE_HALO;
-    case MUSTER_BARRIER:
-      return MUSTER_LANE_SMALL;
-    default:
-      return MUSTER_LANE_COPY;
-  }
+  const OperationRow& row = row_of(m.op);
+  const bool small = m.count <= kSmallBytes / std::max<std::size_t>(dtype_bytes(m.dtype), 1);
+  return small ? row.lane_if_small : row.lane;
 }
 
 }  // namespace muster::client

@@ -138,8 +138,7 @@ Held held_of(std::span<const View> views) {
 }
 
 bool is_shared_result(const Collective& c) noexcept {
-  const bool everybody = c.op == MUSTER_ALL_REDUCE || c.op == MUSTER_ALL_GATHER || c.op == MUSTER_BROADCAST;
-  return everybody && c.shared_memory == 0;
+  return row_of(c.op).same_for_all && c.shared_memory == 0;
 }
 
 Held held_of(const DirectPlan& plan) {

@@ -163,7 +163,7 @@ Status Plans::recount(muster_plan plan, const muster_collective& counts) {
   if (record == nullptr) return failure(Code::kStale, "no such plan");
   if (record->told == nullptr) return failure(Code::kBadArgument, "a kernel's plan has no counts");
   const shm::PlanCollective& before = record->told->message;
-  if (before.op == MUSTER_EXCHANGE || before.op == MUSTER_BARRIER)
+  if (!has_vectors(before.op))
     return failure(Code::kUnsupported, "{} has no counts that could change; make another plan",
                    op_name(before.op));
   if (direct_ == nullptr)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -26,18 +27,27 @@ std::optional<std::int32_t> numbered(const std::string& text, std::int32_t last,
   return std::nullopt;
 }
 
+// "all_reduce, all_gather and broadcast"
+std::string those_that_share() {
+  std::vector<std::string_view> names;
+  for (const OperationRow& row : kOperationRows)
+    if (row.same_for_all) names.emplace_back(row.name);
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("{} and {}", fmt::join(names, ", "), last);
+}
+
 OrTrouble<Collective> collective_of(const PlanQuestion& question) {
   std::string ops, dtypes;
-  const auto op = numbered(question.op, MUSTER_EXCHANGE, op_name, &ops);
+  const auto op = numbered(question.op, kOperations, op_name, &ops);
   if (!op) return usage(fmt::format("'{}' is no collective; there are: {}", question.op, ops));
   const auto dtype = numbered(question.dtype, MUSTER_F8_E5M2, dtype_name, &dtypes);
   if (!dtype) return usage(fmt::format("--dtype '{}' is no dtype; there are: {}", question.dtype, dtypes));
-  if (*op == MUSTER_BARRIER && question.sized)
-    return usage("a barrier has no data; leave --count and --dtype out");
+  if (!has_data(*op) && question.sized)
+    return usage(fmt::format("a {} has no data; leave --count and --dtype out", question.op));
   if (question.shared && !may_share_target(*op))
-    return usage(fmt::format("the target of {} cannot be node-shared; those of {}, {} and {} can",
-                             question.op, op_name(MUSTER_ALL_REDUCE), op_name(MUSTER_ALL_GATHER),
-                             op_name(MUSTER_BROADCAST)));
+    return usage(fmt::format("the target of {} cannot be node-shared; those of {} can", question.op,
+                             those_that_share()));
   Collective c;
   c.shared_memory = question.shared ? 1 : 0;
   c.op = *op;
@@ -83,10 +93,10 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
   const Machine machine{static_cast<std::uint32_t>(cores), static_cast<std::uint32_t>(world), true};
   Json choices = Json::array();
   for (const std::uint64_t bytes : kTableBytes) {
-    if (question.count < 0 && collective->op != MUSTER_BARRIER)
+    if (question.count < 0 && has_data(collective->op))
       collective->count = std::max<std::uint64_t>(1, bytes / dtype_bytes(collective->dtype));
     choices.push_back(choice_of(*collective, question.ranks, machine));
-    if (question.count >= 0 || collective->op == MUSTER_BARRIER) break;
+    if (question.count >= 0 || !has_data(collective->op)) break;
   }
   return Json{{"op", op_name(collective->op)},
               {"dtype", dtype_name(collective->dtype)},

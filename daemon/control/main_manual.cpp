@@ -51,7 +51,7 @@ std::optional<Values> values_named(const std::string& name) {
   if (name == kFile) return Values{Kind::kFile, {}};
   if (name == kFolder) return Values{Kind::kFolder, {}};
   if (name == kJob) return Values{Kind::kJob, {}};
-  if (name == kOp) return Values{Kind::kWords, numbered(MUSTER_EXCHANGE, op_name)};
+  if (name == kOp) return Values{Kind::kWords, numbered(kOperations, op_name)};
   if (name == kDtype) return Values{Kind::kWords, numbered(MUSTER_F8_E5M2, dtype_name)};
   if (name == kKey) return Values{Kind::kWords, all_keys()};
   if (name == kSetting) return Values{Kind::kWords, assignments()};

@@ -209,27 +209,14 @@ Shapes shapes_of(const Record& record) {
   const std::uint64_t source = record.source_bytes / element;
   const std::uint64_t target = record.target_bytes / element;
   const std::uint64_t whole = std::max(source, target);
-  switch (record.op) {
-    case MUSTER_BARRIER:
-      return {"barrier", 1, 1};
-    case MUSTER_BROADCAST:
-    case MUSTER_REDUCE:
-      return {op_name(record.op), whole, whole};
-    case MUSTER_ALL_GATHER:
-      if (record.uneven) return {"_all_gather_base", target, target};
-      return {"all_gather", source, target};
-    case MUSTER_REDUCE_SCATTER:
-      if (record.uneven) return {"REDUCE_SCATTER_coalesced", source, source};
-      return {"reduce_scatter", source, target};
-    case MUSTER_EXCHANGE:
-      return {"all_to_all", source, target};
-    case MUSTER_SEND:
-      return {record.sends_up ? "send 0->1" : "send 1->0", source, source};
-    case MUSTER_RECV:
-      return {record.sends_up ? "recv 1<-0" : "recv 0<-1", target, target};
-    default:
-      return {op_name(record.op), source, target};
-  }
+  const OperationRow& row = row_of(record.op);
+  if (!has_data(record.op)) return {row.name, 1, 1};
+  if (row.peer == PeerRole::kReceiver) return {record.sends_up ? "send 0->1" : "send 1->0", source, source};
+  if (row.peer == PeerRole::kSender) return {record.sends_up ? "recv 1<-0" : "recv 0<-1", target, target};
+  if (row.gives == Portion::kBlockAtRoot || row.gets == Portion::kBlockAtRoot)
+    return {row.name, whole, whole};
+  if (record.uneven && row.recorded_uneven_as != nullptr) return {row.recorded_uneven_as, whole, whole};
+  return {row.recorded_as != nullptr ? row.recorded_as : row.name, source, target};
 }
 
 Json frames_of(const Record& record, const std::string& name) {

@@ -91,7 +91,7 @@ void Lateness::read(const Board& board, Rank rank, Instant now) {
     const auto flight = board.records().flight(rank, done + 1);
     if (flight && flight->begun > now) return;
     ++done;
-    if (!flight || flight->what.op == MUSTER_SEND || flight->what.op == MUSTER_RECV) continue;
+    if (!flight || is_transfer(flight->what.op)) continue;
     GroupState& state = groups_[flight->group.value];
     const std::uint64_t epoch = board.epochs().present(flight->group);
     if (state.epoch != epoch) {

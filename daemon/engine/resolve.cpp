@@ -97,10 +97,7 @@ Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, schedul
                        scheduler::CollectiveWork& work) {
   const muster_dtype dtype = work.collective.dtype;
   Share& share = work.share;
-  // The root of a broadcast may want no copy of its own.
-  const bool no_target =
-      work.collective.op == MUSTER_BROADCAST && share.index == work.collective.root && m.target.buffer == 0;
-  if (no_target) share.target_blocks.clear();
+  if (m.target.buffer == 0 && may_lack_target(work.collective, share.index)) share.target_blocks.clear();
   MUSTER_ASSIGN_OR_RETURN(share.source,
                           resolve_range(scope.buffers, m.source, share.source_blocks, dtype, "source"));
   MUSTER_ASSIGN_OR_RETURN(share.target,
@@ -232,7 +229,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
   const muster_op op = work.collective.op;
   const muster_dtype dtype = work.collective.dtype;
   MUSTER_ASSIGN_OR_RETURN(work.share, make_share(work.collective, index, ranks, counts));
-  if (op != MUSTER_EXCHANGE && (!lists.sends.empty() || !lists.receives.empty()))
+  if (!has_faces(op) && (!lists.sends.empty() || !lists.receives.empty()))
     return fail(Code::kBadArgument, "{} sends and {} receives are given but {} has none", lists.sends.size(),
                 lists.receives.size(), op_name(op));
   MUSTER_RETURN_IF_ERROR(resolve_vectors(scope, message, *plan, work));

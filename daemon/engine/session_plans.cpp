@@ -58,8 +58,7 @@ void SessionPlans::forget_former() {
 
 bool SessionPlans::has_counts(Handle handle) const {
   const auto* record = plans_.find(handle);
-  return record != nullptr && (*record)->plan->collective() != nullptr &&
-         (*record)->said.op != MUSTER_EXCHANGE;
+  return record != nullptr && (*record)->plan->collective() != nullptr && !has_faces((*record)->said.op);
 }
 
 Status SessionPlans::recount(const Scope& scope, Handle handle, std::uint64_t count,

@@ -174,7 +174,7 @@ class World final : public WaitHooks {
   // ---- one operation ---------------------------------------------------------------------------
   void operation() {
     muster_collective said = MUSTER_COLLECTIVE_INIT;
-    said.op = static_cast<muster_op>(1 + bytes_.below(MUSTER_EXCHANGE));
+    said.op = static_cast<muster_op>(1 + bytes_.below(kOperations));
     said.dtype = static_cast<muster_dtype>(1 + bytes_.below(MUSTER_F8_E5M2));
     said.redop = has_reduction(said.op) ? static_cast<muster_redop>(1 + bytes_.below(MUSTER_PREMUL_SUM)) : 0;
     said.peer = has_root(said.op) ? static_cast<std::int32_t>(bytes_.below(kMembers)) : bytes_.flag() ? 0 : 2;

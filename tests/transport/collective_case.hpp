@@ -9,6 +9,7 @@
 #include "tests/transport/oracle.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -304,10 +305,11 @@ inline Case make_case(const Shape& shape) {
   return made;
 }
 
-inline constexpr muster_op kOps[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_REDUCE_SCATTER,
-                                     MUSTER_BROADCAST,  MUSTER_BARRIER,    MUSTER_SEND,
-                                     MUSTER_RECV,       MUSTER_REDUCE,     MUSTER_GATHER,
-                                     MUSTER_SCATTER,    MUSTER_ALL_TO_ALL, MUSTER_EXCHANGE};
+inline constexpr auto kOps = [] {
+  std::array<muster_op, kOperations> ops{};
+  for (std::size_t i = 0; i < ops.size(); ++i) ops[i] = kOperationRows[i].op;
+  return ops;
+}();
 
 // Counts of pairs at random below `end`, a third of them 0; alike in both directions where blocks change
 // places.

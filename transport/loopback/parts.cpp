@@ -4,7 +4,7 @@
 #include "api/base/dtype.hpp"
 #include "api/base/node_limits.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/deliver.hpp"
+#include "kernels/math/part.hpp"
 #include "kernels/math/strided.hpp"
 
 #include <algorithm>
@@ -22,20 +22,11 @@ constexpr std::uint64_t kPieceBytes = 64;
 
 using ShareList = std::span<const Share* const>;
 using MemberSources = std::array<const std::byte*, kRanksOnNodeMax>;
+using Targets = std::array<std::byte*, kRanksOnNodeMax>;
 
 // How often each element of the row is read or written.
 std::uint64_t touches(muster_op op, std::uint64_t members) {
-  switch (op) {
-    case MUSTER_ALL_REDUCE:
-      return 2 * members;
-    case MUSTER_ALL_GATHER:
-    case MUSTER_REDUCE_SCATTER:
-    case MUSTER_BROADCAST:
-    case MUSTER_REDUCE:
-      return members + 1;
-    default:
-      return 2;
-  }
+  return (has_reduction(op) ? members : 1) + (may_share_target(op) ? members : 1);
 }
 
 // Into how many targets each element of the row is copied.
@@ -68,28 +59,20 @@ std::size_t lay_out(const Collective& c, ShareList shares, std::span<std::uint64
     for (std::size_t i = 0; i < list.size(); ++i) starts[i + 1] = starts[i] + list[i].count;
     return list.size();
   };
-  const auto root = static_cast<std::size_t>(c.root);
-  switch (c.op) {
-    case MUSTER_ALL_GATHER:
-      return blocks(shares[0]->target_blocks);
-    case MUSTER_REDUCE_SCATTER:
-      return blocks(shares[0]->source_blocks);
-    case MUSTER_GATHER:
-      return blocks(shares[root]->target_blocks);
-    case MUSTER_SCATTER:
-      return blocks(shares[root]->source_blocks);
-    case MUSTER_ALL_TO_ALL:
-    case MUSTER_EXCHANGE:
-      for (std::size_t i = 0; i < shares.size(); ++i) {
-        starts[i + 1] = starts[i];
-        for (const Block& block : shares[i]->target_blocks) starts[i + 1] += charged(block.count, bytes);
-        for (const Face& face : shares[i]->receives) starts[i + 1] += charged(face.count(), bytes);
-      }
-      return shares.size();
-    default:
-      starts[1] = c.op == MUSTER_BARRIER ? 0 : c.count;
-      return 1;
+  const bool from_blocks = has_source_blocks(c.op, true);
+  const bool to_blocks = has_target_blocks(c.op, true);
+  const Share& root = *shares[has_root(c.op) ? static_cast<std::size_t>(c.root) : 0];
+  if (from_blocks != to_blocks) return blocks(from_blocks ? root.source_blocks : root.target_blocks);
+  if (!from_blocks && !has_faces(c.op)) {
+    starts[1] = has_data(c.op) ? c.count : 0;
+    return 1;
   }
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    starts[i + 1] = starts[i];
+    for (const Block& block : shares[i]->target_blocks) starts[i + 1] += charged(block.count, bytes);
+    for (const Face& face : shares[i]->receives) starts[i + 1] += charged(face.count(), bytes);
+  }
+  return shares.size();
 }
 
 // One stretch of a part, resolved: elements [first, last) of the stretch.
@@ -103,7 +86,10 @@ struct Piece {
   std::uint64_t last;
 
   std::uint64_t bytes() const { return (last - first) * element_bytes; }
-  const Share& root() const { return *shares[static_cast<std::size_t>(collective.root)]; }
+  // Of a transfer the sender.
+  const Share& root() const {
+    return *shares[is_transfer(collective.op) ? 0 : static_cast<std::size_t>(collective.root)];
+  }
   // Where element `element` of a member's block lies.
   const std::byte* source(const Share& share, std::size_t block, std::uint64_t element) const {
     return share.source + (share.source_blocks[block].offset + element) * element_bytes;
@@ -113,47 +99,36 @@ struct Piece {
   }
 };
 
-using Targets = std::array<std::byte*, kRanksOnNodeMax>;
-
-// Copies the piece from `source` to block `block` of every target. One that all share is written once, and
-// not at all by what lies there already.
-void spread(const Piece& piece, const std::byte* source, std::size_t block) {
-  Targets targets;
-  std::size_t count = 0;
-  for (const Share* share : piece.shares) {
-    if (share->target == nullptr) continue;  // the root of a broadcast may want no copy of its own
-    targets[count++] = piece.target(*share, block, piece.first);
-    if (piece.collective.shared_memory != 0) break;
-  }
-  if (count > 0)
-    math::copy_to_all(std::span(targets).first(count), source, piece.bytes(), piece.streaming_from);
-}
-
-std::span<const std::byte* const> gather_sources(const Piece& piece, std::size_t block, std::uint64_t element,
-                                                 MemberSources& sources) {
-  for (std::size_t k = 0; k < piece.shares.size(); ++k)
-    sources[k] = piece.source(*piece.shares[k], block, element);
-  return std::span(sources).first(piece.shares.size());
-}
-
-void all_reduce(const Piece& piece) {
+// All that belongs to the stretch, of all members that it concerns. A target that all share is written once,
+// and not at all by what lies there already.
+void carry_out(const Piece& piece) {
+  const muster_op op = piece.collective.op;
+  const ShareList shares = piece.shares;
+  const std::size_t source_block = has_source_blocks(op, true) ? piece.stretch : 0;
+  const std::size_t target_block = has_target_blocks(op, true) ? piece.stretch : 0;
   MemberSources sources;
+  std::size_t givers = 0;
+  const auto from = [&](const Share& share) {
+    sources[givers++] = piece.source(share, source_block, piece.first);
+  };
   Targets targets;
-  for (std::size_t k = 0; k < piece.shares.size(); ++k)
-    targets[k] = piece.target(*piece.shares[k], 0, piece.first);
-  math::reduce_to_all(piece.collective.dtype, piece.collective.redop,
-                      gather_sources(piece, 0, piece.first, sources),
-                      std::span(targets).first(piece.shares.size()), piece.last - piece.first,
-                      piece.collective.scale, piece.streaming_from);
-}
-
-// All sources' block `block` at once into one member's.
-void reduce_into(const Piece& piece, std::size_t block, const Share& share) {
-  MemberSources sources;
-  std::byte* const target = piece.target(share, 0, piece.first);
-  math::reduce_to_all(piece.collective.dtype, piece.collective.redop,
-                      gather_sources(piece, block, piece.first, sources), std::span(&target, 1),
-                      piece.last - piece.first, piece.collective.scale, piece.streaming_from);
+  std::size_t getters = 0;
+  const bool shared = piece.collective.shared_memory != 0;
+  const auto to = [&](const Share& share) {
+    if (share.target == nullptr) return;  // the root may want no copy of its own
+    if (getters == 0 || !shared) targets[getters++] = piece.target(share, target_block, piece.first);
+  };
+  if (has_reduction(op))
+    for (const Share* share : shares) from(*share);
+  else
+    from(gives_at_root(op) ? piece.root() : *shares[piece.stretch]);
+  if (may_share_target(op))
+    for (const Share* share : shares) to(*share);
+  else
+    to(gets_at_root(op) ? piece.root() : *shares[is_transfer(op) ? 1 : piece.stretch]);
+  if (getters == 0) return;
+  math::carry_out(piece.collective, std::span(sources).first(givers), std::span(targets).first(getters),
+                  piece.last - piece.first, piece.streaming_from);
 }
 
 void copy(const Piece& piece, const Share& to, std::size_t target_block, const Share& from,
@@ -242,30 +217,10 @@ void exchange(const Piece& piece) {
 }
 
 void execute(const Piece& piece) {
-  const std::size_t member = piece.stretch;
-  switch (piece.collective.op) {
-    case MUSTER_ALL_REDUCE:
-      return piece.collective.shared_memory != 0 ? reduce_into(piece, 0, *piece.shares[0])
-                                                 : all_reduce(piece);
-    case MUSTER_REDUCE:
-      return reduce_into(piece, 0, piece.root());
-    case MUSTER_REDUCE_SCATTER:
-      return reduce_into(piece, member, *piece.shares[member]);
-    case MUSTER_ALL_GATHER:
-      return spread(piece, piece.source(*piece.shares[member], 0, piece.first), member);
-    case MUSTER_BROADCAST:
-      return spread(piece, piece.source(piece.root(), 0, piece.first), 0);
-    case MUSTER_GATHER:
-      return copy(piece, piece.root(), member, *piece.shares[member], 0);
-    case MUSTER_SCATTER:
-      return copy(piece, *piece.shares[member], 0, piece.root(), member);
-    case MUSTER_ALL_TO_ALL:
-      return all_to_all(piece);
-    case MUSTER_EXCHANGE:
-      return exchange(piece);
-    default:
-      return copy(piece, *piece.shares[1], 0, *piece.shares[0], 0);
-  }
+  if (has_faces(piece.collective.op)) return exchange(piece);
+  if (has_source_blocks(piece.collective.op, true) && has_target_blocks(piece.collective.op, true))
+    return all_to_all(piece);
+  carry_out(piece);
 }
 
 }  // namespace

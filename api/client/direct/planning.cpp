@@ -41,7 +41,7 @@ DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Ch
   plan.got_bytes = got_count(plan.mine) * element;
   plan.target_bytes =
       plan.choice.algorithm == Algorithm::kShared ? shared_bytes(plan) : got_count(plan.mine) * element;
-  if (plan.what.op == MUSTER_REDUCE_SCATTER)
+  if (has_agreed_blocks(plan.what.op) && has_source_blocks(plan.what.op, false))
     for (std::uint32_t i = 0; i < channel.index(); ++i)
       plan.my_offset += plan.mine.source_blocks[i].count * element;
   const bool uneven = !plan.what.counts.empty();

@@ -25,7 +25,7 @@ bool brings_block(const DirectPlan& plan) {
 std::uint64_t shared_bytes(const DirectPlan& plan) {
   const std::size_t element = plan.element;
   const Channel& channel = *plan.channel;
-  if (plan.what.op != MUSTER_ALL_GATHER)
+  if (!has_target_blocks(plan.what.op, false))
     return part_of(plan.what.count * element, channel.members(), channel.index()).bytes;
   return brings_block(plan) ? plan.mine.target_blocks[channel.index()].count * element : 0;
 }

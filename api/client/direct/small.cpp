@@ -88,8 +88,7 @@ void prepare_small(DirectPlan& plan) {
   }
   const auto& targets = plan.mine.target_blocks;
   if (plan.got_bytes == 0 || targets.empty() || plan.mine.target == nullptr) return;
-  if (plan.what.op == MUSTER_ALL_GATHER) small.take = gather;
-  if (plan.what.op == MUSTER_BROADCAST) small.take = take_from_root;
+  small.take = has_target_blocks(plan.what.op, false) ? gather : take_from_root;
   if (!has_reduction(plan.what.op)) return;
   small.take = reduce;
   small.reducer = math::reducer_of(plan.what.dtype, plan.what.redop);

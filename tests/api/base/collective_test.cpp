@@ -28,7 +28,7 @@ void expect_refused(const Collective& c, std::int32_t ranks, const std::string& 
 }
 
 TEST(Collective, AcceptsEveryOperationAndNothingToDo) {
-  for (muster_op op = MUSTER_ALL_REDUCE; op <= MUSTER_EXCHANGE; ++op)
+  for (muster_op op = 1; op <= kOperations; ++op)
     for (const std::uint64_t count : {0, 5}) EXPECT_TRUE(validate(collective(op, count), 3).ok()) << op;
   Collective barrier;
   barrier.op = MUSTER_BARRIER;
@@ -140,6 +140,11 @@ TEST(Collective, DropsWhatTheOperationDoesNotUse) {
   EXPECT_EQ(barrier.redop, 0);
   EXPECT_EQ(make_collective(said(MUSTER_EXCHANGE, 7), 0, 2, {.count = 9})->count, 0u);
   EXPECT_EQ(make_collective(said(MUSTER_GATHER, 1), 0, 2, {.count = 9})->count, 0u) << "agreed pair by pair";
+}
+
+TEST(Collective, RefusesToBeWhatIsNoOperation) {
+  for (const muster_op op : {-1, 0, kOperations + 1})
+    EXPECT_FALSE(make_collective(said(op, 0), 0, 2, {.count = 9}).has_value()) << op;
 }
 
 TEST(Collective, KnowsWhoSendsToWhom) {
