@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstring>
 
 namespace muster::client {
 
@@ -24,8 +23,7 @@ Outcome run_agreement(const DirectPlan& plan, DirectMemory& memory, Stages& /*st
   if (!plan.channel->begin()) return Outcome::kRefused;
   Announced& draft = plan.channel->arrivals().draft();
   draft = {};
-  if (is_pairwise(plan.what.op))
-    std::memcpy(draft.inside, &plan.signature.balance, sizeof plan.signature.balance);
+  if (plan.pairwise) draft.say(SaidBalance{plan.signature.balance});
   return meet(plan, memory, policy);
 }
 

@@ -85,19 +85,13 @@ shm::PayloadLocation Faces::announce(Announced* announced) {
   const shm::PayloadLocation list =
       staged_ ? payloads_.stage().location : shm::PayloadLocation{Kind::kSlot, 0, 0};
   fill(staged_ ? payloads_.stage().data : channel_.arrivals().payload(), list);
-  FacesAnnounced said;
+  SaidFaces said;
   said.balance = plan_.signature.balance;
   said.sends = static_cast<std::uint32_t>(plan_.mine.sends.size());
   said.in_place = must_await_readers() ? 1 : 0;
-  std::memcpy(announced->inside, &said, sizeof said);
+  announced->say(said);
   MUSTER_FAULT_POINT("faces.packed");
   return said.sends > 0 ? list : shm::PayloadLocation{};
-}
-
-FacesAnnounced Faces::announced_by(std::uint32_t i) const {
-  FacesAnnounced said;
-  std::memcpy(&said, channel_.arrivals().of(i).inside, sizeof said);
-  return said;
 }
 
 Outcome Faces::run(WaitPolicy& policy) {
@@ -107,7 +101,7 @@ Outcome Faces::run(WaitPolicy& policy) {
   if (met != Outcome::kDone) return met;
   if (const Outcome received = receive(); received != Outcome::kDone) return received;
   bool in_place = false;
-  for (std::uint32_t i = 0; i < channel_.members(); ++i) in_place = in_place || announced_by(i).in_place != 0;
+  for (std::uint32_t i = 0; i < channel_.members(); ++i) in_place = in_place || said_by(i).in_place != 0;
   if (!in_place) return payloads_.end();
   channel_.phases().set(channel_.at(), shm::kPhaseLast);
   if (!must_await_readers()) return Outcome::kDone;
@@ -137,7 +131,7 @@ Outcome Faces::take(const Face& to) {
   const auto from = static_cast<std::uint32_t>(to.peer);
   std::uint64_t room = 0;
   const std::byte* list = list_of(from, &room);
-  const std::uint32_t sends = announced_by(from).sends;
+  const std::uint32_t sends = said_by(from).sends;
   if (list == nullptr || sends > room / sizeof(FaceEntry)) return Outcome::kCorrupt;
   for (std::uint32_t k = 0; k < sends; ++k) {
     FaceEntry entry;

@@ -23,14 +23,6 @@ struct FaceEntry {
   std::int64_t stride[MUSTER_TENSOR_DIMS_MAX] = {};
 };
 
-// What a member announces of its faces, in Announced::inside.
-struct FacesAnnounced {
-  Hash128 balance;
-  std::uint32_t sends = 0;     // entries of its list
-  std::uint32_t in_place = 0;  // 1: it waits for those who read its faces where they are
-};
-static_assert(sizeof(FacesAnnounced) <= shm::kInlineBytes);
-
 // Owns    nothing; lives as long as one operation.
 // Thread  the session's.
 // Bound   as many sends as a message to the engine holds; their list and what is packed fit into a stage.
@@ -47,7 +39,7 @@ class Faces {
  private:
   Outcome prepare();
   shm::PayloadLocation announce(Announced* announced);
-  FacesAnnounced announced_by(std::uint32_t i) const;
+  SaidFaces said_by(std::uint32_t i) const { return channel_.arrivals().of(i).said<SaidFaces>(); }
   Outcome receive();
   // This member's faces are read where they are.
   bool must_await_readers() const { return !packed_ && given_count(plan_.mine) > 0; }

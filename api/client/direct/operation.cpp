@@ -2,17 +2,12 @@
 
 #include "api/base/fault_point.hpp"
 
-#include <cstring>
-
 namespace muster::client {
 
 bool balanced(const Channel& channel) {
   Hash128 balance;
-  for (std::uint32_t i = 0; i < channel.members(); ++i) {
-    Hash128 theirs;
-    std::memcpy(&theirs, channel.arrivals().of(i).inside, sizeof theirs);
-    balance += theirs;
-  }
+  for (std::uint32_t i = 0; i < channel.members(); ++i)
+    balance += channel.arrivals().of(i).said<SaidBalance>().balance;
   return balance.zero();
 }
 

@@ -27,7 +27,7 @@ static_assert(kBlocksMax * sizeof(std::uint64_t) <= shm::kSlotPayloadBytes);
 
 // Each member gets a block of its own, and only the giver knows where it lies.
 bool has_table(const Collective& c) {
-  return c.op == MUSTER_SCATTER || c.op == MUSTER_ALL_TO_ALL;
+  return is_pairwise(c.op) && has_source_blocks(c.op, true);
 }
 
 // Some block is given from where another one lands: the vectors themselves may begin elsewhere.
@@ -44,12 +44,13 @@ bool changes_places(const DirectPlan& plan) {
   return false;
 }
 
-// In place, this member writes where its peers may still be reading. Elsewhere than in these two it writes
-// only what is for itself.
+// In place, this member writes where its peers may still be reading. Elsewhere than in these two, ALL_TO_ALL
+// and ALL_REDUCE, it writes only what is for itself.
 bool overwritten(const DirectPlan& plan) {
-  if (plan.what.op == MUSTER_ALL_TO_ALL) return changes_places(plan);
+  const OperationRow& row = row_of(plan.what.op);
+  if (row.gives == Portion::kBlocks && row.gets == Portion::kBlocks) return changes_places(plan);
   const bool in_place = plan.mine.source != nullptr && plan.mine.source == plan.mine.target;
-  return in_place && plan.what.op == MUSTER_ALL_REDUCE && plan.choice.algorithm == Algorithm::kWhole;
+  return in_place && row.reduces && row.same_for_all && plan.choice.algorithm == Algorithm::kWhole;
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ shm::PayloadLocation Payloads::choose_location(std::uint64_t bytes) const {
   if (bytes == 0) return {};
   if (plan_.choice.algorithm == Algorithm::kShared) {
     // Who gathers says only whether it has a block to write; a root in place has nothing to give.
-    if (plan_.what.op == MUSTER_ALL_GATHER) return {Kind::kNone, 0, brings_block(plan_) ? 1u : 0u};
+    if (has_target_blocks(plan_.what.op, false)) return {Kind::kNone, 0, brings_block(plan_) ? 1u : 0u};
     return plan_.mine.source == plan_.mine.target ? shm::PayloadLocation{} : plan_.home;
   }
   if (plan_.choice.algorithm != Algorithm::kWhole) return plan_.home;
@@ -123,17 +124,16 @@ shm::PayloadLocation Payloads::announce(Announced* announced) {
   const bool in_source = given_.kind == Kind::kArena && pack_location(given_) == pack_location(plan_.home);
   if (given_.kind == Kind::kSlot) pack(channel_.arrivals().payload() + table_bytes());
   if (given_.kind == Kind::kStage) pack(stage_.data);
-  if (is_pairwise(plan_.what.op)) {
+  if (plan_.pairwise) {
     if (table_bytes() > 0 && given_.kind != Kind::kNone) write_table(!in_source);
-    std::memcpy(announced->inside, &plan_.signature.balance, sizeof(Hash128));
-  } else if (plan_.what.op == MUSTER_REDUCE_SCATTER && in_source && !plan_.end_to_end) {
+    announced->say(SaidBalance{plan_.signature.balance});
+  } else if (has_source_blocks(plan_.what.op, false) && in_source && !plan_.end_to_end) {
     write_table(false);
-    announced->inside[0] = std::byte{1};
+    announced->say(SaidTable{1});
   } else if (plan_.choice.algorithm == Algorithm::kSliced) {
-    const std::uint64_t stage = pack_location(stage_.location);
-    std::memcpy(announced->inside, &stage, sizeof stage);
+    announced->say(SaidStage{pack_location(stage_.location)});
   } else if (plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target) {
-    announced->inside[0] = std::byte{1};
+    announced->say(SaidInPlace{1});
   }
   MUSTER_FAULT_POINT("payload.packed");
   return given_;
@@ -189,8 +189,8 @@ const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
   const std::uint32_t me = channel_.index();
   if (i == me) return plan_.mine.source + plan_.mine.source_blocks[me].offset * plan_.element;
   const Announced& theirs = channel_.arrivals().of(i);
-  const bool in_table =
-      has_table(plan_.what) || (theirs.location().kind == Kind::kArena && theirs.inside[0] != std::byte{0});
+  const bool in_table = has_table(plan_.what) ||
+                        (theirs.location().kind == Kind::kArena && theirs.said<SaidTable>().table != 0);
   if (!in_table) return read(i, plan_.my_offset, bytes);
   std::uint64_t offset = 0;
   std::memcpy(&offset, channel_.arrivals().payload_of(i) + me * sizeof offset, sizeof offset);

@@ -9,7 +9,7 @@
 #include "api/client/direct/algorithms.hpp"
 #include "api/client/direct/payloads.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/deliver.hpp"
+#include "kernels/math/part.hpp"
 
 #include <algorithm>
 #include <array>
@@ -38,7 +38,7 @@ class Reading {
     for (std::uint32_t i = 0; i < channel_.members(); ++i) {
       sources_[i] = payloads_.read(i, 0, total_);
       if (sources_[i] == nullptr) return Outcome::kCorrupt;
-      counted = counted || channel_.arrivals().of(i).inside[0] != std::byte{0};
+      counted = counted || channel_.arrivals().of(i).said<SaidInPlace>().in_place != 0;
     }
     MUSTER_FAULT_POINT("reading.found");
     const Outcome done = counted ? by_chunks() : straight();
@@ -52,8 +52,8 @@ class Reading {
   void reduce(std::uint64_t first, std::uint64_t bytes, std::byte* to, std::size_t streaming_from) {
     std::array<const std::byte*, kRanksOnNodeMax> from;
     for (std::uint32_t i = 0; i < channel_.members(); ++i) from[i] = sources_[i] + first;
-    math::reduce_to_all(plan_.what.dtype, plan_.what.redop, std::span(from).first(channel_.members()),
-                        std::span(&to, 1), bytes / element_, plan_.what.scale, streaming_from);
+    math::carry_out(plan_.what, std::span(from).first(channel_.members()), std::span(&to, 1),
+                    bytes / element_, streaming_from);
   }
 
   // Into the target, past the cache if the whole would not stay in it.

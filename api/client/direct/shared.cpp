@@ -6,7 +6,7 @@
 #include "api/client/direct/payloads.hpp"
 #include "api/client/direct/shared_target.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/deliver.hpp"
+#include "kernels/math/part.hpp"
 
 #include <algorithm>
 #include <array>
@@ -27,66 +27,50 @@ class Shared {
 
   // Whether somebody has to write: all members see the same arrivals, so all say the same.
   bool somebody_writes() const {
-    switch (plan_.what.op) {
-      case MUSTER_ALL_GATHER:
-        for (std::uint32_t i = 0; i < channel_.members(); ++i)
-          if (channel_.arrivals().of(i).location().value != 0) return true;
-        return false;
-      case MUSTER_BROADCAST:
-        return channel_.arrivals().of(root()).location().kind != shm::PayloadLocation::Kind::kNone;
-      default:
-        return total_ > 0;
+    if (gathers()) {
+      for (std::uint32_t i = 0; i < channel_.members(); ++i)
+        if (channel_.arrivals().of(i).location().value != 0) return true;
+      return false;
     }
+    if (has_reduction(plan_.what.op)) return total_ > 0;
+    return channel_.arrivals().of(root()).location().kind != shm::PayloadLocation::Kind::kNone;
   }
 
-  Outcome write() {
-    switch (plan_.what.op) {
-      case MUSTER_ALL_GATHER:
-        return gather();
-      case MUSTER_BROADCAST:
-        return broadcast();
-      default:
-        return reduce();
-    }
-  }
+  Outcome write() { return gathers() ? bring_block() : write_part(); }
 
  private:
+  bool gathers() const { return has_target_blocks(plan_.what.op, false); }
   std::uint32_t root() const { return static_cast<std::uint32_t>(plan_.what.root); }
-  std::byte* target() const { return plan_.mine.target + plan_.mine.target_blocks.front().offset * element_; }
 
-  SharedPart part() const { return part_of(total_, channel_.members(), channel_.index()); }
-
-  Outcome gather() {
+  // The own block of an ALL_GATHER.
+  Outcome bring_block() {
     if (!brings_block(plan_)) return Outcome::kDone;
-    const Block& from = plan_.mine.source_blocks.front();
     const Block& to = plan_.mine.target_blocks[channel_.index()];
-    math::copy(plan_.mine.target + to.offset * element_, plan_.mine.source + from.offset * element_,
-               to.count * element_, math::streaming_from(plan_.got_bytes));
+    const std::byte* const source = plan_.mine.source + plan_.mine.source_blocks.front().offset * element_;
+    std::byte* const target = plan_.mine.target + to.offset * element_;
+    math::carry_out(plan_.what, std::span(&source, 1), std::span(&target, 1), to.count,
+                    math::streaming_from(plan_.got_bytes));
     return Outcome::kDone;
   }
 
-  Outcome broadcast() {
-    const SharedPart range = part();
+  // This member's part of the one vector, from all members or from the root.
+  Outcome write_part() {
+    const SharedPart range = part_of(total_, channel_.members(), channel_.index());
     if (range.bytes == 0) return Outcome::kDone;
-    const std::byte* source = payloads_.read(root(), range.first, range.bytes);
-    if (source == nullptr) return Outcome::kCorrupt;
-    math::copy(target() + range.first, source, range.bytes, math::streaming_from(total_));
-    return payloads_.intact(root()) ? Outcome::kDone : Outcome::kBroken;
-  }
-
-  Outcome reduce() {
-    const SharedPart range = part();
-    if (range.bytes == 0) return Outcome::kDone;
+    const bool from_all = has_reduction(plan_.what.op);
+    const std::uint32_t first = from_all ? 0 : root();
+    const std::uint32_t givers = from_all ? channel_.members() : 1;
     std::array<const std::byte*, kRanksOnNodeMax> sources;
-    for (std::uint32_t i = 0; i < channel_.members(); ++i) {
-      sources[i] = payloads_.read(i, range.first, range.bytes);
+    for (std::uint32_t i = 0; i < givers; ++i) {
+      sources[i] = payloads_.read(first + i, range.first, range.bytes);
       if (sources[i] == nullptr) return Outcome::kCorrupt;
     }
-    std::byte* const to = target() + range.first;
-    math::reduce_to_all(plan_.what.dtype, plan_.what.redop, std::span(sources).first(channel_.members()),
-                        std::span(&to, 1), range.bytes / element_, plan_.what.scale,
-                        math::streaming_from(total_));
-    return payloads_.all_intact() ? Outcome::kDone : Outcome::kBroken;
+    std::byte* const to =
+        plan_.mine.target + plan_.mine.target_blocks.front().offset * element_ + range.first;
+    math::carry_out(plan_.what, std::span(sources).first(givers), std::span(&to, 1), range.bytes / element_,
+                    math::streaming_from(total_));
+    const bool intact = from_all ? payloads_.all_intact() : payloads_.intact(root());
+    return intact ? Outcome::kDone : Outcome::kBroken;
   }
 
   const DirectPlan& plan_;

@@ -10,11 +10,10 @@
 #include "api/client/direct/algorithms.hpp"
 #include "api/client/direct/payloads.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/reduce.hpp"
+#include "kernels/math/part.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 
 namespace muster::client {
@@ -73,8 +72,9 @@ class Slices {
       sources_[i] = payloads_.read(i, range.first, range.bytes);
       if (sources_[i] == nullptr) return Outcome::kCorrupt;
     }
-    math::reduce(plan_.what.dtype, plan_.what.redop, std::span(sources_).first(channel_.members()),
-                 payloads_.stage().data + (c & 1) * kHalfBytes, range.bytes / element_, plan_.what.scale);
+    std::byte* const to = payloads_.stage().data + (c & 1) * kHalfBytes;
+    math::carry_out(plan_.what, std::span(sources_).first(channel_.members()), std::span(&to, 1),
+                    range.bytes / element_, math::kNeverStream);
     return payloads_.all_intact() ? Outcome::kDone : Outcome::kBroken;
   }
 
@@ -98,9 +98,7 @@ class Slices {
   }
 
   shm::PayloadLocation announced(std::uint32_t i) const {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, channel_.arrivals().of(i).inside, sizeof bits);
-    return shm::unpack_location(bits);
+    return shm::unpack_location(channel_.arrivals().of(i).said<SaidStage>().location);
   }
   const std::byte* stage_of(std::uint32_t i, std::uint32_t* index) const {
     if (i == channel_.index()) return payloads_.stage().data;
