@@ -86,10 +86,7 @@ struct Piece {
   std::uint64_t last;
 
   std::uint64_t bytes() const { return (last - first) * element_bytes; }
-  // Of a transfer the sender.
-  const Share& root() const {
-    return *shares[is_transfer(collective.op) ? 0 : static_cast<std::size_t>(collective.root)];
-  }
+  const Share& root() const { return *shares[static_cast<std::size_t>(collective.root)]; }
   // Where element `element` of a member's block lies.
   const std::byte* source(const Share& share, std::size_t block, std::uint64_t element) const {
     return share.source + (share.source_blocks[block].offset + element) * element_bytes;
@@ -104,13 +101,15 @@ struct Piece {
 void carry_out(const Piece& piece) {
   const muster_op op = piece.collective.op;
   const ShareList shares = piece.shares;
+  const auto stretch = static_cast<std::uint32_t>(piece.stretch);
+  const auto members = static_cast<std::uint32_t>(shares.size());
+  const auto givers =
+      is_transfer(op) ? math::Givers{0, 1} : math::givers_of(piece.collective, stretch, members);
   const std::size_t source_block = has_source_blocks(op, true) ? piece.stretch : 0;
   const std::size_t target_block = has_target_blocks(op, true) ? piece.stretch : 0;
   MemberSources sources;
-  std::size_t givers = 0;
-  const auto from = [&](const Share& share) {
-    sources[givers++] = piece.source(share, source_block, piece.first);
-  };
+  for (std::uint32_t k = 0; k < givers.count; ++k)
+    sources[k] = piece.source(*shares[givers.first + k], source_block, piece.first);
   Targets targets;
   std::size_t getters = 0;
   const bool shared = piece.collective.shared_memory != 0;
@@ -118,16 +117,12 @@ void carry_out(const Piece& piece) {
     if (share.target == nullptr) return;  // the root may want no copy of its own
     if (getters == 0 || !shared) targets[getters++] = piece.target(share, target_block, piece.first);
   };
-  if (has_reduction(op))
-    for (const Share* share : shares) from(*share);
-  else
-    from(gives_at_root(op) ? piece.root() : *shares[piece.stretch]);
   if (may_share_target(op))
     for (const Share* share : shares) to(*share);
   else
     to(gets_at_root(op) ? piece.root() : *shares[is_transfer(op) ? 1 : piece.stretch]);
   if (getters == 0) return;
-  math::carry_out(piece.collective, std::span(sources).first(givers), std::span(targets).first(getters),
+  math::carry_out(piece.collective, std::span(sources).first(givers.count), std::span(targets).first(getters),
                   piece.last - piece.first, piece.streaming_from);
 }
 

@@ -57,19 +57,17 @@ class Shared {
   Outcome write_part() {
     const SharedPart range = part_of(total_, channel_.members(), channel_.index());
     if (range.bytes == 0) return Outcome::kDone;
-    const bool from_all = has_reduction(plan_.what.op);
-    const std::uint32_t first = from_all ? 0 : root();
-    const std::uint32_t givers = from_all ? channel_.members() : 1;
+    const math::Givers givers = math::givers_of(plan_.what, 0, channel_.members());
     std::array<const std::byte*, kRanksOnNodeMax> sources;
-    for (std::uint32_t i = 0; i < givers; ++i) {
-      sources[i] = payloads_.read(first + i, range.first, range.bytes);
+    for (std::uint32_t i = 0; i < givers.count; ++i) {
+      sources[i] = payloads_.read(givers.first + i, range.first, range.bytes);
       if (sources[i] == nullptr) return Outcome::kCorrupt;
     }
     std::byte* const to =
         plan_.mine.target + plan_.mine.target_blocks.front().offset * element_ + range.first;
-    math::carry_out(plan_.what, std::span(sources).first(givers), std::span(&to, 1), range.bytes / element_,
-                    math::streaming_from(total_));
-    const bool intact = from_all ? payloads_.all_intact() : payloads_.intact(root());
+    math::carry_out(plan_.what, std::span(sources).first(givers.count), std::span(&to, 1),
+                    range.bytes / element_, math::streaming_from(total_));
+    const bool intact = has_reduction(plan_.what.op) ? payloads_.all_intact() : payloads_.intact(root());
     return intact ? Outcome::kDone : Outcome::kBroken;
   }
 

@@ -34,52 +34,35 @@ const std::byte* given_by(const Run& run, std::uint32_t from, std::uint64_t byte
   return cut ? run.payloads.block_for_me(from, bytes) : run.payloads.read(from, 0, bytes);
 }
 
-std::byte* target_of(const Run& run, const Block& block) {
-  return run.plan.mine.target + block.offset * run.element;
-}
-
-// Folds one equally long piece of every member into this member's target.
-Outcome fold(const Run& run) {
-  const Block& to = run.plan.mine.target_blocks.front();
+// Makes block `block` of what this member gets.
+Outcome take(const Run& run, std::uint32_t block) {
+  const Block& to = run.plan.mine.target_blocks[block];
   if (to.count == 0) return Outcome::kDone;
-  const std::uint64_t bytes = to.count * run.element;
+  const math::Givers givers = math::givers_of(run.plan.what, block, run.members);
   std::array<const std::byte*, kRanksOnNodeMax> sources;
-  for (std::uint32_t i = 0; i < run.members; ++i) {
-    sources[i] = given_by(run, i, bytes);
-    if (sources[i] == nullptr) return Outcome::kCorrupt;
+  for (std::uint32_t k = 0; k < givers.count; ++k) {
+    sources[k] = given_by(run, givers.first + k, to.count * run.element);
+    if (sources[k] == nullptr) return Outcome::kCorrupt;
   }
-  std::byte* const target = target_of(run, to);
-  math::carry_out(run.plan.what, std::span(sources).first(run.members), std::span(&target, 1), to.count,
-                  run.streaming_from(bytes));
-  MUSTER_FAULT_POINT("whole.folded");
-  return run.payloads.all_intact() ? Outcome::kDone : Outcome::kBroken;
-}
-
-// Takes one block from the one member that gives it.
-Outcome take(const Run& run, std::uint32_t from, const Block& to) {
-  if (to.count == 0) return Outcome::kDone;
-  const std::byte* const source = given_by(run, from, to.count * run.element);
-  if (source == nullptr) return Outcome::kCorrupt;
-  std::byte* const target = target_of(run, to);
-  const std::uint64_t all_bytes = got_count(run.plan.mine) * run.element;
-  math::carry_out(run.plan.what, std::span(&source, 1), std::span(&target, 1), to.count,
-                  source == target ? math::kNeverStream : run.streaming_from(all_bytes));
-  MUSTER_FAULT_POINT("block.copied");
-  return run.payloads.intact(from) ? Outcome::kDone : Outcome::kBroken;
+  std::byte* const target = run.plan.mine.target + to.offset * run.element;
+  const bool reduces = has_reduction(run.plan.what.op);
+  const bool lies_there = !reduces && sources[0] == target;
+  math::carry_out(run.plan.what, std::span(sources).first(givers.count), std::span(&target, 1), to.count,
+                  lies_there ? math::kNeverStream : run.streaming_from(run.plan.got_bytes));
+  if (reduces) MUSTER_FAULT_POINT("whole.folded");
+  if (!reduces) MUSTER_FAULT_POINT("block.copied");
+  const bool intact = reduces ? run.payloads.all_intact() : run.payloads.intact(givers.first);
+  return intact ? Outcome::kDone : Outcome::kBroken;
 }
 
 // Once all have arrived and agree. They look at the memory that they have read; of slots one look at the end
 // tells of all.
 Outcome take_part(const Run& run) {
-  const auto& blocks = run.plan.mine.target_blocks;
-  if (blocks.empty() || run.plan.mine.target == nullptr) return Outcome::kDone;
-  if (has_reduction(run.plan.what.op)) return fold(run);
-  if (gives_at_root(run.plan.what.op))
-    return take(run, static_cast<std::uint32_t>(run.plan.what.root), blocks.front());
-  // Block i is from member i.
-  for (std::uint32_t k = 0; k < run.members; ++k) {
-    const std::uint32_t i = run.turn(k);
-    if (const Outcome taken = take(run, i, blocks[i]); taken != Outcome::kDone) return taken;
+  if (run.plan.mine.target == nullptr) return Outcome::kDone;
+  const auto blocks = static_cast<std::uint32_t>(run.plan.mine.target_blocks.size());
+  for (std::uint32_t k = 0; k < blocks; ++k) {
+    const std::uint32_t block = blocks == 1 ? 0 : run.turn(k);
+    if (const Outcome taken = take(run, block); taken != Outcome::kDone) return taken;
   }
   return Outcome::kDone;
 }
