@@ -2,6 +2,7 @@
 // each member finishes alone, from its own copies of the slots.
 #include "api/base/fault_point.hpp"
 #include "api/client/direct/algorithms.hpp"
+#include "kernels/math/part.hpp"
 #include "kernels/math/reduce.hpp"
 
 #include <array>
@@ -92,8 +93,9 @@ void prepare_small(DirectPlan& plan) {
   if (!has_reduction(plan.what.op)) return;
   small.take = reduce;
   small.reducer = math::reducer_of(plan.what.dtype, plan.what.redop);
-  for (std::uint32_t i = 0; i < plan.channel->members(); ++i)
-    small.sources.push_back(plan.channel->arrivals().of(i).inside);
+  const math::Givers givers = math::givers_of(plan.what, 0, plan.channel->members());
+  for (std::uint32_t k = 0; k < givers.count; ++k)
+    small.sources.push_back(plan.channel->arrivals().of(givers.first + k).inside);
   small.line.resize(kSmallBytesMax);
   small.reduction = {plan.what.redop,   small.sources.data(),          small.sources.size(),
                      small.line.data(), kSmallBytesMax / plan.element, plan.what.scale};
