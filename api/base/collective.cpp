@@ -180,6 +180,7 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
     const bool sends = row_of(said.op).peer == PeerRole::kReceiver;
     c.root = sends ? index : said.peer;
     if (is_transfer(said.op)) c.receiver = sends ? said.peer : index;
+    if (is_transfer(said.op)) c.tag = said.tag;
     if (is_transfer(said.op) && said.peer == index)
       return fail(Code::kBadArgument, "peer {} of {} is this rank itself; copy instead", said.peer,
                   op_name(said.op));

@@ -29,6 +29,7 @@ struct Collective {
   muster_redop redop = 0;
   std::int32_t root = 0;      // BROADCAST, REDUCE, GATHER, SCATTER; SEND and RECV: index of the sender
   std::int32_t receiver = 0;  // SEND and RECV only
+  std::uint32_t tag = 0;      // SEND and RECV only
   // Elements: of the vector (ALL_REDUCE, BROADCAST, REDUCE, SEND, RECV), or of every block where `counts` is
   // empty (ALL_GATHER, REDUCE_SCATTER). 0 in the operations that agree pair by pair: there each Share has its
   // own.
@@ -80,8 +81,8 @@ struct ShareCounts {
   std::span<const std::uint64_t> target_counts{}, target_offsets{};
 };
 
-// What all members agree on, as member `index` says it: of `said` only op, dtype, redop, peer and scale are
-// looked at. What the operation does not use is dropped, so that it cannot differ; equal counts are even
+// What all members agree on, as member `index` says it: of `said` only op, dtype, redop, peer, tag and scale
+// are looked at. What the operation does not use is dropped, so that it cannot differ; equal counts are even
 // blocks. kBadArgument naming field and value: a peer that is none, and what validate() refuses.
 Result<Collective> make_collective(const muster_collective& said, std::int32_t index, std::int32_t ranks,
                                    const ShareCounts& counts);

@@ -158,6 +158,8 @@ std::string compare_common(Parties parties) {
           });
       !found.empty())
     return found;
+  const auto tag = [](const Party& p) { return p.collective->tag; };
+  if (auto found = compare(parties, "tag", tag); !found.empty()) return found;
   if (auto found = compare_counts(parties); !found.empty()) return found;
   if (auto found = compare(
           parties, "target",

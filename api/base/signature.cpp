@@ -32,15 +32,16 @@ constexpr std::uint64_t kSharedTarget = UINT64_MAX;
 Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
   if (!has_data(c.op))
     return hash_of(std::array{static_cast<std::uint64_t>(c.op), static_cast<std::uint64_t>(ranks)});
-  const std::array<std::uint64_t, 9> fields{static_cast<std::uint64_t>(agreed_op(c.op)),
-                                            static_cast<std::uint64_t>(ranks),
-                                            static_cast<std::uint64_t>(c.dtype),
-                                            static_cast<std::uint64_t>(c.redop),
-                                            static_cast<std::uint64_t>(c.root),
-                                            static_cast<std::uint64_t>(c.receiver),
-                                            c.counts.empty() ? c.count : 0,
-                                            agreed_scale(c),
-                                            c.counts.size()};
+  const std::array<std::uint64_t, 10> fields{static_cast<std::uint64_t>(agreed_op(c.op)),
+                                             static_cast<std::uint64_t>(ranks),
+                                             static_cast<std::uint64_t>(c.dtype),
+                                             static_cast<std::uint64_t>(c.redop),
+                                             static_cast<std::uint64_t>(c.root),
+                                             static_cast<std::uint64_t>(c.receiver),
+                                             c.tag,
+                                             c.counts.empty() ? c.count : 0,
+                                             agreed_scale(c),
+                                             c.counts.size()};
   if (c.counts.empty() && c.shared_memory == 0) return hash_of(fields);
   std::vector<std::uint64_t> words(fields.begin(), fields.end());
   if (c.shared_memory != 0) words.insert(words.end(), {kSharedTarget, c.shared_memory, c.shared_offset});

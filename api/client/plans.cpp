@@ -60,7 +60,6 @@ Result<muster_plan> Plans::make(const muster_kernel& kernel) {
 
 Result<Description> Plans::describe(const muster_collective& c) {
   MUSTER_RETURN_IF_ERROR(check_struct(c.size, sizeof(muster_collective), "muster_collective"));
-  if (c.flags != 0) return fail(Code::kBadArgument, "flags {} must be 0", c.flags);
   MUSTER_ASSIGN_OR_RETURN(const Groups::Facts* facts, groups_.facts(c.group));
   if (facts->rank < 0)
     return fail(Code::kBadArgument, "rank {} is not a member of group {}", connection_.welcome().rank,

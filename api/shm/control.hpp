@@ -163,12 +163,13 @@ struct PlanCollective {
   double scale = 0.0;
   std::uint32_t source_counts = 0, source_offsets = 0, target_counts = 0, target_offsets = 0;
   std::uint32_t sends = 0, receives = 0;
+  std::uint32_t tag = 0, reserved = 0;
   char site[kSiteBytes] = {};  // zero-terminated; empty: nowhere
 };
-static_assert(sizeof(PlanCollective) == 160 && sizeof(muster_face) == 96,
+static_assert(sizeof(PlanCollective) == 168 && sizeof(muster_face) == 96,
               "no padding: equal work, equal bytes");
 constexpr std::size_t kListBytesMax = kMessageBytesMax - sizeof(PlanCollective);  // all six together
-static_assert(kListBytesMax / sizeof(muster_face) == 681, "muster.h says so");
+static_assert(kListBytesMax / sizeof(muster_face) == 680, "muster.h says so");
 
 struct MeshQuery {
   MessageHeader header;

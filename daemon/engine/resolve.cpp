@@ -85,6 +85,7 @@ muster_collective said_by(const shm::PlanCollective& m) {
   said.dtype = m.dtype;
   said.redop = m.redop;
   said.peer = m.peer;
+  said.tag = m.tag;
   said.scale = m.scale;
   return said;
 }

@@ -48,12 +48,16 @@ std::optional<std::size_t> index_in(const Group& group, Rank rank) {
   return static_cast<std::size_t>(at - group.ranks.begin());
 }
 
+PairPlace::Side side_of(const Place& place) {
+  return place.receives ? PairPlace::Side::kReceiver : PairPlace::Side::kSender;
+}
+
 }  // namespace
 
 Place place_of(const CollectiveWork& work, std::uint32_t lane) {
-  if (!work.point_to_point()) return {work.group, lane, -1, -1, work.index(), false};
+  if (!work.point_to_point()) return {work.group, lane, -1, -1, work.index(), false, 0};
   const Collective& pair = work.collective;
-  return {work.group, lane, pair.root, pair.receiver, work.index(), pair.op == MUSTER_RECV};
+  return {work.group, lane, pair.root, pair.receiver, work.index(), pair.op == MUSTER_RECV, pair.tag};
 }
 
 MatchQueue::MatchQueue(std::vector<Group> groups, std::uint32_t lanes)
@@ -76,56 +80,37 @@ void MatchQueue::open(GroupId group) {
     here.arrived.resize(members);
   }
   pairs_[group.value] = Pairs();
-  pairs_[group.value].stands.resize(members, 1);
+  pairs_[group.value].members.resize(members);
   members_.reserve(std::max<std::size_t>(members, 2));
 }
 
-MatchQueue::Pair& MatchQueue::pair(const Place& place) {
+PairPlace& MatchQueue::pair(const Place& place) {
   Pairs& pairs = pairs_[place.group.value];
-  const auto found = pairs.used.find({place.sender, place.receiver});
+  const std::pair members(place.sender, place.receiver);
+  const auto found = pairs.used.find(members);
   if (found != pairs.used.end()) return found->second;
-  Pair fresh;
-  fresh.epochs = pairs.epochs;
-  fresh.members[0].stands = pairs.stands[static_cast<std::size_t>(place.sender)];
-  fresh.members[1].stands = pairs.stands[static_cast<std::size_t>(place.receiver)];
-  fresh.waiting.reserve(fresh.members.size() * lanes_);
-  return pairs.used.emplace(std::pair(place.sender, place.receiver), std::move(fresh)).first->second;
-}
-
-// Calls body(epochs, member) for the member at its place.
-template<class Body>
-void MatchQueue::with(const Place& place, Body body) {
-  if (place.is_pair()) {
-    Pair& here = pair(place);
-    body(here.epochs, here.members[place.receives ? 1 : 0]);
-    return;
-  }
-  Lineup& here = lineup(place.group, place.lane);
-  body(here.epochs, here.members[static_cast<std::size_t>(place.index)]);
+  const PairPlace fresh(pairs.epochs, pairs.members[static_cast<std::size_t>(place.sender)].stands,
+                        pairs.members[static_cast<std::size_t>(place.receiver)].stands);
+  return pairs.used.emplace(members, fresh).first->second;
 }
 
 // ---- stamps ------------------------------------------------------------------------------------
 
 Stamp MatchQueue::stamp(const Place& place) {
-  Stamp stamp;
-  with(place, [&](const Epochs&, Member& member) {
-    stamp.epoch = member.stands;
-    if (member.given_back.empty()) {
-      stamp.number = member.next++;
-    } else {
-      stamp.number = member.given_back.front();
-      member.given_back.erase(member.given_back.begin());
-    }
-  });
+  if (place.is_pair()) return pair(place).stamp(side_of(place), place.tag);
+  Member& mine = member(place);
+  if (mine.given_back.empty()) return {mine.stands, mine.next++};
+  const Stamp stamp{mine.stands, mine.given_back.front()};
+  mine.given_back.erase(mine.given_back.begin());
   return stamp;
 }
 
 void MatchQueue::give_back(const Place& place, const Stamp& stamp) {
-  with(place, [&](const Epochs&, Member& member) {
-    if (member.stands != stamp.epoch) return;
-    const auto at = std::lower_bound(member.given_back.begin(), member.given_back.end(), stamp.number);
-    member.given_back.insert(at, stamp.number);
-  });
+  if (place.is_pair()) return pair(place).give_back(side_of(place), stamp);
+  Member& mine = member(place);
+  if (mine.stands != stamp.epoch) return;
+  mine.given_back.insert(std::lower_bound(mine.given_back.begin(), mine.given_back.end(), stamp.number),
+                         stamp.number);
 }
 
 // ---- meetings ----------------------------------------------------------------------------------
@@ -160,21 +145,15 @@ MatchQueue::Match MatchQueue::complete(Lineup& here, const Group& group) {
 }
 
 MatchQueue::Match MatchQueue::arrive_at_pair(const Arrival& arrival, const Place& place) {
-  Pair& here = pair(place);
-  if (here.epochs.has_ended(arrival.stamp.epoch))
-    return {Match::Kind::kEnded, {}, here.epochs.cause_of(arrival.stamp.epoch), {}};
-  const muster_op op = work_of(arrival).collective.op;
-  const auto partner = std::find_if(here.waiting.begin(), here.waiting.end(), [&](const Arrival& other) {
-    return work_of(other).collective.op != op && other.stamp.number == arrival.stamp.number;
-  });
-  if (partner == here.waiting.end()) {
-    here.waiting.push_back(arrival);
-    return {};
+  PairPlace& here = pair(place);
+  if (here.epochs().has_ended(arrival.stamp.epoch)) {
+    here.forget(side_of(place), arrival.stamp);
+    return {Match::Kind::kEnded, {}, here.epochs().cause_of(arrival.stamp.epoch), {}};
   }
+  const auto met = here.arrive(side_of(place), place.tag, arrival);
+  if (!met) return {};
   Match match{Match::Kind::kGo, {}, {}, {}};
-  const bool sends = op == MUSTER_SEND;
-  members_.assign({sends ? arrival : *partner, sends ? *partner : arrival});
-  here.waiting.erase(partner);
+  members_.assign({met->sender, met->receiver});
   settle(match, groups_[place.group.value]);
   return match;
 }
@@ -190,12 +169,7 @@ void MatchQueue::settle(Match& match, const Group& group) const {
 void MatchQueue::withdraw(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
   const Place place = place_of(work, arrival.lane);
-  if (place.is_pair()) {
-    std::erase_if(pair(place).waiting, [&](const Arrival& other) {
-      return other.rank == arrival.rank && other.lane == arrival.lane && other.value == arrival.value;
-    });
-    return;
-  }
+  if (place.is_pair()) return pair(place).withdraw(side_of(place), arrival);
   Lineup& here = lineup(work.group, arrival.lane);
   auto& slot = here.arrived[static_cast<std::size_t>(work.index())];
   if (!slot || slot->value != arrival.value || slot->rank != arrival.rank) return;
@@ -206,7 +180,11 @@ void MatchQueue::withdraw(const Arrival& arrival) {
 // ---- ends --------------------------------------------------------------------------------------
 
 std::vector<Arrival> MatchQueue::end(const Place& place, const CausePtr& cause) {
-  if (place.is_pair()) return end_pair(pair(place), cause, Epochs::Why::kOther);
+  std::vector<Arrival> waited;
+  if (place.is_pair()) {
+    pair(place).end(cause, Epochs::Why::kOther, waited);
+    return waited;
+  }
   return end_lineup(lineup(place.group, place.lane), cause, Epochs::Why::kOther);
 }
 
@@ -221,16 +199,12 @@ std::vector<Arrival> MatchQueue::end_lineup(Lineup& here, const CausePtr& cause,
   return waited;
 }
 
-std::vector<Arrival> MatchQueue::end_pair(Pair& here, const CausePtr& cause, Epochs::Why why) {
-  if (!here.epochs.end(cause, why)) return {};
-  const std::vector<Arrival> waited = here.waiting;
-  here.waiting.clear();
-  return waited;
-}
-
 std::vector<Arrival> MatchQueue::drop(const Place& place, const Stamp& stamp, const CausePtr& cause) {
-  const Epochs& epochs = place.is_pair() ? pair(place).epochs : lineup(place.group, place.lane).epochs;
-  if (epochs.has_ended(stamp.epoch)) return {};
+  const Epochs& epochs = place.is_pair() ? pair(place).epochs() : lineup(place.group, place.lane).epochs;
+  if (epochs.has_ended(stamp.epoch)) {
+    if (place.is_pair()) pair(place).forget(side_of(place), stamp);
+    return {};
+  }
   if (!epochs.ended_by(cause->fault)) return end(place, cause);
   give_back(place, stamp);
   return {};
@@ -243,7 +217,7 @@ std::vector<Arrival> MatchQueue::end_group(GroupId group, const CausePtr& cause,
   };
   for (std::uint32_t lane = 0; lane < lanes_; ++lane) add(end_lineup(lineup(group, lane), cause, why));
   Pairs& pairs = pairs_[group.value];
-  for (auto& [members, each] : pairs.used) add(end_pair(each, cause, why));
+  for (auto& [members, each] : pairs.used) each.end(cause, why, waited);
   pairs.epochs.end(cause, why);
   return waited;
 }
@@ -259,60 +233,58 @@ std::vector<Arrival> MatchQueue::waiting_for(Rank rank) const {
     for (const auto& [members, each] : pairs_[g].used)
       if (members.first == static_cast<std::int32_t>(*index) ||
           members.second == static_cast<std::int32_t>(*index))
-        waiting.insert(waiting.end(), each.waiting.begin(), each.waiting.end());
+        each.waiting(waiting);
   }
   return waiting;
 }
 
 // ---- where members stand -----------------------------------------------------------------------
 
-// Calls body(epochs, stands, member) wherever the rank is a member. `member` is nullptr for pairs that have
-// not been used.
-template<class Body>
-void MatchQueue::for_each_place(Rank rank, Body body) {
+// Calls body(epochs, member) for each lane of each group of the rank, and for its pairs that have not been
+// used. Calls of_pair(place, side) for those that have.
+template<class Body, class OfPair>
+void MatchQueue::for_each_place(Rank rank, Body body, OfPair of_pair) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const auto index = index_in(groups_[g], rank);
     if (!index) continue;
     for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
       Lineup& here = lineup(GroupId(g), lane);
-      body(here.epochs, here.members[*index].stands, &here.members[*index]);
+      body(here.epochs, here.members[*index]);
     }
-    Pairs& pairs = pairs_[g];
-    body(pairs.epochs, pairs.stands[*index], nullptr);
-    for (auto& [members, each] : pairs.used) {
-      if (members.first == static_cast<std::int32_t>(*index))
-        body(each.epochs, each.members[0].stands, &each.members[0]);
-      if (members.second == static_cast<std::int32_t>(*index))
-        body(each.epochs, each.members[1].stands, &each.members[1]);
+    body(pairs_[g].epochs, pairs_[g].members[*index]);
+    for (auto& [members, each] : pairs_[g].used) {
+      if (members.first == static_cast<std::int32_t>(*index)) of_pair(each, PairPlace::Side::kSender);
+      if (members.second == static_cast<std::int32_t>(*index)) of_pair(each, PairPlace::Side::kReceiver);
     }
   }
 }
 
-void MatchQueue::stand(std::uint64_t& stands, Member* member, std::uint64_t epoch) {
-  if (stands == epoch) return;
-  stands = epoch;
-  if (member == nullptr) return;
-  member->next = 1;
-  member->given_back.clear();
+void MatchQueue::attached(Rank rank) {
+  for_each_place(
+      rank,
+      [](const Epochs& epochs, Member& member) {
+        member = {epochs.present(), 1, {}};
+      },
+      [](PairPlace& here, PairPlace::Side side) { here.attached(side); });
 }
 
-void MatchQueue::attached(Rank rank) {
-  for_each_place(rank, [](const Epochs& epochs, std::uint64_t& stands, Member* member) {
-    stands = epochs.present();
-    if (member != nullptr) *member = {epochs.present(), 1, {}};
-  });
+void MatchQueue::move_on(Member& member, const Epochs& epochs, std::uint64_t fault) {
+  const std::uint64_t epoch = epochs.after(member.stands, fault);
+  if (epoch != member.stands) member = {epoch, 1, {}};
 }
 
 void MatchQueue::move_on(const Place& place, std::uint64_t fault) {
-  with(place, [&](const Epochs& epochs, Member& member) {
-    stand(member.stands, &member, epochs.after(member.stands, fault));
-  });
+  if (place.is_pair()) return pair(place).move_on(side_of(place), fault);
+  move_on(member(place), lineup(place.group, place.lane).epochs, fault);
 }
 
 void MatchQueue::heard(Rank rank, std::uint64_t fault) {
-  for_each_place(rank, [&](const Epochs& epochs, std::uint64_t& stands, Member* member) {
-    if (epochs.ended_since(stands, fault)) stand(stands, member, epochs.after(stands, fault));
-  });
+  for_each_place(
+      rank,
+      [fault](const Epochs& epochs, Member& member) {
+        if (epochs.ended_since(member.stands, fault)) move_on(member, epochs, fault);
+      },
+      [fault](PairPlace& here, PairPlace::Side side) { here.heard(side, fault); });
 }
 
 // ---- for reports -------------------------------------------------------------------------------
@@ -341,12 +313,15 @@ std::vector<MatchQueue::Pending> MatchQueue::pending() const {
     all.push_back(std::move(pending));
   }
   for (std::uint32_t g = 0; g < pairs_.size(); ++g)
-    for (const auto& [members, each] : pairs_[g].used)
-      for (const Arrival& arrival : each.waiting) {
+    for (const auto& [members, each] : pairs_[g].used) {
+      std::vector<Arrival> waiting;
+      each.waiting(waiting);
+      for (const Arrival& arrival : waiting) {
         const bool sends = work_of(arrival).collective.op == MUSTER_SEND;
         const auto peer = static_cast<std::size_t>(sends ? members.second : members.first);
         all.push_back({GroupId(g), arrival.lane, arrival.value, {arrival}, {groups_[g].ranks[peer]}});
       }
+    }
   return all;
 }
 

@@ -1,17 +1,15 @@
 // MatchQueue: where collectives wait until all members of their group have come (decisions D7 and D18).
 //
-// A collective matches by group, lane, epoch and number; SEND and RECV match by pair of members, epoch and
-// number, whatever their lanes. A start is stamped with epoch and number when it is read. When all members
-// have come the signatures are compared: what all share by one hash, what pairs share by its sum over all.
-// Only then does anything move. How a place fails is the rule of Epochs.
+// A start is stamped with epoch and number when it is read. A collective matches by group, lane, epoch and
+// number; how SEND and RECV match is said in pair_place.hpp. When all members have come the signatures are
+// compared: what all share by one hash, what pairs share by its sum over all. Only then does anything move.
+// How a place fails is the rule of Epochs.
 #pragma once
 
-#include "api/base/clock.hpp"
-#include "api/base/ids.hpp"
-#include "scheduler/plan/plan.hpp"
 #include "scheduler/run/epochs.hpp"
+#include "scheduler/run/pair_place.hpp"
+#include "scheduler/run/place.hpp"
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -21,34 +19,6 @@
 #include <vector>
 
 namespace muster::scheduler {
-
-struct Group {
-  std::string name;
-  std::vector<Rank> ranks;  // in group order
-};
-
-// Where a collective matches, and as which member of its group.
-struct Place {
-  GroupId group;
-  std::uint32_t lane = 0;      // not of a pair, which matches across lanes
-  std::int32_t sender = -1;    // of a pair
-  std::int32_t receiver = -1;  // of a pair
-  std::int32_t index = 0;      // this member
-  bool receives = false;       // of a pair: this member is its receiver
-
-  bool is_pair() const { return sender >= 0; }
-  bool same_as(const Place& other) const {
-    return group == other.group && sender == other.sender && receiver == other.receiver &&
-           (is_pair() || lane == other.lane);
-  }
-};
-Place place_of(const CollectiveWork& work, std::uint32_t lane);
-
-// What a start carries from the moment when it is read.
-struct Stamp {
-  std::uint64_t epoch = 0;
-  std::uint64_t number = 0;  // from 1 in each epoch
-};
 
 // Owns    the epochs of every place, where each member stands, and who waits.
 // Thread  whoever holds the engine lock.
@@ -75,14 +45,7 @@ class MatchQueue {
   void give_back(const Place& place, const Stamp& stamp);
 
   // ---- meetings --------------------------------------------------------------------------------
-  struct Arrival {
-    Rank rank;
-    std::uint32_t lane = 0;
-    std::uint64_t value = 0;
-    Plan* plan = nullptr;
-    Stamp stamp;
-    Instant at{0};  // for reports
-  };
+  using Arrival = scheduler::Arrival;
   struct Match {
     enum class Kind : std::uint8_t { kWait, kGo, kEnded, kDisagree };
     Kind kind = Kind::kWait;
@@ -145,31 +108,26 @@ class MatchQueue {
     std::uint32_t arrived_count = 0;
     std::uint64_t matched = 0;
   };
-  struct Pair {
-    Epochs epochs;
-    std::array<Member, 2> members;  // sender, receiver
-    std::vector<Arrival> waiting;   // oldest first
-  };
   // What pairs that are not there yet begin with.
   struct Pairs {
     Epochs epochs;
-    std::vector<std::uint64_t> stands;  // by index in the group
-    std::map<std::pair<std::int32_t, std::int32_t>, Pair> used;
+    std::vector<Member> members;  // by index in the group
+    std::map<std::pair<std::int32_t, std::int32_t>, PairPlace> used;
   };
 
   Lineup& lineup(GroupId group, std::uint32_t lane) { return lineups_[group.value * lanes_ + lane]; }
   const Lineup& lineup(GroupId group, std::uint32_t lane) const {
     return lineups_[group.value * lanes_ + lane];
   }
-  Pair& pair(const Place& place);
+  PairPlace& pair(const Place& place);
   void open(GroupId group);
-  template<class Body>
-  void with(const Place& place, Body body);
-  template<class Body>
-  void for_each_place(Rank rank, Body body);
-  static void stand(std::uint64_t& stands, Member* member, std::uint64_t epoch);
+  Member& member(const Place& place) {
+    return lineup(place.group, place.lane).members[static_cast<std::size_t>(place.index)];
+  }
+  template<class Body, class OfPair>
+  void for_each_place(Rank rank, Body body, OfPair of_pair);
+  static void move_on(Member& member, const Epochs& epochs, std::uint64_t fault);
   static std::vector<Arrival> end_lineup(Lineup& here, const CausePtr& cause, Epochs::Why why);
-  static std::vector<Arrival> end_pair(Pair& here, const CausePtr& cause, Epochs::Why why);
   Match complete(Lineup& here, const Group& group);
   Match arrive_at_pair(const Arrival& arrival, const Place& place);
   void settle(Match& match, const Group& group) const;

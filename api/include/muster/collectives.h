@@ -75,14 +75,14 @@ typedef struct muster_face {
  *                  are equally long; they change places.
  *  EXCHANGE        each of `sends` becomes the face of the receive with the same tag at its peer: any directed graph. The
  *                  edges of all members together must match. `source`, `target` and `count` are not used. One member
- *                  has at most 681 faces, sends and receives together. What is received must lie apart from the rest.
+ *                  has at most 680 faces, sends and receives together. What is received must lie apart from the rest.
  *  BARRIER         no data.
- *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`, equally many. There are no tags: of a
- *                  pair, the first send that is ready meets the first receive that is ready, on whatever lanes. On one lane
- *                  that is the order of the starts; who has several in flight on more lanes orders them by points, or uses
- *                  EXCHANGE. A lane is ordered: two members that each send before they receive on one lane wait for each
- *                  other until the deadline. Put them on two lanes, or make them one EXCHANGE. A send is over when it is
- *                  received.
+ *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`, equally many. Starts match by pair and
+ *                  `tag`, in the order of their starts, whatever their lanes: a receive that is posted early on one lane does
+ *                  not hold up what comes on others. A lane itself is ordered: two members that each send before they receive
+ *                  on one lane wait for each other until the deadline. Put them on two lanes, or make them one EXCHANGE. A
+ *                  send is over when it is received. A run waits for its partner, so of runs the order is all: tags that
+ *                  differ are a MISMATCH.
  *
  * A target in a node-shared buffer (ALL_REDUCE, ALL_GATHER, BROADCAST; the members of `group` are among those who share it)
  * is one result for all: every member names the same place, and each brings its part of it. An all-gather whose sources
@@ -104,36 +104,13 @@ typedef struct muster_face {
  * (a large reduction, a node-shared target), the run may be done at some of the others and failed at the rest. Before survivors
  * of such runs go on, they compare how far each has come (ALL_REDUCE, MIN, on the group that muster_group_shrink has made).
  *
- * Where others differ. MPI and NCCL in general: counts and types of all members are compared here and a difference is an
- * error at each of them, not undefined; every operation has a deadline. Integers wrap. Operators of users, of bits and of
- * logic, MINLOC, scans, unsigned types but u8 and complex numbers do not exist, and all members have one dtype.
- *
- *                  MPI                                               NCCL
- *  every run       a root of MPI_Bcast, a leaf of MPI_Reduce may     a call enqueues, and so does muster_plan_start; a run
- *                  return early; here a run ends after all came      waits
- *  in place        MPI_IN_PLACE is the same memory, passed twice     the same rules
- *  ALL_REDUCE,     any order unless the operator does not commute,   order by topology, results may differ from run to run;
- *  REDUCE          then by rank; here one tree. No AVG, PREMUL_SUM   AVG of integers truncates there too
- *  REDUCE_SCATTER  MPI_Reduce_scatter with counts, _block without;   equal blocks only
- *                  in place MPI leaves the result in front
- *  ALL_GATHER      MPI_Allgather, _allgatherv; offsets differ by     equal blocks only
- *                  rank there too
- *  BROADCAST       as MPI_Bcast, with a buffer for each side         as ncclBroadcast
- *  GATHER,         as MPI_Gatherv, _scatterv; the root's own block   as ncclGather, ncclScatter where those exist, with
- *  SCATTER         by the same rules. What a member does not use     blocks of any length
- *                  (counts at leaves) is not compared
- *  ALL_TO_ALL      as MPI_Alltoallv; in place with equal pairs       as ncclAlltoAll, with blocks of any length
- *  EXCHANGE        MPI_Neighbor_alltoallw on any graph; edges are    ncclGroupStart, sends and receives, ncclGroupEnd
- *                  matched by tag
- *  SEND, RECV      MPI_Ssend; the receiver names the exact count,    as ncclSend and ncclRecv, but not to oneself; matched
- *                  not a bound; no tags, no wildcard, no probe       by readiness, as above, where lanes are streams
- *  BARRIER         as MPI_Barrier                                    none
+ * How this differs from MPI and NCCL, operation by operation: api/mpi-and-nccl.md.
  *
  * Fields that the operation has, but not at this member, are ignored (a leaf's target); those that it does not have at all must
  * be 0 or NULL, else BAD_ARGUMENT names the field. offset_bytes is a multiple of the dtype's size.
  *
  * Limits. A vector, and what all blocks of one side add up to: 2^63 - 1 bytes. A group: 1024 members on a node. One EXCHANGE:
- * 681 faces at a member. An object: 2^40 bytes from each member. The words of a start's failure: 240 bytes, and of what else the
+ * 680 faces at a member. An object: 2^40 bytes from each member. The words of a start's failure: 240 bytes, and of what else the
  * daemon says 1023; what is longer is cut. */
 typedef struct muster_collective {
   uint32_t size;
@@ -142,7 +119,7 @@ typedef struct muster_collective {
   muster_dtype dtype;
   muster_redop redop; /* 0 where there is no reduction                                 */
   int32_t peer;       /* root, or partner of SEND and RECV: index in the group; else 0 */
-  uint32_t flags;     /* 0                                                             */
+  uint32_t tag;       /* SEND, RECV: the same number at both; else 0                   */
   muster_range source;
   muster_range target;
   uint64_t count;              /* elements of the vector; of each block, where it is cut and its blocks have no counts    */

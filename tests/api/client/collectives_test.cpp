@@ -425,12 +425,12 @@ TEST_F(Collectives, SaysHowManyFacesAMessageHolds) {
   muster_collective c = say(0, MUSTER_EXCHANGE);
   c.sends = faces.data();
   c.send_count = 700;
-  expect_refused(c, MUSTER_ERR_NO_RESOURCE, "at most 681 together");
-  c.send_count = 681;
+  expect_refused(c, MUSTER_ERR_NO_RESOURCE, "at most 680 together");
+  c.send_count = 680;
   EXPECT_EQ(plan(0, c), MUSTER_OK) << muster_last_error();
   c.receives = faces.data();
   c.receive_count = 1;
-  expect_refused(c, MUSTER_ERR_NO_RESOURCE, "at most 681 together");
+  expect_refused(c, MUSTER_ERR_NO_RESOURCE, "at most 680 together");
 }
 
 TEST_F(Collectives, HoldsTheBuffersOfAllFaces) {

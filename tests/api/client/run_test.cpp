@@ -286,6 +286,12 @@ TEST_F(Run, SendsAndReceives) {
     c.count = 4 + static_cast<std::uint64_t>(member.rank);
     EXPECT_EQ(member.run(c), MUSTER_ERR_MISMATCH);
     EXPECT_THAT(member.error, HasSubstr("count"));
+    c.count = 4;
+    c.tag = static_cast<std::uint32_t>(member.rank);
+    EXPECT_EQ(member.run(c), MUSTER_ERR_MISMATCH);
+    EXPECT_THAT(member.error, HasSubstr("tag: 0 at rank 0 and 1 at rank 1"));
+    c.tag = 9;
+    EXPECT_EQ(member.run(c), MUSTER_OK) << member.error;
   });
 }
 

@@ -1,0 +1,113 @@
+#include "scheduler/run/pair_place.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::scheduler {
+namespace {
+
+constexpr std::size_t kOpenExpected = 16;  // starts of a member in flight, for which there is room at once
+
+}  // namespace
+
+PairPlace::PairPlace(Epochs epochs, std::uint64_t sender_stands, std::uint64_t receiver_stands)
+    : epochs_(std::move(epochs)) {
+  members_[0].stands = sender_stands;
+  members_[1].stands = receiver_stands;
+  for (Member& member : members_) member.open.reserve(kOpenExpected);
+}
+
+void PairPlace::Member::begin(std::uint64_t epoch) {
+  stands = epoch;
+  next = 1;
+  open.clear();
+}
+
+PairPlace::Message* PairPlace::Member::find(std::uint64_t number) {
+  const auto found = std::find_if(open.begin(), open.end(),
+                                  [number](const Message& message) { return message.number == number; });
+  return found == open.end() ? nullptr : &*found;
+}
+
+void PairPlace::Member::remove(std::uint64_t number) {
+  std::erase_if(open, [number](const Message& message) { return message.number == number; });
+}
+
+Stamp PairPlace::stamp(Side side, std::uint32_t tag) {
+  Member& mine = members_[at(side)];
+  for (Message& message : mine.open) {
+    if (!message.given_back || message.tag != tag) continue;
+    message.given_back = false;
+    return {mine.stands, message.number};
+  }
+  mine.open.push_back({mine.next, tag, false, std::nullopt});
+  return {mine.stands, mine.next++};
+}
+
+void PairPlace::give_back(Side side, const Stamp& stamp) {
+  Member& mine = members_[at(side)];
+  Message* const message = mine.stands == stamp.epoch ? mine.find(stamp.number) : nullptr;
+  if (message == nullptr) return;
+  message->given_back = true;
+  message->arrived.reset();
+}
+
+void PairPlace::forget(Side side, const Stamp& stamp) {
+  Member& mine = members_[at(side)];
+  if (mine.stands == stamp.epoch) mine.remove(stamp.number);
+}
+
+// Starts of an epoch that has ended have not arrived, so they are never met.
+PairPlace::Message* PairPlace::partner_of(Side side, const Message& mine) {
+  std::size_t before = 0;  // starts of the tag that are to be matched first
+  for (const Message& message : members_[at(side)].open)
+    if (message.tag == mine.tag && message.number < mine.number) ++before;
+  for (Message& message : members_[1 - at(side)].open)
+    if (message.tag == mine.tag && before-- == 0) return message.arrived ? &message : nullptr;
+  return nullptr;
+}
+
+std::optional<PairPlace::Met> PairPlace::arrive(Side side, std::uint32_t tag, const Arrival& arrival) {
+  Message* const mine = members_[at(side)].find(arrival.stamp.number);
+  MUSTER_ASSERT(mine != nullptr && mine->tag == tag);
+  mine->arrived = arrival;
+  const Message* const partner = partner_of(side, *mine);
+  if (partner == nullptr) return std::nullopt;
+  const Arrival other = *partner->arrived;
+  members_[1 - at(side)].remove(partner->number);
+  members_[at(side)].remove(arrival.stamp.number);
+  return side == Side::kSender ? Met{arrival, other} : Met{other, arrival};
+}
+
+void PairPlace::withdraw(Side side, const Arrival& arrival) {
+  for (Message& message : members_[at(side)].open)
+    if (message.arrived && message.arrived->lane == arrival.lane && message.arrived->value == arrival.value)
+      message.arrived.reset();
+}
+
+void PairPlace::waiting(std::vector<Arrival>& into) const {
+  for (const Member& member : members_)
+    for (const Message& message : member.open)
+      if (message.arrived) into.push_back(*message.arrived);
+}
+
+void PairPlace::end(const CausePtr& cause, Epochs::Why why, std::vector<Arrival>& waited) {
+  if (!epochs_.end(cause, why)) return;
+  waiting(waited);
+  for (Member& member : members_)
+    for (Message& message : member.open) message.arrived.reset();
+}
+
+void PairPlace::move_on(Side side, std::uint64_t fault) {
+  Member& mine = members_[at(side)];
+  const std::uint64_t epoch = epochs_.after(mine.stands, fault);
+  if (epoch != mine.stands) mine.begin(epoch);
+}
+
+void PairPlace::heard(Side side, std::uint64_t fault) {
+  if (epochs_.ended_since(members_[at(side)].stands, fault)) move_on(side, fault);
+}
+
+}  // namespace muster::scheduler

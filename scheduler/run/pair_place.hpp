@@ -1,0 +1,81 @@
+// PairPlace: where SEND and RECV of an ordered pair of members match (decision D18).
+//
+// They match by tag, whatever their lanes: of the starts that are still to be matched, the first send of a
+// tag meets the first receive of that tag, in the order in which they were read. So a receive that was posted
+// early does not hold up what its member sends or receives with other tags on other lanes.
+#pragma once
+
+#include "scheduler/run/epochs.hpp"
+#include "scheduler/run/place.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace muster::scheduler {
+
+// Owns    the epochs of the place, where its two members stand, and their starts that are not matched.
+// Thread  whoever holds the engine lock.
+// Bound   the starts of two members in flight.
+// Fails   never.
+class PairPlace {
+ public:
+  // As which of the two.
+  enum class Side : std::uint8_t { kSender, kReceiver };
+
+  PairPlace(Epochs epochs, std::uint64_t sender_stands, std::uint64_t receiver_stands);
+
+  const Epochs& epochs() const { return epochs_; }
+
+  Stamp stamp(Side side, std::uint32_t tag);
+  // The start has no part in this place: the member's next start with its tag comes in its stead.
+  void give_back(Side side, const Stamp& stamp);
+  // A start that its epoch's end has reached: it is not waited for any more.
+  void forget(Side side, const Stamp& stamp);
+
+  struct Met {
+    Arrival sender;
+    Arrival receiver;
+  };
+  // A start of the present epoch is next on its lane. Nothing while its partner is not.
+  std::optional<Met> arrive(Side side, std::uint32_t tag, const Arrival& arrival);
+  // Takes back an arrival that waits.
+  void withdraw(Side side, const Arrival& arrival);
+  // Those who have arrived and wait, the sender's first.
+  void waiting(std::vector<Arrival>& into) const;
+  // Ends the present epoch. Appends those who waited, and none waits any more. Nothing if the place has ended
+  // by that fault before.
+  void end(const CausePtr& cause, Epochs::Why why, std::vector<Arrival>& waited);
+
+  // The member has a new client.
+  void attached(Side side) { members_[at(side)].begin(epochs_.present()); }
+  // The member has heard of that fault here.
+  void move_on(Side side, std::uint64_t fault);
+  // The member has heard of that fault: it moves on if this place has ended by it.
+  void heard(Side side, std::uint64_t fault);
+
+ private:
+  struct Message {
+    std::uint64_t number = 0;
+    std::uint32_t tag = 0;
+    bool given_back = false;
+    std::optional<Arrival> arrived;
+  };
+  struct Member {
+    std::uint64_t stands = 1;
+    std::uint64_t next = 1;
+    std::vector<Message> open;  // by number
+    void begin(std::uint64_t epoch);
+    Message* find(std::uint64_t number);
+    void remove(std::uint64_t number);
+  };
+  static std::size_t at(Side side) { return side == Side::kSender ? 0 : 1; }
+  Message* partner_of(Side side, const Message& mine);
+
+  Epochs epochs_;
+  std::array<Member, 2> members_;  // sender, receiver
+};
+
+}  // namespace muster::scheduler

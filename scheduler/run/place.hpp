@@ -1,0 +1,53 @@
+// Place: where operations match, and what a start brings there (decision D18).
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/ids.hpp"
+#include "scheduler/plan/plan.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::scheduler {
+
+struct Group {
+  std::string name;
+  std::vector<Rank> ranks;  // in group order
+};
+
+// Where a collective matches, and as which member of its group.
+struct Place {
+  GroupId group;
+  std::uint32_t lane = 0;      // not of a pair, which matches across lanes
+  std::int32_t sender = -1;    // of a pair
+  std::int32_t receiver = -1;  // of a pair
+  std::int32_t index = 0;      // this member
+  bool receives = false;       // of a pair: this member is its receiver
+  std::uint32_t tag = 0;       // of a start of a pair, whose place has starts of all tags
+
+  bool is_pair() const { return sender >= 0; }
+  bool same_as(const Place& other) const {
+    return group == other.group && sender == other.sender && receiver == other.receiver &&
+           (is_pair() || lane == other.lane);
+  }
+};
+Place place_of(const CollectiveWork& work, std::uint32_t lane);
+
+// What a start carries from the moment when it is read.
+struct Stamp {
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;  // from 1 in each epoch
+};
+
+// A start that is next on its lane.
+struct Arrival {
+  Rank rank;
+  std::uint32_t lane = 0;
+  std::uint64_t value = 0;
+  Plan* plan = nullptr;
+  Stamp stamp;
+  Instant at{0};  // for reports
+};
+
+}  // namespace muster::scheduler

@@ -1,0 +1,84 @@
+// SEND and RECV with tags, as starts of a real node's ranks.
+#include <muster/muster.h>
+
+#include "tests/api/client/session_fixture.hpp"
+
+#include <cstdint>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+namespace {
+
+using muster::test::group_of;
+using muster::test::on;
+using muster::test::Vector;
+using muster::test::vector_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Tags : public muster::test::Session {
+ protected:
+  void SetUp() override {
+    Session::SetUp();
+    for (muster_session* session : open_all(2)) {
+      sessions_.push_back(session);
+      vectors_.push_back(vector_of(session, 8));
+      for (int i = 0; i < 8; ++i)
+        vectors_.back().data[i] = static_cast<float>(100 * (sessions_.size() - 1) + i);
+    }
+  }
+  // Rank 0 sends element `tag`, rank 1 receives it in its own element of that number.
+  muster_collective message(int rank, std::uint32_t tag) {
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = rank == 0 ? MUSTER_SEND : MUSTER_RECV;
+    c.group = group_of(sessions_[rank], "world");
+    c.dtype = MUSTER_F32;
+    c.peer = 1 - rank;
+    c.tag = tag;
+    c.count = 1;
+    (rank == 0 ? c.source : c.target) = {vectors_[rank].buffer, tag * sizeof(float)};
+    return c;
+  }
+  muster_point start(int rank, std::uint32_t tag, muster_lane lane) {
+    const muster_collective c = message(rank, tag);
+    const muster_submit submit = on(lane);
+    muster_point point = MUSTER_POINT_NONE;
+    EXPECT_EQ(muster_collect(sessions_[rank], &c, &submit, &point), MUSTER_OK) << muster_last_error();
+    return point;
+  }
+  void expect_reached(int rank, muster_point point) {
+    EXPECT_EQ(muster_point_wait(sessions_[rank], point, -1), MUSTER_OK) << muster_last_error();
+  }
+
+  std::vector<muster_session*> sessions_;
+  std::vector<Vector> vectors_;
+};
+
+// Goal:   receives that are posted early wait for their own messages, and hold up no others.
+TEST_F(Tags, MatchInAnyOrderAcrossLanes) {
+  const muster_point first = start(1, 1, MUSTER_LANE_COPY);
+  const muster_point third = start(1, 3, MUSTER_LANE_HALO);
+  const muster_point second = start(1, 2, MUSTER_LANE_SMALL);
+  expect_reached(0, start(0, 3, MUSTER_LANE_COPY));
+  expect_reached(1, third);
+  EXPECT_EQ(muster_point_test(sessions_[1], first), MUSTER_PENDING);
+  expect_reached(0, start(0, 2, MUSTER_LANE_COPY));
+  expect_reached(0, start(0, 1, MUSTER_LANE_COPY));
+  expect_reached(1, first);
+  expect_reached(1, second);
+  const std::vector<float> got(vectors_[1].data, vectors_[1].data + 5);
+  EXPECT_THAT(got, ElementsAre(100.0f, 1.0f, 2.0f, 3.0f, 104.0f));
+}
+
+TEST_F(Tags, AreOfMessagesAlone) {
+  muster_collective barrier = MUSTER_COLLECTIVE_INIT;
+  barrier.op = MUSTER_BARRIER;
+  barrier.group = group_of(sessions_[0], "world");
+  barrier.tag = 4;
+  muster_plan plan = 0;
+  EXPECT_EQ(muster_plan_collective(sessions_[0], &barrier, &plan), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("tag 4 is given but barrier has none; leave it 0"));
+}
+
+}  // namespace
