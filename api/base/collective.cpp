@@ -165,12 +165,20 @@ std::uint64_t Face::count() const noexcept {
   return elements;
 }
 
+std::size_t Face::element_bytes() const noexcept {
+  return dtype_bytes(dtype);
+}
+
+std::uint64_t Face::bytes() const noexcept {
+  return count() * element_bytes();
+}
+
 Result<Collective> make_collective(const muster_collective& said, std::int32_t index, std::int32_t ranks,
                                    const ShareCounts& counts) {
   Collective c;
   c.op = said.op;
   if (!has_data(said.op)) return c;
-  c.dtype = said.dtype;
+  c.dtype = has_faces(said.op) ? MUSTER_U8 : said.dtype;
   c.redop = said.redop;
   if (said.redop == MUSTER_PREMUL_SUM) c.scale = said.scale;
   if (has_root(said.op) || is_transfer(said.op)) {
@@ -259,13 +267,13 @@ std::uint64_t count_of(std::span<const Block> blocks) noexcept {
 
 std::uint64_t given_count(const Share& share) noexcept {
   std::uint64_t count = count_of(share.source_blocks);
-  for (const Face& face : share.sends) count += face.count();
+  for (const Face& face : share.sends) count += face.bytes();
   return count;
 }
 
 std::uint64_t got_count(const Share& share) noexcept {
   std::uint64_t count = count_of(share.target_blocks);
-  for (const Face& face : share.receives) count += face.count();
+  for (const Face& face : share.receives) count += face.bytes();
   return count;
 }
 

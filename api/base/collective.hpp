@@ -25,7 +25,7 @@ struct Block {
 // What all members agree on.
 struct Collective {
   muster_op op = 0;
-  muster_dtype dtype = 0;
+  muster_dtype dtype = 0;  // EXCHANGE, whose faces have dtypes of their own: U8
   muster_redop redop = 0;
   std::int32_t root = 0;      // BROADCAST, REDUCE, GATHER, SCATTER; SEND and RECV: index of the sender
   std::int32_t receiver = 0;  // SEND and RECV only
@@ -44,6 +44,7 @@ struct Collective {
 // A strided view of elements, outermost dim first, strides in elements: one edge of an EXCHANGE as one end
 // sees it.
 struct Face {
+  muster_dtype dtype = 0;
   std::int32_t peer = 0;
   std::uint32_t tag = 0;
   std::int32_t dims = 0;
@@ -52,6 +53,8 @@ struct Face {
   std::byte* data = nullptr;
 
   std::uint64_t count() const noexcept;  // elements; 1 for dims 0
+  std::size_t element_bytes() const noexcept;
+  std::uint64_t bytes() const noexcept;
 };
 
 // One member's own half. Blocks are parts of the vectors that `source` and `target` begin.
@@ -98,7 +101,7 @@ Result<Share> make_share(const Collective& collective, std::int32_t index, std::
 std::uint64_t extent_of(std::span<const Block> blocks) noexcept;
 // Elements in all blocks.
 std::uint64_t count_of(std::span<const Block> blocks) noexcept;
-// What the member gives to and gets from the whole operation, in elements of the dtype; faces included.
+// What the member gives to and gets from the whole operation, in elements of the dtype; of an EXCHANGE bytes.
 std::uint64_t given_count(const Share& share) noexcept;
 std::uint64_t got_count(const Share& share) noexcept;
 

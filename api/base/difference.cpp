@@ -184,6 +184,7 @@ struct Edge {
   std::int32_t to = 0;
   std::uint32_t tag = 0;
   std::uint64_t count = 0;
+  muster_dtype dtype = 0;  // of a face
   friend auto operator<=>(const Edge&, const Edge&) = default;
 };
 
@@ -191,23 +192,24 @@ struct Edge {
 // there.
 std::vector<Edge> edges_of(Parties parties, bool sent) {
   std::vector<Edge> edges;
-  const auto add = [&](std::int32_t self, std::int32_t peer, std::uint32_t tag, std::uint64_t count) {
+  const auto add = [&](std::int32_t self, std::int32_t peer, std::uint32_t tag, std::uint64_t count,
+                       muster_dtype dtype) {
     const auto i = static_cast<std::size_t>(peer);
     if (i < parties.size() && !present(parties[i])) return;
-    edges.push_back(sent ? Edge{self, peer, tag, count} : Edge{peer, self, tag, count});
+    edges.push_back(sent ? Edge{self, peer, tag, count, dtype} : Edge{peer, self, tag, count, dtype});
   };
   for (const Party& party : parties) {
     if (!present(party)) continue;
     const Share& share = *party.share;
     for (const Face& face : sent ? share.sends : share.receives)
-      add(share.index, face.peer, face.tag, face.count());
+      add(share.index, face.peer, face.tag, face.count(), face.dtype);
     const auto& blocks = sent ? share.source_blocks : share.target_blocks;
     const muster_op op = party.collective->op;
     const bool is_root = share.index == party.collective->root;
     const bool each = sent ? has_source_blocks(op, is_root) : has_target_blocks(op, is_root);
     for (std::size_t i = 0; i < blocks.size(); ++i)
       if (blocks[i].count > 0)
-        add(share.index, each ? static_cast<std::int32_t>(i) : party.collective->root, 0, blocks[i].count);
+        add(share.index, each ? static_cast<std::int32_t>(i) : party.collective->root, 0, blocks[i].count, 0);
   }
   std::sort(edges.begin(), edges.end());
   return edges;
@@ -219,17 +221,19 @@ std::string name_of(Parties parties, std::int32_t index) {
   return fmt::format("rank {}", parties[i].rank);
 }
 
-// The edge is at one end only, or has another count there: nullptr says that it is not there.
+// The edge is at one end only, or has another count or dtype there: nullptr says that it is not there.
 std::string describe_edge(Parties parties, const Edge& edge, const Edge* sent, const Edge* expected) {
+  const bool dtypes = sent != nullptr && expected != nullptr && sent->count == expected->count;
   const auto end_of = [&](const Edge* said, std::int32_t index, const char* verb) {
     const auto i = static_cast<std::size_t>(index);
     const std::string site = i < parties.size() ? at_site(parties[i]) : std::string();
-    return said == nullptr ? fmt::format("none {}{}", verb, site)
-                           : fmt::format("{} {}{}", said->count, verb, site);
+    if (said == nullptr) return fmt::format("none {}{}", verb, site);
+    return dtypes ? fmt::format("{} {}{}", dtype_name(said->dtype), verb, site)
+                  : fmt::format("{} {}{}", said->count, verb, site);
   };
   const bool tagged = has_faces(parties[static_cast<std::size_t>(edge.from)].collective->op);
   const std::string tag = tagged ? fmt::format(" with tag {}", edge.tag) : std::string();
-  return fmt::format("count from {} to {}{}: {} and {}", name_of(parties, edge.from),
+  return fmt::format("{} from {} to {}{}: {} and {}", dtypes ? "dtype" : "count", name_of(parties, edge.from),
                      name_of(parties, edge.to), tag, end_of(sent, edge.from, "sent"),
                      end_of(expected, edge.to, "expected"));
 }
@@ -246,7 +250,7 @@ std::string compare_edges(Parties parties) {
         s == sent.size() || (r < expected.size() && place(expected[r]) < place(sent[s]));
     if (only_sent) return describe_edge(parties, sent[s], &sent[s], nullptr);
     if (only_expected) return describe_edge(parties, expected[r], nullptr, &expected[r]);
-    if (sent[s].count != expected[r].count) return describe_edge(parties, sent[s], &sent[s], &expected[r]);
+    if (sent[s] != expected[r]) return describe_edge(parties, sent[s], &sent[s], &expected[r]);
     ++s;
     ++r;
   }

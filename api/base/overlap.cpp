@@ -24,10 +24,11 @@ struct Equation {
   std::array<Wide, kUnknownsMax + 1> most{};
 
   // Dims of equal stride in both views are one unknown: only their difference counts.
-  void add(const Face& face, std::size_t element_bytes, bool subtract) {
+  void add(const Face& face, bool subtract) {
+    const auto element_bytes = static_cast<Wide>(face.element_bytes());
     for (std::size_t d = 0; d < static_cast<std::size_t>(face.dims); ++d) {
       if (face.size[d] <= 1) continue;
-      const Wide stride = static_cast<Wide>(face.stride[d]) * static_cast<Wide>(element_bytes);
+      const Wide stride = static_cast<Wide>(face.stride[d]) * element_bytes;
       const auto end = unknowns.begin() + static_cast<std::ptrdiff_t>(count);
       auto known = std::find_if(unknowns.begin(), end, [&](const Unknown& u) { return u.stride == stride; });
       if (known == end) {
@@ -72,16 +73,17 @@ Overlap solve(const Equation& e, std::size_t k, Wide low, Wide high, OverlapBudg
 
 }  // namespace
 
-Overlap overlap_of(const Face& a, const Face& b, std::size_t element_bytes, OverlapBudget& budget) noexcept {
+Overlap overlap_of(const Face& a, const Face& b, OverlapBudget& budget) noexcept {
   if (a.count() == 0 || b.count() == 0) return Overlap::kNone;
   Equation equation;
-  equation.add(a, element_bytes, false);
-  equation.add(b, element_bytes, true);
+  equation.add(a, false);
+  equation.add(b, true);
   equation.finish();
   const Wide apart = static_cast<Wide>(reinterpret_cast<std::uintptr_t>(b.data)) -
                      static_cast<Wide>(reinterpret_cast<std::uintptr_t>(a.data));
-  const Wide reach = static_cast<Wide>(element_bytes) - 1;  // elements meet before they are the same
-  return solve(equation, 0, apart - reach, apart + reach, budget);
+  // Elements meet before they begin at the same byte.
+  return solve(equation, 0, apart - static_cast<Wide>(a.element_bytes()) + 1,
+               apart + static_cast<Wide>(b.element_bytes()) - 1, budget);
 }
 
 bool is_nested(const Face& face) noexcept {

@@ -16,9 +16,8 @@ struct OverlapBudget {
 
 enum class Overlap : std::uint8_t { kNone, kSome, kUnknown };  // kUnknown: the budget is spent
 
-// `element_bytes` of each element. Both have 0..4 dims, no negative size or stride, and span less than 2^63
-// bytes.
-Overlap overlap_of(const Face& a, const Face& b, std::size_t element_bytes, OverlapBudget& budget) noexcept;
+// Both have 0..4 dims, no negative size or stride, and span less than 2^63 bytes.
+Overlap overlap_of(const Face& a, const Face& b, OverlapBudget& budget) noexcept;
 
 // Whether no two elements of a view can meet, because each stride is beyond the extent of the dims inside it.
 bool is_nested(const Face& face) noexcept;

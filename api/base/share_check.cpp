@@ -89,7 +89,10 @@ std::string name_of(const Share& share, const char* list, std::size_t i) {
 }
 
 // One face by itself. `data` of an empty face is not looked at.
-Status check_face(const Face& face, std::int32_t ranks, std::size_t bytes, const std::string& name) {
+Status check_face(const Face& face, std::int32_t ranks, const std::string& name) {
+  const std::size_t bytes = face.element_bytes();
+  if (bytes == 0)
+    return failure(Code::kBadArgument, "{}: dtype {} is none that muster.h names", name, face.dtype);
   if (face.peer < 0 || face.peer >= ranks)
     return failure(Code::kBadArgument, "{}: the peer is not a member: the group has 0..{}", name, ranks - 1);
   if (face.dims < 0 || face.dims > MUSTER_TENSOR_DIMS_MAX)
@@ -145,8 +148,7 @@ struct Placed {
   std::size_t place = 0;
 };
 
-void place_faces(std::vector<Placed>& placed, const char* list, std::span<const Face> faces,
-                 std::size_t bytes) {
+void place_faces(std::vector<Placed>& placed, const char* list, std::span<const Face> faces) {
   for (std::size_t i = 0; i < faces.size(); ++i) {
     const Face& face = faces[i];
     if (face.count() == 0) continue;
@@ -155,16 +157,16 @@ void place_faces(std::vector<Placed>& placed, const char* list, std::span<const 
       if (face.size[d] > 1)
         last += static_cast<std::uint64_t>(face.size[d] - 1) * static_cast<std::uint64_t>(face.stride[d]);
     const auto first = reinterpret_cast<std::uintptr_t>(face.data);
-    placed.push_back({first, first + (last + 1) * bytes, &face, list, i});
+    placed.push_back({first, first + (last + 1) * face.element_bytes(), &face, list, i});
   }
 }
 
 // What is written must meet nothing else.
-Status check_faces_apart(const Share& share, std::size_t bytes) {
+Status check_faces_apart(const Share& share) {
   std::vector<Placed> placed;
-  place_faces(placed, "sends", share.sends, bytes);
+  place_faces(placed, "sends", share.sends);
   const std::size_t reads = placed.size();
-  place_faces(placed, "receives", share.receives, bytes);
+  place_faces(placed, "receives", share.receives);
   for (std::size_t i = reads; i < placed.size(); ++i)
     if (!is_nested(*placed[i].face))
       return failure(Code::kBadArgument,
@@ -176,7 +178,7 @@ Status check_faces_apart(const Share& share, std::size_t bytes) {
     for (std::size_t j = i + 1; j < placed.size() && placed[j].first < placed[i].last; ++j) {
       const bool both_read = placed[i].list[0] == 's' && placed[j].list[0] == 's';
       if (both_read) continue;
-      const Overlap found = overlap_of(*placed[i].face, *placed[j].face, bytes, budget);
+      const Overlap found = overlap_of(*placed[i].face, *placed[j].face, budget);
       if (found == Overlap::kNone) continue;
       return failure(Code::kBadArgument, "{} and {} {}; what is received must lie apart from the rest",
                      name_of(share, placed[i].list, placed[i].place),
@@ -186,14 +188,14 @@ Status check_faces_apart(const Share& share, std::size_t bytes) {
   return Status();
 }
 
-Status check_faces(const Share& share, std::int32_t ranks, std::size_t bytes) {
+Status check_faces(const Share& share, std::int32_t ranks) {
   for (std::size_t i = 0; i < share.sends.size(); ++i)
-    MUSTER_RETURN_IF_ERROR(check_face(share.sends[i], ranks, bytes, name_of(share, "sends", i)));
+    MUSTER_RETURN_IF_ERROR(check_face(share.sends[i], ranks, name_of(share, "sends", i)));
   for (std::size_t i = 0; i < share.receives.size(); ++i)
-    MUSTER_RETURN_IF_ERROR(check_face(share.receives[i], ranks, bytes, name_of(share, "receives", i)));
+    MUSTER_RETURN_IF_ERROR(check_face(share.receives[i], ranks, name_of(share, "receives", i)));
   MUSTER_RETURN_IF_ERROR(check_tags(share, "sends", share.sends));
   MUSTER_RETURN_IF_ERROR(check_tags(share, "receives", share.receives));
-  return check_faces_apart(share, bytes);
+  return check_faces_apart(share);
 }
 
 }  // namespace
@@ -202,8 +204,8 @@ Status check_share(const Collective& collective, const Share& share, std::int32_
   if (share.index < 0 || share.index >= ranks)
     return failure(Code::kBadArgument, "member index {} is not in the group's 0..{}", share.index, ranks - 1);
   if (!has_data(collective.op)) return Status();
+  if (has_faces(collective.op)) return check_faces(share, ranks);
   const std::size_t bytes = dtype_bytes(collective.dtype);
-  if (has_faces(collective.op)) return check_faces(share, ranks, bytes);
   MUSTER_RETURN_IF_ERROR(check_memory(collective, share, bytes));
   if (share.target == nullptr) return Status();  // nothing is written: what is read may overlap
   if (collective.shared_memory != 0 && has_reduction(collective.op) && collective.count > 0 &&

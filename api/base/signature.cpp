@@ -16,9 +16,11 @@ Hash128 hash_of(std::span<const std::uint64_t> words) {
   return {hash.low64, hash.high64};
 }
 
-Hash128 edge(std::int32_t from, std::int32_t to, std::uint32_t tag, std::uint64_t elements) {
-  const std::array<std::uint64_t, 4> words{static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to),
-                                           tag, elements};
+// `dtype`: of a face.
+Hash128 edge(std::int32_t from, std::int32_t to, std::uint32_t tag, std::uint64_t elements,
+             muster_dtype dtype = 0) {
+  const std::array<std::uint64_t, 5> words{static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to),
+                                           tag, elements, static_cast<std::uint64_t>(dtype)};
   return hash_of(words);
 }
 
@@ -59,8 +61,9 @@ Hash128 balance_of(const Collective& c, const Share& share) {
   if (!is_pairwise(c.op)) return balance;
   const std::int32_t self = share.index;
   if (has_faces(c.op)) {
-    for (const Face& face : share.sends) balance += edge(self, face.peer, face.tag, face.count());
-    for (const Face& face : share.receives) balance -= edge(face.peer, self, face.tag, face.count());
+    for (const Face& face : share.sends) balance += edge(self, face.peer, face.tag, face.count(), face.dtype);
+    for (const Face& face : share.receives)
+      balance -= edge(face.peer, self, face.tag, face.count(), face.dtype);
     return balance;
   }
   const auto add = [&](std::span<const Block> blocks, bool sends) {

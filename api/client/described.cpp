@@ -21,6 +21,7 @@ std::vector<Face> faces_of(const Buffers& buffers, const muster_face* faces, std
     const muster_tensor& view = faces[i].view;
     const muster_range start{view.buffer, view.offset_bytes};
     Face face;
+    face.dtype = view.dtype;
     face.peer = faces[i].peer;
     face.tag = faces[i].tag;
     face.dims = view.dims;

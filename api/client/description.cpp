@@ -135,7 +135,7 @@ Result<Description> describe(const muster_collective& c, std::int32_t index, std
     MUSTER_RETURN_IF_ERROR(shm::set_text(m.site, c.site, "site"));
   }
   MUSTER_RETURN_IF_ERROR(check_unused(c));
-  m.dtype = c.dtype;
+  if (!has_faces(c.op)) m.dtype = c.dtype;
   m.redop = c.redop;
   if (has_root(c.op) || is_transfer(c.op)) m.peer = c.peer;
   m.tag = c.tag;

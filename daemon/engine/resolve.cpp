@@ -115,17 +115,15 @@ Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, schedul
 }
 
 Result<std::vector<Face>> resolve_faces(const Scope& scope, std::span<const muster_face> said,
-                                        const char* list, muster_dtype dtype, scheduler::Plan& plan) {
+                                        const char* list, scheduler::Plan& plan) {
   std::vector<Face> faces;
   faces.reserve(said.size());
   for (std::size_t i = 0; i < said.size(); ++i) {
     const muster_tensor& view = said[i].view;
     const std::string name = fmt::format("{}[{}]", list, i);
-    if (view.dtype != dtype)
-      return fail(Code::kBadArgument, "{}: the view is of {} and the exchange of {}", name,
-                  dtype_name(view.dtype), dtype_name(dtype));
     MUSTER_ASSIGN_OR_RETURN(const kernels::Tensor t, resolve_tensor(scope.buffers, view, name.c_str()));
     Face face;
+    face.dtype = view.dtype;
     face.peer = said[i].peer;
     face.tag = said[i].tag;
     face.dims = view.dims;
@@ -228,17 +226,15 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
   MUSTER_ASSIGN_OR_RETURN(work.collective, make_collective(said_by(message), index, ranks, counts));
   note_shared_target(scope, message, work.collective, group);
   const muster_op op = work.collective.op;
-  const muster_dtype dtype = work.collective.dtype;
   MUSTER_ASSIGN_OR_RETURN(work.share, make_share(work.collective, index, ranks, counts));
   if (!has_faces(op) && (!lists.sends.empty() || !lists.receives.empty()))
     return fail(Code::kBadArgument, "{} sends and {} receives are given but {} has none", lists.sends.size(),
                 lists.receives.size(), op_name(op));
   MUSTER_RETURN_IF_ERROR(resolve_vectors(scope, message, *plan, work));
-  MUSTER_ASSIGN_OR_RETURN(work.share.sends, resolve_faces(scope, lists.sends, "sends", dtype, *plan));
-  MUSTER_ASSIGN_OR_RETURN(work.share.receives,
-                          resolve_faces(scope, lists.receives, "receives", dtype, *plan));
+  MUSTER_ASSIGN_OR_RETURN(work.share.sends, resolve_faces(scope, lists.sends, "sends", *plan));
+  MUSTER_ASSIGN_OR_RETURN(work.share.receives, resolve_faces(scope, lists.receives, "receives", *plan));
   MUSTER_RETURN_IF_ERROR(check_share(work.collective, work.share, ranks));
-  plan->bytes = got_count(work.share) * dtype_bytes(dtype);
+  plan->bytes = got_count(work.share) * dtype_bytes(work.collective.dtype);
   work.signature = signature_of(work.collective, work.share, ranks);
   MUSTER_ASSIGN_OR_RETURN(const std::string_view site, shm::checked_text(message.site, "site"));
   work.site = site;

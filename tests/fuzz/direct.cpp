@@ -205,6 +205,7 @@ class World final : public WaitHooks {
   void faces(Described& described) {
     const auto any = [&](std::uint32_t tag) {
       Face face;
+      face.dtype = bytes_.flag() ? MUSTER_F64 : MUSTER_BF16;
       face.peer = bytes_.flag() ? 0 : 2;
       face.tag = tag;
       face.dims = static_cast<std::int32_t>(bytes_.below(3));

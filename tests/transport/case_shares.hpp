@@ -15,8 +15,9 @@ inline ShareCounts said_by(const Placement& p) {
   return {p.count, p.source_counts, p.source_offsets, p.target_counts, p.target_offsets};
 }
 
-inline Face face_of(const FacePlace& place, std::byte* arena) {
+inline Face face_of(const FacePlace& place, muster_dtype dtype, std::byte* arena) {
   Face face;
+  face.dtype = dtype;
   face.peer = place.peer;
   face.tag = place.tag;
   face.dims = static_cast<std::int32_t>(place.size.size());
@@ -31,8 +32,8 @@ inline Result<Share> share_of(const Collective& collective, std::int32_t ranks, 
   MUSTER_ASSIGN_OR_RETURN(Share share, make_share(collective, p.index, ranks, said_by(p)));
   share.source = p.source == kNowhere ? nullptr : arena + p.source;
   share.target = p.target == kNowhere ? nullptr : arena + p.target;
-  for (const FacePlace& place : p.sends) share.sends.push_back(face_of(place, arena));
-  for (const FacePlace& place : p.receives) share.receives.push_back(face_of(place, arena));
+  for (const FacePlace& place : p.sends) share.sends.push_back(face_of(place, collective.dtype, arena));
+  for (const FacePlace& place : p.receives) share.receives.push_back(face_of(place, collective.dtype, arena));
   MUSTER_RETURN_IF_ERROR(check_share(collective, share, ranks));
   return share;
 }

@@ -24,6 +24,11 @@ using ShareList = std::span<const Share* const>;
 using MemberSources = std::array<const std::byte*, kRanksOnNodeMax>;
 using Targets = std::array<std::byte*, kRanksOnNodeMax>;
 
+// Of an element of the row.
+std::size_t element_bytes(const Collective& c) {
+  return has_faces(c.op) ? 1 : dtype_bytes(c.dtype);
+}
+
 // How often each element of the row is read or written.
 std::uint64_t touches(muster_op op, std::uint64_t members) {
   return (has_reduction(op) ? members : 1) + (may_share_target(op) ? members : 1);
@@ -45,7 +50,7 @@ std::uint64_t charged(std::uint64_t count, std::size_t element_bytes) {
 // than a page of each vector, so that prefetchers get to work.
 std::uint64_t part_elements(const Collective& collective, std::uint64_t members, std::uint64_t total) {
   const std::uint64_t bytes = kPartTrafficBytes / touches(collective.op, members) / kLineBytes * kLineBytes;
-  std::uint64_t elements = std::max(bytes, kPageBytes) / dtype_bytes(collective.dtype);
+  std::uint64_t elements = std::max(bytes, kPageBytes) / element_bytes(collective);
   // Parts are numbered in 32 bits; larger vectors have larger parts.
   while (total / elements >= std::numeric_limits<std::uint32_t>::max()) elements *= 2;
   return elements;
@@ -53,7 +58,7 @@ std::uint64_t part_elements(const Collective& collective, std::uint64_t members,
 
 // Writes where each stretch begins; returns how many there are.
 std::size_t lay_out(const Collective& c, ShareList shares, std::span<std::uint64_t> starts) {
-  const std::size_t bytes = dtype_bytes(c.dtype);
+  const std::size_t bytes = element_bytes(c);
   starts[0] = 0;
   const auto blocks = [&](std::span<const Block> list) {
     for (std::size_t i = 0; i < list.size(); ++i) starts[i + 1] = starts[i] + list[i].count;
@@ -70,7 +75,7 @@ std::size_t lay_out(const Collective& c, ShareList shares, std::span<std::uint64
   for (std::size_t i = 0; i < shares.size(); ++i) {
     starts[i + 1] = starts[i];
     for (const Block& block : shares[i]->target_blocks) starts[i + 1] += charged(block.count, bytes);
-    for (const Face& face : shares[i]->receives) starts[i + 1] += charged(face.count(), bytes);
+    for (const Face& face : shares[i]->receives) starts[i + 1] += charged(face.bytes(), bytes);
   }
   return shares.size();
 }
@@ -197,17 +202,20 @@ void all_to_all(const Piece& piece) {
       [&](const Piece& inner, std::size_t from) { copy_pair(inner, from, to); });
 }
 
+// The row of an EXCHANGE is of bytes. An element belongs to the part that its first byte belongs to.
 void exchange(const Piece& piece) {
   const Share& getter = *piece.shares[piece.stretch];
   for_each_piece(
-      piece, getter.receives.size(), [&](std::size_t i) { return getter.receives[i].count(); },
+      piece, getter.receives.size(), [&](std::size_t i) { return getter.receives[i].bytes(); },
       [&](const Piece& inner, std::size_t i) {
         const Face& face = getter.receives[i];
         const Face* sent =
             send_to(*piece.shares[static_cast<std::size_t>(face.peer)], getter.index, face.tag);
         // Their edges match, says the caller; memory is not put at stake on it.
-        if (sent == nullptr || sent->count() != face.count()) return;
-        math::copy_faces(face, *sent, inner.first, inner.last, inner.element_bytes, inner.streaming_from);
+        if (sent == nullptr || sent->dtype != face.dtype || sent->count() != face.count()) return;
+        const std::size_t element = face.element_bytes();
+        math::copy_faces(face, *sent, (inner.first + element - 1) / element,
+                         (inner.last + element - 1) / element, element, inner.streaming_from);
       });
 }
 
@@ -227,8 +235,7 @@ CollectiveRow cut(const Collective& collective, ShareList shares, std::span<std:
   if (total == 0) return job;
   job.part_elements = part_elements(collective, shares.size(), total);
   job.parts = static_cast<std::uint32_t>((total - 1) / job.part_elements + 1);
-  job.streams =
-      total * dtype_bytes(collective.dtype) >= math::kStreamBytes / copies(collective, shares.size());
+  job.streams = total * element_bytes(collective) >= math::kStreamBytes / copies(collective, shares.size());
   return job;
 }
 
@@ -237,7 +244,7 @@ void execute_part(const CollectiveRow& job, std::uint32_t part) {
   const std::uint64_t last = std::min(job.starts.back(), first + job.part_elements);
   Piece piece{*job.collective,
               job.shares,
-              dtype_bytes(job.collective->dtype),
+              element_bytes(*job.collective),
               job.streams ? 0 : math::kNeverStream,
               0,
               0,

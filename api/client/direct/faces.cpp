@@ -48,7 +48,7 @@ std::uint64_t extent_bytes(const FaceEntry& entry, std::size_t element) {
 // ---- giving ------------------------------------------------------------------------------------
 
 Outcome Faces::prepare() {
-  const std::uint64_t bytes = given_count(plan_.mine) * plan_.element;
+  const std::uint64_t bytes = plan_.given_bytes;
   const std::size_t list = plan_.mine.sends.size() * sizeof(FaceEntry);
   packed_ = bytes <= (plan_.crowded ? kPackedBytesMaxCrowded : kPackedBytesMax);
   staged_ = list + (packed_ ? bytes : 0) > shm::kSlotPayloadBytes;
@@ -56,7 +56,6 @@ Outcome Faces::prepare() {
 }
 
 void Faces::fill(std::byte* to, shm::PayloadLocation location) {
-  const std::size_t element = plan_.element;
   std::uint64_t end = plan_.mine.sends.size() * sizeof(FaceEntry);
   std::byte* at = to;
   for (std::size_t k = 0; k < plan_.mine.sends.size(); ++k) {
@@ -68,8 +67,9 @@ void Faces::fill(std::byte* to, shm::PayloadLocation location) {
     if (packed_) {
       entry.location = pack_location(location);
       entry.offset = end;
-      math::copy_faces(packed_view(to + end, entry.count), face, 0, entry.count, element, math::kNeverStream);
-      end += entry.count * element;
+      math::copy_faces(packed_view(to + end, entry.count), face, 0, entry.count, face.element_bytes(),
+                       math::kNeverStream);
+      end += face.bytes();
     } else {
       entry.location = pack_location(plan_.sends[k]);
       entry.dims = face.dims;
@@ -154,7 +154,7 @@ bool Faces::intact(std::uint32_t from) const {
 }
 
 Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) {
-  const std::size_t element = plan_.element;
+  const std::size_t element = to.element_bytes();
   if (entry.count != to.count()) return Outcome::kCorrupt;
   const shm::PayloadLocation location = shm::unpack_location(entry.location);
   if (location.kind != Kind::kArena) {

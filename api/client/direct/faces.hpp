@@ -42,7 +42,7 @@ class Faces {
   SaidFaces said_by(std::uint32_t i) const { return channel_.arrivals().of(i).said<SaidFaces>(); }
   Outcome receive();
   // This member's faces are read where they are.
-  bool must_await_readers() const { return !packed_ && given_count(plan_.mine) > 0; }
+  bool must_await_readers() const { return !packed_ && plan_.given_bytes > 0; }
   void fill(std::byte* to, shm::PayloadLocation location);
   Outcome take(const Face& to);
   const std::byte* list_of(std::uint32_t i, std::uint64_t* bytes) const;

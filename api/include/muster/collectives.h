@@ -74,7 +74,8 @@ typedef struct muster_face {
  *                  equal. In place (source equals target): source and target blocks are the same, and a pair's two blocks
  *                  are equally long; they change places.
  *  EXCHANGE        each of `sends` becomes the face of the receive with the same tag at its peer: any directed graph. The
- *                  edges of all members together must match. `source`, `target` and `count` are not used. One member
+ *                  edges of all members together must match, each in tag, dtype and elements; the dtypes of edges may
+ *                  differ. `dtype`, `source`, `target` and `count` are not used. One member
  *                  has at most 680 faces, sends and receives together. What is received must lie apart from the rest.
  *  BARRIER         no data.
  *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`, equally many. Starts match by pair and
@@ -116,7 +117,7 @@ typedef struct muster_collective {
   uint32_t size;
   muster_op op;
   muster_group group;
-  muster_dtype dtype;
+  muster_dtype dtype; /* BARRIER: 0. EXCHANGE does not look at it                      */
   muster_redop redop; /* 0 where there is no reduction                                 */
   int32_t peer;       /* root, or partner of SEND and RECV: index in the group; else 0 */
   uint32_t tag;       /* SEND, RECV: the same number at both; else 0                   */

@@ -15,8 +15,11 @@ using math::test::Random;
 
 alignas(64) std::byte g_memory[1 << 16];  // pointers into it are compared, never followed
 
+constexpr muster_dtype kBySize[] = {MUSTER_U8, MUSTER_BF16, MUSTER_F32, MUSTER_F64};
+
 Face random_face(Random& random, std::int64_t size_max, std::int64_t stride_max) {
   Face face;
+  face.dtype = kBySize[random.below(std::size(kBySize))];
   face.dims = static_cast<std::int32_t>(random.below(5));
   for (std::size_t d = 0; d < static_cast<std::size_t>(face.dims); ++d) {
     face.size[d] = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(size_max) + 1));
@@ -27,7 +30,8 @@ Face random_face(Random& random, std::int64_t size_max, std::int64_t stride_max)
 }
 
 // Every byte of a view, the slow way.
-std::vector<std::size_t> bytes_in(const Face& face, std::size_t element_bytes) {
+std::vector<std::size_t> bytes_in(const Face& face) {
+  const std::size_t element_bytes = face.element_bytes();
   std::vector<std::size_t> bytes;
   for (std::uint64_t i = 0; i < face.count(); ++i) {
     std::uint64_t rest = i;
@@ -49,17 +53,15 @@ TEST(Overlap, AgreesWithTheSetsOfBytes) {
   std::uint64_t met = 0;
   for (std::uint64_t seed = 1; seed <= last; ++seed) {
     Random random(seed);
-    const std::size_t element_bytes = std::size_t{1} << random.below(4);
     const Face a = random_face(random, 4, 12);
     const Face b = random_face(random, 4, 12);
-    const std::vector<std::size_t> of_a = bytes_in(a, element_bytes);
+    const std::vector<std::size_t> of_a = bytes_in(a);
     const std::set<std::size_t> in_a(of_a.begin(), of_a.end());
     bool meet = false;
-    for (const std::size_t byte : bytes_in(b, element_bytes)) meet = meet || in_a.count(byte) != 0;
+    for (const std::size_t byte : bytes_in(b)) meet = meet || in_a.count(byte) != 0;
     met += meet ? 1 : 0;
     OverlapBudget budget;
-    ASSERT_EQ(overlap_of(a, b, element_bytes, budget), meet ? Overlap::kSome : Overlap::kNone)
-        << "seed " << seed;
+    ASSERT_EQ(overlap_of(a, b, budget), meet ? Overlap::kSome : Overlap::kNone) << "seed " << seed;
   }
   EXPECT_GT(met, last / 10);
   EXPECT_LT(met, last - last / 10) << "both answers were asked for";
@@ -71,10 +73,11 @@ TEST(Overlap, CallsNoViewNestedThatMeetsItself) {
   std::uint64_t nested = 0;
   for (std::uint64_t seed = 1; seed <= last; ++seed) {
     Random random(seed);
-    const Face face = random_face(random, 4, 20);
+    Face face = random_face(random, 4, 20);
+    face.dtype = MUSTER_U8;
     if (!is_nested(face)) continue;
     ++nested;
-    const std::vector<std::size_t> bytes = bytes_in(face, 1);
+    const std::vector<std::size_t> bytes = bytes_in(face);
     ASSERT_EQ(std::set<std::size_t>(bytes.begin(), bytes.end()).size(), bytes.size()) << "seed " << seed;
   }
   EXPECT_GT(nested, last / 10);
@@ -99,6 +102,7 @@ TEST(Overlap, CallsRowsColumnsAndTransposesNested) {
 // Goal:   views made to be hard cost what the budget says, and no more.
 TEST(Overlap, GivesUpWhenTheBudgetIsSpent) {
   Face a;
+  a.dtype = MUSTER_U8;
   a.dims = 4;
   a.size = {1 << 15, 1 << 15, 1 << 15, 1 << 15};
   a.stride = {1000003 * 2, 1000033 * 2, 1000037 * 2, 1000039 * 2};
@@ -107,7 +111,7 @@ TEST(Overlap, GivesUpWhenTheBudgetIsSpent) {
   b.stride = {1000081 * 2, 1000099 * 2, 1000117 * 2, 1000121 * 2};
   b.data = g_memory + 1;  // even sums never meet odd ones, but who would know
   OverlapBudget budget{100'000};
-  EXPECT_EQ(overlap_of(a, b, 1, budget), Overlap::kUnknown);
+  EXPECT_EQ(overlap_of(a, b, budget), Overlap::kUnknown);
   EXPECT_EQ(budget.steps, 0u);
 }
 

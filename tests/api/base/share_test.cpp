@@ -239,6 +239,7 @@ TEST(ShareCheck, KnowsAnAllToAllInPlace) {
 Face face(std::int32_t peer, std::uint32_t tag, std::size_t at, std::vector<std::int64_t> size,
           std::vector<std::int64_t> stride) {
   Face f;
+  f.dtype = MUSTER_F32;
   f.peer = peer;
   f.tag = tag;
   f.dims = static_cast<std::int32_t>(size.size());
@@ -272,6 +273,13 @@ TEST(FaceCheck, NamesTheFaceThatIsWrong) {
   EXPECT_THAT(check_faces({flat}, {}), HasSubstr("no memory for its 4 elements"));
   flat.size[0] = 0;
   EXPECT_EQ(check_faces({flat}, {}), "") << "an empty face needs none";
+  flat.dtype = 99;
+  EXPECT_THAT(check_faces({flat}, {}), HasSubstr("dtype 99 is none"));
+  Face bytes = face(0, 0, 61, {4}, {1});
+  bytes.dtype = MUSTER_U8;
+  EXPECT_THAT(check_faces({bytes}, {face(2, 0, 64, {4}, {1})}), HasSubstr("overlap"));
+  bytes.data = g_memory + 60;
+  EXPECT_EQ(check_faces({bytes}, {face(2, 0, 64, {4}, {1})}), "");
   EXPECT_EQ(check_faces({face(1, 0, 0, {}, {})}, {face(1, 0, 64, {}, {})}), "") << "a scalar to oneself";
 }
 

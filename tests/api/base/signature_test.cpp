@@ -244,6 +244,7 @@ TEST(Difference, NamesThePairOfAnAllToAll) {
 TEST(Difference, NamesTheEdgeOfAnExchange) {
   const Collective c = collective(MUSTER_EXCHANGE);
   Face face;
+  face.dtype = MUSTER_F32;
   face.dims = 1;
   face.size[0] = 6;
   face.stride[0] = 1;
@@ -254,6 +255,13 @@ TEST(Difference, NamesTheEdgeOfAnExchange) {
   members.share(0).sends = {face};
   expect_difference(members,
                     "count from rank 10 to rank 13 with tag 7: 6 sent (a.py:1) and none expected (b.py:2)");
+  Face other = face;
+  other.peer = 0;
+  other.dtype = MUSTER_I32;
+  members.share(1).receives = {other};
+  expect_difference(members,
+                    "dtype from rank 10 to rank 13 with tag 7: f32 sent (a.py:1) and i32 expected (b.py:2)");
+  members.share(1).receives.clear();
   face.peer = 0;
   members.share(1).receives = {face};
   EXPECT_TRUE(members.agree());

@@ -1,9 +1,13 @@
-// SEND and RECV with tags, as starts of a real node's ranks.
+// SEND and RECV with tags, and the faces of an EXCHANGE, by a real node's ranks.
 #include <muster/muster.h>
 
 #include "tests/api/client/session_fixture.hpp"
 
+#include <muster/kernels.h>
+
 #include <cstdint>
+#include <cstring>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -79,6 +83,61 @@ TEST_F(Tags, AreOfMessagesAlone) {
   muster_plan plan = 0;
   EXPECT_EQ(muster_plan_collective(sessions_[0], &barrier, &plan), MUSTER_ERR_BAD_ARGUMENT);
   EXPECT_THAT(muster_last_error(), HasSubstr("tag 4 is given but barrier has none; leave it 0"));
+}
+
+// Goal:   one exchange moves faces of several dtypes; an edge whose ends differ in dtype is named.
+TEST_F(Tags, OfAnExchangeHaveDtypesOfTheirOwn) {
+  struct Faces {
+    std::vector<muster_face> sends, receives;
+  };
+  std::vector<Faces> faces(2);
+  const auto said = [&](int rank, muster_dtype small) {
+    const muster_buffer buffer = vectors_[rank].buffer;
+    faces[rank].sends = {{1 - rank, 0, muster_view1(buffer, 0, MUSTER_F32, 2)},
+                         {1 - rank, 1, muster_view1(buffer, 8, small, 3)}};
+    faces[rank].receives = {{1 - rank, 1, muster_view1(buffer, 16, MUSTER_U8, 3)},
+                            {1 - rank, 0, muster_view1(buffer, 20, MUSTER_F32, 2)}};
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = MUSTER_EXCHANGE;
+    c.group = group_of(sessions_[rank], "world");
+    c.sends = faces[rank].sends.data();
+    c.receives = faces[rank].receives.data();
+    c.send_count = c.receive_count = 2;
+    return c;
+  };
+  const auto start = [&](muster_dtype small) {
+    std::vector<muster_status_t> status;
+    std::vector<muster_point> points(2);
+    const muster_submit submit = on(MUSTER_LANE_HALO);
+    for (int rank : {0, 1}) {
+      const muster_collective c = said(rank, small);
+      EXPECT_EQ(muster_collect(sessions_[rank], &c, &submit, &points[rank]), MUSTER_OK)
+          << muster_last_error();
+    }
+    for (int rank : {0, 1}) status.push_back(muster_point_wait(sessions_[rank], points[rank], -1));
+    return status;
+  };
+  const auto expect_moved = [&] {
+    for (int rank : {0, 1}) {
+      EXPECT_EQ(vectors_[rank].data[5], static_cast<float>(100 * (1 - rank)));
+      EXPECT_EQ(vectors_[rank].data[6], static_cast<float>(100 * (1 - rank) + 1));
+      EXPECT_EQ(std::memcmp(&vectors_[rank].data[4], &vectors_[1 - rank].data[2], 3), 0);
+      EXPECT_EQ(vectors_[rank].data[7], static_cast<float>(100 * rank + 7)) << "what lies behind stays";
+    }
+  };
+  EXPECT_THAT(start(MUSTER_U8), ElementsAre(MUSTER_OK, MUSTER_OK)) << muster_last_error();
+  expect_moved();
+  EXPECT_THAT(start(MUSTER_BF16), ElementsAre(MUSTER_ERR_MISMATCH, MUSTER_ERR_MISMATCH));
+  EXPECT_THAT(muster_last_error(), HasSubstr("dtype from rank"));
+  for (Vector& vector : vectors_) vector.data[4] = vector.data[5] = vector.data[6] = -1.0f;
+  std::vector<std::thread> ranks;
+  for (int rank : {0, 1})
+    ranks.emplace_back([&, rank] {
+      const muster_collective c = said(rank, MUSTER_U8);
+      EXPECT_EQ(muster_run(sessions_[rank], &c, 0), MUSTER_OK) << muster_last_error();
+    });
+  for (std::thread& rank : ranks) rank.join();
+  expect_moved();
 }
 
 }  // namespace

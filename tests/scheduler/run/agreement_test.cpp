@@ -117,7 +117,7 @@ bool change_edge(Random& random, std::uint64_t which, Saying& said, std::string&
   }
   auto& faces = which % 2 == 0 ? share.sends : share.receives;
   if (which / 2 == 0) {  // one edge more
-    faces.push_back(Face{0, 1000, 0, {}, {}, nullptr});
+    faces.push_back(Face{MUSTER_F32, 0, 1000, 0, {}, {}, nullptr});
     return true;
   }
   if (faces.empty()) return false;

@@ -16,6 +16,7 @@ constexpr std::int64_t kCount = 4096;  // f32: more than is packed
 
 Face row(std::int32_t peer, std::byte* data) {
   Face face;
+  face.dtype = MUSTER_F32;
   face.peer = peer;
   face.dims = 1;
   face.size[0] = kCount;
@@ -33,7 +34,7 @@ class Faces : public ::testing::Test {
   DirectPlan plan(DirectWorld& world, std::uint32_t rank) const {
     Collective what;
     what.op = MUSTER_EXCHANGE;
-    what.dtype = MUSTER_F32;
+    what.dtype = MUSTER_U8;
     Share share;
     share.index = static_cast<std::int32_t>(rank);
     if (rank == 0) share.sends = {row(1, given(world))};

@@ -58,6 +58,7 @@ class Operations : public ::testing::Test {
     for (std::uint32_t k = 0; k < faces; ++k) {
       const std::uint64_t bytes = kLarge / faces;
       Face face;
+      face.dtype = MUSTER_U8;
       face.peer = rank == 0 ? 1 : 0;
       face.tag = k;
       face.dims = 1;
