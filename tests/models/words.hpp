@@ -355,6 +355,10 @@ void reduce_to_all(muster_dtype dtype, muster_redop redop, std::span<const std::
   for (std::byte* target : targets) reduce(dtype, redop, sources, target, count, scale);
 }
 
+void copy_to_all(std::span<std::byte* const> targets, const std::byte* source, std::size_t, std::size_t) {
+  for (std::byte* target : targets) copy(target, source, 0, 0);
+}
+
 void copy_faces(const Face& target, const Face& source, std::uint64_t, std::uint64_t, std::size_t,
                 std::size_t) {
   copy(target.data, source.data, 0, 0);
