@@ -49,6 +49,7 @@ const std::byte* end_of(const Tensor& t) {
 
 Face face_of(const Tensor& t) {
   Face face;
+  face.dtype = t.dtype;
   face.dims = t.dims;
   face.size = t.size;
   face.stride = t.stride;
@@ -56,11 +57,9 @@ Face face_of(const Tensor& t) {
   return face;
 }
 
-// Exact among views of elements of one size; of others that no view's range holds a byte of the other's.
 Overlap overlap_of(const Tensor& a, const Tensor& b, OverlapBudget& budget) {
   if (a.count() == 0 || b.count() == 0 || a.data >= end_of(b) || b.data >= end_of(a)) return Overlap::kNone;
-  if (element_bytes(a.dtype) != element_bytes(b.dtype)) return Overlap::kUnknown;
-  return muster::overlap_of(face_of(a), face_of(b), static_cast<std::size_t>(element_bytes(a.dtype)), budget);
+  return muster::overlap_of(face_of(a), face_of(b), budget);
 }
 
 bool same_view(const Tensor& a, const Tensor& b) {

@@ -127,7 +127,7 @@ TEST(Validate, RefusesOutputsThatOverlapOtherOperands) {
   Tensor halves = view(0, 50);
   halves.dtype = MUSTER_BF16;
   EXPECT_TRUE(validate(kProbe, args(halves, {}, view(25, 50))).ok());
-  expect_refused(kProbe, args(halves, {}, view(24, 50)), "interleave in a way that is not told apart");
+  expect_refused(kProbe, args(halves, {}, view(24, 50)), "y and x overlap");
 }
 
 // Goal: what works element by element may write where it reads, and nowhere else beside.

@@ -43,9 +43,11 @@ std::vector<Saying> sayings_of(const Shape& shape) {
     if (is_transfer(collective.op))
       collective.op = placement.index == collective.root ? MUSTER_SEND : MUSTER_RECV;
     Share share = *make_share(collective, placement.index, shape.ranks, transport::test::said_by(placement));
-    for (const auto& place : placement.sends) share.sends.push_back(transport::test::face_of(place, nullptr));
-    for (const auto& place : placement.receives)
-      share.receives.push_back(transport::test::face_of(place, nullptr));
+    const auto face = [&](const auto& place) {
+      return transport::test::face_of(place, collective.dtype, nullptr);
+    };
+    for (const auto& place : placement.sends) share.sends.push_back(face(place));
+    for (const auto& place : placement.receives) share.receives.push_back(face(place));
     said.push_back({std::move(collective), std::move(share)});
   }
   return said;
