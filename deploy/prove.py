@@ -63,6 +63,7 @@ PROOFS = [
     Proof("overlap", 1, "base_overlap_test", CASES),
     Proof("failure-histories", 2, "failure_history_test", _cases(19_000)),
     Proof("histories", 2, "history_test", _cases(19_000)),
+    Proof("process-histories", 5, "history_process_test", _cases(1_000)),
     Proof("programs", 4, "programs_test", _cases(10_000)),
     Proof("mutated-fields", 1, "mutation_test", _cases(10_000), "*FindsEveryMutatedField"),
     Proof("matching-fields", 1, "mutation_test", _cases(1_000_000), "*TakesNothingThatMatches*"),

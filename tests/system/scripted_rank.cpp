@@ -4,6 +4,9 @@
 //   run:DIM      all-reduces over the group of that dim, as its caller
 //   start:DIM    the same by the engine, and waits for it
 //   post:DIM     the same by the engine, and does not wait
+//   copy:DIM     as start, on another lane
+//   reset, reset_copy  the lane of start, or of copy, goes on after a failure
+//   abort:DIM    ends what the group of that dim is at
 //   await        until a line comes on standard input
 //   make:R,R,…   makes a group of these ranks, which @ becomes
 //   shrink       makes a group of those who are left of the one called @, which it becomes: at first the
@@ -44,7 +47,7 @@ int fail(const char* what) {
 muster_status_t operate(const Rank& rank, const std::string& verb, muster_plan plan) {
   if (verb == "run") return muster_plan_run(rank.session, plan, rank.deadline_ns);
   muster_submit submit = MUSTER_SUBMIT_INIT;
-  submit.lane = MUSTER_LANE_SMALL;
+  submit.lane = verb == "copy" ? MUSTER_LANE_COPY : MUSTER_LANE_SMALL;
   submit.deadline_ns = rank.deadline_ns;
   muster_point point = 0;
   const muster_status_t started = muster_plan_start(rank.session, plan, &submit, &point);
@@ -115,12 +118,25 @@ int collective(const Rank& rank, const std::string& step, const std::string& ver
   return say(step, wrong ? "WRONG" : muster_status_name(status), elapsed.count(), error.c_str());
 }
 
+int abort(const Rank& rank, const std::string& step, const char* dim) {
+  muster_group group = 0;
+  if (muster_mesh_group(rank.session, dim, &group) != MUSTER_OK) return fail("group");
+  return say(step, muster_status_name(muster_group_abort(rank.session, group)), 0, "");
+}
+
+int reset(const Rank& rank, const std::string& step, muster_lane lane) {
+  return say(step, muster_status_name(muster_lane_reset(rank.session, lane)), 0, "");
+}
+
 int take(Rank& rank, const std::string& step) {
+  if (step == "reset") return reset(rank, step, MUSTER_LANE_SMALL);
+  if (step == "reset_copy") return reset(rank, step, MUSTER_LANE_COPY);
   if (step == "shrink") return shrink(rank);
   if (step == "whole") return whole(rank);
   const auto colon = step.find(':');
   if (colon == std::string::npos) return 2;
   if (step.starts_with("make:")) return make(rank, step.c_str() + colon + 1);
+  if (step.starts_with("abort:")) return abort(rank, step, step.c_str() + colon + 1);
   return collective(rank, step, step.substr(0, colon), step.c_str() + colon + 1);
 }
 
