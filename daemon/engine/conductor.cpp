@@ -68,8 +68,8 @@ void Conductor::on_supervisor() {
   if (ending_) loop_.stop();
 }
 
-// A seat that the supervisor does not hear of stays taken for good, so what it has no room for waits, in
-// order. Meanwhile no command is read: there is one event for each client at most.
+// A rank whose departure the supervisor does not hear of stays taken for good, so what it has no room for
+// waits, in order. Meanwhile no command is read: there is one event for each client at most.
 void Conductor::tell(Packet packet) {
   if (!channel_.valid() || (untold_.empty() && tell_now(packet))) return;
   untold_.push_back(std::move(packet));
@@ -113,9 +113,9 @@ Json Conductor::execute(Packet& packet) {
   if (command == "trace_end") return trace_end(packet.body);
   if (command == "absent") return absent(packet.body);
   if (command == "flight") return flight();
-  if (command == "hang") return control::success(engine_->hang());
+  if (command == "hang") return control::success(engine_->reports().hang());
   if (command == "expect_all") {
-    engine_->expect_all();
+    engine_->faults().expect_all();
     return control::success(Json::object());
   }
   return refused(failure(Code::kBadArgument, "command '{}' is unknown", command));
@@ -145,7 +145,7 @@ Json Conductor::create(const Packet& packet) {
     exit_code_ = 1;
     return refused(counters.error());
   }
-  watchdog_.emplace((*engine)->baton(), clock_);
+  watchdog_.emplace((*engine)->lock(), clock_);
   if (const Status watched = watchdog_->start(); !watched.ok()) {
     watchdog_.reset();
     ending_ = true;
@@ -154,7 +154,8 @@ Json Conductor::create(const Packet& packet) {
   }
   reply_descriptor_ = *std::move(counters);
   engine_ = *std::move(engine);
-  return control::success({{"groups", engine_->groups().size()}, {"hash", engine_->groups().hash().hex()}});
+  return control::success(
+      {{"groups", engine_->groups().list().size()}, {"hash", engine_->groups().list().hash().hex()}});
 }
 
 Json Conductor::attach(Packet& packet) {
@@ -224,7 +225,7 @@ Json Conductor::report() {
 }
 
 Json Conductor::groups() const {
-  const mesh::GroupList& list = engine_->groups();
+  const mesh::GroupList& list = engine_->groups().list();
   Json groups = Json::array();
   for (std::uint32_t g = 0; g < list.size(); ++g) {
     const mesh::MeshGroup group = list.group(GroupId(g));
@@ -237,7 +238,7 @@ Json Conductor::groups() const {
                       {"ranks", ranks}});
   }
   Json made = Json::array();
-  for (const scheduler::Group& group : engine_->made_groups()) {
+  for (const scheduler::Group& group : engine_->groups().made()) {
     std::vector<std::uint32_t> ranks;
     for (const Rank rank : group.ranks) ranks.push_back(rank.value);
     made.push_back({{"name", group.name}, {"ranks", ranks}});
@@ -266,18 +267,18 @@ std::string asker(const Json& body) {
 // own recording on.
 Json Conductor::trace_begin(const Json& body) {
   const std::string by = asker(body);
-  if (!by.empty() && engine_->recorder() == by) return control::success(Json::object());
-  const Status begun = engine_->trace_begin(by.empty() ? "a program that did not say its name" : by);
+  if (!by.empty() && engine_->recorder().by() == by) return control::success(Json::object());
+  const Status begun = engine_->recorder().begin(by.empty() ? "a program that did not say its name" : by);
   return begun.ok() ? control::success(Json::object()) : refused(begun);
 }
 
 Json Conductor::trace_end(const Json& body) {
-  const auto text = engine_->trace_end(asker(body));
+  const auto text = engine_->recorder().end(asker(body));
   return text ? with_text(*text) : refused(text.error());
 }
 
 Json Conductor::flight() {
-  return with_text(engine_->flight().dump(-1, ' ', false, Json::error_handler_t::replace));
+  return with_text(engine_->reports().flight().dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 Json Conductor::with_text(const std::string& json) {
@@ -290,7 +291,7 @@ Json Conductor::with_text(const std::string& json) {
 // A launcher's word: the process of this rank has ended and no other will come for it.
 Json Conductor::absent(const Json& body) {
   const Rank rank(body.at("rank").get<std::uint32_t>());
-  engine_->absent(rank, body.at("text").get<std::string>());
+  engine_->faults().absent(rank, body.at("text").get<std::string>());
   return control::success(Json::object());
 }
 
@@ -383,7 +384,7 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
         0,
         {{"event", "detached"}, {"rank", rank.value}, {"pid", pid}, {"lost", lost}, {"text", text}},
         {}});
-  engine_->bury();
+  engine_->reclaim();
   end_if_alone();
 }
 
@@ -393,8 +394,8 @@ void Conductor::on_timer() {
     while (const auto offender = engine_->take_offender())
       depart(offender->first, true,
              fmt::format("rank {} broke the protocol: {}", offender->first.value, offender->second));
-    engine_->bury();
-    engine_->write_reports();
+    engine_->reclaim();
+    engine_->reports().write();
     if (const Status health = engine_->health(); !health.ok()) {
       const Json event{{"event", "failed"},
                        {"status", static_cast<muster_status_t>(health.code())},

@@ -72,7 +72,7 @@ class Conductor {
   shm::Descriptor channel_;
   control::Loop::Watch channel_watch_ = 0;
   std::unique_ptr<Engine> engine_;
-  std::optional<Watchdog> watchdog_;  // of its baton: ends before it
+  std::optional<Watchdog> watchdog_;  // of its lock: ends before it
   std::map<Rank, Client> clients_;
   std::vector<std::byte> buffer_;
   shm::Descriptor reply_descriptor_;    // of the answer being made

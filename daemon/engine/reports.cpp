@@ -1,22 +1,23 @@
-// What the engine tells of those who wait: the cause at a deadline, and `muster hang`.
+#include "daemon/engine/reports.hpp"
+
 #include "api/base/log.hpp"
-#include "daemon/engine/engine.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <sstream>
-#include <thread>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 namespace muster::engine {
 namespace {
 
 using control::Json;
 
-constexpr std::size_t kVerdictBytesMax = shm::kFailureTextBytes - 1;
-// A look costs a few reads of small files, and at a deadline the baton is held meanwhile.
+constexpr std::size_t kCauseBytesMax = shm::kFailureTextBytes - 1;
+// A look costs a few reads of small files, and at a deadline the engine's lock is held meanwhile.
 constexpr std::size_t kLooksAtDeadlineMax = 64;
 constexpr std::size_t kLooksOnDemandMax = 4096;
 constexpr Nanos kCircleRemembered = std::chrono::seconds(1);
@@ -50,60 +51,42 @@ void log_report(const std::string& job, const std::string& text) {
 
 }  // namespace
 
-Result<shm::Descriptor> Engine::counters() const {
-  return read_only(tally_->descriptor());
-}
+struct Reports::DeadlineReport {
+  Instant at{0};
+  Json report;
+};
 
-void Engine::heard(Rank rank) {
-  const std::lock_guard lock(baton_);
-  seats_[rank.value].heard_at = clock_.now();
-}
+Reports::Reports(const control::JobSpec& spec, const Clock& clock, EngineLock& lock,
+                 const ProcessProbe& probe, const scheduler::Graph& graph, const RankSlots& slots,
+                 Metrics& metrics, const Board* board)
+    : spec_(spec),
+      clock_(clock),
+      lock_(lock),
+      probe_(probe),
+      graph_(graph),
+      slots_(slots),
+      metrics_(metrics),
+      board_(board) {}
 
-std::vector<RankFacts> Engine::rank_facts() const {
+Reports::~Reports() = default;
+
+std::vector<RankFacts> Reports::rank_facts() const {
   std::vector<RankFacts> facts;
-  for (const Seat& seat : seats_) {
-    RankFacts& rank = facts.emplace_back(RankFacts{seat.session.get(), seat.process, seat.heard_at, {}});
-    if (const auto& last = seat.finished)
-      rank.finished = blame::LastOperation{graph_->groups()[last->group.value].name, last->label,
-                                           Path::kEngine, last->number, last->at};
+  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) {
+    const RankSlot& slot = slots_.of(Rank(rank));
+    facts.push_back({slot.session.get(), slot.process, slot.heard_at, metrics_.finished(Rank(rank))});
   }
   return facts;
 }
 
-blame::Situation Engine::situation(std::span<const RankFacts> facts, Instant now) const {
+blame::Situation Reports::situation(std::span<const RankFacts> facts, Instant now) const {
   const Nanos patience = std::min(kPatienceMax, spec_.deadline / 2);
-  return situation_of({spec_.name, now, patience, *graph_, board_ ? &*board_ : nullptr, facts, &lateness_});
+  return situation_of({spec_.name, now, patience, graph_, board_, facts, &metrics_.lateness()});
 }
 
-void Engine::look_for_stragglers(Instant now) {
-  lateness_changes_.clear();
-  lateness_.look(board_ ? &*board_ : nullptr, now, lateness_changes_);
-  log_lateness(now);
-}
-
-// Of the latest changes. Where ranks share cores, who comes late is who did not get one: no news for a log.
-void Engine::log_lateness(Instant now) {
-  for (const Lateness::Change& change : lateness_changes_) lateness_log_.changed(change.group);
-  if (spec_.world > std::max(pool_->workers(), cores_)) return;
-  for (const GroupId group : lateness_log_.due(now)) {
-    std::vector<blame::Straggler> late = lateness_.stragglers_of(group);
-    if (!lateness_log_.say(group, !late.empty(), now)) continue;
-    const std::string& name = graph_->groups()[group.value].name;
-    if (late.empty()) {
-      MUSTER_LOG(kInfo, "engine", "job {}: group {}: nobody comes late any more", spec_.name, name);
-      continue;
-    }
-    const auto worst = std::max_element(late.begin(), late.end(),
-                                        [](const auto& a, const auto& b) { return a.median < b.median; });
-    worst->group_name = name;
-    MUSTER_LOG(kWarning, "engine", "job {}: {}{}", spec_.name, blame::sentence_of(*worst),
-               late.size() > 1 ? fmt::format("; and {} more do (`muster hang`)", late.size() - 1) : "");
-  }
-}
-
-// Deadlines of a circle mostly pass together. The first verdict takes it apart, but who is in it is in it
+// Deadlines of a circle mostly pass together. The first end takes it apart, but who is in it is in it
 // still, for the same reason.
-bool Engine::is_in(const BrokenCircle& circle, const blame::Situation& now, std::size_t about) {
+bool Reports::is_in(const BrokenCircle& circle, const blame::Situation& now, std::size_t about) {
   if (now.now - circle.situation.now > kCircleRemembered) return false;
   const blame::Wait& wait = now.waits[about];
   return std::any_of(circle.report.circle.begin(), circle.report.circle.end(), [&](const blame::Link& link) {
@@ -113,9 +96,9 @@ bool Engine::is_in(const BrokenCircle& circle, const blame::Situation& now, std:
   });
 }
 
-void Engine::explain(scheduler::Cause& verdict, blame::Situation situation, std::span<const RankFacts> facts,
-                     std::size_t about) {
-  look_at_processes(situation, facts, *probe_, about, kLooksAtDeadlineMax);
+void Reports::explain(scheduler::Cause& cause, blame::Situation situation, std::span<const RankFacts> facts,
+                      std::size_t about) {
+  look_at_processes(situation, facts, probe_, about, kLooksAtDeadlineMax);
   blame::Report report = blame::assess(situation, about);
   if (!report.circle.empty()) {
     broken_circle_ = BrokenCircle{situation, report};
@@ -123,90 +106,93 @@ void Engine::explain(scheduler::Cause& verdict, blame::Situation situation, std:
     situation = broken_circle_->situation;
     report = broken_circle_->report;
   }
-  const std::string cause = blame::because(situation, report);
-  if (!cause.empty()) verdict.text += "; " + cause;
-  verdict.text = cut(std::move(verdict.text), kVerdictBytesMax);
+  const std::string because = blame::because(situation, report);
+  if (!because.empty()) cause.text += "; " + because;
+  cause.text = cut(std::move(cause.text), kCauseBytesMax);
   for (const blame::Culprit& culprit : report.culprits) {
     if (culprit.verdict != report.verdict) continue;
-    verdict.culprit = static_cast<std::int32_t>(culprit.rank);
+    cause.culprit = static_cast<std::int32_t>(culprit.rank);
     break;
   }
-  log_report(spec_.name, verdict.text + "\n" + blame::text_of(situation, report));
-  deadline_report_ = DeadlineReport{situation.now, report_json(situation, report)};
-  ++reports_;
+  log_report(spec_.name, cause.text + "\n" + blame::text_of(situation, report));
+  latest_ = std::make_unique<DeadlineReport>(DeadlineReport{situation.now, report_json(situation, report)});
+  ++deadlines_;
 }
 
-// In the turn of the conductor, under the baton: beyond a few, what the verdict says by itself has to do, for
-// others wait.
-void Engine::overdue(Rank rank, std::uint32_t lane, scheduler::Cause& verdict) {
-  if (std::exchange(explained_turn_, turn_) != turn_) explained_in_turn_ = 0;
+// Under the engine's lock, while others wait: beyond a few, what the cause says by itself has to do.
+void Reports::overdue(Rank rank, std::uint32_t lane, Instant turn, scheduler::Cause& cause) {
+  if (std::exchange(explained_turn_, turn) != turn) explained_in_turn_ = 0;
   if (++explained_in_turn_ > kExplainedInTurnMax) {
-    verdict.text += "; one of many: `muster hang` says why";
+    cause.text += "; one of many: `muster hang` says why";
     return;
   }
   const std::vector<RankFacts> facts = rank_facts();
-  blame::Situation all = situation(facts, turn_);
-  if (const auto about = wait_on_lane(all, *graph_, rank, lane))
-    explain(verdict, std::move(all), facts, *about);
+  blame::Situation all = situation(facts, turn);
+  if (const auto about = wait_on_lane(all, graph_, rank, lane)) explain(cause, std::move(all), facts, *about);
 }
 
-// Sessions end on the conductor's thread, this one, so the facts stay good without the baton.
-Json Engine::hang() {
+void Reports::overdue(Rank rank, GroupId group, scheduler::Cause& cause) {
+  const std::vector<RankFacts> facts = rank_facts();
+  blame::Situation all = situation(facts, clock_.now());
+  if (const auto about = wait_run_by(all, group, rank.value)) explain(cause, std::move(all), facts, *about);
+}
+
+// Sessions end on the conductor's thread, this one, so the facts stay good without the lock.
+Json Reports::hang() {
   std::vector<RankFacts> facts;
   blame::Situation all;
   Json last;
   {
-    const std::lock_guard lock(baton_);
+    const std::lock_guard lock(lock_);
     const Instant now = clock_.now();
     facts = rank_facts();
-    look_for_stragglers(now);
+    metrics_.look_for_stragglers(now);
     all = situation(facts, now);
-    if (deadline_report_)
-      last = {{"ago_ns", (now - deadline_report_->at).count()}, {"report", deadline_report_->report}};
+    if (latest_) last = {{"ago_ns", (now - latest_->at).count()}, {"report", latest_->report}};
   }
-  look_at_processes(all, facts, *probe_, std::nullopt, kLooksOnDemandMax);
+  look_at_processes(all, facts, probe_, std::nullopt, kLooksOnDemandMax);
   Json result = report_json(all, blame::assess(all));
   result["latest_deadline"] = std::move(last);
   return result;
 }
 
-std::vector<RankFlights> Engine::all_flights() const {
+std::vector<RankFlights> Reports::all_flights() const {
   std::vector<RankFlights> all(spec_.world);
   for (std::uint32_t rank = 0; rank < spec_.world; ++rank) {
-    all[rank].started = flight_log_.entries(Rank(rank));
+    all[rank].started = metrics_.flights().entries(Rank(rank));
     std::uint64_t lost = 0;
-    if (board_) all[rank].run = board_->records().flights(Rank(rank), 0, &lost);
-    all[rank].lost = lost > 0 || flight_log_.overwritten(Rank(rank));
+    if (board_ != nullptr) all[rank].run = board_->records().flights(Rank(rank), 0, &lost);
+    all[rank].lost = lost > 0 || metrics_.flights().overwritten(Rank(rank));
   }
   return all;
 }
 
-Json Engine::flight() {
+Json Reports::flight() const {
   std::vector<RankFlights> all;
   {
-    const std::lock_guard lock(baton_);
+    const std::lock_guard lock(lock_);
     all = all_flights();
   }
   Json ranks = Json::object();
   std::size_t rank = 0;
-  for (Json& dump : flight_dump(graph_->groups(), all, clock_.now()))
+  for (Json& dump : flight_dump(graph_.groups(), all, clock_.now()))
     ranks[std::to_string(rank++)] = std::move(dump);
   return {{"job", spec_.name}, {"world", spec_.world}, {"ranks", std::move(ranks)}};
 }
 
-// On the conductor's thread and without the baton: a file may be long in being written.
-void Engine::write_reports() {
+// On the conductor's thread and without the lock: a file may be long in being written.
+void Reports::write() {
   Json report;
   {
-    const std::lock_guard lock(baton_);
-    if (reports_ == reports_seen_ || !deadline_report_) return;
-    reports_seen_ = reports_;  // of several since the last look, the latest is written
-    report = deadline_report_->report;
+    const std::lock_guard lock(lock_);
+    if (deadlines_ == deadlines_seen_ || !latest_) return;
+    deadlines_seen_ = deadlines_;  // of several since the last look, the latest is written
+    report = latest_->report;
   }
-  if (spec_.reports_directory.empty() || reports_written_ == kReportsWrittenMax) return;
-  ++reports_written_;
+  if (spec_.reports_directory.empty() || written_ == kReportsWrittenMax) return;
+  ++written_;
   const std::string path =
-      fmt::format("{}/{}-{:x}-{}", spec_.reports_directory, spec_.name, spec_.epoch, reports_written_);
+      fmt::format("{}/{}-{:x}-{}", spec_.reports_directory, spec_.name, spec_.epoch, written_);
   for (const Status& written :
        {write_file(path + ".hang.json", report), write_file(path + ".flight.json", flight())})
     if (!written.ok()) MUSTER_LOG(kWarning, "engine", "job {}: {}", spec_.name, written.message());

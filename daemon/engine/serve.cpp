@@ -20,9 +20,10 @@ Result<Answer> buffer_alloc(Engine& engine, Session& session, std::span<const st
                             int imported) {
   MUSTER_ASSIGN_OR_RETURN(const auto request,
                           shm::checked<shm::BufferAlloc>(bytes, MessageKind::kBufferAlloc));
+  engine.reclaim();  // what ended sessions held may be in the way
   shm::BufferGrant grant;
   int descriptor = -1;
-  const auto buffer = engine.alloc_buffer(session, request, imported, &grant, &descriptor);
+  const auto buffer = engine.buffers().alloc(session, request, imported, &grant, &descriptor);
   if (!buffer) return fail(buffer.error());
   Answer answer = answer_with(grant, MessageKind::kBufferGrant, request.header.serial);
   answer.descriptor = descriptor;
@@ -79,19 +80,19 @@ Result<Answer> with_handle(Engine& engine, Session& session, MessageKind kind,
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::HandleMessage>(bytes, kind));
   switch (kind) {
     case MessageKind::kBufferFree:
-      MUSTER_RETURN_IF_ERROR(engine.free_buffer(session, Handle(request.handle)));
+      MUSTER_RETURN_IF_ERROR(engine.buffers().free(session, Handle(request.handle)));
       break;
     case MessageKind::kPlanDestroy:
       MUSTER_RETURN_IF_ERROR(engine.destroy_plan(session, Handle(request.handle)));
       break;
     case MessageKind::kGroupFree:
-      MUSTER_RETURN_IF_ERROR(engine.free_group(session, request.handle));
+      MUSTER_RETURN_IF_ERROR(engine.groups().free(session, request.handle));
       break;
     case MessageKind::kMeshFree:
-      MUSTER_RETURN_IF_ERROR(engine.free_mesh(session, request.handle));
+      MUSTER_RETURN_IF_ERROR(engine.groups().free_mesh(session, request.handle));
       break;
     default:
-      MUSTER_RETURN_IF_ERROR(engine.abort_group(session, request.handle));
+      MUSTER_RETURN_IF_ERROR(engine.faults().abort(session, request.handle));
       break;
   }
   return done(request.header.serial);
@@ -100,7 +101,7 @@ Result<Answer> with_handle(Engine& engine, Session& session, MessageKind kind,
 Result<Answer> mesh_query(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::MeshQuery>(bytes, MessageKind::kMeshQuery));
   MUSTER_ASSIGN_OR_RETURN(const auto dim, shm::checked_text(request.dim, "dim"));
-  MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.mesh_dim(session, request.mesh, dim));
+  MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.groups().mesh_dim(session, request.mesh, dim));
   return answer_with(answer, MessageKind::kMeshAnswer, request.header.serial);
 }
 
@@ -108,7 +109,7 @@ Result<Answer> group_query(Engine& engine, Session& session, std::span<const std
   MUSTER_ASSIGN_OR_RETURN(const auto request,
                           shm::checked<shm::HandleMessage>(bytes, MessageKind::kGroupQuery));
   shm::GroupAnswer head;
-  MUSTER_ASSIGN_OR_RETURN(const auto ranks, engine.group_ranks(session, request.handle, &head));
+  MUSTER_ASSIGN_OR_RETURN(const auto ranks, engine.groups().group_ranks(session, request.handle, &head));
   return answer_with_list(head, MessageKind::kGroupAnswer, request.header.serial,
                           std::as_bytes(std::span(ranks)));
 }
@@ -128,32 +129,36 @@ Result<Answer> group_make(Engine& engine, Session& session, std::span<const std:
     return fail(Code::kProtocol, "a message says {} ranks, but {} bytes follow", request.ranks, tail.size());
   std::vector<std::int32_t> ranks(request.ranks);
   if (!ranks.empty()) std::memcpy(ranks.data(), tail.data(), tail.size());
-  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t group, engine.make_group(session, name, ranks));
+  engine.reclaim();  // what ended sessions held may be in the way
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t group, engine.groups().make(session, name, ranks));
   return granted(group, MessageKind::kGroupGrant, request.header.serial);
 }
 
 Result<Answer> group_shrink(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request,
                           shm::checked<shm::GroupShrink>(bytes, MessageKind::kGroupShrink));
+  engine.reclaim();  // what ended sessions held may be in the way
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t group,
-                          engine.shrink_group(session, request.group, request.gives_up != 0));
+                          engine.groups().shrink(session, request.group, request.gives_up != 0));
   return granted(group, MessageKind::kGroupGrant, request.header.serial);
 }
 
 Result<Answer> mesh_make(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::MeshMake>(bytes, MessageKind::kMeshMake));
   MUSTER_ASSIGN_OR_RETURN(const auto text, shm::checked_text(request.mesh, "mesh"));
-  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t mesh, engine.make_mesh(session, request.group, text));
+  engine.reclaim();  // what ended sessions held may be in the way
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t mesh, engine.groups().make_mesh(session, request.group, text));
   return granted(mesh, MessageKind::kMeshGrant, request.header.serial);
 }
 
 Result<Answer> trace_begin(Engine& engine, const Session& session, std::uint32_t serial) {
-  MUSTER_RETURN_IF_ERROR(engine.trace_begin(recorder_name(session.options().rank)));
+  MUSTER_RETURN_IF_ERROR(engine.recorder().begin(recorder_name(session.options().rank)));
   return done(serial);
 }
 
 Result<Answer> trace_end(Engine& engine, const Session& session, std::uint32_t serial) {
-  MUSTER_ASSIGN_OR_RETURN(const std::string json, engine.trace_end(recorder_name(session.options().rank)));
+  MUSTER_ASSIGN_OR_RETURN(const std::string json,
+                          engine.recorder().end(recorder_name(session.options().rank)));
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor text, control::text_descriptor(json));
   shm::TraceGrant grant;
   grant.bytes = json.size();

@@ -82,7 +82,7 @@ void Watchdog::run(const std::stop_token& stop) {
   StallJudge judge;
   while (!stop.stop_requested()) {
     std::this_thread::sleep_for(StallJudge::kPeriod);
-    const Baton::Sight sight = baton_.sight();
+    const EngineLock::Sight sight = lock_.sight();
     const StallJudge::Finding finding = judge.look(sight.holds, clock_.now());
     if (finding == StallJudge::Finding::kWell) continue;
     const bool ends = finding == StallJudge::Finding::kEnd;

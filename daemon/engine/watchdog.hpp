@@ -1,19 +1,19 @@
-// Watchdog: finds that the engine's baton is not passed on, and says so; then it ends the engine, so that its
-// clients hear that it is lost and do not wait for ever. Kernels and collectives run without the baton, so a
+// Watchdog: finds that the engine's lock is not passed on, and says so; then it ends the engine, so that its
+// clients hear that it is lost and do not wait for ever. Kernels and collectives run without the lock, so a
 // long one is no stall.
 #pragma once
 
 #include "api/base/clock.hpp"
 #include "api/base/result.hpp"
-#include "daemon/engine/baton.hpp"
+#include "daemon/engine/engine_lock.hpp"
 
 #include <cstdint>
 #include <thread>
 
 namespace muster::engine {
 
-// Looks at the baton now and then. Time is what passes between its looks, but no more than it meant to let
-// pass: a machine that slept, or a process that was stopped, has not been stuck for so long.
+// Looks at the engine lock now and then. Time is what passes between its looks, but no more than it meant to
+// let pass: a machine that slept, or a process that was stopped, has not been stuck for so long.
 //
 // Owns    nothing.
 // Thread  one.
@@ -45,13 +45,13 @@ class Watchdog {
  public:
   static constexpr int kExitCode = 70;
 
-  Watchdog(const Baton& baton, const Clock& clock) : baton_(baton), clock_(clock) {}
+  Watchdog(const EngineLock& lock, const Clock& clock) : lock_(lock), clock_(clock) {}
   Status start();
 
  private:
   void run(const std::stop_token& stop);
 
-  const Baton& baton_;
+  const EngineLock& lock_;
   const Clock& clock_;
   std::jthread thread_;
 };

@@ -84,7 +84,7 @@ class World {
  public:
   explicit World(Bytes& bytes) : World(bytes, node(bytes.below(16) == 1)) {}
   World(Bytes& bytes, Node& node) : bytes_(bytes), clock_(node.clock), engine_(node.engine.get()) {
-    engine_->expect_all();
+    engine_->faults().expect_all();
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) attach(rank);
   }
 
@@ -97,11 +97,11 @@ class World {
     check_verdicts();
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) detach(rank);
     settle();
-    MUSTER_PROMISE(engine_->bury() == 0);
+    MUSTER_PROMISE(engine_->reclaim() == 0);
     for (const auto& report : engine_->report())
       MUSTER_PROMISE(!report.attached && report.arena_used_bytes == 0);
-    MUSTER_PROMISE(engine_->made_groups().empty());
-    static_cast<void>(engine_->trace_end(""));
+    MUSTER_PROMISE(engine_->groups().made().empty());
+    static_cast<void>(engine_->recorder().end(""));
   }
 
  private:
@@ -133,7 +133,7 @@ class World {
       MUSTER_PROMISE(!client(offender->first.value).honest);
       detach(offender->first.value);
     }
-    engine_->bury();
+    engine_->reclaim();
     MUSTER_PROMISE(engine_->health().ok());
   }
   // Until nothing moves any more, also after every deadline.
@@ -166,8 +166,8 @@ class World {
     if (what == 0) return attach(rank);
     if (what == 1) return detach(rank);
     if (what == 2) return clock_.advance(std::chrono::milliseconds(bytes_.take<std::uint16_t>()));
-    if (what == 3) return engine_->absent(Rank(static_cast<std::uint32_t>(bytes_.below(4))), "gone");
-    if (what == 4) return engine_->expect_all();
+    if (what == 3) return engine_->faults().absent(Rank(static_cast<std::uint32_t>(bytes_.below(4))), "gone");
+    if (what == 4) return engine_->faults().expect_all();
     if (what <= 6) {
       for (auto n = bytes_.below(16); n > 0; --n) static_cast<void>(engine_->run_once());
       return;

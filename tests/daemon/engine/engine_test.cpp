@@ -43,7 +43,7 @@ class EngineByHand : public ::testing::Test {
     message.group = kAll;
     message.epoch = epoch;
     std::string text;
-    const auto end = engine_->direct_end(*sessions_[rank], message, &text);
+    const auto end = engine_->direct().end(*sessions_[rank], message, &text);
     return end ? Status(static_cast<Code>(end->code), text, end->culprit) : end.error();
   }
   // The rank runs an operation directly, as far as the engine can see.
@@ -85,11 +85,11 @@ TEST_F(EngineByHand, BlamesADeathOnNobodyWhoWasGotOverLongAgo) {
 //         third epoch.
 TEST_F(EngineByHand, EndsOneEpochForAnAbsenceSaidTwice) {
   engine_->detach(Rank(2), "rank 2 detached");
-  for (int i = 0; i < 2; ++i) engine_->absent(Rank(2), "rank 2 exited with code 0");
+  for (int i = 0; i < 2; ++i) engine_->faults().absent(Rank(2), "rank 2 exited with code 0");
   EXPECT_THAT(told(0, 1).message(), HasSubstr("rank 2 detached"));
   EXPECT_EQ(told(0, 2).code(), Code::kPeerLost);
   EXPECT_EQ(told(0, 3).code(), Code::kPeerLost) << "it stands against the group";
-  engine_->expect_all();
+  engine_->faults().expect_all();
   EXPECT_EQ(told(0, 3).code(), Code::kState) << "that epoch goes on";
 }
 
@@ -114,14 +114,14 @@ TEST_F(EngineByHand, SleepsWhileAClientWaitsForRoomOnItsLane) {
   ASSERT_TRUE(sessions_[0]->intake().has_backlog());
   EXPECT_TRUE(engine_->arm());
   // An abort makes room; the next turn finds it.
-  EXPECT_TRUE(engine_->abort_group(*sessions_[1], kAll).ok());
+  EXPECT_TRUE(engine_->faults().abort(*sessions_[1], kAll).ok());
   turn();
   EXPECT_FALSE(sessions_[0]->intake().has_backlog());
 }
 
-// Goal:   T-06. A client that abuses its doorbell never makes anybody hold the baton for long.
+// Goal:   T-06. A client that abuses its doorbell never makes anybody hold the engine's lock for long.
 // Method: a bell that would block its reader, rung and emptied without end for a second beside workers of
-//         the engine's own; the baton is looked at all the while. A hold is as long as the same number is
+//         the engine's own; the lock is looked at all the while. A hold is as long as the same number is
 //         seen, so one that was not seen to end counts for less than it was: the look is short.
 class BatonHolds : public test::EngineTest {
  protected:
@@ -132,7 +132,7 @@ class BatonHolds : public test::EngineTest {
     std::uint64_t seen = 0;
     Instant since = clock_.now();
     while (!stopping) {
-      const std::uint64_t holds = engine_->baton().sight().holds;
+      const std::uint64_t holds = engine_->lock().sight().holds;
       const Instant now = clock_.now();
       if (holds != seen) seen = holds, since = now;
       if (holds % 2 == 1) longest = std::max<Nanos>(longest, now - since);
@@ -157,15 +157,16 @@ TEST_F(BatonHolds, AreShortBesideADoorbellThatIsAbused) {
   });
   Nanos longest{0};
   std::thread watcher([&] { longest = longest_while(stopping); });
-  const std::uint64_t before = engine_->baton().sight().holds;
+  const std::uint64_t before = engine_->lock().sight().holds;
   std::this_thread::sleep_for(std::chrono::seconds(1));
   stopping = true;
   ringer.join();
   watcher.join();
-  EXPECT_GT(engine_->baton().sight().holds, before) << "nobody took the baton: this test is blind";
+  EXPECT_GT(engine_->lock().sight().holds, before) << "nobody took the lock: this test is blind";
   const double ms = static_cast<double>(longest.count()) / 1e6;
-  std::printf("the longest hold of the baton: %.2f ms\n", ms);
-  muster::test::expect_promised(ms, kPromisedMs, "ms that the baton is held beside an abused doorbell");
+  std::printf("the longest hold of the engine's lock: %.2f ms\n", ms);
+  muster::test::expect_promised(ms, kPromisedMs,
+                                "ms that the engine's lock is held beside an abused doorbell");
 }
 
 }  // namespace

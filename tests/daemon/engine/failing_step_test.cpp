@@ -41,7 +41,7 @@ class FailingStep : public ::testing::Test {
     }
     constexpr std::array<std::int32_t, 2> kPair{1, 2};
     for (const std::uint32_t rank : {1u, 2u}) {
-      const auto group = engine_->make_group(clients_[rank]->session(), "pair", kPair);
+      const auto group = engine_->groups().make(clients_[rank]->session(), "pair", kPair);
       ASSERT_TRUE(group) << group.error().text();
       pair_.push_back(all_reduce(rank, *group));
     }

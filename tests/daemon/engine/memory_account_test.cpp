@@ -142,7 +142,7 @@ TEST_F(MemoryAccountTest, IsChargedWithBuffers) {
     EXPECT_TRUE(shm::set_text(request.name, name, "name").ok());
     shm::BufferGrant grant{};
     int descriptor = -1;
-    return (*engine)->alloc_buffer(*attached->session, request, -1, &grant, &descriptor);
+    return (*engine)->buffers().alloc(*attached->session, request, -1, &grant, &descriptor);
   };
   for (const char* name : {"", "named"}) {
     const auto made = alloc(100'000, name);

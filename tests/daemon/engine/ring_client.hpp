@@ -29,7 +29,7 @@ class RingClient {
     wanted.bytes = bytes;
     shm::BufferGrant grant;
     int descriptor = -1;
-    const auto made = engine.alloc_buffer(session_, wanted, -1, &grant, &descriptor);
+    const auto made = engine.buffers().alloc(session_, wanted, -1, &grant, &descriptor);
     EXPECT_TRUE(made) << made.error().text();
     if (address != nullptr) *address = session_.buffers().find(*made)->grant.data;
     return made->bits;

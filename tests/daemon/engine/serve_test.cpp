@@ -396,7 +396,7 @@ TEST_F(Serve, ClosesTheSessionOfAClientThatLiesInItsRing) {
   EXPECT_NE(reinterpret_cast<const std::atomic<std::uint32_t>&>(page->closed).load(), 0u);
   engine_->detach(Rank(0), "rank 0 broke the protocol");
   alloc(bystander, 64);
-  EXPECT_EQ(engine_->bury(), 0u);
+  EXPECT_EQ(engine_->reclaim(), 0u);
 }
 
 }  // namespace

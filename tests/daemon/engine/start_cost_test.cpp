@@ -31,7 +31,7 @@ constexpr std::uint64_t kRoom = 16 << 10;  // bytes of each vector
 constexpr std::uint64_t kUneven[kWorld] = {3, 0, 7, 5};
 constexpr Nanos kTimersPeriod = std::chrono::milliseconds(100);  // all of them are due in each turn
 
-// The baton, at the turn's beginning, before it reads a start.
+// The engine's lock, at the turn's beginning, before it reads a start.
 constexpr std::uint64_t kLocksOfATurn = 1;
 #if defined(MUSTER_SANITIZED)
 constexpr bool kCountsLocks = false;
@@ -250,8 +250,8 @@ TEST_F(StartCost, IsTheSameInAGroupMadeLater) {
   Operation reduce{"all_reduce of a made group", {}};
   for (const std::int32_t member : kMembers) {
     const auto rank = static_cast<std::uint32_t>(member);
-    const auto group =
-        engine_->make_group(seats_[rank]->client.session(), "those who are left after a departure", kMembers);
+    const auto group = engine_->groups().make(seats_[rank]->client.session(),
+                                              "those who are left after a departure", kMembers);
     ASSERT_TRUE(group) << group.error().text();
     shm::PlanCollective said;
     said.op = MUSTER_ALL_REDUCE;

@@ -205,15 +205,15 @@ TEST_F(EngineTally, ShowsAMadeGroupForAsLongAsSomebodyHoldsIt) {
   const auto counters = *shm::JobCountersReader::attach(*engine_->counters());
   const std::array<std::int32_t, 2> ranks{1, 0};
   std::uint64_t group = 0;
-  for (Session* session : sessions) group = *engine_->make_group(*session, "pair", ranks);
+  for (Session* session : sessions) group = *engine_->groups().make(*session, "pair", ranks);
   const auto row_of_pair = row(counters, "pair");
   ASSERT_TRUE(row_of_pair.has_value());
   EXPECT_EQ(row_of_pair->value(GroupCount::kMembers), 2u);
-  EXPECT_TRUE(engine_->free_group(*sessions[0], group).ok());
+  EXPECT_TRUE(engine_->groups().free(*sessions[0], group).ok());
   EXPECT_TRUE(shows(counters, "pair"));
-  EXPECT_TRUE(engine_->free_group(*sessions[1], group).ok());
+  EXPECT_TRUE(engine_->groups().free(*sessions[1], group).ok());
   EXPECT_FALSE(shows(counters, "pair"));
-  ASSERT_TRUE(engine_->make_group(*sessions[0], "again", ranks));
+  ASSERT_TRUE(engine_->groups().make(*sessions[0], "again", ranks));
   EXPECT_TRUE(row(counters, "again").has_value());
 }
 

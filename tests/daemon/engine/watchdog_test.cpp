@@ -30,7 +30,7 @@ TEST(StallJudge, TellsOnceAndThenEnds) {
   EXPECT_EQ(looks, StallJudge::kEndAfter / kPeriod);
 }
 
-// A baton that is passed on, or that nobody holds, is no stall however long it goes on.
+// A lock that is passed on, or that nobody holds, is no stall however long it goes on.
 TEST(StallJudge, SeesThatTheBatonMoves) {
   StallJudge judge;
   Instant now{0};
@@ -39,7 +39,7 @@ TEST(StallJudge, SeesThatTheBatonMoves) {
   for (int i = 0; i < 400; ++i) EXPECT_EQ(judge.look(402, now += kPeriod), Finding::kWell);
 }
 
-// Goal:   a machine that slept, or a process that was stopped with the baton in its hand, was not stuck.
+// Goal:   a machine that slept, or a process that was stopped with the lock in its hand, was not stuck.
 TEST(StallJudge, DoubtsItselfFirst) {
   StallJudge judge;
   Instant now{0};
@@ -62,27 +62,27 @@ TEST(StallJudge, BeginsAnewWithEachHolder) {
   }
 }
 
-TEST(Baton, SaysWhoHoldsItAndWhatFor) {
-  Baton baton;
-  EXPECT_EQ(baton.sight().holds % 2, 0u);
+TEST(EngineLock, SaysWhoHoldsItAndWhatFor) {
+  EngineLock lock;
+  EXPECT_EQ(lock.sight().holds % 2, 0u);
   {
-    const std::lock_guard lock(baton);
-    baton.doing("a test");
-    const Baton::Sight sight = baton.sight();
+    const std::lock_guard guard(lock);
+    lock.doing("a test");
+    const EngineLock::Sight sight = lock.sight();
     EXPECT_EQ(sight.holds % 2, 1u);
     EXPECT_STREQ(sight.doing, "a test");
     EXPECT_EQ(sight.thread, gettid());
   }
-  EXPECT_EQ(baton.sight().holds % 2, 0u);
+  EXPECT_EQ(lock.sight().holds % 2, 0u);
 }
 
 TEST(Watchdog, SaysThatItsThreadCouldNotBeStarted) {
 #if defined(MUSTER_SANITIZED)
   GTEST_SKIP() << "the sanitizer's own address space does not fit into a limit";
 #endif
-  const Baton baton;
+  const EngineLock lock;
   const SteadyClock clock;
-  Watchdog watchdog(baton, clock);
+  Watchdog watchdog(lock, clock);
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
   std::uint64_t pages = 0;

@@ -1,4 +1,4 @@
-// Baton: the mutex behind which the engine's scheduler state lies, and which says who holds it.
+// EngineLock: the mutex behind which the engine's state lies, and which says who holds it.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace muster::engine {
 // Thread  any; doing() under the lock; sight() by whoever wants to know, without it.
 // Bound   a few stores to a line of its own beside the mutex.
 // Fails   never.
-class Baton {
+class EngineLock {
  public:
   void lock() {
     mutex_.lock();

@@ -1,19 +1,44 @@
-// The engine's buffers: carved from a rank's arena, named, node-shared, or imported.
+#include "daemon/engine/job_buffers.hpp"
+
 #include "api/shm/message.hpp"
-#include "daemon/engine/engine.hpp"
 
 #include <algorithm>
+#include <string>
 
 namespace muster::engine {
+namespace {
 
-// The arena is the conductor's own and may take long to reserve a segment, so it is asked without the baton.
-// A session's table of buffers is read by who holds the baton, for new counts, and so written under it.
-Result<Handle> Engine::alloc_buffer(Session& session, const shm::BufferAlloc& request, int imported,
-                                    shm::BufferGrant* grant, int* descriptor) {
+constexpr std::uint32_t kNamesPerRankMax = 1024;
+
+// As much as all arenas together.
+std::uint64_t names_bytes_max(const control::JobSpec& spec) {
+  std::uint64_t bytes = 0;
+  return __builtin_mul_overflow(spec.arena_bytes_max, spec.world, &bytes) ? UINT64_MAX : bytes;
+}
+
+}  // namespace
+
+JobBuffers::JobBuffers(const control::JobSpec& spec, EngineLock& lock, device::Device& device,
+                       const scheduler::Graph& graph, const RankSlots& slots, Board* board)
+    : lock_(lock),
+      device_(device),
+      graph_(graph),
+      slots_(slots),
+      board_(board),
+      named_(device, {names_bytes_max(spec), spec.world * kNamesPerRankMax}) {
+  for (std::uint32_t rank = 0; rank < spec.world; ++rank)
+    arenas_.push_back(
+        std::make_unique<Arena>(device, Arena::Options{spec.arena_bytes_max, spec.segment_bytes}));
+}
+
+// The arena is the conductor's own and may take long to reserve a segment, so it is asked without the lock.
+// A session's table of buffers is read by who holds the lock, for new counts, and so written under it.
+Result<Handle> JobBuffers::alloc(Session& session, const shm::BufferAlloc& request, int imported,
+                                 shm::BufferGrant* grant, int* descriptor) {
   MUSTER_ASSIGN_OR_RETURN(const std::string_view name, shm::checked_text(request.name, "name"));
   const bool special = !name.empty() || request.shared_by != 0 || request.imported != 0;
   if (request.bytes == 0) return fail(Code::kBadArgument, "a buffer needs at least one byte");
-  if (special && device_->info().kind != device::Kind::kHost)
+  if (special && device_.info().kind != device::Kind::kHost)
     return fail(Code::kUnsupported, "named, shared and imported buffers exist on host devices only");
   if (!name.empty() && request.imported != 0)
     return fail(Code::kBadArgument, "the imported buffer '{}' cannot have a name: its memory is the caller's",
@@ -21,13 +46,13 @@ Result<Handle> Engine::alloc_buffer(Session& session, const shm::BufferAlloc& re
   if (name.empty() && request.shared_by != 0)
     return fail(Code::kBadArgument, "a node-shared buffer needs a name, by which its members find it");
   MUSTER_RETURN_IF_ERROR(session.buffers().check_limit());
-  const auto made = request.imported != 0 ? import_buffer(session, request, imported)
+  const auto made = request.imported != 0 ? import(session, request, imported)
                     : !name.empty()       ? alloc_named(session, request, name)
-                                          : carve_buffer(session, request.bytes);
+                                          : carve(session, request.bytes);
   MUSTER_ASSIGN_OR_RETURN(const Handle handle, made);
   const Buffer& buffer = *session.buffers().find(handle);
-  const Arena& arena = *seats_[session.options().rank.value].arena;
-  const device::Memory& memory = *arena.segment(buffer.grant.segment);
+  const Arena& own = arena(session.options().rank);
+  const device::Memory& memory = *own.segment(buffer.grant.segment);
   grant->buffer = handle.bits;
   grant->segment = buffer.grant.segment;
   grant->segment_is_new = session.buffers().introduce_segment(buffer.grant.segment) ? 1 : 0;
@@ -39,54 +64,49 @@ Result<Handle> Engine::alloc_buffer(Session& session, const shm::BufferAlloc& re
   return handle;
 }
 
-Result<Handle> Engine::carve_buffer(Session& session, std::uint64_t bytes) {
+Result<Handle> JobBuffers::carve(Session& session, std::uint64_t bytes) {
   Buffer buffer;
-  Arena& arena = *seats_[session.options().rank.value].arena;
-  MUSTER_ASSIGN_OR_RETURN(buffer.grant, arena.allocate(bytes));
+  Arena& own = arena(session.options().rank);
+  MUSTER_ASSIGN_OR_RETURN(buffer.grant, own.allocate(bytes));
   buffer.bytes = bytes;
-  const std::lock_guard lock(baton_);
+  const std::lock_guard lock(lock_);
   return session.buffers().add(std::move(buffer));
 }
 
-// Work of the rank's former session may still be writing.
-bool Engine::lingers(Rank rank) const {
-  return std::any_of(graveyard_.begin(), graveyard_.end(),
-                     [&](const auto& session) { return session->options().rank == rank; });
-}
-
-Result<Handle> Engine::alloc_named(Session& session, const shm::BufferAlloc& request, std::string_view name) {
+Result<Handle> JobBuffers::alloc_named(Session& session, const shm::BufferAlloc& request,
+                                       std::string_view name) {
   const Rank rank = session.options().rank;
-  bury();
-  if (lingers(rank))
+  if (slots_.lingers(rank))
     return fail(Code::kBusy, "work of the former session of rank {} still runs; ask for '{}' again",
                 rank.value, name);
   Buffer buffer;
   NameScope scope{NameScope::Kind::kRank, rank.value};
   if (request.shared_by != 0 && request.shared_by != MUSTER_GROUP_SELF) {
-    MUSTER_ASSIGN_OR_RETURN(const GroupId group, find_group(this->scope(session), request.shared_by));
-    const auto& ranks = graph_->groups()[group.value].ranks;
+    MUSTER_ASSIGN_OR_RETURN(const GroupId group,
+                            find_group(session.scope(graph_.groups()), request.shared_by));
+    const auto& ranks = graph_.groups()[group.value].ranks;
     if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
       return fail(Code::kBadArgument, "rank {} is not a member of group {}, which shares the buffer '{}'",
-                  rank.value, graph_->groups()[group.value].name, name);
+                  rank.value, graph_.groups()[group.value].name, name);
     scope = {NameScope::Kind::kGroup, group.value};
     buffer.shared_by = group;
   }
-  MUSTER_ASSIGN_OR_RETURN(buffer.name, named_->open(scope, std::string(name), request.bytes));
+  MUSTER_ASSIGN_OR_RETURN(buffer.name, named_.open(scope, std::string(name), request.bytes));
   if (session.buffers().holds(buffer.name.identity()))
     return fail(Code::kDuplicate, "this session has the buffer '{}' already", name);
   if (scope.kind == NameScope::Kind::kGroup) buffer.shared_memory = buffer.name.identity();
-  auto grant = seats_[rank.value].arena->adopt(buffer.name.memory(), 0, request.bytes);
+  auto grant = arena(rank).adopt(buffer.name.memory(), 0, request.bytes);
   if (!grant) {
     if (!buffer.name.found()) buffer.name.drop();
     return fail(grant.error());
   }
   buffer.grant = *grant;
   buffer.bytes = request.bytes;
-  const std::lock_guard lock(baton_);
+  const std::lock_guard lock(lock_);
   return session.buffers().add(std::move(buffer));
 }
 
-Result<Handle> Engine::import_buffer(Session& session, const shm::BufferAlloc& request, int memory) {
+Result<Handle> JobBuffers::import(Session& session, const shm::BufferAlloc& request, int memory) {
   if (memory < 0)
     return fail(Code::kNoResource,
                 "the memory to import did not arrive: the engine has no descriptor free; "
@@ -100,24 +120,31 @@ Result<Handle> Engine::import_buffer(Session& session, const shm::BufferAlloc& r
                 "the imported buffer begins at byte {} of its memory: not a multiple of {}",
                 request.memory_offset, Arena::kAlignment);
   MUSTER_ASSIGN_OR_RETURN(std::shared_ptr<device::Memory> imported,
-                          device_->import(memory, request.memory_offset, request.bytes));
+                          device_.import(memory, request.memory_offset, request.bytes));
   Buffer buffer;
-  Arena& arena = *seats_[session.options().rank.value].arena;
-  MUSTER_ASSIGN_OR_RETURN(buffer.grant,
-                          arena.adopt(std::move(imported), request.memory_offset, request.bytes));
+  Arena& own = arena(session.options().rank);
+  MUSTER_ASSIGN_OR_RETURN(buffer.grant, own.adopt(std::move(imported), request.memory_offset, request.bytes));
   buffer.bytes = request.bytes;
-  const std::lock_guard lock(baton_);
+  const std::lock_guard lock(lock_);
   return session.buffers().add(std::move(buffer));
 }
 
-Status Engine::free_buffer(Session& session, Handle handle) {
-  const LetGo after_the_baton(gone_);
-  const std::lock_guard lock(baton_);
+Status JobBuffers::free(Session& session, Handle handle) {
+  SessionBuffers::Gone gone;  // outlives the lock
+  const std::lock_guard lock(lock_);
   session.plans().forget_former();
-  MUSTER_RETURN_IF_ERROR(session.buffers().free(handle, gone_));
-  const Rank rank = session.options().rank;
-  if (board_) board_->segments().set_retired(rank, seats_[rank.value].arena->retired());
+  MUSTER_RETURN_IF_ERROR(session.buffers().free(handle, gone));
+  tell_retired(session.options().rank);
   return {};
+}
+
+void JobBuffers::give_back(Session& session, SessionBuffers::Gone& gone) {
+  session.buffers().give_back(gone);
+  tell_retired(session.options().rank);
+}
+
+void JobBuffers::tell_retired(Rank rank) {
+  if (board_ != nullptr) board_->segments().set_retired(rank, arena(rank).retired());
 }
 
 }  // namespace muster::engine

@@ -1,0 +1,64 @@
+// DirectService: answers what clients ask about the direct path: where peers are, and what became of an
+// operation that does not go on.
+#pragma once
+
+#include "api/shm/control.hpp"
+#include "daemon/engine/board.hpp"
+#include "daemon/engine/engine_lock.hpp"
+#include "daemon/engine/faults.hpp"
+#include "daemon/engine/job_buffers.hpp"
+#include "daemon/engine/rank_slots.hpp"
+#include "daemon/engine/reports.hpp"
+#include "scheduler/run/graph.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::engine {
+
+// Owns    nothing.
+// Thread  the conductor; what changes anything takes the engine's lock.
+// Bound   -
+// Fails   UNSUPPORTED if there is no direct path; BAD_ARGUMENT, STALE. Else as each says.
+class DirectService {
+ public:
+  DirectService(EngineLock& lock, const scheduler::Graph& graph, RankSlots& slots, const JobBuffers& buffers,
+                Faults& faults, Reports& reports, Board* board)
+      : lock_(lock),
+        graph_(graph),
+        slots_(slots),
+        buffers_(buffers),
+        faults_(faults),
+        reports_(reports),
+        board_(board) {}
+
+  // Fills the answer; its members, by index.
+  Result<std::vector<shm::DirectMember>> group(const Session& session, std::uint64_t group,
+                                               shm::DirectGroupAnswer* answer) const;
+  // Memory of another rank, to be read.
+  Result<shm::Descriptor> segment(std::int32_t rank, std::uint64_t* bytes) const;
+  Result<shm::Descriptor> arena(std::int32_t rank, std::uint32_t segment, std::uint64_t* bytes) const;
+  // How the epoch in which the client stands has ended, and where it goes on. STATE: it goes on.
+  Result<shm::DirectEndAnswer> end(const Session& session, const shm::DirectMessage& message,
+                                   std::string* text);
+  // The deadline of what the client waits for has passed: breaks the group if somebody is missing.
+  Status overdue(const Session& session, const shm::DirectMessage& message);
+  // In what the members of the operation differ. Never OK.
+  Status disagree(const Session& session, const shm::DirectMessage& message);
+
+ private:
+  Status check_rank(std::int32_t rank) const;
+  Result<DirectQuestion> question(const Session& session, const shm::DirectMessage& message) const;
+  std::string difference_in(const DirectQuestion& question) const;
+
+  EngineLock& lock_;
+  const scheduler::Graph& graph_;
+  RankSlots& slots_;
+  const JobBuffers& buffers_;
+  Faults& faults_;
+  Reports& reports_;
+  Board* board_;
+};
+
+}  // namespace muster::engine

@@ -1,0 +1,67 @@
+// Execution: does what the graph asks for: launches its steps, and tells clients, counters and the recording
+// what has become of their starts.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/control/job.hpp"
+#include "daemon/engine/metrics.hpp"
+#include "daemon/engine/rank_slots.hpp"
+#include "daemon/engine/recorder.hpp"
+#include "daemon/engine/reports.hpp"
+#include "scheduler/run/executor.hpp"
+#include "scheduler/run/graph.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::engine {
+
+// Owns    the device's first error, and the step that is being retired.
+// Thread  under the engine's lock.
+// Bound   no heap, but for a failure.
+// Fails   a device error ends the job: see health().
+class Execution final : public scheduler::Actions {
+ public:
+  Execution(const control::JobSpec& spec, scheduler::Graph& graph, scheduler::Executor& executor,
+            RankSlots& slots, Metrics& metrics, Recorder& recorder, Reports& reports)
+      : spec_(spec),
+        graph_(graph),
+        executor_(executor),
+        slots_(slots),
+        metrics_(metrics),
+        recorder_(recorder),
+        reports_(reports) {}
+
+  // A turn begins: steps that have finished are retired. Returns how many.
+  std::size_t reap(Instant now);
+  // The first error of a device that is broken as a whole.
+  const Status& health() const { return health_; }
+  // Whether a device has broken of which no launch heard. Now and then.
+  void look_at_devices();
+
+  // ---- scheduler::Actions ----------------------------------------------------------------------
+  void launch(std::uint32_t step_index, const scheduler::Step& step) override;
+  void submitted(const scheduler::Request& request) override;
+  void overdue(Rank rank, std::uint32_t lane, scheduler::Cause& cause) override;
+  void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override;
+  void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause) override;
+  void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override;
+  void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
+
+ private:
+  void note_health(const Status& device, const char* doing, const char* what);
+  void account(Session& session, const scheduler::Plan& plan, std::uint32_t lane, std::uint64_t value);
+
+  const control::JobSpec& spec_;
+  scheduler::Graph& graph_;
+  scheduler::Executor& executor_;
+  RankSlots& slots_;
+  Metrics& metrics_;
+  Recorder& recorder_;
+  Reports& reports_;
+  Instant turn_{0};              // when the present turn began
+  scheduler::Finished current_;  // the step being retired
+  Status health_;
+};
+
+}  // namespace muster::engine

@@ -1,0 +1,124 @@
+#include "daemon/engine/faults.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::engine {
+
+using Why = scheduler::Epochs::Why;
+
+Status Faults::abort(Session& session, std::uint64_t group) {
+  MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(session.scope(graph_.groups()), group));
+  const std::lock_guard lock(lock_);
+  const Rank rank = session.options().rank;
+  slots_.drain_all(rank);  // what it has started and reset before is of before
+  const scheduler::Cause cause{
+      Code::kAborted, static_cast<std::int32_t>(rank.value),
+      fmt::format("rank {} aborted group {}", rank.value, graph_.groups()[id.value].name)};
+  // Two faults: a rank that hears of an abort by a run hears of it on its lanes too.
+  graph_.abort(id, cause, clock_.now());
+  if (board_ != nullptr) end_direct(id, cause);
+  slots_.wake_clients();
+  return {};
+}
+
+// Of the lane only what waits, of the group only the epoch in which the rank is: what has ended otherwise
+// meanwhile is told as that, and nothing else is ended in its place.
+Status Faults::interrupt(Session& session, const shm::InterruptMessage& message) {
+  if (message.lane > MUSTER_LANE_COUNT)
+    return failure(Code::kBadArgument, "lane {} is not in 0..{}", message.lane, MUSTER_LANE_COUNT);
+  const std::lock_guard lock(lock_);
+  const Rank rank = session.options().rank;
+  MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(session.scope(graph_.groups()), message.group));
+  const std::string& name = graph_.groups()[id.value].name;
+  const scheduler::Cause cause{
+      Code::kAborted, static_cast<std::int32_t>(rank.value),
+      fmt::format("rank {} was interrupted (muster_interrupt) in an operation of group {}", rank.value,
+                  name)};
+  if (message.lane < MUSTER_LANE_COUNT) {
+    slots_.drain_all(rank);
+    graph_.give_up(rank, message.lane, cause, clock_.now());
+    slots_.wake_clients();
+  } else if (board_ != nullptr && message.epoch == board_->epochs().present(id)) {
+    end_direct(id, cause);
+  }
+  return {};
+}
+
+// The departure of a rank has ended an epoch already. Members may have arrived in the next one meanwhile, and
+// cannot take that back on the direct path: so an absence ends that epoch too. Said again, it ends nothing.
+void Faults::absent(Rank rank, const std::string& text) {
+  const std::lock_guard lock(lock_);
+  if (rank.value >= told_.size()) return;
+  const bool known = graph_.absences().of(rank) != nullptr;
+  graph_.absent(rank, text, clock_.now());
+  if (board_ != nullptr && !known) {
+    if (const scheduler::CausePtr gone = graph_.absences().of(rank)) lose_direct(rank, gone);
+    refresh_absences();
+  }
+  slots_.wake_clients();
+}
+
+void Faults::expect_all() {
+  const std::lock_guard lock(lock_);
+  graph_.expect_all();
+  refresh_absences();
+}
+
+void Faults::attached(Rank rank) {
+  graph_.attached(rank);
+  told_[rank.value].reset();
+  if (board_ == nullptr) return;
+  board_->reset(rank);
+  board_->segments().set_attached(rank, true);
+  refresh_absences();
+}
+
+void Faults::left(Rank rank, const std::string& text) {
+  const scheduler::CausePtr cause = graph_.detached(rank, text, clock_.now(), reason_to_leave(rank));
+  if (board_ == nullptr || cause == nullptr) return;
+  board_->segments().set_attached(rank, false);
+  lose_direct(rank, cause);
+  refresh_absences();
+}
+
+void Faults::end_all(Code code, const std::string& text) {
+  for (std::uint32_t g = 0; g < graph_.groups().size(); ++g) {
+    const scheduler::CausePtr cause = graph_.abort(GroupId(g), {code, -1, text}, clock_.now());
+    if (board_ != nullptr) board_->epochs().end(GroupId(g), cause, Why::kOther);
+  }
+}
+
+void Faults::end_direct(GroupId group, scheduler::Cause cause) {
+  board_->epochs().end(group, graph_.new_fault(std::move(cause)), Why::kOther);
+}
+
+void Faults::tell(Rank rank, const scheduler::CausePtr& cause) {
+  told_[rank.value] = Told{cause, board_->records().recorded(rank), slots_.of(rank).starts};
+  graph_.heard(rank, cause->fault);
+}
+
+void Faults::lose_direct(Rank rank, const scheduler::CausePtr& loss) {
+  for (std::uint32_t g = 0; g < graph_.groups().size(); ++g) {
+    const auto& ranks = graph_.groups()[g].ranks;
+    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
+      board_->epochs().end(GroupId(g), loss, Why::kLoss);
+  }
+}
+
+void Faults::refresh_absences() {
+  if (board_ == nullptr) return;
+  for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)
+    board_->epochs().set_absence(GroupId(g), graph_.absences().first_of(graph_.groups()[g].ranks));
+}
+
+// A rank that was told of a failure and has run and started nothing anywhere since then leaves because of it.
+scheduler::CausePtr Faults::reason_to_leave(Rank rank) const {
+  const auto& told = told_[rank.value];
+  if (board_ == nullptr || !told) return nullptr;
+  if (board_->records().recorded(rank) != told->recorded || slots_.of(rank).starts != told->starts)
+    return nullptr;
+  return told->cause;
+}
+
+}  // namespace muster::engine

@@ -1,0 +1,97 @@
+// JobGroups: a job's groups and meshes: those that it has from the start, and those that its clients make.
+#pragma once
+
+#include "api/shm/control.hpp"
+#include "daemon/control/job.hpp"
+#include "daemon/engine/board.hpp"
+#include "daemon/engine/engine_lock.hpp"
+#include "daemon/engine/faults.hpp"
+#include "daemon/engine/group_table.hpp"
+#include "daemon/engine/job_buffers.hpp"
+#include "daemon/engine/metrics.hpp"
+#include "daemon/engine/rank_slots.hpp"
+#include "daemon/engine/shrink_rounds.hpp"
+#include "scheduler/mesh/group_list.hpp"
+#include "scheduler/run/executor.hpp"
+#include "scheduler/run/graph.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace muster::engine {
+
+// Owns    the list of the mesh's groups, the table of all, and rounds of shrinking.
+// Thread  the conductor; what changes anything takes the engine's lock, but for left() and release(), which
+// are
+//         called under it.
+// Bound   that of GroupTable.
+// Fails   as muster.h says.
+class JobGroups {
+ public:
+  // What groups a job has from the start: of its mesh, each rank alone, and empty places for others.
+  struct Plan {
+    mesh::GroupList list;
+    GroupTable table;
+    std::vector<scheduler::Group> groups;
+  };
+  static Result<Plan> plan(const control::JobSpec& spec);
+
+  // Where a group is known that comes or goes.
+  struct Parts {
+    const control::JobSpec& spec;
+    EngineLock& lock;
+    scheduler::Graph& graph;
+    scheduler::Executor& executor;
+    RankSlots& slots;
+    JobBuffers& buffers;
+    Metrics& metrics;
+    Faults& faults;
+    Board* board;  // nullptr: there is no direct path
+    const transport::CommunicatorFactory& open_communicator;
+  };
+  JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts);
+
+  // Those of the mesh.
+  const mesh::GroupList& list() const { return list_; }
+  const GroupTable& table() const { return table_; }
+  // Those that clients have made.
+  std::vector<scheduler::Group> made() const;
+
+  // Each gives a handle. reclaim() of the engine comes first, so that what ended sessions held is free.
+  Result<std::uint64_t> make(Session& session, std::string_view name, std::span<const std::int32_t> ranks);
+  // kBusy while others are waited for: to be asked again, at last with `gives_up`.
+  Result<std::uint64_t> shrink(Session& session, std::uint64_t group, bool gives_up);
+  Status free(Session& session, std::uint64_t group);
+  Result<std::uint64_t> make_mesh(Session& session, std::uint64_t over, std::string_view text);
+  Status free_mesh(Session& session, std::uint64_t mesh);
+  // Coordinate, size and group handle of a rank along a dim. Whoever asks first for a group of a mesh gives
+  // it the name that reports use from then on.
+  Result<shm::MeshAnswer> mesh_dim(const Session& session, std::uint64_t mesh, std::string_view dim);
+  // The members' world ranks; fills the answer.
+  Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
+                                                shm::GroupAnswer* answer);
+
+  // The rank's session has ended; `next` is the first that knows nothing of it.
+  void left(Rank rank, SessionId session, SessionId next);
+  // What a session held that is gone, once nothing of it runs any more.
+  void release(SessionId session, SessionBuffers::Gone& gone);
+
+ private:
+  Status no_room(const Status& why) const;
+  Result<GroupId> enter(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found);
+  void retire(GroupId group, SessionBuffers::Gone& gone);
+  void name_group(GroupId group, std::string_view name);
+  Result<std::uint64_t> close_shrink(GroupId of, const std::vector<SessionId>& askers);
+  Result<MadeMesh*> enter_mesh(std::uint64_t over, mesh::GroupList list, std::span<const Rank> ranks);
+  void leave_mesh(MadeMesh& mesh, SessionBuffers::Gone& gone);
+
+  mesh::GroupList list_;
+  GroupTable table_;
+  ShrinkRounds shrinks_;
+  Parts parts_;
+  std::vector<bool> asked_for_;  // by group: a session has named it
+};
+
+}  // namespace muster::engine

@@ -1,0 +1,79 @@
+// Reports: what the engine tells of those who wait: the cause at a deadline, `muster hang`, and files.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/control/job.hpp"
+#include "daemon/engine/board.hpp"
+#include "daemon/engine/engine_lock.hpp"
+#include "daemon/engine/flight_dump.hpp"
+#include "daemon/engine/metrics.hpp"
+#include "daemon/engine/process_state.hpp"
+#include "daemon/engine/rank_slots.hpp"
+#include "daemon/engine/situation.hpp"
+#include "scheduler/blame/blame.hpp"
+#include "scheduler/run/graph.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace muster::engine {
+
+// Owns    the report of the latest deadline, and the circle that a deadline has taken apart.
+// Thread  hang, flight, write: the conductor; they take the engine's lock. All else: under it.
+// Bound   kExplainedInTurnMax explanations a turn, kReportsWrittenMax files of each kind.
+// Fails   never. What cannot be written is logged.
+class Reports {
+ public:
+  // `board`: nullptr if there is no direct path.
+  Reports(const control::JobSpec& spec, const Clock& clock, EngineLock& lock, const ProcessProbe& probe,
+          const scheduler::Graph& graph, const RankSlots& slots, Metrics& metrics, const Board* board);
+  ~Reports();
+
+  // Who waits for whom just now, whose fault it is, and what the latest deadline's report was:
+  // daemon/control/README.md, `hang`.
+  control::Json hang();
+  // By rank, what it has run: flight_dump.hpp.
+  control::Json flight() const;
+  // Writes what deadlines have left to be written. Now and then.
+  void write();
+
+  // The deadline of a start has passed in the turn that began at `turn`: adds to the cause why.
+  void overdue(Rank rank, std::uint32_t lane, Instant turn, scheduler::Cause& cause);
+  // That of a direct operation, in which the rank waits.
+  void overdue(Rank rank, GroupId group, scheduler::Cause& cause);
+
+ private:
+  struct DeadlineReport;
+  struct BrokenCircle {
+    blame::Situation situation;
+    blame::Report report;
+  };
+  static bool is_in(const BrokenCircle& circle, const blame::Situation& now, std::size_t about);
+  std::vector<RankFacts> rank_facts() const;
+  std::vector<RankFlights> all_flights() const;
+  blame::Situation situation(std::span<const RankFacts> facts, Instant now) const;
+  void explain(scheduler::Cause& cause, blame::Situation situation, std::span<const RankFacts> facts,
+               std::size_t about);
+
+  const control::JobSpec& spec_;
+  const Clock& clock_;
+  EngineLock& lock_;
+  const ProcessProbe& probe_;
+  const scheduler::Graph& graph_;
+  const RankSlots& slots_;
+  Metrics& metrics_;
+  const Board* board_;
+  std::unique_ptr<DeadlineReport> latest_;
+  std::optional<BrokenCircle> broken_circle_;  // the latest that a deadline took apart
+  Instant explained_turn_{0};
+  std::uint32_t explained_in_turn_ = 0;
+  std::uint32_t deadlines_ = 0;       // that have been reported
+  std::uint32_t deadlines_seen_ = 0;  // of them, when files were written last
+  std::uint32_t written_ = 0;         // files of each kind
+};
+
+}  // namespace muster::engine
