@@ -78,7 +78,7 @@ PROOFS = [
     Proof("departure", 1, "departure_test", CONTRACT),
     Proof("door", 2, "door_test", LONG),
     Proof("handles", 1, "fault_handle_test", LONG),
-    Proof("baton", 1, "engine_test", CONTRACT, "BatonHolds.*"),
+    Proof("engine-lock", 1, "engine_test", CONTRACT, "EngineLockHolds.*"),
     Proof("warm", 1, "warm_test"),
 ]
 

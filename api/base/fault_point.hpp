@@ -150,7 +150,7 @@ inline constexpr std::string_view kPoints[] = {
     "event.opened",
     "goodbye.saying",
     "goodbye.said",
-    // the engine, with the baton
+    // the engine, with its lock
     "engine.drained",
 };
 

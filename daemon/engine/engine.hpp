@@ -49,8 +49,8 @@ struct Attached {
 // Owns    everything of the job on this node.
 // Thread  do_work, arm, wait, wake: the pool's workers. All else: the conductor, one thread.
 // Bound   by the JobSpec.
-// Fails   create: kConfig (mesh), kNoResource (memory, descriptors, threads). A device error ends the job:
-// see health().
+// Fails   create: kConfig (mesh), kNoResource (memory, descriptors, threads). A device that is broken as a
+//         whole ends the job: see health().
 class Engine final : public device::host::Duty {
  public:
   // By hand: no worker threads; everything runs inside run_once(), so that a test decides on each turn.

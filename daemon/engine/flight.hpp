@@ -35,7 +35,7 @@ struct FlightEntry {
 };
 
 // Owns    the entries.
-// Thread  under the engine's baton.
+// Thread  under the engine's lock.
 // Bound   kEntriesPerLane of each rank's lanes; an older one is overwritten. submitted(), launched() and
 //         retired() need no heap for what attached() and expect() have made room for.
 // Fails   never. What happens to a start whose entry is gone is not noted.

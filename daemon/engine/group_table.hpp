@@ -50,7 +50,7 @@ struct MadeMesh {
 };
 
 // Owns    the names, ranks and holders of made groups, and the made meshes.
-// Thread  the conductor changes it under the engine's baton; the conductor, or whoever has the baton, reads.
+// Thread  the conductor changes it under the engine's lock; the conductor, or whoever has the lock, reads.
 // Bound   held_max made groups a session and rank, those of its meshes among them; kRoom times that a rank.
 // Fails   find: STALE. may_hold: NO_RESOURCE, which names the limit. make: BUSY.
 class GroupTable {

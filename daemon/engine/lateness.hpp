@@ -15,7 +15,7 @@
 namespace muster::engine {
 
 // Owns    a window of lags of each group of two and more.
-// Thread  under the engine's baton.
+// Thread  under the engine's lock.
 // Bound   met(): a store and an addition a member. look(): kRecordsALook records among all ranks, or
 //         kRecordsMin of each if that is more; of operations that come faster than they are read, a sample
 //         is taken.

@@ -13,7 +13,7 @@
 namespace muster::engine {
 
 // Owns    when each group was last spoken of, and whether anybody was late then.
-// Thread  under the engine's baton.
+// Thread  under the engine's lock.
 // Bound   an entry for each group whose flags have changed.
 // Fails   never.
 class LatenessLog {

@@ -1,7 +1,7 @@
 // What a process does, by the kernel's word: the seam that reports look through, and the reader behind it.
 #pragma once
 
-#include "scheduler/blame/situation.hpp"
+#include "scheduler/blame/snapshot.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -79,43 +79,43 @@ std::vector<RankFacts> Reports::rank_facts() const {
   return facts;
 }
 
-blame::Situation Reports::situation(std::span<const RankFacts> facts, Instant now) const {
+blame::Snapshot Reports::snapshot(std::span<const RankFacts> facts, Instant now) const {
   const Nanos patience = std::min(kPatienceMax, spec_.deadline / 2);
-  return situation_of({spec_.name, now, patience, graph_, board_, facts, &metrics_.lateness()});
+  return snapshot_of({spec_.name, now, patience, graph_, board_, facts, &metrics_.lateness()});
 }
 
 // Deadlines of a circle mostly pass together. The first end takes it apart, but who is in it is in it
 // still, for the same reason.
-bool Reports::is_in(const BrokenCircle& circle, const blame::Situation& now, std::size_t about) {
-  if (now.now - circle.situation.now > kCircleRemembered) return false;
+bool Reports::is_in(const BrokenCircle& circle, const blame::Snapshot& now, std::size_t about) {
+  if (now.now - circle.snapshot.now > kCircleRemembered) return false;
   const blame::Wait& wait = now.waits[about];
   return std::any_of(circle.report.circle.begin(), circle.report.circle.end(), [&](const blame::Link& link) {
-    const blame::Wait& then = circle.situation.waits[link.wait];
+    const blame::Wait& then = circle.snapshot.waits[link.wait];
     return then.group == wait.group && then.path == wait.path && then.lane == wait.lane &&
            then.number == wait.number && then.since == wait.since;
   });
 }
 
-void Reports::explain(scheduler::Cause& cause, blame::Situation situation, std::span<const RankFacts> facts,
+void Reports::explain(scheduler::Cause& cause, blame::Snapshot snapshot, std::span<const RankFacts> facts,
                       std::size_t about) {
-  look_at_processes(situation, facts, probe_, about, kLooksAtDeadlineMax);
-  blame::Report report = blame::assess(situation, about);
+  look_at_processes(snapshot, facts, probe_, about, kLooksAtDeadlineMax);
+  blame::Report report = blame::assess(snapshot, about);
   if (!report.circle.empty()) {
-    broken_circle_ = BrokenCircle{situation, report};
-  } else if (broken_circle_ && is_in(*broken_circle_, situation, about)) {
-    situation = broken_circle_->situation;
+    broken_circle_ = BrokenCircle{snapshot, report};
+  } else if (broken_circle_ && is_in(*broken_circle_, snapshot, about)) {
+    snapshot = broken_circle_->snapshot;
     report = broken_circle_->report;
   }
-  const std::string because = blame::because(situation, report);
+  const std::string because = blame::because(snapshot, report);
   if (!because.empty()) cause.text += "; " + because;
   cause.text = cut(std::move(cause.text), kCauseBytesMax);
   for (const blame::Culprit& culprit : report.culprits) {
-    if (culprit.verdict != report.verdict) continue;
+    if (culprit.diagnosis != report.diagnosis) continue;
     cause.culprit = static_cast<std::int32_t>(culprit.rank);
     break;
   }
-  log_report(spec_.name, cause.text + "\n" + blame::text_of(situation, report));
-  latest_ = std::make_unique<DeadlineReport>(DeadlineReport{situation.now, report_json(situation, report)});
+  log_report(spec_.name, cause.text + "\n" + blame::text_of(snapshot, report));
+  latest_ = std::make_unique<DeadlineReport>(DeadlineReport{snapshot.now, report_json(snapshot, report)});
   ++deadlines_;
 }
 
@@ -127,27 +127,27 @@ void Reports::overdue(Rank rank, std::uint32_t lane, Instant turn, scheduler::Ca
     return;
   }
   const std::vector<RankFacts> facts = rank_facts();
-  blame::Situation all = situation(facts, turn);
+  blame::Snapshot all = snapshot(facts, turn);
   if (const auto about = wait_on_lane(all, graph_, rank, lane)) explain(cause, std::move(all), facts, *about);
 }
 
 void Reports::overdue(Rank rank, GroupId group, scheduler::Cause& cause) {
   const std::vector<RankFacts> facts = rank_facts();
-  blame::Situation all = situation(facts, clock_.now());
+  blame::Snapshot all = snapshot(facts, clock_.now());
   if (const auto about = wait_run_by(all, group, rank.value)) explain(cause, std::move(all), facts, *about);
 }
 
 // Sessions end on the conductor's thread, this one, so the facts stay good without the lock.
 Json Reports::hang() {
   std::vector<RankFacts> facts;
-  blame::Situation all;
+  blame::Snapshot all;
   Json last;
   {
     const std::lock_guard lock(lock_);
     const Instant now = clock_.now();
     facts = rank_facts();
     metrics_.look_for_stragglers(now);
-    all = situation(facts, now);
+    all = snapshot(facts, now);
     if (latest_) last = {{"ago_ns", (now - latest_->at).count()}, {"report", latest_->report}};
   }
   look_at_processes(all, facts, probe_, std::nullopt, kLooksOnDemandMax);

@@ -9,7 +9,7 @@
 #include "daemon/engine/metrics.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/rank_slots.hpp"
-#include "daemon/engine/situation.hpp"
+#include "daemon/engine/snapshot.hpp"
 #include "scheduler/blame/blame.hpp"
 #include "scheduler/run/graph.hpp"
 
@@ -49,14 +49,14 @@ class Reports {
  private:
   struct DeadlineReport;
   struct BrokenCircle {
-    blame::Situation situation;
+    blame::Snapshot snapshot;
     blame::Report report;
   };
-  static bool is_in(const BrokenCircle& circle, const blame::Situation& now, std::size_t about);
+  static bool is_in(const BrokenCircle& circle, const blame::Snapshot& now, std::size_t about);
   std::vector<RankFacts> rank_facts() const;
   std::vector<RankFlights> all_flights() const;
-  blame::Situation situation(std::span<const RankFacts> facts, Instant now) const;
-  void explain(scheduler::Cause& cause, blame::Situation situation, std::span<const RankFacts> facts,
+  blame::Snapshot snapshot(std::span<const RankFacts> facts, Instant now) const;
+  void explain(scheduler::Cause& cause, blame::Snapshot snapshot, std::span<const RankFacts> facts,
                std::size_t about);
 
   const control::JobSpec& spec_;

@@ -18,7 +18,7 @@
 namespace muster::engine {
 
 // Owns    who has asked, and answers that were not fetched yet.
-// Thread  the conductor, under the engine's baton.
+// Thread  the conductor, under the engine's lock.
 // Bound   one entry a session and group.
 // Fails   never.
 class ShrinkRounds {

@@ -16,7 +16,7 @@
 namespace muster::engine {
 
 // Owns    the counters' memory.
-// Thread  under the engine's baton.
+// Thread  under the engine's lock.
 // Bound   a few additions a start; a pass over ranks and groups each kPeriod, with kRecordsALook records of
 //         ranks that have run something. kMadeRowsMax groups made later
 //         have a row each; what is made while they are taken is not counted.

@@ -15,17 +15,18 @@ const char* word(const std::array<const char*, N>& words, Enum value) noexcept {
   return index < N ? words[index] : "unknown";
 }
 
-constexpr std::array kVerdictWords = {"healthy",  "slow",   "not_joined", "not_attached", "mismatch_pending",
-                                      "deadlock", "frozen", "stopped",    "dead"};
+constexpr std::array kDiagnosisWords = {
+    "healthy",  "slow",   "not_joined", "not_attached", "mismatch_pending",
+    "deadlock", "frozen", "stopped",    "dead"};
 
-std::optional<Verdict> verdict_of(ProcessState state) {
+std::optional<Diagnosis> diagnosis_of(ProcessState state) {
   switch (state) {
     case ProcessState::kDead:
-      return Verdict::kDead;
+      return Diagnosis::kDead;
     case ProcessState::kStopped:
-      return Verdict::kStopped;
+      return Diagnosis::kStopped;
     case ProcessState::kFrozen:
-      return Verdict::kFrozen;
+      return Diagnosis::kFrozen;
     default:
       return std::nullopt;
   }
@@ -39,14 +40,14 @@ std::optional<Verdict> verdict_of(ProcessState state) {
 // Fails   never.
 class Search {
  public:
-  explicit Search(const Situation& situation)
-      : situation_(situation),
-        places_(situation.ranks.size()),
-        marks_(situation.waits.size(), Mark::kNew),
-        goes_on_(situation.waits.size(), false) {
-    for (std::size_t w = 0; w < situation.waits.size(); ++w) {
-      for (const Arrived& arrived : situation.waits[w].arrived) add_place(arrived.rank, w);
-      for (const std::uint32_t rank : situation.waits[w].awaiting) add_place(rank, w);
+  explicit Search(const Snapshot& snapshot)
+      : snapshot_(snapshot),
+        places_(snapshot.ranks.size()),
+        marks_(snapshot.waits.size(), Mark::kNew),
+        goes_on_(snapshot.waits.size(), false) {
+    for (std::size_t w = 0; w < snapshot.waits.size(); ++w) {
+      for (const Arrived& arrived : snapshot.waits[w].arrived) add_place(arrived.rank, w);
+      for (const std::uint32_t rank : snapshot.waits[w].awaiting) add_place(rank, w);
     }
   }
 
@@ -70,7 +71,7 @@ class Search {
 
   const RankState& rank(std::uint32_t number) const {
     static const RankState kNobody{};
-    return number < situation_.ranks.size() ? situation_.ranks[number] : kNobody;
+    return number < snapshot_.ranks.size() ? snapshot_.ranks[number] : kNobody;
   }
 
   void add_place(std::uint32_t rank, std::size_t w) {
@@ -79,9 +80,9 @@ class Search {
 
   void visit(std::size_t w, bool certain) {
     marks_[w] = Mark::kOnTheWay;
-    const Wait& wait = situation_.waits[w];
+    const Wait& wait = snapshot_.waits[w];
     for (const std::uint32_t inside : wait.inside)
-      if (const auto bad = verdict_of(rank(inside).process))
+      if (const auto bad = diagnosis_of(rank(inside).process))
         ends_.push_back({{inside, *bad, ""}, w, certain});
     if (wait.missing.empty()) running_.push_back(w);
     if (!wait.difference.empty()) differing_.push_back(w);
@@ -90,17 +91,17 @@ class Search {
   }
 
   void follow(std::size_t w, const Missing& missing, bool certain) {
-    if (missing.behind && *missing.behind < situation_.waits.size())
+    if (missing.behind && *missing.behind < snapshot_.waits.size())
       return go_on(w, missing.rank, *missing.behind, true, certain);
     const RankState& state = rank(missing.rank);
-    std::optional<Verdict> end = verdict_of(state.process);
-    if (!end && !state.attached) end = Verdict::kNotAttached;
+    std::optional<Diagnosis> end = diagnosis_of(state.process);
+    if (!end && !state.attached) end = Diagnosis::kNotAttached;
     const auto& places = missing.rank < places_.size() ? places_[missing.rank] : std::vector<std::size_t>();
     // A part that is held back by something else than a wait goes no further: the reason is its own.
-    if (!end && (places.empty() || !missing.reason.empty())) end = Verdict::kNotJoined;
+    if (!end && (places.empty() || !missing.reason.empty())) end = Diagnosis::kNotJoined;
     if (end) return ends_.push_back({{missing.rank, *end, missing.reason}, w, certain});
     for (const std::size_t place : places)
-      go_on(w, missing.rank, place, situation_.waits[place].path == Path::kDirect, certain);
+      go_on(w, missing.rank, place, snapshot_.waits[place].path == Path::kDirect, certain);
   }
 
   // `sure`: that the rank cannot come to `w` before `next` is over; `certain`: that the way to `w` is so.
@@ -131,7 +132,7 @@ class Search {
     if (circle_.empty() || rating(circle) > rating(circle_)) circle_ = std::move(circle);
   }
 
-  Instant since(std::size_t w) const { return situation_.waits[w].since; }
+  Instant since(std::size_t w) const { return snapshot_.waits[w].since; }
 
   std::size_t oldest(const std::vector<std::size_t>& waits) const {
     return *std::min_element(waits.begin(), waits.end(),
@@ -140,24 +141,24 @@ class Search {
 
   Report conclude(std::size_t start) {
     Report report;
-    std::optional<Verdict> worst;
-    for (const End& end : ends_) worst = std::max(worst.value_or(Verdict::kHealthy), end.culprit.verdict);
-    const bool process = worst && *worst >= Verdict::kFrozen;
+    std::optional<Diagnosis> worst;
+    for (const End& end : ends_) worst = std::max(worst.value_or(Diagnosis::kHealthy), end.culprit.diagnosis);
+    const bool process = worst && *worst >= Diagnosis::kFrozen;
     // That a member has no process is seen; a circle may be inferred.
     const bool inferred =
         std::any_of(circle_.begin(), circle_.end(), [](const Link& link) { return !link.certain; });
     const bool absent = std::any_of(ends_.begin(), ends_.end(), [](const End& end) {
-      return end.certain && end.culprit.verdict == Verdict::kNotAttached;
+      return end.certain && end.culprit.diagnosis == Diagnosis::kNotAttached;
     });
     if (!process && !circle_.empty() && !(inferred && absent)) {
       conclude_circle(report);
     } else if (!process && !differing_.empty()) {
-      report.verdict = Verdict::kMismatchPending;
+      report.diagnosis = Diagnosis::kMismatchPending;
       report.wait = oldest(differing_);
     } else if (worst) {
       conclude_ends(report, *worst);
     } else {
-      report.verdict = Verdict::kSlow;
+      report.diagnosis = Diagnosis::kSlow;
       report.confidence = Confidence::kMedium;
       report.wait = running_.empty() ? start : oldest(running_);
     }
@@ -174,9 +175,9 @@ class Search {
     for (const Link& link : circle_) {
       if (!link.certain) report.confidence = Confidence::kMedium;
       one_group =
-          one_group && situation_.waits[link.wait].group == situation_.waits[circle_.front().wait].group;
+          one_group && snapshot_.waits[link.wait].group == snapshot_.waits[circle_.front().wait].group;
     }
-    report.verdict = one_group ? Verdict::kMismatchPending : Verdict::kDeadlock;
+    report.diagnosis = one_group ? Diagnosis::kMismatchPending : Diagnosis::kDeadlock;
     report.wait = circle_.front().wait;
     report.circle = circle_;
     name_culprits(report);
@@ -187,17 +188,17 @@ class Search {
     std::map<std::uint32_t, Culprit> culprits;
     for (const End& end : ends_) {
       Culprit& culprit = culprits[end.culprit.rank];
-      if (culprit.verdict <= end.culprit.verdict) culprit = end.culprit;
+      if (culprit.diagnosis <= end.culprit.diagnosis) culprit = end.culprit;
     }
     for (const auto& [number, culprit] : culprits) report.culprits.push_back(culprit);
   }
 
-  void conclude_ends(Report& report, Verdict worst) {
-    report.verdict = worst;
+  void conclude_ends(Report& report, Diagnosis worst) {
+    report.diagnosis = worst;
     std::vector<std::size_t> waits;
     report.confidence = Confidence::kMedium;
     for (const End& end : ends_) {
-      if (end.culprit.verdict != worst) continue;
+      if (end.culprit.diagnosis != worst) continue;
       waits.push_back(end.wait);
       if (end.certain) report.confidence = Confidence::kHigh;
     }
@@ -208,13 +209,13 @@ class Search {
                  [&](std::size_t w) { return !goes_on_[w]; });
     report.wait = oldest(ground.empty() ? waits : ground);
     const auto unseen = [&](const Culprit& c) {
-      return c.verdict == Verdict::kNotJoined && rank(c.rank).process == ProcessState::kUnknown;
+      return c.diagnosis == Diagnosis::kNotJoined && rank(c.rank).process == ProcessState::kUnknown;
     };
     if (std::any_of(report.culprits.begin(), report.culprits.end(), unseen))
       report.confidence = Confidence::kMedium;
   }
 
-  const Situation& situation_;
+  const Snapshot& snapshot_;
   std::vector<std::vector<std::size_t>> places_;  // by rank: the waits in which it sits
   std::vector<Mark> marks_;
   std::vector<bool> goes_on_;  // somebody who is missing there waits elsewhere
@@ -225,62 +226,63 @@ class Search {
   std::vector<std::size_t> differing_;
 };
 
-// Each sentence is what the situation really rules out: of states that nobody has looked at it says nothing.
-void rule_out(const Situation& situation, Report& report) {
+// Each sentence is what the snapshot really rules out: of states that nobody has looked at it says nothing.
+void rule_out(const Snapshot& snapshot, Report& report) {
   bool seen = true;
   bool ill = false;
   bool absent = false;
-  for (const RankState& rank : situation.ranks) absent = absent || !rank.attached;
+  for (const RankState& rank : snapshot.ranks) absent = absent || !rank.attached;
   const auto look = [&](std::uint32_t number) {
-    if (number >= situation.ranks.size() || !situation.ranks[number].attached) return;
-    const ProcessState state = situation.ranks[number].process;
+    if (number >= snapshot.ranks.size() || !snapshot.ranks[number].attached) return;
+    const ProcessState state = snapshot.ranks[number].process;
     seen = seen && state != ProcessState::kUnknown;
-    ill = ill || verdict_of(state).has_value();
+    ill = ill || diagnosis_of(state).has_value();
   };
-  for (const Wait& wait : situation.waits) {
+  for (const Wait& wait : snapshot.waits) {
     for (const Missing& missing : wait.missing) look(missing.rank);
     for (const std::uint32_t inside : wait.inside) look(inside);
   }
   for (const Culprit& culprit : report.culprits) look(culprit.rank);
-  if (report.verdict != Verdict::kHealthy && seen && !ill)
+  if (report.diagnosis != Diagnosis::kHealthy && seen && !ill)
     report.ruled_out.emplace_back("a dead, stopped or frozen process");
   if (!absent) report.ruled_out.emplace_back("a rank that is not attached");
-  if (report.verdict != Verdict::kHealthy && report.circle.empty())
+  if (report.diagnosis != Diagnosis::kHealthy && report.circle.empty())
     report.ruled_out.emplace_back("a circular wait");
   const auto differs = [](const Wait& wait) { return !wait.difference.empty(); };
-  if (std::none_of(situation.waits.begin(), situation.waits.end(), differs) &&
-      report.verdict != Verdict::kMismatchPending && report.verdict != Verdict::kHealthy)
+  if (std::none_of(snapshot.waits.begin(), snapshot.waits.end(), differs) &&
+      report.diagnosis != Diagnosis::kMismatchPending && report.diagnosis != Diagnosis::kHealthy)
     report.ruled_out.emplace_back("a difference in op, count or dtype among those who have come");
 }
 
 // Nothing waits for long. Processes that cannot go on are the cause of that, or of what comes next.
-void look_between_operations(const Situation& situation, Report& report) {
-  for (std::uint32_t number = 0; number < situation.ranks.size(); ++number) {
-    const RankState& rank = situation.ranks[number];
-    const auto bad = rank.attached ? verdict_of(rank.process) : std::nullopt;
+void look_between_operations(const Snapshot& snapshot, Report& report) {
+  for (std::uint32_t number = 0; number < snapshot.ranks.size(); ++number) {
+    const RankState& rank = snapshot.ranks[number];
+    const auto bad = rank.attached ? diagnosis_of(rank.process) : std::nullopt;
     if (!bad) continue;
-    report.verdict = std::max(report.verdict, *bad);
+    report.diagnosis = std::max(report.diagnosis, *bad);
     report.culprits.push_back({number, *bad, ""});
   }
 }
 
-void advise(const Situation& situation, Report& report) {
+void advise(const Snapshot& snapshot, Report& report) {
   constexpr std::size_t kAdviceMax = 4;
   const auto add = [&](std::string command) {
     if (report.next.size() < kAdviceMax) report.next.push_back(std::move(command));
   };
   for (const Culprit& culprit : report.culprits) {
-    const RankState* rank = culprit.rank < situation.ranks.size() ? &situation.ranks[culprit.rank] : nullptr;
-    if (rank == nullptr || culprit.verdict != report.verdict) continue;
+    const RankState* rank = culprit.rank < snapshot.ranks.size() ? &snapshot.ranks[culprit.rank] : nullptr;
+    if (rank == nullptr || culprit.diagnosis != report.diagnosis) continue;
     const std::string pid = std::to_string(rank->pid);
-    if (culprit.verdict == Verdict::kStopped) add("kill -CONT " + pid);
-    if (culprit.verdict == Verdict::kFrozen) add("thaw the cgroup " + rank->where);
-    if (culprit.verdict == Verdict::kNotJoined) add("py-spy dump -p " + pid + "   (or: gdb -p " + pid + ")");
+    if (culprit.diagnosis == Diagnosis::kStopped) add("kill -CONT " + pid);
+    if (culprit.diagnosis == Diagnosis::kFrozen) add("thaw the cgroup " + rank->where);
+    if (culprit.diagnosis == Diagnosis::kNotJoined)
+      add("py-spy dump -p " + pid + "   (or: gdb -p " + pid + ")");
   }
-  if (report.verdict == Verdict::kNotAttached || report.verdict == Verdict::kDead) add("muster jobs");
-  if (report.verdict == Verdict::kSlow) add("muster top --job " + situation.job);
-  if (!report.circle.empty() || report.verdict == Verdict::kMismatchPending)
-    add("muster flight --job " + situation.job + " -o flight.json");
+  if (report.diagnosis == Diagnosis::kNotAttached || report.diagnosis == Diagnosis::kDead) add("muster jobs");
+  if (report.diagnosis == Diagnosis::kSlow) add("muster top --job " + snapshot.job);
+  if (!report.circle.empty() || report.diagnosis == Diagnosis::kMismatchPending)
+    add("muster flight --job " + snapshot.job + " -o flight.json");
 }
 
 }  // namespace
@@ -289,8 +291,8 @@ const char* process_state_name(ProcessState state) noexcept {
   return word(std::array{"unknown", "running", "stopped", "frozen", "dead"}, state);
 }
 
-const char* verdict_name(Verdict verdict) noexcept {
-  return word(kVerdictWords, verdict);
+const char* diagnosis_name(Diagnosis diagnosis) noexcept {
+  return word(kDiagnosisWords, diagnosis);
 }
 
 const char* confidence_name(Confidence confidence) noexcept {
@@ -298,26 +300,27 @@ const char* confidence_name(Confidence confidence) noexcept {
 }
 
 // Where the oldest operation only takes its time, a younger one may hang all the same.
-Report assess(const Situation& situation, std::optional<std::size_t> about) {
+Report assess(const Snapshot& snapshot, std::optional<std::size_t> about) {
   std::vector<std::size_t> starts;
   if (about) {
-    if (*about < situation.waits.size()) starts.push_back(*about);
+    if (*about < snapshot.waits.size()) starts.push_back(*about);
   } else {
-    for (std::size_t w = 0; w < situation.waits.size(); ++w)
-      if (situation.now - situation.waits[w].since >= situation.patience) starts.push_back(w);
+    for (std::size_t w = 0; w < snapshot.waits.size(); ++w)
+      if (snapshot.now - snapshot.waits[w].since >= snapshot.patience) starts.push_back(w);
     std::stable_sort(starts.begin(), starts.end(), [&](std::size_t a, std::size_t b) {
-      return situation.waits[a].since < situation.waits[b].since;
+      return snapshot.waits[a].since < snapshot.waits[b].since;
     });
   }
   Report report;
   for (const std::size_t start : starts) {
-    Report found = Search(situation).run(start);
-    if (report.verdict == Verdict::kHealthy || found.verdict != Verdict::kSlow) report = std::move(found);
-    if (report.verdict != Verdict::kSlow) break;
+    Report found = Search(snapshot).run(start);
+    if (report.diagnosis == Diagnosis::kHealthy || found.diagnosis != Diagnosis::kSlow)
+      report = std::move(found);
+    if (report.diagnosis != Diagnosis::kSlow) break;
   }
-  if (!about && report.verdict == Verdict::kHealthy) look_between_operations(situation, report);
-  rule_out(situation, report);
-  advise(situation, report);
+  if (!about && report.diagnosis == Diagnosis::kHealthy) look_between_operations(snapshot, report);
+  rule_out(snapshot, report);
+  advise(snapshot, report);
   return report;
 }
 

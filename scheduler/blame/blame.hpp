@@ -1,4 +1,4 @@
-// Who is to blame when an operation does not complete: a pure function of a Situation.
+// Who is to blame when an operation does not complete: a pure function of a Snapshot.
 //
 // Not by majority: of 32 ranks 30 may be stuck and the two that are ahead be right. The search begins at the
 // oldest operation that is incomplete, or at the one that is asked about, and goes from each member that has
@@ -6,7 +6,7 @@
 // back to where it has been.
 #pragma once
 
-#include "scheduler/blame/situation.hpp"
+#include "scheduler/blame/snapshot.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace muster::blame {
 
-enum class Verdict : std::uint8_t {
-  kHealthy,          // no operation is older than the situation's patience, and every process can go on
+enum class Diagnosis : std::uint8_t {
+  kHealthy,          // no operation is older than the snapshot's patience, and every process can go on
   kSlow,             // all have come; the operation runs
   kNotJoined,        // a member runs, and has not come
   kNotAttached,      // a member has no process in the job
@@ -27,14 +27,14 @@ enum class Verdict : std::uint8_t {
   kStopped,
   kDead,
 };
-const char* verdict_name(Verdict verdict) noexcept;  // "not_joined"
+const char* diagnosis_name(Diagnosis diagnosis) noexcept;  // "not_joined"
 
 enum class Confidence : std::uint8_t { kLow, kMedium, kHigh };
 const char* confidence_name(Confidence confidence) noexcept;
 
 struct Culprit {
   std::uint32_t rank = 0;
-  Verdict verdict = Verdict::kNotJoined;
+  Diagnosis diagnosis = Diagnosis::kNotJoined;
   std::string reason;  // what its own start waits for, if it has submitted one
 };
 
@@ -47,7 +47,7 @@ struct Link {
 };
 
 struct Report {
-  Verdict verdict = Verdict::kHealthy;
+  Diagnosis diagnosis = Diagnosis::kHealthy;
   Confidence confidence = Confidence::kHigh;
   std::optional<std::size_t> wait;  // the oldest incomplete operation on the way to the cause
   std::vector<Culprit> culprits;    // by rank
@@ -58,12 +58,12 @@ struct Report {
 
 // `about`: the wait whose deadline has passed, which is then looked at whatever its age. Without it, and
 // where nothing waits for long, processes that are stopped, frozen or dead between two operations are named.
-Report assess(const Situation& situation, std::optional<std::size_t> about = std::nullopt);
+Report assess(const Snapshot& snapshot, std::optional<std::size_t> about = std::nullopt);
 
-// The cause in one clause, to stand behind a deadline's verdict; empty if there is nothing to add to the
+// The cause in one clause, to stand behind a deadline's diagnosis; empty if there is nothing to add to the
 // missing ranks. What matters most comes first, so that it may be cut.
-std::string because(const Situation& situation, const Report& report);
+std::string because(const Snapshot& snapshot, const Report& report);
 // As `muster hang` prints it.
-std::string text_of(const Situation& situation, const Report& report);
+std::string text_of(const Snapshot& snapshot, const Report& report);
 
 }  // namespace muster::blame

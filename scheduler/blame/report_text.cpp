@@ -17,9 +17,9 @@ std::string seconds(Nanos span) {
   return value < 1 ? fmt::format("{:.0f} ms", value * 1000) : fmt::format("{:.1f} s", value);
 }
 
-const RankState& state_of(const Situation& situation, std::uint32_t rank) {
+const RankState& state_of(const Snapshot& snapshot, std::uint32_t rank) {
   static const RankState kNobody{};
-  return rank < situation.ranks.size() ? situation.ranks[rank] : kNobody;
+  return rank < snapshot.ranks.size() ? snapshot.ranks[rank] : kNobody;
 }
 
 std::vector<std::uint32_t> missing_of(const Wait& wait) {
@@ -52,15 +52,15 @@ std::string operation_of(const Wait& wait) {
   return text;
 }
 
-const char* clause_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kDead:
+const char* clause_of(Diagnosis diagnosis) {
+  switch (diagnosis) {
+    case Diagnosis::kDead:
       return "dead";
-    case Verdict::kStopped:
+    case Diagnosis::kStopped:
       return "stopped by a signal";
-    case Verdict::kFrozen:
+    case Diagnosis::kFrozen:
       return "frozen with its cgroup";
-    case Verdict::kNotAttached:
+    case Diagnosis::kNotAttached:
       return "not attached";
     default:
       return "running, but not there";
@@ -68,41 +68,41 @@ const char* clause_of(Verdict verdict) {
 }
 
 // Some members run what others have started.
-bool mixes_paths(const Situation& situation, const Report& report) {
-  const auto path_of = [&](const Link& link) { return situation.waits[link.wait].path; };
+bool mixes_paths(const Snapshot& snapshot, const Report& report) {
+  const auto path_of = [&](const Link& link) { return snapshot.waits[link.wait].path; };
   return std::any_of(report.circle.begin(), report.circle.end(),
                      [&](const Link& link) { return path_of(link) != path_of(report.circle.front()); });
 }
 
-std::string circle_of(const Situation& situation, const Report& report) {
-  const bool mixed = mixes_paths(situation, report);
+std::string circle_of(const Snapshot& snapshot, const Report& report) {
+  const bool mixed = mixes_paths(snapshot, report);
   std::string text;
   for (const Link& link : report.circle) {
-    const Wait& wait = situation.waits[link.wait];
+    const Wait& wait = snapshot.waits[link.wait];
     const char* how = !mixed ? "" : wait.path == Path::kDirect ? ", run" : ", started";
     text += fmt::format("rank {} ({}: {}{}) -> ", link.rank, wait.group_name, wait.operation.label, how);
   }
   return text + fmt::format("rank {}", report.circle.front().rank);
 }
 
-void add_rank(const Situation& situation, std::uint32_t number, const std::string& reason, std::string* out) {
-  const RankState& rank = state_of(situation, number);
+void add_rank(const Snapshot& snapshot, std::uint32_t number, const std::string& reason, std::string* out) {
+  const RankState& rank = state_of(snapshot, number);
   std::string line = rank.attached
                          ? fmt::format("pid {}, process {}", rank.pid, process_state_name(rank.process))
                          : std::string("not attached");
   if (!rank.where.empty()) line += " in " + rank.where;
-  if (rank.heard) line += fmt::format("; last heard {} ago", seconds(situation.now - *rank.heard));
+  if (rank.heard) line += fmt::format("; last heard {} ago", seconds(snapshot.now - *rank.heard));
   if (rank.finished)
     line += fmt::format("; last op: {} #{} in {} done {} ago", rank.finished->label, rank.finished->number,
-                        rank.finished->group, seconds(situation.now - rank.finished->at));
+                        rank.finished->group, seconds(snapshot.now - rank.finished->at));
   if (!reason.empty()) line += "; its part waits for " + reason;
   *out += fmt::format("{:<9}{}\n", fmt::format("rank {}", number), line);
 }
 
-void add_wait(const Situation& situation, const Wait& wait, std::string* out) {
+void add_wait(const Snapshot& snapshot, const Wait& wait, std::string* out) {
   *out += fmt::format("group    {} (id {}, {} ranks)   op {}\n", wait.group_name, wait.group, wait.members,
                       operation_of(wait));
-  *out += fmt::format("waiting  {} for {}", plural(here_of(wait)), seconds(situation.now - wait.since));
+  *out += fmt::format("waiting  {} for {}", plural(here_of(wait)), seconds(snapshot.now - wait.since));
   *out += wait.missing.empty() ? "   all have come\n" : "   missing  " + plural(missing_of(wait)) + "\n";
   if (!wait.awaiting.empty())
     *out += fmt::format("done     {}, waiting until {} read what {} gave\n", plural(wait.awaiting),
@@ -111,10 +111,10 @@ void add_wait(const Situation& situation, const Wait& wait, std::string* out) {
   if (!wait.difference.empty()) *out += "differ   on " + wait.difference + "\n";
 }
 
-void add_circle(const Situation& situation, const Report& report, std::string* out) {
+void add_circle(const Snapshot& snapshot, const Report& report, std::string* out) {
   const char* head = "circle";
   for (const Link& link : report.circle) {
-    const Wait& wait = situation.waits[link.wait];
+    const Wait& wait = snapshot.waits[link.wait];
     *out += fmt::format("{:<9}rank {} is in group {}: {}, and waits for rank {}{}\n", head, link.rank,
                         wait.group_name, operation_of(wait), link.waits_for,
                         link.certain ? "" : ", which has not submitted its part");
@@ -122,28 +122,28 @@ void add_circle(const Situation& situation, const Report& report, std::string* o
   }
 }
 
-void add_others(const Situation& situation, const Report& report, std::string* out) {
+void add_others(const Snapshot& snapshot, const Report& report, std::string* out) {
   std::size_t listed = 0;
-  for (std::size_t w = 0; w < situation.waits.size(); ++w) {
+  for (std::size_t w = 0; w < snapshot.waits.size(); ++w) {
     const bool in_circle = std::any_of(report.circle.begin(), report.circle.end(),
                                        [&](const Link& link) { return link.wait == w; });
     if (report.wait == w || in_circle) continue;
-    const Wait& wait = situation.waits[w];
+    const Wait& wait = snapshot.waits[w];
     if (++listed > kListedMax) continue;
     *out += fmt::format("also     {} in {}: {} for {}{}\n", operation_of(wait), wait.group_name,
-                        plural(here_of(wait)), seconds(situation.now - wait.since),
+                        plural(here_of(wait)), seconds(snapshot.now - wait.since),
                         wait.missing.empty() ? ", running" : ", missing " + plural(missing_of(wait)));
   }
   if (listed > kListedMax) *out += fmt::format("also     {} more operations\n", listed - kListedMax);
 }
 
-// Of another kind than the verdict: nothing fails because of them.
-void add_stragglers(const Situation& situation, std::string* out) {
-  const std::size_t listed = std::min(situation.stragglers.size(), kListedMax);
+// Of another kind than the diagnosis: nothing fails because of them.
+void add_stragglers(const Snapshot& snapshot, std::string* out) {
+  const std::size_t listed = std::min(snapshot.stragglers.size(), kListedMax);
   for (std::size_t i = 0; i < listed; ++i)
-    *out += fmt::format("late     {}\n", sentence_of(situation.stragglers[i]));
-  if (situation.stragglers.size() > listed)
-    *out += fmt::format("late     {} more\n", situation.stragglers.size() - listed);
+    *out += fmt::format("late     {}\n", sentence_of(snapshot.stragglers[i]));
+  if (snapshot.stragglers.size() > listed)
+    *out += fmt::format("late     {} more\n", snapshot.stragglers.size() - listed);
 }
 
 void add_lines(const char* head, const std::vector<std::string>& lines, std::string* out) {
@@ -155,56 +155,56 @@ void add_lines(const char* head, const std::vector<std::string>& lines, std::str
 
 }  // namespace
 
-std::string because(const Situation& situation, const Report& report) {
-  if (report.verdict == Verdict::kDeadlock) return "circular wait: " + circle_of(situation, report);
-  if (report.verdict == Verdict::kMismatchPending && !report.circle.empty())
-    return (mixes_paths(situation, report) ? "what is run and what is started do not meet: "
-                                           : "its members are in different operations: ") +
-           circle_of(situation, report);
-  if (report.verdict == Verdict::kMismatchPending)
-    return "those who have come differ on " + situation.waits[*report.wait].difference;
+std::string because(const Snapshot& snapshot, const Report& report) {
+  if (report.diagnosis == Diagnosis::kDeadlock) return "circular wait: " + circle_of(snapshot, report);
+  if (report.diagnosis == Diagnosis::kMismatchPending && !report.circle.empty())
+    return (mixes_paths(snapshot, report) ? "what is run and what is started do not meet: "
+                                          : "its members are in different operations: ") +
+           circle_of(snapshot, report);
+  if (report.diagnosis == Diagnosis::kMismatchPending)
+    return "those who have come differ on " + snapshot.waits[*report.wait].difference;
   std::string text;
   // One clause for each state, the worst first.
-  for (const Verdict verdict :
-       {Verdict::kDead, Verdict::kStopped, Verdict::kFrozen, Verdict::kNotAttached, Verdict::kNotJoined}) {
+  for (const Diagnosis diagnosis : {Diagnosis::kDead, Diagnosis::kStopped, Diagnosis::kFrozen,
+                                    Diagnosis::kNotAttached, Diagnosis::kNotJoined}) {
     std::vector<std::uint32_t> ranks;
     std::string reason;
     for (const Culprit& culprit : report.culprits) {
-      if (culprit.verdict != verdict) continue;
+      if (culprit.diagnosis != diagnosis) continue;
       ranks.push_back(culprit.rank);
       if (reason.empty()) reason = culprit.reason;
     }
     if (ranks.empty()) continue;
     if (!text.empty()) text += "; ";
-    text += fmt::format("{} {} {}", plural(ranks), ranks.size() == 1 ? "is" : "are", clause_of(verdict));
-    if (verdict == Verdict::kNotJoined && !reason.empty()) text += " (waits for " + reason + ")";
-    const RankState& first = state_of(situation, ranks.front());
+    text += fmt::format("{} {} {}", plural(ranks), ranks.size() == 1 ? "is" : "are", clause_of(diagnosis));
+    if (diagnosis == Diagnosis::kNotJoined && !reason.empty()) text += " (waits for " + reason + ")";
+    const RankState& first = state_of(snapshot, ranks.front());
     if (ranks.size() == 1 && first.pid > 0 && first.attached) text += fmt::format(" (pid {})", first.pid);
   }
   return text;
 }
 
-std::string text_of(const Situation& situation, const Report& report) {
-  std::string out = fmt::format("VERDICT  {}   confidence {}\n", verdict_name(report.verdict),
+std::string text_of(const Snapshot& snapshot, const Report& report) {
+  std::string out = fmt::format("VERDICT  {}   confidence {}\n", diagnosis_name(report.diagnosis),
                                 confidence_name(report.confidence));
-  if (report.verdict == Verdict::kHealthy) {
-    out += situation.waits.empty()
+  if (report.diagnosis == Diagnosis::kHealthy) {
+    out += snapshot.waits.empty()
                ? std::string("         no operation waits for anybody\n")
                : fmt::format("         operations in flight: {}, none for longer than {}\n",
-                             situation.waits.size(), seconds(situation.patience));
+                             snapshot.waits.size(), seconds(snapshot.patience));
   }
-  if (report.verdict >= Verdict::kFrozen && !report.wait)
-    out += fmt::format("         {}; no operation has waited for that long\n", because(situation, report));
-  if (report.wait) add_wait(situation, situation.waits[*report.wait], &out);
-  add_circle(situation, report, &out);
+  if (report.diagnosis >= Diagnosis::kFrozen && !report.wait)
+    out += fmt::format("         {}; no operation has waited for that long\n", because(snapshot, report));
+  if (report.wait) add_wait(snapshot, snapshot.waits[*report.wait], &out);
+  add_circle(snapshot, report, &out);
   for (std::size_t i = 0; i < report.culprits.size() && i < kListedMax; ++i)
-    add_rank(situation, report.culprits[i].rank, report.culprits[i].reason, &out);
+    add_rank(snapshot, report.culprits[i].rank, report.culprits[i].reason, &out);
   if (report.culprits.size() > kListedMax)
     out += fmt::format("         and {} more ranks\n", report.culprits.size() - kListedMax);
   for (std::size_t i = 0; i < report.circle.size() && i < kListedMax; ++i)
-    add_rank(situation, report.circle[i].rank, "", &out);
-  add_others(situation, report, &out);
-  add_stragglers(situation, &out);
+    add_rank(snapshot, report.circle[i].rank, "", &out);
+  add_others(snapshot, report, &out);
+  add_stragglers(snapshot, &out);
   std::string ruled_out;
   for (const std::string& fact : report.ruled_out) ruled_out += (ruled_out.empty() ? "" : " · ") + fact;
   if (!ruled_out.empty()) out += "ruled out  " + ruled_out + "\n";

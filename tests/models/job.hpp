@@ -80,7 +80,7 @@ constexpr std::uint64_t kArenaBytes = 1 << 20;
 constexpr std::uint64_t kArenaStep = 128 << 10;  // the words that stand for an arena lie so far apart
 
 // Owns    the board, and each rank's arena and view of shared memory.
-// Thread  one; Relacy's threads are its fibers, and take the baton.
+// Thread  one; Relacy's threads are its fibers, and take the engine lock.
 // Bound   a few ranks and groups, the same in all schedules of a search.
 // Fails   ends the program where the machine gives no memory.
 class Job {

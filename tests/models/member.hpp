@@ -6,22 +6,22 @@
 
 namespace muster::model {
 
-// The engine's answers, each a turn with the baton.
+// The engine's answers, each a turn with the engine lock.
 //
-// Owns    the baton. Thread  any of the model's. Bound  one end a call. Fails  never.
+// Owns    the engine lock. Thread  any of the model's. Bound  one end a call. Fails  never.
 class Engine {
  public:
   explicit Engine(Job& job) : job_(job) {}
 
   // daemon/engine: an abort, a broken protocol.
   void abort(GroupId group) {
-    const Turn turn(baton_);
+    const Turn turn(lock_);
     end(group, Code::kAborted, Why::kOther);
   }
 
-  // daemon/engine/direct.cpp: direct_overdue().
+  // daemon/engine/direct_service.cpp: overdue().
   void overdue(const engine::DirectQuestion& q) {
-    const Turn turn(baton_);
+    const Turn turn(lock_);
     engine::Board& board = job_.board();
     if (q.epoch != board.epochs().present(q.group) || board.records().missing(q).empty()) return;
     end(q.group, Code::kTimeout, Why::kOther);
@@ -29,27 +29,27 @@ class Engine {
 
   // Whoever started the rank says that it will not come back.
   void absent(GroupId group) {
-    const Turn turn(baton_);
+    const Turn turn(lock_);
     job_.board().epochs().set_absence(group, end(group, Code::kPeerLost, Why::kLoss));
   }
 
   // The rank's process is gone, and another takes its place.
   void depart(std::uint32_t rank, GroupId group) {
-    const Turn turn(baton_);
+    const Turn turn(lock_);
     job_.board().segments().set_attached(Rank(rank), false);
     end(group, Code::kPeerLost, Why::kLoss);
   }
   std::unique_ptr<client::Channel> attach(std::uint32_t rank, std::uint32_t group, client::WaitHooks& hooks) {
-    const Turn turn(baton_);
+    const Turn turn(lock_);
     job_.board().reset(Rank(rank));
     job_.board().segments().set_attached(Rank(rank), true);
     job_.board().epochs().set_absence(GroupId(group), nullptr);
     return job_.join(group, rank, hooks);
   }
 
-  // daemon/engine/direct.cpp: direct_end(). False: the epoch goes on.
+  // daemon/engine/direct_service.cpp: end(). False: the epoch goes on.
   bool tell_end(GroupId group, client::Channel& channel) {
-    const Turn turn(baton_);
+    const Turn turn(lock_);
     engine::Board& board = job_.board();
     const std::uint64_t epoch = channel.view().epoch();
     if (board.epochs().cause_of(group, epoch) == nullptr) return false;
@@ -67,12 +67,12 @@ class Engine {
     return cause;
   }
   struct Turn {
-    explicit Turn(rl::mutex& baton) : held(baton) { held.lock(rl::debug_info("baton")); }
-    ~Turn() { held.unlock(rl::debug_info("baton")); }
+    explicit Turn(rl::mutex& lock) : held(lock) { held.lock(rl::debug_info("engine lock")); }
+    ~Turn() { held.unlock(rl::debug_info("engine lock")); }
     rl::mutex& held;
   };
   Job& job_;
-  rl::mutex baton_;
+  rl::mutex lock_;
   static inline std::uint64_t faults_ = 0;  // over all schedules, as the board's epochs
 };
 

@@ -123,7 +123,7 @@ TEST_F(EngineByHand, SleepsWhileAClientWaitsForRoomOnItsLane) {
 // Method: a bell that would block its reader, rung and emptied without end for a second beside workers of
 //         the engine's own; the lock is looked at all the while. A hold is as long as the same number is
 //         seen, so one that was not seen to end counts for less than it was: the look is short.
-class BatonHolds : public test::EngineTest {
+class EngineLockHolds : public test::EngineTest {
  protected:
   static constexpr double kPromisedMs = 50;
 
@@ -142,7 +142,7 @@ class BatonHolds : public test::EngineTest {
   }
 };
 
-TEST_F(BatonHolds, AreShortBesideADoorbellThatIsAbused) {
+TEST_F(EngineLockHolds, AreShortBesideADoorbellThatIsAbused) {
   auto attached = engine_->attach(Rank(0), 1);
   ASSERT_TRUE(attached) << attached.error().text();
   const int bell = attached->doorbell.get();

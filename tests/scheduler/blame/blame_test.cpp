@@ -18,8 +18,8 @@ constexpr Nanos ms(std::int64_t value) {
 }
 
 // A job whose ranks are attached and run; waits are added by hand. Now is at 10 s.
-Situation job_of(std::uint32_t world) {
-  Situation s;
+Snapshot job_of(std::uint32_t world) {
+  Snapshot s;
   s.job = "train";
   s.now = ms(10'000);
   s.patience = ms(1'000);
@@ -41,7 +41,7 @@ struct Facts {
   std::int64_t since_ms = 0;
 };
 
-std::size_t add(Situation& s, const Facts& facts) {
+std::size_t add(Snapshot& s, const Facts& facts) {
   Wait wait;
   wait.group = facts.group;
   wait.group_name = "g" + std::to_string(facts.group);
@@ -70,24 +70,24 @@ std::vector<std::uint32_t> range(std::uint32_t from, std::uint32_t to) {
 }
 
 TEST(Blame, FindsNothingWrongWithWhatIsYoung) {
-  Situation s = job_of(2);
-  EXPECT_EQ(assess(s).verdict, Verdict::kHealthy);
+  Snapshot s = job_of(2);
+  EXPECT_EQ(assess(s).diagnosis, Diagnosis::kHealthy);
   add(s, {0, {0}, {1}, Path::kEngine, 9'500});
-  EXPECT_EQ(assess(s).verdict, Verdict::kHealthy);
+  EXPECT_EQ(assess(s).diagnosis, Diagnosis::kHealthy);
   EXPECT_THAT(text_of(s, assess(s)), HasSubstr("none for longer than 1.0 s"));
   // Asked about that very operation, its deadline has passed, and its age is no excuse.
-  EXPECT_EQ(assess(s, 0).verdict, Verdict::kNotJoined);
+  EXPECT_EQ(assess(s, 0).diagnosis, Diagnosis::kNotJoined);
 }
 
 // Goal:   a job in which nothing moves because its processes are stopped is not healthy, though nobody waits.
 TEST(Blame, NamesProcessesThatAreStoppedBetweenOperations) {
-  Situation s = job_of(4);
+  Snapshot s = job_of(4);
   s.ranks[1].process = ProcessState::kStopped;
   s.ranks[2].process = ProcessState::kStopped;
   s.ranks[3].attached = false;
   s.ranks[3].process = ProcessState::kDead;  // nobody's
   const Report report = assess(s);
-  EXPECT_EQ(report.verdict, Verdict::kStopped);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kStopped);
   EXPECT_THAT(ranks_of(report), ElementsAre(1, 2));
   EXPECT_THAT(report.next, ElementsAre("kill -CONT 1001", "kill -CONT 1002"));
   const std::string text = text_of(s, report);
@@ -95,17 +95,17 @@ TEST(Blame, NamesProcessesThatAreStoppedBetweenOperations) {
   EXPECT_THAT(text, Not(HasSubstr("a dead, stopped or frozen process")));
   // An operation that waits has its own cause.
   add(s, {0, {1}, {0}});
-  EXPECT_EQ(assess(s).verdict, Verdict::kNotJoined);
+  EXPECT_EQ(assess(s).diagnosis, Diagnosis::kNotJoined);
 }
 
 // Goal:   one, half, and all but one of the members are missing: exactly they are named.
 TEST(Blame, NamesExactlyTheMissingRanks) {
   constexpr std::uint32_t kWorld = 8;
   for (const std::uint32_t missing : {1u, kWorld / 2, kWorld - 1}) {
-    Situation s = job_of(kWorld);
+    Snapshot s = job_of(kWorld);
     add(s, {0, range(missing, kWorld), range(0, missing)});
     const Report report = assess(s);
-    EXPECT_EQ(report.verdict, Verdict::kNotJoined);
+    EXPECT_EQ(report.diagnosis, Diagnosis::kNotJoined);
     EXPECT_EQ(report.confidence, Confidence::kHigh);
     EXPECT_EQ(ranks_of(report), range(0, missing));
   }
@@ -116,17 +116,18 @@ TEST(Blame, NamesExactlyTheMissingRanks) {
 TEST(Blame, BlamesTheOneWhomThirtyWaitForAndNotTheTwoAhead) {
   for (const std::int64_t ahead_since : {1, 5'000}) {  // whether those ahead came first or last
     for (const ProcessState state : {ProcessState::kRunning, ProcessState::kStopped}) {
-      Situation s = job_of(32);
+      Snapshot s = job_of(32);
       add(s, {0, {30, 31}, range(0, 30), Path::kEngine, ahead_since});
       std::vector<std::uint32_t> stuck = range(0, 30);
       stuck.erase(stuck.begin() + 5);
       const std::size_t inner = add(s, {1, stuck, {5}, Path::kEngine, 3'000});
       s.ranks[5].process = state;
       const Report report = assess(s);
-      EXPECT_EQ(report.verdict, state == ProcessState::kStopped ? Verdict::kStopped : Verdict::kNotJoined);
+      EXPECT_EQ(report.diagnosis,
+                state == ProcessState::kStopped ? Diagnosis::kStopped : Diagnosis::kNotJoined);
       EXPECT_THAT(ranks_of(report), ElementsAre(5));
       EXPECT_EQ(report.wait, inner) << "the oldest incomplete operation is that of the 30";
-      // Also in the verdict of the two ahead, whose missing ranks are innocent.
+      // Also in the diagnosis of the two ahead, whose missing ranks are innocent.
       EXPECT_THAT(ranks_of(assess(s, 0)), ElementsAre(5));
       EXPECT_THAT(because(s, assess(s, 0)), HasSubstr("rank 5 is"));
     }
@@ -135,7 +136,7 @@ TEST(Blame, BlamesTheOneWhomThirtyWaitForAndNotTheTwoAhead) {
 
 // Goal:   the reverse: two are stuck in a group of their own, which one of the 30 that wait does not know.
 TEST(Blame, BlamesTheTwoBehindIfItIsThey) {
-  Situation s = job_of(32);
+  Snapshot s = job_of(32);
   add(s, {0, range(0, 30), {30, 31}});
   const Report report = assess(s);
   EXPECT_THAT(ranks_of(report), ElementsAre(30, 31));
@@ -145,7 +146,7 @@ TEST(Blame, BlamesTheTwoBehindIfItIsThey) {
 // Method: ranks 0 and 1 wait for each other in two groups, of which they have not submitted the other's part;
 //         rank 2 is missing in one, attached and not.
 TEST(Blame, PrefersARankThatIsNotThereToACircleThatIsInferred) {
-  Situation s = job_of(3);
+  Snapshot s = job_of(3);
   add(s, {0, {0}, {1, 2}});
   add(s, {1, {1}, {0}});
   const Report circle = assess(s);
@@ -153,22 +154,22 @@ TEST(Blame, PrefersARankThatIsNotThereToACircleThatIsInferred) {
   EXPECT_THAT(ranks_of(circle), ElementsAre(2)) << "who has not come is told in any case";
   s.ranks[2].attached = false;
   const Report report = assess(s);
-  EXPECT_EQ(report.verdict, Verdict::kNotAttached);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kNotAttached);
   EXPECT_THAT(ranks_of(report), ElementsAre(2));
   s.waits[0].missing[0].behind = 1;
   s.waits[1].missing[0].behind = 0;
-  EXPECT_EQ(assess(s).verdict, Verdict::kDeadlock) << "a certain circle stays one";
+  EXPECT_EQ(assess(s).diagnosis, Diagnosis::kDeadlock) << "a certain circle stays one";
 }
 
 TEST(Blame, PrefersAProcessThatIsIllToOneThatOnlyHasNotCome) {
-  Situation s = job_of(5);
+  Snapshot s = job_of(5);
   add(s, {0, {0}, {1, 2, 3, 4}});
   s.ranks[1].process = ProcessState::kFrozen;
   s.ranks[1].where = "/sys/fs/cgroup/job";
   s.ranks[2].process = ProcessState::kStopped;
   s.ranks[3].attached = false;
   const Report report = assess(s);
-  EXPECT_EQ(report.verdict, Verdict::kStopped);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kStopped);
   EXPECT_THAT(ranks_of(report), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(report.next, ElementsAre("kill -CONT 1002"));
   const std::string cause = because(s, report);
@@ -177,18 +178,18 @@ TEST(Blame, PrefersAProcessThatIsIllToOneThatOnlyHasNotCome) {
   EXPECT_THAT(cause, HasSubstr("rank 3 is not attached"));
   EXPECT_THAT(text_of(s, report), HasSubstr("process frozen in /sys/fs/cgroup/job"));
   s.ranks[4].process = ProcessState::kDead;
-  EXPECT_EQ(assess(s).verdict, Verdict::kDead);
+  EXPECT_EQ(assess(s).diagnosis, Diagnosis::kDead);
 }
 
 // Goal:   ranks 0, 1, 2 go through groups {0,1}, {1,2}, {2,0} in three orders that cannot meet.
 TEST(Blame, ShowsACircleOfThreeGroupsWithRanksGroupsAndOperations) {
   for (const Path path : {Path::kEngine, Path::kDirect}) {
-    Situation s = job_of(3);
+    Snapshot s = job_of(3);
     add(s, {10, {0}, {1}, path, 100});
     add(s, {11, {1}, {2}, path, 200});
     add(s, {12, {2}, {0}, path, 300});
     const Report report = assess(s);
-    EXPECT_EQ(report.verdict, Verdict::kDeadlock);
+    EXPECT_EQ(report.diagnosis, Diagnosis::kDeadlock);
     // A caller of the direct path sits in its call; on the engine path it might still submit more.
     EXPECT_EQ(report.confidence, path == Path::kDirect ? Confidence::kHigh : Confidence::kMedium);
     ASSERT_THAT(report.circle, SizeIs(3));
@@ -206,31 +207,31 @@ TEST(Blame, ShowsACircleOfThreeGroupsWithRanksGroupsAndOperations) {
 }
 
 TEST(Blame, IsCertainOfACircleOfSubmittedParts) {
-  Situation s = job_of(2);
+  Snapshot s = job_of(2);
   add(s, {0, {0}, {1}});
   add(s, {1, {1}, {0}});
   s.waits[0].missing[0].behind = 1;
   s.waits[1].missing[0].behind = 0;
   const Report report = assess(s);
-  EXPECT_EQ(report.verdict, Verdict::kDeadlock);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kDeadlock);
   EXPECT_EQ(report.confidence, Confidence::kHigh);
 }
 
 TEST(Blame, TakesMembersOfOneGroupInTwoOperationsForAMismatch) {
-  Situation s = job_of(2);
+  Snapshot s = job_of(2);
   add(s, {4, {0}, {1}});
   add(s, {4, {1}, {0}});
   const Report report = assess(s);
-  EXPECT_EQ(report.verdict, Verdict::kMismatchPending);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kMismatchPending);
   EXPECT_THAT(because(s, report), HasSubstr("different operations: rank 0 (g4: all_reduce) -> rank 1"));
 }
 
 TEST(Blame, SaysThatARunAndAStartDoNotMeet) {
-  Situation s = job_of(2);
+  Snapshot s = job_of(2);
   add(s, {4, {0}, {1}, Path::kEngine});
   add(s, {4, {1}, {0}, Path::kDirect});
   const Report report = assess(s);
-  EXPECT_EQ(report.verdict, Verdict::kMismatchPending);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kMismatchPending);
   EXPECT_EQ(because(s, report),
             "what is run and what is started do not meet: rank 0 (g4: all_reduce, started) -> "
             "rank 1 (g4: all_reduce, run) -> rank 0");
@@ -238,36 +239,36 @@ TEST(Blame, SaysThatARunAndAStartDoNotMeet) {
 
 // Goal:   a rank that waits until a stopped one has read what it gave is not the cause.
 TEST(Blame, NamesTheReaderForWhomAMissingRankWaits) {
-  Situation s = job_of(3);
+  Snapshot s = job_of(3);
   add(s, {0, {2}, {0}, Path::kDirect});
   const std::size_t read = add(s, {1, {1}, {}, Path::kDirect, 100});
   s.waits[read].inside = {1};
   s.waits[read].awaiting = {0};
-  EXPECT_EQ(assess(s).verdict, Verdict::kSlow) << "a reader that runs is about to have read";
+  EXPECT_EQ(assess(s).diagnosis, Diagnosis::kSlow) << "a reader that runs is about to have read";
   EXPECT_THAT(text_of(s, assess(s)),
               HasSubstr("done     rank 0, waiting until rank 1 has read what it gave"));
   s.ranks[1].process = ProcessState::kStopped;
   const Report report = assess(s);
-  EXPECT_EQ(report.verdict, Verdict::kStopped);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kStopped);
   EXPECT_EQ(report.confidence, Confidence::kHigh);
   EXPECT_EQ(report.wait, read);
   EXPECT_THAT(ranks_of(report), ElementsAre(1));
   EXPECT_THAT(because(s, report), HasSubstr("rank 1 is stopped by a signal (pid 1001)"));
   s.waits[read].awaiting = {2};
-  EXPECT_EQ(assess(s).verdict, Verdict::kNotJoined) << "nobody who is missing gave it anything";
+  EXPECT_EQ(assess(s).diagnosis, Diagnosis::kNotJoined) << "nobody who is missing gave it anything";
 }
 
 TEST(Blame, SaysInWhatThoseWhoHaveComeDifferAlready) {
-  Situation s = job_of(3);
+  Snapshot s = job_of(3);
   add(s, {0, {0, 1}, {2}});
   s.waits[0].difference = "count: 8 at rank 0 and 7 at rank 1";
   const Report report = assess(s);
-  EXPECT_EQ(report.verdict, Verdict::kMismatchPending);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kMismatchPending);
   EXPECT_THAT(because(s, report), HasSubstr("count: 8 at rank 0"));
 }
 
 TEST(Blame, FollowsAPartThatIsHeldBackAndNotTheRankElsewhere) {
-  Situation s = job_of(4);
+  Snapshot s = job_of(4);
   add(s, {0, {0}, {1}});
   add(s, {1, {1}, {2}});                             // rank 1 is here,
   const std::size_t behind = add(s, {2, {1}, {3}});  // but its part of the first stands behind this
@@ -281,22 +282,22 @@ TEST(Blame, FollowsAPartThatIsHeldBackAndNotTheRankElsewhere) {
 }
 
 TEST(Blame, CallsAnOperationThatAllHaveComeToSlowAndLooksFurther) {
-  Situation s = job_of(4);
+  Snapshot s = job_of(4);
   add(s, {0, {0, 1}, {}, Path::kEngine, 10});
-  EXPECT_EQ(assess(s).verdict, Verdict::kSlow);
+  EXPECT_EQ(assess(s).diagnosis, Diagnosis::kSlow);
   add(s, {1, {2}, {3}, Path::kEngine, 20});
-  EXPECT_EQ(assess(s).verdict, Verdict::kNotJoined);
+  EXPECT_EQ(assess(s).diagnosis, Diagnosis::kNotJoined);
   // One that has come and was stopped inside is no matter of speed.
   s.waits.pop_back();
   s.waits[0].inside = {0, 1};
   s.ranks[1].process = ProcessState::kStopped;
   const Report report = assess(s);
-  EXPECT_EQ(report.verdict, Verdict::kStopped);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kStopped);
   EXPECT_THAT(ranks_of(report), ElementsAre(1));
 }
 
 TEST(Blame, RulesOutOnlyWhatItHasSeen) {
-  Situation s = job_of(2);
+  Snapshot s = job_of(2);
   add(s, {0, {0}, {1}});
   EXPECT_THAT(text_of(s, assess(s)), HasSubstr("a dead, stopped or frozen process"));
   s.ranks[1].process = ProcessState::kUnknown;
@@ -306,7 +307,7 @@ TEST(Blame, RulesOutOnlyWhatItHasSeen) {
 }
 
 TEST(Blame, PrintsOperationAgesAndTheLastThatAMissingRankDid) {
-  Situation s = job_of(16);
+  Snapshot s = job_of(16);
   add(s, {0, range(0, 15), {15}, Path::kEngine, 4'000});
   s.ranks[15].heard = ms(9'000);
   s.ranks[15].finished = LastOperation{"dp", "all_gather", Path::kEngine, 1186, ms(8'000)};

@@ -1,4 +1,4 @@
-#include "daemon/engine/situation.hpp"
+#include "daemon/engine/snapshot.hpp"
 
 #include "kernels/device/host/pool.hpp"
 #include "tests/scheduler/run/graph_fixture.hpp"
@@ -29,7 +29,7 @@ std::vector<scheduler::Group> ring_of_three() {
   return {{"a", {Rank(0), Rank(1)}}, {"b", {Rank(1), Rank(2)}}, {"c", {Rank(2), Rank(0)}}};
 }
 
-// Sessions of ranks that have a client, for what a situation reads of them.
+// Sessions of ranks that have a client, for what a snapshot reads of them.
 class Sessions {
  public:
   explicit Sessions(std::uint32_t world) {
@@ -70,13 +70,13 @@ class SaidProcesses final : public ProcessProbe {
   mutable int looks = 0;
 };
 
-blame::Situation gather(const Stage& stage, const Sessions& sessions, const Board* board = nullptr) {
-  return situation_of({kJob, stage.now, Nanos(0), stage.graph, board, sessions.facts});
+blame::Snapshot gather(const Stage& stage, const Sessions& sessions, const Board* board = nullptr) {
+  return snapshot_of({kJob, stage.now, Nanos(0), stage.graph, board, sessions.facts});
 }
 
 // Goal:   three ranks that start in three groups of two, each in another order, on the engine path.
 // Method: each rank starts its own group's collective, and its other one behind it on the same lane.
-TEST(Situation, FindsACircleOfThreeGroupsInTheGraph) {
+TEST(Snapshot, FindsACircleOfThreeGroupsInTheGraph) {
   Stage stage({3, 64, 4}, ring_of_three());
   Sessions sessions(3);
   const std::uint32_t first[] = {0, 1, 2};
@@ -87,10 +87,10 @@ TEST(Situation, FindsACircleOfThreeGroupsInTheGraph) {
     stage.start(rank, MUSTER_LANE_SMALL, stage.collective(second[rank], rank, Stage::all_reduce(4)));
   }
   stage.now = Nanos(1000);
-  const blame::Situation s = gather(stage, sessions);
+  const blame::Snapshot s = gather(stage, sessions);
   ASSERT_THAT(s.waits, SizeIs(3));
   const blame::Report report = blame::assess(s);
-  EXPECT_EQ(report.verdict, blame::Verdict::kDeadlock);
+  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kDeadlock);
   EXPECT_EQ(report.confidence, blame::Confidence::kHigh) << "each part is submitted, behind the other";
   EXPECT_EQ(
       blame::because(s, report),
@@ -99,21 +99,21 @@ TEST(Situation, FindsACircleOfThreeGroupsInTheGraph) {
   EXPECT_FALSE(wait_on_lane(s, stage.graph, Rank(1), MUSTER_LANE_HALO));
 }
 
-TEST(Situation, SaysWhatHoldsASubmittedPartBack) {
+TEST(Snapshot, SaysWhatHoldsASubmittedPartBack) {
   Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
   Sessions sessions(2);
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(4)));
   const auto timeline = shm::make_point(shm::kClientTimelineFirst, 3);
   const auto computed = stage.start(1, MUSTER_LANE_COMPUTE, stage.kernel(), {timeline});
   stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(4)), {computed});
-  const blame::Situation s = gather(stage, sessions);
+  const blame::Snapshot s = gather(stage, sessions);
   const blame::Report report = blame::assess(s);
   ASSERT_THAT(report.culprits, SizeIs(1));
   EXPECT_EQ(report.culprits[0].rank, 1u);
   EXPECT_EQ(report.culprits[0].reason, "client timeline 16 to reach 3 (it is at 0)");
 }
 
-TEST(Situation, NumbersOperationsAsTheGroupAgreesOnThem) {
+TEST(Snapshot, NumbersOperationsAsTheGroupAgreesOnThem) {
   Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
   Sessions sessions(2);
   const auto both = [&] {
@@ -123,11 +123,11 @@ TEST(Situation, NumbersOperationsAsTheGroupAgreesOnThem) {
   both();
   stage.finish_all();
   both();
-  blame::Situation s = gather(stage, sessions);
+  blame::Snapshot s = gather(stage, sessions);
   ASSERT_THAT(s.waits, SizeIs(1));
   EXPECT_EQ(s.waits[0].number, 2u);
   EXPECT_TRUE(s.waits[0].missing.empty()) << "it runs";
-  EXPECT_EQ(blame::assess(s).verdict, blame::Verdict::kSlow);
+  EXPECT_EQ(blame::assess(s).diagnosis, blame::Diagnosis::kSlow);
   stage.finish_all();
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(4)));
   s = gather(stage, sessions);
@@ -135,27 +135,27 @@ TEST(Situation, NumbersOperationsAsTheGroupAgreesOnThem) {
   ASSERT_THAT(s.waits.at(0).missing, SizeIs(1));
 }
 
-TEST(Situation, SaysInWhatThoseWhoHaveComeDiffer) {
+TEST(Snapshot, SaysInWhatThoseWhoHaveComeDiffer) {
   Stage stage({3, 64, 4}, {{"all", {Rank(0), Rank(1), Rank(2)}}});
   Sessions sessions(3);
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(8)));
   stage.start(2, MUSTER_LANE_SMALL, stage.collective(0, 2, Stage::all_reduce(7)));
-  const blame::Situation s = gather(stage, sessions);
+  const blame::Snapshot s = gather(stage, sessions);
   EXPECT_THAT(s.waits.at(0).difference, HasSubstr("count: 8 at rank 0"));
-  EXPECT_EQ(blame::assess(s).verdict, blame::Verdict::kMismatchPending);
+  EXPECT_EQ(blame::assess(s).diagnosis, blame::Diagnosis::kMismatchPending);
 }
 
-TEST(Situation, LooksAtThoseWhoAreWaitedForAndAtNoMoreUnlessItIsAboutNoWait) {
+TEST(Snapshot, LooksAtThoseWhoAreWaitedForAndAtNoMoreUnlessItIsAboutNoWait) {
   Stage stage(scheduler::test::world_of(4), scheduler::test::four_ranks());
   Sessions sessions(4);
   SaidProcesses probe;
   probe.states[102] = blame::ProcessState::kStopped;
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(2, 0, Stage::all_reduce(4)));
-  blame::Situation s = gather(stage, sessions);
+  blame::Snapshot s = gather(stage, sessions);
   look_at_processes(s, sessions.facts, probe, 0, 100);
   EXPECT_EQ(probe.looks, 3);
   const blame::Report report = blame::assess(s);
-  EXPECT_EQ(report.verdict, blame::Verdict::kStopped);
+  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kStopped);
   const auto json = report_json(s, report);
   EXPECT_EQ(json.at("culprits").size(), 3u);
   EXPECT_EQ(json.at("culprits").at(1).at("process"), "stopped");
@@ -213,7 +213,7 @@ class DirectClient {
   shm::Mapping map_;
 };
 
-TEST(Situation, FindsACircleOfThreeGroupsRunDirectly) {
+TEST(Snapshot, FindsACircleOfThreeGroupsRunDirectly) {
   Stage stage({3, 64, 4}, ring_of_three());
   Sessions sessions(3);
   const auto groups = ring_of_three();
@@ -221,17 +221,17 @@ TEST(Situation, FindsACircleOfThreeGroupsRunDirectly) {
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     DirectClient(board, rank).arrive(board, rank, 1, 10 * (rank + 1));
   stage.now = Nanos(1000);
-  const blame::Situation s = gather(stage, sessions, &board);
+  const blame::Snapshot s = gather(stage, sessions, &board);
   ASSERT_THAT(s.waits, SizeIs(3));
   const blame::Report report = blame::assess(s);
-  EXPECT_EQ(report.verdict, blame::Verdict::kDeadlock);
+  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kDeadlock);
   EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
   EXPECT_THAT(report.circle, SizeIs(3));
   EXPECT_EQ(wait_run_by(s, GroupId(1), 1), 1u);
 }
 
 // Goal:   a member that has come and was held up before it could say what it runs is looked at, too.
-TEST(Situation, KnowsOfAMemberThatHasComeAndRecordedNothing) {
+TEST(Snapshot, KnowsOfAMemberThatHasComeAndRecordedNothing) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}};
   Stage stage({2, 64, 4}, groups);
   Sessions sessions(2);
@@ -242,20 +242,20 @@ TEST(Situation, KnowsOfAMemberThatHasComeAndRecordedNothing) {
   shm::DirectRecord none;
   held.write(none);
   stage.now = Nanos(1000);
-  blame::Situation s = gather(stage, sessions, &board);
+  blame::Snapshot s = gather(stage, sessions, &board);
   ASSERT_THAT(s.waits, SizeIs(1));
   EXPECT_THAT(s.waits[0].arrived, SizeIs(1));
   EXPECT_THAT(s.waits[0].inside, ElementsAre(0, 1));
   SaidProcesses processes;
   processes.states[101] = blame::ProcessState::kStopped;
   look_at_processes(s, sessions.facts, processes, 0, 8);
-  EXPECT_EQ(blame::assess(s, 0).verdict, blame::Verdict::kStopped);
+  EXPECT_EQ(blame::assess(s, 0).diagnosis, blame::Diagnosis::kStopped);
 }
 
 // Goal:   who waits until a stopped member has read what it gave is not the one to blame.
 // Method: rank 0 has finished in the first group, where rank 1 still reads, and rank 2 waits for it in the
 //         other. Operations of all kinds that give what others read.
-TEST(Situation, KnowsWhoWaitsForReaders) {
+TEST(Snapshot, KnowsWhoWaitsForReaders) {
   for (const std::uint8_t op : {MUSTER_ALL_REDUCE, MUSTER_GATHER, MUSTER_ALL_TO_ALL, MUSTER_EXCHANGE}) {
     SCOPED_TRACE(op_name(op));
     const std::vector<scheduler::Group> groups{{"read", {Rank(0), Rank(1)}}, {"next", {Rank(0), Rank(2)}}};
@@ -277,7 +277,7 @@ TEST(Situation, KnowsWhoWaitsForReaders) {
     reader.arrive(board, 0, 1, 20);
     DirectClient(board, 2).arrive(board, 1, 1, 30);
     stage.now = Nanos(1000);
-    blame::Situation s = gather(stage, sessions, &board);
+    blame::Snapshot s = gather(stage, sessions, &board);
     ASSERT_THAT(s.waits, SizeIs(2));
     EXPECT_THAT(s.waits[0].inside, ElementsAre(1));
     EXPECT_THAT(s.waits[0].awaiting, ElementsAre(0));
@@ -285,7 +285,7 @@ TEST(Situation, KnowsWhoWaitsForReaders) {
     processes.states[101] = blame::ProcessState::kStopped;
     look_at_processes(s, sessions.facts, processes, 1, 8);
     const blame::Report report = blame::assess(s, 1);
-    EXPECT_EQ(report.verdict, blame::Verdict::kStopped);
+    EXPECT_EQ(report.diagnosis, blame::Diagnosis::kStopped);
     EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
     ASSERT_THAT(report.culprits, SizeIs(1));
     EXPECT_EQ(report.culprits[0].rank, 1u);
@@ -298,7 +298,7 @@ TEST(Situation, KnowsWhoWaitsForReaders) {
 }
 
 // Goal:   one rank starts what another runs: they will never meet, and it is called so.
-TEST(Situation, TellsWhereMembersTakeTwoPaths) {
+TEST(Snapshot, TellsWhereMembersTakeTwoPaths) {
   Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
   Sessions sessions(2);
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}};
@@ -306,12 +306,12 @@ TEST(Situation, TellsWhereMembersTakeTwoPaths) {
   DirectClient(board, 0).arrive(board, 0, 1, 10);
   stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(4)));
   stage.now = Nanos(1000);
-  const blame::Situation s = gather(stage, sessions, &board);
-  EXPECT_EQ(blame::assess(s).verdict, blame::Verdict::kMismatchPending);
+  const blame::Snapshot s = gather(stage, sessions, &board);
+  EXPECT_EQ(blame::assess(s).diagnosis, blame::Diagnosis::kMismatchPending);
 }
 
 // Goal:   what a client writes about itself can be anything, and harms nobody.
-TEST(Situation, BelievesNoRecordThatCannotBe) {
+TEST(Snapshot, BelievesNoRecordThatCannotBe) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}, {"other", {Rank(1)}}};
   auto board = *Board::create(groups, 2, 0, 1, shm::memory_headroom());
   Stage stage({2, 64, 4}, groups);
@@ -334,7 +334,7 @@ TEST(Situation, BelievesNoRecordThatCannotBe) {
   EXPECT_THAT(with([](auto& r) { r.epoch = 2; }).waits, SizeIs(0)) << "not the group's";
   // An operation that no enum knows, at a time to come: it is shown as it is, and not older than now.
   stage.now = Nanos(50);
-  const blame::Situation s = with([](auto& r) {
+  const blame::Snapshot s = with([](auto& r) {
     r.what = shm::pack_what({0, 250, 250, 0});
     r.begun_ns = UINT64_MAX;
   });
@@ -410,8 +410,8 @@ TEST(SystemProcesses, KnowThisProcess) {
   EXPECT_EQ(processes.look(self).state, blame::ProcessState::kRunning);
 }
 
-// Goal:   who comes late is in the report beside its verdict, which is another matter.
-TEST(Situation, NamesStragglersInTextAndJson) {
+// Goal:   who comes late is in the report beside its diagnosis, which is another matter.
+TEST(Snapshot, NamesStragglersInTextAndJson) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(1), Rank(0)}}};
   Stage stage({2, 64, 4}, groups);
   Sessions sessions(2);
@@ -428,8 +428,8 @@ TEST(Situation, NamesStragglersInTextAndJson) {
   }
   std::vector<Lateness::Change> changes;
   lateness.look(nullptr, stage.now, changes);
-  const blame::Situation s =
-      situation_of({kJob, stage.now, Nanos(0), stage.graph, nullptr, sessions.facts, &lateness});
+  const blame::Snapshot s =
+      snapshot_of({kJob, stage.now, Nanos(0), stage.graph, nullptr, sessions.facts, &lateness});
   const control::Json report = report_json(s, blame::assess(s));
   EXPECT_EQ(report.at("verdict"), "healthy");
   ASSERT_EQ(report.at("stragglers").size(), 1u);

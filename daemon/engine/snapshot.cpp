@@ -1,4 +1,4 @@
-#include "daemon/engine/situation.hpp"
+#include "daemon/engine/snapshot.hpp"
 
 #include "api/base/dtype.hpp"
 #include "scheduler/run/heads.hpp"
@@ -12,7 +12,7 @@
 namespace muster::engine {
 namespace {
 
-using blame::Situation;
+using blame::Snapshot;
 using blame::Wait;
 using control::Json;
 
@@ -91,9 +91,9 @@ const scheduler::Head* head_of(const std::vector<scheduler::Head>& heads, Rank r
   return found == heads.end() ? nullptr : &*found;
 }
 
-std::optional<std::size_t> wait_at(const Situation& situation, Rank rank, std::uint32_t lane) {
-  for (std::size_t w = 0; w < situation.waits.size(); ++w) {
-    const Wait& wait = situation.waits[w];
+std::optional<std::size_t> wait_at(const Snapshot& snapshot, Rank rank, std::uint32_t lane) {
+  for (std::size_t w = 0; w < snapshot.waits.size(); ++w) {
+    const Wait& wait = snapshot.waits[w];
     if (wait.path != Path::kEngine || wait.lane != scheduler::lane_name(lane) || wait.missing.empty())
       continue;
     const bool here = std::any_of(wait.arrived.begin(), wait.arrived.end(),
@@ -108,14 +108,14 @@ struct Hindrance {
   std::optional<std::size_t> wait;
   std::string reason;
 };
-Hindrance hindrance(const Situation& situation, const std::vector<scheduler::Head>& heads, Rank rank,
+Hindrance hindrance(const Snapshot& snapshot, const std::vector<scheduler::Head>& heads, Rank rank,
                     std::uint32_t lane) {
   Hindrance found;
   for (std::uint32_t steps = 0; steps < MUSTER_LANE_COUNT; ++steps) {
     const scheduler::Head* head = head_of(heads, rank, lane);
     if (head == nullptr) return found;  // that lane's work runs
     if (head->arrived) {
-      found.wait = wait_at(situation, rank, lane);
+      found.wait = wait_at(snapshot, rank, lane);
       return found;
     }
     found.reason = head->obstacle;
@@ -126,13 +126,13 @@ Hindrance hindrance(const Situation& situation, const std::vector<scheduler::Hea
 }
 
 void explain_missing(const Evidence& e, const std::vector<scheduler::MatchQueue::Pending>& pending,
-                     Situation& situation) {
+                     Snapshot& snapshot) {
   const auto heads = scheduler::heads_of(e.graph);
   for (std::size_t w = 0; w < pending.size(); ++w) {
-    for (blame::Missing& missing : situation.waits[w].missing) {
+    for (blame::Missing& missing : snapshot.waits[w].missing) {
       const Rank rank(missing.rank);
       if (!e.graph.lanes_of(rank).has_submitted(pending[w].lane, pending[w].group)) continue;
-      Hindrance found = hindrance(situation, heads, rank, pending[w].lane);
+      Hindrance found = hindrance(snapshot, heads, rank, pending[w].lane);
       if (found.wait != w) missing.behind = found.wait;
       if (!missing.behind) missing.reason = std::move(found.reason);
     }
@@ -183,7 +183,8 @@ void add_plan_facts(const Evidence& e, const DirectRecords::Flight& flight, Wait
   if (told) wait.difference = difference_among(e, flight.group, plans);
 }
 
-// A member writes its record once it has arrived: one that was held up in between stands in its seat alone.
+// A member writes its record once it has arrived: one that was held up in between stands in its member region
+// alone.
 void add_unrecorded(const Evidence& e, const DirectRecords::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
   const DirectQuestion next = arrivals_at(e, flight, flight.number + 1);
@@ -210,7 +211,7 @@ std::vector<std::uint32_t> readers_of(const Evidence& e, const DirectRecords::Fl
   return readers;
 }
 
-// Who else has come is read from the seats.
+// Who else has come is read from the member regions.
 void add_members(const Evidence& e, const DirectRecords::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
   const auto [group, number, sender, receiver] = meeting_of(flight);
@@ -269,10 +270,10 @@ void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& sta
     wait_in(meetings, *flight, begun).arrived.push_back({rank, begun});
 }
 
-void add_direct(const Evidence& e, Situation& situation) {
+void add_direct(const Evidence& e, Snapshot& snapshot) {
   Meetings meetings;
   for (std::uint32_t rank = 0; rank < e.ranks.size(); ++rank)
-    if (e.ranks[rank].session != nullptr) add_flights_of(e, rank, situation.ranks[rank], meetings);
+    if (e.ranks[rank].session != nullptr) add_flights_of(e, rank, snapshot.ranks[rank], meetings);
   for (auto& [key, met] : meetings) {
     met.wait.group = met.flight.group.value;
     met.wait.group_name = e.graph.groups()[met.flight.group.value].name;
@@ -284,33 +285,33 @@ void add_direct(const Evidence& e, Situation& situation) {
                           std::max(met.flight.target_bytes, met.flight.source_bytes),
                           typed ? dtype_name(met.flight.what.dtype) : "", ""};
     add_members(e, met.flight, met.wait);
-    situation.waits.push_back(std::move(met.wait));
+    snapshot.waits.push_back(std::move(met.wait));
   }
 }
 
 // ---- lateness ----------------------------------------------------------------------------------
 
-void add_lateness(const Evidence& e, Situation& situation) {
-  situation.stragglers = e.lateness->stragglers();
-  for (blame::Straggler& straggler : situation.stragglers)
+void add_lateness(const Evidence& e, Snapshot& snapshot) {
+  snapshot.stragglers = e.lateness->stragglers();
+  for (blame::Straggler& straggler : snapshot.stragglers)
     straggler.group_name = e.graph.groups()[straggler.group].name;
-  for (std::uint32_t rank = 0; rank < situation.ranks.size(); ++rank) {
+  for (std::uint32_t rank = 0; rank < snapshot.ranks.size(); ++rank) {
     const Lateness::Worst& worst = e.lateness->worst(Rank(rank));
     if (!worst.group) continue;
     blame::Lag lag;
     lag.figures = e.lateness->figures(*worst.group, Rank(rank));
     lag.figures.group_name = e.graph.groups()[worst.group->value].name;
     lag.histogram = e.lateness->of(*worst.group)->histogram(worst.member);
-    situation.ranks[rank].lag = std::move(lag);
+    snapshot.ranks[rank].lag = std::move(lag);
   }
 }
 
 // ---- as JSON -----------------------------------------------------------------------------------
 
-Json wait_json(const Situation& situation, const Wait& wait) {
+Json wait_json(const Snapshot& snapshot, const Wait& wait) {
   Json arrived = Json::array();
   for (const blame::Arrived& a : wait.arrived)
-    arrived.push_back({{"rank", a.rank}, {"ago_ns", (situation.now - a.at).count()}});
+    arrived.push_back({{"rank", a.rank}, {"ago_ns", (snapshot.now - a.at).count()}});
   Json missing = Json::array();
   for (const blame::Missing& m : wait.missing) missing.push_back(m.rank);
   return {{"group", wait.group_name},
@@ -322,7 +323,7 @@ Json wait_json(const Situation& situation, const Wait& wait) {
           {"bytes", wait.operation.bytes},
           {"dtype", wait.operation.dtype},
           {"site", wait.operation.site},
-          {"waiting_ns", (situation.now - wait.since).count()},
+          {"waiting_ns", (snapshot.now - wait.since).count()},
           {"arrived", arrived},
           {"missing", missing},
           {"inside", wait.inside},
@@ -339,8 +340,8 @@ Json straggler_json(const blame::Straggler& straggler) {
           {"operations", straggler.operations}};
 }
 
-Json rank_json(const Situation& situation, std::uint32_t number) {
-  const blame::RankState& rank = situation.ranks[number];
+Json rank_json(const Snapshot& snapshot, std::uint32_t number) {
+  const blame::RankState& rank = snapshot.ranks[number];
   Json json{{"rank", number},       {"attached", rank.attached},
             {"pid", rank.pid},      {"process", blame::process_state_name(rank.process)},
             {"cgroup", rank.where}, {"heard_ns", nullptr},
@@ -352,48 +353,48 @@ Json rank_json(const Situation& situation, std::uint32_t number) {
                    {"operations", rank.lag->figures.operations},
                    {"histogram", rank.lag->histogram}};
   }
-  if (rank.heard) json["heard_ns"] = (situation.now - *rank.heard).count();
+  if (rank.heard) json["heard_ns"] = (snapshot.now - *rank.heard).count();
   if (rank.finished)
     json["finished"] = {{"group", rank.finished->group},
                         {"op", rank.finished->label},
                         {"path", path_name(rank.finished->path)},
                         {"number", rank.finished->number},
-                        {"ago_ns", (situation.now - rank.finished->at).count()}};
+                        {"ago_ns", (snapshot.now - rank.finished->at).count()}};
   return json;
 }
 
 }  // namespace
 
-Situation situation_of(const Evidence& e) {
-  Situation situation;
-  situation.job = e.job;
-  situation.now = e.now;
-  situation.patience = e.patience;
+Snapshot snapshot_of(const Evidence& e) {
+  Snapshot snapshot;
+  snapshot.job = e.job;
+  snapshot.now = e.now;
+  snapshot.patience = e.patience;
   for (const RankFacts& facts : e.ranks) {
     blame::RankState state;
     state.attached = facts.session != nullptr;
     state.pid = facts.session != nullptr ? facts.session->options().pid : 0;
     if (facts.session != nullptr) state.heard = facts.heard;
     state.finished = facts.finished;
-    situation.ranks.push_back(std::move(state));
+    snapshot.ranks.push_back(std::move(state));
   }
   const auto pending = e.graph.matches().pending();
-  for (const auto& each : pending) situation.waits.push_back(pending_wait(e, each));
-  explain_missing(e, pending, situation);
-  for (const auto& running : e.graph.steps().running()) situation.waits.push_back(running_wait(e, running));
-  if (e.board != nullptr) add_direct(e, situation);
-  if (e.lateness != nullptr) add_lateness(e, situation);
-  return situation;
+  for (const auto& each : pending) snapshot.waits.push_back(pending_wait(e, each));
+  explain_missing(e, pending, snapshot);
+  for (const auto& running : e.graph.steps().running()) snapshot.waits.push_back(running_wait(e, running));
+  if (e.board != nullptr) add_direct(e, snapshot);
+  if (e.lateness != nullptr) add_lateness(e, snapshot);
+  return snapshot;
 }
 
-std::optional<std::size_t> wait_on_lane(const Situation& situation, const scheduler::Graph& graph, Rank rank,
+std::optional<std::size_t> wait_on_lane(const Snapshot& snapshot, const scheduler::Graph& graph, Rank rank,
                                         std::uint32_t lane) {
-  return hindrance(situation, scheduler::heads_of(graph), rank, lane).wait;
+  return hindrance(snapshot, scheduler::heads_of(graph), rank, lane).wait;
 }
 
-std::optional<std::size_t> wait_run_by(const Situation& situation, GroupId group, std::uint32_t rank) {
-  for (std::size_t w = 0; w < situation.waits.size(); ++w) {
-    const Wait& wait = situation.waits[w];
+std::optional<std::size_t> wait_run_by(const Snapshot& snapshot, GroupId group, std::uint32_t rank) {
+  for (std::size_t w = 0; w < snapshot.waits.size(); ++w) {
+    const Wait& wait = snapshot.waits[w];
     const bool here = std::any_of(wait.arrived.begin(), wait.arrived.end(),
                                   [&](const blame::Arrived& a) { return a.rank == rank; });
     if (wait.path == Path::kDirect && wait.group == group.value && here) return w;
@@ -401,10 +402,10 @@ std::optional<std::size_t> wait_run_by(const Situation& situation, GroupId group
   return std::nullopt;
 }
 
-void look_at_processes(Situation& situation, std::span<const RankFacts> ranks, const ProcessProbe& probe,
+void look_at_processes(Snapshot& snapshot, std::span<const RankFacts> ranks, const ProcessProbe& probe,
                        std::optional<std::size_t> about, std::size_t looks_max) {
   const auto look = [&](std::uint32_t rank) {
-    blame::RankState& state = situation.ranks[rank];
+    blame::RankState& state = snapshot.ranks[rank];
     if (!state.attached || state.process != blame::ProcessState::kUnknown || looks_max == 0) return;
     --looks_max;
     ProcessSight sight = probe.look(ranks[rank].process);
@@ -415,40 +416,40 @@ void look_at_processes(Situation& situation, std::span<const RankFacts> ranks, c
     for (const blame::Missing& missing : wait.missing) look(missing.rank);
     for (const std::uint32_t rank : wait.inside) look(rank);
   };
-  if (about) look_at(situation.waits[*about]);
-  for (const Wait& wait : situation.waits) look_at(wait);
+  if (about) look_at(snapshot.waits[*about]);
+  for (const Wait& wait : snapshot.waits) look_at(wait);
   if (about) return;
-  for (std::uint32_t rank = 0; rank < situation.ranks.size(); ++rank) look(rank);
+  for (std::uint32_t rank = 0; rank < snapshot.ranks.size(); ++rank) look(rank);
 }
 
-Json report_json(const Situation& situation, const blame::Report& report) {
+Json report_json(const Snapshot& snapshot, const blame::Report& report) {
   Json culprits = Json::array();
   for (const blame::Culprit& culprit : report.culprits) {
-    Json json = rank_json(situation, culprit.rank);
-    json["verdict"] = blame::verdict_name(culprit.verdict);
+    Json json = rank_json(snapshot, culprit.rank);
+    json["verdict"] = blame::diagnosis_name(culprit.diagnosis);
     json["reason"] = culprit.reason;
     culprits.push_back(std::move(json));
   }
   Json circle = Json::array();
   for (const blame::Link& link : report.circle) {
-    Json json = wait_json(situation, situation.waits[link.wait]);
+    Json json = wait_json(snapshot, snapshot.waits[link.wait]);
     json["rank"] = link.rank;
     json["waits_for"] = link.waits_for;
     json["certain"] = link.certain;
     circle.push_back(std::move(json));
   }
   Json waits = Json::array();
-  for (const Wait& wait : situation.waits) waits.push_back(wait_json(situation, wait));
+  for (const Wait& wait : snapshot.waits) waits.push_back(wait_json(snapshot, wait));
   Json stragglers = Json::array();
-  for (const blame::Straggler& straggler : situation.stragglers)
+  for (const blame::Straggler& straggler : snapshot.stragglers)
     stragglers.push_back(straggler_json(straggler));
   Json ranks = Json::array();
-  for (std::uint32_t rank = 0; rank < situation.ranks.size(); ++rank)
-    ranks.push_back(rank_json(situation, rank));
-  return {{"job", situation.job},
-          {"verdict", blame::verdict_name(report.verdict)},
+  for (std::uint32_t rank = 0; rank < snapshot.ranks.size(); ++rank)
+    ranks.push_back(rank_json(snapshot, rank));
+  return {{"job", snapshot.job},
+          {"verdict", blame::diagnosis_name(report.diagnosis)},
           {"confidence", blame::confidence_name(report.confidence)},
-          {"wait", report.wait ? wait_json(situation, situation.waits[*report.wait]) : Json(nullptr)},
+          {"wait", report.wait ? wait_json(snapshot, snapshot.waits[*report.wait]) : Json(nullptr)},
           {"culprits", culprits},
           {"circle", circle},
           {"ruled_out", report.ruled_out},
@@ -456,7 +457,7 @@ Json report_json(const Situation& situation, const blame::Report& report) {
           {"waits", waits},
           {"ranks", ranks},
           {"stragglers", stragglers},
-          {"text", blame::text_of(situation, report)}};
+          {"text", blame::text_of(snapshot, report)}};
 }
 
 }  // namespace muster::engine

@@ -1,4 +1,4 @@
-// Situation: who of a job waits for whom, and what each rank's process does, at one moment. Plain values: who
+// Snapshot: who of a job waits for whom, and what each rank's process does, at one moment. Plain values: who
 // gathers them has copied and checked them.
 #pragma once
 
@@ -89,7 +89,7 @@ struct Wait {
   std::string difference;  // in what those who have arrived differ already; empty: in nothing
 };
 
-struct Situation {
+struct Snapshot {
   std::string job;
   Instant now{0};
   Nanos patience{0};  // younger waits are nobody's fault

@@ -1,4 +1,4 @@
-// What an engine knows of who waits for whom, gathered from its graph and its board into one Situation.
+// What an engine knows of who waits for whom, gathered from its graph and its board into one Snapshot.
 #pragma once
 
 #include "daemon/control/job.hpp"
@@ -35,19 +35,19 @@ struct Evidence {
 };
 
 // All but the states of processes, which cost system calls.
-blame::Situation situation_of(const Evidence& evidence);
+blame::Snapshot snapshot_of(const Evidence& evidence);
 
 // The wait in which the rank's next start on that lane stands, or that stands in its way.
-std::optional<std::size_t> wait_on_lane(const blame::Situation& situation, const scheduler::Graph& graph,
+std::optional<std::size_t> wait_on_lane(const blame::Snapshot& snapshot, const scheduler::Graph& graph,
                                         Rank rank, std::uint32_t lane);
 // The wait of the direct path in which the rank is.
-std::optional<std::size_t> wait_run_by(const blame::Situation& situation, GroupId group, std::uint32_t rank);
+std::optional<std::size_t> wait_run_by(const blame::Snapshot& snapshot, GroupId group, std::uint32_t rank);
 
 // Looks at the processes of ranks that somebody waits for, of `about` first, and at most at `looks_max`. If
 // it is about no wait, then at those of all other ranks too.
-void look_at_processes(blame::Situation& situation, std::span<const RankFacts> ranks,
-                       const ProcessProbe& probe, std::optional<std::size_t> about, std::size_t looks_max);
+void look_at_processes(blame::Snapshot& snapshot, std::span<const RankFacts> ranks, const ProcessProbe& probe,
+                       std::optional<std::size_t> about, std::size_t looks_max);
 
-control::Json report_json(const blame::Situation& situation, const blame::Report& report);
+control::Json report_json(const blame::Snapshot& snapshot, const blame::Report& report);
 
 }  // namespace muster::engine
