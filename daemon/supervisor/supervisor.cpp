@@ -187,10 +187,6 @@ void Supervisor::drain() {
   drain_.begin(jobs_.closed() ? Drain::Ranks::kMustLeave : Drain::Ranks::kMayLeave);
 }
 
-void Supervisor::request_shutdown() {
-  loop_.post([this] { drain(); });
-}
-
 void Supervisor::save() {
   saved_.save(jobs_.saved(), acceptor_.entrance().managers_stood());
 }

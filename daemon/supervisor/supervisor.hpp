@@ -56,12 +56,10 @@ class Supervisor {
   // `inherited`: what a predecessor left.
   static Result<std::unique_ptr<Supervisor>> open(Options options, const Clock& clock,
                                                   std::vector<Inherited> inherited = {});
-  // Until shutdown.
+  // Until shutdown: SIGTERM drains, then it returns.
   void run();
   // In place of run(), on its thread: does one thing that is due, without waiting. False if none was.
   bool turn() { return loop_.turn(); }
-  // As SIGTERM: drains, then run() returns. Any thread.
-  void request_shutdown();
   // Calls `callback` on run()'s thread, between two events. Any thread.
   void post(std::function<void()> callback) { loop_.post(std::move(callback)); }
 

@@ -1,5 +1,8 @@
 #include "tests/support/node.hpp"
 
+#include "daemon/supervisor/replacement.hpp"
+
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <latch>
@@ -30,7 +33,12 @@ void Node::start() {
     std::abort();
   }
   supervisor_ = *std::move(supervisor);
+  // Its thread holds the signals that a daemon is told by; the test's own do not.
+  sigset_t own;
+  pthread_sigmask(SIG_SETMASK, nullptr, &own);
+  supervisor::hold_signals();
   thread_ = std::thread([this] { supervisor_->run(); });
+  pthread_sigmask(SIG_SETMASK, &own, nullptr);
 }
 
 pid_t Node::fork() const {
@@ -51,7 +59,7 @@ pid_t Node::fork() const {
 }
 
 Node::~Node() {
-  if (supervisor_) supervisor_->request_shutdown();
+  if (supervisor_) pthread_kill(thread_.native_handle(), SIGTERM);
   if (thread_.joinable()) thread_.join();
   supervisor_.reset();
 }
