@@ -89,9 +89,11 @@ PairPlace& MatchQueue::pair(const Place& place) {
   const std::pair members(place.sender, place.receiver);
   const auto found = pairs.used.find(members);
   if (found != pairs.used.end()) return found->second;
-  const PairPlace fresh(pairs.epochs, pairs.members[static_cast<std::size_t>(place.sender)].stands,
-                        pairs.members[static_cast<std::size_t>(place.receiver)].stands);
-  return pairs.used.emplace(members, fresh).first->second;
+  const auto stands = [&](std::int32_t index) {
+    return pairs.members[static_cast<std::size_t>(index)].stands;
+  };
+  return pairs.used.try_emplace(members, pairs.epochs, stands(place.sender), stands(place.receiver))
+      .first->second;
 }
 
 // ---- stamps ------------------------------------------------------------------------------------
