@@ -71,8 +71,8 @@ void History::choose_victim() {
 void History::end_all() {
   for (Member& m : members_)
     if (m.state != Member::State::kAway) kill(m), detach(m, "died");
-  for (int i = 0; i < kEngineTurns && job_.unburied() > 0; ++i) job_.take_turn();
-  require(job_.unburied() == 0, "starts of gone clients have not ended");
+  for (int i = 0; i < kEngineTurns && job_.unreclaimed() > 0; ++i) job_.take_turn();
+  require(job_.unreclaimed() == 0, "starts of gone clients have not ended");
 }
 
 void History::require(bool so, const std::string& what) {

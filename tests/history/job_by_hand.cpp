@@ -89,7 +89,7 @@ std::string JobByHand::stopped_by(std::uint32_t rank, muster_lane lane) const {
 void JobByHand::detach(std::uint32_t rank, const std::string& text) {
   engine_->detach(Rank(rank), text);
   seats_[rank] = {};
-  engine_->bury();
+  engine_->reclaim();
 }
 
 std::size_t JobByHand::take_turn() {
@@ -111,8 +111,8 @@ JobByHand::Served JobByHand::serve(std::uint32_t rank) {
   return Served::kAnswer;
 }
 
-std::size_t JobByHand::unburied() {
-  return engine_->bury();
+std::size_t JobByHand::unreclaimed() {
+  return engine_->reclaim();
 }
 
 }  // namespace muster::test

@@ -49,7 +49,7 @@ class JobByHand {
   enum class Served : std::uint8_t { kNothing, kAnswer, kGoodbye };
   Served serve(std::uint32_t rank);
   // Sessions of gone clients whose starts have not ended.
-  std::size_t unburied();
+  std::size_t unreclaimed();
 
  private:
   struct Seat {

@@ -13,8 +13,8 @@ namespace muster::cli {
 namespace {
 
 // Which verdict comes after; the compiler asks for each that is new.
-std::optional<blame::Verdict> after(blame::Verdict verdict) {
-  using enum blame::Verdict;
+std::optional<blame::Diagnosis> after(blame::Diagnosis verdict) {
+  using enum blame::Diagnosis;
   switch (verdict) {
     case kHealthy:
       return kSlow;
@@ -41,8 +41,8 @@ std::optional<blame::Verdict> after(blame::Verdict verdict) {
 // Goal:   a script that reads the verdict finds each word in the help and on the page, and none besides.
 TEST(Hang, TheListedVerdictsAreThoseThatThereAre) {
   std::set<std::string> words{"engine_stuck"};
-  for (std::optional verdict(blame::Verdict::kHealthy); verdict; verdict = after(*verdict))
-    words.insert(blame::verdict_name(*verdict));
+  for (std::optional verdict(blame::Diagnosis::kHealthy); verdict; verdict = after(*verdict))
+    words.insert(blame::diagnosis_name(*verdict));
   ASSERT_EQ(words.size(), 10u);
 
   const std::string help = kVerdictWords;
