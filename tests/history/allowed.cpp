@@ -16,8 +16,9 @@ std::size_t Allowed::begun(Attempt attempt) {
   return attempts_.size() - 1;
 }
 
-void Allowed::over(std::size_t attempt, bool well, Turn turn) {
+void Allowed::over(std::size_t attempt, bool well, Instant now, Turn turn) {
   attempts_[attempt].well = well;
+  attempts_[attempt].over_at = now;
   attempts_[attempt].over = turn;
 }
 
@@ -97,7 +98,7 @@ bool Allowed::reaches(const Struck& fault, const Attempt& heard) const {
 
 bool Allowed::was_due(std::uint32_t group, Instant now) const {
   return std::any_of(attempts_.begin(), attempts_.end(), [&](const Attempt& a) {
-    return a.place.group == group && !a.well && now - a.begun_at >= deadline_;
+    return a.place.group == group && std::min(now, a.over_at) - a.begun_at >= deadline_;
   });
 }
 
@@ -156,7 +157,7 @@ std::string Allowed::counted(const Attempt& heard, const std::string& what, std:
 
 std::string Allowed::hears(std::size_t attempt, muster_status_t code, const std::string& text, Instant now,
                            Turn turn) {
-  over(attempt, false, turn);
+  over(attempt, false, now, turn);
   const Attempt& heard = attempts_[attempt];
   // The lane has failed again, or was reset: its text is gone.
   if (heard.lane != kNoLane && text == muster_status_sentence(code)) return {};

@@ -12,8 +12,8 @@
 //      then; or that of what the engine had told it of a run, though it died before it came back with it. Its
 //      code is PEER_LOST always.
 //   6. Runs of a group hear of one fault once; a lane once, and once more for each other lane.
-//   7. There is a deadline only where something had been begun for that long, a mismatch only where members
-//      were at different operations.
+//   7. There is a deadline only where something had been begun for that long, though it may end well in that
+//      moment; a mismatch only where members were at different operations.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -65,6 +65,7 @@ struct Attempt {
   Instant begun_at{0};
   Turn begun = 0;
   Turn over = kNever;
+  Instant over_at = Instant::max();
   bool well = false;
 };
 
@@ -96,7 +97,7 @@ class Allowed {
   void attached(std::uint32_t rank, std::uint32_t life, Turn turn) { attached_[{rank, life}] = turn; }
   std::size_t begun(Attempt attempt);
   void waits_for(std::size_t attempt, std::size_t before) { attempts_[attempt].waits.push_back(before); }
-  void over(std::size_t attempt, bool well, Turn turn);
+  void over(std::size_t attempt, bool well, Instant now, Turn turn);
   // All that the client had begun ends.
   void gone(std::uint32_t rank, std::uint32_t life, Turn turn);
   // The words of faults that reach runs of the client that are not over.

@@ -117,6 +117,9 @@ void History::let_go_on(Member& m) {
       m.asks = true;
       ++m.futile;
       return;
+    case Fiber::Pause::kSleep:
+      m.still_until = std::max(m.still_until, turns_.clock.now() + turns_.sleep);
+      return;
     case Fiber::Pause::kWait:
       ++m.futile;
       return;
@@ -239,7 +242,7 @@ void History::detach(Member& m, const std::string& how) {
   allowed_.strikes(std::move(loss));
   if (m.asked != SIZE_MAX) allowed_.has_struck(m.asked, turn_), allowed_.has_struck(m.asked + 1, turn_);
   allowed_.gone(m.rank, m.life, turn_);
-  for (Member& other : members_) other.told_of.push_back({m.rank, m.life, texts, own});
+  for (Member& other : members_) other.told_of.push_back({m.rank, m.life, texts, own, told});
   job_.detach(m.rank, own);
   if (m.session != nullptr) JobByHand::forget(m.session);  // dropped in the middle of a call, perhaps
   m.session = nullptr;

@@ -5,7 +5,8 @@
 // Held in each history, beside what Allowed says of causes:
 //   1  the program is run to its end, and every client ends
 //   2  an operation that ends well has all members' words of the same step
-//   3  a rank meets a newcomer only with what it began after it had heard of the loss of the one before
+//   3  a rank meets a newcomer only with what it began after it had heard of the loss of the one before, but
+//      in a group that both have made since
 //   4  of a start that ended well at one member no other member hears a failure
 #pragma once
 
@@ -61,6 +62,7 @@ class History {
     std::array<std::uint32_t, kHistoryRanks> lanes{};
     std::size_t offset = 0;  // of its words at every member
     bool done = false;
+    bool erred = false;  // a member came with another operation in its place
     bool has(const HistoryGroup& group, std::uint32_t rank) const;
   };
   struct Flying {
@@ -73,6 +75,7 @@ class History {
     std::uint32_t life = 0;
     std::set<std::string> texts;
     std::string own;
+    bool in_a_run = false;
   };
   struct Member {
     enum class State : std::uint8_t { kAway, kAlive, kDying, kFinished };
@@ -137,6 +140,7 @@ class History {
   void await(Member& m);
   void abort(Member& m);
   void shrink(Member& m);
+  bool errs_at(Member& m, std::size_t step);
   std::size_t begin(Member& m, std::size_t step, bool wrong);
   muster_plan plan(Member& m, std::size_t step, bool wrong);
   void ended(Member& m, std::size_t attempt, muster_status_t status);
@@ -162,7 +166,8 @@ class History {
   std::mt19937_64 random_;
   Allowed allowed_;
   std::vector<Step> program_;
-  std::size_t words_ = 0;
+  std::size_t words_ = 0;    // of all steps
+  std::uint32_t small_ = 0;  // words of the latest small reduction
   std::array<Member, kHistoryRanks> members_;
   std::vector<Lives> may_meet_;  // by attempt, when it was begun
   std::vector<Lives> must_meet_;

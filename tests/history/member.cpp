@@ -12,7 +12,8 @@ constexpr std::size_t kSteps = 40;
 constexpr std::size_t kShrunkSteps = 2;
 constexpr std::uint32_t kShrunk = 5;  // the group of those who are left
 constexpr std::uint32_t kHeader = 16;
-constexpr std::uint32_t kMore = 200;  // words of an operation that is not the program's
+constexpr std::uint32_t kSmallWords = 4;  // that fit an arrival's line
+constexpr std::uint32_t kMore = 200;      // words of an operation that is not the program's
 constexpr std::uint32_t kLanes = 3;
 constexpr std::size_t kAhead = 4;  // starts of a lane in flight
 constexpr std::size_t kNone = SIZE_MAX;
@@ -50,9 +51,9 @@ History::Step History::make_step(std::size_t number) {
   step.root = static_cast<std::int32_t>(below(static_cast<std::uint64_t>(size)));
   step.receiver = (step.root + 1) % size;
   step.words = kHeader + static_cast<std::uint32_t>(number);
-  if (below(3) == 0) step.words += 100;    // more than an arrival has room for
-  if (below(40) == 0) step.words += 9000;  // read where it lies
-  if (reduces(step.op) && below(2) == 0) step.words = 1 + static_cast<std::uint32_t>(number % 4);
+  if (below(3) == 0) step.words += 100;                                 // more than an arrival has room for
+  if (below(40) == 0) step.words += 9000;                               // read where it lies
+  if (reduces(step.op) && small_ < kSmallWords) step.words = ++small_;  // no two steps have equal signatures
   step.waits.fill(-1);
   const auto lane = static_cast<std::uint32_t>(below(kLanes));
   for (std::uint32_t rank = 0; rank < kHistoryRanks; ++rank) {
@@ -215,7 +216,7 @@ void History::shrink(Member& m) {
       step.group = kShrunk;
       step.op = MUSTER_ALL_GATHER;
       step.is_run = more % 2 == 0;
-      step.done = false;
+      step.done = step.erred = false;
       step.waits.fill(-1);
       step.lanes.fill(0);
       program_.push_back(step);
@@ -232,6 +233,13 @@ void History::shrink(Member& m) {
 }
 
 // ---- operations --------------------------------------------------------------------------------
+
+// Of a step one member errs once: two that err alike would meet.
+bool History::errs_at(Member& m, std::size_t number) {
+  if (!m.errs || program_[number].erred) return false;
+  m.errs = false;
+  return program_[number].erred = true;
+}
 
 std::size_t History::begin(Member& m, std::size_t number, bool wrong) {
   const Step& step = program_[number];
@@ -263,7 +271,7 @@ std::size_t History::begin(Member& m, std::size_t number, bool wrong) {
 }
 
 bool History::start(Member& m, std::size_t number) {
-  const bool wrong = std::exchange(m.errs, false);
+  const bool wrong = errs_at(m, number);
   const muster_plan what = plan(m, number, wrong);
   const Step& step = program_[number];
   muster_submit submit = MUSTER_SUBMIT_INIT;
@@ -283,7 +291,7 @@ bool History::start(Member& m, std::size_t number) {
 }
 
 void History::run_step(Member& m, std::size_t number) {
-  const bool wrong = std::exchange(m.errs, false);
+  const bool wrong = errs_at(m, number);
   const muster_plan what = plan(m, number, wrong);
   const std::size_t attempt = begin(m, number, wrong);
   ended(m, attempt, muster_plan_run(m.session, what, 0));
@@ -324,7 +332,7 @@ void History::ended(Member& m, std::size_t id, muster_status_t status) {
   if (status == MUSTER_OK) {
     require(!attempt.wrong, fmt::format("step {} met another operation", attempt.step));
     check(m, id);
-    allowed_.over(id, true, turn_);
+    allowed_.over(id, true, turns_.clock.now(), turn_);
     program_[attempt.step].done = true;
     ++met;
     return;
@@ -342,7 +350,7 @@ void History::hear(Member& m, std::size_t id, muster_status_t status, const std:
     require(!is_start && m.interrupts > 0, "interrupted by nobody");
     --m.interrupts;
     m.run_texts.insert(text);
-    allowed_.over(id, false, turn_);
+    allowed_.over(id, false, turns_.clock.now(), turn_);
     return;
   }
   if (m.was_still && status == MUSTER_ERR_ABORTED &&
@@ -351,7 +359,7 @@ void History::hear(Member& m, std::size_t id, muster_status_t status, const std:
     const std::string told = fmt::format("rank {} aborted group {}", m.rank, group.name);
     m.run_texts.insert(told);
     allowed_.strikes({MUSTER_ERR_ABORTED, {told}, {attempt.place.group}, true, true, attempt.begun, turn_});
-    allowed_.over(id, false, turn_);
+    allowed_.over(id, false, turns_.clock.now(), turn_);
     return;
   }
   const std::string wrong = allowed_.hears(id, status, text, turns_.clock.now(), turn_);
@@ -360,7 +368,10 @@ void History::hear(Member& m, std::size_t id, muster_status_t status, const std:
   if (!is_start) m.run_texts.insert(text);
   if (is_start && attempt.stops == m.stops[attempt.lane]) m.stopped[attempt.lane] = true;
   for (const Loss& loss : m.told_of) {
-    if (loss.texts.contains(text)) m.may_meet[loss.rank] = std::max(m.may_meet[loss.rank], loss.life + 1);
+    // Of what the lost rank had been told nobody else may have heard.
+    const bool unknown = loss.in_a_run && status == MUSTER_ERR_PEER_LOST;
+    if (unknown || loss.texts.contains(text))
+      m.may_meet[loss.rank] = std::max(m.may_meet[loss.rank], loss.life + 1);
     if (loss.own == text) m.must_meet[loss.rank] = std::max(m.must_meet[loss.rank], loss.life + 1);
   }
 }
@@ -394,7 +405,8 @@ void History::check(Member& m, std::size_t id) {
         std::int64_t sum = 0;
         for (const std::uint32_t rank : group.ranks) sum += word_of(number, rank, i);
         if (words[i] != sum)
-          return require(false, fmt::format("rank {} step {}: a wrong sum", m.rank, number));
+          return require(false, fmt::format("rank {} step {}: word {} of {} is {}, not {}", m.rank, number, i,
+                                            step.words, words[i], sum));
       }
       return;
     case MUSTER_ALL_GATHER:
@@ -419,9 +431,9 @@ void History::check_words(Member& m, std::size_t id, std::uint32_t giver, const 
   for (std::uint32_t i = 4; i < step.words; ++i) same = same && words[i] == word_of(number, giver, i);
   if (!same)
     return require(false, fmt::format("rank {} step {}: wrong words of rank {}", m.rank, number, giver));
-  require(life <= may_meet_[id][giver],
-          fmt::format("rank {} step {}: meets client {} of rank {} before it hears", m.rank, number, life,
-                      giver));
+  const bool knows = step.group == kShrunk || life <= may_meet_[id][giver];  // a new group has no past
+  require(knows, fmt::format("rank {} step {}: meets client {} of rank {} before it hears", m.rank, number,
+                             life, giver));
   require(life >= must_meet_[id][giver],
           fmt::format("rank {} step {}: meets client {} of rank {}, of whose loss it has heard", m.rank,
                       number, life, giver));

@@ -194,7 +194,8 @@ int sched_yield() noexcept {
 int nanosleep(const timespec* span, timespec* left) {
   static auto* const real = next<int(const timespec*, timespec*)>("nanosleep");
   if (!Fiber::inside()) return real(span, left);
-  Fiber::pause(Fiber::Pause::kWait);
+  muster::test::Turns::now()->sleep = std::chrono::seconds(span->tv_sec) + muster::Nanos(span->tv_nsec);
+  Fiber::pause(Fiber::Pause::kSleep);
   return 0;
 }
 

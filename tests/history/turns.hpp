@@ -25,7 +25,7 @@ namespace muster::test {
 class Fiber {
  public:
   static constexpr std::size_t kStackBytes = std::size_t{256} << 10;
-  enum class Pause : std::uint8_t { kPoint, kWait, kAsk, kOver };  // kAsk: in poll()
+  enum class Pause : std::uint8_t { kPoint, kWait, kAsk, kSleep, kOver };  // kAsk: in poll()
 
   Fiber();
   ~Fiber();
@@ -55,6 +55,7 @@ class Turns {
   Turns& operator=(const Turns&) = delete;
 
   ManualClock clock;
+  Nanos sleep{0};  // for which the member wants to sleep that has given its turn up so
 
   // The Turns that there is; nullptr: none.
   static Turns* now();

@@ -155,12 +155,9 @@ bool change_common(Random& random, Saying& said, std::int32_t ranks, std::string
     case 1: {
       const auto& all = muster::math::test::kDtypes;
       const muster_dtype before = c.dtype;
-      // Faces stay where they lie, and apart, only while their elements have the same width.
-      const bool any_width = c.op != MUSTER_EXCHANGE;
-      while (c.dtype == before || (!any_width && muster::dtype_bytes(c.dtype) != muster::dtype_bytes(before)))
-        c.dtype = all[random.below(std::size(all))];
+      while (c.dtype == before) c.dtype = all[random.below(std::size(all))];
       if (c.redop == MUSTER_PREMUL_SUM) c.scale = muster::math::test::scale_for(c.dtype);
-      return moves;
+      return moves && c.op != MUSTER_EXCHANGE;
     }
     case 2:
       if (!muster::has_reduction(c.op)) return false;
@@ -222,10 +219,27 @@ struct Change {
   bool alone = false;  // with what it says; not one end of an edge, nor one of two
 };
 
+// Changes the dtype of all faces of a member. They stay where they lie, and apart, while their elements have
+// the same width. False if it has none with another member.
+bool change_dtype_of_faces(Random& random, Saying& said) {
+  const auto& all = muster::math::test::kDtypes;
+  const muster_dtype before = said.c.dtype;
+  while (said.c.dtype == before || muster::dtype_bytes(said.c.dtype) != muster::dtype_bytes(before))
+    said.c.dtype = all[random.below(std::size(all))];
+  const auto elsewhere = [&](const FacePlace& face) { return face.peer != said.p.index; };
+  return std::any_of(said.p.sends.begin(), said.p.sends.end(), elsewhere) ||
+         std::any_of(said.p.receives.begin(), said.p.receives.end(), elsewhere);
+}
+
 // Changes what one end of an edge says. False if the member has none of the kind.
-bool change_edge(Random& random, Saying& said) {
+bool change_edge(Random& random, Saying& said, std::string& field) {
   const muster_op op = said.c.op;
   const bool given = random.below(2) == 0;
+  field = "count from rank";
+  if (op == MUSTER_EXCHANGE && random.below(4) == 0) {
+    field = "dtype from rank";
+    return change_dtype_of_faces(random, said);
+  }
   if (op == MUSTER_EXCHANGE) return change_face(random, given ? said.p.sends : said.p.receives);
   if (!muster::is_pairwise(op)) return false;
   const auto me = static_cast<std::size_t>(said.p.index);
@@ -247,8 +261,8 @@ Change mutate(Random& random, std::vector<Saying>& all, int world) {
     change.odd = random.below(all.size());
     Saying wrong = all[change.odd];
     const bool pairwise = muster::is_pairwise(wrong.c.op) && random.below(2) == 0;
-    change.field = "count from rank";
-    if (!(pairwise ? change_edge(random, wrong) : change_common(random, wrong, world, change.field)))
+    if (!(pairwise ? change_edge(random, wrong, change.field)
+                   : change_common(random, wrong, world, change.field)))
       continue;
     change.alone = !pairwise && all.size() > 2;
     all[change.odd] = std::move(wrong);

@@ -80,12 +80,13 @@ TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(BufferAlloc), 16u + 24u + 8u + 64u);
   EXPECT_EQ(sizeof(BufferGrant), 16u + 48u);
   EXPECT_EQ(sizeof(HandleMessage), 24u);
-  EXPECT_EQ(sizeof(PlanCollective), 16u + 16u + 8u + 32u + 16u + 24u + 48u);
+  EXPECT_EQ(sizeof(PlanCollective), 16u + 16u + 8u + 32u + 16u + 24u + 8u + 48u);
   EXPECT_EQ(offsetof(PlanCollective, group), 32u);
   EXPECT_EQ(offsetof(PlanCollective, count), 72u);
   EXPECT_EQ(offsetof(PlanCollective, source_counts), 88u);
   EXPECT_EQ(offsetof(PlanCollective, sends), 104u);
-  EXPECT_EQ(offsetof(PlanCollective, site), 112u);
+  EXPECT_EQ(offsetof(PlanCollective, tag), 112u);
+  EXPECT_EQ(offsetof(PlanCollective, site), 120u);
   EXPECT_EQ(sizeof(muster_face), 96u);
   EXPECT_EQ(sizeof(PlanCollective) + kListBytesMax, kMessageBytesMax);
 }
