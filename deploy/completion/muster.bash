@@ -28,7 +28,7 @@ _muster_options() {
   'muster upgrade') echo '-h --help --json --endpoint --timeout --program' ;;
   'muster shutdown') echo '-h --help --json --endpoint --timeout --now' ;;
   'muster env') echo '-h --help --json' ;;
-  'muster mesh') echo '-h --help --json --world --mesh --flatten --config --job' ;;
+  'muster mesh') echo '-h --help --json --world --mesh --flatten --config --job --manifest' ;;
   'muster plan') echo '-h --help' ;;
   'muster plan explain') echo '-h --help --json --ranks --dtype --count --world --cores --shared' ;;
   'muster config') echo '-h --help' ;;

@@ -111,6 +111,7 @@ complete -c muster -n '__fish_seen_subcommand_from mesh' -l mesh -x -d 'dp_repli
 complete -c muster -n '__fish_seen_subcommand_from mesh' -l flatten -x -d 'Neighbouring dims under one name; may be given several times'
 complete -c muster -n '__fish_seen_subcommand_from mesh' -l config -r -F -d 'A cluster file, in place of the three above'
 complete -c muster -n '__fish_seen_subcommand_from mesh' -l job -x -d 'A job of that file'
+complete -c muster -n '__fish_seen_subcommand_from mesh' -l manifest -d 'The facts behind the hash, one a line: where two hashes differ, compare these'
 complete -c muster -n '__fish_seen_subcommand_from plan; and not __fish_seen_subcommand_from explain' -f -a explain -d 'Path, algorithm and predicted cost of a collective that is run'
 complete -c muster -n '__fish_seen_subcommand_from plan; and not __fish_seen_subcommand_from explain' -s h -l help -d 'Print this help message and exit'
 complete -c muster -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from explain' -s h -l help -d 'Print this help message and exit'
