@@ -16,9 +16,10 @@
 
 namespace muster::engine {
 
-// Owns    of what each rank was told last.
-// Thread  abort, interrupt, absent, expect_all: the conductor; they take the engine's lock. All else: under
-// it. Bound   one cause a rank. Fails   as each says.
+// Owns    what each rank was told last.
+// Thread  abort, interrupt, absent, expect_all: the conductor; they take the engine lock. All else: under it.
+// Bound   one cause a rank.
+// Fails   as each says.
 class Faults {
  public:
   // `board`: nullptr if there is no direct path.

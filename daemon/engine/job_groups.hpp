@@ -23,9 +23,7 @@
 namespace muster::engine {
 
 // Owns    the list of the mesh's groups, the table of all, and rounds of shrinking.
-// Thread  the conductor; what changes anything takes the engine's lock, but for left() and release(), which
-// are
-//         called under it.
+// Thread  the conductor; what changes anything takes the engine lock. left(), release(): under the lock.
 // Bound   that of GroupTable.
 // Fails   as muster.h says.
 class JobGroups {

@@ -56,8 +56,8 @@ enum class AtDeadline : std::uint8_t { kAsk, kGiveUp };
 
 // Owns    the bounds of one operation's waits.
 // Thread  the session's.
-// Bound   the deadline, counted from the first wait that is not met at once: nothing in a hurry reads a
-// clock. Fails   never.
+// Bound   the deadline, from the first wait that is not met at once: a quick operation reads no clock.
+// Fails   never.
 class WaitPolicy {
  public:
   WaitPolicy(Nanos timeout, bool crowded, AtDeadline at_deadline = AtDeadline::kAsk)
