@@ -50,6 +50,11 @@ void PairPlace::give_back(Side side, const Stamp& stamp) {
   Member& mine = members_[at(side)];
   Message* const message = mine.stands == stamp.epoch ? mine.find(stamp.number) : nullptr;
   if (message == nullptr) return;
+  // The member's next start with the tag comes behind all that are open anyway.
+  const bool last = std::none_of(mine.open.begin(), mine.open.end(), [message](const Message& other) {
+    return other.tag == message->tag && other.number > message->number;
+  });
+  if (last) return mine.remove(stamp.number);
   message->given_back = true;
   message->arrived.reset();
 }

@@ -89,39 +89,41 @@ TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
 // ---- steps that fail, and devices that break ---------------------------------------------------
 
 // A device whose work ends when the test says, and that can break.
-struct ToyDevice final : device::Device {
-  struct ToyEvent final : device::Event {
-    explicit ToyEvent(const ToyDevice& of) : device(of) {}
+struct FakeDevice final : device::Device {
+  struct FakeEvent final : device::Event {
+    explicit FakeEvent(const FakeDevice& of) : device(of) {}
     bool query() const noexcept override { return recorded <= device.ended; }
     void synchronize() const override {}
     Instant began_at() const noexcept override { return {}; }
     Instant reached_at() const noexcept override { return {}; }
-    const ToyDevice& device;
+    const FakeDevice& device;
     std::uint32_t recorded = 0;
   };
-  struct ToyStream final : device::Stream {
-    explicit ToyStream(ToyDevice& of) : device(of) {}
+  struct FakeStream final : device::Stream {
+    explicit FakeStream(FakeDevice& of) : device(of) {}
     device::Kind kind() const noexcept override { return device::Kind::kCuda; }
     Status record(device::Event& event) override {
-      static_cast<ToyEvent&>(event).recorded = ++device.recorded;
+      static_cast<FakeEvent&>(event).recorded = ++device.recorded;
       return device.broken;
     }
     Status wait(const device::Event&) override { return {}; }
     Status synchronize() override { return {}; }
     Status health() const override { return device.broken; }
-    ToyDevice& device;
+    FakeDevice& device;
   };
 
   const device::DeviceInfo& info() const noexcept override { return kInfo; }
   Result<std::unique_ptr<device::Stream>> open_stream(device::Priority) override {
-    return std::make_unique<ToyStream>(*this);
+    return std::make_unique<FakeStream>(*this);
   }
-  Result<std::unique_ptr<device::Event>> create_event() override { return std::make_unique<ToyEvent>(*this); }
+  Result<std::unique_ptr<device::Event>> create_event() override {
+    return std::make_unique<FakeEvent>(*this);
+  }
   Result<std::unique_ptr<device::Memory>> allocate(std::size_t) override {
-    return fail(Code::kUnsupported, "a toy");
+    return fail(Code::kUnsupported, "the fake device has streams and events, and no memory");
   }
   Result<std::unique_ptr<device::Memory>> import(int, std::uint64_t, std::uint64_t) override {
-    return fail(Code::kUnsupported, "a toy");
+    return fail(Code::kUnsupported, "the fake device has streams and events, and no memory");
   }
 
   device::DeviceInfo kInfo;
@@ -131,7 +133,7 @@ struct ToyDevice final : device::Device {
 };
 
 // Says what it is told to say at each launch, and remembers the latest.
-struct ToyCommunicator final : transport::Communicator {
+struct FakeCommunicator final : transport::Communicator {
   std::int32_t ranks() const noexcept override { return 2; }
   Status launch(const Collective&, std::span<const transport::LocalMember> members,
                 transport::StepOutcome& outcome) override {
@@ -150,8 +152,8 @@ class FailingSteps : public ::testing::Test {
  protected:
   void SetUp() override {
     std::vector<std::unique_ptr<transport::Communicator>> communicators;
-    communicators.push_back(std::make_unique<ToyCommunicator>());
-    toy = static_cast<ToyCommunicator*>(communicators.front().get());
+    communicators.push_back(std::make_unique<FakeCommunicator>());
+    backend = static_cast<FakeCommunicator*>(communicators.front().get());
     executor.emplace(*Executor::open({{&devices[0], &devices[1]}, 9, 2}, std::move(communicators)));
     for (std::uint32_t i = 0; i < 2; ++i) {
       CollectiveWork work;
@@ -170,8 +172,8 @@ class FailingSteps : public ::testing::Test {
     return texts;
   }
 
-  std::array<ToyDevice, 2> devices;
-  ToyCommunicator* toy = nullptr;
+  std::array<FakeDevice, 2> devices;
+  FakeCommunicator* backend = nullptr;
   std::optional<Executor> executor;
   std::vector<std::unique_ptr<Plan>> plans;
   Step step;
@@ -179,9 +181,9 @@ class FailingSteps : public ::testing::Test {
 
 TEST_F(FailingSteps, GiveEachMemberTheStreamOfItsOwnDevice) {
   ASSERT_TRUE(executor->launch(0, step).ok());
-  ASSERT_EQ(toy->streams.size(), 2u);
+  ASSERT_EQ(backend->streams.size(), 2u);
   for (std::size_t i = 0; i < 2; ++i)
-    EXPECT_EQ(&static_cast<ToyDevice::ToyStream*>(toy->streams[i])->device, &devices[i]);
+    EXPECT_EQ(&static_cast<FakeDevice::FakeStream*>(backend->streams[i])->device, &devices[i]);
   EXPECT_TRUE(poll().empty());
   devices[0].ended = 1;
   EXPECT_EQ(poll(), std::vector<std::string>{""}) << "the first member's stream ends the step";
@@ -189,9 +191,9 @@ TEST_F(FailingSteps, GiveEachMemberTheStreamOfItsOwnDevice) {
 
 // Goal:   a launch that fails ends its step alone, and only once what of it may run is over.
 TEST_F(FailingSteps, EndLikeOthersWhenTheirLaunchFails) {
-  toy->says = Status(Code::kNoResource, "no memory");
+  backend->says = Status(Code::kNoResource, "no memory");
   ASSERT_TRUE(executor->launch(0, step).ok());
-  toy->says = Status();
+  backend->says = Status();
   ASSERT_TRUE(executor->launch(1, step).ok());
   EXPECT_TRUE(poll().empty());
   devices[0].ended = 2;
@@ -200,7 +202,7 @@ TEST_F(FailingSteps, EndLikeOthersWhenTheirLaunchFails) {
 
 TEST_F(FailingSteps, TellWhatFailedAfterTheLaunch) {
   ASSERT_TRUE(executor->launch(0, step).ok());
-  toy->latest->fail(Status(Code::kPeerLost, "the link broke"));
+  backend->latest->fail(Status(Code::kPeerLost, "the link broke"));
   devices[0].ended = 1;
   EXPECT_EQ(poll(), std::vector<std::string>{"the link broke"});
   ASSERT_TRUE(executor->launch(0, step).ok()) << "the same place in the table";
@@ -215,7 +217,7 @@ TEST_F(FailingSteps, AreNotBlamedForADeviceThatBreaks) {
   devices[1].broken = Status(Code::kDevice, "fell off the bus");
   EXPECT_TRUE(poll().empty());
   EXPECT_EQ(executor->health().message(), "fell off the bus");
-  toy->says = Status(Code::kDevice, "launch failed");
+  backend->says = Status(Code::kDevice, "launch failed");
   EXPECT_EQ(executor->launch(1, step).message(), "fell off the bus");
 }
 

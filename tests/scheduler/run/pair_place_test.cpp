@@ -82,6 +82,18 @@ TEST(PairPlace, GivesAPlaceBackToTheNextStartOfTheTag) {
   EXPECT_EQ(pair.arrive(Side::kSender, 5, again, 1), std::pair(1ul, 3ul));
 }
 
+// Goal:   starts that have no part in the place, each with a tag of its own, leave nothing behind.
+TEST(PairPlace, KeepsNoPlaceThatNobodyWaitsBehind) {
+  Pair pair;
+  const Stamp gone = pair.read(Side::kSender, 5);
+  pair.place.give_back(Side::kSender, gone);
+  const Stamp again = pair.read(Side::kSender, 5);
+  EXPECT_GT(again.number, gone.number) << "its record is gone";
+  const Stamp receive = pair.read(Side::kReceiver, 5);
+  EXPECT_EQ(pair.arrive(Side::kReceiver, 5, receive, 3), kWaits);
+  EXPECT_EQ(pair.arrive(Side::kSender, 5, again, 1), std::pair(1ul, 3ul));
+}
+
 // Goal:   what one side started in an epoch that has ended never meets what the other starts in the next.
 TEST(PairPlace, BeginsAnewInEachEpoch) {
   Pair pair;
