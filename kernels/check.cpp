@@ -19,8 +19,8 @@ std::size_t from_end(std::int32_t dim, const Tensor& t) {
   return static_cast<std::size_t>(dim < 0 ? dim + t.dims : dim);
 }
 
-// Every element has an address of its own, as parts that write side by side need. Exact for views cut from a
-// row-major or permuted buffer, which is what strides are for; stranger interleavings are refused.
+// Whether every element has an address of its own, which parts that write side by side need. Exact for views
+// cut from a row-major or permuted buffer. It refuses some stranger views whose elements are distinct too.
 bool elements_are_distinct(const Tensor& t) {
   std::array<std::size_t, MUSTER_TENSOR_DIMS_MAX> order{};  // dims of more than one element, by rising stride
   std::size_t used = 0;
@@ -32,7 +32,7 @@ bool elements_are_distinct(const Tensor& t) {
     for (; at > 0 && t.stride[order[at - 1]] > t.stride[i]; --at) order[at] = order[at - 1];
     order[at] = i;
   }
-  std::int64_t reach = 0;  // the largest offset within the dims seen so far
+  std::int64_t reach = 0;  // the largest offset within the dims visited so far
   for (std::size_t i = 0; i < used; ++i) {
     if (t.stride[order[i]] <= reach) return false;
     reach += (t.size[order[i]] - 1) * t.stride[order[i]];
@@ -40,7 +40,7 @@ bool elements_are_distinct(const Tensor& t) {
   return true;
 }
 
-// Past the last byte of the view, which has elements.
+// The address behind the last byte of a view that is not empty.
 const std::byte* end_of(const Tensor& t) {
   std::int64_t last = 0;
   for (std::size_t d = 0; d < static_cast<std::size_t>(t.dims); ++d) last += (t.size[d] - 1) * t.stride[d];
@@ -69,7 +69,7 @@ bool same_view(const Tensor& a, const Tensor& b) {
   return same;
 }
 
-// What is written must meet nothing else: parts run side by side, and in any order.
+// An output must overlap no other operand, because parts run side by side and in any order.
 Status check_apart(const Kernel& kernel, const Args& args) {
   OverlapBudget budget;
   for (std::size_t i = 0; i < args.tensor_count; ++i) {

@@ -1,8 +1,8 @@
-// Checks of operands, each a sentence when it fails: kernel, operand by its name in the table, its shape,
-// what was expected.
+// Checks of operands. A failed check gives a sentence with the kernel, the operand's name in the table, its
+// shape, and what was expected.
 //
-// Pure functions. An absent optional operand passes every check on it. Operands are named by their index in
-// the kernel's table.
+// Pure functions. An absent optional operand passes every check. Callers pass an operand as its index in the
+// kernel's table.
 #pragma once
 
 #include "kernels/kernel.hpp"
@@ -24,16 +24,16 @@ struct Subject {
 
 // "[128, 64]"; "a scalar" for no dims.
 std::string shape_text(const Tensor& tensor);
-// "f32"; "dtype 9" for a number that is none.
+// "f32"; "dtype 9" for an unknown number.
 std::string dtype_text(muster_dtype dtype);
 
 // The operand has exactly this many dims.
 Status expect_dims(const Subject& s, std::size_t operand, std::int32_t dims);
-// One of these dtypes.
+// The operand has one of these dtypes.
 Status expect_dtype_in(const Subject& s, std::size_t operand, std::initializer_list<muster_dtype> allowed);
-// The dtype of another operand.
+// The operand has the dtype of operand `like`.
 Status expect_same_dtype(const Subject& s, std::size_t operand, std::size_t like);
-// The dims and sizes of another operand.
+// The operand has the dims and sizes of operand `like`.
 Status expect_same_shape(const Subject& s, std::size_t operand, std::size_t like);
 // Size `dim` (0-based) is `value`.
 Status expect_size(const Subject& s, std::size_t operand, std::int32_t dim, std::int64_t value);
@@ -43,18 +43,18 @@ Status expect_size_in(const Subject& s, std::size_t operand, std::int32_t dim, s
 // Size `dim` equals size `like_dim` of operand `like`; a negative dim counts from the last.
 Status expect_equal_size(const Subject& s, std::size_t operand, std::int32_t dim, std::size_t like,
                          std::int32_t like_dim);
-// The operand has this many elements, in whatever dims.
+// The operand has this many elements, in any dims.
 Status expect_count(const Subject& s, std::size_t operand, std::int64_t value);
 // ints[index] lies in low..high.
 Status expect_int(const Subject& s, std::size_t index, const char* name, std::int64_t low, std::int64_t high);
 // reals[index] is finite.
 Status expect_finite(const Subject& s, std::size_t index, const char* name);
 
-// Checks operand count, presence, kernel.check, and that what is written lies apart from the rest. What the
-// engine calls before it makes a plan.
+// Checks the operand count, presence, kernel.check, and that no output overlaps another operand. The engine
+// calls this before it makes a plan.
 Status validate(const Kernel& kernel, const Args& args);
 
-// Makes room for what the parts leave for their fold, of checked args. Once, before they are launched.
+// Makes room in args.partials for a fold. Call it once, on checked args, before the first launch.
 void make_room(const Kernel& kernel, Args& args);
 
 }  // namespace muster::kernels

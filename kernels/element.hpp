@@ -35,7 +35,7 @@ E* elements(const Tensor& t) {
   return reinterpret_cast<E*>(t.data);
 }
 
-// Load as the type that the kernel computes in: float, or double where more than float goes in or out.
+// Loads an element as the type that the kernel computes in: double for f64, else float.
 inline float load(const float* p) {
   return *p;
 }
@@ -55,7 +55,7 @@ inline double load(const double* p) {
   return *p;
 }
 
-// Store with one rounding to the element's dtype.
+// Stores with one rounding to the element's dtype.
 template<class V>
 void store(float* p, V value) {
   *p = static_cast<float>(value);
@@ -81,8 +81,8 @@ void store(F8E5m2* p, V value) {
   *p = math::to_f8_e5m2(value);
 }
 
-// Calls f(std::type_identity<E>{}) with the element type of a dtype out of the listed ones. The check has
-// already refused others, so another one is a bug of ours.
+// Calls f(std::type_identity<E>{}) with the element type of `dtype`, which must be one of the listed types:
+// the kernel's check has refused all others.
 template<class... E>
 struct Among {
   template<class F>
@@ -106,11 +106,11 @@ struct Among {
 };
 using ComputeFloats = Among<float, Bf16>;
 using AllFloats = Among<float, Bf16, F16, double>;
-// 8-bit floats are stored and moved; no kernel computes with them.
+// 8-bit floats are only stored and moved; no kernel computes with them.
 using AnyElement =
     Among<float, Bf16, F16, double, std::int32_t, std::int64_t, std::uint8_t, std::int8_t, F8E4m3, F8E5m2>;
 
-// `count` elements of `per_part` to a part: part i owns [begin, end).
+// `count` elements are cut into parts of `per_part`; part i owns [begin, end).
 struct Range {
   std::int64_t begin;
   std::int64_t end;
@@ -123,13 +123,13 @@ constexpr Range range_of(std::int64_t count, std::int64_t per_part, std::uint32_
   return {begin, std::min(count, begin + per_part)};
 }
 
-// N views of one shape, walked together in row-major order. Dims that are contiguous in all of them are
-// merged, so that runs along the last dim are as long as they can be.
+// Walks N views of one shape together, in row-major order. Dims that are contiguous in all views are merged,
+// so that runs along the last dim are as long as possible.
 //
-// Owns    the shape and strides it walks; not the data.
+// Owns    the shape and the strides; not the data.
 // Thread  a value; one at a time.
 // Bound   MUSTER_TENSOR_DIMS_MAX dims.
-// Fails   never: shapes were checked to be the same.
+// Fails   never: the caller has checked that the shapes are equal.
 template<std::size_t N>
 class Walk {
  public:
@@ -137,7 +137,7 @@ class Walk {
 
   explicit Walk(const std::array<const Tensor*, N>& views) {
     const Tensor& shape = *views[0];
-    if (shape.count() == 0) {  // strides of nothing may be any numbers
+    if (shape.count() == 0) {  // an empty view may have any strides, so do not use them
       stride_[0].fill(1);
       dims_ = 1;
       return;
@@ -169,7 +169,7 @@ class Walk {
   }
   // Elements between neighbours of a run, per view.
   const Offsets& step() const { return stride_[dims_ - 1]; }
-  // Neighbours of a run lie side by side in all views.
+  // Whether neighbours of a run lie side by side in all views.
   bool unit_step() const {
     return std::all_of(step().begin(), step().end(), [](std::int64_t s) { return s == 1; });
   }
@@ -206,8 +206,8 @@ class Walk {
   std::array<Offsets, MUSTER_TENSOR_DIMS_MAX> stride_{};
 };
 
-// An index out of memory that its client may change meanwhile: one load, so that what was checked is what is
-// used.
+// Loads an index from memory that its client may change at any time. One load, so that the kernel uses the
+// value that it has checked.
 inline std::int32_t load_index(const std::int32_t* index) {
   return __atomic_load_n(index, __ATOMIC_RELAXED);
 }

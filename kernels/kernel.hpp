@@ -1,8 +1,7 @@
 // A kernel as a value: operands resolved to addresses, and one row of the table of all kernels (table.hpp).
 //
-// The public numbering and the meaning of each operand are in <muster/kernels.h>; every family folder
-// implements its rows of the table: a pure check of shapes and dtypes, the number of parts, and the launch
-// per device kind.
+// <muster/kernels.h> has the public numbers and the meaning of each operand. Each family folder implements
+// its rows of the table: a pure check of shapes and dtypes, the number of parts, and the host's run and fold.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -38,7 +37,7 @@ struct Args {
   std::uint32_t tensor_count = 0;
   std::array<std::int64_t, MUSTER_KERNEL_INTS_MAX> ints{};
   std::array<double, MUSTER_KERNEL_REALS_MAX> reals{};
-  // What the parts of a reduction leave for its fold, each its own element. Made by make_room().
+  // The result of each part of a reduction, for its fold. make_room() sets the size.
   mutable std::vector<double> partials;
 };
 
@@ -52,18 +51,15 @@ struct Operand {
 
 // One row of the table.
 //
-// check   kBadArgument with operand, value and expectation. Called with tensors whose bounds are already
-//         known to be right (sizes >= 0, strides >= 0, the whole view inside its buffer, no more elements
-//         than that range has, 2^31 for the product of an empty view's other sizes), before anything runs;
-//         run may then trust Args.
-// parts   how many independent parts; a function of Args alone, never of the machine, so results do not
-//         depend on it.
-// run     one part on a host worker. Writes only its part of the outputs. Null where the host cannot.
-// fold    null but for reductions, whose parts write Args::partials alone if there are several. Runs once,
-//         after all of them, and adds them up in order. A single part finishes by itself: nothing is
-//         folded then.
+// check   Returns kBadArgument with operand, value and expectation. The caller has checked bounds before:
+//         sizes and strides >= 0, the whole view inside its buffer, no more elements than fit there, and
+//         2^31 at most for the product of an empty view's other sizes. After check, run may trust Args.
+// parts   The number of independent parts. It depends on Args alone, so results do not depend on the machine.
+// run     Runs one part on a host worker, and writes only that part of the outputs. Null: no host kernel.
+// fold    Null for all but reductions. If a reduction has several parts, they write only Args::partials, and
+//         fold runs once after them and adds these up in order. A single part writes the result itself.
 // in_place_of
-//         the input whose very view an output may be; -1: none. What overlaps in any other way is refused.
+//         Index of the input that an output may be, as the same view; -1: none. Any other overlap is refused.
 struct Kernel {
   std::int32_t op;
   const char* name;  // "linear_forward"

@@ -1,7 +1,7 @@
-// Rows of views as contiguous floats: in place where they already are that, through a buffer of this thread
-// where they are strided or 16 bit. So a family writes its arithmetic once, for float pointers.
+// Rows of views as contiguous floats. A contiguous f32 row is used in place; a strided or 16-bit row goes
+// through a buffer. So a family writes its arithmetic once, for float pointers.
 //
-// Pure, but for the scratch, which belongs to the calling thread.
+// Pure except for scratch(), whose memory belongs to the calling thread.
 #pragma once
 
 #include "kernels/element.hpp"
@@ -18,12 +18,12 @@ constexpr Write write_of(std::int64_t accumulate) {
   return accumulate != 0 ? Write::kAdd : Write::kReplace;
 }
 
-// Elements of a row that goes through scratch: 2^20 floats, of which a kernel keeps up to eight rows in each
-// worker for good.
+// The most elements of a row that goes through scratch. Each worker keeps up to eight such rows per kernel
+// for its lifetime.
 inline constexpr std::int64_t kRowElementsMax = std::int64_t{1} << 20;
 
-// At least `count` floats of this thread, for the kernel that Use names; contents are left from the last use.
-// Grows to the largest request and is then reused, so checks keep rows at kRowElementsMax.
+// At least `count` floats of this thread, for the kernel that Use names, with the contents of the last use.
+// The memory grows to the largest request and is never freed, so checks limit rows to kRowElementsMax.
 template<class Use>
 float* scratch(std::int64_t count) {
   thread_local std::vector<float> floats;
@@ -70,12 +70,12 @@ inline const float* read(const Row& row, float* buffer) {
   return buffer;
 }
 
-// Where to compute what write() will put into the row: in place if that needs no further step, else `buffer`.
+// Where to compute the values for write(): in the row itself if no further step is needed, else in `buffer`.
 inline float* target(const Row& row, Write how, float* buffer) {
   return row.in_place() && how == Write::kReplace ? elements<float>(row.view) + row.first : buffer;
 }
 
-// Completes the row from `values`, which may be what target() gave.
+// Writes `values` to the row; does nothing if they were computed there.
 inline void write(const Row& row, Write how, const float* values) {
   if (values == target(row, how, nullptr)) return;
   ComputeFloats::dispatch(row.view.dtype, [&]<class E>(std::type_identity<E>) {

@@ -1,15 +1,6 @@
 #include "kernels/table.hpp"
 
-#include "kernels/activation/activation.hpp"
-#include "kernels/attention/attention.hpp"
 #include "kernels/device/host/pool.hpp"
-#include "kernels/elementwise/elementwise.hpp"
-#include "kernels/embedding/embedding.hpp"
-#include "kernels/linear/linear.hpp"
-#include "kernels/loss/loss.hpp"
-#include "kernels/norm/norm.hpp"
-#include "kernels/optimiser/optimiser.hpp"
-#include "kernels/rope/rope.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -19,7 +10,7 @@
 namespace muster::kernels {
 namespace {
 
-// Rows of the written-out table at most; one runner is compiled for each.
+// The most rows of the table; one runner is compiled for each.
 constexpr std::size_t kRowsMax = 64;
 
 struct Table {
@@ -29,7 +20,7 @@ struct Table {
   void append(std::span<const Kernel> family) {
     for (const Kernel& row : family) {
       MUSTER_ASSERT(count < kRowsMax);
-      // Families come in order of their ops, so a number used twice shows here.
+      // Families come in order of their ops, so this finds a number that is used twice.
       MUSTER_ASSERT(count == 0 || rows[count - 1].op < row.op);
       rows[count++] = row;
     }
@@ -39,22 +30,14 @@ struct Table {
 const Table& table() noexcept {
   static const Table written_out = [] {
     Table t;
-    t.append(elementwise::rows());
-    t.append(linear::rows());
-    t.append(embedding::rows());
-    t.append(norm::rows());
-    t.append(rope::rows());
-    t.append(attention::rows());
-    t.append(activation::rows());
-    t.append(loss::rows());
-    t.append(optimiser::rows());
+    for (const FamilyRows rows : families()) t.append(rows());
     return t;
   }();
   return written_out;
 }
 
-// A task carries one pointer, which must be the args because those live until the work has finished; the row
-// is therefore part of the runner's type.
+// A task carries one pointer. That is the args, which live until the work has finished, so the row has to be
+// part of the runner's type.
 template<std::size_t I>
 void run_row(const void* args, std::uint32_t part) {
   table().rows[I].run(*static_cast<const Args*>(args), part);
@@ -111,7 +94,7 @@ Status launch(device::Stream& stream, const Kernel& kernel, const Args& args) {
   const std::uint32_t parts = writes_something(*row, args) ? row->parts(args) : 0;
   MUSTER_RETURN_IF_ERROR(device::host::enqueue(stream, {kRunners[index], &args, parts}));
   if (row->fold == nullptr || parts < 2) return {};
-  // A stream is in order, so this one part comes after all of those.
+  // A stream runs its tasks in order, so this one part runs after all parts above.
   return device::host::enqueue(stream, {kFolders[index], &args, 1});
 }
 

@@ -1,5 +1,5 @@
-// Loops compiled twice: for the baseline and for AVX2, chosen when they run. Elementwise IEEE arithmetic
-// without contraction gives the same bits either way, so the choice never shows in a result.
+// Loops compiled twice, for the baseline and for AVX2; has_avx2() chooses at run time. Elementwise IEEE
+// arithmetic without contraction gives the same bits either way, so the choice never changes a result.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@ namespace muster::kernels {
 #if defined(__x86_64__) && defined(__GNUC__)
 namespace detail {
 
-// flatten: whatever f calls is inlined here and so is compiled for AVX2 too.
+// flatten: all that f calls is inlined here, and so compiled for AVX2 too.
 template<class F>
 [[gnu::target("avx2"), gnu::flatten]] void call_avx2(F& f) {
   f();
@@ -23,7 +23,7 @@ inline bool has_avx2() {
 }  // namespace detail
 #endif
 
-// Calls f(), which must be worth the choice: a whole run of elements, not one.
+// Calls f(). The call costs a test, so f() should process a whole run of elements, not one.
 template<class F>
 void wide(F&& f) {
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -31,7 +31,7 @@ Result<std::int32_t> number(const char* variable, const std::string& text) {
   return value;
 }
 
-// Optional numbers keep -1: some launchers do not say, and Slurm's "2(x3)" forms are for people.
+// -1 if the variable has no plain number: some launchers do not set it, and Slurm writes forms like "2(x3)".
 std::int32_t number_or_none(const Lookup& lookup, const char* variable) {
   const auto text = lookup(variable);
   if (!text) return -1;
@@ -51,7 +51,7 @@ std::string job_name(std::string text) {
   return text;
 }
 
-// What the launcher calls its run; empty if it does not say.
+// The launcher's id of the run; empty if it has none.
 std::string run_of(const Lookup& lookup, const Launcher& launcher) {
   const auto id = launcher.job != nullptr ? lookup(launcher.job) : std::nullopt;
   if (!id) return "";
@@ -87,7 +87,7 @@ Status read_ranks(const Lookup& lookup, const Launcher& launcher, Identity& iden
                    launcher.world_size, identity.world_size);
   identity.local_rank = number_or_none(lookup, launcher.local_rank);
   identity.local_size = number_or_none(lookup, launcher.local_size);
-  if (&launcher == &kLaunchers.front())  // ours: written by somebody who meant it
+  if (&launcher == &kLaunchers.front())  // of our own variables the optional ones must be numbers too
     for (const char* variable : {launcher.local_rank, launcher.local_size})
       if (const auto text = lookup(variable))
         if (const auto value = number(variable, *text); !value) return value.error();

@@ -15,7 +15,7 @@
 
 namespace muster::bootstrap {
 
-// Reads one variable; nothing if it is not set. The environment is passed in.
+// Reads one variable; nothing if it is not set. Tests pass an environment of their own.
 using Lookup = std::function<std::optional<std::string>(std::string_view)>;
 Lookup process_environment();
 
@@ -25,10 +25,10 @@ struct Launcher {
   const char* world_size;
   const char* local_rank;
   const char* local_size;
-  const char* job;         // variable that tells runs apart; may be null
-  const char* job_prefix;  // of the job's name made from it
-  const char* apart;       // variable that tells runs of one `job` apart; may be null
-  const char* unsaid;      // value of `job` for which that is asked alone; null: any
+  const char* job;         // variable with the run's id; may be null
+  const char* job_prefix;  // the job's name is this prefix and that id
+  const char* apart;       // variable that tells runs with one id apart; may be null
+  const char* unsaid;      // `apart` is read only if `job` has this value; null: always
 };
 
 // All launchers in the order tried.
@@ -48,15 +48,15 @@ struct Identity {
 
 inline constexpr const char* kDefaultEndpoint = "/run/muster/musterd.sock";
 
-// kBadArgument for a variable of ours that is set to nothing, one that is no number, a rank outside its
-// world, or an unknown MUSTER_BOOTSTRAP. A process without a launcher is no error here: rank is -1 then.
+// kBadArgument for an empty variable of ours, one that is no number, a rank outside its world, or an unknown
+// MUSTER_BOOTSTRAP. A process without a launcher is no error here: its rank is -1.
 Result<Identity> identify(const Lookup& lookup);
 
-// The value of one of our variables, or nothing where it is not set. kBadArgument: it is set to nothing,
-// which may be meant as either.
+// The value of one of our variables; nothing if it is not set. kBadArgument for an empty value: it may mean
+// "unset" or "none".
 Result<std::optional<std::string>> non_empty(const Lookup& lookup, std::string_view name);
 
-// What is to be said where one of MUSTER_RANK and MUSTER_WORLD_SIZE is set without the other.
+// A warning if one of MUSTER_RANK and MUSTER_WORLD_SIZE is set without the other; else nothing.
 std::optional<std::string> missing_half(const Lookup& lookup);
 
 }  // namespace muster::bootstrap

@@ -1,4 +1,4 @@
-// Containers whose capacity is known at start: a full one is an answer, never a wait and never a heap call.
+// Containers whose capacity is fixed at start: a full one says so; it never waits and never allocates.
 #pragma once
 
 #include "api/base/assert.hpp"
@@ -62,8 +62,8 @@ class BoundedVector {
   std::size_t size_ = 0;
 };
 
-// A first-in first-out queue over storage taken once, at construction, and touched as it is first used: a
-// deep queue that never fills costs address space alone.
+// A first-in first-out queue. It reserves its storage once, at construction, and touches it only as it fills:
+// a deep queue that stays short costs address space alone.
 //
 // Owns    its values; pop ends the oldest.
 // Thread  one at a time.
@@ -132,7 +132,7 @@ class BoundedQueue {
   std::size_t size_ = 0;
 };
 
-// Owned values named by Handle. A handle outlives its value harmlessly: find() says null.
+// Owned values named by Handle. A handle may outlive its value: find() then returns null.
 //
 // Owns    its values; erase ends one.
 // Thread  one at a time.

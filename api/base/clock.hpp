@@ -10,7 +10,7 @@ using Nanos = std::chrono::nanoseconds;
 // A point of monotonic time, as the span since an origin that is the same for all processes of one boot.
 using Instant = std::chrono::nanoseconds;
 
-// `span` after `now`, or the last instant there is if that would lie beyond it: for spans from outside.
+// `now` + `span`, without overflow: at most Instant::max(). Use it for spans that a user or client chose.
 constexpr Instant later(Instant now, Nanos span) noexcept {
   return span > Instant::max() - now ? Instant::max() : now + span;
 }

@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-// Memory is addressed by signed differences: no vector is longer.
+// The longest vector: memory is addressed by signed differences.
 constexpr std::uint64_t kBytesMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 // "MUSTER_ALL_REDUCE"
@@ -88,7 +88,7 @@ Status check_counts(const Collective& c, std::int32_t ranks) {
   return Status();
 }
 
-// One side of a share, as the caller says it.
+// Source or target of a share, as its caller described it.
 struct Side {
   const char* name;
   std::uint64_t count;
@@ -138,7 +138,7 @@ Status check_apart(const char* name, std::span<const Block> blocks) {
   for (std::size_t i = 0; i < blocks.size(); ++i)
     if (blocks[i].count > 0) order.push_back(i);
   const auto by_offset = [&](std::size_t a, std::size_t b) { return blocks[a].offset < blocks[b].offset; };
-  // End to end is the rule, and is in order already.
+  // Blocks mostly lie end to end, and need no sorting.
   if (!std::is_sorted(order.begin(), order.end(), by_offset))
     std::sort(order.begin(), order.end(), by_offset);
   for (std::size_t k = 1; k < order.size(); ++k) {
@@ -238,7 +238,7 @@ Result<Share> make_share(const Collective& collective, std::int32_t index, std::
     MUSTER_ASSIGN_OR_RETURN(share.target_blocks, blocks_of(target, ranks, bytes));
     MUSTER_RETURN_IF_ERROR(check_apart(target.name, share.target_blocks));
   }
-  // The one block of the other side. The list that a root or all agree on says how long the own block is.
+  // For the side with one block. If the other side has a list, its own entry is the length.
   const auto i = static_cast<std::size_t>(index);
   Block block{0, own};
   if (!share.source_blocks.empty()) block.count = share.source_blocks[i].count;

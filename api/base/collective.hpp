@@ -15,7 +15,7 @@
 
 namespace muster {
 
-// Elements [offset, offset + count) of a vector. An empty block lies nowhere: its offset means nothing.
+// Elements [offset, offset + count) of a vector. The offset of an empty block means nothing.
 struct Block {
   std::uint64_t offset = 0;
   std::uint64_t count = 0;
@@ -25,24 +25,22 @@ struct Block {
 // What all members agree on.
 struct Collective {
   muster_op op = 0;
-  muster_dtype dtype = 0;  // EXCHANGE, whose faces have dtypes of their own: U8
+  muster_dtype dtype = 0;  // U8 for EXCHANGE, whose faces have dtypes of their own
   muster_redop redop = 0;
   std::int32_t root = 0;      // BROADCAST, REDUCE, GATHER, SCATTER; SEND and RECV: index of the sender
   std::int32_t receiver = 0;  // SEND and RECV only
   std::uint32_t tag = 0;      // SEND and RECV only
-  // Elements: of the vector (ALL_REDUCE, BROADCAST, REDUCE, SEND, RECV), or of every block where `counts` is
-  // empty (ALL_GATHER, REDUCE_SCATTER). 0 in the operations that agree pair by pair: there each Share has its
-  // own.
+  // Elements of the vector (ALL_REDUCE, BROADCAST, REDUCE, SEND, RECV), or of every block if `counts` is
+  // empty (ALL_GATHER, REDUCE_SCATTER). 0 in operations that agree pair by pair: each Share has its counts.
   std::uint64_t count = 0;
   std::vector<std::uint64_t> counts;  // ALL_GATHER, REDUCE_SCATTER: one per member, or empty for even blocks
   double scale = 1.0;                 // PREMUL_SUM
-  // The one result of all, in node-shared memory, and at which byte of it. 0: each member has its own target.
+  // Node-shared memory with one result for all, and its byte offset there. 0: each member has its own target.
   std::uint64_t shared_memory = 0;
   std::uint64_t shared_offset = 0;
 };
 
-// A strided view of elements, outermost dim first, strides in elements: one edge of an EXCHANGE as one end
-// sees it.
+// One edge of an EXCHANGE as one end sees it: a strided view, outermost dim first, strides in elements.
 struct Face {
   muster_dtype dtype = 0;
   std::int32_t peer = 0;
@@ -77,23 +75,24 @@ struct Share {
 
 const char* redop_name(muster_redop op) noexcept;  // "sum"
 
-// A member's own half as its caller says it: counts and offsets, or empty for the default of muster_blocks.
+// Counts and offsets of a member's own half, from its caller. An empty list: the default of muster_blocks.
 struct ShareCounts {
   std::uint64_t count = 0;
   std::span<const std::uint64_t> source_counts{}, source_offsets{};
   std::span<const std::uint64_t> target_counts{}, target_offsets{};
 };
 
-// What all members agree on, as member `index` says it: of `said` only op, dtype, redop, peer, tag and scale
-// are looked at. What the operation does not use is dropped, so that it cannot differ; equal counts are even
-// blocks. kBadArgument naming field and value: a peer that is none, and what validate() refuses.
+// What all members must agree on, from the description of member `index`. Of `said` only op, dtype, redop,
+// peer, tag and scale are read. Fields that the operation does not use are dropped, so they cannot differ; a
+// list of equal counts becomes even blocks. kBadArgument naming field and value: a peer outside the group,
+// and what validate() refuses.
 Result<Collective> make_collective(const muster_collective& said, std::int32_t index, std::int32_t ranks,
                                    const ShareCounts& counts);
 
-// The blocks of member `index`. kBadArgument naming field and value: lists that are not one per member or
+// The blocks of member `index`. kBadArgument naming field and value: a list without one entry per member or
 // that the operation does not have, sums and offsets beyond 2^63 bytes, overlapping blocks of a target.
-// Counts on which all agree are those of `collective`; a root's own block of GATHER and SCATTER has the count
-// that its list says. Memory and faces are left for the caller to fill in.
+// Agreed counts come from `collective`. The root's own block of GATHER and SCATTER takes its count from the
+// root's list. The caller fills in memory and faces.
 Result<Share> make_share(const Collective& collective, std::int32_t index, std::int32_t ranks,
                          const ShareCounts& counts);
 
@@ -101,7 +100,7 @@ Result<Share> make_share(const Collective& collective, std::int32_t index, std::
 std::uint64_t extent_of(std::span<const Block> blocks) noexcept;
 // Elements in all blocks.
 std::uint64_t count_of(std::span<const Block> blocks) noexcept;
-// What the member gives to and gets from the whole operation, in elements of the dtype; of an EXCHANGE bytes.
+// How much the member gives to and gets from the whole operation: elements of the dtype; EXCHANGE: bytes.
 std::uint64_t given_count(const Share& share) noexcept;
 std::uint64_t got_count(const Share& share) noexcept;
 
@@ -109,17 +108,17 @@ std::uint64_t got_count(const Share& share) noexcept;
 // an integer that is not whole. Pure.
 Status validate(const Collective& collective, std::int32_t ranks);
 
-// The member gives what all get, and may name no target for a copy of its own: the root of a BROADCAST.
+// Whether the member may have no target: the root of a BROADCAST has the data already and needs no copy.
 constexpr bool may_lack_target(const Collective& collective, std::int32_t index) noexcept {
   return row_of(collective.op).gives == Portion::kBlockAtRoot && row_of(collective.op).same_for_all &&
          index == collective.root;
 }
 
-// kBadArgument if the member lacks memory that it reads or writes, if what it writes overlaps itself, or
-// overlaps what it reads otherwise than in place as muster_collective says (the source of an ALL_REDUCE not
-// at all where the target is shared); of faces also peers, dims, sizes, strides, and a tag that stands twice
-// for one peer. Pure: pointers are compared, not followed. O(n log n), for faces whose address ranges
-// interleave by pair.
+// Whether a share can be carried out. kBadArgument if memory that the member reads or writes is missing, or
+// if what it writes overlaps itself or what it reads. Only the places "in place" of muster_collective may
+// coincide; if the target is shared, the source of an ALL_REDUCE may not. Checks of faces also peers, dims,
+// sizes, strides, and that no tag stands twice for one peer. Pure: compares pointers, never follows them.
+// O(n log n); faces whose address ranges interleave are compared pair by pair.
 Status check_share(const Collective& collective, const Share& share, std::int32_t ranks);
 
 }  // namespace muster

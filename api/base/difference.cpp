@@ -1,4 +1,4 @@
-// difference(): what signatures found, in words. It looks at the fields that signature_of() hashes.
+// difference(): says in words why signatures differ. It compares the fields that signature_of() hashes.
 #include "api/base/dtype.hpp"
 #include "api/base/signature.hpp"
 
@@ -13,8 +13,8 @@ namespace {
 
 using Parties = std::span<const Party>;
 
-constexpr std::size_t kNamedRanksMax = 6;   // a verdict is read by a person
-constexpr std::size_t kNamedValuesMax = 3;  // and is cut to a few lines on its way
+constexpr std::size_t kNamedRanksMax = 6;   // a person reads the text
+constexpr std::size_t kNamedValuesMax = 3;  // the text is cut to a few lines on its way
 
 bool present(const Party& party) {
   return party.collective != nullptr && party.share != nullptr;
@@ -24,7 +24,7 @@ std::string at_site(const Party& party) {
   return party.site.empty() ? std::string() : fmt::format(" ({})", party.site);
 }
 
-// Those who say one value.
+// The members that have one value.
 struct Holders {
   std::string value;
   std::vector<const Party*> parties;
@@ -39,8 +39,8 @@ std::string ranks_of(const Holders& side) {
   return text;
 }
 
-// "count: 4096 at ranks 0, 1, 3 and 4097 at rank 2 (model.py:311)": the many first, so that the last is who
-// is alone.
+// "count: 4096 at ranks 0, 1, 3 and 4097 at rank 2 (model.py:311)". The value of most members comes first, so
+// a rank that stands alone is named last.
 std::string describe(std::string_view field, std::vector<Holders> sides) {
   std::stable_sort(sides.begin(), sides.end(),
                    [](const Holders& a, const Holders& b) { return a.parties.size() > b.parties.size(); });
@@ -58,7 +58,7 @@ std::string describe(std::string_view field, std::vector<Holders> sides) {
   return text;
 }
 
-// Compares value(party), a number or text, over all who are there.
+// Compares value(party), a number or text, over all parties that are not missing.
 template<class Value, class Words>
 std::string compare(Parties parties, std::string_view field, Value value, Words words) {
   std::vector<std::pair<decltype(value(parties[0])), Holders>> sides;
@@ -101,7 +101,7 @@ std::uint64_t block_count(const Party& p, std::size_t i) {
   return p.collective->counts.empty() ? p.collective->count : p.collective->counts[i];
 }
 
-// The counts on which all agree: of the vector, of even blocks, or block by block.
+// Compares the counts on which all must agree: of the vector, of even blocks, or block by block.
 std::string compare_counts(Parties parties) {
   const auto lists = [](const Party& p) { return p.collective->counts.size(); };
   const bool uneven = std::any_of(parties.begin(), parties.end(),
@@ -114,11 +114,11 @@ std::string compare_counts(Parties parties) {
     const auto count = [i](const Party& p) { return block_count(p, i); };
     if (auto found = compare(parties, fmt::format("counts[{}]", i), count); !found.empty()) return found;
   }
-  // Two lists of other lengths, or one that says at length what even blocks say.
+  // Lists of different lengths, or a list at one member and even blocks at another.
   return compare(parties, "counts", lists, counts_of);
 }
 
-// Where the blocks of a shared ALL_GATHER lie. The counts are agreed on.
+// Compares where the blocks of a shared ALL_GATHER lie. The counts are equal already.
 std::string compare_places(Parties parties, const Party& first) {
   if (first.collective->shared_memory == 0 || !has_target_blocks(first.collective->op, false)) return {};
   for (std::size_t i = 0; i < first.share->target_blocks.size(); ++i) {
@@ -188,8 +188,7 @@ struct Edge {
   friend auto operator<=>(const Edge&, const Edge&) = default;
 };
 
-// The edges that members say they send on, or receive on, in order. Without those of a member that is not
-// there.
+// All edges on which members send, or receive, sorted. Edges from or to a missing member are left out.
 std::vector<Edge> edges_of(Parties parties, bool sent) {
   std::vector<Edge> edges;
   const auto add = [&](std::int32_t self, std::int32_t peer, std::uint32_t tag, std::uint64_t count,
@@ -221,7 +220,7 @@ std::string name_of(Parties parties, std::int32_t index) {
   return fmt::format("rank {}", parties[i].rank);
 }
 
-// The edge is at one end only, or has another count or dtype there: nullptr says that it is not there.
+// Describes an edge whose ends differ in count or dtype, or that one end lacks (nullptr).
 std::string describe_edge(Parties parties, const Edge& edge, const Edge* sent, const Edge* expected) {
   const bool dtypes = sent != nullptr && expected != nullptr && sent->count == expected->count;
   const auto end_of = [&](const Edge* said, std::int32_t index, const char* verb) {

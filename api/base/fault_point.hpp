@@ -1,9 +1,9 @@
-// Fault points: named places in the code at which a test ends, stops or holds the process that comes by.
+// Fault points: named places in the code at which a test ends, stops or holds the process that reaches them.
 //
 //   MUSTER_FAULT_POINT("ring.tail_due");
 //
-// is nothing at all, unless MUSTER_FAULT_POINTS is defined. It is defined for a second build of libmuster's
-// sources that tests/fault makes for its own programs; what is installed has no points. There
+// compiles to nothing unless MUSTER_FAULT_POINTS is defined. tests/fault defines it in a second build of
+// libmuster for its own programs; the installed library has no points. In that build
 //
 //   MUSTER_FAULT_AT=ring.tail_due:3=kill
 //
@@ -12,9 +12,9 @@
 //
 //   MUSTER_FAULT_MEMORY("result.written", data, bytes);
 //
-// lets a test change what lies there as well. The names
-// stand in one list, so that a test can go through all of them; a point whose name is not in the list does
-// not compile, and a name that is nowhere in the code is a point that the test never sees reached.
+// lets a test change what lies there as well. One list has all names, so that a test can go through them. A
+// point whose name is not in the list does not compile; a name without a point fails that test, because the
+// point is never reached.
 #pragma once
 
 #if !defined(MUSTER_FAULT_POINTS)
@@ -160,7 +160,7 @@ consteval std::size_t index_of(std::string_view name) {
   throw "a fault point that is not in the list";
 }
 
-// The process has come to the point, and may lose some of `memory` there.
+// The process has reached the point; the test may change `memory` there.
 void come_to(std::size_t point, std::span<std::byte> memory = {}) noexcept;
 
 }  // namespace muster::fault

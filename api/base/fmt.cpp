@@ -1,5 +1,5 @@
-// The library fmt, compiled once: header-only, every file that formats a number would compile it again,
-// which was half of what a build took; and a shared libfmt would be one more library in a training image.
+// Compiles the library fmt once. Header-only, every file that formats a number would compile it again, which
+// took half of a build. A shared libfmt would be one more library in a training image.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

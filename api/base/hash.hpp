@@ -1,4 +1,4 @@
-// Hash128: 128 bits by which two sides see that they mean the same.
+// Hash128: a 128-bit hash that two sides compare.
 #pragma once
 
 #include <cstdint>

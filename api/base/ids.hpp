@@ -1,4 +1,4 @@
-// Strong ids: a Rank is not a LaneId. And Handle, the only name a client has for a thing the daemon owns.
+// Strong ids, so that a Rank is no GroupId; and Handle, by which a client names an object of the daemon.
 #pragma once
 
 #include <compare>
@@ -21,8 +21,8 @@ using Rank = Id<struct RankTag, std::uint32_t>;          // position in the job'
 using GroupId = Id<struct GroupTag, std::uint32_t>;      // index in the job's canonical list of groups
 using SessionId = Id<struct SessionTag, std::uint32_t>;  // one attachment of one client
 
-// Slot and generation in 64 bits. A generation is never reused within a slot (8.9 years at a million a
-// second), so a stale handle is told from a live one. Zero is never valid.
+// Slot and generation in 64 bits. A slot never reuses a generation (8.9 years at a million a second), so a
+// stale handle never equals a live one. Zero is never valid.
 struct Handle {
   std::uint64_t bits = 0;
 

@@ -17,7 +17,7 @@ namespace {
 
 std::atomic<Level> g_level{Level::kOff};
 std::atomic<Format> g_format{Format::kText};
-std::mutex g_site_mutex;  // sites are touched rarely: a line costs a system call anyway
+std::mutex g_site_mutex;  // of all sites: a line costs a system call anyway
 
 constexpr std::size_t kLineBytesMax = 4096;
 static_assert(kLineBytesMax <= PIPE_BUF, "a line is written whole or not at all");
@@ -53,9 +53,9 @@ int journal_priority(Level level) {
   return 3;
 }
 
-// Appends text as far as it fits into bytes_max of `line`, cut between characters. Control characters and
-// line separators would let a client's text forge a second line or drive a terminal, and bytes that are no
-// UTF-8 would make a JSON line unreadable: neither gets through.
+// Appends text until `line` has bytes_max bytes, cut between characters. Replaces control characters and line
+// separators, with which a client's text could forge a second line or drive a terminal. Replaces bytes that
+// are no UTF-8 too: they would make a JSON line unreadable.
 void append(std::string& line, std::string_view text, Format format, std::size_t bytes_max) {
   while (!text.empty()) {
     const std::size_t count = utf8_length(text, 0);
@@ -109,8 +109,8 @@ std::string line_of(Format format, Level level, std::string_view part, std::stri
   return line + end;
 }
 
-// True if a line can be written now. A pipe has room for a whole line or says no; one that nobody reads any
-// more would raise a signal.
+// True if a line can be written now. poll(2) calls a pipe writable only if a whole line fits. A pipe without
+// a reader is refused here: a write would raise SIGPIPE.
 bool writable(int descriptor) {
   pollfd poller{.fd = descriptor, .events = POLLOUT, .revents = 0};
   return poll(&poller, 1, 0) == 1 && (poller.revents & (POLLERR | POLLHUP | POLLNVAL)) == 0;

@@ -25,8 +25,7 @@ bool parse_level(std::string_view word, Level* level) noexcept;
 // "text", "json", "journal"; false for another word.
 bool parse_format(std::string_view word, Format* format) noexcept;
 
-// One per call site: at most kLinesPerSecond lines a second pass; what was dropped is counted in the next
-// line.
+// The rate limit of one call site. The next line that passes says how many were dropped before it.
 //
 // Owns    its counts.
 // Thread  one at a time; write() sees to it.
@@ -45,9 +44,8 @@ class Site {
 };
 
 // Writes one line of at most 4096 bytes with one write(2), so lines of several processes do not interleave.
-// Control characters and bytes that are no UTF-8 are replaced, a long message is cut. Any thread; never waits
-// for a reader: a line that a full pipe has no room for is lost. `part` names the subsystem and is a word of
-// ours.
+// Control characters and bytes that are no UTF-8 are replaced, and a long message is cut. Any thread. Never
+// waits for a reader: a line for which a full pipe has no room is lost. `part` names the subsystem.
 void write(Site& site, Level level, std::string_view part, std::string_view message) noexcept;
 
 }  // namespace muster::log

@@ -1,5 +1,5 @@
-// The table of operations (decision D23): one row says what a collective is, and all that depends on which
-// one it is reads its row. To add one is to add its row, and its arithmetic where rows do not say enough.
+// The table of operations (decision D23): one row says what a collective is, and all code that depends on the
+// operation reads its row. A new operation is a new row, and its arithmetic if the row does not say enough.
 #pragma once
 
 #include <muster/muster.h>
@@ -10,7 +10,7 @@
 
 namespace muster {
 
-// What one member gives to an operation, or gets from it. Of a transfer the root is the sender.
+// What one member gives to an operation, or gets from it. The root of a transfer is the sender.
 enum class Portion : std::uint8_t {
   kNothing,
   kBlock,  // one block, at every member
@@ -24,8 +24,8 @@ enum class Portion : std::uint8_t {
 // Whom muster_collective::peer names.
 enum class PeerRole : std::uint8_t { kNobody, kRoot, kReceiver, kSender };
 
-// On what members must agree: all on the count of the vector; all on the counts of all blocks; or each two on
-// what goes from one to the other.
+// Which counts members must agree on: all on the vector's; all on those of all blocks; or each pair on what
+// one sends to the other.
 enum class Agreement : std::uint8_t { kCount, kCountsOfBlocks, kPairByPair };
 
 struct OperationRow {
@@ -36,12 +36,12 @@ struct OperationRow {
   PeerRole peer = PeerRole::kNobody;
   Agreement agrees = Agreement::kCount;
   bool reduces = false;
-  // Every member gets the same: members may bring one result for all, in memory that they share.
+  // Every member gets the same result, so members may share one target.
   bool same_for_all = false;
-  // Where it runs if its caller does not say; the other lane is for what latency binds.
+  // The lane if the caller names none; the other one is for small operations, which latency bounds.
   muster_lane lane = MUSTER_LANE_COPY;
   muster_lane lane_if_small = MUSTER_LANE_COPY;
-  // Names under which PyTorch's analyser of flight records knows it; nullptr: its own.
+  // Its names in PyTorch's analyser of flight records, the second for uneven blocks; nullptr: `name`.
   const char* recorded_as = nullptr;
   const char* recorded_uneven_as = nullptr;
 };
@@ -146,7 +146,7 @@ static_assert([] {
 constexpr const char* op_name(muster_op op) noexcept {  // "all_reduce"
   return row_of(op).name;
 }
-// Whose shares meet: SEND and RECV in pairs, everything else takes all members.
+// Whether two members alone meet (SEND and RECV). Every other operation takes all members.
 constexpr bool is_transfer(muster_op op) noexcept {
   return row_of(op).gets == Portion::kBlockAtReceiver;
 }
@@ -169,23 +169,23 @@ constexpr bool is_pairwise(muster_op op) noexcept {
 constexpr bool may_share_target(muster_op op) noexcept {
   return row_of(op).same_for_all;
 }
-// What is no operation counts as one with data: nobody takes it for a BARRIER, which needs no checks.
+// True also for a number that is no operation: it must not pass for a BARRIER, which needs no checks.
 constexpr bool has_data(muster_op op) noexcept {
   return !is_operation(op) || row_of(op).gives != Portion::kNothing;
 }
 constexpr bool has_faces(muster_op op) noexcept {
   return row_of(op).gives == Portion::kFaces;
 }
-// Source and target are vectors of elements.
+// Whether source and target are vectors of elements.
 constexpr bool has_vectors(muster_op op) noexcept {
   return has_data(op) && !has_faces(op);
 }
-// Each member brings one vector, and all are reduced into one: ALL_REDUCE, REDUCE.
+// Whether each member brings one vector and all are reduced into one: ALL_REDUCE, REDUCE.
 constexpr bool reduces_vectors(muster_op op) noexcept {
   return row_of(op).reduces && row_of(op).gives == Portion::kBlock;
 }
-// Whether a member's source, or target, has a block for each member of the group. `is_root` counts where the
-// operation has a root.
+// Whether a member's source, or target, has a block for each member of the group. `is_root` matters only if
+// the operation has a root.
 constexpr bool has_source_blocks(muster_op op, bool is_root) noexcept {
   const Portion gives = row_of(op).gives;
   return gives == Portion::kBlocks || (gives == Portion::kBlocksAtRoot && is_root);
@@ -194,7 +194,7 @@ constexpr bool has_target_blocks(muster_op op, bool is_root) noexcept {
   const Portion gets = row_of(op).gets;
   return gets == Portion::kBlocks || (gets == Portion::kBlocksAtRoot && is_root);
 }
-// Whether it is one block. Of a transfer the sender is the root.
+// Whether a member's source, or target, is one block. The root of a transfer is the sender.
 constexpr bool has_source_block(muster_op op, bool is_root) noexcept {
   const Portion gives = row_of(op).gives;
   return gives == Portion::kBlock || (gives == Portion::kBlockAtRoot && is_root);
@@ -204,7 +204,7 @@ constexpr bool has_target_block(muster_op op, bool is_root, bool is_receiver) no
   return gets == Portion::kBlock || (gets == Portion::kBlockAtRoot && is_root) ||
          (gets == Portion::kBlockAtReceiver && is_receiver);
 }
-// One member alone gives, or gets: the root. Of a transfer the sender gives.
+// Whether the root alone gives, or gets. The root of a transfer is the sender.
 constexpr bool gives_at_root(muster_op op) noexcept {
   return row_of(op).gives == Portion::kBlockAtRoot || row_of(op).gives == Portion::kBlocksAtRoot;
 }

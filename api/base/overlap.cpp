@@ -16,14 +16,14 @@ struct Unknown {
 };
 constexpr std::size_t kUnknownsMax = std::size_t{2} * MUSTER_TENSOR_DIMS_MAX;
 
-// The unknowns of a pair of views, by stride from wide to narrow, and what those from each on can add up to.
+// The unknowns of a pair of views, by stride from wide to narrow, with the range of the sum from each one on.
 struct Equation {
   std::array<Unknown, kUnknownsMax> unknowns{};
   std::size_t count = 0;
   std::array<Wide, kUnknownsMax + 1> least{};
   std::array<Wide, kUnknownsMax + 1> most{};
 
-  // Dims of equal stride in both views are one unknown: only their difference counts.
+  // Dims of both views with equal stride are one unknown: only their difference counts.
   void add(const Face& face, bool subtract) {
     const auto element_bytes = static_cast<Wide>(face.element_bytes());
     for (std::size_t d = 0; d < static_cast<std::size_t>(face.dims); ++d) {
@@ -81,7 +81,7 @@ Overlap overlap_of(const Face& a, const Face& b, OverlapBudget& budget) noexcept
   equation.finish();
   const Wide apart = static_cast<Wide>(reinterpret_cast<std::uintptr_t>(b.data)) -
                      static_cast<Wide>(reinterpret_cast<std::uintptr_t>(a.data));
-  // Elements meet before they begin at the same byte.
+  // Two elements overlap also if they begin less than one element apart.
   return solve(equation, 0, apart - static_cast<Wide>(a.element_bytes()) + 1,
                apart + static_cast<Wide>(b.element_bytes()) - 1, budget);
 }

@@ -1,5 +1,5 @@
-// Whether two strided views of memory have a byte in common. Exact: the faces of a halo exchange interleave
-// without meeting, which no comparison of ranges can tell.
+// Whether two strided views of memory share a byte. The test is exact, because faces of a halo exchange
+// interleave without meeting: their address ranges overlap, their bytes do not.
 #pragma once
 
 #include "api/base/collective.hpp"
@@ -8,8 +8,8 @@
 
 namespace muster {
 
-// How much work the comparisons of one call may be: views that are nested (each stride beyond the extent of
-// the dims inside it) need a few steps a pair, but there are views made to be hard.
+// Steps that all comparisons of one call may take together. Nested views (is_nested()) need a few steps a
+// pair; hostile views could need very many.
 struct OverlapBudget {
   std::uint32_t steps = 1 << 20;
 };
@@ -19,7 +19,7 @@ enum class Overlap : std::uint8_t { kNone, kSome, kUnknown };  // kUnknown: the 
 // Both have 0..4 dims, no negative size or stride, and span less than 2^63 bytes.
 Overlap overlap_of(const Face& a, const Face& b, OverlapBudget& budget) noexcept;
 
-// Whether no two elements of a view can meet, because each stride is beyond the extent of the dims inside it.
+// Whether each stride is larger than the extent of the dims inside it, so that no two elements can meet.
 bool is_nested(const Face& face) noexcept;
 
 }  // namespace muster

@@ -3,6 +3,7 @@
 // chooses alike without a word.
 #pragma once
 
+#include "api/base/algorithms.hpp"
 #include "api/base/collective.hpp"
 
 #include <cstdint>
@@ -14,30 +15,15 @@ struct Machine {
   std::uint32_t cores = 1;        // granted to the job on this node
   std::uint32_t local_ranks = 1;  // of the job on this node
   bool host_memory = true;        // the job's device is a host device
+  NodeCosts costs{};
 
   // Ranks outnumber cores: a meeting costs context switches.
   bool crowded() const { return local_ranks > cores; }
 };
 
 enum class Path : std::uint8_t { kDirect, kEngine };
-enum class Algorithm : std::uint8_t {
-  kSmall,   // what members give travels with their arrivals, and each finishes alone: one meeting
-  kWhole,   // each member reads the contributions it needs and finishes alone: one meeting, two if they are
-            // read in place
-  kRead,    // ALL_REDUCE: each member reduces the whole vector from everybody's source in place; all wait for
-            // all at the end
-  kShared,  // one result for all in node-shared memory: each member brings its part of it, and all meet
-  kSliced,  // each member reduces its slice of a chunk, then collects the others' slices: one meeting per
-            // chunk and one more
-  kFaces,   // EXCHANGE: each member reads its inboxes' faces from the list of their sender
-};
-constexpr std::size_t kAlgorithms = 6;
 
-// Up to here a member's contribution travels with its arrival: what the line of a slot has room for.
-constexpr std::uint64_t kSmallBytesMax = 32;
-
-const char* path_name(Path path) noexcept;                 // "direct"
-const char* algorithm_name(Algorithm algorithm) noexcept;  // "sliced"
+const char* path_name(Path path) noexcept;  // "direct"
 
 // On the direct path each member has to say where the blocks of so many others lie.
 constexpr std::int32_t kBlocksMax = 128;
@@ -49,7 +35,8 @@ struct Choice {
   double predicted_ns = 0.0;  // of one operation, all members ready
 };
 
-// For a group whose members are all on this node.
+// For a group whose members are all on this node: of the algorithms that can carry it out, the one that is
+// estimated to take the least time.
 Choice choose(const Collective& collective, std::int32_t ranks, const Machine& machine);
 
 // Bytes of one member's slice of a chunk, for Algorithm::kSliced: whole cache lines, at most

@@ -1,4 +1,4 @@
-// Result<T>: a value or a Status. And the two macros that pass a failure up.
+// Result<T>: a value or a Status, and two macros that pass a failure up.
 #pragma once
 
 #include "api/base/status.hpp"
@@ -27,8 +27,7 @@ inline tl::unexpected<Status> fail(Status status) {
 #define MUSTER_CONCAT_INNER(a, b) a##b
 #define MUSTER_CONCAT(a, b) MUSTER_CONCAT_INNER(a, b)
 
-// Returns the Status of `expression` from the enclosing function (returning Status or Result) unless it is
-// OK.
+// If `expression` is not OK, returns its Status from the enclosing function, which returns Status or Result.
 #define MUSTER_RETURN_IF_ERROR(expression)                          \
   do {                                                              \
     if (auto muster_status = (expression); !muster_status.ok())     \

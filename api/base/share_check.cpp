@@ -1,4 +1,4 @@
-// check_share(): whether a member's half can be carried out at all.
+// check_share(): whether a member's half can be carried out.
 #include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/overlap.hpp"
@@ -34,8 +34,8 @@ std::vector<ByteRange> ranges_of(const std::byte* data, std::span<const Block> b
   return ranges;
 }
 
-// The source block that a member may give from where its target block lies: the same where both sides are
-// cut alike, else the own one.
+// Whether a source block may lie exactly where a target block lies ("in place"). If both sides are cut alike,
+// it must be the same block; else the block of the cut side must be the own one.
 bool may_coincide(const Share& share, const ByteRange& source, const ByteRange& target) {
   const auto own = static_cast<std::size_t>(share.index);
   const bool one_source = share.source_blocks.size() == 1;
@@ -44,7 +44,7 @@ bool may_coincide(const Share& share, const ByteRange& source, const ByteRange& 
   return one_source ? target.block == own : source.block == own;
 }
 
-// What is read and what is written, apart or in place.
+// What is read and what is written must be apart, or coincide in place.
 Status check_places(const Share& share, std::size_t bytes) {
   std::vector<ByteRange> writes = ranges_of(share.target, share.target_blocks, bytes);
   std::sort(writes.begin(), writes.end(), by_first);
@@ -53,8 +53,7 @@ Status check_places(const Share& share, std::size_t bytes) {
       return failure(Code::kBadArgument, "blocks {} and {} of member {}'s target overlap",
                      writes[k - 1].block, writes[k].block, share.index);
   for (const ByteRange& read : ranges_of(share.source, share.source_blocks, bytes)) {
-    // Writes are apart and in order: if the last that begins before the read's end does not meet it, none
-    // does.
+    // Writes are apart and sorted: only the last one that begins before the read's end can meet it.
     const auto after = std::lower_bound(writes.begin(), writes.end(), read.last,
                                         [](const ByteRange& w, std::uintptr_t end) { return w.first < end; });
     if (after == writes.begin()) continue;
@@ -161,7 +160,7 @@ void place_faces(std::vector<Placed>& placed, const char* list, std::span<const 
   }
 }
 
-// What is written must meet nothing else.
+// A face that is written must overlap no other face.
 Status check_faces_apart(const Share& share) {
   std::vector<Placed> placed;
   place_faces(placed, "sends", share.sends);

@@ -28,7 +28,7 @@ std::uint64_t agreed_scale(const Collective& c) {
   return std::bit_cast<std::uint64_t>(c.redop == MUSTER_PREMUL_SUM ? c.scale : 0.0);
 }
 
-// Sets the words of a shared target apart from counts.
+// Hashed before the words of a shared target, so that they are not taken for counts.
 constexpr std::uint64_t kSharedTarget = UINT64_MAX;
 
 Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
@@ -48,14 +48,14 @@ Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
   std::vector<std::uint64_t> words(fields.begin(), fields.end());
   if (c.shared_memory != 0) words.insert(words.end(), {kSharedTarget, c.shared_memory, c.shared_offset});
   words.insert(words.end(), c.counts.begin(), c.counts.end());
-  // Blocks of one memory lie where all say that they do.
+  // Members that share a target must agree on the place of each block too.
   if (c.shared_memory != 0 && has_target_blocks(c.op, false))
     for (const Block& block : share.target_blocks)
       if (block.count > 0) words.push_back(block.offset);
   return hash_of(words);
 }
 
-// Blocks from and to member `self` itself cancel each other if they are equally long, as all edges do.
+// A member's block to itself is an edge too: its two ends cancel if they are equally long.
 Hash128 balance_of(const Collective& c, const Share& share) {
   Hash128 balance;
   if (!is_pairwise(c.op)) return balance;

@@ -1,16 +1,15 @@
-// Signature: by what the members of a group notice that they do not mean the same operation (decision D7).
+// Signature: 128-bit words from which members notice that they do not mean the same operation (decision D7).
 //
-// `common` is a hash over every field that all members must share: equal at all, or they differ.
+// `common` is a hash over every field that all members must share. They agree if it is equal at all of them.
 //
 // `balance` is for what agrees pair by pair (GATHER, SCATTER, ALL_TO_ALL, EXCHANGE). Each member adds the
 // hash of every edge on which it sends and subtracts the hash of every edge on which it receives, modulo
-// 2^128. An edge is (from, to, tag, elements), so both ends hash it alike, and over all members the sum is
-// zero when each sent edge is expected and each expected edge is sent. So every member notices a difference
-// between any two from one word of each, without a table of n² counts. (The idea is that of multiset hashing
-// by addition: Clarke et al., ASIACRYPT 2003.) An empty block is no edge; an empty face is one.
+// 2^128. An edge is (from, to, tag, elements), so both ends hash it alike. The sum over all members is zero
+// when each sent edge is expected and each expected edge is sent. So every member notices a difference
+// between any two from one word of each, without a table of n² counts. (The idea is multiset hashing by
+// addition: Clarke et al., ASIACRYPT 2003.) An empty block is no edge; an empty face is one.
 //
-// Hashes are 128-bit XXH3 without a key: they find mistakes, they do not stop an enemy, who is in the job
-// anyway.
+// Hashes are 128-bit XXH3 without a key. They find mistakes; they do not stop an attacker inside the job.
 #pragma once
 
 #include "api/base/collective.hpp"
@@ -41,9 +40,9 @@ struct Party {
 };
 
 // The first field in which the members differ, with values and ranks: "count: 4096 at ranks 0, 1, 3 and 4097
-// at rank 2 (model.py:311)". Empty if they agree. `parties` are in group order, all members of the group (of
-// SEND and RECV: both); missing ones have null pointers and are passed over.
-// Whose word is right is not known, so nobody is blamed.
+// at rank 2 (model.py:311)". Empty if they agree. `parties` are all members in group order (for SEND and RECV
+// both ends); missing ones have null pointers and are skipped. The text blames no rank: nobody knows which
+// value is right.
 std::string difference(std::span<const Party> parties);
 
 }  // namespace muster

@@ -41,7 +41,7 @@ std::optional<std::string> closest(std::string_view word, std::span<const std::s
   std::size_t best_edits = allowed + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t n = edits(word, candidate);
-    // A replacement of every letter is no resemblance.
+    // If every letter must be replaced, the words are not alike.
     if (n < best_edits && n < std::max(word.size(), candidate.size())) {
       best = candidate;
       best_edits = n;

@@ -1,4 +1,4 @@
-// What somebody who made a slip of the hand meant to write.
+// Guesses which known word a misspelt one was meant to be.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,7 @@
 
 namespace muster {
 
-// The candidate that `word` was most probably meant to be: few edits away, or the only one that starts with
-// it.
+// The candidate that `word` most probably means: a few edits away, or the only one that begins with `word`.
 std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates);
 
 // "did you mean 'x'?", or nothing.

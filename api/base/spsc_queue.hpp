@@ -11,12 +11,12 @@
 
 namespace muster {
 
-// A first-in first-out queue over storage taken once, at construction, and touched as it is first used. Both
-// ends are positions that only grow (Lamport, 1977): what was put at position n is taken at position n.
+// A first-in first-out queue. It takes its storage once, at construction, and touches it only as it fills.
+// Both ends are positions that only grow (Lamport, 1977): a value put at position n is taken at position n.
 //
 // Owns    its values, which need no end.
-// Thread  push: the producer, one at a time. front, pop: the consumer, one at a time. The rest: any; who
-//         sees a position sees what was written before it was reached.
+// Thread  push: the producer, one at a time. front, pop: the consumer, one at a time. The rest: any; a thread
+//         that sees a position sees all that was written before it.
 // Bound   the capacity given; 0 is legal and always full.
 // Fails   push says false when full. pop asserts on an empty queue.
 template<class T>
@@ -36,8 +36,7 @@ class SpscQueue {
     return true;
   }
 
-  // The oldest, of a queue that is not empty: unchecked, for a look at the other end is a look at its cache
-  // line.
+  // The oldest value. The queue must not be empty. Unchecked: a check would fetch the producer's cache line.
   const T& front() const { return items_.get()[popped_.load(std::memory_order_relaxed) % capacity_]; }
   void pop() {
     MUSTER_ASSERT(!empty());
@@ -47,7 +46,7 @@ class SpscQueue {
   // Values put, and values taken, so far.
   std::uint64_t pushed() const noexcept { return pushed_.load(std::memory_order_acquire); }
   std::uint64_t popped() const noexcept { return popped_.load(std::memory_order_acquire); }
-  // For anybody but producer and consumer an answer of a moment ago.
+  // Other threads than producer and consumer may get an answer that is already out of date.
   bool empty() const noexcept { return popped() == pushed(); }
   bool full() const noexcept {
     const std::uint64_t taken = popped();

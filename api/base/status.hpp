@@ -53,7 +53,7 @@ const char* code_name(Code code) noexcept;
 // One fixed sentence per code, with the remedy. Never null.
 const char* code_sentence(Code code) noexcept;
 
-// -2xx: a verdict on a group's operation.
+// -2xx: a group's operation failed.
 constexpr bool is_group_failure(Code code) noexcept {
   return static_cast<muster_status_t>(code) / 100 == -2;
 }
@@ -75,7 +75,7 @@ class [[nodiscard]] Status {
   bool ok() const noexcept { return code_ == Code::kOk; }
   Code code() const noexcept { return code_; }
   const std::string& message() const noexcept { return message_; }
-  // World rank that a verdict of a group blames; -1: nobody in particular.
+  // World rank to blame for a group's failure; -1: none in particular.
   std::int32_t culprit() const noexcept { return culprit_; }
 
   // "MUSTER_ERR_CONFIG: cluster.yaml:3:5: …"

@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace muster {
+namespace {
+
+bool continues(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+}
+
+}  // namespace
 
 // The well-formed sequences of Unicode 15, table 3-7.
 std::size_t utf8_length(std::string_view text, std::size_t i) {
@@ -24,6 +31,17 @@ std::size_t utf8_length(std::string_view text, std::size_t i) {
     return tail(1) && tail(2) && tail(3) ? 4 : 0;
   }
   return 0;
+}
+
+std::size_t utf8_characters(std::string_view text) {
+  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), continues));
+}
+
+std::size_t utf8_offset(std::string_view text, std::size_t index) {
+  std::size_t at = 0;
+  for (; at < text.size(); ++at)
+    if (!continues(text[at]) && index-- == 0) break;
+  return at;
 }
 
 std::size_t control_bytes(std::string_view text, std::size_t i) {

@@ -25,7 +25,7 @@ constexpr std::array kRankVariables{
 };
 
 constexpr std::string_view kOurs = "MUSTER_";
-// Between the daemon and its engines.
+// Variables that the daemon sets for its engines.
 constexpr std::array<std::string_view, 2> kInternal{"MUSTER_LOG", "MUSTER_LOG_FORMAT"};
 
 bool is_known(std::string_view name) {
@@ -35,10 +35,10 @@ bool is_known(std::string_view name) {
          std::find(kInternal.begin(), kInternal.end(), name) != kInternal.end();
 }
 
-// What was probably meant. Compared is what stands behind MUSTER_, which all have.
+// The variable that was probably meant. Compares the names without their common prefix MUSTER_.
 std::string meant(std::string_view name) {
   const std::string_view word = name.substr(kOurs.size());
-  // Two underscores stand in names of settings alone: MUSTER_node__workers, MUSTER_SETT_node__workers.
+  // Only names of settings have two underscores: MUSTER_node__workers, MUSTER_SETT_node__workers.
   if (word.find("__") != std::string_view::npos) {
     const std::string_view first = word.substr(0, word.find('_'));
     const std::array<std::string, 1> set{"SET"};
@@ -48,7 +48,7 @@ std::string meant(std::string_view name) {
   std::vector<std::string> words;
   for (const Variable& variable : kRankVariables) words.emplace_back(variable.name.substr(kOurs.size()));
   const auto near = closest(word, words);
-  // Half of a short word may be wrong for closest(), which would take MUSTER_TEST for MUSTER_MESH.
+  // closest() lets half of a short word be wrong: it would take MUSTER_TEST for MUSTER_MESH.
   const auto same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };
   const bool alike = near && (same(near->front(), word.front()) || same(near->back(), word.back()));
   return alike ? std::string(kOurs) + *near : "";

@@ -9,7 +9,7 @@ namespace muster {
 std::string rank_list(std::span<const std::uint32_t> ranks, char between) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size();) {
-    // The longest run of one step from here; three ranks make a run worth writing so.
+    // The longest run with one step from here. A run of three ranks or more is written as a range.
     std::size_t end = i + 1;
     const bool rises = end < ranks.size() && ranks[end] > ranks[i];
     const std::uint32_t step = rises ? ranks[end] - ranks[i] : 0;

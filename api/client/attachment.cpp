@@ -55,8 +55,8 @@ Result<Welcomed> knock(const std::string& endpoint, const shm::Hello& hello, Ins
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket, shm::connect_to(endpoint, deadline, clock));
   MUSTER_FAULT_POINT("attach.connected");
   const Status sent = shm::send_message(socket, shm::bytes_of(hello));
-  // A daemon that has no room may have said so, and closed, before it was asked: its reason is there to be
-  // read.
+  // DAEMON_LOST is no reason to stop: a daemon without room may have sent its reason and closed before our
+  // Hello, and the reason can still be read.
   if (!sent.ok() && sent.code() != Code::kDaemonLost) return fail(sent);
   MUSTER_FAULT_POINT("attach.hello_sent");
   std::vector<std::byte> buffer(shm::kMessageBytesMax);
@@ -66,8 +66,8 @@ Result<Welcomed> knock(const std::string& endpoint, const shm::Hello& hello, Ins
   return Welcomed{std::move(socket), std::move(answer), welcome};
 }
 
-// A daemon that is replaced by another in the middle of this drops the connection without a word; the next
-// one answers at the same socket. The rank was not attached then: an engine that has a connection keeps it.
+// A daemon that is being replaced drops the connection without an answer; its successor answers at the same
+// socket. The rank is not attached yet then: an engine that has the connection would keep it.
 Result<Welcomed> knock_until(const std::string& endpoint, const shm::Hello& hello, Instant deadline,
                              const Clock& clock) {
   constexpr int kKnocksMax = 100;

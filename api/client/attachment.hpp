@@ -1,4 +1,4 @@
-// Attachment: what the daemon hands to a rank that attaches.
+// Attachment: what a rank gets from the daemon when it attaches.
 #pragma once
 
 #include "api/base/bootstrap.hpp"
@@ -17,15 +17,14 @@ struct Attachment {
   shm::CompletionView completion;
   shm::Welcome welcome;
   Nanos timeout;  // of each request over the socket
-  // The rank's own memory for direct operations, and the page of the groups. Invalid in a job without the
-  // direct path.
+  // The rank's direct segment and the group page. Invalid in a job without the direct path.
   shm::Mapping direct;
   shm::Mapping groups;
 };
 
-// Says Hello to the daemon at the identity's endpoint and maps what comes back. It tries again while a daemon
+// Sends Hello to the daemon at the identity's endpoint and maps what comes back. Tries again while a daemon
 // that is being replaced drops the connection.
-// Errors: BAD_ARGUMENT, DAEMON_LOST, PROTOCOL, VERSION, and what the daemon refuses with.
+// Errors: BAD_ARGUMENT, DAEMON_LOST, PROTOCOL, VERSION, and the daemon's refusals.
 Result<Attachment> attach(const bootstrap::Identity& identity, Nanos timeout);
 
 }  // namespace muster::client

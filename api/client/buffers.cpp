@@ -27,7 +27,7 @@ Status check_options(const muster_buffer_options& options) {
                    options.memory_offset_bytes);
   if (options.name != nullptr && options.name[0] == '\0')
     return failure(Code::kBadArgument, "name is empty; NULL is none");
-  // Checked before it is sent: a bad one would fail the whole message.
+  // Checked here, because sendmsg(2) fails the whole message for a bad descriptor.
   if (options.memory >= 0 && ::fcntl(options.memory, F_GETFD) < 0)
     return failure(Code::kBadArgument, "memory {} is no open descriptor", options.memory);
   return {};
@@ -53,7 +53,7 @@ Result<Buffers::Granted> Buffers::create(const muster_buffer_options& options) {
   return alloc(request, options.memory);
 }
 
-// BUSY: work of the rank's former session still uses the memory of that name; it ends within moments.
+// Asks again on BUSY: work of the rank's former session still uses the memory of that name, but ends soon.
 Result<Buffers::Granted> Buffers::alloc(const shm::BufferAlloc& request, int imported) {
   MUSTER_FAULT_POINT("buffer.asking");
   const Clock& clock = connection_.clock();
@@ -65,7 +65,7 @@ Result<Buffers::Granted> Buffers::alloc(const shm::BufferAlloc& request, int imp
                                           shm::MessageKind::kBufferGrant, {}, nullptr, &memory, imported);
     if (grant) return map(request, *grant, std::move(memory));
     if (grant.error().code() == Code::kNoResource) {
-      // The buffer may have been granted, and only its memory's descriptor found no place here.
+      // The engine may have granted the buffer, but this process had no free descriptor for its memory.
       const auto unopened = connection_.latest_answer<shm::BufferGrant>(shm::MessageKind::kBufferGrant);
       if (unopened) give_back(*unopened);
     }
@@ -74,12 +74,12 @@ Result<Buffers::Granted> Buffers::alloc(const shm::BufferAlloc& request, int imp
   }
 }
 
-// A named buffer that was found stays: to free it would give up what it holds.
+// Keeps a named buffer that existed before: to free it would lose its contents.
 void Buffers::give_back(const shm::BufferGrant& grant) {
   if (grant.found == 0) static_cast<void>(free(grant.buffer));
 }
 
-// A segment's descriptor comes only once, so it is kept until its memory could be mapped.
+// A segment's descriptor comes only once, so it is kept until its memory is mapped.
 Status Buffers::open_segment(const shm::BufferGrant& grant, shm::Descriptor memory) {
   if (grant.segment_is_new != 0 && memory.valid()) {
     MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.segment_bytes));

@@ -20,8 +20,8 @@ namespace muster::client {
 // Owns    the mappings of the segments, and where each buffer lies.
 // Thread  the session's.
 // Bound   the engine's limits for buffers and memory.
-// Fails   as Connection::ask; BAD_ARGUMENT for options that cannot be; NO_RESOURCE if memory cannot be mapped
-//         here: then the buffer is given back; STALE for an unknown buffer.
+// Fails   as Connection::ask; BAD_ARGUMENT for options that are not valid; NO_RESOURCE if this process cannot
+//         map the memory (the buffer is then given back); STALE for an unknown buffer.
 class Buffers {
  public:
   struct Granted {
@@ -34,12 +34,12 @@ class Buffers {
 
   Result<Granted> alloc(std::uint64_t bytes);
   Result<Granted> create(const muster_buffer_options& options);
-  // No plan that names the buffer may be left.
+  // The caller has destroyed all plans that name the buffer.
   Status free(muster_buffer buffer);
 
   bool has(muster_buffer buffer) const { return buffers_.contains(buffer); }
   Status query(muster_buffer buffer, muster_buffer_info* info) const;
-  // Of a range of an unknown buffer: no location, null, 0.
+  // For an unknown buffer these return no location, null and 0.
   shm::PayloadLocation location_of(const muster_range& range) const;
   std::byte* address_of(const muster_range& range) const;
   // Bytes from the range's start to the buffer's end.
@@ -50,7 +50,7 @@ class Buffers {
  private:
   struct Segment {
     shm::Mapping mapping;
-    shm::Descriptor memory;  // until it could be mapped
+    shm::Descriptor memory;  // kept until it is mapped
     std::uint64_t bytes = 0;
   };
   struct Buffer {
@@ -60,7 +60,7 @@ class Buffers {
     std::uint64_t shared_memory = 0;
     muster_group shared_by = 0;
     bool found = false;
-    bool whole_segment = false;  // the segment is unmapped with it
+    bool whole_segment = false;  // the segment is unmapped with the buffer
   };
   Result<Granted> alloc(const shm::BufferAlloc& request, int imported);
   Result<Granted> map(const shm::BufferAlloc& request, const shm::BufferGrant& grant, shm::Descriptor memory);

@@ -19,7 +19,7 @@ Status Comparison::reserve(std::size_t members) {
   MUSTER_ASSIGN_OR_RETURN(const auto granted, buffers_.alloc(bytes));
   if (granted.address == nullptr)
     return failure(Code::kUnsupported, "this process does not see the memory of its device");
-  // The former buffer stays for the plans that name it.
+  // The former buffer is not freed, because plans still name it.
   buffer_ = granted.buffer;
   memory_ = granted.address;
   bytes_ = bytes;

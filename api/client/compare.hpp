@@ -1,5 +1,4 @@
-// Comparison: what the members of a group exchange to find out alike whether they hold the same (decision
-// M13).
+// Comparison: members gather digests to see whether they hold the same bytes (decision M13).
 #pragma once
 
 #include "api/base/result.hpp"
@@ -27,11 +26,11 @@ class Comparison {
   Comparison(Groups& groups, Buffers& buffers, Plans& plans)
       : groups_(groups), buffers_(buffers), plans_(plans) {}
 
-  // Everything that could be refused to this rank alone. Later calls for the group are cheap.
+  // Does all that could fail at this rank alone, before others wait. Later calls for the group are cheap.
   Status prepare(muster_group group);
-  // Lays down what this rank holds and returns the plan whose run gathers it from all members.
+  // Writes this rank's digest into the buffer and returns the plan whose run gathers all members' digests.
   Result<muster_plan> offer(muster_group group, const Held& held);
-  // What the gathered digests mean. `what` is named in the text.
+  // The result of the gathered digests: see judge(). The text names `what`.
   Status judged(muster_group group, std::string_view what);
   // The group is gone.
   void forget(muster_group group) { gatherings_.erase(group); }

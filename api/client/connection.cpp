@@ -33,8 +33,8 @@ Status Connection::in_words(Code code) const {
                  welcome_.job);
 }
 
-// A socket that hangs up between messages means that the engine is gone. An engine that ends its job says so
-// before it goes, and its words can still be read.
+// A socket that hangs up between messages means that the engine is gone. An engine that ends its job first
+// writes its reason on the completion page, where lose_engine() finds it.
 std::optional<Status> Connection::engine_loss() {
   std::byte probe;
   const auto message = shm::receive_message(socket_, std::span(&probe, 1));
@@ -71,7 +71,7 @@ Result<std::span<const std::byte>> Connection::exchange(std::span<std::byte> mes
   if (!sent.ok()) return fail(sent.code() == Code::kDaemonLost ? lose(sent) : sent);
   MUSTER_FAULT_POINT("ask.sent");
   auto answer = shm::receive_message(socket_, answer_, later(clock_.now(), timeout_), clock_);
-  // The answer came, but this process had no room for its descriptor. The connection is still in order.
+  // The answer came, but this process had no free descriptor for it. The connection still works.
   if (!answer && answer.error().code() == Code::kNoResource) return fail(answer.error());
   if (!answer) return fail(lose(answer.error()));
   if (answer->bytes == 0) return fail(lose(Status(Code::kDaemonLost, "it closed the connection")));

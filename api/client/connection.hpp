@@ -1,4 +1,4 @@
-// Connection: the session's end of the control socket, and whether the engine at the other end still lives.
+// Connection: the session's side of the control socket, and whether the engine still lives.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -19,7 +19,7 @@ namespace muster::client {
 
 // Owns    the socket, the latest answer, the session's clock, and the loss of the engine.
 // Thread  the session's.
-// Bound   one request in flight, of shm::kMessageBytesMax bytes; an answer is awaited for timeout().
+// Bound   one request in flight, of at most shm::kMessageBytesMax bytes; waits timeout() for its answer.
 // Fails   with the Status that the engine answers. DAEMON_LOST, PROTOCOL and VERSION end the connection for
 //         good: loss() says why, and no later call succeeds.
 class Connection {
@@ -34,33 +34,33 @@ class Connection {
   Nanos timeout() const { return timeout_; }
   const Clock& clock() const { return clock_; }
 
-  // One request and its answer. `extra` follows the message. The list behind the answer goes to *list, its
-  // descriptor to *descriptor; `sent` goes with the request unless it is -1.
+  // Sends one request and waits for its answer. `extra` follows the request; the descriptor `sent` goes with
+  // it unless it is -1. The list behind the answer goes to *list, its descriptor to *descriptor.
   template<class Answer, class Request>
   Result<Answer> ask(Request request, shm::MessageKind kind, shm::MessageKind answer_kind,
                      std::span<const std::byte> extra = {}, std::vector<std::byte>* list = nullptr,
                      shm::Descriptor* descriptor = nullptr, int sent = -1);
-  // The answer to the latest request, once more: ask() fails with NO_RESOURCE when an answer has come but
-  // this process had no room for its descriptor.
+  // The latest answer again. Use it when ask() failed with NO_RESOURCE: an answer has come, but this process
+  // had no free descriptor for the one that came with it.
   template<class Answer>
   Result<Answer> latest_answer(shm::MessageKind answer_kind) const;
-  // Tells the engine that the rank leaves on purpose. An engine that hangs delays it by 1 s at most.
+  // Tells the engine that the rank leaves on purpose. Waits at most 1 s for an engine that hangs.
   void say_goodbye();
 
   // Why no call can succeed any more: the loss, or the status with which the engine closed the session.
   Status usable() const;
-  // The same for who only asks whether.
+  // Whether usable() is ok, without a text.
   bool is_usable() const { return loss_.ok() && completion_.closed() == Code::kOk; }
   const Status& loss() const { return loss_; }
   bool engine_lives() { return !engine_loss(); }
-  // Looks at the socket, with one system call. The loss is kept.
+  // Looks at the socket, with one system call, whether the engine is gone. Remembers the loss.
   std::optional<Status> engine_loss();
-  // The same, but only if the engine has not moved for kLongSilence: for callers that poll.
+  // As engine_loss(), but looks only if the engine has not moved for kLongSilence: for callers that poll.
   std::optional<Status> loss_of_silent_engine();
-  // For how long the engine has not moved.
+  // Time since the engine last moved.
   Nanos silence() const { return completion_.silence(clock_.now()); }
 
-  // A code of this session, for which the engine has sent no text.
+  // A status for a code without a text of its own.
   Status in_words(Code code) const;
 
  private:

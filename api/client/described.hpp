@@ -11,7 +11,7 @@
 
 namespace muster::client {
 
-// What member `index` of `ranks` said, which the engine has found sound.
+// Translates the description of member `index` of `ranks`. The engine has checked it already.
 Result<Described> described_of(Buffers& buffers, const muster_collective& said, std::int32_t index,
                                std::int32_t ranks);
 

@@ -11,9 +11,9 @@
 namespace muster::client {
 namespace {
 
-constexpr std::uint64_t kSmallBytes = 64 << 10;  // an all-reduce of so much is bound by latency
+constexpr std::uint64_t kSmallBytes = 64 << 10;  // latency bounds an all-reduce up to this size
 
-// Of a transfer, who names the receiver is the sender, and the other way round.
+// In a transfer the sender names the receiver as its peer, and the receiver the sender.
 bool sends(muster_op op) {
   return row_of(op).peer == PeerRole::kReceiver;
 }
@@ -29,7 +29,7 @@ bool writes(muster_op op, bool is_root) {
   return has_target_blocks(op, is_root) || has_target_block(op, is_root, receives(op));
 }
 
-// Lists may be replacing `count` on one side or on both.
+// Whether `count` matters: not if lists replace it on each side that has blocks.
 bool uses_count(const muster_collective& c, bool is_root) {
   if (has_faces(c.op)) return false;
   const bool source = has_source_blocks(c.op, is_root);
@@ -43,7 +43,7 @@ bool is_given(const muster_range& range) {
   return range.buffer != 0 || range.offset_bytes != 0;
 }
 
-// A field that the operation has at no member, so that what stands there was meant for something else.
+// Refuses a value in a field that the operation has at no member: it was meant for something else.
 template<class Value>
 Status check_none(bool given, const muster_collective& c, const char* field, const Value& value) {
   if (!given) return {};
@@ -57,7 +57,7 @@ Status check_no_range(const muster_range& range, const muster_collective& c, con
                  field, range.buffer, range.offset_bytes, op_name(c.op));
 }
 
-// Lists are checked where they are read, and so is all else of an operation that there is not.
+// Lists are checked where they are read. An unknown operation passes here and is refused later.
 Status check_unused(const muster_collective& c) {
   if (!is_operation(c.op)) return {};
   const bool vectors = has_vectors(c.op);
@@ -81,7 +81,7 @@ std::uint32_t append(std::vector<std::byte>& to, std::span<const T> list) {
   return static_cast<std::uint32_t>(list.size());
 }
 
-// `has`: the operation has such blocks at some member; `mine`: at this one.
+// `has`: the operation has such blocks at some member; `mine`: it has them at this member.
 Status append_blocks(const muster_blocks& blocks, const char* name, bool has, bool mine, std::int32_t ranks,
                      Description& out, std::uint32_t& counts, std::uint32_t& offsets) {
   if (!has && (blocks.counts != nullptr || blocks.offsets != nullptr))

@@ -1,5 +1,5 @@
-// A collective in the words of the daemon: one message and the lists behind it. Whatever this rank does not
-// use in the operation is left out, so that equal work has equal bytes, which are the key of the plan cache.
+// A collective as a message to the engine, with the lists behind it. Fields that this rank does not use in
+// the operation are left out. So equal work has equal bytes, and these are its key in the plan cache.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -19,14 +19,13 @@ struct Description {
   std::string key() const;
 };
 
-// Reads the caller's lists: those that member `index` of `ranks` has in the operation, and no others.
-// kBadArgument naming field and value: NULL lists with a count, whatever the operation does not have at any
-// member, a site that is too long. kNoResource: more than one message holds. All else is for the daemon to
-// check.
+// Reads only the lists that member `index` of `ranks` has in the operation. kBadArgument naming field and
+// value: a NULL list with a count, a field that the operation has at no member, a site that is too long.
+// kNoResource: more than one message holds. The engine checks the rest.
 Result<Description> describe(const muster_collective& c, std::int32_t index, std::int32_t ranks);
 
-// The lane on which a collective takes place that is run and not started. A function of what all members
-// agree on, so they meet there.
+// The lane of a collective that is run by the engine. It depends only on what all members agree on, so all
+// choose the same lane.
 muster_lane usual_lane(const shm::PlanCollective& collective);
 
 }  // namespace muster::client

@@ -14,9 +14,9 @@
 namespace muster::client {
 namespace {
 
-constexpr std::size_t kNamedRanksMax = 16;  // a verdict is read by a person
+constexpr std::size_t kNamedRanksMax = 16;  // a person reads the text
 constexpr std::size_t kNamedSetsMax = 8;
-constexpr std::size_t kTileBytes = 1024;  // packed at once of what does not lie end to end
+constexpr std::size_t kTileBytes = 1024;  // elements that do not lie end to end are packed in tiles
 
 // Owns    the state of one digest.
 // Thread  one.
@@ -76,7 +76,7 @@ std::string ranks_text(const std::vector<std::int32_t>& ranks) {
   return text;
 }
 
-// Members who say the same of `value`, the most of them first; as many as there are values.
+// Members grouped by `value`, the largest group first.
 template<class Value>
 struct Set {
   Value value;
@@ -105,7 +105,7 @@ std::string sets_text(const Sets& sets, Words words) {
   return text;
 }
 
-// The first field in which what they hold is not of one kind; empty: none.
+// The first field in which the members' views differ in kind; empty: none.
 std::string kinds_differ(std::span<const std::int32_t> ranks, std::span<const Held> held) {
   const auto number = [](const auto& value) { return fmt::format("{}", value); };
   const auto views = sets_of(ranks, held, [](const Held& h) { return h.views; });
@@ -143,7 +143,7 @@ bool is_shared_result(const Collective& c) noexcept {
 
 Held held_of(const DirectPlan& plan) {
   const Share& mine = plan.mine;
-  // The root of a broadcast may want no copy of what it gives.
+  // The root of a broadcast may have no target: then its source is compared.
   const bool gives = mine.target == nullptr || mine.target_blocks.empty();
   const std::size_t element = dtype_bytes(plan.what.dtype);
   const std::byte* data = gives ? mine.source : mine.target;

@@ -1,7 +1,7 @@
-// Digests: what a member holds in a few words, and what the words of all members mean. Pure functions.
+// Digests: a few words for what a member holds, and the comparison of all members' words. Pure functions.
 //
-// 128-bit XXH3 without a key, as for signatures: two contents that differ by accident have equal digests once
-// in 2^128; this finds faults, not enemies.
+// 128-bit XXH3 without a key, as for signatures: different contents have equal digests by accident once in
+// 2^128. Digests find faults; they do not stop an attacker.
 #pragma once
 
 #include "api/base/signature.hpp"
@@ -15,31 +15,32 @@
 
 namespace muster::client {
 
-// Plain data: it travels between members.
+// What a member holds. Plain data, because it travels between members.
 struct Held {
   Hash128 digest;           // of all elements, view after view, in row-major order
-  std::uint64_t bytes = 0;  // of them
+  std::uint64_t bytes = 0;  // of all elements
   std::uint32_t views = 0;
   std::uint32_t kinds = 0;  // a hash of each view's dtype and elements
 };
 static_assert(sizeof(Held) == 32, "no padding: all of it travels");
 
-// A view as it lies in this process: `face` as checked_view() in compare.cpp found it sound.
+// A view in this process's memory: `face` comes from checked_view() in entries/compare.cpp.
 struct View {
   muster_dtype dtype = 0;
   Face face;
 };
 Held held_of(std::span<const View> views);
 
-// Every member has the whole result in memory of its own.
+// Whether every member gets the whole result in memory of its own.
 bool is_shared_result(const Collective& collective) noexcept;
 // The result of a plan for which is_shared_result() holds, at this member.
 Held held_of(const DirectPlan& plan);
 // "after all_reduce of f32 (model.py:311)", for judge().
 std::string result_name(const DirectPlan& plan, std::string_view site);
 
-// What all members say of what they hold, in group order; a function of that alone, so each finds the same.
-// CORRUPT: digests differ. MISMATCH: what they hold differs in kind. `what` begins the text.
+// Compares what all members hold, in group order. The result depends on that alone, so each member finds the
+// same. CORRUPT: digests differ. MISMATCH: number, dtype or elements of the views differ. `what` begins the
+// text.
 Status judge(std::string_view what, std::span<const std::int32_t> ranks, std::span<const Held> held);
 
 }  // namespace muster::client

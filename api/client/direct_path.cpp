@@ -250,6 +250,11 @@ Instant DirectPath::now() const {
   return uses_.connection.clock().now();
 }
 
+std::uint32_t DirectPath::core() const {
+  const int core = ::sched_getcpu();
+  return core < 0 ? 0 : static_cast<std::uint32_t>(core);
+}
+
 bool DirectPath::engine_gone() {
   // An engine that does not answer is as good as gone, though it holds its socket.
   return !uses_.connection.loss().ok() || !uses_.connection.engine_lives();

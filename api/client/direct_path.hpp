@@ -57,6 +57,7 @@ class DirectPath final : private WaitHooks, private Registrar {
 
   // ---- WaitHooks
   Instant now() const override;
+  std::uint32_t core() const override;
   bool engine_gone() override;
   void overdue(const Wanted& wanted) override;
   bool interrupted() const override;

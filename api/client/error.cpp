@@ -29,10 +29,10 @@ muster_status_t report(Code code, const char* what) noexcept {
   if (!is_failure(code)) return static_cast<muster_status_t>(code);
   try {
     t_text = what;
-    // A program prints it, and names in it may come from anywhere.
+    // Programs print the text, and names in it may come from other users.
     if (shm::has_control(t_text)) t_text = printable(t_text, Lines::kSeveral);
     t_last_error = t_text.c_str();
-  } catch (...) {  // out of memory for the words: the number is still right, and so is its sentence
+  } catch (...) {  // no memory for the text: number and sentence are still right
     t_last_error = code_sentence(code);
   }
   return static_cast<muster_status_t>(code);

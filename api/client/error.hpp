@@ -14,16 +14,16 @@ namespace muster::client {
 // Keeps a failure as this thread's last error and returns its number. Success and PENDING leave the last
 // error as it is.
 muster_status_t report(const Status& status) noexcept;
-// The same for a code with fixed words.
+// As above, for a code with a fixed text.
 muster_status_t report(Code code, const char* what) noexcept;
-// What has been reported, or has succeeded.
+// For `body` of guarded(): a number that was reported already, or a success.
 inline muster_status_t report(muster_status_t status) noexcept {
   return status;
 }
 
-// Runs `body`, which returns a Status or what it has reported itself, and catches what a library may throw:
-// nothing leaves the C API. It costs nothing where nothing is thrown. Missing memory is the machine's limit;
-// any other exception is our own defect.
+// Runs `body`, which returns a Status or a number that it has reported itself. Catches all exceptions, so
+// that none leaves the C API; without an exception that is free. Missing memory is NO_RESOURCE; any other
+// exception is our own defect.
 template<class F>
 muster_status_t guarded(F&& body) noexcept {
   try {

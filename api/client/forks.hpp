@@ -1,5 +1,4 @@
-// How often this process has been forked off: what tells a session that it woke up in a child, at the price
-// of one load.
+// How often this process was forked. A session sees by one load that it is used in a child of its process.
 #pragma once
 
 #include "api/base/status.hpp"

@@ -1,5 +1,6 @@
 // Views of an array with ghosts: pure arithmetic on sizes.
 #include "api/base/dtype.hpp"
+#include "api/base/result.hpp"
 #include "api/client/error.hpp"
 
 #include <limits>

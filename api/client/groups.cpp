@@ -11,8 +11,8 @@ namespace muster::client {
 
 namespace {
 
-// The daemon lets nobody wait in it, so who is told that it is busy asks again and again, the last time at
-// the deadline: often at first, since peers that do the same come close together. ask(last) gives a Result.
+// Asks again while the daemon answers BUSY, the last time at the deadline: the daemon keeps no request
+// waiting. Pauses are short at first, because peers mostly call together. ask(last) returns a Result.
 template<class Ask>
 auto ask_until(const Clock& clock, Nanos timeout, Ask ask) {
   constexpr Nanos kPauseMin = std::chrono::microseconds(50);
@@ -26,7 +26,7 @@ auto ask_until(const Clock& clock, Nanos timeout, Ask ask) {
   }
 }
 
-// Whoever has waited in vain for others to free their groups hears what has run out.
+// BUSY at the deadline becomes NO_RESOURCE: other members did not free their groups in time.
 Result<std::uint64_t> made(const Result<shm::HandleMessage>& grant) {
   if (grant) return grant->handle;
   if (grant.error().code() == Code::kBusy) return fail(Code::kNoResource, "{}", grant.error().message());

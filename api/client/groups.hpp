@@ -1,4 +1,4 @@
-// Groups: the groups and meshes that the session uses, as the engine has described them.
+// Groups: the groups and meshes of the session, as the engine described them.
 #pragma once
 
 #include "api/client/connection.hpp"
@@ -33,23 +33,23 @@ class Groups {
   Groups(Connection& connection, LastFailure& last_failure)
       : connection_(connection), last_failure_(last_failure) {}
 
-  // Asked for once. Valid until the group is freed.
+  // Asks the engine once per group. The pointer is valid until the group is freed.
   Result<const Facts*> facts(muster_group group);
 
   Result<muster_group> make(std::span<const std::int32_t> ranks, const char* name);
   // The survivors of `group`, once all of them have called or the timeout has passed.
   Result<muster_group> shrink(muster_group group, Nanos timeout);
   Status abort(muster_group group);
-  // No plan of the group may be left.
+  // The caller has destroyed all plans of the group.
   Status free(muster_group group);
 
   // The group of a dim in the mesh that is in use.
   Result<shm::MeshAnswer> dim(const char* name);
   Result<muster_mesh> make_mesh(muster_group group, const char* text);
   Status use_mesh(muster_mesh mesh);
-  // The groups of a mesh that may be freed.
+  // The groups of a mesh. STALE: this session did not make it. BUSY: it is the mesh in use.
   Result<std::set<muster_group>> groups_of_unused(muster_mesh mesh) const;
-  // No plan of these groups may be left.
+  // The caller has destroyed all plans of these groups.
   Status free_mesh(muster_mesh mesh, const std::set<muster_group>& groups);
 
  private:

@@ -1,5 +1,5 @@
-// Interrupt: a flag that any thread raises, and how the session's own thread leaves the operation in which it
-// waits (decision M15).
+// Interrupt: a flag that any thread raises, and with which the session's own thread leaves the operation in
+// which it waits (decision M15).
 #pragma once
 
 #include "api/client/connection.hpp"
@@ -20,23 +20,22 @@ class Interrupt {
   // `connection` outlives it.
   explicit Interrupt(Connection& connection) : connection_(connection) {}
 
-  // No allocation, lock or system call, and errno stays. What the caller wrote before is visible to the
-  // thread that finds itself interrupted.
+  // No allocation, lock or system call; errno is not changed. The interrupted thread sees all that the caller
+  // wrote before.
   void raise() noexcept { raised_.store(true, std::memory_order_release); }
   bool raised() const { return raised_.load(std::memory_order_relaxed); }
-  // A call that may wait ends with `status`. It lowers the flag if the call was interrupted or its group has
-  // failed: the first wait of a recovery must not end because of the wait before it.
+  // Call it when a call that may wait ends with `status`. Lowers the flag if the call was interrupted or its
+  // group failed: an old interrupt must not end the first wait of the recovery.
   Status spend(Status status) {
     const bool ended = status.code() == Code::kWaitInterrupted || is_group_failure(status.code());
     if (ended) raised_.exchange(false, std::memory_order_acquire);
     return status;
   }
 
-  // Asks the engine to end, for all members, what this rank waits for: what has been started on `lane`, or
-  // with MUSTER_LANE_COUNT what the group runs directly in that epoch. It may have ended otherwise by
-  // now.
+  // Asks the engine to end, for all members, the operation in which this rank waits: the starts on `lane`, or
+  // with MUSTER_LANE_COUNT the group's direct operations in that epoch. They may have ended by then.
   Status leave(muster_group group, std::uint64_t epoch, muster_lane lane);
-  // INTERRUPTED instead of ABORTED, if it was this rank that ended the operation.
+  // Turns ABORTED into INTERRUPTED if this rank itself ended the operation.
   Status as_interrupted(const Status& verdict) const;
 
  private:

@@ -1,4 +1,4 @@
-// LastFailure: the session's latest call that failed because of its group.
+// LastFailure: the latest failure of a group (-2xx) that a call of the session returned.
 #pragma once
 
 #include "api/base/status.hpp"
@@ -17,11 +17,11 @@ class LastFailure {
  public:
   struct Call {
     Status status;
-    muster_lane lane = MUSTER_LANE_COUNT;  // MUSTER_LANE_COUNT: it has stopped no lane
+    muster_lane lane = MUSTER_LANE_COUNT;  // the stopped lane; MUSTER_LANE_COUNT: none
     muster_point failed_point = MUSTER_POINT_NONE;
   };
 
-  // Keeps the failure of a group. Any other status changes nothing.
+  // Keeps a group's failure; ignores any other status.
   void note(const Status& status, muster_lane lane = MUSTER_LANE_COUNT,
             muster_point failed_point = MUSTER_POINT_NONE) {
     if (is_group_failure(status.code())) latest_ = Call{status, lane, failed_point};

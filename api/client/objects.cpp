@@ -11,7 +11,7 @@
 namespace muster::client {
 namespace {
 
-// Of each member's piece in a round, and of a broadcast's.
+// Bytes of one piece: a member's in each round of a gather, or a broadcast's.
 constexpr std::uint64_t kPieceBytes = 64 << 10;
 
 Status check_root(std::int32_t root, std::size_t members, std::int32_t least) {
@@ -22,14 +22,14 @@ Status check_root(std::int32_t root, std::size_t members, std::int32_t least) {
 
 }  // namespace
 
-// A piece for each member, and one more for what is given.
+// Makes room for a piece of each member, and one for what this rank gives.
 Status Objects::reserve(std::size_t members) {
   const std::uint64_t bytes = (members + 1) * kPieceBytes;
   if (bytes <= bytes_) return {};
   MUSTER_ASSIGN_OR_RETURN(const auto granted, buffers_.alloc(bytes));
   if (granted.address == nullptr)
     return failure(Code::kUnsupported, "objects need memory that this process sees");
-  // The former buffer stays for the plans that name it.
+  // The former buffer is not freed, because plans still name it.
   buffer_ = granted.buffer;
   memory_ = granted.address;
   bytes_ = bytes;
@@ -47,7 +47,7 @@ Result<muster_plan> Objects::broadcast_plan(muster_group group, std::int32_t roo
   return plans_.cached(c);
 }
 
-// Every member gives `bytes`. Receivers find them end to end behind their first piece.
+// Every member gives `bytes`. They come end to end behind the receiver's own piece.
 Result<muster_plan> Objects::gather_plan(muster_group group, std::int32_t root, std::uint64_t bytes) {
   muster_collective c = MUSTER_COLLECTIVE_INIT;
   c.op = root < 0 ? MUSTER_ALL_GATHER : MUSTER_GATHER;
@@ -72,7 +72,7 @@ Status Objects::make_room(std::uint64_t bytes) {
   }
 }
 
-// Pieces of the new result must not be written over what is still to be given, nor move it.
+// Keeps `given` in place: the new result must not overwrite or move bytes that are still to be given.
 std::vector<std::byte> Objects::take_if_given(std::span<const std::byte> given) {
   const std::less<> before;
   const bool inside = !given.empty() && !before(given.data(), result_.data()) &&
@@ -90,8 +90,8 @@ bool is_of_this_call(const Status& status) {
 
 }  // namespace
 
-// Once the lengths are known, each member waits for the others in every round: a failure of this rank alone
-// must be told them.
+// Once the lengths are known, members wait for each other in every round. So a failure of this rank alone
+// aborts the group.
 template<class Rounds>
 Status Objects::in_step(muster_group group, std::size_t members, Rounds rounds) {
   Status status = rounds();
@@ -103,7 +103,7 @@ namespace {
 
 constexpr std::uint64_t kObjectBytesMax = std::uint64_t{1} << 40;
 
-// What others say: every member sees the same and finds the same.
+// Every member checks the same lengths, so all get the same result.
 Status check_lengths(std::span<const std::uint64_t> lengths) {
   for (const std::uint64_t length : lengths)
     if (length > kObjectBytesMax)
@@ -121,7 +121,7 @@ Status Objects::broadcast(muster_group group, std::int32_t root, std::span<const
   const bool gives = facts->rank == root;
   std::uint64_t length = given.size();
   MUSTER_ASSIGN_OR_RETURN(const muster_plan of_length, broadcast_plan(group, root, sizeof length));
-  // Always a whole piece: one plan for all lengths.
+  // Always moves a whole piece, so that one plan serves all lengths.
   MUSTER_ASSIGN_OR_RETURN(const muster_plan of_piece, broadcast_plan(group, root, kPieceBytes));
   if (gives) std::memcpy(memory_, &length, sizeof length);
   MUSTER_RETURN_IF_ERROR(runs_.run(of_length, Nanos(0)));

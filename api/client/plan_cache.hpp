@@ -1,4 +1,4 @@
-// PlanCache: the plans of one-shot calls by their description, so that a call which repeats finds its plan.
+// PlanCache: the plans of one-shot calls by their description, so that a repeated call finds its plan.
 #pragma once
 
 #include <muster/muster.h>
@@ -26,7 +26,7 @@ class PlanCache {
   };
   using Place = std::list<Entry>::iterator;
 
-  // Makes it the one that was used last.
+  // Finds a plan and marks it as used last.
   std::optional<muster_plan> find(std::string_view description) {
     const auto known = by_description_.find(description);
     if (known == by_description_.end()) return std::nullopt;
@@ -34,16 +34,16 @@ class PlanCache {
     return known->second->plan;
   }
   bool full() const { return entries_.size() >= kMax; }
-  // A description that is not there yet.
+  // The description must be new.
   void insert(std::string description, muster_plan plan) {
     const Place place = entries_.insert(entries_.end(), {std::move(description), plan});
     by_description_.emplace(place->description, place);
   }
 
-  // From the one whose last use is the longest ago.
+  // The least recently used plan.
   Place begin() { return entries_.begin(); }
   Place end() { return entries_.end(); }
-  // The next one.
+  // Returns the next place, in order of use.
   Place erase(Place place) {
     by_description_.erase(place->description);
     return entries_.erase(place);

@@ -24,25 +24,25 @@ struct ToldCollective {
   Described described;
 };
 
-// Plans fills a record when it makes the plan, and again when the counts change. Fields that another class
-// writes name it.
+// Plans fills a record when it makes the plan, and again when the counts change. Another class that writes a
+// field is named beside it.
 struct alignas(shm::kLineBytes) PlanRecord {
   muster_plan plan = 0;                   // 0: the slot is free
   std::optional<muster_lane> usual_lane;  // of a collective; a kernel has none
   std::unique_ptr<ToldCollective> told;   // of a collective; never null then
   std::unique_ptr<DirectPlan> direct;     // made by the first run (Runs)
   std::vector<shm::Command> news;         // new counts that the engine has not been told (PlanTable)
-  std::vector<muster_buffer> buffers;     // that the plan names
-  muster_point last = MUSTER_POINT_NONE;  // of its starts (Submission)
+  std::vector<muster_buffer> buffers;     // all that the plan uses
+  muster_point last = MUSTER_POINT_NONE;  // of its latest start (Submission)
 };
 
-// Owns    the records, and the word by which the engine sees how many of them have news.
+// Owns    the records, and the shared word that tells the engine how many of them have news.
 // Thread  the session's.
 // Bound   the engine's limit for plans.
 // Fails   never.
 class PlanTable {
  public:
-  // `header` is that of the rank's direct memory, and outlives it; null in a job without the direct path.
+  // `header` of the rank's direct segment outlives the table; null in a job without the direct path.
   explicit PlanTable(shm::DirectHeader* header) : header_(header) {}
 
   // Null: the session has no such plan. A pointer is valid until the next add().
@@ -57,7 +57,7 @@ class PlanTable {
   PlanRecord& add(muster_plan plan);
   void remove(PlanRecord& record);
 
-  // The plan has new counts, which `news` tells the engine. Only where there is a direct path.
+  // Keeps `news`, the commands that tell the engine the plan's new counts. Only in jobs with the direct path.
   void set_news(PlanRecord& record, std::vector<shm::Command> news);
   // The engine has been told.
   void clear_news(PlanRecord& record);

@@ -23,7 +23,7 @@ void append(std::string& key, const void* data, std::size_t bytes) {
   key.append(static_cast<const char*>(data), bytes);
 }
 
-// The kernel's key in the cache. Field by field, since padding between fields is not part of the description.
+// The kernel's key in the cache. It is built field by field, because the padding between fields is undefined.
 std::string key_of(const muster_kernel& k) {
   std::string key = "k";
   append(key, &k.op, sizeof k.op);
@@ -93,9 +93,8 @@ Result<muster_plan> Plans::make(const muster_collective& c, const Description& d
 
 // ---- one-shot calls ----------------------------------------------------------------------------
 
-// The plan that was used longest ago and is not in flight makes room. Whether it is in flight is read on the
-// completion page, without asking the engine. The latest plan stays: its caller may be making another one for
-// the same call.
+// Drops the least recently used plan that is not in flight. The completion page shows that without a question
+// to the engine. The latest plan stays: its caller may be making another one for the same call.
 Status Plans::make_room_in_cache() {
   if (!cache_.full()) return {};
   for (auto oldest = cache_.begin(); oldest != std::prev(cache_.end()); ++oldest) {

@@ -35,17 +35,17 @@ class Plans {
 
   Result<muster_plan> make(const muster_kernel& kernel);
   Result<muster_plan> make(const muster_collective& collective);
-  // Of a one-shot call: the same description gives the same plan.
+  // For one-shot calls: the same description gives the same plan.
   Result<muster_plan> cached(const muster_kernel& kernel);
   Result<muster_plan> cached(const muster_collective& collective);
   bool has(muster_plan plan) const { return table_.find(plan) != nullptr; }
 
-  // New counts: of `counts` only count, source_blocks and target_blocks are read. The engine is told with the
-  // plan's next start (decision M8).
+  // Sets new counts. Of `counts` only count, source_blocks and target_blocks are read. The plan's next start
+  // tells the engine (decision M8).
   Status recount(muster_plan plan, const muster_collective& counts);
   Status destroy(muster_plan plan);
-  // Destroys the cached plans over a group or a buffer that is about to be freed: their callers have no
-  // handle by which they could do so.
+  // Destroys the cached plans of a group or a buffer that is about to be freed: their callers have no handles
+  // of them.
   Status forget_cached(muster_group group);
   Status forget_cached_over(muster_buffer buffer);
 

@@ -1,4 +1,4 @@
-// New counts for a plan, as pure functions: the collective that is said anew, its check, and the commands
+// New counts for a plan, as pure functions: the collective with its new counts, their check, and the commands
 // that tell the engine.
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace muster::client {
 
-// The collective of an earlier message, without its counts.
+// The collective of the plan's message, without its counts.
 muster_collective said_before(const shm::PlanCollective& message);
 
-// Whether the blocks fit into `source` and `target` bytes of their buffers; an element has `element` bytes.
+// Refuses blocks that do not fit into `source` and `target` bytes of room; an element has `element` bytes.
 Status check_rooms(const Described& described, std::size_t element, std::uint64_t source,
                    std::uint64_t target);
 
-// Numbers first, the command that puts them into force last.
+// The commands with the numbers, and last the one that puts them into force.
 std::vector<shm::Command> recount_commands(muster_plan plan, const Description& description);
 
 }  // namespace muster::client

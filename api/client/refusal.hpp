@@ -1,5 +1,5 @@
-// Why a command cannot be submitted, in words: pure functions of what its caller gave. They are called after
-// a refusal, so a call that succeeds pays nothing for them.
+// Says in words why a command cannot be submitted: pure functions of the caller's arguments. They are called
+// after a refusal, so a call that succeeds pays nothing for them.
 #pragma once
 
 #include "api/base/status.hpp"
@@ -14,11 +14,11 @@ namespace muster::client {
 // `field` names the argument.
 Status no_such_lane(const char* field, muster_lane lane);
 Status no_such_plan(muster_plan plan);
-// Ok if the submit is sound; its waits apart.
+// Ok if the submit is valid. Does not check its waits.
 Status check_fields(const muster_submit& submit);
 // Ok if a start may wait for wait number `i`.
 Status check_wait(std::uint32_t i, muster_point wait, const Timelines& timelines);
-// Never ok: what is wrong with a signal that was refused.
+// Says what is wrong with a signal that was refused; never ok.
 Status cannot_signal(std::uint32_t timeline, std::uint64_t value, const Timelines& timelines);
 
 }  // namespace muster::client

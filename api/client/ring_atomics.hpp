@@ -1,5 +1,5 @@
-// The atomics of the client's end of the ring: the usual ones; with fault points, each store is a place at
-// which a test ends the process.
+// The atomics of the client's side of the ring. In builds with fault points, a test can end the process at
+// each store.
 #pragma once
 
 #include "api/base/fault_point.hpp"
@@ -14,7 +14,7 @@ using shm::ring_writer;
 
 #else
 
-// A record's words are stored relaxed, its sequence with release order, the tail in sequence.
+// A record's words are stored relaxed, its sequence with release order, the tail sequentially consistent.
 struct RingAtomics : shm::StdAtomics {
   template<class T>
   static void store(T* word, T value, std::memory_order order) noexcept {

@@ -42,11 +42,11 @@ Status Runs::run_once(muster_plan plan, Nanos timeout) {
   return sampled ? run_sampled(plan, timeout) : run_directly(*record, timeout);
 }
 
-// All members count alike: an operation counts once they have agreed on it.
+// All members have the same count, because an operation counts only after they have agreed on it.
 Status Runs::run_sampled(muster_plan plan, Nanos timeout) {
   const muster_group group = plans_.find(plan)->told->described.group;
-  // What may be refused to this rank alone is asked for before others wait for it. Records move when a plan
-  // is made.
+  // Does all that may be refused to this rank alone before others wait for it. This may make a plan, which
+  // moves the records: find the record afterwards.
   MUSTER_RETURN_IF_ERROR(comparison_.prepare(group));
   PlanRecord& record = *plans_.find(plan);
   std::uint64_t counted = 0;
@@ -87,13 +87,13 @@ Status Runs::run_directly(PlanRecord& record, Nanos timeout, std::uint64_t* coun
   return by_engine ? run_agreed(record, timeout) : Status();
 }
 
-// The others wait in the engine already.
+// Tries until the start is accepted: the other members may wait in the engine already.
 Status Runs::run_agreed(const PlanRecord& record, Nanos timeout) {
   const Instant deadline =
       later(connection_.clock().now(), timeout.count() > 0 ? timeout : connection_.timeout());
   while (true) {
     Status status = run_by_engine(record, timeout);
-    // A full ring: the engine is about to empty it.
+    // The ring is full; the engine empties it soon.
     if (status.code() != Code::kBusy || connection_.clock().now() >= deadline) return status;
     std::this_thread::sleep_for(kRoomPause);
   }
@@ -106,20 +106,21 @@ Status Runs::run_by_engine(const PlanRecord& record, Nanos timeout) {
   muster_point point = MUSTER_POINT_NONE;
   const Code code = submission_.start(record.plan, submit, &point);
   if (code != Code::kOk) return submission_.not_started(code, record.plan, submit);
-  // The engine gives its verdict at the deadline; beyond, it is the session's patience that ends.
+  // The engine ends the operation at the deadline. If it does not, the wait ends after the session's timeout.
   const Nanos deadline = real(timeout);
   const bool endless = deadline > Nanos::max() - connection_.timeout();
   Status status = waiting_.await(point, endless ? Nanos::max() : deadline + connection_.timeout());
   if (status.code() == Code::kWaitInterrupted)
     status = leave_lane(record.told->message.group, submit.lane, point);
   if (status.ok() || status.code() == Code::kWaitTimeout) return status;
-  // What failed is told once, and the group may run again. A lane that others had stopped before stays so.
+  // This failure is told once, and the group may run again. A lane that an earlier failure stopped stays
+  // stopped.
   const auto why = completion_.failure(submit.lane);
   if (why && why->failed_from == shm::point_value(point)) static_cast<void>(submission_.reset(submit.lane));
   return status;
 }
 
-// What is launched already ends soon, and well: then the interrupt came too late for it.
+// A step that is already launched ends soon and with success: the interrupt came too late for it.
 Status Runs::leave_lane(muster_group group, muster_lane lane, muster_point point) {
   MUSTER_RETURN_IF_ERROR(interrupt_.leave(group, 0, lane));
   Status status =

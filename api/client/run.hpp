@@ -1,5 +1,5 @@
-// Runs: collectives that are run and not started: directly with the other members, or on the usual lane with
-// a wait.
+// Runs: collectives that are run, not started. They go directly between members, or by the engine on the
+// operation's usual lane, with a wait.
 #pragma once
 
 #include "api/client/compare.hpp"
@@ -20,12 +20,11 @@
 
 namespace muster::client {
 
-// Owns    nothing; a run changes its plan's record and what is below.
+// Owns    nothing; a run changes its plan's record and the objects that it uses.
 // Thread  the session's.
 // Bound   one operation at a time; a timeout of 0 is the job's default.
-// Fails   as DirectPath::run or as the start's point; STATE and BUSY for a lane that cannot be started: then
-// the
-//         run has not begun. CORRUPT and MISMATCH: what members hold differs.
+// Fails   as DirectPath::run or as the start's point; STATE and BUSY if the lane takes no start: then the run
+//         has not begun. CORRUPT and MISMATCH: what members hold differs.
 class Runs {
  public:
   // All outlive it. direct: null in a job without the direct path.
@@ -42,21 +41,21 @@ class Runs {
         comparison_(comparison),
         direct_(direct) {}
 
-  // The plan, where nothing need be asked or made before it is run: the members have run it directly before,
-  // and their results are not compared. nullptr: run() does what is missing.
+  // The plan if it can run at once: this rank has run it directly before, and its results are not compared.
+  // nullptr: call run(), which does what is missing.
   const DirectPlan* at_hand(muster_plan plan) const {
     const PlanRecord* record = plans_.find(plan);
     if (record == nullptr || record->direct == nullptr || connection_.welcome().digests != 0) return nullptr;
     return record->direct->choice.path == Path::kDirect ? record->direct.get() : nullptr;
   }
-  // The two halves of a run of such a plan: the operation, and what becomes of one that is not done.
+  // The two halves of a run of such a plan: the operation, and the handling of one that is not done.
   Outcome attempt(const DirectPlan& plan, Nanos timeout) { return direct_->attempt(plan, real(timeout)); }
   Status conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome) {
     return interrupt_.spend(direct_->conclude(plan, real(timeout), outcome));
   }
-  // Once in so many runs the members compare their results afterwards.
+  // After every digests-th shared result (Welcome::digests) the members compare their results.
   Status run(muster_plan plan, Nanos timeout);
-  // The members meet with what they hold and judge it alike. `what` is named in the text.
+  // Gathers what all members hold and compares it; all get the same result. The text names `what`.
   Status compare(muster_group group, const Held& held, std::string_view what, Nanos timeout);
 
  private:
@@ -64,10 +63,10 @@ class Runs {
     return timeout.count() > 0 ? timeout : Nanos(connection_.welcome().deadline_ns);
   }
   Status run_once(muster_plan plan, Nanos timeout);
-  // Never followed by a comparison.
+  // Runs without a comparison.
   Status run_alone(muster_plan plan, Nanos timeout);
   Status run_sampled(muster_plan plan, Nanos timeout);
-  // *counted, where it is not null: how many results of the group were shared, this one included.
+  // *counted, if not null: number of shared results of the group so far, with this one.
   Status run_directly(PlanRecord& record, Nanos timeout, std::uint64_t* counted = nullptr);
   Status run_agreed(const PlanRecord& record, Nanos timeout);
   Status run_by_engine(const PlanRecord& record, Nanos timeout);

@@ -23,7 +23,12 @@ std::unique_ptr<DirectPath> open_direct(const DirectPath::Uses& uses, Attachment
                                         Status* opened) {
   if (!attachment.direct.valid()) return nullptr;
   const shm::Welcome& welcome = attachment.welcome;
-  const muster::Machine machine{welcome.cores, static_cast<std::uint32_t>(welcome.local_size), true};
+  if (!welcome.costs.sound()) {
+    *opened = muster::failure(muster::Code::kProtocol, "the daemon's costs of this node cannot be");
+    return nullptr;
+  }
+  const muster::Machine machine{welcome.cores, static_cast<std::uint32_t>(welcome.local_size), true,
+                                welcome.costs};
   auto direct = DirectPath::open(uses, std::move(attachment.direct), std::move(attachment.groups), machine);
   if (direct) return std::move(*direct);
   *opened = direct.error();
@@ -82,7 +87,7 @@ Status muster_session::free_buffer(muster_buffer buffer) {
   return buffers_.free(buffer);
 }
 
-// What the rank has staged for the group must have been read before its memory goes.
+// Before the group's memory goes, its members must have read what this rank has staged for them.
 Status muster_session::leave_group(muster_group group) {
   MUSTER_RETURN_IF_ERROR(plans_.forget_cached(group));
   if (direct_ != nullptr) direct_->settle(group, muster::Nanos(connection_.welcome().deadline_ns));

@@ -1,7 +1,7 @@
-// What a muster_session is: the objects that make it up, and what it is itself.
+// What a muster_session is: a root of objects.
 //
-// An object uses those that are made before it, and none uses the session: only the C functions do
-// (entries/).
+// An object uses only objects that are made before it, and none uses the session: only the C functions in
+// entries/ do.
 #pragma once
 
 #include "api/client/attachment.hpp"
@@ -29,9 +29,9 @@
 #include <string_view>
 
 // Owns    its objects, and the two segments that it shares with the engine.
-// Thread  one at a time, and any for interrupt(). Sessions do not know of each other.
+// Thread  one at a time, and any for interrupt(). Sessions share no state.
 // Bound   that of its objects.
-// Fails   with the statuses of muster.h; after a -3xx every call says the same.
+// Fails   with the statuses of muster.h; after a -3xx every call returns the same.
 struct muster_session {
  public:
   // Errors: PROTOCOL, VERSION (the direct path's memory is not what it should be).
@@ -40,17 +40,16 @@ struct muster_session {
   muster_session(const muster_session&) = delete;
   muster_session& operator=(const muster_session&) = delete;
 
-  // kStale in a child of fork(), else kOk. Every public call but muster_close begins with it, or with
-  // usable().
+  // kStale in a child of fork(), else kOk. Every public call but muster_close begins with this or usable().
   muster::Status in_its_process() const;
-  // The same, and why no call can succeed any more.
+  // As in_its_process(), and why no call can succeed any more.
   muster::Status usable() const {
     return muster::client::forks() == forks_ ? connection_.usable() : in_its_process();
   }
-  // Whether usable() is ok: in every call that may take no longer than this.
+  // Whether usable() is ok, for calls that must be fast.
   bool is_usable() const { return muster::client::forks() == forks_ && connection_.is_usable(); }
-  // The one call for any thread at any time, and for a signal handler: it takes no lock, no memory and no
-  // system call.
+  // The only call for any thread at any time, and for a signal handler: no lock, no allocation, no system
+  // call.
   muster::Code interrupt() noexcept;
 
   muster::client::Connection& connection() { return connection_; }
@@ -66,16 +65,16 @@ struct muster_session {
   muster::client::Runs& runs() { return runs_; }
   muster::client::Objects& objects() { return objects_; }
 
-  // A counter of what this process does itself, by name; none if there is no such.
+  // A counter of this process's own runs, by name; nothing if there is none of that name.
   std::optional<std::uint64_t> own_counter(std::string_view name) const;
 
-  // What is freed takes with it what other objects keep of it.
+  // Freeing also drops what other objects keep of the freed one.
   muster::Status free_buffer(muster_buffer buffer);
   muster::Status free_group(muster_group group);
   muster::Status free_mesh(muster_mesh mesh);
 
  private:
-  // *opened: whether there is a direct path where there should be one.
+  // *opened: not ok if the memory of the direct path is wrong.
   muster_session(muster::client::Attachment attachment, muster::Status* opened);
   muster::Status leave_group(muster_group group);
 
@@ -101,7 +100,7 @@ struct muster_session {
 
 namespace muster::client {
 
-// A call on a session that can be used.
+// Runs `body` if the session is usable.
 template<class F>
 muster_status_t with_session(muster_session* session, F&& body) noexcept {
   return guarded([&]() -> Status {

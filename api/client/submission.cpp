@@ -66,7 +66,7 @@ shm::Command Submission::start_of(muster_plan plan, const muster_submit& submit)
           .deadline_ns = static_cast<std::uint64_t>(submit.deadline_ns)};
 }
 
-// What the engine must hear before it hears of a start.
+// Commands that the engine must read before a start: the lane's reset and the plan's new counts.
 Code Submission::say_first(muster_lane lane, PlanRecord& record) {
   if (const Code code = reset_if_asked(lane); code != Code::kOk) return code;
   return tell(record);
@@ -108,8 +108,7 @@ Code Submission::tell_all() {
 
 // ---- several starts as one ---------------------------------------------------------------------
 
-// No point is handed out before all entries have been found sound: starts are counted apart, and taken over
-// at the end.
+// Hands out points only once all entries are valid: starts are counted apart and added at the end.
 Code Submission::start_batch(std::span<muster_batch_entry> entries, std::size_t* refused) {
   batch_.assign(entries.size(), shm::Command{});
   std::array<std::uint64_t, MUSTER_LANE_COUNT> starts{};
@@ -169,9 +168,9 @@ Code Submission::reset(muster_lane lane) {
   return code;
 }
 
-// The engine is told only of a lane that this process sees stopped. Otherwise the engine could come to the
-// reset after a failure that this process has not seen, and the next failure would hide that one. A failure
-// between the reset and the lane's next start is seen by that start.
+// Sends a reset only for a lane that this process sees stopped. Otherwise the engine could read the reset
+// after a failure that this process has not seen, and the next failure would hide that one. The lane's next
+// start sees a failure between the reset and itself.
 Code Submission::reset_if_asked(muster_lane lane) {
   if (!lanes_[lane].reset_asked) return Code::kOk;
   bool stopped = false;
@@ -184,8 +183,8 @@ Code Submission::reset_if_asked(muster_lane lane) {
   return completion_.remember_reset(lane, timelines_.started(lane));
 }
 
-// A run by the engine that fails at once must fail before the other members have met this rank, or they would
-// wait for it in the engine. They all meet once the lane runs again.
+// If a run by the engine cannot start, it must fail before the members meet for it: else the others would
+// wait for this rank in the engine. All meet once the lane runs again.
 Status Submission::check_lane(muster_lane lane) {
   if (const Code code = reset_if_asked(lane); code != Code::kOk) return not_pushed(code);
   if (const auto why = completion_.failure(lane))
@@ -201,7 +200,7 @@ Status Submission::check_lane(muster_lane lane) {
 
 Status Submission::not_pushed(Code code) {
   if (code != Code::kBusy) return Status(code, code_sentence(code));
-  if (const auto loss = connection_.loss_of_silent_engine()) return *loss;  // it will never make room
+  if (const auto loss = connection_.loss_of_silent_engine()) return *loss;  // a lost engine makes no room
   return failure(Code::kBusy,
                  "the session's command ring is full: the engine has yet to take {} commands; wait for an "
                  "earlier point and call again",
@@ -226,7 +225,7 @@ Status Submission::not_started(Code code, muster_plan plan, const muster_submit&
   return not_pushed(code);
 }
 
-// The entries before number `at` count as if they had been started.
+// Entries before number `at` count as started.
 Status Submission::not_started(Code code, std::span<const muster_batch_entry> entries, std::size_t at) {
   const muster_submit& submit = entries[at].submit;
   if (code == Code::kStale) return no_such_plan(entries[at].plan);

@@ -21,11 +21,11 @@
 
 namespace muster::client {
 
-// Owns    the writing end of the ring, the doorbell, and what each lane has been given.
+// Owns    the writing side of the ring, the doorbell, and a count of starts for each lane.
 // Thread  the session's.
 // Bound   shm::kRingCapacity commands, and the job's starts_per_lane_max starts of a lane, in flight.
-// Fails   with a code, without heap: BAD_ARGUMENT, STALE, BUSY where the ring or the lane is full. Then
-//         nothing was submitted, and the not_...() functions say why in words.
+// Fails   with a code, without heap: BAD_ARGUMENT, STALE, BUSY if the ring or the lane is full. Then nothing
+//         was submitted, and the not_...() functions say why in words.
 class Submission {
  public:
   struct Ends {  // all outlive the session's use of them
@@ -40,16 +40,16 @@ class Submission {
   Result<std::uint32_t> create_timeline() { return timelines_.create(); }
 
   Code start(muster_plan plan, const muster_submit& submit, muster_point* point);
-  // All entries or none; *refused is the entry that was refused.
+  // Starts all entries or none; *refused is the entry that was refused.
   Code start_batch(std::span<muster_batch_entry> entries, std::size_t* refused);
   Code signal(std::uint32_t timeline, std::uint64_t value);
   Code reset(muster_lane lane);
   // Tells the engine the new counts of all plans.
   Code tell_all();
-  // Ok if a start on the lane would not be refused at once. A reset that was asked for is carried out first.
+  // Ok if the lane takes a start at this moment. First carries out a reset that was asked for.
   Status check_lane(muster_lane lane);
 
-  // Why a call was refused, in words. Ask right after the refusal: they look at what the call looked at.
+  // Say in words why a call was refused. Call them right after the refusal, before the state changes.
   Status not_started(Code code, muster_plan plan, const muster_submit& submit);
   Status not_started(Code code, std::span<const muster_batch_entry> entries, std::size_t at);
   Status not_signalled(Code code, std::uint32_t timeline, std::uint64_t value);
@@ -60,22 +60,21 @@ class Submission {
  private:
   Code push(std::span<const shm::Command> commands);
   Code tell(PlanRecord& record);
-  [[gnu::noinline]] void ring_doorbell();  // apart, so that a start needs no stack for it
+  [[gnu::noinline]] void ring_doorbell();  // not inlined, so that a start needs no stack for it
   static bool is_well_formed(const muster_submit& submit);
   static shm::Command start_of(muster_plan plan, const muster_submit& submit);
   Code say_first(muster_lane lane, PlanRecord& record);
-  // Starts beyond the lane's depth would fill the ring, and commands that other lanes need would be stuck
-  // behind them.
+  // Starts beyond the lane's depth would fill the ring and block the commands of other lanes.
   bool lane_full(muster_lane lane, std::uint64_t starts = 1) {
     return timelines_.latest(lane) + starts > lanes_[lane].room_to && lane_stays_full(lane, starts);
   }
-  // The same, after a look at how far the lane has come since.
+  // As lane_full(), but first looks how far the lane has come.
   bool lane_stays_full(muster_lane lane, std::uint64_t starts);
   Code reset_if_asked(muster_lane lane);
   Status full(muster_lane lane);
   struct Lane {
-    muster_point room_to = MUSTER_POINT_NONE;  // the last start for which there is room, as far as is known
-    bool reset_asked = false;                  // since its latest start
+    muster_point room_to = MUSTER_POINT_NONE;  // the last start that is known to have room
+    bool reset_asked = false;                  // a reset was asked for since the latest start
   };
   shm::RingWriter<RingAtomics> ring_;
   shm::CompletionReader& completion_;

@@ -1,5 +1,5 @@
-// Timelines: the points that this session knows of without asking: how many starts each lane has, and which
-// values the session's own timelines have reached.
+// Timelines: what the session knows of its points without asking: the number of starts of each lane, and the
+// values that its own timelines have reached.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -23,7 +23,7 @@ class Timelines {
     for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) latest_[lane] = shm::make_point(lane, 0);
   }
 
-  // The point of the lane's latest start; of value 0: there was none.
+  // The point of the lane's latest start; its value is 0 before the first.
   muster_point latest(muster_lane lane) const { return latest_[lane]; }
   std::uint64_t started(muster_lane lane) const { return shm::point_value(latest_[lane]); }
   // Counts `starts` more and returns the point of the last one.
@@ -43,8 +43,8 @@ class Timelines {
   std::uint64_t raised(std::uint32_t own) const { return raised_[own - shm::kClientTimelineFirst]; }
   void raise(std::uint32_t own, std::uint64_t value) { raised_[own - shm::kClientTimelineFirst] = value; }
 
-  // Whether a start may wait for the point. A lane's point that was never handed out would be noticed at the
-  // deadline only.
+  // Whether a start may wait for the point. Checked here: a wait for a point that was never handed out would
+  // fail only at its deadline.
   bool may_be_awaited(muster_point point) const {
     const std::uint32_t timeline = shm::point_timeline(point);
     if (point == MUSTER_POINT_NONE) return true;
@@ -52,7 +52,7 @@ class Timelines {
     return is_own(timeline);
   }
 
-  // What the session can say of the point by itself; nothing for the points that the engine raises.
+  // The outcome of a point of the session's own timelines; nothing for points that the engine raises.
   // kBadArgument: the session has no such point.
   std::optional<Code> verdict(muster_point point) const {
     const std::uint32_t timeline = shm::point_timeline(point);

@@ -8,12 +8,12 @@
 namespace muster::client {
 namespace {
 
-constexpr std::uint32_t kSpins = 64;  // tests with the core given away in between, before a sleep
+constexpr std::uint32_t kSpins = 64;  // tests before a sleep; each gives the core away
 // How often a sleeping client looks whether the engine is still there.
 constexpr Nanos kLossCheckPeriod = std::chrono::milliseconds(200);
 // How often it looks whether it was interrupted: an interrupt wakes nobody.
 constexpr Nanos kInterruptCheckPeriod = std::chrono::milliseconds(50);
-constexpr std::uint32_t kTestsPerLook = 16;  // a look reads the clock, which is too dear for each test
+constexpr std::uint32_t kTestsPerLook = 16;  // a look reads the clock: too slow for each test
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Status Waiting::outcome(muster_point point, Code code) {
                    point, timeline);
   if (timeline >= MUSTER_LANE_COUNT) return connection_.in_words(code);
   auto why = completion_.failure(timeline);
-  // The text is of the lane's present failure, the point may be of one before.
+  // The page has the text of the lane's present failure; the point may belong to an earlier one.
   const bool its_own =
       why && !why->text.empty() && why->status == code && shm::point_value(point) >= why->failed_from;
   const Status status = its_own ? Status(code, why->text, why->culprit_rank) : connection_.in_words(code);
@@ -45,7 +45,7 @@ Status Waiting::test(muster_point point) {
   return outcome(point, code);
 }
 
-// A caller that only tests learns of a lost engine too, by a look at every so many tests.
+// Lets a caller that only tests see a lost engine: every kTestsPerLook-th pending test looks for it.
 std::optional<Status> Waiting::loss_seen_in_passing() {
   if (!connection_.loss().ok()) return connection_.loss();
   return ++pending_tests_ % kTestsPerLook == 0 ? connection_.loss_of_silent_engine() : std::nullopt;
@@ -57,7 +57,7 @@ Status Waiting::wait(muster_point point, Nanos timeout) {
 
 Status Waiting::await(muster_point point, Nanos timeout, Interrupts interrupts) {
   if (const auto own = timelines_.verdict(point)) {
-    // Only this thread could raise the point, so the wait would never end.
+    // Only this thread could raise the point, so a wait could never end well.
     if (*own == Code::kPending && timeout.count() == 0)
       return failure(Code::kWaitTimeout, "the point was not reached within the wait's time");
     return *own == Code::kPending
@@ -96,9 +96,9 @@ Status Waiting::wait_any(std::span<const muster_point> points, Nanos timeout, st
   }));
 }
 
-// `wait_until(instant)` returns a point and its code. The wait is cut into slices: the engine may be gone,
-// and another thread may have interrupted. After an interrupt the points are looked at once more, so that a
-// wait whose point has been reached, or one with timeout 0, is not interrupted.
+// `wait_until(instant)` returns a point and its code. The wait is cut into slices, between which it looks for
+// a lost engine and for an interrupt. After an interrupt it tests the points once more, so that a wait whose
+// point has been reached is not interrupted. A wait with timeout 0 never is.
 template<class WaitUntil>
 Status Waiting::wait_in_slices(Nanos timeout, Interrupts interrupts, WaitUntil wait_until) {
   const Instant begun = connection_.clock().now();
@@ -122,7 +122,7 @@ Status Waiting::wait_in_slices(Nanos timeout, Interrupts interrupts, WaitUntil w
   }
 }
 
-// If the engine has not moved for long, that is the reason, and no rank is to blame.
+// Names the engine as the reason if it has not moved for long.
 Status Waiting::not_reached() const {
   const Nanos silence = connection_.silence();
   if (silence < Connection::kLongSilence)

@@ -1,4 +1,4 @@
-// Waiting: tests of points and waits for them, while the engine may go and somebody may interrupt.
+// Waiting: tests of points and waits for them. A wait also ends at an interrupt or when the engine is lost.
 #pragma once
 
 #include "api/client/connection.hpp"
@@ -17,12 +17,11 @@
 
 namespace muster::client {
 
-// Owns    the event socket, once it was asked for, and how many tests found their point pending.
+// Owns    the event socket, once it was asked for, and a count of tests that found their point pending.
 // Thread  the session's.
 // Bound   a wait ends at its timeout, within 50 ms of an interrupt and within 200 ms of the engine's end.
 // Fails   with the point's outcome; WAIT_TIMEOUT, WAIT_INTERRUPTED, DAEMON_LOST; BAD_ARGUMENT for a point
-// that
-//         the session does not have, STATE where it would wait for itself.
+//         that the session does not have, STATE if the session would wait for itself.
 class Waiting {
  public:
   // All outlive it.
@@ -41,7 +40,7 @@ class Waiting {
   // The outcome of the first of `points` to have one; *index says which. If all are NONE, *index is
   // points.size().
   Status wait_any(std::span<const muster_point> points, Nanos timeout, std::size_t* index);
-  // As wait(), but an interrupt stays raised: the caller goes on with the same call.
+  // As wait(), but leaves an interrupt raised for the rest of the caller's own call.
   enum class Interrupts : std::uint8_t { kEnd, kIgnored };
   Status await(muster_point point, Nanos timeout, Interrupts interrupts = Interrupts::kEnd);
 

@@ -1,4 +1,4 @@
-/* The sum of a vector over all ranks, as of MPI_Allreduce: muster run --private -n 4 -- ./all_reduce */
+/* Sums a vector over all ranks, like MPI_Allreduce: muster run --private -n 4 -- ./all_reduce */
 #include <muster/muster.h>
 
 #include <stdio.h>
@@ -18,11 +18,11 @@ int main(void) {
   muster_session* session = NULL;
   muster_session_info me = MUSTER_SESSION_INFO_INIT;
   muster_group world = 0;
-  check(muster_open(NULL, &session)); /* MPI_Init; which rank this is `muster run` has said */
+  check(muster_open(NULL, &session)); /* MPI_Init; `muster run` has set the rank in the environment */
   check(muster_session_query(session, &me));
   check(muster_mesh_group(session, "world", &world)); /* MPI_COMM_WORLD */
 
-  /* What ranks exchange lies in buffers: memory of the daemon, which this process sees at `address`. */
+  /* Ranks exchange what lies in buffers: memory of the daemon, which this process sees at `address`. */
   muster_buffer buffer = 0;
   void* address = NULL;
   check(muster_buffer_alloc(session, kCount * sizeof(float), &buffer, &address));
@@ -36,7 +36,7 @@ int main(void) {
   sum.dtype = MUSTER_F32;
   sum.redop = MUSTER_SUM;
   sum.source.buffer = buffer;
-  sum.target.buffer = buffer; /* the same place: as MPI_IN_PLACE */
+  sum.target.buffer = buffer; /* the same place as the source, like MPI_IN_PLACE */
   sum.count = kCount;
   check(muster_run(session, &sum, 0)); /* waits for the others, 60 s at most by default */
 
@@ -45,7 +45,7 @@ int main(void) {
   for (int i = 0; i < kCount; ++i) wrong += values[i] != expected;
   printf("rank %d of %d: the sum is %g, %d wrong\n", me.rank, me.world_size, (double)values[0], wrong);
 
-  check(muster_barrier(session, world)); /* who closes while others still work is lost to them */
+  check(muster_barrier(session, world)); /* a rank that closes while others still work is lost to them */
   check(muster_close(session));          /* frees the buffer too */
   return wrong != 0;
 }

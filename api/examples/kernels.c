@@ -1,9 +1,9 @@
 /* Two products, sharded over tp: muster run --private -n 4 --mesh tp=4 -- ./kernels
  *
  * y = (x * w1^T) * w2^T, as in a transformer's MLP. w1 is cut by its rows: each rank computes some columns of
- * the hidden layer and needs nothing of the others (column-parallel). w2 is cut by its columns to fit: each
- * rank has one term of y, and one all-reduce over the group "tp" adds them up (row-parallel). An activation
- * between the two products would be one more kernel on the rank's own columns. */
+ * the hidden layer without the other ranks (column-parallel). w2 is cut by its columns to fit: each rank has
+ * one term of y, and one all-reduce over the group "tp" adds them up (row-parallel). An activation between
+ * the two products would be one more kernel on the rank's own columns. */
 #include <muster/kernels.h>
 #include <muster/muster.h>
 
@@ -18,8 +18,7 @@ static void check(muster_status_t status) {
   exit(1);
 }
 
-/* The unsharded operands, as functions of the place. Small whole numbers: all sums are exact, in any order.
- */
+/* The unsharded operands, as functions of the indices. Whole numbers, so sums are exact in any order. */
 static float x_at(int token, int feature) {
   return (float)((token + 2 * feature) % 5 - 2);
 }
@@ -30,7 +29,7 @@ static float w2_at(int feature, int hidden) {
   return (float)((feature + 5 * hidden) % 3 - 1);
 }
 
-/* Memory for a matrix: `view` is what kernels take, the pointer what this process sees. */
+/* Memory for a matrix: kernels take `view`, this process uses the pointer. */
 static float* matrix(muster_session* session, int rows, int columns, muster_tensor* view) {
   muster_buffer buffer = 0;
   void* address = NULL;
@@ -39,7 +38,7 @@ static float* matrix(muster_session* session, int rows, int columns, muster_tens
   return address;
 }
 
-/* Starts a kernel on the compute lane, behind what was started there before. */
+/* Starts a kernel on the compute lane, behind the starts before it. */
 static muster_point launch(muster_session* session, muster_kernel kernel) {
   muster_submit submit = MUSTER_SUBMIT_INIT; /* MUSTER_LANE_COMPUTE, no waits */
   muster_point point = MUSTER_POINT_NONE;

@@ -1,9 +1,8 @@
 /* Communication behind computation, by lanes and points: muster run --private -n 2 -- ./overlap
  *
- * A lane is an ordered stream of work of this rank, and what is started on different lanes overlaps. Each
- * start reaches a point, and may name points that it waits for. This is one training step in small: while one
- * layer's product is computed, that of the layer before is summed over all ranks, and an update waits for the
- * sums. */
+ * A lane is an ordered stream of work of this rank; work on different lanes overlaps. Each start reaches a
+ * point, and may name points that it waits for. This is a small training step: while one layer's product is
+ * computed, the product of the layer before is summed over all ranks. An update waits for the sums. */
 #include <muster/kernels.h>
 #include <muster/muster.h>
 
@@ -39,7 +38,7 @@ static muster_tensor square(muster_session* session, float** values) {
   return muster_view2(buffer, 0, MUSTER_F32, kSide, kSide);
 }
 
-/* Plans are checked once and started as often as wanted. Making one is local: no other rank is waited for. */
+/* A plan is checked once and started as often as wanted. Making one is local: it waits for no other rank. */
 static muster_plan sum_plan(muster_session* session, muster_group world, muster_buffer buffer,
                             uint64_t count) {
   muster_collective sum = MUSTER_COLLECTIVE_INIT;
@@ -85,7 +84,7 @@ int main(void) {
   }
   const muster_plan meet = sum_plan(session, world, square(session, &tick).buffer, 1);
 
-  /* A timeline of our own: the first product waits for it, and so does all that waits for the product. */
+  /* A timeline of our own: the first product waits for it, and so all later work does. */
   uint32_t timeline = 0;
   check(muster_timeline_create(session, &timeline));
   const muster_point filled = muster_timeline_point(timeline, 1);
@@ -99,7 +98,7 @@ int main(void) {
   for (int layer = 0; layer < kLayers; ++layer)
     updated = start(session, updates[layer], MUSTER_LANE_COMPUTE, summed[layer]);
 
-  /* Started last, on a lane of its own, and done first: lanes know no order between them. */
+  /* This start comes last and is done first: it is on a lane of its own, and lanes have no common order. */
   tick[0] = 1.0f;
   check(muster_point_wait(session, start(session, meet, MUSTER_LANE_SMALL, MUSTER_POINT_NONE), -1));
   int wrong = tick[0] != (float)me.world_size;
@@ -111,13 +110,13 @@ int main(void) {
   wrong += pending != 2 * kLayers;
   printf("started last and done, while %d others wait for the input\n", pending);
 
-  /* No work uses the input before the timeline says so, and so it is still ours to write. */
+  /* No work reads the input before the timeline is raised, so we may still write it. */
   for (int i = 0; i < kElements; ++i) {
     in[i] = 1.0f;
     weights[i] = (float)(me.rank + 1);
   }
   check(muster_timeline_signal(session, timeline, 1));
-  check(muster_point_wait(session, updated, -1)); /* the last: all that it waited for is done too */
+  check(muster_point_wait(session, updated, -1)); /* the last point: all before it is done too */
 
   const float expected = (float)(kLayers * kSide * me.world_size * (me.world_size + 1)) / 2;
   for (int i = 0; i < kElements; ++i) wrong += total[i] != expected;
@@ -126,7 +125,7 @@ int main(void) {
          milliseconds(session, "compute_busy_ns"), milliseconds(session, "comm_busy_ns"),
          milliseconds(session, "exposed_ns"));
 
-  check(muster_barrier(session, world)); /* who closes while others still work is lost to them */
+  check(muster_barrier(session, world)); /* a rank that closes while others still work is lost to them */
   check(muster_close(session));          /* plans and buffers go with the session */
   return wrong != 0;
 }

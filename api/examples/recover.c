@@ -1,8 +1,8 @@
 /* A rank dies and the others go on without it: muster run --private -n 3 -- ./recover
  *
  * The last rank kills itself in the middle of the run. The others do not wait for it: their next operation
- * fails at once and says who is lost. Together they make a group of those who are left, agree on where to go
- * on, and do. */
+ * fails at once and names the lost rank. They make a group of the survivors, agree on the step at which to go
+ * on, and go on there. */
 #include <muster/muster.h>
 
 #include <signal.h>
@@ -31,17 +31,17 @@ static muster_status_t reduce(muster_session* session, muster_group group, muste
   return muster_run(session, &all, 0);
 }
 
-/* Collective: all who are left call it, each with the step that has failed. Gives the group of those who are
- * left, and the first step that failed at any of them: a death may find some behind a step and others still
- * in it. */
+/* Collective: all survivors call it, each with the step that failed. Gives the group of the survivors, and
+ * the first step that failed at any of them: at a death some may have left a step that others are still in.
+ */
 static int64_t regroup(muster_session* session, muster_group* group, int64_t failed, muster_buffer buffer,
                        int64_t* value) {
   muster_status_t status;
   do {
-    check(muster_group_shrink(session, *group, 0, group)); /* waits for all who are left */
+    check(muster_group_shrink(session, *group, 0, group)); /* waits for all survivors */
     *value = failed;
     status = reduce(session, *group, MUSTER_MIN, buffer);
-  } while (status == MUSTER_ERR_PEER_LOST); /* another one died meanwhile */
+  } while (status == MUSTER_ERR_PEER_LOST); /* another rank died meanwhile */
   check(status);
   return *value;
 }
@@ -66,7 +66,7 @@ int main(void) {
       fflush(stdout);
       raise(SIGKILL);
     }
-    *value = 1; /* each adds one, so the sum is how many are here */
+    *value = 1; /* each rank adds one, so the sum is the number of ranks here */
     const muster_status_t status = reduce(session, group, MUSTER_SUM, buffer);
     if (status == MUSTER_ERR_PEER_LOST) {
       muster_failure failure = MUSTER_FAILURE_INIT;

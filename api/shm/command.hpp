@@ -10,13 +10,13 @@
 namespace muster::shm {
 
 enum class CommandKind : std::uint16_t {
-  kNone = 0,       // never written by a client: an unwritten slot reads as this and is refused
+  kNone = 0,       // an unwritten slot reads as this and is refused
   kStart = 1,      // start `plan` on `lane`
   kSignal = 2,     // raise client timeline `lane` to `value`
   kResetLane = 3,  // let `lane` run again
   kNumbers = 4,    // `waits` and `deadline_ns` are entries of list `lane` (CountList) from entry `first` on
-  kRecount = 5,  // `plan` has new counts: `deadline_ns` each where there is no list; `waits` is how long each
-                 // CountList is, as the kNumbers before have filled it
+  kRecount = 5,  // `plan` has new counts, in the lists that kNumbers filled before; `waits` has the length of
+                 // each CountList, `deadline_ns` the count of every block without a list
 };
 
 // The lists of a plan's counts, in the order of PlanCollective.
@@ -30,7 +30,7 @@ constexpr std::size_t kCountLists = 4;
 constexpr std::size_t kNumbersPerCommand = MUSTER_WAITS_MAX + 1;
 static_assert(kCountLists == MUSTER_WAITS_MAX, "a kRecount says the length of each in its waits");
 
-// One slot of the ring. The reader takes every field once, as one atomic load each, and checks the copy.
+// One slot of the ring. The reader loads each word once, atomically, and checks the copy.
 struct Command {
   std::uint64_t sequence = 0;  // position in the ring plus 1; written last: the slot's own publication
   CommandKind kind = CommandKind::kNone;
@@ -42,7 +42,7 @@ struct Command {
 };
 static_assert(sizeof(Command) == 64);
 
-// The words of the slot. The compiler keeps them in registers, which it does not when it copies the struct.
+// The slot as words. The compiler keeps these in registers; a copied struct it would put on the stack.
 constexpr std::array<std::uint64_t, 8> slot_words(const Command& command) {
   return {command.sequence,
           std::uint64_t{static_cast<std::uint16_t>(command.kind)} | std::uint64_t{command.lane} << 16 |
@@ -58,7 +58,7 @@ static_assert(slot_words({1, CommandKind::kRecount, 3, 4, 5, {6, 7, 8, 9}, 10}) 
               std::bit_cast<std::array<std::uint64_t, 8>>(Command{
                   1, CommandKind::kRecount, 3, 4, 5, {6, 7, 8, 9}, 10}));
 
-// A point packs a timeline (top 16 bits, plus one so that no point is 0 by chance) and a value.
+// A point packs a timeline (top 16 bits, plus one so that no point is 0) and a value.
 constexpr int kPointValueBits = 48;
 constexpr std::uint64_t kPointValueMask = (std::uint64_t{1} << kPointValueBits) - 1;
 constexpr std::uint32_t kClientTimelineFirst = 16;  // timelines 0..6 are the lanes

@@ -14,8 +14,8 @@
 namespace muster::shm {
 namespace {
 
-// A failure text as it is shared: its length in the first word, then the bytes, eight to a word, so that it
-// can be copied with few atomic loads while the engine writes another.
+// The shared form of a failure text: its length in the first word, then the bytes, eight to a word. So it can
+// be copied with few atomic loads while the engine writes another.
 static_assert(offsetof(FailureText, text) == 8 && kFailureTextBytes % 8 == 0 && sizeof(FailureText) % 8 == 0);
 constexpr std::size_t kTextWords = kFailureTextBytes / 8;
 
@@ -26,7 +26,7 @@ const std::uint64_t* words_of(const FailureText* text) {
   return reinterpret_cast<const std::uint64_t*>(text);
 }
 
-// False for what no lane can have failed with: success, a question, or a number that is no status.
+// False for a status with which no lane can fail: OK, PENDING, or a number that is no status.
 bool is_failure(std::int32_t status) {
   return status < 0 && is_known(status);
 }
@@ -165,9 +165,8 @@ Code CompletionReader::look(std::uint32_t timeline, Snapshot* out, std::string* 
   return unstable();
 }
 
-// The engine may have lost its core in the middle of a change, so one unstable test proves nothing: the point
-// is pending. A million in a row, which is a good part of a second of one core, is a page that nobody is
-// going to complete.
+// After one unstable test the point is pending: the engine may have lost its core in the middle of a change.
+// After a million in a row, a good part of a second of one core, the page is corrupt: the change never ends.
 Code CompletionReader::unstable() {
   return ++unstable_ < kUnstableMax ? Code::kPending : Code::kProtocol;
 }
@@ -181,8 +180,7 @@ Code CompletionReader::decide(std::uint32_t timeline, std::uint64_t value) {
     if (value <= history.forgotten_to) return Code::kStale;
     for (const Episode& episode : history.episodes) {
       if (fails(value, episode.from, episode.to)) return episode.status;
-      // The engine has not come to the reset yet: the page still says that the lane is stopped, we know
-      // better.
+      // The engine has not read the reset yet, so the page still shows the lane stopped.
       if (episode.from == now.failed_from && now.failed_to == 0) now.failed_to = episode.to;
     }
   }
@@ -198,7 +196,7 @@ Code CompletionReader::test(std::uint64_t point) {
   if (code != Code::kPending) return code;
   const Code end = closed();
   if (end == Code::kOk) return Code::kPending;
-  // The last verdicts may have been written between the two looks, before the page was closed.
+  // The engine may have written the outcome after the first look and before it closed the page.
   const Code last = decide(timeline, point_value(point));
   return last == Code::kPending ? end : last;
 }
@@ -229,7 +227,7 @@ Code CompletionReader::wait_until(Test test, std::uint32_t spins, Instant deadli
     MUSTER_FAULT_POINT("point.falling_asleep");
     code = test();
     if (code == Code::kPending && unstable_ > 0)
-      sched_yield();  // in the middle of a change: over in a moment
+      sched_yield();  // the engine is in the middle of a change, which is short
     else if (code == Code::kPending)
       futex_wait(&page_->wake, seen, std::min(left, kSliceMax));
     sleeper_.end();
@@ -272,7 +270,7 @@ bool CompletionReader::is_stopped(std::uint32_t lane, const Snapshot& now) const
   return episodes.empty() || episodes[episodes.size() - 1].from != now.failed_from;
 }
 
-// Not knowing would cost a verdict for ever, so this looks until it sees; kUnstableMax is the bound.
+// A missed failure would be lost for ever, so this looks until it sees a stable page, kUnstableMax times.
 Code CompletionReader::look_until_seen(std::uint32_t lane, Snapshot* now) {
   Code code = look(lane, now, nullptr);
   for (; code == Code::kPending; code = look(lane, now, nullptr)) sched_yield();
@@ -313,7 +311,7 @@ std::uint64_t CompletionReader::settled(std::uint32_t lane, std::uint64_t submit
   if (look(lane, &now, nullptr) != Code::kOk) return 0;
   const auto& episodes = histories_[lane].episodes;
   const Episode last = episodes.empty() ? Episode{} : episodes[episodes.size() - 1];
-  if (is_stopped(lane, now)) return submitted;  // what is behind the failure fails as it comes
+  if (is_stopped(lane, now)) return submitted;  // starts behind the failure fail at once
   return std::min(submitted, std::max({now.reached, now.failed_to, last.to}));
 }
 

@@ -1,15 +1,15 @@
-// The completion page: how verdicts reach a client. One struct (CompletionSegment), two classes: the engine's
-// rights and the client's.
+// The completion page: how outcomes reach a client. One struct (CompletionSegment), two classes: what the
+// engine may do with it, and what the client may.
 //
-// What a point says, in this order:
-//   - it lies in a failed interval that the page or the reader's own memory knows: the failure's status;
+// The outcome of a point is the first of these that holds:
+//   - the point lies in a failed interval that the page or the reader remembers: the failure's status;
 //   - its timeline has reached it: kOk;
-//   - the session is closed: the status it was closed with;
+//   - the session is closed: the status with which it was closed;
 //   - else kPending.
-// The page holds the latest failure of a timeline. Older ones are kept by the reader, which learns of each
-// because a lane only runs again when its client asks (remember_reset, between that request and the next
-// start: until then no later failure can take its place on the page). It keeps the latest kEpisodesMax per
-// lane; points older than that say kStale, never kOk by mistake.
+// The page holds the latest failure of a timeline, and the reader keeps older ones. It sees each of them: a
+// lane runs again only when its client asks, and the client calls remember_reset before its next start. Until
+// then no later failure can replace the one on the page. The reader keeps the latest kEpisodesMax per lane;
+// points before those return kStale, never kOk by mistake.
 #pragma once
 
 #include "api/base/bounded.hpp"
@@ -32,30 +32,30 @@ namespace muster::shm {
 // Owns    what it has published so far; not the page.
 // Thread  one at a time per timeline; wake, beat and close from any.
 // Bound   every call is a handful of stores; wake makes one system call if the client sleeps.
-// Fails   never; a value that goes back, or lands in a failed interval, is our own bug and asserted.
+// Fails   never; asserts on a value that goes back or lands in a failed interval.
 class CompletionWriter {
  public:
   CompletionWriter(CompletionSegment* page, const SubmissionHeader* submission);
 
-  // All up to `value` is complete and its memory can be read. Batch several, then wake() once.
+  // All work up to `value` is complete and its memory can be read. Publish a batch, then wake() once.
   void publish(std::uint32_t timeline, std::uint64_t value);
 
-  // `from_value` and all later values fail with `status` until a reset. The first failure of a stopped lane
-  // stands, a second changes nothing. `culprit_rank` is -1 if nobody in particular; a long text is cut.
+  // `from_value` and all later values fail with `status` until a reset. While the lane is stopped a second
+  // failure changes nothing. `culprit_rank` is -1 if no rank is to blame; a long text is cut.
   void fail(std::uint32_t lane, std::uint64_t from_value, Code status, std::int32_t culprit_rank,
             std::string_view text);
 
-  // Values above `up_to` run again. `up_to` is the last value admitted before the client's reset. Nothing if
-  // the lane runs.
+  // Values above `up_to` run again: the last value admitted before the client's reset. No effect if the lane
+  // runs.
   void reset(std::uint32_t lane, std::uint64_t up_to);
 
-  // Wakes the client if it sleeps. Without it a verdict is seen within CompletionReader::kSliceMax.
+  // Wakes the client if it sleeps. A client that is not woken looks again after CompletionReader::kSliceMax.
   void wake();
 
   // Stamps the page: the engine was alive at `now`.
   void beat(Instant now);
 
-  // No further verdict will come: waiters get `status`. Wakes. `why`: of the first close, as much as fits.
+  // Closes the session: pending points get `status`. Wakes. `why` of the first close is kept, cut to fit.
   void close(Code status, std::string_view why = {});
 
  private:
@@ -89,55 +89,53 @@ class CompletionReader {
  public:
   static constexpr int kTries = 16;  // looks per test at a timeline that is being changed
   static constexpr std::uint32_t kUnstableMax =
-      1u << 20;  // tests in a row that found it so, before it is called corrupt
+      1u << 20;  // unstable tests in a row before the page is called corrupt
   static constexpr std::size_t kEpisodesMax = 8;  // earlier failures remembered per lane
   static constexpr Nanos kSliceMax = std::chrono::milliseconds(100);
 
   CompletionReader(const CompletionSegment* page, SubmissionHeader* submission);
 
-  // The verdict on a point: kOk, kPending, or why it failed. Point 0 is kOk.
+  // The outcome of a point: kOk, kPending, or why it failed. Point 0 is kOk.
   Code test(std::uint64_t point);
 
-  // The verdict of the first of `points` that has one, and which that is; kPending if none has. Point 0 never
-  // has one here: it is passed over.
+  // The outcome of the first of `points` that has one; *index is that point. kPending if none has. Skips
+  // point 0.
   Code test_any(std::span<const std::uint64_t> points, std::size_t* index);
 
-  // Waits for a verdict: `spins` tests with the core given away in between (ranks may outnumber cores), then
-  // asleep. kWaitTimeout at `deadline`; a deadline in the past tests once. To look after other things too,
-  // such as whether the daemon lives, wait in slices.
+  // Waits for an outcome: tests `spins` times and yields the core in between, because ranks may outnumber
+  // cores; then sleeps. kWaitTimeout at `deadline`; a deadline in the past tests once. A caller that must
+  // watch other things too, such as whether the daemon lives, waits in slices.
   Code wait(std::uint64_t point, std::uint32_t spins, Instant deadline, const Clock& clock);
   Code wait_any(std::span<const std::uint64_t> points, std::uint32_t spins, Instant deadline,
                 const Clock& clock, std::size_t* index);
 
-  // What stopped the lane. kNotFound while it runs (to be tried again: kPending); kProtocol if the page
-  // cannot be true.
+  // What stopped the lane. kNotFound while it runs; kPending: try again; kProtocol: the page is corrupt.
   Result<LaneFailure> failure(std::uint32_t lane);
 
-  // Whether the lane is stopped by a failure that remember_reset() does not know. A lane that is stays so
-  // until its client asks. Fails with kProtocol if the page cannot be true.
+  // Whether the lane is stopped by a failure for which remember_reset() was not called yet. Such a lane stays
+  // stopped until its client asks for a reset. kProtocol: the page is corrupt.
   Code stopped(std::uint32_t lane, bool* stopped);
 
-  // Keeps the verdict of a stopped lane's points up to `up_to`, the last value submitted on it. Call it when
-  // the command that resets the lane is written, before the next start, and write that command only while the
-  // lane is seen stopped: of a failure between the two nothing is kept, and the next one hides it. Points
-  // above `up_to` are pending from then on. Whether the engine has come to the reset yet makes no difference.
-  // Nothing if the lane runs and its latest failure is known.
+  // Remembers the outcome of a stopped lane's points up to `up_to`, the last value submitted on it. Call it
+  // after the reset command is written and before the next start. Write that command only while the lane is
+  // seen stopped: otherwise a failure between look and command is not kept, and the next failure hides it.
+  // Points above `up_to` are pending from then on, also while the engine has not read the reset yet. No
+  // effect if the lane runs and its latest failure is known.
   Code remember_reset(std::uint32_t lane, std::uint64_t up_to);
 
-  // The value up to which every start of the lane has its verdict or is running already: of `submitted`
-  // starts, the others fill the lane. 0 if the engine is changing the lane just now, or the page cannot be
-  // true.
+  // Of `submitted` starts of the lane: the value up to which all have their outcome, or fail at once. Later
+  // starts fill the lane. 0 if the engine is changing the lane at this moment, or the page is corrupt.
   std::uint64_t settled(std::uint32_t lane, std::uint64_t submitted);
 
   // kOk while the session is open, else the status with which the engine closed it.
   Code closed() const {
     return Untrusted<std::uint32_t>(&page_->closed).load_acquire() == 0 ? Code::kOk : closed_how();
   }
-  // Why, in the engine's words; empty: it gave none.
+  // The engine's reason for closing the session; empty: it gave none.
   std::string closed_text() const;
 
-  // For how long the engine has not taken a turn; its turns are 100 ms apart at most while it has a core. 0
-  // if the page says what cannot be, or none was taken yet.
+  // Time since the engine's last turn. While it has a core its turns are at most 100 ms apart. 0 if it has
+  // taken no turn yet, or the page is corrupt.
   Nanos silence(Instant now) const;
 
  private:
@@ -152,10 +150,10 @@ class CompletionReader {
   };
   struct History {
     BoundedVector<Episode, kEpisodesMax> episodes;
-    std::uint64_t forgotten_to = 0;  // at or below: not known any more
+    std::uint64_t forgotten_to = 0;  // outcomes of values up to this one are no longer known
   };
 
-  // One consistent and plausible look; kPending if the engine is changing the timeline just now.
+  // One consistent copy, checked; kPending if the engine is changing the timeline at this moment.
   Code look(std::uint32_t timeline, Snapshot* out, std::string* text);
   std::optional<Snapshot> attempt(std::uint32_t timeline, std::string* text, bool* text_fits) const;
   Code unstable();
@@ -171,7 +169,7 @@ class CompletionReader {
   std::uint32_t unstable_ = 0;
 };
 
-// The engine's right to the counters: add and set, no read.
+// The engine's side of the counters: add and set, no read.
 //
 // Owns    nothing.
 // Thread  any of the engine's.
@@ -191,12 +189,12 @@ class CounterWriter {
   CompletionSegment* page_;
 };
 
-// The client's: read, by enum or by name. Works while the daemon is stuck.
+// The client's side of the counters: read, by enum or by name. Works while the daemon is stuck.
 //
 // Owns    nothing.
 // Thread  any.
 // Bound   one load.
-// Fails   kNotFound for a name that is none, with the names.
+// Fails   kNotFound for an unknown name; the text lists the names.
 class CounterReader {
  public:
   explicit CounterReader(const CompletionSegment* page) : page_(page) {}

@@ -1,12 +1,12 @@
 // Control messages between a client and the daemon: one SOCK_SEQPACKET datagram each, plain data, every byte
 // untrusted.
 //
-// A client says Hello to the supervisor; the supervisor checks version, identity and claim and passes the
+// A client sends Hello to the supervisor. The supervisor checks version, identity and claim and passes the
 // socket on to the job's engine, which answers Welcome with the session's descriptors. From then on the
-// socket carries requests of the client, each answered once and in order. A failure is a Failure message in
-// place of the answer.
+// socket carries requests of the client. Each gets one answer, in order; a Failure message may replace it.
 #pragma once
 
+#include "api/base/node_costs.hpp"
 #include "api/shm/layout.hpp"
 
 #include <cstddef>
@@ -51,16 +51,16 @@ enum class MessageKind : std::uint16_t {
   kPeerArena = 27,   // → PeerGrant with 1 descriptor: a segment of a peer's arena, read-only
   kPeerGrant = 28,
   kDirectEnd = 29,       // → DirectEndAnswer: how the member's epoch ended
-  kDirectOverdue = 30,   // → Done: the epoch has ended, or nobody is missing any more
-  kDirectDisagree = 31,  // → Failure: in what the members of an operation differ
+  kDirectOverdue = 30,   // → Done: the epoch has ended, or no member is missing any more
+  kDirectDisagree = 31,  // → Failure: says in what the members of an operation differ
   kGroupMake = 32,       // followed by ranks[] → GroupGrant
-  kGroupShrink = 33,     // → GroupGrant, or Failure BUSY: others are waited for, ask again
+  kGroupShrink = 33,     // → GroupGrant, or Failure BUSY: some have not called yet, ask again
   kGroupFree = 34,       // → Done
   kGroupGrant = 35,
   kMeshMake = 36,  // → MeshGrant
   kMeshFree = 37,  // → Done
   kMeshGrant = 38,
-  kInterrupted = 39,  // → Done: the rank leaves the operation in which it waits, and so everybody does
+  kInterrupted = 39,  // → Done: the rank's operation has ended for all its members
   kDirectEndAnswer = 40,
 };
 
@@ -93,7 +93,7 @@ struct Hello {
   std::uint32_t abi_version = kAbiVersion;
   std::uint32_t library_version = MUSTER_VERSION;
   std::uint32_t submission_bytes =
-      kSubmissionBytes;  // what this library was built with; a difference is kVersion
+      kSubmissionBytes;  // of this library's build; a difference is refused with kVersion
   std::uint32_t completion_bytes = kCompletionBytes;
   std::int32_t rank = -1;
   std::int32_t world_size = -1;
@@ -101,7 +101,7 @@ struct Hello {
   std::int32_t local_size = -1;
   char job[kNameBytes] = {};       // zero-terminated
   char mesh[kMeshTextBytes] = {};  // used only if this Hello creates the job
-  char token[kTokenBytes] = {};    // empty: claim by user id, where the job allows it
+  char token[kTokenBytes] = {};    // empty: the rank is claimed by user id, if the job allows it
 };
 
 struct Welcome {
@@ -114,9 +114,10 @@ struct Welcome {
   std::uint64_t direct_bytes = 0;  // of the direct segment; 0: the job's device has no direct path
   std::uint64_t group_bytes = 0;   // of the group page
   std::uint32_t cores = 0;         // granted to the job on this node
-  std::uint32_t lane_depth = 0;    // starts of one lane that may be without a verdict
-  std::uint32_t digests = 0;       // every how many shared results members compare theirs; 0: never
+  std::uint32_t lane_depth = 0;    // limit of starts in flight on one lane
+  std::uint32_t digests = 0;       // members compare every digests-th shared result; 0: never
   std::uint32_t reserved = 0;
+  NodeCosts costs;
   char job[kNameBytes] = {};
   char mesh[kMeshTextBytes] = {};
 };
@@ -138,7 +139,7 @@ struct BufferGrant {
   std::uint64_t segment_bytes = 0;
   std::uint64_t offset = 0;         // of the buffer in its segment
   std::uint64_t shared_memory = 0;  // which node-shared memory it is; 0: none
-  std::uint32_t found = 0;          // 1: it was there before, with its contents
+  std::uint32_t found = 0;          // 1: the buffer existed before, with its contents
   std::uint32_t reserved = 0;
 };
 // kBufferFree, kPlanDestroy, kGroupAbort, kGroupQuery, kGroupFree, kMeshFree; kPlanGrant,
@@ -151,9 +152,9 @@ struct PlanKernel {
   MessageHeader header;
   muster_kernel kernel{};
 };
-// Followed by six lists in this order, each with as many entries as the message says: source counts, source
-// offsets, target counts, target offsets (std::uint64_t), sends, receives (muster_face). A field or list that
-// the rank does not use in the operation is 0 or empty, so that equal work has equal bytes.
+// Six lists follow, each as long as its field says, in this order: source counts, source offsets, target
+// counts, target offsets (std::uint64_t), sends, receives (muster_face). Fields and lists that the rank does
+// not use in the operation are 0 or empty, so that equal work has equal bytes.
 struct PlanCollective {
   MessageHeader header;
   std::int32_t op = 0, dtype = 0, redop = 0, peer = 0;
@@ -195,28 +196,28 @@ struct GroupMake {  // followed by ranks[ranks] of std::int32_t
 struct GroupShrink {
   MessageHeader header;
   std::uint64_t group = 0;
-  std::uint32_t gives_up = 0;  // 1: it does not ask again
+  std::uint32_t gives_up = 0;  // 1: the rank will not ask again
   std::uint32_t reserved = 0;
 };
 struct MeshMake {
   MessageHeader header;
-  std::uint64_t group = 0;  // over whose members
+  std::uint64_t group = 0;  // the mesh spans its members
   char mesh[kMeshTextBytes] = {};
 };
 struct DirectGroupAnswer {
   MessageHeader header;
-  std::uint32_t line = 0;     // of the group page
+  std::uint32_t line = 0;     // index on the group page
   std::uint32_t index = 0;    // this rank's, in the group
   std::uint32_t members = 0;  // entries that follow
   std::uint32_t reserved = 0;
-  std::uint64_t first_epoch = 0;  // in which the group began
+  std::uint64_t first_epoch = 0;  // the group's first
   std::uint64_t epoch = 0;        // the present one
-  std::uint64_t base = 0;         // of the present one: its positions begin above it
+  std::uint64_t base = 0;         // positions of the present epoch begin above it
 };
 struct DirectMember {
   std::int32_t rank = 0;  // world rank
   std::uint32_t reserved = 0;
-  std::uint64_t region = 0;  // where its member region for the group begins, in its direct segment
+  std::uint64_t region = 0;  // offset of its member region for the group in its direct segment
 };
 struct PeerMessage {  // kPeerDirect, kPeerArena
   MessageHeader header;
@@ -231,7 +232,7 @@ struct DirectMessage {  // kDirectEnd, kDirectOverdue, kDirectDisagree: an opera
   MessageHeader header;
   std::uint64_t group = 0;
   std::uint64_t epoch = 0;
-  std::uint64_t position = 0;  // of the operation; of the message where `kind` is about a pair
+  std::uint64_t position = 0;  // of the operation, or of the message if `kind` is about a pair
   std::uint64_t phase = 0;
   std::uint64_t plan = 0;  // this rank's
   std::uint32_t kind = 0;  // what is waited for: DirectWait
@@ -247,8 +248,8 @@ struct DirectEndAnswer {  // followed by the cause in words
 struct InterruptMessage {
   MessageHeader header;
   std::uint64_t group = 0;
-  std::uint64_t epoch = 0;                 // of the direct path, in which the rank waits
-  std::uint32_t lane = MUSTER_LANE_COUNT;  // on which it waits in the engine; MUSTER_LANE_COUNT: on none
+  std::uint64_t epoch = 0;                 // of the direct path; the rank's wait is in it
+  std::uint32_t lane = MUSTER_LANE_COUNT;  // the rank's wait is on this lane; MUSTER_LANE_COUNT: on none
   std::uint32_t reserved = 0;
 };
 struct TraceGrant {

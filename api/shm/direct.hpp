@@ -1,7 +1,6 @@
 // The memory of the direct path (decision D3): how members of a group on one node meet without the engine.
 //
-//   direct segment, one per rank; that rank writes, its peers read      group page, one per job; the engine
-//   writes
+//   direct segment, one per rank; that rank writes, its peers read      group page of the job (engine writes)
 //   +------------------------------------------+ 0                      +----------------------------------+
 //   | DirectHeader: sizes, sleep flag, stages, |                        | GroupPageHeader                  |
 //   |               counters                   |                        | GroupLine[groups]: epoch, and how |
@@ -18,32 +17,31 @@
 //   | room for regions of groups made later    |
 //   +------------------------------------------+
 //
-// All that a group runs directly matches at one place, whose time is cut into epochs (decision D18).
+// All direct operations of a group match at one place, whose time is cut into epochs (decision D18).
 //
 //   1. An operation has a position, counted over all epochs. The first of an epoch is `base` + 1; the engine
 //      chooses a base above every position that any member has used. So a word of an old epoch never looks
 //      like one of the present epoch, and nothing has to be cleared.
 //   2. A member arrives by filling its slot (position & 1) and writing the position last. Two slots are
-//      enough: a member that arrives at p + 1 has left p, and nobody goes on to p + 2 before all have
+//      enough: a member that arrives at p + 1 has left p, and no member goes on to p + 2 before all have
 //      arrived at p + 1.
-//   3. Where an operation meets more than once, members count its phases in `progress`.
+//   3. If members meet more than once in an operation, they count its phases in `progress`.
 //   4. The payload of an arrival lies in the slot's header, behind the header, in a stage of the rank, or in
 //      the rank's arena: see PayloadLocation. A stage is written again only when all its readers are done.
-//   5. An end writes the next epoch into the group's line. Nobody begins in an epoch that has ended. If a
-//   loss
-//      ended it, what all members had arrived at goes on: the engine counts up to which position that is
-//      (`met`), after a fence, so that it sees every arrival whose member did not see the end. A member that
-//      has arrived compares its position with that count. Any other end fails what is in flight as well.
+//   5. An end writes the next epoch into the group's line. No operation begins in an epoch that has ended.
+//      If a loss ended it, operations at which all members had arrived go on. The engine counts the last such
+//      position (`met`) after a fence, so it sees every arrival whose member did not see the end. A member
+//      that has arrived compares its position with `met`. Any other end fails operations in flight as well.
 //   6. A member moves on by its own act alone. It publishes the epoch in which it stands before it touches
-//      memory that others may still read. Whoever reads a peer's memory in place looks at that epoch
-//      afterwards.
+//      memory that others may still read. A member that has read a peer's memory in place then looks at the
+//      peer's epoch.
 //   7. After a loss the base is chosen so that the first arrival of the new epoch does not overwrite the slot
 //      of the last operation at which all had met: a member that is still in that operation completes it.
-//   8. While the launcher names a member absent, nobody begins. Messages between two who are there go on.
+//   8. While the launcher names a member absent, no operation begins. Messages between two others go on.
 //
 // Rules as in layout.hpp: plain data, one writer per line, offsets not pointers, a reader copies and checks.
-// Segments are handed to peers by read-only descriptors, which keeps mistakes out, not malice: ranks of a job
-// are one user's.
+// Peers get read-only descriptors of segments. That guards against mistakes, not malice: all ranks of a job
+// belong to one user.
 #pragma once
 
 #include "api/shm/layout.hpp"
@@ -77,7 +75,7 @@ static_assert(sizeof(DirectSlot) == kSlotHeaderBytes);
 
 struct alignas(kLineBytes) MemberRegion {
   std::uint64_t progress = 0;  // position << kPhaseBits | phases of it that are done
-  std::uint64_t epoch = 0;     // in which the rank stands
+  std::uint64_t epoch = 0;     // the rank stands in it
   // For reports, in a line of its own: the plan in each slot.
   alignas(kLineBytes) std::uint64_t plans[2] = {0, 0};
 };
@@ -85,18 +83,18 @@ static_assert(sizeof(MemberRegion) == 2 * kLineBytes);
 
 constexpr int kPhaseBits = 16;
 constexpr std::uint64_t kPhaseLast =
-    (std::uint64_t{1} << kPhaseBits) - 1;  // all that others could wait for is done
+    (std::uint64_t{1} << kPhaseBits) - 1;  // no peer waits for anything more of the operation
 constexpr std::uint64_t make_progress(std::uint64_t position, std::uint64_t phase) {
   return position << kPhaseBits | phase;
 }
 
-// One direction of a pair: what the rank sends to a member of the group, and how far it has received from it.
+// A rank's words for one other member: what it sends to that member, and how far it has received from it.
 struct DirectPair {
   alignas(kLineBytes) DirectSlot sent;
-  // Written by this rank as receiver: position of the newest message from that member that it is done with,
+  // Written by this rank as receiver: position of the newest message from that member that it has finished,
   // and whether the two disagreed on it.
   alignas(kLineBytes) std::uint64_t received = 0;  // position << 1 | disagreed
-  std::uint64_t plan = 0;                          // for reports: of the receive that waits, or was the last
+  std::uint64_t plan = 0;                          // for reports: of the waiting or the latest receive
 };
 static_assert(sizeof(DirectPair) == 2 * kLineBytes);
 
@@ -113,24 +111,24 @@ struct DirectHeader {
   std::uint64_t bytes = 0;  // of the segment
   // The rank sleeps, or is about to, on a word of some peer.
   alignas(kLineBytes) std::uint32_t asleep = 0;
-  // How often each stage has been given a new content: a reader looks before and after it copies.
+  // How often each stage was filled anew. A reader compares it before and after it copies.
   alignas(kLineBytes) std::uint64_t stage_uses[kStages] = {0, 0};
-  // Counters of what the rank did itself.
+  // Counters of the rank's direct operations.
   alignas(kLineBytes) std::uint64_t operations = 0;
   std::uint64_t bytes_moved = 0;  // at its targets
   std::uint64_t sleeps = 0;
-  // Plans whose present counts the engine has not been told: it does not know yet in what they differ.
+  // Plans whose present counts the engine does not know yet; it cannot say in what such plans differ.
   std::uint64_t untold = 0;
   std::uint64_t recorded = 0;  // index of the latest record
-  // For reports: the rank waits until all have read what it gave to the operation of this record, whose stage
-  // it wants to fill again; 0: it does not.
+  // For reports: the rank wants to fill the stage of this record's operation again, and waits until all have
+  // read it. 0: it does not wait so.
   std::uint64_t awaiting = 0;
 };
 static_assert(sizeof(DirectHeader) <= kDirectHeaderBytes);
 
-// The flight recorder of the direct path: what the rank has run, latest operation at index % kDirectRecords.
-// For reports alone: nothing waits for it. A record is good if `index` is the same before and after it was
-// copied; other words are written with release and read with acquire order, as under a Revision.
+// The flight recorder of the direct path: the rank's operations, each at index % kDirectRecords. For reports
+// alone: nothing waits for it. A copy is good if `index` is the same before and after. The other words are
+// written with release and read with acquire order, as under a Revision.
 struct DirectRecord {
   std::uint64_t index = 0;  // from 1; 0 while the record changes
   std::uint64_t what = 0;   // RecordedWhat
@@ -138,7 +136,7 @@ struct DirectRecord {
   std::uint64_t number = 0;  // of the operation in its epoch, from 1; of a pair: of the message
   std::uint64_t source_bytes = 0;
   std::uint64_t target_bytes = 0;
-  std::uint64_t begun_ns = 0;  // the rank had arrived; Clock's time
+  std::uint64_t begun_ns = 0;  // when the rank had arrived, by Clock
   std::uint64_t end = 0;       // RecordState | nanoseconds << kRecordStateBits; 0 nanoseconds: not taken
 };
 static_assert(sizeof(DirectRecord) == kRecordBytes);
@@ -165,11 +163,11 @@ constexpr RecordedWhat unpack_what(std::uint64_t bits) {
 constexpr std::uint32_t kEpochsKept = 7;
 constexpr std::uint64_t kMetUncounted = UINT64_MAX;
 
-// What the end of an epoch means for the operations that members had begun in it.
+// An ended epoch: which of the operations begun in it go on.
 struct EndedEpoch {
-  std::uint64_t epoch = 0;  // 0: none yet, or the record is given to another epoch
-  // The last position at which all members had arrived. 0: it ended for all, whatever they were doing.
-  // kMetUncounted: the engine is about to say.
+  std::uint64_t epoch = 0;  // 0: none yet, or the record is being given to another epoch
+  // The last position at which all members had arrived; operations up to it go on. 0: all operations ended.
+  // kMetUncounted: the engine has not counted yet.
   std::uint64_t met = 0;
 };
 
@@ -177,15 +175,15 @@ struct alignas(kLineBytes) GroupLine {
   std::uint64_t epoch = 0;   // the present one, from 1
   std::int32_t absence = 0;  // not 0: a member is named absent, and no operation may begin
   std::uint32_t reserved = 0;
-  // The latest epochs in which a member had arrived anywhere, and the latest of all. However many ranks leave
-  // after an operation, whoever is still in it finds its epoch. One without a record has ended for all.
+  // The latest epochs in which a member had arrived anywhere, and the latest of all. So a member still in an
+  // operation finds its epoch, however many ranks left since. An epoch without a record has ended for all.
   EndedEpoch ended[kEpochsKept];
 };
 static_assert(sizeof(GroupLine) == kLineBytes);
 
 struct alignas(kLineBytes) RankLine {
-  std::uint64_t life = 0;     // odd while the rank has a client: changes with each attachment and departure
-  std::uint64_t retired = 0;  // segments of its arena that are gone: mappings of them only hold memory
+  std::uint64_t life = 0;     // odd while the rank has a client; raised at each attachment and departure
+  std::uint64_t retired = 0;  // how many segments of its arena are gone; a change tells peers to unmap it
 };
 
 struct GroupPageHeader {
@@ -194,7 +192,7 @@ struct GroupPageHeader {
   std::uint32_t groups = 0;
   std::uint64_t epoch = 0;  // of the job
   std::uint32_t ranks = 0;
-  std::uint32_t recording = 0;  // 1: a trace is being taken, so records are to say when operations end
+  std::uint32_t recording = 0;  // 1: a trace is being taken, so ranks record when operations end
 };
 // Lines of all groups, then lines of all ranks.
 constexpr std::size_t kGroupLinesOffset = kLineBytes;
@@ -202,10 +200,10 @@ static_assert(sizeof(GroupPageHeader) <= kGroupLinesOffset);
 
 // What a member waits for.
 enum class DirectWait : std::uint32_t {
-  kArrivals = 0,  // of all members at the operation
-  kPhase = 1,     // of all members within it
-  kMessage = 2,   // from one member
-  kReceived = 3,  // one member to be done with a message
+  kArrivals = 0,  // the arrival of all members
+  kPhase = 1,     // a phase, by all members
+  kMessage = 2,   // a message from one member
+  kReceived = 3,  // that one member has received a message
 };
 
 // Where a payload lies, in 64 bits: kind in the top 4, then index, then value.

@@ -14,7 +14,7 @@ bool membarrier(int command) {
 }  // namespace
 
 bool enrol_for_fences() noexcept {
-  // A child of fork() keeps its parent's enrolment, and exec ends it with everything else.
+  // A child of fork() keeps its parent's enrolment; exec ends it.
   static const bool enrolled = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
   return enrolled;
 }

@@ -1,4 +1,4 @@
-// The two futex calls, on words that other processes map too.
+// The two futex calls, on words that several processes map.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -7,8 +7,8 @@
 
 namespace muster::shm {
 
-// Sleeps while *word is `seen`, at most `limit`. Returns early for no reason now and then: test again. The
-// word may lie in a read-only mapping. The engine never calls this on a word that a client can write.
+// Sleeps while *word is `seen`, at most `limit`. May return early without a reason: test again. The word may
+// lie in a read-only mapping. The engine never calls this on a word that a client can write.
 void futex_wait(const std::uint32_t* word, std::uint32_t seen, Nanos limit) noexcept;
 
 // Wakes every sleeper on the word, in any process. Never blocks.

@@ -20,9 +20,8 @@ std::optional<std::string> contents(const std::string& path) {
   return text.str();
 }
 
-// The names of one version of the memory controller's files. File pages are subtracted from what is used
-// because the kernel drops them before it kills: a job that has read its data set once would otherwise look
-// full for ever.
+// File names of one version of the memory controller. File pages do not count as used, because the kernel
+// drops them before it kills: otherwise a job that has read its data set once would look full for ever.
 struct Controller {
   const char* limit;
   const char* used;
@@ -49,8 +48,8 @@ struct ControlGroup {
   }
 };
 
-// From the group of this process up to the root: each ancestor's limit binds. A container sees its own group
-// as the root, under a path that does not exist here; then the root is what binds.
+// From the group of this process up to the root, because each ancestor's limit binds. A container sees its
+// own group as the root, under a path that does not exist here; then the root's limit is read.
 void append_ancestors(const std::string& root, std::string path, const Controller& names,
                       std::vector<ControlGroup>* groups) {
   while (!path.empty() && path != "/") {

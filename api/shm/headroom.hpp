@@ -1,5 +1,5 @@
-// How much memory may still be allocated here. Past a cgroup's limit fallocate is answered by the OOM killer,
-// not by an error, so the question has to be asked before.
+// How much memory this process may still allocate. Past a cgroup's limit fallocate does not fail: the OOM
+// killer ends the process. So the limit is read before.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ struct Headroom {
   std::string remedy;
 };
 
-// Where the kernel reports; a test plants other files.
+// The kernel's files; a test gives other ones.
 struct MemoryFiles {
   std::string cgroup_of_self = "/proc/self/cgroup";
   std::string cgroup_root = "/sys/fs/cgroup";
   std::string meminfo = "/proc/meminfo";
 };
 
-// Reads all limits that bind this process: every ancestor's cgroup limit (version 1 or 2) less what is used
-// and cannot be reclaimed, the machine's available memory, RLIMIT_FSIZE (which bounds a memory file). A file
-// that is absent is no limit.
+// The smallest of all limits of this process: each ancestor's cgroup limit (version 1 or 2) less what is used
+// and cannot be reclaimed, the machine's available memory, and RLIMIT_FSIZE (which bounds a memory file). An
+// absent file is no limit.
 Headroom memory_headroom(const MemoryFiles& files = {});
 
-// The machine's memory, or less by a cgroup's limit: what a process alone here could use. 0 if nothing tells.
+// Memory that a process alone here could use: the machine's, or a cgroup's limit if smaller. 0: unknown.
 std::uint64_t memory_capacity(const MemoryFiles& files = {});
 
-// The parsers, pure: "max" or a number past any machine is no limit.
+// Pure parsers. "max", or a number beyond any machine's memory, is no limit.
 std::optional<std::uint64_t> parse_cgroup_limit(std::string_view text);
 // The value of `key` in lines of "key value" or "key: value kB"; 0 if absent.
 std::uint64_t parse_stat_value(std::string_view text, std::string_view key);

@@ -18,7 +18,7 @@ namespace {
 constexpr int kRowAttempts = 8;
 constexpr auto kRowWord = static_cast<std::size_t>(GroupCount::kRow);
 
-// A name is shared in words of eight bytes, so that it can be copied while the writer puts another there.
+// A name is shared in words of eight bytes, so that it can be copied while the writer changes it.
 static_assert(kTallyNameBytes % 8 == 0 && offsetof(GroupTally, name) % 8 == 0);
 using NameWords = std::array<std::uint64_t, kTallyNameBytes / 8>;
 
@@ -78,7 +78,7 @@ void JobCountersWriter::beat(Instant now) {
 }
 
 Result<JobCountersReader> JobCountersReader::attach(const Descriptor& memory) {
-  // Before anything else: only what is a memory file answers by itself (fstat of a FUSE file waits for it).
+  // First of all: only a memory file has seals. fstat of a FUSE file would wait for its file system.
   if (::fcntl(memory.get(), F_GET_SEALS) < 0)
     return fail(Code::kProtocol, "a job's counters are no memory file: {}", std::strerror(errno));
   struct stat facts {};

@@ -1,5 +1,5 @@
-// What an engine counts of its job, in one memory file: whoever has its read-only descriptor sees it move,
-// and sees the last of it when the engine is stuck.
+// An engine's counters of its job, in one memory file. A program with the read-only descriptor can read them
+// at any time, also while the engine is stuck.
 //
 //   +-------------------------------------------+ 0
 //   | JobCountersHeader                         |
@@ -10,9 +10,9 @@
 //   |   mesh, then rows for groups made later   |
 //   +-------------------------------------------+
 //
-// Rules as in layout.hpp: one writer, offsets not pointers, a reader copies and checks. Counts only grow
-// while a rank has one client, and start again at 0 with the next; a reader takes a smaller number for a new
-// start. A row of a group that is gone goes to another one, with a new GroupCount::kRow.
+// Rules as in layout.hpp: one writer, offsets not pointers, a reader copies and checks. A rank's counts only
+// grow while it has one client, and begin again at 0 with the next. So a reader takes a smaller number for a
+// new client. The row of a group that is gone goes to another group, with a new GroupCount::kRow.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -46,21 +46,21 @@ enum class RankCount : std::uint32_t {
   kBufferBytes,     // of live buffers
   kRuns,            // collectives that it ran directly
   kRunBytes,        // their payload bytes
-  kInFlight,        // starts without a verdict
+  kInFlight,        // starts without an outcome
   kLateIn,          // groups to whose collectives it comes late: scheduler/blame/stragglers.hpp
   kLagNs,           // its median lag behind the first, in the group where it is worst
-  kLagOthersNs,     // while it comes late there: the median of the others
-  kLagGroup,        // that group's GroupCount::kId, and 1; 0: no lag is known
+  kLagOthersNs,     // the median lag of that group's others, while it comes late there
+  kLagGroup,        // that group's GroupCount::kId plus 1; 0: no lag is known
   kCount
 };
 // Of a group; append only.
 enum class GroupCount : std::uint32_t {
-  kMembers,     // 0: the row is nobody's
+  kMembers,     // 0: the row is free
   kOperations,  // collectives that finished well on the engine path, counted once for all members
   kFailures,    // parts of collectives that failed
   kBytes,       // payload bytes, of all members
   kBusyNs,      // time with a collective running, of all members
-  kInFlight,    // parts without a verdict
+  kInFlight,    // parts without an outcome
   kRuns,        // collectives run directly, counted once for all members
   kExposedNs,   // of its members, together
   kRow,         // a Revision: odd while the row changes hands
@@ -92,7 +92,7 @@ constexpr std::uint64_t job_counters_bytes(std::uint32_t ranks, std::uint32_t gr
   return kJobCountersTalliesOffset + ranks * sizeof(RankTally) + groups * sizeof(GroupTally);
 }
 
-// The engine's end.
+// The engine's side.
 //
 // Owns    the memory.
 // Thread  one at a time.
@@ -100,15 +100,15 @@ constexpr std::uint64_t job_counters_bytes(std::uint32_t ranks, std::uint32_t gr
 // Fails   create: NO_RESOURCE.
 class JobCountersWriter {
  public:
-  // By name; an empty one is a row for a group that comes later.
+  // `groups` has a name for each row; an empty name is a row for a later group.
   static Result<JobCountersWriter> create(std::uint32_t ranks, std::span<const std::string> groups,
                                           std::uint64_t epoch, const Headroom& headroom);
   int descriptor() const { return memory_.get(); }
   void set(std::uint32_t rank, RankCount count, std::uint64_t value);
   void set(std::uint32_t group, GroupCount count, std::uint64_t value);
-  // The row is another group's from now on, whose counts are 0; or nobody's.
+  // Gives the row to another group, with counts of 0, or to none.
   void give_row(std::uint32_t group, std::string_view name);
-  // All that was set before is to be seen by who sees this.
+  // A reader that sees this beat sees all values that were set before it.
   void beat(Instant now);
 
  private:
@@ -128,7 +128,7 @@ struct GroupRow {
   std::uint64_t value(GroupCount count) const { return values[static_cast<std::size_t>(count)]; }
 };
 
-// Anybody's. Works while the engine is stuck, or gone.
+// The side of any other process. Works while the engine is stuck, or gone.
 //
 // Owns    a read-only mapping.
 // Thread  a value.
@@ -141,7 +141,7 @@ class JobCountersReader {
   std::uint32_t groups() const { return header_.groups; }
   std::int32_t engine_pid() const { return header_.engine_pid; }
   std::uint64_t value(std::uint32_t rank, RankCount count) const;
-  // Nothing if it changes hands just now.
+  // Nothing if the row is being given to another group at this moment.
   std::optional<GroupRow> row(std::uint32_t group) const;
   Instant beat() const;
 

@@ -1,7 +1,6 @@
 // The whole of a session's shared memory, in one place. Two sealed memfds, one writer each:
 //
-//   submission segment (client writes)              completion segment (engine writes, sealed against the
-//   client)
+//   submission segment (client writes)              completion segment (engine writes; sealed)
 //   +-----------------------------------+ 0         +------------------------------------------+ 0
 //   | SubmissionHeader  producer line   |           | CompletionHeader: magic, versions, sizes |
 //   |                   sleep line      |           | consumer line: head, engine asleep       |
@@ -25,9 +24,9 @@
 namespace muster::shm {
 
 constexpr std::uint64_t kMagicCompletion = 0x4d55535445524351;  // "MUSTERCQ"
-constexpr std::uint32_t kAbiVersion = 7;
+constexpr std::uint32_t kAbiVersion = 8;
 constexpr std::uint32_t kRingCapacity = 1024;  // commands; a power of two
-constexpr std::uint32_t kLaneDepth = 1024;     // starts of one lane that may be without a verdict, at most
+constexpr std::uint32_t kLaneDepth = 1024;     // limit of starts in flight on one lane
 constexpr std::uint32_t kCountersMax = 64;
 constexpr std::size_t kLineBytes = 128;
 constexpr std::size_t kFailureTextBytes = 240;
@@ -43,12 +42,12 @@ constexpr std::size_t kRingOffset = 4096;
 constexpr std::size_t kSubmissionBytes = kRingOffset + kRingCapacity * sizeof(Command);
 static_assert(kSubmissionBytes % 4096 == 0);
 
-// State of one timeline. Fresh memory reads as "nothing reached"; a failure without a written status reads as
-// an error, because a status of 0 beside failed_from != 0 is refused by the reader.
+// State of one timeline. Fresh memory means "nothing reached". The reader refuses a status of 0 beside
+// failed_from != 0, so a failure whose status was never written is an error.
 struct alignas(kLineBytes) TimelineWord {
   std::uint64_t reached = 0;  // highest value completed without failure
   std::uint64_t failed_from =
-      0;  // 0: runs; else the first value that failed: it and all later ones, up to failed_to
+      0;  // 0: the timeline runs; else the first failed value: all from it to failed_to have failed
   std::uint64_t failed_to = 0;  // 0 while the lane is stopped; set by a reset: values above it run again
   std::int32_t status = 0;      // muster_status_t of the failure
   std::int32_t culprit_rank = -1;
@@ -81,10 +80,10 @@ struct CompletionSegment {
   alignas(kLineBytes) CompletionHeader header;
   alignas(kLineBytes) std::uint64_t head = 0;           // engine: commands consumed
   alignas(kLineBytes) std::uint32_t engine_asleep = 0;  // engine: 0 while it polls the ring, else the nap's
-                                                        // number: ring the doorbell, once a nap
+                                                        // number: the client rings once for each nap
   alignas(kLineBytes) std::uint32_t wake = 0;           // futex word: raised at each completion
   alignas(kLineBytes) std::uint64_t heartbeat_ns = 0;   // engine: monotonic time of its last turn
-  // engine: 0, or the negated status with which it closed the session; why, written before, with a final zero
+  // engine: 0, or the negated status with which it closed the session; closed_text is written before it
   alignas(kLineBytes) std::uint32_t closed = 0;
   std::uint32_t reserved = 0;
   char closed_text[kClosedTextBytes] = {};

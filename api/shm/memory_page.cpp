@@ -51,7 +51,7 @@ Result<MemoryPage> MemoryPage::create(std::uint32_t uid, std::uint32_t governor,
   return MemoryPage(std::move(memory), std::move(mapping), uid);
 }
 
-// A page that is not whole could end this process with SIGBUS, so its size is asked before it is mapped.
+// Checks the size before it maps: a file shorter than a page could end this process with SIGBUS.
 Result<MemoryPage> MemoryPage::adopt(Descriptor memory) {
   MUSTER_RETURN_IF_ERROR(check_memory(memory, kMemoryPageBytes));
   MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kMemoryPageBytes, Access::kReadWrite));

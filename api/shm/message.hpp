@@ -1,5 +1,5 @@
-// From received bytes to a control message: pure functions that copy out and then check the copy. Every byte
-// is untrusted.
+// From received bytes to a control message: pure functions that copy the bytes and then check the copy. Every
+// byte is untrusted.
 #pragma once
 
 #include "api/base/assert.hpp"
@@ -17,7 +17,7 @@
 
 namespace muster::shm {
 
-// The header of a datagram, if it is one of ours and is as long as it says. Errors: PROTOCOL, VERSION.
+// The header of a datagram, if its magic, version and length are right. Errors: PROTOCOL, VERSION.
 inline Result<MessageHeader> checked_header(std::span<const std::byte> bytes) {
   MessageHeader header;
   if (bytes.size() < sizeof header)
@@ -52,18 +52,18 @@ Result<T> checked(std::span<const std::byte> bytes, MessageKind kind, Tail tail 
                 static_cast<unsigned>(kind), bytes.size(), tail == Tail::kNone ? "" : "at least ", sizeof(T));
   T message;
   std::memcpy(&message, bytes.data(), sizeof message);
-  // What was checked is what is used, even if the bytes are shared and have changed since.
+  // Keeps the checked copy of the header: the bytes may be shared and may have changed since.
   message.header = header;
   return message;
 }
 
-// What follows a checked message.
+// The bytes behind a checked message.
 template<class T>
 std::span<const std::byte> tail_of(std::span<const std::byte> bytes) {
   return bytes.subspan(sizeof(T));
 }
 
-// The `index`-th entry of a tail that was found long enough; tails are not aligned.
+// Entry `index` of a tail, whose length the caller has checked. Copies, because tails are not aligned.
 template<class T>
 T tail_entry(std::span<const std::byte> tail, std::size_t index) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -73,15 +73,15 @@ T tail_entry(std::span<const std::byte> tail, std::size_t index) {
   return value;
 }
 
-// What one rank calls things others read on their terminal, and in logs of a line each.
+// Names that one rank chooses appear on other users' terminals, and in logs with one line each.
 inline bool has_control(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i)
     if (control_bytes(text, i) > 0) return true;
   return false;
 }
 
-// The text in a fixed array of a checked copy, which must end in it and have no control characters. `field`
-// names it in the message. The view lives as long as the array. Errors: PROTOCOL.
+// The text in a fixed array of a checked copy. It must end within the array and have no control characters.
+// `field` names it in the error. The view lives as long as the array. Errors: PROTOCOL.
 template<std::size_t N>
 Result<std::string_view> checked_text(const char (&array)[N], const char* field) {
   const void* end = std::memchr(array, 0, N);
@@ -92,8 +92,7 @@ Result<std::string_view> checked_text(const char (&array)[N], const char* field)
   return text;
 }
 
-// Fills a fixed array of a message. Errors: BAD_ARGUMENT (too long, or a control character; a zero would cut
-// it silently).
+// Fills a fixed array of a message. Errors: BAD_ARGUMENT (too long, or a control character, zero included).
 template<std::size_t N>
 Status set_text(char (&array)[N], std::string_view text, const char* field) {
   if (text.size() >= N)
@@ -123,8 +122,8 @@ inline Failure make_failure(const Status& status, std::uint32_t serial) {
   return message;
 }
 
-// The status that a Failure message carries. A success, or a number that is no status, is PROTOCOL: a failure
-// never reads as well done.
+// The status that a Failure message carries. A success, or a number that is no status, becomes PROTOCOL, so
+// that a failure never looks like success.
 inline Status status_of(const Failure& message) {
   if (message.status >= 0 || !is_known(message.status))
     return failure(Code::kProtocol, "a failure message carries status {}", message.status);
@@ -134,8 +133,8 @@ inline Status status_of(const Failure& message) {
                 std::max(message.culprit_rank, -1));
 }
 
-// An answer: T, or the status of the Failure that came in its place. `serial` is that of the request; a
-// Failure of serial 0 was sent before the request was read.
+// An answer: T, or the status of a Failure. `serial` is that of the request; a Failure of serial 0 was sent
+// before the request was read.
 template<class T>
 Result<T> checked_answer(std::span<const std::byte> bytes, MessageKind kind, std::uint32_t serial,
                          Tail tail = Tail::kNone) {

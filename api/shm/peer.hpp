@@ -1,7 +1,7 @@
 // Who is at the other end of a Unix socket, as the kernel says.
 //
-// The credentials are those of the process that called connect(): a socket passed on carries the identity of
-// its connector. The pidfd ties the session to that process, whatever happens to its number.
+// The credentials are those of the process that called connect(), also after the socket is passed on. The
+// pidfd stays tied to that process, even if its number is used again.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -18,9 +18,8 @@ struct PeerIdentity {
   Descriptor pidfd;  // readable once the process has ended
 };
 
-// Where the pidfd comes from. SO_PEERPIDFD (Linux 6.5) is free of races; before that the process is looked up
-// by its number and the connection must still stand afterwards, so that the number cannot have passed to
-// another.
+// Where the pidfd comes from. SO_PEERPIDFD (Linux 6.5) has no race. On older kernels the process is opened by
+// its number. The connection must still stand afterwards: then the number cannot be another process's.
 enum class PidfdSource { kBest, kSocket, kNumber };
 
 // Errors: STALE (the peer has ended or hung up), UNSUPPORTED (kSocket on an older kernel), NO_RESOURCE,

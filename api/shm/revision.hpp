@@ -1,6 +1,6 @@
 // A sequence lock over words with one writer: readers take several words as one consistent value and never
-// block the writer. Words under it are written with store_release and read with load_acquire: a reader that
-// meets a new word then also meets the odd revision that went before it, without a fence.
+// block the writer. Its words are written with store_release and read with load_acquire. So a reader that
+// sees a new word also sees the odd revision before it, without a fence.
 #pragma once
 
 #include "api/shm/untrusted.hpp"

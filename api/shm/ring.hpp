@@ -1,16 +1,15 @@
 // The command ring of a session: one client writes, one engine reads.
 //
 //   writer:  slot words, slot.sequence = index + 1 (release), tail (seq_cst), then: is the engine asleep?
-//   reader:  tail (seq_cst), bound check, slot.sequence, slot words once each, slot.sequence again, head
-//   (release)
+//   reader:  tail (seq_cst), bound check, slot.sequence, slot words once each, slot.sequence again,
+//            head (release)
 //
-// Cursors are private; the shared ones are reports to the other side. The sleep handshake is Dekker's: each
-// side writes its own word and then reads the other's, so that at least one of them sees the other. It needs
-// sequential consistency, and has it in the operations themselves, because ThreadSanitizer cannot see fences
-// that stand alone.
+// Cursors are private; the shared copies only report them to the other side. The sleep handshake is Dekker's:
+// each side writes its own word and then reads the other's, so at least one sees the other. The operations
+// themselves are sequentially consistent, because ThreadSanitizer does not see separate fences.
 //
-// Policy and Record are parameters so that a memory-model checker runs this source on a record small enough
-// for it. slot_words(Record) gives a record's words.
+// Policy and Record are parameters, so that a memory-model checker can run this source on a small record.
+// slot_words(Record) gives a record's words.
 #pragma once
 
 #include "api/base/assert.hpp"
@@ -28,8 +27,8 @@
 
 namespace muster::shm {
 
-// A slot as 64-bit words, the first of which is its sequence. Fields smaller than a word travel together with
-// their neighbours, so each byte of a slot is read once.
+// A slot as 64-bit words; the first is its sequence. Small fields share a word with their neighbours, so each
+// byte of a slot is read once.
 template<class Record>
 struct SlotWords {
   static_assert(sizeof(Record) % sizeof(std::uint64_t) == 0 && offsetof(Record, sequence) == 0);
@@ -37,12 +36,12 @@ struct SlotWords {
   using Array = std::array<std::uint64_t, kCount>;
 };
 
-// The client's end.
+// The client's side.
 //
 // Owns    its cursor; not the memory.
 // Thread  one, the client's.
 // Bound   capacity slots; push and doorbell_due take no lock, no heap and no system call.
-// Fails   push says kBusy when full and kProtocol, for good, when the engine's head cannot be true.
+// Fails   push returns kBusy when full, and kProtocol for good once the engine's head is impossible.
 template<class Policy = StdAtomics, class Record = Command>
 class RingWriter {
  public:
@@ -55,7 +54,7 @@ class RingWriter {
     const Word32* engine_asleep;
   };
 
-  // `capacity` is a power of two. `first` is the cursor to start at: 0 but in tests.
+  // `capacity` is a power of two. `first` is the first cursor; only tests give another than 0.
   RingWriter(Words words, std::uint32_t capacity, std::uint64_t first = 0)
       : words_(words), capacity_(capacity), tail_(first), known_head_(first) {
     MUSTER_ASSERT(std::has_single_bit(capacity));
@@ -70,7 +69,7 @@ class RingWriter {
     return Code::kOk;
   }
 
-  // Writes several and publishes them as one; none of them if not all find room.
+  // Writes several records and publishes them as one; writes none if they do not all fit.
   [[nodiscard]] Code push_all(std::span<const Record> records) {
     if (capacity_ - (tail_ - known_head_) < records.size()) {
       const Code code = refresh_head();
@@ -82,8 +81,8 @@ class RingWriter {
     return Code::kOk;
   }
 
-  // Ask after the last push of a burst: true if the engine sleeps and nobody rang for this nap yet. Then ring
-  // the doorbell.
+  // Call after the last push of a burst. True: the engine sleeps and this nap had no ring yet, so ring the
+  // doorbell.
   [[nodiscard]] bool doorbell_due() {
     const std::uint32_t nap = Untrusted<std::uint32_t, Policy>(words_.engine_asleep).load_ordered();
     if (nap == 0 || nap == rung_nap_) return false;
@@ -103,7 +102,7 @@ class RingWriter {
     tail_ = next;
   }
 
-  // All but the sequence.
+  // Stores all words but the sequence.
   template<std::size_t... I>
   static void store_all(Word64* slot, const typename SlotWords<Record>::Array& values,
                         std::index_sequence<I...>) {
@@ -113,7 +112,7 @@ class RingWriter {
   Code refresh_head() {
     if (broken_) return Code::kProtocol;
     const std::uint64_t head = Untrusted<std::uint64_t, Policy>(words_.head).load_acquire();
-    if (head - known_head_ > tail_ - known_head_) {  // went back, or passed what was written
+    if (head - known_head_ > tail_ - known_head_) {  // head went back, or passed the tail
       broken_ = true;
       return Code::kProtocol;
     }
@@ -129,12 +128,12 @@ class RingWriter {
   bool broken_ = false;
 };
 
-// The engine's end. Every byte it reads may have been written by an enemy.
+// The engine's side. Every byte that it reads may come from an attacker.
 //
 // Owns    its cursor and its count of naps; not the memory.
 // Thread  one at a time, the engine's.
 // Bound   a drain copies at most out.size() records; nothing here waits or uses the heap unless it fails.
-// Fails   kProtocol, for good, when tail or a slot cannot be true: close the session then.
+// Fails   kProtocol, for good, once tail or a slot is impossible: close the session then.
 template<class Policy = StdAtomics, class Record = Command>
 class RingReader {
  public:
@@ -152,8 +151,8 @@ class RingReader {
     MUSTER_ASSERT(std::has_single_bit(capacity));
   }
 
-  // Copies the next records, at most out.size(), and gives their slots back. What it returns is private
-  // memory: check it there. Good records before a bad one are delivered; the next call then fails.
+  // Copies the next records, at most out.size(), and gives their slots back. The copies are private: check
+  // them, not the ring. Good records before a bad one are delivered; the next call then fails.
   Result<std::size_t> drain(std::span<Record> out) {
     if (broken_) return fail(Code::kProtocol, "the ring was found corrupt at command {}", cursor_);
     const std::uint64_t tail = Untrusted<std::uint64_t, Policy>(words_.tail).load_ordered();
@@ -177,8 +176,8 @@ class RingReader {
     return !broken_ && Untrusted<std::uint64_t, Policy>(words_.tail).load_ordered() != cursor_;
   }
 
-  // Announces a nap. True: any later push rings the doorbell, so it is safe to block on it. False: work came
-  // meanwhile, the nap is off.
+  // Announces a nap. True: any later push rings the doorbell, so the engine may block on it. False: a record
+  // has come meanwhile, and the nap is cancelled.
   [[nodiscard]] bool try_sleep() {
     if (++nap_ == 0) ++nap_;
     Published<std::uint32_t, Policy>(words_.engine_asleep).store_ordered(nap_);
@@ -187,8 +186,8 @@ class RingReader {
     return false;
   }
 
-  // Ends a nap; call it before the first drain after waking, whatever the reason. A writer that still saw the
-  // nap wrote its tail before this store, so that drain finds it.
+  // Ends a nap. Call it before the first drain after waking, whatever the reason. A writer that still saw the
+  // nap wrote its tail before this store, so that drain finds its record.
   void awake() { Published<std::uint32_t, Policy>(words_.engine_asleep).store_ordered(0); }
 
  private:
@@ -197,7 +196,7 @@ class RingReader {
     const Untrusted<std::uint64_t, Policy> sequence(slot);
     typename SlotWords<Record>::Array values;
     values[0] = sequence.load_acquire();
-    // Acquire, so that the second look at the sequence cannot be taken before the words are.
+    // Acquire, so that the second load of the sequence cannot move before these loads.
     for (std::size_t i = 1; i < values.size(); ++i)
       values[i] = Untrusted<std::uint64_t, Policy>(slot + i).load_acquire();
     if (values[0] != cursor_ + 1 || sequence.load() != values[0]) {

@@ -62,7 +62,7 @@ Result<Descriptor> create(const char* name, std::uint64_t bytes, std::uint64_t r
 
 }  // namespace
 
-// Kernels before 6.3 do not know how to say that it is not to be run; some of later ones demand it.
+// Kernels before 6.3 do not know MFD_NOEXEC_SEAL; some later ones demand it.
 Descriptor open_memory_file(const char* name) {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   Descriptor file(memfd_create(name, flags | MFD_NOEXEC_SEAL));
@@ -220,7 +220,7 @@ Result<CompletionView> CompletionView::create(std::uint32_t session, std::uint64
   MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kCompletionBytes, Access::kReadWrite));
   auto* page = new (mapping.writable()) CompletionSegment;
   page->header = completion_header(session, epoch);
-  // Our own mapping stays writable; any later one is refused, whoever holds the descriptor.
+  // Our own mapping stays writable. The kernel refuses any later one, whoever holds the descriptor.
   MUSTER_RETURN_IF_ERROR(add_seals(memory, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL));
   return CompletionView(std::move(memory), std::move(mapping));
 }

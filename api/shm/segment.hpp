@@ -1,8 +1,8 @@
-// Shared memory without a name: sealed memfds, mapped by whoever gets the descriptor over a socket.
+// Shared memory without a name: sealed memfds, whose descriptors travel over a socket.
 //
-// The engine creates everything. It reserves every page (so that a later touch cannot be a SIGBUS) and seals
-// the size (so that the other side cannot take pages away). The completion page is also sealed against
-// writing from the moment the engine has mapped it: no other process can ever get a writable mapping of it.
+// The engine creates all of them. It reserves every page, so that no later access raises SIGBUS, and seals
+// the size, so that the other side cannot take pages away. Once it has mapped the completion page it seals
+// that against writing too: no other process can ever map the page writable.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -19,7 +19,7 @@ namespace muster::shm {
 
 enum class Access { kRead, kReadWrite };
 
-// Owns    one mapping of a descriptor, from map() to destruction. The descriptor may be closed meanwhile.
+// Owns    one mapping, from map() to destruction. The descriptor may be closed before.
 // Thread  a value; the bytes have rules of their own.
 // Bound   size() bytes.
 // Fails   map: kNoResource.
@@ -32,7 +32,7 @@ class Mapping {
   ~Mapping();
 
   const std::byte* data() const noexcept { return data_; }
-  // Asserts that it was mapped to be written.
+  // Asserts that the mapping is writable.
   std::byte* writable() const noexcept;
   std::size_t size() const noexcept { return size_; }
   bool valid() const noexcept { return data_ != nullptr; }
@@ -46,25 +46,25 @@ class Mapping {
   Access access_ = Access::kRead;
 };
 
-// Whether the size seal is closed for good at once, or left open so that more seals can follow.
+// kFinal: no seal can follow the size seals. kOpen: more seals can be added.
 enum class Sealing { kFinal, kOpen };
 
-// An empty memory file that can be sealed and never run; errno says why there is none.
+// An empty memory file that can be sealed and is not executable. Invalid on failure; errno says why.
 Descriptor open_memory_file(const char* name);
 
 // Zeroed, reserved memory of a fixed size. `name` shows in /proc/PID/maps. Errors: BAD_ARGUMENT (0 bytes),
 // NO_RESOURCE with need, limit and remedy.
 Result<Descriptor> create_memory(const char* name, std::uint64_t bytes, const Headroom& headroom,
                                  Sealing sealing = Sealing::kFinal);
-// As create_memory, but only the first `reserved` bytes are reserved. The rest is address space that costs
-// nothing, and is not to be touched before reserve_memory() has covered it.
+// As create_memory, but only the first `reserved` bytes are reserved. The rest costs nothing and must not be
+// touched before reserve_memory() has covered it.
 Result<Descriptor> create_growing_memory(const char* name, std::uint64_t bytes, std::uint64_t reserved,
                                          const Headroom& headroom);
 // Reserves bytes [first, first + bytes) of such memory. Errors: NO_RESOURCE.
 Status reserve_memory(const Descriptor& memory, std::uint64_t first, std::uint64_t bytes,
                       const Headroom& headroom);
 
-// Refuses memory that could shrink under us or is not of the size we were told. Errors: PROTOCOL.
+// Refuses memory that could still shrink, or that has not the stated size. Errors: PROTOCOL.
 Status check_memory(const Descriptor& memory, std::uint64_t bytes);
 
 // The segment that the client writes.
@@ -75,7 +75,7 @@ Status check_memory(const Descriptor& memory, std::uint64_t bytes);
 // Fails   create: NO_RESOURCE; attach: PROTOCOL, NO_RESOURCE.
 class SubmissionView {
  public:
-  // Engine: it only ever reads this segment, and cannot do otherwise.
+  // For the engine, which maps this segment for reading alone.
   static Result<SubmissionView> create(const Headroom& headroom);
   // Client.
   static Result<SubmissionView> attach(Descriptor memory);
@@ -101,7 +101,7 @@ class SubmissionView {
 // Fails   create: NO_RESOURCE; attach: PROTOCOL, VERSION (magic, versions or sizes differ), NO_RESOURCE.
 class CompletionView {
  public:
-  // Engine: writes the header, then takes the right to write away from everybody else.
+  // For the engine: writes the header, then seals the segment against writing by any other process.
   static Result<CompletionView> create(std::uint32_t session, std::uint64_t epoch, const Headroom& headroom);
   // Client.
   static Result<CompletionView> attach(Descriptor memory);
@@ -117,12 +117,12 @@ class CompletionView {
   Mapping mapping_;
 };
 
-// The header a page of this library has.
+// The header of a page of this library.
 CompletionHeader completion_header(std::uint32_t session, std::uint64_t epoch);
 // Whether a copy of a header fits this library. Pure. Errors: VERSION, with the field and both values.
 Status check_header(const CompletionHeader& header);
 
-// The ends of the ring, from the segments of one session.
+// Both sides of the ring, from the segments of one session.
 RingWriter<> ring_writer(const SubmissionView& submission, const CompletionView& completion);
 RingReader<> ring_reader(const SubmissionView& submission, const CompletionView& completion);
 

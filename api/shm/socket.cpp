@@ -67,7 +67,7 @@ Result<Descriptor> open_folder(const std::string& path) {
   return muster::fail(Code::kNoResource, "opening {}: {}", path, std::strerror(error));
 }
 
-// Whether somebody takes connections there (also one whose queue is full, or of another kind): 0, or why not.
+// 0 if a process listens there, also with a full queue or on a socket of another kind; else errno.
 int knock(const sockaddr_un& address) {
   const Descriptor probe = new_socket(SOCK_NONBLOCK);
   const bool heard = connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
@@ -78,8 +78,8 @@ Status taken_error(const std::string& path) {
   return failure(Code::kDuplicate, "a process already listens at {}; stop it or choose another path", path);
 }
 
-// Makes the path free: nothing to do, or a stale socket of ours removed. A connection attempt tells a living
-// listener (it answers, or its queue is full) from what a killed daemon left behind.
+// Makes the path free: removes a stale socket of ours if there is one. A connection attempt tells a living
+// listener, which answers or has a full queue, from the socket of a killed daemon.
 Status clear_path(const Descriptor& folder, const std::string& path, const sockaddr_un& address) {
   const std::string name = name_in_folder(path);
   struct stat facts {};
@@ -133,8 +133,7 @@ Status connect_error(const std::string& path, int error) {
   }
 }
 
-// Takes the descriptors out of the control data. All of them are owned at once, so that an early return
-// closes them.
+// Takes the descriptors out of the control data. It owns all of them at once, so an early return closes them.
 void collect(msghdr* header, Message* message, bool* excess) {
   for (cmsghdr* part = CMSG_FIRSTHDR(header); part != nullptr; part = CMSG_NXTHDR(header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -193,7 +192,7 @@ Result<Listener> Listener::open(const std::string& path, Options options) {
     const Status locked = lock_folder(own, folder_of(path), options.lock_tries);
     if (!locked.ok()) return muster::fail(knock(address) == 0 ? taken_error(path) : locked);
   }
-  // All by this descriptor: whatever comes in the folder's place meanwhile is not touched.
+  // All steps use this descriptor: another folder that takes this one's place meanwhile is not touched.
   const Descriptor& folder = options.folder != nullptr ? *options.folder : own;
   MUSTER_RETURN_IF_ERROR(clear_path(folder, path, address));
   Descriptor socket = new_socket(SOCK_NONBLOCK);
@@ -203,8 +202,8 @@ Result<Listener> Listener::open(const std::string& path, Options options) {
   const std::string name = name_in_folder(path);
   const Descriptor file(openat(folder.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat facts {};
-  // Nobody can connect between bind and listen, so the mode is in force before the first visitor. By the
-  // file's descriptor: a link that has come in its place is not followed.
+  // No client can connect between bind and listen, so the mode is set before the first one. It is set by the
+  // file's descriptor, so that a link in the file's place is not followed.
   if (!file.valid() || fstat(file.get(), &facts) != 0 || !S_ISSOCK(facts.st_mode) ||
       !change_mode(file, options.mode) || ::listen(socket.get(), options.backlog) != 0) {
     const int error = errno;
@@ -240,8 +239,8 @@ Result<Descriptor> connect_to(const std::string& path, Instant deadline, const C
   Descriptor socket = new_socket(0);
   if (!socket.valid()) return muster::fail(Code::kNoResource, "socket: {}", std::strerror(errno));
   for (;;) {
-    // connect() of a Unix socket waits for room in the accept queue, and its bound is the send timeout. 0
-    // would be none.
+    // connect() of a Unix socket waits for room in the accept queue, at most the send timeout. 0 would be no
+    // bound.
     const std::int64_t left_us = std::max<std::int64_t>((deadline - clock.now()).count() / 1000, 1);
     const timeval timeout{.tv_sec = left_us / 1000000, .tv_usec = left_us % 1000000};
     setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
@@ -299,7 +298,7 @@ Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> b
     header.msg_controllen = sizeof control;
   }
   ssize_t got = 0;
-  // That the peer closed with messages of ours unread is said once, before what it had sent itself.
+  // If the peer closed with messages of ours unread, ECONNRESET comes once, before its own messages.
   bool reset = false;
   do got = recvmsg(socket.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   while (got < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
@@ -315,7 +314,7 @@ Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> b
   const bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
   if (cut && passing == Passing::kNone)
     return muster::fail(Code::kProtocol, "a message carries descriptors, and here none may come");
-  // Cut although there was room: the kernel could not open them here.
+  // Cut although there was room: this process had no free descriptor for them.
   if (cut && !excess && message.descriptors.size() < kDescriptorsMax)
     return muster::fail(Code::kNoResource,
                         "the descriptors of a message could not be opened here; raise the open-files limit "

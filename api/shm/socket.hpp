@@ -1,8 +1,8 @@
 // The handshake's transport: a Unix socket of datagrams in order (SOCK_SEQPACKET) that also carries
 // descriptors.
 //
-// Sockets have a path, never an abstract name: a path has permissions. Nothing here blocks without a
-// deadline, and no send blocks at all, so that a peer which stops reading costs nobody but itself.
+// A socket has a path, never an abstract name, because a path has permissions. No call here blocks without a
+// deadline, and no send blocks at all: a peer that stops reading harms itself alone.
 #pragma once
 
 #include "api/base/bounded.hpp"
@@ -21,26 +21,26 @@
 
 namespace muster::shm {
 
-// Which file it is. The path that led to it may lead to another one later.
+// Identifies a file. Its path may lead to another file later.
 struct FileId {
   dev_t device = 0;
   ino_t inode = 0;
   bool operator==(const FileId&) const = default;
 };
-// Of a socket's file; none of any other.
+// The id of a socket's file; none for any other file.
 std::optional<FileId> socket_of(const struct stat& facts);
 // The socket's file at that path; none if there is another file or a link.
 std::optional<FileId> socket_at(const std::string& path);
-// Of a file that was opened with O_PATH, which fchmod(2) refuses. False: errno says why.
+// Changes the mode of a file opened with O_PATH, which fchmod(2) refuses. False: errno says why.
 bool change_mode(const Descriptor& file, mode_t mode);
 
 // A socket that takes connections at a path.
 //
-// Owns    its descriptor, and its file: that is removed at the end, unless the path leads to another one.
+// Owns    its descriptor, and its file, which the end removes unless the path leads to another one.
 // Thread  a value; one at a time.
 // Bound   the kernel's accept queue.
-// Fails   open: BAD_ARGUMENT (path too long), DUPLICATE (somebody listens there, or another file is in the
-//         way), DENIED, NOT_FOUND (no such directory), BUSY (another process opens a socket in this
+// Fails   open: BAD_ARGUMENT (path too long), DUPLICATE (another process listens there, or another file is at
+//         the path), DENIED, NOT_FOUND (no such directory), BUSY (another process opens a socket in this
 //         directory), NO_RESOURCE.
 class Listener {
  public:
@@ -49,12 +49,12 @@ class Listener {
     mode_t mode = 0660;
     int backlog = 128;
     const Descriptor* folder =
-        nullptr;  // of the path, where its lock is the caller's matter; null: taken here
+        nullptr;  // the path's folder, if the caller holds its lock; null: open() takes the lock
     int lock_tries = kLockTries;
   };
 
   static Result<Listener> open(const std::string& path, Options options);
-  // Of a socket that listens already. Without `file` it removes none.
+  // Takes over a socket that listens already. Without `file` the end removes no file.
   Listener(Descriptor socket, std::string path, std::optional<FileId> file)
       : socket_(std::move(socket)), path_(std::move(path)), file_(file) {}
   Listener(Listener&& other) noexcept = default;
@@ -74,16 +74,15 @@ class Listener {
   std::optional<FileId> file_;
 };
 
-// Two daemons that start together must not each take the other's fresh socket for a stale one: the look, the
-// removal and the bind happen under a lock on the directory, which leaves no file behind. Held until the
-// descriptor of `folder`, which `path` names, is closed. Tries `tries` times, a millisecond apart. kBusy.
+// Locks the directory `folder`, which `path` names, until its descriptor is closed. Look, removal and bind of
+// a socket happen under this lock: otherwise two daemons that start together could take each other's fresh
+// socket for a stale one. The lock leaves no file. Tries `tries` times, a millisecond apart. Errors: BUSY.
 Status lock_folder(const Descriptor& folder, const std::string& path, int tries);
 
-// "/run belongs to user 0 and group 0 with mode 0755; this is user 1000": what a person needs to see to mend
-// a refusal.
+// "/run belongs to user 0 and group 0 with mode 0755; this is user 1000": explains a refusal.
 std::string permissions_of(const std::string& path);
 
-// Connects a client. Errors: BAD_ARGUMENT (path), DAEMON_LOST (nobody there, or too busy until the deadline),
+// Connects a client. Errors: BAD_ARGUMENT (path), DAEMON_LOST (no listener, or too busy until the deadline),
 // DENIED, PROTOCOL (a socket of another kind), NO_RESOURCE.
 Result<Descriptor> connect_to(const std::string& path, Instant deadline, const Clock& clock);
 
@@ -97,17 +96,17 @@ struct Message {
   BoundedVector<Descriptor, kDescriptorsMax> descriptors;
 };
 
-// Whether descriptors may come with a message. From a stranger none should: to read one, or only to close it,
-// can take as long as its sender likes (a file system in user space). With kNone they are never opened here.
+// Whether descriptors may come with a message. Accept none from a stranger: to read or even close one may
+// take as long as its sender likes (a file system in user space). With kNone they are never opened here.
 enum class Passing { kAllowed, kNone };
 
 // One datagram into `buffer`. Does not block: kPending if none is there. Errors: PROTOCOL (larger than the
-// buffer, or more descriptors than may come: none of them stays open), NO_RESOURCE (this process has no
-// descriptor free for those that came: they are lost, the bytes are in `buffer`, the socket is good).
+// buffer, or with more descriptors than allowed: all of them are closed), NO_RESOURCE (this process has no
+// free descriptor: those that came are lost, the bytes are in `buffer`, and the socket still works).
 Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer,
                                 Passing passing = Passing::kAllowed);
 
-// The same, waiting until `deadline`: kWaitTimeout.
+// As above, but waits until `deadline`: then kWaitTimeout.
 Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer, Instant deadline,
                                 const Clock& clock);
 

@@ -1,9 +1,9 @@
 // Words that two processes share: who may read one, who may write one, and with which ordering.
 //
 // Untrusted<T> is a word as its reader sees it, Published<T> the same word as its only writer sees it.
-// Neither gives out a reference, a pointer or a conversion, so the compiler has no place to read a word twice
-// and neither has its user. The atomics are a policy: the same source runs on std::atomic_ref, on a
-// memory-model checker and on memory that answers each read with something else.
+// Neither gives out a reference, a pointer or a conversion, so neither compiler nor user can read a word
+// twice. The atomics are a policy: the same source runs on std::atomic_ref, on a memory-model checker, and on
+// memory that changes between two reads.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class Untrusted {
 
   T load() const noexcept { return Policy::template load<T>(word_, std::memory_order::relaxed); }
   T load_acquire() const noexcept { return Policy::template load<T>(word_, std::memory_order::acquire); }
-  // Sequentially consistent: for the two halves of a sleep handshake.
+  // Sequentially consistent, for sleep handshakes.
   T load_ordered() const noexcept { return Policy::template load<T>(word_, std::memory_order::seq_cst); }
 
  private:
@@ -55,7 +55,7 @@ class Untrusted {
 
 // Owns    nothing; the word outlives it.
 // Thread  that of the word's only writer; add() may be called by several.
-// Bound   each call is one atomic operation. There is no load: what was written is kept in private memory.
+// Bound   each call is one atomic operation. There is no load: the writer keeps its values in private memory.
 // Fails   never.
 template<class T, class Policy = StdAtomics>
 class Published {

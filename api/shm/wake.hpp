@@ -1,11 +1,10 @@
 // The other sleep handshake: a client sleeps on the wake word of its completion page, the engine wakes it.
 //
 //   client:  client_asleep = 1, remember wake, test once more, FUTEX_WAIT(wake, remembered)
-//   engine:  write the verdict, wake += 1, is the client asleep? then FUTEX_WAKE
+//   engine:  write the outcome, wake += 1, is the client asleep? then FUTEX_WAKE
 //
-// All four accesses are sequentially consistent. Either the engine sees the flag, or the client's test sees
-// the verdict; and a wake that comes between the client's test and its wait changes the word, so that the
-// wait returns at once.
+// All four accesses are sequentially consistent, so the engine sees the flag or the client's test sees the
+// outcome. A wake between the client's test and its wait changes the word, so the wait returns at once.
 #pragma once
 
 #include "api/shm/untrusted.hpp"
@@ -33,7 +32,7 @@ class Sleeper {
     Published<std::uint32_t, Policy>(words_.client_asleep).store_ordered(1);
     return Untrusted<std::uint32_t, Policy>(words_.wake).load_ordered();
   }
-  // A late engine may still see the flag: it then wakes nobody, which costs it a system call.
+  // An engine that still sees the flag makes one needless system call.
   void end() { Published<std::uint32_t, Policy>(words_.client_asleep).store(0); }
 
  private:
@@ -43,8 +42,7 @@ class Sleeper {
 // Owns    nothing.
 // Thread  any of the engine's.
 // Bound   one addition and one load.
-// Fails   never; a client that lies in its flag costs the engine one system call a time, or itself a late
-// wake.
+// Fails   never; a false flag of the client costs the engine a system call, or delays that client's wake.
 template<class Policy = StdAtomics>
 class Waker {
  public:
@@ -55,7 +53,7 @@ class Waker {
   };
   explicit Waker(Words words) : words_(words) {}
 
-  // Call after the verdict is written. True: a FUTEX_WAKE is due.
+  // Call after the outcome is written. True: a FUTEX_WAKE is due.
   [[nodiscard]] bool raise() {
     Published<std::uint32_t, Policy>(words_.wake).add_ordered(1);
     return Untrusted<std::uint32_t, Policy>(words_.client_asleep).load_ordered() != 0;

@@ -11,7 +11,7 @@
 namespace muster::cli {
 namespace {
 
-// Prints a result as it came or through `render`.
+// Prints a result as JSON, or as text through `render`.
 template<class Render>
 int print(const Json& result, Output output, Render&& render) {
   try {
@@ -31,7 +31,7 @@ int ask_and_print(const DaemonAddress& address, const Json& command, Output outp
 
 int run_version(const DaemonAddress& address, Output output) {
   Json own{{"version", control::own_version()}, {"abi", shm::kAbiVersion}, {"daemon", nullptr}};
-  // That no daemon answers is no fault here, but why it does not may be one.
+  // A missing daemon is no fault here; the output says why it does not answer.
   if (const auto answer = ask(address, {{"command", "version"}}))
     own["daemon"] = answer->result;
   else
@@ -50,7 +50,7 @@ int run_status(const DaemonAddress& address, Output output) {
 }
 
 int run_jobs(const DaemonAddress& address, Output output) {
-  // An engine that keeps its word back takes half of the time, and the answer has the rest.
+  // A silent engine may take half of the time; the other half is for the answer.
   const Json command{{"command", "jobs"}, {"wait_ns", (address.timeout / 2).count()}};
   return ask_and_print(address, command, output,
                        [](const Json& jobs) { return jobs_text(jobs, config::screen_columns()); });
@@ -76,7 +76,7 @@ int run_shutdown(const DaemonAddress& address, Leave leave, Output output) {
   const bool drain = leave == Leave::kDrain;
   return ask_and_print(address, {{"command", "shutdown"}, {"drain", drain}}, output, [&](const Json& result) {
     if (!drain) return fmt::format("the daemon at {} is shutting down\n", address.endpoint);
-    // A daemon of an earlier version does not say it.
+    // A daemon of an earlier version does not give the time.
     const std::string latest =
         result.contains("drain_timeout_ns")
             ? fmt::format(", in {} at the latest (liveness.drain_timeout)",
@@ -90,13 +90,13 @@ int run_shutdown(const DaemonAddress& address, Leave leave, Output output) {
 int run_trace(const DaemonAddress& address, const std::string& job, const std::string& path, double seconds,
               Recording which, Output output) {
   if (const auto trouble = check_writable(path)) return complain(*trouble);
-  std::string by;  // anybody's
+  std::string by;  // "": of anybody
   Attention attention(Keys::kIgnored);
   bool interrupted = false;
   if (which == Recording::kNew) {
     by = fmt::format("`muster trace` (pid {})", getpid());
     const auto begun = ask(address, {{"command", "trace_begin"}, {"job", job}, {"by", by}}, &attention);
-    // It may have begun all the same.
+    // The daemon may have begun all the same.
     if (!begun && begun.error().code == Code::kWaitInterrupted)
       tell(address, {{"command", "trace_end"}, {"job", job}, {"by", by}});
     if (!begun) return complain(begun.error());

@@ -18,8 +18,8 @@ enum class Leave : std::uint8_t { kDrain, kNow };
 int run_shutdown(const DaemonAddress& address, Leave leave, Output output);
 
 enum class Recording : std::uint8_t { kNew, kThatIsOn };
-// Records for `seconds`, or until interrupted, and writes the trace to `path`; or ends the recording that
-// somebody else has begun, and writes that. Interrupted while it waits for an answer, it writes nothing.
+// Records for `seconds`, or until interrupted, and writes the trace to `path`. kThatIsOn: ends and writes
+// a recording of somebody else. Interrupted while it waits for an answer, it writes nothing.
 int run_trace(const DaemonAddress& address, const std::string& job, const std::string& path, double seconds,
               Recording which, Output output);
 

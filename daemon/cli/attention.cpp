@@ -12,7 +12,7 @@
 namespace muster::cli {
 namespace {
 
-// Of a terminal, whether this process is the one that it talks to.
+// Whether this process is in the foreground of its terminal.
 bool in_foreground() {
   return isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
@@ -39,7 +39,7 @@ Attention::~Attention() {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
-// Without signals a terminal would stay as it is after a Ctrl-C, so it is left alone then.
+// Without signals a Ctrl-C would leave the terminal changed, so it stays unchanged then.
 void Attention::take_terminal() {
   if (keys_ == Keys::kIgnored || terminal_ || !signals_.valid() || !in_foreground()) return;
   termios settings{};
@@ -56,8 +56,8 @@ void Attention::give_terminal_back() {
   terminal_.reset();
 }
 
-// Ctrl-Z. The signal is taken once more as if nobody had heard it: where a shell could say `fg` this process
-// stops here, and goes on here.
+// For Ctrl-Z. Raises the signal again with its default action: if a shell can say `fg`, this process stops
+// here, and continues here.
 void Attention::stop_for_a_while() {
   give_terminal_back();
   sigset_t stop;
@@ -74,7 +74,7 @@ bool Attention::signal_ends() {
   if (read(signals_.get(), &info, sizeof info) != sizeof info) return false;
   const auto number = static_cast<int>(info.ssi_signo);
   if (number == SIGTSTP) return stop_for_a_while(), false;
-  if (number == SIGCONT) return take_terminal(), false;  // `fg` of what began behind the terminal
+  if (number == SIGCONT) return take_terminal(), false;  // `fg` of a process that began in the background
   exit_code_ = 128 + number;
   return true;
 }

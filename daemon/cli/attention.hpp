@@ -1,4 +1,4 @@
-// Attention: waiting in which the user is heard: signals that end a command, and the key q.
+// Attention: waits while the user can end the command, by a signal or the key q.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -12,15 +12,15 @@
 
 namespace muster::cli {
 
-// Whether q is listened to, which needs a terminal that this process may read.
+// Whether q ends the command. That needs a terminal that this process may read.
 enum class Keys : std::uint8_t { kIgnored, kHeard };
 
-// Owns    SIGINT, SIGTERM, SIGHUP and SIGQUIT, unless they are ignored, SIGTSTP and SIGCONT while keys are
-//         heard, and then the terminal's settings: each keystroke comes at once and is not shown. All is
-//         given back at the end, and while Ctrl-Z has stopped the process. One object at a time.
+// Owns    SIGINT, SIGTERM, SIGHUP and SIGQUIT, unless they are ignored. While keys are heard also SIGTSTP,
+//         SIGCONT and the terminal's settings: each keystroke comes at once and is not shown. All are given
+//         back at the end, and while Ctrl-Z has stopped the process. One object at a time.
 // Thread  one, and the only one that takes these signals.
 // Bound   one descriptor.
-// Fails   never: where signals or terminal cannot be had, they do what they do without it.
+// Fails   never: signals or a terminal that cannot be had keep their usual effect.
 class Attention {
  public:
   explicit Attention(Keys keys);
@@ -29,10 +29,10 @@ class Attention {
   Attention& operator=(const Attention&) = delete;
 
   enum class Came : std::uint8_t { kReady, kDeadline, kUserEnds };
-  // Until the descriptor is readable (or has been closed by its peer), the deadline is past, or the user has
-  // had enough. A negative descriptor is never ready.
+  // Waits until the descriptor is readable (or closed by its peer), the deadline has passed, or the user ends
+  // the command. A negative descriptor is never ready.
   Came wait(int descriptor, Instant deadline, const Clock& clock);
-  // Of the last kUserEnds: 0 for q, 128 + the signal.
+  // For the last kUserEnds: 0 for q, 128 + the signal.
   int exit_code() const { return exit_code_; }
 
  private:

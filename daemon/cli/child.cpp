@@ -31,7 +31,7 @@ Result<Pipe> open_pipe(int flags) {
   return pipe;
 }
 
-// Everything that the child needs after fork, where nothing may be allocated.
+// What the child needs after fork, where it must not allocate.
 struct ChildPlan {
   std::vector<char*> arguments;
   std::vector<char*> environment;
@@ -54,7 +54,7 @@ struct ChildPlan {
   setpgid(0, 0);
   if (plan.death_signal != 0) {
     prctl(PR_SET_PDEATHSIG, plan.death_signal);
-    if (getppid() != plan.parent) _exit(127);  // it has ended meanwhile
+    if (getppid() != plan.parent) _exit(127);  // the parent has ended meanwhile
   }
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
@@ -81,7 +81,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-// Where execvpe() finds a program, or an empty text.
+// The path at which execvpe() finds a program; empty if it finds none.
 std::string found(const std::string& program) {
   if (program.find('/') != std::string::npos) return access(program.c_str(), F_OK) == 0 ? program : "";
   const char* variable = std::getenv("PATH");
@@ -95,7 +95,7 @@ std::string found(const std::string& program) {
   return "";
 }
 
-// What stands behind "#!" in a script, up to the first space; empty for other programs.
+// The path after "#!" in a script, up to the first space; empty for other programs.
 std::string interpreter_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string line(256, '\0');
@@ -160,7 +160,7 @@ Result<Child> Child::spawn(const ChildOptions& options) {
   if (pid < 0)
     return fail(Code::kNoResource, "fork: {}; raise the process limit (ulimit -u)", std::strerror(errno));
   if (pid == 0) become(plan);
-  setpgid(pid, pid);  // whoever comes first: a signal must find the group
+  setpgid(pid, pid);  // parent and child both set it: a signal must find the group
   shm::Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   const int pidfd_error = errno;
   Child child(pid, std::move(pidfd));
@@ -186,7 +186,7 @@ Child::~Child() {
 }
 
 void Child::signal(int number) {
-  if (!reaped_) ::kill(-pid_, number);  // not reaped, so the number is still this group's
+  if (!reaped_) ::kill(-pid_, number);  // not reaped, so the pid still belongs to this group
 }
 
 End Child::reap() {

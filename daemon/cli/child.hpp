@@ -12,8 +12,8 @@
 
 namespace muster::cli {
 
-// Whether whoever started this program wants it and its children to go on at this signal, as nohup and a
-// shell's `&` do: SIGHUP, SIGINT, SIGQUIT or SIGTSTP, ignored at the start. Async-signal-safe.
+// Whether the signal was ignored when this program started, as nohup and a shell's `&` do it; then this
+// program and its children go on at it. For SIGHUP, SIGINT, SIGQUIT or SIGTSTP. Async-signal-safe.
 bool stays_ignored(int number);
 
 enum class Streams : std::uint8_t { kInherited, kPiped };
@@ -24,23 +24,23 @@ struct ChildOptions {
   std::vector<std::string> environment;  // "NAME=value", all of it
   Streams streams = Streams::kInherited;
   Input input = Input::kNull;
-  int death_signal = 0;  // sent to the child when this process ends, however that happens
+  int death_signal = 0;  // sent to the child when this process ends, for whatever reason
 };
 
 // How a child ended.
 struct End {
   int code = 0;    // its own, or
   int signal = 0;  // what killed it, or
-  int error = 0;   // why the system did not say (errno): never well
+  int error = 0;   // why the system did not say how (errno): never well
   bool well() const { return code == 0 && signal == 0 && error == 0; }
   int exit_code() const { return signal != 0 ? 128 + signal : error != 0 ? 1 : code; }
   std::string text() const;  // "exited with code 7", "was killed by signal 9 (Killed)"
 };
 
-// Leads a process group of its own, so that a terminal's Ctrl-C does not reach it, and so that what it starts
-// can be ended with it.
+// The child leads its own process group. So a terminal's Ctrl-C does not reach it, and what it starts can be
+// ended with it.
 //
-// Owns    the process until reaped; its pipes and pidfd.
+// Owns    the process until it is reaped; its pipes and pidfd.
 // Thread  one.
 // Bound   four descriptors.
 // Fails   spawn: kNotFound (no such program), kDenied (a folder, not executable, without its interpreter),
@@ -57,9 +57,9 @@ class Child {
   shm::Descriptor& output() { return output_; }            // kPiped
   shm::Descriptor& error() { return error_; }
   bool reaped() const { return reaped_; }
-  // To the child and all of its group.
+  // Sends the signal to the child and its whole group.
   void signal(int number);
-  // Once the pidfd is readable. What is left of its group is killed first.
+  // Call once the pidfd is readable. Kills what is left of the group first.
   End reap();
 
  private:

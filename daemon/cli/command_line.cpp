@@ -17,6 +17,7 @@
 #include "daemon/control/own_version.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <memory>
 
@@ -25,7 +26,7 @@
 namespace muster::cli {
 namespace {
 
-// Longest wait that a clock can hold with room to spare.
+// The longest wait that a clock can safely add.
 constexpr double kSecondsMax = 1e8;
 constexpr const char* kEndpointVariable = "MUSTER_ENDPOINT";
 
@@ -51,7 +52,7 @@ CLI::Option* filled(CLI::Option* option) {
   return option->check([](const std::string& text) { return empty_fault(text); });
 }
 
-// The value is a name of this kind: its help says so, and a shell completes it.
+// `kind` names the values: help shows it, and a shell completes them.
 CLI::Option* filled(CLI::Option* option, const char* kind) {
   return filled(option)->type_name(kind);
 }
@@ -185,7 +186,7 @@ void add_config(CLI::App& app, Line& line) {
       ->check([](const std::string& text) {
         const auto words = control::values_named(control::kSchema)->words;
         const bool known = std::find(words.begin(), words.end(), text) != words.end();
-        return known ? "" : fmt::format("{} is none; write {}", config::quoted(text), control::kSchema);
+        return known ? "" : fmt::format("{} is none; write {}", config::in_quotes(text), control::kSchema);
       });
 }
 
@@ -211,10 +212,14 @@ void add_local(CLI::App& app, Line& line) {
                  "The facts behind the hash, one a line: where two hashes differ, compare these");
   CLI::App* plan = app.add_subcommand("plan", "Plans: how collectives are carried out");
   plan->require_subcommand(1);
-  CLI::App* explain =
+  CLI::App* explain = with_address(
       with_json(add(*plan, line, "explain", "Path, algorithm and predicted cost of a collective that is run",
-                    [&line] { return run_plan_explain(line.plan, line.output()); }),
-                line);
+                    [&line] {
+                      line.plan.folder = std::filesystem::path(line.address().endpoint).parent_path();
+                      return run_plan_explain(line.plan, line.output());
+                    }),
+                line),
+      line);
   explain->add_option("op", line.plan.op, "all_reduce, all_gather, …")->required()->type_name(control::kOp);
   whole(explain->add_option("--ranks", line.plan.ranks, "Members of the group")->required(), 1,
         kRanksOnNodeMax);
@@ -253,7 +258,7 @@ int run(Line& line) {
   return run_ranks(line.run);
 }
 
-// The program and its arguments are no options of ours, so CLI11 does not know of them.
+// CLI11 does not know the program and its arguments, which are no options of ours.
 class RunFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string name) const override {
@@ -269,7 +274,7 @@ void add_run(CLI::App& app, Line& line) {
       "Where no daemon runs at the default socket, the run starts a private one, which ends with it.");
   app_run->prefix_command();
   whole(app_run->add_option("-n,--ranks", line.run.ranks, "How many"), 1,
-        std::numeric_limits<std::int32_t>::max());  // run_ranks() knows the limit, and says whose it is
+        std::numeric_limits<std::int32_t>::max());  // run_ranks() checks the limit, and names it
   filled(app_run->add_option("--mesh", line.run.mesh,
                              "dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"),
          "DEGREES");
@@ -296,7 +301,7 @@ void add_run(CLI::App& app, Line& line) {
           0);
   app_run->callback([&line, app_run] {
     line.run.command = app_run->remaining();
-    // A separator behind the program is the program's own.
+    // A "--" after the program belongs to the program.
     if (!line.run.command.empty() && !line.behind.empty()) line.run.command.emplace_back("--");
     line.run.command.insert(line.run.command.end(), line.behind.begin(), line.behind.end());
     line.command = [&line] { return run(line); };
@@ -337,7 +342,7 @@ void declare(CLI::App& app, Line& line) {
   add_questions(app, line);
   add_local(app, line);
   add_config(app, line);
-  app.footer(control::help_footer(command_manual()));  // last, or each command would begin with it
+  app.footer(control::help_footer(command_manual()));  // last, or each command would inherit it
 }
 
 control::CommandOutline command_outline() {

@@ -1,5 +1,5 @@
-// The command line of `muster`, declared once: the program parses with it, and its manual page and
-// completions are written from it.
+// The command line of `muster`, declared once: the program parses with it, and manual page and completions
+// are made from it.
 #pragma once
 
 #include "daemon/cli/flight_command.hpp"
@@ -25,7 +25,7 @@ struct Manual;
 
 namespace muster::cli {
 
-// What all commands write their options to, and which of them was chosen.
+// Where the commands' options are written, and which command was chosen.
 struct Line {
   std::function<int()> command;
   bool json = false;
@@ -36,7 +36,7 @@ struct Line {
   std::vector<std::string> files;
   std::vector<std::string> settings;
   std::string word;
-  std::vector<std::string> behind;  // what stands behind the first "--" of `muster run`
+  std::vector<std::string> behind;  // what follows the first "--" of `muster run`
   std::uint32_t rank = 0;
   double seconds = 5;
   bool now = false;
@@ -51,16 +51,16 @@ struct Line {
 
   Output output() const { return json ? Output::kJson : Output::kText; }
   DaemonAddress address() const;
-  // A question about the job that is named, or the only one there is.
+  // Asks `question` about the named job, or about the only one.
   int of_job(const std::function<int(const std::string& job)>& question) const;
   Home home() const;
-  // What keeps a command from being carried out that asks a daemon: MUSTER_ENDPOINT is set to nothing.
+  // Why a command that asks a daemon cannot run: MUSTER_ENDPOINT is set to nothing.
   std::optional<Trouble> fault() const;
 };
 
-// Every command with its options and sentences. What the user chooses is in `line`, which the app refers to.
+// Declares every command with its options and sentences. The app writes to `line`, which must outlive it.
 void declare(CLI::App& app, Line& line);
-// The same as data, and what help and manual page say besides.
+// The commands as data, and what help and manual page say besides.
 control::CommandOutline command_outline();
 const control::Manual& command_manual();
 

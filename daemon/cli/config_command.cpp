@@ -15,7 +15,7 @@ namespace muster::cli {
 namespace {
 
 bool is_cluster(const config::Source& source) {
-  config::Diagnostics ignored;  // told by the check proper
+  config::Diagnostics ignored;  // the check itself reports them
   const auto root = config::read_document(source, &ignored);
   if (!root) return source.name().find("cluster") != std::string::npos;
   return root->find("cluster") != nullptr || root->find("nodes") != nullptr || root->find("jobs") != nullptr;
@@ -36,7 +36,7 @@ supervisor::ClusterLimits limits_of(const config::Settings& settings) {
   return {settings.limits.jobs_max, settings.limits.ranks_per_job_max};
 }
 
-// `limits`: what the daemon is set to hold for which a cluster file is meant.
+// `limits`: of the daemon for which a cluster file is meant.
 Checked check_file(const std::string& file, const supervisor::ClusterLimits& limits) {
   Checked result{file, "", {}, "", {}};
   auto source = config::load_file(file, {config::Ownership::kAny, geteuid()});
@@ -105,7 +105,7 @@ Json to_json(const config::Explanation& explained) {
 int run_config_check(const std::vector<std::string>& files, Output output) {
   Json all = Json::array();
   std::string good, bad;
-  // The settings that are given with a cluster file are those of its daemon; else it has the defaults.
+  // A musterd file given with a cluster file has its daemon's limits; else the defaults apply.
   supervisor::ClusterLimits limits = limits_of(config::resolve({})->settings);
   for (const std::string& file : files)
     if (const Checked checked = check_file(file, limits); checked.kind == "musterd" && checked.good())

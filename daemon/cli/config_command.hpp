@@ -1,4 +1,4 @@
-// `muster config …`: what the configuration says, whether it is right, and what may stand in it.
+// `muster config …`: shows, checks and explains the configuration.
 #pragma once
 
 #include "daemon/cli/outcome.hpp"
@@ -8,11 +8,11 @@
 
 namespace muster::cli {
 
-// Each file is a cluster file if it has one of the keys cluster, nodes, jobs; else a musterd.yaml. All that
-// is wrong in all files is told; kUsage if anything is.
+// A file with one of the keys cluster, nodes, jobs is a cluster file; else it is a musterd.yaml. Reports
+// every fault in all files; kUsage if there is any.
 int run_config_check(const std::vector<std::string>& files, Output output);
 
-// What a musterd would start with, given the same file, settings ("key=value") and environment.
+// The settings with which a musterd would start, given the same file, settings ("key=value") and environment.
 int run_config_show(const std::string& file, const std::vector<std::string>& settings,
                     const std::vector<std::string>& environment, Output output);
 

@@ -51,7 +51,7 @@ Status DaemonLink::send(std::uint32_t serial) {
   Open& open = open_.at(serial);
   const Status sent = control::send_packet(socket_, shm::MessageKind::kCommand, serial, open.command);
   open.sent = sent.ok();
-  // Of a daemon that has turned us away already the reason is there to be read: on_readable() tells it.
+  // A daemon that has refused us may have left its reason in the socket: on_readable() reports it.
   return sent.code() == Code::kDaemonLost ? Status() : sent;
 }
 
@@ -66,12 +66,12 @@ void DaemonLink::on_readable() {
   if (packet.error().code() == Code::kPending) return;
   loop_.unwatch(std::exchange(watch_, 0));
   socket_.reset();
-  // A refusal in place of an answer is the end; that the connection is over may be a restart.
+  // A refusal instead of an answer is final; an ended connection may be a restart.
   packet.error().code() == Code::kDaemonLost ? reconnect(packet.error()) : lose(packet.error());
 }
 
-// Asks again what stands open, up to question `end`: what never left, and what `may` be asked twice. An
-// answer may destroy this link, so they come last.
+// Asks open questions before question `end` again, if they were never sent or `may` allows it. Answers come
+// last, because they may destroy this link.
 template<class May>
 void DaemonLink::repeat(std::uint32_t end, May&& may) {
   std::vector<std::pair<Answered, Trouble>> over;
@@ -90,13 +90,13 @@ void DaemonLink::repeat(std::uint32_t end, May&& may) {
   for (const auto& [answered, trouble] : over) answered(tl::unexpected(trouble));
 }
 
-// A restarted daemon has this connection. Questions before `next` were read by the former one, whose answers
-// are here by now or never come.
+// A restarted daemon has this connection. The former daemon has read the questions before `next`: their
+// answers are here by now, or never come.
 void DaemonLink::on_adopted(const Json& event) {
   const auto field = event.find("next");
   const bool known = field != event.end() && field->is_number_unsigned();
   const std::uint32_t next = known ? field->get<std::uint32_t>() : 0;
-  // A job is created once: asked again by whom it belongs to, the daemon says what it is.
+  // A repeated job_create from the job's owner makes no second job: the daemon answers for the first.
   repeat(next == 0 ? serial_ + 1 : next, may_ask_again);
 }
 
@@ -107,24 +107,24 @@ void DaemonLink::reconnect(const Status& why) {
                     : Result<shm::Descriptor>(fail(why));
   if (!socket) return lose(why);
   socket_ = *std::move(socket);
-  // Turned away again and again, it does not run in circles.
+  // A pause, so that a daemon that refuses us again and again does not keep the loop busy.
   watch_ = loop_.after(connects_ > 1 ? kConnectPause : Nanos(0), [this] { listen(); });
-  // A job that was to end with the former connection ends with it, if it was begun at all. A connection that
-  // says nothing would be taken for one that never will.
+  // A job that belongs to the former connection ends with it. Without an open question ask one: the daemon
+  // drops a silent connection.
   if (open_.empty()) return ask({{"command", "version"}}, [](const OrTrouble<DaemonAnswer>&) {});
   repeat(serial_ + 1, may_ask_again);
 }
 
 void DaemonLink::lose(const Status& why) {
   const auto on_lost = std::move(on_lost_);
-  // An answer may destroy this link; what comes after must not look at it.
+  // An answer may destroy this link, so the members are moved out first.
   std::vector<Answered> waiting;
   for (auto& [serial, open] : open_) {
     loop_.unwatch(open.timer);
     waiting.push_back(std::move(open.answered));
   }
   open_.clear();
-  // A refusal in place of an answer says more than that the connection is over.
+  // A refusal says more than an ended connection.
   const Trouble trouble =
       why.code() == Code::kDaemonLost ? Trouble{kUnreachable, "the daemon has gone away"} : trouble_of(why);
   for (const Answered& answered : waiting) answered(tl::unexpected(trouble));
@@ -133,7 +133,7 @@ void DaemonLink::lose(const Status& why) {
 
 void DaemonLink::settle(std::uint32_t serial, OrTrouble<DaemonAnswer> outcome) {
   const auto it = open_.find(serial);
-  if (it == open_.end()) return;  // it came too late
+  if (it == open_.end()) return;  // the answer came too late
   loop_.unwatch(it->second.timer);
   const Answered answered = std::move(it->second.answered);
   open_.erase(it);

@@ -1,5 +1,5 @@
-// DaemonLink: a lasting connection to the daemon on an event loop. Questions do not block. It outlives a
-// restart of the daemon: the next one has the connection, because a job hangs on it, or it is made anew.
+// DaemonLink: a lasting connection to the daemon on an event loop. Questions do not block. It survives a
+// restart of the daemon: the new daemon inherits a connection that owns a job; any other is made anew.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -15,9 +15,9 @@ namespace muster::cli {
 // Owns    its socket and the questions not answered yet.
 // Thread  the loop's.
 // Bound   the questions asked.
-// Fails   open: as connect_to(). A question without an answer in time ends with kTimedOut, one whose daemon
-//         goes away for good with kUnreachable; `on_lost` is called then, once. One that a restarted daemon
-//         may have carried out, and that may not be repeated, ends with kFailed.
+// Fails   open: as connect_to(). A question without an answer in time ends with kTimedOut; if the daemon goes
+//         away for good, with kUnreachable, and `on_lost` is called once. A question that must not be
+//         repeated ends with kFailed if a restarted daemon may have carried it out.
 class DaemonLink {
  public:
   using Answered = std::function<void(OrTrouble<DaemonAnswer>)>;

@@ -31,7 +31,7 @@ constexpr std::uint64_t kOpenFilesMin =
     4096;  // twice what the default limits need: 256 ranks of a job with eight each
 constexpr std::uint64_t kMemoryBytesMin = std::uint64_t{1} << 30;
 constexpr unsigned kNoExecSeal = 0x0008U;  // MFD_NOEXEC_SEAL of Linux 6.3; older headers lack it
-// Of which pages the kernel makes memory files that ask for huge ones, as host memory does.
+// Which pages the kernel uses for memory files that ask for huge ones, as host memory does.
 constexpr char kSharedHugePages[] = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 // ---- the facts ---------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ std::optional<double> number(std::string_view text) {
   return value;
 }
 
-// "max 100000", or a number in a file of its own each (version 1).
+// Version 2: "max 100000". Version 1: each number has its own file.
 std::optional<double> quota_of(std::optional<double> quota, std::optional<double> period) {
   if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
   return *quota / *period;
@@ -90,7 +90,7 @@ void read_system(MachineFacts& facts) {
   facts.open_files = limit(RLIMIT_NOFILE, false);
   facts.open_files_hard = limit(RLIMIT_NOFILE, true);
   facts.noexec_memory = makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
-  // vm.memfd_noexec=2 refuses what might be executed, of which we have none.
+  // vm.memfd_noexec=2 refuses executable memory, which we do not need.
   facts.sealed_memory = facts.noexec_memory || makes_memory(MFD_CLOEXEC | MFD_ALLOW_SEALING);
   struct statvfs shm_facts {};
   if (::statvfs("/dev/shm", &shm_facts) == 0) facts.shm_bytes = shm_facts.f_bavail * shm_facts.f_frsize;
@@ -114,7 +114,7 @@ void read_system(MachineFacts& facts) {
 }
 
 void read_runtime_directory(const DaemonAddress& address, MachineFacts& facts) {
-  // As the socket is found: a name alone is one in this folder.
+  // Found as the socket is: a bare name lies in the working directory.
   facts.runtime_directory = std::filesystem::path(address.endpoint).parent_path().string();
   if (facts.runtime_directory.empty()) facts.runtime_directory = ".";
   struct stat info {};
@@ -240,7 +240,7 @@ void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
                          "musterd makes its own where it may; by hand: install -d -m 0711 as its user, or "
                          "RuntimeDirectory= and RuntimeDirectoryMode=0711 in a unit"));
   constexpr const char* kSameRelease = "install the same release of both, and restart musterd";
-  if (f.daemon_speaks_other)  // it is there, and nothing it says can be read
+  if (f.daemon_speaks_other)  // it answers, but in another version
     return checks.push_back({"versions", Verdict::kFailure, f.daemon_trouble, kSameRelease});
   checks.push_back(check("daemon", answers, absent,
                          answers ? "musterd " + f.daemon_version : f.daemon_trouble,
@@ -266,7 +266,7 @@ std::optional<double> cpu_quota(const shm::MemoryFiles& files) {
     const auto path = shm::parse_cgroup_path(self, version_1 ? "cpu" : "");
     if (!path) continue;
     const std::string root = files.cgroup_root + (version_1 ? "/cpu" : "");
-    // Each ancestor's binds. A container may see a path that does not exist here; then the root is what
+    // Each ancestor's quota binds. A container may see a path that does not exist here; then the root's quota
     // binds.
     for (std::string at = *path == "/" ? "" : *path;; at.resize(at.rfind('/'))) {
       if (const auto quota = quota_at(root + at, version_1))

@@ -1,4 +1,4 @@
-// muster doctor: whether this machine is fit to run jobs, and what to do where it is not.
+// muster doctor: says whether this machine is fit to run jobs, and how to make it so.
 #pragma once
 
 #include "api/shm/headroom.hpp"
@@ -11,41 +11,41 @@
 
 namespace muster::cli {
 
-// Whether the user has named the daemon: one that is named must be there.
+// Whether the user has named the daemon. A named daemon must be there.
 enum class DaemonNamed : std::uint8_t { kNo, kYes };
 
 // kFailed if a check fails; a warning is no failure.
 int run_doctor(const DaemonAddress& address, DaemonNamed named, Output output);
 
-// What the checks look at, as read from the machine. An absent value could not be read here.
+// What the checks look at. A value that could not be read is absent.
 struct MachineFacts {
   std::uint64_t open_files = 0;  // the soft limit
   std::uint64_t open_files_hard = 0;
   bool sealed_memory = false;              // memfd_create with sealing
-  bool noexec_memory = false;              // and MFD_NOEXEC_SEAL
+  bool noexec_memory = false;              // also with MFD_NOEXEC_SEAL
   std::optional<std::uint64_t> shm_bytes;  // /dev/shm
   std::string huge_pages;  // for shared memory, of transparent_hugepage/shmem_enabled; empty: not known
   std::uint64_t memory_bytes = 0;          // that a process here may use
-  std::string memory_remedy;               // against what limits it
+  std::string memory_remedy;               // for what limits it
   std::uint64_t machine_memory_bytes = 0;  // of the machine
-  std::uint32_t cores = 0;                 // this process may run on
+  std::uint32_t cores = 0;                 // on which this process may run
   std::optional<double> cpu_quota;         // cores' worth of time, by cgroup
   std::uint32_t ranks = 0;                 // of the daemon's largest job; 0: there is none
   std::string clock_source;
   std::string kernel;
   bool pidfd = false;
   bool futex = false;
-  std::string governor;  // empty: not to be seen
+  std::string governor;  // empty: not known
   std::string runtime_directory;
-  std::string runtime_trouble;  // empty: it is as it should be
-  bool runtime_serves = false;  // in spite of its trouble
-  std::string daemon_trouble;   // why it does not answer; empty: it does
+  std::string runtime_trouble;  // empty: none
+  bool runtime_serves = false;  // it works in spite of its trouble
+  std::string daemon_trouble;   // why it does not answer; empty: it answers
   bool daemon_named = false;
   std::string daemon_version;
   bool daemon_speaks_other = false;  // it has another version of the interface
 };
 
-// Cores' worth of time that this process may have by its cgroup and all above it (version 1 or 2).
+// The CPU time that the cgroups of this process allow, in cores (version 1 or 2).
 std::optional<double> cpu_quota(const shm::MemoryFiles& files = {});
 
 struct Check {
@@ -53,7 +53,7 @@ struct Check {
   std::string name;
   Verdict verdict = Verdict::kGood;
   std::string says;
-  std::string fix;  // empty where nothing is to be done
+  std::string fix;  // empty: nothing to do
 };
 std::vector<Check> examine(const MachineFacts& facts);
 

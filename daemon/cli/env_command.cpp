@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kForce = "MUSTER_BOOTSTRAP";
 
-// What a launcher left: each of its variables that is set.
+// The variables of a launcher that are set.
 Json variables_of(const bootstrap::Launcher& launcher, const bootstrap::Lookup& lookup) {
   Json found = Json::object();
   for (const char* variable : {launcher.rank, launcher.world_size, launcher.local_rank, launcher.local_size,
@@ -22,7 +22,7 @@ std::string missing_of(const bootstrap::Launcher& launcher, const bootstrap::Loo
   return lookup(launcher.world_size) ? "" : launcher.world_size;
 }
 
-// Why a launcher was taken or left.
+// Why a launcher was taken or not.
 std::string why(const bootstrap::Launcher& launcher, const std::string& missing, const std::string& taken,
                 const bootstrap::Lookup& lookup) {
   const bool forced = lookup(kForce).has_value();
@@ -59,7 +59,7 @@ std::string env_text(const Json& env, std::size_t columns) {
 int run_env(const bootstrap::Lookup& lookup, Output output) {
   const auto identity = bootstrap::identify(lookup);
   if (!identity) return complain(trouble_of(identity.error()));
-  // A slip of the hand, if no other launcher speaks.
+  // Half a pair of variables is a mistake, if no other launcher has set anything.
   if (identity->launcher.empty())
     if (const auto half = bootstrap::missing_half(lookup)) return complain({kUsage, *half});
   Json launchers = Json::array();

@@ -1,4 +1,4 @@
-// `muster env`: which rank this process would be, and why.
+// `muster env`: says which rank this process would be, and why.
 #pragma once
 
 #include "api/base/bootstrap.hpp"
@@ -6,7 +6,7 @@
 
 namespace muster::cli {
 
-// Every launcher in the order tried, what it left in the environment, and what was taken.
+// Prints every launcher in the order tried, what it left in the environment, and what was taken.
 int run_env(const bootstrap::Lookup& lookup, Output output);
 
 }  // namespace muster::cli

@@ -71,10 +71,10 @@ std::optional<Trouble> write_folder(const std::string& folder, const Json& ranks
   std::filesystem::create_directories(folder, error);
   if (error) return Trouble{kFailed, fmt::format("cannot make {}: {}", folder, error.message())};
   for (const auto& [rank, dump] : ranks.items()) {
-    // It becomes part of a path, and comes from an engine.
+    // The name comes from an engine and becomes part of a path.
     if (rank.empty() || rank.find_first_not_of("0123456789") != std::string::npos)
       return Trouble{kFailed,
-                     fmt::format("the daemon's answer is of {}, which is no rank", config::quoted(rank))};
+                     fmt::format("the daemon's answer is of {}, which is no rank", config::in_quotes(rank))};
     const std::string path = folder + "/rank_" + rank;
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     const std::string bytes = pickled(dump);

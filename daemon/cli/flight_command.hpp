@@ -1,4 +1,4 @@
-// muster flight: what each rank of a job has run, for PyTorch's analyser and for people.
+// muster flight: writes what each rank of a job has run, for PyTorch's analyser and for people.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -7,8 +7,8 @@
 
 namespace muster::cli {
 
-// Where to write: one JSON file of all ranks, or a folder with one pickle a rank, rank_0 and so on, which is
-// what `torchfrtrace` reads. One of them may be empty.
+// Where to write: one JSON file of all ranks, or a folder with one pickle a rank (rank_0 and so on), which
+// `torchfrtrace` reads. One of them may be empty.
 struct FlightPaths {
   std::string file;
   std::string folder;

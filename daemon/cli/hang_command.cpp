@@ -17,7 +17,7 @@ std::string hang_text(const std::string& job, const Json& report) {
   return out + last.at("report").at("text").get<std::string>();
 }
 
-// "stopped", "running", …; of the process that the daemon names, by the kernel's word.
+// "stopped", "running", …: the state of the daemon's named process, as the kernel says.
 std::string state_of(int pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;
@@ -31,7 +31,7 @@ std::string state_of(int pid) {
                                         : "running";
 }
 
-// The engine has not answered. The supervisor still knows its process, and its counters say since when.
+// For an engine that has not answered: the supervisor knows its process, and its counters say since when.
 OrTrouble<Json> silence_of(const DaemonAddress& address, const std::string& job) {
   const auto counters = ask(address, {{"command", "counters"}, {"job", job}});
   if (!counters) return tl::unexpected(counters.error());

@@ -1,4 +1,4 @@
-// muster hang: who waits for whom in a job, and whose fault it is.
+// muster hang: says who waits for whom in a job, and whose fault it is.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -7,10 +7,10 @@
 
 namespace muster::cli {
 
-// The verdict words and what each says, as the command's help ends.
+// The verdicts and their meanings, for the end of the command's help.
 extern const char kVerdictWords[];
 
-// kUnhealthy if something hangs, just now.
+// kUnhealthy if something hangs now.
 int run_hang(const DaemonAddress& address, const std::string& job, Output output);
 
 }  // namespace muster::cli

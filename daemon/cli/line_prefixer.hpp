@@ -1,4 +1,4 @@
-// LinePrefixer: what a rank writes, in whole lines that say which rank it was.
+// LinePrefixer: splits a rank's output into whole lines, and puts the rank before each.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace muster::cli {
 // What happens to a progress line that draws over itself with carriage returns.
 enum class CarriageReturn : std::uint8_t { kShowLast, kPassThrough };
 
-// Owns    the line begun.
+// Owns    the unfinished line.
 // Thread  one.
 // Bound   kLineBytesMax of a line; a longer one is cut into several.
 // Fails   never.
@@ -21,9 +21,9 @@ class LinePrefixer {
   LinePrefixer(std::string prefix, CarriageReturn carriage_return)
       : prefix_(std::move(prefix)), carriage_return_(carriage_return) {}
 
-  // What can be printed now.
+  // Returns what can be printed now.
   std::string feed(std::string_view bytes);
-  // The rest, as a line.
+  // Returns the unfinished line, as a line.
   std::string finish();
 
  private:

@@ -1,4 +1,4 @@
-// muster: the program. What the command line says it may do is in command_line.cpp.
+// muster: the program. Its command line is declared in command_line.cpp.
 #include "api/base/variables.hpp"
 #include "daemon/cli/command_line.hpp"
 #include "daemon/control/main_usage.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 using namespace muster::cli;
 
-// The arguments that are ours, last first as CLI11 takes them; the program's go to `behind` untouched.
+// Our own arguments, last first as CLI11 takes them; those of the program go to `behind` unchanged.
 std::vector<std::string> own_arguments(int argc, char** argv, Line& line) {
   std::vector<std::string> own(argv + 1, argv + argc);
   if (!own.empty() && own.front() == "run") {
@@ -26,7 +26,7 @@ std::vector<std::string> own_arguments(int argc, char** argv, Line& line) {
   return own;
 }
 
-// The command that the user chose, as far as it went.
+// The innermost command that the user chose.
 const CLI::App& chosen(const CLI::App& app) {
   const CLI::App* last = &app;
   while (!last->get_subcommands().empty()) last = last->get_subcommands().front();

@@ -1,4 +1,4 @@
-// `muster mesh`: what a mesh is made of, without a daemon.
+// `muster mesh`: shows what a mesh is made of, without a daemon.
 #pragma once
 
 #include "daemon/cli/outcome.hpp"
@@ -14,12 +14,12 @@ struct MeshQuestion {
   std::int64_t world = 0;             // 0: not given
   std::string mesh;                   // "dp_shard=-1,tp=2"
   std::vector<std::string> flattens;  // "name=a,b"
-  std::string config;                 // a cluster file, in place of the three above
-  std::string job;                    // of that file; may be left out if it has one only
-  bool manifest = false;              // the lines behind the hash, and nothing else
+  std::string config;                 // a cluster file, instead of the three above
+  std::string job;                    // a job of that file; may be empty if the file has only one
+  bool manifest = false;              // prints only the lines behind the hash
 };
 
-// What `muster run` asks too. kUsage with the sentence of the mesh.
+// `muster run` uses it too. kUsage with the mesh's own message.
 OrTrouble<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
                                  const std::vector<std::string>& flattens);
 OrTrouble<std::vector<mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts);

@@ -23,7 +23,7 @@ std::string fault(const std::string& text, Number low, Number high, const char* 
 }  // namespace
 
 std::string whole_number_fault(const std::string& text, std::int64_t low, std::int64_t high) {
-  // 010 is eight to some readers and ten to others.
+  // 010 is eight to some readers and ten to others, so it is refused.
   const std::size_t first = text.starts_with('-') ? 1 : 0;
   const bool digits = text.find_first_not_of("0123456789", first) == std::string::npos;
   if (digits && text.size() > first + 1 && text[first] == '0')

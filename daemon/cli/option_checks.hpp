@@ -1,4 +1,4 @@
-// What the value of an option must be. Each check returns what is wrong, or an empty text.
+// Checks of option values. Each returns what is wrong, or an empty text.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace muster::cli {
 
-// Decimal digits, perhaps with a sign; low and high included.
+// Decimal digits with an optional sign; low and high included.
 std::string whole_number_fault(const std::string& text, std::int64_t low, std::int64_t high);
-// Finite; low and high included.
+// A finite number; low and high included.
 std::string number_fault(const std::string& text, double low, double high);
 std::string empty_fault(const std::string& text);
 

@@ -25,7 +25,7 @@ int exit_code_of(Code code) {
   }
 }
 
-// RFC 8259, section 6: interoperable are the integers of a double.
+// RFC 8259, section 6: integers that a double holds exactly are interoperable.
 constexpr std::int64_t kExactMax = (std::int64_t{1} << 53) - 1;
 
 void make_exact(Json& value) {
@@ -70,7 +70,7 @@ void print_error(const std::string& text) {
 int print_json(Json object) {
   object["schema_version"] = kSchemaVersion;
   make_exact(object);
-  // Names may come from another version or user: bytes that are no UTF-8 must not end the program.
+  // Names may come from another version or user: invalid UTF-8 must not end the program.
   return print_text(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

@@ -1,4 +1,4 @@
-// How a command ends: its exit code, and what it says when it fails. Scripts depend on the numbers.
+// How a command ends: its exit code, and its message when it fails. Scripts depend on the numbers.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -29,29 +29,29 @@ enum class Output : std::uint8_t { kText, kJson };
 
 struct Trouble {
   int exit_code = kFailed;
-  std::string text;       // one sentence with its remedy, lines of a configuration; empty: nothing to say
-  Code code = Code::kOk;  // of the status that it comes from, if it comes from one
+  std::string text;       // one sentence with its remedy, or lines of a configuration; may be empty
+  Code code = Code::kOk;  // of the status behind it, if there is one
 };
 
 template<class T>
 using OrTrouble = tl::expected<T, Trouble>;
 
-// The exit code that a status means.
+// The exit code for a status.
 Trouble trouble_of(const Status& status);
 tl::unexpected<Trouble> troubled(const Status& status);
-// What the user wrote is wrong.
+// A mistake of the user.
 tl::unexpected<Trouble> usage(std::string text);
 
-// "muster: …" on standard error. Returns the exit code. What it is made of may be a stranger's: no control
-// character of it comes out, here and below.
+// Prints "muster: …" on standard error. Returns the exit code. Control characters are not printed, here and
+// below, because the text may be a stranger's.
 int complain(const Trouble& trouble);
 // "muster: warning: …" on standard error.
 void warn(const std::string& text);
-// The text as it is, on standard error: lines that editors look for.
+// Prints the text as it is on standard error: lines that editors look for.
 void print_error(const std::string& text);
 
-// One line with "schema_version", on standard output. kFailed if it cannot be written. An integer of
-// 2^53 and more, which readers of JSON may round to a double, becomes a string of its digits.
+// Prints one line with "schema_version" on standard output. kFailed if it cannot be written. An integer of
+// 2^53 or more, which JSON readers may round to a double, becomes a string of digits.
 int print_json(Json object);
 int print_text(const std::string& said);
 

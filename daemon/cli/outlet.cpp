@@ -16,7 +16,7 @@ namespace muster::cli {
 namespace {
 
 constexpr Nanos kLookAgain = std::chrono::milliseconds(10);
-constexpr std::size_t kForgetBytes = 65536;  // taken ones, before the rest moves up
+constexpr std::size_t kForgetBytes = 65536;  // written bytes that are kept before the rest moves up
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Outlet::Outlet(control::Loop& loop, int target, Events events)
   } else if (S_ISFIFO(facts.st_mode) || S_ISCHR(facts.st_mode)) {
     const std::string path = fmt::format("/proc/self/fd/{}", target_);
     own_.reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-    if (own_.valid()) way_ = Way::kOwn;  // else it is another user's, or its reader has left
+    if (own_.valid()) way_ = Way::kOwn;  // else another user's, or its reader has left
   } else {
     way_ = Way::kDirect;
   }
@@ -53,7 +53,7 @@ void Outlet::give_up() {
   taken_ = 0;
 }
 
-// Whether anything was written.
+// True if anything was written.
 bool Outlet::flush() {
   bool some = false;
   while (waiting() > 0) {
@@ -76,7 +76,7 @@ bool Outlet::flush() {
   return some;
 }
 
-// As write(), and EAGAIN where that would block.
+// As write(), but EAGAIN if that would block.
 long Outlet::write_some(std::string_view text) const {
   if (way_ == Way::kOwn) return ::write(own_.get(), text.data(), text.size());
   if (way_ == Way::kSocket) return ::send(target_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -89,7 +89,7 @@ long Outlet::write_some(std::string_view text) const {
   return ::write(target_, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
 }
 
-// A watch would make what is shared non-blocking for everybody, so only what is this one's own has one.
+// A watch makes its file non-blocking for everybody who shares it, so only own_ gets one.
 void Outlet::wait_for_reader() {
   if (watch_ != 0 || impatient_) return;
   watch_ = way_ == Way::kOwn ? loop_.watch_writable(own_.get(), [this] { on_ready(); })

@@ -1,4 +1,4 @@
-// Outlet: one of this program's standard streams, written without ever waiting for its reader.
+// Outlet: writes to one of this program's standard streams, and never waits for its reader.
 #pragma once
 
 #include "api/shm/descriptor.hpp"
@@ -11,16 +11,16 @@
 
 namespace muster::cli {
 
-// Owns    what the reader has not taken yet; of a pipe or terminal an opening of its own, because the one it
-//         was given is shared with other programs, and so is whether that one blocks.
+// Owns    what the reader has not taken yet, and its own open file of a pipe or terminal. The given file is
+//         shared with other programs, so its blocking mode must not change.
 // Thread  the loop's.
-// Bound   kQueueBytes, and what is put while it is full(): whoever fills it has to stop then.
-// Fails   on_broken, once, with the errno; from then on all is discarded.
+// Bound   kQueueBytes, and what is put while it is full(): its writer has to stop then.
+// Fails   on_broken, once, with the errno; from then on everything is discarded.
 class Outlet {
  public:
   static constexpr std::size_t kQueueBytes = std::size_t{1} << 20;
   struct Events {
-    std::function<void()> on_taken;      // some of what waited is written
+    std::function<void()> on_taken;      // some of the waiting text was written
     std::function<void(int)> on_broken;  // from put() or the loop
   };
 
@@ -32,12 +32,12 @@ class Outlet {
   void put(std::string_view text);
   bool full() const { return waiting() >= kQueueBytes; }
   bool empty() const { return waiting() == 0; }
-  // From now on, what cannot be written at once is discarded.
+  // From now on, discards what cannot be written at once.
   void give_up();
 
  private:
-  // kOwn: own_ does not block. kSocket: a flag of each call says so. kDirect: a file, which never makes one
-  // wait long. kShared: it may block, so it is asked before each short write.
+  // kOwn: own_ does not block. kSocket: each call has a flag for it. kDirect: a file, which never blocks for
+  // long. kShared: it may block, so it is polled before each short write.
   enum class Way : std::uint8_t { kOwn, kSocket, kDirect, kShared };
 
   std::size_t waiting() const { return text_.size() - taken_; }

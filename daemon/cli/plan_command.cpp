@@ -3,6 +3,8 @@
 #include "api/base/dtype.hpp"
 #include "api/base/path.hpp"
 #include "daemon/cli/render.hpp"
+#include "daemon/control/job.hpp"
+#include "daemon/control/node_costs.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -16,7 +18,7 @@ namespace {
 constexpr std::uint64_t kTableBytes[] = {8,        1 << 10, 8 << 10,  16 << 10,
                                          64 << 10, 1 << 20, 16 << 20, 256 << 20};
 
-// The number whose name is `text`, among 1 … last.
+// The number in 1 … last whose name is `text`; appends the names to *all.
 template<class Name>
 std::optional<std::int32_t> numbered(const std::string& text, std::int32_t last, Name name,
                                      std::string* all) {
@@ -62,17 +64,18 @@ Json choice_of(const Collective& collective, std::int64_t ranks, const Machine& 
   return {{"count", collective.count},
           {"bytes", collective.count * dtype_bytes(collective.dtype)},
           {"path", path_name(choice.path)},
-          {"algorithm", algorithm_name(choice.algorithm)},
+          {"algorithm", row_of(choice.algorithm).name},
           {"predicted_us", choice.predicted_ns / 1000.0},
           {"why", choice.why}};
 }
 
 std::string plan_text(const Json& plan, std::size_t columns) {
   std::string out = fmt::format(
-      "{} of {} over {} ranks{}; {} ranks of the job on {} cores\n\n", plan.at("op").get<std::string>(),
-      plan.at("dtype").get<std::string>(), plan.at("ranks").get<std::int64_t>(),
-      plan.at("shared").get<bool>() ? " into a node-shared buffer" : "",
-      plan.at("local_ranks").get<std::int64_t>(), plan.at("cores").get<std::int64_t>());
+      "{} of {} over {} ranks{}; {} ranks of the job on {} cores; costs of the node: {}\n\n",
+      plan.at("op").get<std::string>(), plan.at("dtype").get<std::string>(),
+      plan.at("ranks").get<std::int64_t>(), plan.at("shared").get<bool>() ? " into a node-shared buffer" : "",
+      plan.at("local_ranks").get<std::int64_t>(), plan.at("cores").get<std::int64_t>(),
+      plan.at("costs_from").get<std::string>());
   std::vector<config::Cells> rows;
   for (const Json& c : plan.at("choices"))
     rows.push_back({fmt::format("{}", c.at("bytes").get<std::uint64_t>()), c.at("path").get<std::string>(),
@@ -90,7 +93,9 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
     return usage(fmt::format("--world {} is less than the {} ranks of the group", world, question.ranks));
   const auto own_cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   const std::int64_t cores = question.cores == 0 ? own_cores : question.cores;
-  const Machine machine{static_cast<std::uint32_t>(cores), static_cast<std::uint32_t>(world), true};
+  const auto kept = control::kept_node_costs(question.folder);
+  const NodeCosts costs = kept.value_or(NodeCosts{});
+  const Machine machine{static_cast<std::uint32_t>(cores), static_cast<std::uint32_t>(world), true, costs};
   Json choices = Json::array();
   for (const std::uint64_t bytes : kTableBytes) {
     if (question.count < 0 && has_data(collective->op))
@@ -104,6 +109,8 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
               {"shared", question.shared},
               {"local_ranks", world},
               {"cores", cores},
+              {"costs", control::to_json(costs)},
+              {"costs_from", kept ? question.folder : "defaults"},
               {"choices", choices}};
 }
 

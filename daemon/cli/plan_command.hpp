@@ -1,5 +1,5 @@
-// `muster plan explain`: which path and algorithm a collective takes when it is run, and what it should cost.
-// Needs no daemon: the rule is a pure function (api/base/path.hpp).
+// `muster plan explain`: shows which path and algorithm a collective takes, and what it should cost. It needs
+// no daemon: the rule is a pure function (api/base/path.hpp).
 #pragma once
 
 #include "daemon/cli/outcome.hpp"
@@ -11,13 +11,14 @@ namespace muster::cli {
 
 struct PlanQuestion {
   std::string op;             // "all_reduce"
-  bool sized = false;         // dtype or count was said
+  bool sized = false;         // dtype or count was given
   std::string dtype = "f32";  // "bf16"
   std::int64_t count = -1;    // elements, as muster_collective.count; -1: a table over sizes
   std::int64_t ranks = 0;     // of the group
-  std::int64_t world = 0;     // ranks of the job on the node; 0: as many as the group has
+  std::int64_t world = 0;     // ranks of the job on the node; 0: as many as in the group
   std::int64_t cores = 0;     // granted to the job; 0: those of this machine
   bool shared = false;        // the target is one node-shared buffer
+  std::string folder;         // a daemon's runtime directory, which keeps the costs of the node
 };
 
 int run_plan_explain(const PlanQuestion& question, Output output);

@@ -14,7 +14,7 @@
 namespace muster::cli {
 namespace {
 
-// Where the daemon is to make its directory.
+// The directory that the daemon is to make.
 Result<std::string> choose_directory() {
   const std::vector<std::string> parents = run_parents();
   for (const std::string& parent : parents)
@@ -51,10 +51,10 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
                            {"--set", fmt::format("limits.jobs_max={}", limits->jobs_max), "--set",
                             fmt::format("limits.sessions_max={}", limits->sessions_max), "--set",
                             fmt::format("limits.ranks_per_job_max={}", limits->ranks_per_job_max)});
-  // What keeps descriptors for somebody else would keep engines alive after their run.
+  // A manager that keeps descriptors would keep engines alive after their run.
   for (const std::string& entry : options.environment)
     if (!entry.starts_with("NOTIFY_SOCKET=")) child.environment.push_back(entry);
-  // The ranks have the terminal; what they print should not drown in news of the daemon.
+  // The ranks use the terminal; the daemon's messages should not bury their output.
   if (options.config.empty() && !sets(child.environment, "MUSTER_SET_log__level"))
     child.environment.emplace_back("MUSTER_SET_log__level=warning");
   child.death_signal = SIGTERM;

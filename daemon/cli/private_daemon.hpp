@@ -1,4 +1,4 @@
-// PrivateDaemon: a musterd for one run, in a directory of its own.
+// PrivateDaemon: a musterd for one run, in its own directory.
 #pragma once
 
 #include "daemon/cli/child.hpp"
@@ -10,13 +10,13 @@
 
 namespace muster::cli {
 
-// Owns    the process and its directory (mode 0700), which the process makes, and which is removed at the
+// Owns    the process and its directory (mode 0700). The process makes the directory; it is removed at the
 //         end.
 // Thread  one.
-// Bound   one daemon; as many sessions and jobs as is said or by default, but where nobody has said so
-//         fewer, if the hard limit of open files demands it, down to what the ranks need.
-// Fails   start: kNotFound (no musterd), kNoResource (no directory, no process, too few open files). A
-//         daemon that does not come up is seen by its pidfd.
+// Bound   one daemon, with the configured or default sessions and jobs. Unconfigured numbers shrink to what
+//         the ranks need if the hard limit of open files demands it.
+// Fails   start: kNotFound (no musterd), kNoResource (no directory, no process, too few open files). The
+//         pidfd shows a daemon that does not come up.
 class PrivateDaemon {
  public:
   struct Options {

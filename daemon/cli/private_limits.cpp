@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kDescriptorsPerRank = 3;
 constexpr std::size_t kDescriptorsBeside = 32;  // standard streams, event loop, connection, one start
 
-// How many descriptors a process of this user may have open at most.
+// The most descriptors that a process of this user may have open.
 std::uint64_t descriptors_max() {
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : RLIM_INFINITY;
@@ -28,13 +28,13 @@ std::uint64_t needed_by(const PrivateLimits& limits) {
   return supervisor::descriptors_needed(options);
 }
 
-// Makes `limit`, one of `limits`, as small as the descriptors demand, and no smaller than `least`.
+// Lowers `limit`, one of `limits`, until the descriptors are enough, but not below `least`.
 void lower(std::uint32_t& limit, std::uint32_t least, const PrivateLimits& limits) {
   const std::uint64_t most = descriptors_max();
   while (limit > least && needed_by(limits) > most) --limit;
 }
 
-// Which settings would make do with the descriptors that there are; empty: none would.
+// Settings for which the descriptors are enough; empty: there are none.
 std::string settings_that_fit(const PrivateLimits& limits, std::uint32_t ranks) {
   PrivateLimits fitting = limits;
   lower(fitting.sessions_max, ranks, fitting);
@@ -79,7 +79,7 @@ Status make_room(std::size_t ranks, const PrivateLimits* daemon) {
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
   }
-  // The limit is each process's own: what the hungriest needs is enough for all.
+  // Each process has its own limit, so the largest need is enough for all.
   const std::uint64_t whole = std::max(own, daemon != nullptr ? needed_by(*daemon) : 0);
   if (limit.rlim_max >= whole) return {};
   const std::string who =

@@ -16,15 +16,15 @@ struct PrivateLimits {
   std::uint32_t ranks_per_job_max = 0;
 };
 
-// What is said about them stands, unless it is too little for the ranks. What nobody has said leaves them
-// room for jobs of their own, as far as this process may open files. Fails where the settings cannot be read:
-// they are the daemon's to complain of, as it does for everybody.
+// Configured limits stay, unless they are too low for the ranks. Other limits leave the ranks room for jobs
+// of their own, as far as this process may open files. Fails if the settings cannot be read; the daemon then
+// reports their faults, as it always does.
 Result<PrivateLimits> private_limits(const std::string& config, const std::vector<std::string>& environment,
                                      std::int64_t ranks);
 
-// Raises the open-files limit of this process as far as it may, if so many ranks' pipes need it. kNoResource
-// if that is too little for them, or for the daemon of these limits (null: none is started): with the number
-// that is enough for the whole run, and what else may help.
+// Raises the open-files limit of this process, if the pipes of `ranks` ranks need it. kNoResource if the hard
+// limit is too low for them, or for a daemon of these limits (null: none is started). The message says how
+// many are enough for the whole run, and what else may help.
 Status make_room(std::size_t ranks, const PrivateLimits* daemon);
 
 }  // namespace muster::cli

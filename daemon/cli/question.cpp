@@ -23,7 +23,7 @@ OrTrouble<DaemonAnswer> answer_of(Result<control::Packet> packet) {
 }
 
 bool may_repeat(const Json& command) {
-  // "token" voids the one before, which nobody has heard of.
+  // A repeated "token" voids the former token, which nobody has received.
   static constexpr std::array<std::string_view, 11> kRepeatable{
       "version", "status",   "jobs",        "groups", "hang",      "flight",
       "token",   "counters", "trace_begin", "absent", "expect_all"};
@@ -41,18 +41,18 @@ Trouble lost_in_the_middle(const Json& command) {
 
 namespace {
 
-// kDaemonLost: the connection ended without an answer. kWaitInterrupted: the user has had enough.
+// kDaemonLost: the connection ended without an answer. kWaitInterrupted: the user has ended the wait.
 Result<control::Packet> ask_once(const shm::Descriptor& socket, const Json& command, Instant deadline,
                                  const Clock& clock, Attention* attention) {
   const Status sent = control::send_packet(socket, shm::MessageKind::kCommand, 1, command);
-  // Of a daemon that has turned us away already the reason is there to be read.
+  // A daemon that has refused us may have left its reason in the socket.
   if (!sent.ok() && sent.code() != Code::kDaemonLost) return fail(sent);
   if (attention != nullptr && attention->wait(socket.get(), deadline, clock) == Attention::Came::kUserEnds)
     return fail(Code::kWaitInterrupted, "interrupted");
   return control::receive_packet(socket, deadline, clock);
 }
 
-// The daemon passes a question about a job on to the job's engine, which may be the one that is stuck.
+// A stuck engine may be the cause: the daemon passes questions about a job on to it.
 Trouble not_answered(const DaemonAddress& address, const Json& command) {
   const double seconds = std::chrono::duration<double>(address.timeout).count();
   std::string text =
@@ -84,7 +84,7 @@ OrTrouble<DaemonAnswer> ask(const DaemonAddress& address, const Json& command, A
 }
 
 void tell(const DaemonAddress& address, const Json& command) {
-  constexpr Nanos kPatience = std::chrono::milliseconds(100);  // somebody wants this program to end
+  constexpr Nanos kPatience = std::chrono::milliseconds(100);  // the user wants this program to end
   const SteadyClock clock;
   const auto socket = shm::connect_to(address.endpoint, clock.now() + kPatience, clock);
   if (socket) static_cast<void>(control::send_packet(*socket, shm::MessageKind::kCommand, 1, command));

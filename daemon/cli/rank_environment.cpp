@@ -26,7 +26,7 @@ std::vector<std::string> unused_by_run(const std::vector<std::string>& environme
     return nullptr;
   };
   std::vector<std::string> texts;
-  if (value("MUSTER_RANK") != nullptr) return texts;  // a launcher's, of the rank that starts this run
+  if (value("MUSTER_RANK") != nullptr) return texts;  // set by a launcher, whose rank starts this run
   if (const std::string* job = value("MUSTER_JOB"))
     texts.push_back(fmt::format("{} is not used: a run names its own job; say --job", *job));
   if (const std::string* mesh = value("MUSTER_MESH"))

@@ -1,4 +1,4 @@
-// What a rank finds in its environment.
+// Builds the environment of a rank.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ struct RankIdentity {
   std::string endpoint;
   std::string job;
   std::string mesh;
-  std::string token;  // empty: the job asks for none
+  std::string token;  // empty: the job needs none
   std::uint32_t rank = 0;
   std::uint32_t world = 1;
 };
 
-// `base` without what another launcher of ours said, and with MUSTER_RANK and its companions.
+// `base` without the variables of another launcher of ours, and with MUSTER_RANK and its companions.
 std::vector<std::string> rank_environment(const std::vector<std::string>& base, const RankIdentity& facts);
 
-// What is to be said of variables that were set by hand and that `muster run` does not use.
+// Warnings about variables that were set by hand and that `muster run` does not use.
 std::vector<std::string> unused_by_run(const std::vector<std::string>& environment);
 
 }  // namespace muster::cli

@@ -16,9 +16,9 @@ namespace muster::cli {
 namespace {
 
 constexpr Nanos kKillAfter = std::chrono::seconds(5);  // from SIGTERM to SIGKILL
-constexpr Nanos kReadAfter = std::chrono::seconds(5);  // for the reader, once the interrupted have ended
+constexpr Nanos kReadAfter = std::chrono::seconds(5);  // for the reader, after the end of interrupted ranks
 constexpr std::size_t kReadBytes = 65536;
-constexpr std::size_t kPipeBytes = 65536;  // where the system does not say
+constexpr std::size_t kPipeBytes = 65536;  // if the system does not say
 constexpr std::size_t kNamedMax = 8;
 
 double seconds(Nanos time) {
@@ -71,7 +71,7 @@ Status Ranks::start_rank(std::size_t rank) {
   child.environment = options_.environments[rank];
   const bool piped = options_.prefix == Prefix::kRank;
   child.streams = piped ? Streams::kPiped : Streams::kInherited;
-  // A terminal would stop a rank that reads from behind it, in its own process group.
+  // Ranks have their own process groups, so a terminal would stop a rank that reads from it.
   child.input = rank == 0 && isatty(STDIN_FILENO) == 0 ? Input::kInherited : Input::kNull;
   child.death_signal = SIGKILL;
   MUSTER_ASSIGN_OR_RETURN(Child started, Child::spawn(child));
@@ -99,8 +99,8 @@ void Ranks::listen(Stream& stream) {
   stream.watch = loop_.watch(stream.pipe.get(), [this, &stream] { on_output(stream); });
 }
 
-// Where the reader does not keep up, the ranks' pipes are left alone until it does: they fill, and the ranks
-// wait as they would for the reader itself.
+// If the reader is too slow, the ranks' pipes are not read until it catches up. They fill, and the ranks wait
+// as they would for the reader itself.
 void Ranks::on_output(Stream& stream) {
   if (!relay(stream)) return close_stream(stream);
   if (!outlets_[stream.which]->full()) return;
@@ -116,7 +116,7 @@ void Ranks::output_taken(std::size_t which) {
   finish_if_read();
 }
 
-// One read's worth, in bytes; nothing at the end.
+// Passes on what one read returns. Returns its bytes; nullopt at the end.
 std::optional<std::size_t> Ranks::relay(Stream& stream) {
   const ssize_t n = read(stream.pipe.get(), buffer_.data(), buffer_.size());
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return std::nullopt;
@@ -125,8 +125,8 @@ std::optional<std::size_t> Ranks::relay(Stream& stream) {
   return bytes;
 }
 
-// What a rank that has ended wrote last is in the pipe, and a pipe holds no more than its capacity. A process
-// that left the group may hold the pipe open, and write for ever: it is not waited for.
+// Reads the last output of an ended rank, at most a pipe's capacity. A process that left the group may keep
+// the pipe open and write for ever, so this does not wait for the end.
 void Ranks::drain(Stream& stream) {
   if (!stream.pipe.valid()) return;
   const int capacity = fcntl(stream.pipe.get(), F_GETPIPE_SZ);
@@ -188,7 +188,7 @@ void Ranks::finish_if_read() {
                    : interrupted_ != 0 ? 128 + interrupted_
                    : first_failure_    ? first_failure_->exit_code()
                                        : 0;
-  // Later, because a watch of this object is still on the stack.
+  // Posted, because a watch of this object is still on the stack.
   loop_.post([done = done_, code] { done(code); });
 }
 
@@ -204,7 +204,7 @@ void Ranks::interrupt(int signal) {
   }
   interrupted_ = signal;
   interrupted_count_ = running_;
-  if (ended_) return give_up_output();  // only their reader was waited for
+  if (ended_) return give_up_output();  // only the output's reader was waited for
   forward(signal);
   end_all_after(options_.grace, signal_name(signal));
 }
@@ -216,7 +216,7 @@ void Ranks::end_all_after(Nanos delay, const std::string& cause) {
     say(fmt::format("{} did not end within {:g} s of {}; sent SIGTERM", still_running(), seconds(delay),
                     cause));
     forward(SIGTERM);
-    forward(SIGCONT);  // a stopped one takes no other signal
+    forward(SIGCONT);  // a stopped rank takes no other signal
     timers_.push_back(loop_.after(kKillAfter, [this] {
       if (running_ == 0) return;
       say(fmt::format("{} did not end within {:g} s of SIGTERM; killed", still_running(),
@@ -247,7 +247,7 @@ void Ranks::say(const std::string& text) {
   put(1, printable(fmt::format("muster run: {}\n", text), Lines::kSeveral));
 }
 
-// Where the reader has left, as `| head` does, the ranks end as they would alone.
+// If the reader has left, as `| head` does, the ranks end as they would without `muster run`.
 void Ranks::output_broke(std::size_t which, int error) {
   if (error != EPIPE) {
     output_failed_ = true;

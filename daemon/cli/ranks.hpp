@@ -1,4 +1,4 @@
-// Ranks: the processes of one run, from start to the last one's end.
+// Ranks: the processes of one run, from the start to the end of the last one.
 #pragma once
 
 #include "daemon/cli/child.hpp"
@@ -18,13 +18,13 @@ namespace muster::cli {
 
 enum class Prefix : std::uint8_t { kRank, kNone };
 
-// Owns    the processes, their pipes, and what of their output is not read yet.
+// Owns    the processes, their pipes, and their unread output.
 // Thread  the loop's.
-// Bound   the number of environments; Outlet::kQueueBytes of output not read yet, and what ranks that have
-//         ended left in their pipes. A rank that writes faster than the terminal reads waits.
-// Fails   start: as Child::spawn(), and kNoResource where the open-files limit is too low; nothing runs then.
-//         A rank's failure is told once, the first one's, and the others are ended after the grace time. An
-//         output that cannot be written ends all ranks.
+// Bound   the number of environments; Outlet::kQueueBytes of unread output, and what ended ranks left in
+//         their pipes. A rank that writes faster than the terminal reads waits.
+// Fails   start: as Child::spawn(), and kNoResource if the open-files limit is too low; then nothing runs.
+//         Only the first failure of a rank is reported; the others are ended after the grace time. If output
+//         cannot be written, all ranks are ended.
 class Ranks {
  public:
   struct Options {
@@ -32,7 +32,7 @@ class Ranks {
     std::vector<std::vector<std::string>> environments;  // one per rank
     Prefix prefix = Prefix::kRank;
     Nanos grace = std::chrono::seconds(10);
-    // A rank has ended, well or not, and others still run: nobody needs to wait for it.
+    // A rank has ended, well or not, while others still run: nobody needs to wait for it.
     std::function<void(std::size_t rank, const std::string& text)> on_end;
   };
   using Done = std::function<void(int exit_code)>;
@@ -42,16 +42,16 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  // `done` is called once, from the loop, when all have ended and what they wrote is read; who interrupted
-  // them does not wait long for the latter.
+  // The loop calls `done` once, when all have ended and their output is read. After an interrupt it does not
+  // wait long for the output.
   Status start();
   void forward(int signal);
-  // The user wants an end: the signal goes to all, and who stays longer than the grace time is killed. The
-  // second call kills at once, and waits for no reader.
+  // The user wants an end: all ranks get the signal, and those that stay beyond the grace time are killed.
+  // The second call kills at once, and waits for no reader.
   void interrupt(int signal);
-  // Whether the time runs that they have for it.
+  // Whether the grace time runs.
   bool ending() const { return ending_; }
-  // On standard error, behind what the ranks wrote there.
+  // Prints on standard error, after the ranks' output there.
   void say(const std::string& text);
 
  private:
@@ -92,11 +92,11 @@ class Ranks {
   std::size_t running_ = 0;
   std::optional<End> first_failure_;
   int interrupted_ = 0;
-  std::size_t interrupted_count_ = 0;  // ranks that ran then
+  std::size_t interrupted_count_ = 0;  // ranks that ran at the interrupt
   bool ending_ = false;
   std::array<std::unique_ptr<Outlet>, 2> outlets_;  // standard output and error
-  bool output_failed_ = false;                      // other than by its reader's leaving
-  bool ended_ = false;                              // all have
+  bool output_failed_ = false;                      // for another reason than that its reader left
+  bool ended_ = false;                              // all ranks have
   bool finished_ = false;
   std::vector<control::Loop::Watch> timers_;
 };

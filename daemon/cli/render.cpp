@@ -17,7 +17,7 @@ std::string joined(const Json& names) {
   return all;
 }
 
-// Each user that the daemon shows, if there are others than those who govern it, whose share is all.
+// Each user that the daemon shows, unless all of them govern it and so have everything as their share.
 std::string users_text(const Json& status, std::size_t columns) {
   const std::uint64_t all = status.at("limits").value("memory_max", std::uint64_t{0});
   std::vector<config::Cells> rows;
@@ -51,7 +51,7 @@ std::string status_text(const Json& status, std::size_t columns) {
                                 text(status, "socket"), status.at("pid").get<int>(),
                                 config::duration_text(status.at("uptime_ns").get<std::int64_t>()),
                                 status.value("draining", false) ? ", shutting down" : "");
-  // The limit is of all jobs, and those of other users are not listed.
+  // The limit counts jobs of all users; those of other users are not listed.
   const std::size_t own = status.at("jobs").size();
   const auto total = status.value("jobs_total", own);
   const std::string others = total > own ? fmt::format(" ({} of other users)", total - own) : "";
@@ -68,7 +68,7 @@ std::string jobs_text(const Json& result, std::size_t columns) {
   std::string silent;
   for (const Json& job : result.at("jobs")) {
     const bool told = job.contains("ranks") && job.value("answered", true);
-    // While a job starts or ends, its state says why.
+    // While a job starts or ends, its state explains the silence.
     if (!job.value("answered", true) && text(job, "state") == "ready")
       silent += fmt::format(
           "job {}: its engine (process {}) does not answer; `muster hang --job {}` says what it does\n",

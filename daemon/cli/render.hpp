@@ -1,5 +1,5 @@
-// The daemon's answers as text for people, with tables of so many columns. Pure; a missing field throws
-// Json::exception.
+// Renders the daemon's answers as text for people, in tables of `columns` columns. Pure; a missing field
+// throws Json::exception.
 #pragma once
 
 #include "daemon/cli/outcome.hpp"

@@ -25,24 +25,24 @@ constexpr Nanos kConnectRetry = std::chrono::milliseconds(5);
 constexpr Nanos kDaemonEndTime = std::chrono::seconds(20);
 constexpr Nanos kAskAgain = std::chrono::milliseconds(100);
 
-// That --mesh and --flatten were given, before the mesh becomes canonical.
+// Whether --mesh and --flatten were given, noted before the mesh becomes canonical.
 struct Given {
   bool mesh = false;
   bool flatten = false;
 };
 
-// Containers with process numbers of their own may share a daemon, so the number alone is not unique.
+// Containers with pid namespaces may share a daemon, so the pid alone is not unique.
 std::string fresh_job_name() {
   return fmt::format("run-{}-{:08x}", getpid(), static_cast<std::uint32_t>(chance_for_name()));
 }
 
-// One run, as steps on an event loop: find a daemon → job → trace → ranks → trace → end. Each step starts
-// the next; a signal or a failure goes to finish() from any of them.
+// One run, as steps on an event loop: find a daemon → job → trace → ranks → trace → end. Each step starts the
+// next; a signal or a failure leads to finish() from any step.
 //
 // Owns    the private daemon if there is one, the connection, the ranks.
 // Thread  run()'s.
 // Bound   one job.
-// Fails   with an exit code, having said why.
+// Fails   with an exit code, after a message.
 class RunCommand {
  public:
   explicit RunCommand(RunOptions options) : options_(std::move(options)) {}
@@ -51,7 +51,7 @@ class RunCommand {
     if (const auto trouble = check()) return complain(*trouble);
     for (const std::string& parent : run_parents()) remove_stale_runs(parent);  // of killed runs
     std::signal(SIGPIPE, SIG_IGN);
-    std::signal(SIGCHLD, SIG_DFL);  // inherited as ignored, it would hide how a rank ended
+    std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, wait() cannot say how a rank ended
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
       if (number == SIGTERM || !stays_ignored(number))
         loop_.on_signal(number, [this, number] { on_end_signal(number); });
@@ -66,8 +66,8 @@ class RunCommand {
   }
 
  private:
-  // Ctrl-Z: a terminal's reaches this process alone, and until somebody says `fg` the ranks stand with it.
-  // Where nobody could (an orphaned process group) the kernel lets it pass, and they go on at once.
+  // Ctrl-Z reaches this process alone. The ranks stop with it until `fg`. In an orphaned process group the
+  // kernel drops the signal, and the ranks go on at once.
   void stop_for_a_while() {
     if (ranks_ && ranks_->ending()) return;
     if (ranks_) ranks_->forward(SIGSTOP);
@@ -80,7 +80,7 @@ class RunCommand {
     if (ranks_) ranks_->forward(SIGCONT);
   }
 
-  // What can be said without a daemon.
+  // Checks that need no daemon.
   std::optional<Trouble> check() {
     if (options_.ranks == 0 && options_.job.empty())
       return Trouble{kUsage, "run: say how many ranks, with -n"};
@@ -104,7 +104,7 @@ class RunCommand {
     return std::nullopt;
   }
 
-  // Whether a private daemon could do what is asked.
+  // Whether a private daemon can do what was asked.
   std::optional<Trouble> check_home() const {
     if (options_.home != Home::kPrivate) return std::nullopt;
     if (options_.lifetime == Lifetime::kKeep)
@@ -136,7 +136,7 @@ class RunCommand {
     const Status& status = link.error();
     if (status.code() != Code::kDaemonLost) {
       Trouble trouble = unreachable(status);
-      // Another limit of this process would be in the way of a private daemon too.
+      // A resource limit of this process would stop a private daemon too.
       if (status.code() != Code::kNoResource) trouble.text += "; --private runs without that daemon";
       return stop(trouble);
     }
@@ -222,7 +222,7 @@ class RunCommand {
     create_job();
   }
 
-  // "status" asks no engine, so that one of another job that is stuck does not matter.
+  // "status" asks no engine, so a stuck engine of another job does no harm.
   void find_job() {
     step({{"command", "status"}}, [this](const Json& result) {
       for (const Json& job : result.at("jobs"))
@@ -232,7 +232,7 @@ class RunCommand {
     });
   }
 
-  // Of the job that had the name before, as after `muster end`.
+  // Waits for the end of a former job of that name, as after `muster end`.
   void await_end_of_job() {
     if (clock_.now() >= give_up_at_)
       return stop({kTimedOut, fmt::format("job {} is ending and does not end in time; --timeout sets how "
@@ -256,7 +256,7 @@ class RunCommand {
     options_.ranks = world;
     const auto mesh = job.at("mesh").get<std::string>();
     const std::string asked = wanted_.mesh ? options_.mesh : mesh;
-    // Whoever created it may have written it in other words.
+    // The job's creator may have written the same mesh in another way.
     const auto its = build_mesh(mesh, world, {});
     if (!its)
       return stop({kFailed, fmt::format("job {} has a mesh that this program cannot read: {}; install the "
@@ -282,7 +282,7 @@ class RunCommand {
     });
   }
 
-  // A former run that was killed has said of ranks that they will not come, and not that all may come again.
+  // A former run that was killed may have reported ranks as absent, and not that all may come again.
   void expect_ranks(bool tokens) {
     step({{"command", "expect_all"}, {"job", options_.job}},
          [this, tokens](const Json&) { claim_ranks(tokens); });
@@ -311,26 +311,26 @@ class RunCommand {
                     {"world", options_.ranks},
                     {"mesh", options_.mesh},
                     {"flatten", flatten},
-                    {"claim", "owner"}};  // so a rank may close its session and open another
+                    {"claim", "owner"}};  // so that a rank may close its session and open another
     job_stays_ = options_.lifetime == Lifetime::kKeep;
     link_->ask({{"command", "job_create"}, {"spec", spec}, {"keep", job_stays_}},
                [this](const OrTrouble<DaemonAnswer>& answer) { on_created(answer); });
   }
 
-  // A daemon that was killed may have created the job and not said so. Its successor ends that one, since the
-  // connection that it belonged to is gone, and until then its name is taken.
+  // A daemon that was killed may have created the job and not answered. Its successor ends that job, since
+  // its connection is gone; until then the name is taken.
   void on_created(const OrTrouble<DaemonAnswer>& answer) {
     if (!answer && answer.error().code == Code::kDuplicate && clock_.now() < give_up_at_) return ask_later();
     const auto created = [this](const Json&) {
       tokens_.assign(static_cast<std::size_t>(options_.ranks), "");
       begin_trace();
     };
-    take(answer, created, kFailed);  // what is not found is a part of the installation
+    take(answer, created, kFailed);  // here, "not found" means a part of the installation
   }
 
   void begin_trace() {
     if (options_.trace.empty()) return start_ranks();
-    tracing_ = true;  // also if the run ends before the answer is here
+    tracing_ = true;  // set now: the run may end before the answer comes
     link_->ask(trace_command("trace_begin"),
                [this](const OrTrouble<DaemonAnswer>& answer) { on_trace_begun(answer); });
   }
@@ -338,13 +338,13 @@ class RunCommand {
   void on_trace_begun(const OrTrouble<DaemonAnswer>& answer) {
     if (finishing_) return;
     if (answer) return start_ranks();
-    // What was refused has begun nothing: a recording there is another's to end.
+    // A refused trace_begin has begun nothing: if a recording is on, it belongs to somebody else.
     const int code = answer.error().exit_code;
     tracing_ = code == kTimedOut || code == kUnreachable;
     stop(answer.error());
   }
 
-  // With our name, so that another's recording goes on.
+  // Names this run, so that another's recording goes on.
   Json trace_command(const char* command) const {
     return {
         {"command", command}, {"job", options_.job}, {"by", fmt::format("`muster run` (pid {})", getpid())}};
@@ -362,7 +362,7 @@ class RunCommand {
           options_.environment,
           {options_.address.endpoint, options_.job, options_.mesh, tokens_.at(static_cast<std::size_t>(rank)),
            static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(options_.ranks)}));
-    // A rank that never attached, or attached and left before others came, is known to be gone here alone.
+    // Only this program knows that a rank is gone that never attached, or left before others came.
     ranks.on_end = [this](std::size_t rank, const std::string& text) { tell_absence(rank, text); };
     ranks_ = std::make_unique<Ranks>(loop_, std::move(ranks), [this](int code) { on_ranks_done(code); });
     const Status started = ranks_->start();
@@ -374,15 +374,15 @@ class RunCommand {
     stop({code, started.message()});
   }
 
-  // Until it is heard: an engine that is stopped refuses when enough waits for it, and those who wait for the
-  // rank would learn of it at their deadline only.
+  // Repeated until it is heard: a stopped engine refuses once enough questions wait for it. Else ranks that
+  // wait for this one would learn of it only at their deadline.
   void tell_absence(std::size_t rank, const std::string& text) {
     if (!link_) return;
     link_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
                [this, rank, text](const OrTrouble<DaemonAnswer>& told) {
                  if (told || told.error().exit_code != kFailed) return;
                  loop_.after(kAskAgain, [this, rank, text] {
-                   if (ranks_) tell_absence(rank, text);  // or else nobody is left to wait
+                   if (ranks_) tell_absence(rank, text);  // else nobody is left who waits
                  });
                });
   }
@@ -412,7 +412,7 @@ class RunCommand {
 
   void on_end_signal(int number) {
     if (finishing_) {
-      daemon_ ? daemon_->child().signal(SIGKILL) : leave();  // a second one: no patience left
+      daemon_ ? daemon_->child().signal(SIGKILL) : leave();  // second signal: end at once
       return;
     }
     if (ranks_) return ranks_->interrupt(number);
@@ -420,7 +420,7 @@ class RunCommand {
     finish(128 + number);
   }
 
-  // Asks, and goes on with the result; trouble ends the run.
+  // Asks, and continues with the result; a failure ends the run.
   void step(const Json& command, std::function<void(const Json&)> next, int not_found = kNoObject) {
     link_->ask(command, [this, next = std::move(next), not_found](const OrTrouble<DaemonAnswer>& answer) {
       take(answer, next, not_found);
@@ -447,12 +447,12 @@ class RunCommand {
     if (std::exchange(finishing_, true)) return;
     exit_code_ = code;
     if (!job_stays_ || !tracing_) return leave();
-    // A run that has come to nothing leaves no recording on in a job that stays.
+    // A failed run must leave no recording on in a job that stays.
     link_->ask(trace_command("trace_end"), [this](const OrTrouble<DaemonAnswer>&) { leave(); });
   }
 
   void leave() {
-    // Later, because the connection may be on the stack. Its end is the end of the job.
+    // Posted, because the connection may be on the stack. The job ends with the connection.
     loop_.post([this] { link_.reset(); });
     if (daemon_death_ == 0) return loop_.post([this] { loop_.stop(); });
     daemon_->child().signal(SIGTERM);
@@ -469,10 +469,10 @@ class RunCommand {
   std::unique_ptr<Ranks> ranks_;
   std::vector<std::string> tokens_;
   const SteadyClock clock_;
-  Instant give_up_at_{};    // waiting for a job to end
-  bool named_ = false;      // the job, by the user
+  Instant give_up_at_{};    // for a job's end
+  bool named_ = false;      // the user has named the job
   bool job_stays_ = false;  // after this run
-  bool tracing_ = false;    // this run began it, or its answer is not here
+  bool tracing_ = false;    // this run began a recording, or may have
   bool finishing_ = false;
   int exit_code_ = kFailed;
 };
@@ -480,11 +480,11 @@ class RunCommand {
 }  // namespace
 
 int run_ranks(const RunOptions& options) {
-  // First of all: the event loop, too, must be opened. A number that is too large is refused by name later.
+  // First of all, since the event loop needs descriptors too. Too large a number is refused by name later.
   const bool known = options.ranks > 0 && options.ranks <= kRanksOnNodeMax;
   const std::int64_t ranks = known ? options.ranks : 1;
   if (Status room = make_room(static_cast<std::size_t>(ranks), nullptr); !room.ok()) {
-    // Not one shortage after the other: where a daemon would be started, its need is told as well.
+    // Report both shortages at once: if a daemon would be started, include its need.
     const bool own_daemon = options.home == Home::kPrivate || options.home == Home::kAny;
     const auto limits = private_limits(options.config, options.environment, ranks);
     if (own_daemon && limits) room = make_room(static_cast<std::size_t>(ranks), &*limits);

@@ -1,4 +1,4 @@
-// `muster run`: ranks on this machine, with the daemon that runs here or one of their own.
+// `muster run`: runs ranks on this machine, with the daemon that runs here or with a private one.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -31,7 +31,7 @@ struct RunOptions {
   std::vector<std::string> environment;
 };
 
-// 0, the first failure's code, 128 + a signal, or a code of outcome.hpp.
+// Returns 0, the first failure's code, 128 + a signal, or a code of outcome.hpp.
 int run_ranks(const RunOptions& options);
 
 }  // namespace muster::cli

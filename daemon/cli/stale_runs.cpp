@@ -40,7 +40,7 @@ bool remove_run_directory(const std::string& path) {
   const shm::Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat facts {};
   if (!folder.valid() || fstat(folder.get(), &facts) != 0 || facts.st_uid != geteuid()) return false;
-  // Held by a daemon of another network namespace, where the first lock is not seen.
+  // A daemon in another network namespace may hold the directory: PlaceLock does not see it.
   if (!shm::lock_folder(folder, path, 1).ok()) return false;
   if (fstatat(folder.get(), kRunSocket, &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(facts.st_mode))
     unlinkat(folder.get(), kRunSocket, 0);
@@ -48,7 +48,7 @@ bool remove_run_directory(const std::string& path) {
 }
 
 std::vector<std::string> run_parents() {
-  // The basedir specification has a relative path ignored; a socket's path has 107 bytes.
+  // The basedir specification says to ignore a relative path; a socket's path has at most 107 bytes.
   constexpr std::size_t kParentMax = 64;
   std::vector<std::string> parents;
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");

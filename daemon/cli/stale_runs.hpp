@@ -1,4 +1,4 @@
-// The directories of private daemons: each is named by chance, and whoever was killed leaves his behind.
+// The directories of private daemons. Their names are random, and a killed run leaves its directory behind.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,20 @@ namespace muster::cli {
 inline constexpr const char* kRunDirectoryPrefix = "muster-run-";
 inline constexpr const char* kRunSocket = "musterd.sock";
 
-// Chance for a name. 0 where the system has none to give: then whoever has that name already refuses the
-// other.
+// A random number for a name. 0 if the system has none; a name that is in use already is then refused.
 std::uint64_t chance_for_name();
 
-// A path below `parent` that nobody has yet. It is the daemon that makes it, under its lock: so none that is
-// there without one belongs to a run that is just beginning.
+// An unused path below `parent`. The daemon makes the directory under its lock, so a directory without a lock
+// never belongs to a run that is just beginning.
 std::string fresh_run_directory(const std::string& parent);
 
-// Removes it with the socket in it, if it is this user's and no daemon has its lock. Nothing else in it, no
-// link and nobody else's directory is touched. Whether it is gone.
+// Removes the directory with its socket, if it is this user's and no daemon has its lock. Other files, links
+// and other users' directories are not touched. True if it is gone.
 bool remove_run_directory(const std::string& path);
 
-// Where directories of runs may lie, the best first.
+// The directories in which those of runs may lie, the best first.
 std::vector<std::string> run_parents();
-// Removes all of `parent` that are so, kStaleRunsMax of them at most.
+// Removes the stale directories in `parent`, at most kStaleRunsMax.
 inline constexpr int kStaleRunsMax = 256;
 void remove_stale_runs(const std::string& parent);
 

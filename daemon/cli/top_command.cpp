@@ -30,7 +30,7 @@ std::uint64_t grown(const std::array<std::uint64_t, shm::kTallyValuesMax>& befor
   return after[i] >= before[i] ? after[i] - before[i] : after[i];
 }
 
-// A group's counts are sums over whoever is attached: they fall when a member leaves, and that is no growth.
+// A group's counts are sums over attached members: they fall when a member leaves, which is no growth.
 std::uint64_t group_grown(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
                           const std::array<std::uint64_t, shm::kTallyValuesMax>& after, GroupCount count) {
   const auto i = static_cast<std::size_t>(count);
@@ -38,7 +38,7 @@ std::uint64_t group_grown(const std::array<std::uint64_t, shm::kTallyValuesMax>&
 }
 
 struct Pace {
-  double seconds = 0;  // 0: nothing was written in between
+  double seconds = 0;  // 0: nothing was written between the looks
   double of(std::uint64_t amount) const { return seconds > 0 ? static_cast<double>(amount) / seconds : 0; }
   double part(std::uint64_t nanos) const { return std::min(1.0, of(nanos) * 1e-9); }
 };
@@ -48,7 +48,7 @@ std::uint64_t now_at(const Tally& tally, Count count) {
   return tally[static_cast<std::size_t>(count)];
 }
 
-// In the group where the rank is worst; null: it has not met others often enough.
+// The lag in the rank's worst group; null: too few operations with others.
 Json lag_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& rank, const Look& look) {
   const std::uint64_t group = now_at(rank, RankCount::kLagGroup);
   if (group == 0) return nullptr;
@@ -84,8 +84,8 @@ Json rank_rates(const Look& before, const Look& after, const Pace& pace) {
   return ranks;
 }
 
-// A row that has another group since the look before has no rates yet: some counts of its members are older
-// than itself.
+// A row that got another group since the last look has no rates yet: some counts of its members are older
+// than the row.
 Json group_rates(const Look& before, const Look& after, const Pace& pace) {
   Json groups = Json::array();
   for (std::size_t row = 0; row < after.groups.size(); ++row) {
@@ -123,7 +123,7 @@ std::string rate(double value) {
   return value >= 1000 ? fmt::format("{:.1f}k", value / 1000) : fmt::format("{:.1f}", value);
 }
 
-// A line for each rank that comes late.
+// One line for each late rank.
 std::string late_text(const Json& now) {
   std::string out;
   for (const Json& rank : now.at("ranks")) {
@@ -148,7 +148,7 @@ int show(const std::string& job, const Json& now, Output output, bool clear) {
   return print_text(top_text(job, now, config::screen_columns()));
 }
 
-// Silence is an engine's that is stuck, or of one that is no more: these counters outlive it.
+// Whether a silent engine has ended, and is not just stuck: the counters outlive the engine.
 std::optional<Trouble> ended(const DaemonAddress& address, const std::string& job, int engine,
                              Attention& attention) {
   const auto now = ask(address, {{"command", "counters"}, {"job", job}}, &attention);
@@ -195,7 +195,7 @@ Look look_at(const JobCountersReader& counters, Instant now) {
   return look;
 }
 
-// By the engine's own time: a stuck one has moved nothing in no time, not little in much.
+// Over the engine's own time: a stuck engine shows no rates instead of low ones.
 Json rates(const JobCountersReader& counters, const Look& before, const Look& after) {
   const Pace pace{seconds_of(after.beat - before.beat)};
   const double silent = std::max(0.0, seconds_of(after.at - after.beat));
@@ -245,7 +245,7 @@ std::string top_text(const std::string& job, const Json& now, std::size_t column
 }
 
 int run_top(const DaemonAddress& address, const std::string& job, const TopOptions& options, Output output) {
-  // What nobody reads any more would end this program, and leave the terminal as it is just now.
+  // Keys only with a terminal as output: a closed pipe would end this program with the terminal changed.
   const bool screen = !options.once && ::isatty(STDOUT_FILENO) == 1;
   Attention attention(screen ? Keys::kHeard : Keys::kIgnored);
   try {

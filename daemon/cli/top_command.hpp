@@ -1,5 +1,5 @@
-// muster top: what the ranks and groups of a job do just now, from counters in shared memory: works while the
-// engine is stuck.
+// muster top: shows what the ranks and groups of a job do now. It reads counters in shared memory, so it
+// works while the engine is stuck.
 #pragma once
 
 #include "api/shm/job_counters.hpp"
@@ -14,10 +14,10 @@ struct TopOptions {
   bool once = false;   // two looks, one table
 };
 
-// Until q or a signal, unless once.
+// Runs until q or a signal, unless `once`.
 int run_top(const DaemonAddress& address, const std::string& job, const TopOptions& options, Output output);
 
-// One look at all counters. A group without members is a row that nobody has just now.
+// One look at all counters. A group without members is a free row.
 struct Look {
   Instant at{0};
   Instant beat{0};

@@ -16,13 +16,13 @@ Trouble cannot_write(const std::string& path, int error) {
   return {kFailed, fmt::format("cannot write {}: {}", path, std::strerror(error))};
 }
 
-// Whether a rename onto the path replaces a file and not a device or a link.
+// Whether a rename onto the path replaces a regular file or nothing, not a device or a link.
 bool replaceable(const std::string& path) {
   struct stat facts {};
   return ::lstat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode);
 }
 
-// 0, or why not (errno).
+// Returns 0 or an errno.
 int write_all(const std::string& path, const std::string& text) {
   shm::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.valid()) return errno;

@@ -1,4 +1,4 @@
-// A job's trace, from the daemon's descriptor to a file.
+// Writes a job's trace from the daemon's descriptor to a file.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -9,11 +9,11 @@
 
 namespace muster::cli {
 
-// Whether the file could be written, asked before there is anything to write. Changes nothing.
+// Whether the file can be written, checked before there is a trace. Changes nothing.
 std::optional<Trouble> check_writable(const std::string& path);
 
-// The answer to trace_end. Written beside `path` first, where that is possible, so that a full disk leaves no
-// half of a trace there. Returns its bytes.
+// `answer`: of trace_end. Writes beside `path` first, if possible, so that a full disk leaves no half trace
+// there. Returns its bytes.
 OrTrouble<std::uint64_t> write_trace(const DaemonAnswer& answer, const std::string& path);
 
 }  // namespace muster::cli

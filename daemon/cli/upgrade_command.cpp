@@ -5,7 +5,7 @@
 namespace muster::cli {
 namespace {
 
-// Nothing comes back if it succeeds: the connection ends with the program. A refusal says why.
+// Success has no answer: the connection ends with the program. A refusal says why.
 OrTrouble<DaemonAnswer> send_upgrade(const DaemonAddress& address, const std::string& program) {
   const SteadyClock clock;
   const Instant deadline = clock.now() + address.timeout;
@@ -44,13 +44,13 @@ int run_upgrade(const DaemonAddress& address, const std::string& program, Output
   if (!before) return complain(before.error());
   const Instant begin = clock.now();
   if (const auto refused = send_upgrade(address, program); !refused) return complain(refused.error());
-  const auto after = ask(address, {{"command", "version"}});  // of the next one, once it listens
+  const auto after = ask(address, {{"command", "version"}});  // of the new daemon, once it listens
   if (!after) return complain(after.error());
   try {
     const Json result = upgraded(before->result, after->result, clock.now() - begin);
     if (result.at("instance") == before->result.at("instance"))
       return complain({kFailed, "the daemon ended the connection and did not give way; its log says why"});
-    // A program that failed and was started anew by a service manager counts from 1, without what was kept.
+    // A failed program that a service manager restarted counts from 1, without the kept jobs.
     if (result.at("instance").get<std::uint64_t>() < before->result.at("instance").get<std::uint64_t>())
       return complain(
           {kFailed, "the daemon gave way, but another one listens now, without its jobs; its log says why"});

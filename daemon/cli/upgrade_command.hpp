@@ -1,4 +1,4 @@
-// `muster upgrade`: another musterd in the place of the one that runs; jobs and ranks go on.
+// `muster upgrade`: replaces the running musterd by another; jobs and ranks go on.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -7,7 +7,7 @@
 
 namespace muster::cli {
 
-// `program` may be empty: the file that the daemon was started from, as it is now.
+// An empty `program` is the file from which the daemon was started, as it is now.
 int run_upgrade(const DaemonAddress& address, const std::string& program, Output output);
 
 }  // namespace muster::cli

@@ -43,7 +43,7 @@ class Checker {
   void run(Node* root) { visit(shape_, root, "", root->mark); }
 
  private:
-  // `key_mark` is where the key stands: a missing value has no place of its own.
+  // `key_mark`: the place of the key, since a missing value has no place of its own.
   void visit(const Shape& shape, Node* node, const std::string& path, Mark key_mark) {
     if (diagnostics_.full() || node->kind == Node::Kind::kRefused) return;
     const Key& key = shape.key();
@@ -74,7 +74,8 @@ class Checker {
     if (kind == Node::Kind::kList && node.kind == Node::Kind::kScalar)
       suggestion = fmt::format("write [{}]", node.text);
     const std::string expected = path.empty() ? "a map of keys ('name: value')" : type_text(key);
-    const std::string actual = node.kind == Node::Kind::kScalar ? quoted(node.text) : std::string(noun(node));
+    const std::string actual =
+        node.kind == Node::Kind::kScalar ? in_quotes(node.text) : std::string(noun(node));
     add(node.mark, path, {fmt::format("expected {}, not {}", expected, actual), suggestion});
     return false;
   }
@@ -129,7 +130,7 @@ class Checker {
     }
   }
 
-  // Inside a scalar an offset is exact only when the source spells it as it reads.
+  // Inside a scalar an offset is exact only if the source spells the value as it is read.
   Mark place(const Node& node, std::size_t offset) const {
     const std::size_t begin = node.offset + (node.quoted ? 1 : 0);
     if (offset == 0 || std::string_view(source_.text()).substr(begin, node.text.size()) != node.text)

@@ -1,4 +1,4 @@
-// check(): a tree against the keys of its file. Every scalar gets its value; everything wrong is reported.
+// check(): holds a tree against the keys of its file. Every scalar gets its value; every fault is reported.
 #pragma once
 
 #include "daemon/config/diagnostic.hpp"
@@ -9,8 +9,8 @@
 
 namespace muster::config {
 
-// Unknown keys, wrong types, values out of range, missing keys. A node without a fault has its `value`
-// afterwards.
+// Reports unknown keys, wrong types, values out of range, and missing keys. Sets `value` of each scalar
+// without a fault.
 void check(const Source& source, std::span<const Key> keys, Node* root, Diagnostics* diagnostics);
 
 }  // namespace muster::config

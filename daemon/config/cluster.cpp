@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kRanksMax = 65536;  // mesh::kRankCountMax: a job may span many nodes
 constexpr std::int64_t kEntriesMax = 4096;
-constexpr std::int64_t kMs = 1000 * 1000;
-constexpr std::int64_t kDay = 24 * 3600 * 1000 * kMs;
+constexpr std::int64_t kMillisecond = 1000 * 1000;
+constexpr std::int64_t kDay = 24 * 3600 * 1000 * kMillisecond;
 constexpr std::string_view kDims = "pp|dp_replicate|dp_shard|cp|domain|tp|ep";
 
 constexpr auto kOptional = Presence::kOptional;
@@ -67,7 +67,7 @@ constexpr std::array kKeys{
         "The dims that it joins, outermost first."},
     Key{"jobs[].mesh.flatten.*[]", KeyKind::kChoice, kRequired, "", 0, 0, kDims, "A dim."},
     Key{"jobs[].lanes", KeyKind::kSection, kOptional, "", 0, 0, "", "How its operations are scheduled."},
-    Key{"jobs[].lanes.deadline", KeyKind::kDuration, kOptional, "", 100 * kMs, kDay, "",
+    Key{"jobs[].lanes.deadline", KeyKind::kDuration, kOptional, "", 100 * kMillisecond, kDay, "",
         "An operation that has waited so long for a member fails on every rank; unset: defaults.deadline of "
         "musterd.yaml."},
     Key{"jobs[].digests", KeyKind::kInteger, kOptional, "", 0, kDigestsMax, "",
@@ -81,8 +81,8 @@ const Key& key_at(std::string_view path) {
   return *key;
 }
 
-// Turns a checked tree into a Cluster. What check() has refused is left at its default: the result is thrown
-// away then, but the rest is still looked at, so that all faults show at once.
+// Turns a checked tree into a Cluster. Values that check() has refused stay at their defaults: the result is
+// then dropped, but the rest is still checked, so that all faults show at once.
 //
 // Owns    the cluster until taken.
 // Thread  one.
@@ -139,7 +139,7 @@ class Extractor {
     if (diagnostics_.full() || hosts_full_) return;
     auto hosts = expand_hosts(host.value->text, kHostsMax - hosts_seen_.size());
     if (!hosts) {
-      // Good alone, but not after the entries above: said once, not for every entry that follows.
+      // Good alone, but not after the entries above: reported once, not for every later entry.
       hosts_full_ = !hosts_seen_.empty() && expand_hosts(host.value->text);
       if (hosts_full_) {
         add(host.mark, path,
@@ -157,9 +157,9 @@ class Extractor {
       const auto [first, fresh] = hosts_seen_.emplace(name, host.mark);
       if (fresh) continue;
       add(host.mark, path,
-          {fmt::format("host {} is named twice", quoted(name)),
+          {fmt::format("host {} is named twice", in_quotes(name)),
            fmt::format("line {} names it already", first->second.line)});
-      break;  // an overlap of a thousand hosts is one mistake
+      break;  // an overlap of a thousand hosts is one fault
     }
     entry->hosts = {std::move(*hosts), host.mark, path};
   }
@@ -171,7 +171,7 @@ class Extractor {
       const auto [first, fresh] = jobs_seen_.emplace(job.name.value, name->mark);
       if (!fresh)
         add(name->mark, job.name.path,
-            {fmt::format("job {} is named twice", quoted(job.name.value)),
+            {fmt::format("job {} is named twice", in_quotes(job.name.value)),
              fmt::format("line {} names it already", first->second.line)});
     }
     if (const Node* ranks = leaf(&node, "ranks"))
@@ -195,7 +195,7 @@ class Extractor {
         if (!field.value.value) continue;
         const std::string below = fmt::format("{}.dims.{}", path, field.name);
         const std::int64_t size = field.value.value->number;
-        // The range of dp_shard starts at -1 and would let 0 through.
+        // The range of dp_shard starts at -1, so 0 needs its own check.
         if (size == 0)
           add(field.value.mark, below,
               {"must be at least 1, or -1, is 0", "write -1 to use what is left over"});
@@ -215,7 +215,7 @@ class Extractor {
       const auto same = [&](const Marked<std::string>& other) { return other.value == item.value->text; };
       if (std::any_of(flatten.dims.begin(), flatten.dims.end(), same))
         add(item.mark, below,
-            {fmt::format("dim {} is named twice", quoted(item.value->text)), "remove one of them"});
+            {fmt::format("dim {} is named twice", in_quotes(item.value->text)), "remove one of them"});
       flatten.dims.push_back({item.value->text, item.mark, below});
     }
     entry->flatten.push_back(std::move(flatten));

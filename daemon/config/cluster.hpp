@@ -1,7 +1,7 @@
 // Cluster: the nodes and the jobs that a cluster file describes.
 //
-// What concerns one value, or two values of one file, is checked here. Whether the degrees of a mesh multiply
-// to its world, and what a flattened dim may be called, is known to the scheduler: the marks let its
+// The parser checks what concerns one value, or two values of one file. The scheduler checks whether the
+// degrees of a mesh multiply to its world, and what a flattened dim may be called. The marks let its
 // complaint point at the line.
 #pragma once
 
@@ -18,9 +18,9 @@
 
 namespace muster::config {
 
-enum class DeviceKind : std::uint8_t { kHost, kCuda, kAuto };  // kAuto: cuda where there is one, else host
+enum class DeviceKind : std::uint8_t { kHost, kCuda, kAuto };  // kAuto: cuda if there is one, else host
 
-// The hosts of one entry of `nodes`, which are alike.
+// The hosts of one entry of `nodes`; they are alike.
 struct NodeEntry {
   Marked<std::vector<std::string>> hosts;
   DeviceKind device_kind = DeviceKind::kAuto;
@@ -29,7 +29,7 @@ struct NodeEntry {
 
 struct Degree {
   std::string dim;
-  std::int64_t size = 1;  // -1 (dp_shard alone): what the world leaves over
+  std::int64_t size = 1;  // -1 (dp_shard alone): what the other dims leave of the world
 };
 
 struct FlattenEntry {
@@ -62,11 +62,11 @@ struct Cluster {
   std::vector<NodeEntry> nodes;
   std::vector<JobEntry> jobs;
 
-  // Of all nodes together.
+  // Devices of all nodes together.
   std::uint64_t devices() const;
-  // The world of a job.
+  // The world of a job: its number of ranks.
   std::uint64_t ranks(const JobEntry& job) const;
-  // The complaint of a later floor, at the place it concerns.
+  // A diagnostic for a complaint that a later check makes about the place `mark`.
   Diagnostic diagnostic(Mark mark, std::string path, Complaint complaint) const;
 };
 

@@ -10,26 +10,6 @@ namespace {
 
 constexpr std::size_t kShownCharacters = 120;  // of a source line; a longer one is shown around the caret
 
-bool continues(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-}
-
-std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return !continues(c); }));
-}
-
-// Byte offset of character `index`.
-std::size_t byte_of(std::string_view text, std::size_t index) {
-  std::size_t at = 0;
-  for (; at < text.size(); ++at) {
-    if (continues(text[at])) continue;
-    if (index == 0) return at;
-    --index;
-  }
-  return at;
-}
-
 }  // namespace
 
 Source::Source(std::string name, std::string text)
@@ -51,7 +31,7 @@ Mark Source::mark(std::size_t offset) const {
   const auto after = std::upper_bound(starts_.begin(), starts_.end(), offset);
   const auto line = static_cast<std::size_t>(after - starts_.begin());
   const std::size_t begin = starts_[line - 1];
-  const std::size_t before = characters(std::string_view(text_).substr(begin, offset - begin));
+  const std::size_t before = utf8_characters(std::string_view(text_).substr(begin, offset - begin));
   return {static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(before + 1)};
 }
 
@@ -67,9 +47,9 @@ std::string Diagnostic::text() const {
   const std::string whole = printable(source_line, Lines::kOne);
   const std::size_t caret = column - 1;
   const std::size_t first = caret < kShownCharacters * 3 / 4 ? 0 : caret - kShownCharacters / 2;
-  const std::size_t begin = byte_of(whole, first);
+  const std::size_t begin = utf8_offset(whole, first);
   const std::string_view rest = std::string_view(whole).substr(begin);
-  const std::string_view shown = rest.substr(0, byte_of(rest, kShownCharacters));
+  const std::string_view shown = rest.substr(0, utf8_offset(rest, kShownCharacters));
   out += fmt::format("\n  {}\n  {}^", shown, std::string(caret - first, ' '));
   return out;
 }
@@ -109,11 +89,11 @@ Status Diagnostics::status() const {
   return Status(Code::kConfig, text());
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShown = 60;
   const std::string clean = printable(text, Lines::kOne);
-  if (characters(clean) <= kShown) return "'" + clean + "'";
-  return "'" + clean.substr(0, byte_of(clean, kShown)) + "…'";
+  if (utf8_characters(clean) <= kShown) return "'" + clean + "'";
+  return "'" + clean.substr(0, utf8_offset(clean, kShown)) + "…'";
 }
 
 }  // namespace muster::config

@@ -1,4 +1,4 @@
-// Source and Diagnostic: where a configuration error is, in the form a person and an editor can use.
+// Source and Diagnostic: where a configuration error is, in a form for people and editors.
 //
 //   musterd.yaml:14:7: error: nodes[0].gpu: unknown key; did you mean 'gpus'?
 //     - {gpu: 4}
@@ -27,8 +27,7 @@ struct Mark {
   friend bool operator==(Mark, Mark) = default;
 };
 
-// A value with the place and the path ("jobs[0].mesh.dims.tp") it came from, so that a later floor can blame
-// it.
+// A value with its place and its path ("jobs[0].mesh.dims.tp"), so that a later check can point at it.
 template<class T>
 struct Marked {
   T value{};
@@ -60,11 +59,11 @@ class Source {
   std::vector<std::size_t> starts_;  // first byte of each line
 };
 
-// What is wrong with one value, before anyone knows where it stands.
+// What is wrong with one value, before its place is known.
 struct Complaint {
   std::string message;     // "must be 0..1024, is 4096"
   std::string suggestion;  // "write 60s"; may be empty
-  std::size_t offset = 0;  // of the fault inside the value, in bytes
+  std::size_t offset = 0;  // of the fault in the value, in bytes
 };
 
 struct Diagnostic {
@@ -76,13 +75,13 @@ struct Diagnostic {
   std::string suggestion;
   std::string source_line;
 
-  // The form at the top of this file; without line and caret when there is no place.
+  // The form at the top of this file; without line and caret if there is no place.
   std::string text() const;
 };
 
 Diagnostic diagnostic_at(const Source& source, Mark mark, std::string path, Complaint complaint);
 
-// All that is wrong, in the order of the text.
+// All faults, in the order of the text.
 //
 // Owns    its entries.
 // Thread  a value; any.
@@ -111,6 +110,6 @@ template<class T>
 using Parsed = tl::expected<T, Diagnostics>;
 
 // Quoted for a message, with control characters made visible, cut after 60 characters.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 }  // namespace muster::config

@@ -15,7 +15,7 @@
 namespace muster::config {
 namespace {
 
-// Ends the parse from inside the library's callbacks; what was wrong is in the diagnostics already.
+// Ends the parse inside the library's callbacks; the fault is in the diagnostics already.
 struct Stop {};
 
 std::optional<Complaint> bad_character(std::string_view text, std::size_t i) {
@@ -33,7 +33,7 @@ std::optional<Complaint> bad_character(std::string_view text, std::size_t i) {
   return std::nullopt;
 }
 
-// Faults of the text itself, which the library would take for something else. True when it may be parsed.
+// Faults of the text that the library would misread. True if the text may be parsed.
 bool check_text(const Source& source, Diagnostics* diagnostics) {
   const std::string& text = source.text();
   const auto refuse = [&](Complaint complaint) {
@@ -68,8 +68,8 @@ bool check_text(const Source& source, Diagnostics* diagnostics) {
   return good;
 }
 
-// Whether the quoted scalar that opens at `offset` closes. The library takes the end of the file for the
-// quote.
+// Whether the quoted scalar that opens at `offset` closes. The library would accept the end of the file as
+// the closing quote.
 bool closes(std::string_view text, std::size_t offset) {
   const char quote = text[offset];
   for (std::size_t i = offset + 1; i < text.size(); ++i) {
@@ -86,8 +86,8 @@ bool closes(std::string_view text, std::size_t offset) {
   return false;
 }
 
-// Places of offsets that are near each other: Source::mark counts from the start of the line, and a line may
-// hold the whole file.
+// Finds the places of offsets that are near each other. Source::mark counts from the start of the line, which
+// may hold the whole file.
 //
 // Owns    the last place.
 // Thread  one.
@@ -118,8 +118,8 @@ class Places {
   Mark mark_{1, 1};
 };
 
-// Builds the tree from the library's events. The events show what its node interface hides: the second of two
-// equal keys, merges, anchors; and depth and size are bounded before anything is built.
+// Builds the tree from the library's events. The events show what its node interface hides: duplicate keys,
+// merges, anchors. They also allow to bound depth and size before anything is built.
 //
 // Owns    the tree until taken.
 // Thread  one.
@@ -191,11 +191,11 @@ class Builder final : public YAML::EventHandler {
   struct Key {
     std::string name;
     Mark mark;
-    bool kept = true;  // false: reported; its value is read and dropped
+    bool kept = true;  // false: a reported fault; its value is read and dropped
   };
   struct Frame {
     Node node;
-    std::optional<Key> key;                       // of a map, while its value is awaited
+    std::optional<Key> key;                       // of a map, until its value comes
     std::unordered_map<std::string, Mark> taken;  // keys of a map
   };
 
@@ -268,14 +268,14 @@ class Builder final : public YAML::EventHandler {
     }
     const auto [first, fresh] = frame.taken.emplace(made.text, made.mark);
     if (!fresh) {
-      add(made.offset, {fmt::format("key {} is given twice", quoted(made.text)),
+      add(made.offset, {fmt::format("key {} is given twice", in_quotes(made.text)),
                         fmt::format("it stands on line {} already", first->second.line)});
       return refused;
     }
     return {made.text, made.mark, true};
   }
 
-  // Where the parse stands: "jobs[0].mesh".
+  // The path of the present place: "jobs[0].mesh".
   std::string path() const {
     std::string out;
     for (const Frame& frame : frames_) {
@@ -301,7 +301,7 @@ class Builder final : public YAML::EventHandler {
   std::size_t documents_ = 0;
 };
 
-// The library's sentence, as one of ours where the usual cause is known.
+// Rewords the library's message if the usual cause is known.
 Complaint syntax_complaint(const std::string& message) {
   struct Rewording {
     std::string_view theirs, ours, suggestion;
@@ -322,7 +322,7 @@ Complaint syntax_complaint(const std::string& message) {
   return {message, ""};
 }
 
-// Reads a text in place; std::istringstream would copy it.
+// Reads a text in place; std::istringstream would copy the text.
 class TextBuffer final : public std::streambuf {
  public:
   explicit TextBuffer(const std::string& text) {
@@ -346,8 +346,8 @@ std::optional<Node> read_document(const Source& source, Diagnostics* diagnostics
     TextBuffer buffer(source.text());
     std::istream stream(&buffer);
     YAML::Parser parser(stream);
-    // The second call shows whether anything follows; OnDocumentStart refuses it. Never a loop: on some texts
-    // the library delivers empty documents for ever.
+    // The second call finds out whether another document follows, which OnDocumentStart refuses. Never a
+    // loop: on some texts the library delivers empty documents for ever.
     if (parser.HandleNextDocument(builder)) parser.HandleNextDocument(builder);
   } catch (const Stop&) {
     return std::nullopt;

@@ -1,4 +1,4 @@
-// The YAML reader: a text becomes a tree with a place on every node, or a list of what is wrong with it.
+// The YAML reader: turns a text into a tree with a place on every node, or into a list of its faults.
 //
 // A small part of YAML is accepted: one document of maps, lists and scalars. Refused, each with its place:
 // anchors and aliases, merges, tags, duplicate keys, several documents, tabs in indentation, control
@@ -51,9 +51,9 @@ struct Field {
   Node value;
 };
 
-// The tree. A text of comments alone is an empty map. Faults that leave a tree standing (a duplicate key) are
-// added to `diagnostics` and the tree is returned all the same, so that the rest of it can be checked;
-// nullopt after others.
+// The tree. A text of comments alone is an empty map. After a fault that leaves a tree (a duplicate key) the
+// fault is in `diagnostics`, and the tree is returned, so that the rest can be checked. After other faults:
+// nullopt.
 std::optional<Node> read_document(const Source& source, Diagnostics* diagnostics);
 
 }  // namespace muster::config

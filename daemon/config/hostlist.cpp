@@ -1,5 +1,7 @@
 #include "daemon/config/hostlist.hpp"
 
+#include "api/base/utf8.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -10,15 +12,12 @@
 namespace muster::config {
 namespace {
 
-constexpr std::size_t kNameMax = 253;    // of a host, as DNS has it
-constexpr std::size_t kDigitsMax = 9;    // of a number in brackets
-constexpr std::size_t kBracketsMax = 4;  // in one name
+constexpr std::size_t kNameMax = 253;       // of a host, as DNS has it
+constexpr std::size_t kRangeDigitsMax = 9;  // of a number in brackets
+constexpr std::size_t kBracketsMax = 4;     // in one name
 
-bool digit(char c) {
-  return c >= '0' && c <= '9';
-}
 bool name_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || digit(c) || c == '-' || c == '.' || c == '_';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '-' || c == '.' || c == '_';
 }
 
 struct NumberRange {
@@ -40,7 +39,7 @@ struct Pattern {
     for (const auto& bracket : brackets) {
       std::uint64_t sum = 0;
       for (const NumberRange& range : bracket) sum += range.count();
-      // Four brackets of 10^9 each would overflow; far above any limit, the exact figure means nothing.
+      // Four brackets of 10^9 each would overflow; far above any limit, the exact product does not matter.
       product = std::min<std::uint64_t>(product * std::min<std::uint64_t>(sum, 1u << 20), 1ull << 40);
     }
     return product;
@@ -107,14 +106,14 @@ class Reader {
       } else if (c == ' ') {
         return fault("a hostlist has no spaces", "remove the space");
       } else {
-        return fault(fmt::format("{} is not allowed in a host name", quoted(text_.substr(at_, 1))),
+        return fault(fmt::format("{} is not allowed in a host name", in_quotes(text_.substr(at_, 1))),
                      "use letters, digits, '-', '.', '_' and [ranges]");
       }
     }
     return too_long(*pattern);
   }
 
-  // Before any host is made of it: a long name and a range would ask for their product of memory.
+  // Checked before any host is made: a long name times a range would take much memory.
   static std::optional<Complaint> too_long(const Pattern& pattern) {
     std::size_t length = 0;
     for (const std::string& literal : pattern.literals) length += literal.size();
@@ -132,7 +131,7 @@ class Reader {
     } while (take(','));
     if (!take(']')) {
       if (done()) return Complaint{"'[' is not closed", "write ']' after the last number", open};
-      return fault(fmt::format("{} is not allowed in brackets", quoted(text_.substr(at_, 1))),
+      return fault(fmt::format("{} is not allowed in brackets", in_quotes(text_.substr(at_, 1))),
                    "write numbers and ranges, such as [01-16,20]");
     }
     pattern->brackets.push_back(std::move(ranges));
@@ -167,11 +166,11 @@ class Reader {
 
   std::optional<Complaint> read_digits(std::string_view* digits) {
     const std::size_t begin = at_;
-    while (!done() && digit(text_[at_])) ++at_;
+    while (!done() && is_digit(text_[at_])) ++at_;
     *digits = text_.substr(begin, at_ - begin);
     if (digits->empty()) return fault("a number is missing", "write numbers and ranges, such as [01-16,20]");
-    if (digits->size() > kDigitsMax)
-      return Complaint{fmt::format("'{}' has more than {} digits", *digits, kDigitsMax), "", begin};
+    if (digits->size() > kRangeDigitsMax)
+      return Complaint{fmt::format("'{}' has more than {} digits", *digits, kRangeDigitsMax), "", begin};
     return std::nullopt;
   }
 
@@ -181,8 +180,8 @@ class Reader {
     return value;
   }
 
-  // Ranges of different padding name different hosts: node1 is not node01. Sorted, because a text may hold
-  // very many.
+  // Ranges with different padding name different hosts: node1 is not node01. Sorted, because a text may hold
+  // many ranges.
   static std::optional<Complaint> overlap(std::vector<NumberRange> ranges) {
     std::sort(ranges.begin(), ranges.end(), [](const NumberRange& a, const NumberRange& b) {
       return std::tie(a.width, a.low, a.offset) < std::tie(b.width, b.low, b.offset);
@@ -236,7 +235,7 @@ tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view 
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     if (hosts[i].size() > kNameMax) return tl::unexpected(name_too_long(offsets[i]));
     if (!seen.emplace(hosts[i], i).second)
-      return tl::unexpected(Complaint{fmt::format("host {} is named twice", quoted(hosts[i])),
+      return tl::unexpected(Complaint{fmt::format("host {} is named twice", in_quotes(hosts[i])),
                                       "remove one of them", offsets[i]});
   }
   return hosts;

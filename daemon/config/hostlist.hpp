@@ -1,5 +1,5 @@
-// Hostlists as Slurm writes them: "node[01-16,20],login1" names 18 hosts. Zero padding is kept, several
-// brackets in one name multiply (the last turns fastest), order is preserved.
+// Hostlists as Slurm writes them: "node[01-16,20],login1" names 18 hosts. Zero padding and order are kept.
+// Several brackets in one name multiply; the last one turns fastest.
 #pragma once
 
 #include "daemon/config/diagnostic.hpp"
@@ -13,8 +13,8 @@ namespace muster::config {
 
 constexpr std::size_t kHostsMax = 65536;
 
-// The hosts, in the order written; each at most once. More than `limit` are refused before any is made, so
-// that a short text cannot ask for much memory. The complaint's offset says where in `text`.
+// The hosts, in the order written, each at most once. A list over `limit` is refused before any host is made,
+// so that a short text cannot ask for much memory. The complaint's offset is a place in `text`.
 tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view text,
                                                                std::size_t limit = kHostsMax);
 

@@ -1,4 +1,4 @@
-// What a configuration and the spec of a job say alike: who may claim a rank, and how high a number may be.
+// Rules that a configuration and a job's spec share: who may claim a rank, and bounds of numbers.
 #pragma once
 
 #include "api/shm/layout.hpp"
@@ -12,7 +12,7 @@ enum class ClaimRule : std::uint8_t { kOwner, kToken };
 
 inline constexpr std::uint32_t kWorkersMax = 1024;                   // threads of an engine
 inline constexpr std::uint32_t kGroupsMadeMax = 4096;                // of a job, beside those of its mesh
-inline constexpr std::uint32_t kDigestsMax = 1'000'000;              // runs from one sample to the next
-inline constexpr std::uint32_t kStartsPerLaneMax = shm::kLaneDepth;  // of a rank, without a verdict
+inline constexpr std::uint32_t kDigestsMax = 1'000'000;              // runs between two samples
+inline constexpr std::uint32_t kStartsPerLaneMax = shm::kLaneDepth;  // of a rank, without an outcome yet
 
 }  // namespace muster::config

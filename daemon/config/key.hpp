@@ -28,8 +28,8 @@ enum class KeyKind : std::uint8_t {
 
 enum class Presence : std::uint8_t { kOptional, kRequired };
 
-// low and high bound the number of a kInteger, kBytes, kDuration or kMode, the length of a text, and the size
-// of a list, both ends included.
+// low and high, both included, bound the number of a kInteger, kBytes, kDuration or kMode, the length of a
+// text, or the size of a list.
 struct Key {
   std::string_view path;  // "nodes[].devices.count": "[]" is an item of a list, "*" a name the user chose
   KeyKind kind = KeyKind::kSection;
@@ -48,7 +48,7 @@ std::vector<std::string> choices_of(const Key& key);
 
 // "a whole number, 0..1024": what a good value is.
 std::string type_text(const Key& key);
-// "0..1024", "1MiB..16TiB"; empty where the kind says it all.
+// "0..1024", "1MiB..16TiB"; empty if the kind says it all.
 std::string range_text(const Key& key);
 
 // "integer", "bytes": the kind as one word.

@@ -16,7 +16,7 @@ namespace {
 // Owns    one open descriptor.
 // Thread  one.
 // Bound   one descriptor.
-// Fails   never; a negative number is nothing to close.
+// Fails   never; a negative number is not closed.
 class OpenFile {
  public:
   explicit OpenFile(int descriptor) : descriptor_(descriptor) {}
@@ -75,7 +75,7 @@ Result<std::string> read_all(const std::string& path, int descriptor) {
 }  // namespace
 
 Result<Source> load_file(const std::string& path, const LoadOptions& options) {
-  // O_NONBLOCK: the open of a pipe without a writer would wait for one.
+  // O_NONBLOCK: otherwise opening a pipe waits for a writer.
   const OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.descriptor() < 0) return fail(refused_open(path, errno));
   struct stat facts {};

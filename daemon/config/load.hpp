@@ -1,4 +1,4 @@
-// load_file(): a configuration file from the disk, with the checks that keep another user from writing it.
+// load_file(): reads a configuration file, and checks that no other user could have written it.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -22,8 +22,7 @@ struct LoadOptions {
 };
 
 // kNotFound: no such file. kDenied: not readable, or not trusted. kConfig: a directory, a device, empty or
-// too large. Never blocks on a pipe. The checks are made on the open file, so that it cannot be exchanged
-// after them.
+// too large. Never blocks on a pipe. It checks the open file, which nobody can exchange afterwards.
 Result<Source> load_file(const std::string& path, const LoadOptions& options);
 
 }  // namespace muster::config

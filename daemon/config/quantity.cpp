@@ -1,6 +1,7 @@
 #include "daemon/config/quantity.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/utf8.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,10 +20,10 @@ __extension__ using Wide = unsigned __int128;
 struct Unit {
   std::string_view name;
   std::int64_t scale;
-  bool written;  // by the formatter; the others are only read
+  bool written;  // by the formatter; other units are only read
 };
 
-// What people write instead, and what to write: words that a distance of letters would get wrong.
+// Wrong words for a unit that edit distance would correct wrongly, and the right unit.
 struct Slip {
   std::string_view word;
   std::string_view instead;
@@ -72,10 +73,6 @@ constexpr std::array kTimeSlips{
 
 constexpr Dimension kBytes{"size", kByteUnits, kByteSlips, "MiB"};
 constexpr Dimension kTime{"duration", kTimeUnits, kTimeSlips, "s"};
-bool digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 std::string lowered(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -97,7 +94,7 @@ const Unit* find_unit(const Dimension& dimension, std::string_view name) {
   return nullptr;
 }
 
-// The unit that a wrong word was meant to be; empty when nobody could say.
+// The unit that a wrong word was meant to be; empty if unclear.
 std::string_view meant_unit(const Dimension& dimension, std::string_view word) {
   const std::string low = lowered(word);
   for (const Slip& slip : dimension.slips)
@@ -111,7 +108,7 @@ Complaint unit_complaint(const Dimension& dimension, std::string_view number, st
                          std::size_t offset) {
   if (word.empty()) {
     std::string remedy = fmt::format("{}{}", number, dimension.unit_of_bare);
-    // 67108864 is a count of bytes that someone worked out; 64 is a count of something larger.
+    // Suggest bytes for a number like 67108864. A small one, such as 64, probably counts a larger unit.
     std::int64_t bytes = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), bytes);
     if (dimension.noun == "size" && error == std::errc() && end == number.data() + number.size() &&
@@ -120,7 +117,7 @@ Complaint unit_complaint(const Dimension& dimension, std::string_view number, st
     return {fmt::format("a {} needs a unit ({})", dimension.noun, unit_list(dimension)), "write " + remedy,
             offset};
   }
-  // The space is the whole fault of "60 s".
+  // In "60 s" the space is the only fault.
   const std::string_view trimmed = word.substr(std::min(word.find_first_not_of(' '), word.size()));
   std::string_view meant =
       find_unit(dimension, trimmed) != nullptr ? trimmed : meant_unit(dimension, trimmed);
@@ -130,7 +127,8 @@ Complaint unit_complaint(const Dimension& dimension, std::string_view number, st
   }
   std::string suggestion = meant.empty() ? fmt::format("write one of {}", unit_list(dimension))
                                          : fmt::format("write {}{}", number, meant);
-  return {fmt::format("{} is no unit of {}", quoted(trimmed), dimension.noun), std::move(suggestion), offset};
+  return {fmt::format("{} is no unit of {}", in_quotes(trimmed), dimension.noun), std::move(suggestion),
+          offset};
 }
 
 struct Number {
@@ -140,17 +138,18 @@ struct Number {
 };
 
 tl::expected<Number, Complaint> parse_number(const Dimension& dimension, std::string_view text) {
-  constexpr std::size_t kDigitsMax = 18;  // below 10^18: no overflow of 64 bits here, nor of 128 below
+  constexpr std::size_t kMantissaDigitsMax =
+      18;  // below 10^18: no overflow of 64 bits here, nor of 128 below
   Number number;
   std::size_t digits = 0;
   bool point = false;
   for (const char c : text) {
     if (c == '.' && !point && digits > 0) {
       point = true;
-    } else if (digit(c)) {
-      if (++digits > kDigitsMax)
+    } else if (is_digit(c)) {
+      if (++digits > kMantissaDigitsMax)
         return tl::unexpected(
-            Complaint{fmt::format("{} has too many digits", quoted(text)), "use a larger unit"});
+            Complaint{fmt::format("{} has too many digits", in_quotes(text)), "use a larger unit"});
       number.mantissa = number.mantissa * 10 + static_cast<std::uint64_t>(c - '0');
       if (point) number.divisor *= 10;
     } else {
@@ -162,12 +161,12 @@ tl::expected<Number, Complaint> parse_number(const Dimension& dimension, std::st
     if (text.starts_with('-'))
       return tl::unexpected(Complaint{fmt::format("a {} is not negative", dimension.noun), ""});
     return tl::unexpected(
-        Complaint{fmt::format("{} is no {}", quoted(text), dimension.noun),
+        Complaint{fmt::format("{} is no {}", in_quotes(text), dimension.noun),
                   fmt::format("write a number and a unit, such as 5{}", dimension.unit_of_bare)});
   }
   if (text[number.length - 1] == '.')
     return tl::unexpected(Complaint{"a digit must follow the point", "", number.length});
-  if (number.length > 1 && text[0] == '0' && digit(text[1]))
+  if (number.length > 1 && text[0] == '0' && is_digit(text[1]))
     return tl::unexpected(
         Complaint{"a leading zero looks like an octal number",
                   fmt::format("write {}", text.substr(text.find_first_not_of('0') == std::string_view::npos
@@ -187,12 +186,12 @@ tl::expected<std::int64_t, Complaint> parse(const Dimension& dimension, std::str
   const Wide product = Wide{number->mantissa} * static_cast<std::uint64_t>(unit->scale);
   if (product % number->divisor != 0) {
     return tl::unexpected(
-        Complaint{fmt::format("{} is no whole number of {}", quoted(text), dimension.units[0].name),
+        Complaint{fmt::format("{} is no whole number of {}", in_quotes(text), dimension.units[0].name),
                   "write it in a smaller unit"});
   }
   const Wide value = product / number->divisor;
   if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-    return tl::unexpected(Complaint{fmt::format("{} is too large", quoted(text)), ""});
+    return tl::unexpected(Complaint{fmt::format("{} is too large", in_quotes(text)), ""});
   return static_cast<std::int64_t>(value);
 }
 
@@ -201,7 +200,7 @@ std::string format(const Dimension& dimension, std::int64_t value) {
   const Unit* best = &dimension.units[0];
   for (const Unit& unit : dimension.units)
     if (unit.written && value != 0 && value % unit.scale == 0) best = &unit;
-  // Seconds read better than minutes up to a few of them: a default of 60s is written as everyone says it.
+  // Up to a few minutes, seconds read better: the default is written as 60s.
   if (dimension.noun == kTime.noun && best->name == "min" && value < 5 * best->scale) best = &kTimeUnits[3];
   return fmt::format("{}{}", value / best->scale, best->name);
 }

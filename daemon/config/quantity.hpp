@@ -1,4 +1,4 @@
-// Quantities with units: "2GiB", "60s". No unit, no value; nothing is rounded.
+// Quantities with units: "2GiB", "60s". A value without a unit is refused; nothing is rounded.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -15,12 +15,12 @@ tl::expected<std::int64_t, Complaint> parse_bytes(std::string_view text);
 // ns us ms s min h. At most 2^63 - 1 ns, about 292 years.
 tl::expected<Nanos, Complaint> parse_duration(std::string_view text);
 
-// In the largest unit that leaves a whole number, so that parsing gives the same value back. Values are not
+// In the largest unit that leaves a whole number: parsing gives the same value back. Values must not be
 // negative.
 std::string format_bytes(std::int64_t bytes);
 std::string format_duration(Nanos duration);
 
-// Regular expressions of what the parsers read, for editors.
+// Regular expressions for what the parsers accept, for editors.
 std::string bytes_pattern();
 std::string duration_pattern();
 

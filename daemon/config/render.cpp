@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kColumns = 110;
 
-// `text` as lines that start with `lead` and fit the page.
+// Wraps `text` into lines that start with `lead` and fit the page.
 std::string wrapped(std::string_view text, const std::string& lead) {
   std::string out, line = lead;
   std::size_t at = 0;
@@ -37,7 +37,7 @@ std::string_view name_of(std::string_view path) {
   return dot == std::string_view::npos ? path : path.substr(dot + 1);
 }
 
-// Quotes where YAML would read something other than this text.
+// Quotes a value that YAML would not read as this text.
 std::string yaml_scalar(const Key& key) {
   if (key.fallback.empty() || key.kind == KeyKind::kMode) return fmt::format("\"{}\"", key.fallback);
   return std::string(key.fallback);
@@ -165,7 +165,7 @@ tl::expected<Explanation, Complaint> explanation_of(std::string_view path) {
   std::vector<Key> all(settings_keys().begin(), settings_keys().end());
   all.insert(all.end(), cluster_keys().begin(), cluster_keys().end());
   return tl::unexpected(
-      Complaint{fmt::format("no key is called {}", quoted(path)), did_you_mean(closest_path(all, path))});
+      Complaint{fmt::format("no key is called {}", in_quotes(path)), did_you_mean(closest_path(all, path))});
 }
 
 tl::expected<std::string, Complaint> explain(std::string_view path) {

@@ -1,4 +1,4 @@
-// The keys and the settings in force, as text for people and for programs.
+// Renders the keys and the settings in force as text for people and programs.
 #pragma once
 
 #include "daemon/config/diagnostic.hpp"
@@ -14,16 +14,16 @@ namespace muster::config {
 // configs/musterd.yaml: every key with its default and its comment.
 std::string settings_yaml();
 
-// One line for each key: name, value, origin; in a table for a screen of so many columns.
+// A table with one line for each key: name, value, origin; `columns` wide at most.
 std::string show(const Resolved& resolved, std::size_t columns);
 // {"schema_version": 1, "settings": [{"key", "value", "origin", "source"}]}; one line.
 std::string show_json(const Resolved& resolved);
 
 // What a key of either file means, its type, range and default, and where it can be set; for a section, its
-// keys. The path may carry indices, as a diagnostic does. The complaint names the nearest key.
+// keys. The path may have indices, as in a diagnostic. A complaint names the nearest key.
 tl::expected<std::string, Complaint> explain(std::string_view path);
 
-// The same as data.
+// The same, as data.
 struct Explanation {
   const Key* key = nullptr;
   bool setting = false;  // of musterd.yaml, which flags and environment set too; else of a cluster file

@@ -20,7 +20,7 @@ bool all_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// 010 is 8 to a YAML 1.1 reader, 10 to a YAML 1.2 reader and a surprise to everyone.
+// 010 is 8 to a YAML 1.1 reader and 10 to a YAML 1.2 reader, so it is refused.
 bool octal_looking(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   return (text.size() > 1 && text[0] == '0' && all_digits(text)) || text.starts_with("0o");
@@ -31,7 +31,7 @@ std::string_view without_zeros(std::string_view digits) {
   return first == std::string_view::npos ? "0" : digits.substr(first);
 }
 
-// A plain scalar that a YAML reader takes for something other than text.
+// A plain scalar that a YAML reader does not read as text.
 bool reads_as_other(std::string_view text) {
   static constexpr std::array<std::string_view, 12> kWords{"true", "True", "TRUE", "false", "False", "FALSE",
                                                            "null", "Null", "NULL", "~",     ".inf",  ".nan"};
@@ -50,11 +50,11 @@ Read read_integer(const Key& key, std::string_view text, Spelling spelling) {
     return refuse(fmt::format("expected a whole number, not the text \"{}\"", text), "remove the quotes");
   if (octal_looking(text)) {
     const bool decimal = all_digits(text);
-    return refuse(fmt::format("{} looks like an octal number", quoted(text)),
+    return refuse(fmt::format("{} looks like an octal number", in_quotes(text)),
                   decimal ? fmt::format("write {}", without_zeros(text)) : "write it in decimal");
   }
   const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
-  if (!all_digits(digits)) return refuse(fmt::format("expected {}, not {}", type_text(key), quoted(text)));
+  if (!all_digits(digits)) return refuse(fmt::format("expected {}, not {}", type_text(key), in_quotes(text)));
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || number < key.low || number > key.high) return out_of_range(key, text);
@@ -80,9 +80,9 @@ Read read_flag(std::string_view text, Spelling spelling) {
                  [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   const bool yes = low == "yes" || low == "on" || low == "y" || low == "1" || low == "true";
   const bool no = low == "no" || low == "off" || low == "n" || low == "0" || low == "false";
-  return refuse(fmt::format("expected true or false, not {}", quoted(text)), yes  ? "write true"
-                                                                             : no ? "write false"
-                                                                                  : "");
+  return refuse(fmt::format("expected true or false, not {}", in_quotes(text)), yes  ? "write true"
+                                                                                : no ? "write false"
+                                                                                     : "");
 }
 
 Read read_mode(const Key& key, std::string_view text, Spelling spelling) {
@@ -92,7 +92,7 @@ Read read_mode(const Key& key, std::string_view text, Spelling spelling) {
   const bool octal = text.size() == 4 && text[0] == '0' &&
                      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '7'; });
   if (!octal)
-    return refuse(fmt::format("expected four octal digits, not {}", quoted(text)), "write \"0660\"");
+    return refuse(fmt::format("expected four octal digits, not {}", in_quotes(text)), "write \"0660\"");
   std::int64_t mode = 0;
   std::from_chars(text.data(), text.data() + text.size(), mode, 8);
   if (mode < key.low || mode > key.high) return out_of_range(key, text);
@@ -103,10 +103,10 @@ Read read_choice(const Key& key, std::string_view text) {
   const std::vector<std::string> words = choices_of(key);
   if (std::find(words.begin(), words.end(), text) != words.end()) return Value{std::string(text), 0};
   const auto near = closest(text, words);
-  return refuse(fmt::format("expected {}, not {}", type_text(key), quoted(text)), did_you_mean(near));
+  return refuse(fmt::format("expected {}, not {}", type_text(key), in_quotes(text)), did_you_mean(near));
 }
 
-// The faults that a text can have whatever it names.
+// Faults that any text can have.
 std::optional<Complaint> text_fault(const Key& key, std::string_view text, Spelling spelling) {
   if (spelling == Spelling::kPlain) {
     if (octal_looking(text))
@@ -129,17 +129,17 @@ std::optional<Complaint> text_fault(const Key& key, std::string_view text, Spell
 Read read_text(const Key& key, std::string_view text, Spelling spelling) {
   if (auto fault = text_fault(key, text, spelling)) return tl::unexpected(std::move(*fault));
   if (key.kind == KeyKind::kPath && !text.empty() && text[0] != '/')
-    return refuse(fmt::format("expected an absolute path, not {}", quoted(text)), "start it with '/'");
+    return refuse(fmt::format("expected an absolute path, not {}", in_quotes(text)), "start it with '/'");
   if (key.kind == KeyKind::kName && !text.empty()) {
     const auto letter = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     };
     if (!letter(text[0]))
-      return refuse(fmt::format("{} does not start with a letter or a digit", quoted(text)));
+      return refuse(fmt::format("{} does not start with a letter or a digit", in_quotes(text)));
     const auto odd = std::find_if_not(text.begin(), text.end(),
                                       [&](char c) { return letter(c) || c == '-' || c == '_' || c == '.'; });
     if (odd != text.end())
-      return refuse(fmt::format("{} is no name", quoted(text)), "use letters, digits, '-', '_' and '.'",
+      return refuse(fmt::format("{} is no name", in_quotes(text)), "use letters, digits, '-', '_' and '.'",
                     static_cast<std::size_t>(odd - text.begin()));
   }
   return Value{std::string(text), 0};
@@ -170,7 +170,7 @@ Read read_scalar(const Key& key, std::string_view text, Spelling spelling) {
     case KeyKind::kNames:
       break;
   }
-  return refuse(fmt::format("expected {}, not {}", type_text(key), quoted(text)));
+  return refuse(fmt::format("expected {}, not {}", type_text(key), in_quotes(text)));
 }
 
 std::string written(const Key& key, const Value& value) {

@@ -1,5 +1,5 @@
-// One scalar by its key: text in, value or complaint out. The same rules for a file, a flag and the
-// environment.
+// Reads one scalar by its key: text in, value or complaint out. The rules are the same for a file, a flag and
+// the environment.
 #pragma once
 
 #include "daemon/config/diagnostic.hpp"
@@ -12,9 +12,9 @@
 namespace muster::config {
 
 enum class Spelling : std::uint8_t {
-  kPlain,   // in YAML, without quotes: 12 is a number and no text
-  kQuoted,  // in YAML, in quotes: "12" is text and no number
-  kGiven,   // in a flag or the environment, where all is text
+  kPlain,   // in YAML, without quotes: 12 is a number, not a text
+  kQuoted,  // in YAML, in quotes: "12" is a text, not a number
+  kGiven,   // in a flag or the environment, where everything is text
 };
 
 tl::expected<Value, Complaint> read_scalar(const Key& key, std::string_view text, Spelling spelling);

@@ -26,10 +26,10 @@ constexpr std::int64_t kMs = 1000 * 1000;
 constexpr std::int64_t kSecond = 1000 * kMs;
 constexpr std::int64_t kHour = 3600 * kSecond;
 constexpr std::int64_t kSlotsMax = 65535;     // a Handle has 16 bits for its slot
-constexpr std::int64_t kSocketPathMax = 107;  // sockaddr_un.sun_path, less its end
+constexpr std::int64_t kSocketPathMax = 107;  // sockaddr_un.sun_path, less its final zero
 constexpr std::int64_t kPathMax = 4095;
 
-// Where a value goes.
+// Where a value is stored.
 using Slot = std::variant<std::string*, bool*, std::uint32_t*, std::uint64_t*, Nanos*>;
 
 struct Declaration {
@@ -127,6 +127,18 @@ constexpr std::array kDeclarations{
          "A worker without work looks again for this long before it sleeps; 0s: it sleeps at once."),
     leaf("liveness.drain_timeout", KeyKind::kDuration, "10s", 0, kHour, MUSTER_SLOT(liveness.drain_timeout),
          "At the end, running operations get this long to finish; 0s: none."),
+    section("costs",
+            "What parts of a collective cost on this node. By these ranks choose algorithms; `muster plan "
+            "explain` shows which. The first job measures what is not given, and the runtime directory keeps "
+            "it."),
+    leaf("costs.meeting", KeyKind::kDuration, "0s", 0, kMs, MUSTER_SLOT(costs.meeting),
+         "Until ranks with a core each have seen that all have come; 0s: measured."),
+    leaf("costs.turn", KeyKind::kDuration, "0s", 0, kMs, MUSTER_SLOT(costs.turn),
+         "Until a core has gone from one rank to another; 0s: measured."),
+    leaf("costs.cached_rate", KeyKind::kBytes, "0B", 0, 900 * kGiB, MUSTER_SLOT(costs.cached_rate),
+         "Bytes a second that a core reads and writes within its caches; 0B: measured."),
+    leaf("costs.memory_rate", KeyKind::kBytes, "0B", 0, 900 * kGiB, MUSTER_SLOT(costs.memory_rate),
+         "The same beyond its caches; 0B: a quarter of the rate within them."),
     section("defaults", "Used where a job or a client does not say."),
     leaf("defaults.deadline", KeyKind::kDuration, "60s", 100 * kMs, 24 * kHour,
          MUSTER_SLOT(defaults.deadline),
@@ -172,7 +184,7 @@ std::optional<std::string> near_leaf(std::string_view path) {
   return closest_path(leaves, path);
 }
 
-// A value, where it came from, and how to blame it.
+// A value, its origin, and the place for a diagnostic about it.
 struct Chosen {
   Value value;
   Origin origin;
@@ -193,7 +205,7 @@ std::string path_of(std::string_view variable) {
   return path;
 }
 
-// One underscore in place of two is the commonest slip, so whole names are compared too.
+// One underscore instead of two is the most common mistake, so whole names are compared too.
 std::optional<std::string> near_variable(const std::string& variable) {
   if (const auto near = near_leaf(path_of(variable))) return variable_of(*near);
   std::vector<std::string> all;
@@ -254,7 +266,7 @@ class Resolver {
     }
   }
 
-  // What no single key can say.
+  // Checks that concern several keys.
   void check_together() {
     const Chosen& segment = at("limits.arena_segment");
     const Chosen& arena = at("limits.arena_per_rank_max");
@@ -299,8 +311,8 @@ class Resolver {
     Diagnostic place;
     place.file = second.spelled;
     place.path = second.key;
-    place.message = fmt::format("it is set to {} here, and to {} by {} before", quoted(second.value),
-                                quoted(first.value), first.spelled);
+    place.message = fmt::format("it is set to {} here, and to {} by {} before", in_quotes(second.value),
+                                in_quotes(first.value), first.spelled);
     place.suggestion = "set it once";
     diagnostics_.add(std::move(place));
   }

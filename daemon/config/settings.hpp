@@ -1,4 +1,4 @@
-// Settings: everything that musterd reads from musterd.yaml, the environment and its flags.
+// Settings: what musterd reads from musterd.yaml, the environment and its flags.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -48,6 +48,12 @@ struct Settings {
     Nanos idle_spin{0};
     Nanos drain_timeout{0};
   } liveness;
+  struct {  // 0: measured
+    Nanos meeting{0};
+    Nanos turn{0};
+    std::uint64_t cached_rate = 0;  // bytes a second
+    std::uint64_t memory_rate = 0;
+  } costs;
   struct {
     Nanos deadline{0};
     std::uint32_t digests = 0;
@@ -61,7 +67,7 @@ std::span<const Key> settings_keys();
 // The environment variable that sets the key: "MUSTER_SET_node__workers".
 std::string variable_of(std::string_view path);
 
-// One setting from a flag: `key` as declared, and the flag as the user wrote it, for messages ("--set
+// One setting from a flag: `key` as declared; `spelled`: the flag as the user wrote it, for messages ("--set
 // node.workers").
 struct Assignment {
   std::string key;
@@ -69,7 +75,7 @@ struct Assignment {
   std::string spelled;
 };
 
-// Every source of settings, passed in; nothing is read from the process.
+// All sources of settings. They are passed in; nothing is read from the process.
 struct Inputs {
   std::vector<Assignment> flags;  // one for each key
   std::vector<std::string>
@@ -95,8 +101,8 @@ struct Resolved {
   std::vector<InForce> in_force;  // one for each key, in the order of their declaration
 };
 
-// flag > environment > file > default, key by key. Every fault of every source is reported, also where a
-// stronger source hides the value: a wrong file is wrong.
+// flag > environment > file > default, key by key. Reports every fault of every source, also where a stronger
+// source hides the value: a wrong file must not go unnoticed.
 Parsed<Resolved> resolve(const Inputs& inputs);
 
 }  // namespace muster::config

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Key kRoot{"", KeyKind::kSection, Presence::kRequired, "", 0, 0, "", "The whole file."};
 
-// "nodes[].devices.count" is "nodes", "[]", "devices", "count".
+// Splits "nodes[].devices.count" into "nodes", "[]", "devices", "count".
 std::vector<std::string> parts_of(std::string_view path) {
   std::vector<std::string> parts;
   std::size_t at = 0;
@@ -25,7 +25,7 @@ std::vector<std::string> parts_of(std::string_view path) {
   return parts;
 }
 
-// Indices and chosen names become "[]" and "*".
+// Replaces indices and chosen names by "[]" and "*".
 std::string without_indices(std::string_view path) {
   std::string out;
   bool inside = false;
@@ -77,7 +77,7 @@ const Key* find_key(std::span<const Key> keys, std::string_view path) {
   const std::string wanted = without_indices(path);
   for (const Key& key : keys) {
     if (key.path == wanted) return &key;
-    // "flatten.dp_tp" is "flatten.*".
+    // "flatten.dp_tp" matches "flatten.*".
     if (key.path.ends_with(".*")) {
       const std::string_view stem = key.path.substr(0, key.path.size() - 1);
       if (wanted.starts_with(stem) && wanted.find_first_of(".[", stem.size()) == std::string::npos)
@@ -91,11 +91,11 @@ std::optional<std::string> closest_path(std::span<const Key> keys, std::string_v
   const std::string wanted = without_indices(path);
   std::vector<std::string> paths, same_leaf;
   for (const Key& key : keys) {
-    // A section is no answer to someone who looks for one of its keys.
+    // Whoever looks for a key is not helped by its section, so compare keys of equal depth.
     if (dots(key.path) == dots(wanted)) paths.emplace_back(key.path);
     if (last_part(key.path) == last_part(wanted)) same_leaf.emplace_back(key.path);
   }
-  // The right word in the wrong section is the commonest slip.
+  // The right word in the wrong section is the most common mistake.
   if (same_leaf.size() == 1) return same_leaf.front();
   return closest(wanted, paths);
 }

@@ -1,4 +1,4 @@
-// Shape: the keys of one file as the tree that their paths describe.
+// Shape: the keys of one file as a tree, by their paths.
 #pragma once
 
 #include "daemon/config/key.hpp"
@@ -38,7 +38,7 @@ class Shape {
 // The key at a path with or without indices ("nodes[0].host" is "nodes[].host"); null when there is none.
 const Key* find_key(std::span<const Key> keys, std::string_view path);
 
-// The declared paths that someone who wrote `path` may have meant, best first; at most one.
+// The declared path that the writer of `path` may have meant, if one is close.
 std::optional<std::string> closest_path(std::span<const Key> keys, std::string_view path);
 
 }  // namespace muster::config

@@ -14,50 +14,29 @@ namespace muster::config {
 namespace {
 
 constexpr std::size_t kScreenColumnsMin = 40;
-constexpr std::size_t kLastColumnMin = 20;  // from here on the last column wraps
-constexpr std::size_t kCutMin = 8;          // and others are cut
-
-bool continues(char c) {
-  return (static_cast<unsigned char>(c) & 0xc0u) == 0x80u;
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-// UTF-8 characters, not bytes.
-std::size_t width(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return !continues(c); }));
-}
+constexpr std::size_t kLastColumnMin = 20;  // a narrower last column does not wrap
+constexpr std::size_t kCutMin = 8;          // other columns are cut to no less
 
 std::string padded(const std::string& text, std::size_t columns) {
-  return text + std::string(columns - std::min(columns, width(text)), ' ');
+  return text + std::string(columns - std::min(columns, utf8_characters(text)), ' ');
 }
 
-// The first `columns` characters, in bytes.
-std::size_t bytes_of(std::string_view text, std::size_t columns) {
-  std::size_t at = 0;
-  for (; at < text.size(); ++at)
-    if (!continues(text[at]) && columns-- == 0) break;
-  return at;
-}
-
-// Shortened to so many characters, the last of them "…", and no number in two.
+// Shortens the text to `columns` characters, the last of them "…". Never cuts inside a number.
 std::string cut(const std::string& text, std::size_t columns) {
-  if (width(text) <= columns) return text;
-  std::size_t end = bytes_of(text, columns - 1);
+  if (utf8_characters(text) <= columns) return text;
+  std::size_t end = utf8_offset(text, columns - 1);
   while (end > 0 && is_digit(text[end]) && is_digit(text[end - 1])) --end;
   return text.substr(0, end) + "…";
 }
 
-// A number, perhaps with its unit, stays whole; of a list or a text some is enough.
+// A number with its unit, if any, stays whole; a list or a text may be cut.
 std::size_t least_width(const std::string& cell) {
   const bool number = !cell.empty() && (is_digit(cell.front()) || (cell.front() == '-' && cell.size() > 1));
-  return number && cell.find(',') == std::string::npos ? width(cell) : std::min(width(cell), kCutMin);
+  return number && cell.find(',') == std::string::npos ? utf8_characters(cell)
+                                                       : std::min(utf8_characters(cell), kCutMin);
 }
 
-// Cuts behind commas and spaces, and where there are none wherever the column ends.
+// Wraps after commas and spaces; a longer piece breaks at the column's end.
 std::vector<std::string> wrapped(const std::string& text, std::size_t columns) {
   std::vector<std::string> lines(1);
   std::size_t at = 0;
@@ -65,11 +44,13 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t columns) {
     const std::size_t end = std::min(text.find_first_of(", ", at), text.size() - 1) + 1;
     std::string piece = text.substr(at, end - at);
     at = end;
-    const std::size_t last = piece.find_last_not_of(' ') + 1;  // a blank at the end of a line takes no room
-    if (!lines.back().empty() && width(lines.back()) + width(piece.substr(0, last)) > columns)
+    const std::size_t last = piece.find_last_not_of(' ') + 1;  // a final space takes no room
+    if (!lines.back().empty() &&
+        utf8_characters(lines.back()) + utf8_characters(piece.substr(0, last)) > columns)
       lines.emplace_back();
-    for (; width(piece.substr(0, last)) > columns && width(piece) > columns; lines.emplace_back()) {
-      const std::size_t fits = bytes_of(piece, columns);
+    for (; utf8_characters(piece.substr(0, last)) > columns && utf8_characters(piece) > columns;
+         lines.emplace_back()) {
+      const std::size_t fits = utf8_offset(piece, columns);
       lines.back() = piece.substr(0, fits);
       piece.erase(0, fits);
     }
@@ -79,21 +60,21 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t columns) {
   return lines;
 }
 
-// Rows of one width, with what has to be known to make them narrow.
+// The rows of a table, and what is needed to make it narrow.
 struct Grid {
   std::vector<Cells> rows;  // the head first
   std::vector<std::size_t> widths;
   std::size_t columns = 0;
   std::string left_out;
 
-  // Of a column: as it is, and as narrow as it may become.
+  // Widths of a column: as it is, and at least.
   std::size_t natural(std::size_t column) const {
     std::size_t most = 0;
-    for (const Cells& row : rows) most = std::max(most, width(row[column]));
+    for (const Cells& row : rows) most = std::max(most, utf8_characters(row[column]));
     return most;
   }
   std::size_t least(std::size_t column) const {
-    std::size_t most = std::min(width(rows.front()[column]), kCutMin);
+    std::size_t most = std::min(utf8_characters(rows.front()[column]), kCutMin);
     for (std::size_t row = 1; row < rows.size(); ++row) most = std::max(most, least_width(rows[row][column]));
     return most;
   }
@@ -130,7 +111,7 @@ void add_row(const Cells& row, const Grid& grid, std::string* out) {
   std::string lead;
   for (std::size_t i = 0; i + 1 < row.size(); ++i)
     lead += padded(cut(row[i], grid.widths[i]), grid.widths[i]) + "  ";
-  const std::size_t taken = width(lead);
+  const std::size_t taken = utf8_characters(lead);
   const std::size_t room = taken + kLastColumnMin < grid.columns ? grid.columns - taken : kLastColumnMin;
   for (const std::string& line : wrapped(row.back(), room)) {
     std::string whole = lead + line;

@@ -1,4 +1,4 @@
-// Whom to ask where a limit is too low: supervisor and engines say it alike.
+// Who can raise a limit that is too low, in the words of supervisor and engines.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace muster::control {
 
-// Of a daemon that runs as user `governor`.
+// The administrators of a daemon that runs as user `governor`.
 inline std::string administrators(std::uint32_t governor) {
   return governor == 0 ? "root" : fmt::format("root or user {}", governor);
 }

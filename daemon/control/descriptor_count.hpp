@@ -1,5 +1,5 @@
-// How many file descriptors an engine needs whatever its ranks do: what the supervisor asks for at start, and
-// what an engine leaves free beside its ranks' memory.
+// How many file descriptors an engine needs, whatever its ranks do. The supervisor checks for them at start;
+// an engine keeps them free of its ranks' memory.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 namespace muster::control {
 
 inline constexpr std::uint64_t kDescriptorsOfProcess = 64;  // standard streams, event loop, device, libraries
-// Of an engine: socket, pidfd, three segments (one is the direct path's), doorbell, one end of the event
-// socket (the other is sent away).
+// For an engine: socket, pidfd, three segments (one of the direct path), doorbell, and one end of the event
+// socket (the client has the other).
 inline constexpr std::uint64_t kDescriptorsPerRank = 7;
 
 }  // namespace muster::control

@@ -12,7 +12,18 @@ namespace {
 
 constexpr std::size_t kJobNameBytesMax = 63;
 
-// Reads one field of the expected type and range, or says which one is wrong.
+struct CostField {
+  const char* name;
+  std::uint32_t NodeCosts::*cost;
+};
+constexpr CostField kCostFields[] = {
+    {"meeting_ns", &NodeCosts::meeting_ns},
+    {"turn_ns", &NodeCosts::turn_ns},
+    {"cached_bytes_per_us", &NodeCosts::cached_bytes_per_us},
+    {"memory_bytes_per_us", &NodeCosts::memory_bytes_per_us},
+};
+
+// Reads one field of the expected type and range, or says which field is wrong.
 class SpecReader {
  public:
   explicit SpecReader(const Json& json) : json_(json) {}
@@ -83,6 +94,21 @@ Status check_job_name(const std::string& name) {
                  name.substr(0, kJobNameBytesMax), kJobNameBytesMax);
 }
 
+Json to_json(const NodeCosts& costs) {
+  Json json = Json::object();
+  for (const CostField& field : kCostFields) json[field.name] = costs.*field.cost;
+  return json;
+}
+
+Result<NodeCosts> costs_from_json(const Json& json) {
+  if (!json.is_object()) return fail(Code::kBadArgument, "costs: not an object");
+  NodeCosts costs;
+  SpecReader fields(json);
+  for (const CostField& field : kCostFields) fields.number(field.name, costs.*field.cost, 1, NodeCosts::kMax);
+  if (!fields.status().ok()) return fail(fields.status());
+  return costs;
+}
+
 Json to_json(const JobSpec& spec) {
   Json flatten = Json::array();
   for (const auto& [name, dims] : spec.flatten) flatten.push_back({{"name", name}, {"dims", dims}});
@@ -102,11 +128,12 @@ Json to_json(const JobSpec& spec) {
               {"plans_max", spec.plans_max},
               {"groups_made_max", spec.groups_made_max},
               {"starts_per_lane_max", spec.starts_per_lane_max},
+              {"costs", to_json(spec.costs)},
               {"digests", spec.digests},
               {"reports_directory", spec.reports_directory}};
 }
 
-// These are the fields of the first release. One that comes later may be missing, or older states could not
+// The required fields are those of the first release. A newer field may be missing, or older states could not
 // be read.
 Result<JobSpec> job_from_json(const Json& json) {
   if (!json.is_object()) return fail(Code::kBadArgument, "job: not an object");
@@ -131,6 +158,9 @@ Result<JobSpec> job_from_json(const Json& json) {
   fields.number("starts_per_lane_max", spec.starts_per_lane_max, 1, config::kStartsPerLaneMax);
   fields.number("digests", spec.digests, 0, config::kDigestsMax);
   fields.text("reports_directory", spec.reports_directory);
+  if (const auto it = json.find("costs"); it != json.end()) {
+    MUSTER_ASSIGN_OR_RETURN(spec.costs, costs_from_json(*it));
+  }
   read_flatten(json, spec, fields);
   if (!fields.status().ok()) return fail(fields.status());
   if (claim != "owner" && claim != "token")

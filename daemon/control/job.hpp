@@ -1,7 +1,8 @@
-// JobSpec: all that an engine needs to know of its job, as the supervisor sends it.
+// JobSpec: what an engine needs to know of its job, as the supervisor sends it.
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/node_costs.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/base/result.hpp"
 #include "daemon/config/job_rules.hpp"
@@ -18,7 +19,7 @@ namespace muster::control {
 using Json = nlohmann::json;
 
 constexpr std::uint32_t kWorldMax = kRanksOnNodeMax;            // ranks of a job: all are on one node
-constexpr std::uint64_t kJobBytesMax = std::uint64_t{1} << 47;  // of any amount of memory in a spec
+constexpr std::uint64_t kJobBytesMax = std::uint64_t{1} << 47;  // of any memory size in a spec
 constexpr Nanos kJobDurationMax = std::chrono::hours(24);       // of any duration in a spec
 
 using config::ClaimRule;
@@ -35,21 +36,25 @@ struct JobSpec {
   std::uint32_t workers = 0;       // 0: the cores granted
   Nanos idle_spin{50'000};
   std::uint64_t arena_bytes_max = std::uint64_t{8} << 30;         // per rank
-  std::uint64_t segment_bytes = std::uint64_t{64} << 20;          // up to which an arena grows by what it has
+  std::uint64_t segment_bytes = std::uint64_t{64} << 20;          // most of an arena's new segment
   std::uint32_t buffers_max = 4096;                               // per rank
   std::uint32_t plans_max = 16384;                                // per rank
   std::uint32_t groups_made_max = 64;                             // that a rank holds, beside the mesh
-  std::uint32_t starts_per_lane_max = config::kStartsPerLaneMax;  // of a rank, without a verdict
-  std::uint32_t digests = 0;      // every how many shared results are compared
-  std::string reports_directory;  // where a passed deadline leaves its report; empty: nowhere
+  std::uint32_t starts_per_lane_max = config::kStartsPerLaneMax;  // of a rank, without an outcome yet
+  NodeCosts costs;                                                // by which its members choose algorithms
+  std::uint32_t digests = 0;      // each so many shared results are compared once
+  std::string reports_directory;  // for reports of passed deadlines; empty: none are written
 };
 
+Json to_json(const NodeCosts& costs);
+Result<NodeCosts> costs_from_json(const Json& json);  // kBadArgument naming the field
+
 Json to_json(const JobSpec& spec);
-// kBadArgument naming the field. The other side is a process of ours, but its bytes are checked all the same.
+// kBadArgument naming the field. The sender is a process of ours, but its bytes are checked all the same.
 Result<JobSpec> job_from_json(const Json& json);
 
-// The job that user `uid` asks for: name, world, mesh, flatten and claim as asked, all else as in `defaults`.
-// Limits are the administrator's: kBadArgument for any other field, and as job_from_json().
+// The job that user `uid` asks for: name, world, mesh, flatten and claim from `asked`, the rest from
+// `defaults`. kBadArgument for any other field (limits are the administrator's), and as job_from_json().
 Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::uint32_t uid);
 
 // kBadArgument unless `name` can name a job.

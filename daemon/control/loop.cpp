@@ -20,7 +20,7 @@ struct DescriptorWatch final : Registration, std::enable_shared_from_this<Descri
   using Wait = asio::posix::descriptor_base::wait_type;
   DescriptorWatch(asio::io_context& io, int fd, Wait what, Loop::Callback cb)
       : descriptor(io, fd), wait(what), callback(std::move(cb)) {}
-  ~DescriptorWatch() override { descriptor.release(); }  // the descriptor is its owner's to close
+  ~DescriptorWatch() override { descriptor.release(); }  // its owner closes the descriptor
 
   void arm() {
     descriptor.async_wait(wait, [self = weak_from_this()](const asio::error_code& error) {
@@ -98,7 +98,7 @@ Loop::Watch Loop::after(Nanos delay, Callback callback) {
   const Watch id = state_->next++;
   auto entry = std::make_shared<TimerWatch>(state_->io, delay);
   entry->timer.async_wait([this, id, call = std::move(callback)](const asio::error_code& error) {
-    // Expired and queued, then unwatched by a handler before it: no error says so.
+    // A handler before this one may have unwatched an expired timer, which no error shows.
     if (error || state_->entries.erase(id) == 0) return;
     call();
   });

@@ -1,5 +1,5 @@
-// Loop: one thread's event loop over descriptors and timers. Hides Asio: the supervisor and the engine's
-// conductor see this.
+// Loop: one thread's event loop over descriptors and timers, for the supervisor and the engine's conductor.
+// It hides Asio.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -13,9 +13,9 @@ namespace muster::control {
 // Owns    its timers and watches; not the descriptors it watches.
 // Thread  run() and all callbacks on one thread. post() and stop(): any thread.
 // Bound   by the descriptors watched. Callbacks must not block.
-// Fails   watch: std::system_error where the kernel takes no more (ENOMEM, fs.epoll.max_user_watches) or
-//         `fd` is none, a defect of its owner; a file that is always ready (EPERM) reports so at once, and
-//         its owner reads the error itself. Else never after construction.
+// Fails   watch: std::system_error if the kernel takes no more (ENOMEM, fs.epoll.max_user_watches), or if
+//         `fd` is invalid, a defect of its owner. A file that is always ready (EPERM) is reported at once;
+//         its owner reads the error itself. After construction nothing else fails.
 class Loop {
  public:
   using Callback = std::function<void()>;
@@ -29,7 +29,7 @@ class Loop {
   // Calls `callback` each time `fd` is readable, has hung up, or (a pidfd) its process has ended, until
   // unwatch(). The callback must take the readiness away or unwatch: level-triggered.
   Watch watch(int fd, Callback callback);
-  // The same for `fd` that can be written. It is made non-blocking, for all who share it.
+  // The same when `fd` can be written. It makes `fd` non-blocking, for all who share it.
   Watch watch_writable(int fd, Callback callback);
   void unwatch(Watch watch);
   // Calls once after `delay`. Returned id cancels through unwatch().

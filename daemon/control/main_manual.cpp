@@ -42,7 +42,7 @@ std::string help_footer(const Manual& manual) {
     out += fmt::format("  {:<17}  {}\n", variable.name, variable.sentence);
   out += "\nExit codes:\n";
   for (const Fact& code : manual.exit_codes) out += fmt::format("  {:<3}  {}\n", code.name, code.sentence);
-  out.pop_back();  // the help itself ends the line
+  out.pop_back();  // --help ends the line itself
   return out;
 }
 

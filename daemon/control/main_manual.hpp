@@ -1,4 +1,4 @@
-// What a program's help and manual page say beside its commands and options, declared once for both.
+// What a program's help and manual page say besides its commands and options, declared once for both.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Fact {
 };
 
 struct Manual {
-  std::string synopsis;                  // behind the program's name
+  std::string synopsis;                  // after the program's name
   std::vector<std::string> description;  // paragraphs
   std::vector<Fact> examples;
   std::vector<Fact> environment;
@@ -23,14 +23,14 @@ struct Manual {
   std::vector<std::string> see_also;  // "musterd(8)"
 };
 
-// Examples, environment and exit codes, as --help ends.
+// The end of --help: examples, environment and exit codes.
 std::string help_footer(const Manual& manual);
 
-// What the values of an option are, by the name that its help shows for them: "FILE", "JOB", "OP".
+// The values of an option, by the name that help shows for them: "FILE", "JOB", "OP".
 struct Values {
   enum class Kind : std::uint8_t { kFile, kFolder, kJob, kWords };
   Kind kind = Kind::kWords;
-  std::vector<std::string> words;  // kWords: all that there are
+  std::vector<std::string> words;  // kWords: all of them
 };
 inline constexpr const char* kFile = "FILE";
 inline constexpr const char* kFolder = "FOLDER";
@@ -41,7 +41,7 @@ inline constexpr const char* kKey = "KEY";
 inline constexpr const char* kSetting = "KEY=VALUE";
 inline constexpr const char* kSchema = "musterd|cluster";
 
-// Nothing for a name that is none of these: a number's, say.
+// nullopt for any other name, such as a number's.
 std::optional<Values> values_named(const std::string& name);
 
 }  // namespace muster::control

@@ -1,4 +1,4 @@
-// Outline: the commands and options of a program as plain data, read from what it is parsed with.
+// Outline: the commands and options of a program as plain data, read from its parser.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ class App;
 
 namespace muster::control {
 
-// The group of options that programs give each other: help, manual page and completion leave them out.
+// The group of options that only programs use: help, manual page and completion leave them out.
 inline constexpr const char* kHidden = "";
 
 struct OptionOutline {
-  std::vector<std::string> names;  // "-n", "--ranks"; of a positional its one name
+  std::vector<std::string> names;  // "-n", "--ranks"; a positional has one name
   std::string value;               // "FILE"; empty: a flag
   std::string sentence;
   std::string fallback;  // the default; may be empty
@@ -28,12 +28,12 @@ struct CommandOutline {
   std::string path;  // "muster config explain"
   std::string sentence;
   std::string footer;
-  bool takes_program = false;  // what follows is a program and its arguments
+  bool takes_program = false;  // a program and its arguments follow
   std::vector<OptionOutline> options;
   std::vector<CommandOutline> commands;
 };
 
-// Of a program that has been declared: whatever is parsed, all that could be, but what is hidden.
+// All commands and options that the parser declares, except hidden ones.
 CommandOutline outline(const CLI::App& app);
 
 }  // namespace muster::control

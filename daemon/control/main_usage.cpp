@@ -34,8 +34,8 @@ std::string with_suggestion(const std::string& text, const std::string& word,
   return suggestion.empty() ? text : text + "; " + suggestion;
 }
 
-// Of an option that stands before the command it belongs to, or that nobody knows. CLI11 leaves it with the
-// command's parent, and names it last.
+// Explains an option before its command, or an unknown one. CLI11 leaves it with the command's parent, and
+// names it last.
 std::optional<std::string> before_command(const CLI::App& command) {
   for (const CLI::App* parent = command.get_parent(); parent != nullptr; parent = parent->get_parent()) {
     const std::vector<std::string> rest = parent->remaining();
@@ -59,7 +59,7 @@ std::string wrong_usage(const CLI::App& command, const CLI::ParseError& error) {
   const std::vector<std::string> commands = command_names(command);
   if (word.starts_with("-")) return with_suggestion("unknown option " + word, word, option_names(command));
   if (!commands.empty() && !word.empty())
-    return with_suggestion(fmt::format("unknown command {}", config::quoted(word)), word, commands);
+    return with_suggestion(fmt::format("unknown command {}", config::in_quotes(word)), word, commands);
   if (!commands.empty() && error.get_name() == "RequiredError") return "say which command";
   if (error.get_name() == "ArgumentMismatch")
     for (const CLI::Option* option : command.get_options())

@@ -1,4 +1,4 @@
-// What is wrong with a command line, in words.
+// Explains what is wrong with a command line.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ class ParseError;
 
 namespace muster::control {
 
-// CLI11's words where they are plain, ours where they are not: the first option or command that is unknown,
-// with what it was probably meant to be, and which option was given more than once.
+// CLI11's words if they are plain, else ours: the first unknown option or command, with its likely meaning,
+// or an option that was given more than once.
 std::string wrong_usage(const CLI::App& command, const CLI::ParseError& error);
 
 }  // namespace muster::control

@@ -19,9 +19,9 @@ using shm::MessageKind;
 
 constexpr std::size_t kInlineBytesMax = shm::kMessageBytesMax - sizeof(MessageHeader);
 
-// Whether the bytes are CBOR items of known length, `items_max` at most, that nest no deeper than
-// kBodyDepthMax. Asked before the parser, which recurses and makes of each byte what it likes. Items of
-// unknown length are never sent by us, so they are refused (RFC 8949, section 3).
+// Whether the bytes are CBOR items of known length, `items_max` at most, nested no deeper than kBodyDepthMax.
+// It runs before the parser, which recurses and allocates more than it reads. We never send items of unknown
+// length, so they are refused (RFC 8949, section 3).
 bool shallow(std::span<const std::byte> bytes, std::size_t items_max) {
   std::array<std::uint64_t, kBodyDepthMax + 1> left{1};  // items still to come, per level
   std::size_t level = 0;
@@ -68,7 +68,7 @@ Result<Json> parse_body(std::span<const std::byte> bytes, const BodyLimits& limi
 }
 
 Result<std::vector<std::byte>> read_all(const shm::Descriptor& descriptor, std::size_t bytes_max) {
-  // Before anything else: of a file system in user space, even the size may be long in coming.
+  // First of all: in a user-space file system even fstat() may take long.
   if (fcntl(descriptor.get(), F_GET_SEALS) < 0)
     return fail(Code::kProtocol, "a control message's descriptor is no memory file");
   struct stat info {};
@@ -89,7 +89,7 @@ Result<std::vector<std::byte>> read_all(const shm::Descriptor& descriptor, std::
   return bytes;
 }
 
-// The size is exact, so the reader needs no length beside it.
+// The memory's size is the body's size, so the reader needs no length.
 Result<shm::Descriptor> write_all(std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor memory,
                           shm::create_memory("muster-body", bytes.size(), shm::memory_headroom()));
@@ -140,7 +140,7 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
     return fail(Code::kVersion,
                 "the other side speaks version {}, this one {}; install the same release of both",
                 header.version, shm::kAbiVersion);
-  if (header.kind == MessageKind::kFailure) {  // turned away before it came to an answer
+  if (header.kind == MessageKind::kFailure) {  // refused before it was answered
     MUSTER_ASSIGN_OR_RETURN(const auto refusal, shm::checked<shm::Failure>(bytes, MessageKind::kFailure));
     return fail(shm::status_of(refusal));
   }
@@ -161,8 +161,8 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
 
 namespace {
 
-// What still can be said of a datagram whose descriptors could not be opened here. Its bytes lie in `buffer`,
-// which was zeroed before.
+// What can still be done with a datagram whose descriptors could not be opened here. `buffer` holds its
+// bytes, and was zeroed before.
 Result<Packet> without_descriptors(std::span<const std::byte> buffer, const Status& status) {
   MessageHeader header;
   std::memcpy(&header, buffer.data(), sizeof header);
@@ -214,7 +214,7 @@ Status status_of(const Json& answer) {
   if (ok->get<bool>()) return {};
   const auto status = answer.find("status");
   const auto error = answer.find("error");
-  // A no that carries the status of a yes, or of none, would be heard as a yes.
+  // A failed answer with an unknown or a success status would count as a success.
   const bool well_formed =
       status != answer.end() && status->is_number_integer() && error != answer.end() && error->is_string();
   const std::int64_t number = well_formed ? status->get<std::int64_t>() : 0;

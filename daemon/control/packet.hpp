@@ -1,10 +1,10 @@
 // Packet: one control message between processes of ours: a header, a CBOR body, descriptors.
 //
-// Command line → supervisor and supervisor ↔ engine speak it: {"command": …} is answered by {"ok": true,
-// "result": …} or {"ok": false, "status": -108, "error": "…"} with the same serial; {"event": …} with serial
-// 0 is not answered. A body larger than a datagram travels as a sealed memfd, the first descriptor. Bytes
-// are checked on arrival: both ends may be of another version. No descriptor is read before it is known to
-// be a sealed memfd: a read of any other file may wait for its sender.
+// Command line → supervisor and supervisor ↔ engine speak it. {"command": …} is answered by {"ok": true,
+// "result": …} or {"ok": false, "status": -108, "error": "…"} with the same serial. {"event": …} with serial
+// 0 is not answered. A body larger than a datagram travels as a sealed memfd, the first descriptor. Bytes are
+// checked on arrival: the peer may be of another version. A descriptor is read only if it is a sealed memfd:
+// a read of any other file may wait for its sender.
 #pragma once
 
 #include "api/shm/socket.hpp"
@@ -21,8 +21,8 @@ namespace muster::control {
 constexpr std::size_t kBodyBytesMax = std::size_t{256} << 20;  // of a body in a memfd
 constexpr int kBodyDepthMax = 16;
 
-// How much a receiver takes. Of one that is not trusted, as an engine, which runs with its job's rights,
-// less: an item of one byte becomes many, so items are counted too.
+// How much a receiver accepts. Less from a peer that is not trusted, such as an engine, which runs with its
+// job's rights. Items are counted too, because an item of one byte takes much more memory.
 struct BodyLimits {
   std::size_t bytes_max = kBodyBytesMax;
   std::size_t items_max = kBodyBytesMax;
@@ -40,27 +40,27 @@ struct Packet {
 Status send_packet(const shm::Descriptor& socket, shm::MessageKind kind, std::uint32_t serial,
                    const Json& body, std::span<const int> descriptors = {});
 
-// From a received datagram. Errors: kVersion, kProtocol.
+// Parses a received datagram. Errors: kVersion, kProtocol.
 Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors,
                             const BodyLimits& limits = {});
 
-// Receives one. kPending if none is there; kDaemonLost if the peer has closed. Where this process has no
-// descriptor free for those of a packet, a reply becomes the refusal that says so, and a command comes
-// without them; kNoResource if not even that can be told. The connection is good in each case.
+// Receives one packet. kPending if none is there; kDaemonLost if the peer has closed. If no descriptor is
+// free for a packet's descriptors, a reply becomes a refusal that says so, and a command comes without them;
+// kNoResource if that is not possible either. The connection stays usable in each case.
 Result<Packet> receive_packet(const shm::Descriptor& socket, const BodyLimits& limits = {});
 // The same, waiting until `deadline`.
 Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, const Clock& clock);
 
 Json success(Json result);
 Json failed(const Status& status);
-// Whether the body of an answer says yes, or its error.
+// The status in the body of an answer.
 Status status_of(const Json& answer);
-// The result of an answer, or its error as a Status.
+// The result of an answer, or its error.
 Result<Json> result_of(const Packet& answer);
 
-// A text as descriptor: sealed, read from offset 0.
+// A descriptor with the text: sealed, read from offset 0.
 Result<shm::Descriptor> text_descriptor(const std::string& text);
-// The whole of such a descriptor.
+// Reads such a descriptor to its end.
 Result<std::string> read_descriptor(const shm::Descriptor& descriptor, std::size_t bytes_max);
 
 }  // namespace muster::control

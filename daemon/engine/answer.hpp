@@ -9,8 +9,8 @@
 
 namespace muster::engine {
 
-// The message with its header filled in, and a list behind it. Errors: NO_RESOURCE, more than a message
-// holds.
+// The message with its header filled in, followed by a list.
+// Errors: NO_RESOURCE if both do not fit into one message.
 template<class T>
 Result<Answer> answer_with_list(T message, shm::MessageKind kind, std::uint32_t serial,
                                 std::span<const std::byte> list) {

@@ -17,7 +17,7 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
 
 }  // namespace
 
-// Large memory comes in whole granules, so a limit between two of them would be passed.
+// Large memory comes in whole granules, so a limit between two granules would be exceeded: round it down.
 Arena::Arena(device::Device& device, Options options) : device_(device), options_(options) {
   if (options_.bytes_max > kGranule) options_.bytes_max -= options_.bytes_max % kGranule;
 }
@@ -65,7 +65,7 @@ Result<Arena::Grant> Arena::adopt(std::shared_ptr<device::Memory> memory, std::u
                                   std::uint64_t bytes) {
   MUSTER_ASSERT(offset + bytes <= memory->bytes());
   MUSTER_RETURN_IF_ERROR(check_arena(bytes));
-  MUSTER_RETURN_IF_ERROR(check_segment(memory->bytes()));  // an offset in it must be told
+  MUSTER_RETURN_IF_ERROR(check_segment(memory->bytes()));  // clients name an offset in it
   MUSTER_RETURN_IF_ERROR(check_segments());
   const std::uint64_t left = options_.bytes_max > reserved_bytes_ ? options_.bytes_max - reserved_bytes_ : 0;
   if (bytes > left)
@@ -96,11 +96,11 @@ Status Arena::grow(std::uint64_t bytes) {
         "a buffer of {} bytes needs a new segment, but {} of the rank's {} bytes are reserved already "
         "(limits.arena_per_rank_max); free buffers or raise the limit",
         bytes, reserved_bytes_, options_.bytes_max);
-  // Memory is committed as it is granted, so who needs little takes little: what there is doubles.
+  // Segments grow with the arena: memory is committed when granted, so a small rank must stay small.
   const std::uint64_t step = std::min(options_.segment_bytes, std::max(kGranule, reserved_bytes_));
   const std::uint64_t needed = std::min(round_up(bytes, kGranule), left);
   auto allocated = device_.allocate(static_cast<std::size_t>(std::min(std::max(step, needed), left)));
-  // What is left of a share or of the machine may be enough for the buffer alone.
+  // The rest of a share or of the machine may be enough for the buffer alone.
   if (!allocated && allocated.error().code() == Code::kNoResource && needed < step)
     allocated = device_.allocate(static_cast<std::size_t>(needed));
   MUSTER_ASSIGN_OR_RETURN(auto memory, std::move(allocated));

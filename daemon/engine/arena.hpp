@@ -1,5 +1,5 @@
-// Arena: the memory of one rank: segments of device memory carved into buffers, and memory that is one buffer
-// whole because somebody else has it too.
+// Arena: the memory of one rank. It carves buffers out of segments of device memory. Memory that others may
+// have too becomes a segment of its own.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -13,18 +13,18 @@
 
 namespace muster::engine {
 
-// Owns    the segments it grew; they stay when buffers go, so that the next trainer finds them warm. A share
-//         of what it adopted, until that is freed.
+// Owns    the segments it grew, also without buffers: the next trainer finds them warm. A share of each
+//         adopted memory, until that is freed.
 // Thread  the conductor.
-// Bound   bytes_max over all buffers and what they are carved from; of memory that is adopted in pieces,
-//         kMappedBesideMax of addresses beside them; kSegmentsMax of them in a job's life, since an index is
-//         never used twice: peers remember what they have mapped by it.
+// Bound   bytes_max over segments and adopted pieces. kMappedBesideMax bytes of addresses beside adopted
+//         pieces. kSegmentsMax segments in a job's life: peers remember their mappings by index, so no index
+//         is used twice.
 // Fails   allocate, adopt: kNoResource naming need and limit, or what the device says.
 class Arena {
  public:
   struct Options {
     std::uint64_t bytes_max = 0;      // of all segments together
-    std::uint64_t segment_bytes = 0;  // of a new segment, once the arena has as much; or of one large buffer
+    std::uint64_t segment_bytes = 0;  // most of a new segment, unless one buffer needs more
   };
   struct Grant {
     std::uint32_t segment = 0;
@@ -42,15 +42,15 @@ class Arena {
   Result<Grant> allocate(std::uint64_t bytes);
   // Bytes [offset, offset + bytes) of memory that others may have too, as a segment of its own.
   Result<Grant> adopt(std::shared_ptr<device::Memory> memory, std::uint64_t offset, std::uint64_t bytes);
-  // What was adopted comes back: to let go of it may take long (unmapping touches each page).
+  // Returns adopted memory, else nullptr. To let go of it may take long: unmapping touches each page.
   std::shared_ptr<device::Memory> free(const Grant& grant);
 
-  // nullptr: there is no such segment, or no longer.
+  // nullptr: there is no such segment, or it has retired.
   const device::Memory* segment(std::uint32_t index) const {
     return index < segments_.size() ? segments_[index].memory.get() : nullptr;
   }
   std::size_t segment_count() const { return segments_.size(); }
-  // Segments that are gone for good.
+  // Adopted segments that have been freed.
   std::uint64_t retired() const { return retired_; }
   std::uint64_t used_bytes() const { return used_bytes_; }
   std::uint64_t reserved_bytes() const { return reserved_bytes_; }
@@ -74,7 +74,7 @@ class Arena {
   std::vector<std::uint32_t> grown_;  // segments that may have holes
   std::uint64_t used_bytes_ = 0;
   std::uint64_t reserved_bytes_ = 0;
-  std::uint64_t mapped_beside_bytes_ = 0;  // of what was adopted, beside the pieces that are buffers
+  std::uint64_t mapped_beside_bytes_ = 0;  // of adopted memories, beside the pieces that are buffers
   std::uint64_t retired_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Board: the engine's side of the direct path. It makes the memory, counts each group's epochs, and reads who
-// has come how far. It moves no data and no operation waits for it.
+// Board: the engine's side of the direct path. It makes the memory, counts each group's epochs, and reads how
+// far each rank has come. It moves no data and no operation waits for it.
 #pragma once
 
 #include "daemon/engine/direct_records.hpp"
@@ -21,11 +21,11 @@ class Board {
                               std::uint32_t made_max, std::uint64_t epoch, const shm::Headroom& headroom,
                               const std::shared_ptr<MemoryAccount>& account = nullptr);
 
-  // Ready for a new client of the rank.
+  // Prepares the rank's words for its new client.
   void reset(Rank rank);
-  // A group has come to an empty place, or changes nothing. BUSY, NO_RESOURCE: as DirectSegments::add().
+  // Puts a group into an empty place; on failure nothing changes. Errors: as DirectSegments::add().
   Status add_group(GroupId group, std::span<const Rank> ranks);
-  // Nobody uses the group any more: its place is empty again.
+  // Empties the place of a group that nobody uses any more.
   void remove_group(GroupId group);
 
   DirectSegments& segments() { return *segments_; }

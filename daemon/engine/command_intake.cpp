@@ -27,7 +27,7 @@ Result<std::size_t> CommandIntake::drain(scheduler::Graph& graph, Instant now) {
     bool lane_full = false;
     MUSTER_RETURN_IF_ERROR(execute(graph, batch_[next_], now, &lane_full));
     blocked_ = lane_full;
-    if (lane_full) break;  // offered again next turn; the ring behind it is the client's back-pressure
+    if (lane_full) break;  // offered again next turn; meanwhile the ring fills up and the client waits
   }
   return taken;
 }
@@ -98,7 +98,7 @@ Status CommandIntake::take_numbers(const shm::Command& command) {
   return {};
 }
 
-// The client has checked the counts too, so that what fails here is no mistake of a user.
+// The client has checked the counts too, so a failure here breaks the protocol.
 Status CommandIntake::recount(const scheduler::Graph& graph, const shm::Command& command) {
   const Handle handle(command.plan);
   if (!plans_.has_counts(handle))

@@ -16,7 +16,7 @@
 
 namespace muster::engine {
 
-// Owns    the commands that are copied ahead, and counts that a client has sent for plans.
+// Owns    the commands that are copied ahead, and the new counts that the client has sent for plans.
 // Thread  under the engine's lock.
 // Bound   one batch of commands copied ahead.
 // Fails   drain: kProtocol with what the client did wrong; the engine then ends the session.
@@ -27,14 +27,14 @@ class CommandIntake {
 
   CommandIntake(const SessionOptions& options, shm::RingReader<> ring, shm::CounterWriter& counters,
                 const SessionBuffers& buffers, SessionPlans& plans)
-      : options_(options), ring_(std::move(ring)), counters_(counters), buffers_(buffers), plans_(plans) {}
+      : options_(options), ring_(ring), counters_(counters), buffers_(buffers), plans_(plans) {}
 
   // Takes at most kBatch commands and submits them. Returns how many were taken.
   Result<std::size_t> drain(scheduler::Graph& graph, Instant now);
   bool try_sleep() { return ring_.try_sleep(); }
   void awake() { ring_.awake(); }
   bool has_backlog() const { return next_ < batch_count_; }
-  // What comes next waits for room on its lane: a step that ends, a deadline or a conductor makes some.
+  // The next command waits for room on its lane. A step that ends, a deadline or the conductor makes room.
   bool blocked() const { return blocked_; }
 
  private:

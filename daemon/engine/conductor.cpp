@@ -68,15 +68,15 @@ void Conductor::on_supervisor() {
   if (ending_) loop_.stop();
 }
 
-// A rank whose departure the supervisor does not hear of stays taken for good, so what it has no room for
-// waits, in order. Meanwhile no command is read: there is one event for each client at most.
+// If the supervisor misses a departure, the rank stays taken for good. So events wait here, in order, while
+// the channel has no room. No command is read meanwhile, so there is at most one event for each client.
 void Conductor::tell(Packet packet) {
   if (!channel_.valid() || (untold_.empty() && tell_now(packet))) return;
   untold_.push_back(std::move(packet));
   loop_.unwatch(std::exchange(channel_watch_, 0));
 }
 
-// False: there is no room for it.
+// False: the channel has no room.
 bool Conductor::tell_now(const Packet& packet) {
   const int descriptor = packet.descriptors.empty() ? -1 : packet.descriptors.front().get();
   const Status sent = control::send_packet(channel_, packet.kind, packet.serial, packet.body,
@@ -95,7 +95,7 @@ void Conductor::tell_rest() {
 Json Conductor::answer_to(Packet& packet) {
   try {
     return execute(packet);
-  } catch (const Json::exception& error) {  // a field of another type than expected
+  } catch (const Json::exception& error) {  // a field of a wrong type
     return refused(failure(Code::kProtocol, "a supervisor's command is not well-formed: {}", error.what()));
   }
 }
@@ -121,7 +121,7 @@ Json Conductor::execute(Packet& packet) {
   return refused(failure(Code::kBadArgument, "command '{}' is unknown", command));
 }
 
-// The user's memory page comes with it; without one, what the job holds is not counted.
+// The packet brings the user's memory page; without one, the job's memory is not counted.
 Json Conductor::create(const Packet& packet) {
   if (engine_) return refused(failure(Code::kState, "the job exists already"));
   auto spec = control::job_from_json(packet.body.value("spec", Json()));
@@ -190,7 +190,7 @@ Json Conductor::attach(Packet& packet) {
     engine_->detach(rank,
                     fmt::format("rank {} (pid {}) left before it was welcomed", rank.value, client.pid));
     Json answer = refused(sent);
-    answer["attachments"] = welcome.attachments + 1;  // it counts all the same
+    answer["attachments"] = welcome.attachments + 1;  // it counts although it failed
     return answer;
   }
   client.socket_watch = loop_.watch(client.socket.get(), [this, rank] { on_client(rank); });
@@ -201,7 +201,7 @@ Json Conductor::attach(Packet& packet) {
   return answer;
 }
 
-// Again, for a supervisor whose predecessor did not live to get them.
+// Sends the counters again, for a supervisor whose predecessor died before it had them.
 Json Conductor::counters() {
   auto counters = engine_->counters();
   if (!counters) return refused(counters.error());
@@ -255,7 +255,7 @@ Json Conductor::groups() const {
 
 namespace {
 
-// Who asks, in the asker's words.
+// The asker's name for itself.
 std::string asker(const Json& body) {
   constexpr std::size_t kAskerBytesMax = 64;
   return body.value("by", "").substr(0, kAskerBytesMax);
@@ -263,8 +263,8 @@ std::string asker(const Json& body) {
 
 }  // namespace
 
-// A question that is asked again, because a daemon was replaced before it could pass on the answer, finds its
-// own recording on.
+// Idempotent for one asker: if a daemon was replaced before it passed the answer on, the asker asks again and
+// finds its own recording on.
 Json Conductor::trace_begin(const Json& body) {
   const std::string by = asker(body);
   if (!by.empty() && engine_->recorder().by() == by) return control::success(Json::object());
@@ -288,7 +288,7 @@ Json Conductor::with_text(const std::string& json) {
   return control::success({{"bytes", json.size()}});
 }
 
-// A launcher's word: the process of this rank has ended and no other will come for it.
+// The launcher says that the process of this rank has ended, and that no other will come for it.
 Json Conductor::absent(const Json& body) {
   const Rank rank(body.at("rank").get<std::uint32_t>());
   engine_->faults().absent(rank, body.at("text").get<std::string>());
@@ -308,9 +308,9 @@ Json Conductor::stop(const Json& body) {
 
 void Conductor::on_client(Rank rank) {
   Client& client = clients_.at(rank);
-  // What lies there afterwards has come now: it is not what another client sent last.
+  // Clear the start: bytes that are not zero afterwards belong to this message, not to a former one.
   std::fill_n(buffer_.begin(), sizeof(shm::BufferAlloc), std::byte{0});
-  // Memory to be imported may come with it. A descriptor that is slow to close holds up its own job alone.
+  // A message may bring memory to import. If its descriptor is slow to close, only this job waits.
   auto message = shm::receive_message(client.socket, buffer_);
   if (!message && message.error().code() == Code::kPending) return;
   const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
@@ -319,7 +319,7 @@ void Conductor::on_client(Rank rank) {
     MUSTER_LOG(kWarning, "engine", "a message of rank {} waits: {}", rank.value, message.error().message());
     return;
   }
-  // The bytes of a message came, the descriptor that was with it did not: its sender hears why.
+  // The message came without its descriptor: tell the sender why.
   const auto request = std::span<const std::byte>(buffer_).first(sizeof(shm::BufferAlloc));
   const bool lost = !message && message.error().code() == Code::kNoResource &&
                     shm::checked<shm::BufferAlloc>(request, MessageKind::kBufferAlloc);
@@ -350,11 +350,11 @@ void Conductor::on_client(Rank rank) {
     depart(rank, true, fmt::format("rank {} (pid {}) does not read its answers", rank.value, client.pid));
 }
 
-// A process that closes its connection without a word is mostly a dying one, whose pidfd will say so.
+// A process that closes its connection without a goodbye is usually dying; its pidfd will say so.
 void Conductor::await_death(Rank rank) {
   Client& client = clients_.at(rank);
   loop_.unwatch(std::exchange(client.socket_watch, 0));
-  // By its number: a later session of this rank may lie at the same address.
+  // By session id: a later session of this rank may lie at the same address.
   loop_.after(kDeathWait, [this, rank, session = client.session->options().id] {
     const auto it = clients_.find(rank);
     if (it == clients_.end() || it->second.session->options().id != session) return;
@@ -409,7 +409,7 @@ void Conductor::on_timer() {
   loop_.after(kTimerPeriod, [this] { on_timer(); });
 }
 
-// Nobody could ever reach this job again.
+// Without supervisor and clients nobody could ever reach this job again.
 void Conductor::end_if_alone() {
   if (!channel_.valid() && clients_.empty()) loop_.stop();
 }

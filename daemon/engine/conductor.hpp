@@ -1,4 +1,4 @@
-// Conductor: the engine's slow thread. Control messages, births, deaths, timers; never a byte of payload.
+// Conductor: the engine's slow thread, for control messages, births, deaths and timers. It moves no payload.
 #pragma once
 
 #include "api/shm/control.hpp"
@@ -19,16 +19,16 @@ namespace muster::engine {
 
 // Owns    the loop, the supervisor's channel, a socket and a pidfd per client, and the engine.
 // Thread  run()'s, alone.
-// Bound   one client per rank; one message of each per turn of the loop.
-// Fails   a client that breaks the protocol loses its session, nothing else. Without supervisor the engine
-//         goes on, and ends with its last client.
+// Bound   one client per rank; one message of each client per turn of the loop.
+// Fails   a client that breaks the protocol loses its session, nothing else. If the supervisor is gone, the
+//         engine goes on until its last client has left.
 class Conductor {
  public:
   // `channel` is the socket to the supervisor.
   Conductor(shm::Descriptor channel, const Clock& clock);
   ~Conductor();
-  // Until the supervisor says stop, the job fails, or neither supervisor nor client is left. The process's
-  // exit code.
+  // Runs until the supervisor says stop, the job fails, or neither supervisor nor client is left. Returns the
+  // process's exit code.
   int run();
 
  private:
@@ -72,27 +72,27 @@ class Conductor {
   shm::Descriptor channel_;
   control::Loop::Watch channel_watch_ = 0;
   std::unique_ptr<Engine> engine_;
-  std::optional<Watchdog> watchdog_;  // of its lock: ends before it
+  std::optional<Watchdog> watchdog_;  // watches the engine's lock, so it ends before the engine
   std::map<Rank, Client> clients_;
   std::vector<std::byte> buffer_;
   shm::Descriptor reply_descriptor_;    // of the answer being made
-  std::deque<control::Packet> untold_;  // to a supervisor that does not read: while some are, it is not read
+  std::deque<control::Packet> untold_;  // unsent: no room in the channel, which is not read meanwhile
   bool ending_ = false;
   int exit_code_ = 0;
 };
 
-// One request of a client: reads the message, does it, builds the answer. Apart from the conductor, so that a
-// test or a fuzzer can drive it with bytes. `goodbye` is set when the client takes its leave.
+// The answer to one request of a client. It is apart from the conductor, so that a test or a fuzzer can drive
+// serve() with bytes. `goodbye`: the client takes its leave.
 struct Answer {
   std::vector<std::byte> bytes;
   int descriptor = -1;  // borrowed, or
   shm::Descriptor own;  // owned by the answer
   bool goodbye = false;
 };
-// kProtocol: the message is not one; the session ends. Any other failure is an Answer to the client.
+// kProtocol: the message is malformed; the session ends. Any other failure is an Answer to the client.
 Result<Answer> serve(Engine& engine, Session& session, std::span<const std::byte> message,
                      int descriptor = -1);
-// The same for requests of the direct path.
+// serve() for requests of the direct path.
 Result<Answer> serve_direct(Engine& engine, Session& session, shm::MessageKind kind,
                             std::span<const std::byte> message);
 

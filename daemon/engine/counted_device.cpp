@@ -15,7 +15,7 @@ class CountedDevice::Counted final : public device::Memory {
     held_->fetch_add(1);
   }
   ~Counted() override {
-    memory_.reset();  // counted until its descriptor is closed
+    memory_.reset();  // closes its descriptor before the count falls
     held_->fetch_sub(1);
   }
   Counted(const Counted&) = delete;
@@ -26,7 +26,7 @@ class CountedDevice::Counted final : public device::Memory {
   int descriptor() const noexcept override { return memory_->descriptor(); }
 
  private:
-  std::vector<MemoryCharge> charges_;  // given back last
+  std::vector<MemoryCharge> charges_;  // destroyed after the memory
   std::unique_ptr<device::Memory> memory_;
   Count held_;
 };
@@ -60,7 +60,7 @@ Result<std::unique_ptr<device::Memory>> CountedDevice::allocate(std::size_t byte
   std::vector<MemoryCharge> charges(2);
   MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(account_, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto memory, device_->allocate(bytes));
-  // What the device has added, to whole pages.
+  // What the device has added to fill whole pages.
   MUSTER_ASSIGN_OR_RETURN(charges[1], MemoryAccount::charge(account_, memory->bytes() - bytes));
   return count(std::move(memory), std::move(charges));
 }
@@ -68,7 +68,7 @@ Result<std::unique_ptr<device::Memory>> CountedDevice::allocate(std::size_t byte
 Result<std::unique_ptr<device::Memory>> CountedDevice::import(int descriptor, std::uint64_t first,
                                                               std::uint64_t bytes) {
   MUSTER_RETURN_IF_ERROR(check());
-  std::vector<MemoryCharge> charges(1);  // of what is committed here, whoever made the memory
+  std::vector<MemoryCharge> charges(1);  // for pages that are committed here, whoever made the memory
   MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(account_, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto memory, device_->import(descriptor, first, bytes));
   return count(std::move(memory), std::move(charges));

@@ -1,8 +1,7 @@
-// CountedDevice: a device whose memories may have so many descriptors and no more, and count for the job's
-// user.
+// CountedDevice: a device whose memories are limited in number and charged to the job's user.
 //
 // Each memory has a descriptor: a segment of an arena, a name, an import. Without a bound they would take
-// what the next rank needs to attach.
+// the descriptors that the next rank needs to attach.
 #pragma once
 
 #include "daemon/engine/memory_account.hpp"
@@ -17,16 +16,16 @@
 namespace muster::engine {
 
 // Owns    the device, and the count; its memories share the count, and may live longer.
-// Thread  as the device's; memories may be let go by any.
-// Bound   memories_max at once, and what the account has.
+// Thread  as the device's; any thread may let go of a memory.
+// Bound   memories_max at once, and the bytes that the account allows.
 // Fails   allocate, import: kNoResource naming the limit, or what the device says.
 class CountedDevice final : public device::Device {
  public:
   struct Options {
     std::uint64_t memories_max = 0;
-    std::uint64_t open_files = 0;  // the limit that this comes from, for its name
+    std::uint64_t open_files = 0;  // the limit from which memories_max follows, for its message
   };
-  // What the open-files limit leaves beside the job's ranks: one memory for each, if nothing else.
+  // Descriptors that the open-files limit leaves beside those of the job's ranks; at least one for each rank.
   static Options beside(std::uint32_t world);
 
   // Without an account, bytes are not counted.

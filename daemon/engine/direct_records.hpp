@@ -1,4 +1,4 @@
-// DirectRecords: reads what ranks say of their direct operations: who has come how far, and what each has
+// DirectRecords: reads what ranks say of their direct operations: how far each rank has come, and what it has
 // run.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace muster::engine {
 
-// What a member of a group waits for, as its client says: copied and checked.
+// What a member of a group waits for, as its client says. It is a checked copy.
 struct DirectQuestion {
   GroupId group;
   std::uint32_t index = 0;  // who asks
@@ -26,7 +26,7 @@ struct DirectQuestion {
 // Owns    nothing.
 // Thread  under the engine's lock.
 // Bound   kDirectRecords records a rank.
-// Fails   never. What clients say is checked for being possible, and believed in reports only.
+// Fails   never. What clients say is checked to be possible, and used in reports only.
 class DirectRecords {
  public:
   DirectRecords(const DirectSegments& segments, const GroupEpochs& epochs)
@@ -34,10 +34,10 @@ class DirectRecords {
 
   // The members that the question waits for, by index.
   std::vector<std::uint32_t> missing(const DirectQuestion& question) const;
-  // The plan handle with which a member is in the operation; 0 if it is not.
+  // The plan handle with which a member takes part in the operation; 0 if it does not.
   std::uint64_t plan_of(const DirectQuestion& question, std::uint32_t index) const;
 
-  // What a rank has run or runs, as it says itself.
+  // An operation that a rank has run or runs, as the rank says itself.
   struct Flight {
     std::uint64_t index = 0;  // among the rank's operations
     GroupId group;
@@ -53,11 +53,11 @@ class DirectRecords {
     std::optional<Instant> ended;
   };
   std::optional<Flight> latest_flight(Rank rank) const;
-  // The one with that index, if it is still there.
+  // The rank's operation with that index, if its record is still there.
   std::optional<Flight> flight(Rank rank, std::uint64_t index) const;
-  // The one whose readers the rank waits for before it does anything else, if there is one.
+  // The operation whose readers the rank waits for before it does anything else, if there is one.
   std::optional<Flight> awaited_flight(Rank rank) const;
-  // All that are still there with an index above `after`, oldest first; *lost counts those that are not.
+  // All records with an index above `after`, oldest first; *lost counts those that were overwritten.
   std::vector<Flight> flights(Rank rank, std::uint64_t after = 0, std::uint64_t* lost = nullptr) const;
   std::uint64_t recorded(Rank rank) const;
   // The rank's own counters.
@@ -72,7 +72,7 @@ class DirectRecords {
     std::uint64_t number = 0;
   };
   Progress progress(GroupId group) const;
-  // The rank's client has given plans new counts of which the engine does not know.
+  // The rank's client has given plans new counts that the engine does not know yet.
   bool untold(Rank rank) const;
 
  private:

@@ -18,7 +18,7 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
   return (bytes + 4095) / 4096 * 4096;
 }
 
-// The words of a region for a group that has come: positions begin at 0.
+// Clears the words of a region for a new group: positions begin at 0.
 void clear_region(std::byte* region, std::size_t members) {
   auto* head = reinterpret_cast<shm::MemberRegion*>(region);
   Published<std::uint64_t>(&head->progress).store(0);
@@ -72,7 +72,7 @@ Result<std::unique_ptr<DirectSegments>> DirectSegments::create(
     bytes += made->segments_[rank].reserved;
   }
   MUSTER_ASSIGN_OR_RETURN(made->charge_, MemoryAccount::charge(account, bytes));
-  // Below that, fewer than made_max regions could lie so that no gap between them holds another.
+  // With less room, fewer than made_max regions could leave gaps too small for another one.
   const std::uint64_t room = 2 * std::uint64_t{made_max} * shm::member_region_bytes(world);
   MUSTER_RETURN_IF_ERROR(made->create_segments(room, headroom));
   MUSTER_RETURN_IF_ERROR(made->create_page(epoch, headroom));
@@ -130,7 +130,7 @@ std::optional<std::uint64_t> DirectSegments::room_in(const Segment& segment, std
   return std::nullopt;
 }
 
-// Memory up to there. What is reserved once stays so.
+// Reserves memory up to `end`. It stays reserved.
 Status DirectSegments::reserve(Segment& segment, std::uint64_t end) {
   const std::uint64_t wanted = whole_pages(end);
   if (wanted <= segment.reserved) return {};

@@ -20,11 +20,11 @@ namespace muster::engine {
 
 // Owns    a segment for each rank, and the group page.
 // Thread  under the engine's lock.
-// Bound   made_max member regions a rank beside those that are there from the start.
-// Fails   create: NO_RESOURCE. What clients have written is read once, and believed in reports only.
+// Bound   made_max member regions a rank beside those of the first groups.
+// Fails   create: NO_RESOURCE. What clients have written is read once, and used in reports only.
 class DirectSegments {
  public:
-  // Groups that come later are empty. Each segment has room for made_max of them, and memory once they come.
+  // Groups made later are empty here. Each segment has addresses for made_max of them, and memory on demand.
   static Result<std::unique_ptr<DirectSegments>> create(std::span<const scheduler::Group> groups,
                                                         std::uint32_t world, std::uint32_t made_max,
                                                         std::uint64_t epoch, const shm::Headroom& headroom,
@@ -36,7 +36,7 @@ class DirectSegments {
   std::uint64_t page_bytes() const { return page_.size(); }
 
   // ---- member regions --------------------------------------------------------------------------
-  // Regions for a group that has come, or none. BUSY: a member has made_max of them, until one goes.
+  // Makes regions for a new group, or changes nothing. BUSY: a member has made_max of them, until one goes.
   // NO_RESOURCE: no memory for more.
   Status add(GroupId group, std::span<const Rank> ranks);
   void remove(GroupId group);
@@ -55,16 +55,16 @@ class DirectSegments {
   std::uint64_t arrived(GroupId group, std::uint32_t index) const;
 
   // ---- words -----------------------------------------------------------------------------------
-  // Ready for a new client of the rank: what the last one left counts no more, but its words of former
-  // epochs stay, for those who still read them.
+  // Prepares the segment for a new client of the rank. The last client's state is cleared, but its words of
+  // former epochs stay, for members that still read them.
   void clear(Rank rank);
   std::byte* writable(Rank rank) { return segments_[rank.value].mapping.writable(); }
   const shm::DirectHeader* header(Rank rank) const;
   const shm::DirectRecord* records(Rank rank) const;
   shm::GroupLine* line(GroupId group);
-  // The rank has a client from now on, or has none.
+  // Says whether the rank has a client.
   void set_attached(Rank rank, bool attached);
-  // So many segments of the rank's arena are gone: peers forget what they mapped.
+  // Says how many segments of the rank's arena are gone: peers forget what they mapped.
   void set_retired(Rank rank, std::uint64_t segments);
   // Clients note when their operations end while this is on.
   void set_recording(bool on);
@@ -74,7 +74,7 @@ class DirectSegments {
     shm::Descriptor memory;
     shm::Mapping mapping;
     std::map<std::uint64_t, GroupId> regions;  // by offset
-    std::uint64_t spare = 0;                   // where regions of groups begin that have come later
+    std::uint64_t spare = 0;                   // where the regions of groups made later begin
     std::uint64_t reserved = 0;                // bytes that have memory, in whole pages
   };
   struct Member {
@@ -93,7 +93,7 @@ class DirectSegments {
   MemoryCharge charge_;
   std::uint32_t made_max_ = 0;
   std::vector<Segment> segments_;
-  std::vector<std::vector<Member>> members_;  // by group, by index in it
+  std::vector<std::vector<Member>> members_;  // by group, then by index in the group
   std::vector<std::uint64_t> lives_;          // by rank
   shm::Descriptor page_memory_;
   shm::Descriptor page_read_only_;

@@ -1,5 +1,5 @@
-// DirectService: answers what clients ask about the direct path: where peers are, and what became of an
-// operation that does not go on.
+// DirectService: answers what clients ask about the direct path: where the memory of peers is, and how an
+// operation that does not go on has ended.
 #pragma once
 
 #include "api/shm/control.hpp"
@@ -18,9 +18,9 @@
 namespace muster::engine {
 
 // Owns    nothing.
-// Thread  the conductor; what changes anything takes the engine's lock.
+// Thread  the conductor; calls that change state take the engine's lock.
 // Bound   -
-// Fails   UNSUPPORTED if there is no direct path; BAD_ARGUMENT, STALE. Else as each says.
+// Fails   UNSUPPORTED if there is no direct path; BAD_ARGUMENT, STALE. Other errors as each call says.
 class DirectService {
  public:
   DirectService(EngineLock& lock, const scheduler::Graph& graph, RankSlots& slots, const JobBuffers& buffers,
@@ -33,18 +33,18 @@ class DirectService {
         reports_(reports),
         board_(board) {}
 
-  // Fills the answer; its members, by index.
+  // Fills the answer; returns the group's members, by index.
   Result<std::vector<shm::DirectMember>> group(const Session& session, std::uint64_t group,
                                                shm::DirectGroupAnswer* answer) const;
-  // Memory of another rank, to be read.
+  // Read-only memory of another rank.
   Result<shm::Descriptor> segment(std::int32_t rank, std::uint64_t* bytes) const;
   Result<shm::Descriptor> arena(std::int32_t rank, std::uint32_t segment, std::uint64_t* bytes) const;
-  // How the epoch in which the client stands has ended, and where it goes on. STATE: it goes on.
+  // How the client's epoch has ended, and in which epoch it goes on. STATE: its epoch has not ended.
   Result<shm::DirectEndAnswer> end(const Session& session, const shm::DirectMessage& message,
                                    std::string* text);
-  // The deadline of what the client waits for has passed: breaks the group if somebody is missing.
+  // The deadline of the client's operation has passed: ends the group's epoch if a member is missing.
   Status overdue(const Session& session, const shm::DirectMessage& message);
-  // In what the members of the operation differ. Never OK.
+  // Says in what the members of the operation differ. Never OK.
   Status disagree(const Session& session, const shm::DirectMessage& message);
 
  private:

@@ -2,7 +2,7 @@
 
 namespace muster::engine {
 
-// Both sides of a pair ask about one thing.
+// Both sides of a pair must find the same entry.
 Disagreements::Found Disagreements::about(const DirectQuestion& q) {
   Found d{q.position, 0, 0, {}};
   if (q.kind == shm::DirectWait::kMessage) {

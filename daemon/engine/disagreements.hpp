@@ -1,5 +1,5 @@
-// Disagreements: what was found of direct operations in which the members differ. The first to ask may be
-// gone when the others ask.
+// Disagreements: how members of a direct operation differ, as the engine has found. The first member that
+// asked may be gone when the others ask.
 #pragma once
 
 #include "api/base/result.hpp"

@@ -43,7 +43,7 @@ Status Doorbells::add(const shm::Descriptor& bell) {
   return failure(Code::kNoResource, "epoll_ctl: {}", std::strerror(errno));
 }
 
-// By hand: a copy of the bell that the client keeps open would keep it in the set.
+// Explicit: closing ours is not enough, since the client's copy would keep the bell in the epoll set.
 void Doorbells::remove(const shm::Descriptor& bell) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, bell.get(), nullptr);
 }

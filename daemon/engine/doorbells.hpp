@@ -1,8 +1,8 @@
 // Doorbells: how a sleeping engine learns that a client has written a command.
 //
-// One eventfd per client, which the client also holds. It is watched edge-triggered and never read: a client
-// that clears O_NONBLOCK or steals the count cannot make a read of ours block, because there is none
-// (reliability: doorbell abuse).
+// Each client has one eventfd, of which it holds a copy. The engine watches it edge-triggered and never reads
+// it. So a client that clears O_NONBLOCK or steals the count cannot block the engine (reliability: doorbell
+// abuse).
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -33,7 +33,7 @@ class Doorbells {
   shm::Descriptor own_;
 };
 
-// A bell for a client: an eventfd. And a second descriptor of it, for the other side.
+// Makes an eventfd for a client; copy_bell() makes the client's descriptor of it.
 Result<shm::Descriptor> make_bell();
 Result<shm::Descriptor> copy_bell(const shm::Descriptor& bell);
 

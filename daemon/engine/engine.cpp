@@ -11,8 +11,8 @@ namespace {
 
 constexpr Nanos kTickPeriod = std::chrono::milliseconds(10);
 
-// One transaction: every group of the mesh, and one of each rank alone, is connected before anybody may use
-// any. The places of groups that are made later stay empty.
+// One transaction: every group of the mesh, and of each rank alone, is connected before any may be used. The
+// places of made groups stay empty.
 Result<std::vector<std::unique_ptr<transport::Communicator>>> connect_all(
     std::span<const scheduler::Group> groups, const transport::CommunicatorFactory& open_communicator) {
   std::vector<std::unique_ptr<transport::Communicator>> communicators(groups.size());
@@ -73,7 +73,7 @@ Engine::Parts::Parts(Engine& engine, std::unique_ptr<device::Device> own_device,
       execution(engine.spec_, graph, executor, slots, metrics, recorder, reports) {}
 
 Engine::~Engine() {
-  if (pool_) pool_->halt();  // no worker is in a turn of ours from here on
+  if (pool_) pool_->halt();  // no worker is in a turn of this engine afterwards
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock,
@@ -90,7 +90,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, con
   return engine;
 }
 
-// The workers start while we hold the lock, so that none takes a turn before all parts are there.
+// The workers start under the lock, so that none takes a turn before all parts are there.
 Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
   const std::lock_guard lock(lock_);
   constexpr std::uint64_t kSessionBytes = shm::kSubmissionBytes + shm::kCompletionBytes;
@@ -162,7 +162,7 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
     attached.group_page = board->segments().page_descriptor();
   }
   ++slot.attachments;
-  // Engines that sleep have not armed this session's ring, so its client would not ring for them.
+  // A sleeping engine has not armed this session's ring, so the client would not ring its doorbell.
   wake();
   return attached;
 }
@@ -179,6 +179,7 @@ shm::Welcome Engine::welcome(const Session& session) const {
   spec_.name.copy(w.job, sizeof w.job - 1);
   parts_->groups.list().mesh().degrees().canonical().copy(w.mesh, sizeof w.mesh - 1);
   w.cores = pool_->workers();
+  w.costs = spec_.costs;
   w.lane_depth = spec_.starts_per_lane_max;
   w.digests = spec_.digests;
   if (const Board* board = parts_->board) {
@@ -209,7 +210,7 @@ void Engine::close(Code code, const std::string& text) {
   parts_->slots.close(code, text);
 }
 
-// Unmapping GiBs takes seconds in which all ranks would stand still, so memory is let go without the lock.
+// Memory is let go without the lock: unmapping GiBs takes seconds, in which all ranks would wait.
 std::size_t Engine::reclaim() {
   SessionBuffers::Gone gone;
   const std::lock_guard lock(lock_);
@@ -218,7 +219,7 @@ std::size_t Engine::reclaim() {
     parts_->buffers.give_back(*session, gone);
     ended.push_back(session->options().id);
   }
-  // Only now that they are destroyed: what a session held keeps its groups.
+  // Sessions are destroyed first, because what they hold keeps their groups.
   for (const SessionId session : ended) parts_->groups.release(session, gone);
   return parts_->slots.closing();
 }
@@ -256,8 +257,8 @@ Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollecti
   return session.plans().add(std::move(plan), message);
 }
 
-// Starts that the client has pushed are in flight for it, whether they lie in the ring or not: they are taken
-// out first.
+// Starts that the client has pushed before this call count as in flight, so they are taken out of the ring
+// first.
 Status Engine::destroy_plan(Session& session, Handle handle) {
   const std::lock_guard lock(lock_);
   parts_->slots.drain_all(session.options().rank);
@@ -289,7 +290,7 @@ std::vector<Engine::RankReport> Engine::report() const {
 
 std::size_t Engine::do_work() {
   const std::lock_guard lock(lock_);
-  if (!parts_ || !parts_->execution.health().ok()) return 0;  // not open yet, or never: open() has failed
+  if (!parts_ || !parts_->execution.health().ok()) return 0;  // not open yet, or open() has failed
   if (std::exchange(armed_, false)) parts_->slots.awake();
   const Instant now = clock_.now();
   lock_.doing("reaping finished steps");
@@ -312,7 +313,7 @@ void Engine::tick(Instant now) {
   next_tick_ = now + kTickPeriod;
 }
 
-// Steps that run need no sentinel: the worker that finishes one takes the next turn itself.
+// Running steps need no bell: the worker that finishes one takes the next turn itself.
 bool Engine::arm() {
   const std::lock_guard lock(lock_);
   armed_ = true;

@@ -1,9 +1,9 @@
 // Engine: one job on one node. It owns the job's device, memory, groups, lanes and plans, from the job's
 // creation to its end, across any number of trainer attachments.
 //
-// The engine lock. All state of the scheduler is behind one mutex, held by whoever takes a turn of progress
-// (an idle worker) or by the conductor for the length of one control message. The turn: reap finished steps,
-// drain rings, launch, publish, wake.
+// The engine lock. One mutex guards all state of the scheduler. An idle worker holds it for a turn of
+// progress; the conductor holds it for one control message. A turn: reap finished steps, drain rings, launch,
+// publish, wake.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -53,12 +53,12 @@ struct Attached {
 //         whole ends the job: see health().
 class Engine final : public device::host::Duty {
  public:
-  // By hand: no worker threads; everything runs inside run_once(), so that a test decides on each turn.
+  // kByHand: no worker threads; everything runs inside run_once(), so that a test decides on each turn.
   enum class Pooling : std::uint8_t { kThreads, kByHand };
 
-  // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes; none:
-  // by the kernel's word. `account`: for what the job holds; none: it is not counted. `communicators`: how
-  // groups get theirs; none: by loopback.
+  // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes;
+  // nullptr: through the kernel. `account`: what the job holds is charged to it; nullptr: not
+  // counted. `communicators`: opens the communicators of groups; nullptr: loopback.
   static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock,
                                                 std::unique_ptr<ProcessProbe> probe = nullptr,
                                                 Pooling pooling = Pooling::kThreads,
@@ -69,18 +69,18 @@ class Engine final : public device::host::Duty {
   // ---- sessions --------------------------------------------------------------------------------
   // kDuplicate while the rank has a client; kBadArgument for a rank outside the world.
   Result<Attached> attach(Rank rank, std::int32_t pid);
-  // The client left or died; `text` tells the others how. Its memory goes back once its running work has
+  // The client left or died; `text` tells the other ranks how. Its memory is freed once its running work has
   // ended.
   void detach(Rank rank, const std::string& text);
   // Ends every session with `code` and refuses new ones.
   void close(Code code, const std::string& text);
-  // Gives the memory of gone sessions back; call now and then. Returns sessions still waiting.
+  // Frees the memory of closing sessions; call now and then. Returns the sessions whose work still runs.
   std::size_t reclaim();
-  // The rank's client has said something.
+  // Notes that the rank's client has sent a message.
   void heard(Rank rank);
-  // A session that broke the protocol, and how: the conductor then detaches it.
+  // A session that broke the protocol, and how; the conductor detaches it.
   std::optional<std::pair<Rank, std::string>> take_offender() const;
-  // The client's end of a socket that gets a byte at each completion and ends with the session.
+  // The client's end of a socket that gets a byte at each completion and is closed with the session.
   Result<shm::Descriptor> open_events(Session& session);
 
   // ---- plans -----------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Engine final : public device::host::Duty {
   std::vector<RankReport> report() const;
 
   // ---- progress --------------------------------------------------------------------------------
-  // kByHand: one part of a step, or a turn. Returns what was done.
+  // kByHand: runs one part of a step, or a turn. Returns the amount of work done.
   std::size_t run_once() { return pool_->run_once(); }
   std::size_t do_work() override;
   bool arm() override;
@@ -120,7 +120,7 @@ class Engine final : public device::host::Duty {
   void wake() noexcept override;
 
  private:
-  // In the order in which they come to be. Some refer to later ones, and use them only once all are there.
+  // In order of construction. Some refer to later ones, and use them only once all are there.
   struct Parts {
     Parts(Engine& engine, std::unique_ptr<device::Device> own_device, std::optional<Board> own_board,
           JobGroups::Plan plan, scheduler::Executor own_executor, Tally tally);
@@ -128,7 +128,7 @@ class Engine final : public device::host::Duty {
     std::optional<Board> maybe_board;  // none where clients cannot reach the device's memory
     Board* board;
     JobBuffers buffers;
-    RankSlots slots;  // sessions hold names
+    RankSlots slots;  // declared after `buffers`, whose names sessions hold
     scheduler::Executor executor;
     scheduler::Graph graph;
     Metrics metrics;
@@ -153,7 +153,7 @@ class Engine final : public device::host::Duty {
   std::shared_ptr<MemoryAccount> account_;
   const transport::CommunicatorFactory open_communicator_;
   const scheduler::GraphOptions graph_options_;
-  MemoryCharge sessions_charge_;  // of one for each rank
+  MemoryCharge sessions_charge_;  // for one session of each rank
   Doorbells doorbells_;
   mutable EngineLock lock_;
   std::unique_ptr<device::host::Pool> pool_;

@@ -1,4 +1,4 @@
-// EngineLock: the mutex behind which the engine's state lies, and which says who holds it.
+// EngineLock: the mutex that guards the engine's state. It also says which thread holds it, and for what.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 namespace muster::engine {
 
 // Owns    the mutex.
-// Thread  any; doing() under the lock; sight() by whoever wants to know, without it.
+// Thread  any; doing() under the lock; sight() without it.
 // Bound   a few stores to a line of its own beside the mutex.
 // Fails   never.
 class EngineLock {
@@ -26,7 +26,7 @@ class EngineLock {
     holds_.fetch_add(1, std::memory_order_release);
     mutex_.unlock();
   }
-  // What its holder does, a literal, for whoever asks why it takes so long.
+  // What the holder does, a literal: the watchdog names it when a turn takes too long.
   void doing(const char* what) { doing_.store(what, std::memory_order_relaxed); }
 
   struct Sight {

@@ -24,8 +24,8 @@ void Execution::look_at_devices() {
   note_health(executor_.health(), "waiting for", "what was launched");
 }
 
-// A device that is broken as a whole ends the job. Not so one whose workers have gone (kState), for the
-// engine itself sends them away while a turn may still launch.
+// A device that is broken as a whole ends the job. kState does not: the engine itself halts the workers while
+// a turn may still launch.
 void Execution::note_health(const Status& device, const char* doing, const char* what) {
   if (device.ok() || !health_.ok() || device.code() == Code::kState) return;
   health_ = Status(Code::kDevice, fmt::format("{} {}: {}", doing, what, device.text()));

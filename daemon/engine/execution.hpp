@@ -1,5 +1,5 @@
-// Execution: does what the graph asks for: launches its steps, and tells clients, counters and the recording
-// what has become of their starts.
+// Execution: does what the graph asks for. It launches steps, and tells clients, counters and the recording
+// how their starts have ended.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -18,7 +18,7 @@ namespace muster::engine {
 
 // Owns    the device's first error, and the step that is being retired.
 // Thread  under the engine's lock.
-// Bound   no heap, but for a failure.
+// Bound   no heap, except at a failure.
 // Fails   a device error ends the job: see health().
 class Execution final : public scheduler::Actions {
  public:
@@ -32,11 +32,11 @@ class Execution final : public scheduler::Actions {
         recorder_(recorder),
         reports_(reports) {}
 
-  // A turn begins: steps that have finished are retired. Returns how many.
+  // Begins a turn: retires finished steps. Returns how many.
   std::size_t reap(Instant now);
   // The first error of a device that is broken as a whole.
   const Status& health() const { return health_; }
-  // Whether a device has broken of which no launch heard. Now and then.
+  // Finds a device that broke while no launch noticed it. Call now and then.
   void look_at_devices();
 
   // ---- scheduler::Actions ----------------------------------------------------------------------

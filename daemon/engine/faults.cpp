@@ -11,19 +11,19 @@ Status Faults::abort(Session& session, std::uint64_t group) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(session.scope(graph_.groups()), group));
   const std::lock_guard lock(lock_);
   const Rank rank = session.options().rank;
-  slots_.drain_all(rank);  // what it has started and reset before is of before
+  slots_.drain_all(rank);  // starts and resets from before the abort belong to the old epoch
   const scheduler::Cause cause{
       Code::kAborted, static_cast<std::int32_t>(rank.value),
       fmt::format("rank {} aborted group {}", rank.value, graph_.groups()[id.value].name)};
-  // Two faults: a rank that hears of an abort by a run hears of it on its lanes too.
+  // Two faults, one a path: a rank that hears of the abort on the direct path hears of it on its lanes too.
   graph_.abort(id, cause, clock_.now());
   if (board_ != nullptr) end_direct(id, cause);
   slots_.wake_clients();
   return {};
 }
 
-// Of the lane only what waits, of the group only the epoch in which the rank is: what has ended otherwise
-// meanwhile is told as that, and nothing else is ended in its place.
+// Ends only what the rank waits in: on the lane, and the group's epoch in which the rank is. If that has
+// ended meanwhile, the rank is told so, and nothing else ends.
 Status Faults::interrupt(Session& session, const shm::InterruptMessage& message) {
   if (message.lane > MUSTER_LANE_COUNT)
     return failure(Code::kBadArgument, "lane {} is not in 0..{}", message.lane, MUSTER_LANE_COUNT);
@@ -45,8 +45,8 @@ Status Faults::interrupt(Session& session, const shm::InterruptMessage& message)
   return {};
 }
 
-// The departure of a rank has ended an epoch already. Members may have arrived in the next one meanwhile, and
-// cannot take that back on the direct path: so an absence ends that epoch too. Said again, it ends nothing.
+// The rank's departure has ended an epoch already. Members may have arrived in the next epoch since, and
+// cannot take that back on the direct path. So an absence ends that epoch too, when it is first said.
 void Faults::absent(Rank rank, const std::string& text) {
   const std::lock_guard lock(lock_);
   if (rank.value >= told_.size()) return;
@@ -112,7 +112,7 @@ void Faults::refresh_absences() {
     board_->epochs().set_absence(GroupId(g), graph_.absences().first_of(graph_.groups()[g].ranks));
 }
 
-// A rank that was told of a failure and has run and started nothing anywhere since then leaves because of it.
+// A rank leaves because of a failure if it has run and started nothing since it was told of it.
 scheduler::CausePtr Faults::reason_to_leave(Rank rank) const {
   const auto& told = told_[rank.value];
   if (board_ == nullptr || !told) return nullptr;

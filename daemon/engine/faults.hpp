@@ -1,5 +1,5 @@
-// Faults: how operations end otherwise than well, on both paths at once: aborts, interrupts, departures, and
-// ranks that will not come (decision D18).
+// Faults: ends operations that cannot complete, on both paths at once: aborts, interrupts, departures, and
+// absent ranks (decision D18).
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -29,30 +29,29 @@ class Faults {
 
   // The session aborts its group. STALE.
   Status abort(Session& session, std::uint64_t group);
-  // The rank leaves what it waits in, on a lane or directly: that ends for everybody in it. BAD_ARGUMENT,
-  // STALE.
+  // Ends what the rank waits in, on a lane or on the direct path, for all members. BAD_ARGUMENT, STALE.
   Status interrupt(Session& session, const shm::InterruptMessage& message);
-  // A rank will not come, or not come back, says who started it; and all of them may come again.
+  // absent(): the launcher says that a rank will not come (back). expect_all(): all ranks may come again.
   void absent(Rank rank, const std::string& text);
   void expect_all();
 
-  // The rank has a client again.
+  // The rank has a new client.
   void attached(Rank rank);
-  // It has none any more; `text` tells the others how.
+  // The rank's client has left; `text` tells the other ranks how.
   void left(Rank rank, const std::string& text);
-  // Every group ends with `code`.
+  // Ends every group with `code`.
   void end_all(Code code, const std::string& text);
-  // The group's present epoch on the direct path ends with a fault of its own.
+  // Ends the group's present epoch on the direct path with a fault of its own.
   void end_direct(GroupId group, scheduler::Cause cause);
-  // The rank's client hears of that cause of the direct path.
+  // Notes that the rank's client was told that cause on the direct path.
   void tell(Rank rank, const scheduler::CausePtr& cause);
-  // Which groups nobody may run in, because a member will not come.
+  // Sets which groups may not begin operations, because a member is absent.
   void refresh_absences();
 
  private:
   struct Told {  // the latest cause of the direct path that a rank's client was told
     scheduler::CausePtr cause;
-    std::uint64_t recorded = 0;  // how far it had come then: operations run directly
+    std::uint64_t recorded = 0;  // operations that it had run directly by then
     std::uint64_t starts = 0;    // and on the engine path
   };
   void lose_direct(Rank rank, const scheduler::CausePtr& loss);

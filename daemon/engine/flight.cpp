@@ -21,7 +21,7 @@ void FlightLog::expect(GroupId group, std::int32_t sender, std::int32_t receiver
   pairs_.try_emplace({group.value, static_cast<std::uint32_t>(sender), static_cast<std::uint32_t>(receiver)});
 }
 
-// The entries of a lane lie at their point's place. Kernels have points too, so a lane of both keeps fewer.
+// A lane's entry lies at its point modulo the size. Kernels take points too, so a mixed lane keeps fewer.
 void FlightLog::submitted(const scheduler::Request& request, Instant now) {
   const scheduler::CollectiveWork* work = request.plan->collective();
   if (work == nullptr) return;
@@ -99,8 +99,8 @@ const FlightEntry* FlightLog::retired(Rank rank, std::uint32_t lane, std::uint64
   return entry->value == value ? entry : nullptr;
 }
 
-// Only the first of a channel, or of a pair, that had not been launched was an operation that others may have
-// come to: what stood behind it was never to be met by anybody, and has no number.
+// Only the first unlaunched start of a channel or pair could have met others, so only it gets a number. Later
+// ones are erased.
 void FlightLog::failed(RankLog& log, FlightEntry& entry, std::uint64_t number) {
   const bool waited = entry.state == FlightEntry::State::kScheduled;
   entry.state = FlightEntry::State::kFailed;

@@ -1,5 +1,5 @@
-// FlightLog: what each rank has started on the engine path, always on: the last collectives of each of its
-// lanes with their times. The direct path has records of its own (api/shm/direct.hpp).
+// FlightLog: the last collectives that each rank has started on each lane of the engine path, with their
+// times. It is always on. The direct path has records of its own (api/shm/direct.hpp).
 #pragma once
 
 #include "api/shm/control.hpp"
@@ -23,7 +23,7 @@ struct FlightEntry {
   std::int32_t receiver = -1;
   std::uint64_t source_bytes = 0;
   std::uint64_t target_bytes = 0;
-  // In its channel, or among the messages of its pair; 0 while it waits: not known yet.
+  // In its channel, or among the messages of its pair; 0: not known yet, since it still waits.
   std::uint64_t number = 0;
   bool uneven = false;  // blocks of several sizes
   Instant created{0};
@@ -31,36 +31,36 @@ struct FlightEntry {
   Instant completed{0};
   Nanos timeout{0};
   State state = State::kScheduled;
-  std::array<char, shm::kSiteBytes> site{};  // zero-terminated; empty: nowhere
+  std::array<char, shm::kSiteBytes> site{};  // zero-terminated; empty: not given
 };
 
 // Owns    the entries.
 // Thread  under the engine's lock.
 // Bound   kEntriesPerLane of each rank's lanes; an older one is overwritten. submitted(), launched() and
 //         retired() need no heap for what attached() and expect() have made room for.
-// Fails   never. What happens to a start whose entry is gone is not noted.
+// Fails   never. A start whose entry was overwritten is not noted.
 class FlightLog {
  public:
   static constexpr std::uint64_t kEntriesPerLane = 128;
 
   explicit FlightLog(std::uint32_t world) : ranks_(world) {}
 
-  // The rank has a new client: what the last one did is over. Room for its lanes' entries, whose pages stay
-  // untouched until a lane has its first collective.
+  // The rank has a new client: forgets what the last one did, and makes room for its lanes' entries. Pages
+  // stay untouched until a lane has its first collective.
   void attached(Rank rank);
-  // There will be messages of the pair, indices in the group: room for their numbers.
+  // Makes room for the numbers of the pair's messages; sender and receiver are indices in the group.
   void expect(GroupId group, std::int32_t sender, std::int32_t receiver);
   void submitted(const scheduler::Request& request, Instant now);
   // A collective for all its members, or a message. `number`: of the operation in its channel.
   void launched(const scheduler::Step& step, std::uint64_t number, Instant now);
-  // `number` counts for a start that had not been launched. Returns its entry, if there is one.
+  // `number` counts for a start that had not been launched. Returns the start's entry, if there is one.
   const FlightEntry* retired(Rank rank, std::uint32_t lane, std::uint64_t value, bool well,
                              std::uint64_t number, Instant end);
-  // Another group may come in its place.
+  // Forgets a group, so that another may use its id.
   void forget(GroupId group);
-  // All of a rank, in order of creation.
+  // All entries of a rank, in order of creation.
   std::vector<FlightEntry> entries(Rank rank) const;
-  // Whether older ones have been overwritten.
+  // Whether older entries of the rank have been overwritten.
   bool overwritten(Rank rank) const { return ranks_[rank.value].overwritten; }
 
  private:
@@ -68,11 +68,11 @@ class FlightLog {
     std::array<std::vector<FlightEntry>, MUSTER_LANE_COUNT> lanes;
     bool overwritten = false;
   };
-  // Messages are numbered where both sides meet. What one side has lost since then has the next numbers,
-  // which are those of what the other has lost, if it has.
+  // A message has a number once both sides have come to it. Failed messages after it take the next numbers,
+  // counted on each side alone: the n-th lost send and the n-th lost receive share a number.
   struct Pair {
     std::uint64_t met = 0;
-    std::array<std::uint64_t, 2> fallen{};  // since then: of the sender, of the receiver
+    std::array<std::uint64_t, 2> fallen{};  // failed since then: of the sender, of the receiver
   };
   Pair& pair_of(const FlightEntry& entry);
   FlightEntry* find(Rank rank, std::uint32_t lane, std::uint64_t value);

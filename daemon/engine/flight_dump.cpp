@@ -87,7 +87,7 @@ Record record_of(std::span<const scheduler::Group> groups, const FlightEntry& en
   return record;
 }
 
-// When a rank says nothing of the end, it was found out when the next one began.
+// A record without an end time has ended, at the latest, when the rank's next operation began.
 Record record_of(std::span<const scheduler::Group> groups, const DirectRecords::Flight& flight,
                  Instant discovered) {
   Record record;
@@ -111,7 +111,7 @@ Record record_of(std::span<const scheduler::Group> groups, const DirectRecords::
   return record;
 }
 
-// A start that waits has the next number of its channel that no other start of the rank has.
+// A waiting start gets the next number of its channel that the rank has not used.
 void number_the_waiting(std::vector<Record>& records) {
   std::map<std::string, std::uint64_t> highest;
   for (const Record& record : records)
@@ -136,14 +136,14 @@ std::vector<Record> records_of(std::span<const scheduler::Group> groups, const R
   return records;
 }
 
-// A process group, as the records of all ranks tell of it: what those know who have lost records.
+// What the members of a process group who have lost records still know of it.
 struct Remembered {
   struct By {
     std::size_t ranks = 0;
     std::uint32_t latest = 0;
   };
-  std::size_t forgetful = 0;                 // members who have lost some
-  std::unordered_map<std::uint64_t, By> by;  // who of them has the record of a number
+  std::size_t forgetful = 0;                 // members who have lost records
+  std::unordered_map<std::uint64_t, By> by;  // which of them has the record of a number
 };
 
 void forget_what_others_have_lost(std::span<const RankFlights> ranks, std::vector<std::vector<Record>>& all) {
@@ -170,7 +170,7 @@ void forget_what_others_have_lost(std::span<const RankFlights> ranks, std::vecto
   }
 }
 
-// As c10::toString() writes them.
+// The names that c10::toString() writes.
 const char* type_name(muster_dtype dtype) {
   switch (dtype) {
     case MUSTER_F32:
@@ -197,13 +197,13 @@ const char* type_name(muster_dtype dtype) {
 }
 
 struct Shapes {
-  std::string name;  // of the operation, among those that the analyser knows
+  std::string name;  // of the operation, in the analyser's words
   std::uint64_t input = 0;
   std::uint64_t output = 0;
 };
 
-// The analyser compares sizes among members: where PyTorch gives one tensor on all ranks, so do we; uneven
-// blocks are given as the whole vector, under the names whose parts it does not multiply.
+// The analyser compares sizes among members. If PyTorch gives one tensor on all ranks, so does this dump.
+// Uneven blocks are given as the whole vector, under names whose parts the analyser does not multiply.
 Shapes shapes_of(const Record& record) {
   const std::uint64_t element = std::max<std::size_t>(dtype_bytes(record.dtype), 1);
   const std::uint64_t source = record.source_bytes / element;

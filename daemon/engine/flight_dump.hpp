@@ -1,6 +1,6 @@
-// What the ranks have run, in the form that PyTorch's flight recorder dumps: JSON of version 2.10, one object
-// a rank. Source of the form: pytorch, torch/csrc/distributed/c10d/FlightRecorderDetail.hpp, and what its
-// analyser asks of it, torch/distributed/flight_recorder/components.
+// What the ranks have run, in the form of PyTorch's flight recorder: JSON of version 2.10, one object a rank.
+// Source of the form: pytorch, torch/csrc/distributed/c10d/FlightRecorderDetail.hpp, and its analyser,
+// torch/distributed/flight_recorder/components.
 #pragma once
 
 #include "daemon/control/job.hpp"
@@ -14,14 +14,14 @@ namespace muster::engine {
 
 struct RankFlights {
   std::vector<FlightEntry> started;        // on the engine path
-  std::vector<DirectRecords::Flight> run;  // directly
+  std::vector<DirectRecords::Flight> run;  // on the direct path
   bool lost = false;                       // older ones have been overwritten
 };
 
 // By rank: {"version", "pg_config", "pg_status", "entries", "comm_lib_version"}. The analyser matches entries
-// of a process group by number, so each lane of a group is one, the direct path of a group is one, and so is
-// each direction between two ranks. An operation that another member can no longer show, because its memory
-// of it was overwritten, is left out at all. Times are the node's monotonic clock.
+// of a process group by number. So each lane of a group is a process group, as are its direct path and each
+// direction between two ranks. A completed operation is left out if another member's record of it was
+// overwritten. Times are the node's monotonic clock.
 std::vector<control::Json> flight_dump(std::span<const scheduler::Group> groups,
                                        std::span<const RankFlights> ranks, Instant now);
 

@@ -9,7 +9,7 @@ namespace {
 
 using shm::Published;
 
-// Numbers of positions that no epoch can have had: a member that says so is not believed.
+// No epoch can have more positions: a member that claims more is not believed.
 constexpr std::uint64_t kPositionsMax = std::uint64_t{1} << 44;
 
 }  // namespace
@@ -19,7 +19,7 @@ GroupEpochs::GroupEpochs(DirectSegments& segments) : segments_(segments), groups
     Published<std::uint64_t>(&segments_.line(GroupId(g))->epoch).store_release(groups_[g].epochs.present());
 }
 
-// Records of a former group of this place are told from the new one's by the epoch.
+// A new epoch tells the records of the new group from those of the former group in this place.
 void GroupEpochs::begin(GroupId group) {
   GroupState next;
   next.first_epoch = present(group) + 1;
@@ -36,8 +36,8 @@ void GroupEpochs::enter(Rank rank) {
   }
 }
 
-// What all members have arrived at, whether they are still there or not. An operation that a member has
-// completed counts, for it had seen all others arrive.
+// The position at which all members have arrived, present or not. A member that has completed an operation
+// counts, because it had seen all others arrive.
 std::uint64_t GroupEpochs::count_met(GroupId group) const {
   std::uint64_t least = UINT64_MAX;
   for (std::uint32_t i = 0; i < segments_.member_count(group); ++i)
@@ -64,8 +64,8 @@ std::uint64_t GroupEpochs::highest_position(GroupId group) const {
   return highest;
 }
 
-// The fence makes every arrival seen whose member did not see the end. A member that had begun before it may
-// still come to one position more, which stays below the new base.
+// The fence makes visible every arrival of a member that did not see the end. A member that had begun before
+// the end may still arrive at one more position, which stays below the new base.
 void GroupEpochs::end(GroupId group, const scheduler::CausePtr& cause, scheduler::Epochs::Why why) {
   GroupState& state = groups_[group.value];
   const std::uint64_t ended = state.epochs.present();
@@ -80,8 +80,8 @@ void GroupEpochs::end(GroupId group, const scheduler::CausePtr& cause, scheduler
   shm::heavy_fence();
   const std::uint64_t all = loss ? count_met(group) : 0;
   if (all > state.base && all <= state.base + kPositionsMax) state.met = all;
-  // The first arrival goes into another slot than what all had met for last, in whatever epoch: a member may
-  // still be in that.
+  // The first arrival of the new epoch must use another slot than the last position that all had met at, in
+  // any epoch: a member may still read that slot.
   const std::uint64_t highest = highest_position(group);
   if (highest > state.base) ++state.used;
   state.base = highest + 1;
@@ -97,7 +97,7 @@ void GroupEpochs::set_absence(GroupId group, scheduler::CausePtr cause) {
 
 scheduler::CausePtr GroupEpochs::cause_of(GroupId group, std::uint64_t epoch) const {
   const GroupState& state = groups_[group.value];
-  // A client may ask about an epoch before the group's first, or about one to come.
+  // A client may ask about an epoch before the group's first, or a future one.
   if (epoch < state.first_epoch || epoch > state.epochs.present()) return nullptr;
   return state.epochs.has_ended(epoch) ? state.epochs.cause_of(epoch) : state.absence;
 }

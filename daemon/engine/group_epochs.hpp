@@ -18,14 +18,14 @@ class GroupEpochs {
  public:
   explicit GroupEpochs(DirectSegments& segments);
 
-  // Another group has this place from now on, or none.
+  // Begins anew: another group has this place from now on, or none.
   void begin(GroupId group);
   // The rank's new client stands in the present epochs.
   void enter(Rank rank);
-  // Ends the group's present epoch, unless it has ended by that fault before. After a loss, what all members
-  // had arrived at goes on; any other end is for all, whatever they are doing.
+  // Ends the group's present epoch, unless that fault has ended it before. After a loss, operations at which
+  // all members had arrived go on; any other end is for all operations.
   void end(GroupId group, const scheduler::CausePtr& cause, scheduler::Epochs::Why why);
-  // A member is named absent, so no operation of the group may begin; nullptr: any may.
+  // A member is absent, so no operation of the group may begin; nullptr: any may.
   void set_absence(GroupId group, scheduler::CausePtr cause);
 
   // The epoch in which the present group of that place began.
@@ -33,10 +33,10 @@ class GroupEpochs {
   std::uint64_t present(GroupId group) const { return groups_[group.value].epochs.present(); }
   // Positions of the present epoch begin above it.
   std::uint64_t base(GroupId group) const { return groups_[group.value].base; }
-  // What a member hears that stands in `epoch`: why it has ended, or why nobody may begin; nullptr if
+  // What a member in `epoch` hears: why the epoch has ended, or why no operation may begin; nullptr if
   // neither.
   scheduler::CausePtr cause_of(GroupId group, std::uint64_t epoch) const;
-  // Where it stands once it has heard that.
+  // The member's epoch once it has heard that.
   std::uint64_t epoch_after(GroupId group, std::uint64_t epoch) const;
 
  private:
@@ -45,7 +45,7 @@ class GroupEpochs {
     std::uint64_t first_epoch = 1;
     std::uint64_t base = 0;  // of the present epoch
     std::uint64_t met = 0;   // the last position at which all had arrived, as far as it has been counted
-    std::uint64_t used = 0;  // epochs that have ended and in which a member had arrived anywhere
+    std::uint64_t used = 0;  // ended epochs in which a member had arrived anywhere
     scheduler::CausePtr absence;
   };
   std::uint64_t highest_position(GroupId group) const;

@@ -9,7 +9,7 @@ namespace muster::engine {
 
 namespace {
 
-// Groups have two members at least.
+// Room for made groups. A group has at least two members, hence the half.
 std::uint32_t places(const GroupTable::Sizes& sizes) {
   const std::uint32_t first = sizes.mesh_groups + sizes.world;
   const std::uint64_t wanted = std::uint64_t{GroupTable::kRoom} * sizes.held_max * sizes.world / 2;
@@ -26,7 +26,7 @@ GroupTable::GroupTable(Sizes sizes, std::uint64_t epoch)
 
 // ---- handles -------------------------------------------------------------------------------------
 
-// Groups of the mesh live as long as the job. A place for made ones is used again, under another generation.
+// Groups of the mesh live as long as the job. A place of made groups is used again, under a new generation.
 std::uint64_t GroupTable::generation_of(GroupId group) const {
   const std::uint64_t serial = is_made(group) ? entry(group).serial : 0;
   return (epoch_ + serial) & Handle::kGenerationMask;

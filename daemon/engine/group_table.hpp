@@ -1,14 +1,14 @@
-// GroupTable: which groups a job has, and by which handle clients know them. Those of its mesh and each rank
-// alone are there from the start. The others are made later, by ranks that go on without one that was lost,
-// or with one more (muster_group_make, _shrink, muster_mesh_make).
+// GroupTable: which groups a job has, and by which handle clients know them. Groups of the mesh and of each
+// rank alone exist from the start. Ranks make the others when they go on without a lost rank, or with one
+// more (muster_group_make, _shrink, muster_mesh_make).
 //
-// A made group is found by its name and ranks, so that its members need not talk to get the same one; or by
-// the mesh it belongs to; or by nobody but those for whom it was made (ShrinkRounds). It lives as long as
-// anybody holds it. A handle is never given twice.
+// A group made by name is found by its name and ranks, so that its members need not talk to get the same one.
+// A group of a made mesh is found through the mesh; a group of a shrink (ShrinkRounds) only by its members. A
+// group lives as long as anybody holds it. A handle is never given twice.
 //
-// The limit is on what a session holds, so whether a call fails depends on that rank's own calls alone. For
-// groups that some of their members have not made yet, or freed before the others, there is as much room
-// again; where that is full, whoever makes a group is told to wait.
+// The limit counts what one session holds, so a call fails because of that rank's own calls alone. There is
+// as much room again for groups that some members have not made yet, or have freed early. If that is full,
+// the caller is told to wait.
 #pragma once
 
 #include "api/base/ids.hpp"
@@ -46,12 +46,12 @@ struct MadeMesh {
   mesh::GroupList list;
   std::vector<Rank> ranks;       // of the job, by rank of the mesh
   std::vector<GroupId> groups;   // of the job, by group of the list
-  std::set<SessionId> sessions;  // that hold it
+  std::set<SessionId> sessions;  // sessions that hold it
 };
 
 // Owns    the names, ranks and holders of made groups, and the made meshes.
 // Thread  the conductor changes it under the engine's lock; the conductor, or whoever has the lock, reads.
-// Bound   held_max made groups a session and rank, those of its meshes among them; kRoom times that a rank.
+// Bound   held_max made groups a session and rank, with those of its meshes; kRoom * held_max places a rank.
 // Fails   find: STALE. may_hold: NO_RESOURCE, which names the limit. make: BUSY.
 class GroupTable {
  public:
@@ -64,7 +64,7 @@ class GroupTable {
   static constexpr std::uint32_t kGroupsMax = 1u << 16;  // what a handle can tell apart
   GroupTable(Sizes sizes, std::uint64_t epoch);
 
-  // All that there may ever be at once, in this order: of the mesh, single ranks, made.
+  // All places, in this order: groups of the mesh, single ranks, made groups.
   std::uint32_t size() const { return first_made() + static_cast<std::uint32_t>(made_.size()); }
   std::uint32_t first_made() const { return sizes_.mesh_groups + sizes_.world; }
   std::uint32_t mesh_groups() const { return sizes_.mesh_groups; }
@@ -77,23 +77,23 @@ class GroupTable {
   // ---- made groups -----------------------------------------------------------------------------
   bool is_made(GroupId group) const { return group.value >= first_made(); }
   enum class Found : std::uint8_t { kByName, kOtherwise };
-  // One that is found by its name.
+  // The made group of that name and those ranks, if it exists.
   std::optional<GroupId> made(std::string_view name, std::span<const Rank> ranks) const;
-  // Whether the session of that rank may hold so many more groups of which the rank is a member.
+  // Whether the session of that rank may hold `more` further groups of which the rank is a member.
   Status may_hold(Rank rank, SessionId session, std::uint32_t more) const;
-  // Somebody holds a group that others of its members do not: those will make it or have freed it.
+  // A made group is held by some of its members only: the others are about to make it, or have freed it.
   bool in_transit() const;
-  // Enters a new one, which nobody holds yet. The place that has been free for longest, so that records of
-  // its former group are gone by then.
+  // Enters a new group, which nobody holds yet. It takes the place that has been free for longest, so that
+  // records of its former group are gone by then.
   Result<GroupId> make(std::string_view name, std::span<const Rank> ranks, Found found);
   void hold(GroupId group, Holder holder);
   bool holds(GroupId group, Holder holder) const;
-  // True if nobody is left.
+  // True if no holder is left.
   bool drop(GroupId group, Holder holder);
   bool is_held(GroupId group) const { return !entry(group).holders.empty(); }
   bool is_found_by_name(GroupId group) const { return entry(group).found == Found::kByName; }
   void forget(GroupId group);
-  // Of those that exist.
+  // All made groups that exist.
   std::vector<GroupId> all_made() const;
 
   // ---- made meshes -------------------------------------------------------------------------------

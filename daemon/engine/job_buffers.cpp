@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kNamesPerRankMax = 1024;
 
-// As much as all arenas together.
+// As many bytes as all arenas together.
 std::uint64_t names_bytes_max(const control::JobSpec& spec) {
   std::uint64_t bytes = 0;
   return __builtin_mul_overflow(spec.arena_bytes_max, spec.world, &bytes) ? UINT64_MAX : bytes;
@@ -31,8 +31,8 @@ JobBuffers::JobBuffers(const control::JobSpec& spec, EngineLock& lock, device::D
         std::make_unique<Arena>(device, Arena::Options{spec.arena_bytes_max, spec.segment_bytes}));
 }
 
-// The arena is the conductor's own and may take long to reserve a segment, so it is asked without the lock.
-// A session's table of buffers is read by who holds the lock, for new counts, and so written under it.
+// The arena belongs to the conductor and may take long to reserve a segment, so it works without the lock.
+// The session's table of buffers is written under the lock, because its holder reads it for new counts.
 Result<Handle> JobBuffers::alloc(Session& session, const shm::BufferAlloc& request, int imported,
                                  shm::BufferGrant* grant, int* descriptor) {
   MUSTER_ASSIGN_OR_RETURN(const std::string_view name, shm::checked_text(request.name, "name"));

@@ -20,22 +20,22 @@
 namespace muster::engine {
 
 // Owns    each rank's arena, and named memory.
-// Thread  alloc, free: the conductor; they take the engine's lock for the session's table of buffers, which
-//         whoever has the lock reads. All else: the conductor.
+// Thread  the conductor. alloc, free: they also take the engine's lock for the session's table of buffers,
+//         which the holder of the lock reads.
 // Bound   by the JobSpec.
 // Fails   alloc, free: as muster.h says.
 class JobBuffers {
  public:
-  // `board`: nullptr if there is no direct path. Sessions must go before this.
+  // `board`: nullptr if there is no direct path. Sessions must be destroyed before the JobBuffers.
   JobBuffers(const control::JobSpec& spec, EngineLock& lock, device::Device& device,
              const scheduler::Graph& graph, const RankSlots& slots, Board* board);
 
-  // `imported` is the memory that came with the message; -1: none. Fills the grant; *descriptor is borrowed,
-  // -1: the client has that segment already.
+  // `imported`: the memory that came with the message; -1: none. Fills the grant. *descriptor is borrowed;
+  // -1: the client has the descriptor of that segment already.
   Result<Handle> alloc(Session& session, const shm::BufferAlloc& request, int imported,
                        shm::BufferGrant* grant, int* descriptor);
   Status free(Session& session, Handle handle);
-  // All that a session has, which has ended.
+  // Frees all buffers of a session that has ended.
   void give_back(Session& session, SessionBuffers::Gone& gone);
 
   Arena& arena(Rank rank) { return *arenas_[rank.value]; }
@@ -46,7 +46,7 @@ class JobBuffers {
   Result<Handle> carve(Session& session, std::uint64_t bytes);
   Result<Handle> alloc_named(Session& session, const shm::BufferAlloc& request, std::string_view name);
   Result<Handle> import(Session& session, const shm::BufferAlloc& request, int memory);
-  // Peers hear how many segments of the rank's arena are gone.
+  // Tells peers how many segments of the rank's arena are gone.
   void tell_retired(Rank rank);
 
   EngineLock& lock_;

@@ -20,7 +20,7 @@ Result<mesh::GroupList> plan_groups(std::string_view text, std::uint32_t world,
   return mesh::GroupList(whole);
 }
 
-// What reports call a group: "ranks 0 2-4" where its makers gave no name.
+// The group's name in reports: "ranks 0 2-4" if its makers gave none.
 std::string shown_name(std::string_view name, std::span<const Rank> ranks) {
   if (!name.empty()) return std::string(name);
   std::vector<std::uint32_t> numbers;
@@ -61,8 +61,8 @@ void JobGroups::left(Rank rank, SessionId session, SessionId next) {
 
 // ---- made groups -----------------------------------------------------------------------------------
 
-// No room for a group: BUSY as long as others are about to make or free theirs, so that it is asked for
-// again.
+// No room for a group. BUSY while other members are about to make or free their groups, so that the client
+// asks again.
 Status JobGroups::no_room(const Status& why) const {
   if (why.code() != Code::kBusy) return why;
   return failure(
@@ -71,7 +71,7 @@ Status JobGroups::no_room(const Status& why) const {
       why.message(), parts_.spec.groups_made_max);
 }
 
-// Under the lock. Enters the group with its communicator and member regions, or changes nothing.
+// Under the lock. Enters the group with its communicator and member regions; on failure nothing changes.
 Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ranks,
                                  GroupTable::Found found) {
   MUSTER_ASSIGN_OR_RETURN(auto communicator,
@@ -93,17 +93,17 @@ Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ra
   return group;
 }
 
-// Under the lock, for a group that nobody holds: neither a plan nor a start of it is left. Memory that its
-// members shared by name stays, and so does the group.
+// Under the lock. Removes a group that nobody holds, so no plan and no start of it is left. If its members
+// share memory by name, that memory and the group stay.
 void JobGroups::retire(GroupId group, SessionBuffers::Gone& gone) {
   NamedMemory& named = parts_.buffers.named();
   const NameScope names{NameScope::Kind::kGroup, group.value};
   if (table_.is_held(group)) return;
-  // Such a group could not be found again, and with it the memory.
+  // A group that is not found by its name could not be found again, nor could its memory.
   if (!table_.is_found_by_name(group)) named.forget_all_in(names, gone);
   if (named.any_in(names)) return;
   parts_.graph.set_group(group,
-                         {parts_.graph.groups()[group.value].name, {}});  // a recording may still tell of it
+                         {parts_.graph.groups()[group.value].name, {}});  // a recording may still show it
   parts_.executor.connect(group, nullptr);
   if (parts_.board != nullptr) parts_.board->remove_group(group);
   parts_.metrics.forget_group(group);
@@ -141,8 +141,8 @@ Result<std::uint64_t> JobGroups::make(Session& session, std::string_view name,
   return table_.handle_of(*group);
 }
 
-// BUSY while it waits for others, so that the client asks again; nobody waits in here. It is always a new
-// group, because one of the same ranks from before may have failures for some of them.
+// BUSY while it waits for others: the client asks again, and nothing blocks here. The group is always new,
+// because an older one of the same ranks may have failures for some of them.
 Result<std::uint64_t> JobGroups::shrink(Session& session, std::uint64_t handle, bool gives_up) {
   const Rank self = session.options().rank;
   const SessionId asker = session.options().id;
@@ -171,7 +171,7 @@ Result<std::uint64_t> JobGroups::shrink(Session& session, std::uint64_t handle, 
   return *shrinks_.take_answer(of, asker);
 }
 
-// The group in which those who have asked go on.
+// Makes the group in which those who have asked go on.
 Result<std::uint64_t> JobGroups::close_shrink(GroupId of, const std::vector<SessionId>& askers) {
   const std::vector<Rank> members = parts_.graph.groups()[of.value].ranks;
   std::vector<Rank> left;
@@ -218,7 +218,7 @@ Result<std::uint64_t> JobGroups::make_mesh(Session& session, std::uint64_t over,
     return fail(Code::kBadArgument, "rank {} is not a member of group {}", self.value, whole.name);
   MUSTER_ASSIGN_OR_RETURN(mesh::GroupList list,
                           plan_groups(text, static_cast<std::uint32_t>(whole.ranks.size()), parts_.spec));
-  // A rank alone is a group of its own, under one handle for all.
+  // MUSTER_GROUP_SELF is one handle for all ranks, so each rank needs its own key.
   const std::uint64_t key = over == MUSTER_GROUP_SELF ? MUSTER_GROUP_SELF - 1 - self.value : over;
   const std::lock_guard lock(parts_.lock);
   const SessionId asker = session.options().id;
@@ -235,7 +235,7 @@ Result<std::uint64_t> JobGroups::make_mesh(Session& session, std::uint64_t over,
   return mesh->handle;
 }
 
-// All groups of the mesh, or none.
+// Enters all groups of the mesh, or none.
 Result<MadeMesh*> JobGroups::enter_mesh(std::uint64_t over, mesh::GroupList list,
                                         std::span<const Rank> ranks) {
   const std::string degrees = list.mesh().degrees().canonical();
@@ -246,7 +246,7 @@ Result<MadeMesh*> JobGroups::enter_mesh(std::uint64_t over, mesh::GroupList list
     for (const Rank rank : wanted.ranks) members.push_back(ranks[rank.value]);
     const auto group = enter(wanted.name, members, GroupTable::Found::kOtherwise);
     if (!group) {
-      SessionBuffers::Gone none;  // nothing lies in new groups
+      SessionBuffers::Gone none;  // new groups have no memory
       leave_mesh(mesh, none);
       return fail(group.error());
     }
@@ -282,7 +282,7 @@ Status JobGroups::free_mesh(Session& session, std::uint64_t handle) {
   return {};
 }
 
-// What a session held that is gone, once nothing of it runs any more.
+// Drops what an ended session held, once none of its work runs any more.
 void JobGroups::release(SessionId session, SessionBuffers::Gone& gone) {
   for (const std::uint64_t handle : table_.meshes_of(session)) {
     MadeMesh& mesh = *table_.mesh(handle);
@@ -319,7 +319,7 @@ Result<shm::MeshAnswer> JobGroups::mesh_dim(const Session& session, std::uint64_
   return answer;
 }
 
-// A rank set has many names, of which the first that is asked for is the one that its users know.
+// A rank set has many names; the first that is asked for is the one that its users know.
 void JobGroups::name_group(GroupId group, std::string_view name) {
   if (asked_for_[group.value]) return;
   const std::lock_guard lock(parts_.lock);

@@ -1,4 +1,4 @@
-// JobGroups: a job's groups and meshes: those that it has from the start, and those that its clients make.
+// JobGroups: a job's groups and meshes: those of its start, and those that its clients make.
 #pragma once
 
 #include "api/shm/control.hpp"
@@ -22,13 +22,13 @@
 
 namespace muster::engine {
 
-// Owns    the list of the mesh's groups, the table of all, and rounds of shrinking.
-// Thread  the conductor; what changes anything takes the engine lock. left(), release(): under the lock.
+// Owns    the list of the mesh's groups, the table of all groups, and the rounds of shrinking.
+// Thread  the conductor; calls that change state take the engine lock. left(), release(): under the lock.
 // Bound   that of GroupTable.
 // Fails   as muster.h says.
 class JobGroups {
  public:
-  // What groups a job has from the start: of its mesh, each rank alone, and empty places for others.
+  // A job's groups at its start: of its mesh, each rank alone, and empty places for made groups.
   struct Plan {
     mesh::GroupList list;
     GroupTable table;
@@ -36,7 +36,7 @@ class JobGroups {
   };
   static Result<Plan> plan(const control::JobSpec& spec);
 
-  // Where a group is known that comes or goes.
+  // The parts of the engine that must know a group that comes or goes.
   struct Parts {
     const control::JobSpec& spec;
     EngineLock& lock;
@@ -51,29 +51,29 @@ class JobGroups {
   };
   JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts);
 
-  // Those of the mesh.
+  // The groups of the mesh.
   const mesh::GroupList& list() const { return list_; }
   const GroupTable& table() const { return table_; }
-  // Those that clients have made.
+  // The groups that clients have made.
   std::vector<scheduler::Group> made() const;
 
-  // Each gives a handle. reclaim() of the engine comes first, so that what ended sessions held is free.
+  // Each returns a handle. Call the engine's reclaim() first: it frees what ended sessions held.
   Result<std::uint64_t> make(Session& session, std::string_view name, std::span<const std::int32_t> ranks);
-  // kBusy while others are waited for: to be asked again, at last with `gives_up`.
+  // kBusy while it waits for other members: the client asks again, the last time with `gives_up`.
   Result<std::uint64_t> shrink(Session& session, std::uint64_t group, bool gives_up);
   Status free(Session& session, std::uint64_t group);
   Result<std::uint64_t> make_mesh(Session& session, std::uint64_t over, std::string_view text);
   Status free_mesh(Session& session, std::uint64_t mesh);
-  // Coordinate, size and group handle of a rank along a dim. Whoever asks first for a group of a mesh gives
-  // it the name that reports use from then on.
+  // Coordinate, size and group handle of a rank along a dim. The first dim that is asked for gives a group
+  // the name that reports use from then on.
   Result<shm::MeshAnswer> mesh_dim(const Session& session, std::uint64_t mesh, std::string_view dim);
   // The members' world ranks; fills the answer.
   Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
                                                 shm::GroupAnswer* answer);
 
-  // The rank's session has ended; `next` is the first that knows nothing of it.
+  // The rank's session has ended; `next` is the first session that knows nothing of it.
   void left(Rank rank, SessionId session, SessionId next);
-  // What a session held that is gone, once nothing of it runs any more.
+  // Drops the groups and meshes of an ended session, once none of its work runs any more.
   void release(SessionId session, SessionBuffers::Gone& gone);
 
  private:
@@ -89,7 +89,7 @@ class JobGroups {
   GroupTable table_;
   ShrinkRounds shrinks_;
   Parts parts_;
-  std::vector<bool> asked_for_;  // by group: a session has named it
+  std::vector<bool> asked_for_;  // by group: a session has asked for it by dim
 };
 
 }  // namespace muster::engine

@@ -8,7 +8,7 @@ namespace muster::engine {
 using blame::Straggler;
 using blame::Stragglers;
 
-// Some of a rank's records stay out, so that it does not write a lap around while they are read.
+// Reads fewer records than a rank keeps, so that the rank does not overwrite them meanwhile.
 Lateness::Lateness(std::uint32_t world, std::uint32_t groups)
     : groups_(groups),
       worst_(world),
@@ -80,11 +80,11 @@ void Lateness::look(const Board* board, Instant now, std::vector<Change>& change
 
 // ---- the direct path -----------------------------------------------------------------------------
 
-// What is later than now is left for the next look.
+// Stops at a record that is later than now, for the next look.
 void Lateness::read(const Board& board, Rank rank, Instant now) {
   const std::uint64_t latest = board.records().recorded(rank);
   std::uint64_t& done = read_[rank.value];
-  if (latest < done) done = 0;  // of a former client, or a lie
+  if (latest < done) done = 0;  // a new client counts anew, or the rank lies
   const std::uint64_t count = std::min<std::uint64_t>(latest - done, records_a_rank_);
   done = latest - count;
   for (std::uint64_t k = 0; k < count; ++k) {
@@ -104,8 +104,8 @@ void Lateness::read(const Board& board, Rank rank, Instant now) {
   }
 }
 
-// An operation that somebody is still missing from is read again, until a later one of its group is dealt
-// with: its members may be on their way, or their records overwritten.
+// An operation with a missing member is read again, until a later one of its group has been counted: the
+// members may be on their way, or their records overwritten.
 void Lateness::match() {
   std::sort(sightings_.begin(), sightings_.end(), [](const Sighting& a, const Sighting& b) {
     return std::tie(a.group, a.number, a.member) < std::tie(b.group, b.number, b.member);
@@ -127,7 +127,7 @@ void Lateness::match() {
   }
 }
 
-// Each member once.
+// Whether each member is there once.
 bool Lateness::all_of(std::span<const Sighting> operation) const {
   const std::size_t members = groups_[operation.front().group].ranks.size();
   if (operation.size() != members) return false;
@@ -136,9 +136,9 @@ bool Lateness::all_of(std::span<const Sighting> operation) const {
   return true;
 }
 
-// Nobody can come to an operation before all have come to the one before. A member reads the clock after it
-// has arrived, so a little earlier may be: less than what makes anybody late. The first of an epoch is
-// the mark for the next alone: ranks come to it as they were started.
+// Nobody can come to an operation before all have come to the one before. A member reads the clock after its
+// arrival, so its time may be a little earlier, but less than what makes anybody late. The first operation of
+// an epoch only sets the mark for the next: ranks come to it as they were started.
 void Lateness::count(std::span<const Sighting> operation) {
   GroupState& state = groups_[operation.front().group];
   state.number = operation.front().number;

@@ -1,6 +1,6 @@
 // Lateness: which ranks come late to the collectives of their groups, on either path
-// (scheduler/blame/stragglers.hpp). The engine path tells it of each step; what ranks run directly is read
-// from their own records now and then, so that it costs them nothing.
+// (scheduler/blame/stragglers.hpp). The engine path reports each step. Direct operations are read from the
+// ranks' own records now and then, so that ranks do no work for it.
 #pragma once
 
 #include "daemon/engine/board.hpp"
@@ -14,14 +14,13 @@
 
 namespace muster::engine {
 
-// Owns    a window of lags of each group of two and more.
+// Owns    a window of lags for each group of two or more ranks.
 // Thread  under the engine's lock.
-// Bound   met(): a store and an addition a member. look(): kRecordsALook records among all ranks, or
-//         kRecordsMin of each if that is more; of operations that come faster than they are read, a sample
-//         is taken.
-// Fails   never. Records are their ranks' word: of what cannot have been so, the whole operation is not
-//         counted. A rank that lies within what can have been may call itself late, and nobody else later
-//         than the time since the operation before.
+// Bound   met(): a store and an addition a member. look(): kRecordsALook records over all ranks, or
+//         kRecordsMin of each if that is more; faster operations are sampled.
+// Fails   never. Records are the word of their ranks: an operation with an impossible record is not counted.
+//         With possible records a rank can call itself late, and others late by no more than the time since
+//         the operation before.
 class Lateness {
  public:
   static constexpr std::uint32_t kRecordsALook = 4096;
@@ -30,12 +29,12 @@ class Lateness {
   // Places for so many groups, all empty.
   Lateness(std::uint32_t world, std::uint32_t groups);
 
-  // Another group in that place; empty: none.
+  // Another group has that place; empty: none.
   void set_group(GroupId group, std::span<const Rank> ranks);
-  // There will be operations of the group: room for its lags, which most groups never need, and to judge
-  // them, so that neither met() nor look() needs heap unless a flag changes.
+  // The group will have operations: makes room for its lags, which most groups never need. After it, met()
+  // and look() need heap only when a flag changes.
   void expect(GroupId group);
-  // The rank has no client any more: its groups begin anew with the next one. Adds flags that go with it.
+  // The rank's client has left: the lags of its groups begin anew. Appends the flags that change by that.
   struct Change {
     GroupId group;
     Rank rank;
@@ -43,21 +42,21 @@ class Lateness {
   };
   void left(Rank rank, std::vector<Change>& changes);
 
-  // A collective of the engine path, to which all have come.
+  // A collective of the engine path, at which all members have arrived.
   void met(const scheduler::Step& step);
-  // Reads what the members have recorded since the last look, where there is a direct path, and judges. Adds
-  // flags that have changed.
+  // Reads what the members have recorded since the last look, where there is a direct path, and judges.
+  // Appends the flags that have changed.
   void look(const Board* board, Instant now, std::vector<Change>& changes);
 
   // ---- as the latest look found it --------------------------------------------------------------
-  // A rank in the group where it is worst: late if it is so anywhere, then by its lag.
+  // A rank in its worst group: a group where it is late comes first, then the one with the highest lag.
   struct Worst {
     std::uint32_t late_in = 0;  // groups
     std::optional<GroupId> group;
     std::uint32_t member = 0;  // its index there
   };
   const Worst& worst(Rank rank) const { return worst_[rank.value]; }
-  // nullptr: no group, or one of a single rank.
+  // nullptr: no group, or a group of one rank.
   const blame::Stragglers* of(GroupId group) const {
     const GroupState& state = groups_[group.value];
     return state.lags ? &*state.lags : nullptr;
@@ -72,13 +71,13 @@ class Lateness {
   struct GroupState {
     std::vector<Rank> ranks;
     std::optional<blame::Stragglers> lags;
-    // Of the direct path: the epoch that is being read, its latest operation that is dealt with, and
-    // when the last member came to that one; none before the first.
+    // On the direct path: the epoch being read, its latest operation that was dealt with, and when the last
+    // member came to that one; no time before the first.
     std::uint64_t epoch = 0;
     std::uint64_t number = 0;
     std::optional<Instant> over;
   };
-  struct Sighting {  // one member's arrival, as it says
+  struct Sighting {  // one member's arrival, as the member says
     std::uint32_t group = 0;
     std::uint32_t member = 0;
     std::uint64_t number = 0;
@@ -94,7 +93,7 @@ class Lateness {
   std::vector<GroupState> groups_;
   std::vector<std::uint32_t> watched_;  // groups with lags
   std::vector<Worst> worst_;            // by rank
-  std::vector<std::uint64_t> read_;     // by rank: its records up to here need not be read again
+  std::vector<std::uint64_t> read_;     // by rank: its records up to this index need not be read again
   std::uint32_t records_a_rank_;
   std::vector<Sighting> sightings_;
   std::vector<Instant> arrivals_;

@@ -12,7 +12,7 @@ std::vector<GroupId> LatenessLog::due(Instant now) const {
 bool LatenessLog::say(GroupId group, bool late, Instant now) {
   State& state = states_[group.value];
   state.changed = false;
-  if (!late && !state.said_late) return false;  // it came and went between two lines
+  if (!late && !state.said_late) return false;  // a rank was late only between two lines
   state.said_late = late;
   state.said_at = now;
   return true;

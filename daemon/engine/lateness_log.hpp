@@ -1,5 +1,5 @@
-// LatenessLog: when the log may speak of a group's late-comers. On a busy machine flags change all the time,
-// and a log of nothing else is read by nobody.
+// LatenessLog: decides when the log may speak of a group's late ranks. On a busy machine flags change all the
+// time, and nobody reads a log full of them.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -18,15 +18,15 @@ namespace muster::engine {
 // Fails   never.
 class LatenessLog {
  public:
-  // For each group one line in so long a time.
+  // At most one line for each group in this time.
   static constexpr Nanos kPause = std::chrono::minutes(1);
 
   // A flag of the group has changed.
   void changed(GroupId group) { states_[group.value].changed = true; }
   void forget(GroupId group) { states_.erase(group.value); }
-  // Groups that have changed since their last line, and may have another.
+  // Groups whose flags have changed since their last line, and that may have another line.
   std::vector<GroupId> due(Instant now) const;
-  // Whether a line is worth it, now that `late` members are late; it is then taken as said.
+  // Whether a line is worth it; `late`: a member is late now. If true, the line counts as logged.
   bool say(GroupId group, bool late, Instant now);
 
  private:

@@ -1,4 +1,4 @@
-// muster-engine: started by musterd, one per job; not for users. Descriptor 3 is the channel to the
+// muster-engine: started by musterd, one for each job; not for users. Descriptor 3 is the channel to the
 // supervisor.
 #include "api/base/log.hpp"
 #include "daemon/engine/conductor.hpp"
@@ -23,7 +23,7 @@ void configure_log() {
   muster::log::configure(level, format);
 }
 
-// Whether the channel is a socket at all: a person who tries the program out has none.
+// Whether descriptor 3 is a channel. It is none if a person tries the program out.
 bool has_channel() {
   int kind = 0;
   socklen_t size = sizeof kind;
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files, also those of memory, is an error that says so
+  std::signal(SIGXFSZ, SIG_IGN);  // passing a file-size limit must be an error, also for memory files
   prctl(PR_SET_DUMPABLE, 0);
   muster::SteadyClock clock;
   muster::engine::Conductor conductor(muster::shm::Descriptor(kChannelDescriptor), clock);

@@ -1,4 +1,4 @@
-// MemoryAccount: what this engine's job holds of its user's share of the node's memory.
+// MemoryAccount: counts what this engine's job holds of its user's share of the node's memory.
 #pragma once
 
 #include "api/shm/memory_page.hpp"
@@ -14,7 +14,7 @@ class MemoryAccount;
 
 // Bytes that are taken from an account.
 //
-// Owns    them, until it is destroyed. Without an account it is nothing.
+// Owns    the bytes, until it is destroyed. Without an account it counts nothing.
 // Thread  as a value.  Bound  -  Fails  never.
 class MemoryCharge {
  public:
@@ -28,7 +28,7 @@ class MemoryCharge {
   }
   ~MemoryCharge();
 
-  // Owns what `more`, of the same account, owned.
+  // Takes over the bytes of `more`, which is of the same account.
   void add(MemoryCharge more) { bytes_ += std::exchange(more.bytes_, 0); }
 
  private:
@@ -42,13 +42,13 @@ class MemoryCharge {
 
 // Owns    a mapping of the user's page (api/shm/memory_page.hpp), and one slot there.
 // Thread  any.
-// Bound   the limit that the page says: one load for each slot.
+// Bound   the limit in the page; a charge loads one word of each slot.
 // Fails   attach: PROTOCOL, VERSION, NO_RESOURCE. charge: NO_RESOURCE, which says who holds how much, and
 //         which key is the limit.
 class MemoryAccount {
  public:
   static Result<std::shared_ptr<MemoryAccount>> attach(const shm::Descriptor& page, std::uint32_t slot);
-  // Without an account nothing is counted.
+  // Without an account it charges nothing.
   static Result<MemoryCharge> charge(const std::shared_ptr<MemoryAccount>& account, std::uint64_t bytes);
 
  private:

@@ -78,7 +78,7 @@ void Metrics::launched(const scheduler::Step& step, Instant now) {
     flight_log_.launched(step, graph_.matches().matched(work->group, step.parts.front().lane), now);
 }
 
-// The flight log is that of the rank's present session, and so are the values in it.
+// The flight log holds points of the rank's present session, so starts of other sessions are not noted.
 void Metrics::retired(const Retired& start, const scheduler::Plan& plan, const scheduler::Finished& step) {
   tally_.retired(start.rank, plan, start.well, start.well ? step.end - step.begin : Nanos(0));
   const scheduler::CollectiveWork* work = plan.collective();
@@ -107,7 +107,7 @@ void Metrics::look_for_stragglers(Instant now) {
   log_lateness(now);
 }
 
-// Of the latest changes.
+// Logs the latest changes.
 void Metrics::log_lateness(Instant now) {
   for (const Lateness::Change& change : lateness_changes_) lateness_log_.changed(change.group);
   if (!cores_for_all_) return;

@@ -1,5 +1,5 @@
-// Metrics: what is counted and noted of operations as they happen: starts with their times, who comes late,
-// and the job's counters.
+// Metrics: counts and notes operations as they happen: starts with their times, late ranks, and the job's
+// counters.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -41,7 +41,7 @@ class Metrics {
   std::optional<blame::LastOperation> finished(Rank rank) const;
 
   // ---- groups, ranks and plans that come and go ---------------------------------------------------
-  // As the graph has it from now on.
+  // Takes the group's ranks and name from the graph.
   void set_group(GroupId group);
   void forget_group(GroupId group);
   void name_group(GroupId group, std::string_view name) { tally_.name_group(group, name); }
@@ -54,7 +54,7 @@ class Metrics {
   void launched(const scheduler::Step& step, Instant now);
   // All members of the step have come together.
   void met(const scheduler::Step& step) { lateness_.met(step); }
-  // What a start has come to. `present`: its session is the rank's.
+  // How a start has ended. `present`: the session that made it is the rank's present one.
   struct Retired {
     Rank rank;
     std::uint32_t lane = 0;
@@ -70,7 +70,7 @@ class Metrics {
   void look_for_stragglers(Instant now);
 
  private:
-  struct LastFinished {  // no words, which would need heap
+  struct LastFinished {  // no strings, which would need heap
     GroupId group;
     const char* label = "";
     std::uint64_t number = 0;
@@ -82,11 +82,11 @@ class Metrics {
   const scheduler::Graph& graph_;
   const RankSlots& slots_;
   const Board* board_;
-  const bool cores_for_all_;  // where ranks share cores, who comes late is who did not get one
+  const bool cores_for_all_;  // where ranks share cores, a late rank is one that got no core
   FlightLog flight_log_;
   Lateness lateness_;
   LatenessLog lateness_log_;
-  std::vector<Lateness::Change> lateness_changes_;     // of the latest look: kept, so that one needs no heap
+  std::vector<Lateness::Change> lateness_changes_;     // of the latest look; kept, to need no heap
   std::vector<std::optional<LastFinished>> finished_;  // by rank
   Tally tally_;
   std::vector<Tally::Counted> counted_;  // kept, so that a tick needs no heap

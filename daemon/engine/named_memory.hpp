@@ -1,8 +1,8 @@
 // NamedMemory: memory of a job that outlives the sessions that use it, and that ranks may share.
 //
-// A restarted trainer asks for a name and finds the contents; members of a group that ask for one name have
-// one memory. A name is dropped when its last holder frees it. When the last holder's session just ends, the
-// memory stays for the next.
+// A restarted trainer asks for a name and finds the contents. Members of a group that ask for one name share
+// one memory. A name goes when its last holder frees it. If the last holder's session only ends, the memory
+// stays for the next one.
 #pragma once
 
 #include "api/base/ids.hpp"
@@ -19,7 +19,7 @@
 
 namespace muster::engine {
 
-// Whose name it is: a rank's own, or one of a group.
+// Who uses the name: one rank alone, or a group.
 struct NameScope {
   enum class Kind : std::uint8_t { kRank, kGroup };
   Kind kind = Kind::kRank;
@@ -67,11 +67,11 @@ class NamedMemory {
 
     bool valid() const { return home_ != nullptr; }
     const std::shared_ptr<device::Memory>& memory() const { return at_->second.memory; }
-    // Which memory it is: equal for all who share it, never used again. Not 0.
+    // Which memory it is: equal for all holders of one name, never used again. Not 0.
     std::uint64_t identity() const { return at_->second.identity; }
-    // It was there before, with its contents.
+    // The name existed before, so the memory has its contents.
     bool found() const { return found_; }
-    // Gives it up for good: the name goes with its last holder, and its memory comes back.
+    // Gives the hold up for good. The last holder's drop ends the name and returns the memory.
     std::shared_ptr<device::Memory> drop();
 
    private:
@@ -88,11 +88,11 @@ class NamedMemory {
     bool found_ = false;
   };
 
-  // Zeroed memory, or what is there under this name. bytes > 0.
+  // The memory under this name; zeroed if the name is new. bytes > 0.
   Result<Hold> open(NameScope scope, const std::string& name, std::uint64_t bytes);
 
   bool any_in(NameScope scope) const;
-  // Gives up for good what nobody holds; appends its memory.
+  // Ends the names that nobody holds; appends their memory.
   void forget_all_in(NameScope scope, std::vector<std::shared_ptr<device::Memory>>& gone);
   std::size_t names() const { return entries_.size(); }
   std::uint64_t bytes() const { return bytes_; }

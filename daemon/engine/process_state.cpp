@@ -31,7 +31,7 @@ bool says(const std::string& path, std::string_view line) {
 
 }  // namespace
 
-// The name may hold any character, so the fields are counted from behind it.
+// The process name may hold any character, so fields are counted from behind its last ')'.
 std::optional<ProcessStat> parse_process_stat(std::string_view line) {
   constexpr int kFieldsToStart = 19;  // from the state, field 3, to starttime, field 22
   const auto close = line.rfind(") ");
@@ -55,7 +55,7 @@ ProcessId SystemProcesses::identify(std::int32_t pid) const {
   return {pid, stat ? stat->started : 0};
 }
 
-// The lines of version 1 name their controllers, that of version 2 none; where both are mounted, version 2
+// Lines of version 1 name their controllers; the line of version 2 names none. If both are mounted, version 2
 // lies in `unified`. A cgroup is frozen also if one above it is.
 std::optional<std::string> SystemProcesses::frozen_cgroup(std::int32_t pid) const {
   const auto text = contents(fmt::format("{}/{}/cgroup", files_.proc, pid));

@@ -1,4 +1,4 @@
-// What a process does, by the kernel's word: the seam that reports look through, and the reader behind it.
+// What a process does, as the kernel says: the interface that reports use, and the reader behind it.
 #pragma once
 
 #include "scheduler/blame/snapshot.hpp"
@@ -10,7 +10,7 @@
 
 namespace muster::engine {
 
-// A process number is used again; with the time of its start it is not.
+// The kernel uses a pid again; a pid with its start time is unique.
 struct ProcessId {
   std::int32_t pid = 0;
   std::uint64_t started = 0;  // clock ticks since boot; 0: not known
@@ -29,7 +29,7 @@ class ProcessProbe {
   virtual ProcessSight look(const ProcessId& process) const = 0;
 };
 
-// /proc/PID/stat, and the freezer of the process's cgroup, version 2 or 1.
+// Reads /proc/PID/stat, and the freezer of the process's cgroup, version 2 or 1.
 //
 // Owns    nothing. Thread  any. Bound  five small files a look. Fails  kUnknown where a file cannot be read.
 class SystemProcesses final : public ProcessProbe {
@@ -50,7 +50,7 @@ class SystemProcesses final : public ProcessProbe {
   Files files_;
 };
 
-// The line of /proc/PID/stat: proc_pid_stat(5). Nothing for a line that is none.
+// The line of /proc/PID/stat: proc_pid_stat(5). nullopt: the line is malformed.
 struct ProcessStat {
   char state = '?';
   std::uint64_t started = 0;

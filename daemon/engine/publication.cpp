@@ -22,7 +22,7 @@ void Publication::resumed(std::uint32_t lane, std::uint64_t to) {
   news_ = true;
 }
 
-// A full event socket is readable already; nothing here may block on what a client does not read.
+// A full event socket is readable already, and a client that does not read must not block the engine.
 void Publication::wake_client() {
   completion_.wake();
   if (!events_.valid()) return;

@@ -22,7 +22,7 @@ class Publication {
   Publication(const shm::SubmissionView& submission, shm::CompletionView& page)
       : completion_(page.writable_page(), submission.header()), counters_(page.writable_page()) {}
 
-  // Each is news until take_news().
+  // Each makes take_news() true once.
   void reached(std::uint32_t lane, std::uint64_t value);
   void stopped(std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause);
   void resumed(std::uint32_t lane, std::uint64_t to);
@@ -31,10 +31,10 @@ class Publication {
 
   shm::CounterWriter& counters() { return counters_; }
   void beat(Instant now) { completion_.beat(now); }
-  // The client's end of a socket that gets a byte at each completion, and whose end says that the engine is
-  // gone (a datagram socket would stay silent); the former one ends.
+  // The client's end of a socket that gets a byte at each completion; the former one is closed. Its end of
+  // file says that the engine is gone (a datagram socket would stay silent).
   Result<shm::Descriptor> open_events();
-  // The session is over: every call of the client says `code` from now on.
+  // The session is over: every call of the client fails with `code` from now on.
   void close(Code code, std::string_view why = {});
 
  private:

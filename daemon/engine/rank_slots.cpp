@@ -63,7 +63,7 @@ std::size_t RankSlots::drain(RankSlot& slot, Instant now) {
     MUSTER_FAULT_POINT("engine.drained");
     return *drained;
   }
-  // The conductor takes the session out; until then nothing more is read from it.
+  // The conductor takes the session out. Until then it is not read any more.
   slot.offence = drained.error().message();
   slot.session->publication().counters().add(shm::Counter::kRefusals, 1);
   slot.session->publication().close(Code::kProtocol);
@@ -79,9 +79,9 @@ bool RankSlots::arm() {
   bool quiet = true;
   for (RankSlot& slot : slots_) {
     if (!slot.session) continue;
-    // Even after one had work: all must be armed or none, and awake() disarms all.
+    // Arm also after one had work: awake() disarms all, so all must be armed or none.
     const bool sleeps = slot.session->intake().try_sleep();
-    // Who waits for room on a full lane brings no work until something else does.
+    // A session that waits for room on a full lane brings no work until something else makes room.
     if (slot.session->intake().blocked()) continue;
     quiet = quiet && sleeps && !slot.session->intake().has_backlog();
   }

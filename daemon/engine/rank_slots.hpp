@@ -1,5 +1,5 @@
-// RankSlots: one slot for each rank, with the session of its client. Sessions that have ended lie beside them
-// until their running work has ended.
+// RankSlots: one slot for each rank, with the session of its client. Closing sessions are kept until their
+// running work has ended.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -32,7 +32,7 @@ struct RankSlot {
 // Owns    the sessions, also those that are closing.
 // Thread  under the engine's lock.
 // Bound   one session a rank, and those whose work still runs.
-// Fails   never. A session that breaks the protocol is read no more, and is to be taken out.
+// Fails   never. A session that breaks the protocol is not read any more; the conductor takes it out.
 class RankSlots {
  public:
   RankSlots(std::uint32_t world, scheduler::Graph& graph, const Clock& clock)
@@ -41,32 +41,32 @@ class RankSlots {
   RankSlot& of(Rank rank) { return slots_[rank.value]; }
   const RankSlot& of(Rank rank) const { return slots_[rank.value]; }
   const std::vector<RankSlot>& all() const { return slots_; }
-  // Of those ranks that are attached.
+  // The sessions of those ranks that are attached.
   std::vector<SessionId> sessions_of(std::span<const Rank> ranks) const;
 
   // ---- sessions that have ended ----------------------------------------------------------------
   // The rank's session is closing from now on.
   void leave(Rank rank);
-  // Work of the rank's former session may still be writing.
+  // Work of the rank's closing session may still write.
   bool lingers(Rank rank) const;
-  // The session that has made the plan, of that rank. A plan outlives its session's slot until its starts
-  // have ended.
+  // The session of that rank that made the plan, also if it is closing. A plan lives until its starts have
+  // ended.
   Session* owner_of(const scheduler::Plan& plan, Rank rank);
-  // Those that no work uses any more.
+  // Takes out the closing sessions that no work uses any more.
   std::vector<std::unique_ptr<Session>> take_idle();
   std::size_t closing() const { return closing_.size(); }
 
   // ---- progress --------------------------------------------------------------------------------
-  // A batch of commands of each rank. Returns how many.
+  // Takes a batch of commands of each rank. Returns how many.
   std::size_t drain(Instant now);
-  // What the rank's client has pushed before it asked: once through the ring.
+  // Takes all commands that the rank's client has pushed before its message: once through the ring.
   void drain_all(Rank rank);
-  // True if no rank has work for a sleeping engine, so that it may sleep.
+  // Arms the rings. True if no rank has work, so that the engine may sleep.
   bool arm();
   void awake();
   void beat(Instant now);
   void wake_clients();
-  // Every session hears `code` from now on.
+  // Closes every session with `code`.
   void close(Code code, std::string_view why);
   // A session that broke the protocol, and how.
   std::optional<std::pair<Rank, std::string>> offender() const;

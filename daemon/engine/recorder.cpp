@@ -39,7 +39,7 @@ scheduler::Trace Recorder::stop() {
   return std::exchange(trace_, scheduler::Trace(kEventsMax));
 }
 
-// The text of a long recording takes long to write, so it is written without the lock.
+// A long recording takes long to write as text, so that happens without the lock.
 Result<std::string> Recorder::end(std::string_view by) {
   scheduler::Trace recording(0);
   {
@@ -73,13 +73,13 @@ void Recorder::take_over() {
   for (std::uint32_t rank = 0; rank < spec_.world; ++rank) take_over(Rank(rank));
 }
 
-// A new client counts from 1 again.
+// A new client numbers its records from 1 again.
 void Recorder::take_over(Rank rank) {
   std::uint64_t& taken = taken_[rank.value];
   const std::uint64_t latest = board_->records().recorded(rank);
   if (latest < taken) taken = 0;
   bool open = false;
-  // What is passed over is lost, and lost once.
+  // Counts the skipped records as lost, once.
   const auto pass_to = [&](std::uint64_t index) {
     trace_.missed(index - taken);
     taken = index;
@@ -87,9 +87,9 @@ void Recorder::take_over(Rank rank) {
   for (const DirectRecords::Flight& flight : board_->records().flights(rank, taken)) {
     pass_to(flight.index - 1);
     open = flight.state == shm::RecordState::kOpen;
-    if (open) break;  // the latest: it is taken once it is over
+    if (open) break;  // the latest, which still runs: it is taken over later
     taken = flight.index;
-    if (!flight.ended) continue;  // begun before the recording
+    if (!flight.ended) continue;  // it began before the recording
     scheduler::TraceEvent event;
     event.begin = flight.begun;
     event.end = std::max(*flight.ended, flight.begun);

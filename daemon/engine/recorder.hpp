@@ -1,4 +1,4 @@
-// Recorder: a recording of what the job runs, on both paths (scheduler/run/trace.hpp).
+// Recorder: records what the job runs, on both paths (scheduler/run/trace.hpp).
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -15,7 +15,7 @@
 
 namespace muster::engine {
 
-// Whose a recording is that a rank has begun.
+// The owner's name of a recording that a rank has begun.
 std::string recorder_name(Rank rank);
 
 // Owns    the recording that is on.
@@ -28,17 +28,17 @@ class Recorder {
   Recorder(const control::JobSpec& spec, const Clock& clock, EngineLock& lock, const scheduler::Graph& graph,
            Board* board);
 
-  // One recording at a time, of whoever began it: `by` says who, in words, and also ends it; "" ends any.
+  // One recording at a time. `by`: its owner, in words, who alone may end it; end("") ends any.
   Status begin(std::string by);
   Result<std::string> end(std::string_view by);
-  // Who records; "" if nobody does.
+  // The owner of the recording; "" if none is on.
   std::string by() const;
 
   bool on() const { return trace_.on(); }
   void add(const scheduler::TraceEvent& event) { trace_.add(event); }
-  // Takes over what the ranks have recorded of themselves since the last time.
+  // Takes over what the ranks have recorded of their direct operations since the last time.
   void take_over();
-  // The rank's session has ended: a recording of its own is lost.
+  // The rank's session has ended: drops a recording that it owns.
   void left(Rank rank);
 
  private:
@@ -52,8 +52,8 @@ class Recorder {
   const scheduler::Graph& graph_;
   Board* board_;
   scheduler::Trace trace_{kEventsMax};
-  std::string by_;                    // while one is taken
-  std::vector<std::uint64_t> taken_;  // while one is taken: by rank, the latest of its own records in it
+  std::string by_;                    // while a recording is on
+  std::vector<std::uint64_t> taken_;  // while a recording is on: by rank, its latest record in it
 };
 
 }  // namespace muster::engine

@@ -17,16 +17,16 @@ namespace {
 using control::Json;
 
 constexpr std::size_t kCauseBytesMax = shm::kFailureTextBytes - 1;
-// A look costs a few reads of small files, and at a deadline the engine's lock is held meanwhile.
+// A look reads a few small files, and at a deadline the engine's lock is held meanwhile.
 constexpr std::size_t kLooksAtDeadlineMax = 64;
 constexpr std::size_t kLooksOnDemandMax = 4096;
 constexpr Nanos kCircleRemembered = std::chrono::seconds(1);
-constexpr std::uint32_t kExplainedInTurnMax = 16;  // a look at a process takes three files
+constexpr std::uint32_t kExplainedInTurnMax = 16;  // a look at a process reads up to five files
 // A job that fails over and over must not fill a disk.
 constexpr std::uint32_t kReportsWrittenMax = 16;
 constexpr Nanos kPatienceMax = std::chrono::seconds(1);
 
-// At a character's border.
+// Cuts at a character's border.
 std::string cut(std::string text, std::size_t bytes_max) {
   if (text.size() <= bytes_max) return text;
   while (bytes_max > 0 && (static_cast<unsigned char>(text[bytes_max]) & 0xc0u) == 0x80u) --bytes_max;
@@ -84,8 +84,8 @@ blame::Snapshot Reports::snapshot(std::span<const RankFacts> facts, Instant now)
   return snapshot_of({spec_.name, now, patience, graph_, board_, facts, &metrics_.lateness()});
 }
 
-// Deadlines of a circle mostly pass together. The first end takes it apart, but who is in it is in it
-// still, for the same reason.
+// Deadlines of a circle mostly pass together. The first one breaks the circle; the other ranks in it still
+// get the circle as their reason.
 bool Reports::is_in(const BrokenCircle& circle, const blame::Snapshot& now, std::size_t about) {
   if (now.now - circle.snapshot.now > kCircleRemembered) return false;
   const blame::Wait& wait = now.waits[about];
@@ -119,7 +119,7 @@ void Reports::explain(scheduler::Cause& cause, blame::Snapshot snapshot, std::sp
   ++deadlines_;
 }
 
-// Under the engine's lock, while others wait: beyond a few, what the cause says by itself has to do.
+// Under the engine's lock, while others wait: beyond kExplainedInTurnMax the cause gets no explanation.
 void Reports::overdue(Rank rank, std::uint32_t lane, Instant turn, scheduler::Cause& cause) {
   if (std::exchange(explained_turn_, turn) != turn) explained_in_turn_ = 0;
   if (++explained_in_turn_ > kExplainedInTurnMax) {
@@ -137,7 +137,7 @@ void Reports::overdue(Rank rank, GroupId group, scheduler::Cause& cause) {
   if (const auto about = wait_run_by(all, group, rank.value)) explain(cause, std::move(all), facts, *about);
 }
 
-// Sessions end on the conductor's thread, this one, so the facts stay good without the lock.
+// Sessions end on the conductor's thread, which is this one, so the facts stay valid without the lock.
 Json Reports::hang() {
   std::vector<RankFacts> facts;
   blame::Snapshot all;
@@ -180,7 +180,7 @@ Json Reports::flight() const {
   return {{"job", spec_.name}, {"world", spec_.world}, {"ranks", std::move(ranks)}};
 }
 
-// On the conductor's thread and without the lock: a file may be long in being written.
+// On the conductor's thread and without the lock, because writing a file may take long.
 void Reports::write() {
   Json report;
   {

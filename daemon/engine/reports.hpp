@@ -1,4 +1,4 @@
-// Reports: what the engine tells of those who wait: the cause at a deadline, `muster hang`, and files.
+// Reports: explains waits: the cause at a deadline, `muster hang`, and files.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -22,7 +22,7 @@
 
 namespace muster::engine {
 
-// Owns    the report of the latest deadline, and the circle that a deadline has taken apart.
+// Owns    the report of the latest deadline, and the circle that a deadline has broken.
 // Thread  hang, flight, write: the conductor; they take the engine's lock. All else: under it.
 // Bound   kExplainedInTurnMax explanations a turn, kReportsWrittenMax files of each kind.
 // Fails   never. What cannot be written is logged.
@@ -33,17 +33,17 @@ class Reports {
           const scheduler::Graph& graph, const RankSlots& slots, Metrics& metrics, const Board* board);
   ~Reports();
 
-  // Who waits for whom just now, whose fault it is, and what the latest deadline's report was:
-  // daemon/control/README.md, `hang`.
+  // Who waits for whom now, whose fault it is, and the latest deadline's report: daemon/control/README.md,
+  // `hang`.
   control::Json hang();
-  // By rank, what it has run: flight_dump.hpp.
+  // What each rank has run: flight_dump.hpp.
   control::Json flight() const;
-  // Writes what deadlines have left to be written. Now and then.
+  // Writes the files of deadlines that have passed. Call now and then.
   void write();
 
-  // The deadline of a start has passed in the turn that began at `turn`: adds to the cause why.
+  // The deadline of a start has passed in the turn that began at `turn`: adds the reason to the cause.
   void overdue(Rank rank, std::uint32_t lane, Instant turn, scheduler::Cause& cause);
-  // That of a direct operation, in which the rank waits.
+  // The same for the direct operation in which the rank waits.
   void overdue(Rank rank, GroupId group, scheduler::Cause& cause);
 
  private:
@@ -68,11 +68,11 @@ class Reports {
   Metrics& metrics_;
   const Board* board_;
   std::unique_ptr<DeadlineReport> latest_;
-  std::optional<BrokenCircle> broken_circle_;  // the latest that a deadline took apart
+  std::optional<BrokenCircle> broken_circle_;  // the latest that a deadline has broken
   Instant explained_turn_{0};
   std::uint32_t explained_in_turn_ = 0;
   std::uint32_t deadlines_ = 0;       // that have been reported
-  std::uint32_t deadlines_seen_ = 0;  // of them, when files were written last
+  std::uint32_t deadlines_seen_ = 0;  // as deadlines_ was when files were written last
   std::uint32_t written_ = 0;         // files of each kind
 };
 

@@ -16,11 +16,11 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// Of an empty view, the product of the sizes that are not 0: its kernel has loops of these lengths.
+// Bounds the product of the nonzero sizes of an empty view: its kernel has loops of these lengths.
 constexpr std::uint64_t kEmptySizesMax = std::uint64_t{1} << 31;
 
-// Bytes from the first to one past the last element; 0 for an empty view. What a view names is bounded by
-// what it lies in: a few bytes seen over and over are work without end for workers that everybody needs.
+// Bytes from the first to one past the last element; 0 for an empty view. A view may not have more elements
+// than fit there: a few bytes read over and over would keep the shared workers busy without end.
 Result<Wide> extent_bytes(const muster_tensor& tensor, const char* name) {
   constexpr Wide kElementsMax = std::numeric_limits<std::int64_t>::max();
   Wide last = 0;      // capped after each dim: products of 64-bit client numbers would overflow their sum
@@ -78,7 +78,7 @@ Result<std::byte*> resolve_range(const SessionBuffers& buffers, const muster_ran
   return buffer->grant.data + range.offset_bytes;
 }
 
-// What the message says of the agreement, in the words of muster.h.
+// The agreement part of the message, in the terms of muster.h.
 muster_collective said_by(const shm::PlanCollective& m) {
   muster_collective said = MUSTER_COLLECTIVE_INIT;
   said.op = m.op;
@@ -103,7 +103,7 @@ Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, schedul
                           resolve_range(scope.buffers, m.source, share.source_blocks, dtype, "source"));
   MUSTER_ASSIGN_OR_RETURN(share.target,
                           resolve_range(scope.buffers, m.target, share.target_blocks, dtype, "target"));
-  // Also of vectors that are empty now: new counts may reach into them, and are told late (M8).
+  // Hold vectors that are empty now too: new counts may reach into them, and come late (M8).
   const auto hold = [&](std::span<const Block> blocks, const muster_range& range,
                         const char* name) -> Status {
     if (blocks.empty() || scope.buffers.find(Handle(range.buffer)) == nullptr) return {};
@@ -136,7 +136,7 @@ Result<std::vector<Face>> resolve_faces(const Scope& scope, std::span<const must
   return faces;
 }
 
-// The target is one for all members if its memory is shared by all of them.
+// The target is one for all members if they all share its memory.
 void note_shared_target(const Scope& scope, const shm::PlanCollective& m, Collective& collective,
                         const scheduler::Group& group) {
   if (!may_share_target(m.op)) return;

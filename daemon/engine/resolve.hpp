@@ -1,5 +1,5 @@
-// From a client's description of work to a plan: every handle looked up, every offset, size and stride held
-// against its buffer.
+// Turns a client's description of work into a plan: looks up every handle, and checks every offset, size and
+// stride against its buffer.
 #pragma once
 
 #include "api/shm/control.hpp"
@@ -33,7 +33,7 @@ struct CollectiveLists {
   std::vector<muster_face> sends, receives;
 };
 
-// Each: kBadArgument naming operand or field, value and bound; kStale for a handle that names nothing;
+// Errors: kBadArgument naming operand or field, value and bound; kStale for a handle that names nothing;
 // kUnsupported.
 Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, const muster_kernel& kernel);
 Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,

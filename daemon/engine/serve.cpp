@@ -1,4 +1,4 @@
-// The engine's half of the client protocol: api/shm/control.hpp, message by message.
+// The engine's side of the client protocol: api/shm/control.hpp, message by message.
 #include "api/shm/message.hpp"
 #include "daemon/engine/answer.hpp"
 #include "daemon/engine/conductor.hpp"
@@ -20,7 +20,7 @@ Result<Answer> buffer_alloc(Engine& engine, Session& session, std::span<const st
                             int imported) {
   MUSTER_ASSIGN_OR_RETURN(const auto request,
                           shm::checked<shm::BufferAlloc>(bytes, MessageKind::kBufferAlloc));
-  engine.reclaim();  // what ended sessions held may be in the way
+  engine.reclaim();  // what ended sessions held may be needed
   shm::BufferGrant grant;
   int descriptor = -1;
   const auto buffer = engine.buffers().alloc(session, request, imported, &grant, &descriptor);
@@ -42,7 +42,7 @@ Result<Answer> plan_kernel(Engine& engine, Session& session, std::span<const std
   return plan_grant(engine.plan_kernel(session, request.kernel), request.header.serial);
 }
 
-// The lists behind a PlanCollective, which must be all that is there.
+// The lists behind a PlanCollective. Nothing else may follow.
 Result<CollectiveLists> lists_in(const shm::PlanCollective& m, std::span<const std::byte> tail) {
   const std::uint64_t numbers =
       std::uint64_t{m.source_counts} + m.source_offsets + m.target_counts + m.target_offsets;
@@ -129,7 +129,7 @@ Result<Answer> group_make(Engine& engine, Session& session, std::span<const std:
     return fail(Code::kProtocol, "a message says {} ranks, but {} bytes follow", request.ranks, tail.size());
   std::vector<std::int32_t> ranks(request.ranks);
   if (!ranks.empty()) std::memcpy(ranks.data(), tail.data(), tail.size());
-  engine.reclaim();  // what ended sessions held may be in the way
+  engine.reclaim();  // what ended sessions held may be needed
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t group, engine.groups().make(session, name, ranks));
   return granted(group, MessageKind::kGroupGrant, request.header.serial);
 }
@@ -137,7 +137,7 @@ Result<Answer> group_make(Engine& engine, Session& session, std::span<const std:
 Result<Answer> group_shrink(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request,
                           shm::checked<shm::GroupShrink>(bytes, MessageKind::kGroupShrink));
-  engine.reclaim();  // what ended sessions held may be in the way
+  engine.reclaim();  // what ended sessions held may be needed
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t group,
                           engine.groups().shrink(session, request.group, request.gives_up != 0));
   return granted(group, MessageKind::kGroupGrant, request.header.serial);
@@ -146,7 +146,7 @@ Result<Answer> group_shrink(Engine& engine, Session& session, std::span<const st
 Result<Answer> mesh_make(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::MeshMake>(bytes, MessageKind::kMeshMake));
   MUSTER_ASSIGN_OR_RETURN(const auto text, shm::checked_text(request.mesh, "mesh"));
-  engine.reclaim();  // what ended sessions held may be in the way
+  engine.reclaim();  // what ended sessions held may be needed
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t mesh, engine.groups().make_mesh(session, request.group, text));
   return granted(mesh, MessageKind::kMeshGrant, request.header.serial);
 }

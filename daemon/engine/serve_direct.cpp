@@ -1,4 +1,4 @@
-// Requests of the direct path: where peers are, and what became of an operation.
+// Requests of the direct path: where the memory of peers is, and how an operation has ended.
 #include "api/shm/message.hpp"
 #include "daemon/engine/answer.hpp"
 #include "daemon/engine/conductor.hpp"

@@ -1,7 +1,7 @@
 // Session: one attached client of one rank, from its Welcome until its memory has been given back.
 //
-// Two sides meet here. The conductor makes and drops buffers and plans, as the client asks by message. A turn
-// of progress takes commands out of the ring. The engine's lock orders the two.
+// Two sides meet here. The conductor makes and drops buffers and plans when the client asks by message. A
+// worker's turn takes commands out of the ring. The engine's lock orders the two.
 #pragma once
 
 #include "api/shm/completion.hpp"
@@ -34,9 +34,9 @@ class Session {
   const SessionPlans& plans() const { return plans_; }
   CommandIntake& intake() { return intake_; }
 
-  // Plans and shared buffers that name the group.
+  // How many plans and shared buffers name the group.
   std::size_t uses(GroupId group) { return plans_.of(group) + buffers_.shared_by(group); }
-  // What its client may refer to, among those groups.
+  // What the session's client may refer to, among those groups.
   Scope scope(std::span<const scheduler::Group> groups) const;
 
  private:

@@ -15,7 +15,7 @@ Result<Handle> SessionBuffers::add(Buffer buffer) {
   const std::uint64_t bytes = buffer.bytes;
   const auto handle = buffers_.insert(std::move(buffer));
   if (!handle) {
-    arena_.free(grant);
+    arena_.free(grant);  // NOLINT(clang-analyzer-unix.Malloc): not the C library's free()
     return fail(check_limit());
   }
   bytes_ += bytes;
@@ -48,7 +48,7 @@ Status SessionBuffers::free(Handle handle, Gone& gone) {
     return failure(Code::kBusy, "plans use the buffer ({} of them); destroy those first", buffer->plans);
   gone.push_back(arena_.free(buffer->grant));
   gone.push_back(buffer->name.drop());
-  bytes_ -= buffer->bytes;
+  bytes_ -= buffer->bytes;  // NOLINT(clang-analyzer-unix.Malloc): not the C library's free()
   counters_.set(shm::Counter::kBufferBytes, bytes_);
   buffers_.erase(handle);
   return {};

@@ -1,4 +1,4 @@
-// What a session is told when it begins.
+// What a session gets when it begins.
 #pragma once
 
 #include "api/base/clock.hpp"

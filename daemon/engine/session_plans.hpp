@@ -13,7 +13,7 @@
 
 namespace muster::engine {
 
-// Owns    the plans, and what they were before their counts were changed.
+// Owns    the plans, and former versions of plans whose counts were changed.
 // Thread  under the engine's lock.
 // Bound   plans_max, and as many former plans as have starts in flight.
 // Fails   add: NO_RESOURCE. destroy: STALE, BUSY.
@@ -22,20 +22,20 @@ class SessionPlans {
   SessionPlans(std::uint32_t plans_max, SessionId owner, SessionBuffers& buffers)
       : owner_(owner), buffers_(buffers), plans_(plans_max) {}
 
-  // `said`: how its client described it, for new counts; of a kernel nothing.
+  // `said`: the client's description, for new counts; empty for a kernel.
   Result<Handle> add(std::unique_ptr<scheduler::Plan> plan, const shm::PlanCollective& said = {});
   Status destroy(Handle handle);
   // nullptr: no such plan.
   scheduler::Plan* find(Handle handle);
   const scheduler::Plan* find(Handle handle) const { return const_cast<SessionPlans*>(this)->find(handle); }
-  // How many name the group.
+  // How many plans name the group.
   std::size_t of(GroupId group);
-  // Those that have no start in flight any more let their buffers go.
+  // Drops former plans that have no start in flight, and releases their buffers.
   void forget_former();
 
   // ---- new counts ------------------------------------------------------------------------------
   bool has_counts(Handle handle) const;
-  // The plan is made anew from what its client said of it and the new counts: the same checks and errors.
+  // Makes the plan anew from its client's description and the new counts, with the same checks and errors.
   Status recount(const Scope& scope, Handle handle, std::uint64_t count, const CollectiveLists& lists);
 
   // ---- starts ----------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ class SessionPlans {
     std::unique_ptr<scheduler::Plan> plan;
     shm::PlanCollective said;
   };
-  // What a plan was before its counts were changed, as long as starts of it are in flight.
+  // A plan as it was before its counts were changed, while starts of it are in flight.
   struct Former {
     Handle handle;
     std::unique_ptr<scheduler::Plan> plan;

@@ -28,7 +28,7 @@ blame::Operation operation_of(const scheduler::Plan& plan) {
   return {plan.label(), plan.bytes, typed ? dtype_name(work.collective.dtype) : "", work.site};
 }
 
-// In what those who have come differ, where all must say the same.
+// How the members that have arrived differ, if all must say the same.
 std::string difference_among(const Evidence& e, GroupId group,
                              const std::vector<const scheduler::Plan*>& plans) {
   std::vector<Party> parties(plans.size());
@@ -103,7 +103,7 @@ std::optional<std::size_t> wait_at(const Snapshot& snapshot, Rank rank, std::uin
   return std::nullopt;
 }
 
-// What stands in the way of the rank's next start on a lane: a wait, or something else in words.
+// What blocks the rank's next start on a lane: a wait, or another reason in words.
 struct Hindrance {
   std::optional<std::size_t> wait;
   std::string reason;
@@ -141,7 +141,7 @@ void explain_missing(const Evidence& e, const std::vector<scheduler::MatchQueue:
 
 // ---- the direct path ---------------------------------------------------------------------------
 
-// One operation: group, its number, and of a pair the indices of sender and receiver.
+// Identifies one operation: group, number, and for a pair the indices of sender and receiver.
 using Meeting = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint32_t>;
 
 Meeting meeting_of(const DirectRecords::Flight& flight) {
@@ -152,7 +152,7 @@ Meeting meeting_of(const DirectRecords::Flight& flight) {
   return {flight.group.value, flight.number, sender, receiver};
 }
 
-// Of an operation of the present epoch.
+// Asks who has arrived at operation `number` of the flight's group and epoch, which is the present one.
 DirectQuestion arrivals_at(const Evidence& e, const DirectRecords::Flight& flight, std::uint64_t number) {
   return {flight.group,
           flight.member,
@@ -176,15 +176,15 @@ void add_plan_facts(const Evidence& e, const DirectRecords::Flight& flight, Wait
   }
   const scheduler::Plan* own = plans[flight.member];
   if (own != nullptr && own->collective() != nullptr) wait.operation.site = own->collective()->site;
-  // A rank that has given its plan new counts has not told the engine of them.
+  // While a rank has new counts that it has not told the engine, its plan here is out of date.
   const bool told = std::none_of(
       wait.arrived.begin(), wait.arrived.end(),
       [&](const blame::Arrived& arrived) { return e.board->records().untold(Rank(arrived.rank)); });
   if (told) wait.difference = difference_among(e, flight.group, plans);
 }
 
-// A member writes its record once it has arrived: one that was held up in between stands in its member region
-// alone.
+// A member writes its record after it has arrived. If it is held up in between, only its member region shows
+// the arrival.
 void add_unrecorded(const Evidence& e, const DirectRecords::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
   const DirectQuestion next = arrivals_at(e, flight, flight.number + 1);
@@ -197,7 +197,7 @@ void add_unrecorded(const Evidence& e, const DirectRecords::Flight& flight, Wait
   }
 }
 
-// Who may still read what those gave who have done their part.
+// The members that may still read what `givers` gave, who have done their part.
 std::vector<std::uint32_t> readers_of(const Evidence& e, const DirectRecords::Flight& flight,
                                       const std::vector<std::uint32_t>& givers) {
   DirectQuestion done = arrivals_at(e, flight, flight.number);
@@ -211,7 +211,7 @@ std::vector<std::uint32_t> readers_of(const Evidence& e, const DirectRecords::Fl
   return readers;
 }
 
-// Who else has come is read from the member regions.
+// Adds the members that the member regions show as arrived or missing.
 void add_members(const Evidence& e, const DirectRecords::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
   const auto [group, number, sender, receiver] = meeting_of(flight);
@@ -240,7 +240,7 @@ struct Met {
 };
 using Meetings = std::map<Meeting, Met>;
 
-// Of those who tell of it, one who is in it says what it is.
+// Of the ranks that report an operation, one that is still in it describes it.
 Wait& wait_in(Meetings& meetings, const DirectRecords::Flight& flight, Instant begun) {
   const auto [place, is_new] = meetings.try_emplace(meeting_of(flight));
   Met& met = place->second;
@@ -249,13 +249,13 @@ Wait& wait_in(Meetings& meetings, const DirectRecords::Flight& flight, Instant b
   return met.wait;
 }
 
-// What the rank's own records say: in which operation it is, or which one's readers it waits for.
+// Adds what the rank's own records say: its present operation, or the one whose readers it waits for.
 void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& state, Meetings& meetings) {
   const auto is_current = [&](const std::optional<DirectRecords::Flight>& flight) {
     return flight && flight->epoch == e.board->epochs().present(flight->group);
   };
   const auto awaited = e.board->records().awaited_flight(Rank(rank));
-  // What is sent to one rank alone stands in no stage.
+  // A message to one rank is not staged, so it is not awaited.
   if (is_current(awaited) && !is_transfer(static_cast<muster_op>(awaited->what.op)) &&
       !readers_of(e, *awaited, {rank}).empty())
     wait_in(meetings, *awaited, std::min(awaited->begun, e.now)).awaiting.push_back(rank);

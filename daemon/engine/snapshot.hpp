@@ -1,4 +1,4 @@
-// What an engine knows of who waits for whom, gathered from its graph and its board into one Snapshot.
+// Gathers which ranks wait for which, from the engine's graph and board, into one Snapshot.
 #pragma once
 
 #include "daemon/control/job.hpp"
@@ -29,22 +29,22 @@ struct Evidence {
   Instant now{0};
   Nanos patience{0};
   const scheduler::Graph& graph;
-  const Board* board = nullptr;  // none: there is no direct path
+  const Board* board = nullptr;  // nullptr: there is no direct path
   std::span<const RankFacts> ranks;
-  const Lateness* lateness = nullptr;  // none: nobody measures
+  const Lateness* lateness = nullptr;  // nullptr: nobody measures
 };
 
-// All but the states of processes, which cost system calls.
+// Everything except the states of processes, which cost system calls.
 blame::Snapshot snapshot_of(const Evidence& evidence);
 
-// The wait in which the rank's next start on that lane stands, or that stands in its way.
+// The wait in which the rank's next start on that lane stands, or that blocks this start.
 std::optional<std::size_t> wait_on_lane(const blame::Snapshot& snapshot, const scheduler::Graph& graph,
                                         Rank rank, std::uint32_t lane);
-// The wait of the direct path in which the rank is.
+// The wait of the direct path in which the group's member `rank` is.
 std::optional<std::size_t> wait_run_by(const blame::Snapshot& snapshot, GroupId group, std::uint32_t rank);
 
-// Looks at the processes of ranks that somebody waits for, of `about` first, and at most at `looks_max`. If
-// it is about no wait, then at those of all other ranks too.
+// Looks at the processes of ranks that somebody waits for: those of wait `about` first, and at most
+// `looks_max`. Without `about`, then also at those of all other ranks.
 void look_at_processes(blame::Snapshot& snapshot, std::span<const RankFacts> ranks, const ProcessProbe& probe,
                        std::optional<std::size_t> about, std::size_t looks_max);
 

@@ -95,8 +95,8 @@ void Tally::write(std::span<const Counted> ranks, const Board* board, const Late
   writer_.beat(now);
 }
 
-// A rank counts the bytes of all that it runs, whatever the group: no operation pays for more. Its records
-// say which groups they belong to; of operations that come faster than they are read, a sample decides.
+// A rank counts the bytes of all its operations, whatever the group, so no operation pays for more. Its
+// records name the groups; if operations come faster than they are read, a sample decides.
 void Tally::share_out_runs(Rank rank, const Board& board) {
   RankState& state = ranks_[rank.value];
   const std::uint64_t bytes = board.records().counted(rank).bytes_moved;
@@ -104,7 +104,7 @@ void Tally::share_out_runs(Rank rank, const Board& board) {
   if (bytes < state.run_bytes || latest < state.read) state.run_bytes = state.read = 0;  // of a new client
   const auto grown = static_cast<double>(bytes - state.run_bytes);
   if (grown == 0) return;
-  if (grown > 0x1p60) {  // no rank moves that much: a lie
+  if (grown > 0x1p60) {  // impossible, so a lie
     state.run_bytes = bytes;
     return;
   }
@@ -114,7 +114,7 @@ void Tally::share_out_runs(Rank rank, const Board& board) {
   std::uint64_t index = std::max(state.read, latest - std::min(latest, looks));
   for (; index < latest; ++index) {
     const auto flight = board.records().flight(rank, index + 1);
-    if (flight && flight->state == shm::RecordState::kOpen && index + 1 == latest) break;  // it counts later
+    if (flight && flight->state == shm::RecordState::kOpen && index + 1 == latest) break;  // counts later
     if (!flight || flight->state == shm::RecordState::kBadly) continue;
     all += static_cast<double>(flight->target_bytes);
     if (const auto row = row_of(flight->group)) seen_[*row] += flight->target_bytes;
@@ -143,7 +143,7 @@ void Tally::write_rank(Rank rank, const Counted& counted, const Board* board, co
     set(RankCount::kRunBytes, own.bytes_moved);
   }
   if (session == nullptr) return;
-  // The page is this engine's to write, and sealed against everybody else.
+  // Trusted: only the engine can write the page, which is sealed against everybody else.
   const shm::CounterReader own(session->page().page());
   set(RankCount::kPid, static_cast<std::uint64_t>(session->options().pid));
   set(RankCount::kStepsCompleted, own.value(Counter::kStepsCompleted));

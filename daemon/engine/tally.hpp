@@ -1,4 +1,4 @@
-// Tally: what `muster top` shows, counted as it happens and written to the job's counters now and then.
+// Tally: counts what `muster top` shows, and writes it to the job's counters now and then.
 #pragma once
 
 #include "api/shm/job_counters.hpp"
@@ -17,9 +17,9 @@ namespace muster::engine {
 
 // Owns    the counters' memory.
 // Thread  under the engine's lock.
-// Bound   a few additions a start; a pass over ranks and groups each kPeriod, with kRecordsALook records of
-//         ranks that have run something. kMadeRowsMax groups made later
-//         have a row each; what is made while they are taken is not counted.
+// Bound   a few additions a start. Each kPeriod a pass over ranks and groups, with kRecordsALook records of
+//         ranks that have run direct operations. kMadeRowsMax rows for made groups; if all are taken, a
+//         further group is not counted.
 // Fails   create: NO_RESOURCE.
 class Tally {
  public:
@@ -28,7 +28,7 @@ class Tally {
   static constexpr std::uint32_t kMadeRowsMax = 256;
   static constexpr std::uint32_t kRecordsALook = 4096;
 
-  // The groups of the mesh, which come first among the job's, and the places of those made later.
+  // The groups of the mesh come first among the job's; `first_made` is the first place of a made group.
   struct Places {
     std::uint32_t first_made = 0;
     std::uint32_t made_max = 0;
@@ -37,16 +37,16 @@ class Tally {
                               std::uint64_t epoch, const std::shared_ptr<MemoryAccount>& account = nullptr);
   int descriptor() const { return writer_.descriptor(); }
 
-  // A group has been made in that place, or is gone from it: empty. No start of the former is in flight.
+  // A group has been made in that place; without ranks: it is gone. The former group has no start in flight.
   void set_group(GroupId group, const scheduler::Group& now);
-  // What it is called from now on. Its numbers go on, in another row for whoever reads.
+  // Renames the group. Its numbers go on in another row, so that a reader does not mix up the names.
   void name_group(GroupId group, std::string_view name);
 
   // Each start is submitted once and retired once, whatever becomes of its client.
   void submitted(Rank rank, const scheduler::Plan& plan);
   void retired(Rank rank, const scheduler::Plan& plan, bool well, Nanos busy);
 
-  // What a session counts itself.
+  // A session's own counts.
   struct Counted {
     const Session* session = nullptr;  // none: the rank is not attached
     Nanos exposed{0};
@@ -57,12 +57,12 @@ class Tally {
  private:
   struct RankState {
     std::uint64_t in_flight = 0;
-    std::uint64_t run_bytes = 0;  // of what it has run, as far as groups have got their part
-    std::uint64_t read = 0;       // its records up to here have counted
+    std::uint64_t run_bytes = 0;  // of its direct operations, as far as they have been shared out to groups
+    std::uint64_t read = 0;       // its records up to this index have been counted
   };
   struct GroupState {
     GroupId id;
-    std::vector<Rank> members;  // none: the row is nobody's
+    std::vector<Rank> members;  // empty: the row is free
     std::uint64_t operations = 0, failures = 0, bytes = 0, busy = 0, in_flight = 0;
     std::uint64_t runs = 0, epoch = 0, number = 0;
   };

@@ -25,15 +25,15 @@ bool writable() {
   return ::poll(&entry, 1, 0) == 1 && (entry.revents & POLLOUT) != 0;
 }
 
-// Past the log, whose lock the stuck thread may hold; and never into a pipe that nobody reads.
+// Not through the log, whose lock the stuck thread may hold; and never into a full pipe, which would block.
 void say(const std::string& line) {
   if (writable()) [[maybe_unused]]
     const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-// On the stuck thread.
+// Runs on the stuck thread.
 void show_stack(int) {
-  const int kept = errno;  // the thread goes on behind a call of its own
+  const int kept = errno;  // the thread goes on, perhaps between a call and its errno
   std::array<void*, kFramesMax> frames;
   const int count = ::backtrace(frames.data(), kFramesMax);
   if (writable()) ::backtrace_symbols_fd(frames.data(), count, STDERR_FILENO);

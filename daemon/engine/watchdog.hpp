@@ -1,5 +1,5 @@
-// Watchdog: finds that the engine's lock is not passed on, and says so; then it ends the engine, so that its
-// clients hear that it is lost and do not wait for ever. Kernels and collectives run without the lock, so a
+// Watchdog: finds out when the engine's lock is not passed on, and logs it. Then it ends the engine, so that
+// its clients hear of the loss and do not wait for ever. Kernels and collectives run without the lock, so a
 // long one is no stall.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace muster::engine {
 
-// Looks at the engine lock now and then. Time is what passes between its looks, but no more than it meant to
-// let pass: a machine that slept, or a process that was stopped, has not been stuck for so long.
+// Looks at the engine lock now and then. Between two looks it counts at most its own period: a machine that
+// slept, or a process that was stopped, has not been stuck for that time.
 //
 // Owns    nothing.
 // Thread  one.
@@ -37,7 +37,7 @@ class StallJudge {
   bool told_ = false;
 };
 
-// Owns    a thread that looks, and the signal SIGUSR2, by which it has the stuck thread show where it is.
+// Owns    a thread that looks, and the signal SIGUSR2, which makes the stuck thread print its stack.
 // Thread  made and ended by the engine's conductor.
 // Bound   a look each period; writes to standard error only what fits at once.
 // Fails   start: kNoResource. A stall of kEndAfter ends the process with kExitCode.

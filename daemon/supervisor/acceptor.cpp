@@ -23,7 +23,7 @@ Acceptor::Acceptor(control::Loop& loop, const Clock& clock, DescriptorStore& sto
       accepted_(std::move(accepted)),
       reserve_(spare_descriptor()) {}
 
-// The path may lead elsewhere by now: a cleaner removed it, or somebody means harm.
+// The path may lead elsewhere by now: a cleaner or an attacker has removed it.
 void Acceptor::look() {
   const bool healed = entrance_.look(clock_.now());
   std::set<std::string> none;
@@ -32,7 +32,7 @@ void Acceptor::look() {
     watch(socket_watch_, entrance_.socket());
     if (const ListenSocket* managers = entrance_.managers()) watch(managers_watch_, *managers);
   }
-  // Nobody can come to the former socket any more, so there are no more than its queue holds.
+  // No client can reach the former socket any more, so at most its queue is left.
   for (int i = 0; i < shm::Listener::Options().backlog && entrance_.has_former_guest(); ++i) accept();
   loop_.after(Entrance::kLookPeriod, [this] { look(); });
 }
@@ -49,11 +49,11 @@ void Acceptor::accept() {
     return;
   }
   auto peer = shm::peer_identity(*socket);
-  if (!peer) return send_refusal(*socket, 0, peer.error());  // gone already, or no descriptor free for it
+  if (!peer) return send_refusal(*socket, 0, peer.error());  // it has left, or there is no free descriptor
   accepted_(*std::move(socket), *std::move(peer));
 }
 
-// Without a descriptor accept() fails and the socket stays readable: the loop would spin.
+// Without a free descriptor, accept() fails and the socket stays readable, so the loop would spin.
 void Acceptor::refuse_for_descriptors() {
   reserve_.reset();
   if (auto socket = entrance_.accept()) {

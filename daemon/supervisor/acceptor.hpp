@@ -1,4 +1,4 @@
-// Acceptor: takes connections at the entrance, and sees to it that the entrance stands.
+// Acceptor: takes connections at the entrance, and keeps the entrance open.
 #pragma once
 
 #include "api/shm/peer.hpp"
@@ -14,7 +14,7 @@ namespace muster::supervisor {
 // Owns    the entrance, the watches on its sockets, and one descriptor in reserve.
 // Thread  the supervisor's loop.
 // Bound   the kernel's accept queues. It looks after the entrance once in Entrance::kLookPeriod.
-// Fails   never. Where no descriptor is free, it gives up the one in reserve to tell a client so.
+// Fails   never. If no descriptor is free, it gives up the one in reserve, to tell a client so.
 class Acceptor {
  public:
   using Accepted = std::function<void(shm::Descriptor, shm::PeerIdentity)>;
@@ -24,7 +24,7 @@ class Acceptor {
 
   // Takes connections and looks after the entrance from now on.
   void start() { look(); }
-  // A predecessor's names of what the entrance has; those that it knows are taken out.
+  // Keeps the entrance's descriptors. Takes their names out of `known`, the names that a predecessor kept.
   void keep(std::set<std::string>& known) { entrance_.keep_in(store_, known); }
   void believe_managers_stood() { entrance_.believe_managers_stood(); }
   const Entrance& entrance() const { return entrance_; }

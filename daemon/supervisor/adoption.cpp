@@ -73,7 +73,7 @@ void Adoption::adopt_job(const SavedJob& job, Inheritance& inheritance) {
   adopt_memory(job.spec, inheritance);
 }
 
-// The page of the job's user comes with the first of its jobs.
+// The first job of a user brings the user's page.
 void Adoption::adopt_memory(const control::JobSpec& spec, Inheritance& inheritance) {
   const auto page = inheritance.memories.find(spec.owner_uid);
   if (page != inheritance.memories.end() && heirs_.memory.adopt(spec.owner_uid, std::move(page->second)))
@@ -110,7 +110,7 @@ void Adoption::end_strangers(Inheritance& inheritance, const SavedState::Predece
 
 void Adoption::settle_job(const SavedJob& job) {
   const std::string& name = job.spec.name;
-  if (heirs_.table.find(name) == nullptr) return;  // it is lost
+  if (heirs_.table.find(name) == nullptr) return;  // the job is lost
   ask_report(name, job.spec.epoch);
   if (!job.ending.empty()) heirs_.jobs.end(name, job.ending);
   if (job.owner != 0 && !heirs_.connections.contains(job.owner))
@@ -123,12 +123,12 @@ void Adoption::ask_report(const std::string& job, std::uint64_t epoch) {
                   [this, job, epoch](const Result<Packet>& answer) { on_report(job, epoch, answer); });
 }
 
-// What the engine had to tell the predecessor came before this, so it speaks of what is.
+// The engine's messages to the predecessor came before this answer, so it reports the present.
 void Adoption::on_report(const std::string& job, std::uint64_t epoch, const Result<Packet>& answer) {
   const Job* entry = heirs_.table.find(job, epoch);
   if (entry == nullptr) return;
   if (!answer && answer.error().code() == Code::kDaemonLost) return;  // the job's end follows
-  if (!answer) {  // its queue is full: it is stopped, or busy
+  if (!answer) {  // the channel is full: the engine is stopped, or busy
     loop_.after(kAskAgain, [this, job, epoch] { ask_report(job, epoch); });
     return;
   }

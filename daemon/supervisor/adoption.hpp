@@ -1,8 +1,8 @@
 // Adoption: how a supervisor takes over from one that was killed or has given way.
 //
-//   what was kept -> the state -> its jobs, with their engines -> each engine's word -> over
+//   what was kept -> the state -> its jobs, with their engines -> each engine's report -> over
 //
-// The state names what engines cannot say; for all else they are asked. What the state does not name is ended
+// The state holds what engines cannot say; the engines report the rest. What the state does not name is ended
 // and discarded.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace muster::supervisor {
 
-// Owns    the strangers, and how long the takeover took.
+// Owns    the strangers (engines without a job), and how long the takeover took.
 // Thread  the supervisor's loop.
 // Bound   what was kept.
 // Fails   never. A job that cannot be taken over is ended, and says why.
@@ -41,9 +41,9 @@ class Adoption {
            std::function<void()> save);
 
   void begin(Inheritance inheritance);
-  // Whether it is over: each engine has spoken, or is ending, or gone. To be called when a job is gone.
+  // Ends the takeover once each engine has reported, is ending, or is gone. To be called when a job is gone.
   void conclude();
-  // From a predecessor's exec, or this one's start, to the last engine's word; 0: it is not over.
+  // From a predecessor's exec, or this one's start, to the last engine's report; 0: not over yet.
   Nanos time() const { return time_; }
 
  private:
@@ -63,7 +63,7 @@ class Adoption {
   Strangers strangers_;
   Instant began_{0};
   Nanos time_{0};
-  bool open_ = false;  // an engine's word is awaited
+  bool open_ = false;  // an engine's report is awaited
 };
 
 }  // namespace muster::supervisor

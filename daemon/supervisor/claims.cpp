@@ -15,18 +15,18 @@ namespace {
 using control::Json;
 using control::Packet;
 
-// For a rank that comes back: its engine mostly says within a millisecond that its former process is gone,
-// and within a second if the machine is busy.
+// For a rank that comes back. Its engine usually reports within a millisecond that its former process is
+// gone, and within a second if the machine is busy.
 constexpr int kQuickAttempts = 40;
 constexpr Nanos kQuickRetry = std::chrono::microseconds(250);
 constexpr Nanos kRetry = std::chrono::milliseconds(20);
 static_assert(Claims::kAttempts > kQuickAttempts);
-static_assert(Retries::kPlaceTime > RunningJobs::kEngineEndTime);  // the place comes within that
+static_assert(Retries::kPlaceTime > RunningJobs::kEngineEndTime);  // so the place comes within that time
 
 constexpr Shares::Words kSessions{"sessions that are attached or wait for their job", "limits.sessions_max",
                                   "limits.sessions_per_user_max", "let some of the ranks end"};
 
-// Whether the other side has closed it.
+// Whether the peer has closed the socket.
 bool is_left(const shm::Descriptor& socket) {
   pollfd entry{socket.get(), 0, 0};
   return poll(&entry, 1, 0) == 1 && (entry.revents & POLLHUP) != 0;
@@ -98,7 +98,7 @@ void Claims::admit(Client client) {
   waiting_[job].clients.push_back(std::move(client));
 }
 
-// A rank that waits for another to leave its place needs no session of its own yet.
+// A rank that waits until its claim is free needs no session of its own yet.
 Status Claims::check_room(const Client& client, const std::string& job) {
   const std::uint32_t uid = client.peer.uid;
   if (table_.is_held(job, client.hello.rank) || sessions_by_user().has_room(uid)) return {};
@@ -107,7 +107,7 @@ Status Claims::check_room(const Client& client, const std::string& job) {
   return sessions.has_room(uid) ? Status() : sessions.refusal(uid, kSessions);
 }
 
-// True: the client is taken, because its job's place is still that of one that is ending.
+// True: takes the client. A job that is ending still has the place of the client's job.
 bool Claims::wait_for_place(Client& client, const std::string& job) {
   const std::uint32_t uid = client.peer.uid;
   if (client.applied || !retries_.may_wait_for_place(uid)) return false;
@@ -126,7 +126,7 @@ Status Claims::make_job(const Client& client, std::string_view mesh) {
   });
 }
 
-// torchrun, srun and mpirun start ranks of a job that nobody has created: the first one does.
+// torchrun, srun and mpirun start ranks of a job that nobody has created: the first rank creates it.
 Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view mesh) const {
   const shm::Hello& hello = client.hello;
   const std::string name(hello.job);
@@ -142,14 +142,14 @@ Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view
   control::JobSpec spec = options_.job_defaults;
   spec.name = name;
   spec.world = world;
-  // As `muster run` writes it, which joins a job only if its mesh is the same.
+  // In the form of `muster run`, which joins a job only if its mesh is the same.
   MUSTER_ASSIGN_OR_RETURN(spec.mesh, canonical_mesh(mesh, world));
   spec.owner_uid = client.peer.uid;
   spec.claim = control::ClaimRule::kOwner;
   return spec;
 }
 
-// True: the client is taken. A rank whose process has just died may come back before its engine has said so.
+// True: takes the client. A rank may come back before its engine has reported the former process's death.
 bool Claims::claim_later(Client& client) {
   const std::uint32_t uid = client.peer.uid;
   forget_leavers();
@@ -183,11 +183,11 @@ void Claims::hand_over(Client client) {
 void Claims::hand_over_again(const std::string& job) {
   waiting_[job].attach_again = 0;
   for (Client& client : take_waiting(job)) hand_over(std::move(client));
-  jobs_.watch_desertion(job);  // the last one that waited may have left
+  jobs_.watch_desertion(job);  // the last waiting client may have left
 }
 
 void Claims::on_attached(const std::string& job, Client client, const Result<Packet>& answer) {
-  if (!answer && answer.error().code() == Code::kBusy) {  // the engine is stopped, or a crowd came at once
+  if (!answer && answer.error().code() == Code::kBusy) {  // the engine is stopped, or many ranks came at once
     Waiting& waiting = waiting_[job];
     waiting.clients.push_back(std::move(client));
     if (waiting.attach_again == 0)
@@ -199,8 +199,8 @@ void Claims::on_attached(const std::string& job, Client client, const Result<Pac
   if (answer) {
     const auto result = control::result_of(*answer);
     if (!result) status = result.error();
-    // It comes with a refusal too, if the rank left while it was let in. A token that was issued meanwhile
-    // counts from this attachment, for a successor as well.
+    // A refusal has the count too, if the rank left while it was attached. A token issued meanwhile counts
+    // from this attachment, for a successor as well.
     const auto attachments = answer->body.find("attachments");
     if (attachments != answer->body.end() && table_.attached(job, rank, attachments->get<std::uint32_t>()))
       events_.save();
@@ -239,7 +239,7 @@ void Claims::turn_away(const std::string& job, const Status& why) {
 
 void Claims::admit_waiting(const std::string& job) {
   for (Client& client : take_waiting(job)) {
-    if (client.claimed) {  // in a later job of that name: it waits for that one's engine
+    if (client.claimed) {  // claimed in a later job of that name: waits for its engine
       waiting_[job].clients.push_back(std::move(client));
     } else {
       admit(std::move(client));
@@ -247,7 +247,7 @@ void Claims::admit_waiting(const std::string& job) {
   }
 }
 
-// Whatever they do next, they may wait again: for the same job or a later one of that name.
+// Takes the clients out first, since they may wait again: for this job or a later one of that name.
 std::vector<Claims::Client> Claims::take_waiting(const std::string& job) {
   auto node = waiting_.extract(job);
   if (node.empty()) return {};
@@ -255,7 +255,7 @@ std::vector<Claims::Client> Claims::take_waiting(const std::string& job) {
   return std::move(node.mapped().clients);
 }
 
-// Clients that gave up waiting leave their ranks to those that still wait.
+// Clients that gave up waiting free their ranks for those that still wait.
 void Claims::forget_leavers() {
   for (auto& [job, waiting] : waiting_)
     std::erase_if(waiting.clients, [this, name = job](const Client& client) {

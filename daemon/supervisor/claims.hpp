@@ -3,7 +3,7 @@
 //
 //   Hello -> checked -> (job made) -> claimed -> attached by the engine, or refused
 //
-// It waits in between for the engine's first word, for the end of a job that ends deserted, for room in the
+// In between, a rank may wait: for the engine's first report, for the end of a deserted job, for room in the
 // engine's channel, or for the end of the rank's former process.
 #pragma once
 
@@ -27,29 +27,29 @@ namespace muster::supervisor {
 // Owns    the sockets of ranks that wait, and of those whose engine has not answered yet.
 // Thread  the supervisor's loop.
 // Bound   sessions_max, by user: ranks that are held, and ranks that wait without a claim. kAttempts for a
-//         claim on a rank that is held, beside those that Retries lets wait.
-// Fails   never. A rank that is refused hears why.
+//         claim on a held rank; Retries bounds how many wait.
+// Fails   never. A refused rank hears why.
 class Claims {
  public:
   static constexpr int kAttempts = 90;
 
   struct Events {
-    std::function<void()> changed;  // how many sessions there are
-    std::function<void()> save;     // what a successor must find
+    std::function<void()> changed;  // the number of sessions
+    std::function<void()> save;     // what a successor must find has changed
   };
   Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Retries& retries, Refusals& refusals,
          const Options& options, Events events);
 
-  // A rank's first message, which nobody has checked.
+  // Takes a rank's first message, which nobody has checked.
   void hear(shm::Descriptor socket, shm::PeerIdentity peer, std::span<const std::byte> hello);
-  // The job's engine has spoken, or never will: ranks that wait for it go on, or hear why not.
+  // The job's engine has reported, or never will: ranks that wait for it go on, or hear why not.
   void job_settled(const std::string& job, const Status& status);
   // The job ends: ranks that wait for it hear why.
   void turn_away(const std::string& job, const Status& why);
-  // Ranks that have waited for the job's end begin anew.
+  // The job is gone: ranks that have waited for its end begin anew.
   void admit_waiting(const std::string& job);
 
-  // Held ranks, and ranks that wait for their job without a claim.
+  // Counts held ranks, and ranks that wait for their job without a claim.
   Shares sessions_by_user() const;
 
  private:
@@ -58,7 +58,7 @@ class Claims {
     shm::PeerIdentity peer;
     shm::Hello hello;
     int attempts = 0;
-    bool applied = false;  // it has waited for its job's place
+    bool applied = false;  // it has waited for its job's place once
     bool claimed = false;  // it holds its rank in the table
   };
   struct Waiting {

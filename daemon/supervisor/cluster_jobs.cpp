@@ -34,7 +34,7 @@ std::vector<std::string> members_of(const config::FlattenEntry& flatten) {
   return members;
 }
 
-// One node, with devices that this release drives.
+// One node only, and devices that this release supports.
 void check_nodes(const Cluster& cluster, Diagnostics* diagnostics) {
   std::size_t hosts = 0;
   for (const auto& node : cluster.nodes) hosts += node.hosts.value.size();
@@ -53,7 +53,7 @@ void check_nodes(const Cluster& cluster, Diagnostics* diagnostics) {
   }
 }
 
-// What this daemon is set to hold.
+// The daemon's limits.
 void check_limits(const Cluster& cluster, const ClusterLimits& limits, Diagnostics* diagnostics) {
   if (cluster.jobs.size() > limits.jobs_max) {
     const auto& first = cluster.jobs[limits.jobs_max].name;

@@ -19,7 +19,7 @@ Status may_govern(const Caller& caller, const char* what) {
 void CommandService::run(const Caller& caller, const Json& body, const Reply& reply) {
   try {
     dispatch(body.value("command", ""), caller, body, reply);
-  } catch (const Json::exception& error) {  // a field of another type than expected
+  } catch (const Json::exception& error) {  // a field of a wrong type
     reply(control::failed(failure(Code::kProtocol, "the command is not well-formed: {}", error.what())), {});
   }
 }

@@ -1,5 +1,5 @@
-// CommandService: answers the commands of command lines. What concerns one job or only reads is passed on;
-// what governs the daemon is decided here. The table of commands is in daemon/control/README.md.
+// CommandService: answers command lines. JobCommands and StatusReport answer what concerns one job or only
+// reads. This class itself shuts the daemon down or replaces it. Commands: daemon/control/README.md.
 #pragma once
 
 #include "daemon/supervisor/connections.hpp"
@@ -15,8 +15,8 @@ namespace muster::supervisor {
 // Owns    nothing.
 // Thread  the supervisor's loop.
 // Bound   as Connections.
-// Fails   never: each command is answered once, with its failure too. An upgrade that succeeds is not: the
-//         connection ends with this program, and the next one tells its version.
+// Fails   never: each command is answered once, also with its failure. A successful upgrade is not answered:
+//         the connection ends with this program, and the next one tells its version.
 class CommandService {
  public:
   CommandService(JobCommands& job_commands, const StatusReport& report, Handover& handover, Drain& drain)

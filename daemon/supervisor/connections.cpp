@@ -21,14 +21,14 @@ bool is_readable(const shm::Descriptor& socket) {
   return poll(&entry, 1, 0) == 1;
 }
 
-// The serial of the first message that nobody has read yet; 0: there is none.
+// The serial of the first unread message; 0: there is none.
 std::uint32_t first_unread(const shm::Descriptor& socket) {
   shm::MessageHeader header;
   const ssize_t n = recv(socket.get(), &header, sizeof header, MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC);
   return n >= static_cast<ssize_t>(sizeof header) ? header.serial : 0;
 }
 
-// For the log, whatever came.
+// The command's name for the log, whatever was received.
 std::string command_in(const Json& body) {
   const auto field = body.find("command");
   return field != body.end() && field->is_string() ? "command " + field->get<std::string>() : "a command";
@@ -56,7 +56,7 @@ void Connections::take(shm::Descriptor socket, shm::PeerIdentity peer) {
   connection.watch = loop_.watch(connection.socket.get(), [this, id] { on_readable(id); });
   connection.timeout = loop_.after(kHandshakeTime, [this, id] { drop(id); });
   silent_.enter(connection.peer.uid);
-  on_readable(id);  // most say at once what they want: a crowd of ranks is never silent
+  on_readable(id);  // most clients have sent their first message already: a crowd of ranks is never silent
 }
 
 bool Connections::adopt(ConnectionId id, shm::Descriptor socket, std::size_t jobs) {
@@ -72,7 +72,7 @@ bool Connections::adopt(ConnectionId id, shm::Descriptor socket, std::size_t job
   commanding_.enter(connection.peer.uid);
   if (jobs != 0) store_.know(owner_name(id), connection.socket);
   const Json event{{"event", "adopted"}, {"next", first_unread(connection.socket)}};
-  // One that does not read, or has left, shows when its socket is read.
+  // A client that does not read, or has left, is found out when its socket is read.
   static_cast<void>(control::send_packet(connection.socket, MessageKind::kCommand, 0, event));
   connection.watch = loop_.watch(connection.socket.get(), [this, id] { on_readable(id); });
   time_out_if_idle(id);
@@ -103,7 +103,7 @@ void Connections::make_room(std::uint32_t uid) {
   }
 }
 
-// The connection is silent no more, and may stay. kBusy if there are enough of them.
+// The connection is no longer silent, and may stay. kBusy if there are enough of them.
 Status Connections::take_commands(Connection& connection) {
   if (connection.commands) return {};
   const std::uint32_t uid = connection.peer.uid;
@@ -136,12 +136,12 @@ void Connections::on_readable(ConnectionId id) {
   if (!header) return refuse(id, 0, header.error());
   if (header->kind == MessageKind::kHello && !connection.commands) return on_hello(id, bytes);
   if (const Status taken = take_commands(connection); !taken.ok()) return refuse(id, header->serial, taken);
-  auto packet = control::parse_packet(bytes, {});
+  const auto packet = control::parse_packet(bytes, {});
   if (!packet) return refuse(id, header->serial, packet.error());
   if (packet->kind != MessageKind::kCommand)
     return refuse(id, header->serial,
                   failure(Code::kProtocol, "an answer came where a command was expected"));
-  on_command(id, *std::move(packet));
+  on_command(id, *packet);
 }
 
 void Connections::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
@@ -153,7 +153,7 @@ void Connections::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
   events_.hello(std::move(connection.socket), std::move(connection.peer), bytes);
 }
 
-void Connections::on_command(ConnectionId id, control::Packet packet) {
+void Connections::on_command(ConnectionId id, const control::Packet& packet) {
   Connection& connection = connections_.at(id);
   const std::uint32_t serial = packet.serial;
   const std::string command = command_in(packet.body);
@@ -178,7 +178,7 @@ void Connections::on_command(ConnectionId id, control::Packet packet) {
 void Connections::answer(ConnectionId id, std::uint32_t serial, const std::string& command, const Json& body,
                          std::span<const int> descriptors) {
   const auto it = connections_.find(id);
-  if (it == connections_.end()) return;  // it did not wait for the answer
+  if (it == connections_.end()) return;  // it has left
   if (const Status status = control::status_of(body); !status.ok())
     refusals_.tell(it->second.peer, command, status);
   const Status sent = control::send_packet(it->second.socket, MessageKind::kReply, serial, body, descriptors);
@@ -198,7 +198,7 @@ void Connections::time_out_if_idle(ConnectionId id) {
 void Connections::on_idle(ConnectionId id) {
   Connection& connection = connections_.at(id);
   connection.timeout = 0;
-  if (!is_readable(connection.socket)) drop(id);  // else a question came just now, and is about to be read
+  if (!is_readable(connection.socket)) drop(id);  // else a question has just come, and is about to be read
 }
 
 void Connections::refuse(ConnectionId id, std::uint32_t serial, const Status& why) {

@@ -1,8 +1,8 @@
-// Connections: those who have connected and were not handed over to an engine.
+// Connections: clients that have connected and were not handed over to an engine.
 //
-// A fresh connection is silent until its first message. A Hello is a rank's: its socket is passed on, and is
-// no connection any more. A command makes it a command line's, which may stay. One that owns jobs is kept
-// for a successor, and its jobs end with it.
+// A fresh connection is silent until its first message. A Hello comes from a rank: Connections passes on its
+// socket and forgets it. A command comes from a command line, which may stay. A connection that owns jobs is
+// kept for a successor, and its jobs end with it.
 #pragma once
 
 #include "api/shm/peer.hpp"
@@ -29,14 +29,14 @@ struct Caller {
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
 };
-// The answer to one command, with descriptors that stay the caller's. One that has left hears nothing.
+// Answers one command, with descriptors that stay the caller's. A client that has left hears nothing.
 using Reply = std::function<void(control::Json, std::span<const int>)>;
 
 // Owns    the sockets.
 // Thread  the supervisor's loop.
-// Bound   kSilent connections that have said nothing, for kHandshakeTime: a newcomer takes the place of the
-//         oldest one of the user who has most. kCommands that send commands: one more is refused. Of these,
-//         kQuestionsMax unanswered commands each, and idle_timeout for one that neither asks nor owns a job.
+// Bound   kSilent silent connections, each for kHandshakeTime: a new one replaces the oldest of the user who
+//         has most. kCommands connections that have sent a command; one more is refused. Each of these may
+//         have kQuestionsMax unanswered commands; idle_timeout ends one that neither asks nor owns a job.
 // Fails   never. A bad message ends its connection.
 class Connections {
  public:
@@ -55,11 +55,11 @@ class Connections {
 
   // A fresh connection.
   void take(shm::Descriptor socket, shm::PeerIdentity peer);
-  // A predecessor's connection that owns so many jobs. It is told which of its commands it must ask again.
-  // False: it has left.
+  // Takes over a predecessor's connection that owns `jobs` jobs. It is told which of its commands it must ask
+  // again. False: it has left.
   bool adopt(ConnectionId id, shm::Descriptor socket, std::size_t jobs);
   bool contains(ConnectionId id) const { return connections_.contains(id); }
-  // It owns one job more, or less. Nothing happens for one that has left.
+  // The connection owns one job more, or less. Nothing happens if it has left.
   void own(ConnectionId id);
   void disown(ConnectionId id);
 
@@ -77,7 +77,7 @@ class Connections {
   Status take_commands(Connection& connection);
   void on_readable(ConnectionId id);
   void on_hello(ConnectionId id, std::span<const std::byte> bytes);
-  void on_command(ConnectionId id, control::Packet packet);
+  void on_command(ConnectionId id, const control::Packet& packet);
   void answer(ConnectionId id, std::uint32_t serial, const std::string& command, const control::Json& body,
               std::span<const int> descriptors);
   void time_out_if_idle(ConnectionId id);

@@ -13,15 +13,15 @@ namespace {
 
 constexpr std::uint64_t kPerPeer = 2;  // socket, pidfd
 constexpr std::uint64_t kPerJob = 4;   // channel, pidfd, counters, and its user's memory page at most
-constexpr std::uint64_t kPerSession = control::kDescriptorsPerRank + 1;  // and a segment of its arena
+constexpr std::uint64_t kPerSession = control::kDescriptorsPerRank + 1;  // and one segment of its arena
 
 }  // namespace
 
 std::uint64_t descriptors_needed(const Options& options) {
-  // A session's peer too, from its claim to its engine's answer.
+  // A session is a peer too, from its claim to its engine's answer.
   const std::uint64_t peers =
       Connections::kSilent.all + Connections::kCommands.all + Retries::kLimits.all + options.sessions_max;
-  // What is kept moves when another program takes over, and has a second descriptor meanwhile.
+  // Kept descriptors move when another program takes over, and are there twice meanwhile.
   const std::uint64_t kept = kPerJob * options.jobs_max + Connections::kCommands.all;
   const std::uint64_t supervisor = kPerPeer * peers + kPerJob * options.jobs_max + 2 * kept;
   const std::uint64_t engine = kPerSession * options.sessions_max;

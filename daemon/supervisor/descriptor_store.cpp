@@ -48,7 +48,7 @@ void DescriptorStore::keep(const std::string& name, const shm::Descriptor& descr
   if (room_ != 0 && kept_.size() > room_)
     return warn(fmt::format("the service manager keeps {} descriptors", room_));
   const int fd = descriptor.get();
-  // FDPOLL=0: what an engine said last is to be read by the next supervisor, although its channel has ended.
+  // FDPOLL=0: the manager keeps a channel that has ended, so the next supervisor can read its last messages.
   if (!notify_("FDSTORE=1\nFDPOLL=0\nFDNAME=" + name, std::span(&fd, 1)))
     warn("the service manager did not take a descriptor");
 }

@@ -1,5 +1,5 @@
-// DescriptorStore: descriptors that outlive this process with the service manager (sd_notify(3), FDSTORE=1),
-// or go with it through an exec.
+// DescriptorStore: descriptors that outlive this process: the service manager keeps them (sd_notify(3),
+// FDSTORE=1), or an exec passes them on.
 #pragma once
 
 #include "api/shm/descriptor.hpp"
@@ -13,7 +13,7 @@
 
 namespace muster::supervisor {
 
-// A line to the service manager, with descriptors. False if it cannot be told.
+// Sends a line to the service manager, with descriptors. False if it cannot be sent.
 using Notify = std::function<bool(const std::string& text, std::span<const int> descriptors)>;
 
 // A descriptor that came with this process's start, under the name that a predecessor or the manager gave it.
@@ -22,25 +22,25 @@ struct Inherited {
   shm::Descriptor descriptor;
 };
 
-// The names of LISTEN_FDNAMES for LISTEN_FDS descriptors from 3 on, if LISTEN_PID is this process; empty if
-// none came. Pure: the variables' values, null where one is not set.
+// The names of LISTEN_FDNAMES for LISTEN_FDS descriptors from 3 on, if LISTEN_PID is this process; else
+// empty. Pure: it takes the variables' values, null where one is not set.
 std::vector<std::string> inherited_names(const char* listen_pid, const char* listen_fds,
                                          const char* listen_names, long pid);
 
-// Owns    nothing: a descriptor is its keeper's, who forgets it here before closing it.
+// Owns    nothing: the owner of a descriptor forgets it here before closing it.
 // Thread  the supervisor's loop.
 // Bound   `room` descriptors, if the manager says how many it takes (FDSTORE in the environment); each
 //         descriptor has one name, without colons.
-// Fails   never. What the manager does not take is said once: it does not outlive a kill.
+// Fails   never. If the manager refuses a descriptor, which a kill then loses, one warning is logged.
 class DescriptorStore {
  public:
   DescriptorStore(Notify notify, std::size_t room) : notify_(std::move(notify)), room_(room) {}
 
   void keep(const std::string& name, const shm::Descriptor& descriptor);
-  // One that the manager has already.
+  // Notes a descriptor that the manager has already.
   void know(const std::string& name, const shm::Descriptor& descriptor);
   void forget(const std::string& name);
-  // Names of a predecessor that nobody needs any more.
+  // Drops a predecessor's name that nobody needs any more.
   void discard(const std::string& name);
   void forget_all();
 

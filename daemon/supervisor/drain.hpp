@@ -1,5 +1,5 @@
-// Drain: how a supervisor comes to its end. No further rank and no further job is let in, those that are
-// there may finish, and the engines end.
+// Drain: ends a supervisor. No further rank or job is let in; present ranks may finish, and then the engines
+// end.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -13,21 +13,21 @@
 
 namespace muster::supervisor {
 
-// Owns    the time that is given.
+// Owns    the time limits.
 // Thread  the supervisor's loop.
 // Bound   Times of drain_timeout.
 // Fails   never.
 class Drain {
  public:
   enum class Ranks : std::uint8_t { kMayLeave, kMustLeave };
-  // Engines need some of the time themselves: one that its user has stopped is killed.
+  // Engines need time of their own: an engine that its user has stopped is killed.
   struct Times {
     Nanos for_ranks{0};
     Nanos for_engines{0};
     Nanos latest() const { return for_ranks + for_engines; }
   };
-  // Of a drain_timeout. From 10 s on the latest end is the timeout itself; a shorter one is passed by less
-  // than kEnginesMin.
+  // Splits a drain_timeout. From 10 s on, ranks and engines together end within the timeout. A shorter
+  // timeout is exceeded by less than kEnginesMin.
   static constexpr Nanos kEnginesMin = std::chrono::seconds(1);
   static constexpr Times times_of(Nanos drain_timeout) {
     const Nanos engines = std::min(kEnginesMin, drain_timeout / 10);
@@ -36,7 +36,7 @@ class Drain {
 
   struct Events {
     std::function<void()> begun;  // once
-    std::function<void()> ended;  // no engine is left; perhaps several times
+    std::function<void()> ended;  // no engine is left; may be called several times
   };
   Drain(control::Loop& loop, const JobTable& table, RunningJobs& jobs, Nanos drain_timeout, Events events)
       : loop_(loop),
@@ -45,7 +45,7 @@ class Drain {
         times_(times_of(drain_timeout)),
         events_(std::move(events)) {}
 
-  // A second call with kMustLeave ends what the first one waits for.
+  // A second call, with kMustLeave, cuts the first one's waiting short.
   void begin(Ranks ranks);
   // To be called when the number of jobs or sessions has changed.
   void check();

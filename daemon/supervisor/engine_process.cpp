@@ -30,7 +30,7 @@ constexpr int kChannelDescriptor = 3;  // as muster-engine expects it
   } else if (dup2(channel, kChannelDescriptor) < 0) {
     _exit(126);
   }
-  setpgid(0, 0);  // a terminal's Ctrl-C is the supervisor's to handle
+  setpgid(0, 0);  // so a terminal's Ctrl-C reaches the supervisor only
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -40,7 +40,7 @@ constexpr int kChannelDescriptor = 3;  // as muster-engine expects it
   _exit(127);
 }
 
-// Reaps a child that has ended, and says how. A predecessor's engine is somebody else's to reap.
+// Reaps a child that has ended, and says how. A predecessor's engine is not our child.
 std::string reap(const shm::Descriptor& pidfd) {
   siginfo_t info{};
   const auto id = static_cast<id_t>(pidfd.get());
@@ -100,11 +100,11 @@ EngineProcess::~EngineProcess() {
   if (ended_) return;
   static_cast<void>(send_signal(SIGKILL));
   siginfo_t info{};
-  waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);  // no child of ours: at once
+  waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);  // returns at once if it is not our child
 }
 
 void EngineProcess::ask(const Json& command, std::span<const int> descriptors, Answered answered) {
-  // One that takes questions and answers none is no reason to grow: it runs with its job's rights.
+  // An engine may take questions and never answer, since it runs with its job's rights: bound our memory.
   if (pending_.size() >= kQuestionsMax)
     return answered(
         fail(Code::kBusy, "the job's engine (process {}) owes {} answers; try again", pid_, pending_.size()));
@@ -115,7 +115,7 @@ void EngineProcess::ask(const Json& command, std::span<const int> descriptors, A
   pending_.emplace(serial, std::move(answered));
 }
 
-// By its pidfd: the number passes to another process once the parent has reaped this one.
+// By pidfd: another process may get the pid once the engine has been reaped.
 int EngineProcess::send_signal(int number) const {
   return syscall(SYS_pidfd_send_signal, pidfd_.get(), number, nullptr, 0) == 0 ? 0 : errno;
 }
@@ -124,8 +124,8 @@ void EngineProcess::kill() {
   if (!ended_) end_if_no_process(send_signal(SIGKILL));
 }
 
-// A descriptor that was kept under a pidfd's name and is none: its end would be waited for for ever. An
-// engine behind it hears that its channel is closed.
+// A kept descriptor with a pidfd's name that is no pidfd: nobody could wait for its end. An engine behind it
+// hears that its channel is closed.
 void EngineProcess::end_if_no_process(int error) {
   if (error != EBADF || no_process_ != 0) return;
   MUSTER_LOG(kError, "supervisor", "engine {}: what was kept of it is no process; it is taken for ended",
@@ -141,7 +141,7 @@ Status EngineProcess::receive_one() {
   if (!packet) return packet.error();
   try {
     hear(*std::move(packet));
-  } catch (const Json::exception& error) {  // a field of another type than expected
+  } catch (const Json::exception& error) {  // a field of a wrong type
     return failure(Code::kProtocol, "what it says is not well-formed: {}", error.what());
   }
   return {};
@@ -159,11 +159,11 @@ void EngineProcess::hear(Packet packet) {
 void EngineProcess::on_readable() {
   const Status received = receive_one();
   if (received.ok() || received.code() == Code::kPending) return;
-  if (received.code() == Code::kNoResource) {  // our want, not its fault
+  if (received.code() == Code::kNoResource) {  // this process lacks descriptors; the engine is not at fault
     MUSTER_LOG(kError, "supervisor", "engine {}: {}", pid_, received.message());
     return;
   }
-  loop_.unwatch(channel_watch_);  // on_death follows, and tells why
+  loop_.unwatch(channel_watch_);  // on_death follows, and reports the reason
   channel_watch_ = 0;
   if (received.code() == Code::kDaemonLost) return end_if_no_process(send_signal(0));
   MUSTER_LOG(kError, "supervisor", "engine {}: {}; it is ended", pid_, received.message());
@@ -171,7 +171,7 @@ void EngineProcess::on_readable() {
 }
 
 void EngineProcess::on_death() {
-  // What it said before it died still counts, the reason for which it gave up above all.
+  // Its last messages still count, above all the reason for its end.
   while (channel_watch_ != 0 && receive_one().ok()) {
   }
   ended_ = true;

@@ -1,5 +1,5 @@
-// EngineProcess: one muster-engine, as its supervisor sees it: a process, a channel, and questions not yet
-// answered. The process is a child, or a predecessor's.
+// EngineProcess: one muster-engine as its supervisor sees it: a process, a channel, and unanswered questions.
+// The process is a child of this process, or of a predecessor.
 #pragma once
 
 #include "api/shm/descriptor.hpp"
@@ -17,10 +17,10 @@ namespace muster::supervisor {
 
 // Owns    the process, its channel and pidfd. Destruction ends the process (SIGKILL) if it still runs.
 // Thread  the supervisor's loop.
-// Bound   the channel's queue, and kQuestionsMax that it has taken and not answered; a question that finds
-//         either full fails at once (kBusy). What the engine says: kOfEngines.
+// Bound   the channel's queue, and kQuestionsMax unanswered questions; a question that finds either full
+//         fails at once (kBusy). Packets of the engine: kOfEngines.
 // Fails   spawn: kNoResource, kNotFound (no such program). A question: the engine's own failure, or
-// kDaemonLost if it ends first.
+//         kDaemonLost if the engine ends first.
 class EngineProcess {
  public:
   static constexpr std::size_t kQuestionsMax = 4096;
@@ -31,16 +31,16 @@ class EngineProcess {
 
   struct Options {
     std::string program;
-    std::uint32_t uid = 0;  // whom the engine runs as; matters only if this process is root
+    std::uint32_t uid = 0;  // the engine's user; matters only if this process is root
     std::uint32_t gid = 0;
-    // Questions are numbered from here on: not as a predecessor's were, whose answers may still come.
+    // The first serial of questions. It differs from a predecessor's, whose answers may still come.
     std::uint32_t first_serial = 0;
     Event on_event;
     Ended on_end;
   };
   static Result<std::unique_ptr<EngineProcess>> spawn(control::Loop& loop, Options options);
-  // An engine that runs already. `pid` is for people; what is done to it is done by its pidfd. Without a
-  // channel it can only be ended.
+  // Takes over a running engine. `pid` is for messages only; signals go to its pidfd. An engine without a
+  // channel can only be ended.
   static std::unique_ptr<EngineProcess> adopt(control::Loop& loop, Options options, std::int32_t pid,
                                               shm::Descriptor channel, shm::Descriptor pidfd);
   ~EngineProcess();
@@ -48,7 +48,7 @@ class EngineProcess {
   EngineProcess& operator=(const EngineProcess&) = delete;
 
   void ask(const control::Json& command, std::span<const int> descriptors, Answered answered);
-  // SIGKILL, for an engine that does not end by itself. Where the pidfd is none, its end is told soon.
+  // SIGKILL, for an engine that does not end by itself. Without a valid pidfd, on_end is called soon.
   void kill();
   std::int32_t pid() const { return pid_; }
   const shm::Descriptor& channel() const { return channel_; }
@@ -57,7 +57,7 @@ class EngineProcess {
  private:
   EngineProcess(control::Loop& loop, Options options, std::int32_t pid, shm::Descriptor channel,
                 shm::Descriptor pidfd);
-  // Reads one packet and passes it on. What it says of the channel when there is none.
+  // Reads one packet and passes it on. Returns the channel's status if there is no packet.
   Status receive_one();
   void hear(control::Packet packet);
   void on_readable();
@@ -73,7 +73,7 @@ class EngineProcess {
   shm::Descriptor pidfd_;
   control::Loop::Watch channel_watch_ = 0;
   control::Loop::Watch death_watch_ = 0;
-  control::Loop::Watch no_process_ = 0;  // to be told of its end, because there is nothing to wait for
+  control::Loop::Watch no_process_ = 0;  // calls on_end soon, because there is no pidfd to wait for
   std::map<std::uint32_t, Answered> pending_;
   std::uint32_t serial_;
   bool ended_ = false;

@@ -36,14 +36,14 @@ Result<Entrance> Entrance::open(Options options, Kept kept) {
   return entrance;
 }
 
-// A directory that came is the daemon's, even if another process has the lock now.
+// An inherited directory is the daemon's, even if another process has the lock now.
 Status Entrance::take_place(Kept& kept) {
   const bool has_directory = !options_.directory.empty();
   if (has_directory && kept.directory && (kept.socket || kept.directory->stands()))
     directory_.emplace(*std::move(kept.directory));
   kept.directory.reset();
   const auto name = PlaceLock::name_of(options_.place());
-  const bool fits = kept.lock && (!name || *name == kept.lock->name());  // what is above may be gone too
+  const bool fits = kept.lock && (!name || *name == kept.lock->name());  // the parent may be gone too
   if (fits) {
     lock_.emplace(*std::move(kept.lock));
   } else {
@@ -93,7 +93,7 @@ Entrance::~Entrance() {
   if (options_.transient && directory_) directory_->remove();
 }
 
-// Whether the socket lies in the runtime directory, however that is written. The manager's may lie elsewhere.
+// Whether the socket lies in the runtime directory, in any spelling. The manager's may lie elsewhere.
 bool Entrance::directory_holds(const std::string& socket_path) const {
   if (options_.directory.empty()) return false;
   const std::filesystem::path above = std::filesystem::path(socket_path).parent_path();
@@ -147,7 +147,7 @@ bool Entrance::look(Instant now) {
 
 Result<ListenSocket> Entrance::heal() {
   MUSTER_ASSIGN_OR_RETURN(const std::string name, PlaceLock::name_of(options_.place()));
-  // Of the place as it is now: what is above it may be another directory.
+  // The lock of the present place: its parent directory may be another one now.
   if (!lock_ || lock_->name() != name) {
     MUSTER_ASSIGN_OR_RETURN(PlaceLock lock, PlaceLock::take(options_.place(), 1));
     lock_.emplace(std::move(lock));

@@ -1,12 +1,12 @@
-// Entrance: the way in to the daemon, and its healing: the socket, the runtime directory around it, and the
-// lock on their place.
+// Entrance: the way in to the daemon: the socket, the runtime directory around it, and the lock on their
+// place. It repairs them when they are removed.
 //
-// 1. Nobody opens or heals a place without its lock, where there can be one. The lock outlives the files, and
-//    goes on to a successor as they do.
+// 1. Nobody opens or repairs a place without its lock, where a lock is possible. The lock outlives the files,
+//    and a successor inherits it.
 // 2. look() finds out whether the path still leads to the daemon's socket. If not, it makes directory and
 //    socket anew. Clients that had connected before are in the former socket's queue, and are let in first.
-//    A manager's socket is not healed if its file was never seen: other processes may see it.
-// 3. What is in the way and not the daemon's is named in the log, and never removed, followed or changed.
+//    A manager's socket is not replaced if its file was never seen: other processes may see it.
+// 3. A foreign file in the way is named in the log. It is never removed, followed or changed.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -21,16 +21,15 @@
 
 namespace muster::supervisor {
 
-// The service manager cannot be given its socket's path back while the daemon runs. So one of our own takes
-// the place of its file, with the same rights. The manager's is held and watched beside.
+// The service manager cannot restore its socket's path while the daemon runs. So a socket of ours takes that
+// path, with the same rights. The manager's socket is kept and watched besides.
 //
-// Owns    lock, directory and socket, with the socket's file; the directory too where it is transient.
+// Owns    lock, directory and socket, with the socket's file. A transient directory is removed at the end.
 // Thread  the supervisor's loop. look() does not wait.
 // Bound   at most three sockets: current, former, service manager's.
-// Fails   open: as PlaceLock, RuntimeDirectory and ListenSocket, but not where a predecessor's socket came:
-// its jobs
-//         matter more, and what is wrong is healed or logged. look never: an error is logged once in
-//         kSilence while it lasts.
+// Fails   open: as PlaceLock, RuntimeDirectory and ListenSocket. Not if a predecessor's socket came: its jobs
+//         matter more, so faults are repaired or logged. look: never; an error that lasts is logged once in
+//         kSilence.
 class Entrance {
  public:
   static constexpr Nanos kLookPeriod = std::chrono::milliseconds(250);
@@ -39,47 +38,46 @@ class Entrance {
   struct Options {
     std::string socket_path;
     ListenSocket::Rights rights;
-    std::string directory;   // that the socket lies in and the daemon makes; empty: it makes none
-    bool transient = false;  // the directory goes with the daemon
+    std::string directory;   // the socket's directory, which the daemon makes; empty: it makes none
+    bool transient = false;  // the directory is removed at the end
 
     const std::string& place() const { return directory.empty() ? socket_path : directory; }
-    // Clients only pass through it. They must not read it: a reader could hold its lock.
+    // Clients only pass through the directory. They must not read it: a reader could hold its lock.
     mode_t directory_mode() const { return (rights.mode & 0077) == 0 ? 0700 : 0711; }
   };
-  // A predecessor's, each where it came.
+  // What a predecessor has kept, as far as it came.
   struct Kept {
     std::optional<ListenSocket> socket;
-    std::optional<ListenSocket> managers;  // beside a socket of our own that has taken its path
+    std::optional<ListenSocket> managers;  // besides a socket of ours that has taken its path
     std::optional<PlaceLock> lock;
     std::optional<RuntimeDirectory> directory;
   };
 
   static Result<Entrance> open(Options options, Kept kept);
-  // Whether open() would work in this process, which is a child of a daemon that may have the place itself:
-  // opens the socket and takes it away again.
+  // Whether open() would work. The caller is a child of a daemon that may have the place itself: this opens
+  // the socket and removes it again.
   static Status check(const Options& options);
   Entrance(Entrance&& other) noexcept = default;
   Entrance& operator=(Entrance&&) = delete;
   ~Entrance();
 
-  // Once in kLookPeriod, with keep_in() behind it. True if the socket is another one now: it is to be watched
-  // in place of the former.
+  // Call once in kLookPeriod, and keep_in() after it. True if the socket was replaced: watch the new one.
   bool look(Instant now);
   // The next connection, those of the former socket first. As ListenSocket::accept.
   Result<shm::Descriptor> accept() const;
-  // One waits at the former socket, which nobody watches any more.
+  // A client waits at the former socket, which nobody watches any more.
   bool has_former_guest() const { return former_ && former_->has_guest(); }
 
   const ListenSocket& socket() const { return *socket_; }
-  // The service manager's socket, while one of our own has taken its path.
+  // The service manager's socket, while a socket of ours has taken its path.
   const ListenSocket* managers() const { return managers_ ? &*managers_ : nullptr; }
-  // Whether the path is the manager's, and so its rights are those that its unit says.
+  // Whether the path is the manager's. Its unit then sets the rights.
   bool is_managers() const { return managers_ || socket_->whose() == ListenSocket::Path::kManagers; }
-  // The file of the manager's socket has been seen: what a successor is told, and told here.
+  // The file of the manager's socket has been seen: a successor is told so (believe_managers_stood()).
   bool managers_stood() const { return is_managers() && (managers_ || socket_->has_stood()); }
   void believe_managers_stood();
-  // Has `store` keep what there is now, and forget what was. `known` are names that the manager has already,
-  // which are taken out of it.
+  // Makes `store` keep the present descriptors, and forget former ones. `known`: names that the manager has
+  // already; those in use are taken out of it.
   void keep_in(DescriptorStore& store, std::set<std::string>& known);
 
  private:
@@ -93,10 +91,10 @@ class Entrance {
   std::optional<PlaceLock> lock_;
   std::optional<RuntimeDirectory> directory_;
   std::optional<ListenSocket> socket_;
-  std::optional<ListenSocket> former_;    // of our own, until nobody waits there any more
-  std::optional<ListenSocket> managers_;  // whose path is gone
+  std::optional<ListenSocket> former_;    // of ours, until no client waits there any more
+  std::optional<ListenSocket> managers_;  // while its path is gone
   std::set<std::string> stored_;
-  std::optional<Instant> said_;  // that it cannot be healed
+  std::optional<Instant> said_;  // when the log last said that repair fails
 };
 
 }  // namespace muster::supervisor

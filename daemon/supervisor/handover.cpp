@@ -24,7 +24,7 @@ Handover::Handover(control::Loop& loop, const Clock& clock, const Options& optio
       saved_(saved),
       save_(std::move(save)) {}
 
-void Handover::begin(const std::string& program, Refused refused) {
+void Handover::begin(const std::string& program, const Refused& refused) {
   const std::string next = program.empty() ? options_.program : program;
   if (options_.program.empty())
     return refused(failure(Code::kUnsupported, "this daemon runs inside another program; restart that one"));
@@ -39,7 +39,7 @@ void Handover::begin(const std::string& program, Refused refused) {
                                         entrance_.is_managers() ? "" : entrance_.socket().path()};
   auto check =
       ProgramCheck::start(loop_, question, saved_.file(), [this, next, refused](const Status& answer) {
-        // Later: the check is still on the stack.
+        // Posted, because the check is still on the stack.
         loop_.post([this, next, refused, answer] { on_checked(next, answer, refused); });
       });
   if (!check) return refused(check.error());
@@ -53,7 +53,7 @@ void Handover::on_checked(const std::string& program, const Status& answer, cons
   refused(give_way(program));
 }
 
-// Returns only if the other program does not start.
+// Returns only if the other program cannot be started.
 Status Handover::give_way(const std::string& program) {
   MUSTER_LOG(kInfo, "supervisor", "gives way to {}", program);
   const Instant now = clock_.now();

@@ -1,5 +1,5 @@
-// Handover: how a supervisor gives way to another program, in the same process. It asks first whether the
-// program could take over; then it becomes it.
+// Handover: replaces this program by another, in the same process. It first asks the other program whether it
+// could take over.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -15,11 +15,11 @@
 
 namespace muster::supervisor {
 
-// Owns    the check of an upgrade under way.
+// Owns    the check of an upgrade that is under way.
 // Thread  the supervisor's loop.
 // Bound   one upgrade at a time; ProgramCheck::kTime for its check.
-// Fails   begin: kUnsupported (no program of its own), kState (it shuts down), kBusy, as ProgramCheck and
-//         replace_program. This daemon goes on.
+// Fails   begin: kUnsupported (no program of its own), kState (shutting down), kBusy; as ProgramCheck and
+//         replace_program. After a failure this daemon goes on.
 class Handover {
  public:
   using Refused = std::function<void(const Status&)>;
@@ -28,9 +28,9 @@ class Handover {
            const RunningJobs& jobs, const DescriptorStore& store, SavedState& saved,
            std::function<void()> save);
 
-  // `program`: its path; empty: the one that was started, which a package may have replaced. `refused` is
-  // called if this daemon goes on, perhaps before begin() returns.
-  void begin(const std::string& program, Refused refused);
+  // `program`: its path; empty: the path of this program, whose file a package may have replaced. `refused`
+  // is called if this daemon goes on, perhaps before begin() returns.
+  void begin(const std::string& program, const Refused& refused);
 
  private:
   void on_checked(const std::string& program, const Status& answer, const Refused& refused);

@@ -11,7 +11,7 @@
 namespace muster::supervisor {
 namespace {
 
-// The number in "channel-1f3a", if the name is of that kind.
+// The number in a name such as "channel-1f3a", if the name is of that kind.
 std::optional<std::uint64_t> number_in(const std::string& name, std::string_view kind) {
   if (!name.starts_with(kind)) return std::nullopt;
   std::uint64_t number = 0;
@@ -55,7 +55,7 @@ void Inheritance::put_first(shm::Descriptor& target, Inherited inherited) {
   if (!target.valid()) target = std::move(inherited.descriptor);
 }
 
-// What is no socket may always be readable: the daemon would never come to rest.
+// A descriptor that is no socket may always be readable, and keep the loop busy.
 void Inheritance::put_connection(shm::Descriptor& target, Inherited inherited) {
   if (has_role(inherited.descriptor, SocketRole::kIsConnected))
     return put_first(target, std::move(inherited));
@@ -63,7 +63,7 @@ void Inheritance::put_connection(shm::Descriptor& target, Inherited inherited) {
   MUSTER_LOG(kWarning, "supervisor", "{} is no connection; it is closed", inherited.name);
 }
 
-// Under our own prefix it is a predecessor's. Under any other name it is the manager's, which gives it anew.
+// With our prefix it is a predecessor's socket. With any other name the manager passes it at each start.
 void Inheritance::put_listening(Inherited inherited) {
   const bool ours = inherited.name.starts_with(ListenSocket::kNamePrefix);
   if (ours) names.insert(inherited.name);
@@ -78,8 +78,8 @@ void Inheritance::put_listening(Inherited inherited) {
   if (!place) place.emplace(*std::move(adopted));
 }
 
-// Of two sockets the manager's counts: it is the one that its unit names. But one of ours that has taken its
-// path is the one that is found. One of ours elsewhere is of no use: settings have changed since.
+// Of two sockets the manager's counts, since its unit names it. Exception: a socket of ours has taken its
+// path, so clients find ours. A socket of ours at another path is useless: the settings have changed.
 Entrance::Kept Inheritance::entrance(const std::string& socket_path) {
   const bool healed = socket_ && managers_ && socket_->path() == managers_->path() && socket_->stands();
   if (managers_ && !healed) {

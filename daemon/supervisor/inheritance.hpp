@@ -1,5 +1,5 @@
-// Inheritance: the descriptors that came with this process's start, each in its place by the name under which
-// a predecessor or the service manager has kept it.
+// Inheritance: sorts the descriptors that came with this process's start by name. A predecessor or the
+// service manager has kept them under these names.
 #pragma once
 
 #include "daemon/supervisor/connections.hpp"
@@ -15,22 +15,22 @@
 
 namespace muster::supervisor {
 
-// Owns    the descriptors, until they are taken out. What comes twice is closed: the first counts.
+// Owns    the descriptors, until they are taken out. Of two for the same use the second is closed.
 // Thread  a value; one at a time.
 // Bound   as many as came.
-// Fails   never. What is not what its name says is closed, and logged.
+// Fails   never. A descriptor that does not fit its name is closed, and logged.
 class Inheritance {
  public:
   Inheritance(std::vector<Inherited> inherited, const std::string& runtime_directory);
 
-  // Those of the entrance, as far as they belong together.
+  // The entrance's descriptors, as far as they belong together.
   Entrance::Kept entrance(const std::string& socket_path);
 
   shm::Descriptor state;
   std::map<std::uint64_t, RunningJobs::KeptEngine> engines;  // by epoch of the job
   std::map<std::uint64_t, shm::Descriptor> memories;         // pages, by user
   std::map<ConnectionId, shm::Descriptor> owners;
-  std::set<std::string> names;  // that the service manager keeps, and nobody has asked for yet
+  std::set<std::string> names;  // kept by the service manager, and not yet asked for
 
  private:
   void put(Inherited inherited, const std::string& runtime_directory);

@@ -8,14 +8,14 @@ namespace {
 using control::Json;
 using control::Packet;
 
-constexpr std::size_t kAskerBytes = 32;     // of the command that ends a job, in what its ranks hear
-constexpr std::size_t kRankTextBytes = 32;  // of what was sent for a rank, in a complaint
+constexpr std::size_t kAskerBytes = 32;     // of the asker's command, in the reason that ranks hear
+constexpr std::size_t kRankTextBytes = 32;  // of a bad rank in a message
 
 void refuse(const Reply& reply, const Status& why) {
   reply(control::failed(why), {});
 }
 
-// A rank that the job has.
+// The rank in the command; the job must have it.
 Result<Rank> rank_in(const Job& job, const Json& body) {
   const auto field = body.find("rank");
   const bool number = field != body.end() && field->is_number_unsigned();
@@ -76,7 +76,7 @@ void JobCommands::create(const Caller& caller, const Json& body, const Reply& re
   const auto created = [this, caller, name, reply](const Status& status) {
     status.ok() ? answer_created(caller, name, reply) : refuse(reply, status);
   };
-  // Asked again on the same connection: a predecessor began with it, and its answer was lost.
+  // The command was repeated on the same connection: a predecessor ran it, and its answer was lost.
   if (const Job* job = table_.find(name); job != nullptr && owner != 0 && jobs_.facts(name).owner == owner &&
                                           job->spec.world == spec->world && job->spec.mesh == spec->mesh) {
     if (job->state == JobState::kReady) return created({});
@@ -106,7 +106,7 @@ void JobCommands::answer_created(const Caller& caller, const std::string& name, 
       static_cast<void>(table_.issue(name, Rank(rank), text));
       result["tokens"].push_back(text);
     }
-    save_();  // before anybody knows them
+    save_();  // before anybody gets the tokens
   }
   if (connections_.contains(caller.id)) reply(control::success(std::move(result)), {});
 }
@@ -122,13 +122,13 @@ void JobCommands::destroy(const Caller& caller, const Json& body, const Reply& r
 }
 
 void JobCommands::token(const Caller& caller, const Json& body, const Reply& reply) {
-  if (!connections_.contains(caller.id)) return;  // it did not wait for the engine
+  if (!connections_.contains(caller.id)) return;  // it has left while waiting for the engine
   const auto job = job_for(caller, body);
   const auto rank = job ? rank_in(**job, body) : Result<Rank>(fail(job.error()));
   if (!rank) return refuse(reply, rank.error());
   const std::string name = (*job)->spec.name;
   if ((*job)->state == JobState::kAdopting) {
-    // A token counts from how often its rank was attached, which only the engine knows.
+    // A token counts from its rank's number of attachments, which only the engine knows.
     const auto again = [this, caller, body, reply](const Status& status) {
       status.ok() ? token(caller, body, reply) : refuse(reply, status);
     };
@@ -148,7 +148,7 @@ void JobCommands::absent(const Caller& caller, const Json& body, const Reply& re
   forward(caller, body, {{"command", "absent"}, {"rank", rank->value}, {"text", body.at("text")}}, reply);
 }
 
-// Without a word to the engine, which may be stuck.
+// Does not ask the engine, which may be stuck.
 void JobCommands::counters(const Caller& caller, const Json& body, const Reply& reply) {
   const auto job = job_for(caller, body);
   if (!job) return refuse(reply, job.error());
@@ -159,7 +159,7 @@ void JobCommands::counters(const Caller& caller, const Json& body, const Reply& 
   reply(control::success({{"job", name}, {"engine_pid", facts.engine_pid}}), std::span(&facts.counters, 1));
 }
 
-// A question for the job's engine; its answer goes back as it came.
+// Passes a question to the job's engine, and the engine's answer back unchanged.
 void JobCommands::forward(const Caller& caller, const Json& body, const Json& question, const Reply& reply) {
   const auto job = job_for(caller, body);
   if (!job) return refuse(reply, job.error());

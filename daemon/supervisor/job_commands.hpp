@@ -1,5 +1,5 @@
-// JobCommands: what a command line may ask of one job: to be made or ended, for tokens, and whatever its
-// engine answers. The table of commands is in daemon/control/README.md.
+// JobCommands: the commands about one job: make it, end it, issue tokens, and whatever its engine answers.
+// The table of commands is in daemon/control/README.md.
 #pragma once
 
 #include "daemon/supervisor/connections.hpp"
@@ -12,21 +12,21 @@
 
 namespace muster::supervisor {
 
-// Owns    nothing: what it is asked changes the table and the running jobs.
+// Owns    nothing: commands change the table and the running jobs.
 // Thread  the supervisor's loop.
 // Bound   as Connections and RunningJobs, for commands that wait.
-// Fails   never: each command is answered once, with its failure too. A field of another type than expected
-//         is a Json::exception.
+// Fails   never: each command is answered once, also with its failure. A field of a wrong type throws
+//         Json::exception.
 class JobCommands {
  public:
   JobCommands(JobTable& table, RunningJobs& jobs, Retries& retries, const Connections& connections,
               const Options& options, std::function<void()> save);
 
-  // False: it is no command of a job.
+  // False: `command` is not about one job.
   bool run(const std::string& command, const Caller& caller, const control::Json& body, const Reply& reply);
 
  private:
-  enum class Full : std::uint8_t { kWaits, kRefused };  // where there is no place for the job now
+  enum class Full : std::uint8_t { kWaits, kRefused };  // what happens if there is no place for the job now
   void create(const Caller& caller, const control::Json& body, const Reply& reply, Full full);
   void answer_created(const Caller& caller, const std::string& name, const Reply& reply);
   void destroy(const Caller& caller, const control::Json& body, const Reply& reply);

@@ -21,18 +21,18 @@ class JobMemory {
   JobMemory(control::Loop& loop, DescriptorStore& store, Shares::Limits limits, std::uint32_t governor)
       : loop_(loop), store_(store), shares_(limits, governor) {}
 
-  // A new job. Its user's page is kept before an engine has it.
+  // A new job. Its user's page is in the store before an engine has it.
   Status enter(std::uint32_t uid, std::uint64_t job);
   // The engine of the job is gone.
   void leave(std::uint32_t uid, std::uint64_t job);
-  // A predecessor's page of that user. False if it is none, or the user has one already.
+  // Takes over a predecessor's page of that user. False if it is invalid, or the user has one already.
   bool adopt(std::uint32_t uid, shm::Descriptor page);
-  // A predecessor's job, in its user's page. False: its memory is not counted.
+  // Finds a predecessor's job in its user's page. False: its memory is not counted.
   bool adopt_job(std::uint32_t uid, std::uint64_t job) { return shares_.adopt_job(uid, job); }
-  // Now, and then once in kPeriod: engines take and give back without a word.
+  // Refreshes now, and then once in kPeriod: engines take and give back memory without a message.
   void refresh();
 
-  // What an engine needs to count what it holds.
+  // What an engine needs to count its memory.
   struct Place {
     int page = -1;
     std::uint32_t slot = 0;

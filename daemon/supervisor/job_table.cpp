@@ -12,7 +12,7 @@ namespace {
 constexpr Shares::Words kJobs{"jobs", "limits.jobs_max", "limits.jobs_per_user_max",
                               "end one (`muster end`)"};
 
-// It takes the same time for every wrong token of the right length: a claimant learns nothing by measuring.
+// Takes the same time for every wrong token of the right length: timing tells a claimant nothing.
 bool same_token(const std::string& a, const std::string& b) {
   return a.size() == b.size() && !a.empty() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
@@ -22,7 +22,7 @@ void forget_spent(Claim& claim) {
   claim.spent = false;
 }
 
-// The groups of another mesh would be others than the rank means. A rank that names no mesh takes the job's.
+// With another mesh, the rank would get unexpected groups. A rank that names no mesh takes the job's.
 Status same_mesh(const control::JobSpec& job, const Claimant& claimant) {
   if (claimant.mesh.empty()) return {};
   MUSTER_ASSIGN_OR_RETURN(const std::string asked, canonical_mesh(claimant.mesh, job.world));
@@ -158,7 +158,7 @@ bool JobTable::attached(const std::string& name, Rank rank, std::uint32_t attach
   if (job == nullptr || rank.value >= job->claims.size()) return false;
   Claim& claim = job->claims[rank.value];
   claim.attachments = attachments;
-  claim.token_at = attachments;  // of a token that was issued meanwhile
+  claim.token_at = attachments;  // for a token issued meanwhile
   forget_spent(claim);
   return !claim.token.empty();
 }
@@ -200,7 +200,7 @@ Status JobTable::reconcile(const std::string& name, const std::vector<RankReport
     const RankReport& report = reports[rank];
     claim.held = report.attached;
     claim.pid = report.attached ? report.pid : 0;
-    claim.uid = job->spec.owner_uid;  // the engine does not know who it is: the owner, or root
+    claim.uid = job->spec.owner_uid;  // the engine does not know the user: the owner, or root
     claim.attachments = report.attachments;
     if (claim.token_at != claim.attachments) claim.token.clear();
   }

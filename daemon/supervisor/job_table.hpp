@@ -1,5 +1,5 @@
 // JobTable: which jobs exist, who may claim which rank of them, and by which token. A sans-IO core: no
-// process, socket, clock or random source is inside. Others carry out what it decides.
+// process, socket, clock or random source inside; its callers carry out what it decides.
 #pragma once
 
 #include "api/base/ids.hpp"
@@ -15,11 +15,11 @@
 
 namespace muster::supervisor {
 
-// kAdopting: the job is a predecessor's, and its engine has not yet said which ranks are attached.
+// kAdopting: the job is a predecessor's, and its engine has not yet reported which ranks are attached.
 enum class JobState : std::uint8_t { kStarting, kAdopting, kReady, kEnding };
 const char* state_name(JobState state) noexcept;
 
-// One rank's place in the table.
+// One rank's claim in the table.
 struct Claim {
   bool held = false;
   std::int32_t pid = 0;
@@ -27,10 +27,10 @@ struct Claim {
   std::uint32_t attachments = 0;  // as the engine counts them
   std::string token;              // empty: none was issued
   std::uint32_t token_at = 0;     // attachments when it was issued: one more, and the token was used
-  bool spent = false;             // the token was used by a claim that the engine has not yet answered
+  bool spent = false;             // a claim has used the token, and the engine has not yet answered
 };
 
-// What an engine says of one rank.
+// An engine's report of one rank.
 struct RankReport {
   bool attached = false;
   std::int32_t pid = 0;
@@ -56,21 +56,21 @@ struct Claimant {
   std::uint32_t uid = 0;
   std::int32_t pid = 0;
   std::int32_t rank = -1;
-  std::int32_t world_size = -1;  // -1: it does not say
+  std::int32_t world_size = -1;  // -1: not said
   std::string token;
-  std::string mesh;  // as it was written; empty: it does not say
+  std::string mesh;  // as it was written; empty: not said
 };
 
-// A mesh with all its dims, of so many ranks. An empty text is the mesh of a job that names none. kConfig.
+// The canonical text of a mesh of `world` ranks, with all its dims. An empty text: the default mesh. kConfig.
 Result<std::string> canonical_mesh(std::string_view mesh, std::uint32_t world);
 
 // Owns    the jobs and their claims.
 // Thread  the supervisor's loop.
-// Bound   jobs by owner, as `places` says. Adopted jobs count too, and may be beyond it.
+// Bound   jobs by owner, as `places` says. Adopted jobs count too, also above that bound.
 // Fails   each call with what the claimant or the administrator must change.
 class JobTable {
  public:
-  // `places`: of jobs, by owner.
+  // `places`: the shares of jobs, by owner.
   explicit JobTable(Shares places) : places_(std::move(places)) {}
 
   // The job is kStarting. kDuplicate: the name is in use; kDenied: by another user; kNoResource: the owner
@@ -79,7 +79,7 @@ class JobTable {
   // The user has no place for another job now, but will have one once the jobs that are ending are gone.
   bool place_is_coming(std::uint32_t uid) const;
   void ready(const std::string& name);
-  // The job was kAdopting, and its engine has made nothing yet.
+  // The job was kAdopting, but its engine has not made the job yet.
   void starting(const std::string& name);
   void ending(const std::string& name);
   void erase(const std::string& name);
@@ -91,18 +91,18 @@ class JobTable {
   // kDuplicate (with the holder), kBadArgument (rank, world size), kConfig (mesh), kJobEnded (the job is
   // ending), kPending (the job is kAdopting).
   Status claim(const std::string& job, const Claimant& claimant);
-  // The engine has let the claimant in, for the `attachments`-th time at that rank. True if a token that was
-  // issued meanwhile stands, and counts from now.
+  // The engine has attached the claimant, for the `attachments`-th time at that rank. True if a token issued
+  // meanwhile stays valid, and counts from now.
   bool attached(const std::string& job, Rank rank, std::uint32_t attachments);
   // The claimant has left before its engine was asked: the rank is free, and its token stays good.
   void withdraw(const std::string& job, Rank rank);
-  // The claim's attachment did not come about, or is over.
+  // The claim's attachment failed, or has ended.
   void release(const std::string& job, Rank rank);
 
-  // A predecessor's job, kAdopting: it is there, whatever the limits now are. kDuplicate.
+  // Enters a predecessor's job as kAdopting, whatever the limits are now. kDuplicate.
   Result<Job*> adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens);
-  // Its engine has spoken: the job is kReady, unless it is ending. Tokens that were used unseen are void.
-  // kProtocol for a list of another length.
+  // Its engine has reported: the job is kReady, unless it is ending. Tokens used unseen become void.
+  // kProtocol if the list has another length.
   Status reconcile(const std::string& job, const std::vector<RankReport>& reports);
 
   // The owner and root may act on a job. kDenied.

@@ -1,5 +1,5 @@
-// What descriptors are called while they are kept: "channel-1f3a…" is the channel of the engine of the job
-// with that epoch. A successor knows them by these names alone.
+// The names of descriptors while they are kept: "channel-1f3a…" is the channel of the engine of the job with
+// that epoch. A successor knows the descriptors by these names alone.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ Status group_denied(const std::string& path, gid_t gid, int error) {
 
 }  // namespace
 
-// A memory file is tried in place of the socket: the kernel asks for the same right.
+// Tries it on a memory file instead of the socket: the kernel asks for the same right.
 Status ListenSocket::may_give(const std::string& path, const Rights& rights) {
   if (!rights.gid) return {};
   const shm::Descriptor file = shm::open_memory_file("muster-group");
@@ -64,10 +64,10 @@ Result<ListenSocket> ListenSocket::adopt(shm::Descriptor socket, Path whose, con
   const std::size_t room = bytes - offsetof(sockaddr_un, sun_path);
   const std::string path(address.sun_path, strnlen(address.sun_path, room));
   auto file = shm::socket_at(path);
-  if (whose == Path::kOurs && file && name_of(*file) != name) file.reset();  // another's by now
+  if (whose == Path::kOurs && file && name_of(*file) != name) file.reset();  // another socket's file by now
   fcntl(socket.get(), F_SETFL, fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
   const auto removed = whose == Path::kOurs ? file : std::nullopt;
-  // The manager's keeps its name too: a successor is to see whose it is.
+  // The manager's socket keeps its name: a successor must see whose it is.
   return ListenSocket(shm::Listener(std::move(socket), path, removed), name, whose, file);
 }
 
@@ -80,7 +80,7 @@ bool ListenSocket::stands() const {
   return !has_stood_ || (file_ && shm::socket_at(path()) == file_);
 }
 
-// The file itself, whatever comes in its place meanwhile. Invalid: it is not there any more.
+// Opens the file of this socket, not a later one at its path. Invalid: it is gone.
 shm::Descriptor ListenSocket::open_file(struct stat* facts) const {
   shm::Descriptor file(::open(path().c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   const bool same = file_ && file.valid() && fstat(file.get(), facts) == 0 && shm::socket_of(*facts) == file_;

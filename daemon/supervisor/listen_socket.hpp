@@ -1,5 +1,5 @@
-// ListenSocket: the socket at which the daemon takes connections: one of its own, a predecessor's, or the
-// service manager's (systemd.socket(5), ListenSequentialPacket=).
+// ListenSocket: the socket at which the daemon takes connections. It is the daemon's own, a predecessor's, or
+// the service manager's (systemd.socket(5), ListenSequentialPacket=).
 #pragma once
 
 #include "api/shm/socket.hpp"
@@ -12,19 +12,19 @@ namespace muster::supervisor {
 // Owns    the listening socket; the path too unless the service manager made it.
 // Thread  a value; one at a time.
 // Bound   the kernel's accept queue.
-// Fails   open: as shm::Listener, and kDenied where the rights cannot be given. adopt: kProtocol (no
-//         listening socket of datagrams in order).
+// Fails   open: as shm::Listener, and kDenied if the rights cannot be given. adopt: kProtocol (not a
+//         listening socket of packets in order).
 class ListenSocket {
  public:
-  enum class Path { kOurs, kManagers };  // whose file it is to remove
-  // Of the socket's file. Without an owner or group it keeps those that it has.
+  enum class Path { kOurs, kManagers };  // who removes its file
+  // Rights of the socket's file. Without an owner or group the file keeps its own.
   struct Rights {
     mode_t mode = 0660;
     std::optional<uid_t> uid;
     std::optional<gid_t> gid;
   };
   struct Folder {
-    const shm::Descriptor* held = nullptr;  // whose lock is the caller's matter
+    const shm::Descriptor* held = nullptr;  // the directory; the caller sees to its lock
     int lock_tries = shm::Listener::kLockTries;
   };
 
@@ -32,30 +32,30 @@ class ListenSocket {
   static Result<ListenSocket> open(const std::string& path, const Rights& rights) {
     return open(path, rights, {});
   }
-  // `name` is what name() said in the process that opened it; of the manager's sockets any will do. Its file
-  // may be gone: see stands().
+  // `name`: what name() returned in the process that opened it; any for a manager's socket. Its file may be
+  // gone: see stands().
   static Result<ListenSocket> adopt(shm::Descriptor socket, Path whose, const std::string& name);
 
   // As shm::Listener::accept.
   Result<shm::Descriptor> accept() const { return listener_.accept(); }
-  bool has_guest() const;  // one waits
-  // Whether the path leads to it. Of the manager's: to the file that was there when the socket came. Without
-  // one it stands for good: the manager may have made it in a mount namespace that this process does not see.
+  bool has_guest() const;  // a client waits
+  // Whether the path leads to this socket; for the manager's: to the file that was there when the socket
+  // came. If there was none, true: the manager may have made it in a mount namespace that we do not see.
   bool stands() const;
   // Whether its file has been seen.
   bool has_stood() const { return has_stood_; }
-  // A predecessor has seen it.
+  // A predecessor has seen the file.
   void believe_it_stood() { has_stood_ = true; }
   // Whether this process may give a socket at `path` to the group of `rights`. kDenied.
   static Status may_give(const std::string& path, const Rights& rights);
-  // To the file, if it stands; an owner if this process is root. kDenied.
+  // Sets the rights of the file, if it stands; the owner only if this process is root. kDenied.
   Status give(const Rights& rights) const;
-  // Of the file, if it stands.
+  // The rights of the file, if it stands.
   std::optional<Rights> rights() const;
 
   const shm::Descriptor& descriptor() const { return listener_.descriptor(); }
   const std::string& path() const { return listener_.path(); }
-  // What it is kept as. Of our own it says which file the path is to lead to.
+  // The name under which it is kept. For a socket of ours it identifies the file at the path.
   const std::string& name() const { return name_; }
   static constexpr const char* kNamePrefix = "listen-";
   Path whose() const { return whose_; }

@@ -25,7 +25,7 @@ using muster::Code;
 using muster::Status;
 namespace supervisor = muster::supervisor;
 
-// Names in it may come from anywhere: no control character of them comes out.
+// Prints text without control characters: names in it may come from anywhere.
 void print(std::FILE* file, const std::string& text) {
   std::fputs(muster::printable(text, muster::Lines::kSeveral).c_str(), file);
 }
@@ -37,8 +37,8 @@ int complain(const Status& status) {
   return usage ? 2 : 1;
 }
 
-// For a daemon that considers to give way to this program: whatever could keep it from its start, but for
-// what only the other can give.
+// For a daemon that is about to give way to this program. Checks whatever could prevent its start, except
+// what only the daemon itself can pass on.
 int check_state(const supervisor::Flags& flags, const supervisor::Options& options) {
   auto file = supervisor::StateFile::adopt(muster::shm::Descriptor(flags.check_state));
   if (!file) return complain(file.error());
@@ -48,7 +48,7 @@ int check_state(const supervisor::Flags& flags, const supervisor::Options& optio
   if (const Status known = supervisor::check_protocol(state->state, format); !known.ok())
     return complain(known);
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
-  const bool ours = !flags.check_socket.empty();  // the manager's socket keeps what its unit says
+  const bool ours = !flags.check_socket.empty();  // the manager's socket keeps its unit's rights
   const bool moves = ours && flags.check_socket != options.socket_path;
   const supervisor::Entrance::Options entrance = supervisor::entrance_of(options);
   if (moves)
@@ -66,10 +66,10 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
           supervisor::Options options, std::vector<supervisor::Inherited> inherited) {
   supervisor::apply_log(settings);
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files, also those of memory, is an error that says so
+  std::signal(SIGXFSZ, SIG_IGN);  // passing a file-size limit must be an error, also for memory files
   if (const Status reports = supervisor::check_reports_directory(settings); !reports.ok())
     MUSTER_LOG(kWarning, "supervisor", "{}", reports.message());
-  // A transient daemon was started by `muster run`, which has said so itself.
+  // `muster run` starts a transient daemon, and has warned already.
   if (!flags.transient)
     for (const std::string& text : muster::misspelt_variables(flags.sources.environment))
       MUSTER_LOG(kWarning, "supervisor", "{}", text);
@@ -115,9 +115,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  supervisor::hold_signals();  // until the daemon hears them
+  supervisor::hold_signals();  // until the daemon reads them
   const int code = run(argc, argv);
-  // What was asked for, a configuration say, is not there if it could not be written.
+  // Output that was asked for, such as a configuration, must not get lost silently.
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   std::fprintf(stderr, "musterd: standard output cannot be written: %s\n", std::strerror(errno));
   return code == 0 ? 1 : code;

@@ -20,7 +20,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-// "key=value" of --set.
+// Splits the "key=value" of --set.
 std::optional<config::Assignment> assignment_of(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return std::nullopt;
@@ -28,19 +28,19 @@ std::optional<config::Assignment> assignment_of(const std::string& text) {
   return config::Assignment{key, text.substr(equals + 1), "--set " + key};
 }
 
-// Before a job needs it: a daemon that cannot start an engine is of no use. Empty if it can.
+// Why the engine's program cannot be run; empty if it can. Asked at the start of the daemon.
 std::string engine_fault(const std::string& program) {
   std::error_code ignored;
   if (std::filesystem::is_directory(program, ignored)) return "it is a directory";
   return access(program.c_str(), X_OK) == 0 ? "" : std::strerror(errno);
 }
 
-// For CLI11: an empty path would be taken for none, and the default used in its place.
+// For CLI11: it would take an empty path for none, and use the default.
 std::string empty_fault(const std::string& text) {
   return text.empty() ? "the value is empty; give one, or leave the option out" : "";
 }
 
-// One write: others write to the same terminal.
+// One write, because other processes write to the same terminal.
 ParsedFlags refuse(const std::string& text, int code) {
   std::cerr << printable("musterd: " + text + "\n", Lines::kSeveral);
   return {std::nullopt, code};
@@ -66,7 +66,7 @@ void declare(CLI::App& app, Typed& typed) {
       ->type_name(control::kFile);
   app.add_flag("--check-config", typed.flags.check_config,
                "Say what is wrong with the configuration, and end");
-  // What program_check.cpp asks: no user's.
+  // For program_check.cpp, not for users.
   app.add_option("--check-state", typed.flags.check_state)->group(control::kHidden);
   app.add_option("--check-nonce", typed.flags.check_nonce)->group(control::kHidden);
   app.add_option("--check-socket", typed.flags.check_socket)->group(control::kHidden);

@@ -20,25 +20,25 @@ namespace muster::supervisor {
 struct Flags {
   Sources sources;
   std::string engine_program;
-  std::string program;                 // this one's path, whatever becomes of the file
+  std::string program;                 // this program's path, even if its file is replaced
   std::vector<std::string> arguments;  // all of them, the program's name first
-  int check_state = -1;                // a state file, to say whether this program reads it
+  int check_state = -1;                // a state file: says whether this program can read it
   std::string check_nonce;             // begins the answer
-  std::string check_socket;            // the path of the socket that would come along; empty: the manager's
+  std::string check_socket;            // path of the socket that comes along; empty: the manager's
   bool check_config = false;
   bool print_config = false;
   bool transient = false;  // removes its runtime directory at the end
 };
 
-// Or the exit code: 0 after --help and --version, 2 for a mistake, 1 where the engine's program cannot be
-// run; both have been told.
+// The flags, or the exit code: 0 after --help and --version, 2 for a mistake, 1 if the engine's program
+// cannot be run. parse_flags() has then printed the reason.
 struct ParsedFlags {
   std::optional<Flags> flags;
   int exit_code = 0;
 };
 ParsedFlags parse_flags(int argc, char** argv);
 
-// What the flags write to as they are typed.
+// Where the flags write what was typed.
 struct Typed {
   Flags flags;
   std::string config;
@@ -46,9 +46,9 @@ struct Typed {
   std::vector<std::string> settings;
 };
 
-// Every flag with its sentence: the manual page and the completion are written from them too.
+// Declares every flag with its sentence; manual page and completion are made from it too.
 void declare(CLI::App& app, Typed& typed);
-// The same as data, and what help and manual page say besides.
+// The flags as data, and what help and manual page say besides.
 control::CommandOutline flag_outline();
 const control::Manual& daemon_manual();
 

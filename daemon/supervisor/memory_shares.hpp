@@ -11,27 +11,27 @@ namespace muster::supervisor {
 
 // Owns    a page for each user who has jobs (api/shm/memory_page.hpp).
 // Thread  the supervisor's loop.
-// Bound   as Shares, in bytes. What engines say that they hold counts up to their user's share. Users who
-//         take at once may pass the node's limit until the next refresh().
+// Bound   as Shares, in bytes. What engines report counts up to their user's share. Users who take memory at
+//         once may pass the node's limit until the next refresh().
 // Fails   enter: kNoResource.
 class MemoryShares {
  public:
   MemoryShares(Shares::Limits limits, std::uint32_t governor) : limits_(limits), governor_(governor) {}
 
-  // A predecessor's page of that user. False if it is none.
+  // Takes over a predecessor's page of that user. False if it is invalid.
   bool adopt(std::uint32_t uid, shm::Descriptor page);
-  // A job of a predecessor, in an adopted page. False: its memory is not counted.
+  // Finds a predecessor's job in an adopted page. False: its memory is not counted.
   bool adopt_job(std::uint32_t uid, std::uint64_t job);
-  // A new job has a slot in its owner's page. True if that page is new.
+  // Gives a new job a slot in its owner's page. True if that page is new.
   Result<bool> enter(std::uint32_t uid, std::uint64_t job);
-  // The engine of the job is gone. True if that page is gone with it.
+  // The engine of the job is gone. True if its page was removed too.
   bool leave(std::uint32_t uid, std::uint64_t job);
   bool empty() const { return pages_.empty(); }
   // nullptr: the user has no page.
   const shm::MemoryPage* page(std::uint32_t uid) const;
-  // What the jobs of each user say that they hold now, up to its share.
+  // What the jobs of each user report now, up to its share.
   Shares held() const;
-  // Each user may have what is left now.
+  // Sets what each user may still take, from what is left now.
   void refresh();
 
  private:

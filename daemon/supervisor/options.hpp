@@ -1,4 +1,4 @@
-// Options: all that a supervisor is told at its start.
+// Options: everything that a supervisor gets at its start.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -19,8 +19,8 @@ struct Options {
   std::string socket_path;
   std::uint32_t socket_mode = 0660;
   std::optional<std::uint32_t> socket_gid;  // the group that owns the socket; else the daemon's
-  std::string runtime_directory;  // that the socket lies in, and the daemon makes; empty: it makes none
-  bool transient = false;         // it removes that directory at its end
+  std::string runtime_directory;  // the socket's directory, which the daemon makes; empty: it makes none
+  bool transient = false;         // that directory is removed at the end
   std::string engine_program;
   std::uint32_t jobs_max = 16;
   std::uint32_t jobs_per_user_max = 0;  // 0: Shares::limits_of()
@@ -33,17 +33,18 @@ struct Options {
   Nanos made_job_linger = std::chrono::seconds(60);  // of a job that a Hello made, once its ranks have left
   Nanos idle_timeout = std::chrono::seconds(30);     // of a connection that owns no job and asks nothing
   Nanos drain_timeout = std::chrono::seconds(10);
+  NodeCosts costs;                             // 0: measured
   control::JobSpec job_defaults;               // limits and times of a job that does not set them
   std::vector<control::JobSpec> jobs;          // created at start
   std::function<std::string()> random_hex;     // 32 random bytes as text: tokens
   std::function<std::uint64_t()> random_word;  // epochs, first serials
   Notify notify;                               // to the service manager; may be empty
   std::size_t store_room = 0;                  // descriptors that the manager keeps; 0: unknown
-  std::string program;                         // what runs, for an upgrade; empty: there is none
-  std::vector<std::string> arguments;          // that it was started with, its name first
+  std::string program;                         // path of this program, for an upgrade; empty: there is none
+  std::vector<std::string> arguments;          // of this program, its name first
 };
 
-// The sessions that each user may have; nobody has one yet.
+// The shares of sessions by user; none is entered yet.
 Shares session_shares(const Options& options);
 
 }  // namespace muster::supervisor

@@ -26,7 +26,7 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-// A zero byte, and the text without one at its end.
+// A zero byte, then the text without a zero at its end.
 Address abstract_address(const std::string& name) {
   Address address;
   address.name.sun_family = AF_UNIX;
@@ -40,11 +40,11 @@ shm::Descriptor new_socket() {
   return shm::Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// What asking for the lock of that name comes to.
+// The result of asking for the lock of a name.
 struct Asked {
   shm::Descriptor taken;
   std::optional<PlaceLock::Holder> holder;
-  int error = 0;  // of neither: ECONNREFUSED and EAGAIN may pass
+  int error = 0;  // if neither; ECONNREFUSED and EAGAIN may pass
 };
 
 std::optional<PlaceLock::Holder> ask_holder(const Address& address, int* error) {
@@ -59,7 +59,7 @@ std::optional<PlaceLock::Holder> ask_holder(const Address& address, int* error) 
   return PlaceLock::Holder{who.uid, who.pid};
 }
 
-// `known`: who has it, if that was asked before. Each question takes a place in the holder's queue.
+// `known`: the holder, if found before. Each question takes a place in the holder's queue.
 Asked ask(const Address& address, std::optional<PlaceLock::Holder> known) {
   Asked asked;
   shm::Descriptor socket = new_socket();
@@ -109,7 +109,7 @@ Result<std::string> PlaceLock::name_of(const std::string& place) {
                 "{} cannot be made in {}: {}; create that directory, or choose another place", place, above,
                 std::strerror(errno));
   std::string last = path.filename();
-  // A kept descriptor's name is plain, and this leaves room for the rest in any case.
+  // Makes the name plain and short enough for a kept descriptor's name.
   constexpr std::size_t kPlainMax = 48;
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
   if (last.size() > kPlainMax || last.find_first_not_of(kPlain) != std::string::npos) {
@@ -155,7 +155,7 @@ std::optional<PlaceLock> PlaceLock::adopt(shm::Descriptor socket, const std::str
       getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0 ||
       bytes != expected.bytes || std::memcmp(&address, &expected.name, bytes) != 0)
     return std::nullopt;
-  // Those who ask are told of the process that has called this last.
+  // The kernel names the last caller of listen() as the holder.
   if (listen(socket.get(), kAskersMax) != 0) return std::nullopt;
   return PlaceLock(std::move(socket), name);
 }

@@ -1,7 +1,7 @@
-// PlaceLock: at most one daemon for a place, whatever becomes of the files there.
+// PlaceLock: allows at most one daemon for a place, whatever happens to the files there.
 //
-// An abstract socket (unix(7)) that is named after the place: no cleaner can take it away, and the kernel
-// takes it back when the last process that holds it ends. It goes on to a successor as other descriptors do.
+// It is an abstract socket (unix(7)) that is named after the place. No cleaner can remove it, and the kernel
+// frees it when its last holder ends. A successor inherits it as it does other descriptors.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -14,42 +14,41 @@
 
 namespace muster::supervisor {
 
-// A place is a path that a daemon makes: its runtime directory, or its socket where that lies elsewhere. It
-// is known by the directory above it (device and inode) and its last name, so that two ways of writing it are
-// one.
+// A place is a path that a daemon makes: its runtime directory, or its socket if that lies elsewhere. The
+// lock names it by the parent directory (device and inode) and the last name, so two spellings are one place.
 //
-// Any local user may take an abstract name. So a holder counts if it is root's or this user's, by the
-// kernel's word; another's is told in the log, and there is no lock then. Nor is there one where so many ask
-// that the holder's queue is full, and against a daemon in another network namespace: the lock on the
-// directory stands beside (RuntimeDirectory).
+// Any local user may take an abstract name. So a holder counts only if the kernel says that it is root's or
+// this user's. If another user holds the name, that is logged, and there is no lock. There is also none if
+// the holder's queue is full, or against a daemon in another network namespace. RuntimeDirectory has
+// a lock of its own for these cases.
 //
 // Owns    the socket.
 // Thread  a value; one at a time.
-// Bound   kAskersMax who have asked since answer().
+// Bound   kAskersMax waiting askers since the last answer().
 // Fails   take: kDuplicate (another daemon, with its process), kNotFound (no directory above the place).
 class PlaceLock {
  public:
   static constexpr int kAskersMax = 1024;
-  static constexpr int kTries = 200;  // a millisecond apart: for one that is about to end
-  // "lock-…": how the lock of that place is kept for a successor. kNotFound.
+  static constexpr int kTries = 200;  // a millisecond apart: the holder may be about to end
+  // "lock-…": the name under which the lock of that place is kept for a successor. kNotFound.
   static Result<std::string> name_of(const std::string& place);
   static constexpr const char* kNamePrefix = "lock-";
 
   static Result<PlaceLock> take(const std::string& place, int tries = kTries);
-  // Logs nothing; nullopt if anybody holds it, counting or not.
+  // Logs nothing; nullopt if anybody holds it, also another user.
   static std::optional<PlaceLock> take_if_free(const std::string& place);
-  // One that a predecessor kept under that name. From now on this process is who holds it.
+  // Takes over a lock that a predecessor kept under that name. From now on this process is its holder.
   static std::optional<PlaceLock> adopt(shm::Descriptor socket, const std::string& name);
 
   struct Holder {
     uid_t uid = 0;
-    pid_t pid = 0;  // 0: a process that cannot be seen from here
+    pid_t pid = 0;  // 0: the process is not visible from here
   };
   // The holder, if it is root or this user.
   static std::optional<Holder> holder_of(const std::string& place);
 
   bool held() const { return socket_.valid(); }
-  // Lets go of those who asked: each waits in the socket's queue.
+  // Closes the connections of askers, which wait in the socket's queue.
   void answer() const;
   const std::string& name() const { return name_; }
   const shm::Descriptor& descriptor() const { return socket_; }

@@ -24,8 +24,8 @@ constexpr int kStateDescriptor = 3;
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   dup2(state, kStateDescriptor);
-  // A musterd holds these from its first moment on. Until then one that is sent to all of that name would end
-  // this process.
+  // musterd blocks these signals from its start on. Block them until then too: a signal sent to every musterd
+  // would end this process.
   sigset_t held;
   sigemptyset(&held);
   for (const int number : {SIGUSR1, SIGUSR2, SIGALRM}) sigaddset(&held, number);
@@ -40,7 +40,7 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-// What stands before and behind the reader's version.
+// The texts before and after the reader's version.
 std::string answer_head(const std::string& nonce) {
   return fmt::format("{}: this program reads state of version ", nonce);
 }

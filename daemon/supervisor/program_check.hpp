@@ -1,5 +1,5 @@
-// ProgramCheck: asks another musterd, before it takes over, whether it could: does it start with these
-// arguments, and does it read this state?
+// ProgramCheck: asks another musterd before it takes over: does it start with these arguments, and can it
+// read this state?
 #pragma once
 
 #include "api/shm/descriptor.hpp"
@@ -18,22 +18,21 @@
 
 namespace muster::supervisor {
 
-// The line that `musterd --check-state 3 --check-nonce NONCE` says, and nothing else does: an exit code of 0
-// many programs have. `reader` is the version of states that the program understands, `state` that of the one
-// it was shown, `protocol` the version of messages that it speaks.
+// The line that only `musterd --check-state 3 --check-nonce NONCE` prints; many programs exit with 0.
+// `reader`: the state version that the program understands. `state`: the version of the state it was shown.
+// `protocol`: the version of messages that it speaks.
 std::string check_answer(const std::string& nonce, std::uint32_t reader, std::uint32_t state,
                          std::uint32_t protocol);
-// Whether one of the lines of `words` is that answer, for any reader.
+// Whether one line of `words` is that answer, for any reader.
 bool holds_check_answer(std::string_view words, const std::string& nonce, std::uint32_t state,
                         std::uint32_t protocol);
 
 // Owns    a child `PROGRAM ARGUMENTS --check-state 3 --check-nonce NONCE [--check-socket PATH]`, until it has
 //         ended. Destruction kills it.
 // Thread  the supervisor's loop.
-// Bound   kTime; kWordsMax bytes of what it says.
-// Fails   start: kNotFound, kDenied, kNoResource. `done`: kVersion with the program's own words, also of one
-//         that ends well without check_answer(); kTimeout. It is called once, from the loop, and may destroy
-//         this object.
+// Bound   kTime; kWordsMax bytes of its output.
+// Fails   start: kNotFound, kDenied, kNoResource. `done`: kTimeout; kVersion with the program's output, also
+//         if it exits with 0 and no check_answer(). The loop calls `done` once; it may destroy this object.
 class ProgramCheck {
  public:
   static constexpr Nanos kTime = std::chrono::seconds(5);
@@ -42,11 +41,11 @@ class ProgramCheck {
 
   struct Question {
     std::string program;
-    std::vector<std::string> arguments;  // that it would be started with, its name first
+    std::vector<std::string> arguments;  // of its start, its name first
     std::uint32_t state_version = 0;     // of the state
     std::string nonce;                   // drawn for this question
-    std::uint32_t protocol = 0;          // that engines speak
-    std::string socket_path;             // that it would be handed; empty: the service manager's
+    std::uint32_t protocol = 0;          // version that engines speak
+    std::string socket_path;             // of the socket that it inherits; empty: the service manager's
   };
   static Result<std::unique_ptr<ProgramCheck>> start(control::Loop& loop, const Question& question,
                                                      const shm::Descriptor& state, Done done);

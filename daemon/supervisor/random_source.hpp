@@ -1,4 +1,4 @@
-// Chance for tokens and epochs, from the system's generator by way of OpenSSL.
+// Random numbers for tokens and epochs, from the system's generator through OpenSSL.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace muster::supervisor {
 
-// 32 random bytes as 64 hex digits. Empty if there is no chance to be had: an empty token opens nothing.
+// 32 random bytes as 64 hex digits. Empty if the generator fails: an empty token opens nothing.
 std::string random_hex();
-// 0 in that case, which no job's epoch is.
+// 0 if the generator fails; no job has epoch 0.
 std::uint64_t random_word();
 
 }  // namespace muster::supervisor

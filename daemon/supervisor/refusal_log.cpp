@@ -7,7 +7,7 @@ namespace muster::supervisor {
 namespace {
 
 constexpr std::size_t kWhatBytes = 48;
-constexpr std::uint32_t kAllOthers = UINT32_MAX;  // no user's id: chown(2)
+constexpr std::uint32_t kAllOthers = UINT32_MAX;  // never a user's id: chown(2)
 
 bool is_told(Code code) {
   return code == Code::kDenied || code == Code::kNoResource || code == Code::kProtocol;
@@ -48,7 +48,7 @@ std::vector<std::string> RefusalLog::due(Instant now) {
   return lines;
 }
 
-// Whether there is a line to be had now: it is taken then.
+// Takes a line if the user may have one now.
 bool RefusalLog::take_line(User& of, Instant now) {
   const Instant from = std::max(of.busy_until, now);
   if (from - now > (kBurst - 1) * kPeriod) return false;

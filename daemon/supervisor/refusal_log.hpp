@@ -1,5 +1,5 @@
-// RefusalLog: what the log says of those who are refused: whoever tries tokens or other users' jobs is seen,
-// and cannot fill the disk. A sans-IO core: time is passed in, and the caller writes the line.
+// RefusalLog: the log lines about refused clients. Whoever tries tokens or other users' jobs is seen, and
+// cannot fill the disk. A sans-IO core: time is passed in, and the caller writes the line.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -15,10 +15,10 @@
 
 namespace muster::supervisor {
 
-// Owns    for each user, when its next lines are due, and how many refusals no line has told of.
+// Owns    for each user, when its next line is due, and how many refusals have no line yet.
 // Thread  the supervisor's loop.
-// Bound   kBurst lines of a user at once, and one each kPeriod after; kUsersMax users. All users beyond share
-//         one user's allowance.
+// Bound   kBurst lines of a user at once, then one each kPeriod; kUsersMax users. All further users share one
+//         user's allowance.
 // Fails   never.
 class RefusalLog {
  public:
@@ -26,17 +26,16 @@ class RefusalLog {
   static constexpr Nanos kPeriod = std::chrono::seconds(1);
   static constexpr std::size_t kUsersMax = 256;
 
-  // The line that tells of one more refusal; none where its user has enough of them, or where it is a mere
-  // failure: of a right, a limit or the protocol alone somebody else should hear. `what` was refused: words
-  // of ours, or a stranger's, which are cut.
+  // The line for one more refusal. None if its user has had enough lines, or if `why` is no matter of a
+  // right, a limit or the protocol. `what` was refused: words of ours, or a client's, which are cut.
   std::optional<std::string> line(std::uint32_t uid, std::int32_t pid, std::string_view what,
                                   const Status& why, Instant now);
-  // One line for each user who may have one and has refusals that none has told of: how many they are.
+  // One line for each user that may have one and has untold refusals: it says how many.
   std::vector<std::string> due(Instant now);
 
  private:
   struct User {
-    Instant busy_until{0};  // each line takes kPeriod, and so many may be ahead
+    Instant busy_until{0};  // each line takes kPeriod; up to kBurst of them may be ahead
     std::uint64_t untold = 0;
   };
   User& user(std::uint32_t uid, Instant now);

@@ -1,4 +1,4 @@
-// Refusals: writes down who was refused, as often as RefusalLog lets it.
+// Refusals: logs who was refused, as often as RefusalLog allows.
 #pragma once
 
 #include "api/shm/peer.hpp"
@@ -10,11 +10,10 @@
 
 namespace muster::supervisor {
 
-// Answers a client, or a command line that could not be read, with a Failure. One that has left does not
-// care.
+// Answers a client, or a command line that could not be read, with a Failure. Ignores a client that has left.
 void send_refusal(const shm::Descriptor& socket, std::uint32_t serial, const Status& why);
 
-// Owns    the lines that are still to be written, and the timer that brings them.
+// Owns    the lines that are still to be written, and their timer.
 // Thread  the supervisor's loop.
 // Bound   RefusalLog's, twice: wrong claims have lines of their own. Tokens are tried there, and a crowd of
 //         other refusals must not hide it.

@@ -11,7 +11,7 @@
 namespace muster::supervisor {
 namespace {
 
-constexpr int kFirst = 3;  // as sd_listen_fds(3) says
+constexpr int kFirst = 3;  // sd_listen_fds(3)
 
 sigset_t signals() {
   sigset_t set;
@@ -32,7 +32,7 @@ std::vector<std::string> environment_with(const std::map<std::string, int>& kept
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (std::strncmp(*entry, "LISTEN_", 7) != 0) environment.emplace_back(*entry);
   std::string names;
-  // By position: the first name may be empty, as that of a socket which a manager gave without one.
+  // By position: the first name may be empty, if a manager gave a socket without a name.
   for (auto it = kept.begin(); it != kept.end(); ++it) names += (it == kept.begin() ? "" : ":") + it->first;
   environment.push_back(fmt::format("LISTEN_PID={}", getpid()));
   environment.push_back(fmt::format("LISTEN_FDS={}", kept.size()));
@@ -40,12 +40,12 @@ std::vector<std::string> environment_with(const std::map<std::string, int>& kept
   return environment;
 }
 
-// Descriptors 3, 4, … become what is kept, and what they were again if the other program does not start. The
-// event loop must not run between: it knows descriptors by their numbers.
+// Moves kept descriptors to 3, 4, …, and back if the other program does not start. The event loop must not
+// run meanwhile: it knows descriptors by number.
 //
 // Owns    a second descriptor for each that moves.
 // Thread  one.
-// Bound   two for each that is kept.
+// Bound   two for each kept descriptor.
 // Fails   prepare: kNoResource, with nothing changed.
 class Shuffle {
  public:

@@ -1,5 +1,5 @@
-// Replacement: another program in the place of this one, in the same process, with descriptors handed on as a
-// service manager does it (sd_listen_fds(3)).
+// Replacement: replaces this program by another in the same process. Descriptors are passed on as a service
+// manager passes them (sd_listen_fds(3)).
 #pragma once
 
 #include "api/base/result.hpp"
@@ -12,15 +12,15 @@
 
 namespace muster::supervisor {
 
-// Holds the signals by which a daemon is told to end or to give way, in this thread and those that it starts:
-// they wait until they are read, and none ends a program that does not listen yet.
+// Blocks the signals that tell a daemon to end or to give way, in this thread and the threads it starts. So
+// they wait until they are read, and none kills a program that is not ready for them.
 void hold_signals();
 
-// The signals that are held, one by one. They lie in the kernel until they are read, so what comes while one
-// program replaces another is read by the next.
+// Reads the blocked signals, one by one. They stay in the kernel until then, so a signal that comes while one
+// program replaces another is read by the new one.
 //
 // Owns    a descriptor.
-// Thread  one that holds them.
+// Thread  one that blocks them.
 // Bound   -
 // Fails   open: kNoResource.
 class SignalQueue {
@@ -28,7 +28,7 @@ class SignalQueue {
   static Result<SignalQueue> open();
   // Readable while there is a signal.
   int descriptor() const { return descriptor_.get(); }
-  // The next one's number; 0: there is none.
+  // The next signal's number; 0: there is none.
   int take() const;
 
  private:
@@ -36,8 +36,8 @@ class SignalQueue {
   shm::Descriptor descriptor_;
 };
 
-// Returns only if it fails, with everything as it was: kNotFound, kDenied, kNoResource. `kept` are
-// descriptors by name. One thread.
+// Returns only if it fails, with nothing changed: kNotFound, kDenied, kNoResource. `kept`: descriptors by
+// name. The process must have one thread.
 Status replace_program(const std::string& program, const std::vector<std::string>& arguments,
                        const std::map<std::string, int>& kept);
 

@@ -37,7 +37,7 @@ void Retries::wait_for_place(Applicant applicant) {
   watch_first();
 }
 
-// The first in the queue has waited longest.
+// The first applicant in the queue has waited longest.
 void Retries::watch_first() {
   if (timer_ != 0 || applicants_.empty()) return;
   const Nanos left = applicants_.front().until - clock_.now();

@@ -1,7 +1,7 @@
-// Retries: claims and jobs that cannot be had yet, and are asked for again.
+// Retries: repeats claims and jobs that cannot be granted yet.
 //
-// A rank whose former process has just died may come back before its engine has told of the death. A job may
-// come while another one that is ending still has its place.
+// A rank whose former process has just died may come back before its engine has reported the death. A job may
+// come while another job that is ending still has its place.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -17,7 +17,7 @@ namespace muster::supervisor {
 // Owns    the queue for places, in the order of arrival, and its timer.
 // Thread  the supervisor's loop.
 // Bound   kLimits, claims and jobs together; kPlaceTime for each job in the queue.
-// Fails   never: the caller asks for room first, and refuses where there is none.
+// Fails   never: the caller asks for room first, and refuses if there is none.
 class Retries {
  public:
   static constexpr Shares::Limits kLimits = Shares::limits_of(128, 64);
@@ -34,13 +34,13 @@ class Retries {
 
   // Whether one more of that user may wait. Applicants who have left make room.
   bool has_room(std::uint32_t uid);
-  // Calls `again` after `delay`. It counts until then.
+  // Calls `again` after `delay`. Until then it counts as waiting.
   void after(Nanos delay, std::uint32_t uid, std::function<void()> again);
   // Whether a job of that user may wait for the place of one that is ending.
   bool may_wait_for_place(std::uint32_t uid);
   void wait_for_place(Applicant applicant);
-  // A job is gone: first come, first served. An applicant whose job is there by now needs no place. One that
-  // has waited for kPlaceTime, or whose place will not come any more, applies and hears that there is none.
+  // A job is gone: applicants get its place in order of arrival. One whose job exists by now needs no place.
+  // One that has waited for kPlaceTime, or whose place will not come, applies and is refused.
   void fill_places();
 
  private:

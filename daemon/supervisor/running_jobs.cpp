@@ -27,6 +27,7 @@ RunningJobs::RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory
       memory_(memory),
       store_(store),
       options_(options),
+      costs_(options.costs, options.transient ? std::string() : options.runtime_directory),
       events_(std::move(events)) {}
 
 EngineProcess::Options RunningJobs::engine_options(const control::JobSpec& spec, std::uint32_t gid) {
@@ -36,25 +37,26 @@ EngineProcess::Options RunningJobs::engine_options(const control::JobSpec& spec,
   engine.uid = spec.owner_uid;
   engine.gid = gid;
   engine.on_event = [this, name](const Json& event) { on_event(name, event); };
-  // Later, because the engine's own callback is still on the stack.
+  // Posted, because the engine's own callback is still on the stack.
   engine.on_end = [this, name](const std::string& how) {
     loop_.post([this, name, how] { on_end(name, how); });
   };
   return engine;
 }
 
-// What the state names can be found: the state is saved last, and an engine that it does not name is ended.
+// The state is saved last, so what it names can be found; an engine that it does not name is ended.
 Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) {
   if (closed_) return failure(Code::kState, kShuttingDown);
-  // An engine makes memory for every rank before the first one comes, so the size of the job is asked here.
+  // An engine makes memory for every rank before the first one comes, so the job's size is checked here.
   if (spec.world > options_.ranks_per_job_max)
     return failure(
         Code::kNoResource,
         "job {} is of {} ranks, {} are the limit (limits.ranks_per_job_max); start fewer or raise it",
         spec.name, spec.world, options_.ranks_per_job_max);
-  // Otherwise ranks would be started that can never all attach.
+  // Else ranks would start that can never all attach.
   MUSTER_RETURN_IF_ERROR(session_shares(options_).fits(spec.owner_uid, spec.world, kSessionsOfAJob));
   spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
+  spec.costs = costs_.get();
   MUSTER_ASSIGN_OR_RETURN(const Job* entry, table_.create(spec));
   const std::string name = entry->spec.name;
   Result<std::unique_ptr<EngineProcess>> engine;
@@ -77,7 +79,7 @@ Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) 
   store_.keep(pidfd_name(spec.epoch), job.engine->pidfd());
   if (birth.owner != 0) events_.owned(birth.owner);
   events_.save();
-  // Last: where the engine is gone already, the answer comes at once, and the job's owner may leave with it.
+  // Last: if the engine is gone already, the answer comes at once, and the job's owner may leave with it.
   ask_to_create(name);
   events_.changed();
   return {};
@@ -92,7 +94,7 @@ void RunningJobs::adopt(const SavedJob& saved, KeptEngine engine) {
   job.birth = {saved.gid, saved.owner, saved.made};
   job.later = saved.later;
   job.spec_later = saved.spec_later;
-  job.ending = saved.ending;  // also in what is saved before the engine is asked to stop
+  job.ending = saved.ending;  // the state is saved before the engine is asked to stop
   job.counters = std::move(engine.counters);
   EngineProcess::Options options = engine_options(saved.spec, saved.gid);
   options.first_serial = static_cast<std::uint32_t>(options_.random_word());
@@ -143,7 +145,7 @@ void RunningJobs::on_created(const std::string& name, Result<Packet> answer) {
   status = unless_ending(name, std::move(status));
   if (status.ok()) table_.ready(name);
   settle(name, status);
-  // An engine that lives but has made no job is of no use, and would keep the name and a place.
+  // A living engine without a job is useless, and would keep the name and a place.
   const bool died = !answer && answer.error().code() == Code::kDaemonLost;
   if (!status.ok() && !died) {
     table_.ending(name);
@@ -153,7 +155,7 @@ void RunningJobs::on_created(const std::string& name, Result<Packet> answer) {
   events_.changed();
 }
 
-// The engine has said its first word, or never will.
+// The engine has answered, or never will.
 void RunningJobs::settle(const std::string& name, const Status& status) {
   for (const OnReady& on_ready : std::exchange(jobs_.at(name).on_ready, {})) on_ready(status);
   events_.ready(name, status);
@@ -198,7 +200,7 @@ void RunningJobs::on_end(const std::string& name, const std::string& how) {
   table_.erase(name);
   events_.save();
   if (job.birth.owner != 0) events_.disowned(job.birth.owner);
-  // The creator of a job whose engine died while it was taken over still waits.
+  // The creator of a job whose engine died during the takeover still waits.
   for (const OnReady& on_ready : job.on_ready) on_ready(why);
   events_.gone(name, why, job.deserted);
   events_.changed();
@@ -235,7 +237,7 @@ void RunningJobs::end_owned_by(ConnectionId owner) {
   for (const std::string& name : names) end(name, kOwnerLeft);
 }
 
-// Again while the channel is full: an engine that was not told is killed with all that it holds.
+// Repeated while the channel is full: an engine that was not asked is killed, and its memory is lost.
 void RunningJobs::ask_to_stop(const std::string& name, std::uint64_t epoch) {
   RunningJob* job = find(name, epoch);
   if (job == nullptr) return;
@@ -279,7 +281,7 @@ Status RunningJobs::await_ready(const std::string& name, OnReady on_ready) {
   return {};
 }
 
-// Until it has them: the predecessor was killed before it did.
+// Repeated until the engine answers: the predecessor was killed before it had the counters.
 void RunningJobs::ask_counters(const std::string& name, std::uint64_t epoch) {
   RunningJob* job = find(name, epoch);
   if (job == nullptr) return;

@@ -1,5 +1,5 @@
-// RunningJobs: the engines of the jobs in the table. It starts them, asks them and ends them, and tells the
-// others what becomes of their jobs. Who may do what is decided elsewhere.
+// RunningJobs: the engines of the jobs in the table. It starts, asks and ends them, and reports what happens
+// to their jobs. Other classes decide who may do what.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -7,6 +7,7 @@
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/job_memory.hpp"
 #include "daemon/supervisor/job_table.hpp"
+#include "daemon/control/node_costs.hpp"
 #include "daemon/supervisor/options.hpp"
 #include "daemon/supervisor/state.hpp"
 
@@ -22,8 +23,8 @@ namespace muster::supervisor {
 
 // Owns    the engine processes, and their descriptors in the store.
 // Thread  the supervisor's loop.
-// Bound   the table's jobs; ranks_per_job_max; kQuestionsMax callbacks of each job that wait for its engine's
-//         first word; kEngineEndTime from "stop" to SIGKILL.
+// Bound   the table's jobs; ranks_per_job_max; kQuestionsMax callbacks of each job until its engine has
+//         answered; kEngineEndTime from "stop" to SIGKILL.
 // Fails   start: as JobTable::create, EngineProcess::spawn and JobMemory::enter; kState once it is closed.
 class RunningJobs {
  public:
@@ -34,23 +35,23 @@ class RunningJobs {
       "the daemon is shutting down; try again once it has been started anew";
 
   using OnReady = std::function<void(const Status&)>;
-  // All are called on the loop's thread, and may call back.
+  // All are called on the loop's thread, and may call back into this object.
   struct Events {
-    std::function<void(ConnectionId)> owned;     // the connection has one job more: before that is saved
+    std::function<void(ConnectionId)> owned;     // the connection has one job more; called before the save
     std::function<void(ConnectionId)> disowned;  // and one less
     std::function<void(const std::string& job, const Status&)> ready;  // or why it never will be
     std::function<void(const std::string& job, const Status& why)> ending;
     // The engine is gone, and the table does not have the job any more.
     std::function<void(const std::string& job, const Status& why, bool deserted)> gone;
-    std::function<void()> changed;  // how many jobs or sessions there are
-    std::function<void()> save;     // what a successor must find
+    std::function<void()> changed;  // the number of jobs or sessions
+    std::function<void()> save;     // what a successor must find has changed
   };
   struct Birth {
     std::uint32_t gid = 0;
     ConnectionId owner = 0;  // the job ends with this connection; 0: with none
     bool made = false;       // by a Hello: it ends once its ranks have left
   };
-  // Of a predecessor's engine.
+  // Descriptors of a predecessor's engine.
   struct KeptEngine {
     shm::Descriptor channel, pidfd, counters;
   };
@@ -58,37 +59,37 @@ class RunningJobs {
     std::int32_t engine_pid = 0;
     int counters = -1;  // a descriptor, read-only; -1: the engine has not given it yet
     ConnectionId owner = 0;
-    bool deserted = false;  // it ends because its ranks have left: those that come now wait for its end
+    bool deserted = false;  // it ends because its ranks have left: new ones wait for its end
   };
 
   RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory, DescriptorStore& store,
               const Options& options, Events events);
 
   Status start(control::JobSpec spec, Birth birth, OnReady on_ready);
-  // A predecessor's job, which the table then has as kAdopting. Channel and pidfd of its engine are valid.
+  // Takes over a predecessor's job as kAdopting. The channel and pidfd of its engine are valid.
   void adopt(const SavedJob& saved, KeptEngine engine);
-  // An adopted engine has made nothing: its predecessor was killed before it had asked.
+  // An adopted engine has not made its job: its predecessor was killed before it had asked.
   void begin_anew(const std::string& name);
-  // An adopted engine has spoken, and the table has heard it.
+  // An adopted engine has reported, and the table has the report.
   void taken_over(const std::string& name);
-  // No further job is made.
+  // From now on no further job is made.
   void close() { closed_ = true; }
   bool closed() const { return closed_; }
 
-  // Asks the engine to stop, and kills it if it has not ended in time. A job that ends already is not asked
-  // again, but may be given less time.
+  // Asks the engine to stop, and kills it if it has not ended in time. A job that is ending is not asked
+  // again, but may get less time.
   void end(const std::string& name, const std::string& why, Nanos time = kEngineEndTime);
   void end_all(const std::string& why, Nanos time = kEngineEndTime);
   void end_owned_by(ConnectionId owner);
-  // A job that a Hello has made is nobody's to end: it ends made_job_linger after its last rank. To be called
-  // when a rank of the job is held or free again.
+  // A job that a Hello has made has no owner to end it: it ends made_job_linger after its last rank. To be
+  // called when a rank of the job becomes held or free.
   void watch_desertion(const std::string& name);
 
   void ask(const std::string& name, const control::Json& command, std::span<const int> descriptors,
            EngineProcess::Answered answered);
-  // Calls once the job is ready, or not to be. kBusy: enough wait for that already.
+  // Calls `on_ready` once the job is ready or has failed. kBusy: too many callers wait for that already.
   Status await_ready(const std::string& name, OnReady on_ready);
-  // For clients that wait for a job: kJobEnded with the reason if it ends on purpose, else `status`.
+  // The Status for clients that wait for a job: kJobEnded with the reason if it is ending, else `status`.
   Status unless_ending(const std::string& name, Status status) const;
 
   bool empty() const { return jobs_.empty(); }
@@ -102,13 +103,13 @@ class RunningJobs {
     Birth birth;
     bool deserted = false;
     std::string ending;                             // why it ends, if it does
-    control::Json later = control::Json::object();  // of a later version's state: carried along
+    control::Json later = control::Json::object();  // unknown fields of a later version's state, kept
     control::Json spec_later = control::Json::object();
     std::vector<OnReady> on_ready;
     control::Loop::Watch linger = 0;
     control::Loop::Watch end_timer = 0;
   };
-  // Null: it is gone, and the name may be a later job's.
+  // nullptr: the job is gone; the name may belong to a later job.
   RunningJob* find(const std::string& name, std::uint64_t epoch);
   EngineProcess::Options engine_options(const control::JobSpec& spec, std::uint32_t gid);
   void ask_to_create(const std::string& name);
@@ -125,6 +126,7 @@ class RunningJobs {
   JobMemory& memory_;
   DescriptorStore& store_;
   const Options& options_;
+  control::NodeCostBook costs_;
   Events events_;
   std::map<std::string, RunningJob> jobs_;
   bool closed_ = false;

@@ -21,8 +21,8 @@ bool leads_to(const std::string& path, const struct stat& facts) {
   return stat(path.c_str(), &now) == 0 && now.st_dev == facts.st_dev && now.st_ino == facts.st_ino;
 }
 
-// Of a directory like /tmp everybody may write into, but nobody can take another's file away. Members of
-// node.group may connect to the daemon, not pose as it: of their group it is warned too.
+// Everybody may write into a directory like /tmp, but nobody can remove another's file there. Members of
+// node.group may connect to the daemon, not pose as it, so a group that can write gets a warning too.
 void warn_of_writers(const std::string& path, const struct stat& facts) {
   if ((facts.st_mode & S_ISVTX) != 0) return;
   const bool anybody = (facts.st_mode & S_IWOTH) != 0;
@@ -49,7 +49,7 @@ Status not_opened(const std::string& path, int error) {
                  std::strerror(error), shm::permissions_of(path));
 }
 
-// A directory, by whatever way is to be trusted. Invalid: it has just gone.
+// Opens a directory if the path to it can be trusted. Invalid: it has just gone.
 Result<shm::Descriptor> open_trusted(const std::string& path) {
   struct stat link {};
   const bool is_link = lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode);
@@ -80,7 +80,7 @@ Result<RuntimeDirectory> RuntimeDirectory::open(const std::string& path, mode_t 
                   "{} belongs to user {} now, who may do with it what he likes; remove it, or give it to "
                   "user {}",
                   path, facts.st_uid, geteuid());
-    // By the descriptor: it is the one that has just been made.
+    // By descriptor, which is the directory that was just made.
     if (made && former != nullptr &&
         (fchown(folder.get(), former->st_uid, former->st_gid) != 0 ||
          fchmod(folder.get(), former->st_mode & 07777) != 0))
@@ -89,7 +89,7 @@ Result<RuntimeDirectory> RuntimeDirectory::open(const std::string& path, mode_t 
     if (fstat(folder.get(), &facts) != 0) continue;
     RuntimeDirectory directory(path, std::move(folder), facts);
     MUSTER_RETURN_IF_ERROR(directory.lock(lock_tries));
-    if (directory.stands()) return directory;  // else who had the lock before has removed it
+    if (directory.stands()) return directory;  // else the lock's former holder has removed it
   }
   return fail(Code::kBusy, "{} is removed as often as it is made; find out who does that", path);
 }

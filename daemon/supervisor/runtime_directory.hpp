@@ -1,4 +1,4 @@
-// RuntimeDirectory: the directory that the daemon makes for its socket, and holds by a lock.
+// RuntimeDirectory: the directory that the daemon makes for its socket, and locks.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -11,37 +11,36 @@
 
 namespace muster::supervisor {
 
-// A lock (flock) on the directory itself keeps a second daemon away, also one in another network namespace,
-// and systemd-tmpfiles, which cleans no directory that is locked. One that everybody may write into, as /tmp
-// is, belongs to nobody: it is used, and not locked.
+// The lock (flock on the directory) keeps a second daemon away, also one in another network namespace. It
+// keeps systemd-tmpfiles away too, which cleans no locked directory. A directory that everybody may write
+// into, such as /tmp, is used but not locked.
 //
-// A link in its place is followed if root or this user made it, and nobody else's. again() uses a directory
-// that is there already only if it belongs to root, this user or the former one's owner, and does not change
-// it.
+// A symbolic link in its place is followed only if root or this user made it. again() uses an existing
+// directory only if it belongs to root, this user or the former one's owner, and does not change it.
 //
 // Owns    its descriptor, and so the lock. The directory stays until remove().
 // Thread  a value; one at a time.
-// Bound   kMakeTries of making it while others take it away.
+// Bound   kMakeTries attempts to make it while other processes remove it.
 // Fails   make, again: kDenied, kDuplicate (another file is there), kBusy (another holds its lock).
 class RuntimeDirectory {
  public:
   static constexpr int kMakeTries = 8;
-  // If it is not there yet, with this mode. `lock_tries`: as shm::lock_folder().
+  // Makes the directory with this mode, unless it exists. `lock_tries`: as shm::lock_folder().
   static Result<RuntimeDirectory> make(const std::string& path, mode_t mode, int lock_tries);
-  // One that a predecessor kept under that name, if it was at this path's place.
+  // Takes over a directory that a predecessor kept under that name, if it was made for this path.
   static std::optional<RuntimeDirectory> adopt(shm::Descriptor folder, const std::string& path,
                                                const std::string& name);
-  // Another one in the place of this, which is gone: of the same owner and mode. Does not wait.
+  // Makes a new directory in place of this one, which is gone, with its owner and mode. Does not wait.
   Result<RuntimeDirectory> again() const;
-  // Whether the path still leads to it.
+  // Whether the path still leads to this directory.
   bool stands() const;
-  // If it stands and nothing is in it.
+  // Removes the directory, if it stands and is empty.
   void remove() const;
 
   const std::string& path() const { return path_; }
   const shm::Descriptor& descriptor() const { return folder_; }
   bool locked() const { return locked_; }
-  // "folder-…", which one it is: how it is kept for a successor.
+  // "folder-…": the name under which it is kept for a successor; it says which directory it is.
   std::string name() const;
   static constexpr const char* kNamePrefix = "folder-";
 

@@ -1,4 +1,4 @@
-// SavedState: the state that this supervisor leaves to a successor, and what it found of a predecessor's.
+// SavedState: the state that this supervisor leaves to a successor, and what it read of a predecessor's.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -10,32 +10,32 @@
 
 namespace muster::supervisor {
 
-// Owns    the state file; in the state all but the jobs, which the caller has.
+// Owns    the state file, and the state without its jobs, which the caller has.
 // Thread  the supervisor's loop.
 // Bound   kStateBytesMax.
-// Fails   create: kNoResource. save: it is logged, and a successor finds what was before.
+// Fails   create: kNoResource. save: logged; a successor then finds the former state.
 class SavedState {
  public:
   struct Predecessor {
-    bool understood = false;  // its state was read, and its engines can be spoken with
+    bool understood = false;  // its state was read, and this program speaks its engines' protocol
     std::vector<SavedJob> jobs;
-    // What engines hear that no job of the state names.
+    // What engines hear whose job is not in the state.
     std::string why_lost = "the daemon was restarted, and no state of its predecessor came with the job";
-    bool speaks_alike = true;  // its engines speak as this program does, as far as is known
+    bool speaks_alike = true;  // as far as is known, its engines speak this program's protocol
   };
 
   // `epoch`: of the first supervisor at this place.
   static Result<SavedState> create(std::uint64_t epoch, Instant now);
 
-  // Reads a predecessor's file, and goes on with it if that succeeds. An invalid descriptor: none was kept.
+  // Reads a predecessor's file, and writes to it from now on if that succeeds. Invalid descriptor: none kept.
   Predecessor adopt(shm::Descriptor file);
-  // The next supervisor at this place begins.
+  // Counts this supervisor as the next one at this place.
   void begin_instance();
-  // This one gives way on purpose, or not after all (0).
+  // This supervisor gives way on purpose; 0: it goes on after all.
   void set_upgrade(Instant since) { state_.upgrade_ns = since.count(); }
   void save(std::vector<SavedJob> jobs, bool managers_socket_stood);
 
-  // Without jobs.
+  // The state, without jobs.
   const State& state() const { return state_; }
   // The version of the predecessor's state; 0: there was none.
   std::uint32_t read_version() const { return read_version_; }

@@ -1,4 +1,4 @@
-// Shares: how much of one quantity each user has, and who may have more of it: connections of one kind, jobs,
+// Shares: how much of one quantity each user has, and who may have more: connections of one kind, jobs,
 // sessions, bytes of memory. A sans-IO core: the supervisor carries out what it decides.
 #pragma once
 
@@ -13,9 +13,9 @@ namespace muster::supervisor {
 
 // Owns    a number for each user that has something.
 // Thread  the supervisor's loop.
-// Bound   `all` is what there is. A user who does not govern the daemon may have `of_one`. Those who do, root
-//         and the daemon's own user, may have all, and `reserved` is for them alone: nobody can lock them
-//         out. What was entered beyond a bound counts all the same.
+// Bound   `all` in total. An ordinary user may have `of_one`. Root and the daemon's own user govern: they may
+//         have all, and `reserved` is for them alone, so that nobody can lock them out. Amounts entered above
+//         a bound count too.
 // Fails   never.
 class Shares {
  public:
@@ -24,7 +24,7 @@ class Shares {
     std::uint64_t reserved = 0;
     std::uint64_t of_one = 0;
   };
-  // As settings have them. Reserved is an eighth, rounded up, but never the whole. `of_one` 0: half of the
+  // Limits from settings. `reserved` is an eighth, rounded up, but never the whole. `of_one` 0: half of the
   // rest, and at least 1.
   static constexpr Limits limits_of(std::uint64_t all, std::uint64_t of_one) {
     const std::uint64_t eighth = all / 8 + (all % 8 != 0 ? 1 : 0);
@@ -32,7 +32,7 @@ class Shares {
     return {all, reserved, of_one != 0 ? of_one : std::max<std::uint64_t>(1, (all - reserved) / 2)};
   }
 
-  // What a refusal says of the quantity.
+  // How a refusal names the quantity.
   struct Words {
     const char* things;      // "jobs"
     const char* limit_key;   // "limits.jobs_max"
@@ -45,28 +45,28 @@ class Shares {
   // How much more the user may have.
   std::uint64_t room(std::uint32_t uid) const;
   bool has_room(std::uint32_t uid) const { return room(uid) > 0; }
-  // Whether it is the user's own share that is used up.
+  // Whether the user's own share is used up, not the total.
   bool share_used(std::uint32_t uid) const;
-  // If uid has no room: the user whose oldest connection should be dropped. That is the one with most, so a
-  // crowd pushes itself out and nobody else.
+  // If uid has no room: the user whose oldest connection should be dropped. It is the user with most, so a
+  // crowd displaces only itself.
   std::uint32_t in_the_way(std::uint32_t uid) const;
   void enter(std::uint32_t uid, std::uint64_t amount = 1);
   void leave(std::uint32_t uid, std::uint64_t amount = 1);
 
   std::uint64_t of(std::uint32_t uid) const;
   std::uint64_t all() const { return all_; }
-  // Without zeros.
+  // Amounts by user; no zeros.
   const std::map<std::uint32_t, std::uint64_t>& by_user() const { return of_; }
   // The most that the user may ever have.
   std::uint64_t share(std::uint32_t uid) const;
   bool governs(std::uint32_t uid) const { return uid == 0 || uid == governor_; }
   // Why the user has no room: who has how much of what, and who may do what about it. kNoResource.
   Status refusal(std::uint32_t uid, const Words& words) const;
-  // Whether so much at once is within the user's share, apart from what anybody has now. kNoResource.
+  // Whether `amount` is within the user's share, whatever anybody has now. kNoResource.
   Status fits(std::uint32_t uid, std::uint64_t amount, const Words& words) const;
 
  private:
-  std::uint64_t open() const { return limits_.all - limits_.reserved; }  // to everybody
+  std::uint64_t open() const { return limits_.all - limits_.reserved; }  // for everybody
   std::string raise(std::uint32_t uid) const;
 
   Limits limits_;

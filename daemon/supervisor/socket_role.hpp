@@ -1,4 +1,4 @@
-// What a socket that came with the start is for: it may have been kept under another one's name.
+// The role of an inherited socket: it may have been kept under a wrong name.
 #pragma once
 
 #include "api/shm/descriptor.hpp"

@@ -22,7 +22,7 @@ constexpr std::size_t kGroupBytesMax = std::size_t{64} << 20;
 Result<std::uint32_t> group_id(const std::string& name) {
   struct group entry {};
   struct group* found = nullptr;
-  std::vector<char> buffer(kGroupBytes);  // of the members' names, which nobody reads
+  std::vector<char> buffer(kGroupBytes);  // for the members' names, which are not used
   int error = 0;
   do {
     error = getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
@@ -35,6 +35,17 @@ Result<std::uint32_t> group_id(const std::string& name) {
     return fail(Code::kNotFound, "node.group: there is no group {}; create it (groupadd {}) or name another",
                 name, name);
   return found->gr_gid;
+}
+
+// A rate that is given is not rounded to 0, which means measured.
+NodeCosts costs_of(const config::Settings& settings) {
+  constexpr std::uint64_t kUsPerSecond = 1'000'000;
+  const auto per_us = [](std::uint64_t rate) {
+    return static_cast<std::uint32_t>((rate + kUsPerSecond - 1) / kUsPerSecond);
+  };
+  return {static_cast<std::uint32_t>(settings.costs.meeting.count()),
+          static_cast<std::uint32_t>(settings.costs.turn.count()), per_us(settings.costs.cached_rate),
+          per_us(settings.costs.memory_rate)};
 }
 
 control::JobSpec defaults_of(const config::Settings& settings) {
@@ -65,7 +76,7 @@ Result<std::vector<control::JobSpec>> load_jobs(const std::string& path, const c
   return *std::move(jobs);
 }
 
-// Whether the journal is what reads standard error (systemd.exec(5), JOURNAL_STREAM).
+// Whether the journal reads standard error (systemd.exec(5), JOURNAL_STREAM).
 bool journal_reads() {
   const char* stream = std::getenv("JOURNAL_STREAM");
   struct stat facts {};
@@ -81,7 +92,7 @@ std::string directory_of(const config::Settings& settings) {
   return holds ? directory.parent_path() : std::filesystem::path();
 }
 
-// `installed`: the program's folder, from the one of this program.
+// `installed`: the installed folder of the program, relative to this program's folder.
 std::string program_beside(const std::string& name, const std::string& installed) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
@@ -124,6 +135,7 @@ Result<Options> options_of(const config::Settings& settings) {
   options.auto_create_jobs = settings.auto_create_jobs;
   options.made_job_linger = settings.limits.made_job_linger;
   options.drain_timeout = settings.liveness.drain_timeout;
+  options.costs = costs_of(settings);
   options.job_defaults = defaults_of(settings);
   if (!settings.jobs_from.empty()) {
     MUSTER_ASSIGN_OR_RETURN(options.jobs, load_jobs(settings.jobs_from, options.job_defaults,

@@ -30,9 +30,9 @@ std::span<const std::byte> body_of(const StateHeader& header, std::span<const st
   return bytes.subspan(sizeof header, static_cast<std::size_t>(header.length));
 }
 
-// A reason as it can be read back: text, and of a length that a reader takes.
+// A reason that can be read back: valid text, and no longer than a reader accepts.
 std::string readable(const std::string& reason) {
-  if (reason.size() <= kReasonBytesMax / 3) return reason;  // what is no text becomes three bytes for one
+  if (reason.size() <= kReasonBytesMax / 3) return reason;  // an invalid byte becomes three
   auto text =
       Json::parse(Json(reason).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
   if (text.size() <= kReasonBytesMax) return text;
@@ -59,13 +59,13 @@ Json to_json(const SavedJob& job) {
   return json;
 }
 
-// Of what was read, what would not be written again.
+// Fields that were read and would not be written again.
 Json unknown_of(Json read, const Json& written) {
   for (const auto& [name, value] : written.items()) read.erase(name);
   return read;
 }
 
-// Reads fields of one object; the first that is wrong stands for all.
+// Reads fields of one object; keeps the first fault.
 class StateReader {
  public:
   StateReader(const Json& json, const char* of) : json_(json), of_(of) {
@@ -87,7 +87,7 @@ class StateReader {
     if (!field->is_string() || field->get_ref<const std::string&>().size() > bytes_max) return complain(name);
     target = field->get<std::string>();
   }
-  // Of a later date than version 1, so it may be missing.
+  // A field newer than version 1 may be missing.
   void flag_if_there(const char* name, bool& target) {
     if (!status_.ok() || !json_.contains(name)) return;
     if (!json_.at(name).is_boolean()) return complain(name);
@@ -177,7 +177,7 @@ Result<State> state_from(const Json& json) {
   return state;
 }
 
-// No state of ours nests deeply, and what recurses over one that does might not end well.
+// Our states are not nested deeply; recursion over a deep one could overflow the stack.
 Json parse_shallow(std::span<const std::byte> body) {
   bool deep = false;
   const auto* first = reinterpret_cast<const char*>(body.data());
@@ -244,7 +244,7 @@ Result<StateHeader> check_whole(std::span<const std::byte> bytes) {
 }
 
 Result<Decoded> decode(std::span<const std::byte> bytes, std::uint32_t reader) {
-  // The checksum first, so that what is told of versions is true.
+  // Check the checksum first, so that messages about versions are true.
   MUSTER_ASSIGN_OR_RETURN(const StateHeader header, check_whole(bytes));
   if (header.version == 0 || header.oldest_reader > reader)
     return fail(Code::kVersion,

@@ -1,13 +1,12 @@
-// State: what a supervisor leaves to its successor, and its bytes. Only what engines cannot say: who is
-// attached is asked of them.
+// State: what a supervisor leaves to its successor, and its bytes. It holds only what engines cannot say;
+// engines report which ranks are attached.
 //
 //   StateHeader | body: JSON, `length` bytes
 //
-// A reader takes a state if it understands its version, or a later one that says it may (oldest_reader).
-// Fields that it does not know, of the whole, of a job and of its spec, it carries along unread, so a later
-// version finds them again after a step back; a version that cannot bear that names itself as the oldest
-// reader. A field that comes later may be missing when it is read. Bytes are checked as a stranger's would
-// be.
+// A reader takes a state if it understands its version, or a later one that allows it (oldest_reader). It
+// keeps unknown fields of the state, of a job and of its spec, unread, so that a later version finds them
+// again after a step back. A version that cannot accept this names itself as the oldest reader. A newer field
+// may be missing when it is read. The bytes are checked like a stranger's.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -32,14 +31,14 @@ struct StateHeader {
   std::uint64_t magic = kMagicState;
   std::uint32_t version = 0;
   std::uint32_t oldest_reader = 0;  // the oldest version that may read this
-  std::uint64_t sequence = 0;       // of the write: the highest that is whole counts
+  std::uint64_t sequence = 0;       // number of the write; the highest whole one counts
   std::uint64_t length = 0;         // of the body
   std::uint64_t checksum[2] = {};   // XXH3, 128 bits, of header (with zeros here) and body
 };
 static_assert(sizeof(StateHeader) == 48);
 
-// What a version is: its number, who may read it, and fields beyond those of `State` with their first values;
-// and in which version of messages this program speaks with engines and command lines.
+// A version: its number, its oldest reader, and first values of fields beyond those of `State`. `protocol`:
+// the version of messages that this program speaks with engines and command lines.
 struct StateFormat {
   std::uint32_t version = 1;
   std::uint32_t oldest_reader = 1;
@@ -51,7 +50,7 @@ StateFormat state_format();
 
 struct SavedToken {
   std::uint32_t rank = 0;
-  std::uint32_t attachments = 0;  // of the rank when the token was issued: one more, and it is spent
+  std::uint32_t attachments = 0;  // of the rank at the token's issue: one more, and it is spent
   std::string text;
 };
 
@@ -64,23 +63,23 @@ struct SavedJob {
   std::string ending;       // why it was told to end; empty: it was not
   std::vector<SavedToken> tokens;
   control::Json later = control::Json::object();       // fields that this version does not know
-  control::Json spec_later = control::Json::object();  // and those of the spec
+  control::Json spec_later = control::Json::object();  // the same for the spec
 };
 
 struct State {
   std::uint64_t epoch = 0;      // drawn at the first start
   std::uint64_t instance = 0;   // supervisors since then
-  std::int64_t started_ns = 0;  // of the first, on the steady clock
+  std::int64_t started_ns = 0;  // of the first supervisor, on the steady clock
   std::int64_t upgrade_ns = 0;  // when this instance gave way to the next on purpose; 0: it did not
   std::uint32_t protocol = shm::kAbiVersion;  // of the writer, and so of its engines; 0: not said
-  bool managers_socket_stood = false;         // the service manager's, at its path, before the daemon's eyes
+  bool managers_socket_stood = false;         // the daemon has seen the file of the service manager's socket
   std::vector<SavedJob> jobs;
   control::Json later = control::Json::object();  // fields that this version does not know
 };
 
-// Header and body, with the header's checksum filled in.
+// Header and body as bytes, with the header's checksum filled in.
 std::vector<std::byte> seal(StateHeader header, std::span<const std::byte> body);
-// A whole state. `format` adds its first values to `later` where they are not there yet.
+// The state as bytes. `format` adds its first values to `later` where they are missing.
 std::vector<std::byte> encode(const State& state, const StateFormat& format, std::uint64_t sequence);
 
 struct Decoded {
@@ -90,12 +89,12 @@ struct Decoded {
 };
 // Errors: kProtocol (not a state, not whole, a field missing or out of range), kVersion (not for `reader`).
 Result<Decoded> decode(std::span<const std::byte> bytes, std::uint32_t reader);
-// Whether the engines of a state can be spoken with. kVersion.
+// Whether this program speaks the protocol of the state's engines. kVersion.
 Status check_protocol(const State& state, const StateFormat& format);
 
 // The header, if the bytes begin with a state of at most `room` bytes. kProtocol.
 Result<StateHeader> check_state_header(std::span<const std::byte> bytes, std::size_t room);
-// The header of a state that is whole, also of one that this version may not read. kProtocol.
+// The header of a whole state, also of one that this version may not read. kProtocol.
 Result<StateHeader> check_whole(std::span<const std::byte> bytes);
 
 }  // namespace muster::supervisor

@@ -70,7 +70,7 @@ Result<Decoded> StateFile::read(std::uint32_t reader) {
   for (std::uint64_t slot = 0; slot < kSlots; ++slot) {
     auto bytes = read_slot(slot);
     const auto header = bytes ? check_whole(*bytes) : Result<StateHeader>(fail(bytes.error()));
-    // A state in the other's place would be one of a time long gone.
+    // A state in the other slot would be long out of date.
     if (!header || header->sequence % kSlots != slot) {
       trouble =
           header ? failure(Code::kProtocol, "state: a slot holds what belongs into another") : header.error();
@@ -81,7 +81,7 @@ Result<Decoded> StateFile::read(std::uint32_t reader) {
     newest = *std::move(bytes);
   }
   if (newest.empty()) return fail(trouble);
-  // Not the former one instead, where this one is for others: it is out of date.
+  // Never the older state instead, if this one is for other readers: it is out of date.
   return decode(newest, reader);
 }
 

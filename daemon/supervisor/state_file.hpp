@@ -1,5 +1,5 @@
-// StateFile: the memory file that a supervisor's state lies in, so that it outlives the supervisor in the
-// hands of the service manager.
+// StateFile: the memory file with a supervisor's state. It outlives the supervisor, because the service
+// manager keeps it.
 #pragma once
 
 #include "api/shm/descriptor.hpp"
@@ -9,20 +9,20 @@
 
 namespace muster::supervisor {
 
-// Two slots, written in turns: a supervisor that is killed in the middle of a write leaves the former state
-// whole.
+// It has two slots, written in turns. If a supervisor is killed in the middle of a write, the former state is
+// still whole.
 //
 // Owns    the memory file.
 // Thread  a value; one at a time. One process writes.
 // Bound   kStateBytesMax a slot, of which only what is written takes memory.
-// Fails   create, write: kNoResource. adopt, read: kProtocol (no such file, nothing whole in it), kVersion.
+// Fails   create, write: kNoResource. adopt, read: kProtocol (no state file, or no whole state), kVersion.
 class StateFile {
  public:
   static Result<StateFile> create();
-  // Of a predecessor.
+  // Takes over a predecessor's file.
   static Result<StateFile> adopt(shm::Descriptor memory);
 
-  // The last state that was written whole; further writes follow on it.
+  // Reads the last whole state; later writes continue its sequence.
   Result<Decoded> read(std::uint32_t reader);
   Status write(const State& state, const StateFormat& format);
 

@@ -15,7 +15,7 @@ namespace {
 using control::Json;
 using control::Packet;
 
-// At most as long as the caller waits.
+// No longer than the caller waits.
 Nanos report_time(const Json& body) {
   const auto field = body.find("wait_ns");
   if (field == body.end() || !field->is_number_unsigned()) return StatusReport::kReportTime;
@@ -23,7 +23,7 @@ Nanos report_time(const Json& body) {
   return Nanos(static_cast<std::int64_t>(std::min(field->get<std::uint64_t>(), most)));
 }
 
-// What a user has, and the most it may have.
+// What a user has, and its shares.
 Json of_user(std::uint32_t uid, const Shares& jobs, const Shares& sessions, const Shares& memory) {
   return Json{{"uid", uid},
               {"jobs", jobs.of(uid)},
@@ -34,13 +34,13 @@ Json of_user(std::uint32_t uid, const Shares& jobs, const Shares& sessions, cons
               {"memory_share_bytes", memory.share(uid)}};
 }
 
-// The answers of engines, as they come. An engine may never answer, and the caller may ask again: once it is
-// answered, little is left that waits for that engine.
+// Collects the engines' answers. An engine may never answer, and the caller may ask again; after the reply
+// only this small object waits for that engine.
 struct Gathered {
   Json jobs = Json::array();
   std::size_t open = 1;
   control::Loop::Watch timer = 0;
-  Reply reply;  // empty once it was given
+  Reply reply;  // empty once it has been called
 
   void answer() {
     if (const Reply once = std::exchange(reply, nullptr))
@@ -76,7 +76,7 @@ Json StatusReport::status(std::uint32_t uid) const {
   result["draining"] = from_.jobs.closed();
   result["sessions"] = from_.table.sessions();
   result["jobs"] = std::move(jobs);
-  result["jobs_total"] = from_.table.jobs().size();  // other users' too
+  result["jobs_total"] = from_.table.jobs().size();  // with those of other users
   result["memory_bytes"] = memory.all();
   result["limits"] = {{"jobs_max", from_.options.jobs_max},
                       {"sessions_max", from_.options.sessions_max},
@@ -86,7 +86,7 @@ Json StatusReport::status(std::uint32_t uid) const {
   return result;
 }
 
-// A user who governs the daemon sees all users that have something; any other user sees itself.
+// A user who governs the daemon sees all users who have something; any other user sees only itself.
 Json StatusReport::users(std::uint32_t uid) const {
   const Shares& places = from_.table.places();
   const Shares sessions = from_.claims.sessions_by_user();

@@ -1,4 +1,4 @@
-// StatusReport: what the supervisor tells of itself and of its jobs. It changes nothing.
+// StatusReport: what the supervisor reports about itself and its jobs. It changes nothing.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -16,8 +16,7 @@ namespace muster::supervisor {
 
 // Owns    nothing.
 // Thread  the supervisor's loop.
-// Bound   kReportTime for the engines that are asked. Users who do not govern the daemon see
-//         their own jobs.
+// Bound   kReportTime for the engines that are asked. Users who do not govern the daemon see their own jobs.
 // Fails   never.
 class StatusReport {
  public:
@@ -38,8 +37,8 @@ class StatusReport {
 
   control::Json version() const;
   control::Json status(std::uint32_t uid) const;
-  // Asks each engine for its ranks. The answer goes out when the last one has spoken, or after a while
-  // without those that are stopped or stuck: one job must not hide the others.
+  // Asks each engine for its ranks. The answer goes out when the last engine has answered, or after
+  // kReportTime without stopped or stuck ones: one job must not hide the others.
   void jobs(std::uint32_t uid, const control::Json& body, const Reply& reply) const;
 
  private:

@@ -17,7 +17,7 @@ std::size_t Strangers::take(shm::Descriptor channel, shm::Descriptor pidfd, std:
   EngineProcess::Options options;
   options.first_serial = first_serial;
   options.on_event = [](const Json&) {};
-  // Later, because the engine's own callback is still on the stack.
+  // Posted, because the engine's own callback is still on the stack.
   options.on_end = [this, index](const std::string&) {
     loop_.post([this, index] { engines_[index].reset(); });
   };
@@ -39,7 +39,7 @@ void Strangers::end(shm::Descriptor channel, shm::Descriptor pidfd, std::uint32_
   });
 }
 
-// Again while the channel is full: an engine that was not told is killed with all that it holds.
+// Repeated while the channel is full: an engine that was not asked is killed, and its memory is lost.
 void Strangers::ask_to_stop(std::size_t index, const std::string& why) {
   if (!engines_[index]) return;
   const Json stop{

@@ -1,5 +1,5 @@
-// Strangers: engines that came from a predecessor and whose job no state names. They are ended: nothing is
-// left that nobody owns.
+// Strangers: engines of a predecessor whose job is in no state. They are ended, so that no engine is left
+// without an owner.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -22,8 +22,8 @@ class Strangers {
 
   explicit Strangers(control::Loop& loop) : loop_(loop) {}
 
-  // Its clients hear why, and have the time to go. An engine without a channel, or one that speaks otherwise,
-  // is killed. `first_serial`: as in EngineProcess::Options.
+  // Asks the engine to stop: its clients hear why, and have time to leave. An engine without a channel, or
+  // one with another protocol, is killed. `first_serial`: as in EngineProcess::Options.
   void end(shm::Descriptor channel, shm::Descriptor pidfd, std::uint32_t first_serial,
            const std::string& why);
   void kill(shm::Descriptor channel, shm::Descriptor pidfd);
@@ -33,7 +33,7 @@ class Strangers {
   void ask_to_stop(std::size_t index, const std::string& why);
 
   control::Loop& loop_;
-  std::vector<std::unique_ptr<EngineProcess>> engines_;  // null: it has ended
+  std::vector<std::unique_ptr<EngineProcess>> engines_;  // nullptr: it has ended
 };
 
 }  // namespace muster::supervisor

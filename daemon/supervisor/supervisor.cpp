@@ -12,10 +12,10 @@ namespace muster::supervisor {
 namespace {
 
 constexpr Nanos kWatchdogPeriod = std::chrono::seconds(1);
-constexpr Nanos kLastAnswerTime = std::chrono::milliseconds(20);  // to the command line that asks for the end
+constexpr Nanos kLastAnswerTime = std::chrono::milliseconds(20);  // for the last answer to a command line
 
 Shares::Limits memory_limits(const Options& options) {
-  // Where nothing tells how much there is, more than any machine has.
+  // If the capacity is unknown: more than any machine has.
   const std::uint64_t capacity = shm::memory_capacity();
   const std::uint64_t usual = capacity != 0 ? capacity / 4 * 3 : control::kJobBytesMax;
   return Shares::limits_of(options.memory_max != 0 ? options.memory_max : usual, options.memory_per_user_max);
@@ -25,7 +25,7 @@ JobTable empty_table(const Options& options) {
   return JobTable(Shares(Shares::limits_of(options.jobs_max, options.jobs_per_user_max), geteuid()));
 }
 
-// Of those that are held and neither end the daemon nor make it give way.
+// The signals that are blocked, but neither end the daemon nor make it give way.
 const char* name_of(int number) {
   switch (number) {
     case SIGHUP:
@@ -121,7 +121,7 @@ Drain::Events Supervisor::events_of_drain() {
           .ended = [this] { loop_.after(kLastAnswerTime, [this] { loop_.stop(); }); }};
 }
 
-// Jobs that wait for a place come before ranks that make a deserted job anew.
+// Jobs that wait for a place come before ranks that create a deserted job again.
 void Supervisor::on_gone(const std::string& job, const Status& why, bool deserted) {
   if (!deserted) claims_.turn_away(job, why);
   adoption_.conclude();
@@ -149,7 +149,7 @@ Status Supervisor::start_configured_jobs() {
     const Status started = start();
     if (started.ok()) continue;
     if (jobs_.empty()) return started;
-    tell(started);  // no reason to take down those that run
+    tell(started);  // no reason to end the jobs that run
   }
   return {};
 }
@@ -169,8 +169,7 @@ void Supervisor::run() {
   store_.forget_all();
 }
 
-// A terminal that closes sends SIGHUP, and ends no jobs. A person who expects something of a signal hears
-// what it does.
+// A closing terminal sends SIGHUP, which must end no jobs. The log says which signals change nothing.
 void Supervisor::on_signal(int number) {
   if (number == SIGTERM || number == SIGINT) return drain();
   if (number == SIGUSR2)
@@ -182,7 +181,7 @@ void Supervisor::on_signal(int number) {
                name_of(number));
 }
 
-// The first time ranks may leave, the second time they must.
+// First call: ranks may leave. Second call: they must.
 void Supervisor::drain() {
   drain_.begin(jobs_.closed() ? Drain::Ranks::kMustLeave : Drain::Ranks::kMayLeave);
 }
@@ -191,7 +190,7 @@ void Supervisor::save() {
   saved_.save(jobs_.saved(), acceptor_.entrance().managers_stood());
 }
 
-// A manager that does not listen is no reason to stop: its own timeouts decide.
+// If the manager does not listen, the daemon goes on: the manager's own timeouts decide.
 void Supervisor::tell(const std::string& text) const {
   if (options_.notify) options_.notify(text, {});
 }

@@ -1,9 +1,9 @@
-// Supervisor: the daemon of a node. It knows who may do what, starts and ends engines, and hands clients over
-// to them. It is off the data path: engines and their clients go on without it, and its successor takes them
-// over.
+// Supervisor: the daemon of a node. It decides who may do what, starts and ends engines, and hands clients
+// over to them. It is off the data path: engines and their clients go on without it, and its successor takes
+// them over.
 //
-// This class makes the objects that do so, wires them to each other, and runs the loop. Each of them knows
-// those that it is given, and is told of the others by callbacks:
+// This class makes the objects below, connects them, and runs the loop. Each object knows only those that it
+// was given, and reports to the others through callbacks:
 //
 //   JobTable      who has which rank of which job           SavedState   what a successor must find
 //   RunningJobs   engines                                   JobMemory    pages of their users' memory
@@ -42,21 +42,21 @@
 
 namespace muster::supervisor {
 
-// How its entrance is to be opened.
+// How the entrance is opened for these options.
 Entrance::Options entrance_of(const Options& options);
 
 // Owns    the loop and the objects above.
 // Thread  run()'s, alone.
-// Bound   theirs.
-// Fails   open: as Entrance::open, SavedState::create and SignalQueue::open, and where a configured job does
-//         not start while no other runs. A predecessor's state that cannot be read ends the predecessor's
-//         engines, and this one begins anew.
+// Bound   those of its objects.
+// Fails   open: as Entrance::open, SavedState::create and SignalQueue::open; also if a configured job does
+//         not start while no other job runs. If a predecessor's state cannot be read, its engines are ended,
+//         and this supervisor begins anew.
 class Supervisor {
  public:
   // `inherited`: what a predecessor left.
   static Result<std::unique_ptr<Supervisor>> open(Options options, const Clock& clock,
                                                   std::vector<Inherited> inherited = {});
-  // Until shutdown: SIGTERM drains, then it returns.
+  // Runs until shutdown: SIGTERM drains, then it returns.
   void run();
   // In place of run(), on its thread: does one thing that is due, without waiting. False if none was.
   bool turn() { return loop_.turn(); }

@@ -1,5 +1,5 @@
-// The service manager: how the daemon is (sd_notify(3)), and what it keeps of it (sd_pid_notify_with_fds(3),
-// sd_listen_fds(3)). Without one, nothing happens.
+// The service manager: tells it the daemon's status (sd_notify(3)), and which descriptors to keep
+// (sd_pid_notify_with_fds(3), sd_listen_fds(3)). Without a manager, nothing happens.
 #pragma once
 
 #include "daemon/supervisor/descriptor_store.hpp"
@@ -10,10 +10,10 @@
 namespace muster::supervisor {
 
 Notify system_notify();
-// How many descriptors the manager keeps, if it says so (systemd from 254 on); 0: unknown.
+// How many descriptors the manager keeps (systemd says so from 254 on); 0: unknown.
 std::size_t store_room();
-// Takes the descriptors that came with the start, and the variables that tell of them out of the environment:
-// they are not for engines.
+// Takes the descriptors that came with the start. Removes their variables from the environment: they are not
+// for engines.
 std::vector<Inherited> take_inherited();
 
 }  // namespace muster::supervisor

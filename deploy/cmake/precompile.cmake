@@ -51,7 +51,7 @@ endif()
 
 # Several sources as one. -DMUSTER_TOGETHER=OFF compiles each alone: who edits one waits less.
 function(muster_compile_together target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MUSTER_TOGETHER} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MUSTER_TOGETHER} UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 
 function(muster_precompile target set)

@@ -30,7 +30,7 @@ _muster_options() {
   'muster env') echo '-h --help --json' ;;
   'muster mesh') echo '-h --help --json --world --mesh --flatten --config --job --manifest' ;;
   'muster plan') echo '-h --help' ;;
-  'muster plan explain') echo '-h --help --json --ranks --dtype --count --world --cores --shared' ;;
+  'muster plan explain') echo '-h --help --json --endpoint --timeout --ranks --dtype --count --world --cores --shared' ;;
   'muster config') echo '-h --help' ;;
   'muster config check') echo '-h --help --json' ;;
   'muster config show') echo '-h --help --json --config --set' ;;
@@ -100,6 +100,8 @@ _muster_kind() {
   'muster mesh --flatten') echo 'NONE' ;;
   'muster mesh --config') echo 'FILE' ;;
   'muster mesh --job') echo 'NONE' ;;
+  'muster plan explain --endpoint') echo 'FILE' ;;
+  'muster plan explain --timeout') echo 'NONE' ;;
   'muster plan explain 0') echo 'OP' ;;
   'muster plan explain --ranks') echo 'NONE' ;;
   'muster plan explain --dtype') echo 'DTYPE' ;;
@@ -122,8 +124,8 @@ _muster_kind() {
 _muster_words() {
   case $1 in
   'DTYPE') echo 'f32 bf16 f16 f64 i32 i64 u8 i8 f8_e4m3 f8_e5m2' ;;
-  'KEY') echo 'node node.socket_path node.runtime_directory node.socket_mode node.group node.workers log log.level log.format log.reports_directory limits limits.jobs_max limits.jobs_per_user_max limits.sessions_max limits.sessions_per_user_max limits.ranks_per_job_max limits.buffers_per_rank_max limits.plans_per_rank_max limits.starts_per_lane_max limits.groups_made_max limits.memory_max limits.memory_per_user_max limits.arena_per_rank_max limits.arena_segment limits.made_job_linger liveness liveness.idle_spin liveness.drain_timeout defaults defaults.deadline defaults.digests jobs_from auto_create_jobs cluster cluster.name nodes nodes[] nodes[].host nodes[].devices nodes[].devices.kind nodes[].devices.count jobs jobs[] jobs[].name jobs[].ranks jobs[].claim jobs[].mesh jobs[].mesh.dims jobs[].mesh.dims.pp jobs[].mesh.dims.dp_replicate jobs[].mesh.dims.dp_shard jobs[].mesh.dims.cp jobs[].mesh.dims.domain jobs[].mesh.dims.tp jobs[].mesh.dims.ep jobs[].mesh.flatten jobs[].mesh.flatten.* jobs[].mesh.flatten.*[] jobs[].lanes jobs[].lanes.deadline jobs[].digests' ;;
-  'KEY=VALUE') echo 'node.socket_path= node.runtime_directory= node.socket_mode= node.group= node.workers= log.level= log.format= log.reports_directory= limits.jobs_max= limits.jobs_per_user_max= limits.sessions_max= limits.sessions_per_user_max= limits.ranks_per_job_max= limits.buffers_per_rank_max= limits.plans_per_rank_max= limits.starts_per_lane_max= limits.groups_made_max= limits.memory_max= limits.memory_per_user_max= limits.arena_per_rank_max= limits.arena_segment= limits.made_job_linger= liveness.idle_spin= liveness.drain_timeout= defaults.deadline= defaults.digests= jobs_from= auto_create_jobs=' ;;
+  'KEY') echo 'node node.socket_path node.runtime_directory node.socket_mode node.group node.workers log log.level log.format log.reports_directory limits limits.jobs_max limits.jobs_per_user_max limits.sessions_max limits.sessions_per_user_max limits.ranks_per_job_max limits.buffers_per_rank_max limits.plans_per_rank_max limits.starts_per_lane_max limits.groups_made_max limits.memory_max limits.memory_per_user_max limits.arena_per_rank_max limits.arena_segment limits.made_job_linger liveness liveness.idle_spin liveness.drain_timeout costs costs.meeting costs.turn costs.cached_rate costs.memory_rate defaults defaults.deadline defaults.digests jobs_from auto_create_jobs cluster cluster.name nodes nodes[] nodes[].host nodes[].devices nodes[].devices.kind nodes[].devices.count jobs jobs[] jobs[].name jobs[].ranks jobs[].claim jobs[].mesh jobs[].mesh.dims jobs[].mesh.dims.pp jobs[].mesh.dims.dp_replicate jobs[].mesh.dims.dp_shard jobs[].mesh.dims.cp jobs[].mesh.dims.domain jobs[].mesh.dims.tp jobs[].mesh.dims.ep jobs[].mesh.flatten jobs[].mesh.flatten.* jobs[].mesh.flatten.*[] jobs[].lanes jobs[].lanes.deadline jobs[].digests' ;;
+  'KEY=VALUE') echo 'node.socket_path= node.runtime_directory= node.socket_mode= node.group= node.workers= log.level= log.format= log.reports_directory= limits.jobs_max= limits.jobs_per_user_max= limits.sessions_max= limits.sessions_per_user_max= limits.ranks_per_job_max= limits.buffers_per_rank_max= limits.plans_per_rank_max= limits.starts_per_lane_max= limits.groups_made_max= limits.memory_max= limits.memory_per_user_max= limits.arena_per_rank_max= limits.arena_segment= limits.made_job_linger= liveness.idle_spin= liveness.drain_timeout= costs.meeting= costs.turn= costs.cached_rate= costs.memory_rate= defaults.deadline= defaults.digests= jobs_from= auto_create_jobs=' ;;
   'OP') echo 'all_reduce all_gather reduce_scatter broadcast barrier send recv reduce gather scatter all_to_all exchange' ;;
   'musterd|cluster') echo 'musterd cluster' ;;
   esac

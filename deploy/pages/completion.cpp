@@ -114,18 +114,18 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 }
 
 // In single quotes of a shell of the Bourne kind.
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   return "'" + replaced(text, "'", "'\\''") + "'";
 }
 
 std::string bash_case(const std::string& pattern, const std::string& words) {
-  return fmt::format("  {}) echo {} ;;\n", pattern, quoted(words));
+  return fmt::format("  {}) echo {} ;;\n", pattern, in_quotes(words));
 }
 
 // The pattern of words that are no options, which are counted: every one, or that of this number.
 std::string bash_positional(const Command& command, const Option& option, int number) {
-  return option.repeated ? quoted(command.path + " ") + "[0-9]*"
-                         : quoted(fmt::format("{} {}", command.path, number));
+  return option.repeated ? in_quotes(command.path + " ") + "[0-9]*"
+                         : in_quotes(fmt::format("{} {}", command.path, number));
 }
 
 // ---- zsh and fish
@@ -164,14 +164,14 @@ std::string zsh_action(const Option& option) {
 std::string zsh_option(const Option& option) {
   const std::string value = fmt::format(":{}:{}", zsh_text(option.value), zsh_action(option));
   if (option.positional)
-    return quoted(fmt::format("{}:{}:{}", option.repeated ? "*" : "", zsh_text(option.names.front()),
-                              zsh_action(option)));
+    return in_quotes(fmt::format("{}:{}:{}", option.repeated ? "*" : "", zsh_text(option.names.front()),
+                                 zsh_action(option)));
   const std::string rest =
       fmt::format("[{}]{}", zsh_text(option.sentence), option.value.empty() ? "" : value);
-  if (option.repeated) return quoted("*" + option.names.back() + rest);
-  if (option.names.size() == 1) return quoted(option.names.front() + rest);
+  if (option.repeated) return in_quotes("*" + option.names.back() + rest);
+  if (option.names.size() == 1) return in_quotes(option.names.front() + rest);
   const std::string all = fmt::format("{}", fmt::join(option.names, " "));
-  return fmt::format("'({})'{{{}}}{}", all, fmt::join(option.names, ","), quoted(rest));
+  return fmt::format("'({})'{{{}}}{}", all, fmt::join(option.names, ","), in_quotes(rest));
 }
 
 std::string zsh_name(const Command& command) {
@@ -191,7 +191,7 @@ std::string zsh_function(const Command& command) {
          " \\\n    '1: :->command' \\\n    '*:: :->rest'\n  case $state in\n  command)\n";
   out += "    local -a commands=(\n";
   for (const Command& below : command.commands)
-    out += "      " + quoted(below.name + ":" + zsh_text(below.sentence)) + "\n";
+    out += "      " + in_quotes(below.name + ":" + zsh_text(below.sentence)) + "\n";
   out += "    )\n    _describe command commands\n    ;;\n  rest)\n    case $line[1] in\n";
   for (const Command& below : command.commands)
     out += fmt::format("    {}) {} ;;\n", below.name, zsh_name(below));
@@ -258,7 +258,7 @@ std::string bash_completion(const std::vector<Command>& programs) {
     each_command(program, [&](const Command& command) {
       if (!command.commands.empty())
         commands +=
-            bash_case(quoted(command.path), fmt::format("{}", fmt::join(names_of(command.commands), " ")));
+            bash_case(in_quotes(command.path), fmt::format("{}", fmt::join(names_of(command.commands), " ")));
       std::string words;
       int positional = 0;
       for (const Option& option : command.options) {
@@ -270,14 +270,14 @@ std::string bash_completion(const std::vector<Command>& programs) {
           kinds += bash_case(bash_positional(command, option, positional++), kind_of(option));
         else
           for (const std::string& name : option.names)
-            kinds += bash_case(quoted(command.path + " " + name), kind_of(option));
+            kinds += bash_case(in_quotes(command.path + " " + name), kind_of(option));
       }
-      options += bash_case(quoted(command.path), words);
+      options += bash_case(in_quotes(command.path), words);
     });
   std::string words;
   for (const std::string& value : values)
     if (const auto known = control::values_named(value); known && known->kind == Kind::kWords)
-      words += bash_case(quoted(value), fmt::format("{}", fmt::join(known->words, " ")));
+      words += bash_case(in_quotes(value), fmt::format("{}", fmt::join(known->words, " ")));
   const auto function = [](const char* name, const char* about, const std::string& cases) {
     return fmt::format("\n# {}\n{}() {{\n  case $1 in\n{}  esac\n}}\n", about, name, cases);
   };

@@ -23,8 +23,7 @@ constexpr std::array<Operand, 5> kSwigluBackward{{{"dy", Intent::kRead, false},
 
 // 20 to 80 µs.
 constexpr std::int64_t kElementsPerPart = 32 * 1024;
-// Elements of a run that go through a buffer at a time, where one is needed: five of them fit the first
-// cache.
+// Elements that go through a buffer at a time, if the run needs one. Five such buffers fit the first cache.
 constexpr std::int64_t kChunk = 1024;
 
 // The arithmetic of one kernel: f(in, out, n) for kInputs and kOutputs rows of n contiguous floats.

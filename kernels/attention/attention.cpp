@@ -33,12 +33,12 @@ Status check_like(const Subject& s, std::initializer_list<std::size_t> operands,
   return {};
 }
 
-// q, then key and v one after the other, then lse, each at its index; scale, causal and positions.
+// Checks q, the key and value behind it, lse, and scale, causal and positions. `q` and `lse` are indices.
 Status check_problem(const Subject& s, std::size_t q, std::size_t lse) {
   const std::size_t key = q + 1;
   MUSTER_RETURN_IF_ERROR(expect_dims(s, q, 4));
   MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, q, {MUSTER_F32, MUSTER_BF16}));
-  // Keys without features would be work that takes no memory.
+  // Without features, any number of keys would cost time but no memory.
   MUSTER_RETURN_IF_ERROR(expect_size_in(s, q, 3, 1, kFeaturesMax));
   MUSTER_RETURN_IF_ERROR(expect_dims(s, key, 4));
   MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, key, q));

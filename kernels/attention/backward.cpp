@@ -82,8 +82,8 @@ struct BackwardWorkspace {
   }
 };
 
-// From scores and gradients of probabilities to probabilities and gradients of scores, for one query: P =
-// e^(scale·S - lse), dS = scale·P·(dP - Σ dout·out). Zeros from `visible` to `columns`.
+// Turns the scores S of one query into probabilities P = e^(scale·S - lse), and the gradients dP into those
+// of the scores, dS = scale·P·(dP - Σ dout·out). Writes zeros from `visible` to `columns`.
 void differentiate(float* chance, float* slope, std::int64_t visible, std::int64_t columns, float scale,
                    float lse, float level) {
   if (lse == -std::numeric_limits<float>::infinity()) visible = 0;  // no key at all, here or on another rank
@@ -97,7 +97,7 @@ void differentiate(float* chance, float* slope, std::int64_t visible, std::int64
   std::fill(slope + visible, slope + columns, 0.0f);
 }
 
-// One tile of queries against one tile of keys; dq is where the tile's first row of dqueries lies.
+// One tile of queries against one tile of keys; dq points to the tile's first row of dqueries.
 void pair(const Problem& p, const BackwardWorkspace& w, const Extent& extent, std::int64_t head, Range tile,
           Range keys, RowBlock key_rows, float* dq) {
   const std::int64_t seen = p.mask.visible(tile.end - 1, keys);

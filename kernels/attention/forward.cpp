@@ -14,7 +14,7 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 struct ForwardScratch;
 
-// What one part works in; `width` is the padded number of features.
+// The memory of one part; `width` is the padded number of features.
 struct ForwardWorkspace {
   float* keys;     // [features, kTileKeys], transposed
   float* values;   // [kTileKeys, width]
@@ -41,8 +41,8 @@ struct ForwardWorkspace {
   }
 };
 
-// Turns a row's first `visible` scores into e^(scale·score - maximum so far), the others into zeros up to
-// `columns`, and scales what was gathered under the old maximum (the online softmax of Milakov and
+// Turns a row's first `visible` scores into e^(scale·score - maximum so far), and the others into zeros up to
+// `columns`. Scales the sums under the old maximum to the new one (the online softmax of Milakov and
 // Gimelshein, 2018).
 void absorb(float* score, std::int64_t visible, std::int64_t columns, float scale, float& maximum, float& sum,
             float* out, std::int64_t width) {
@@ -82,7 +82,7 @@ void attend(const Args& args, std::int64_t batch, std::int64_t head, Range queri
 
   for (std::int64_t k = 0; k < shape.keys; k += kTileKeys) {
     const Range keys{k, std::min(shape.keys, k + kTileKeys)};
-    if (mask.visible(queries.end - 1, keys) == 0) break;  // later keys are further still
+    if (mask.visible(queries.end - 1, keys) == 0) break;  // nor does any query see later keys
     key.transpose(keys, w.keys, kTileKeys, w.row);
     const RowBlock values = value.block(keys, w.values);
     for (std::int64_t first = queries.begin; first < queries.end; first += kTileQueries) {

@@ -18,27 +18,27 @@ inline constexpr std::int64_t kFeaturesMax = 4096;
 struct AttentionShape {
   std::int64_t batch, queries, keys, heads, key_heads, features;
   std::int64_t group() const { return key_heads == 0 ? 0 : heads / key_heads; }
-  // Of a head that has one: heads without keys are refused before a part runs.
+  // The key head of a query head. Heads without keys are refused before a part runs.
   std::int64_t key_head_of(std::int64_t head) const {
     MUSTER_ASSERT(group() > 0);
     return head / group();
   }
 
-  // Heads without a query are none, so that nobody counts them one by one.
+  // Without queries the number of heads is 0, so that no loop counts empty heads one by one.
   static AttentionShape of(const Tensor& q, const Tensor& key) {
     const std::int64_t heads = q.size[1] == 0 ? 0 : q.size[2];
     return {q.size[0], q.size[1], key.size[1], heads, key.size[2], q.size[3]};
   }
 
-  // Multiples of the tile, so that about 8 million operations make a part; 4 operations for each query, key
-  // and feature.
+  // A multiple of the tile for which a part has about 8 million operations: 4 for each query, key and
+  // feature.
   std::int64_t queries_per_part() const {
     constexpr std::int64_t kOperations = std::int64_t{1} << 23;
     const std::int64_t per_query = std::max<std::int64_t>(1, 4 * keys * features);
     return std::clamp<std::int64_t>(kOperations / per_query / kTileQueries, 1, 5) * kTileQueries;
   }
 
-  // Of a backward's part for dkey and dv, which takes 8 operations for each key, query of the group and
+  // Keys of a backward's part for dkey and dv, which takes 8 operations for each key, query of the group and
   // feature. Whole strips of a product, at most one tile.
   std::int64_t keys_per_part() const {
     constexpr std::int64_t kOperations = std::int64_t{1} << 26;
@@ -63,7 +63,7 @@ struct Mask {
   std::int64_t q_position;
   std::int64_t k_position;
 
-  // How many keys of `keys`, from the first, query `q` sees.
+  // How many keys query `q` sees of `keys`, from the first one on.
   std::int64_t visible(std::int64_t q, Range keys) const {
     const std::int64_t all = keys.end - keys.begin;
     return causal ? std::clamp<std::int64_t>(q_position + q - (k_position + keys.begin) + 1, 0, all) : all;

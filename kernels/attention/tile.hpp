@@ -1,7 +1,7 @@
 // Matrix products of tiles that fit the cache, and the packing of heads into them.
 //
 // Multiplications and additions are separate and in order of the inner index, so a product has the same bits
-// on every machine. Everything here is to be inlined into a wide() call.
+// on every machine. All functions here are inlined into a wide() call.
 #pragma once
 
 #include "kernels/row.hpp"
@@ -99,7 +99,7 @@ struct HeadView {
   std::int64_t features() const { return view.size[3]; }
   Row row(std::int64_t i) const { return {view, first + i * view.stride[1], view.stride[3], features()}; }
 
-  // Rows [range) as a right side: where they lie if that is already padded, else copied to `buffer`.
+  // Rows [range) as a right side: in place if they are f32 and padded, else copied to `buffer`.
   RowBlock block(Range range, float* buffer) const {
     const std::int64_t step = padded(features());
     if (step == features() && range.begin < range.end && row(range.begin).in_place())

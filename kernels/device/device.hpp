@@ -1,5 +1,5 @@
-// The device seam: Device, Stream, Event, Memory. Two backends: host/ and cuda/. Nothing above kernels/ and
-// transport/nccl knows which one it has.
+// The device seam: Device, Stream, Event, Memory. It has two backends, host/ and cuda/. Code above kernels/
+// does not depend on the backend.
 //
 // The suite in tests/kernels/device/device_conformance.hpp says what every backend must do.
 #pragma once
@@ -23,11 +23,11 @@ enum class Priority : std::uint8_t { kUrgent, kHigh, kNormal, kLow };
 // A mark in a stream's order.
 //
 // Owns    its backend object.
-// Thread  query and synchronize: any; record, and waits for it: one at a time over all streams, which the
-//         callers see to.
-// Bound   reusable: each record starts a new life.
-// Fails   never by itself; a device error shows in Stream::health(), and leaves query() false, since that
-//         work did not finish, while synchronize() returns.
+// Thread  query and synchronize: any. The callers make sure that records of an event, and waits for it, come
+//         one at a time over all streams.
+// Bound   reusable: each record replaces the one before.
+// Fails   never by itself. After a device error, which Stream::health() shows, query() stays false because
+//         the work did not finish, and synchronize() returns.
 class Event {
  public:
   virtual ~Event() = default;
@@ -36,26 +36,26 @@ class Event {
   virtual bool query() const noexcept = 0;
   // Blocks until query() would say true.
   virtual void synchronize() const = 0;
-  // For a host trace, on the monotonic clock: when the first work between the stream's previous record and
-  // this one began, and when the last of it finished. Equal if there was none. Valid after query() said true.
+  // For a trace, on the host's monotonic clock: when the first work between the stream's previous record and
+  // this one began, and when the last of it ended. Equal if there was none. Valid once query() was true.
   virtual Instant began_at() const noexcept = 0;
   virtual Instant reached_at() const noexcept = 0;
 };
 
 // An ordered queue of work on one device.
 //
-// Owns    its backend queue; once it is destroyed nothing of its work runs any more.
+// Owns    its backend queue. When the destructor returns, none of its work runs.
 // Thread  one issuing thread at a time.
 // Bound   Options::depth pieces of work in flight; a full stream refuses with kBusy.
-// Fails   health() keeps the first device error; a stream with one is not used again.
+// Fails   health() keeps the first device error. Do not use a stream that has one.
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual Kind kind() const noexcept = 0;
   // Marks the end of the work enqueued so far.
   virtual Status record(Event& event) = 0;
-  // Work enqueued from now on starts after the event's last record finished. A never-recorded event is no
-  // wait.
+  // Work enqueued from now on starts after the event's last record finished. An event that was never recorded
+  // delays nothing.
   virtual Status wait(const Event& event) = 0;
   // Blocks until everything enqueued has finished.
   virtual Status synchronize() = 0;
@@ -93,13 +93,13 @@ class Device {
   virtual const DeviceInfo& info() const noexcept = 0;
   virtual Result<std::unique_ptr<Stream>> open_stream(Priority priority) = 0;
   virtual Result<std::unique_ptr<Event>> create_event() = 0;
-  // At least `bytes` (> 0), zeroed and committed: a later touch cannot fail. kNoResource names need and
-  // limit.
+  // At least `bytes` (> 0), zeroed and committed, so that no later access fails. kNoResource names the need
+  // and the limit.
   virtual Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) = 0;
-  // All of the memory behind a descriptor that somebody else made and may go on writing; the descriptor stays
-  // the caller's. Host: a memfd sealed against shrinking, of which bytes [first, first + bytes) are committed
-  // before this returns. Cuda: what Memory::descriptor() of another process gave; all of its `bytes` are
-  // there. kBadArgument for any other descriptor; kNoResource as allocate.
+  // All memory behind a descriptor that another process made and may still write. The descriptor stays the
+  // caller's. Host: a memfd sealed against shrinking, whose bytes [first, first + bytes) are committed here.
+  // Cuda: a Memory::descriptor() of another process, whose size is `bytes`. kBadArgument: any other
+  // descriptor. kNoResource: as allocate().
   virtual Result<std::unique_ptr<Memory>> import(int descriptor, std::uint64_t first,
                                                  std::uint64_t bytes) = 0;
 };

@@ -6,8 +6,8 @@
 namespace muster::kernels::elementwise {
 
 // Rows in order of op. Parts are ranges of elements in row-major order. The sums of a reduction's parts are
-// folded in their order, so its result depends on the elements and their order alone, not on their strides or
-// on who summed which.
+// folded in their order. So its result depends on the elements and their order alone, not on their strides
+// or on the worker of a part.
 std::span<const Kernel> rows();
 
 }  // namespace muster::kernels::elementwise

@@ -14,7 +14,7 @@ namespace {
 // 1 MiB of f32 traffic: about 100 µs of memory time on one core.
 constexpr std::int64_t kElementsPerPart = 128 * 1024;
 
-// 8-bit floats are moved and filled, but not converted: that takes scales, which a copy has not.
+// 8-bit floats are moved and filled, but not converted, because a conversion needs scales.
 bool is_convertible(muster_dtype dtype) {
   return dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_F16 || dtype == MUSTER_F64;
 }
@@ -80,7 +80,7 @@ void axpby_range(const Walk<2>& walk, const Args& args, Range range) {
     walk.over(range.begin, range.end, [&](const auto& at, std::int64_t n) {
       const X* from = x + at[0];
       Y* to = y + at[1];
-      if (b == 0.0f) {  // y is not read: it may hold anything, a NaN too
+      if (b == 0.0f) {  // y is not read, because it may hold a NaN
         for (std::int64_t i = 0; i < n; ++i) store(to + i * ys, a * load(from + i * xs));
       } else if (unit) {
         for (std::int64_t i = 0; i < n; ++i) store(to + i, a * load(from + i) + b * load(to + i));

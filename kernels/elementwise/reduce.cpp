@@ -11,8 +11,8 @@
 namespace muster::kernels::elementwise {
 namespace {
 
-// The i-th element in row-major order goes to lane i % kLanes, and the lanes are added pairwise at the end:
-// an order that vectorises and that neither strides nor the vector width of the machine change.
+// The i-th element in row-major order goes to lane i % kLanes, and the lanes are added pairwise at the end.
+// This order vectorises, and does not depend on strides or on the machine's vector width.
 constexpr std::int64_t kLanes = 16;
 // Elements that do not lie side by side are gathered into a block of this many first.
 constexpr std::int64_t kBlock = 64 * kLanes;
@@ -28,7 +28,7 @@ constexpr std::int64_t kElementsPerPart = 128 * 1024;
 template<class V, Term term>
 class LaneSum {
  public:
-  // `n` neighbours.
+  // Adds `n` elements, `step` apart.
   template<class E>
   void add(const E* p, std::int64_t step, std::int64_t n) {
     while (n > 0) {
@@ -121,7 +121,7 @@ void finish(const Args& args, double total) {
     *elements<float>(out) = static_cast<float>(value);
 }
 
-// One part is all there is, several wait for the fold.
+// A single part writes the result; one of several leaves its sum for the fold.
 void leave(const Args& args, std::uint32_t part, double total) {
   const std::uint32_t parts = parts_reduction(args);
   if (parts == 1) return finish(args, total);
@@ -175,7 +175,7 @@ void run_clip_coefficient(const Args& args, std::uint32_t) {
   const double norm = std::sqrt(load_scalar(args.tensors[0]));
   const double max_norm = args.reals[0];
   double coefficient = 1.0;
-  // A norm that is not finite must show in every parameter, also with clipping off.
+  // A norm that is not finite must make every parameter a NaN, also with clipping off.
   if (!std::isfinite(norm))
     coefficient = std::nan("");
   else if (max_norm > 0.0)

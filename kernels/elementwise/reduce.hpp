@@ -1,11 +1,11 @@
-// Rows that reduce to a scalar, and what clipping makes of it.
+// Rows that reduce to a scalar, and the coefficient of clipping.
 #pragma once
 
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::elementwise {
 
-// Of both sums.
+// For both sums.
 std::uint32_t parts_reduction(const Args& args);
 void fold_reduction(const Args& args);
 

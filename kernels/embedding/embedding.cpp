@@ -23,7 +23,7 @@ constexpr std::int64_t kForwardElementsPerPart = 256 * 1024;
 constexpr std::int64_t kTileRows = 2048;
 constexpr std::int64_t kTileColumns = 128;
 
-// An id minus the offset must not overflow; ids are 32 bits wide, so a larger offset is a mistake anyway.
+// An id minus the offset must not overflow. Ids have 32 bits, so a larger offset is a mistake anyway.
 Status expect_vocab_offset(const Subject& s) {
   return expect_int(s, 0, "vocab_offset", 0, std::numeric_limits<std::int32_t>::max());
 }
@@ -112,7 +112,7 @@ Tile tile_of(const Tensor& dtable, std::uint32_t part) {
           range_of(dtable.size[1], kTileColumns, part % across)};
 }
 
-// Where a tile is summed: f32, and either the table itself or scratch.
+// The f32 memory in which a tile is summed: the table itself or scratch.
 struct Sums {
   float* data;
   std::int64_t row_stride;
@@ -121,7 +121,7 @@ struct Sums {
   float* at(std::int64_t row) const { return data + row * row_stride; }
 };
 
-// Adds the tokens of the tile's rows in token order.
+// Adds the gradients of the tokens in the tile's rows, in token order.
 template<class E>
 void add_tokens(const Args& args, const Tile& tile, const Sums& sums) {
   const Tensor& ids = args.tensors[0];

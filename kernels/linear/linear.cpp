@@ -25,7 +25,7 @@ constexpr std::array<Operand, 4> kWgradOperands{{{"dy", Intent::kRead, false},
                                                  {"dw", Intent::kReadWrite, false},
                                                  {"dbias", Intent::kReadWrite, true}}};
 
-// Columns of dbias to a part, and how many are summed at a time.
+// Columns of dbias in a part, and columns that are summed at a time.
 constexpr std::int64_t kBiasColumnsPerPart = 256;
 constexpr std::int64_t kBiasColumnsAtOnce = 64;
 
@@ -127,8 +127,8 @@ std::uint32_t parts_wgrad(const Args& args) {
   return wgrad_tiling(args).count() + of_bias;
 }
 
-// Column sums in token order, in double: the sums are as long as the batch, and their cost is that of reading
-// dy.
+// Column sums in token order, in double: a sum has as many terms as the batch has tokens. Reading dy costs
+// more than the arithmetic.
 template<class E, class O>
 void sum_columns(const Matrix& dy, O* target, std::int64_t step, bool accumulate) {
   const E* source = reinterpret_cast<const E*>(dy.data);

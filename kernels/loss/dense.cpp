@@ -18,7 +18,7 @@ void losses(const Args& args, Range tokens) {
   for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
     const float* x = read(row_of(logits, t), buffer);
     const float largest = row_max(x, columns);
-    // Without a column that counts, the sum is empty and its logarithm -inf.
+    // If all logits are -inf, or there are none, the sum is zero and its logarithm -inf.
     const double sum = std::isinf(largest) && largest < 0.0f ? 0.0 : sum_exp(x, columns, largest);
     const double log_sum = std::log(sum);
     statistic(lse, t) = static_cast<float>(static_cast<double>(largest) + log_sum);

@@ -5,9 +5,8 @@
 
 namespace muster::kernels::loss {
 
-// Rows in order of op. Parts are ranges of tokens. A target that names no column where all columns are known
-// (dense), or is below -1 anywhere, gives NaN in its loss and gradient: it is data, so no check can refuse it
-// before the run.
+// Rows in order of op. Parts are ranges of tokens. A target below -1, or without a column in a dense loss,
+// gives NaN in its loss and gradient. Targets are data, so no check can refuse them before the run.
 std::span<const Kernel> rows();
 
 }  // namespace muster::kernels::loss

@@ -1,4 +1,4 @@
-// What the dense and the vocabulary-parallel loss share: targets, the cut into parts, and sums over a row of
+// Shared by the dense and the vocabulary-parallel loss: targets, the cut into parts, and sums over a row of
 // logits.
 #pragma once
 
@@ -17,11 +17,11 @@ inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // 20 to 50 µs.
 inline constexpr std::int64_t kElementsPerPart = 32 * 1024;
 
-// Of [T, V] logits.
+// For [T, V] logits.
 inline std::int64_t tokens_per_part(const Tensor& logits) {
   return std::max<std::int64_t>(1, kElementsPerPart / std::max<std::int64_t>(1, logits.size[1]));
 }
-// Of VOCAB_LOSS, one logarithm a token.
+// For VOCAB_LOSS, which takes one logarithm a token.
 inline constexpr std::int64_t kTokensPerLossPart = 8 * 1024;
 
 inline std::int32_t target_at(const Tensor& targets, std::int64_t token) {

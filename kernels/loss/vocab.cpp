@@ -8,12 +8,12 @@ namespace {
 
 struct VocabScratch;
 
-// The two words that VOCAB_SUM_EXP keeps of a token: the sum, and the target's logit less the maximum.
+// The two values that VOCAB_SUM_EXP keeps of a token: the sum, and the target's logit minus the maximum.
 float& word(const Tensor& stats, std::int64_t token, std::int64_t which) {
   return elements<float>(stats)[token * stats.stride[0] + which * stats.stride[1]];
 }
 
-// The shard's column of the target; -1 where another rank owns it, or nobody.
+// The shard's column of the target; -1: another rank owns it, or no rank does.
 std::int64_t owned_column(std::int32_t target, const Tensor& logits, std::int64_t vocab_offset) {
   const std::int64_t column = target - vocab_offset;
   return target >= 0 && column >= 0 && column < logits.size[1] ? column : -1;

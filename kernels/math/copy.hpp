@@ -1,33 +1,31 @@
-// copy(): memory to memory, past the cache when that pays.
+// copy(): memory to memory, with stores that bypass the cache ("streaming") where that pays.
 #pragma once
 
 #include <cstddef>
 
 namespace muster::math {
 
-// From this many written bytes of a whole operation on, over all its members, targets are streamed: the last
-// cache of the cores that were measured (a core complex of Zen 4). Of three quarters of it, what stays in it
-// takes two fifths to two thirds of the time; from one and a half of it on streaming is faster.
+// An operation that writes this many bytes or more, over all its members, streams its targets. This is the
+// size of the last cache of a Zen 4 core complex. At three quarters of it, ordinary stores take two fifths to
+// two thirds of the time of streaming; from one and a half of it on, streaming is faster.
 inline constexpr std::size_t kStreamBytes = 32 << 20;
 
 // Never stream: for a target that is read again soon.
 inline constexpr std::size_t kNeverStream = static_cast<std::size_t>(-1);
 
-// For copy() and the reductions: where a piece of an operation that writes `operation_bytes` over all its
-// members begins to stream.
+// The `streaming_from_bytes` for pieces of an operation that writes `operation_bytes` over all its members.
 constexpr std::size_t streaming_from(std::size_t operation_bytes) {
   return operation_bytes >= kStreamBytes ? 0 : kNeverStream;
 }
 
-// Copies `bytes` from source to target, which are the same range (then nothing happens) or do not overlap.
-// From `streaming_from_bytes` on the stores bypass the cache: worth about a factor of two once a whole
-// operation writes kStreamBytes, and a loss below. The caller knows the size of the whole
-// operation, so a piece of a large one passes 0. Streamed bytes are ordered before later stores of this
-// thread, as ordinary ones are.
+// Copies `bytes` from source to target. The two do not overlap, or are the same range: then nothing happens.
+// A copy of `streaming_from_bytes` or more is streamed, which gains about a factor of two in operations that
+// write kStreamBytes, and loses in smaller ones. Only the caller knows that size, so it passes 0 for a piece
+// of a large operation. Streamed bytes are ordered before later stores of this thread, as ordinary ones are.
 void copy(std::byte* target, const std::byte* source, std::size_t bytes, std::size_t streaming_from_bytes);
 
-// The pieces of one large streamed write. Only end_stream() orders them before later stores: it waits for
-// memory, so once, and not once a piece.
+// Writes a piece of a large streamed write. Only end_stream() orders the pieces before later stores. It waits
+// for memory, so call it once, behind the last piece.
 void stream(std::byte* target, const std::byte* source, std::size_t bytes);
 void end_stream();
 

@@ -13,27 +13,27 @@ namespace muster::math {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
-constexpr std::size_t kTileBytes = 16 << 10;  // stays in L1 between its reduction and its way to memory
+constexpr std::size_t kTileBytes = 16 << 10;  // small enough to stay in L1 until it is copied to the targets
 // So small that the processor reads for the next tile while it still writes this one. Two cores of a Zen 4
 // that sum two vectors move 56 to 80 GB/s by 4 KiB, 46 to 60 by 16 KiB, and 50 to 73 by ordinary stores.
 constexpr std::size_t kStreamedTileBytes = 4 << 10;
-// More sources than these are read more slowly beside streams than what a single target is spared.
+// With a single target and more sources, streaming slows their reading by more than it saves.
 constexpr std::size_t kStreamedSourcesMax = 3;
 
-// Which targets are written past the cache, and in what tiles.
+// Which targets are streamed, and in what tiles.
 struct Delivery {
   std::array<bool, kReduceSourcesMax> past_cache;  // by target
-  bool streams = false;                            // any is
+  bool streams = false;                            // any target is
   std::size_t tile = kTileBytes;
-  std::size_t ahead = 0;  // bytes before the first line of the targets that are
+  std::size_t ahead = 0;  // bytes before the first whole line of the streamed targets
 };
 
 std::size_t place_in_line(const std::byte* at) {
   return reinterpret_cast<std::uintptr_t>(at) % kLineBytes;
 }
 
-// Tiles begin where the lines of streamed targets begin. Where those begin at different places some lines are
-// put together from ordinary stores at the ends of each tile, which are fewer the longer a tile is.
+// Tiles begin where the lines of streamed targets begin. If targets have different places in a line, the ends
+// of their tiles need ordinary stores, of which longer tiles need fewer.
 void choose(Delivery& delivery, std::span<const std::byte* const> sources,
             std::span<std::byte* const> targets) {
   const std::byte* first = nullptr;
@@ -54,7 +54,7 @@ void choose(Delivery& delivery, std::span<const std::byte* const> sources,
   delivery.streams = first != nullptr;
 }
 
-// Its own function: the tile would make the frame of every short reduction a large one.
+// A function of its own, because the tile would enlarge the frame of every short reduction.
 [[gnu::noinline]] void reduce_in_tiles(muster_dtype dtype, muster_redop redop,
                                        std::span<const std::byte* const> sources,
                                        std::span<std::byte* const> targets, std::size_t count, double scale,

@@ -1,4 +1,4 @@
-// One result into every one of several targets, past the cache when that pays.
+// Writes one result to several targets, with streaming stores where that pays (copy.hpp).
 #pragma once
 
 #include <muster/muster.h>
@@ -8,14 +8,15 @@
 
 namespace muster::math {
 
-// Copies `bytes` from source to each target, a tile at a time, so that the source is fetched once. Targets
-// are the source itself or do not overlap it, nor each other. `streaming_from_bytes` as for copy().
+// Copies `bytes` from source to each target, a tile at a time, so that the source is fetched once. A target
+// is the source itself, or overlaps neither it nor another target. `streaming_from_bytes` as for copy().
 void copy_to_all(std::span<std::byte* const> targets, const std::byte* source, std::size_t bytes,
                  std::size_t streaming_from_bytes);
 
-// reduce() into each target; at most kReduceSourcesMax sources, and as many targets. A target may be exactly
-// one of the sources. From `streaming_from_bytes` of result on targets are streamed, as by copy(); but not
-// one that is a source, whose lines just were in the cache: a single target, or target k that is source k.
+// reduce() into each target; at most kReduceSourcesMax sources and as many targets. A target may be exactly
+// one of the sources. A result of `streaming_from_bytes` or more is streamed, as by copy(), if that pays. A
+// target that is a source is not streamed, because its lines are in the cache; where there are several
+// targets, this is found only if target k is source k.
 void reduce_to_all(muster_dtype dtype, muster_redop redop, std::span<const std::byte* const> sources,
                    std::span<std::byte* const> targets, std::size_t count, double scale,
                    std::size_t streaming_from_bytes);

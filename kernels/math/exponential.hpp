@@ -1,5 +1,5 @@
-// exp for floats, as a branch-free function of one lane: a loop over it vectorises, and every lane width
-// gives the same bits, which a library's vector exp does not promise.
+// exp for floats, as a branch-free function of one lane. A loop over it vectorises, and gives the same bits
+// for every lane width, which a library's vector exp does not promise.
 //
 // Method: e^x = 2^n · e^r with n = round(x / ln 2) and |r| <= ln(2)/2, the subtraction in two pieces (Cody
 // and Waite, Software Manual for the Elementary Functions, 1980), and a polynomial for (e^r - 1 - r) / r²
@@ -12,7 +12,7 @@
 
 namespace muster::math {
 
-// condition ? a : b, without a branch that the compiler could split the loop at.
+// condition ? a : b, without a branch at which the compiler could split the loop.
 [[gnu::always_inline]] inline float choose(bool condition, float a, float b) {
   const std::uint32_t mask = std::uint32_t{0} - static_cast<std::uint32_t>(condition);
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(a) & mask) |
@@ -40,7 +40,7 @@ namespace muster::math {
   q = q * r + 0.1666651964187622f;
   q = q * r + 0.4999999403953552f;
   const float p = (q * (r * r) + r) + 1.0f;
-  // The low bits of `shifted` hold n. Two factors, as 2^n itself may lie outside the range of a normal float.
+  // The low bits of `shifted` hold n. Two factors, because 2^n may lie outside the range of a normal float.
   const auto integer = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) -
                                                  std::bit_cast<std::uint32_t>(kToInteger));
   const std::int32_t half = integer >> 1;

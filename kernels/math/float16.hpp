@@ -24,8 +24,8 @@ constexpr float to_float(Bf16 x) {
 constexpr float to_float(F16 x) {
   const std::uint32_t sign = (std::uint32_t{x.bits} & 0x8000u) << 16;
   const std::uint32_t magnitude = x.bits & 0x7fffu;
-  // A float with the same fields is 2^-112 times too small; the product is exact and also lifts subnormals.
-  // Where the exponent was all ones it must be so again.
+  // A float with the same fields is 2^112 times too small. The product is exact, and lifts subnormals too. An
+  // exponent of all ones must stay all ones.
   const std::uint32_t lifted = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1p112f);
   const std::uint32_t all_ones = magnitude >= 0x7c00u ? 0x7f800000u : 0u;
   return std::bit_cast<float>(sign | lifted | all_ones);
@@ -39,7 +39,7 @@ constexpr Bf16 to_bf16(float x) {
   return {static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded)};
 }
 
-// Masks, because a compiler makes branches of selects here, and a loop with branches does not vectorise.
+// Uses masks: a compiler turns selects into branches here, and a loop with branches does not vectorise.
 constexpr F16 to_f16(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
@@ -47,7 +47,7 @@ constexpr F16 to_f16(float x) {
   const std::uint32_t is_small = 0u - std::uint32_t{magnitude < 0x38800000u};   // below 2^-14
   const std::uint32_t is_large = 0u - std::uint32_t{magnitude >= 0x47800000u};  // 65536 and more
   const std::uint32_t is_nan = 0u - std::uint32_t{magnitude > 0x7f800000u};
-  // The unit of a float near 0.5 is the unit of an F16 subnormal. Gives 0 where the value is not small.
+  // The unit of a float near 0.5 is the unit of an F16 subnormal. The result is 0 if the value is not small.
   const float at_half = std::bit_cast<float>(magnitude & is_small) + 0.5f;
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(at_half) - 0x3f000000u;
   // Move the exponent from bias 127 to 15, then round; a carry out of the mantissa is right, also into
@@ -58,8 +58,8 @@ constexpr F16 to_f16(float x) {
   return {static_cast<std::uint16_t>(sign | (finite & ~is_large) | (special & is_large))};
 }
 
-// The float next to x with an odd last bit where x is not a float itself. Rounding that to 16 bits equals
-// rounding x, which rounding twice to nearest would not.
+// x itself if it is a float, else the neighbouring float whose last bit is odd. Rounding that to 16 bits
+// equals rounding x once, which rounding twice to nearest would not.
 constexpr float to_odd_float(double x) {
   const float nearest = static_cast<float>(x);
   const double back = static_cast<double>(nearest);

@@ -1,10 +1,10 @@
 // The two 8-bit floats, as values: conversion to float is exact, conversion from float or double rounds once,
 // to nearest, ties to even. Without branches, so that loops over them vectorise.
 //
-// Overflow is what rounding says, nothing saturates: e5m2 has an infinity, from 61440 on; e4m3 has none, so
-// what rounds to more than 448, which is everything above 464, becomes NaN (as in the non-saturating mode of
-// the OCP 8-bit floating point specification, revision 1.0). A NaN, however it came about, is written as the
-// positive quiet one: 0x7F in e4m3, 0x7E in e5m2.
+// Values overflow by rounding and never saturate. e5m2 has an infinity, which values from 61440 on become.
+// e4m3 has none, so values above 464, which round to more than 448, become NaN. This is the non-saturating
+// mode of the OCP 8-bit floating point specification, revision 1.0. Every NaN is written as the positive
+// quiet one: 0x7F in e4m3, 0x7E in e5m2.
 #pragma once
 
 #include "kernels/math/float16.hpp"
@@ -14,8 +14,8 @@
 
 namespace muster::math {
 
-// 4 exponent bits with bias 7, 3 mantissa bits. All ones is NaN; numbers have the rest of the highest
-// exponent.
+// 4 exponent bits with bias 7, 3 mantissa bits. All ones is NaN; other patterns of the highest exponent are
+// numbers.
 struct F8E4m3 {
   std::uint8_t bits = 0;
 };
@@ -30,8 +30,8 @@ constexpr float to_float(F8E4m3 x) {
   const std::uint32_t magnitude = (std::uint32_t{x.bits} & 0x7fu) << 20;  // as fields of a float
   const std::uint32_t is_small = 0u - std::uint32_t{magnitude < 0x00800000u};
   const std::uint32_t is_nan = 0u - std::uint32_t{magnitude == 0x07f00000u};
-  // A subnormal is so many units of 2^-9: put them under the exponent of 2^-6 and take the 2^-6 away again.
-  // No step has a subnormal float, which a thread may have told its processor to treat as zero.
+  // A subnormal counts units of 2^-9: put them under the exponent of 2^-6, then subtract 2^-6. No step makes
+  // a subnormal float, because a thread may have told its processor to treat these as zero.
   const float raised = std::bit_cast<float>(magnitude + 0x3c800000u);
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(raised - 0x1p-6f);
   const std::uint32_t normal = magnitude + 0x3c000000u;  // from bias 7 to 127
@@ -55,7 +55,7 @@ constexpr F8E4m3 to_f8_e4m3(float x) {
   const std::uint32_t sign = (bits >> 24) & 0x80u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   const std::uint32_t is_small = 0u - std::uint32_t{magnitude < 0x3c800000u};  // below 2^-6
-  // The unit of a float at 2^14 is the unit of a subnormal. Gives 0 where the value is not small.
+  // The unit of a float at 2^14 is the unit of a subnormal. The result is 0 if the value is not small.
   const float at_unit = std::bit_cast<float>(magnitude & is_small) + 0x1p14f;
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(at_unit) - 0x46800000u;
   // Move the exponent from bias 127 to 7, then round; a carry out of the mantissa is right.

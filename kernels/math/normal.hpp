@@ -3,8 +3,8 @@
 // Method: Φ(-a) = erfc(a/√2)/2 for a >= 0, and (1 + 2z)·exp(z²)·erfc(z) is a smooth function of t = (z -
 // k)/(z + k) (form of Shepherd and Laframboise, Mathematics of Computation 36, 1981); its polynomial in t
 // with k = 3 was fitted here by weighted least squares to 4e-9. The square in the exponent is split in two
-// exact pieces, so that the tail keeps its relative accuracy: Φ is within a few units in the last place on
-// both sides, where 1 + erf(x) would cancel.
+// exact pieces, which keeps the relative accuracy of the tail. So Φ is within a few units in the last place
+// on both sides; 1 + erf(x) would cancel on one.
 #pragma once
 
 #include "kernels/math/exponential.hpp"

@@ -1,5 +1,5 @@
-// What a collective makes of a range of its elements, on every path: whoever carries it out, a member for
-// itself or a worker for all, says which members' elements come in and where the result goes.
+// What a collective makes of a range of its elements, on the direct and the engine path. The caller is a
+// member or a worker; it says which members' elements come in and where the result goes.
 #pragma once
 
 #include "api/base/collective.hpp"
@@ -15,14 +15,14 @@ struct Givers {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
 };
-// Whose elements make block `block` of what a member gets.
+// The members whose elements make block `block` of a member's target.
 inline Givers givers_of(const Collective& what, std::uint32_t block, std::uint32_t members) {
   if (has_reduction(what.op)) return {0, members};
   return {gives_at_root(what.op) ? static_cast<std::uint32_t>(what.root) : block, 1};
 }
 
-// `count` elements of each target become the reduction of all sources, or a copy of the one source of a
-// collective that reduces nothing. What targets may be, and from when on they are streamed: see deliver.hpp.
+// Makes `count` elements of each target the reduction of all sources, or a copy of the only source if the
+// collective reduces nothing. deliver.hpp says what targets may be, and when they are streamed.
 void carry_out(const Collective& what, std::span<const std::byte* const> sources,
                std::span<std::byte* const> targets, std::size_t count, std::size_t streaming_from_bytes);
 

@@ -26,7 +26,7 @@ HWY_AFTER_NAMESPACE();
 namespace muster::math {
 namespace {
 
-// AVG of i64: no instruction set divides such vectors and no float holds their sums, so this is plain code.
+// AVG of i64. Plain code, because no instruction set divides such vectors and no float holds their sums.
 void average_i64(const Reduction& r) {
   const auto members = static_cast<std::int64_t>(r.source_count);
   MUSTER_ASSERT(members > 0);

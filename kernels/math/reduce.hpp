@@ -5,8 +5,8 @@
 //          below the number of sources.
 // Types    8-bit and 16-bit floats are widened to f32, reduced in f32 and rounded once, to nearest even. f32
 //          and f64 stay what they are. Integers wrap modulo 2^bits. No multiply is ever fused with an add.
-// Range    what rounds to more than the largest element becomes infinity, or NaN in f8_e4m3, which has no
-//          infinity: nothing saturates.
+// Range    a result that rounds to more than the largest element becomes infinity, or NaN in f8_e4m3, which
+//          has no infinity. Nothing saturates.
 // AVG      floats: the sum, then one true division by n in the accumulation type (before the rounding of
 //          small floats). i32, u8, i8: the sum in 64 bits, which cannot overflow; i64: the sum wraps. Then
 //          one division towards zero.
@@ -14,8 +14,8 @@
 // PREMUL   each source times scale, rounded to the accumulation type, then the sum. For integers scale is a
 //          whole number with |scale| < 2^63, taken modulo 2^bits.
 // NaN      every NaN that a float reduction writes is the positive quiet one with an empty payload (0x7F in
-//          f8_e4m3), whatever went in or overflowed: payloads would depend on the order in which an
-//          instruction names its operands. This holds for one source too.
+//          f8_e4m3), also with one source. Payloads of the sources would make the result depend on the
+//          order of an instruction's operands.
 #pragma once
 
 #include "kernels/math/reducer.hpp"
@@ -30,12 +30,11 @@ namespace muster::math {
 inline constexpr std::size_t kReduceSourcesMax = 4096;
 
 // Reduces `count` elements of each source into target. 1..kReduceSourcesMax sources; no alignment is needed.
-// The target may be exactly one of the sources (in place), but must not overlap one in any other way. Pure
-// but for the target.
+// The target may be exactly one of the sources (in place), but must not overlap one in any other way.
 void reduce(muster_dtype dtype, muster_redop redop, std::span<const std::byte* const> sources,
             std::byte* target, std::size_t count, double scale);
 
-// The loops of one dtype: what reduce() does once it has chosen.
+// The loops that reduce() chooses for a dtype and a redop.
 Reducer reducer_of(muster_dtype dtype, muster_redop redop);
 
 // The SIMD target that reduce() and copy() run on here: "AVX3", "AVX2", … Static storage.

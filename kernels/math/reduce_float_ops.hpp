@@ -56,9 +56,9 @@ struct ProductOfFloats : SumOfFloats<D> {
   HWY_INLINE V combine(V a, V b) const { return hn::Mul(a, b); }
 };
 
-// MAX and MIN on keys: signed integers that order as the floats do, with -0 below +0 and NaN beyond every
-// number. The hardware's own max and min say different things about NaN and zeros on every instruction set.
-// MIN is MAX of the complements, which order the other way round.
+// MAX and MIN on keys: signed integers that order as the floats do, with -0 below +0 and NaN above every
+// number. The hardware's own max and min treat NaN and zeros differently on each instruction set. MIN is MAX
+// of the complements, which have the reverse order.
 template<class D>
 struct ExtremeOfFloats {
   using V = hn::Vec<D>;
@@ -84,7 +84,7 @@ struct ExtremeOfFloats {
   }
   HWY_INLINE V finish(V v) const {
     const VI key = hn::Xor(hn::BitCast(DI(), v), hn::Set(DI(), complement));
-    return canonical_nan(D(), hn::BitCast(D(), flip(key)));  // a key beyond all numbers is a NaN again
+    return canonical_nan(D(), hn::BitCast(D(), flip(key)));  // a key above all numbers becomes a NaN again
   }
 };
 

@@ -31,8 +31,8 @@ struct Bf16Format : HalfLanes {
   static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
     return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), v)));
   }
-  // To nearest even: add just under half, and one more if the kept part is odd. A carry into the exponent is
-  // right, up to infinity; NaN is the canonical one here, which the addition cannot push over.
+  // Rounds to nearest even: adds just under half, and one more if the kept part is odd. A carry into the
+  // exponent is right, up to infinity. A NaN is the canonical one here, which the addition leaves a NaN.
   static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
     const DU du;
     const auto bits = hn::BitCast(du, v);
@@ -41,7 +41,7 @@ struct Bf16Format : HalfLanes {
   }
 };
 
-// Instructions of F16C came with AVX2's predecessors; elsewhere the same values by integer arithmetic.
+// All processors with AVX2 have F16C. Other targets compute the same values by integer arithmetic.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
 
 struct F16Format : HalfLanes {

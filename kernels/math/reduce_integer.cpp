@@ -1,5 +1,5 @@
-// i32, i64, u8 and i8: unsigned lanes, which wrap; MAX and MIN see the signed value. For AVG of i64 see
-// reduce.cpp.
+// i32, i64, u8 and i8: unsigned lanes, which wrap; MAX and MIN compare the element's own type. AVG of i64 is
+// in reduce.cpp.
 #include "kernels/math/reduce_formats.hpp"
 
 #include <cstdint>
@@ -76,9 +76,9 @@ struct ExtremeOfIntegers : SumOfIntegers<D> {
   }
 };
 
-// For AVG: lanes that hold every sum of kReduceSourcesMax elements exactly, and whose rounded quotient cuts
-// to the integer that the true one cuts to. A quotient that is no integer is at least 1/4096 short of the
-// next; rounding moves it by at most 2^-17 (bytes: below 2^8 in f32) or 2^-22 (i32: up to 2^31 in f64).
+// For AVG: lanes that hold every sum of kReduceSourcesMax elements exactly. The rounded quotient truncates to
+// the same integer as the true one. A quotient that is no integer is at least 1/4096 short of the next, and
+// rounding moves it by at most 2^-17 (bytes: below 2^8 in f32) or 2^-22 (i32: up to 2^31 in f64).
 template<class Value>
 struct MeanFormat {
   using Lane = float;
@@ -98,8 +98,8 @@ struct MeanFormat<std::int32_t> {
   using D = hn::ScalableTag<double>;
   using Elements = hn::Rebind<std::int32_t, D>;
   static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) { return hn::PromoteTo(D(), v); }
-  // Cut before the conversion, which on one target takes what lies above the largest i32, if by less than
-  // one, for overflow.
+  // Truncate before the conversion: one target takes a value less than one above the largest i32 for an
+  // overflow.
   static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) { return hn::DemoteTo(Elements(), hn::Trunc(v)); }
 };
 

@@ -1,11 +1,10 @@
-// The loops of reduce(), compiled once per SIMD target. Included by reduce_{real,half,quarter,integer}.cpp
-// alone, which add what a dtype means: a Format (how elements become lanes of the accumulation type) and the
-// operators on those lanes.
+// The loops of reduce(), compiled once per SIMD target. Only reduce_{real,half,quarter,integer}.cpp include
+// them. They add a Format (how elements become lanes of the accumulation type) and the operators on lanes.
 //
 // A Format has Elements, the tag of a vector of elements as they lie in memory, D, the tag of as many lanes,
 // and widen and narrow between the two. An operator has prepare (one source's lanes), combine (two subtrees)
-// and finish (before the result is narrowed). An operator with kFewLoops is rare: fewer loops are compiled
-// for it, and each takes a little longer.
+// and finish (before the result is narrowed). kFewLoops marks a rare operator: fewer loops are compiled for
+// it, and each takes a little longer.
 //
 // One to eight sources are reduced in registers. More are cut into blocks of eight, the last of which may be
 // shorter. Each block's result is a full subtree, kept in a tile that stays in L1, and equal subtrees are
@@ -83,8 +82,7 @@ HWY_INLINE auto tree(const Op& op, const Vectors& vectors, std::size_t first) {
   }
 }
 
-// The tree over up to seven sources, whose number is known only when the loop runs. `Least` sources are there
-// at least.
+// The tree over `Least` to seven sources, whose number is known only when the loop runs.
 template<std::size_t Least, class Op, class Vectors>
 HWY_INLINE auto tree_of_some(const Op& op, const Vectors& vectors, std::size_t source_count) {
   if constexpr (Least > 4) {
@@ -131,7 +129,7 @@ struct ToTarget {
   }
 };
 
-// Writes the result of a part of the sources to a tile: as lanes. A tile's size is a multiple of every
+// Writes the result of some of the sources to a tile, as lanes. A tile's size is a multiple of every
 // vector's.
 template<class Format, class Op>
 struct ToTile {
@@ -172,7 +170,7 @@ HWY_INLINE void fold(const Op& op, const SourceRange& range, const To& to) {
   to.put_rest(op, tree_over<kSources>(op, rest, source_count), i, count - i);
 }
 
-// A full block of sources, or one of fewer, whose number the loop asks for each vector.
+// Reduces a full block of sources, or a shorter one, where the loop tests the number for each vector.
 template<class Format, class Op, class To>
 HWY_INLINE void fold_block(const Op& op, const SourceRange& range, const To& to) {
   if (range.source_count == kBlock) return fold<Format, SourceCount{kBlock, kBlock}>(op, range, to);
@@ -250,7 +248,7 @@ void reduce_tile(const Op& op, const Reduction& r, Tiles<Format>& tiles, std::si
   finish(op, tiles, r.target + first * kElementBytes<Format>, count);
 }
 
-// Its own function: the tiles would make the frame of every short reduction a large one.
+// A function of its own, because the tiles would enlarge the frame of every short reduction.
 template<class Format, class Op>
 HWY_NOINLINE void reduce_in_tiles(const Op& op, const Reduction& r) {
   Tiles<Format> tiles;

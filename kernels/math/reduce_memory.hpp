@@ -1,8 +1,8 @@
 // How the loops of reduce() reach memory, compiled once per SIMD target: whole vectors, and the first lanes
 // of one. See reduce_loops.hpp.
 //
-// All of it goes through bytes: an element's address need not be a multiple of its size. Of an incomplete
-// vector no byte outside is read or written: what is there may be another thread's, or not be mapped.
+// All access is by bytes, because an element's address need not be a multiple of its size. No byte outside an
+// incomplete vector is read or written, because it may belong to another thread, or not be mapped.
 #if defined(MUSTER_KERNELS_MATH_REDUCE_MEMORY_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef MUSTER_KERNELS_MATH_REDUCE_MEMORY_HPP
 #undef MUSTER_KERNELS_MATH_REDUCE_MEMORY_HPP
@@ -72,7 +72,7 @@ HWY_INLINE void store_word(std::uint64_t value, std::byte* to) {
   std::memcpy(to, &word, sizeof word);
 }
 
-// 1 to 7 bytes are the low ones of a word: two or three pieces, which overlap where they must.
+// Loads 1 to 7 bytes as the low bytes of a word, in two or three pieces, which may overlap.
 HWY_INLINE std::uint64_t load_part(const std::byte* from, std::size_t bytes) {
   const std::size_t last = bytes - 1;
   const std::size_t middle = bytes / 2;
@@ -94,8 +94,8 @@ HWY_INLINE void store_part(std::uint64_t word, std::byte* to, std::size_t bytes)
   }
 }
 
-// The first `bytes` of a vector, from 1 to one less than it has, in pieces: halves of a vector while they
-// fit, then a word, then part of one.
+// Loads the first `bytes` of a vector, at least 1 and fewer than all, in pieces: halves of a vector while
+// they fit, then a word, then part of a word.
 template<class D8>
 HWY_INLINE hn::Vec<D8> load_pieces(D8 d, const std::byte* from, std::size_t bytes) {
   constexpr std::size_t kBytes = hn::MaxLanes(D8());
@@ -142,8 +142,8 @@ HWY_INLINE void store_pieces(D8 d, hn::Vec<D8> v, std::byte* to, std::size_t byt
   }
 }
 
-// Not inlined: within every loop, for every source, the pieces would triple the size of this library for two
-// or three nanoseconds of a reduction.
+// Not inlined: the pieces, in every loop and for every source, would triple the size of this library, and
+// save only two or three nanoseconds of a reduction.
 template<class D8>
 HWY_NOINLINE hn::Vec<D8> load_first_apart(D8 d, const std::byte* from, std::size_t bytes) {
   return load_pieces(d, from, bytes);
@@ -166,8 +166,8 @@ HWY_INLINE void store_first(D8 d, hn::Vec<D8> v, std::byte* to, std::size_t byte
 
 #else
 
-// Masks. They keep a processor from what lies outside, but where that is a page which it may not touch, it
-// takes its slow path to find out: 0.2 µs instead of a nanosecond, measured on Zen 4.
+// A mask keeps the processor from bytes outside. But if these lie in a page that it may not touch, it takes a
+// slow path: 0.2 µs instead of a nanosecond, measured on Zen 4. So near a page's end the pieces are used.
 template<class D8>
 HWY_INLINE bool crosses_page(D8 d, const std::byte* at) {
   constexpr std::size_t kPage = 4096;
@@ -187,7 +187,7 @@ HWY_INLINE void store_first(D8 d, hn::Vec<D8> v, std::byte* to, std::size_t byte
 
 #endif  // HWY_MEM_OPS_MIGHT_FAULT
 
-// The first `count` lanes of a vector: not none, and fewer than all. Loaded, the others are zeros.
+// The first `count` lanes of a vector: at least one, and fewer than all. A load sets the others to zero.
 template<class D>
 HWY_INLINE hn::Vec<D> load_some(D d, const std::byte* from, std::size_t count) {
   return hn::BitCast(d, load_first(BytesOf<D>(), from, count * sizeof(hn::TFromD<D>)));

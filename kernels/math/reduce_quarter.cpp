@@ -24,10 +24,10 @@ struct QuarterLanes {
   static HWY_INLINE hn::Vec<D> real(std::int32_t bits) { return hn::BitCast(D(), word(bits)); }
 };
 
-// Instructions of F16C came with AVX2's predecessors; elsewhere the same values by integer arithmetic.
+// All processors with AVX2 have F16C. Other targets compute the same values by integer arithmetic.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
 
-// By way of f16: an e5m2 is its upper half, and an e4m3 has its fields but for a bias that is lower by 8.
+// By way of f16: an e5m2 is the upper half of an f16, and an e4m3 has the same fields with a bias lower by 8.
 struct QuarterByHalf : QuarterLanes {
   using DH = hn::Rebind<hwy::float16_t, D>;
   using D16 = hn::Rebind<std::int16_t, D>;
@@ -39,9 +39,9 @@ struct QuarterByHalf : QuarterLanes {
   }
   static HWY_INLINE hn::Vec<D> value_of(V16 half) { return hn::PromoteTo(D(), hn::BitCast(DH(), half)); }
 
-  // The f16 that rounds to the same element as v. To keep two roundings equal to one, what the first of them
-  // drops must stay visible: of the 23 mantissa bits the upper 6 stay, and the last of these is set if any
-  // below was. So the f16 is exact, as one has 6 such bits down to 2^-18, and half of the smallest element is
+  // The f16 that rounds to the same element as v. Two roundings equal one only if the bits that the first one
+  // drops stay visible. So the upper 6 of the 23 mantissa bits stay, and the last of them is set if any lower
+  // bit was. An f16 holds that exactly: it has 6 such bits down to 2^-18, and half of the smallest element is
   // 2^-17 or 2^-18.
   static HWY_INLINE V16 sticky_half(hn::Vec<D> v) {
     const VI bits = hn::BitCast(DI(), v);
@@ -59,7 +59,7 @@ struct QuarterByHalf : QuarterLanes {
 
 struct E4m3Format : QuarterByHalf {
   static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
-    // The sign was extended to 16 bits: its copy in the highest bit of the exponent goes.
+    // The sign was extended to 16 bits, so clear its copy in the highest bit of the exponent.
     const V16 half = hn::And(hn::ShiftLeft<7>(signed_bits(v)), word16(0xBFFF));
     const auto is_nan = hn::Eq(hn::And(half, word16(0x3F80)), word16(0x3F80));
     return hn::Mul(value_of(hn::IfThenElse(is_nan, word16(0x7E00), half)), hn::Set(D(), 256.0f));
@@ -78,8 +78,8 @@ struct E5m2Format : QuarterByHalf {
   static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
     return value_of(hn::ShiftLeft<8>(signed_bits(v)));
   }
-  // A carry may reach infinity; what is infinite or NaN has nothing to round off. The narrowing is that of
-  // signed bytes: the sign comes down with the arithmetic shift.
+  // A carry may reach infinity; infinity and NaN have no bits to round off. Narrows signed bytes, because the
+  // arithmetic shift brings the sign down.
   static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
     const hn::RebindToSigned<Elements> signed_elements;
     return hn::BitCast(Elements(), hn::DemoteTo(signed_elements, round_off<8>(sticky_half(v))));
@@ -95,7 +95,7 @@ struct QuarterByWords : QuarterLanes {
   static HWY_INLINE hn::Vec<D> finite(hn::Vec<Elements> v) {
     const VI bits = hn::PromoteTo(DI(), v);
     const VI magnitude = hn::ShiftLeft<23 - kMantissa>(hn::And(bits, word(0x7F)));
-    // A subnormal is so many units: put them under the exponent of the smallest normal, then take it away.
+    // A subnormal counts units: put them under the exponent of the smallest normal, then subtract that.
     constexpr std::int32_t kSmallestNormal = (128 - kBias) << 23;
     const auto raised = hn::BitCast(D(), hn::Add(magnitude, word(kSmallestNormal)));
     const VI tiny = hn::BitCast(DI(), hn::Sub(raised, real(kSmallestNormal)));
@@ -104,11 +104,11 @@ struct QuarterByWords : QuarterLanes {
     return hn::BitCast(D(), hn::Or(value, hn::ShiftLeft<24>(hn::And(bits, word(0x80)))));
   }
 
-  // The pattern of a positive value; of one that overflows, anything beyond the largest.
+  // The pattern of a positive value; if the value overflows, any pattern above the largest number.
   static HWY_INLINE VI rounded(VI magnitude) {
     constexpr std::int32_t kRebase = (127 - kBias) << 23;
     constexpr int kDropped = 23 - kMantissa;
-    // Below the smallest normal: next to a number whose unit is the spacing of subnormals the adder rounds.
+    // Below the smallest normal: add a number whose unit is the spacing of subnormals, which rounds.
     constexpr std::int32_t kUnit = (127 + 24 - kMantissa - kBias) << 23;
     const VI tiny =
         hn::Sub(hn::BitCast(DI(), hn::Add(hn::BitCast(D(), magnitude), real(kUnit))), word(kUnit));
@@ -142,7 +142,7 @@ struct E5m2Format : QuarterByWords<2, 15> {
     const auto is_finite = hn::Lt(hn::Abs(value), hn::Set(D(), 65536.0f));
     return hn::IfThenElse(is_finite, value, hn::Or(value, real(0x7F800000)));
   }
-  // A NaN comes as the canonical one, without a sign.
+  // A NaN is the canonical one here, without a sign.
   static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
     const VI bits = hn::BitCast(DI(), v);
     const VI magnitude = hn::And(bits, word(0x7FFFFFFF));

@@ -1,4 +1,4 @@
-// Reducer: the loops of one dtype, for whoever reduces the same kind of vectors over and over.
+// Reducer: the loops of one dtype and redop, for code that reduces the same kind of vectors repeatedly.
 #pragma once
 
 #include <muster/muster.h>
@@ -7,7 +7,7 @@
 
 namespace muster::math {
 
-// What one call reduces: as the arguments of reduce(), with a count of at least 1.
+// The arguments of reduce() as one value, with a count of at least 1.
 struct Reduction {
   muster_redop redop;
   const std::byte* const* sources;

@@ -9,15 +9,15 @@
 namespace muster::math {
 namespace {
 
-// From here on a copy is worth a look at how it is stored; below, what counts is not to be called.
+// A copy of this size or more goes through copy(), which may stream; for a shorter one the call costs more.
 constexpr std::size_t kShortBytes = 1 << 10;
 
-// A place in a face that moves on run by run.
+// A position in a face that advances run by run.
 //
-// Dims of one element are dropped, and dims that lie end to end are one, so that a face that is contiguous is
-// one run, and a run is as long as it can be.
+// Dims of one element are dropped, and dims that lie end to end are merged. So a run is as long as possible,
+// and a contiguous face is one run.
 //
-// Owns    nothing but the place. Thread  one. Bound  the face's elements. Fails  never.
+// Owns    its position only. Thread  one. Bound  the face's elements. Fails  never.
 class Cursor {
  public:
   Cursor(const Face& face, std::uint64_t element, std::size_t element_bytes)
@@ -108,7 +108,7 @@ void copy_run(const Cursor& target, const Cursor& source, std::uint64_t count, s
 
 void copy_faces(const Face& target, const Face& source, std::uint64_t first, std::uint64_t last,
                 std::size_t element_bytes, std::size_t streaming_from) {
-  if (first == last) return;  // an empty view has no place to begin at
+  if (first == last) return;  // an empty view has no first address
   Cursor to(target, first, element_bytes);
   Cursor from(source, first, element_bytes);
   while (first < last) {

@@ -8,8 +8,8 @@
 
 namespace muster::math {
 
-// Copies elements [first, last), counted in row-major order, of one face to those of another with as many.
-// What lies end to end in both goes as one copy, past the cache from `streaming_from` bytes on.
+// Copies elements [first, last), counted in row-major order, of one face to the same ones of another with as
+// many elements. A run that is contiguous in both is one copy, streamed from `streaming_from` bytes on.
 void copy_faces(const Face& target, const Face& source, std::uint64_t first, std::uint64_t last,
                 std::size_t element_bytes, std::size_t streaming_from);
 

@@ -1,5 +1,5 @@
-// Sums of floats in one fixed order, whatever the machine: 32 interleaved lanes, folded in halves, within
-// blocks of 1024 terms; blocks are added in double. So the error stays near one rounding for any length.
+// Sums of floats in one fixed order on every machine. Blocks of 1024 terms are summed in 32 interleaved
+// lanes, which are folded in halves; blocks are added in double. So the error stays near one rounding.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace muster::math {
 inline constexpr std::int64_t kSumBlock = 1024;
 inline constexpr std::int64_t kSumLanes = 32;
 
-// Of a block whose length is a multiple of kSumLanes.
+// Sums a block whose length is a multiple of kSumLanes.
 [[gnu::always_inline]] inline float sum_block(const float* terms, std::int64_t count) {
   using Eight = float __attribute__((vector_size(32)));
   constexpr std::size_t kBytes = sizeof(Eight);
-  Eight a{}, b{}, c{}, d{};  // by name: an array of them would live in memory
+  Eight a{}, b{}, c{}, d{};  // four variables, because an array of them would live in memory
   for (std::int64_t i = 0; i < count; i += kSumLanes) {
     Eight e, f, g, h;
     std::memcpy(&e, terms + i, kBytes);

@@ -8,8 +8,8 @@ namespace {
 struct RowScratch;
 struct ColumnScratch;
 
-// Rows whose products are added among themselves before they join the column's total, which keeps the
-// rounding of a long column near that of its blocks.
+// Rows whose products are added in a block before the block joins the column's total. So the rounding of a
+// long column stays near that of its blocks.
 constexpr std::int64_t kRowsPerBlock = 64;
 
 // With n = (x - mean)·rstd and g = dy·weight: dx = rstd·(g - mean of g - n·(mean of g·n)); kRms has no mean,

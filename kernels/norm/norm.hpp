@@ -5,8 +5,8 @@
 
 namespace muster::kernels::norm {
 
-// Rows in order of op. Parts of a forward are ranges of rows. A backward has these first, for dx, and then
-// ranges of columns, for dweight and dbias: each column is summed by one part, in row order.
+// Rows in order of op. Parts of a forward are ranges of rows. Parts of a backward are ranges of rows, for dx,
+// then ranges of columns, for dweight and dbias. One part sums a column, in row order.
 std::span<const Kernel> rows();
 
 }  // namespace muster::kernels::norm

@@ -1,4 +1,4 @@
-// How the norms are cut into parts, and the operands of a backward by name.
+// The cut of the norms into parts, and the operands of a backward by name.
 #pragma once
 
 #include "kernels/element.hpp"

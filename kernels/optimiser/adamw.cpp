@@ -44,7 +44,7 @@ std::uint32_t parts_adamw(const Args& args) {
   return parts_of(args.tensors[0].count(), kElementsPerPart);
 }
 
-// The scalars of one step, worked out in double and rounded once.
+// The scalars of one step, computed in double and rounded once.
 struct StepScalars {
   float gradient_scale;
   float beta1, one_minus_beta1;
@@ -78,7 +78,7 @@ StepScalars step_of(const Args& args) {
   return step;
 }
 
-// One element. sqrt(v/(1-b2^t)) is taken as sqrt(v)·root_v_correction, which saves a division.
+// Updates one element. sqrt(v/(1-b2^t)) is computed as sqrt(v)·root_v_correction, which saves a division.
 inline void update(const StepScalars& s, float& param, float grad, float& m, float& v) {
   const float g = grad * s.gradient_scale;
   m = s.beta1 * m + s.one_minus_beta1 * g;

@@ -16,7 +16,7 @@ constexpr std::array<Operand, 2> kOperands{{{"x", Intent::kRead, false}, {"y", I
 // About 10 µs of rotation.
 constexpr std::int64_t kElementsPerPart = 32 * 1024;
 
-// Positions between two angles that are worked out anew; those between follow by rotation in double.
+// Spacing of the positions whose angles are computed anew; a rotation in double gives those between.
 constexpr std::int64_t kAnchorSpacing = 32;
 
 // Above this, position times frequency loses the accuracy of a float even in double.
@@ -82,8 +82,7 @@ class Angles {
   }
   static constexpr std::int64_t tables_size(std::int64_t pairs) { return kRows * pairs; }
 
-  // Anchors lie at multiples of kAnchorSpacing, so that a position gets the same bits from whatever range it
-  // is in.
+  // Anchors lie at multiples of kAnchorSpacing, so that a position has the same bits in every range.
   void start(std::int64_t position) {
     const std::int64_t anchor = position / kAnchorSpacing * kAnchorSpacing;
     set(anchor);
@@ -118,7 +117,7 @@ class Angles {
   std::int64_t position_ = 0;
 };
 
-// One head of one token. y may be x: a pair is read before it is written, and no other reads it.
+// Rotates one head of one token. y may be x, because each pair is read before it is written.
 void rotate(const float* x, float* y, const float* cosine, const float* sine, std::int64_t pairs) {
 #pragma omp simd
   for (std::int64_t i = 0; i < pairs; ++i) {

@@ -32,11 +32,11 @@ std::optional<Diagnosis> diagnosis_of(ProcessState state) {
   }
 }
 
-// The way from one wait to all that it depends on.
+// A depth-first search from one wait to all waits and ranks that it depends on.
 //
-// Owns    what it has found.
+// Owns    its findings.
 // Thread  one.
-// Bound   each wait is looked at once.
+// Bound   each wait is visited once.
 // Fails   never.
 class Search {
  public:
@@ -58,14 +58,14 @@ class Search {
 
  private:
   enum class Mark : std::uint8_t { kNew, kOnTheWay, kDone };
-  struct End {  // where a way ends
+  struct End {  // a rank at which a path ends, because it waits for nobody
     Culprit culprit;
     std::size_t wait = 0;
     bool certain = true;
   };
   struct Step {
     std::size_t wait = 0;
-    std::uint32_t missing = 0;  // by whom the way goes on from it
+    std::uint32_t missing = 0;  // the missing rank by which the path leaves the wait
     bool certain = true;
   };
 
@@ -97,14 +97,14 @@ class Search {
     std::optional<Diagnosis> end = diagnosis_of(state.process);
     if (!end && !state.attached) end = Diagnosis::kNotAttached;
     const auto& places = missing.rank < places_.size() ? places_[missing.rank] : std::vector<std::size_t>();
-    // A part that is held back by something else than a wait goes no further: the reason is its own.
+    // If something other than a wait holds the part back, the path ends: the rank itself is the reason.
     if (!end && (places.empty() || !missing.reason.empty())) end = Diagnosis::kNotJoined;
     if (end) return ends_.push_back({{missing.rank, *end, missing.reason}, w, certain});
     for (const std::size_t place : places)
       go_on(w, missing.rank, place, snapshot_.waits[place].path == Path::kDirect, certain);
   }
 
-  // `sure`: that the rank cannot come to `w` before `next` is over; `certain`: that the way to `w` is so.
+  // `sure`: the missing rank cannot arrive at `w` before `next` is over. `certain`: so are all steps to `w`.
   void go_on(std::size_t w, std::uint32_t missing, std::size_t next, bool sure, bool certain) {
     goes_on_[w] = true;
     way_.push_back({w, missing, sure});
@@ -124,7 +124,7 @@ class Search {
       circle.push_back({sits, from->wait, from->missing, from->certain});
       sits = from->missing;
     }
-    // A circle that is certain counts more than one that is inferred, a short one more than a long one.
+    // A certain circle is preferred to an inferred one, then a short one to a long one.
     const auto rating = [](const std::vector<Link>& links) {
       return std::pair(std::none_of(links.begin(), links.end(), [](const Link& l) { return !l.certain; }),
                        -static_cast<std::ptrdiff_t>(links.size()));
@@ -144,7 +144,7 @@ class Search {
     std::optional<Diagnosis> worst;
     for (const End& end : ends_) worst = std::max(worst.value_or(Diagnosis::kHealthy), end.culprit.diagnosis);
     const bool process = worst && *worst >= Diagnosis::kFrozen;
-    // That a member has no process is seen; a circle may be inferred.
+    // A member without a process is a fact, so it counts more than a circle that is only inferred.
     const bool inferred =
         std::any_of(circle_.begin(), circle_.end(), [](const Link& link) { return !link.certain; });
     const bool absent = std::any_of(ends_.begin(), ends_.end(), [](const End& end) {
@@ -166,7 +166,7 @@ class Search {
   }
 
   void conclude_circle(Report& report) {
-    // Begins with the oldest, so that the same circle always reads the same.
+    // The oldest wait comes first, so that the same circle always reads the same.
     const auto first = std::min_element(circle_.begin(), circle_.end(), [&](const Link& a, const Link& b) {
       return std::pair(since(a.wait), a.rank) < std::pair(since(b.wait), b.rank);
     });
@@ -183,7 +183,7 @@ class Search {
     name_culprits(report);
   }
 
-  // Each rank at which a way ends, with the worst that was found of it.
+  // Each rank at which a path ends, with its worst diagnosis.
   void name_culprits(Report& report) const {
     std::map<std::uint32_t, Culprit> culprits;
     for (const End& end : ends_) {
@@ -203,7 +203,7 @@ class Search {
       if (end.certain) report.confidence = Confidence::kHigh;
     }
     name_culprits(report);
-    // Where nobody else is waited for than those who wait for nobody, the search has come to the ground.
+    // Prefer waits whose missing ranks all wait for nobody: nothing lies deeper than such a wait.
     std::vector<std::size_t> ground;
     std::copy_if(waits.begin(), waits.end(), std::back_inserter(ground),
                  [&](std::size_t w) { return !goes_on_[w]; });
@@ -218,7 +218,7 @@ class Search {
   const Snapshot& snapshot_;
   std::vector<std::vector<std::size_t>> places_;  // by rank: the waits in which it sits
   std::vector<Mark> marks_;
-  std::vector<bool> goes_on_;  // somebody who is missing there waits elsewhere
+  std::vector<bool> goes_on_;  // a rank that is missing from the wait waits elsewhere
   std::vector<Step> way_;
   std::vector<End> ends_;
   std::vector<Link> circle_;
@@ -226,7 +226,7 @@ class Search {
   std::vector<std::size_t> differing_;
 };
 
-// Each sentence is what the snapshot really rules out: of states that nobody has looked at it says nothing.
+// Adds only what the snapshot proves. A process of unknown state rules nothing out.
 void rule_out(const Snapshot& snapshot, Report& report) {
   bool seen = true;
   bool ill = false;
@@ -254,7 +254,7 @@ void rule_out(const Snapshot& snapshot, Report& report) {
     report.ruled_out.emplace_back("a difference in op, count or dtype among those who have come");
 }
 
-// Nothing waits for long. Processes that cannot go on are the cause of that, or of what comes next.
+// No operation waits for long, but a process that cannot go on will hold up the next one.
 void look_between_operations(const Snapshot& snapshot, Report& report) {
   for (std::uint32_t number = 0; number < snapshot.ranks.size(); ++number) {
     const RankState& rank = snapshot.ranks[number];
@@ -299,7 +299,7 @@ const char* confidence_name(Confidence confidence) noexcept {
   return word(std::array{"low", "medium", "high"}, confidence);
 }
 
-// Where the oldest operation only takes its time, a younger one may hang all the same.
+// If the oldest operation is only slow, a younger one may still hang. So the search goes on to the next.
 Report assess(const Snapshot& snapshot, std::optional<std::size_t> about) {
   std::vector<std::size_t> starts;
   if (about) {

@@ -1,9 +1,9 @@
 // Who is to blame when an operation does not complete: a pure function of a Snapshot.
 //
-// Not by majority: of 32 ranks 30 may be stuck and the two that are ahead be right. The search begins at the
-// oldest operation that is incomplete, or at the one that is asked about, and goes from each member that has
-// not come to the operation in which that one waits itself, until it comes to ranks that wait for nobody, or
-// back to where it has been.
+// A majority vote would be wrong: 30 of 32 ranks may be stuck while the two that are ahead are right. So the
+// search begins at the oldest incomplete operation, or at the one in question. From each missing member it
+// goes on to the operation in which that member waits. It stops at ranks that wait for nobody, or when it
+// closes a circle.
 #pragma once
 
 #include "scheduler/blame/snapshot.hpp"
@@ -18,11 +18,11 @@ namespace muster::blame {
 
 enum class Diagnosis : std::uint8_t {
   kHealthy,          // no operation is older than the snapshot's patience, and every process can go on
-  kSlow,             // all have come; the operation runs
-  kNotJoined,        // a member runs, and has not come
-  kNotAttached,      // a member has no process in the job
-  kMismatchPending,  // members of one group are in different operations: it fails, or hangs, once they meet
-  kDeadlock,         // a circle of operations, each waiting for a member that waits in the next
+  kSlow,             // all members have arrived; the operation runs
+  kNotJoined,        // the process of a missing member runs
+  kNotAttached,      // a missing member has no process in the job
+  kMismatchPending,  // members of one group are in different operations, which will fail or hang
+  kDeadlock,         // a circle of operations: each waits for a member that waits in the next
   kFrozen,
   kStopped,
   kDead,
@@ -35,15 +35,15 @@ const char* confidence_name(Confidence confidence) noexcept;
 struct Culprit {
   std::uint32_t rank = 0;
   Diagnosis diagnosis = Diagnosis::kNotJoined;
-  std::string reason;  // what its own start waits for, if it has submitted one
+  std::string reason;  // what the rank's own start waits for; empty: the rank has submitted none
 };
 
-// One step of a circle: `rank` waits in `wait` for `waits_for`, which waits in the next step's.
+// One step of a circle: `rank` waits in `wait` for `waits_for`, which waits in the `wait` of the next step.
 struct Link {
   std::uint32_t rank = 0;
   std::size_t wait = 0;
   std::uint32_t waits_for = 0;
-  bool certain = false;  // that one's part stands behind the next wait, or its caller sits in it
+  bool certain = false;  // `waits_for` has its part queued behind the next wait, or its caller blocks in it
 };
 
 struct Report {
@@ -56,14 +56,15 @@ struct Report {
   std::vector<std::string> next;  // commands to type
 };
 
-// `about`: the wait whose deadline has passed, which is then looked at whatever its age. Without it, and
-// where nothing waits for long, processes that are stopped, frozen or dead between two operations are named.
+// `about`: index of the wait whose deadline has passed; the search starts there, whatever the wait's age.
+// Without it the search starts at waits older than the snapshot's patience. If there are none, the report
+// names processes that are stopped, frozen or dead between two operations.
 Report assess(const Snapshot& snapshot, std::optional<std::size_t> about = std::nullopt);
 
-// The cause in one clause, to stand behind a deadline's diagnosis; empty if there is nothing to add to the
-// missing ranks. What matters most comes first, so that it may be cut.
+// The cause in one clause, which a deadline's message ends with; empty if there is nothing to add to the
+// missing ranks. The most important words come first, because a caller may cut the end.
 std::string because(const Snapshot& snapshot, const Report& report);
-// As `muster hang` prints it.
+// The report as `muster hang` prints it.
 std::string text_of(const Snapshot& snapshot, const Report& report);
 
 }  // namespace muster::blame

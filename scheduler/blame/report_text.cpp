@@ -28,7 +28,7 @@ std::vector<std::uint32_t> missing_of(const Wait& wait) {
   return ranks;
 }
 
-// Those who are in the operation. Whoever was held up before it could say so is known to be inside.
+// The ranks in the operation. If no arrivals are recorded, `inside` lists them.
 std::vector<std::uint32_t> here_of(const Wait& wait) {
   if (wait.arrived.empty()) return wait.inside;
   std::vector<std::uint32_t> ranks;
@@ -67,7 +67,7 @@ const char* clause_of(Diagnosis diagnosis) {
   }
 }
 
-// Some members run what others have started.
+// Whether some members run an operation that others have started.
 bool mixes_paths(const Snapshot& snapshot, const Report& report) {
   const auto path_of = [&](const Link& link) { return snapshot.waits[link.wait].path; };
   return std::any_of(report.circle.begin(), report.circle.end(),
@@ -137,7 +137,7 @@ void add_others(const Snapshot& snapshot, const Report& report, std::string* out
   if (listed > kListedMax) *out += fmt::format("also     {} more operations\n", listed - kListedMax);
 }
 
-// Of another kind than the diagnosis: nothing fails because of them.
+// Stragglers are listed apart from the diagnosis, because nothing fails because of them.
 void add_stragglers(const Snapshot& snapshot, std::string* out) {
   const std::size_t listed = std::min(snapshot.stragglers.size(), kListedMax);
   for (std::size_t i = 0; i < listed; ++i)

@@ -1,5 +1,5 @@
-// Snapshot: who of a job waits for whom, and what each rank's process does, at one moment. Plain values: who
-// gathers them has copied and checked them.
+// Snapshot: at one moment, which ranks of a job wait for which, and what each rank's process does. Its author
+// has copied and checked all values.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -15,20 +15,20 @@
 namespace muster::blame {
 
 enum class ProcessState : std::uint8_t {
-  kUnknown,  // not looked at, or not to be seen
+  kUnknown,  // not read, or not readable
   kRunning,
   kStopped,  // by a signal or a debugger
-  kFrozen,   // its cgroup is
+  kFrozen,   // by its cgroup
   kDead,
 };
 const char* process_state_name(ProcessState state) noexcept;  // "stopped"
 
-// One operation, in the words of its users.
+// One operation, as a report names it.
 struct Operation {
   std::string label;  // "all_reduce"
   std::uint64_t bytes = 0;
   std::string dtype;  // "bf16"; empty: it has none
-  std::string site;   // where in the program; empty: nobody said
+  std::string site;   // place in the client's program; empty: unknown
 };
 
 // The latest operation that a rank has finished.
@@ -40,7 +40,7 @@ struct LastOperation {
   Instant at{0};
 };
 
-// How late a rank comes in the group where it is worst; the histogram is of that group.
+// How late a rank arrives in the group where its lag is worst; the histogram is of that group.
 struct Lag {
   Straggler figures;
   Stragglers::Histogram histogram{};
@@ -61,16 +61,16 @@ struct Arrived {
   Instant at{0};
 };
 
-// A member that has not come to an operation.
+// A member that has not arrived at an operation.
 struct Missing {
   std::uint32_t rank = 0;
-  // It has submitted its part, which stands behind another operation: index of that wait. Without it the rank
-  // has not submitted anything, or what holds it back is no wait for others.
+  // Index of the wait behind which the rank's submitted part is queued. Empty if the rank has submitted
+  // nothing, or if its part is not held back by a wait for other ranks.
   std::optional<std::size_t> behind;
-  std::string reason;  // what holds a submitted part back, if it is no wait; empty: it has submitted nothing
+  std::string reason;  // what holds a submitted part back, if it is no wait; empty: nothing is submitted
 };
 
-// An operation of a group that has begun and is not over.
+// An operation of a group that at least one member has begun and that is not over.
 struct Wait {
   std::uint32_t group = 0;
   std::string group_name;
@@ -79,20 +79,20 @@ struct Wait {
   std::string lane;          // kEngine: "small"
   std::uint64_t number = 0;  // in the order that the group agrees on
   Operation operation;
-  Instant since{0};  // its first member came
+  Instant since{0};  // arrival of its first member
   std::vector<Arrived> arrived;
-  std::vector<Missing> missing;       // empty: all have come, and the operation runs
-  std::vector<std::uint32_t> inside;  // kDirect, all have come: who has not finished its part
-  // kDirect, all have come: who has finished its part, and does nothing else until those inside have read
-  // what it gave them.
+  std::vector<Missing> missing;       // empty: all have arrived, and the operation runs
+  std::vector<std::uint32_t> inside;  // kDirect, all have arrived: ranks that have not finished their part
+  // kDirect, all have arrived: ranks that have finished their part, and wait until the ranks in `inside` have
+  // read their memory.
   std::vector<std::uint32_t> awaiting;
-  std::string difference;  // in what those who have arrived differ already; empty: in nothing
+  std::string difference;  // how the signatures of the arrived members differ; empty: they do not
 };
 
 struct Snapshot {
   std::string job;
   Instant now{0};
-  Nanos patience{0};  // younger waits are nobody's fault
+  Nanos patience{0};  // younger waits count as healthy
   std::vector<RankState> ranks;
   std::vector<Wait> waits;
   std::vector<Straggler> stragglers;

@@ -12,23 +12,23 @@
 namespace muster::blame {
 namespace {
 
-// The lags of all members but one, sorted, as the difference of two sorted ranges: nothing is copied to leave
-// a member out.
+// The sorted lags of all members but one, as the difference of two sorted ranges. So nothing is copied to
+// leave a member out.
 //
 // Owns    nothing.
 // Thread  one.
-// Bound   logarithmic.
-// Fails   never; there is at least one.
+// Bound   logarithmic in the number of lags.
+// Fails   never; there is at least one lag.
 class Others {
  public:
   Others(std::span<const Nanos> all, std::span<const Nanos> own) : all_(all), own_(own) {}
 
-  // The upper one where there are two: it takes more to be late.
+  // The upper median of an even number, so that a member needs a larger lag to be late.
   Nanos median() const {
     return *std::partition_point(all_.begin(), all_.end(),
                                  [this](Nanos lag) { return up_to(lag) < more_than_half(); });
   }
-  // Whether more than half of them lie within `span` of `centre`: then their median deviation does.
+  // Whether more than half of the lags lie within `span` of `centre`: then so does their median deviation.
   bool near(Nanos centre, Nanos span) const {
     return up_to(centre + span) - below(centre - span) >= more_than_half();
   }
@@ -100,7 +100,7 @@ void Stragglers::judge(Workbench& bench, std::vector<std::uint32_t>& changed) {
   }
 }
 
-// Leaves each member's lags on the bench. Whether any median is above the floor.
+// Leaves each member's lags in bench.each. Returns whether any median is above kFloor.
 bool Stragglers::find_medians(Workbench& bench) {
   const std::size_t count = judged_window_;
   const std::size_t members = states_.size();
@@ -109,7 +109,7 @@ bool Stragglers::find_medians(Workbench& bench) {
   for (std::size_t i = 0; i < members; ++i) {
     const auto own = bench.each.begin() + static_cast<std::ptrdiff_t>(i * count);
     for (std::size_t k = 0; k < count; ++k) own[static_cast<std::ptrdiff_t>(k)] = lags_[k * members + i];
-    // The lower one where there are two.
+    // The lower median of an even number.
     const auto middle = own + static_cast<std::ptrdiff_t>((count - 1) / 2);
     std::nth_element(own, middle, own + static_cast<std::ptrdiff_t>(count));
     states_[i].median = *middle;
@@ -118,8 +118,8 @@ bool Stragglers::find_medians(Workbench& bench) {
   return above;
 }
 
-// median > others' median + kDeviations * MAD + kFloor, without the MAD being worked out: it is small enough
-// exactly if more than half of the others lie near enough to their median.
+// median > others' median + kDeviations * MAD + kFloor, without computing the MAD: it is small enough exactly
+// if more than half of the others' lags lie near enough to their median.
 bool Stragglers::is_late(std::uint32_t member, const Workbench& bench) {
   State& state = states_[member];
   const auto count = static_cast<std::ptrdiff_t>(judged_window_);
@@ -133,7 +133,7 @@ bool Stragglers::is_late(std::uint32_t member, const Workbench& bench) {
   return room > Nanos{0} && others.near(state.others, (room - Nanos{1}) / kDeviations);
 }
 
-// True if the flag changes.
+// Returns true if the flag changes.
 bool Stragglers::turn(State& state, bool late) const {
   if (late) {
     state.fine_since.reset();

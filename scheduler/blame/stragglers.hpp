@@ -1,10 +1,10 @@
-// Stragglers: which members of a group come late to its collectives, over and over, so that all others wait
-// for them. It is said and nothing fails: a late rank does its work.
+// Stragglers: members of a group that often arrive late at its collectives, so that all others wait for them.
+// They are reported, but nothing fails, because a late rank still does its work.
 //
-// A member's lag is how long after the first member it came. It is a straggler when its median lag over the
-// last operations is above median + 5 MAD of all the others' lags together (the median absolute deviation
-// grows with what is usual here, and one wild value does not move it), plus a floor. What all share is
-// nobody's lateness; where half of a group comes late, both halves are what is usual.
+// A member's lag is the time from the first member's arrival to its own. A member is a straggler if its
+// median lag over the last operations exceeds median + 5 MAD + kFloor of the others' lags. MAD, the median
+// absolute deviation, grows with the usual scatter, and one wild value does not move it. A lag that all
+// members share makes no straggler, and neither does one that half of them share.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -19,22 +19,22 @@
 
 namespace muster::blame {
 
-// Owns    the lags of one group's last kWindow operations, a histogram and a flag of each member.
+// Owns    the lags of one group's last kWindow operations, and a histogram and a flag for each member.
 // Thread  one at a time.
-// Bound   met(): a store and an addition a member, no heap. judge(): sorts the window if somebody may be
-//         late.
+// Bound   met(): a store and an addition for each member, no heap. judge(): sorts the window if a member may
+//         be late.
 // Fails   never.
 class Stragglers {
  public:
   static constexpr std::uint32_t kWindow = 100;
-  // A flag needs as many: the median of fewer is chance. A member that begins to come late has half of a
-  // full window against it after as many, so neither case is named before the other.
+  // Operations that a flag needs, because the median of fewer is chance. A member that turns late in a full
+  // window also needs this many, so both cases are named equally soon.
   static constexpr std::uint32_t kEnough = kWindow / 2;
   static constexpr int kDeviations = 5;
-  // Below that a lag is the operating system's: a rank whose core others want waits for a slice of its
-  // scheduler, which ends with a tick, and on Linux those are 4 ms apart (250 Hz). Who has to wait is no
-  // property of a rank: four ranks that were never late, on two cores with ten programs more, had medians of
-  // 1 to 4 ms in turn. It also lets two ranks be judged, of which the other's lags may all be 0.
+  // A smaller lag is the operating system's. A rank on a contended core waits for a time slice, which ends at
+  // a tick; Linux ticks are 4 ms apart (250 Hz). Such a wait says nothing about the rank. Four punctual ranks
+  // on two cores, beside ten other programs, had medians of 1 to 4 ms in turn. The floor also lets a group of
+  // two be judged, where the other member's lags may all be 0.
   static constexpr Nanos kFloor = std::chrono::milliseconds(5);
   // Lags below 1 µs, then by powers of two: [1, 2) µs, [2, 4) µs …; all from 4.2 s on are in the last.
   static constexpr std::size_t kBuckets = 24;
@@ -42,29 +42,29 @@ class Stragglers {
 
   explicit Stragglers(std::uint32_t members);
 
-  // When each member, by index in the group, came to an operation to which all have come.
+  // Adds a complete operation: the arrival time of each member, by index in the group.
   void met(std::span<const Instant> arrivals);
-  // All begins anew.
+  // Forgets all lags, histograms and flags.
   void restart();
 
-  // Room to sort in: one for many groups.
+  // Memory for sorting, which many groups may share.
   struct Workbench {
-    std::vector<Nanos> each;  // the lags of one member after those of the other
+    std::vector<Nanos> each;  // the lags of member 0, then those of member 1, …
     std::vector<Nanos> all;
   };
-  // Looks at the window, if anything has come since the last look. Adds the members whose flag has changed. A
-  // flag that is up goes when a whole window of operations has passed in which no look has found it right.
+  // Judges the window, if an operation has been added since the last call. Appends the members whose flag has
+  // changed. A flag falls when no call has found its member late for a whole window of operations.
   void judge(Workbench& bench, std::vector<std::uint32_t>& changed);
 
-  // ---- as the latest look found it --------------------------------------------------------------
+  // ---- results of the latest judge() ------------------------------------------------------------
   std::uint32_t members() const { return static_cast<std::uint32_t>(states_.size()); }
-  // That the window held.
+  // Number of operations in the window.
   std::uint32_t operations() const { return judged_window_; }
   bool late(std::uint32_t member) const { return states_[member].late; }
   Nanos median(std::uint32_t member) const { return states_[member].median; }
-  // Of the others' lags; 0 for a member that was too little behind to be late.
+  // The median of the others' lags; 0 for a member whose own median is too small for a straggler.
   Nanos others(std::uint32_t member) const { return states_[member].others; }
-  // Of all operations since the beginning.
+  // Counts all operations since construction or restart(), also those after the latest judge().
   const Histogram& histogram(std::uint32_t member) const { return states_[member].histogram; }
   static std::size_t bucket_of(Nanos lag);
 
@@ -73,7 +73,7 @@ class Stragglers {
     Nanos median{0};
     Nanos others{0};
     bool late = false;
-    std::optional<std::uint64_t> fine_since;  // operations by the first look of which its flag is not right
+    std::optional<std::uint64_t> fine_since;  // operations_ at the first judge() that found it punctual again
     Histogram histogram{};
   };
   std::uint32_t window() const;
@@ -82,13 +82,13 @@ class Stragglers {
   bool turn(State& state, bool late) const;
 
   std::vector<State> states_;
-  std::vector<Nanos> lags_;  // kWindow operations of all members, one after the other; touched as they come
+  std::vector<Nanos> lags_;  // kWindow rows of one lag per member; a row's memory is touched at its first use
   std::uint64_t operations_ = 0;
   std::uint64_t judged_ = 0;
   std::uint32_t judged_window_ = 0;
 };
 
-// One that is late just now, for reports.
+// A member whose flag is up, for reports.
 struct Straggler {
   std::uint32_t rank = 0;
   std::uint32_t group = 0;

@@ -15,8 +15,7 @@ namespace {
 constexpr std::int64_t kDegreeMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kSaturated = std::numeric_limits<std::int64_t>::max();
 
-// Five 31-bit factors can pass 64 bits; a saturated product is still larger than any world, which is all that
-// matters.
+// Six 31-bit factors can exceed 64 bits. A saturated product is enough, because it exceeds every world.
 std::int64_t product(std::initializer_list<std::int64_t> factors) {
   std::int64_t result = 1;
   for (const std::int64_t factor : factors)
@@ -28,8 +27,7 @@ std::string product_text(std::int64_t value) {
   return value == kSaturated ? "more than 9.2e18" : fmt::format("{}", value);
 }
 
-// Reads "name=value,…" from left to right; the column of a complaint is where the thing complained about
-// starts.
+// Reads "name=value,…" from left to right. An error names the column where the faulty text starts.
 class TextReader {
  public:
   explicit TextReader(std::string_view text) : text_(text) {}
@@ -89,7 +87,7 @@ class TextReader {
     if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos)
       return error(at, "the size of \"{}\" is \"{}\", which is not a whole number in decimal digits", name,
                    number);
-    // Other notations read 010 as eight; nobody means that here.
+    // Some notations read 010 as eight, so refuse leading zeros.
     if (digits.size() > 1 && digits.front() == '0')
       return error(at, "the size of \"{}\" is \"{}\"; write it without leading zeros", name, number);
     const auto parsed = std::from_chars(number.data(), number.data() + number.size(), *size);

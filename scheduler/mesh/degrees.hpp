@@ -4,8 +4,8 @@
 // Owns    seven numbers.
 // Thread  a value; any.
 // Bound   a degree fits 31 bits, a world kRankCountMax ranks, the text kDegreesTextBytesMax bytes.
-// Fails   parse() and resolve() with MUSTER_ERR_CONFIG. The sentences depend on the input alone, so every
-//         rank that got the same input reads the same error. No communication takes place.
+// Fails   parse() and resolve() with MUSTER_ERR_CONFIG. The message depends on the input alone, so all ranks
+//         with the same input read the same error. No communication takes place.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -19,11 +19,11 @@
 namespace muster::mesh {
 
 inline constexpr std::int64_t kRankCountMax = 65536;
-inline constexpr char kUnsaidDegrees[] = "dp_shard=-1";   // of a job or a question that names none
+inline constexpr char kUnsaidDegrees[] = "dp_shard=-1";   // for a job or a command that names no degrees
 inline constexpr std::size_t kDegreesTextBytesMax = 256;  // with the final zero: muster_session_info::mesh
 
-// What the degrees mean for parameters. Context parallelism alone shards them too: they are data-parallel
-// over cp.
+// What the degrees mean for parameters. A cp degree above 1 shards parameters even if dp_shard is 1, because
+// parameters are data-parallel over cp.
 enum class DataParallel : std::uint8_t { kNone, kDdp, kFsdp, kHsdp };
 std::string_view data_parallel_name(DataParallel mode);
 
@@ -42,19 +42,19 @@ struct Degrees {
   static constexpr std::array<std::string_view, 7> kNames{"pp",     "dp_replicate", "dp_shard", "cp",
                                                           "domain", "tp",           "ep"};
 
-  // "dp_replicate=2,dp_shard=-1,tp=2": any subset of kNames in any order; what is left out keeps its default.
-  // Errors give the 1-based column. Whether the numbers make sense is resolve()'s question.
+  // "dp_replicate=2,dp_shard=-1,tp=2": any subset of kNames in any order; a missing name keeps its default.
+  // Errors give the 1-based column. parse() checks the syntax; resolve() checks the degrees.
   static Result<Degrees> parse(std::string_view text);
 
   // The field of that name; null if there is none.
   std::int64_t* find(std::string_view name);
 
-  // Checks, in order: every degree, dp_shard, what -1 stands for, the product against the world, ep. The
+  // Checks, in this order: every degree, dp_shard, the value of -1, the product against the world, ep. The
   // result has no -1.
   Result<Degrees> resolve(std::int64_t world) const;
 
-  // A sequence is cut tp ways, and cp ways into two halves each, so that causal work is balanced. Resolved
-  // degrees only.
+  // `tokens` must be a multiple of tp; with cp > 1 of 2 x tp x cp, because a cp rank takes two pieces to
+  // balance causal attention. Resolved degrees only.
   Status check_sequence_length(std::int64_t tokens) const;
 
   // Resolved degrees only.

@@ -1,4 +1,4 @@
-// MeshDescription: a mesh and its groups as plain data, for whoever renders them.
+// MeshDescription: a mesh and its groups as plain data, for code that prints them.
 #pragma once
 
 #include "scheduler/mesh/group_list.hpp"
@@ -21,7 +21,7 @@ struct DimDescription {
 struct GroupDescription {
   std::uint32_t id = 0;
   std::string name;
-  std::vector<std::string> names;  // all, the first one included
+  std::vector<std::string> names;  // all of its names; the first is `name`
   std::vector<std::uint32_t> ranks;
 };
 

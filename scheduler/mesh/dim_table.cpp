@@ -35,7 +35,7 @@ std::string member_names(DimMask members) {
 }
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates) {
-  // A long text is no typing error, and the distance is quadratic.
+  // A long text is not a typing error, and the cost of the distance is quadratic.
   constexpr std::size_t kNameBytesMax = 64;
   std::string_view best;
   if (name.size() > kNameBytesMax) return best;

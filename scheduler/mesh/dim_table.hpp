@@ -1,5 +1,5 @@
-// The names of a mesh: which dims there are, in which order, and what is derived from them. One declaration
-// per fact; parser, mesh, group list and manifest read this table.
+// The dims of a mesh: their names, their order, and the dims derived from them. The parser, the mesh, the
+// group list and the manifest all read this table.
 #pragma once
 
 #include <array>
@@ -31,9 +31,9 @@ struct DerivedDim {
   DimMask members;
 };
 
-// Always resolvable, whatever the degrees. `domain` is in non_pp alone: parameters are replicated over it, so
-// a sum of squares over `weight` would count each copy, and a loss is summed over `domain` before it is
-// averaged over `dp_cp`.
+// find() knows these at all degrees. Only non_pp contains `domain`. Parameters are replicated over `domain`,
+// so a sum of squares over a `weight` with `domain` would count each copy. A loss is summed over `domain`
+// before it is averaged over `dp_cp`.
 inline constexpr std::size_t kDerivedDimCount = 5;
 inline constexpr std::array<DerivedDim, kDerivedDimCount> kDerivedDims{{
     {"dp", "batch", bit(BasicDim::kDpReplicate) | bit(BasicDim::kDpShard)},
@@ -51,8 +51,8 @@ inline constexpr std::string_view kWorldName = "world";
 // "dp_replicate, dp_shard" for a set.
 std::string member_names(DimMask members);
 
-// The candidate that a person who typed `name` most likely meant: at most two edits away and not a different
-// word of the same length (edits < length - 1). Empty if none. Ties go to the first.
+// The candidate nearest to a mistyped `name`: at most two edits away, and edits + 1 less than the longer
+// name's length. Empty if there is none. The first of equally near candidates wins.
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates);
 
 // True if `name` is one of the derived dims, their aliases, efsdp or world.

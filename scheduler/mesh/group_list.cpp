@@ -11,14 +11,14 @@
 
 namespace muster::mesh {
 
-// Finds the group with given ranks: an open-addressing table over the hashes of the sets. It lives during
-// construction.
+// Finds the group with given ranks: an open-addressing table over the hashes of the sets. It exists only
+// during construction.
 class GroupList::SetIndex {
  public:
   // At most `sets_max` sets will be added.
   explicit SetIndex(std::size_t sets_max) : slots_(std::bit_ceil(2 * sets_max + 1)) {}
 
-  // The slot of the set: its `group` is kNone if the set is new, and the caller then writes it.
+  // The group of the set. If the set is new it is kNone, and the caller writes it.
   std::uint32_t& find(std::span<const Rank> ranks, const GroupList& list) {
     const std::uint64_t hash = XXH3_64bits(ranks.data(), ranks.size_bytes());
     for (std::size_t i = hash & (slots_.size() - 1);; i = (i + 1) & (slots_.size() - 1)) {

@@ -1,8 +1,8 @@
 // GroupList: every group that a mesh will ever need, found before the first one is created.
 //
-// Creating a group is collective; a list that each rank computes alone, in one order, and compares by hash
-// first, is what keeps creation from hanging. Sets of ranks with several names are one group; sets of one
-// rank are none.
+// Creating groups is collective, so it hangs if ranks disagree on the list. Each rank therefore computes the
+// list alone, in one fixed order, and ranks compare its hash first. A set of ranks with several names is one
+// group. A set of one rank is no group.
 //
 // Owns    a frozen copy of its mesh, the ranks of all groups, and which group a rank is in along each dim.
 // Thread  immutable; any.
@@ -45,8 +45,8 @@ class GroupList {
   std::optional<GroupId> group_of(Rank rank, DimId dim) const;
   std::size_t count_of(Rank rank) const;
 
-  // What all nodes must agree on before they create anything: degrees, names, order, derived dims and
-  // flattens, world, one fact a line, so that two manifests that differ can be compared line by line.
+  // All nodes must agree on this text before they create a group: degrees, names, order, derived dims,
+  // flattens and world. Each line holds one fact, so a diff of two manifests shows what differs.
   const std::string& manifest() const { return manifest_; }
   Hash128 hash() const { return hash_; }
 
@@ -54,7 +54,7 @@ class GroupList {
   struct Entry {
     std::uint32_t first = 0;  // in ranks_
     std::uint32_t count = 0;
-    std::uint64_t dims = 0;  // bit i: known by the i-th dim of order_
+    std::uint64_t dims = 0;  // bit i: order_[i] names this group
   };
   class SetIndex;
 

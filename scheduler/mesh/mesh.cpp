@@ -8,7 +8,7 @@
 namespace muster::mesh {
 namespace {
 
-// Where the fixed dims stand in dims_. Flattens follow.
+// Indices of the fixed dims in dims_. Flattens follow.
 constexpr std::uint32_t kFirstDerived = kBasicDimCount;
 constexpr std::uint32_t kEfsdp = kFirstDerived + kDerivedDimCount;
 constexpr std::uint32_t kEp = kEfsdp + 1;
@@ -62,7 +62,7 @@ Mesh::Mesh(const Degrees& degrees, std::uint32_t world) : degrees_(degrees), wor
     add_dim(kBasicDimNames[i], "", DimKind::kBasic, static_cast<DimMask>(1u << i));
   for (const DerivedDim& derived : kDerivedDims)
     add_dim(derived.name, derived.alias, DimKind::kDerived, derived.members);
-  // Unsharded parameters still pass through the shard dim, where their casts hang.
+  // The shard dim is in use even at size 1, because mixed precision casts there (see get()).
   const auto shard =
       std::find_if(dims_.begin(), dims_.end(), [](const MeshDim& d) { return d.alias == "fsdp"; });
   MUSTER_ASSERT(shard != dims_.end());
@@ -237,7 +237,7 @@ Result<ViewId> Mesh::slice(std::initializer_list<std::string_view> names) {
 Result<ViewId> Mesh::slice(std::span<const std::string_view> names) {
   if (names.empty())
     return fail(Code::kBadArgument, "a slice of mesh {} needs at least one dim", degrees_.canonical());
-  // Ascending slices have few dims; a longer list repeats one, and need not be walked to its end.
+  // A slice with more dims than there are basic ones repeats one, so its names need not be checked.
   if (names.size() > kBasicDimCount)
     return fail(Code::kBadArgument, "a slice of {} dims was asked for; mesh {} has {} basic dims",
                 names.size(), degrees_.canonical(), kBasicDimCount);
@@ -326,7 +326,7 @@ Rank Mesh::moved(Rank rank, DimId id, std::uint32_t coordinate) const {
   MUSTER_ASSERT(coordinate < along.size);
   const std::uint32_t from = index_along(rank, along);
   std::uint32_t to = from - from / along.inner % along.size * along.inner + coordinate * along.inner;
-  // Both indices are taken apart into the members' coordinates; only those that differ move the rank.
+  // Split both indices into the members' coordinates; each coordinate that differs moves the rank.
   std::uint32_t result = rank.value;
   std::uint32_t old = from;
   for (std::size_t i = along.factors.size(); i-- > 0;) {

@@ -1,7 +1,7 @@
-// Mesh: the ranks of a job as a grid, and every name under which a part of the grid is known.
+// Mesh: the ranks of a job as a grid, and the named dims of that grid.
 //
 // Owns    the dims (basic, derived, expert, the user's flattens) and the cache of slices.
-// Thread  const calls from any thread as long as none calls flatten() or slice(); those two from one thread.
+// Thread  const calls: any thread, while no thread is in flatten() or slice(). Those two: one thread.
 // Bound   kRankCountMax ranks, kFlattenCountMax flattens, kViewCountMax slices.
 // Fails   build() and flatten() with MUSTER_ERR_CONFIG, look-ups with NOT_FOUND, slice() with BAD_ARGUMENT.
 //         A rank outside the world is the caller's bug and asserts. No communication: a mesh exists without
@@ -28,8 +28,7 @@ inline constexpr std::size_t kFlattenCountMax = 32;
 inline constexpr std::size_t kViewCountMax = 4096;
 inline constexpr std::size_t kDimNameBytesMax = 64;  // with the final zero: muster_group_info::name
 
-// Handles into one mesh. Equal handles are the same object: look-ups of the same names give the same handle
-// for ever.
+// Handles into one mesh. Look-ups of the same names always give the same handle.
 using DimId = Id<struct DimTag>;
 using ViewId = Id<struct ViewTag>;
 
@@ -45,9 +44,8 @@ using Coordinates = std::array<std::uint32_t, kBasicDimCount>;
 enum class DimKind : std::uint8_t { kBasic, kDerived, kFlatten, kExpert, kWorld };
 std::string_view dim_kind_name(DimKind kind);
 
-// One named dim. The ranks along it are those that differ in the members' coordinates only. The members'
-// row-major index is cut once more for the expert view: coordinate = index / inner % size, and inner is 1 for
-// all dims but efsdp.
+// One named dim. The ranks along it differ only in the coordinates of its members. The expert view cuts the
+// members' row-major index once more: coordinate = index / inner % size. `inner` is 1 for all dims but efsdp.
 struct MeshDim {
   struct Factor {
     std::uint32_t size;
@@ -58,7 +56,7 @@ struct MeshDim {
   std::string alias;  // empty: none
   DimKind kind = DimKind::kBasic;
   DimMask members = 0;
-  bool enabled = false;  // get() answers; see Mesh::get
+  bool enabled = false;  // in use; see Mesh::get
   std::uint32_t size = 1;
   std::uint32_t inner = 1;
   BoundedVector<Factor, kBasicDimCount> factors;  // outermost first; members of size 1 left out
@@ -81,27 +79,27 @@ class Mesh {
 
   // ---- names to handles
 
-  // Any valid name, also of a dim of size 1: its only coordinate is 0 and its group is the rank alone, so a
-  // data loader can always ask for its place along "dp". NOT_FOUND lists the valid names. With ep = 1 `efsdp`
-  // has the ranks of `weight`: then experts are sharded over all of them.
+  // Accepts any valid name, also of a dim of size 1. There each rank has coordinate 0 and is alone, so a data
+  // loader can always ask for its coordinate along "dp". NOT_FOUND lists the valid names. If ep = 1, `efsdp`
+  // has the ranks of `weight`, because experts are then sharded over all of them.
   Result<DimId> find(std::string_view name) const;
-  // The same for a dim that is in use; NOT_FOUND otherwise. In use are the dims of size > 1, and two of any
-  // size, for mixed precision hangs on them: dp_shard_cp in a world > 1, and efsdp with ep > 1.
+  // As find(), but NOT_FOUND for a dim that is not in use. Dims of size > 1 are in use. Two dims are in use
+  // at any size, because mixed precision uses them: dp_shard_cp if world > 1, and efsdp if ep > 1.
   Result<DimId> get(std::string_view name) const;
 
   const MeshDim& dim(DimId id) const;
   std::size_t dim_count() const { return dims_.size(); }
   // Basic dims outer to inner, derived in table order, flattens as declared, efsdp, ep if ep > 1, world.
-  // The order in which groups are created, identical on all ranks.
+  // Groups are created in this order, which is the same on all ranks.
   std::vector<DimId> canonical_order() const;
 
-  // Gives `members` (basic, derived or flattened names; ascending; neighbours once dims of size 1 are left
-  // out) one name. The same name with the same members gives the same handle again; with others, or a basic
-  // dim's name, it is an error.
+  // Gives one name to `members`: basic, derived or flattened names, ascending, and neighbours if dims of size
+  // 1 are not counted. A repeated name with the same members gives the same handle. A repeated name with
+  // other members, or a basic dim's name, is an error.
   Result<DimId> flatten(std::string_view name, std::span<const std::string> members);
 
-  // Dims side by side, strictly ascending in root order; between two of them dims may be left out. efsdp and
-  // ep combine with pp, dp_replicate and domain, which are outside of them.
+  // Dims side by side, strictly ascending in root order; dims between two of them may be left out. efsdp and
+  // ep combine only with pp, dp_replicate and domain, and with each other.
   Result<ViewId> slice(std::span<const std::string_view> names);
   Result<ViewId> slice(std::initializer_list<std::string_view> names);
   const MeshView& view(ViewId id) const;

@@ -1,4 +1,4 @@
-// Plan: validated work, ready to start as often as wanted (decision D5).
+// Plan: validated work that a client may start any number of times (decision D5).
 #pragma once
 
 #include "api/base/collective.hpp"
@@ -25,13 +25,13 @@ struct CollectiveWork {
   Collective collective;
   Share share;
   Signature signature;
-  std::string site;  // where in the client's program it is; may be empty
+  std::string site;  // place in the client's program, for reports; may be empty
 
   std::int32_t index() const { return share.index; }  // of this rank in the group
   bool point_to_point() const { return is_transfer(collective.op); }
 };
 
-// What a client's handle names. Immutable after creation, but for starts_in_flight.
+// The object behind a client's plan handle. Only starts_in_flight changes after creation.
 struct Plan {
   std::variant<KernelWork, CollectiveWork> work;
   SessionId owner;          // the attachment that made it

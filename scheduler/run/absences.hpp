@@ -1,4 +1,4 @@
-// Absences: which ranks are not there and will not come, and why.
+// Absences: which ranks have no client and will not get one, and why.
 #pragma once
 
 #include "api/base/ids.hpp"
@@ -11,31 +11,31 @@
 
 namespace muster::scheduler {
 
-// Owns    what the launcher has said of each rank, and because of whom each one left.
+// Owns    what the launcher has said of each rank, and the fault because of which each rank left.
 // Thread  one.
-// Bound   the ranks given.
+// Bound   the ranks given at construction.
 // Fails   never.
 class Absences {
  public:
   explicit Absences(std::uint32_t ranks) : ranks_(ranks) {}
 
-  // The rank has a client: whatever was said of it is void.
+  // The rank has a client now: its absence and its reason for leaving are forgotten.
   void attached(Rank rank);
-  // The client has left. `because`: the fault of another rank, because of which it did; may be nullptr. Once
-  // nobody is there any more, nothing stands against anybody.
+  // The client has left. `because`: the fault that made it leave; nullptr: none. When the last client has
+  // left, all absences are forgotten.
   void left(Rank rank, const CausePtr& because);
-  // The launcher has said that the rank will not come, or not come back once it has left.
+  // The launcher has said that the rank will not come, or will not come back once it has left.
   void add(Rank rank, CausePtr cause);
-  // It has said so before.
+  // Whether add() was called and the absence is not forgotten.
   bool known(Rank rank) const { return ranks_[rank.value].absence != nullptr; }
-  // What those hear who need the rank: `text`, or the fault because of which it left.
+  // The cause for operations that need the rank: the fault that made it leave, or else `text`.
   Cause reason(Rank rank, const std::string& text) const;
-  // All ranks may come again. What made them leave was of the run that is over.
+  // A new run begins: all ranks may come again, and the faults of the old run are forgotten.
   void expect_all();
 
-  // Why the rank is not there and will not come; nullptr otherwise.
+  // Why the rank has no client and will not get one; nullptr: it has one, or may get one.
   CausePtr of(Rank rank) const;
-  // The earliest fault for which one of them will not come; nullptr: all may come.
+  // The earliest fault because of which one of `ranks` will not come; nullptr: all may come.
   CausePtr first_of(std::span<const Rank> ranks) const;
 
  private:

@@ -13,10 +13,10 @@ struct Cause {
   Code code = Code::kInternal;
   std::int32_t culprit = -1;  // world rank; -1: none
   std::string text;
-  // The fault at the root: a loss, an abort, a deadline, an interrupt, a disagreement or a failed step. The
-  // job counts its faults from 1. Whatever else fails because of this one carries the same number.
+  // Number of the fault at the root: a loss, an abort, a deadline, an interrupt, a disagreement or a failed
+  // step. The job counts its faults from 1. All failures that follow from one fault carry its number.
   std::uint64_t fault = 0;
-  // kDependency: the code at the root. Those who would have met this rank hear that code.
+  // kDependency: the code at the root. Peers of this rank fail with that code.
   Code root = Code::kOk;
 };
 

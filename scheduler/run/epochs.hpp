@@ -1,14 +1,14 @@
 // Epochs: how the operations of one place fail (decision D18).
 //
-// A place is where operations of a group match: a (group, lane), a pair of members, or all that the group
-// runs directly. Its time is cut into epochs, counted from 1. Each operation carries the epoch in which its
-// member stood when the operation was read.
+// A place is where operations of a group match: a (group, lane), a pair of members, or all operations that
+// the group runs directly. The time of a place is cut into epochs, counted from 1. Each operation carries the
+// epoch in which its member stood when the engine read the operation.
 //
 //   1. An end closes the present epoch, with a cause. The next epoch begins at once.
-//   2. Operations match within one epoch. Whatever carries an epoch that has ended fails with its cause.
+//   2. Operations match within one epoch. An operation of an ended epoch fails with the cause of that epoch.
 //   3. A member stands in the epoch in which it attached, until it moves on by an act of its own.
-//   4. It moves on when it has heard of a fault, past all ends but a loss of which it has not heard.
-//   5. Fault by fault a place ends at most once, so members cannot end each other's work for ever.
+//   4. A member that hears of a fault moves on, past all ends but a loss of which it has not heard.
+//   5. One fault ends a place at most once, so members cannot end each other's work for ever.
 //
 // tests/models/epochs.pml searches this rule exhaustively.
 #pragma once
@@ -23,7 +23,7 @@ namespace muster::scheduler {
 
 // Owns    the causes of the latest ends.
 // Thread  one.
-// Bound   kCausesKept causes. An epoch that is older has the cause of the oldest that is kept.
+// Bound   kCausesKept causes. Older epochs report the oldest cause that is kept.
 // Fails   never.
 class Epochs {
  public:
@@ -34,12 +34,12 @@ class Epochs {
 
   std::uint64_t present() const { return present_; }
   bool has_ended(std::uint64_t epoch) const { return epoch != present_; }
-  // False: the place has ended by that fault before, and nothing changes.
+  // Ends the present epoch. Returns false, and changes nothing, if that fault has ended the place before.
   bool end(CausePtr cause, Why why);
   bool ended_by(std::uint64_t fault) const;
-  // Of an epoch that has ended.
+  // The epoch must have ended.
   const CausePtr& cause_of(std::uint64_t epoch) const;
-  // Where a member that stood in `epoch` stands once it has heard of `fault`.
+  // The epoch to which a member in `epoch` moves when it hears of `fault`.
   std::uint64_t after(std::uint64_t epoch, std::uint64_t fault) const;
   // Whether `fault` has ended `epoch` or a later one.
   bool ended_since(std::uint64_t epoch, std::uint64_t fault) const;

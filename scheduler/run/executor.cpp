@@ -46,7 +46,7 @@ Result<Executor> Executor::open(const Options& options,
   return executor;
 }
 
-// A step that could not be launched whole ends like any other, since parts of it may run.
+// A step that was launched only in part ends like any other, because that part may run.
 Status Executor::launch(std::uint32_t step_index, const Step& step) {
   MUSTER_ASSERT(step_index < slots_.size() && !step.parts.empty());
   Slot& slot = slots_[step_index];
@@ -64,8 +64,8 @@ Status Executor::launch(std::uint32_t step_index, const Step& step) {
   return {};
 }
 
-// Two steps of one stream may both end between the look at the first and the look at the second, so whoever
-// stands behind a step that was found unfinished waits for the next poll.
+// Two steps of one lane may both end after the query of the first and before the query of the second. So
+// steps behind an unfinished one wait for the next poll, which keeps a lane's steps in order.
 void Executor::collect() {
   ++polls_;
   finished_.clear();
@@ -83,7 +83,7 @@ void Executor::collect() {
   in_flight_.resize(kept);
 }
 
-// One stream of each rank speaks for the rank's device.
+// The health of a device is the same from all its streams, so one stream per rank is asked.
 Status Executor::health() const {
   if (idle()) return {};
   for (std::size_t i = 0; i < lanes_.size(); i += lanes_per_rank_)

@@ -1,5 +1,5 @@
-// Executor: puts ready steps on their lanes' streams and notices when they are done. The only code that
-// launches anything.
+// Executor: puts ready steps on the streams of their lanes, and finds out when they have ended. No other code
+// of the engine launches work on a device.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -18,17 +18,17 @@ struct Finished {
   std::uint32_t step_index = 0;
   Instant begin{0};
   Instant end{0};
-  const Status* failure = nullptr;  // nullptr: it went well. Valid until a step is launched at that index.
+  const Status* failure = nullptr;  // nullptr: success. Valid until a step is launched at that index.
 };
 
 // Owns    a stream per (rank, lane), an event for each step that may lie there, and the communicators.
-// Thread  whoever holds the engine lock.
-// Bound   launch_depth steps of a lane; nothing is allocated between open() and connect().
-// Fails   launch, health: a device is broken as a whole. A launch that fails otherwise fails its step alone,
-//         which is reported like any other once what of it lies on a stream has run.
+// Thread  the one that holds the engine lock.
+// Bound   launch_depth steps of a lane, for which open() takes all memory.
+// Fails   launch, health: a device is broken as a whole. Any other failed launch fails its step alone. poll()
+//         reports that step when those of its parts that reached a stream have run.
 class Executor {
  public:
-  // What a step takes of its stream's depth at most: its parts, their fold (kernels/kernel.hpp), and the
+  // The most entries of a stream that one step takes: its parts, their fold (kernels/kernel.hpp), and the
   // record of its end.
   static constexpr std::uint32_t kEntriesPerStep = 3;
 
@@ -41,13 +41,13 @@ class Executor {
   static Result<Executor> open(const Options& options,
                                std::vector<std::unique_ptr<transport::Communicator>> communicators);
 
-  // The communicator of a group that has come or gone; no step of it is in flight. nullptr: none.
+  // Sets the communicator of a group that was made; nullptr for one that is gone. No step of it is in flight.
   void connect(GroupId group, std::unique_ptr<transport::Communicator> communicator) {
     communicators_[group.value] = std::move(communicator);
   }
   Status launch(std::uint32_t step_index, const Step& step);
-  // Calls done(Finished) for every step that has finished since the last call, those of one lane in order.
-  // Returns how many. `done` may launch.
+  // Calls done(Finished) for every step that has finished since the last call; steps of one lane in order.
+  // Returns their number. `done` may launch.
   template<class F>
   std::size_t poll(F&& done) {
     collect();
@@ -55,7 +55,7 @@ class Executor {
     return finished_.size();
   }
   bool idle() const { return in_flight_.empty(); }
-  // A device that breaks under its steps ends none of them. Ask now and then.
+  // Call this regularly: if a device breaks, its steps never end, so poll() does not show the fault.
   Status health() const;
 
  private:
@@ -63,7 +63,7 @@ class Executor {
     std::unique_ptr<device::Stream> stream;
     std::vector<std::unique_ptr<device::Event>> ends;  // of its latest steps, used in turns
     std::size_t launched = 0;
-    std::uint64_t unfinished_at = 0;  // the poll that last found a step of it unfinished
+    std::uint64_t unfinished_at = 0;  // the latest poll that found a step of this lane unfinished
   };
   struct Slot {  // one step in flight
     std::uint32_t lane = 0;
@@ -81,7 +81,7 @@ class Executor {
   std::vector<Lane> lanes_;  // rank · lanes of each + lane
   std::vector<std::unique_ptr<transport::Communicator>> communicators_;
   std::vector<Slot> slots_;                      // by step index
-  std::vector<transport::LocalMember> members_;  // of the launch under way: kept, so that it needs no heap
+  std::vector<transport::LocalMember> members_;  // of the present launch; kept, so that it needs no heap
   std::vector<std::uint32_t> in_flight_;         // in order of launch
   std::vector<Finished> finished_;
   std::uint64_t polls_ = 0;

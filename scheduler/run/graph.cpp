@@ -10,10 +10,10 @@
 namespace muster::scheduler {
 namespace {
 
-// Who looks at its deadlines this much later than the time before was held up itself.
+// If two calls of tick() are this far apart, the engine was held up itself.
 constexpr Nanos kLate = std::chrono::milliseconds(200);
 
-// What those hear who would have met a rank whose lane has failed so.
+// The cause that a rank's peers hear when its lane has failed: the code at the root replaces DEPENDENCY.
 CausePtr passed_on(const CausePtr& cause) {
   if (cause->code != Code::kDependency) return cause;
   Cause root = *cause;
@@ -21,8 +21,8 @@ CausePtr passed_on(const CausePtr& cause) {
   return std::make_shared<const Cause>(std::move(root));
 }
 
-// What a lane fails by whose start waits for a point that will never be reached. The end of a session is
-// nothing that a lane gets over: what waited ends of it too.
+// The cause of a lane whose next start waits for a point that failed by `cause`. No reset mends the end of a
+// session, so its code is passed on unchanged.
 Cause dependency(const Cause& cause) {
   Cause behind = cause;
   behind.root = cause.code == Code::kDependency ? cause.root : cause.code;
@@ -127,7 +127,7 @@ Code Graph::submit(const Request& request, Instant now) {
   if (lane.stopped()) {  // covered by the failure that is published already
     drop(request.rank, request.lane, start);
   } else {
-    lane.push(std::move(start), now);
+    lane.push(start, now);
     unsettled_.stir(request.rank);
   }
   settle(now);
@@ -162,7 +162,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     LaneQueue& lane = rank.lane(part.lane);
     rank.finished(part.lane);
     lane.moved_at(now);
-    // Of another client than the present one: that one has the place on the lane now.
+    // A former client launched the part: the lane's queue holds starts of the present client only.
     const bool of_former = !rank.present() || flight.generations[i] != rank.generation();
     const bool well = cause == nullptr && (of_former || lane.failure_at(part.value) == nullptr);
     actions_.retired(part.rank, part.lane, part.value, *part.plan, well);
@@ -195,8 +195,8 @@ void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
   settle(now);
 }
 
-// Starts that wait for another lane of their rank come second: they fall with the head of that one, by its
-// cause, if both are overdue.
+// The first round takes starts that wait for nothing on another lane of their rank. If that lane is overdue
+// too, the first round stops it, and a start that waits for it fails with its cause.
 void Graph::tick(Instant now) {
   const Instant before = std::exchange(last_tick_, now).value_or(now);
   if (now - before > kLate)
@@ -217,13 +217,13 @@ void Graph::tick(Instant now) {
 
 // ---- progress ----------------------------------------------------------------------------------
 
-// Whatever an event has set going: lanes that fail, and ranks of which something may go on. Each place ends
-// once of a fault, so this comes to an end.
+// Carries out what an event has caused: stops failed lanes, and pumps ranks whose starts may go on. The loop
+// ends because one fault ends a place at most once.
 void Graph::settle(Instant now) {
   while (true) {
     if (const auto failing = unsettled_.take_failing()) {
       const LaneQueue& lane = ranks_[failing->rank.value].lane(failing->lane);
-      // It may have failed by something else meanwhile.
+      // Another cause may have failed the start meanwhile.
       if (lane.has_next() && lane.next().request.value == failing->value)
         stop_lane(failing->rank, failing->lane, failing->cause);
     } else if (const auto rank = unsettled_.take_stirred()) {
@@ -235,7 +235,7 @@ void Graph::settle(Instant now) {
 }
 
 void Graph::pump(Rank rank, Instant now) {
-  // A lane that moves can release another one, so turn until a whole round moves nothing.
+  // A lane that moves can release another one, so repeat until a whole round moves nothing.
   for (bool moved = true; moved;) {
     moved = false;
     for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) moved = pump_lane(rank, lane, now) || moved;
@@ -251,7 +251,7 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
     LaneQueue::Start& start = lane.next();
     if (lane.collective_launched() || start.arrived) break;
     const bool collective = start.request.plan->collective() != nullptr;
-    // Work of former clients may still run on the lane's stream, and has its place there.
+    // Kernels of this client, or work of former ones, may still run on the lane's stream.
     if (collective && r.running(lane_index) > 0) break;
     const Cause* failed = nullptr;
     const RankLanes::Ready ready = r.readiness(lane_index, start, &failed);
@@ -323,8 +323,8 @@ CausePtr Graph::new_fault(Cause cause) {
   return std::make_shared<const Cause>(std::move(cause));
 }
 
-// Behind a launched start that has failed others may still run, but do not count. Where the lane was reset
-// since, what comes next hears of it.
+// Later launched starts may still run, but their points are never reached. If the lane was reset after the
+// failed start, it stops again, before its next start.
 void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const CausePtr& cause,
                       std::optional<std::uint64_t> failed_value) {
   RankLanes& r = ranks_[rank.value];
@@ -345,7 +345,7 @@ void Graph::drop(Rank rank, std::uint32_t lane_index, const LaneQueue::Start& st
   const CollectiveWork* work = start.request.plan->collective();
   if (work != nullptr && start.arrived)
     matches_.withdraw({rank, lane_index, start.request.value, start.request.plan, start.stamp, {}});
-  if (work != nullptr && r.present()) {  // else all its places end
+  if (work != nullptr && r.present()) {  // if not present, detached() ends all its places
     LaneQueue& lane = r.lane(lane_index);
     const Place place = place_of(*work, lane_index);
     lane.note(place);

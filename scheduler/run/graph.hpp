@@ -1,20 +1,20 @@
-// Graph: the starts in flight of all local ranks of a job, and what each waits for. A sans-IO core (decision
-// D15): events come in by calls with the time passed along, what to do goes out through Actions. No clock,
-// thread, socket or device inside.
+// Graph: the starts in flight of all local ranks of a job, and what each start waits for. It is a sans-IO
+// core (decision D15): events come in as calls with the time, and Actions carry out what the graph decides.
+// It holds no clock, thread, socket or device.
 //
 // Order. A lane is a queue. Its next start is launched when the points it waits for are reached. A kernel may
-// also be launched behind kernels of its own lane that are running, because the lane's stream keeps them in
-// order. A collective is launched when nothing of its lane runs before it and all members have come
-// (MatchQueue). What former clients of the rank have left running counts: it lies on the same streams.
+// also be launched behind running kernels of its own lane, because the lane's stream keeps them in order. A
+// collective is launched when all members have arrived (MatchQueue) and nothing runs on its lane. Work that
+// former clients of the rank left running counts too, because it lies on the same streams.
 //
 // Failure (decision D18; the rule of a place is in epochs.hpp).
-//   1. A failure stops the lane: its starts that are not launched are dropped, and what is submitted to it is
-//      dropped at once, until the client resets it. What waits for them on other lanes of the rank fails by
+//   1. A failure stops the lane. Its starts that are not launched are dropped, and so is every further start
+//      until the client resets the lane. Starts on other lanes that wait for a dropped one fail with
 //      DEPENDENCY.
-//   2. A collective that is dropped ends its place, for the others would wait for it. They hear of the fault
-//      at the root.
-//   3. A reset moves the rank on where that lane failed or dropped something, and at every place that the
-//      same fault has ended: of one fault a rank hears once.
+//   2. A dropped collective ends its place, because the other members would wait for it. They hear of the
+//      fault at the root.
+//   3. A reset moves the rank on at places where that lane failed or dropped a start, and at every place that
+//      the same fault has ended. So a rank hears of one fault once.
 #pragma once
 
 #include "scheduler/run/absences.hpp"
@@ -37,59 +37,59 @@ struct GraphOptions {
   std::uint32_t lanes = MUSTER_LANE_COUNT;  // of each rank
 };
 
-// Owns    the lanes of every rank, the match queue, the steps in flight, and who will not come.
-// Thread  whoever holds the engine lock.
-// Bound   lane_depth starts per lane; launch_depth steps of a rank's lane at once, over all its clients, of
-//         which one is a collective at most.
-// Fails   submit() refuses with kBusy when the lane is full; everything else is total.
+// Owns    the lanes of every rank, the match queue, the steps in flight, and the absences.
+// Thread  the one that holds the engine lock.
+// Bound   lane_depth starts per lane. launch_depth steps in flight per lane, those of former clients
+//         included; at most one of them is a collective.
+// Fails   submit() with kBusy when the lane is full; submit() and signal() with kBadArgument.
 class Graph {
  public:
   Graph(GraphOptions options, std::vector<Group> groups, Actions& actions);
 
   // ---- clients ---------------------------------------------------------------------------------
-  // The rank has a client again: its lanes start empty at value 0 and its client timelines at 0.
+  // The rank has a new client: its lanes start empty at value 0 and its client timelines at 0.
   void attached(Rank rank);
-  // The client left, in order or not; `text` says how. All places of its groups end. If a failure made it
-  // leave, the others hear of that one's culprit, so that a chain of departures names the rank at its root:
-  // one that has stopped a lane of it, or `heard`, which reached it on another way. Running work goes on to
-  // its end.
-  // Returns what the others hear; nullptr if the rank had no client.
+  // The client left, in order or not; `text` says how. All places of its groups end. The client may have left
+  // because of a failure: one that stopped a lane, or `heard`, which reached it by another way. Then the
+  // others hear of that failure's culprit, so that a chain of departures names the rank at its root. Launched
+  // work runs to its end.
+  // Returns the cause that the others hear; nullptr if the rank had no client.
   CausePtr detached(Rank rank, const std::string& text, Instant now, const CausePtr& heard = nullptr);
-  // The launcher says that this rank will not come, or not come back once it has left. Collectives that need
-  // it fail at once. Until it attaches after all, expect_all(), or nobody is attached.
+  // The launcher says that this rank will not come, or will not come back once it has left. Collectives that
+  // need it fail at once. This holds until the rank attaches, expect_all(), or the last client leaves.
   void absent(Rank rank, const std::string& text, Instant now);
   void expect_all();
-  // The rank has been told of the fault on another way than by a lane.
+  // The rank has been told of the fault by other means than a lane.
   void heard(Rank rank, std::uint64_t fault);
-  // A fault that ends places which the graph does not see: it gets the job's next number.
+  // Gives the job's next number to a fault that ends places outside the graph.
   CausePtr new_fault(Cause cause);
 
-  // Starts of such a plan may come.
+  // Makes room for starts of this plan.
   void expect(const CollectiveWork& work) { matches_.expect(place_of(work, 0)); }
 
   // ---- events ----------------------------------------------------------------------------------
-  // kBusy: the lane is full, offer it again later. kBadArgument: value is not the lane's next, or a wait is
-  // for a timeline that does not exist. On kOk exactly one of reached or stopped covers it in the end.
+  // kBusy: the lane is full, try again later. kBadArgument: the value is not the lane's next one, or a wait
+  // names an unknown timeline. After kOk exactly one of reached and stopped covers the value in the end.
   Code submit(const Request& request, Instant now);
-  // Raise a client timeline. kBadArgument if it would go down.
+  // Raises a client timeline. kBadArgument if it would go down.
   Code signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now);
   void reset_lane(Rank rank, std::uint32_t lane, Instant now);
-  // The step has ended. `failed`: why it did not go well; its place ends, and its members' lanes stop there.
+  // The step has ended. `failed`: why it failed; nullptr: success. A failed step ends its place and stops the
+  // lanes of its members.
   void finished(std::uint32_t step_index, Instant now, const Status* failed = nullptr);
   // Ends all places of the group. Returns the cause.
   CausePtr abort(GroupId group, Cause cause, Instant now);
-  // The rank does not wait for the next start of the lane, which fails for all its members. Nothing if there
-  // is none.
+  // Stops the lane before its next start, which fails for all its members. Does nothing if there is none.
   void give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now);
-  // Another group in the place of one that nobody uses any more, or yet. Empty: none.
+  // Replaces a group that nobody uses; a group without ranks leaves the id free.
   void set_group(GroupId group, Group now);
   void name_group(GroupId group, std::string name) { matches_.name_group(group, std::move(name)); }
-  // Enforces the deadlines of starts that are next on their lane. What counts is how long nothing has moved
-  // that such a start waits for. Call at least every 100 ms. A caller that comes later was held up itself,
-  // and nobody is blamed for that time.
+  // Enforces the deadlines of starts that are next on their lane. A deadline limits for how long nothing
+  // moves that such a start waits for. Call at least every 100 ms. If a call comes much later, the engine was
+  // held up itself, and that time counts against nobody.
   void tick(Instant now);
 
-  // ---- what others may ask ---------------------------------------------------------------------
+  // ---- state, read-only ------------------------------------------------------------------------
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
   const RankLanes& lanes_of(Rank rank) const { return ranks_[rank.value]; }
   const Absences& absences() const { return absences_; }
@@ -103,8 +103,8 @@ class Graph {
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
   void launch(std::span<const MatchQueue::Arrival> members, Instant now);
 
-  // Stops the lane before its next start, or where a launched one has failed: at that value. Nothing if it
-  // has stopped there already.
+  // Stops the lane before its next start, or at `failed_value`, where a launched start has failed. Without
+  // `failed_value` it does nothing if the lane has stopped already.
   void stop_lane(Rank rank, std::uint32_t lane, const CausePtr& cause,
                  std::optional<std::uint64_t> failed_value = std::nullopt);
   void drop(Rank rank, std::uint32_t lane, const LaneQueue::Start& start);
@@ -118,7 +118,7 @@ class Graph {
   Absences absences_;
   Unsettled unsettled_;
   std::optional<Instant> last_tick_;
-  std::uint64_t faults_ = 0;  // the latest
+  std::uint64_t faults_ = 0;  // number of the latest fault
 };
 
 }  // namespace muster::scheduler

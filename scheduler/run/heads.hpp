@@ -10,13 +10,13 @@
 
 namespace muster::scheduler {
 
-// The next start of a lane: it could not be launched yet.
+// The next start of a lane, which could not be launched yet.
 struct Head {
   Rank rank;
   std::uint32_t lane = 0;
   const Plan* plan = nullptr;
   bool arrived = false;  // a collective that waits for its peers
-  // What else it waits for, in words, and the lane of the rank that stands in the way, if it is one.
+  // If not arrived: what the start waits for, in words. If that is another lane of the rank: which.
   std::string obstacle;
   std::optional<std::uint32_t> blocking_lane;
 };

@@ -8,7 +8,7 @@
 namespace muster::scheduler {
 
 void LaneQueue::push(Start start, Instant now) {
-  const bool pushed = queue_.push(std::move(start));
+  const bool pushed = queue_.push(start);
   MUSTER_ASSERT(pushed);
   if (waiting() == 1) moved_ = now;
 }
@@ -64,8 +64,8 @@ std::uint64_t LaneQueue::resume() {
   return failed_to_;
 }
 
-// Points of a failure stay failed after the reset. Beyond the bound the two oldest are taken for one, with
-// what lies between them: a start that waits for a point so long ago fails where it might have run.
+// Points of a failure stay failed after the reset. Beyond kFailuresKept the two oldest failures become one,
+// which covers the points between them too. So a start that waits for such an old point may fail wrongly.
 void LaneQueue::remember(Failed failed) {
   before_.push_back(std::move(failed));
   if (before_.size() <= kFailuresKept) return;

@@ -1,4 +1,4 @@
-// LaneQueue: the starts of one rank's lane in their order, the lane's timeline, and what failed on it.
+// LaneQueue: the starts of one rank's lane in order, the lane's timeline, and the lane's failures.
 #pragma once
 
 #include "api/base/bounded.hpp"
@@ -30,7 +30,7 @@ class LaneQueue {
   // ---- starts ----------------------------------------------------------------------------------
   bool full() const { return queue_.full(); }
   std::uint64_t next_value() const { return last_ + 1; }
-  // The next value is taken: by a start that fails at once, or by the one that is pushed.
+  // Takes the next value, for a start that fails at once or for one that is then pushed.
   void skip() { ++last_; }
   void push(Start start, Instant now);
   // The next start: the oldest that is not launched.
@@ -41,34 +41,34 @@ class LaneQueue {
   std::size_t waiting() const { return queue_.size() - launched_; }
   const Start& waiting(std::size_t i) const { return queue_[launched_ + i]; }
   Start take_newest();
-  // The oldest start, which is launched if any is.
+  // The oldest start; nullptr: none. Launched starts are older than all others.
   const Start* oldest() const { return queue_.empty() ? nullptr : &queue_.front(); }
   bool any_launched() const { return launched_ > 0; }
   bool collective_launched() const { return launched_collective_; }
   void launch_next();
-  // The oldest launched start has run. `well`: the timeline reaches its value.
+  // Removes the oldest launched start, which has ended. `well`: the timeline reaches its value.
   void finish(std::uint64_t value, bool well);
 
-  // When its next start got there, or arrived, or the last before it was over.
+  // When the lane last moved: its next start was pushed or arrived, or an earlier start ended.
   Instant moved() const { return moved_; }
   void moved_at(Instant now) { moved_ = now; }
   std::uint64_t reached() const { return reached_; }
 
   // ---- failures --------------------------------------------------------------------------------
-  // The lane has failed and was not reset.
+  // Whether the lane has failed and was not reset.
   bool stopped() const { return failed_from_ != 0 && failed_to_ == 0; }
-  // Of the latest failure.
+  // The cause of the latest failure.
   const CausePtr& cause() const { return cause_; }
   // Stops before the next start. Returns the first value that will never be reached.
   std::uint64_t stop(CausePtr cause);
-  // A launched start has failed. Values from there on are never reached, though later starts may still run.
-  // Nothing: the lane was reset since, and only that value has failed.
+  // The launched start of `value` has failed. Returns the first value that is never reached; later launched
+  // starts may still run. Returns nothing if the lane was reset since: then only `value` has failed.
   std::optional<std::uint64_t> stop_at(std::uint64_t value, CausePtr cause);
-  // Runs again. Returns the last value that has failed.
+  // Lets the lane run again. Returns the last value that has failed.
   std::uint64_t resume();
-  // Why the lane never reached `value`; nullptr if it has, or may yet.
+  // Why the lane never reached `value`; nullptr if it has reached it, or still may.
   const Cause* failure_at(std::uint64_t value) const;
-  // Where starts of the lane have failed or were dropped since it stopped, each place once.
+  // The places where the lane's starts have failed or were dropped since it stopped, each place once.
   void note(const Place& place);
   const std::vector<Place>& noted() const { return noted_; }
 
@@ -86,8 +86,8 @@ class LaneQueue {
   Instant moved_{0};
   std::uint64_t last_ = 0;  // value of the newest start
   std::uint64_t reached_ = 0;
-  std::uint64_t failed_from_ = 0;  // 0: runs
-  std::uint64_t failed_to_ = 0;    // 0 while it is stopped
+  std::uint64_t failed_from_ = 0;  // 0: the lane has never failed
+  std::uint64_t failed_to_ = 0;    // 0 while the lane is stopped
   CausePtr cause_;
   std::vector<Place> noted_;
   std::vector<Failed> before_;  // failures that were reset, oldest first

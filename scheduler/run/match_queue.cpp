@@ -18,7 +18,7 @@ const CollectiveWork& work_of(const Arrival& arrival) {
   return *work;
 }
 
-// What the members, in group order, differ in.
+// Says in which arguments the members differ. `members` are in group order.
 std::string difference_of(std::span<const Arrival> members) {
   std::vector<Party> parties;
   for (const Arrival& member : members) {
@@ -29,7 +29,7 @@ std::string difference_of(std::span<const Arrival> members) {
   return difference(parties);
 }
 
-// Whether they mean one operation, by their signatures alone (decision D7).
+// Whether the members mean one operation; compares signatures only (decision D7).
 bool agreed(std::span<const Arrival> members) {
   const Signature& first = work_of(members.front()).signature;
   Hash128 balance;
@@ -242,8 +242,8 @@ std::vector<Arrival> MatchQueue::waiting_for(Rank rank) const {
 
 // ---- where members stand -----------------------------------------------------------------------
 
-// Calls body(epochs, member) for each lane of each group of the rank, and for its pairs that have not been
-// used. Calls of_pair(place, side) for those that have.
+// Calls body(epochs, member) for each lane of each group of the rank, and once per group for all pairs that
+// are not used yet. Calls of_pair(place, side) for each pair that is used.
 template<class Body, class OfPair>
 void MatchQueue::for_each_place(Rank rank, Body body, OfPair of_pair) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {

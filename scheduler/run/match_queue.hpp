@@ -1,9 +1,9 @@
-// MatchQueue: where collectives wait until all members of their group have come (decisions D7 and D18).
+// MatchQueue: where collectives wait until all members of their group have arrived (decisions D7 and D18).
 //
 // A start is stamped with epoch and number when it is read. A collective matches by group, lane, epoch and
-// number; how SEND and RECV match is said in pair_place.hpp. When all members have come the signatures are
-// compared: what all share by one hash, what pairs share by its sum over all. Only then does anything move.
-// How a place fails is the rule of Epochs.
+// number; pair_place.hpp has the rule for SEND and RECV. When all members have arrived, signatures are
+// compared before a byte moves: common parts by one hash, pairwise parts by a sum that must be zero. Places
+// fail by the rule of epochs.hpp.
 #pragma once
 
 #include "scheduler/run/epochs.hpp"
@@ -20,28 +20,28 @@
 
 namespace muster::scheduler {
 
-// Owns    the epochs of every place, where each member stands, and who waits.
-// Thread  whoever holds the engine lock.
-// Bound   groups × lanes places, made with the group; those of pairs when they are first used. One arrival
+// Owns    the epochs of every place, the epoch in which each member stands, and the arrivals that wait.
+// Thread  the one that holds the engine lock.
+// Bound   groups × lanes places, made with the group, and a place for each pair that is used. One arrival
 //         for each rank and lane.
-// Fails   never: a disagreement is an end.
+// Fails   never: a disagreement is a kind of Match.
 class MatchQueue {
  public:
   MatchQueue(std::vector<Group> groups, std::uint32_t lanes);
-  // Another group in the place of one that nobody uses: no operation of it is in flight. Empty: none.
+  // Replaces a group that has no operation in flight; a group without ranks leaves the id free.
   void set_group(GroupId group, Group now);
-  // What reports call it.
+  // Sets the name for reports.
   void name_group(GroupId group, std::string name) { groups_[group.value].name = std::move(name); }
   std::span<const Group> groups() const { return groups_; }
 
-  // The pair's place is there from now on, if it was not: starts take no heap.
+  // Makes the pair's place if there is none, so that starts take no heap.
   void expect(const Place& place) {
     if (place.is_pair()) pair(place);
   }
 
   // ---- stamps ----------------------------------------------------------------------------------
   Stamp stamp(const Place& place);
-  // The start has no part in its place: the member's next start gets its number.
+  // The start takes no part in its place: the member's next start there gets its number.
   void give_back(const Place& place, const Stamp& stamp);
 
   // ---- meetings --------------------------------------------------------------------------------
@@ -49,47 +49,47 @@ class MatchQueue {
   struct Match {
     enum class Kind : std::uint8_t { kWait, kGo, kEnded, kDisagree };
     Kind kind = Kind::kWait;
-    // kGo, kDisagree: all members, in group order. Valid until the next call of arrive().
+    // kGo, kDisagree: all members, in group order; of a pair the sender first. Valid until the next arrive().
     std::span<const Arrival> members;
-    CausePtr cause;      // kEnded: of its epoch
-    std::string differ;  // kDisagree: in what
+    CausePtr cause;      // kEnded: the cause of the start's epoch
+    std::string differ;  // kDisagree: what the members differ in
   };
-  // The start is next on its lane. kDisagree: the caller ends the place.
+  // Call it for a start that is next on its lane. On kDisagree the caller ends the place.
   Match arrive(const Arrival& arrival);
   // Takes back an arrival that waits.
   void withdraw(const Arrival& arrival);
 
   // ---- ends ------------------------------------------------------------------------------------
-  // All return who waited at what has ended; none of them waits any more.
+  // end(), drop() and end_group() return the arrivals that waited at places that end, and remove them.
   //
-  // Ends the present epoch of the place, unless it has ended by that fault before.
+  // Ends the present epoch of the place, unless that fault has ended the place before.
   std::vector<Arrival> end(const Place& place, const CausePtr& cause);
-  // A start with that stamp will not come. If its epoch is the present one, the place ends; or if it has
-  // ended by that fault before, the number is given back: the others wait for the member's next start.
+  // A start with that stamp will not arrive. If its epoch is the present one, the place ends. If the fault
+  // has ended the place before, the number is given back instead, and peers wait for the member's next start.
   std::vector<Arrival> drop(const Place& place, const Stamp& stamp, const CausePtr& cause);
   // Ends all places of the group.
   std::vector<Arrival> end_group(GroupId group, const CausePtr& cause, Epochs::Why why);
-  // Those who wait for that rank. Nothing ends.
+  // The arrivals at all places of that rank. Nothing ends.
   std::vector<Arrival> waiting_for(Rank rank) const;
 
-  // ---- where members stand ---------------------------------------------------------------------
+  // ---- epochs of members -----------------------------------------------------------------------
   // The rank has a new client, which stands in the present epochs.
   void attached(Rank rank);
-  // The member has heard of that fault by an operation of this place.
+  // The member has heard of that fault by an operation of this place: it moves on here.
   void move_on(const Place& place, std::uint64_t fault);
-  // The rank has heard of that fault: it moves on at every place that has ended by it.
+  // The rank has heard of that fault: it moves on at every place that the fault has ended.
   void heard(Rank rank, std::uint64_t fault);
 
   // ---- for reports -----------------------------------------------------------------------------
   // Members of the group that have not arrived at the place, as world ranks.
   std::vector<Rank> missing(GroupId group, std::uint32_t lane) const;
-  // Collectives of the place that all members have come to, over all epochs.
+  // Number of collectives of the place at which all members have arrived, over all epochs.
   std::uint64_t matched(GroupId group, std::uint32_t lane) const { return lineup(group, lane).matched; }
-  // An operation that some members have come to and others not.
+  // An operation at which only some members have arrived.
   struct Pending {
     GroupId group;
     std::uint32_t lane = 0;
-    std::uint64_t number = 0;  // over all epochs, from 1; of a SEND or RECV its point
+    std::uint64_t number = 0;  // counted over all epochs, from 1; of a SEND or RECV its value on its lane
     std::vector<Arrival> arrived;
     std::vector<Rank> missing;
   };
@@ -108,7 +108,7 @@ class MatchQueue {
     std::uint32_t arrived_count = 0;
     std::uint64_t matched = 0;
   };
-  // What pairs that are not there yet begin with.
+  // The places of a group's pairs. A new one begins with these epochs and members.
   struct Pairs {
     Epochs epochs;
     std::vector<Member> members;  // by index in the group
@@ -136,7 +136,7 @@ class MatchQueue {
   std::vector<Group> groups_;
   std::vector<Lineup> lineups_;   // group · lanes + lane
   std::vector<Pairs> pairs_;      // by group
-  std::vector<Arrival> members_;  // of the latest match: kept, so that an arrival needs no heap
+  std::vector<Arrival> members_;  // of the latest match; kept, so that an arrival needs no heap
 };
 
 }  // namespace muster::scheduler

@@ -15,7 +15,7 @@ std::string rank_list(const std::vector<Rank>& ranks) {
   return muster::rank_list(numbers);
 }
 
-// A collective that its other members let down.
+// The cause of a collective whose other members have not all arrived.
 Cause missed(const MatchQueue& matches, const LaneQueue::Start& start, std::uint32_t lane) {
   const CollectiveWork& work = *start.request.plan->collective();
   const Group& group = matches.groups()[work.group.value];

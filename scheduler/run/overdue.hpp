@@ -1,4 +1,4 @@
-// What is said of a start that has passed its deadline.
+// The cause of a start that has passed its deadline.
 #pragma once
 
 #include "scheduler/run/match_queue.hpp"
@@ -8,8 +8,8 @@
 
 namespace muster::scheduler {
 
-// Of the lane's next start. To blame are the members that have not come, or the point that was never reached.
-// Where the start waits for another lane of its rank, the next start of that one is asked.
+// The cause for the lane's next start: the members that have not arrived, or the point that was not reached.
+// If the start waits for another lane of its rank, the text goes on with the oldest start of that lane.
 Cause overdue(const MatchQueue& matches, const RankLanes& lanes, Rank rank, std::uint32_t lane);
 
 }  // namespace muster::scheduler

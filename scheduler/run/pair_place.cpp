@@ -8,7 +8,7 @@
 namespace muster::scheduler {
 namespace {
 
-constexpr std::size_t kOpenExpected = 16;  // starts of a member in flight, for which there is room at once
+constexpr std::size_t kOpenExpected = 16;  // starts of a member in flight for which room is made at first
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void PairPlace::give_back(Side side, const Stamp& stamp) {
   Member& mine = members_[at(side)];
   Message* const message = mine.stands == stamp.epoch ? mine.find(stamp.number) : nullptr;
   if (message == nullptr) return;
-  // The member's next start with the tag comes behind all that are open anyway.
+  // If it is the last of its tag, the member's next start comes behind all open ones anyway.
   const bool last = std::none_of(mine.open.begin(), mine.open.end(), [message](const Message& other) {
     return other.tag == message->tag && other.number > message->number;
   });
@@ -64,7 +64,7 @@ void PairPlace::forget(Side side, const Stamp& stamp) {
   if (mine.stands == stamp.epoch) mine.remove(stamp.number);
 }
 
-// Starts of an epoch that has ended have not arrived, so they are never met.
+// A start of an ended epoch never has `arrived`, so this never returns one.
 PairPlace::Message* PairPlace::partner_of(Side side, const Message& mine) {
   std::size_t before = 0;  // starts of the tag that are to be matched first
   for (const Message& message : members_[at(side)].open)

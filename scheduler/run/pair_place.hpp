@@ -1,8 +1,8 @@
 // PairPlace: where SEND and RECV of an ordered pair of members match (decision D18).
 //
-// They match by tag, whatever their lanes: of the starts that are still to be matched, the first send of a
-// tag meets the first receive of that tag, in the order in which they were read. So a receive that was posted
-// early does not hold up what its member sends or receives with other tags on other lanes.
+// They match by tag, on any lanes: the first unmatched send of a tag meets the first unmatched receive of
+// that tag, in the order in which the engine read them. So an early receive does not hold up messages of its
+// member with other tags on other lanes.
 #pragma once
 
 #include "scheduler/run/epochs.hpp"
@@ -16,13 +16,12 @@
 
 namespace muster::scheduler {
 
-// Owns    the epochs of the place, where its two members stand, and their starts that are not matched.
-// Thread  whoever holds the engine lock.
+// Owns    the epochs of the place, the epochs of its two members, and their starts that are not matched.
+// Thread  the one that holds the engine lock.
 // Bound   the starts of two members in flight.
 // Fails   never.
 class PairPlace {
  public:
-  // As which of the two.
   enum class Side : std::uint8_t { kSender, kReceiver };
 
   PairPlace(Epochs epochs, std::uint64_t sender_stands, std::uint64_t receiver_stands);
@@ -30,30 +29,30 @@ class PairPlace {
   const Epochs& epochs() const { return epochs_; }
 
   Stamp stamp(Side side, std::uint32_t tag);
-  // The start has no part in this place: the member's next start with its tag comes in its stead.
+  // The start takes no part in this place: the member's next start with its tag replaces it.
   void give_back(Side side, const Stamp& stamp);
-  // A start that its epoch's end has reached: it is not waited for any more.
+  // Removes a start whose epoch has ended.
   void forget(Side side, const Stamp& stamp);
 
   struct Met {
     Arrival sender;
     Arrival receiver;
   };
-  // A start of the present epoch is next on its lane. Nothing while its partner is not.
+  // A start of the present epoch is next on its lane. Returns nothing until its partner has arrived too.
   std::optional<Met> arrive(Side side, std::uint32_t tag, const Arrival& arrival);
   // Takes back an arrival that waits.
   void withdraw(Side side, const Arrival& arrival);
-  // Those who have arrived and wait, the sender's first.
+  // Appends the arrivals that wait, the sender's first.
   void waiting(std::vector<Arrival>& into) const;
-  // Ends the present epoch. Appends those who waited, and none waits any more. Nothing if the place has ended
-  // by that fault before.
+  // Ends the present epoch; appends the arrivals that waited to `waited`, and removes them. Does nothing if
+  // that fault has ended the place before.
   void end(const CausePtr& cause, Epochs::Why why, std::vector<Arrival>& waited);
 
   // The member has a new client.
   void attached(Side side) { members_[at(side)].begin(epochs_.present()); }
-  // The member has heard of that fault here.
+  // The member has heard of that fault by an operation of this place: it moves on.
   void move_on(Side side, std::uint64_t fault);
-  // The member has heard of that fault: it moves on if this place has ended by it.
+  // The member has heard of that fault elsewhere: it moves on if the fault has ended this place.
   void heard(Side side, std::uint64_t fault);
 
  private:

@@ -16,15 +16,15 @@ struct Group {
   std::vector<Rank> ranks;  // in group order
 };
 
-// Where a collective matches, and as which member of its group.
+// Where a start matches, and as which member of its group.
 struct Place {
   GroupId group;
-  std::uint32_t lane = 0;      // not of a pair, which matches across lanes
-  std::int32_t sender = -1;    // of a pair
-  std::int32_t receiver = -1;  // of a pair
-  std::int32_t index = 0;      // this member
+  std::uint32_t lane = 0;      // ignored for a pair, which matches across lanes
+  std::int32_t sender = -1;    // of a pair; else -1
+  std::int32_t receiver = -1;  // of a pair; else -1
+  std::int32_t index = 0;      // of this member in the group
   bool receives = false;       // of a pair: this member is its receiver
-  std::uint32_t tag = 0;       // of a start of a pair, whose place has starts of all tags
+  std::uint32_t tag = 0;       // of the start, if a pair's; one place has starts of all tags
 
   bool is_pair() const { return sender >= 0; }
   bool same_as(const Place& other) const {
@@ -34,7 +34,7 @@ struct Place {
 };
 Place place_of(const CollectiveWork& work, std::uint32_t lane);
 
-// What a start carries from the moment when it is read.
+// Epoch and number, which a start carries from the moment when the engine reads it.
 struct Stamp {
   std::uint64_t epoch = 0;
   std::uint64_t number = 0;  // from 1 in each epoch

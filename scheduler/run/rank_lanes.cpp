@@ -104,8 +104,8 @@ std::optional<Instant> RankLanes::deadline(std::uint32_t lane) const {
   return later(*since, queues_[lane].next().request.timeout);
 }
 
-// The latest moment at which something moved that the lane's next start waits for; nothing if it moves now.
-// `seen` has a bit for each lane that has been asked.
+// The latest moment at which something moved that the lane's next start waits for. Empty if a step runs there
+// now. `seen` has a bit for each lane that was visited, so that a circle of waits ends.
 std::optional<Instant> RankLanes::still_since(std::uint32_t lane, std::uint64_t seen) const {
   const LaneQueue& queue = queues_[lane];
   if (running_[lane] > 0) return std::nullopt;

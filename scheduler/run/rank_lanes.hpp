@@ -15,19 +15,19 @@ namespace muster::scheduler {
 
 // Owns    the rank's lanes.
 // Thread  one.
-// Bound   the lanes and client timelines given.
+// Bound   the lanes given; shm::kClientTimelinesMax client timelines.
 // Fails   signal: kBadArgument.
 class RankLanes {
  public:
   RankLanes(std::uint32_t lanes, std::uint32_t depth);
 
   // ---- its client ------------------------------------------------------------------------------
-  // A new client: its lanes start empty at value 0, its client timelines at 0. What former clients have left
-  // running still runs.
+  // A new client: its lanes start empty at value 0, its client timelines at 0. Launched work of former
+  // clients still runs.
   void attached();
   void detached();
   bool present() const { return present_; }
-  // Counts the clients.
+  // Number of clients that the rank has had.
   std::uint32_t generation() const { return generation_; }
 
   // ---- its lanes -------------------------------------------------------------------------------
@@ -38,29 +38,29 @@ class RankLanes {
   std::uint32_t running(std::uint32_t i) const { return running_[i]; }
   void launched(std::uint32_t i) { ++running_[i]; }
   void finished(std::uint32_t i) { --running_[i]; }
-  // Raises a client timeline. kBadArgument: it would go down, or there is none.
+  // Raises a client timeline. kBadArgument: it would go down, or it does not exist.
   Code signal(std::uint32_t timeline, std::uint64_t value, Instant now);
-  // The rank was held up together with the engine: all that was before `moment` was later by so much.
+  // The engine was held up: moves all recorded times up to `moment` later by `lateness`.
   void forgive(Instant moment, Nanos lateness);
   // Whether a collective of that group waits on the lane.
   bool has_submitted(std::uint32_t lane, GroupId group) const;
-  // The oldest fault for which one of its lanes still stands.
+  // The cause with the oldest fault among the stopped lanes; nullptr: none is stopped.
   CausePtr first_failure() const;
 
   // ---- what its starts wait for ----------------------------------------------------------------
   enum class Ready : std::uint8_t { kYes, kNo, kFailed };
-  // kFailed: *failed says why a point will never be reached that the start waits for.
+  // kFailed: *failed says why one of the start's points will never be reached.
   Ready readiness(std::uint32_t lane, const LaneQueue::Start& start, const Cause** failed) const;
   struct Obstacle {
     std::string text;
-    std::optional<std::uint32_t> lane;  // whose next start stands in the way
+    std::optional<std::uint32_t> lane;  // the other lane that must move first; empty: no other lane
   };
   Obstacle obstacle(std::uint32_t lane, const LaneQueue::Start& start) const;
-  // When the lane's next start passes its deadline. What counts is how long nothing has moved that it waits
-  // for. Nothing while the device is at work before it.
+  // When the lane's next start passes its deadline: its timeout after the last move of what it waits for.
+  // Empty if there is no next start, or while a launched step runs before it.
   std::optional<Instant> deadline(std::uint32_t lane) const;
 
-  // Time for which the compute lane had work and waited for a collective.
+  // Time during which the compute lane had work, ran none of it, and waited for a collective or another lane.
   Nanos exposed() const { return exposed_; }
   void note_exposure(Instant now);
 

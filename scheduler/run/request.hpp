@@ -1,5 +1,5 @@
-// Request: one start of a plan, copied out of a client's command and checked. And the actions that the graph
-// answers with.
+// Request: one start of a plan, copied out of a client's command and checked. Actions: the calls by which the
+// graph has its decisions carried out.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -20,24 +20,24 @@ struct Request {
   std::uint64_t value = 0;                              // the point it reaches on its lane's timeline
   Plan* plan = nullptr;                                 // outlives the request: starts_in_flight holds it
   std::array<std::uint64_t, MUSTER_WAITS_MAX> waits{};  // points; 0: none
-  Nanos timeout{0};  // for how long nothing may move that it waits for, once it is the next of its lane
+  Nanos timeout{0};  // once it is next on its lane: the longest time in which nothing moves that it waits for
 };
 
 // A launch of one kernel, or of one collective for all its members at once.
 struct Step {
-  struct Part {  // one rank's share: the request that it completes
+  struct Part {  // one rank's share, which completes one request
     Rank rank;
     std::uint32_t lane = 0;
     std::uint64_t value = 0;
     Plan* plan = nullptr;
-    Instant arrived{0};  // when nothing of its lane stood before it any more
+    Instant arrived{0};  // when it was next on its lane and all its points were reached
   };
   std::vector<Part> parts;  // one for a kernel; the members in group order for a collective
 };
 
-// What the graph wants done; the engine carries it out in order.
+// The graph's decisions; the engine carries them out in order.
 //
-// Owns    nothing. Thread  whoever calls the graph. Bound  each call is short: it must not change the graph.
+// Owns    nothing. Thread  the caller of the graph. Bound  each call is short and must not change the graph.
 // Fails   never: a device's failure is reported to Graph::finished().
 class Actions {
  public:
@@ -46,17 +46,17 @@ class Actions {
   virtual void launch(std::uint32_t step_index, const Step& step) = 0;
   // The lane's timeline reached `value`.
   virtual void reached(Rank rank, std::uint32_t lane, std::uint64_t value) = 0;
-  // The lane stopped: values from `from` on will never be reached. Again with a lower `from` if a step that
-  // had been launched before fails too.
+  // The lane stopped: values from `from` on will never be reached. Called again, with a `from` that may be
+  // lower, if an earlier launched step fails too.
   virtual void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Cause& cause) = 0;
   // The lane runs again: values above `to` are new.
   virtual void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) = 0;
-  // The request has its place on its lane, or fails at once because the lane is stopped.
+  // The request is accepted: it goes into its lane's queue, or fails at once because the lane is stopped.
   virtual void submitted(const Request&) {}
-  // The deadline of the rank's next start on this lane has passed. Called before anything is changed; the
-  // cause says what the graph knows, and may be told better.
+  // The deadline of the rank's next start on this lane has passed. Called before the lane stops. The cause
+  // holds what the graph knows, and the callee may improve it.
   virtual void overdue(Rank, std::uint32_t /*lane*/, Cause&) {}
-  // A start is over, well or not: its plan is no longer used by it.
+  // A start is over and no longer uses its plan. `well`: it has run without a failure.
   virtual void retired(Rank rank, std::uint32_t lane, std::uint64_t value, Plan& plan, bool well) = 0;
 };
 

@@ -34,7 +34,7 @@ StepTable::Room* StepTable::room_of(std::size_t members, std::uint32_t lane, con
   return &rooms_[plan.collective()->group.value * lanes_ + lane];
 }
 
-// Gives the step the room, or takes it back: what it had before lies there meanwhile.
+// Swaps the vectors of the step and the room: take() lends the room, give_back() returns it.
 void StepTable::exchange(InFlight& step, Room* room) {
   if (room == nullptr) return;
   step.step.parts.swap(room->parts);
@@ -43,7 +43,7 @@ void StepTable::exchange(InFlight& step, Room* room) {
 
 StepTable::InFlight& StepTable::take(std::size_t members, std::uint32_t lane, const Plan& plan,
                                      std::uint32_t* index) {
-  MUSTER_ASSERT(!free_.empty());  // each has a place of its own on some lane
+  MUSTER_ASSERT(!free_.empty());  // launch_depth bounds the steps of each lane
   *index = free_.back();
   free_.pop_back();
   InFlight& step = steps_[*index];

@@ -1,4 +1,4 @@
-// StepTable: the steps that are launched and not over.
+// StepTable: the launched steps that have not ended.
 #pragma once
 
 #include "api/base/status.hpp"
@@ -11,10 +11,10 @@
 
 namespace muster::scheduler {
 
-// Owns    its steps. Nothing is allocated by a launch: a step of many members borrows the room of its group
-//         and lane, which has one step in flight at most.
+// Owns    its steps. A launch allocates nothing: a step of many members borrows the room of its group and
+//         lane, where one step is in flight at most.
 // Thread  one.
-// Bound   the steps given.
+// Bound   the number of steps given.
 // Fails   never.
 class StepTable {
  public:
@@ -26,16 +26,16 @@ class StepTable {
   };
 
   StepTable(std::uint32_t steps, std::uint32_t lanes, std::span<const Group> groups);
-  // Room for the collectives of a group that has come, or none for one that has gone.
+  // Makes room for the collectives of a new group; `members` is 0 for a group that is gone.
   void set_group(GroupId group, std::size_t members);
 
-  // A place for a step of so many members, with neither parts nor generations. Its index is *index.
+  // An entry with room for a step of so many members, without parts and generations. Its index is *index.
   InFlight& take(std::size_t members, std::uint32_t lane, const Plan& plan, std::uint32_t* index);
   InFlight& at(std::uint32_t index);
   void give_back(std::uint32_t index);
 
   std::uint32_t in_flight() const { return in_flight_; }
-  // Collectives that are under way.
+  // A collective in flight.
   struct Running {
     const Step* step = nullptr;
     Instant since{0};
@@ -47,7 +47,7 @@ class StepTable {
     std::vector<Step::Part> parts;
     std::vector<std::uint32_t> generations;
   };
-  static constexpr std::size_t kNarrow = 2;  // members for which every step has room
+  static constexpr std::size_t kNarrow = 2;  // every step has room of its own for this many members
   Room* room_of(std::size_t members, std::uint32_t lane, const Plan& plan);
   static void exchange(InFlight& step, Room* room);
 
@@ -58,8 +58,8 @@ class StepTable {
   std::uint32_t in_flight_ = 0;
 };
 
-// Why a launched step failed, in words that name it. A client hears a failure of its group as it is, and any
-// other as one of the device, or as our defect.
+// Why a launched step failed, with a text that names it. A failure of the group, or kInternal, keeps its
+// code; any other becomes kDevice.
 Cause cause_of(const Step& step, std::span<const Group> groups, const Status& why);
 
 }  // namespace muster::scheduler

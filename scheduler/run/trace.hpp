@@ -25,13 +25,13 @@ struct TraceEvent {
   Rank rank;
   std::uint32_t lane = 0;  // kDirectTrack: run by the rank itself
   std::uint32_t group = 0;
-  bool in_group = false;    // a collective: `group` counts
-  std::uint64_t value = 0;  // point reached; run directly: number of the operation
+  bool in_group = false;    // a collective: `group` is valid
+  std::uint64_t value = 0;  // point that it reached; on the direct path: number of the operation
   std::uint64_t bytes = 0;
 };
 
 // Owns    the events of one recording.
-// Thread  whoever holds the engine lock.
+// Thread  the one that holds the engine lock.
 // Bound   events_max; further events are dropped and counted.
 // Fails   never.
 class Trace {
@@ -41,9 +41,9 @@ class Trace {
   void begin(Instant now);
   void end() { on_ = false; }
   bool on() const { return on_; }
-  // Of an event that had begun before the recording, what lies in it.
+  // Clips an event that began before the recording; ignores one that ended before it.
   void add(const TraceEvent& event);
-  // Events that are known to have been, and nothing more.
+  // Counts events as dropped of which only the number is known.
   void missed(std::uint64_t events) { dropped_ += events; }
   std::size_t size() const { return events_.size(); }
   std::uint64_t dropped() const { return dropped_; }

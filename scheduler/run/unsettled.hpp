@@ -1,4 +1,4 @@
-// Unsettled: what an event has set going in the graph and is still to be looked at.
+// Unsettled: starts and ranks that the graph must still look at because of an event.
 #pragma once
 
 #include "scheduler/run/match_queue.hpp"
@@ -11,9 +11,9 @@
 
 namespace muster::scheduler {
 
-// Owns    starts that have lost their place, and ranks of which something may go on.
+// Owns    starts whose place has ended, and ranks whose starts may go on.
 // Thread  one.
-// Bound   none; in a turn in which nothing fails no heap is needed for as many ranks as were reserved.
+// Bound   none. It takes no heap while no start fails and no more ranks are stirred than were reserved.
 // Fails   never.
 class Unsettled {
  public:
@@ -25,7 +25,7 @@ class Unsettled {
     std::uint64_t value = 0;
     CausePtr cause;
   };
-  // These waited at a place that has ended.
+  // These starts waited at a place that has ended.
   void fail(std::span<const MatchQueue::Arrival> waited, const CausePtr& cause) {
     for (const MatchQueue::Arrival& each : waited)
       failing_.push_back({each.rank, each.lane, each.value, cause});
@@ -33,14 +33,14 @@ class Unsettled {
   // Starts of the rank may go on.
   void stir(Rank rank) { stirred_.push_back(rank); }
 
-  // The latest start that fails; nothing if none does.
+  // The failing start that was added last; empty: none.
   std::optional<Failing> take_failing() {
     if (failing_.empty()) return std::nullopt;
     Failing failing = std::move(failing_.back());
     failing_.pop_back();
     return failing;
   }
-  // The oldest rank that may go on.
+  // The stirred rank that was added first; empty: none.
   std::optional<Rank> take_stirred() {
     if (taken_ < stirred_.size()) return stirred_[taken_++];
     stirred_.clear();

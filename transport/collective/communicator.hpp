@@ -5,9 +5,9 @@
 // Order of one launch.
 //   1. On a host device nothing runs on the members' streams when a collective is launched, and nothing is
 //      launched behind it until it has ended. So all of it may run on the stream of one member.
-//   2. On other devices a member's earlier work may lie on its stream. The member's part comes behind it.
-//   3. The first member's stream ends the step. What the launch puts on other streams is over before what it
-//      puts on that one, also if the launch fails.
+//   2. On other devices a member's earlier work may lie on its stream. The member's part runs after it.
+//   3. The first member's stream ends the step. Work that the launch puts on other streams ends before its
+//      work on that stream does, also if the launch fails.
 #pragma once
 
 #include "api/base/collective.hpp"
@@ -21,23 +21,23 @@
 
 namespace muster::transport {
 
-// What a member that lives here brings into a launch.
+// What a local member brings into a launch.
 struct LocalMember {
   const Share* share = nullptr;
   device::Stream* stream = nullptr;  // of its device
 };
 
 // Owns    its links. Thread  one issuing thread at a time.
-// Bound   ranks() fixed at creation; everything is connected and allocated then.
-// Fails   launch: kBadArgument for what validate() refuses and for members that are missing or doubled, kBusy
-//         when a stream is full. Later, and until the step has ended, by its StepOutcome.
+// Bound   ranks(), fixed at creation; all links and memory are made then.
+// Fails   launch: kBadArgument if validate() refuses the collective, or a member is missing or given twice;
+//         kBusy when a stream is full. After the launch, and until the step has ended, by its StepOutcome.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual std::int32_t ranks() const noexcept = 0;
-  // Enqueues one collective of all local members. Each share has passed check_share() for the collective, and
-  // where they agree pair by pair their edges match. `collective`, the shares, the streams and `outcome` live
-  // until the step has ended; `members` is looked at during the call alone.
+  // Enqueues one collective of all local members. The caller has passed each share to check_share(), and the
+  // edges of operations that agree pair by pair match. `collective`, the shares, the streams and `outcome`
+  // live until the step has ended; `members` is read during the call only.
   virtual Status launch(const Collective& collective, std::span<const LocalMember> members,
                         StepOutcome& outcome) = 0;
 };

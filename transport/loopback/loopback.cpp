@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kLaunchesMax = 64;  // in flight, over all streams
 constexpr std::size_t kTransferMembers = 2;
 
-// One collective in flight. `remaining` parts still touch it; whoever takes the last one away frees it.
+// One collective in flight. `remaining` parts are not over; the record is free when there are none.
 struct InFlight {
   InFlight(std::span<const Share*> room, std::span<std::uint64_t> job_room)
       : shares(room), starts(job_room) {}
@@ -37,8 +37,8 @@ void run_part(const void* context, std::uint32_t part) {
   launch.left().fetch_sub(1, std::memory_order_release);
 }
 
-// Launches of one width. A record is made, in memory taken at construction, when all before it are in flight:
-// most groups are never used, and those that are need few, so that a group is cheap to make.
+// Records of launches with the same number of members. The constructor takes the memory, but a record is made
+// only when all earlier ones are in flight. So a group is cheap to make: most groups use few records or none.
 //
 // Owns    the records. Thread  the issuing one. Bound  fixed at construction; no heap after it.
 // Fails   find_free: nullptr when all are in flight.
@@ -74,14 +74,14 @@ class Records {
 
 // Loopback: all members live here.
 //
-// Owns    kLaunchesMax records of launches with room for every member, and for each rank and lane one of a
-//         transfer, since every rank may have one on each of its lanes; no memory of the members.
+// Owns    kLaunchesMax records of collectives, with room for every member. Records of transfers: one for each
+//         rank and lane, because every lane may hold one, and at least kLaunchesMax.
 // Thread  launch: one issuing thread at a time, any number of streams. Parts run on the streams' workers.
 // Bound   kRanksOnNodeMax ranks; as many launches in flight as there are records, then kBusy. launch
 //         allocates nothing but a failure's text.
-// Fails   launch: kBadArgument (validate, members missing or doubled), kBusy.
+// Fails   launch: kBadArgument (validate, members missing or given twice), kBusy.
 //
-// Destroy it when its streams are idle.
+// Destroy it only when its streams are idle.
 class Loopback final : public Communicator {
  public:
   explicit Loopback(std::int32_t ranks)
@@ -102,7 +102,7 @@ class Loopback final : public Communicator {
                      records.size());
     MUSTER_RETURN_IF_ERROR(enter(collective, members, *launch));
     launch->job = loopback::cut(collective, launch->shares, launch->starts);
-    // The stream's own hand-over publishes it.
+    // Relaxed, because the stream's hand-over of the task publishes the count to the workers.
     launch->left().store(launch->job.parts, std::memory_order_relaxed);
     Status status = device::host::enqueue(*members.front().stream,
                                           {.run = run_part, .context = launch, .parts = launch->job.parts});

@@ -9,8 +9,8 @@
 
 namespace muster::transport {
 
-// A launch runs once, for all members, on the stream of the first. The other streams need no wait, since
-// nothing runs on them. What is launched goes well.
+// A launch runs once, for all members, on the stream of the first member. It need not wait for the other
+// streams, because nothing runs on them. A launched step always succeeds.
 Result<std::unique_ptr<Communicator>> open_loopback(std::int32_t ranks);
 
 }  // namespace muster::transport

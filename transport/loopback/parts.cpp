@@ -17,14 +17,14 @@ namespace {
 constexpr std::uint64_t kLineBytes = 64;
 constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::size_t kTileBytes = 16 << 10;
-// What a block of an ALL_TO_ALL or a face costs beside its bytes, so that a part has not too many small ones.
+// Extra cost of a block of an ALL_TO_ALL, or of a face, so that a part does not get too many small ones.
 constexpr std::uint64_t kPieceBytes = 64;
 
 using ShareList = std::span<const Share* const>;
 using MemberSources = std::array<const std::byte*, kRanksOnNodeMax>;
 using Targets = std::array<std::byte*, kRanksOnNodeMax>;
 
-// Of an element of the row.
+// Size of one element of the row. An EXCHANGE has a row of bytes.
 std::size_t element_bytes(const Collective& c) {
   return has_faces(c.op) ? 1 : dtype_bytes(c.dtype);
 }
@@ -39,15 +39,15 @@ std::uint64_t copies(const Collective& c, std::uint64_t members) {
   return may_share_target(c.op) && c.shared_memory == 0 ? members : 1;
 }
 
-// A piece's length in the row: the elements are followed by what it costs to begin it.
+// A piece's length in the row: its elements, and behind them the cost of beginning it.
 std::uint64_t charged(std::uint64_t count, std::size_t element_bytes) {
   if (count == 0) return 0;
   MUSTER_ASSERT(element_bytes > 0);
   return count + kPieceBytes / element_bytes;
 }
 
-// Elements of a part: whole cache lines, so that two parts of an aligned vector never share one; and not less
-// than a page of each vector, so that prefetchers get to work.
+// Elements of a part. A part is whole cache lines, so that two parts of an aligned vector never share one. It
+// has at least a page of each vector, so that hardware prefetch pays off.
 std::uint64_t part_elements(const Collective& collective, std::uint64_t members, std::uint64_t total) {
   const std::uint64_t bytes = kPartTrafficBytes / touches(collective.op, members) / kLineBytes * kLineBytes;
   std::uint64_t elements = std::max(bytes, kPageBytes) / element_bytes(collective);
@@ -56,7 +56,7 @@ std::uint64_t part_elements(const Collective& collective, std::uint64_t members,
   return elements;
 }
 
-// Writes where each stretch begins; returns how many there are.
+// Writes where each stretch begins, and the row's end. Returns the number of stretches.
 std::size_t lay_out(const Collective& c, ShareList shares, std::span<std::uint64_t> starts) {
   const std::size_t bytes = element_bytes(c);
   starts[0] = 0;
@@ -101,8 +101,8 @@ struct Piece {
   }
 };
 
-// All that belongs to the stretch, of all members that it concerns. A target that all share is written once,
-// and not at all by what lies there already.
+// Runs the piece for all members that it concerns. A target that all members share is written once. A copy
+// whose source is its target moves nothing.
 void carry_out(const Piece& piece) {
   const muster_op op = piece.collective.op;
   const ShareList shares = piece.shares;
@@ -119,7 +119,7 @@ void carry_out(const Piece& piece) {
   std::size_t getters = 0;
   const bool shared = piece.collective.shared_memory != 0;
   const auto to = [&](const Share& share) {
-    if (share.target == nullptr) return;  // the root may want no copy of its own
+    if (share.target == nullptr) return;  // the root may ask for no copy of its own
     if (getters == 0 || !shared) targets[getters++] = piece.target(share, target_block, piece.first);
   };
   if (may_share_target(op))
@@ -139,14 +139,15 @@ void copy(const Piece& piece, const Share& to, std::size_t target_block, const S
 
 // ---- pairs -----------------------------------------------------------------------------------------
 
-// Whether what the member gives to `peer` lies where it gets what `peer` gives.
+// Whether the member's block for `peer` lies where the block from `peer` goes.
 bool in_place(const Piece& piece, const Share& share, std::size_t peer) {
   const std::uint64_t count = share.source_blocks[peer].count;
   return count > 0 && share.target_blocks[peer].count == count &&
          piece.source(share, peer, 0) == piece.target(share, peer, 0);
 }
 
-// The blocks of a pair change places, or go to where the one that is not in place wants them.
+// Copies the blocks of members `a` and `b` in both directions through a tile, because at least one of the two
+// targets lies over a source.
 void swap_blocks(const Piece& piece, std::size_t a, std::size_t b) {
   alignas(kLineBytes) std::array<std::byte, kTileBytes> tile;
   const Share& one = *piece.shares[a];
@@ -166,7 +167,7 @@ void copy_pair(const Piece& piece, std::size_t from, std::size_t to) {
   const Share& getter = *piece.shares[to];
   const bool swaps = from != to && (in_place(piece, giver, to) || in_place(piece, getter, from));
   if (!swaps) return copy(piece, getter, from, giver, to);
-  // Both directions at once, so one of the two does it.
+  // swap_blocks does both directions, so only the pass with from < to calls it.
   if (from < to) swap_blocks(piece, from, to);
 }
 
@@ -177,7 +178,8 @@ const Face* send_to(const Share& giver, std::int32_t to, std::uint32_t tag) {
   return face == giver.sends.end() ? nullptr : &*face;
 }
 
-// Calls body(piece, i) for each i whose `count(i)` elements the piece meets, with first and last inside it.
+// Calls body(inner, i) for each i whose `count(i)` elements the piece overlaps. `first` and `last` of `inner`
+// are counted within these elements.
 template<class Count, class Body>
 void for_each_piece(const Piece& piece, std::size_t pieces, Count count, Body body) {
   std::uint64_t at = 0;
@@ -211,7 +213,7 @@ void exchange(const Piece& piece) {
         const Face& face = getter.receives[i];
         const Face* sent =
             send_to(*piece.shares[static_cast<std::size_t>(face.peer)], getter.index, face.tag);
-        // Their edges match, says the caller; memory is not put at stake on it.
+        // The caller promises matching edges. Check them all the same, because a wrong copy damages memory.
         if (sent == nullptr || sent->dtype != face.dtype || sent->count() != face.count()) return;
         const std::size_t element = face.element_bytes();
         math::copy_faces(face, *sent, (inner.first + element - 1) / element,

@@ -10,9 +10,9 @@
 
 namespace muster::transport::loopback {
 
-inline constexpr std::size_t kPartTrafficBytes = 256 << 10;  // read and written by one part, about
+inline constexpr std::size_t kPartTrafficBytes = 256 << 10;  // about what one part reads and writes
 
-// A collective laid out end to end as a row of elements, and cut.
+// A collective as one row of elements, cut into parts.
 //
 // The row consists of stretches, one after the other: the whole vector (ALL_REDUCE, BROADCAST, REDUCE, SEND,
 // RECV), the block of each member (ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER), or all that a member gets
@@ -20,14 +20,14 @@ inline constexpr std::size_t kPartTrafficBytes = 256 << 10;  // read and written
 struct CollectiveRow {
   const Collective* collective = nullptr;
   std::span<const Share* const> shares;   // in order of index; SEND and RECV: sender, receiver
-  std::span<const std::uint64_t> starts;  // of each stretch in the row, and the row's end
+  std::span<const std::uint64_t> starts;  // where each stretch begins in the row, then the row's end
   std::uint64_t part_elements = 1;
   std::uint32_t parts = 0;  // 0 where there is nothing to do
-  bool streams = false;     // targets are stored past the cache
+  bool streams = false;     // targets are written with stores that bypass the cache
 };
 
-// Cuts a valid collective. A function of its arguments alone, so results do not depend on the machine.
-// `starts` has room for one more than there are members; it, the collective and the shares outlive the job.
+// Cuts a valid collective. The cut depends on the arguments alone, so results do not depend on the machine.
+// `starts` has room for members + 1 values. `starts`, the collective and the shares outlive the job.
 CollectiveRow cut(const Collective& collective, std::span<const Share* const> shares,
                   std::span<std::uint64_t> starts);
 

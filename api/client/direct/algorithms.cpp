@@ -1,18 +1,14 @@
 #include "api/client/direct/algorithms.hpp"
 
-#include <array>
 #include <cstddef>
 
 namespace muster::client {
 
 Body body_of(const Collective& what, const Choice& choice) {
-  static constexpr std::array<Body, kAlgorithms> kBodies = {
-      run_small,    // kSmall
-      run_whole,    // kWhole
-      run_reading,  // kRead
-      run_shared,   // kShared
-      run_sliced,   // kSliced
-      run_faces,    // kFaces
+  static constexpr Body kBodies[] = {
+#define MUSTER_ROW(id, name, payload) run_##name,
+      MUSTER_ALGORITHMS(MUSTER_ROW)
+#undef MUSTER_ROW
   };
   if (is_transfer(what.op)) return run_transfer;
   if (choice.path == Path::kEngine) return run_agreement;

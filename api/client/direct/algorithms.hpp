@@ -1,17 +1,15 @@
-// The algorithms of the direct path, one file each. To add one: its file, its Algorithm in api/base/path.hpp
-// with the rule that chooses it, and its line in the table.
+// The bodies of the algorithms that api/base/algorithms.hpp lists, one file each: run_NAME().
 #pragma once
 
 #include "api/client/direct/operation.hpp"
 
 namespace muster::client {
 
-Outcome run_small(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
-Outcome run_whole(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
-Outcome run_reading(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
-Outcome run_sliced(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
-Outcome run_shared(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
-Outcome run_faces(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
+#define MUSTER_ROW(id, name, payload) \
+  Outcome run_##name(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
+MUSTER_ALGORITHMS(MUSTER_ROW)
+#undef MUSTER_ROW
+
 // SEND and RECV, which know one algorithm. kRefused: the other side will not come.
 Outcome run_transfer(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
 // The engine carries the operation out: the members only agree on it.
@@ -19,7 +17,9 @@ Outcome run_agreement(const DirectPlan& plan, DirectMemory& memory, Stages& stag
 
 Body body_of(const Collective& what, const Choice& choice);
 
-// Completes a plan of Algorithm::kSmall, whose other fields are set.
+// Completes a plan whose payload stands in the line of its slot (Payload::kInLine).
 void prepare_small(DirectPlan& plan);
+// Begins such an operation, with what this member gives in its draft. False: it is refused.
+bool begin_small(const DirectPlan& plan);
 
 }  // namespace muster::client

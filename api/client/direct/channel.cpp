@@ -77,28 +77,20 @@ Waited Channel::await_arrival(const shm::DirectSlot& slot, WaitPolicy& policy) {
   return waiter_.wait(&slot.position, AtPosition(*this), policy);
 }
 
-Waited Channel::await_arrivals(WaitPolicy& policy) {
+Waited Channel::await_arrivals(WaitPolicy& policy, BeforeWait before_wait) {
   for (std::uint32_t i = 0; i < count_; ++i) {
     if (i == index_) continue;
     const shm::DirectSlot& slot = arrivals_.slot_of(i);
-    if (look(&slot.position) != arrivals_.position())
+    if (look(&slot.position) != arrivals_.position()) {
+      if (before_wait != nullptr) std::exchange(before_wait, nullptr)(*this, i);
       if (const Waited waited = await_arrival(slot, policy); waited != Waited::kMet) return waited;
+    }
     arrivals_.take(i, slot);
   }
   // Whoever has arrived has left the operation before, and with it the slot of the next one.
   fetch_to_write(arrivals_.next_slot());
   waiter_.fence();  // whatever this member saw before the end, the engine counts
   return view_.ended() ? await_count(policy) : Waited::kMet;
-}
-
-Waited Channel::meet(std::uint64_t plan, const FlightRing::Constants& constants, FlightRing& flight,
-                     WaitPolicy& policy) {
-  arrive(plan);
-  MUSTER_FAULT_POINT("operation.arrived");
-  // Only now is there time to write it down: the others wait for nothing of this.
-  flight.began(constants, 0, view_.epoch(), number(), now());
-  MUSTER_FAULT_POINT("operation.recorded");
-  return await_arrivals(policy);
 }
 
 // The epoch has ended. Whether all had arrived before, or only just after, is the engine's to say: then it is

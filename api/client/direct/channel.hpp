@@ -52,6 +52,7 @@ class Channel {
   Messages& messages() { return messages_; }
   const Messages& messages() const { return messages_; }
   Instant now() const { return waiter_.now(); }
+  std::uint32_t core() const { return waiter_.core(); }
   bool engine_gone() const { return waiter_.engine_gone(); }
 
   // The present operation, or the latest.
@@ -65,17 +66,23 @@ class Channel {
     arrivals_.move_to(arrivals_.position() + 1);
     return true;
   }
-  // Comes to the operation that has begun, with the draft of the arrivals: arrives, writes it down, and waits
-  // until all have arrived. kMet: the operation goes on, also if the epoch ends from now on by a loss.
-  Waited meet(std::uint64_t plan, const FlightRing::Constants& constants, FlightRing& flight,
-              WaitPolicy& policy);
-  // The two halves of meet().
+  // Comes to the operation that has begun, with the draft of the arrivals, and writes it down.
+  void come(std::uint64_t plan, const FlightRing::Constants& constants, FlightRing& flight) {
+    arrive(plan);
+    MUSTER_FAULT_POINT("operation.arrived");
+    // Only now is there time to write it down: the others wait for nothing of this.
+    flight.began(constants, 0, view_.epoch(), number(), now());
+    MUSTER_FAULT_POINT("operation.recorded");
+  }
   void arrive(std::uint64_t plan) {
     std::uint64_t* word = arrivals_.fill(plan);
     MUSTER_FAULT_POINT("slot.filled");
     waiter_.publish(word, arrivals_.position(), std::span(peers_.data(), count_));
   }
-  Waited await_arrivals(WaitPolicy& policy);
+  // Until all have arrived. kMet: the operation goes on, also if the epoch ends from now on by a loss. The
+  // first wait for a member, if any, begins with `before_wait`.
+  using BeforeWait = void (*)(const Channel& channel, std::uint32_t missing);
+  Waited await_arrivals(WaitPolicy& policy, BeforeWait before_wait = nullptr);
   // What was read of slots so far is what the others gave to this operation.
   bool sound() const;
   // Member i waits for those who read its memory for this operation: what was read of it is what it gave.

@@ -85,10 +85,13 @@ struct DirectPlan {
 // Thread: the session's. Bound: the policy's deadline, renewed by the engine's answer to WaitHooks::overdue.
 inline Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
 
-// Arrives at the operation that has begun (Channel::begin), waits until all have, and finds out whether they
-// mean the same. For the algorithms.
-// What it announces beside its signature stands in the channel's draft.
+// For the algorithms: arrives at the operation that has begun (Channel::begin), waits until all have, and
+// finds out whether they mean the same. What it announces beside its signature stands in the channel's draft.
 inline Outcome meet(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy);
+// The two halves of meet().
+inline void come(const DirectPlan& plan, DirectMemory& memory);
+inline Outcome meet_others(const DirectPlan& plan, WaitPolicy& policy,
+                           Channel::BeforeWait before_wait = nullptr);
 
 // An end explains that the operation failed: of its group's epoch, or for a message that its partner does not
 // come.
@@ -122,10 +125,15 @@ inline bool agreed(const DirectPlan& plan, const Channel& channel) {
   return difference == 0 && (!plan.pairwise || balanced(channel));
 }
 
-inline Outcome meet(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy) {
+inline void come(const DirectPlan& plan, DirectMemory& memory) {
   Channel& channel = *plan.channel;
   channel.arrivals().draft().common = plan.signature.common;
-  const Waited met = channel.meet(plan.handle, plan.record, memory.flight(), policy);
+  channel.come(plan.handle, plan.record, memory.flight());
+}
+
+inline Outcome meet_others(const DirectPlan& plan, WaitPolicy& policy, Channel::BeforeWait before_wait) {
+  Channel& channel = *plan.channel;
+  const Waited met = channel.await_arrivals(policy, before_wait);
   if (met != Waited::kMet) return outcome_of(met);
   MUSTER_FAULT_POINT("operation.met");
   if (!agreed(plan, channel)) {
@@ -135,6 +143,11 @@ inline Outcome meet(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& po
   }
   MUSTER_FAULT_POINT("operation.agreed");
   return Outcome::kDone;
+}
+
+inline Outcome meet(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy) {
+  come(plan, memory);
+  return meet_others(plan, policy);
 }
 
 inline Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {

@@ -66,15 +66,20 @@ void take_from_root(const DirectPlan& plan) {
 
 }  // namespace
 
-Outcome run_small(const DirectPlan& plan, DirectMemory& memory, Stages& /*stages*/, WaitPolicy& policy) {
+bool begin_small(const DirectPlan& plan) {
   Channel& channel = *plan.channel;
-  if (!channel.begin()) return Outcome::kRefused;
+  if (!channel.begin()) return false;
   std::byte* given = channel.arrivals().draft().inside;
   if (plan.small.source != nullptr)
     copy_few(given, plan.small.source, plan.small.bytes);
   else
     give_blocks(plan, given);
   MUSTER_FAULT_POINT("payload.packed");
+  return true;
+}
+
+Outcome run_small(const DirectPlan& plan, DirectMemory& memory, Stages& /*stages*/, WaitPolicy& policy) {
+  if (!begin_small(plan)) return Outcome::kRefused;
   const Outcome met = meet(plan, memory, policy);
   if (met == Outcome::kDone && plan.small.take != nullptr) plan.small.take(plan);
   return met;

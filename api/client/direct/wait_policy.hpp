@@ -42,6 +42,8 @@ class WaitHooks {
  public:
   virtual ~WaitHooks() = default;
   virtual Instant now() const = 0;
+  // On which core the caller runs: a hint, which may be out of date at once.
+  virtual std::uint32_t core() const { return 0; }
   // The engine's end of the session's socket is closed.
   virtual bool engine_gone() = 0;
   // The deadline of what is waited for has passed: the engine finds out who is missing and ends the epoch,

@@ -61,14 +61,16 @@ class Waiter {
     shm::light_fence(enrolled_);
   }
 
+  // Tells the core that this is a loop of looks.
+  static void relax();
   Instant now() const { return hooks_.now(); }
+  std::uint32_t core() const { return hooks_.core(); }
   bool engine_gone() const { return hooks_.engine_gone(); }
 
  private:
   static constexpr int kLooks = 2000;  // about 40 µs
   static constexpr int kCrowdedLooks = 2;
 
-  static void relax();
   Waited wait_long(const std::uint64_t* word, const Condition& condition, WaitPolicy& policy);
   std::optional<Waited> glance(const std::uint64_t* word, const Condition& condition, WaitPolicy& policy);
   void nap(const std::uint64_t* word, const Condition& condition, WaitPolicy& policy);
@@ -78,7 +80,6 @@ class Waiter {
   bool enrolled_;  // publishing needs no fence of its own
 };
 
-// Tells the core that this is a loop of looks.
 inline void Waiter::relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -1,4 +1,4 @@
-// What a lane or a call failed with, as the caller's struct.
+// Failures of lanes and calls of the C API, copied to the caller's struct.
 #include "api/client/session.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using muster::Status;
 
 namespace {
 
-// As much of it as fits, ended at a character's border and by a zero.
+// Copies as much of the text as fits, cut between characters and ended by a zero.
 template<std::size_t N>
 void copy_text(char (&to)[N], const std::string& text) {
   std::size_t length = std::min(text.size(), N - 1);

@@ -19,14 +19,14 @@ namespace shm = muster::shm;
 
 namespace {
 
-// Beside the target first, so that a full disk leaves no half of a file under the name. What is no regular
-// file (a device, a pipe, a link to one) stays what it is and is written to.
+// Writes beside the target and renames, so that a full disk leaves no half of a file under the name. A target
+// that is no regular file (a device, a pipe, a link) is kept and written in place.
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   struct stat facts {};
   const bool in_place = ::lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode);
   const std::string name = in_place ? path : path + ".partial";
   const int how = in_place ? O_TRUNC : O_CREAT | O_EXCL | O_NOFOLLOW;
-  if (!in_place) ::unlink(name.c_str());  // of one that was killed here
+  if (!in_place) ::unlink(name.c_str());  // left by a process that was killed here
   shm::Descriptor file(::open(name.c_str(), O_WRONLY | O_CLOEXEC | how, 0644));
   if (!file.valid()) return failure(Code::kNoResource, "{}: {}", path, std::strerror(errno));
   const auto failed = [&] {
@@ -41,7 +41,7 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
     if (n < 0) return failed();
     written += static_cast<std::size_t>(n);
   }
-  // Some file systems say only here that they had no room.
+  // Some file systems report a full disk only here.
   if (::close(file.release()) != 0) return failed();
   if (!in_place && ::rename(name.c_str(), path.c_str()) != 0) return failed();
   return {};

@@ -24,11 +24,12 @@ Status start(muster::client::Submission& submission, muster_plan plan, const mus
   return code == Code::kOk ? Status() : submission.not_started(code, plan, submit);
 }
 
-// Why a start was refused with that code.
+// Reports why a start was refused with that code.
 [[gnu::noinline]] muster_status_t not_started(muster_session* session, muster_plan plan,
                                               const muster_submit* submit, Code code) {
   return with_session(session, [&]() -> Status {
     MUSTER_RETURN_IF_ERROR(check_submit(submit));
+    // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): check_submit() refuses NULL
     return session->submission().not_started(code, plan, *submit);
   });
 }
@@ -39,7 +40,7 @@ Status run(muster_session& session, muster_plan plan, std::int64_t timeout_ns) {
   return session.runs().run(plan, muster::Nanos(timeout_ns));
 }
 
-// A run that nothing stands in the way of does little else: small operations take no longer.
+// The fast way for a plan that can run at once does little but the operation: small ones must be fast.
 muster_status_t run_on(muster_session* session, muster_plan plan, std::int64_t timeout_ns) {
   using muster::client::report;
   if (session == nullptr) return report(failure(Code::kBadArgument, "session must not be NULL"));

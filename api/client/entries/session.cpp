@@ -49,14 +49,14 @@ Result<muster::bootstrap::Identity> identity_of(const muster_open_options& optio
   return identity;
 }
 
-// Whether `muster run` has started this rank, and so has already warned of misspelt variables. It sets all
-// variables; somebody who sets them by hand needs only two.
+// Whether `muster run` started this rank: then it has warned of misspelt variables already. It sets all
+// variables; a person who sets them by hand needs only two.
 bool is_of_muster_run(const muster::bootstrap::Identity& identity) {
   return identity.launcher == "muster" && identity.local_size >= 0;
 }
 
-// Adds to a failure which variables look like ours and are none: they may be its cause. After a success one
-// rank warns of them once, since what they were meant to set is not set.
+// Adds to a failure the variables that look like misspelt ones of ours: they may be its cause. After a
+// success rank 0 warns of them once.
 Status with_misspelt(Status status, const muster::bootstrap::Identity& identity) {
   static std::atomic<bool> told = false;
   std::string all;
@@ -70,7 +70,7 @@ Status with_misspelt(Status status, const muster::bootstrap::Identity& identity)
   return status;
 }
 
-// An older program has a shorter struct: the fields that it does not know keep their defaults.
+// An older program passes a shorter struct: fields that it does not have keep their defaults.
 template<class Options>
 Status read_options(const Options* given, Options* options) {
   if (given == nullptr) return {};

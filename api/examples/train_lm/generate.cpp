@@ -10,8 +10,7 @@ namespace {
 
 constexpr double kTemperature = 0.8;
 
-// The last token's logits as f32, from all tp ranks, on each of them: the vocabulary is small enough to meet
-// here.
+// Gathers the last token's logits as f32 from all tp ranks to each of them: the vocabulary is small.
 void gather_last_logits(Program& program, const Layout& layout, const Model& model, const Buffer& target) {
   muster_tensor last = model.logits();
   last.offset_bytes +=
@@ -55,7 +54,7 @@ std::string generate(Runtime& runtime, const Layout& layout, const Options& opti
   program.kernel(muster_copy(muster_view1(ids.handle, 0, MUSTER_I32, options.context), model.ids()));
   model.forward(program);
   gather_last_logits(program, layout, model, logits);
-  // A kernel behind the gather, so that the point of the last kernel is the end of everything.
+  // A kernel behind the gather, so that the point of the last kernel is the end of all work.
   program.kernel(muster_copy(muster_view1(logits.handle, 0, MUSTER_F32, kVocabulary),
                              muster_view1(out.handle, 0, MUSTER_F32, kVocabulary)));
 

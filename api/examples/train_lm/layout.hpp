@@ -1,8 +1,8 @@
 // Layout: how the ranks of a mesh share the work and the parameters. Pure arithmetic; no call of the runtime.
 //
 // A parameter is a matrix (a norm's weight is one column). Tensor parallelism cuts it first, by rows or by
-// columns. What is left on a rank is cut by rows over dp_shard. Both cuts take ceil-chunks: every part has
-// ceil(total / parts) rows but the last ones, which may have fewer or none. Shards are padded to the full
+// columns. The part of a rank is then cut by rows over dp_shard. Both cuts take ceil-chunks: every part has
+// ceil(total / parts) rows, except that the last parts may have fewer or none. Shards are padded to the full
 // chunk, so that all ranks send equally much.
 #pragma once
 
@@ -38,8 +38,8 @@ struct Layout {
   Axis dp_replicate;
   Axis dp_shard;
   Axis tp;
-  muster_group dp = MUSTER_GROUP_SELF;      // dp_replicate x dp_shard: who shares a batch
-  muster_group weight = MUSTER_GROUP_SELF;  // dp_shard x tp: who shares the parameters
+  muster_group dp = MUSTER_GROUP_SELF;      // dp_replicate x dp_shard: ranks that share a batch
+  muster_group weight = MUSTER_GROUP_SELF;  // dp_shard x tp: ranks that share the parameters
 
   std::int64_t dp_size() const { return dp_replicate.size * dp_shard.size; }
   std::int64_t dp_index() const { return dp_replicate.coordinate * dp_shard.size + dp_shard.coordinate; }
@@ -56,7 +56,7 @@ struct Parameter {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   Cut cut = Cut::kNone;
-  double deviation = 0.0;  // of the normal distribution that it starts from; 0: it starts as ones
+  double deviation = 0.0;  // of its initial normal distribution; 0: it starts as ones
 
   // Norms start as ones, are not cut by tp, do not decay.
   bool is_norm() const { return deviation == 0.0; }
@@ -69,9 +69,9 @@ struct Box {
   std::int64_t elements() const { return rows.count * columns.count; }
   friend bool operator==(const Box&, const Box&) = default;
 };
-// What a tp rank has of a parameter when its unit is gathered.
+// The part of a parameter that a tp rank has when its unit is gathered.
 Box gathered_box(const Parameter& parameter, const Axis& tp);
-// What a rank owns of it: its rows of the gathered box, without padding.
+// The part of a parameter that a rank owns: its rows of the gathered box, without padding.
 Box owned_box(const Parameter& parameter, const Layout& layout);
 
 // Where one parameter of a unit lies, in elements.
@@ -84,7 +84,7 @@ struct Place {
   std::int64_t chunk_elements() const { return chunk_rows * gathered.columns.count; }
 };
 
-// `blocks` runs of `elements` elements, from one spacing to another.
+// A copy of `blocks` runs of `elements` elements each, between two spacings.
 struct BlockCopy {
   std::int64_t blocks = 0;
   std::int64_t elements = 0;
@@ -105,8 +105,8 @@ struct UnitLayout {
   std::int64_t matrix_elements = 0;  // of one slot before the first norm: norms come last in a unit
   std::int64_t gathered_elements = 0;
 
-  // Between slots and gathered parameters. At most two for each parameter: the full chunks, and the last,
-  // shorter one.
+  // The copies between slots and gathered parameters. At most two for each parameter: the full chunks, and
+  // the last, shorter one.
   std::vector<BlockCopy> copies() const;
 };
 

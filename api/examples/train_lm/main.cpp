@@ -1,8 +1,8 @@
-// train_lm: a byte-level transformer, trained on the ranks of one job: the example from which to learn the C
-// API. Here one rank's run, from the command line to the report. Read on in trainer.* (the step), then unit.*
-// (gather, use, reduce, update), model.* (the kernels), layout.* (who has which part of what), workspace.*
-// (where parameters are whole for a while), program.* (a step recorded once and replayed) and runtime.* (the
-// session, buffers and plans).
+// train_lm: a byte-level transformer, trained on the ranks of one job. It is an example of the C API. This
+// file is one rank's run, from the command line to the report. Read on in trainer.* (the step), then unit.*
+// (gather, use, reduce, update), model.* (the kernels), layout.* (which rank has which part), workspace.*
+// (memory for whole parameters), program.* (a step recorded once and replayed) and runtime.* (the session,
+// buffers and plans).
 #include "api/examples/train_lm/generate.hpp"
 #include "api/examples/train_lm/output.hpp"
 #include "api/examples/train_lm/page.hpp"
@@ -58,8 +58,8 @@ class Run {
       if (first() && traced() && step == std::max<std::int64_t>(0, options_.steps - kTracedSteps))
         begin_trace();
       trainer.submit(step);
-      // One step behind, so that the lanes never run dry; but the first one's gradients are to be seen
-      // undisturbed.
+      // Collects one step behind, so that the lanes never run dry. But a dump needs the gradients of step 0
+      // before step 1 changes them.
       if (step == 0 && !options_.dump_gradients.empty()) {
         collect(0);
         trainer.dump_gradients(options_.dump_gradients + ".rank" + std::to_string(runtime_.rank()));
@@ -72,7 +72,7 @@ class Run {
     if (recording_) end_trace();
   }
 
-  // Whoever else records the job goes on; this run has no trace then, which is told at the end.
+  // If another program records the job already, this run has no trace, and says so at the end.
   void begin_trace() {
     try {
       runtime_.trace_begin();
@@ -83,7 +83,7 @@ class Run {
     }
   }
 
-  // What the disk refuses is told at the end, when no other rank waits for this one any more.
+  // A failure to write is reported at the end, when no other rank waits for this one any more.
   void end_trace() {
     recording_ = false;
     try {
@@ -96,8 +96,8 @@ class Run {
     }
   }
 
-  // The same model, data and seed on rank 0 with whole tensors and no collective. The others meet it after
-  // each step, so that nobody waits longer than a step for a barrier.
+  // Trains the same model, data and seed on rank 0 with whole tensors and no collective. The other ranks meet
+  // it after each step, so that no barrier waits longer than a step.
   void train_alone() {
     const Layout whole;
     std::unique_ptr<Trainer> trainer;
@@ -155,7 +155,7 @@ std::string rank_name() {
   return rank == nullptr ? "0" : rank;
 }
 
-// All ranks look, so that all end alike before any of them waits for another.
+// All ranks check, so that all end alike before any of them waits for another.
 void check_outputs(const Options& options) {
   for (const std::string& path : {options.trace, options.html})
     if (!path.empty()) check_writable(path);
@@ -177,7 +177,7 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace train_lm;
-  // One write a line: beside it others write to the same terminal.
+  // One write for each line, because other ranks write to the same terminal.
   const auto say = [](const std::string& line) { std::cerr << line + "\n"; };
   try {
     if (const auto options = parse_options(argc, argv)) run(*options);
@@ -187,7 +187,7 @@ int main(int argc, char** argv) {
     say(std::string("train_lm: ") + error.what());
     return kExitUsage;
   } catch (const UsageError& error) {
-    // All ranks find the same mistake; one of them says it.
+    // All ranks find the same mistake; one of them reports it.
     if (rank_name() == "0") say(std::string("train_lm: ") + error.what());
     return kExitUsage;
   } catch (const OutputError& error) {

@@ -111,7 +111,7 @@ void Model::forward(Program& program) {
   workspace_.begin();
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     units_[unit].prefetch(program);
-    if (unit + 1 < units_.size()) units_[unit + 1].prefetch(program);  // on its way while this unit computes
+    if (unit + 1 < units_.size()) units_[unit + 1].prefetch(program);  // is gathered while this unit computes
     units_[unit].unshard(program);
     if (unit == 0)
       embed(program);
@@ -165,7 +165,7 @@ void Model::head_forward(Program& program) {
   program.kernel(muster_linear_forward(normed_, unit.weight(kHead), muster_none(), logits_));
 }
 
-// ---- loss: the vocabulary is cut over tp, so maxima and sums of exponentials meet, not logits --
+// ---- loss: the vocabulary is cut over tp; maxima and sums of exponentials are reduced, not logits
 
 void Model::loss(Program& program) {
   program.kernel(muster_vocab_max(logits_, row_max_));
@@ -173,7 +173,7 @@ void Model::loss(Program& program) {
   program.kernel(muster_vocab_sum_exp(logits_, targets_, row_max_, stats_, vocab_offset()));
   program.join(sum_over_tp(program, stats_));
   program.kernel(muster_vocab_loss(stats_, targets_, losses_));
-  // Every rank has equally many tokens, so the mean of the ranks' means is the mean.
+  // Every rank has equally many tokens, so the mean over all tokens is the mean of the ranks' means.
   program.kernel(muster_sum(losses_, mean_loss_, 1.0 / static_cast<double>(rows_ * context_), 0));
   loss_ready_ = program.collective(MUSTER_LANE_SMALL, all_reduce(layout_.dp, MUSTER_AVG, mean_loss_));
 }
@@ -202,7 +202,7 @@ void Model::head_backward(Program& program) {
   program.kernel(muster_vocab_backward(logits_, targets_, row_max_, stats_, logits_, vocab_offset(),
                                        1.0 / static_cast<double>(rows_ * context_)));
   program.kernel(muster_linear_dgrad(logits_, unit.weight(kHead), d_normed_, 0));
-  const Mark summed = sum_over_tp(program, d_normed_);  // while the next product runs
+  const Mark summed = sum_over_tp(program, d_normed_);  // runs beside the next product
   program.kernel(muster_linear_wgrad(logits_, normed_, unit.gradient(kHead), muster_none(), 0));
   program.join(summed);
   program.kernel(muster_rms_norm_backward(d_normed_, stream_.back(), unit.weight(kFinalNorm), normed_rstd_,

@@ -29,14 +29,14 @@ std::string text_of(Number value) {
   return out.str();
 }
 
-// What is wrong with the text of a number, or nothing.
+// What is wrong with the text of a number; empty: nothing.
 template<class Number>
 std::string number_fault(const std::string& text, Number low, Number high) {
   Number value{};
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   const bool shape = stop == end && error != std::errc::invalid_argument;
-  // 010 is eight to some readers and ten to others.
+  // Refuses 010, which some read as eight and some as ten.
   if (!shape || (std::is_integral_v<Number> && text.size() > 1 && text.front() == '0'))
     return "'" + text + "' is not a " +
            (!std::is_integral_v<Number> ? "number"
@@ -101,7 +101,7 @@ void add_options(CLI::App& app, Options& o, std::string& dtype) {
   throw UsageError(message);
 }
 
-// CLI11's words where they are plain.
+// The text of a parse error: CLI11's own where it is plain.
 std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining();  // in their order; CLI11 names the last one first
   if (!unknown.empty())
@@ -122,8 +122,7 @@ void check(const Options& o) {
            text_of(o.width / o.heads) + " features of a head; the rotary position needs an even number");
   if (!std::isfinite(o.learning_rate) || o.learning_rate <= 0) refuse("--lr must be a positive number");
   if (!std::isfinite(o.clip) || o.clip < 0) refuse("--clip must be 0 (no limit) or a positive number");
-  // Kernels index with 64 bits, but ids and the ring of a test machine do not: keep one activation below 2
-  // GiB.
+  // Bounds one activation: kernels index with 64 bits, but a small machine has not so much memory.
   if (o.batch > (std::int64_t{1} << 31) / o.context / o.width)
     refuse("--batch " + text_of(o.batch) + " x --context " + text_of(o.context) + " x --width " +
            text_of(o.width) + " is more than 2^31 elements; choose smaller sizes");
@@ -174,8 +173,7 @@ std::vector<std::vector<Parameter>> model_units(const Options& o) {
   const std::int64_t d = o.width;
   const std::int64_t h = o.hidden();
   const double inner = 1.0 / std::sqrt(static_cast<double>(d));
-  // What is added to the residual stream starts smaller the more blocks add to it (Radford et al. 2019,
-  // GPT-2).
+  // The more blocks add to the residual stream, the smaller each summand starts (Radford et al. 2019, GPT-2).
   const double outward = inner / std::sqrt(2.0 * static_cast<double>(o.layers));
   std::vector<std::vector<Parameter>> units;
   units.push_back({{"embedding", kVocabulary, d, Cut::kRows, 0.5}});

@@ -35,18 +35,17 @@ struct Options {
   std::optional<std::uint64_t> delay_ranks = {};
   std::string dump_gradients = {};
 
-  // Inner features of the feed-forward part: 8/3 of the width, as is usual with three matrices instead of
-  // two.
+  // Inner features of the feed-forward part: 8/3 of the width, as usual with three matrices.
   std::int64_t hidden() const { return ceil_div(ceil_div(8 * width, 3), 32) * 32; }
 };
 
-// A mistake of the user: the program says what() and ends with kExitUsage.
+// A mistake of the user: the program prints what() and ends with kExitUsage.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// What a launcher left in the environment makes no sense; each rank has its own, so each says its own.
+// The launcher's environment makes no sense. Each rank has its own environment, so each reports its own.
 class LaunchError : public UsageError {
  public:
   using UsageError::UsageError;

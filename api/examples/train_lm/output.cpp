@@ -27,7 +27,7 @@ void check_writable(const std::string& path) {
     ::close(file);
     return;
   }
-  // Between the two another rank has removed what it had made for the same check: it can be made.
+  // Another rank made the file for the same check and removed it in between, so the file can be made.
   if (errno != ENOENT || !made_before) throw OutputError(path, std::strerror(errno));
 }
 

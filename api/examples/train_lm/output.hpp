@@ -1,4 +1,4 @@
-// The files and the stream that a run writes: refused before training where that can be known.
+// The files and the stream that a run writes. A file that cannot be written is refused before training.
 #pragma once
 
 #include <stdexcept>
@@ -6,15 +6,15 @@
 
 namespace train_lm {
 
-// "cannot write FILE: reason". The program says what() and ends with status 1.
+// "cannot write FILE: reason". The program prints what() and ends with status 1.
 class OutputError : public std::runtime_error {
  public:
   OutputError(const std::string& file, const std::string& reason)
       : std::runtime_error("cannot write " + file + ": " + reason) {}
 };
 
-// Opens for appending and closes; removes the file if that made it. Throws OutputError, also for what is
-// there and is no regular file: a trace takes a file's place by renaming.
+// Opens the file for appending and closes it; removes it if the check made it. Throws OutputError, also if
+// the path has something other than a regular file: a trace takes a file's place by renaming.
 void check_writable(const std::string& path);
 
 // Flushes standard output. Throws OutputError if anything written there was lost.

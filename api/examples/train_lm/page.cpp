@@ -17,10 +17,10 @@ extern const std::string_view kPageTemplate;  // page.html; CMakeLists.txt makes
 
 namespace {
 
-constexpr double kWidth = 1000.0;        // of the losses; and their height
+constexpr double kWidth = 1000.0;        // width and height of the drawing of losses
 constexpr std::size_t kLaneHeight = 24;  // in pixels
 
-// What a bar's colour means: the class of the page's style, and its line of the legend.
+// The colour of a bar: a class of the page's style, and its line in the legend.
 struct Kind {
   const char* style;
   const char* meaning;
@@ -35,7 +35,7 @@ constexpr std::array kKinds{
     Kind{"reduce", "reduce-scatter of gradients over dp_shard"},
     Kind{"allreduce", "all-reduce of gradients over dp_replicate"},
 };
-// Lanes in the order in which they are drawn; others follow.
+// The order in which lanes are drawn; other lanes follow.
 constexpr std::array kLanes{"compute", "gather", "small", "reduce", "allreduce"};
 
 std::string style_of(const LaneEvent& event) {
@@ -161,7 +161,7 @@ std::string why_these_ranks(const PageContent& content) {
          "ui.perfetto.dev.";
 }
 
-// What the timeline draws.
+// The contents of the timeline.
 struct Drawn {
   std::vector<LaneEvent> events;   // of the ranks that are drawn
   std::vector<std::string> lanes;  // from top to bottom
@@ -258,7 +258,7 @@ std::string facts(const PageContent& content) {
   return html;
 }
 
-// The page with each {{name}} replaced by its value, which is not looked at again.
+// The page with each {{name}} replaced by its value. Values are not searched for names.
 std::string filled(std::string_view page, const Values& values) {
   std::string html;
   for (std::size_t at = page.find("{{"); at != std::string_view::npos; at = page.find("{{")) {

@@ -1,6 +1,6 @@
-// The page that --html writes: losses and a timeline of the lanes in one file, with nothing from elsewhere.
-// It is page.html, which CMake puts into the program, with the figures and drawings of one run. Its script
-// zooms; without it the page shows the same drawings.
+// The page that --html writes: losses and a timeline of the lanes, in one file that loads no other. CMake
+// puts page.html into the program, which fills in the figures and drawings of one run. The script only zooms:
+// the page shows the same drawings without it.
 #pragma once
 
 #include "api/examples/train_lm/report.hpp"
@@ -12,19 +12,18 @@
 
 namespace train_lm {
 
-// One step on one lane, as the trace has it.
+// One step on one lane, from the trace.
 struct LaneEvent {
   std::string name = {};   // "linear_forward", "all_gather"
   std::string lane = {};   // "compute"
   std::string group = {};  // of a collective
-  std::int64_t bytes = 0;  // which a collective works on
+  std::int64_t bytes = 0;  // of a collective's data
   std::int32_t rank = 0;
   double begin_us = 0.0;
   double duration_us = 0.0;
 };
 
-// The complete events of a trace that muster_trace_end() wrote. Throws std::runtime_error if it is no such
-// trace.
+// The complete events of a trace from muster_trace_end(). Throws std::runtime_error for anything else.
 std::vector<LaneEvent> read_trace(std::string_view json);
 
 struct PageContent {

@@ -3,12 +3,12 @@
 // Recording reads like eager code: kernel() and collective() create a plan each and note what it waits for.
 // Replaying is nothing but muster_plan_start, one ring write for each entry.
 //
-// Three rules say all about order:
+// Three rules give the whole order:
 //   1. Kernels run on the compute lane, one after the other.
 //   2. A collective runs on its own lane and waits for every kernel recorded before it.
 //   3. The next kernel waits for a collective's mark after join(mark); without that they overlap.
-// Rule 2 makes the first collective of a replay wait for the last kernel of the replay before, so a buffer
-// may be used again in each of them.
+// By rule 2 the first collective of a replay waits for the last kernel of the replay before, so replays may
+// use the same buffers.
 #pragma once
 
 #include "api/examples/train_lm/runtime.hpp"
@@ -20,7 +20,7 @@ namespace train_lm {
 // The end of one recorded entry. A default Mark is reached from the start.
 struct Mark {
   static constexpr std::int32_t kNothing = -1;
-  static constexpr std::int32_t kBeforeReplay = -2;  // whatever the lane had before this replay
+  static constexpr std::int32_t kBeforeReplay = -2;  // the lane's latest start before this replay
   std::int32_t entry = kNothing;
   muster_lane lane = MUSTER_LANE_COMPUTE;
 };
@@ -34,8 +34,8 @@ class Program {
   explicit Program(Runtime& runtime) : runtime_(runtime) {}
 
   void kernel(const muster_kernel& kernel);
-  // A group of one does nothing: the mark is reached from the start. `after`: a mark on another lane to wait
-  // for as well.
+  // In a group of one it does nothing, and the mark is reached from the start. `after`: a mark on another
+  // lane to wait for as well.
   Mark collective(muster_lane lane, const muster_collective& collective, Mark after = {});
   void join(Mark mark);
 

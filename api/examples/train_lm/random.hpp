@@ -1,5 +1,5 @@
-// Numbers that look random and depend on (seed, stream name, index) alone: no state, so any rank can compute
-// any of them, and a mesh of any shape starts from the same weights and reads the same batches.
+// Random numbers that depend on (seed, stream name, index) alone. There is no state, so any rank can compute
+// any of them: every mesh starts from the same weights and reads the same batches.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What rank 0 shows while it trains: a bar on a terminal, a line every ten steps elsewhere.
+// The progress that rank 0 shows: a bar on a terminal, a line every ten steps elsewhere.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ struct Figures {
   std::vector<float> losses = {};  // one for each step
   std::vector<float> alone = {};   // --verify: the same run on one rank
   double tokens_per_second = 0.0;
-  double exposed_fraction = 0.0;  // of the time, in which kernels of rank 0 waited for a collective
+  double exposed_fraction = 0.0;  // share of the time in which kernels of rank 0 waited for a collective
   std::int64_t peak_unsharded_bytes = 0;
 
   float max_loss_difference() const;  // NaN if a loss is NaN
@@ -23,7 +23,7 @@ struct Figures {
 std::string bytes_text(std::int64_t bytes);
 // One line of JSON; max_loss_difference is null without --verify.
 std::string figures_json(const Figures& figures);
-// Bytes that are no text become '.', so that a terminal shows them.
+// The bytes with '.' for each that is no text, so that a terminal can show them.
 std::string printable(const std::string& bytes);
 
 // Owns    nothing but its clock.

@@ -24,7 +24,7 @@ Runtime Runtime::open(std::optional<std::uint64_t> delays) {
   Runtime runtime(delays);
   muster_session* session = nullptr;
   const muster_status_t opened = muster_open(nullptr, &session);
-  // All that muster_open() was given is the environment.
+  // muster_open() had no options, so the environment is wrong.
   if (opened == MUSTER_ERR_BAD_ARGUMENT || opened == MUSTER_ERR_CONFIG) throw LaunchError(why(opened));
   check(opened);
   runtime.session_.reset(session);
@@ -103,15 +103,15 @@ muster_point Runtime::start(muster_plan plan, muster_lane lane, std::span<const 
   return point;
 }
 
-// The ring is full. Wait for a point half-way back, so that the runtime always has work while we refill the
-// ring. Each turn forgets at least one point, so the turns are bounded.
+// Waits for a point half-way back in a full ring, so that the runtime has work while we refill the ring. Each
+// turn forgets at least one point, so the turns are bounded.
 void Runtime::make_room() {
   const std::size_t half = recent_.size() / 2;
   wait(recent_[half]);
   recent_.erase(recent_.begin(), recent_.begin() + static_cast<std::ptrdiff_t>(half) + 1);
 }
 
-// Results must not depend on who comes late; this makes somebody late.
+// Makes this rank late at random, to test that results do not depend on it.
 void Runtime::perhaps_sleep() {
   if (!delays_) return;
   const CounterRandom random(*delays_, "rank " + std::to_string(rank()));

@@ -18,7 +18,7 @@
 
 namespace train_lm {
 
-// What the runtime reported; what() is muster_last_error().
+// A failure that the runtime reported; what() is muster_last_error().
 //
 // Owns    its text. Thread  a value; any.
 // Bound   one sentence.  Fails   never.
@@ -47,11 +47,11 @@ struct Buffer {
 // Thread  one.
 // Bound   remembers the points of the last kRecentMax starts.
 // Fails   every call with RuntimeError; open() also with UsageError for a mesh or device that the program
-// cannot use.
+//         cannot use.
 class Runtime {
  public:
-  // Attaches as the rank that the launcher's environment names. `delays`: sleep now and then between
-  // submissions.
+  // Attaches as the rank of the launcher's environment. `delays`, if set, is the seed of random sleeps
+  // between submissions.
   static Runtime open(std::optional<std::uint64_t> delays);
 
   std::int32_t rank() const { return info_.rank; }

@@ -1,4 +1,4 @@
-// Text: the bytes to learn, and which of them belong to which step.
+// Text: the bytes to learn, and which of them each step reads.
 #pragma once
 
 #include "api/examples/train_lm/options.hpp"
@@ -13,7 +13,7 @@ namespace train_lm {
 // Owns    the bytes.
 // Thread  immutable; any.
 // Bound   the file, in memory; 1 GiB.
-// Fails   load() with UsageError: no such file, no regular one, too large, empty, or shorter than one
+// Fails   load() with UsageError: no such file, no regular file, too large, empty, or shorter than one
 //         sequence and its next byte.
 class Text {
  public:
@@ -21,8 +21,8 @@ class Text {
   static Text load(const std::string& path, std::int64_t context);
   Text(std::string bytes, std::int64_t context) : bytes_(std::move(bytes)), context_(context) {}
 
-  // Sequence `row` of the global batch of `step`: context + 1 bytes, inputs and, one further, targets. It
-  // depends on the seed, the step and the row, and not on the mesh.
+  // Sequence `row` of the global batch of `step`, of context + 1 bytes: targets are the inputs one byte
+  // further. It depends on the seed, the step and the row, but not on the mesh.
   std::span<const char> sequence(std::uint64_t seed, std::int64_t step, std::int64_t batch,
                                  std::int64_t row) const;
 

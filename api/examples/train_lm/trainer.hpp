@@ -1,5 +1,5 @@
-// Trainer: the step loop's two halves. submit() puts a whole step on the lanes and returns; collect() waits
-// for its loss. With one step in between, the host prepares a batch while the ranks still compute.
+// Trainer: the step loop in two halves. submit() puts a whole step on the lanes and returns; collect() waits
+// for its loss. With one step in between, the host prepares a batch while the lanes still compute.
 #pragma once
 
 #include "api/examples/train_lm/model.hpp"
@@ -28,7 +28,8 @@ class Trainer {
   void submit(std::int64_t step);
   StepResult collect(std::int64_t step);
 
-  // The gradient of the step just collected: one line for each parameter with the box that this rank owns.
+  // Writes the gradient of the step just collected: a line for each parameter, with the box that this rank
+  // owns.
   void dump_gradients(const std::string& path) const;
 
   std::span<Unit> units() { return units_; }
@@ -38,7 +39,7 @@ class Trainer {
   }
 
  private:
-  // What the host and one step exchange. The host fills one page while the other's step runs.
+  // Memory that the host and one step exchange. The host fills one page while the other's step runs.
   struct Page {
     explicit Page(Runtime& runtime) : load(runtime), store(runtime) {}
     Buffer ids, targets;  // I32, a token each

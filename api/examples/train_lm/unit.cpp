@@ -17,7 +17,7 @@ muster_tensor run_of(const Buffer& buffer, muster_dtype dtype, std::int64_t begi
   return muster_view1(buffer.handle, offset, dtype, end - begin);
 }
 
-// Blocks of `elements`, `stride` apart.
+// A view of the copy's blocks in `buffer`, `stride` elements apart.
 muster_tensor blocks_of(const Buffer& buffer, muster_dtype dtype, const BlockCopy& copy, std::int64_t offset,
                         std::int64_t stride) {
   const std::uint64_t offset_bytes = static_cast<std::uint64_t>(offset) * muster_dtype_bytes(dtype);
@@ -112,7 +112,7 @@ void Unit::reduce(Program& program) {
   if (sharded()) {
     Workspace::Outbox& outbox = workspace_.outbox(index_);
     program.join(outbox.sent);
-    // Padding takes part in the sum, and may hold what another unit left there.
+    // Clears the padding, which takes part in the sum and may hold values of another unit.
     const std::int64_t slots = layout_.shards * layout_.shard_elements;
     if (slots != layout_.gathered_elements)
       program.kernel(muster_fill(run_of(outbox.slots, MUSTER_F32, 0, slots), 0.0));

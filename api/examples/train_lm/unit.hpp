@@ -4,7 +4,7 @@
 //        ^                                                                                   | pack
 //        +---------- AdamW <------- gradient shard <--all-reduce-- <--reduce-scatter-- slots <-+
 //
-// Where parameters are not sharded both ends of each row are one buffer, and nothing moves.
+// If parameters are not sharded, both ends of each row are one buffer, and nothing moves.
 #pragma once
 
 #include "api/examples/train_lm/workspace.hpp"
@@ -25,9 +25,9 @@ class Unit {
   // Writes the initial weights: functions of (seed, name, position in the whole parameter).
   void initialise(std::uint64_t seed);
 
-  // ---- views for kernels, valid between unshard() and the next unit that takes the place
-  // ---------------------------- Parameters [first, first + count), which lie one below the other, as one
-  // matrix. A norm's weight is a vector.
+  // ---- views for kernels, valid from unshard() until another unit takes the place
+  // Parameters [first, first + count), which lie one below the other, as one matrix. A norm's weight is a
+  // vector.
   muster_tensor weight(std::size_t first, std::size_t count = 1) const;
   muster_tensor gradient(std::size_t first, std::size_t count = 1) const;  // f32
   std::int64_t first_row(std::size_t parameter) const {
@@ -35,9 +35,9 @@ class Unit {
   }
 
   // ---- recorded into a step --------------------------------------------------------------------
-  void prefetch(Program& program);  // sends the parameters on their way, unless they are there
-  void unshard(Program& program);   // kernels recorded from here on find them whole
-  void reduce(Program& program);    // the gradients are complete: averages them over dp
+  void prefetch(Program& program);  // begins to gather the parameters, unless they are there
+  void unshard(Program& program);   // kernels recorded after it find the parameters whole
+  void reduce(Program& program);    // averages the complete gradients over dp
   void join_reduced(Program& program) { program.join(reduced_); }
   // Adds the squares of the gradient's elements that no other rank of the weight group counts.
   void square_sum(Program& program, const muster_tensor& sum, bool first);

@@ -16,7 +16,7 @@ Workspace::Workspace(Runtime& runtime, std::span<const UnitLayout> units, muster
     unit_bytes_.push_back((unit.gathered_elements + (sharded ? unit.shards * unit.shard_elements : 0)) *
                           bytes);
   }
-  if (!sharded) {  // parameters are whole all the time
+  if (!sharded) {  // parameters are always whole
     peak_bytes_ = std::accumulate(unit_bytes_.begin(), unit_bytes_.end(), std::int64_t{0});
     return;
   }

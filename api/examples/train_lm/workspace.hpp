@@ -1,6 +1,6 @@
-// Workspace: the memory in which units are whole for a while. Two places for gathered parameters, taken in
-// turn: while one unit computes, the next one is on its way into the other. And two places for gradients on
-// their way to the reduction.
+// Workspace: memory in which units are whole for a while. It has two places for gathered parameters, taken in
+// turn: while one unit computes, the next one is gathered into the other. It also has two places for
+// gradients that wait for their reduction.
 #pragma once
 
 #include "api/examples/train_lm/program.hpp"
@@ -30,20 +30,20 @@ class Workspace {
   Place& place(std::size_t unit) { return places_[unit % places_.size()]; }
   // Gives the unit its place; true if its parameters must be gathered because another's are there.
   bool take(std::size_t unit);
-  // A new recording begins: nothing is gathered, nothing under way. Each replay starts so, because the
+  // Begins a recording with nothing gathered and nothing under way. Each replay begins so too, because the
   // weights have changed.
   void begin();
 
   // One place for gradients in the order in which the reduce-scatter takes them.
   struct Outbox {
     Buffer slots;
-    Mark sent;  // the reduce-scatter that still reads it
+    Mark sent;  // end of the reduce-scatter that reads it
   };
   Outbox& outbox(std::size_t unit) { return outboxes_[unit % outboxes_.size()]; }
-  // Whole gradients of the unit whose backward computes.
+  // Whole gradients of the unit whose backward pass runs.
   const Buffer& gradients() const { return gradients_; }
 
-  // The most bytes of parameters that were not sharded at one time, both orders counted.
+  // The peak of whole parameters in bytes, slots and gathered order both counted.
   std::int64_t peak_unsharded_bytes() const { return peak_bytes_; }
 
  private:

@@ -1,4 +1,4 @@
-/* collectives.h - what the ranks of a group do together. Part of muster.h, and of no use without it. */
+/* collectives.h - what the ranks of a group do together. A part of muster.h, which includes it. */
 #ifndef MUSTER_COLLECTIVES_H
 #define MUSTER_COLLECTIVES_H
 
@@ -51,11 +51,11 @@ typedef struct muster_face {
 } muster_face;
 
 /* One collective, as this rank sees it. All members start the same operations in the same order on one (group, lane), and
- * run (muster_plan_run) the same ones in the same order on one group. Across groups any order is legal, on different lanes:
- * one lane is ordered and a run waits, so ranks that are together in two groups take those two in one order on one lane, and
- * in what they run; where they do not, the deadline's report shows the circle. Fields that must agree: op, dtype, redop,
- * scale, peer, and the counts as each line says. A difference is MUSTER_ERR_MISMATCH on every member, before any byte
- * moves. Zero counts are legal everywhere, and so are members that give and get nothing.
+ * run (muster_plan_run) the same ones in the same order on one group. Operations of different groups may come in any order on
+ * different lanes. A lane is ordered and a run waits: ranks that share two groups keep one order of both on one lane, and in
+ * their runs. Where they do not, the report at the deadline shows the circle. Fields that must agree: op, dtype, redop, scale,
+ * peer, and the counts as each line says. A difference is MUSTER_ERR_MISMATCH on every member, before any byte moves. Zero
+ * counts are legal everywhere, and so are members that give and get nothing.
  *
  *  ALL_REDUCE      target[count] = reduction of all source[count]. In place: source equals target.
  *  ALL_GATHER      target_blocks = blocks of all members; source = own block. All agree on all counts; offsets are each
@@ -75,44 +75,44 @@ typedef struct muster_face {
  *                  are equally long; they change places.
  *  EXCHANGE        each of `sends` becomes the face of the receive with the same tag at its peer: any directed graph. The
  *                  edges of all members together must match, each in tag, dtype and elements; the dtypes of edges may
- *                  differ. `dtype`, `source`, `target` and `count` are not used. One member
- *                  has at most 680 faces, sends and receives together. What is received must lie apart from the rest.
+ *                  differ. `dtype`, `source`, `target` and `count` are not used. One member has at most 680 faces, sends and
+ *                  receives together. A received face must not overlap any other face.
  *  BARRIER         no data.
  *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`, equally many. Starts match by pair and
  *                  `tag`, in the order of their starts, whatever their lanes: a receive that is posted early on one lane does
  *                  not hold up what comes on others. A lane itself is ordered: two members that each send before they receive
  *                  on one lane wait for each other until the deadline. Put them on two lanes, or make them one EXCHANGE. A
- *                  send is over when it is received. A run waits for its partner, so of runs the order is all: tags that
- *                  differ are a MISMATCH.
+ *                  send is complete when it is received. A run waits for its partner, so runs match by order alone: tags
+ *                  that differ are a MISMATCH.
  *
  * A target in a node-shared buffer (ALL_REDUCE, ALL_GATHER, BROADCAST; the members of `group` are among those who share it)
  * is one result for all: every member names the same place, and each brings its part of it. An all-gather whose sources
- * are the own blocks inside it moves no byte at all; a broadcast in place none either. The source of an ALL_REDUCE must
- * lie elsewhere; the root of a BROADCAST names the target too.
+ * are the own blocks inside it moves no byte, nor does a broadcast in place. The source of an ALL_REDUCE must lie elsewhere;
+ * the root of a BROADCAST names the target too.
  *
  * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
- * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once; integers wrap, but
- * AVG of u8, i8 and i32, whose sum has 64 bits. Equal inputs give equal bits on every rank, every run, every path.
+ * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once. Integers wrap, except
+ * that AVG of u8, i8 and i32 sums in 64 bits. Equal inputs give equal bits on every rank, every run, every path.
  *
- * Rounding of floats is to nearest, ties to even. Nothing saturates: what rounds beyond the largest F16, BF16 or F8_E5M2 becomes
- * infinity, and in F8_E4M3, which has none, NaN (magnitudes above 464). AVG of 8-bit and 16-bit floats divides before it rounds,
- * so a mean that the type can hold is given although the sum is beyond the type; only a sum beyond f32 makes the mean infinite,
- * as in F32 itself. Every NaN that a reduction of floats writes is the positive quiet one.
+ * Rounding of floats is to nearest, ties to even. Nothing saturates: a value that rounds beyond the largest F16, BF16 or
+ * F8_E5M2 becomes infinity. F8_E4M3 has no infinity: magnitudes above 464 become NaN there. AVG of 8-bit and 16-bit floats
+ * divides before it rounds, so a mean that fits the type comes out even if the sum does not fit; only a sum beyond f32 makes
+ * the mean infinite, as in F32 itself. Every NaN that a reduction of floats writes is the positive quiet one.
  *
- * What a failure leaves. After MISMATCH and every -1xx nothing was written. After any other error the target is undefined, and
- * in place so is the source; where all share the target, for all: restore it before the operation is repeated. After CORRUPT
- * the target holds what this rank computed. When a member is lost after all have met for a run in which it has a part left to do
- * (a large reduction, a node-shared target), the run may be done at some of the others and failed at the rest. Before survivors
- * of such runs go on, they compare how far each has come (ALL_REDUCE, MIN, on the group that muster_group_shrink has made).
+ * What a failure leaves. After MISMATCH and every -1xx nothing was written. After CORRUPT the target holds what this rank
+ * computed. After any other error the target is undefined (a shared one for all members), and in place so is the source:
+ * restore it before you repeat the operation. A member may be lost after all have met for a run, with a part left to do
+ * (a large reduction, a node-shared target). Such a run may succeed at some of the others and fail at the rest. Before the
+ * survivors go on, they compare how far each has come (ALL_REDUCE, MIN, on the group that muster_group_shrink has made).
  *
  * How this differs from MPI and NCCL, operation by operation: api/mpi-and-nccl.md.
  *
- * Fields that the operation has, but not at this member, are ignored (a leaf's target); those that it does not have at all must
- * be 0 or NULL, else BAD_ARGUMENT names the field. offset_bytes is a multiple of the dtype's size.
+ * A field that the operation uses at other members only is ignored (the target of a REDUCE away from the root). A field that it
+ * does not use at all must be 0 or NULL, else BAD_ARGUMENT names the field. offset_bytes is a multiple of the dtype's size.
  *
  * Limits. A vector, and what all blocks of one side add up to: 2^63 - 1 bytes. A group: 1024 members on a node. One EXCHANGE:
- * 680 faces at a member. An object: 2^40 bytes from each member. The words of a start's failure: 240 bytes, and of what else the
- * daemon says 1023; what is longer is cut. */
+ * 680 faces at a member. An object: 2^40 bytes from each member. The text of a start's failure is cut to 240 bytes, other texts
+ * of the daemon to 1023. */
 typedef struct muster_collective {
   uint32_t size;
   muster_op op;
@@ -140,58 +140,58 @@ typedef struct muster_collective {
  * when the plan starts, so ranks may create plans in any order. May block for the daemon's answer. Errors: BAD_ARGUMENT naming
  * field, value and remedy, STALE (group or buffer), NO_RESOURCE (limits.plans_per_rank_max; more faces than a message holds). */
 MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective, muster_plan* plan);
-/* Run a collective plan now and wait for its end: this rank's inputs are ready and nothing is waited for. Among members on
+/* Run a collective plan now and wait for its end. This rank's inputs must be ready: a run waits for no points. Among members on
  * one node, in host memory, the callers do the work themselves (the direct path): a fraction of a microsecond for small
  * vectors, no system call while the others come soon. Where the rule of choice says otherwise (`muster plan explain`: large
  * reductions, memory of devices) it is a start on the operation's usual lane and a wait: GATHER for ALL_GATHER and GATHER,
- * REDUCE for REDUCE and REDUCE_SCATTER, ALLREDUCE, or up to 64 KiB SMALL, for ALL_REDUCE, HALO, SMALL for BARRIER, else COPY.
- * If a start has stopped that lane, such a run says STATE until muster_lane_reset, and has not begun: the other members wait
- * for the one that comes then.
+ * REDUCE for REDUCE and REDUCE_SCATTER, ALLREDUCE (up to 64 KiB: SMALL) for ALL_REDUCE, HALO for EXCHANGE, SMALL for BARRIER,
+ * else COPY. If a start has stopped that lane, such a run returns STATE until muster_lane_reset. It has not begun: the other
+ * members wait for the run that follows the reset.
  * All members must run it: a run and a start do not meet. timeout_ns: 0 for the job's default.
  * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED) and, in a job with `digests`, CORRUPT (members have
  * different results of this run), each told once to every member of the group, after which the group may run again; STALE,
- * BAD_ARGUMENT (a kernel's plan), DAEMON_LOST, JOB_ENDED; INTERRUPTED where this rank was interrupted (muster_interrupt). Of a run that has
- * not begun: STATE (see above), BUSY (the lane that it would take is full). NO_RESOURCE where the first run needs more memory of the
- * rank's arena than is left, as for what is moved in place and read by others meanwhile. */
+ * BAD_ARGUMENT (a kernel's plan), DAEMON_LOST, JOB_ENDED; INTERRUPTED if this rank was interrupted (muster_interrupt). From a
+ * run that has not begun: STATE (see above), BUSY (the lane that it would take is full), NO_RESOURCE (the first run needs more
+ * of the rank's arena than is left, as when others read what is moved in place). */
 MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan plan, int64_t timeout_ns);
-/* New counts for a collective's plan, from this rank's next start or run of it on: what a mixture of experts sends changes
- * with each step, the memory it has for it does not. `count`, `source_blocks` and `target_blocks` mean what they mean in
- * muster_collective, and so does what may be left out; a NULL pointer is a muster_blocks of NULLs. Buffers,
- * offsets of the ranges, dtype and all else stay. Local, asks nobody: starts in flight keep the counts they were started
- * with, and all members must change theirs at the same place in the order of their operations (a difference is MISMATCH, as
- * ever). Errors: BAD_ARGUMENT (blocks that leave their buffer or overlap; the plan then keeps its counts; a kernel's plan),
+/* Change the counts of a collective's plan, from this rank's next start or run of it on. A mixture of experts needs this: what
+ * it sends changes with each step, its memory does not. `count`, `source_blocks` and `target_blocks` mean what they mean in
+ * muster_collective, and may be left out as there; a NULL pointer is a muster_blocks of NULLs. Buffers, offsets of the ranges,
+ * dtype and all else stay. Local, asks nobody: starts in flight keep the counts they were started with. All members must change
+ * their counts at the same place in the order of their operations (a difference is MISMATCH, as ever).
+ * Errors: BAD_ARGUMENT (blocks that leave their buffer or overlap: the plan then keeps its counts; a kernel's plan),
  * UNSUPPORTED (an EXCHANGE, whose faces say how many, and a BARRIER have no counts: make another plan; the memory of a device
  * that this process does not see), STALE. */
 MUSTER_API muster_status_t muster_plan_recount(muster_session* session, muster_plan plan, uint64_t count,
                                                const muster_blocks* source_blocks, const muster_blocks* target_blocks);
-/* One-shot: looks the plan up in the session's cache, creates it at first use, runs it. The cache has 4096 plans; then that
- * which was used longest ago goes. Errors: those of muster_plan_collective and of muster_plan_run; NO_RESOURCE where all in the
- * cache are in flight. */
+/* One-shot: looks the plan up in the session's cache, creates it at first use, runs it. The cache has 4096 plans and drops the
+ * least recently used. Errors: those of muster_plan_collective and of muster_plan_run; NO_RESOURCE if all plans in the cache
+ * are in flight. */
 MUSTER_API muster_status_t muster_run(muster_session* session, const muster_collective* collective, int64_t timeout_ns);
 /* One-shot: looks the plan up in the session's cache, creates it at first use, starts it. Errors: those of
- * muster_plan_collective and of muster_plan_start; NO_RESOURCE where all in the cache are in flight. */
+ * muster_plan_collective and of muster_plan_start; NO_RESOURCE if all plans in the cache are in flight. */
 MUSTER_API muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
                                           const muster_submit* submit, muster_point* point);
-/* Bytes of any length, of which only who gives them knows how many there are. Run, not started: all members call, at the same
- * place in the order of what they run on the group. What comes back is the session's, until its next call of these two,
- * whose `data` may lie in it.
+/* Exchange bytes whose number only the giver knows. These calls run, they do not start: all members call, at the same place in
+ * the order of their runs on the group. The session owns the result until its next call of these two; `data` of that call may
+ * lie in the result.
  * Errors: those of muster_run; BAD_ARGUMENT (a root that is no member, NULL for data or results); NO_RESOURCE at every member
- * for an object of more than 2^40 bytes, and at this one alone where the result does not fit into its memory: it then aborts
- * the group, so that the others get ABORTED and do not wait for it, and hears of that from its next operation on the group.
+ * for an object of more than 2^40 bytes, and at one alone if the result does not fit into its memory. That member then aborts
+ * the group, so that the others get ABORTED and do not wait for it; it gets ABORTED from its next operation on the group.
  *
- * Broadcast: `data` and `bytes` of member `root`; the others' are ignored. *result and *result_bytes get them at everybody. */
+ * Broadcast: every member gets `data` and `bytes` of member `root` as *result and *result_bytes; the others' are ignored. */
 MUSTER_API muster_status_t muster_object_broadcast(muster_session* session, muster_group group, int32_t root, const void* data,
                                                    uint64_t bytes, const void** result, uint64_t* result_bytes);
 /* Gather: member i's bytes are [offsets[i], offsets[i + 1]) of *result, for all members in group order. root: the member that
- * gets them (the others get NULL and no offsets); -1: everybody. offsets holds as many entries as the group has members, and
- * one more; NULL where nothing is got. */
+ * gets them (the others get NULL and no offsets); -1: every member. offsets holds one entry more than the group has members; it
+ * may be NULL at a member that gets nothing. */
 MUSTER_API muster_status_t muster_object_gather(muster_session* session, muster_group group, int32_t root, const void* data,
                                                 uint64_t bytes, const void** result, uint64_t* offsets);
 /* Do all members hold the same bytes, as replicas must? Run, as the two above: all members call, each with its own `count`
  * views, whose elements in row-major order make one 128-bit digest. Digests are gathered, so all members find the same; equal
  * bits are what counts (0.0 is not -0.0). Strides, shapes and places may differ. timeout_ns: 0 for the job's default. After a
- * difference the group may run again. Unasked, only a sample of what is run is compared (`digests` in musterd.yaml): this is how
- * to check what was started. Errors: CORRUPT (at every member: the ranks outside the majority, or that there is none, and the
+ * difference the group may run again. By itself Muster compares a sample of runs alone (`digests` in musterd.yaml); use this to
+ * check what was started. Errors: CORRUPT (at every member: the ranks outside the majority, or that there is none, and the
  * digests), MISMATCH (the members' views differ in number, dtype or elements), BAD_ARGUMENT (a view that leaves its buffer),
  * STALE, UNSUPPORTED (memory that this process does not see), those of muster_plan_run. */
 MUSTER_API muster_status_t muster_compare(muster_session* session, muster_group group, const muster_tensor* views,

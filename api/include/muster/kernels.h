@@ -2,10 +2,10 @@
  *
  * Conventions. Shapes are outermost first. T tokens, D features, V vocabulary rows, H heads, E head features. An operand
  * marked (opt) may be muster_none(). Unless a comment says otherwise operands of one kernel share one dtype (F32 or BF16),
- * statistics (rstd, lse, loss, …) are F32, ids are I32. An output must not overlap another operand, nor interleave with
- * one of another element size or in a way that takes too long to tell apart, which is refused; where a comment lets it be
- * an input, it is the very same view. Any strides >= 1 are allowed, for inputs too; a view must not visit an element
- * twice, so stride 0 is refused (but of a dim of size 0 or 1, where no stride counts).
+ * statistics (rstd, lse, loss, …) are F32, ids are I32. An output must not overlap another operand. It must not interleave
+ * with an operand of another element size, nor in a way that takes too long to tell apart: both are refused. Where a comment
+ * lets an output be an input, it is the very same view. Any strides >= 1 are allowed, for inputs too. A view must not visit an
+ * element twice, so stride 0 is refused (except in a dim of size 0 or 1, where no stride counts).
  * Rows that a norm, a loss or RoPE takes as one (D, V, E) have 2^20 elements at most, E of attention 1 to 4096. BF16 kernels
  * compute and accumulate in f32 and round once, to nearest, ties to even; what overflows becomes infinity. Results do not depend
  * on how many cores the daemon has.
@@ -212,8 +212,8 @@ static inline muster_kernel muster_linear_wgrad(muster_tensor dy, muster_tensor 
 
 /* ---- embedding: rows [vocab_offset, vocab_offset + V) of the whole table -------------------------------------------- */
 
-/* out[T,D] = table[V,D] at ids[T] - vocab_offset; a row of zeros for ids outside the shard, so an all-reduce completes it. An id
- * that is in no shard, negative or too large, is no error: its row is zeros everywhere. */
+/* out[T,D] = table[V,D] at ids[T] - vocab_offset. An id outside the shard gives a row of zeros, so an all-reduce SUM completes
+ * the result. An id that is in no shard (negative or too large) is no error: its row is zeros everywhere. */
 static inline muster_kernel muster_embedding_forward(muster_tensor ids, muster_tensor table, muster_tensor out,
                                                      int64_t vocab_offset) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_EMBEDDING_FORWARD);
@@ -276,7 +276,7 @@ static inline muster_kernel muster_layer_norm_forward(muster_tensor x, muster_te
   k.reals[0] = epsilon;
   return k;
 }
-/* dx[T,D], dweight[D], dbias[D] (opt): dx as accumulate_dx says, the others as accumulate_dweight. */
+/* dx[T,D], dweight[D], dbias[D] (opt). accumulate_dx is for dx, accumulate_dweight for both others. */
 static inline muster_kernel muster_layer_norm_backward(muster_tensor dy, muster_tensor x, muster_tensor weight, muster_tensor mean,
                                                        muster_tensor rstd, muster_tensor dx, muster_tensor dweight,
                                                        muster_tensor dbias, int accumulate_dx, int accumulate_dweight) {
@@ -385,7 +385,7 @@ static inline muster_kernel muster_swiglu_backward(muster_tensor dy, muster_tens
 
 /* ---- cross-entropy: targets I32 [T]; a target of -1 is ignored (loss 0, gradient 0) ---------------------------------------- */
 
-/* Any other target that is no column, negative or too large, makes its row's loss and gradient NaN, and nothing else. */
+/* Any other target that is no column (negative or too large) makes its row's loss and gradient NaN; other rows stay right. */
 
 /* loss[T] = logsumexp(logits[T,V]) - logits[target]; lse[T] is kept for backward. */
 static inline muster_kernel muster_cross_entropy_forward(muster_tensor logits, muster_tensor targets, muster_tensor loss,
@@ -411,8 +411,8 @@ static inline muster_kernel muster_cross_entropy_backward(muster_tensor logits, 
 
 /* Vocabulary-parallel: logits[T,V] are columns [vocab_offset, vocab_offset + V). Run VOCAB_MAX, all-reduce MAX the maxima,
  * VOCAB_SUM_EXP, all-reduce SUM the stats, then VOCAB_LOSS and VOCAB_BACKWARD. Logits are never gathered. A target below -1 gives
- * NaN here too. One that is too large is not found out, since no rank knows the whole vocabulary: nobody owns it, its loss is that
- * of a target whose logit is the row's maximum, and its gradient is the softmax alone. */
+ * NaN here too. A target that is too large goes unnoticed, since no rank knows the whole vocabulary. No rank owns it: its loss
+ * is that of a target whose logit is the row's maximum, and its gradient is the softmax alone. */
 
 /* row_max[T] = max over the local columns (-inf if V is 0). */
 static inline muster_kernel muster_vocab_max(muster_tensor logits, muster_tensor row_max) {

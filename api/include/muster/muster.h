@@ -4,19 +4,19 @@
  * Ownership  What you open you close. Handles (buffers, groups, plans) die with their session. A string that you pass
  *            is copied before the call returns. Names and sites have no control characters (BAD_ARGUMENT), for others
  *            read them in reports. A string that you get lives as long as its comment says.
- * Threads    One session, one thread at a time: not even an abort may come from another thread while one is in a call. Only
- *            muster_interrupt may, and ends the wait in which the thread is; pthread_cancel may not, and ends the process. What
- *            a call waits for is bounded by its deadline.
+ * Threads    One thread at a time uses a session. While that thread is in a call no other may call, not even to abort; only
+ *            muster_interrupt may, and it ends the thread's wait. pthread_cancel in a call ends the process. A deadline bounds
+ *            each wait.
  *            A process may open several sessions: they share no state in it, and each may be used by a thread of its own. Two
  *            ranks on one thread that run a collective would wait for each other until its deadline.
- * Fork       A child of fork() must not use its parent's session: each call then says MUSTER_ERR_STALE, but
- *            muster_close, which gives back what the child has inherited and leaves the parent's session alone.
+ * Fork       A child of fork() must not use its parent's session: each call returns MUSTER_ERR_STALE. Only muster_close
+ *            works there: it frees what the child has inherited and leaves the parent's session alone.
  * Units      *_bytes, *_ns; a bare `count` counts elements; strides count elements.
  * Cost       muster_plan_start and muster_point_test: no system call (a start that finds the daemon asleep wakes it by
  *            one), no lock, no heap. A wait may sleep.
- *            Signals, resets, recounts, batches, counters and the queries of session and buffers ask nobody either; those
- *            of groups and of the mesh ask the daemon the first time. All else asks it, and may block up to the session's
- *            timeout. "Local" is what needs no other member; it may still ask the daemon.
+ *            Signals, resets, recounts, batches, counters and queries of session and buffers do not ask the daemon either.
+ *            Queries of groups and of the mesh ask it the first time. Every other call asks it, and may block up to the
+ *            session's timeout. A "local" call needs no other member; it may still ask the daemon.
  * Options    Structs that carry `size` are initialised by their _INIT macro or builder. A later library accepts an older
  *            size of muster_open_options; any other must have the library's own.
  * ABI        Frozen within a minor version 0.x: the library is libmuster.so.0.x, and of its structs only muster_open_options
@@ -25,13 +25,16 @@
  * Failure    Operations meet at a place: starts of a group on their lane, its runs in one order, SEND and RECV by pair.
  *            1. A place fails as a whole. A member that dies, leaves or aborts ends all places of its groups. A deadline, an
  *               interrupt, a mismatch of starts or a failed step ends its own place. A mismatch of runs, and CORRUPT, end none.
- *            2. What all members had met for is completed: starts always, runs if a loss ended the place and the lost member had
- *               no part left to do. Whatever else was begun before the end fails with its cause, at every member.
- *            3. A start that fails stops its lane. What is behind it there, and what waits for it on other lanes, fails with
- *               DEPENDENCY, until muster_lane_reset. A run that fails says so, and the group may run again at once.
- *            4. A rank hears of one fault once, but for what it had begun before, and of every lost member.
+ *            2. An operation for which all members had met is completed: a start always, a run if a loss ended the place and
+ *               the lost member had no part left to do. All other operations begun before the end fail at every member, with
+ *               the cause of the end.
+ *            3. A start that fails stops its lane until muster_lane_reset. Starts behind it there fail with the same error.
+ *               Starts on other lanes that wait for one of these fail with DEPENDENCY (after a session's end, -3xx, with that).
+ *               A run that fails returns its error, and the group may run again at once.
+ *            4. A rank is told of one fault once, and again only by operations that it had begun before. It is told of every
+ *               lost member.
  *            5. A rank that attaches again takes part in what is begun from then on. Until then the others wait for it until
- *               their deadline. If its launcher has said that it will not come, they fail at once.
+ *               their deadline. If its launcher has said that it will not come, their operations fail at once.
  * Times      What 0 and a negative number of nanoseconds mean, and what a positive one bounds:
  *
  *                                                        0                     negative       positive bounds
@@ -81,8 +84,8 @@ enum {
   MUSTER_OK = 0,
   MUSTER_PENDING = 1, /* not an error: not finished yet */
 
-  /* -1xx  this call only: nothing happened here. Others who are in the collective that this rank did not enter wait for it
-   * until their deadline; if it will not come, abort the group (muster_group_abort). */
+  /* -1xx  this call only: nothing happened here. Members that have entered the collective wait for this rank until their
+   * deadline; if it will not come, abort the group (muster_group_abort). */
   MUSTER_ERR_BAD_ARGUMENT = -101, /* correct it and call again                                 */
   MUSTER_ERR_BUSY = -102,         /* ring full, or the object is in use: wait for a point      */
   MUSTER_ERR_UNSUPPORTED = -103,  /* this build or device cannot                               */
@@ -96,13 +99,13 @@ enum {
   MUSTER_ERR_WAIT_TIMEOUT = -111, /* the wait's own time ran out; the operation goes on        */
   MUSTER_ERR_WAIT_INTERRUPTED = -112, /* muster_interrupt ended the wait; the operation goes on */
 
-  /* -2xx  a group's operation. Started: the lane that carried it stops until muster_lane_reset(). Run: told once to each
-   * member, and then the group may run again. */
+  /* -2xx  a group's operation. A start that failed stops its lane until muster_lane_reset(). A run that failed is reported
+   * once to each member, and then the group may run again. */
   MUSTER_ERR_MISMATCH = -201,   /* ranks disagree: field, values and ranks are in the text    */
   MUSTER_ERR_TIMEOUT = -202,    /* the deadline passed: the text names the missing ranks      */
   MUSTER_ERR_PEER_LOST = -203,  /* a member died: the text names it                           */
   MUSTER_ERR_ABORTED = -204,    /* a member called muster_group_abort, was interrupted, or gave the operation up */
-  MUSTER_ERR_DEPENDENCY = -205, /* a point waited for, or the lane before, had failed         */
+  MUSTER_ERR_DEPENDENCY = -205, /* the start, or one before it on its lane, waited for a point that failed */
   MUSTER_ERR_CORRUPT = -206,    /* members hold different bytes where they must be equal: the text names who */
   MUSTER_ERR_INTERRUPTED = -207, /* muster_interrupt ended this rank's part; the other members get ABORTED   */
 
@@ -110,9 +113,9 @@ enum {
   MUSTER_ERR_PROTOCOL = -301,    /* shared memory or a message broke the protocol            */
   MUSTER_ERR_VERSION = -302,     /* library and daemon cannot talk                           */
   MUSTER_ERR_DAEMON_LOST = -303, /* daemon or engine gone, or not reachable                  */
-  MUSTER_ERR_JOB_ENDED = -304,   /* the job was ended (`muster end`, its daemon's shutdown, its starter leaving, a restarted daemon
-                                  * that could not take it over), or is ending: every call that needs it says so from then on,
-                                  * and what was not running by then failed of it */
+  MUSTER_ERR_JOB_ENDED = -304,   /* the job has ended or is ending (`muster end`, its daemon's shutdown, its starter leaving, a
+                                  * restarted daemon that could not take it over). Every later call that needs the job returns
+                                  * this, and work that was not running by then has failed with it */
 
   /* -4xx  the device; -5xx  our defect */
   MUSTER_ERR_DEVICE = -401,
@@ -122,8 +125,8 @@ enum {
 /* Local, thread-safe, never NULL, static storage. "MUSTER_ERR_PEER_LOST" and one fixed sentence. */
 MUSTER_API const char* muster_status_name(muster_status_t status);
 MUSTER_API const char* muster_status_sentence(muster_status_t status);
-/* This thread's last failure in words: what, where, remedy. Empty string if none yet. As errno it is looked at after a call
- * that failed: calls that succeed (OK, PENDING) leave it as it is. Valid until the thread's next call that fails. */
+/* This thread's last failure in words: what, where, remedy. Empty string if none yet. Read it after a call that failed, as
+ * errno: calls that succeed (OK, PENDING) do not change it. Valid until the thread's next call that fails. */
 MUSTER_API const char* muster_last_error(void);
 /* 0xMMmmpp of the library. */
 MUSTER_API uint32_t muster_version(void);
@@ -141,24 +144,24 @@ typedef struct muster_open_options {
   uint32_t flags;       /* 0                                                                   */
   const char* endpoint; /* "/run/muster/musterd.sock"; NULL: MUSTER_ENDPOINT, else the default */
   const char* job;      /* NULL: MUSTER_JOB, else derived from the launcher                    */
-  const char* mesh;     /* "dp_shard=2,tp=2": of the job, which this call may create; NULL: MUSTER_MESH. None, or "": what the
-                         * job has, "dp_shard=-1" where this call creates it; so all ranks name it, or none */
+  const char* mesh;     /* the job's, "dp_shard=2,tp=2"; NULL: MUSTER_MESH. None, or "": the mesh that the job has, or
+                         * "dp_shard=-1" if this call creates the job. So either all ranks name the mesh or no rank does */
   const char* token;    /* single-use claim; NULL: MUSTER_TOKEN                                */
   int64_t timeout_ns;   /* bound of every blocking call of the session; 0: 60 s                */
 } muster_open_options;
 #define MUSTER_OPEN_OPTIONS_INIT {sizeof(muster_open_options), -1, -1, 0, NULL, NULL, NULL, NULL, 0}
 
 /* Attach as one rank of a job. Local; blocks until the job is ready or the timeout. options may be NULL. On failure
- * *session is NULL. Errors: DAEMON_LOST (no daemon there, or no answer in time), DENIED, DUPLICATE (rank held by a living
- * process, said after a second in which it might leave, or at once where many of this user wait so; DAEMON_LOST if timeout_ns
- * is shorter), NOT_FOUND (no such job), BAD_ARGUMENT (rank or number of ranks), CONFIG (mesh not valid, or not the job's),
- * JOB_ENDED (it is ending, or its daemon), VERSION, NO_RESOURCE. */
+ * *session is NULL. Errors: DAEMON_LOST (no daemon there, or no answer in time), DENIED, DUPLICATE (a living process holds the
+ * rank: returned after a second in which it might leave, or at once if many calls of this user wait so; DAEMON_LOST if
+ * timeout_ns is shorter), NOT_FOUND (no such job), BAD_ARGUMENT (rank or number of ranks), CONFIG (mesh not valid, or not the
+ * job's), JOB_ENDED (the job or its daemon is ending), VERSION, NO_RESOURCE. */
 MUSTER_API muster_status_t muster_open(const muster_open_options* options, muster_session** session);
 
-/* Detach. Waits for no work: what is in flight is cancelled, and members that have not met this rank in an operation, now or
- * later, get PEER_LOST. Where all are to end well, meet in a barrier first, and close. Where others go on, one that is slow to
- * leave the last operation with this rank may hear of the departure there already. Waits for the daemon's answer, 1 s at most.
- * NULL is allowed. The job stays warm for the next attachment. */
+/* Detach. Does not wait for work: what is in flight is cancelled. Members get PEER_LOST from each operation, present or later,
+ * in which they have not met this rank. To end a job well, all ranks meet in a barrier and then close. If others go on, one
+ * that is slow to leave the last operation with this rank may get PEER_LOST there already. Waits for the daemon's answer, 1 s
+ * at most. NULL is allowed. The job stays warm for the next attachment. */
 MUSTER_API muster_status_t muster_close(muster_session* session);
 
 typedef struct muster_session_info {
@@ -185,7 +188,7 @@ typedef uint64_t muster_group; /* 0 is never valid */
 typedef struct muster_group_info {
   uint32_t size;
   int32_t rank, ranks; /* this rank's index in the group; how many members */
-  char name[64];       /* what reports call it: as it was first asked for in the job; its makers' name; or "ranks 0 2-4" */
+  char name[64];       /* in reports: the first name that a rank asked for; its makers' name; or "ranks 0 2-4" */
 } muster_group_info;
 #define MUSTER_GROUP_INFO_INIT {sizeof(muster_group_info), 0, 0, {0}}
 
@@ -203,32 +206,32 @@ MUSTER_API muster_status_t muster_group_query(muster_session* session, muster_gr
  * they are more. Local; asks the daemon the first time. Errors: STALE, BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks,
                                               size_t capacity, size_t* count);
-/* End every operation in flight of the group on all its ranks with MUSTER_ERR_ABORTED; a member that has none in flight, and
- * so this one, hears it from its next operation on the group. Runs and starts each tell it once, for members may stand in
- * either: who does both hears it from the next run and from the next start, however late that comes. Waits for the daemon's
- * answer, not for the others. Errors: STALE. */
+/* End every operation in flight of the group on all its ranks with MUSTER_ERR_ABORTED. A member with none in flight, as this
+ * one, gets ABORTED from its next operation on the group. Runs and starts report it separately: a member that does both gets
+ * it from its next run and from its next start, however late that comes. Waits for the daemon's answer, not for the others.
+ * Errors: STALE. */
 MUSTER_API muster_status_t muster_group_abort(muster_session* session, muster_group group);
 
-/* Groups beside those of the mesh, for a job that goes on without a rank it has lost, or with more. All but shrinking is local:
- * each member calls when it likes, nobody waits, and members who ask for the same get the same group, with its communicators.
+/* Groups beside those of the mesh, for a job that goes on without a lost rank, or with more ranks. All these calls but
+ * muster_group_shrink are local: each member calls when it likes. Members that ask for the same get the same group.
  *
  * Make a group of `count` ranks of the job, in the order given, this one among them. Alone it is MUSTER_GROUP_SELF. name: for
  * reports, and to tell groups of equal ranks apart; NULL, or at most 63 bytes. Copied. Errors: BAD_ARGUMENT (no rank, one twice
- * or outside the job, this one missing), NO_RESOURCE (more made groups than limits.groups_made_max would be held by this
- * rank). Groups that others have not freed yet may take up the room at a member: they are waited for, until the deadline. */
+ * or outside the job, this one missing), NO_RESOURCE (this rank would hold more made groups than limits.groups_made_max).
+ * Groups that others have not freed yet may take up the room at a member: the call waits for it, until the deadline. */
 MUSTER_API muster_status_t muster_group_make(muster_session* session, const int32_t* ranks, size_t count, const char* name,
                                              muster_group* group);
-/* Go on without those who left: the members of `group` that are there, in its order, as a new group. Called by all of them,
- * and waits for them: for everybody who was attached when the group last lost a member, and so hears of it. A rank that attached
- * since then (it was started again) is not waited for; it is in the new group if it calls in time. If another dies meanwhile it
- * is left out too. Alone, it is MUSTER_GROUP_SELF. If nobody is missing it is `group` itself, and that is also how a group grows:
- * a restarted rank is a member of `group` again. Before `group` works, each operation of the others returns one pending loss;
- * repeat a barrier until it returns OK. timeout_ns: 0 for the session's. Errors: TIMEOUT (who is attached and did not call, by
- * rank), those of muster_group_make, STALE. */
+/* Make a new group of the members of `group` that are still there, in its order. All of them call. The call waits for every
+ * rank that was attached when the group last lost a member, for each of these is told of the loss. It does not wait for a rank
+ * that attached since (it was started again), but takes it in if it calls in time. A member that dies meanwhile is left out. A
+ * sole survivor gets MUSTER_GROUP_SELF. If nobody is missing the result is `group` itself. A group grows in this way too: a
+ * restarted rank is a member of `group` again. Before `group` works, each operation of the others returns one pending loss;
+ * repeat a barrier until it returns OK. timeout_ns: 0 for the session's. Errors: TIMEOUT (with the ranks that are attached and
+ * did not call), those of muster_group_make, STALE. */
 MUSTER_API muster_status_t muster_group_shrink(muster_session* session, muster_group group, int64_t timeout_ns,
                                                muster_group* survivors);
-/* Give a made group back; it ends when all who have it did so, or left. One-shot operations on it are forgotten. Errors: BUSY
- * while plans or shared buffers of this session use it, BAD_ARGUMENT (a group of a mesh), STALE. */
+/* Give a made group back; it ends when every member that holds it has freed it or left. The plan cache drops its plans. Errors:
+ * BUSY while other plans or shared buffers of this session use it, BAD_ARGUMENT (a group of a mesh), STALE. */
 MUSTER_API muster_status_t muster_group_free(muster_session* session, muster_group group);
 
 typedef uint64_t muster_mesh; /* the ranks of a group as an array with named dims */
@@ -238,9 +241,9 @@ typedef uint64_t muster_mesh; /* the ranks of a group as an array with named dim
  * the same groups everywhere. Errors: CONFIG (degrees that do not multiply to the number of members, unknown dims), NO_RESOURCE
  * (as for muster_group_make, then nothing was made), STALE, BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_mesh_make(muster_session* session, muster_group group, const char* mesh, muster_mesh* made);
-/* What muster_mesh_group and muster_mesh_coords of this session speak of from now on. Local. Errors: STALE. */
+/* Choose the mesh that muster_mesh_group and muster_mesh_coords of this session use from now on. Local. Errors: STALE. */
 MUSTER_API muster_status_t muster_mesh_use(muster_session* session, muster_mesh mesh);
-/* Give a made mesh back with its groups. Errors: BUSY while it is in use, or its groups are as for muster_group_free; STALE. */
+/* Give a made mesh back with its groups. Errors: BUSY while it is the chosen mesh, or as for muster_group_free; STALE. */
 MUSTER_API muster_status_t muster_mesh_free(muster_session* session, muster_mesh mesh);
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
@@ -286,16 +289,16 @@ typedef struct muster_buffer_options {
  *  named        The memory stays with the job when the session ends: the next session of this rank that asks for the name
  *               finds the contents (muster_buffer_query says so), as it does after a kill. muster_buffer_free gives it back.
  *               The same name must be asked for with the same bytes.
- *  node-shared  `shared_by` and `name`: one memory for all members of the group on the node, who ask in any order and see
- *               each other's writes. It stays as a named one does, until the last holder has freed it; in a made mesh, with that. In it,
- *               ALL_GATHER, ALL_REDUCE and BROADCAST bring one result for all instead of one each: see muster_collective.
- *               Otherwise ranges that one rank writes and another uses are theirs to order.
+ *  node-shared  `shared_by` and `name`: one memory for all members of the group on the node. They ask for it in any order and
+ *               see each other's writes. It stays as a named one does, until its last holder has freed it; that of a made mesh
+ *               ends with the mesh. ALL_GATHER, ALL_REDUCE and BROADCAST into it bring one result for all members instead of
+ *               one each: see muster_collective. For all else the ranks themselves order their writes and reads of a range.
  *  imported     `memory` is a memfd (memfd_create with MFD_ALLOW_SEALING, then F_ADD_SEALS with F_SEAL_SHRINK; no huge
  *               pages), for memory that a framework has already. Its pages are reserved if they are not. It has no name.
  *
  * Errors: BAD_ARGUMENT (fields that do not go together, an offset, a descriptor that is no such memory, other bytes than
  * the name was made with), DUPLICATE (this session has the buffer already), STALE (group), NO_RESOURCE (limit and need),
- * UNSUPPORTED (the device is none of the host). */
+ * UNSUPPORTED (not a host device). */
 MUSTER_API muster_status_t muster_buffer_create(muster_session* session, const muster_buffer_options* options,
                                                 muster_buffer* buffer, void** address);
 
@@ -308,7 +311,7 @@ typedef struct muster_buffer_info {
 #define MUSTER_BUFFER_INFO_INIT {sizeof(muster_buffer_info), 0, 0, NULL}
 /* Local, no question to the daemon. Errors: STALE. */
 MUSTER_API muster_status_t muster_buffer_query(muster_session* session, muster_buffer buffer, muster_buffer_info* info);
-/* One-shot operations on it are forgotten. Errors: BUSY while a plan uses it or one of those is in flight, STALE. */
+/* The plan cache drops its plans of the buffer. Errors: BUSY while another plan uses it or one of those is in flight, STALE. */
 MUSTER_API muster_status_t muster_buffer_free(muster_session* session, muster_buffer buffer);
 
 typedef struct muster_range { /* where a vector or an array starts */
@@ -343,24 +346,24 @@ typedef struct muster_ghosted {
 enum {
   MUSTER_GHOSTED_OWN = 0,          /* what this rank owns                                                    */
   MUSTER_GHOSTED_BEFORE = 1,       /* the `rows` ghosts of `dim` next to what it owns, in front: to receive   */
-  MUSTER_GHOSTED_AFTER = 2,        /* and behind                                                             */
-  MUSTER_GHOSTED_FIRST = 3,        /* the first `rows` of `dim` that it owns: to send to who is in front      */
-  MUSTER_GHOSTED_LAST = 4          /* the last: to send to who is behind                                     */
+  MUSTER_GHOSTED_AFTER = 2,        /* the `rows` ghosts next to it, behind: to receive                       */
+  MUSTER_GHOSTED_FIRST = 3,        /* the first `rows` of `dim` that it owns: to send to the neighbour in front */
+  MUSTER_GHOSTED_LAST = 4          /* the last `rows` of `dim` that it owns: to send to the neighbour behind  */
 };
 /* Bytes of the whole, ghosts included. Local, no session. BAD_ARGUMENT naming the field. */
 MUSTER_API muster_status_t muster_ghosted_bytes(const muster_ghosted* ghosted, uint64_t* bytes);
 /* The view of one part; the array begins at `start`. dim and rows mean nothing for OWN; rows may be fewer than there are.
- * `with_ghosts` is a bit for each other dim whose ghosts belong to the view: exchanging dim after dim, each with those of the
- * dims before, fills the corners too; all bits and OWN is the whole array. Local, no session. Errors: BAD_ARGUMENT naming
- * the field. */
+ * Bit d of `with_ghosts` adds the ghosts of another dim d to the view. To fill the corners too, exchange one dim after another,
+ * each with the ghosts of the dims before it. OWN with all bits is the whole array. Local, no session. Errors: BAD_ARGUMENT
+ * naming the field. */
 MUSTER_API muster_status_t muster_ghosted_view(const muster_ghosted* ghosted, muster_range start, int32_t part, int32_t dim,
                                                int64_t rows, uint32_t with_ghosts, muster_tensor* view);
 
 /* ---- lanes, timelines, points ----------------------------------------------------------------------------------- */
 
 typedef uint32_t muster_lane;
-/* Ordered streams of the rank's device, one per class. The more urgent first get a core, in four levels: HALO and SMALL,
- * then GATHER and REDUCE, then ALLREDUCE and COMPUTE, then COPY. */
+/* Ordered streams of the rank's device, one per class. Urgent lanes get a core first, in four levels: HALO and SMALL, then
+ * GATHER and REDUCE, then ALLREDUCE and COMPUTE, then COPY. */
 enum {
   MUSTER_LANE_COMPUTE = 0,
   MUSTER_LANE_HALO = 1,
@@ -376,34 +379,35 @@ enum {
 typedef uint64_t muster_point;
 #define MUSTER_POINT_NONE ((muster_point)0)
 
-/* Block until the point is reached, its lane failed, or timeout_ns went by (0: test once; negative: the session's
+/* Block until the point is reached, its lane has failed, or timeout_ns has passed (0: test once; negative: the session's
  * timeout). MUSTER_OK promises that all memory the work wrote can be read. Errors: what the work failed with, and
- * muster_last_error() says who and why; WAIT_TIMEOUT; STATE (a timeline of its own that it has yet to raise); STALE, BAD_ARGUMENT. */
+ * muster_last_error() says who and why; WAIT_TIMEOUT; STATE (the session itself has yet to raise that timeline); STALE,
+ * BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_point_wait(muster_session* session, muster_point point, int64_t timeout_ns);
-/* Block until any of `count` points has its verdict, which is returned; *index says whose: of several the first. A NONE among
- * them is passed over, so that points can be struck out one by one; of nothing but NONE it is MUSTER_OK and *index is `count`.
- * *index is also `count` where no point of them is why the wait ended. Else as muster_point_wait. */
+/* Block until any of `count` points has its outcome, and return it; *index is that of the first such point. Entries that are
+ * NONE are skipped, so points can be struck out one by one. If all are NONE, MUSTER_OK is returned and *index is `count`.
+ * *index is also `count` if none of the points ended the wait. Else as muster_point_wait. */
 MUSTER_API muster_status_t muster_point_wait_any(muster_session* session, const muster_point* points, size_t count,
                                                  int64_t timeout_ns, size_t* index);
-/* One point without waiting: MUSTER_PENDING if not there yet. No system call, but now and then one while the daemon has not
- * moved for a second: DAEMON_LOST if it is gone. Else as muster_point_wait. */
+/* Test one point without waiting: MUSTER_PENDING if it is not reached yet. No system call, except now and then once the daemon
+ * has not moved for a second: then it looks whether the daemon is gone (DAEMON_LOST). Else as muster_point_wait. */
 MUSTER_API muster_status_t muster_point_test(muster_session* session, muster_point point);
 
-/* End the wait in which the session's thread is, or else the next to which it comes. The one call that may come from any thread
- * at any time, and from a signal handler: it stores one flag, asks nobody and leaves muster_last_error() as it is.
- * A collective that the thread runs (muster_plan_run, muster_run, muster_barrier, muster_compare, the calls with objects) says
- * INTERRUPTED. The thread itself has then ended it for the whole group, for which it has asked the daemon: the other members
- * hear ABORTED, and that this rank was interrupted, as of muster_group_abort, after which the group may run again. A run that
- * waits for the engine takes its whole lane with it, with starts that stood there before. A wait for points (muster_point_wait,
- * muster_point_wait_any) says WAIT_INTERRUPTED and the work goes on: wait again, or abort the group. No other call is
- * touched, nor one that need not wait: the interrupt stays for the next. It is spent on the call that it ends, and on one that
- * a group's failure (-2xx) ends first, so that it does not disturb what recovers from that. Two may be one.
- * Seen within 100 ms where the thread gets a core; ending a collective takes the daemon's answer too. The session must live until
- * nobody is about to call this. Errors, without words: BAD_ARGUMENT (NULL), STALE (a child of fork()). */
+/* End the wait in which the session's thread is, or else its next wait. This is the only call that may come from any thread at
+ * any time, and from a signal handler: it stores one flag, asks nobody and does not change muster_last_error().
+ * A collective that the thread runs (muster_plan_run, muster_run, muster_barrier, muster_compare, the calls with objects)
+ * returns INTERRUPTED. By then the thread has asked the daemon to end it for the whole group: the other members get ABORTED and
+ * the name of the interrupted rank, as from muster_group_abort, and the group may run again. A run that waits for the engine
+ * stops its whole lane, and earlier starts on that lane fail too. A wait for points (muster_point_wait, muster_point_wait_any)
+ * returns WAIT_INTERRUPTED and the work goes on: wait again, or abort the group. Other calls, and calls that need not wait,
+ * leave the interrupt for the next wait. A call that it ends uses it up. So does a call that a group's failure (-2xx) ends
+ * first, so that the interrupt does not disturb the recovery. Two interrupts may count as one.
+ * Seen within 100 ms if the thread gets a core; ending a collective takes the daemon's answer too. The session must stay open
+ * until nobody is about to call this. Errors, without a text: BAD_ARGUMENT (NULL), STALE (a child of fork()). */
 MUSTER_API muster_status_t muster_interrupt(muster_session* session);
 
-/* A timeline of the client's own, to be waited for by starts: a framework signals "gradients ready". At most 16 a session, and
- * none is given back. Asks nobody. Errors: NO_RESOURCE. */
+/* Create a timeline of the client's own, for starts to wait for: a framework signals "gradients ready". At most 16 a session,
+ * and none can be freed. Asks nobody. Errors: NO_RESOURCE. */
 MUSTER_API muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeline);
 MUSTER_API muster_point muster_timeline_point(uint32_t timeline, uint64_t value);
 /* Raise the timeline to `value`; the same value again changes nothing. One ring write. Errors: BAD_ARGUMENT (no such timeline, a
@@ -419,17 +423,17 @@ typedef struct muster_failure {
   char text[256];
 } muster_failure;
 #define MUSTER_FAILURE_INIT {sizeof(muster_failure), 0, -1, 0, 0, {0}}
-/* What stopped the lane. PENDING: the daemon is just changing what it says of it, ask again. Errors: NOT_FOUND if it runs, or
- * was reset since; BAD_ARGUMENT (lane, size). */
+/* What stopped the lane. PENDING: the daemon is changing that record at this moment; ask again. Errors: NOT_FOUND if the lane
+ * runs or was reset since; BAD_ARGUMENT (lane, size). */
 MUSTER_API muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure);
-/* What the latest call of this session failed with that a group's verdict (-2xx) ended, on any path: a run, a barrier, a
- * comparison, the calls with objects, a wait for or a test of a point, muster_group_shrink. Later calls that end well leave it.
- * lane and failed_point: as above; MUSTER_LANE_COUNT and NONE where no lane was stopped, as by what runs directly.
- * culprit_rank is -1 also where no single rank is to blame (MISMATCH). `failure` is the caller's, filled in by a copy; its text
- * is cut to 255 bytes, muster_last_error() had all of it. Local, as all calls from the session's thread. NOT_FOUND: none yet. */
+/* The latest group failure (-2xx) that a call of this session returned, on any path: from a run, a barrier, a comparison, the
+ * calls with objects, a wait for or a test of a point, muster_group_shrink. Later calls that succeed do not clear it.
+ * lane and failed_point are as above; MUSTER_LANE_COUNT and NONE if no lane was stopped, as by a run on the direct path.
+ * culprit_rank is -1 also if no single rank is to blame (MISMATCH). The record is copied to `failure`, and its text cut to 255
+ * bytes; muster_last_error() had all of it. Local, from the session's thread as all calls. Errors: NOT_FOUND (none yet). */
 MUSTER_API muster_status_t muster_last_failure(muster_session* session, muster_failure* failure);
-/* Let a failed lane run again, also one that fails after this and before its next start; points before the reset keep their
- * verdict (those of the lane's last 8 failures; older ones say STALE). Errors: BUSY (the ring is full). */
+/* Let a failed lane run again. The reset also covers a failure after it and before the lane's next start. Points before the
+ * reset keep their outcome for the lane's last 8 failures; older points return STALE. Errors: BUSY (the ring is full). */
 MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lane lane);
 
 /* ---- plans ------------------------------------------------------------------------------------------------------ */
@@ -437,9 +441,9 @@ MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lan
 typedef uint64_t muster_plan; /* validated work, ready to start as often as wanted; 0 is never valid */
 
 #define MUSTER_WAITS_MAX 4
-/* How to start: on which lane, after which points, and how long others may let it wait. Work of this rank that lies before it
- * takes the time that it takes: the deadline counts while the start is next on its lane and nothing moves that it waits for,
- * neither its members nor the timelines of its waits; the shortest one of the members counts. */
+/* How to start: on which lane, after which points, with which deadline. The deadline runs only while the start is next on its
+ * lane and nothing moves that it waits for, neither members nor the timelines of its waits. So earlier work of this rank takes
+ * nothing from it. The shortest deadline of the members counts. */
 typedef struct muster_submit {
   uint32_t size;
   muster_lane lane;
@@ -451,11 +455,11 @@ typedef struct muster_submit {
 #define MUSTER_SUBMIT_INIT {sizeof(muster_submit), MUSTER_LANE_COMPUTE, 0, 0, {0, 0, 0, 0}, 0}
 
 /* Put one start of the plan on a lane and write the point it will reach. Asynchronous: one ring write, no system call while
- * the daemon is awake. Memory that the plan names must stay alone until the point is reached. point may be NULL. A start on
- * a failed lane is OK, and its point has the lane's verdict. Errors: BUSY (the ring is full, or as many starts of this lane
- * are not finished as may be, limits.starts_per_lane_max: wait for an earlier point), STALE (no such plan), BAD_ARGUMENT
- * (lane, flags, deadline, or a wait for a point that this session was never given), PROTOCOL, and what ended the session if
- * it has ended: DAEMON_LOST, JOB_ENDED, DEVICE. */
+ * the daemon is awake. Leave memory that the plan names alone until the point is reached. point may be NULL. A start on a
+ * failed lane returns OK, and its point fails as the lane did. Errors: BUSY (the ring is full, or limits.starts_per_lane_max
+ * starts of this lane are not finished: wait for an earlier point), STALE (no such plan), BAD_ARGUMENT (lane, flags, deadline,
+ * or a wait for a point that this session was never given), PROTOCOL, and what ended the session if it has ended: DAEMON_LOST,
+ * JOB_ENDED, DEVICE. */
 MUSTER_API muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
                                              muster_point* point);
 /* Errors: BUSY while a start is in flight, STALE. */
@@ -466,14 +470,14 @@ typedef struct muster_batch_entry {
   muster_submit submit; /* its waits may name an earlier entry: MUSTER_POINT_OF_ENTRY                    */
   muster_point point;   /* result: the point that this start will reach                                  */
 } muster_batch_entry;
-/* In the waits of an entry: the point of entry number i of the same batch, which stands before it. */
+/* For the waits of an entry: the point of entry i of the same batch, which must be an earlier one. */
 #define MUSTER_POINT_OF_ENTRY(i) ((muster_point)((UINT64_C(0xFFFF) << 48) | (uint64_t)(i)))
 #define MUSTER_BATCH_MAX 256
 /* Put several starts on their lanes as one, at most MUSTER_BATCH_MAX: all of them or, on an error, none. The daemon sees all
- * at once and is woken once at most. Cost and errors are those of muster_plan_start, which see; the text names the entry. */
+ * at once and is woken once at most. Cost and errors are those of muster_plan_start; the text names the entry. */
 MUSTER_API muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_entry* entries, size_t count);
 
-/* All that ranks do together: muster_collective and how to start or run it. */
+/* What ranks do together: muster_collective, and how to start or run it. */
 #include <muster/collectives.h>
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------- */
@@ -504,15 +508,15 @@ MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_k
 
 /* A counter of this session's page, by name: "steps_completed", "bytes_moved", "compute_busy_ns", "comm_busy_ns",
  * "exposed_ns", "commands", "steps_failed", "refusals", "buffer_bytes", "buffer_bytes_peak"; and of what this process ran
- * itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read from shared memory: works while the daemon is stuck.
- * "exposed_ns" is for how long the compute lane had work and waited for a collective. Errors: NOT_FOUND with the names. */
+ * itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read from shared memory, so it works while the daemon is stuck.
+ * "exposed_ns" is the time in which the compute lane had work but waited for a collective. Errors: NOT_FOUND with the names. */
 MUSTER_API muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value);
-/* Record every step of the whole job from now on, on all its local ranks. A job has one recording at a time, which is this
- * rank's until it ends it; with its session it ends unwritten. Errors: BUSY (one is on, of this rank, another or a program such
- * as `muster trace`; the text says whose). */
+/* Record every step of the whole job from now on, on all its local ranks. A job has one recording at a time. It belongs to this
+ * rank until muster_trace_end; if the session ends first it is lost. Errors: BUSY (this rank, another rank or a program such as
+ * `muster trace` is recording; the text says which). */
 MUSTER_API muster_status_t muster_trace_begin(muster_session* session);
-/* Stop this rank's recording and write Chrome/Perfetto JSON to `path` (this process's file system), in the place of a file that
- * is there. Errors: STATE (this rank has begun none), NO_RESOURCE (the file cannot be written; the recording is lost). */
+/* Stop this rank's recording and write Chrome/Perfetto JSON to `path` (this process's file system); a file there is replaced.
+ * Errors: STATE (this rank has begun none), NO_RESOURCE (the file cannot be written; the recording is lost). */
 MUSTER_API muster_status_t muster_trace_end(muster_session* session, const char* path);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// The cuda backend's door. No CUDA header here: registry.cpp includes it in every build that has the backend.
+// The entry to the cuda backend. It includes no CUDA header, because registry.cpp includes this one.
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -9,15 +9,14 @@
 namespace muster::device::cuda {
 
 struct DeviceOptions {
-  std::uint32_t depth = 1024;  // pieces of work in flight per stream; more is kBusy
+  std::uint32_t depth = 1024;  // pieces of work in flight per stream; more are refused with kBusy
 };
 
-// GPUs of this node. kUnsupported, with the reason, where there is no usable driver.
+// Number of GPUs of this node. kUnsupported, with the reason: there is no usable driver.
 Result<std::uint32_t> device_count();
 
-// GPU `ordinal` of those CUDA shows to this process (CUDA_VISIBLE_DEVICES), in its primary context.
-// kUnsupported without a driver, kBadArgument for an ordinal that is not there, kDevice where the GPU does
-// not answer.
+// Opens GPU `ordinal` of those that CUDA shows to this process (CUDA_VISIBLE_DEVICES), in its primary
+// context. kUnsupported: no driver. kBadArgument: no such ordinal. kDevice: the GPU does not answer.
 Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, const DeviceOptions& options = {});
 
 }  // namespace muster::device::cuda

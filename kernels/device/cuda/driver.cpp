@@ -5,7 +5,7 @@
 namespace muster::device::cuda {
 namespace {
 
-// The version of CUDA whose signature of the call is meant; later drivers keep serving it.
+// The CUDA version whose signatures of the calls we use; later drivers still provide them.
 constexpr unsigned kSignature = 11000;
 
 template<class Function>

@@ -1,4 +1,4 @@
-// The driver calls we use, found at run time: nothing links libcuda, so one build runs with and without it.
+// The driver calls that we use, found at run time: nothing links libcuda, so one build runs without it too.
 #pragma once
 
 #include "api/base/result.hpp"

@@ -12,9 +12,9 @@
 namespace muster::device::cuda {
 namespace {
 
-// Owns    an address range, what is mapped there, and the descriptor; each part as far as it was made.
+// Owns    an address range, the allocation mapped there, and the descriptor; each only if it was made.
 // Thread  any (immutable once returned). Bound  bytes().
-// Fails   never after creation. No work in flight may use it when it goes.
+// Fails   never after creation. No work in flight may use it when it is destroyed.
 class MappedMemory final : public Memory {
  public:
   MappedMemory(const Driver* driver, std::uint32_t ordinal) : driver_(driver), ordinal_(ordinal) {}
@@ -130,7 +130,7 @@ Result<std::unique_ptr<Memory>> allocate_plain(std::uint32_t ordinal, std::size_
   void* data = nullptr;
   const cudaError_t error = cudaMalloc(&data, bytes);
   if (error == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // this refusal must not be found by a later launch's check
+    (void)cudaGetLastError();  // clear it, so that the check of a later launch does not find this refusal
     return fail(short_of(bytes, ordinal, "cudaMalloc"));
   }
   MUSTER_RETURN_IF_ERROR(cuda_status(error, "cudaMalloc"));

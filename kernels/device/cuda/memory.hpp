@@ -1,4 +1,4 @@
-// Device memory, exported as a VMM descriptor where the GPU can.
+// Device memory, exported as a VMM descriptor if the GPU supports that.
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -11,13 +11,12 @@
 
 namespace muster::device::cuda {
 
-// Zeroed on `stream`, which it waits for. Without virtual memory management, or without posix descriptors,
-// the memory is plain and cannot be exported.
+// Memory that is zeroed on `stream`; returns after that. If the GPU has no virtual memory management or no
+// posix descriptors, the memory is plain and cannot be exported.
 Result<std::unique_ptr<Memory>> allocate_memory(std::uint32_t ordinal, std::size_t bytes,
                                                 cudaStream_t stream);
 
-// A descriptor's memory, mapped a second time: what another process does with it. `bytes` as granted to the
-// exporter.
+// Maps the memory behind a descriptor of another process. `bytes`: as granted to the exporter.
 Result<std::unique_ptr<Memory>> import_memory(std::uint32_t ordinal, int descriptor, std::size_t bytes);
 
 }  // namespace muster::device::cuda

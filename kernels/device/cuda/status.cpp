@@ -9,7 +9,7 @@ std::string cuda_status_text(cudaError_t error) {
                      cudaGetErrorString(error));
 }
 
-// The driver's own names need the driver; the runtime knows the numbers, which both share.
+// The driver's own names need the driver. The runtime has the same numbers, so its names serve for both.
 std::string cuda_status_text(CUresult error) {
   return cuda_status_text(static_cast<cudaError_t>(error));
 }
@@ -47,7 +47,7 @@ CurrentDevice::CurrentDevice(std::uint32_t ordinal) {
   int before = -1;
   error_ = cudaGetDevice(&before);
   if (error_ != cudaSuccess || before == static_cast<int>(ordinal)) {
-    // The current device of a fresh thread is only a number; setting it makes its context current too.
+    // In a fresh thread the current device is only a number; cudaSetDevice makes its context current too.
     if (error_ == cudaSuccess) error_ = cudaSetDevice(before);
     return;
   }

@@ -1,4 +1,4 @@
-// CUDA's errors as Status.
+// CUDA errors as Status.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -20,7 +20,7 @@ std::string cuda_status_text(CUresult error);
 Status cuda_status(cudaError_t error, const char* what);
 Status cuda_status(CUresult error, const char* what);
 
-// Makes a device current for the calls of this scope and puts the caller's back.
+// Makes a device current in this scope, and then restores the caller's device.
 //
 // Owns    nothing. Thread  the one that made it.  Bound  a scope.  Fails  status().
 class CurrentDevice {
@@ -33,7 +33,7 @@ class CurrentDevice {
 
  private:
   cudaError_t error_ = cudaSuccess;
-  int before_ = -1;  // -1: nothing to put back
+  int before_ = -1;  // -1: nothing to restore
 };
 
 }  // namespace muster::device::cuda

@@ -6,7 +6,7 @@
 namespace muster::device::cuda {
 namespace {
 
-// The device's range of priorities in four steps; CUDA's numbers grow less urgent.
+// Maps the four priorities to the device's range. In CUDA a larger number is less urgent.
 int native_priority(Priority priority, int least, int greatest) {
   const int step = static_cast<int>(priority);
   return greatest + (least - greatest) * step / static_cast<int>(Priority::kLow);
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Stream>> CudaStream::open(std::uint32_t ordinal, Priority
   MUSTER_RETURN_IF_ERROR(
       cuda_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
   cudaStream_t native = nullptr;
-  // Non-blocking: the legacy default stream of some library must not become a barrier between ours.
+  // Non-blocking, so that a library that uses the legacy default stream puts no barrier between our streams.
   MUSTER_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithPriority(&native, cudaStreamNonBlocking,
                                                                   native_priority(priority, least, greatest)),
                                      "cudaStreamCreateWithPriority"));
@@ -122,8 +122,8 @@ Status CudaStream::admit() {
                  issued_ - passed_);
 }
 
-// A fence slot is free again once it was passed: with depth / stride_ of them at most ahead there is always
-// one, except where the division left a rest; then the fence is set a piece later.
+// A passed fence frees its slot. At most depth / stride_ fences are pending, so a slot is free, except where
+// the division leaves a remainder. Then the fence is set at a later piece.
 Status CudaStream::admitted(cudaError_t error, const char* what) {
   if (error != cudaSuccess) return fail_with(error, what);
   ++issued_;
@@ -188,7 +188,7 @@ Launch::Launch(Stream& stream)
   status_ = current_.status();
   if (status_.ok()) status_ = stream_->admit();
   if (status_.ok()) status_ = stream_->note_begin();
-  // A query that found its event not ready leaves that answer behind as this thread's last error.
+  // A query of an event that was not ready leaves that answer as this thread's last error. Clear it.
   (void)cudaGetLastError();
 }
 

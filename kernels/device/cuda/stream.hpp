@@ -1,4 +1,4 @@
-// Stream and Event of the cuda backend, and how a kernel family puts a launch on one.
+// Stream and Event of the cuda backend, and the launch of a kernel on a stream:
 //
 //   Launch launch(stream);                    // room, health and kind checked; the device is current
 //   if (!launch.status().ok()) return launch.status();
@@ -21,11 +21,11 @@
 
 namespace muster::device::cuda {
 
-// Owns    two native events: the mark, and where the first work before it began.
-// Thread  query, synchronize: any. began_at, reached_at: whoever saw query() say true.
-// Bound   reusable. reached_at() is when query() first said true: CUDA tells spans between events, not the
-//         time of one.
-// Fails   after a device error query() stays false, since the work did not finish, and synchronize()
+// Owns    two native events: the mark, and one at the beginning of the first work before it.
+// Thread  query, synchronize: any. began_at, reached_at: a thread that has seen query() return true.
+// Bound   reusable. reached_at() is when query() first returned true, because CUDA measures spans between
+//         events, not the time of one.
+// Fails   after a device error query() stays false, because the work did not finish, and synchronize()
 //         returns.
 class CudaEvent final : public Event {
  public:
@@ -41,8 +41,8 @@ class CudaEvent final : public Event {
 
   cudaEvent_t native() const noexcept { return native_; }
   std::uint32_t ordinal() const noexcept { return ordinal_; }
-  // A new life: `begin` is recorded where the first work since the stream's last record began, or null if
-  // there was none. Gives the former begin event back for the stream's next span.
+  // Prepares a new record. `begin` is recorded where the first work since the stream's last record began, if
+  // `has_work`. Returns the former begin event, for the stream's next span.
   cudaEvent_t renew(cudaEvent_t begin, bool has_work) noexcept;
 
  private:
@@ -57,11 +57,11 @@ class CudaEvent final : public Event {
   mutable std::atomic<std::int64_t> seen_ns_{0};
 };
 
-// Owns    its cudaStream_t and fences. Destruction waits for the work in flight, which cannot be called
-//         back.
+// Owns    its cudaStream_t and fences. The destructor waits for the work in flight, which cannot be
+//         cancelled.
 // Thread  one issuing thread at a time; health() any.
-// Bound   depth pieces in flight, counted at fences: every depth/8-th piece is followed by one, so a refusal
-//         ends only when a fence is passed.
+// Bound   depth pieces in flight, counted at fences. Every depth/8-th piece is followed by a fence, so kBusy
+//         lasts until a fence is passed.
 // Fails   kBusy; the first device error stays in health().
 class CudaStream final : public Stream {
  public:
@@ -78,11 +78,11 @@ class CudaStream final : public Stream {
 
   cudaStream_t native() const noexcept { return native_; }
   std::uint32_t ordinal() const noexcept { return ordinal_; }
-  // One more piece of work may follow: kBusy when `depth` are in flight.
+  // Call before each piece of work. kBusy: `depth` pieces are in flight.
   Status admit();
-  // It followed. `error` is what its call returned; a bad one goes to health().
+  // Call after each piece of work. `error`: the result of its call; an error goes to health().
   Status admitted(cudaError_t error, const char* what);
-  // Call before each launch: the first since a record marks where the span begins.
+  // Call before each launch: the first one since a record marks the beginning of the span.
   Status note_begin();
 
  private:
@@ -119,7 +119,7 @@ class Launch {
 
   const Status& status() const noexcept { return status_; }
   cudaStream_t native() const noexcept { return stream_->native(); }
-  // After the launch: kDevice, also in the stream's health, if CUDA refused it.
+  // Call after the launch. kDevice, also in the stream's health: CUDA refused the launch.
   Status finish(const char* what);
 
  private:

@@ -7,8 +7,8 @@
 namespace muster::device::host {
 namespace {
 
-// The sentinel looks around this often even if no bell rings. Nothing depends on it: it bounds the harm of a
-// Duty whose bell fails.
+// The sentinel wakes after this time even if no bell rings. It only bounds the harm of a Duty whose bell
+// fails.
 constexpr Nanos kSentinelNap{100'000'000};
 
 // The lock is held for well under a microsecond, so a short try is cheaper than a sleep in the kernel.
@@ -82,8 +82,8 @@ void Crew::destroy_event(EventSlot* event) {
   queues_.destroy_event(event);
 }
 
-// Without the lock, but where nobody would come for it, and where the stream is full: some of its entries may
-// have nothing to wait for, or be told as finished by a worker that is about to take them out.
+// Takes the lock only if no worker looks, or if the stream is full. A full stream may have entries that wait
+// for nothing, or that a worker has finished and is about to take out.
 template<class Push>
 Status Crew::put(StreamSlot* slot, const char* what, Push&& push) {
   if (stopped()) return failure(Code::kState, "{} refused: the stream's pool is closed", what);
@@ -100,8 +100,8 @@ Status Crew::put(StreamSlot* slot, const char* what, Push&& push) {
   return {};
 }
 
-// Sequentially consistent, after an arrival that is: see the comment on top of the class. A crew that is
-// driven by hand looks when it is driven.
+// The load is sequentially consistent, as the arrival before it is, so that no wake is lost (crew.hpp). A
+// crew without workers takes arrivals in when it is driven by hand.
 bool Crew::nobody_comes() const noexcept {
   return stopping_.load() || (looking_.load() == 0 && !workers_.empty());
 }
@@ -127,7 +127,7 @@ Status Crew::wait(StreamSlot* slot, const EventSlot* event) {
   return put(slot, "wait", [&] { return queues_.push_wait(slot, event); });
 }
 
-// Polls for `spin`, then sleeps. With no worker to do it, the caller runs the parts first.
+// Polls for `spin`, then sleeps. In a crew without workers the caller runs the parts first.
 template<class Done>
 void Crew::await(Done done) {
   if (done()) return;
@@ -161,8 +161,8 @@ Status Crew::await_stream(StreamSlot* slot) {
 
 // ---- who is told -------------------------------------------------------------------------------
 
-// Rings as many sleepers as there are parts that nobody who is awake will come for. The sentinel first: while
-// anybody is awake to poll, those who bring work need not ring bells.
+// Rings a sleeper for each part that no looking worker will take. The sentinel comes first: while a worker
+// polls, those who bring work need not ring bells.
 Crew::Wakes Crew::plan(const Effect& effect) {
   Wakes wakes;
   wakes.progress = effect.progress && blocked_ > 0;
@@ -220,7 +220,7 @@ void Crew::serve(std::uint32_t index) {
   serving = nullptr;
 }
 
-// Runs parts until none is ready or a turn of duty is due. False if there was none at all.
+// Runs parts until none is ready or a turn of duty is due. Returns false if none was ready.
 bool Crew::run_parts() {
   Part part;
   if (!queues_.any_ready() || !first_part(&part)) return false;
@@ -243,7 +243,7 @@ bool Crew::first_part(Part* part) {
     Effect effect = queues_.take_in();
     found = queues_.take(part);
     if (!found) ++looking_;
-    effect.ready = true;  // what was ready before may be more than this one can take
+    effect.ready = true;  // more parts may have been ready before than this worker can take
     wakes = plan(effect);
   }
   wake(wakes);
@@ -267,7 +267,7 @@ bool Crew::next_part(Part* part, bool finished, bool leave) {
   return more;
 }
 
-// As run_parts, for one part and a caller that is no worker.
+// Runs one part, for a caller that is not a worker.
 bool Crew::run_part_by_hand() {
   if (!queues_.any_ready()) return false;
   Part part;
@@ -296,8 +296,8 @@ std::size_t Crew::run_once() {
   return run_part_by_hand() ? 1 : turn_of_duty();
 }
 
-// Parts that follow each other without a gap must not keep duty from its turn, or an urgent command would
-// wait for the end of a long task instead of the end of a part.
+// A worker with parts to run must still do turns of duty. Else an urgent command would wait for the end of a
+// long task instead of the end of a part.
 bool Crew::duty_due() const noexcept {
   return duty_ != nullptr &&
          clock_.now().count() - last_turn_ns_.load(std::memory_order_relaxed) >= spin_.count();
@@ -323,10 +323,10 @@ Crew::Announced Crew::announce() {
   return quiet ? Announced::kQuiet : Announced::kLookAgain;
 }
 
-// Lies down: as the sentinel if duty has none, else on the own bell. Comes back at once if a part is ready or
-// work came in for duty. Everybody arms first, sentinel or not, since a turn of duty may disarm; so whenever
-// all are asleep, duty was armed after its last turn. Who cannot, because another is on duty, looks around
-// once more: if a bell has woken it, it alone knows of the work.
+// Sleeps: as the sentinel if there is none, else on its own bell. Returns at once if a part is ready or work
+// came in for duty. Every worker arms first, because a turn of duty may disarm; so when all sleep, duty was
+// armed after its last turn. A worker that cannot arm, because another is on duty, returns and looks again:
+// if a bell has woken it, no other worker knows of the work.
 void Crew::rest(Worker& worker) {
   Announced announced = Announced::kNoDuty;
   if (duty_ != nullptr) announced = announce();
@@ -362,7 +362,7 @@ void Crew::stop() {
     const auto lock = brief_lock();
     stopping_.store(true);
     wakes.progress = true;
-    (void)queues_.take_in();  // whoever issued and did not see the stop has put it among the arrivals before
+    (void)queues_.take_in();  // a thread that issued and did not see the stop has made its arrival before
     queues_.for_each_open([this](StreamSlot* slot) { (void)queues_.drop(slot); });
     if (sentinel_ != nullptr) {
       sentinel_->awake = true;

@@ -1,14 +1,13 @@
-// Crew: what stands behind a Pool. The lock over the queues, and who of the workers looks for work, runs, or
-// sleeps.
+// Crew: the implementation of a Pool: the lock over the queues, and the state of each worker.
 //
-// A worker is one of: running a part; looking (polling, yielding, or doing a turn of duty); asleep on its own
-// bell; or the one sentinel, asleep inside Duty::wait. Who rings another awake counts it as looking at once,
-// under the lock, so that two ringers never count on the same sleeper.
+// A worker is in one of four states: running a part; looking (polling, yielding, or in a turn of duty);
+// asleep on its own bell; or the one sentinel, asleep inside Duty::wait. A thread that rings a worker counts
+// it as looking at once, under the lock, so that two threads never count on the same sleeper.
 //
-// Who issues takes no lock while anybody looks: that one comes for what has arrived, after its turn of duty
-// at the latest, with what that turn has to wait for, and rings others for what it cannot do alone. A worker
-// ceases to look when it takes a part or lies down; it looks at the arrivals after it has stopped being
-// counted, and who issues looks at the count after its arrival: no wake is lost.
+// An issuing thread takes no lock while a worker looks. That worker takes in the arrivals, after its turn of
+// duty at the latest, and rings others for parts that it cannot run alone. A worker stops looking when it
+// takes a part or goes to sleep. It reads the arrivals after it has left the count `looking_`; an issuing
+// thread reads the count after its arrival. So no wake is lost.
 #pragma once
 
 #include "api/base/bounded.hpp"
@@ -28,20 +27,19 @@
 namespace muster::device::host {
 
 // Owns    the queues and the workers' states; not the threads.
-// Thread  any; serve() the worker's own.
-// Bound   the lock is held for the length of a list operation, never across a part, a turn of duty or a
-//         system call.
+// Thread  any; serve(): the worker's own.
+// Bound   the lock is held for one list operation, never during a part, a turn of duty or a system call.
 // Fails   kBusy, kNoResource; kState once stopped.
 class Crew {
  public:
-  // workers 0: driven by hand, run_once() and the blocking calls run the parts.
+  // workers 0: driven by hand; run_once() and the blocking calls run the parts.
   Crew(const PoolOptions& options, std::uint32_t workers);
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
   Result<StreamSlot*> open_stream(Priority priority);
-  // Drops what has not started and waits for the parts that run: afterwards nothing of the stream is touched
-  // again.
+  // Drops tasks that have not started, and waits for the parts that run. Afterwards no worker touches the
+  // stream.
   void close_stream(StreamSlot* slot);
   EventSlot* create_event();
   void destroy_event(EventSlot* event);
@@ -49,15 +47,15 @@ class Crew {
   Status submit(StreamSlot* slot, const Task& task);
   Status record(StreamSlot* slot, EventSlot* event);
   Status wait(StreamSlot* slot, const EventSlot* event);
-  // Both block; a worker of this crew must not call them, since it may be the one that is waited for.
+  // Both block. A worker of this crew must not call them, because they may wait for that worker.
   void await_event(const EventSlot* event);
   Status await_stream(StreamSlot* slot);
 
   // The body of worker thread `index`; returns after stop().
   void serve(std::uint32_t index);
-  // One part or one turn of duty on the calling thread; what was done.
+  // Runs one part or one turn of duty on the calling thread; returns how much was done.
   std::size_t run_once();
-  // Drops all queued work and sends the workers home. Idempotent.
+  // Drops all queued work and makes serve() return. Idempotent.
   void stop();
   bool stopped() const noexcept { return stopping_.load(std::memory_order_acquire); }
 
@@ -68,9 +66,9 @@ class Crew {
     std::condition_variable bell;
     bool awake = true;
   };
-  // One worker rings at most so many others; those ring on when there is more to do than they can take.
+  // One worker rings at most this many others. They ring more when there are more parts than they can take.
   static constexpr std::size_t kRingMax = 8;
-  // Who must be told, collected under the lock and told after it.
+  // The threads to wake: collected under the lock, woken after it.
   struct Wakes {
     BoundedVector<Worker*, kRingMax> sleepers;
     bool sentinel = false;
@@ -107,16 +105,16 @@ class Crew {
   mutable std::mutex lock_;
   Queues queues_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Worker*> asleep_;  // the last to lie down is rung first: its cache is warm
+  std::vector<Worker*> asleep_;  // the last to fall asleep is rung first: its cache is warm
   Worker* sentinel_ = nullptr;   // asleep in Duty::wait and not yet rung
   bool guarded_ =
-      false;  // somebody is inside Duty::wait, rung or not: a second one there could take its wake
+      false;  // a worker is inside Duty::wait, rung or not; a second one there could take its wake
   std::atomic<std::uint32_t> looking_{0};  // changed under the lock, read anywhere
   std::uint32_t blocked_ = 0;              // callers asleep in await()
   std::condition_variable progress_;
   std::atomic<bool> stopping_{false};
 
-  alignas(128) std::atomic<bool> on_duty_{false};  // a worker is, in do_work or arm
+  alignas(128) std::atomic<bool> on_duty_{false};  // a worker is in do_work or arm
   std::atomic<std::int64_t> last_turn_ns_{0};
 };
 

@@ -30,7 +30,7 @@ class HostEvent final : public Event {
   EventSlot* slot_;
 };
 
-// Owns    its slot; closing drops what has not started.
+// Owns    its slot. The destructor drops tasks that have not started.
 // Thread  one issuing thread at a time. Bound  PoolOptions::depth.  Fails  kBusy; kState after the pool
 // closed.
 class HostStream final : public Stream {
@@ -96,7 +96,7 @@ class HostDevice final : public Device {
   }
   Result<std::unique_ptr<Event>> create_event() override { return std::make_unique<HostEvent>(crew_); }
   Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) override {
-    // One at a time: two callers must not both find room for what fits only once.
+    // One at a time, so that two callers do not both count on the same free memory.
     const std::lock_guard<std::mutex> lock(allocating_);
     return allocate_shared(bytes);
   }

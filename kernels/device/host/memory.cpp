@@ -29,10 +29,10 @@ namespace {
 
 constexpr int kSealFutureWrite = 0x0010;  // Linux 5.1
 constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
-// No address space holds more; it keeps the rounding below from overflowing.
+// No address space holds more. The limit keeps the rounding below from overflowing.
 constexpr std::size_t kBytesMax = std::size_t{1} << 47;
 
-// Owns    mapping and descriptor. Thread  any.  Bound  bytes().  Fails  never: all was committed before.
+// Owns    mapping and descriptor. Thread  any.  Bound  bytes().  Fails  never: all bytes are committed.
 class SharedMemory final : public Memory {
  public:
   SharedMemory(std::byte* data, std::size_t bytes, int fd) : data_(data), bytes_(bytes), fd_(fd) {}
@@ -76,8 +76,7 @@ Result<int> create_file() {
   return fail(Code::kNoResource, "memfd_create failed ({}); host memory needs it", reason(error));
 }
 
-// A mapping whose start lies on a 2 MiB boundary when it is that large, so that huge pages can back all of
-// it.
+// Maps the file: from 2 MiB on at a multiple of 2 MiB, so that huge pages can back all of it.
 std::byte* map_aligned(int fd, std::size_t bytes) {
   const std::size_t slack = bytes >= kHugeBytes ? kHugeBytes : 0;
   void* reserved =
@@ -106,7 +105,7 @@ Status no_commit(std::size_t bytes, const char* step, int error) {
       bytes, step, reason(error));
 }
 
-// fallocate, interrupted as often as a signal likes.
+// fallocate(), repeated when a signal interrupts it. Returns 0 or errno.
 int reserve(int fd, std::size_t first, std::size_t bytes) {
   for (;;) {
     if (::fallocate(fd, 0, static_cast<off_t>(first), static_cast<off_t>(bytes)) == 0) return 0;
@@ -114,11 +113,11 @@ int reserve(int fd, std::size_t first, std::size_t bytes) {
   }
 }
 
-// What a stranger's descriptor is, found out in an order in which no question can block: only a memfd has
-// seals.
+// Facts of a foreign descriptor. Seals are asked for first: only a memfd has them, and its other calls cannot
+// block.
 struct Import {
   std::size_t size = 0;       // of the file
-  std::uint64_t missing = 0;  // bytes that are not committed yet, at most
+  std::uint64_t missing = 0;  // upper bound of the bytes in the range that are not committed yet
 };
 Result<Import> check_import(int fd, std::uint64_t first, std::uint64_t bytes) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
@@ -140,7 +139,7 @@ Result<Import> check_import(int fd, std::uint64_t first, std::uint64_t bytes) {
   if (size > kBytesMax || first > size || bytes > size - first)
     return fail(Code::kBadArgument, "bytes [{}, {} + {}) are not inside the memfd's {}", first, first, bytes,
                 size);
-  // Where a file's pages lie is not asked for: as many as can be are taken to lie outside the range.
+  // This does not tell which pages are committed, so assume that as many as possible lie outside the range.
   const std::uint64_t committed = static_cast<std::uint64_t>(facts.st_blocks) * 512;
   const std::uint64_t outside = size - bytes;
   const std::uint64_t inside = committed > outside ? std::min(bytes, committed - outside) : 0;
@@ -169,9 +168,8 @@ Result<std::unique_ptr<Memory>> allocate_shared(std::size_t bytes) {
   if (data == nullptr) return fail(no_commit(granted, "mmap", errno));
   auto memory = std::make_unique<SharedMemory>(data, granted, file.release());
 
-  // Huge pages come by a fault of a mapping that was advised, so the pages are touched before the rest is
-  // reserved. Both are advice; a kernel without them leaves all to fallocate, which alone promises that no
-  // later touch can fail.
+  // The kernel gives huge pages at a fault in a mapping with that advice, so touch the pages before the rest
+  // is reserved. Both calls may fail: only fallocate() promises that no later access fails.
   if (granted >= kHugeBytes) {
     (void)::madvise(data, granted, MADV_HUGEPAGE);
     (void)::madvise(data, granted, MADV_POPULATE_WRITE);

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint32_t kWorkersMax = 4096;
 constexpr std::uint32_t kDepthMax = 65536;
 
-// CPUs in this process's affinity mask, at least 1. The set grows until the kernel's mask fits.
+// Number of CPUs in this process's affinity mask, at least 1. The set grows until the kernel's mask fits.
 std::uint32_t cores_granted() {
   for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
     cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(cpus));
@@ -62,8 +62,8 @@ void Pool::halt() {
   threads_.clear();
 }
 
-// No worker begins before all are there: one that has begun may wait for a lock of the caller's, and could
-// not be joined if the next cannot be started.
+// No worker begins before all threads exist. A worker that has begun may wait for a lock of the caller, and
+// then could not be joined if the next thread cannot be started.
 Result<std::unique_ptr<Pool>> Pool::start(const PoolOptions& options) {
   MUSTER_RETURN_IF_ERROR(check(options));
   const std::uint32_t workers = options.workers != 0 ? options.workers : cores_granted();

@@ -1,5 +1,5 @@
-// Pool: the few worker threads that serve every host stream, sized to the cores given, so that eight ranks on
-// two cores are not oversubscribed (decision D1). An idle worker runs the owner's duty cycle.
+// Pool: the worker threads that serve all host streams. Their number is that of the granted cores, so that
+// eight ranks do not oversubscribe two cores (decision D1). An idle worker runs the owner's duty.
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -16,44 +16,44 @@ namespace muster::device::host {
 class Crew;
 
 // Owns    the worker threads and the queues of all streams opened from it.
-// Thread  any; each stream has one issuing thread at a time, or several under one lock of the caller's.
+// Thread  any; each stream has one issuing thread at a time, or several under one lock of the caller.
 // Bound   workers, streams_max, depth. A running part is never interrupted: keep it under a millisecond.
 // Fails   start only (kNoResource: threads).
 //
-// Order   A free worker takes a part of the most urgent stream that is ready; of equals, of the one that
-//         fewest workers serve, in turns: of two workers one stays with a chain beside what is wide. With
-//         nothing to run and nobody on duty it does a turn of duty; idle for `spin`, it arms, goes off duty
-//         and sleeps. More runnable threads than cores is the normal case: no unbounded spin, ever.
-//         Finishing a task never waits for a sleeper: the finishing worker takes the next part or turn of
-//         duty itself, and wakes others only for parts it cannot take. Where parts follow each other without
-//         a gap, a worker still does a turn of duty once in `spin`, between two parts.
-// Blocking  Event::synchronize and Stream::synchronize sleep, so they are a bug on a worker thread; on a
-//         manual pool they run the parts themselves. Closing a stream drops what has not started, waits for
-//         its running parts, and releases who waited for its records: afterwards no task's context is
-//         touched.
+// Order   A free worker takes a part of the most urgent ready stream. Of equal streams it takes the one that
+//         fewest workers serve, then the next in turn. So beside a wide task one of two workers serves a
+//         chain of small ones. A worker without a part does a turn of duty, unless another is on duty. Idle
+//         for `spin`, it arms and sleeps: threads often outnumber cores, so no spin is unbounded. The end of
+//         a task never waits for a sleeper. The finishing worker takes the next part or turn of duty, and
+//         wakes others only for parts that it cannot take. A worker that always finds parts still does a turn
+//         of duty once in `spin`, between two parts.
+// Blocking  Event::synchronize and Stream::synchronize sleep, so a worker thread must not call them; on a
+//         manual pool they run the parts themselves. Closing a stream drops tasks that have not started,
+//         waits for its running parts, and releases those who wait for its records. Afterwards no worker
+//         touches a task's context.
 class Pool {
  public:
   static Result<std::unique_ptr<Pool>> start(const PoolOptions& options);
-  ~Pool();  // joins; work not yet started is dropped, running parts finish
+  ~Pool();  // halt(): drops work that has not started, and waits for running parts
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Joins the workers: nothing runs any more, and no turn of duty is under way. Streams and events may go
-  // afterwards.
+  // Joins the workers: afterwards no part and no turn of duty runs. Streams and events may be destroyed
+  // later.
   void halt();
   std::uint32_t workers() const noexcept;
-  // Runs one ready part, or if none is ready one turn of duty, on the calling thread; only for a pool of
-  // open_manual. Returns what was done.
+  // Runs one ready part, or else one turn of duty, on the calling thread. Only for a pool of open_manual().
+  // Returns how much was done.
   std::size_t run_once();
-  // A pool without threads: everything runs inside run_once(), records that wait for nothing too.
+  // A pool without threads: everything runs inside run_once(), also records that wait for nothing.
   static std::unique_ptr<Pool> open_manual(const PoolOptions& options);
-  // For a device, which serves its streams by it.
+  // For a device, whose streams use it.
   const std::shared_ptr<Crew>& crew() const noexcept { return crew_; }
 
  private:
   Pool(const PoolOptions& options, std::uint32_t workers);
 
-  std::shared_ptr<Crew> crew_;  // together with its devices, streams and events, so none of these dangles
+  std::shared_ptr<Crew> crew_;  // shared with its devices, streams and events, so that none of them dangles
   std::vector<std::thread> threads_;
 };
 

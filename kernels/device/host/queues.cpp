@@ -17,8 +17,8 @@ constexpr unsigned shift_of(Priority priority) {
   return 16 * static_cast<unsigned>(priority);
 }
 
-// Hands out the next part, if the task of `generation` is still the slot's and has one left. Relaxed: what
-// the part reads was published by the lock under which the caller learned the generation.
+// Hands out the next part, if the slot still has the task of `generation` and that has a part left. Relaxed,
+// because the lock under which the caller read the generation has published what the part reads.
 bool claim(StreamSlot* slot, std::uint32_t generation, std::uint32_t parts, std::uint32_t* number) {
   std::uint64_t word = slot->claim.load(std::memory_order_relaxed);
   while ((word >> 32) == generation && (word & kPartMask) < parts) {
@@ -30,8 +30,8 @@ bool claim(StreamSlot* slot, std::uint32_t generation, std::uint32_t parts, std:
   return false;
 }
 
-// Workers inside parts of the slot's head. What is finished was claimed before, so in this order of the loads
-// the difference is never negative; parts come and go meanwhile, and the answer is a moment old.
+// Number of workers inside parts of the slot's head. A finished part was claimed before, so this order of the
+// loads never gives a negative number. Parts begin and end meanwhile, so the number is only a hint.
 std::uint32_t served_by(const StreamSlot* slot) {
   const std::uint32_t remaining = slot->remaining.load(std::memory_order_acquire);
   const std::uint64_t handed_out = slot->claim.load(std::memory_order_relaxed) & kPartMask;
@@ -102,8 +102,8 @@ Effect Queues::drop(StreamSlot* slot) {
   return {};
 }
 
-// Sequentially consistent, as Crew::put needs it. A stream that is among the arrivals already is not put
-// there twice: whoever takes it in has yet to say so, and looks at its entries after that.
+// Sequentially consistent, as Crew::put needs it. A stream that is among the arrivals is not put there twice:
+// take_in() clears `arrived` first, and reads the entries after that.
 bool Queues::push(StreamSlot* slot, const Entry& entry) {
   if (!slot->entries.push(entry)) return false;
   if (slot->arrived.exchange(true)) return true;
@@ -126,7 +126,7 @@ Effect Queues::take_in() {
   while (in_order != nullptr) {
     StreamSlot* const slot = in_order;
     in_order = slot->next_arrival;
-    slot->arrived.exchange(false);  // from here on its issuer may put it among the arrivals again
+    slot->arrived.exchange(false);  // from here on the issuing thread may put it among the arrivals again
     if (!slot->started && !slot->parked) effect.add(advance(slot));
   }
   return effect;
@@ -152,8 +152,8 @@ bool Queues::push_record(StreamSlot* slot, EventSlot* event) {
 }
 
 bool Queues::push_wait(StreamSlot* slot, const EventSlot* event) {
-  // Nothing to wait for; and a stream need not wait for itself. A relaxed look is enough: what was recorded
-  // as finished was passed under the lock, and what stands behind this is taken in under it later.
+  // A finished record needs no wait, and neither does a record of the same stream. A relaxed load is enough:
+  // the record passed under the lock, and later entries of this stream are taken in under it.
   if (event->pending.load(std::memory_order_relaxed) == 0 || event->source == slot) return true;
   Entry entry;
   entry.what = Entry::What::kWait;
@@ -169,8 +169,8 @@ bool Queues::take(Part* part) {
       const Task& task = slot->entries.front().task;
       unlink(slot);
       std::uint32_t number = 0;
-      if (!claim(slot, slot->generation, task.parts, &number)) continue;  // all handed out by claim_next
-      if (number + 1 < task.parts) link(slot);  // at the end: the next of its equals is first
+      if (!claim(slot, slot->generation, task.parts, &number)) continue;  // claim_next() handed out all parts
+      if (number + 1 < task.parts) link(slot);  // at the end, so that the next equal stream has its turn
       *part = Part{slot, slot->generation, number, slot->priority, task};
       return true;
     }
@@ -178,9 +178,9 @@ bool Queues::take(Part* part) {
   return false;
 }
 
-// A chain of small tasks beside a task of many parts: where turns alone decided, each of the chain would wait
-// for a part of the other, and the worker that could have gone on with it would be the one to run that part.
-// Looks at no more streams than there are workers and one.
+// Think of a chain of small tasks beside a task of many parts. If turns alone decided, the worker that ends a
+// task of the chain would run a part of the other one first, and the chain would wait for it each time.
+// Visits at most as many streams as there are workers, plus one.
 StreamSlot* Queues::least_served(const List& ready) noexcept {
   StreamSlot* best = ready.first;
   std::uint32_t fewest = served_by(best);
@@ -226,8 +226,8 @@ Effect Queues::complete(StreamSlot* slot) {
   return effect;
 }
 
-// Moves the stream on, and every stream that waited for where it got to. A worklist, since chains may be as
-// long as there are streams.
+// Advances the stream, and every stream that waited for a position that it passes. Uses a worklist instead of
+// recursion, because a chain of waits may be as long as the number of streams.
 Effect Queues::advance(StreamSlot* first) {
   Effect effect;
   StreamSlot* work = first;
@@ -261,7 +261,7 @@ void Queues::pass_entries(StreamSlot* slot, Effect* effect) {
   }
 }
 
-// True if the head needs nothing more and the stream can go past it.
+// Returns true if the stream can pass its head.
 bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
   const Entry& head = slot->entries.front();
   switch (head.what) {
@@ -290,7 +290,7 @@ void Queues::finish_record(StreamSlot* slot, const Entry& record) {
   if (event->pending.load(std::memory_order_relaxed) != ticket) return;  // recorded again, or destroyed
   event->reached = clock_.now();
   event->began = began == Instant{0} ? event->reached : began;
-  // Its issuer may record it again this moment; then it stays pending.
+  // The issuing thread may record the event again at this moment; then it stays pending.
   event->pending.compare_exchange_strong(ticket, 0, std::memory_order_release, std::memory_order_relaxed);
 }
 
@@ -321,7 +321,7 @@ void Queues::unlink(StreamSlot* slot) {
   publish_count(slot->priority, -1);
 }
 
-// Written under the lock alone, so no read-modify-write is needed.
+// Only called under the lock, so no atomic read-modify-write is needed.
 void Queues::publish_count(Priority priority, std::int64_t change) {
   const std::uint64_t word = ready_word_.load(std::memory_order_relaxed);
   const std::uint64_t step = std::uint64_t{1} << shift_of(priority);

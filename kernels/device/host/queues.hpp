@@ -1,12 +1,12 @@
-// Queues: what every host stream still has to do, which of it is ready, and who waits for whom. No thread, no
-// lock of its own: the Crew calls it under its lock, except where a function says otherwise.
+// Queues: the pending entries of every host stream, the ready streams, and which stream waits for which. It
+// has no thread and no lock: the Crew calls it under its lock, unless a function says otherwise.
 //
-// Who issues takes no lock: it puts an entry on its stream and the stream among the arrivals, and whoever
-// next holds the lock takes the arrivals in. So nothing issued is ready, or has passed, before a take_in().
+// An issuing thread takes no lock. It puts an entry on its stream, and the stream among the arrivals. The
+// next holder of the lock takes these in. So an entry is not ready, and does not pass, before a take_in().
 //
-// A stream is a position that only grows. A record is a mark at a position of one stream, a wait names such a
-// position, so an event may be recorded again, or destroyed, while waits for its earlier life are still
-// queued. Waits point to records issued before them: there is no cycle to find.
+// A stream has a position that only grows. A record marks a position of its stream, and a wait names such a
+// position. So an event may be recorded again, or destroyed, while waits for its earlier record are queued.
+// A wait always names a record that was issued before it, so waits form no cycle.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -25,16 +25,16 @@ namespace muster::device::host {
 
 struct StreamSlot;
 
-// One event. Never freed before its Queues, so a queued record may outlive the Event object: its ticket then
+// One event. It lives as long as its Queues, so a queued record may outlive the Event object: its ticket then
 // matches nothing.
 struct EventSlot {
   std::atomic<std::uint64_t> pending{
-      0};  // ticket of the last record while it is ahead; 0: finished or never recorded
-  // The issuer's: ticket of the last record, over all users of the slot, and where that record stands.
+      0};  // ticket of the last record while that is pending; 0: finished or never recorded
+  // Used by the issuing thread: the ticket of the last record, over all users of the slot, and its position.
   std::uint64_t ticket = 0;
   StreamSlot* source = nullptr;
   std::uint64_t position = 0;
-  Instant began{0};  // of the last record that finished: written before `pending` says so
+  Instant began{0};  // of the last record that finished; written before `pending` changes
   Instant reached{0};
 };
 
@@ -47,30 +47,30 @@ struct Entry {
   std::uint64_t number = 0;      // kRecord: ticket; kWait: position of source
 };
 
-// One stream. Never freed before its Queues and its counters never restart, so a worker that holds a pointer
-// from before finds that its generation is over, whoever uses the slot now.
+// One stream. It lives as long as its Queues, and its counters never restart. So a worker with an old pointer
+// finds that its generation is over, whoever uses the slot now.
 struct StreamSlot {
   StreamSlot(std::size_t depth, Priority p) : entries(depth), priority(p) {}
 
   alignas(128) std::atomic<std::uint64_t> claim{0};  // generation << 32 | next part to hand out
   std::atomic<std::uint32_t> remaining{0};           // parts of the head task that have not finished
-  // Put by the issuing thread, taken under the lock: popped() is the position reached, pushed() the last
-  // one issued.
+  // The issuing thread pushes; the holder of the lock pops. popped() is the position reached, pushed() the
+  // last position issued.
   alignas(128) SpscQueue<Entry> entries;
-  std::atomic<bool> arrived{false};    // being put among the arrivals, there, or being taken in
-  StreamSlot* next_arrival = nullptr;  // the issuer's until it is there, then of whoever holds the lock
+  std::atomic<bool> arrived{false};    // among the arrivals, or on its way into or out of them
+  StreamSlot* next_arrival = nullptr;  // written by the issuing thread, then used by the holder of the lock
   std::uint32_t generation = 0;        // of the task at the head
   Priority priority;
   bool open = true;
   Instant began{0};       // first part since the last record that passed; 0: none yet
   bool dropping = false;  // entries pass without running
   bool started = false;   // the head is a task that was made ready
-  bool parked = false;    // the head is a wait, and this in `waiters` of its source
+  bool parked = false;    // the head is a wait, and this slot is in `waiters` of its source
   bool linked = false;    // in the ready list of its priority
   StreamSlot* next_ready = nullptr;
   StreamSlot* previous_ready = nullptr;
   StreamSlot* waiters = nullptr;  // streams whose head waits for a position of this one
-  StreamSlot* next = nullptr;     // in `waiters` of another, or in the worklist of advance()
+  StreamSlot* next = nullptr;     // in `waiters` of another slot, or in the worklist of advance()
 };
 
 // A part that the holder must run and then report as finished.
@@ -78,25 +78,25 @@ struct Part {
   StreamSlot* slot = nullptr;
   std::uint32_t generation = 0;
   std::uint32_t number = 0;
-  Priority priority = Priority::kLow;  // the stream's: its slot may be another's by the time that this ends
+  Priority priority = Priority::kLow;  // a copy, because the slot may have another stream when the part ends
   Task task;
 };
 
-// What a change brought about.
+// The effects of a change.
 struct Effect {
   bool ready = false;     // a task became ready
-  bool progress = false;  // a position was passed: blocked callers may look again
+  bool progress = false;  // a position was passed: blocked callers must look again
   void add(const Effect& more) noexcept {
     ready |= more.ready;
     progress |= more.progress;
   }
 };
 
-// Owns    the slots of streams and events, from first use to its own end.
+// Owns    the slots of streams and events, from first use to its destruction.
 // Thread  under the lock of its Crew; push_* without it, by the stream's issuing thread; any_ready() and
 //         claim_next() any.
-// Bound   streams_max streams, depth entries each; events as many as live at once.
-// Fails   push_* say false when the stream is full.
+// Bound   streams_max streams, depth entries each; as many event slots as events ever lived at once.
+// Fails   push_* return false when the stream is full.
 class Queues {
  public:
   // streams_max at most kStreamsMax.
@@ -104,9 +104,9 @@ class Queues {
   Queues(std::uint32_t streams_max, std::uint32_t depth);
 
   StreamSlot* open(Priority priority);  // null when streams_max are open
-  // Lets everything pass that has not started. Parts that run still finish; then the stream is empty.
+  // Lets all entries pass that have not started. When the running parts have finished, the stream is empty.
   Effect drop(StreamSlot* slot);
-  void close(StreamSlot* slot);  // an empty one; it may still be among the arrivals, and open anew there
+  void close(StreamSlot* slot);  // an empty stream; its slot may stay among the arrivals, and be opened again
   EventSlot* create_event();
   void destroy_event(EventSlot* event);
 
@@ -114,27 +114,27 @@ class Queues {
   bool push_record(StreamSlot* slot, EventSlot* event);
   bool push_wait(StreamSlot* slot, const EventSlot* event);
 
-  // Moves on every stream that something was put on since the last call, in the order of their first.
+  // Advances each stream that got entries since the last call, in the order of arrival.
   Effect take_in();
 
-  // Claims a part of the most urgent ready stream; of equals, of the one that fewest workers serve, in turns.
-  // False if there is none.
+  // Claims a part of the most urgent ready stream; of equal ones, of the one that fewest workers serve, then
+  // of the next in turn. False: no stream is ready.
   bool take(Part* part);
   // The last part of the slot's head has finished: moves the stream on.
   Effect complete(StreamSlot* slot);
-  // Unclaimed parts of all ready streams, counted up to `enough`.
+  // Number of unclaimed parts of all ready streams, counted up to `enough`.
   std::uint32_t unclaimed(std::uint32_t enough) const;
 
-  // A hint, without the lock: false if nothing was ready, and nothing had arrived, a moment ago.
+  // A hint, without the lock: false if just now no stream was ready and none had arrived.
   bool any_ready() const noexcept {
     return ready_word_.load(std::memory_order_relaxed) != 0 || any_arrived();
   }
   bool any_arrived() const noexcept { return arrivals_.load() != nullptr; }
-  // The next part of the same task, without the lock. False when it is handed out, when a stream of equal or
-  // higher priority is ready and should have its turn, or when something has arrived that may be.
+  // Claims the next part of the same task, without the lock. False if all parts are handed out, if another
+  // stream of equal or higher priority is ready and has its turn, or if a stream has arrived.
   bool claim_next(Part* part) const noexcept;
-  // Call right before a part runs. Without the lock: only part 0 writes, and whoever reads has seen all parts
-  // of its task finish.
+  // Call right before a part runs. Needs no lock: only part 0 writes, and a reader has seen all parts of the
+  // task finish.
   void note_begin(const Part& part) const noexcept {
     if (part.number == 0 && part.slot->began == Instant{0}) part.slot->began = clock_.now();
   }
@@ -171,8 +171,8 @@ class Queues {
   std::vector<std::unique_ptr<EventSlot>> events_;
   std::vector<EventSlot*> events_free_;
   std::array<List, kPriorities> ready_{};
-  std::atomic<std::uint64_t> ready_word_{0};  // streams linked, 16 bits per priority, most urgent lowest
-  alignas(128) std::atomic<StreamSlot*> arrivals_{nullptr};  // the last to arrive first
+  std::atomic<std::uint64_t> ready_word_{0};  // number of linked streams, 16 bits a priority, kUrgent lowest
+  alignas(128) std::atomic<StreamSlot*> arrivals_{nullptr};  // the latest arrival first
 };
 
 }  // namespace muster::device::host

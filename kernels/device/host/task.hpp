@@ -1,4 +1,4 @@
-// What a pool is given: tasks for its streams, the duty of its idle workers, and how large it is.
+// The inputs of a pool: tasks for its streams, the duty of its idle workers, and its size.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -16,35 +16,35 @@ struct Task {
   std::uint32_t parts = 1;
 };
 
-// What an idle worker does between tasks: the engine's duty cycle (drain rings, schedule, publish).
+// What an idle worker does between tasks: the engine's turn of progress (drain rings, schedule, publish).
 //
-// Owns    whatever its implementer needs for a turn.
-// Thread  do_work and arm: one worker at a time, the one on duty. wait: any worker, no longer on duty,
-//         after arm. wake: any thread, any time; it must not block or take locks that do_work holds. It
-//         sticks: a wake before the wait makes that wait return at once.
-// Bound   a turn is short: while it lasts, nobody schedules.
-// Fails   never; what goes wrong in a turn is the implementer's to report.
+// Owns    all that its implementer needs for a turn.
+// Thread  do_work and arm: one worker at a time, the one on duty. wait: any worker that is not on duty,
+//         after arm. wake: any thread, any time; it must not block or take locks that do_work holds. A
+//         wake before the wait makes that wait return at once.
+// Bound   a turn is short, because no other worker schedules meanwhile.
+// Fails   never; the implementer reports the failures of a turn.
 //
-// One worker at a time is inside wait. An arm need not be followed by a wait, and a turn of do_work by
-// another worker may come between the two; every worker arms again before it sleeps.
+// One worker at a time is inside wait. An arm may have no wait behind it, and another worker's do_work may
+// come between the two. So every worker arms again before it sleeps.
 class Duty {
  public:
   virtual ~Duty() = default;
   // One turn; returns how much was done. Waits for no work, and for no lock that is held for longer than a
-  // turn. May enqueue on streams: that starts, and others are rung for it, after the turn.
+  // turn. May enqueue on streams; that work starts after the turn.
   virtual std::size_t do_work() = 0;
-  // Announce that nobody polls any more, so that whoever brings work rings a bell. Returns false if work came
-  // in meanwhile: then there is no wait.
+  // Announces that no worker polls, so that those who bring work must ring a bell. Returns false if work came
+  // in meanwhile; then the worker must not wait.
   virtual bool arm() = 0;
-  // Sleep until a bell, wake(), or `bound`.
+  // Sleeps until a bell, wake(), or `bound`.
   virtual void wait(Nanos bound) = 0;
   virtual void wake() noexcept = 0;
 };
 
 struct PoolOptions {
-  std::uint32_t workers = 0;  // 0: the cores this process may run on
+  std::uint32_t workers = 0;  // 0: as many as this process has cores
   std::uint32_t streams_max = 1024;
-  std::uint32_t depth = 64;  // tasks, records and waits in flight per stream; more is kBusy
+  std::uint32_t depth = 64;  // tasks, records and waits in flight per stream; more are refused with kBusy
   Nanos spin{50'000};        // how long an idle worker polls (yielding) before it sleeps
   Duty* duty = nullptr;      // not owned; outlives the pool
 };

@@ -19,7 +19,7 @@ dnnl_data_type_t type_of(muster_dtype dtype) {
   return dtype == MUSTER_F32 ? dnnl_f32 : dnnl_bf16;
 }
 
-// All that a generated product depends on. Addresses are not part of it.
+// A generated product depends on these values, but not on addresses.
 struct ProductKey {
   std::array<std::int64_t, 3> sizes;                   // m, n, k
   std::array<std::array<std::int64_t, 2>, 3> strides;  // of a, b, c
@@ -29,8 +29,8 @@ struct ProductKey {
   friend bool operator==(const ProductKey&, const ProductKey&) = default;
 };
 
-// The library takes matrices whose rows or columns are contiguous. Nothing for others. The stride along a dim
-// of one element is put right, because the library looks at it.
+// The strides for the library, which takes matrices with contiguous rows or columns; empty for others. The
+// stride along a dim of one element is corrected, because the library reads it.
 std::optional<std::array<std::int64_t, 2>> strides_of(const Matrix& m) {
   std::array<std::int64_t, 2> s{m.row_stride, m.column_stride};
   if (m.columns == 1 && s[0] >= 1) s[1] = 1;
@@ -100,7 +100,7 @@ DnnlMemory memory_of(const dnnl_memory_desc_t& d) {
   return DnnlMemory(m);
 }
 
-// The library's work memory is ours, so that a run allocates nothing; accumulation adds c before the one
+// We provide the library's work memory, so that a run allocates nothing. Accumulation adds c before the only
 // rounding.
 Attributes attributes_of(bool accumulate) {
   dnnl_primitive_attr_t attributes = nullptr;
@@ -121,7 +121,7 @@ Attributes attributes_of(bool accumulate) {
 // A generated product and the library's names for its operands.
 //
 // Owns    the library's objects; the operands' memory is set for each run. Thread  one.
-// Bound   nothing of its own.  Fails  in make(), with nothing, where the library has no such product.
+// Bound   none.  Fails  make() returns nothing if the library has no such product.
 struct Generated {
   ProductKey key{};
   Primitive primitive;
@@ -164,7 +164,7 @@ struct Generated {
 // The products that a thread used last, and one work memory for all of them.
 //
 // Owns    both. Thread  the one that it belongs to.
-// Bound   kRememberedMax products; the oldest makes room.  Fails  never: null where the library has no such
+// Bound   kRememberedMax products; the oldest makes room.  Fails  never; null: the library has no such
 // product.
 class ProductCache {
  public:
@@ -184,7 +184,7 @@ class ProductCache {
     oldest = *std::move(made);
     return &oldest;
   }
-  // 64-byte aligned, as generated code likes it.
+  // 64-byte aligned, which is faster for the generated code.
   void* work(std::size_t bytes) {
     constexpr std::size_t kAlignment = 64;
     if (bytes + kAlignment > work_.size()) work_.resize(bytes + kAlignment);

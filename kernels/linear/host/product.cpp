@@ -22,7 +22,7 @@ constexpr std::int64_t kPackedElements = 1024 * 1024;
 // f32 memory that a thread keeps from call to call.
 //
 // Owns    its elements. Thread  the one that it belongs to.
-// Bound   the largest tile this thread has met.  Fails  never; memory that is not there ends the process.
+// Bound   the largest tile this thread has met.  Fails  never; without memory the process ends.
 class Scratch {
  public:
   float* take(std::int64_t count) {
@@ -34,8 +34,8 @@ class Scratch {
   std::vector<float> elements_;
 };
 
-// The library is built on OpenMP and would start a team per calling worker. The number is a property of the
-// calling thread, so one call per thread is enough.
+// The library uses OpenMP, and would start a team for each worker. The number of threads is set per calling
+// thread, so one call in each is enough.
 void stay_on_this_thread() {
   thread_local const bool done = [] {
     omp_set_num_threads(1);
@@ -44,7 +44,7 @@ void stay_on_this_thread() {
   (void)done;
 }
 
-// What sgemm takes as it is.
+// An operand in the form that sgemm takes.
 struct Operand32 {
   const float* data;
   char transposed;  // 'N' or 'T'
@@ -119,7 +119,7 @@ void unpack_rows(const float* source, const Matrix& m) {
   });
 }
 
-// What c holds before the first product: bias, nothing, or itself (accumulate). `c` is f32 and row-major.
+// Fills c before the first product: with bias, zeros, or p.c (accumulate). `c` is f32 and row-major.
 void start_from(const Product& p, const Matrix& c) {
   if (p.accumulate) {
     if (c.data != p.c.data) pack_rows(p.c, reinterpret_cast<float*>(c.data));

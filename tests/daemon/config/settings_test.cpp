@@ -64,6 +64,7 @@ TEST(Settings, TakeEveryKeyFromAFile) {
              "         jobs_per_user_max: 13, sessions_per_user_max: 14, memory_max: 15GiB,\n"
              "         memory_per_user_max: 16KiB}\n"
              "liveness: {idle_spin: 6us, drain_timeout: 7ms}\n"
+             "costs: {meeting: 17ns, turn: 18us, cached_rate: 19GiB, memory_rate: 20MiB}\n"
              "defaults: {deadline: 8s, digests: 12}\n"
              "jobs_from: /c\n"
              "auto_create_jobs: false\n");
@@ -93,6 +94,10 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   EXPECT_EQ(s.limits.made_job_linger, std::chrono::seconds(12));
   EXPECT_EQ(s.liveness.idle_spin, std::chrono::microseconds(6));
   EXPECT_EQ(s.liveness.drain_timeout, std::chrono::milliseconds(7));
+  EXPECT_EQ(s.costs.meeting, Nanos(17));
+  EXPECT_EQ(s.costs.turn, std::chrono::microseconds(18));
+  EXPECT_EQ(s.costs.cached_rate, std::uint64_t{19} << 30);
+  EXPECT_EQ(s.costs.memory_rate, 20u << 20);
   EXPECT_EQ(s.defaults.deadline, std::chrono::seconds(8));
   EXPECT_EQ(s.defaults.digests, 12u);
   EXPECT_EQ(s.jobs_from, "/c");

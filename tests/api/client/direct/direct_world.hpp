@@ -135,6 +135,7 @@ class DirectWorld {
       return Scratch{data, world.location_of(data)};
     }
     Instant now() const override { return clock.now(); }
+    std::uint32_t core() const override { return rank % 2; }
     bool engine_gone() override { return world.engine_gone; }
     bool interrupted() const override { return world.interrupted; }
     void overdue(const Wanted& wanted) override { world.on_overdue(rank, wanted); }

@@ -99,7 +99,7 @@ class Reading {
 
 }  // namespace
 
-Outcome run_reading(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {
+Outcome run_read(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy) {
   Payloads payloads(plan, memory, stages, policy);
   const Outcome met = payloads.meet();
   return met == Outcome::kDone ? Reading(plan, payloads, policy).run() : met;

@@ -1,0 +1,115 @@
+// NodeCostBook and how costs travel: what is given counts, what is kept is used on this machine alone, and
+// everything else is measured.
+#include "daemon/control/node_costs.hpp"
+
+#include "daemon/control/job.hpp"
+#include "tests/support/folder.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <nlohmann/json.hpp>
+
+namespace muster::control {
+namespace {
+
+const NodeCosts kGiven{11, 22, 33, 44};
+
+std::vector<int> cores() {
+  cpu_set_t set;
+  std::vector<int> found;
+  EXPECT_EQ(::sched_getaffinity(0, sizeof set, &set), 0);
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(static_cast<unsigned>(core), &set)) found.push_back(core);
+  return found;
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(NodeCosts, AreMeasuredAsSomethingThatCanBe) {
+  const NodeCosts costs = measure_node_costs(cores());
+  EXPECT_TRUE(costs.sound());
+  EXPECT_GT(costs.turn_ns, 20u) << "a system call takes longer";
+  EXPECT_GT(costs.cached_bytes_per_us, 100u) << "even under a sanitizer a core copies 100 MB a second";
+}
+
+TEST(NodeCosts, KeepTheDefaultOfWhatOneCoreCannotMeasure) {
+  const std::vector<int> one = {cores().front()};
+  EXPECT_EQ(measure_node_costs(one).meeting_ns, NodeCosts{}.meeting_ns);
+  EXPECT_EQ(measure_node_costs({}), NodeCosts{});
+}
+
+TEST(NodeCosts, AreThoseGivenAndThenNothingIsKept) {
+  const test::Folder folder;
+  NodeCostBook book(kGiven, folder.path());
+  EXPECT_EQ(book.get(), kGiven);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// Goal:   the first job measures, later daemons read what it found.
+// Method: what is kept is changed by hand; the next book must say the same.
+TEST(NodeCosts, AreKeptForALaterDaemon) {
+  const test::Folder folder;
+  NodeCostBook first(NodeCosts{0, 0, 0, 0}, folder.path());
+  const NodeCosts measured = first.get();
+  EXPECT_TRUE(measured.sound());
+  EXPECT_EQ(kept_node_costs(folder.path()), measured);
+
+  const std::string path = folder.path() + "/costs.json";
+  Json kept = Json::parse(text_of(path));
+  kept["costs"]["turn_ns"] = 4321;
+  std::ofstream(path) << kept;
+  NodeCostBook second(NodeCosts{0, 0, 0, 0}, folder.path());
+  EXPECT_EQ(second.get().turn_ns, 4321u);
+  NodeCostBook in_part(NodeCosts{7, 0, 0, 0}, folder.path());
+  EXPECT_EQ(in_part.get().meeting_ns, 7u);
+  EXPECT_EQ(in_part.get().turn_ns, 4321u);
+}
+
+TEST(NodeCosts, AreMeasuredAgainWhereWhatIsKeptDoesNotFit) {
+  for (const char* text :
+       {"", "no JSON", "[]", R"({"machine": "another", "costs": {}})", R"({"machine": 3})"}) {
+    const test::Folder folder;
+    std::ofstream(folder.path() + "/costs.json") << text;
+    EXPECT_EQ(kept_node_costs(folder.path()), std::nullopt) << text;
+    NodeCostBook book(NodeCosts{0, 0, 0, 0}, folder.path());
+    EXPECT_TRUE(book.get().sound()) << text;
+    EXPECT_EQ(kept_node_costs(folder.path()), book.get()) << text;
+  }
+}
+
+TEST(NodeCosts, AreMeasuredWhereNothingCanBeKept) {
+  NodeCostBook nowhere(NodeCosts{0, 0, 0, 0}, "");
+  EXPECT_TRUE(nowhere.get().sound());
+  NodeCostBook missing(NodeCosts{0, 0, 0, 0}, "/proc/no such folder");
+  EXPECT_TRUE(missing.get().sound());
+}
+
+TEST(NodeCosts, TravelWithTheSpecificationOfAJob) {
+  JobSpec spec;
+  spec.name = "j";
+  spec.mesh = "dp_shard=1";
+  spec.epoch = 1;
+  spec.costs = kGiven;
+  Json json = to_json(spec);
+  EXPECT_EQ(job_from_json(json)->costs, kGiven);
+  json.erase("costs");
+  EXPECT_EQ(job_from_json(json)->costs, NodeCosts{}) << "a state of before has none";
+  for (const Json& wrong : {Json(0), Json(-1), Json(1'000'000'001), Json("x"), Json(1.5)}) {
+    json["costs"] = to_json(kGiven);
+    json["costs"]["turn_ns"] = wrong;
+    const auto read = job_from_json(json);
+    ASSERT_FALSE(read) << wrong;
+    EXPECT_NE(read.error().message().find("turn_ns"), std::string::npos) << read.error().message();
+  }
+}
+
+}  // namespace
+}  // namespace muster::control
