@@ -385,7 +385,7 @@ constexpr std::uint64_t kKiB = 1 << 10;
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr Step kSteps[] = {
     {MUSTER_ALL_REDUCE, 2, 8, 32, 40, "direct small", "direct whole"},
-    {MUSTER_ALL_GATHER, 4, 2, 32, 40, "direct small", "direct whole"},
+    {MUSTER_ALL_GATHER, 4, 2, 32, 40, "direct turns", "direct whole"},
     {MUSTER_REDUCE_SCATTER, 4, 8, 8, 16, "direct small", "direct whole"},
     {MUSTER_ALL_REDUCE, 3, 8, kKiB, 2 * kKiB, "direct whole", "direct read"},
     {MUSTER_ALL_REDUCE, 3, 2, 16 * kKiB, 32 * kKiB, "direct whole", "direct read"},
