@@ -53,7 +53,9 @@ enum {
   MUSTER_KERNEL_VOCAB_SUM_EXP = 73,
   MUSTER_KERNEL_VOCAB_LOSS = 74,
   MUSTER_KERNEL_VOCAB_BACKWARD = 75,
-  MUSTER_KERNEL_ADAMW = 80
+  MUSTER_KERNEL_ADAMW = 80,
+  MUSTER_KERNEL_DROPOUT_FORWARD = 90,
+  MUSTER_KERNEL_DROPOUT_BACKWARD = 91
 };
 
 /* An absent optional operand. */
@@ -478,6 +480,33 @@ static inline muster_kernel muster_adamw(muster_tensor param, muster_tensor grad
   k.reals[2] = options.beta2;
   k.reals[3] = options.epsilon;
   k.reals[4] = options.weight_decay;
+  return k;
+}
+
+/* ---- dropout, same shape everywhere -------------------------------------------------------------------------------------- */
+
+/* y = x/(1-p) where an element is kept, 0 where not, whatever x holds. 0 <= p < 1. Element i of x, in row-major order, has index
+ * offset + i < 2^63 in the whole tensor, so a shard of consecutive elements drops what the whole drops. It is kept if word
+ * index % 4 of a block is at least round(p·2^32). The block is Philox4x32-10 (Salmon et al. 2011, as in Random123) of counter
+ * {n low, n high, 0, 0}, n = index / 4, and key {seed low, seed high}, each of 32 bits. The word is also what cuRAND's curand()
+ * returns after curand_init(seed, 0, index). The factor 1/(1-p) is rounded to f32. y may be x. */
+static inline muster_kernel muster_dropout_forward(muster_tensor x, muster_tensor y, double p, uint64_t seed, int64_t offset) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_DROPOUT_FORWARD);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, y);
+  k.ints[0] = (int64_t)seed;
+  k.ints[1] = offset;
+  k.reals[0] = p;
+  return k;
+}
+/* dx = dy/(1-p) where the forward of the same p, seed and offset kept the element, 0 elsewhere. dx may be dy. */
+static inline muster_kernel muster_dropout_backward(muster_tensor dy, muster_tensor dx, double p, uint64_t seed, int64_t offset) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_DROPOUT_BACKWARD);
+  muster_kernel_operand(&k, dy);
+  muster_kernel_operand(&k, dx);
+  k.ints[0] = (int64_t)seed;
+  k.ints[1] = offset;
+  k.reals[0] = p;
   return k;
 }
 

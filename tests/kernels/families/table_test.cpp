@@ -45,6 +45,8 @@ TEST(Table, HasOneRowForEachPublicKernelInOrder) {
       MUSTER_KERNEL_VOCAB_LOSS,
       MUSTER_KERNEL_VOCAB_BACKWARD,
       MUSTER_KERNEL_ADAMW,
+      MUSTER_KERNEL_DROPOUT_FORWARD,
+      MUSTER_KERNEL_DROPOUT_BACKWARD,
   };
   std::vector<std::int32_t> listed;
   std::set<std::string> names;
@@ -98,6 +100,8 @@ TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
       muster_vocab_loss(t, t, t),
       muster_vocab_backward(t, t, t, t, t, 0, 1.0),
       muster_adamw(t, t, t, t, t, muster_adamw_options{0, 0, 0, 0, 0}),
+      muster_dropout_forward(t, t, 0.1, 0, 0),
+      muster_dropout_backward(t, t, 0.1, 0, 0),
   };
   // As the comments of the builders say.
   const std::set<std::pair<std::int32_t, std::size_t>> optional{{MUSTER_KERNEL_LINEAR_FORWARD, 2},
