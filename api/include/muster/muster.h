@@ -161,7 +161,8 @@ MUSTER_API muster_status_t muster_open(const muster_open_options* options, muste
 /* Detach. Does not wait for work: what is in flight is cancelled. Members get PEER_LOST from each operation, present or later,
  * in which they have not met this rank. To end a job well, all ranks meet in a barrier and then close. If others go on, one
  * that is slow to leave the last operation with this rank may get PEER_LOST there already. Waits for the daemon's answer, 1 s
- * at most. NULL is allowed. The job stays warm for the next attachment. */
+ * at most. NULL is allowed. Afterwards the pointer is dead, as after free(): any use of it, a second close too, is undefined.
+ * The job stays warm for the next attachment. */
 MUSTER_API muster_status_t muster_close(muster_session* session);
 
 typedef struct muster_session_info {
