@@ -128,8 +128,8 @@ constexpr std::array kDeclarations{
     leaf("liveness.drain_timeout", KeyKind::kDuration, "10s", 0, kHour, MUSTER_SLOT(liveness.drain_timeout),
          "At the end, running operations get this long to finish; 0s: none."),
     section("costs",
-            "What parts of a collective cost on this node. By these ranks choose algorithms; `muster plan "
-            "explain` shows which. The first job measures what is not given, and the runtime directory keeps "
+            "What parts of a collective cost on this node. By these ranks choose algorithms. The first job "
+            "measures what is not given, and the runtime directory keeps "
             "it."),
     leaf("costs.meeting", KeyKind::kDuration, "0s", 0, kMs, MUSTER_SLOT(costs.meeting),
          "Until ranks with a core each have seen that all have come; 0s: measured."),
