@@ -64,10 +64,18 @@ def run(command, environment=None):
                           env={**os.environ, **(environment or {})}).returncode
 
 
+def cases_in(path):
+    """The testcases of a file of results; none if it was cut off."""
+    try:
+        return list(xml.parse(path).getroot().iter("testcase"))
+    except xml.ParseError:
+        return []
+
+
 def read_results(path, preset):
     """The outcome that ctest wrote down: one testcase for each test that it was to run."""
     outcome = Outcome()
-    for case in xml.parse(path).getroot().iter("testcase"):
+    for case in cases_in(path):
         name = case.get("name")
         status = case.get("status")
         outcome.times.append((float(case.get("time", "0")), preset, name))
@@ -84,7 +92,7 @@ def skipped_inside(details, preset):
     """Tests that their own program skipped: it ends well, so ctest does not know."""
     skipped = []
     for path in sorted(details.glob("*.xml")):
-        for case in xml.parse(path).getroot().iter("testcase"):
+        for case in cases_in(path):
             found = case.find("skipped")
             if found is not None:
                 why = (found.get("message") or found.text or "no reason given").strip().splitlines()[-1]

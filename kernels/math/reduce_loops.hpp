@@ -183,8 +183,6 @@ HWY_INLINE void fold_to_target(const Op& op, const SourceRange& range, std::byte
   const ToTarget<Format, Op> to{target};
   if constexpr (Op::kFewLoops) return fold_block<Format>(op, range, to);
   switch (range.source_count) {
-    case 1:
-      return fold<Format, SourceCount{1, 1}>(op, range, to);
     case 2:
       return fold<Format, SourceCount{2, 2}>(op, range, to);
     case 3:
@@ -194,7 +192,7 @@ HWY_INLINE void fold_to_target(const Op& op, const SourceRange& range, std::byte
     case kBlock:
       return fold<Format, SourceCount{kBlock, kBlock}>(op, range, to);
     default:
-      return fold<Format, SourceCount{5, kBlock - 1}>(op, range, to);
+      return fold<Format, SourceCount{1, kBlock - 1}>(op, range, to);
   }
 }
 

@@ -5,11 +5,15 @@ Goal:   whoever includes a header needs to include nothing before it, and nothin
 Method: the compiler checks the syntax of a text that includes one header twice. Public headers are C11,
         C++17 and C++20, each without a warning. Device headers need a CUDA include folder among INCLUDE;
         without one they are counted as left out.
+        To save time, a header that another one includes first of all is seen alone there. And large
+        libraries that a header reaches are parsed before it, once for all headers that reach the same ones.
 """
 
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +27,27 @@ DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
            '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_RANK_PROGRAM="rank"', '-DMUSTER_NEXT_PROGRAM="next"',
            '-DMUSTER_BYSTANDER_PROGRAM="bystander"', '-DMUSTER_CONFIGS="configs"']
 
+LARGE = ["fmt/format.h", "gmock/gmock.h", "gtest/gtest.h", "nlohmann/json.hpp"]
+INCLUDE = re.compile(r'^#include [<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+class Reach:
+    """Which large libraries a header includes, itself or by way of other headers of ours."""
+
+    def __init__(self, root):
+        self.root = root
+        self.found = {}
+
+    def of(self, name):
+        if name in LARGE:
+            return frozenset([name])
+        if name not in self.found:
+            self.found[name] = frozenset()  # until it is known: a circle of includes ends here
+            paths = [self.root / name, self.root / "api/include" / name]
+            text = next((path.read_text() for path in paths if path.is_file()), "")
+            self.found[name] = frozenset().union(*(self.of(other) for other in INCLUDE.findall(text)))
+        return self.found[name]
+
 
 def ways(path):
     """(language, standard, include line) of each way in which a header must compile."""
@@ -34,21 +59,46 @@ def ways(path):
 
 
 def headers(root):
+    """All headers but those that another header begins with."""
     found = [p for p in tracked(root) if p.endswith((".hpp", ".h")) and not p.startswith("tests/package/")]
-    return sorted(p for p in found if (root / p).is_file())
+    found = sorted(p for p in found if (root / p).is_file())
+    firsts = {first[1] for p in found if (first := INCLUDE.search((root / p).read_text()))}
+    return [p for p in found if p not in firsts]
 
 
-def compile_alone(root, compilers, includes, way):
-    language, standard, line = way
-    command = [compilers[language], "-x", language, f"-std={standard}", *WARNINGS, *DEFINES, f"-I{root}",
-               f"-I{root}/api/include", *(f"-isystem{folder}" for folder in includes), "-"]
-    text = f"{line}\n{line}\nint alone;\n"
-    done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
-    return done.returncode == 0, f"{standard} {line}\n{done.stderr}"
+class Compiler:
+    def __init__(self, root, programs, includes, folder):
+        self.programs = programs
+        self.flags = [*WARNINGS, *DEFINES, f"-I{root}", f"-I{root}/api/include",
+                      *(f"-isystem{include}" for include in includes)]
+        self.reach = Reach(root)
+        self.folder = folder
+        self.parsed = {}  # the libraries: a header that includes them, precompiled
+
+    def command(self, language, standard, *more):
+        return [self.programs[language], f"-std={standard}", *self.flags, *more]
+
+    def parse_large(self, numbered):
+        """Precompiles a header that includes these libraries. If that fails, the header itself is parsed."""
+        number, libraries = numbered
+        header = Path(self.folder) / f"large{number}.hpp"
+        header.write_text("".join(f"#include <{library}>\n" for library in sorted(libraries)))
+        command = [word for word in self.command("c++", "c++20") if word != "-fsyntax-only"]
+        subprocess.run([*command, "-x", "c++-header", header, "-o", f"{header}.gch"], check=False,
+                       capture_output=True)
+        return libraries, header
+
+    def alone(self, way):
+        language, standard, line = way
+        libraries = self.reach.of(INCLUDE.match(line)[1])
+        parsed = ["-include", self.parsed[libraries]] if libraries else []
+        done = subprocess.run(self.command(language, standard, *parsed, "-x", language, "-"), text=True,
+                              input=f"{line}\n{line}\nint alone;\n", capture_output=True, check=False)
+        return done.returncode == 0, f"{standard} {line}\n{done.stderr}"
 
 
 def main(arguments):
-    root, compilers = Path(arguments[1]), {"c++": arguments[2], "c": arguments[3]}
+    root, programs = Path(arguments[1]), {"c++": arguments[2], "c": arguments[3]}
     includes = arguments[4:]
     has_cuda = any((Path(folder) / "cuda_runtime.h").exists() for folder in includes)
     left_out, work = 0, []
@@ -57,8 +107,11 @@ def main(arguments):
             left_out += 1
         else:
             work += ways(path)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        results = list(pool.map(lambda way: compile_alone(root, compilers, includes, way), work))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        compiler = Compiler(root, programs, includes, folder)
+        reached = {compiler.reach.of(INCLUDE.match(line)[1]) for _, _, line in work}
+        compiler.parsed = dict(pool.map(compiler.parse_large, enumerate(reached - {frozenset()})))
+        results = list(pool.map(compiler.alone, work))
     failures = [text for passed, text in results if not passed]
     print(*failures, sep="\n")
     print(f"headers: {len(work)} compilations, {len(failures)} failed, {left_out} headers left out (no CUDA)")
