@@ -212,6 +212,10 @@ void add_local(CLI::App& app, Line& line) {
                  "The facts behind the hash, one a line: where two hashes differ, compare these");
   CLI::App* plan = app.add_subcommand("plan", "Plans: how collectives are carried out");
   plan->require_subcommand(1);
+  with_json(
+      add(*plan, line, "costs", "Measure what parts of a collective cost here, as lines for musterd.yaml",
+          [&line] { return run_plan_costs(line.output()); }),
+      line);
   CLI::App* explain = with_address(
       with_json(add(*plan, line, "explain", "Path, algorithm and predicted cost of a collective that is run",
                     [&line] {

@@ -94,7 +94,7 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
   const auto own_cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   const std::int64_t cores = question.cores == 0 ? own_cores : question.cores;
   const auto kept = control::kept_node_costs(question.folder);
-  const NodeCosts costs = kept.value_or(NodeCosts{});
+  const NodeCosts costs = kept ? kept->used : NodeCosts{};
   const Machine machine{static_cast<std::uint32_t>(cores), static_cast<std::uint32_t>(world), true, costs};
   Json choices = Json::array();
   for (const std::uint64_t bytes : kTableBytes) {
@@ -120,6 +120,15 @@ int run_plan_explain(const PlanQuestion& question, Output output) {
   const auto plan = explained(question);
   if (!plan) return complain(plan.error());
   return output == Output::kJson ? print_json(*plan) : print_text(plan_text(*plan, config::screen_columns()));
+}
+
+int run_plan_costs(Output output) {
+  const NodeCosts costs = control::NodeCostBook(NodeCosts{0, 0, 0, 0}, "").get();
+  if (output == Output::kJson) return print_json({{"costs", control::to_json(costs)}});
+  constexpr std::uint64_t kPerSecond = 1'000'000;  // microseconds
+  return print_text(fmt::format(
+      "costs:\n  meeting: {}ns\n  turn: {}ns\n  cached_rate: {}B\n  memory_rate: {}B\n", costs.meeting_ns,
+      costs.turn_ns, costs.cached_bytes_per_us * kPerSecond, costs.memory_bytes_per_us * kPerSecond));
 }
 
 }  // namespace muster::cli

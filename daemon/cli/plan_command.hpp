@@ -1,5 +1,4 @@
-// `muster plan explain`: shows which path and algorithm a collective takes, and what it should cost. It needs
-// no daemon: the rule is a pure function (api/base/path.hpp).
+// `muster plan`: how collectives are carried out. It needs no daemon.
 #pragma once
 
 #include "daemon/cli/outcome.hpp"
@@ -21,6 +20,11 @@ struct PlanQuestion {
   std::string folder;         // a daemon's runtime directory, which keeps the costs of the node
 };
 
+// Which path and algorithm a collective takes, and what it should cost. The rule is a pure function
+// (api/base/path.hpp).
 int run_plan_explain(const PlanQuestion& question, Output output);
+
+// Measures the costs of this node, as the first job does, and prints them as lines for musterd.yaml.
+int run_plan_costs(Output output);
 
 }  // namespace muster::cli

@@ -2,6 +2,7 @@
 
 #include "api/base/clock.hpp"
 #include "api/base/log.hpp"
+#include "api/shm/descriptor.hpp"
 #include "daemon/control/job.hpp"
 
 #include <algorithm>
@@ -9,16 +10,19 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 namespace muster::control {
@@ -49,13 +53,16 @@ class Pair {
  public:
   Pair(int core, int other, WhileWaiting waiting) : cores_{core, other}, waiting_(waiting) {}
 
-  // Nanoseconds of a meeting in the fastest batch; 0: time ran out.
+  // Nanoseconds of a meeting in the fastest batch; 0: time ran out before the first batch was done, or there
+  // was no thread to be had.
   double meeting_ns(int meetings, Instant deadline) {
     double best = 0;
-    std::thread second([&] { run(1, meetings, deadline, nullptr); });
-    std::thread first([&] { run(0, meetings, deadline, &best); });
-    first.join();
-    second.join();
+    try {
+      const std::jthread second([&] { run(1, meetings, deadline, nullptr); });
+      const std::jthread first([&] { run(0, meetings, deadline, &best); });
+    } catch (const std::system_error&) {
+      return 0;
+    }
     return best;
   }
 
@@ -75,9 +82,9 @@ class Pair {
   bool meet(std::size_t me, std::uint64_t turn, const SteadyClock& clock, Instant deadline) {
     words_[me].value.store(turn, std::memory_order_release);
     for (int looks = 1; words_[1 - me].value.load(std::memory_order_acquire) < turn; ++looks) {
-      const bool long_wait = looks % 1000 == 0;
-      if (waiting_ == WhileWaiting::kYield || long_wait) ::sched_yield();
-      if (long_wait && clock.now() >= deadline) return false;
+      if (waiting_ == WhileWaiting::kLook && looks % 1000 != 0) continue;
+      ::sched_yield();
+      if (clock.now() >= deadline) return false;
     }
     return true;
   }
@@ -105,8 +112,22 @@ double cached_bytes_per_us() {
   return best;
 }
 
-std::uint32_t cost_of(double measured, std::uint32_t otherwise) {
-  if (measured <= 0) return otherwise;
+// `costs`, and from `others` what is 0 in it.
+NodeCosts filled(const NodeCosts& costs, const NodeCosts& others) {
+  const auto either = [](std::uint32_t cost, std::uint32_t other) { return cost == 0 ? other : cost; };
+  NodeCosts all;
+  all.meeting_ns = either(costs.meeting_ns, others.meeting_ns);
+  all.turn_ns = either(costs.turn_ns, others.turn_ns);
+  all.cached_bytes_per_us = either(costs.cached_bytes_per_us, others.cached_bytes_per_us);
+  // The rate within caches decides it, also where that was given.
+  const std::uint32_t share = std::max(1u, all.cached_bytes_per_us / kMemoryShare);
+  all.memory_bytes_per_us = either(costs.memory_bytes_per_us, all.cached_bytes_per_us == 0 ? 0 : share);
+  return all;
+}
+
+// 0: not measured.
+std::uint32_t cost_of(double measured) {
+  if (measured <= 0) return 0;
   return static_cast<std::uint32_t>(std::clamp(measured, 1.0, static_cast<double>(NodeCosts::kMax)));
 }
 
@@ -119,87 +140,97 @@ std::vector<int> own_cores() {
   return cores;
 }
 
-// "4 × AMD EPYC 9354": costs of another machine, or of other cores, do not count.
+// "4 × AMD EPYC 9354": costs of another machine do not count.
 std::string machine_name() {
+  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
   std::ifstream file("/proc/cpuinfo");
   std::string line;
   while (std::getline(file, line))
     if (line.starts_with("model name") || line.starts_with("CPU part"))
-      return fmt::format("{} × {}", own_cores().size(),
-                         line.substr(std::min(line.size(), line.find(':') + 2)));
-  return fmt::format("{} cores", own_cores().size());
+      return fmt::format("{} × {}", cores, line.substr(std::min(line.size(), line.find(':') + 2)));
+  return fmt::format("{} cores", cores);
 }
 
 std::string path_in(const std::string& folder) {
   return folder + "/costs.json";
 }
 
-void keep(const NodeCosts& costs, const std::string& folder) {
+// The file's text, if it is a plain file of root or of this user: others could put anything there.
+std::optional<std::string> text_of(const std::string& path) {
+  const shm::Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat found {};
+  if (!file.valid() || ::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return std::nullopt;
+  if (found.st_uid != 0 && found.st_uid != ::geteuid()) return std::nullopt;
+  std::string text(kKeptBytesMax, '\0');
+  const ssize_t size = ::read(file.get(), text.data(), text.size());
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, size)));
+  return text;
+}
+
+bool write_new(const std::string& path, const std::string& text) {
+  ::unlink(path.c_str());
+  const shm::Descriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  return file.valid() && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+void keep(const KeptCosts& costs, const std::string& folder) {
   const std::string path = path_in(folder);
   const std::string fresh = path + ".new";
-  std::ofstream file(fresh, std::ios::trunc);
-  file << Json{{"machine", machine_name()}, {"costs", to_json(costs)}}.dump(2) << "\n";
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(fresh, path, error);
-  if (!file || error) {
-    MUSTER_LOG(kWarning, "supervisor",
-               "cannot keep the costs of this node in {}; they will be measured again", path);
-    std::filesystem::remove(fresh, error);
-  }
+  Json json{{"machine", machine_name()}, {"used", to_json(costs.used)}};
+  if (costs.measured) json["measured"] = to_json(*costs.measured);
+  if (write_new(fresh, json.dump(2) + "\n") && ::rename(fresh.c_str(), path.c_str()) == 0) return;
+  MUSTER_LOG(kWarning, "supervisor", "cannot keep the costs of this node in {}; they will be measured again",
+             path);
+  ::unlink(fresh.c_str());
 }
 
 }  // namespace
 
 NodeCosts measure_node_costs(std::span<const int> cores) {
-  NodeCosts costs;
+  NodeCosts costs{0, 0, 0, 0};
   if (cores.empty()) return costs;
   const SteadyClock clock;
   const Instant deadline = clock.now() + kMeasureTime;
   constexpr int kMeetings = 500;
   constexpr int kTurns = 100;
   if (cores.size() > 1)
-    costs.meeting_ns = cost_of(Pair(cores[0], cores[1], WhileWaiting::kLook).meeting_ns(kMeetings, deadline),
-                               costs.meeting_ns);
+    costs.meeting_ns = cost_of(Pair(cores[0], cores[1], WhileWaiting::kLook).meeting_ns(kMeetings, deadline));
   // Each meets the other by one turn.
   costs.turn_ns =
-      cost_of(kProcessTurn * Pair(cores[0], cores[0], WhileWaiting::kYield).meeting_ns(kTurns, deadline),
-              costs.turn_ns);
-  costs.cached_bytes_per_us = cost_of(cached_bytes_per_us(), costs.cached_bytes_per_us);
+      cost_of(kProcessTurn * Pair(cores[0], cores[0], WhileWaiting::kYield).meeting_ns(kTurns, deadline));
+  costs.cached_bytes_per_us = cost_of(cached_bytes_per_us());
   costs.memory_bytes_per_us = std::max(1u, costs.cached_bytes_per_us / kMemoryShare);
   return costs;
 }
 
-std::optional<NodeCosts> kept_node_costs(const std::string& folder) {
-  std::ifstream file(path_in(folder));
-  if (!file) return std::nullopt;
-  std::string text(kKeptBytesMax, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  const Json json = Json::parse(text, nullptr, false);
+std::optional<KeptCosts> kept_node_costs(const std::string& folder) {
+  const auto text = text_of(path_in(folder));
+  if (!text) return std::nullopt;
+  const Json json = Json::parse(*text, nullptr, false);
   if (!json.is_object() || json.value("machine", Json()) != Json(machine_name())) return std::nullopt;
-  const auto costs = costs_from_json(json.value("costs", Json()));
-  return costs ? std::optional(*costs) : std::nullopt;
+  const auto used = costs_from_json(json.value("used", Json()));
+  const auto measured = costs_from_json(json.value("measured", Json()));
+  if (!used) return std::nullopt;
+  return KeptCosts{*used, measured ? std::optional(*measured) : std::nullopt};
 }
 
 const NodeCosts& NodeCostBook::get() {
   if (known_) return *known_;
-  known_ = given_;
-  if (known_->sound()) return *known_;
-  std::optional<NodeCosts> measured = folder_.empty() ? std::nullopt : kept_node_costs(folder_);
-  if (!measured) {
-    measured = measure_node_costs(own_cores());
-    if (!folder_.empty()) keep(*measured, folder_);
+  const auto kept = folder_.empty() ? std::nullopt : kept_node_costs(folder_);
+  KeptCosts costs{given_, kept ? kept->measured : std::nullopt};
+  if (!given_.sound() && !costs.measured) {
+    NodeCosts fresh = measure_node_costs(own_cores());
     MUSTER_LOG(kInfo, "control", "measured: a meeting {} ns, a turn {} ns, {} bytes/us within caches",
-               measured->meeting_ns, measured->turn_ns, measured->cached_bytes_per_us);
+               fresh.meeting_ns, fresh.turn_ns, fresh.cached_bytes_per_us);
+    // What a busy machine left unmeasured is not kept as if it had been.
+    if (fresh.sound()) costs.measured = fresh;
+    costs.used = filled(filled(given_, fresh), NodeCosts{});
+  } else {
+    costs.used = filled(given_, costs.measured.value_or(given_));
   }
-  const auto fill = [](std::uint32_t* cost, std::uint32_t of_node) {
-    if (*cost == 0) *cost = of_node;
-  };
-  fill(&known_->meeting_ns, measured->meeting_ns);
-  fill(&known_->turn_ns, measured->turn_ns);
-  fill(&known_->cached_bytes_per_us, measured->cached_bytes_per_us);
-  fill(&known_->memory_bytes_per_us, std::max(1u, known_->cached_bytes_per_us / kMemoryShare));
+  if (!folder_.empty() && kept != costs) keep(costs, folder_);
+  known_ = costs.used;
   return *known_;
 }
 

@@ -10,14 +10,21 @@
 
 namespace muster::control {
 
-// Measures on up to two of these cores. At most kMeasureTime; what it cannot measure in that time, or with
-// one core alone, keeps its default.
+// Measures on up to two of these cores, for at most some 8 ms. What it cannot measure in that time, or with
+// one core alone, is 0.
 NodeCosts measure_node_costs(std::span<const int> cores);
 
-// Owns    the costs, once they are known; the file "costs.json" in its folder, which keeps what was measured
-//         for a later daemon. Whoever removes the file gets a new measurement.
-// Thread  the supervisor's loop.
-// Bound   kMeasureTime at the first get().
+struct KeptCosts {
+  NodeCosts used;                     // by jobs: as given, else as measured
+  std::optional<NodeCosts> measured;  // all of them; none: no daemon had to, or its machine was too busy
+
+  bool operator==(const KeptCosts&) const = default;
+};
+
+// Owns    the costs, once they are known; the file "costs.json" in its folder, which keeps them for a later
+//         daemon and for `muster plan explain`. Whoever removes the file gets a new measurement.
+// Thread  the supervisor's loop, which waits for up to two threads that measure.
+// Bound   8 ms and the slice of a busy process at the first get(); later ones are at once.
 // Fails   never: a file that cannot be read or written only costs another measurement.
 class NodeCostBook {
  public:
@@ -32,7 +39,8 @@ class NodeCostBook {
   std::optional<NodeCosts> known_;
 };
 
-// What a folder's file keeps for this machine: as many cores of the same model.
-std::optional<NodeCosts> kept_node_costs(const std::string& folder);
+// What a folder's file keeps for this machine: as many cores of the same model. A file that is neither root's
+// nor this user's is not believed.
+std::optional<KeptCosts> kept_node_costs(const std::string& folder);
 
 }  // namespace muster::control

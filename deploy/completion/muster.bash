@@ -4,7 +4,7 @@
 _muster_commands() {
   case $1 in
   'muster') echo 'run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan config' ;;
-  'muster plan') echo 'explain' ;;
+  'muster plan') echo 'costs explain' ;;
   'muster config') echo 'check show explain schema' ;;
   esac
 }
@@ -30,6 +30,7 @@ _muster_options() {
   'muster env') echo '-h --help --json' ;;
   'muster mesh') echo '-h --help --json --world --mesh --flatten --config --job --manifest' ;;
   'muster plan') echo '-h --help' ;;
+  'muster plan costs') echo '-h --help --json' ;;
   'muster plan explain') echo '-h --help --json --endpoint --timeout --ranks --dtype --count --world --cores --shared' ;;
   'muster config') echo '-h --help' ;;
   'muster config check') echo '-h --help --json' ;;

@@ -431,5 +431,20 @@ TEST(PlanCommand, ShowsSizesWhereNoneIsGivenAndRefusesWhatCannotBe) {
   EXPECT_NE(sized.err.find("a barrier has no data"), std::string::npos) << sized.err;
 }
 
+// What it prints can be put into musterd.yaml, and a daemon would take it as it was measured.
+TEST(PlanCommand, MeasuresCostsThatMusterdYamlTakes) {
+  const Ran costs = muster({"plan", "costs"});
+  ASSERT_EQ(costs.code, 0) << costs.err;
+  const Folder folder;
+  const std::string settings = folder.path() + "/musterd.yaml";
+  std::ofstream(settings) << costs.out;
+  const Ran shown = muster({"config", "show", "--config", settings, "--json"});
+  ASSERT_EQ(shown.code, 0) << shown.err << costs.out;
+  EXPECT_EQ(muster({"config", "check", settings}).code, 0) << costs.out;
+  const Json measured = muster({"plan", "costs", "--json"}).json().at("costs");
+  EXPECT_EQ(measured.size(), 4u);
+  for (const auto& [name, value] : measured.items()) EXPECT_GE(value.get<std::int64_t>(), 1) << name;
+}
+
 }  // namespace
 }  // namespace muster::test

@@ -5,13 +5,17 @@
 #include "daemon/control/job.hpp"
 #include "tests/support/folder.hpp"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
 namespace muster::control {
@@ -34,23 +38,60 @@ std::string text_of(const std::string& path) {
 }
 
 TEST(NodeCosts, AreMeasuredAsSomethingThatCanBe) {
-  const NodeCosts costs = measure_node_costs(cores());
+  const NodeCosts costs = NodeCostBook(NodeCosts{0, 0, 0, 0}, "").get();
   EXPECT_TRUE(costs.sound());
   EXPECT_GT(costs.turn_ns, 20u) << "a system call takes longer";
   EXPECT_GT(costs.cached_bytes_per_us, 100u) << "even under a sanitizer a core copies 100 MB a second";
 }
 
-TEST(NodeCosts, KeepTheDefaultOfWhatOneCoreCannotMeasure) {
+TEST(NodeCosts, AreZeroWhereOneCoreCannotMeasureThem) {
   const std::vector<int> one = {cores().front()};
-  EXPECT_EQ(measure_node_costs(one).meeting_ns, NodeCosts{}.meeting_ns);
-  EXPECT_EQ(measure_node_costs({}), NodeCosts{});
+  EXPECT_EQ(measure_node_costs(one).meeting_ns, 0u);
+  EXPECT_EQ(measure_node_costs({}), (NodeCosts{0, 0, 0, 0}));
 }
 
-TEST(NodeCosts, AreThoseGivenAndThenNothingIsKept) {
+// Goal:   a busy core neither holds up the daemon nor leaves a cost that nothing has.
+// Method: threads that never sleep share the core that is measured.
+TEST(NodeCosts, AreMeasuredInBoundedTimeOnABusyCore) {
+  const int core = cores().front();
+  std::atomic<bool> over{false};
+  std::vector<std::jthread> busy(3);
+  for (std::jthread& thread : busy)
+    thread = std::jthread([&] {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(static_cast<unsigned>(core), &set);
+      ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
+      while (!over) {
+      }
+    });
+  const std::vector<int> one = {core};
+  EXPECT_LT(measure_node_costs(one).turn_ns, 100'000u) << "a turn, not a slice of a busy thread";
+  over = true;
+}
+
+TEST(NodeCosts, AreThoseGivenAndKeptAsWhatIsUsed) {
   const test::Folder folder;
   NodeCostBook book(kGiven, folder.path());
   EXPECT_EQ(book.get(), kGiven);
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_EQ(kept_node_costs(folder.path()), (KeptCosts{kGiven, std::nullopt}));
+}
+
+TEST(NodeCosts, AreNotReadFromWhatIsNoPlainFile) {
+  const test::Folder folder;
+  const std::string path = folder.path() + "/costs.json";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(kept_node_costs(folder.path()), std::nullopt);
+  const std::string other = folder.path() + "/other";
+  std::ofstream(other) << "theirs";
+  std::filesystem::create_symlink(other, path + ".new");
+  NodeCostBook book(NodeCosts{0, 0, 0, 0}, folder.path());
+  EXPECT_TRUE(book.get().sound());
+  EXPECT_EQ(text_of(other), "theirs") << "a link was followed";
+  EXPECT_EQ(kept_node_costs(folder.path())->used, book.get());
+  std::filesystem::rename(path, other);
+  std::filesystem::create_symlink(other, path);
+  EXPECT_EQ(kept_node_costs(folder.path()), std::nullopt);
 }
 
 // Goal:   the first job measures, later daemons read what it found.
@@ -60,17 +101,20 @@ TEST(NodeCosts, AreKeptForALaterDaemon) {
   NodeCostBook first(NodeCosts{0, 0, 0, 0}, folder.path());
   const NodeCosts measured = first.get();
   EXPECT_TRUE(measured.sound());
-  EXPECT_EQ(kept_node_costs(folder.path()), measured);
+  EXPECT_EQ(kept_node_costs(folder.path()), (KeptCosts{measured, measured}));
 
   const std::string path = folder.path() + "/costs.json";
   Json kept = Json::parse(text_of(path));
-  kept["costs"]["turn_ns"] = 4321;
+  kept["measured"]["turn_ns"] = 4321;
   std::ofstream(path) << kept;
   NodeCostBook second(NodeCosts{0, 0, 0, 0}, folder.path());
   EXPECT_EQ(second.get().turn_ns, 4321u);
   NodeCostBook in_part(NodeCosts{7, 0, 0, 0}, folder.path());
   EXPECT_EQ(in_part.get().meeting_ns, 7u);
   EXPECT_EQ(in_part.get().turn_ns, 4321u);
+  EXPECT_EQ(kept_node_costs(folder.path())->used, in_part.get());
+  EXPECT_NE(kept_node_costs(folder.path())->measured, in_part.get())
+      << "what was given has not been measured";
 }
 
 TEST(NodeCosts, AreMeasuredAgainWhereWhatIsKeptDoesNotFit) {
@@ -81,7 +125,7 @@ TEST(NodeCosts, AreMeasuredAgainWhereWhatIsKeptDoesNotFit) {
     EXPECT_EQ(kept_node_costs(folder.path()), std::nullopt) << text;
     NodeCostBook book(NodeCosts{0, 0, 0, 0}, folder.path());
     EXPECT_TRUE(book.get().sound()) << text;
-    EXPECT_EQ(kept_node_costs(folder.path()), book.get()) << text;
+    EXPECT_EQ(kept_node_costs(folder.path())->used, book.get()) << text;
   }
 }
 
