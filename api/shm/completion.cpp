@@ -62,8 +62,8 @@ void CompletionWriter::fail(std::uint32_t lane, std::uint64_t from_value, Code s
   MUSTER_ASSERT(lane < MUSTER_LANE_COUNT);
   MUSTER_ASSERT(is_failure(static_cast<std::int32_t>(status)));
   Sent& sent = timelines_[lane];
-  if (sent.failed_from != 0 && sent.failed_to == 0) return;
-  MUSTER_ASSERT(from_value > sent.reached && from_value > sent.failed_to);
+  if (fails(from_value, sent.failed_from, sent.failed_to)) return;
+  MUSTER_ASSERT(from_value > sent.reached);
   sent.failed_from = from_value;
   sent.failed_to = 0;
   TimelineWord& word = page_->timelines[lane];

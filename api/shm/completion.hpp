@@ -40,8 +40,9 @@ class CompletionWriter {
   // All work up to `value` is complete and its memory can be read. Publish a batch, then wake() once.
   void publish(std::uint32_t timeline, std::uint64_t value);
 
-  // `from_value` and all later values fail with `status` until a reset. While the lane is stopped a second
-  // failure changes nothing. `culprit_rank` is -1 if no rank is to blame; a long text is cut.
+  // `from_value` and all later values fail with `status` until a reset. No effect if that value has failed
+  // already. A step that was in flight may make an earlier value fail later. `culprit_rank` is -1 if no rank
+  // is to blame; a long text is cut.
   void fail(std::uint32_t lane, std::uint64_t from_value, Code status, std::int32_t culprit_rank,
             std::string_view text);
 
@@ -89,7 +90,7 @@ class CompletionReader {
  public:
   static constexpr int kTries = 16;  // looks per test at a timeline that is being changed
   static constexpr std::uint32_t kUnstableMax =
-      1u << 20;  // unstable tests in a row before the page is called corrupt
+      1u << 20;                                   // unstable tests in a row before the page is called corrupt
   static constexpr std::size_t kEpisodesMax = 8;  // earlier failures remembered per lane
   static constexpr Nanos kSliceMax = std::chrono::milliseconds(100);
 

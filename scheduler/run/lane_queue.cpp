@@ -44,7 +44,7 @@ std::uint64_t LaneQueue::stop(CausePtr cause) {
 }
 
 std::optional<std::uint64_t> LaneQueue::stop_at(std::uint64_t value, CausePtr cause) {
-  if (failed_to_ != 0 && value <= failed_to_) {
+  if (failed_to_ != 0 && value >= failed_from_ && value <= failed_to_) {
     remember({value, value, std::move(cause)});
     return std::nullopt;
   }

@@ -62,7 +62,8 @@ class LaneQueue {
   // Stops before the next start. Returns the first value that will never be reached.
   std::uint64_t stop(CausePtr cause);
   // The launched start of `value` has failed. Returns the first value that is never reached; later launched
-  // starts may still run. Returns nothing if the lane was reset since: then only `value` has failed.
+  // starts may still run. Returns nothing if the lane was reset since and `value` is among those that failed
+  // before the reset.
   std::optional<std::uint64_t> stop_at(std::uint64_t value, CausePtr cause);
   // Lets the lane run again. Returns the last value that has failed.
   std::uint64_t resume();

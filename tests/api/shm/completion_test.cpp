@@ -74,6 +74,24 @@ TEST(Completion, KeepsTheFirstFailureOfAStoppedLane) {
   EXPECT_EQ(s.reader.failure(kLane)->text, "first");
 }
 
+// A step in flight when the lane stopped, or was reset, fails later: its value fails too, for good.
+TEST(Completion, LetsAnEarlierValueFailLater) {
+  for (const bool reset : {false, true}) {
+    Session s;
+    s.writer.publish(kLane, 1);
+    s.writer.fail(kLane, 5, Code::kDependency, -1, "first");
+    if (reset) s.writer.reset(kLane, 6);
+    EXPECT_EQ(s.test(3), Code::kPending);
+    s.writer.fail(kLane, 3, Code::kPeerLost, 2, "earlier");
+    EXPECT_EQ(s.test(3), Code::kPeerLost);
+    EXPECT_EQ(s.test(2), Code::kPending);
+    s.writer.reset(kLane, 6);
+    s.writer.publish(kLane, 7);
+    EXPECT_EQ(s.test(3), Code::kPeerLost);
+    EXPECT_EQ(s.test(7), Code::kOk);
+  }
+}
+
 TEST(Completion, CutsALongTextAndClearsTheOldOne) {
   Session s;
   s.writer.fail(kLane, 1, Code::kTimeout, -1, std::string(1000, 'x'));

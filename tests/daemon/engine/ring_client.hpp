@@ -50,11 +50,11 @@ class RingClient {
     command.lane = static_cast<std::uint16_t>(lane);
     push(command);
   }
-  // What has become of the latest start on the lane.
-  Code latest(muster_lane lane) {
-    shm::CompletionReader reader(completion_.page(), submission_.writable_header());
-    return reader.test(latest_point(lane));
+  Code test(std::uint64_t point) {
+    return shm::CompletionReader(completion_.page(), submission_.writable_header()).test(point);
   }
+  // What has become of the latest start on the lane.
+  Code latest(muster_lane lane) { return test(latest_point(lane)); }
   // The point of the latest start on the lane.
   std::uint64_t latest_point(muster_lane lane) const {
     return starts_[lane] == 0 ? MUSTER_POINT_NONE : shm::make_point(lane, starts_[lane]);

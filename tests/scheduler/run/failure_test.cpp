@@ -440,5 +440,33 @@ TEST_F(Failure, CountsNothingBehindAKernelThatFails) {
   EXPECT_EQ((stage.points.at({1, MUSTER_LANE_COMPUTE})), 3u);
 }
 
+// Goal:   a step that was in flight when its lane stopped, and fails later, has failed: also after a reset.
+// Method: behind it a start waits for a point that fails, which stops the lane before that start.
+TEST_F(Failure, CountsAStepThatFailsOnALaneThatStoppedMeanwhile) {
+  for (const bool reset_meanwhile : {false, true}) {
+    const std::uint64_t in_flight = stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel());
+    const std::uint64_t other = stage.start(0, MUSTER_LANE_COPY, stage.kernel());
+    stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {other});
+    std::swap(stage.launched[0], stage.launched[1]);
+    const Status why(Code::kPeerLost, "the link broke");
+    stage.finish_next(&why);
+    const std::uint64_t value = shm::point_value(in_flight);
+    ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kDependency));
+    ASSERT_EQ((stage.stops.at({0, MUSTER_LANE_COMPUTE}).from), value + 1);
+    if (reset_meanwhile) reset(0, MUSTER_LANE_COMPUTE);
+    stage.finish_next(&why);
+    EXPECT_EQ((stage.stops.at({0, MUSTER_LANE_COMPUTE}).from), value) << "it is pending for ever";
+    reset(0, MUSTER_LANE_COMPUTE);
+    reset(0, MUSTER_LANE_COPY);
+    const std::uint64_t waits = stage.start(0, MUSTER_LANE_COPY, stage.kernel(), {in_flight});
+    EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_COPY, Code::kDependency)) << "what waits for it fails";
+    EXPECT_EQ((stage.stops.at({0, MUSTER_LANE_COPY}).from), shm::point_value(waits));
+    reset(0, MUSTER_LANE_COPY);
+    stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel());
+    stage.finish_next();
+    EXPECT_EQ((stage.points.at({0, MUSTER_LANE_COMPUTE})), value + 2);
+  }
+}
+
 }  // namespace
 }  // namespace muster::scheduler
