@@ -40,6 +40,7 @@ muster_collective said_before(const shm::PlanCollective& m) {
   said.dtype = m.dtype;
   said.redop = m.redop;
   said.peer = m.peer;
+  said.tag = m.tag;
   said.scale = m.scale;
   said.source = m.source;
   said.target = m.target;

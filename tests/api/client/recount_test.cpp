@@ -268,6 +268,33 @@ TEST_F(Recount, WorksInPlace) {
   });
 }
 
+// Goal:   new counts leave the tag of a SEND or RECV as it was.
+// Method: a pair runs with the same tag and with another one, where only the sender recounts.
+TEST_F(Recount, KeepsTheTag) {
+  with_ranks(2, [&](Member& member) {
+    const bool sends = member.rank == 0;
+    const Vector v = vector_of(member, kRoom);
+    for (const std::uint32_t tag_of_receiver : {5u, 6u}) {
+      muster_collective c = MUSTER_COLLECTIVE_INIT;
+      c.op = sends ? MUSTER_SEND : MUSTER_RECV;
+      c.group = member.group;
+      c.dtype = MUSTER_F32;
+      c.peer = sends ? 1 : 0;
+      c.tag = sends ? 5 : tag_of_receiver;
+      c.count = sends ? 100 : 10;
+      (sends ? c.source : c.target) = {v.buffer, 0};
+      const muster_plan plan = plan_of(member, c);
+      if (sends) {
+        ASSERT_EQ(recount(member, plan, 10), MUSTER_OK) << member.error;
+      }
+      EXPECT_EQ(muster_plan_run(member.session, plan, 0),
+                tag_of_receiver == 5 ? MUSTER_OK : MUSTER_ERR_MISMATCH)
+          << muster_last_error();
+      EXPECT_EQ(muster_plan_destroy(member.session, plan), MUSTER_OK) << muster_last_error();
+    }
+  });
+}
+
 // Goal:   starts in flight keep the counts they were started with.
 TEST_F(Recount, LeavesStartsInFlightAlone) {
   with_ranks(2, [&](Member& member) {
