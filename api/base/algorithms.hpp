@@ -1,5 +1,6 @@
 // The algorithms of the direct path, a row each: its name, what it takes for an operation, and why it is
-// chosen. To add one: its row and its estimate here, and its body run_NAME, a file of api/client/direct.
+// chosen. To add one: its row and its estimate here, and its body run_NAME, a file of api/client/direct (and
+// of its CMakeLists.txt).
 #pragma once
 
 #include "api/base/collective.hpp"
@@ -13,6 +14,8 @@ namespace muster {
 
 // Up to here a member's contribution travels with its arrival: what the line of a slot has room for.
 constexpr std::uint64_t kSmallBytesMax = 32;
+// Up to here a contribution is copied to where peers can read it later, though every rank has a core.
+constexpr std::uint64_t kCopiedBytesMax = 1 << 10;
 
 // An operation, as an estimate sees it.
 struct Terms {
@@ -37,7 +40,12 @@ struct Terms {
     const double rate = (cached ? costs.cached_bytes_per_us : costs.memory_bytes_per_us) / 1000.0;
     return moved * members_per_core() / rate;
   }
-  bool reduces_vectors() const { return row.reduces && row.gives == Portion::kBlock; }
+  bool reduces_vectors() const { return muster::reduces_vectors(what.op); }
+  // Bytes of what members give that each one reads.
+  double read() const {
+    const bool all = reduces_vectors() || row.gives == Portion::kBlocks || row.gets == Portion::kBlocks;
+    return all ? bytes * members : bytes;
+  }
   bool shared() const { return what.shared_memory != 0; }
 };
 
@@ -52,7 +60,7 @@ namespace estimate {
 // What members give travels with their arrivals, and each finishes alone: one meeting.
 inline Estimate small(const Terms& t) {
   if (t.shared() || t.given_max > kSmallBytesMax) return {};
-  return {t.meeting() + t.moving(t.bytes * t.members), "what each rank gives travels with its arrival"};
+  return {t.meeting() + t.moving(t.read()), "what each rank gives travels with its arrival"};
 }
 
 // The same where ranks take turns on a core: a rank that waits for other cores alone keeps its own, which
@@ -68,18 +76,12 @@ inline Estimate turns(const Terms& t) {
 // read in place; where ranks take turns on a core they are copied instead, and read by cores whose caches
 // hold another rank's lines. Factors: fitted to 2, 3, 4 and 8 ranks on two cores.
 inline Estimate whole(const Terms& t) {
-  constexpr double kInPlaceFrom = 1 << 10;
   if (t.shared() || has_faces(t.row.op)) return {};
   const char* const why = "a meeting, and each rank finishes alone";
-  if (!t.reduces_vectors()) {
-    const bool pairs = t.row.gives == Portion::kBlocks && t.row.gets != Portion::kNothing;
-    const bool gathers = t.row.gets == Portion::kBlocks;
-    const double read = pairs || gathers ? t.bytes * t.members : t.bytes;
-    return {t.meeting() + t.moving(read + t.bytes), why};
-  }
+  if (!t.reduces_vectors()) return {t.meeting() + t.moving(t.read() + t.bytes), why};
   const double alone = t.row.same_for_all ? 1 : t.members_per_core();  // the root reads while others are done
   const double read = (t.crowded && t.row.same_for_all ? 1.3 * t.members : 1.1 * (t.members + 1)) / alone;
-  const double meetings = !t.crowded && t.bytes > kInPlaceFrom ? 2 : 1;
+  const double meetings = !t.crowded && t.bytes > static_cast<double>(kCopiedBytesMax) ? 2 : 1;
   return {meetings * t.meeting() + t.moving(t.bytes * (read + (t.crowded ? 7 : 0))), why};
 }
 

@@ -26,7 +26,9 @@ struct DirectQuestion {
 // Owns    nothing.
 // Thread  under the engine's lock.
 // Bound   kDirectRecords records a rank.
-// Fails   never. What clients say is checked to be possible, and used in reports only.
+// Fails   never. What clients say is checked to be possible. It decides whether runs of their job are
+// overdue,
+//         and what reports say of them.
 class DirectRecords {
  public:
   DirectRecords(const DirectSegments& segments, const GroupEpochs& epochs)

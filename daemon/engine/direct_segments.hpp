@@ -21,7 +21,8 @@ namespace muster::engine {
 // Owns    a segment for each rank, and the group page.
 // Thread  under the engine's lock.
 // Bound   made_max member regions a rank beside those of the first groups.
-// Fails   create: NO_RESOURCE. What clients have written is read once, and used in reports only.
+// Fails   create: NO_RESOURCE. What clients have written is read once and checked. It decides which of
+//         their job's operations go on after a loss; nothing outside the job depends on it.
 class DirectSegments {
  public:
   // Groups made later are empty here. Each segment has addresses for made_max of them, and memory on demand.

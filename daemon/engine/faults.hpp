@@ -1,5 +1,5 @@
 // Faults: ends operations that cannot complete, on both paths at once: aborts, interrupts, departures, and
-// absent ranks (decision D18).
+// absent ranks (decision D18). A run that is overdue ends through end_direct().
 #pragma once
 
 #include "api/base/clock.hpp"

@@ -338,14 +338,6 @@ Rank Mesh::moved(Rank rank, DimId id, std::uint32_t coordinate) const {
   return Rank(result);
 }
 
-std::vector<Rank> Mesh::group_ranks(Rank rank, DimId id) const {
-  std::vector<Rank> ranks;
-  const std::uint32_t size = dim(id).size;
-  ranks.reserve(size);
-  for (std::uint32_t c = 0; c < size; ++c) ranks.push_back(moved(rank, id, c));
-  return ranks;
-}
-
 std::vector<Rank> Mesh::view_ranks(Rank rank, ViewId id) const {
   std::vector<Rank> ranks{rank};
   for (const DimId along : view(id).dims) {

@@ -10,16 +10,16 @@ namespace muster::client {
 MUSTER_ALGORITHMS(MUSTER_ROW)
 #undef MUSTER_ROW
 
-// SEND and RECV, which know one algorithm. kRefused: the other side will not come.
+// SEND and RECV, which have one algorithm only. kRefused: the epoch has ended, or the partner will not come.
 Outcome run_transfer(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
 // The engine carries the operation out: the members only agree on it.
 Outcome run_agreement(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
 
 Body body_of(const Collective& what, const Choice& choice);
 
-// Completes a plan whose payload stands in the line of its slot (Payload::kInLine).
+// Completes a plan whose payload travels in the slot's header (Payload::kInLine).
 void prepare_small(DirectPlan& plan);
-// Begins such an operation, with what this member gives in its draft. False: it is refused.
+// Begins such an operation, and copies this member's payload into the draft. False: no operation may begin.
 bool begin_small(const DirectPlan& plan);
 
 }  // namespace muster::client

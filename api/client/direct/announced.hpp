@@ -1,4 +1,4 @@
-// Announced: what a member says when it comes to an operation, or sends a message: the words of a slot.
+// Announced: what a member publishes in its slot when it arrives at an operation, or sends a message.
 #pragma once
 
 #include "api/base/signature.hpp"
@@ -11,35 +11,36 @@
 
 namespace muster::client {
 
-// What stands beside the signature, a type for each kind. Which kind it is follows from operation and
-// algorithm, on which all agree before anybody looks at it. All zero: nothing is said. Of Algorithm::kSmall,
-// and of a short message, it is the payload itself.
+// What a slot holds beside the signature, one type for each kind. Operation and algorithm determine the kind;
+// members compare signatures before they read it. All zero: nothing is said. With Algorithm::kSmall and
+// kTurns, and in a short message, these bytes are the payload itself.
 
 // Operations that agree pair by pair.
 struct SaidBalance {
   Hash128 balance;
 };
-// Algorithm::kFaces: entries of its list of sends; 1: it waits for those who read its faces where they are.
+// Algorithm::kFaces. `sends`: entries in the member's list of sends. `in_place` 1: peers read its faces in
+// place, and it waits until they have.
 struct SaidFaces {
   Hash128 balance;
   std::uint32_t sends = 0;
   std::uint32_t in_place = 0;
 };
-// REDUCE_SCATTER: 1: the blocks lie where the table of offsets behind the slot's header says.
+// REDUCE_SCATTER. 1: a table of the blocks' offsets stands behind the slot's header.
 struct SaidTable {
   std::uint8_t table = 0;
 };
-// Algorithm::kSliced: PayloadLocation of the stage into which it will reduce its slices.
+// Algorithm::kSliced: packed PayloadLocation of the stage into which the member reduces its slices.
 struct SaidStage {
   std::uint64_t location = 0;
 };
-// Algorithm::kRead: 1: its target is its source, so it waits for those who read each chunk.
+// Algorithm::kRead. 1: the member's target is its source, so it waits until all have read each chunk.
 struct SaidInPlace {
   std::uint8_t in_place = 0;
 };
 
-// This process's copy of a slot but for its position, which is written last and read first. Whoever reads a
-// slot finds out afterwards whether it still holds what it was.
+// This process's copy of a slot without the position, which is written last and read first. A reader checks
+// afterwards whether the slot was overwritten while it read.
 struct Announced {
   Hash128 common;
   std::uint64_t location_bits = 0;

@@ -1,4 +1,4 @@
-// Arrivals: what the members of a group say when they come to an operation, as one member sees it.
+// Arrivals: what the members of a group announce at an operation, as one member sees it.
 //
 // Each member has two slots, which its operations use in turn; the rules are in api/shm/direct.hpp.
 #pragma once
@@ -14,9 +14,9 @@
 
 namespace muster::client {
 
-// Owns    this member's position among the group's operations, its slots, and copies of what all have said.
+// Owns    this member's position among the group's operations, its slots, and copies of all announcements.
 // Thread  the session's.
-// Bound   two operations a slot apart; as many members as the group has.
+// Bound   two slots, for two operations in a row; one copy for each member.
 // Fails   never.
 class Arrivals {
  public:
@@ -26,21 +26,22 @@ class Arrivals {
 
   // Of the present operation, or the latest.
   std::uint64_t position() const { return position_; }
-  // The next operation's is position + 1, or that behind the base of a new epoch.
+  // Sets the position: that of the next operation, or the base of a new epoch.
   void move_to(std::uint64_t position);
 
-  // What this member is about to announce: afterwards its own of().
+  // What this member will announce. It is also what of() returns for this member.
   Announced& draft() { return said_[index_]; }
-  // Where this operation's payload may be put: kSlotPayloadBytes.
+  // Room for this operation's payload behind the slot's header: kSlotPayloadBytes.
   std::byte* payload() { return own_slots() + offset_ + shm::kSlotHeaderBytes; }
-  // Fills the slot with the draft, all but its position: returns the word into which that is to be published.
+  // Writes the draft into the slot. Returns the word for the position, which the caller publishes last.
   std::uint64_t* fill(std::uint64_t plan) {
     shm::DirectSlot* const slot = own_slot();
     shm::Published<std::uint64_t>(&own_->plans[position_ & 1]).store(plan);
     draft().write(slot);
     return &slot->position;
   }
-  // What others read of this member's slot from now on does not count.
+  // Takes the arrival back. Peers that look at it later do not find it, and discard what they have read of
+  // this member's memory in place.
   void withdraw();
   // The slot of the next operation.
   const std::byte* next_slot() { return own_slots() + (shm::kSlotBytes - offset_); }
@@ -49,7 +50,7 @@ class Arrivals {
   const shm::DirectSlot& slot_of(std::uint32_t i) const {
     return *reinterpret_cast<const shm::DirectSlot*>(peers_[i].slots + offset_);
   }
-  // Copies what member i says, whose slot shows the position.
+  // Copies the announcement of member i, whose slot must show the present position.
   void take(std::uint32_t i, const shm::DirectSlot& slot) { said_[i].read(slot); }
   const Announced& of(std::uint32_t i) const { return said_[i]; }
   const std::byte* payload_of(std::uint32_t i) const {

@@ -9,7 +9,7 @@
 namespace muster::client {
 namespace {
 
-// The line will be written soon: it is fetched from whoever has it, so that the store finds it here.
+// Prefetches a line for writing, so that the next store hits it in this core's cache.
 void fetch_to_write(const void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
@@ -18,12 +18,12 @@ void fetch_to_write(const void* line) {
 #endif
 }
 
-// A slot that shows exactly that position, of an operation that may end.
+// A member's slot shows exactly the present position. Hopeless if the operation has failed.
 class AtPosition final : public Condition {
  public:
   explicit AtPosition(const Channel& channel) : channel_(channel), position_(channel.at().position) {}
   bool reached(std::uint64_t value) const override { return value == position_; }
-  // While the engine counts, an arrival that is not seen yet may be among those that it sees.
+  // Fate::kUnknown is not hopeless: the engine may count an arrival that this member has not seen yet.
   bool hopeless() const override { return channel_.view().fate_of(channel_.at()) == EpochView::Fate::kEnded; }
   Wanted wanted() const override { return channel_.wanted(); }
 
@@ -32,7 +32,7 @@ class AtPosition final : public Condition {
   std::uint64_t position_;
 };
 
-// The engine says what the end of an epoch means.
+// The engine has counted which operations go on after the end of an epoch.
 class Counted final : public Condition {
  public:
   explicit Counted(const Channel& channel) : channel_(channel) {}
@@ -64,8 +64,8 @@ Channel::Channel(const Words& words, std::vector<Peer> peers, WaitHooks& hooks)
   move_on(words.epoch, words.base);
 }
 
-// What peers may still read of the old epoch stays: the first arrival in the new one goes into the other
-// slot, and progress only grows.
+// Peers may still read this member's words of an operation in the old epoch, so these stay. The first arrival
+// of the new epoch uses the other slot, and progress only grows.
 void Channel::move_on(std::uint64_t epoch, std::uint64_t base) {
   arrivals_.move_to(base);
   shared_ = 0;
@@ -87,14 +87,13 @@ Waited Channel::await_arrivals(WaitPolicy& policy, BeforeWait before_wait) {
     }
     arrivals_.take(i, slot);
   }
-  // Whoever has arrived has left the operation before, and with it the slot of the next one.
+  // All have left the operation before, which used the slot of the next one. So nobody reads that slot now.
   fetch_to_write(arrivals_.next_slot());
-  waiter_.fence();  // whatever this member saw before the end, the engine counts
+  waiter_.fence();  // if this member sees no end below, the engine counts all arrivals that it saw above
   return view_.ended() ? await_count(policy) : Waited::kMet;
 }
 
-// The epoch has ended. Whether all had arrived before, or only just after, is the engine's to say: then it is
-// the same for all.
+// The epoch has ended. The engine alone decides whether all had arrived before, so all members decide alike.
 Waited Channel::await_count(WaitPolicy& policy) {
   if (view_.fate_of(at()) == EpochView::Fate::kGoesOn) return Waited::kMet;
   const shm::EndedEpoch* record = view_.record_of(view_.epoch());
@@ -104,11 +103,11 @@ Waited Channel::await_count(WaitPolicy& policy) {
   return view_.fate_of(at()) == EpochView::Fate::kGoesOn ? Waited::kMet : Waited::kEnded;
 }
 
-// A slot of this operation is written again only in a later epoch, and not before all have left the
-// operation, if it goes on. It does if the engine still counts: this member has seen all arrive before the
-// end.
+// While this member is in the operation, peers write its slots again only in a later epoch. They do so after
+// all have left the operation, if it goes on. It goes on too if the engine still counts: this member saw all
+// arrive before it saw the end, so the engine counts them.
 bool Channel::sound() const {
-  std::atomic_thread_fence(std::memory_order_acquire);  // what was read came before the look
+  std::atomic_thread_fence(std::memory_order_acquire);  // the reads of slots come before the check
   return view_.fate_of(at()) != EpochView::Fate::kEnded;
 }
 

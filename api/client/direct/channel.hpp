@@ -1,7 +1,7 @@
 // Channel: one group's collectives on the direct path, as one member sees them.
 //
-// The protocol is described in api/shm/direct.hpp. What is here never asks the engine anything: it publishes,
-// it waits, and it says whether the others came.
+// The protocol is described in api/shm/direct.hpp. A channel publishes this member's words, waits for those
+// of others, and reports how the wait ended. It sends the engine no message, except at a deadline.
 #pragma once
 
 #include "api/base/fault_point.hpp"
@@ -21,7 +21,7 @@ namespace muster::client {
 
 // Owns    what this member knows of the group: epoch, arrivals, phases, messages; not the memory.
 // Thread  the session's.
-// Bound   two operations a slot apart; as many members as the group has.
+// Bound   one operation at a time; as many members as the group has.
 // Fails   never; a wait ends with a Waited.
 class Channel {
  public:
@@ -66,11 +66,11 @@ class Channel {
     arrivals_.move_to(arrivals_.position() + 1);
     return true;
   }
-  // Comes to the operation that has begun, with the draft of the arrivals, and writes it down.
+  // Arrives at the operation that has begun, announcing the draft of the arrivals, and records it.
   void come(std::uint64_t plan, const FlightRing::Constants& constants, FlightRing& flight) {
     arrive(plan);
     MUSTER_FAULT_POINT("operation.arrived");
-    // Only now is there time to write it down: the others wait for nothing of this.
+    // Recorded after the arrival, so that the other members do not wait for it.
     flight.began(constants, 0, view_.epoch(), number(), now());
     MUSTER_FAULT_POINT("operation.recorded");
   }
@@ -79,21 +79,22 @@ class Channel {
     MUSTER_FAULT_POINT("slot.filled");
     waiter_.publish(word, arrivals_.position(), std::span(peers_.data(), count_));
   }
-  // Until all have arrived. kMet: the operation goes on, also if the epoch ends from now on by a loss. The
-  // first wait for a member, if any, begins with `before_wait`.
+  // Waits until all have arrived. kMet: the operation goes on, even if a loss ends the epoch from now on.
+  // Calls `before_wait` once, before the first wait for a missing member.
   using BeforeWait = void (*)(const Channel& channel, std::uint32_t missing);
   Waited await_arrivals(WaitPolicy& policy, BeforeWait before_wait = nullptr);
-  // What was read of slots so far is what the others gave to this operation.
+  // Whether all that was read of slots so far belongs to this operation.
   bool sound() const;
-  // Member i waits for those who read its memory for this operation: what was read of it is what it gave.
+  // Whether member i still waits for those who read its memory in place. If so, all that was read of that
+  // memory belongs to this operation.
   bool awaits_readers(std::uint32_t i) const;
-  // Counts an operation whose result all members share, of this epoch: all have counted as many when they
-  // have agreed on as many operations.
+  // Counts the operations of this epoch whose result is the same at all members. It is called once they have
+  // agreed, so all members count alike.
   std::uint64_t count_shared() { return ++shared_; }
-  // The meeting of the present operation.
+  // What await_arrivals() waits for.
   Wanted wanted() const { return {group_, at().epoch, shm::DirectWait::kArrivals, 0, at().position, 0}; }
 
-  // The member has heard how its epoch ended, and goes on in another one.
+  // Moves to another epoch. The engine has told this member how its old one ended.
   void move_on(std::uint64_t epoch, std::uint64_t base);
 
  private:

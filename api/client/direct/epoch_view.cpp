@@ -33,7 +33,7 @@ EpochView::Fate EpochView::fate_of(At at) const {
   const shm::EndedEpoch* record = record_of(at.epoch);
   if (record == nullptr) return Fate::kEnded;
   const std::uint64_t met = look(&record->met);
-  // Asked last: the engine takes a record away before it writes another epoch's word there.
+  // Checked last: the engine clears a record's epoch before it reuses the record for another one.
   if (look(&record->epoch) != at.epoch) return Fate::kEnded;
   if (met == shm::kMetUncounted) return Fate::kUnknown;
   return at.position <= met ? Fate::kGoesOn : Fate::kEnded;
@@ -43,10 +43,10 @@ bool EpochView::parted_from(std::uint32_t i) const {
   return ended() || (closed() && look(peers_[i].life) % 2 == 0);
 }
 
-// Life first: the engine moves a member that has come back to the present epoch before it gives its rank a
-// life again.
+// Reads `life` first. When a rank attaches again, the engine sets the member's epoch to the present one
+// before it changes `life`. So a reader that sees the new life also sees the new epoch.
 bool EpochView::has_left(std::uint32_t i, std::uint64_t epoch) const {
-  std::atomic_thread_fence(std::memory_order_acquire);  // what was read came before the looks
+  std::atomic_thread_fence(std::memory_order_acquire);  // reads of memory come before the checks
   if (!has_ended(epoch)) return false;
   return look(peers_[i].life) % 2 == 0 || look(&peers_[i].region->epoch) > epoch;
 }

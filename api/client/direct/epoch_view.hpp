@@ -11,49 +11,50 @@
 
 namespace muster::client {
 
-// An operation, or a message of a pair: where it stands.
+// The epoch and position of an operation, or of a message between two members.
 struct At {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;
 };
 
-// Owns    in which epoch this member stands, and the word by which the others see it.
+// Owns    the epoch in which this member stands, and the word in which it publishes that epoch.
 // Thread  the session's.
-// Bound   kEpochsKept ends of epochs that were used are known exactly; an older epoch has ended for all.
+// Bound   records of the last kEpochsKept ended epochs with an arrival. Operations of older ones have failed.
 // Fails   never.
 class EpochView {
  public:
-  // The group's line of the group page, and the own word. `peers` outlive it.
+  // `line`: the group's, on the group page. `own`: MemberRegion::epoch of this member. `peers` outlive it.
   EpochView(const shm::GroupLine* line, std::uint64_t* own, const std::vector<Peer>& peers);
 
   std::uint64_t epoch() const { return epoch_; }
   // Positions of the epoch begin above it.
   std::uint64_t base() const { return base_; }
 
-  // The member stands in that epoch from now on. What it writes afterwards comes after it has said so.
+  // Moves to that epoch and publishes it. Later stores of this thread become visible after it.
   void move_to(std::uint64_t epoch, std::uint64_t base);
 
   bool ended() const { return has_ended(epoch_); }
   // No operation may begin: the epoch has ended, or a member is named absent.
   bool closed() const { return ended() || shm::Untrusted<std::int32_t>(&line_->absence).load() != 0; }
 
-  // What an end means for an operation at which this member has arrived.
+  // What becomes of an operation at which this member has arrived.
   enum class Fate : std::uint8_t {
-    kGoesOn,  // there is none, or all members had arrived before it
+    kGoesOn,  // its epoch has not ended, or all members had arrived before the end
     kEnded,
     kUnknown,  // the engine still counts; see record_of()
   };
   Fate fate_of(At at) const;
-  // Where the engine says what the end of an epoch means; nullptr: it has no record, or none any more.
+  // The engine's record of an ended epoch; nullptr: there is none yet, or it is no longer kept.
   const shm::EndedEpoch* record_of(std::uint64_t epoch) const;
 
-  // A message to or from member i can no longer pass: the epoch has ended, or that member will not come.
+  // Whether no message with member i can pass: the epoch has ended, or a member is named absent and member i
+  // has no client.
   bool parted_from(std::uint32_t i) const;
-  // Member i is gone, or stands in a later epoch: memory that it gave in this epoch may be written again.
+  // Whether the epoch has ended and member i is gone or stands in a later one. It may then overwrite memory
+  // that it gave in this epoch.
   bool has_left(std::uint32_t i) const { return has_left(i, epoch_); }
-  // Member i waits no more for those who read its memory for that operation: it is gone, or has moved on, or
-  // is told of the end wherever it is. What was read of its memory before this was asked is what it gave, if
-  // this says no.
+  // Whether member i may no longer wait for those who read its memory for that operation. It is then gone,
+  // has moved on, or the operation has failed. If not, what was read of its memory before the call is valid.
   bool let_go(std::uint32_t i, At at) const;
 
  private:

@@ -15,7 +15,7 @@ namespace {
 using Kind = shm::PayloadLocation::Kind;
 __extension__ using Wide = unsigned __int128;
 
-// Up to here faces are packed for the receivers; larger ones are read where they are.
+// Up to this total, faces are packed for the receivers; above it they are read in place.
 constexpr std::uint64_t kPackedBytesMax = 8 << 10;
 constexpr std::uint64_t kPackedBytesMaxCrowded = 64 << 10;
 static_assert(shm::kListBytesMax / sizeof(muster_face) * sizeof(FaceEntry) + kPackedBytesMaxCrowded <=
@@ -30,7 +30,7 @@ Face packed_view(std::byte* data, std::uint64_t count) {
   return face;
 }
 
-// Bytes from the first to one past the last element, or more than any memory has.
+// Bytes from the first element to the end of the last one; UINT64_MAX if the view is invalid.
 std::uint64_t extent_bytes(const FaceEntry& entry, std::size_t element) {
   Wide last = 0;
   Wide count = 1;
@@ -140,8 +140,8 @@ Outcome Faces::take(const Face& to) {
     const Outcome copied = copy(to, from, entry);
     if (copied != Outcome::kDone) return intact(from) ? copied : Outcome::kBroken;
     MUSTER_FAULT_POINT("faces.taken");
-    // The list may stand though a face that was read where it lies has been written since: a member that has
-    // moved on does not wait for its readers.
+    // An intact list does not prove that a face read in place is intact. A member that has moved on no longer
+    // waits for its readers.
     const bool in_arena = shm::unpack_location(entry.location).kind == Kind::kArena;
     const bool lost = in_arena && !channel_.awaits_readers(from);
     return lost || !intact(from) ? Outcome::kBroken : Outcome::kDone;

@@ -9,12 +9,12 @@
 
 namespace muster::client {
 
-// What a list has for one send. In shared memory: whoever reads it copies and checks.
+// One send in such a list. It lies in shared memory, so a reader copies it and checks the copy.
 struct FaceEntry {
   std::int32_t peer = 0;  // index of the receiver
   std::uint32_t tag = 0;
-  std::uint64_t location = 0;  // PayloadLocation of the face's first byte; kStage or kSlot: its elements are
-                               // packed from byte `offset` on
+  std::uint64_t location = 0;  // PayloadLocation, packed. kArena: of the face's first byte. kStage, kSlot: of
+                               // the list; the face's elements are packed from byte `offset` of it on
   std::uint64_t offset = 0;
   std::uint64_t count = 0;  // elements
   std::int32_t dims = 0;    // kArena: the view
@@ -25,15 +25,15 @@ struct FaceEntry {
 
 // Owns    nothing; lives as long as one operation.
 // Thread  the session's.
-// Bound   as many sends as a message to the engine holds; their list and what is packed fit into a stage.
+// Bound   the sends that one message to the engine holds. Their list and the packed faces fit into a stage.
 // Fails   run: see there.
 class Faces {
  public:
   Faces(const DirectPlan& plan, Payloads& payloads, DirectMemory& memory)
       : plan_(plan), channel_(*plan.channel), payloads_(payloads), memory_(memory) {}
 
-  // The whole operation. kInterrupted: it has not begun, or the group does not know yet. kCorrupt for a list
-  // that cannot be, kBroken for one that changed.
+  // The whole operation. kInterrupted: it has not begun, or the group has not been told yet. kCorrupt: a
+  // peer's list or face is invalid. kBroken: the epoch has ended, or a peer's list or face was overwritten.
   [[nodiscard]] Outcome run(WaitPolicy& policy);
 
  private:
@@ -41,12 +41,12 @@ class Faces {
   shm::PayloadLocation announce(Announced* announced);
   SaidFaces said_by(std::uint32_t i) const { return channel_.arrivals().of(i).said<SaidFaces>(); }
   Outcome receive();
-  // This member's faces are read where they are.
+  // Peers read this member's faces in place.
   bool must_await_readers() const { return !packed_ && plan_.given_bytes > 0; }
   void fill(std::byte* to, shm::PayloadLocation location);
   Outcome take(const Face& to);
   const std::byte* list_of(std::uint32_t i, std::uint64_t* bytes) const;
-  // What was read of its list, and of what is packed behind it, is what it gave.
+  // Whether all that was read of the member's list, and of the faces packed behind it, is valid.
   bool intact(std::uint32_t from) const;
   Outcome copy(const Face& to, std::uint32_t from, const FaceEntry& entry);
 

@@ -1,6 +1,6 @@
-// FlightRing: what this rank runs on the direct path, for whoever asks why it does not come. One record of
-// api/shm/direct.hpp an operation; the clock is read once, after the rank has arrived, when it mostly waits
-// anyhow, and once more at the end only while a trace is taken.
+// FlightRing: the flight recorder of this rank's operations on the direct path, for reports on hangs. Each
+// operation has one DirectRecord (api/shm/direct.hpp). The clock is read once, after the rank has arrived,
+// when it usually has to wait anyway. It is read again at the end only while a trace is taken.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -49,15 +49,15 @@ class FlightRing {
     Word(&record->index).store_release(index);
     Word(&header_->recorded).store_release(index);
   }
-  // Where the next operation that begins will stand.
+  // Index of the next operation's record.
   std::uint64_t next() const { return index_ + 1; }
-  // The rank waits for the readers of that operation; 0: for none any more.
+  // Publishes that the rank waits until all have read the stage of that record's operation. 0: no longer.
   void awaits_readers_of(std::uint64_t index);
   // When the latest operation began; 0: none has.
   Instant latest() const { return latest_; }
-  // Whether ended() wants to know the time.
+  // Whether ended() needs the time: a record is open, and a trace is taken.
   bool wants_end() const { return open_ != nullptr && shm::Untrusted<std::uint32_t>(recording_).load() != 0; }
-  // Nothing if no operation began. `now` 0: not taken.
+  // Closes the open record, if there is one. `now` 0: the time was not taken.
   void ended(shm::RecordState state, Instant now) {
     if (open_ == nullptr) return;
     const auto nanos = static_cast<std::uint64_t>(now.count());

@@ -21,7 +21,7 @@ struct MemberRegions {
   std::uint64_t base = 0;   // of that epoch
 };
 
-// Maps the members' segments. Errors: PROTOCOL for regions that do not fit, and what the registrar says.
+// Maps the members' segments. Errors: PROTOCOL for regions that do not fit, and those of the registrar.
 Result<std::unique_ptr<Channel>> open_channel(DirectMemory& memory, const MemberRegions& regions,
                                               WaitHooks& hooks);
 

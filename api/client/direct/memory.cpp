@@ -93,7 +93,7 @@ void Stages::forget_unbegun(const Channel& channel) {
     if (use.channel == &channel && use.at.position > channel.at().position) use = {};
 }
 
-// The deadline ends the wait: whoever reads on finds the stage changed, and fails.
+// The wait ends at the deadline. A peer that is still reading then finds the stage changed, and fails.
 Waited Stages::await_readers(const Use& use, const WaitPolicy& policy) {
   if (use.channel == nullptr) return Waited::kMet;
   flight_.awaits_readers_of(use.record);
@@ -111,7 +111,7 @@ Stages::Stage Stages::take(Channel& channel, const WaitPolicy& policy) {
   next_ = (next_ + 1) % shm::kStages;
   use = {&channel, {channel.at().epoch, channel.at().position + 1}, flight_.next()};
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment_);
-  // No store into the stage can come before it.
+  // The fence keeps later stores into the stage behind the new use count.
   Published<std::uint64_t>(&header->stage_uses[index]).add_ordered(1);
   std::atomic_thread_fence(std::memory_order_release);
   const std::uint64_t count = Untrusted<std::uint64_t>(&header->stage_uses[index]).load();

@@ -1,5 +1,5 @@
-// DirectMemory: what this process sees of its node's shared memory on the direct path: its own direct
-// segment, the group page, and, once needed, the segments and arenas of its peers.
+// DirectMemory: the shared memory of the direct path that this process maps. It has its own direct segment,
+// the group page, and, once needed, the segments and arenas of its peers.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -24,7 +24,7 @@ class Registrar {
   virtual ~Registrar() = default;
   virtual Result<shm::Mapping> direct_segment(std::int32_t rank) = 0;
   virtual Result<shm::Mapping> arena_segment(std::int32_t rank, std::uint32_t segment) = 0;
-  // Memory of the own arena of at least that size, kept for the next time.
+  // Memory of the own arena of at least that size. It is kept for later calls.
   struct Scratch {
     std::byte* data = nullptr;
     shm::PayloadLocation location;  // Kind::kArena
@@ -35,8 +35,8 @@ class Registrar {
 // Owns    all mappings; peers' are read-only.
 // Thread  the session's.
 // Bound   one direct segment per peer, one mapping per arena segment of a peer that was read.
-// Fails   open, segment_of: PROTOCOL for memory that is not what it should be, and what the registrar says.
-// arena: nullptr.
+// Fails   open: PROTOCOL for memory that is too small, VERSION for a page of another layout. segment_of:
+//         PROTOCOL for a segment that is too small, and the registrar's errors. arena: nullptr.
 class DirectMemory {
  public:
   static Result<DirectMemory> open(shm::Mapping own, shm::Mapping groups, Registrar& registrar);
@@ -45,7 +45,7 @@ class DirectMemory {
   std::size_t own_bytes() const { return own_.size(); }
   const std::byte* groups() const { return groups_.data(); }
   std::uint32_t group_count() const { return group_count_; }
-  // The word that says whether the rank lives; nullptr: the page has no such rank.
+  // RankLine::life of the rank; nullptr: the page has no such rank.
   const std::uint64_t* life_of(std::int32_t rank) const {
     const shm::RankLine* line = rank_line(rank);
     return line != nullptr ? &line->life : nullptr;
@@ -56,13 +56,13 @@ class DirectMemory {
     std::size_t bytes = 0;
   };
   Result<View> segment_of(std::int32_t rank);
-  // Bytes [offset, offset + bytes) of a segment of the rank's arena, or nullptr if there are no such bytes: a
-  // peer that says so has broken the protocol, unless there is trouble(). Once segments of the rank are gone,
-  // its mappings are made anew: what it returned is good until the next call for that rank.
+  // Bytes [offset, offset + bytes) of a segment of the rank's arena. nullptr: they could not be mapped, as
+  // take_trouble() says; without a trouble, the peer that announced them has broken the protocol. The result
+  // is valid until the next call for that rank, which unmaps all if segments of the rank are gone.
   const std::byte* arena(std::int32_t rank, std::uint32_t segment, std::uint64_t offset, std::uint64_t bytes);
-  // Nothing: see trouble().
+  // nullopt: see take_trouble().
   std::optional<Registrar::Scratch> scratch(std::uint64_t bytes);
-  // Why memory was not to be had, once.
+  // The latest error of the registrar in arena() or scratch(). The call clears it.
   Status take_trouble() { return std::exchange(trouble_, Status()); }
   FlightRing& flight() { return flight_; }
 
@@ -93,30 +93,31 @@ class DirectMemory {
   std::unordered_map<std::int32_t, Arena> arenas_;  // by rank
 };
 
-// The two stages of the own segment, taken in turn.
 class Channel;
 class WaitPolicy;
 enum class Waited : std::uint8_t;
 
-// Owns    who may still read each stage. Thread  the session's.
-// Bound   kStages of kStageBytes.
-// Fails   never: a peer that does not get done with a stage finds it changed.
+// The two stages of the own segment, used in turn.
+//
+// Owns    the latest use of each stage, whose readers it awaits. Thread  the session's.
+// Bound   kStages of kStageBytes. A wait for readers ends at the policy's deadline.
+// Fails   never: a peer that is still reading at the deadline finds the stage changed.
 class Stages {
  public:
-  // The own segment and its records, which say for whom the rank waits.
+  // The own segment, and the flight recorder, where the rank publishes that it waits for readers.
   Stages(std::byte* segment, FlightRing& flight);
 
   struct Stage {
     std::byte* data = nullptr;
     shm::PayloadLocation location;
   };
-  // A stage to be filled for the next operation of `channel`. Waits until all who were to read its last
-  // content are done. No data: the wait was interrupted, and they may read on.
+  // A stage to be filled for the next operation of `channel`. Waits, at most until the deadline, until all
+  // have read its last content. No data: the wait was interrupted, and the stage is not taken.
   Stage take(Channel& channel, const WaitPolicy& policy);
-  // The operation of `channel` for which a stage was taken did not begin: nobody reads that stage.
+  // Forgets a stage that was taken for an operation of `channel` that did not begin: nobody reads that stage.
   void forget_unbegun(const Channel& channel);
-  // Waits until all are done with what `channel` has staged, and forgets that it has: its regions may be
-  // another group's soon. Whoever still reads then finds it changed.
+  // Waits, at most until the deadline, until all have read what `channel` has staged. Then forgets these
+  // uses, because the channel's regions may soon belong to another group.
   void settle(Channel& channel, const WaitPolicy& policy);
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 using shm::Published;
 
-// A word of a member that shows a position, shifted by so many bits; in vain once the two are parted.
+// A peer's word shows the wanted position in the bits from `shift` on. Hopeless once no message can pass.
 class Shows final : public Condition {
  public:
   Shows(const EpochView& view, const Wanted& wanted, int shift)
@@ -39,8 +39,8 @@ Messages::Messages(std::uint64_t group, std::uint32_t index, shm::MemberRegion* 
       sent_(peers.size()),
       received_(peers.size()) {}
 
-// A receiver that still copies a message of the old epoch finds that it does not stand: its position goes
-// before anything else is written there.
+// Takes back this member's messages of the old epoch: their positions are cleared before anything else is
+// written. A receiver that is still copying one then discards it (stands()).
 void Messages::move_on(std::uint64_t base) {
   for (std::uint32_t i = 0; i < peers_.size(); ++i) withdraw(i);
   std::fill(sent_.begin(), sent_.end(), base);
@@ -57,7 +57,7 @@ void Messages::send(std::uint32_t to, std::uint64_t plan, const Announced& annou
 Waited Messages::await_received(std::uint32_t to, bool* disagreed, WaitPolicy& policy) {
   const std::uint64_t* received = &peers_[to].pairs[index_].received;
   const Waited waited = waiter_.wait(received, Shows(view_, wanted_to(to), 1), policy);
-  // The word stays until this member sends again.
+  // The receiver does not change the word before this member sends again.
   *disagreed = waited == Waited::kMet && (look(received) & 1) != 0;
   return waited;
 }
@@ -76,7 +76,7 @@ Waited Messages::await(std::uint32_t from, std::uint64_t plan, Announced* messag
 }
 
 bool Messages::stands(std::uint32_t from) const {
-  std::atomic_thread_fence(std::memory_order_acquire);  // what was read came before the look
+  std::atomic_thread_fence(std::memory_order_acquire);  // the reads of the message come before the check
   return look(&inbox(from).position) == received_[from] + 1;
 }
 

@@ -1,8 +1,8 @@
 // Messages: SEND and RECV between two members on the direct path, as one member sees them.
 //
-// A message takes the next position of its pair, counted from the epoch's base. The sender fills the slot of
-// the pair and writes the position last; it waits until the receiver has acknowledged the message, so at most
-// one is under way. What was sent in an epoch that has ended is taken away.
+// A message takes the next position of its ordered pair of members, counted from the epoch's base. The sender
+// fills the slot of the pair and writes the position last. It then waits until the receiver has acknowledged
+// the message, so at most one is in flight. A member that moves to a new epoch takes back what it had sent.
 #pragma once
 
 #include "api/client/direct/announced.hpp"
@@ -26,33 +26,34 @@ class Messages {
 
   // The next message to member `to`.
   void send(std::uint32_t to, std::uint64_t plan, const Announced& announced);
-  // kMet: the receiver is done with it; *disagreed says whether it meant something else.
+  // kMet: the receiver is done with the message; *disagreed says whether the signatures differed.
   Waited await_received(std::uint32_t to, bool* disagreed, WaitPolicy& policy);
-  // Nobody is to read the latest message to that member, though no epoch ends.
+  // Takes back the latest message to that member, although its epoch has not ended.
   void withdraw(std::uint32_t to);
 
   // The next message from that member.
   Waited await(std::uint32_t from, std::uint64_t plan, Announced* message, WaitPolicy& policy);
-  // It is still what was found: what was read of it counts.
+  // Whether the message is still there, so that all that was read of it is valid.
   bool stands(std::uint32_t from) const;
   void acknowledge(std::uint32_t from, bool disagreed);
 
   // Numbers in this epoch, from 1, of the latest message to and from a member.
   std::uint64_t sent_to(std::uint32_t i) const { return sent_[i] - view_.base(); }
   std::uint64_t received_from(std::uint32_t i) const { return received_[i] - view_.base(); }
-  // That the latest message to a member is received, and that the next one from it comes.
+  // What a sender waits for: that its latest message to the member is received. What a receiver waits for:
+  // the next message from the member.
   Wanted wanted_to(std::uint32_t i) const {
     return {group_, view_.epoch(), shm::DirectWait::kReceived, i, sent_[i], 0};
   }
   Wanted wanted_from(std::uint32_t i) const {
     return {group_, view_.epoch(), shm::DirectWait::kMessage, i, received_[i] + 1, 0};
   }
-  // The latest message that was acknowledged, as its receiver waited for it.
+  // As wanted_from(), of the latest message that this member has acknowledged.
   Wanted acknowledged_from(std::uint32_t i) const {
     return {group_, view_.epoch(), shm::DirectWait::kMessage, i, received_[i], 0};
   }
 
-  // The member goes on in an epoch with that base.
+  // Moves to an epoch with that base.
   void move_on(std::uint64_t base);
 
  private:

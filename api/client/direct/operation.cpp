@@ -11,13 +11,13 @@ bool balanced(const Channel& channel) {
   return balance.zero();
 }
 
-// If the engine is gone, no epoch ends by which others could tell that this member waits for them no more: it
-// takes its position away before its caller can write what they still read.
+// If the engine is gone, nobody ends the epoch, so peers could not see that this member no longer waits for
+// them. It takes its arrival back before its caller can overwrite memory that they still read.
 Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcome) {
   const bool failed = outcome == Outcome::kBroken || outcome == Outcome::kCorrupt;
   if (failed && !explained(plan) && plan.channel->engine_gone()) outcome = Outcome::kAlone;
   if (outcome == Outcome::kAlone) withdraw(plan);
-  // Memory that could not be had went with its owner: it explains no later failure.
+  // The owner of memory that could not be mapped is gone too. This error must not explain a later failure.
   if (outcome == Outcome::kBroken) static_cast<void>(memory.take_trouble());
   return outcome;
 }

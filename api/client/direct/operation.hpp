@@ -17,12 +17,12 @@ namespace muster::client {
 enum class Outcome : std::uint8_t {
   kDone,
   kRefused,      // the epoch has ended, or nobody may begin; nothing was begun
-  kBroken,       // the epoch has ended
-  kDisagree,     // the members do not mean the same operation; nothing was moved
-  kCorrupt,      // a peer said what cannot be
+  kBroken,       // the epoch has ended, or what a peer gave was overwritten while it was read
+  kDisagree,     // the members' signatures differ; nothing was moved
+  kCorrupt,      // a peer published an invalid operation, or its memory could not be mapped
   kAlone,        // the engine is gone
   kNoMemory,     // for the copy that an operation in place needs; nothing was begun
-  kInterrupted,  // and the group does not know yet
+  kInterrupted,  // the group has not been told yet
 };
 
 constexpr Outcome outcome_of(Waited waited) noexcept {
@@ -43,19 +43,19 @@ struct DirectPlan;
 // One operation, from this member's arrival to the end of its own part.
 using Body = Outcome (*)(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
 
-// What Algorithm::kSmall has found out before.
+// What Algorithm::kSmall and kTurns compute when the plan is made.
 struct SmallPlan {
-  const std::byte* source = nullptr;  // of what this member gives, where that is one block
+  const std::byte* source = nullptr;  // of the contribution, if it is one block
   std::size_t bytes = 0;
-  void (*take)(const DirectPlan& plan) = nullptr;  // what it does when all have come; nullptr: nothing
-  // Of a reduction: from the members' lines in the channel into a line of the plan's.
+  void (*take)(const DirectPlan& plan) = nullptr;  // runs once all have arrived; nullptr: nothing to do
+  // Of a reduction: reads the members' announced payloads in the channel, and writes `line`.
   math::Reducer reducer = nullptr;
   math::Reduction reduction{};
   std::vector<const std::byte*> sources;
   std::vector<std::byte> line;
 };
 
-// A collective plan as its own process runs it. What a run needs is decided when it is made.
+// A collective plan in the process that runs it. All that a run needs is decided when the plan is made.
 struct DirectPlan {
   std::uint64_t handle = 0;
   Channel* channel = nullptr;
@@ -65,56 +65,56 @@ struct DirectPlan {
   Choice choice;
   shm::PayloadLocation home;                // of mine.source in this rank's arena: Kind::kArena
   std::vector<shm::PayloadLocation> sends;  // of the first byte of each of mine.sends
-  // Where blocks lie if all of them stand end to end: byte offset of this member's, for REDUCE_SCATTER.
+  // REDUCE_SCATTER: byte offset of this member's block in a vector whose blocks lie end to end.
   std::uint64_t my_offset = 0;
-  bool end_to_end = false;        // and whether the source's do
+  bool end_to_end = false;        // whether the source's blocks lie so
   std::size_t element = 0;        // bytes
-  std::uint64_t given_bytes = 0;  // to the operation, and got from it, whether they move or not
+  std::uint64_t given_bytes = 0;  // in the whole operation, whether the bytes move or not
   std::uint64_t got_bytes = 0;
   std::uint64_t target_bytes = 0;
   bool crowded = false;
   bool pairwise = false;  // is_pairwise(what.op)
   FlightRing::Constants record;
   Body body = nullptr;
-  SmallPlan small;  // Algorithm::kSmall
+  SmallPlan small;  // Algorithm::kSmall, kTurns
 };
 
-// Where the engine carries the operation out (choice.path), members only agree on it here: a difference that
-// sends them different ways would else be found at a deadline.
+// If the engine carries the operation out (choice.path), members only agree on it here. Otherwise members
+// that differ could take different paths, and would notice it only at a deadline.
 //
 // Thread: the session's. Bound: the policy's deadline, renewed by the engine's answer to WaitHooks::overdue.
 inline Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
 
-// For the algorithms: arrives at the operation that has begun (Channel::begin), waits until all have, and
-// finds out whether they mean the same. What it announces beside its signature stands in the channel's draft.
+// For the algorithms: arrives at the operation that has begun (Channel::begin), waits until all members have
+// arrived, and compares their signatures. The draft of the arrivals holds what it announces beside its own.
 inline Outcome meet(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy);
 // The two halves of meet().
 inline void come(const DirectPlan& plan, DirectMemory& memory);
 inline Outcome meet_others(const DirectPlan& plan, WaitPolicy& policy,
                            Channel::BeforeWait before_wait = nullptr);
 
-// An end explains that the operation failed: of its group's epoch, or for a message that its partner does not
-// come.
+// Whether the engine has a cause for the operation's failure: the group's epoch has ended, or a member is
+// named absent. For a message: the partner will not come.
 bool explained(const DirectPlan& plan);
 
 // What the operation waits for first.
 Wanted wanted_by(const DirectPlan& plan);
 
-// What the members of an operation that ended with kDisagree differ in. A receiver has acknowledged it by
-// then, so it waits for the next message already.
+// The operation in which members differed, after kDisagree. A receiver has acknowledged the message by then,
+// so wanted_by() would name the next one.
 Wanted disagreed_in(const DirectPlan& plan);
 
-// This member leaves the operation, and no end tells the others so: what they read of it from now on does not
-// count.
+// Takes this member's arrival or message back, because no end of the epoch tells the peers that it leaves.
+// They discard what they read of its memory from now on.
 void withdraw(const DirectPlan& plan);
 
-// What an operation that is not done ends with, and what it leaves behind.
+// Cleans up after an operation that is not done, and returns its final outcome.
 Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcome);
 
-// What members agree on pair by pair adds up to nothing.
+// Whether the balances of all members add up to zero (api/base/signature.hpp).
 bool balanced(const Channel& channel);
 
-// Every member finds the same: all see all signatures.
+// All members see the same signatures, so all return the same.
 inline bool agreed(const DirectPlan& plan, const Channel& channel) {
   const Hash128 mine = plan.signature.common;
   std::uint64_t difference = 0;

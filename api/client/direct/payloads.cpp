@@ -18,9 +18,8 @@ namespace {
 
 using Kind = shm::PayloadLocation::Kind;
 
-// Up to here a contribution is copied so that nobody need wait for its readers. Where ranks outnumber cores a
-// meeting costs microseconds; elsewhere a tenth of one.
-constexpr std::uint64_t kCopiedBytesMax = 1 << 10;
+// kCopiedBytesMax where ranks outnumber cores: a meeting costs microseconds there, and a tenth of a
+// microsecond elsewhere.
 constexpr std::uint64_t kCopiedBytesMaxCrowded = 64 << 10;
 
 static_assert(kBlocksMax * sizeof(std::uint64_t) <= shm::kSlotPayloadBytes);
@@ -30,7 +29,8 @@ bool has_table(const Collective& c) {
   return is_pairwise(c.op) && has_source_blocks(c.op, true);
 }
 
-// Some block is given from where another one lands: the vectors themselves may begin elsewhere.
+// Whether the block from some member lands where the block for it is given from. The vectors themselves may
+// begin at different addresses.
 bool changes_places(const DirectPlan& plan) {
   const Share& mine = plan.mine;
   const std::size_t element = dtype_bytes(plan.what.dtype);
@@ -44,8 +44,8 @@ bool changes_places(const DirectPlan& plan) {
   return false;
 }
 
-// In place, this member writes where its peers may still be reading. Elsewhere than in these two, ALL_TO_ALL
-// and ALL_REDUCE, it writes only what is for itself.
+// Whether this member, in place, overwrites what its peers may still read. It does so in ALL_TO_ALL and
+// ALL_REDUCE. In other operations it changes only what no peer reads.
 bool overwritten(const DirectPlan& plan) {
   const OperationRow& row = row_of(plan.what.op);
   if (row.gives == Portion::kBlocks && row.gets == Portion::kBlocks) return changes_places(plan);
@@ -65,7 +65,7 @@ std::size_t Payloads::table_bytes() const {
 shm::PayloadLocation Payloads::choose_location(std::uint64_t bytes) const {
   if (bytes == 0) return {};
   if (plan_.choice.algorithm == Algorithm::kShared) {
-    // Who gathers says only whether it has a block to write; a root in place has nothing to give.
+    // In a gather, a member announces only whether it has a block to write. A root in place gives nothing.
     if (has_target_blocks(plan_.what.op, false)) return {Kind::kNone, 0, brings_block(plan_) ? 1u : 0u};
     return plan_.mine.source == plan_.mine.target ? shm::PayloadLocation{} : plan_.home;
   }
@@ -89,7 +89,7 @@ Outcome Payloads::prepare() {
   return must_move && !move_to_scratch(bytes) ? Outcome::kNoMemory : Outcome::kDone;
 }
 
-// In place, what peers read here would be overwritten before they have.
+// For an operation in place, which would overwrite the contribution before peers have read it.
 bool Payloads::move_to_scratch(std::uint64_t bytes) {
   const auto scratch = memory_.scratch(bytes);
   if (!scratch) return false;
@@ -106,7 +106,7 @@ void Payloads::pack(std::byte* to) const {
   }
 }
 
-// Byte offsets of the blocks: in the source itself, or end to end as they were packed.
+// Byte offsets of the blocks: in the source itself, or end to end if they were packed.
 void Payloads::write_table(bool packed) {
   const std::size_t element = plan_.element;
   std::byte* table = channel_.arrivals().payload();
@@ -204,8 +204,8 @@ bool Payloads::intact(std::uint32_t i) const {
     case Kind::kStage:
       return stage_intact(i, location);
     case Kind::kArena:
-      // A member that has moved on does not wait for its readers, and may write there. That others have moved
-      // on, or are gone, is no matter.
+      // A giver that has moved on no longer waits for its readers, and may write there. Whether other members
+      // have moved on, or are gone, does not matter.
       return channel_.awaits_readers(i);
     default:
       return true;
@@ -219,7 +219,7 @@ bool Payloads::all_intact() const {
 }
 
 bool Payloads::stage_intact(std::uint32_t i, shm::PayloadLocation stage) const {
-  // What was read of it comes before the look.
+  // The fence keeps the reads of the stage before the check.
   std::atomic_thread_fence(std::memory_order_acquire);
   const auto* uses = &channel_.peer(i).header->stage_uses[stage.index];
   return (shm::Untrusted<std::uint64_t>(uses).load_acquire() & shm::kLocationValueMask) == stage.value;

@@ -1,8 +1,8 @@
 // Payloads: how the contributions of one operation get from member to member: where this one puts its own,
 // and where it reads the others'.
 //
-// Short ones are copied to where peers can read them at leisure, because a second meeting costs more than the
-// copy. Large ones are read where they are, and the giver waits until all have read.
+// Short contributions are copied to memory that peers may read later, because a second meeting costs more
+// than the copy. Large ones are read in place, and the giver waits until all have read.
 #pragma once
 
 #include "api/client/direct/operation.hpp"
@@ -15,18 +15,19 @@ namespace muster::client {
 
 // Owns    nothing; lives as long as one operation.
 // Thread  the session's.
-// Bound   a contribution of any size; a table of offsets in front of it of kBlocksMax members.
-// Fails   read and block_of: nullptr, a peer said what cannot be.
+// Bound   a contribution of any size; a table of at most kBlocksMax offsets in front of it.
+// Fails   read, block_for_me: nullptr if a peer's location is invalid, or its memory cannot be mapped.
 class Payloads {
  public:
   Payloads(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy)
       : plan_(plan), channel_(*plan.channel), memory_(memory), stages_(stages), policy_(policy) {}
 
-  // Comes to the operation with the contribution of `plan.mine`: its source blocks, or nothing where it gives
-  // nothing. kDone: all have come and agree. kNoMemory, kInterrupted: it has not begun.
+  // Arrives at the operation with the contribution of `plan.mine`: its source blocks, or nothing. kDone: all
+  // have arrived and agree. kNoMemory: it has not begun. kInterrupted: it has not begun, or the group has not
+  // been told yet.
   [[nodiscard]] Outcome meet();
-  // The same, with what the caller has put elsewhere: `fill` is called when the operation has begun, and says
-  // where.
+  // The same with a contribution that the caller places itself: `fill` is called once the operation has
+  // begun, and returns where it lies.
   template<class Fill>
   [[nodiscard]] Outcome meet_with(Fill fill) {
     if (!channel_.begin()) return not_met(Outcome::kRefused);
@@ -37,32 +38,33 @@ class Payloads {
     return not_met(client::meet(plan_, memory_, policy_));
   }
 
-  // Bytes [offset, offset + bytes) of member i's contribution. Own: of the own source.
+  // Bytes [offset, offset + bytes) of member i's contribution. For this member, they lie in its source.
   const std::byte* read(std::uint32_t i, std::uint64_t offset, std::uint64_t bytes);
-  // The block of member i's contribution that is for this member, where each member gets another one.
+  // The block for this member in member i's contribution, in operations that give each member its own block.
   const std::byte* block_for_me(std::uint32_t i, std::uint64_t bytes);
-  // What was read of member i is what it gave, if the slots are sound too (Channel::sound).
+  // Whether all that was read of member i is valid, provided that Channel::sound() holds too.
   bool intact(std::uint32_t i) const;
-  // What was read of all members, and of their slots, is what they gave.
+  // Whether all that was read of all members, and of their slots, is valid.
   bool all_intact() const;
-  // The stage of member i, at `stage`.index < kStages, has no other content than was said.
+  // Whether the stage of member i still has the announced content. `stage.index` must be below kStages.
   bool stage_intact(std::uint32_t i, shm::PayloadLocation stage) const;
 
-  // The stage of this member, where it takes one; no data: the wait for its readers was interrupted.
+  // Takes a stage for this operation. No data: the wait for its former readers was interrupted.
   Stages::Stage& take_stage() { return stage_ = stages_.take(channel_, policy_); }
   Stages::Stage& stage() { return stage_; }
-  // Who is still waited for is done: all have read what this member gave.
+  // Tells the givers that this member has read all. If its own contribution is read in place, waits until all
+  // have read it.
   [[nodiscard]] Outcome end();
 
  private:
   Outcome prepare();
   shm::PayloadLocation announce(Announced* announced);
-  // As it is, but for a stage: nobody reads it in an operation that has not begun.
+  // Returns the outcome as it is. If the operation did not begin, forgets the stage that was taken for it.
   Outcome not_met(Outcome outcome) {
     if (outcome != Outcome::kDone) stages_.forget_unbegun(channel_);
     return outcome;
   }
-  // Some member's contribution may be overwritten, or is waited for, until the others say that they are done.
+  // Whether some giver waits for its readers: at the operation's end, or before it fills its stage again.
   bool must_say_done() const;
   shm::PayloadLocation choose_location(std::uint64_t bytes) const;
   std::size_t table_bytes() const;

@@ -19,7 +19,7 @@ struct Peer {
   const shm::DirectPair* pairs = nullptr;  // one per member of the group
 };
 
-// A word that another process writes, and what it had written before.
+// Loads a word that another process writes. Acquire: what that process wrote before the word is visible too.
 inline std::uint64_t look(const std::uint64_t* word) {
   return shm::Untrusted<std::uint64_t>(word).load_acquire();
 }

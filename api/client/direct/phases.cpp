@@ -5,13 +5,13 @@
 namespace muster::client {
 namespace {
 
-// The progress of member i, in an operation at which all have arrived.
+// Member i has reached a phase of an operation at which all have arrived.
 class Progressed final : public Condition {
  public:
   Progressed(const EpochView& view, std::uint32_t i, const Wanted& wanted)
       : view_(view), i_(i), wanted_(wanted), target_(shm::make_progress(wanted.position, wanted.phase)) {}
   bool reached(std::uint64_t value) const override { return value >= target_; }
-  // That another member has left, or has gone on, is no matter.
+  // Whether other members have left, or have moved on, does not matter.
   bool hopeless() const override { return view_.let_go(i_, {wanted_.epoch, wanted_.position}); }
   Wanted wanted() const override { return wanted_; }
 
@@ -34,7 +34,8 @@ Waited Phases::await_of(std::uint32_t i, At at, std::uint64_t phase, WaitPolicy&
   return waiter_.wait(&peers_[i].region->progress, Progressed(view_, i, wanted), policy);
 }
 
-// All of them had arrived, so nobody sets a phase of a later epoch while this member is in the operation.
+// All had arrived at the operation. A phase of a later one, in any epoch, is set only after this member has
+// arrived there too. So a larger `progress` never stands for another operation here.
 Waited Phases::await(At at, std::uint64_t phase, WaitPolicy& policy) {
   for (std::uint32_t i = 0; i < peers_.size(); ++i)
     if (const Waited waited = await_of(i, at, phase, policy); waited != Waited::kMet) return waited;

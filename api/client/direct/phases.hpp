@@ -1,4 +1,4 @@
-// Phases: how far the members of a group have come within an operation that meets more than once, as one
+// Phases: how far the members of a group have come within an operation that has several meetings, as one
 // member sees it.
 #pragma once
 
@@ -22,12 +22,12 @@ class Phases {
          Waiter& waiter)
       : group_(group), own_(own), peers_(peers), view_(view), waiter_(waiter) {}
 
-  // This member has come to that phase of its operation.
+  // Publishes that this member has reached that phase of its operation.
   void set(At at, std::uint64_t phase);
-  // Until all members have.
+  // Waits until all members have reached it.
   Waited await(At at, std::uint64_t phase, WaitPolicy& policy);
-  // Until nobody reads any more what this member gave to operation `at`, or to its phases up to that one: the
-  // others have come to the phase, or have left the operation in another way.
+  // Waits until nobody reads any more what this member gave to operation `at`, up to that phase. Each of the
+  // others has then reached the phase, or has left the operation in another way.
   Waited await_readers(At at, std::uint64_t phase, WaitPolicy& policy);
 
  private:

@@ -1,9 +1,10 @@
-// All-reduce by reading: each member reduces the whole vector for itself, from everybody's source in place.
-// Among two or three this moves less between cores than slices do: no line that a peer will read is written.
+// All-reduce by reading: each member reduces the whole vector itself, and reads all sources in place. Among
+// two or three members this moves less between cores than slices do, because no member writes a line that a
+// peer will read.
 //
-// A member whose target is its source may not write what others still read. It reduces a chunk into its own
-// stage, waits until all have read that chunk, and copies it over then. If there is such a member, all count
-// their chunks in phases.
+// A member whose target is its source must not overwrite what others still read. It reduces a chunk into its
+// own stage, waits until all have read that chunk, and then copies the chunk into its target. If there is
+// such a member, all count their chunks in phases.
 #include "api/base/fault_point.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/client/direct/algorithms.hpp"
@@ -56,7 +57,7 @@ class Reading {
                     bytes / element_, streaming_from);
   }
 
-  // Into the target, past the cache if the whole would not stay in it.
+  // Reduces into the target; the stores bypass the cache if the targets of all members would not fit into it.
   void deliver(std::uint64_t first, std::uint64_t bytes) {
     reduce(first, bytes, target_ + first, math::streaming_from(total_ * channel_.members()));
   }

@@ -1,5 +1,5 @@
-// Algorithm::kShared: one result for all members, in memory that they share: each brings its part of it, and
-// nobody is done before all are.
+// Algorithm::kShared: one result for all members, in memory that they share. Each writes its part of it, and
+// none finishes before all have written.
 #include "api/base/fault_point.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/client/direct/algorithms.hpp"
@@ -25,7 +25,7 @@ class Shared {
         element_(plan.element),
         total_(plan.what.count * element_) {}
 
-  // Whether somebody has to write: all members see the same arrivals, so all say the same.
+  // Whether any member has to write. All members see the same arrivals, so all return the same.
   bool somebody_writes() const {
     if (gathers()) {
       for (std::uint32_t i = 0; i < channel_.members(); ++i)
@@ -75,7 +75,7 @@ class Shared {
   Channel& channel_;
   Payloads& payloads_;
   std::size_t element_;
-  std::uint64_t total_;  // of the one vector; nothing of an ALL_GATHER
+  std::uint64_t total_;  // of the vector; an ALL_GATHER does not use it
 };
 
 }  // namespace

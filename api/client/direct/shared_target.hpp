@@ -11,7 +11,7 @@ struct SharedPart {
   std::uint64_t first;  // byte
   std::uint64_t bytes;
 };
-// The part of one member, in whole cache lines, so that no two members write one.
+// The part of one member, in whole cache lines, so that no two members write the same line.
 SharedPart part_of(std::uint64_t total, std::uint64_t members, std::uint64_t index);
 
 // Whether this member's block of an ALL_GATHER has to be copied into the target.

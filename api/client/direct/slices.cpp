@@ -1,9 +1,10 @@
-// Reducing by slices: each member reduces its slice of a chunk of the vector, reading all sources in place,
-// into its stage; once all have, each collects the chunk from all stages. So every source is read once and
-// every result written once by its owner, and between them lies one meeting per chunk.
+// Reducing by slices. The vector is cut into chunks, and each chunk into a slice per member. A member reduces
+// its slice into its stage, and reads all sources in place. Once all have done so, each member that has a
+// target collects the chunk from all stages. So every source is read once, and every slice is reduced once,
+// by one member. There is one meeting for each chunk.
 //
-// The stage has two halves. When a member has seen all others done with the reduction of chunk c + 1, all of
-// them have collected chunk c (they do it before), so the half of c may be filled with c + 2.
+// The stage has two halves. A member collects chunk c before it reduces chunk c + 1. So once all have reduced
+// chunk c + 1, nobody reads the half of c any more. It may then be filled with c + 2.
 #include "api/base/assert.hpp"
 #include "api/base/fault_point.hpp"
 #include "api/base/node_limits.hpp"
@@ -20,8 +21,8 @@ namespace muster::client {
 namespace {
 
 constexpr std::uint64_t kHalfBytes = shm::kStageBytes / 2;
-// A member's slice of a chunk: small enough that the chunk is still in the cache of whoever reduced it when
-// the others read it.
+// A member's slice of a chunk. It is small enough that it is still in the cache of the core that reduced it
+// when the other members read it.
 constexpr std::uint64_t kSliceBytesMax = 128 << 10;
 static_assert(kSliceBytesMax <= kHalfBytes);
 

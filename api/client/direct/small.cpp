@@ -1,5 +1,5 @@
-// Algorithm::kSmall: what every member gives travels with its arrival, in the slot's header. One meeting, and
-// each member finishes alone, from its own copies of the slots.
+// Algorithm::kSmall: a member's contribution travels with its arrival, in the slot's header. There is one
+// meeting; then each member finishes alone, from its own copies of the slots.
 #include "api/base/fault_point.hpp"
 #include "api/client/direct/algorithms.hpp"
 #include "kernels/math/part.hpp"
@@ -45,7 +45,7 @@ std::byte* target(const DirectPlan& plan, const Block& block) {
   return plan.mine.target + block.offset * plan.element;
 }
 
-// Lines are reduced whole: what stands behind the members' elements does not get into the target.
+// Reduces all kSmallBytesMax bytes of the payloads. Only the members' elements are copied to the target.
 void reduce(const DirectPlan& plan) {
   plan.small.reducer(plan.small.reduction);
   copy_few(target(plan, plan.mine.target_blocks.front()), plan.small.line.data() + plan.my_offset,

@@ -10,14 +10,14 @@ namespace {
 
 using Kind = shm::PayloadLocation::Kind;
 
-// Writes down that this rank is in the operation.
+// Records that this rank is in the operation.
 void record(const DirectPlan& plan, DirectMemory& memory, std::uint32_t peer, std::uint64_t number) {
   const Channel& channel = *plan.channel;
   memory.flight().began(plan.record, peer, channel.view().epoch(), number, channel.now());
 }
 
-// The sender waits until the receiver has taken the message, so both hear of a difference, and memory that
-// was sent may change when the call is over.
+// The sender waits until the receiver has acknowledged the message. So both notice if they disagree, and the
+// caller may overwrite the memory that it sent once the call returns.
 Outcome send(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy) {
   Channel& channel = *plan.channel;
   Messages& messages = channel.messages();
@@ -61,7 +61,7 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy
   if (source == nullptr) return Outcome::kCorrupt;
   if (bytes > 0) math::copy(plan.mine.target, source, bytes, math::streaming_from(bytes));
   MUSTER_FAULT_POINT("receive.copied");
-  // A sender that moves on takes its message away before it touches what it had sent.
+  // A sender that moves on takes its message back before its caller can overwrite what it had sent.
   if (there && (channel.view().has_left(from) || !messages.stands(from))) return Outcome::kBroken;
   messages.acknowledge(from, false);
   MUSTER_FAULT_POINT("receive.acknowledged");

@@ -1,7 +1,7 @@
-// Algorithm::kTurns: as Algorithm::kSmall, where ranks take turns on a core. A rank that waits gives its core
-// away at once, which costs a microsecond. That is in vain if all ranks of this core have arrived: then the
-// others on it wait as well. So each member tells on which core it arrived, and a rank whose missing peers
-// all arrived elsewhere the last time keeps its core and looks for a while.
+// Algorithm::kTurns: Algorithm::kSmall where ranks take turns on a core. A rank that waits yields its core
+// at once, which costs a microsecond. The yield gains nothing if all ranks of this core have arrived, because
+// the others wait too. So each member announces the core on which it arrives. If all missing peers arrived
+// on other cores the last time, a rank keeps its core and polls for a while.
 #include "api/client/direct/algorithms.hpp"
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace {
 
 using Kind = shm::PayloadLocation::Kind;
 
-// About four turns: whoever is missing then waits for its own turn.
+// About four turns. A peer that is still missing then waits for a turn on its own core.
 constexpr int kLooks = 200;
 
 bool has_arrived(const Channel& channel, std::uint32_t i) {
   return look(&channel.arrivals().slot_of(i).position) == channel.at().position;
 }
 
-// Where the member arrived the last time; a core of ours if it did not tell.
+// Whether the member arrived on another core the last time. False if its core is not known.
 bool arrives_elsewhere(const Channel& channel, std::uint32_t i, std::uint32_t core) {
   const shm::PayloadLocation told = channel.arrivals().of(i).location();
   return told.kind == Kind::kInline && told.index != core;
@@ -35,7 +35,8 @@ void look_for_others(const Channel& channel, std::uint32_t missing) {
       if (--looks == 0) return;
 }
 
-// Ranks seldom move to another core, and the question costs as much as the rest of the announcement.
+// Looks up the core once in kAskedEvery operations. Ranks seldom move to another core, and the look-up costs
+// as much as the rest of the announcement.
 void tell_core(Channel& channel) {
   constexpr std::uint64_t kAskedEvery = 16;
   std::uint64_t& told = channel.arrivals().draft().location_bits;

@@ -1,10 +1,9 @@
-// How a caller waits for its peers: first it looks, then it gives its core away between looks, then it
-// sleeps.
+// How a caller waits for its peers: it polls, then yields its core between polls, then sleeps on a futex.
 //
-// A look costs nothing and finds a peer that is about to come on another core (a cache line takes 50 ns).
-// Where ranks outnumber cores the peer may need this very core, so the caller yields it at once: a meeting is
-// then a context switch, not a time slice. A sleeper is woken by the peer it sleeps for (Waiter::publish). It
-// also wakes by itself every few milliseconds, to look at the epoch, the deadline and the interrupt flag.
+// Polling is cheap, and sees a peer on another core soonest (a cache line takes 50 ns). Where ranks outnumber
+// cores, the peer may need this very core, so the caller yields it almost at once. A meeting then takes a
+// context switch, not a time slice. The peer wakes a caller that sleeps (Waiter::publish). The caller also
+// wakes by itself every few milliseconds, to check the epoch, the deadline and the interrupt flag.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -17,12 +16,12 @@ namespace muster::client {
 // How a wait ended.
 enum class Waited : std::uint8_t {
   kMet,
-  kEnded,  // the epoch has ended, or what is waited for will not come
+  kEnded,  // the epoch has ended, what is waited for will not come, or the caller gives up at its deadline
   kAlone,  // the engine is gone
   kInterrupted,
 };
 
-// What a member waits for, for who asks why it takes so long.
+// What a member waits for, as the engine needs it to find the cause of a passed deadline.
 struct Wanted {
   std::uint64_t group = 0;  // handle
   std::uint64_t epoch = 0;
@@ -32,7 +31,7 @@ struct Wanted {
   std::uint64_t phase = 0;     // kPhase
 };
 
-// What a waiting caller looks at besides its peers.
+// What a waiting caller checks besides its peers' words.
 //
 // Owns    nothing.
 // Thread  the session's.
@@ -44,21 +43,21 @@ class WaitHooks {
   virtual Instant now() const = 0;
   // On which core the caller runs: a hint, which may be out of date at once.
   virtual std::uint32_t core() const { return 0; }
-  // The engine's end of the session's socket is closed.
+  // Whether the engine has closed the session's socket, or has failed to answer a request.
   virtual bool engine_gone() = 0;
-  // The deadline of what is waited for has passed: the engine finds out who is missing and ends the epoch,
-  // unless all have come by now.
+  // Reports that the deadline of the wait has passed. The engine finds the members that are missing and ends
+  // the epoch, unless none is missing by now.
   virtual void overdue(const Wanted& wanted) = 0;
-  // Somebody wants the caller out of its wait. A look; raised from another thread or a signal handler.
+  // Whether another thread or a signal handler has asked this caller to leave its wait. Makes no system call.
   virtual bool interrupted() const { return false; }
 };
 
-// What happens at the deadline: the engine is asked who is to blame, or the caller goes on without.
+// What happens at the deadline: the engine is asked for the cause, or the caller stops waiting.
 enum class AtDeadline : std::uint8_t { kAsk, kGiveUp };
 
 // Owns    the bounds of one operation's waits.
 // Thread  the session's.
-// Bound   the deadline, from the first wait that is not met at once: a quick operation reads no clock.
+// Bound   the deadline, from the first wait that polling does not end: quick waits read no clock.
 // Fails   never.
 class WaitPolicy {
  public:
@@ -76,7 +75,7 @@ class WaitPolicy {
     return policy;
   }
 
-  // The deadline has been dealt with: begin it again.
+  // The deadline begins again at the next check.
   void renew() { deadline_ = Instant::max(); }
 
   bool crowded() const { return crowded_; }
@@ -86,8 +85,8 @@ class WaitPolicy {
     if (deadline_ == Instant::max()) begin(hooks.now());
     return deadline_;
   }
-  // A look at the clock. Time in which this caller did not look was not waited: it was stopped, perhaps with
-  // all others, and blames nobody for it.
+  // Reads the clock. If the last reading is more than kHeldUp ago, this process was stopped, perhaps with all
+  // others. That time does not count, so no member is blamed for it.
   bool over(const WaitHooks& hooks) {
     const Instant now = hooks.now();
     if (deadline_ == Instant::max()) begin(now);
@@ -106,7 +105,7 @@ class WaitPolicy {
 
   Nanos timeout_;
   Instant deadline_ = Instant::max();
-  Instant looked_{0};  // since the deadline has begun
+  Instant looked_{0};  // latest reading of the clock since the deadline began
   bool crowded_;
   AtDeadline at_deadline_;
   bool interruptible_ = true;

@@ -14,10 +14,10 @@ namespace {
 using shm::Published;
 using shm::Untrusted;
 
-constexpr int kYields = 1000;         // about 0.5 ms with nobody else to run, longer with
-constexpr int kYieldsPerGlance = 16;  // between looks at epoch and clock
+constexpr int kYields = 1000;         // about 0.5 ms if no other thread wants the core, else longer
+constexpr int kYieldsPerGlance = 16;  // between checks of epoch and clock
 constexpr Nanos kNapMax = std::chrono::milliseconds(5);
-constexpr int kNapsPerCheck = 20;  // between questions whether the engine lives
+constexpr int kNapsPerCheck = 20;  // between checks whether the engine lives
 
 // The half of a word that changes with every value, which a futex can sleep on.
 const std::uint32_t* lower_half(const std::uint64_t* word) {
@@ -30,8 +30,8 @@ const std::uint32_t* lower_half(const std::uint64_t* word) {
 Waiter::Waiter(shm::DirectHeader* own, WaitHooks& hooks)
     : own_(own), hooks_(hooks), enrolled_(shm::enrol_for_fences()) {}
 
-// Dekker: a peer that is about to sleep has said so before it looks at the word once more, and its heavy
-// fence stands for the one that is missing here.
+// The publishing side of a Dekker handshake (api/shm/fence.hpp). A peer sets its sleep flag before it reads
+// the word a last time. Its heavy fence replaces the full fence that this side lacks between store and load.
 void Waiter::publish(std::uint64_t* word, std::uint64_t value, std::span<const Peer> listeners) {
   Published<std::uint64_t>(word).store_release(value);
   shm::light_fence(enrolled_);
@@ -60,7 +60,7 @@ Waited Waiter::wait_long(const std::uint64_t* word, const Condition& condition, 
   }
 }
 
-// The last look at the word comes after the look at the epoch: what had come before the end counts.
+// Reads the word after the epoch, so that an arrival from before the end counts.
 std::optional<Waited> Waiter::glance(const std::uint64_t* word, const Condition& condition,
                                      WaitPolicy& policy) {
   const bool hopeless = condition.hopeless();
@@ -70,7 +70,7 @@ std::optional<Waited> Waiter::glance(const std::uint64_t* word, const Condition&
   if (policy.over(hooks_)) {
     if (policy.gives_up()) return Waited::kEnded;
     hooks_.overdue(condition.wanted());
-    // Each question to an engine that does not answer takes the session's whole time: no second one.
+    // A request to an engine that does not answer takes the session's whole timeout, so send no second one.
     if (hooks_.engine_gone()) return Waited::kAlone;
     policy.renew();
   }

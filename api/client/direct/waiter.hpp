@@ -1,6 +1,6 @@
 // Waiter: how one member of a group publishes words to its peers, and waits for theirs.
 //
-// It never asks the engine anything, but through WaitHooks at a deadline.
+// It sends the engine no message, except through WaitHooks at a deadline.
 #pragma once
 
 #include "api/client/direct/peer.hpp"
@@ -25,9 +25,9 @@ namespace muster::client {
 class Condition {
  public:
   virtual bool reached(std::uint64_t value) const = 0;
-  // The word will not come to it. Asked before the last look at the word.
+  // Whether the word will never meet the condition. Checked before the last read of the word.
   virtual bool hopeless() const { return false; }
-  // For who asks at the deadline.
+  // What overdue() tells the engine at the deadline.
   virtual Wanted wanted() const = 0;
 
  protected:
@@ -45,7 +45,7 @@ class Waiter {
   // Writes the word, and wakes those of the listeners who sleep on it.
   void publish(std::uint64_t* word, std::uint64_t value, std::span<const Peer> listeners);
 
-  // Waits until the word has reached what the condition says.
+  // Waits until the word meets the condition, or the wait ends in another way.
   template<class C>
   Waited wait(const std::uint64_t* word, const C& condition, WaitPolicy& policy) {
     for (int looks = policy.crowded() ? kCrowdedLooks : kLooks; looks > 0; --looks) {
@@ -55,13 +55,13 @@ class Waiter {
     return wait_long(word, condition, policy);
   }
 
-  // Orders what was read before it against the engine's heavy fence.
+  // Orders earlier reads before later ones, together with the engine's heavy fence.
   void fence() const {
     std::atomic_thread_fence(std::memory_order_acquire);
     shm::light_fence(enrolled_);
   }
 
-  // Tells the core that this is a loop of looks.
+  // Tells the core that this is a spin loop.
   static void relax();
   Instant now() const { return hooks_.now(); }
   std::uint32_t core() const { return hooks_.core(); }

@@ -1,5 +1,5 @@
-// Algorithm::kWhole: each member reads the contributions that it needs and finishes alone. One meeting, and a
-// second one where large contributions are read where they are.
+// Algorithm::kWhole: each member reads the contributions that it needs and finishes alone. There is one
+// meeting, and a second one if large contributions are read in place.
 #include "api/base/fault_point.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/client/direct/algorithms.hpp"
@@ -13,7 +13,7 @@
 namespace muster::client {
 namespace {
 
-// What every body needs.
+// What the functions below need.
 struct Run {
   const DirectPlan& plan;
   Payloads& payloads;
@@ -24,7 +24,7 @@ struct Run {
   std::size_t streaming_from(std::uint64_t target_bytes) const {
     return math::streaming_from(target_bytes * members);
   }
-  // The others first in line after this member, so that not all read the same one at once; itself last.
+  // The order of reading: the members after this one, and itself last. So not all read the same one at once.
   std::uint32_t turn(std::uint32_t k) const { return (me + 1 + k) % members; }
 };
 
@@ -34,7 +34,7 @@ const std::byte* given_by(const Run& run, std::uint32_t from, std::uint64_t byte
   return cut ? run.payloads.block_for_me(from, bytes) : run.payloads.read(from, 0, bytes);
 }
 
-// Makes block `block` of what this member gets.
+// Computes block `block` of this member's target.
 Outcome take(const Run& run, std::uint32_t block) {
   const Block& to = run.plan.mine.target_blocks[block];
   if (to.count == 0) return Outcome::kDone;
@@ -55,8 +55,8 @@ Outcome take(const Run& run, std::uint32_t block) {
   return intact ? Outcome::kDone : Outcome::kBroken;
 }
 
-// Once all have arrived and agree. They look at the memory that they have read; of slots one look at the end
-// tells of all.
+// Runs once all have arrived and agree. take() checks the stages and arenas that it has read; run_whole()
+// checks all slots once, at the end.
 Outcome take_part(const Run& run) {
   if (run.plan.mine.target == nullptr) return Outcome::kDone;
   const auto blocks = static_cast<std::uint32_t>(run.plan.mine.target_blocks.size());

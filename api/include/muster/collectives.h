@@ -151,8 +151,8 @@ MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const
  * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED) and, in a job with `digests`, CORRUPT (members have
  * different results of this run), each told once to every member of the group, after which the group may run again; STALE,
  * BAD_ARGUMENT (a kernel's plan), DAEMON_LOST, JOB_ENDED; INTERRUPTED if this rank was interrupted (muster_interrupt). From a
- * run that has not begun: STATE (see above), BUSY (the lane that it would take is full), NO_RESOURCE (the first run needs more
- * of the rank's arena than is left, as when others read what is moved in place). */
+ * run that has not begun: STATE (see above), BUSY (the lane that it would take is full), NO_RESOURCE (the rank's arena is too
+ * small for the first run). WAIT_TIMEOUT: the engine is stopped, and may still write the target. */
 MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan plan, int64_t timeout_ns);
 /* Change the counts of a collective's plan, from this rank's next start or run of it on. A mixture of experts needs this: what
  * it sends changes with each step, its memory does not. `count`, `source_blocks` and `target_blocks` mean what they mean in

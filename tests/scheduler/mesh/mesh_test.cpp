@@ -37,8 +37,8 @@ std::uint32_t size_of(const Mesh& mesh, std::string_view name) {
 
 std::vector<std::uint32_t> ranks(const Mesh& mesh, std::string_view name, std::uint32_t rank) {
   std::vector<std::uint32_t> values;
-  for (const Rank member : mesh.group_ranks(Rank(rank), mesh.find(name).value()))
-    values.push_back(member.value);
+  const DimId id = mesh.find(name).value();
+  for (std::uint32_t c = 0; c < mesh.dim(id).size; ++c) values.push_back(mesh.moved(Rank(rank), id, c).value);
   return values;
 }
 
