@@ -34,7 +34,9 @@ constexpr std::uint32_t kRanks = 4;
 constexpr std::uint32_t kLanes = 3;
 constexpr std::size_t kSteps = 60;
 constexpr std::size_t kAhead = 4;  // starts of a lane that are not over
-constexpr int kHeardMax = 1 + static_cast<int>(kLanes);
+// A fault ends each place once (decision D18), so a lane hears of it once for each place of its rank: three
+// groups on each lane; messages to and from both neighbours, and around the square in the group of all.
+constexpr int kHeardMax = 3 * static_cast<int>(kLanes) + 4 + 2;
 constexpr int kFaultsMax = 6;
 constexpr int kTurnsMax = 60000;
 constexpr Nanos kDeadline{2000};
