@@ -24,7 +24,7 @@ demo: setup ## Train a small language model on 8 ranks; writes demo/index.html a
 test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"
 	@python3 deploy/test.py
 
-prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, a quarter of an hour
+prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, three quarters of an hour
 	@cmake --preset release
 	@cmake --build --preset release --target all tests_all
 	@python3 deploy/prove.py --record build/release/prove.txt

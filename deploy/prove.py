@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs what is promised at the size at which it is promised: a quarter of an hour, on a
+"""Runs what is promised at the size at which it is promised: three quarters of an hour, on a
 machine that does nothing else.
 
 Each line of PROOFS is a test program of build/release with what makes it long, and gives one line: its name,

@@ -180,7 +180,7 @@ void keep(const KeptCosts& costs, const std::string& folder) {
   Json json{{"machine", machine_name()}, {"used", to_json(costs.used)}};
   if (costs.measured) json["measured"] = to_json(*costs.measured);
   if (write_new(fresh, json.dump(2) + "\n") && ::rename(fresh.c_str(), path.c_str()) == 0) return;
-  MUSTER_LOG(kWarning, "supervisor", "cannot keep the costs of this node in {}; they will be measured again",
+  MUSTER_LOG(kWarning, "control", "cannot keep the costs of this node in {}; they will be measured again",
              path);
   ::unlink(fresh.c_str());
 }
