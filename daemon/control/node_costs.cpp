@@ -204,6 +204,10 @@ NodeCosts measure_node_costs(std::span<const int> cores) {
   return costs;
 }
 
+NodeCosts measure_node_costs() {
+  return measure_node_costs(own_cores());
+}
+
 std::optional<KeptCosts> kept_node_costs(const std::string& folder) {
   const auto text = text_of(path_in(folder));
   if (!text) return std::nullopt;
@@ -220,7 +224,7 @@ const NodeCosts& NodeCostBook::get() {
   const auto kept = folder_.empty() ? std::nullopt : kept_node_costs(folder_);
   KeptCosts costs{given_, kept ? kept->measured : std::nullopt};
   if (!given_.sound() && !costs.measured) {
-    NodeCosts fresh = measure_node_costs(own_cores());
+    NodeCosts fresh = measure_();
     MUSTER_LOG(kInfo, "control", "measured: a meeting {} ns, a turn {} ns, {} bytes/us within caches",
                fresh.meeting_ns, fresh.turn_ns, fresh.cached_bytes_per_us);
     // What a busy machine left unmeasured is not kept as if it had been.

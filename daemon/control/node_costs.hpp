@@ -4,15 +4,19 @@
 
 #include "api/base/node_costs.hpp"
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace muster::control {
 
 // Measures on up to two of these cores, for at most some 8 ms. What it cannot measure in that time, or with
 // one core alone, is 0.
 NodeCosts measure_node_costs(std::span<const int> cores);
+// On the cores that this process may use.
+NodeCosts measure_node_costs();
 
 struct KeptCosts {
   NodeCosts used;                     // by jobs: as given, else as measured
@@ -29,13 +33,17 @@ struct KeptCosts {
 class NodeCostBook {
  public:
   // `given`: by the administrator; 0: to be measured. `folder`: empty: nothing is kept.
-  NodeCostBook(const NodeCosts& given, std::string folder) : given_(given), folder_(std::move(folder)) {}
+  NodeCostBook(
+      const NodeCosts& given, std::string folder,
+      std::function<NodeCosts()> measure = [] { return measure_node_costs(); })
+      : given_(given), folder_(std::move(folder)), measure_(std::move(measure)) {}
 
   const NodeCosts& get();
 
  private:
   NodeCosts given_;
   std::string folder_;
+  std::function<NodeCosts()> measure_;
   std::optional<NodeCosts> known_;
 };
 

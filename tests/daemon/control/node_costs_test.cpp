@@ -66,7 +66,8 @@ TEST(NodeCosts, AreMeasuredInBoundedTimeOnABusyCore) {
       }
     });
   const std::vector<int> one = {core};
-  EXPECT_LT(measure_node_costs(one).turn_ns, 100'000u) << "a turn, not a slice of a busy thread";
+  // 100 turns within its 8 ms, and a third more for a process's turn.
+  EXPECT_LE(measure_node_costs(one).turn_ns, 8'000'000u / 100 * 13 / 10);
   over = true;
 }
 
@@ -95,12 +96,12 @@ TEST(NodeCosts, AreNotReadFromWhatIsNoPlainFile) {
 }
 
 // Goal:   the first job measures, later daemons read what it found.
-// Method: what is kept is changed by hand; the next book must say the same.
+// Method: the machine's costs are made up. What is kept is changed by hand; the next book must say the same.
 TEST(NodeCosts, AreKeptForALaterDaemon) {
   const test::Folder folder;
-  NodeCostBook first(NodeCosts{0, 0, 0, 0}, folder.path());
-  const NodeCosts measured = first.get();
-  EXPECT_TRUE(measured.sound());
+  const NodeCosts measured{245, 1500, 115120, 28780};
+  NodeCostBook first(NodeCosts{0, 0, 0, 0}, folder.path(), [&] { return measured; });
+  EXPECT_EQ(first.get(), measured);
   EXPECT_EQ(kept_node_costs(folder.path()), (KeptCosts{measured, measured}));
 
   const std::string path = folder.path() + "/costs.json";
@@ -115,6 +116,19 @@ TEST(NodeCosts, AreKeptForALaterDaemon) {
   EXPECT_EQ(kept_node_costs(folder.path())->used, in_part.get());
   EXPECT_NE(kept_node_costs(folder.path())->measured, in_part.get())
       << "what was given has not been measured";
+}
+
+// Goal:   what a busy machine left unmeasured is no measurement.
+TEST(NodeCosts, AreMeasuredAgainWhereTheMachineWasTooBusy) {
+  const test::Folder folder;
+  const NodeCosts in_part{0, 1688, 115120, 28780};
+  NodeCostBook busy(NodeCosts{0, 0, 0, 0}, folder.path(), [&] { return in_part; });
+  EXPECT_TRUE(busy.get().sound());
+  EXPECT_EQ(busy.get().turn_ns, 1688u);
+  EXPECT_EQ(kept_node_costs(folder.path()), (KeptCosts{busy.get(), std::nullopt}));
+  const NodeCosts whole{245, 1700, 115120, 28780};
+  NodeCostBook quiet(NodeCosts{0, 0, 0, 0}, folder.path(), [&] { return whole; });
+  EXPECT_EQ(quiet.get(), whole);
 }
 
 TEST(NodeCosts, AreMeasuredAgainWhereWhatIsKeptDoesNotFit) {
