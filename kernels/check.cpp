@@ -57,8 +57,9 @@ Face face_of(const Tensor& t) {
   return face;
 }
 
-Overlap overlap_of(const Tensor& a, const Tensor& b, OverlapBudget& budget) {
-  if (a.count() == 0 || b.count() == 0 || a.data >= end_of(b) || b.data >= end_of(a)) return Overlap::kNone;
+BytesShared overlap_of(const Tensor& a, const Tensor& b, OverlapBudget& budget) {
+  if (a.count() == 0 || b.count() == 0 || a.data >= end_of(b) || b.data >= end_of(a))
+    return BytesShared::kNone;
   return muster::overlap_of(face_of(a), face_of(b), budget);
 }
 
@@ -79,11 +80,11 @@ Status check_apart(const Kernel& kernel, const Args& args) {
       if (j == i || counted || !args.tensors[j].present()) continue;
       const bool may_be_it = static_cast<std::int32_t>(j) == kernel.in_place_of;
       if (may_be_it && same_view(args.tensors[i], args.tensors[j])) continue;
-      const Overlap found = overlap_of(args.tensors[i], args.tensors[j], budget);
-      if (found == Overlap::kNone) continue;
+      const BytesShared found = overlap_of(args.tensors[i], args.tensors[j], budget);
+      if (found == BytesShared::kNone) continue;
       return failure(Code::kBadArgument, "{}: {} and {} {}; what is written must lie apart from the rest",
                      kernel.name, kernel.operands[i].name, kernel.operands[j].name,
-                     found == Overlap::kSome ? "overlap" : "interleave in a way that is not told apart");
+                     found == BytesShared::kSome ? "overlap" : "interleave in a way that is not told apart");
     }
   }
   return {};

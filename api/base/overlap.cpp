@@ -55,26 +55,26 @@ Wide floor_of(Wide a, Wide b) {
 }
 
 // Whether the unknowns from `k` on can add up to something in [low, high].
-Overlap solve(const Equation& e, std::size_t k, Wide low, Wide high, OverlapBudget& budget) noexcept {
-  if (high < e.least[k] || low > e.most[k]) return Overlap::kNone;
-  if (k == e.count) return Overlap::kSome;
+BytesShared solve(const Equation& e, std::size_t k, Wide low, Wide high, OverlapBudget& budget) noexcept {
+  if (high < e.least[k] || low > e.most[k]) return BytesShared::kNone;
+  if (k == e.count) return BytesShared::kSome;
   const Unknown& u = e.unknowns[k];
   const Wide first = std::max(u.low, -floor_of(e.most[k + 1] - low, u.stride));
   const Wide last = std::min(u.high, floor_of(high - e.least[k + 1], u.stride));
-  if (k + 1 == e.count) return first <= last ? Overlap::kSome : Overlap::kNone;
+  if (k + 1 == e.count) return first <= last ? BytesShared::kSome : BytesShared::kNone;
   for (Wide value = first; value <= last; ++value) {
-    if (budget.steps == 0) return Overlap::kUnknown;
+    if (budget.steps == 0) return BytesShared::kUnknown;
     --budget.steps;
-    const Overlap found = solve(e, k + 1, low - value * u.stride, high - value * u.stride, budget);
-    if (found != Overlap::kNone) return found;
+    const BytesShared found = solve(e, k + 1, low - value * u.stride, high - value * u.stride, budget);
+    if (found != BytesShared::kNone) return found;
   }
-  return Overlap::kNone;
+  return BytesShared::kNone;
 }
 
 }  // namespace
 
-Overlap overlap_of(const Face& a, const Face& b, OverlapBudget& budget) noexcept {
-  if (a.count() == 0 || b.count() == 0) return Overlap::kNone;
+BytesShared overlap_of(const Face& a, const Face& b, OverlapBudget& budget) noexcept {
+  if (a.count() == 0 || b.count() == 0) return BytesShared::kNone;
   Equation equation;
   equation.add(a, false);
   equation.add(b, true);

@@ -14,10 +14,10 @@ struct OverlapBudget {
   std::uint32_t steps = 1 << 20;
 };
 
-enum class Overlap : std::uint8_t { kNone, kSome, kUnknown };  // kUnknown: the budget is spent
+enum class BytesShared : std::uint8_t { kNone, kSome, kUnknown };  // kUnknown: the budget is spent
 
 // Both have 0..4 dims, no negative size or stride, and span less than 2^63 bytes.
-Overlap overlap_of(const Face& a, const Face& b, OverlapBudget& budget) noexcept;
+BytesShared overlap_of(const Face& a, const Face& b, OverlapBudget& budget) noexcept;
 
 // Whether each stride is larger than the extent of the dims inside it, so that no two elements can meet.
 bool is_nested(const Face& face) noexcept;

@@ -177,12 +177,12 @@ Status check_faces_apart(const Share& share) {
     for (std::size_t j = i + 1; j < placed.size() && placed[j].first < placed[i].last; ++j) {
       const bool both_read = placed[i].list[0] == 's' && placed[j].list[0] == 's';
       if (both_read) continue;
-      const Overlap found = overlap_of(*placed[i].face, *placed[j].face, budget);
-      if (found == Overlap::kNone) continue;
+      const BytesShared found = overlap_of(*placed[i].face, *placed[j].face, budget);
+      if (found == BytesShared::kNone) continue;
       return failure(Code::kBadArgument, "{} and {} {}; what is received must lie apart from the rest",
                      name_of(share, placed[i].list, placed[i].place),
                      name_of(share, placed[j].list, placed[j].place),
-                     found == Overlap::kSome ? "overlap" : "interleave in a way that is not told apart");
+                     found == BytesShared::kSome ? "overlap" : "interleave in a way that is not told apart");
     }
   return Status();
 }

@@ -61,7 +61,7 @@ TEST(Overlap, AgreesWithTheSetsOfBytes) {
     for (const std::size_t byte : bytes_in(b)) meet = meet || in_a.count(byte) != 0;
     met += meet ? 1 : 0;
     OverlapBudget budget;
-    ASSERT_EQ(overlap_of(a, b, budget), meet ? Overlap::kSome : Overlap::kNone) << "seed " << seed;
+    ASSERT_EQ(overlap_of(a, b, budget), meet ? BytesShared::kSome : BytesShared::kNone) << "seed " << seed;
   }
   EXPECT_GT(met, last / 10);
   EXPECT_LT(met, last - last / 10) << "both answers were asked for";
@@ -111,7 +111,7 @@ TEST(Overlap, GivesUpWhenTheBudgetIsSpent) {
   b.stride = {1000081 * 2, 1000099 * 2, 1000117 * 2, 1000121 * 2};
   b.data = g_memory + 1;  // even sums never meet odd ones, but who would know
   OverlapBudget budget{100'000};
-  EXPECT_EQ(overlap_of(a, b, budget), Overlap::kUnknown);
+  EXPECT_EQ(overlap_of(a, b, budget), BytesShared::kUnknown);
   EXPECT_EQ(budget.steps, 0u);
 }
 

@@ -1,0 +1,104 @@
+// Layout: which part of a tensor each rank of a mesh has (decision D10). Every rank's boxes come from one
+// function; no other code replays placements, for a replay in another order gives other rows.
+#pragma once
+
+#include "api/base/layout/box.hpp"
+#include "api/base/layout/split.hpp"
+#include "api/base/result.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+enum class PlacementKind : std::uint8_t {
+  kReplicate,  // each rank along the axis has the same
+  kShard,      // dim `dim` is divided along the axis
+  kPartial,    // each rank along the axis has an addend; the tensor is their reduction by `redop`
+};
+
+struct Placement {
+  PlacementKind kind = PlacementKind::kReplicate;
+  std::int32_t dim = 0;             // kShard
+  Split split = Split::ceil();      // kShard
+  muster_redop redop = MUSTER_SUM;  // kPartial
+  friend bool operator==(const Placement&, const Placement&) = default;
+
+  static Placement replicate();
+  static Placement shard(std::int32_t dim, Split split = Split::ceil());
+  static Placement partial(muster_redop redop = MUSTER_SUM);
+};
+
+// One dim of the mesh, and how the tensor lies along it.
+struct MeshAxis {
+  std::string name;  // for messages: "tp"
+  std::int64_t ranks = 1;
+  Placement placement;
+  friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
+};
+
+// In which order the axes that shard one dim cut it. Innermost first: tp cuts the tensor, then FSDP cuts what
+// tp left, so each rank's rows are contiguous (a strided shard of torch.distributed). Outermost first is what
+// torch.distributed means by Shard, Shard.
+enum class ShardOrder : std::uint8_t { kInnermostFirst, kOutermostFirst };
+
+// A box of the tensor and where it lies in the rank's own array.
+struct Piece {
+  Box box;   // of the tensor
+  Index at;  // its first element, in the rank's array
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+// A rank's array is the tensor's shape with each sharded dim cut. It is one piece, except where a fused dim
+// makes it several.
+//
+// Owns    shape and axes.
+// Thread  a value; any.
+// Bound   kTensorDimsMax dims, kAxesMax axes, kRanksMax ranks.
+// Fails   make() with kBadArgument, which names axis, dim and value; the sentence is the same on every rank.
+//         A rank outside the mesh is the caller's bug and asserts.
+class Layout {
+ public:
+  static constexpr std::size_t kAxesMax = 8;
+  static constexpr std::int64_t kRanksMax = 65536;
+
+  // `shape`: of the whole tensor. `axes`: outermost first, so that a rank is the row-major index of its
+  // coordinates.
+  static Result<Layout> make(std::span<const std::int64_t> shape, std::vector<MeshAxis> axes,
+                             ShardOrder order = ShardOrder::kInnermostFirst);
+
+  std::size_t dims() const { return dims_; }
+  const Index& shape() const { return shape_; }
+  std::int64_t elements() const;
+  std::span<const MeshAxis> axes() const { return axes_; }
+  ShardOrder order() const { return order_; }
+  std::int64_t ranks() const;  // the product of the axes'; 1 without axes
+
+  Index local_shape(std::int64_t rank) const;
+  std::int64_t local_elements(std::int64_t rank) const;
+  // In the row-major order of the rank's array; none for a rank that has nothing.
+  std::vector<Piece> pieces(std::int64_t rank) const;
+
+  // Coordinates along the axes, and back.
+  std::vector<std::int64_t> coordinates(std::int64_t rank) const;
+  std::int64_t rank_at(std::span<const std::int64_t> coordinates) const;
+  // The ranks that have what `rank` has, itself among them, in rising order. Along a partial axis they have
+  // different addends, so those do not count.
+  std::vector<std::int64_t> replicas(std::int64_t rank) const;
+  bool partial() const;  // whether an axis is
+
+  friend bool operator==(const Layout&, const Layout&) = default;
+
+ private:
+  Layout() = default;
+
+  std::size_t dims_ = 0;
+  Index shape_{};
+  std::vector<MeshAxis> axes_;
+  ShardOrder order_ = ShardOrder::kInnermostFirst;
+};
+
+}  // namespace muster
