@@ -11,10 +11,10 @@
 namespace muster {
 
 // Items [offset, offset + length) of a dim.
-struct Extent {
+struct Interval {
   std::int64_t offset = 0;
   std::int64_t length = 0;
-  friend bool operator==(const Extent&, const Extent&) = default;
+  friend bool operator==(const Interval&, const Interval&) = default;
 };
 
 // A rule. For n items over k ranks, rank r has:
@@ -32,7 +32,7 @@ struct Extent {
 // Owns    its numbers.
 // Thread  a value; any.
 // Bound   a list has at most kListMax entries.
-// Fails   check() with kBadArgument, which names the number at fault. extents() asserts that check() passes.
+// Fails   check() with kBadArgument, which names the number at fault. intervals() asserts that check() passes.
 class Split {
  public:
   static constexpr std::size_t kListMax = 65536;
@@ -49,7 +49,7 @@ class Split {
   Status check(std::int64_t items, std::int64_t ranks) const;
 
   // What rank `rank` of `ranks` has: in rising order, none of them empty.
-  std::vector<Extent> extents(std::int64_t items, std::int64_t ranks, std::int64_t rank) const;
+  std::vector<Interval> intervals(std::int64_t items, std::int64_t ranks, std::int64_t rank) const;
 
   std::string name() const;  // "aligned(64)", "fused(balanced; 8, 4, 4)"
   friend bool operator==(const Split&, const Split&) = default;
