@@ -46,7 +46,7 @@ lint: ## clang-tidy over the whole tree: an hour and a half of one core
 
 format: ## Format every C++ and CUDA file in place
 	@deploy/setup.sh format
-	@git ls-files -co --exclude-standard -- '*.hpp' '*.cpp' '*.h' '*.c' '*.cu' '*.cuh' | \
+	@git ls-files -co --exclude-standard -- '*.hpp' '*.cpp' '*.h' '*.c' '*.cu' '*.cuh' ':!api/include' | \
 	  xargs -r clang-format-14 -i
 
 clean: ## Remove everything that was built

@@ -193,7 +193,7 @@ Status DirectPath::give_up(const DirectPlan& plan, Status why) {
 // As an abort of this epoch alone: where it has ended meanwhile, that is what this rank hears.
 Status DirectPath::leave(const DirectPlan& plan) {
   const EpochView& view = plan.channel->view();
-  const Status asked = uses_.interrupt.leave(plan.channel->group(), view.epoch(), MUSTER_LANE_COUNT);
+  const Status asked = uses_.interrupt.leave(plan.channel->group(), view.epoch(), MUSTER_LANE_NONE);
   if (asked.ok() && view.closed()) return uses_.interrupt.as_interrupted(hear(plan));
   withdraw(plan);
   return asked.ok() ? failure(Code::kProtocol, "the daemon has not ended the group's epoch") : asked;

@@ -33,7 +33,7 @@ class Interrupt {
   }
 
   // Asks the engine to end, for all members, the operation in which this rank waits: the starts on `lane`, or
-  // with MUSTER_LANE_COUNT the group's direct operations in that epoch. They may have ended by then.
+  // with MUSTER_LANE_NONE the group's direct operations in that epoch. They may have ended by then.
   Status leave(muster_group group, std::uint64_t epoch, muster_lane lane);
   // Turns ABORTED into INTERRUPTED if this rank itself ended the operation.
   Status as_interrupted(const Status& verdict) const;

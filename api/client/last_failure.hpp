@@ -17,12 +17,12 @@ class LastFailure {
  public:
   struct Call {
     Status status;
-    muster_lane lane = MUSTER_LANE_COUNT;  // the stopped lane; MUSTER_LANE_COUNT: none
+    muster_lane lane = MUSTER_LANE_NONE;  // the stopped lane
     muster_point failed_point = MUSTER_POINT_NONE;
   };
 
   // Keeps a group's failure; ignores any other status.
-  void note(const Status& status, muster_lane lane = MUSTER_LANE_COUNT,
+  void note(const Status& status, muster_lane lane = MUSTER_LANE_NONE,
             muster_point failed_point = MUSTER_POINT_NONE) {
     if (is_group_failure(status.code())) latest_ = Call{status, lane, failed_point};
   }

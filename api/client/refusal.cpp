@@ -3,7 +3,9 @@
 namespace muster::client {
 
 Status no_such_lane(const char* field, muster_lane lane) {
-  return failure(Code::kBadArgument, "{} {} does not exist: lanes are MUSTER_LANE_COMPUTE..COPY ({}..{})",
+  return failure(Code::kBadArgument,
+                 "{} {} does not exist: lanes are MUSTER_LANE_COMPUTE..COPY ({}..{}), and those that "
+                 "muster_lane_create has made",
                  field, lane, static_cast<int>(MUSTER_LANE_COMPUTE), static_cast<int>(MUSTER_LANE_COPY));
 }
 
@@ -12,11 +14,11 @@ Status no_such_plan(muster_plan plan) {
                  plan);
 }
 
-Status check_fields(const muster_submit& submit) {
+Status check_fields(const muster_submit& submit, const Timelines& timelines) {
   if (submit.size != sizeof submit)
     return failure(Code::kBadArgument, "submit.size is {}; initialise it by MUSTER_SUBMIT_INIT ({})",
                    submit.size, sizeof submit);
-  if (submit.lane >= MUSTER_LANE_COUNT) return no_such_lane("submit.lane", submit.lane);
+  if (!timelines.has_lane(submit.lane)) return no_such_lane("submit.lane", submit.lane);
   if (submit.wait_count > MUSTER_WAITS_MAX)
     return failure(Code::kBadArgument, "submit.wait_count is {}; a start waits for {} points at most",
                    submit.wait_count, MUSTER_WAITS_MAX);
@@ -30,7 +32,7 @@ Status check_fields(const muster_submit& submit) {
 Status check_wait(std::uint32_t i, muster_point wait, const Timelines& timelines) {
   if (timelines.may_be_awaited(wait)) return {};
   const std::uint32_t timeline = shm::point_timeline(wait);
-  if (timeline < MUSTER_LANE_COUNT)
+  if (timeline < shm::kLanesMax)
     return failure(Code::kBadArgument,
                    "submit.waits[{}] is start {} of lane {}, which this session has not made: its last is {}",
                    i, shm::point_value(wait), timeline, timelines.started(timeline));

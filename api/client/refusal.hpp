@@ -15,7 +15,7 @@ namespace muster::client {
 Status no_such_lane(const char* field, muster_lane lane);
 Status no_such_plan(muster_plan plan);
 // Ok if the submit is valid. Does not check its waits.
-Status check_fields(const muster_submit& submit);
+Status check_fields(const muster_submit& submit, const Timelines& timelines);
 // Ok if a start may wait for wait number `i`.
 Status check_wait(std::uint32_t i, muster_point wait, const Timelines& timelines);
 // Says what is wrong with a signal that was refused; never ok.

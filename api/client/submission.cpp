@@ -4,6 +4,7 @@
 #include "api/client/refusal.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <unistd.h>
@@ -12,6 +13,11 @@ namespace muster::client {
 namespace {
 
 constexpr std::uint64_t kPointOfEntry = MUSTER_POINT_OF_ENTRY(0);
+
+// The lane of the lowest bit.
+muster_lane lowest(std::uint64_t lanes) {
+  return static_cast<muster_lane>(std::countr_zero(lanes));
+}
 
 bool is_entry(muster_point wait) {
   return (wait & ~shm::kPointValueMask) == kPointOfEntry;
@@ -38,12 +44,12 @@ Code Submission::start(muster_plan plan, const muster_submit& submit, muster_poi
   const muster_lane lane = submit.lane;
   if (lane_full(lane)) return Code::kBusy;
   MUSTER_FAULT_POINT("start.checked");
-  if (lanes_[lane].reset_asked || !record->news.empty()) [[unlikely]]
+  if (lanes_[lane].flags != 0 || !record->news.empty()) [[unlikely]]
     if (const Code code = say_first(lane, *record); code != Code::kOk) return code;
   if (const Code code = ring_.push(start_of(plan, submit)); code != Code::kOk) return code;
   if (ring_.doorbell_due()) ring_doorbell();
   MUSTER_FAULT_POINT("start.pushed");
-  lanes_[lane].reset_asked = false;
+  lanes_[lane].flags &= kKernelsOnly;
   const muster_point started = timelines_.start(lane);
   record->last = started;
   if (point != nullptr) *point = started;
@@ -51,7 +57,7 @@ Code Submission::start(muster_plan plan, const muster_submit& submit, muster_poi
 }
 
 bool Submission::is_well_formed(const muster_submit& submit) {
-  return submit.lane < MUSTER_LANE_COUNT && submit.wait_count <= MUSTER_WAITS_MAX && submit.flags == 0 &&
+  return submit.lane < shm::kLanesMax && submit.wait_count <= MUSTER_WAITS_MAX && submit.flags == 0 &&
          submit.deadline_ns >= 0;
 }
 
@@ -68,11 +74,13 @@ shm::Command Submission::start_of(muster_plan plan, const muster_submit& submit)
 
 // Commands that the engine must read before a start: the lane's reset and the plan's new counts.
 Code Submission::say_first(muster_lane lane, PlanRecord& record) {
+  if (!carries(lane, record)) return Code::kBadArgument;
   if (const Code code = reset_if_asked(lane); code != Code::kOk) return code;
   return tell(record);
 }
 
 bool Submission::lane_stays_full(muster_lane lane, std::uint64_t starts) {
+  if (!timelines_.has_lane(lane)) return true;
   const std::uint64_t settled = completion_.settled(lane, timelines_.started(lane));
   lanes_[lane].room_to = std::max(lanes_[lane].room_to, shm::make_point(lane, settled + lane_depth_));
   return timelines_.latest(lane) + starts > lanes_[lane].room_to;
@@ -111,14 +119,17 @@ Code Submission::tell_all() {
 // Hands out points only once all entries are valid: starts are counted apart and added at the end.
 Code Submission::start_batch(std::span<muster_batch_entry> entries, std::size_t* refused) {
   batch_.assign(entries.size(), shm::Command{});
-  std::array<std::uint64_t, MUSTER_LANE_COUNT> starts{};
+  std::array<std::uint64_t, shm::kLanesMax> starts;  // valid for the lanes in `used`
+  std::uint64_t used = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     muster_batch_entry& entry = entries[i];
     const muster_submit& submit = entry.submit;
     shm::Command& command = batch_[*refused = i];
     if (submit.size != sizeof submit) return Code::kBadArgument;
-    if (!is_well_formed(submit)) return Code::kBadArgument;
-    if (plans_.find(entry.plan) == nullptr) return Code::kStale;
+    if (!is_well_formed(submit) || !timelines_.has_lane(submit.lane)) return Code::kBadArgument;
+    const PlanRecord* const record = plans_.find(entry.plan);
+    if (record == nullptr) return Code::kStale;
+    if (!carries(submit.lane, *record)) return Code::kBadArgument;
     command = start_of(entry.plan, submit);
     for (std::uint32_t k = 0; k < submit.wait_count; ++k) {
       const muster_point wait = submit.waits[k];
@@ -126,26 +137,38 @@ Code Submission::start_batch(std::span<muster_batch_entry> entries, std::size_t*
       if (!known) return Code::kBadArgument;
       command.waits[k] = is_entry(wait) ? entries[shm::point_value(wait)].point : wait;
     }
+    const std::uint64_t bit = std::uint64_t{1} << submit.lane;
+    if ((std::exchange(used, used | bit) & bit) == 0) starts[submit.lane] = 0;
     entry.point = timelines_.latest(submit.lane) + ++starts[submit.lane];
     if (lane_full(submit.lane, starts[submit.lane])) return Code::kBusy;
   }
   MUSTER_FAULT_POINT("batch.checked");
-  for (std::size_t lane = 0; lane < starts.size(); ++lane)
-    if (starts[lane] > 0)
-      if (const Code code = reset_if_asked(static_cast<muster_lane>(lane)); code != Code::kOk) return code;
+  for (std::uint64_t left = used; left != 0; left &= left - 1)
+    if (const Code code = reset_if_asked(lowest(left)); code != Code::kOk) return code;
   for (std::size_t i = 0; i < entries.size(); ++i)
     if (const Code code = tell(*plans_.find(entries[*refused = i].plan)); code != Code::kOk) return code;
   if (const Code code = push(batch_); code != Code::kOk) return code;
   MUSTER_FAULT_POINT("batch.pushed");
   for (const muster_batch_entry& entry : entries) plans_.find(entry.plan)->last = entry.point;
-  for (std::size_t lane = 0; lane < starts.size(); ++lane) {
-    timelines_.start(static_cast<muster_lane>(lane), starts[lane]);
-    lanes_[lane].reset_asked = lanes_[lane].reset_asked && starts[lane] == 0;
+  for (std::uint64_t left = used; left != 0; left &= left - 1) {
+    const muster_lane lane = lowest(left);
+    timelines_.start(lane, starts[lane]);
+    lanes_[lane].flags &= kKernelsOnly;
   }
   return Code::kOk;
 }
 
-// ---- signals and resets ------------------------------------------------------------------------
+// ---- lanes, signals and resets ------------------------------------------------------------------------
+
+void Submission::open_lane(muster_lane lane, bool kernels_only) {
+  timelines_.open_lane(lane);
+  lanes_[lane] = {MUSTER_POINT_NONE, kernels_only ? kKernelsOnly : std::uint8_t{0}};
+}
+
+void Submission::close_lane(muster_lane lane) {
+  timelines_.close_lane(lane);
+  lanes_[lane] = Lane();
+}
 
 Code Submission::signal(std::uint32_t timeline, std::uint64_t value) {
   if (!timelines_.is_own(timeline)) return Code::kBadArgument;
@@ -161,8 +184,8 @@ Code Submission::signal(std::uint32_t timeline, std::uint64_t value) {
 }
 
 Code Submission::reset(muster_lane lane) {
-  if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
-  lanes_[lane].reset_asked = true;
+  if (!timelines_.has_lane(lane)) return Code::kBadArgument;
+  lanes_[lane].flags |= kResetAsked;
   const Code code = reset_if_asked(lane);
   MUSTER_FAULT_POINT("reset.pushed");
   return code;
@@ -172,7 +195,7 @@ Code Submission::reset(muster_lane lane) {
 // after a failure that this process has not seen, and the next failure would hide that one. The lane's next
 // start sees a failure between the reset and itself.
 Code Submission::reset_if_asked(muster_lane lane) {
-  if (!lanes_[lane].reset_asked) return Code::kOk;
+  if (!lanes_[lane].reset_asked()) return Code::kOk;
   bool stopped = false;
   if (const Code code = completion_.stopped(lane, &stopped); code != Code::kOk || !stopped) return code;
   shm::Command command;
@@ -217,9 +240,10 @@ Status Submission::full(muster_lane lane) {
 
 Status Submission::not_started(Code code, muster_plan plan, const muster_submit& submit) {
   if (code == Code::kStale) return no_such_plan(plan);
+  if (code != Code::kBusy && code != Code::kBadArgument) return not_pushed(code);
+  MUSTER_RETURN_IF_ERROR(check_fields(submit, timelines_));
   if (code == Code::kBusy) return lane_full(submit.lane) ? full(submit.lane) : not_pushed(code);
-  if (code != Code::kBadArgument) return not_pushed(code);
-  MUSTER_RETURN_IF_ERROR(check_fields(submit));
+  MUSTER_RETURN_IF_ERROR(check_named(plan, submit.lane));
   for (std::uint32_t i = 0; i < submit.wait_count; ++i)
     MUSTER_RETURN_IF_ERROR(check_wait(i, submit.waits[i], timelines_));
   return not_pushed(code);
@@ -229,14 +253,15 @@ Status Submission::not_started(Code code, muster_plan plan, const muster_submit&
 Status Submission::not_started(Code code, std::span<const muster_batch_entry> entries, std::size_t at) {
   const muster_submit& submit = entries[at].submit;
   if (code == Code::kStale) return no_such_plan(entries[at].plan);
+  if (code != Code::kBusy && code != Code::kBadArgument) return not_pushed(code);
+  MUSTER_RETURN_IF_ERROR(check_fields(submit, timelines_));
   if (code == Code::kBusy) {
     const auto same_lane = [&](const muster_batch_entry& entry) { return entry.submit.lane == submit.lane; };
     const auto starts =
         std::count_if(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(at) + 1, same_lane);
     return lane_full(submit.lane, static_cast<std::uint64_t>(starts)) ? full(submit.lane) : not_pushed(code);
   }
-  if (code != Code::kBadArgument) return not_pushed(code);
-  MUSTER_RETURN_IF_ERROR(check_fields(submit));
+  MUSTER_RETURN_IF_ERROR(check_named(entries[at].plan, submit.lane));
   for (std::uint32_t i = 0; i < submit.wait_count; ++i) {
     const muster_point wait = submit.waits[i];
     if (!is_entry(wait)) {
@@ -249,12 +274,22 @@ Status Submission::not_started(Code code, std::span<const muster_batch_entry> en
   return not_pushed(code);
 }
 
+Status Submission::check_named(muster_plan plan, muster_lane lane) {
+  const PlanRecord* const record = plans_.find(plan);
+  if (record == nullptr || carries(lane, *record)) return {};
+  return failure(
+      Code::kBadArgument,
+      "submit.lane {} has no name and carries kernels only; a collective needs a lane by whose name its "
+      "members meet (muster_lane_create)",
+      lane);
+}
+
 Status Submission::not_signalled(Code code, std::uint32_t timeline, std::uint64_t value) {
   return code == Code::kBadArgument ? cannot_signal(timeline, value, timelines_) : not_pushed(code);
 }
 
 Status Submission::not_reset(Code code, muster_lane lane) {
-  return lane >= MUSTER_LANE_COUNT ? no_such_lane("lane", lane) : not_pushed(code);
+  return timelines_.has_lane(lane) ? not_pushed(code) : no_such_lane("lane", lane);
 }
 
 }  // namespace muster::client

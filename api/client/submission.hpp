@@ -44,6 +44,13 @@ class Submission {
   Code start_batch(std::span<muster_batch_entry> entries, std::size_t* refused);
   Code signal(std::uint32_t timeline, std::uint64_t value);
   Code reset(muster_lane lane);
+  // The engine has opened the lane; kernels_only: it has no name, so collectives do not match there.
+  void open_lane(muster_lane lane, bool kernels_only);
+  void close_lane(muster_lane lane);
+  // Whether all starts of the lane have their outcome.
+  bool is_settled(muster_lane lane) {
+    return completion_.settled(lane, timelines_.started(lane)) == timelines_.started(lane);
+  }
   // Tells the engine the new counts of all plans.
   Code tell_all();
   // Ok if the lane takes a start at this moment. First carries out a reset that was asked for.
@@ -64,7 +71,13 @@ class Submission {
   static bool is_well_formed(const muster_submit& submit);
   static shm::Command start_of(muster_plan plan, const muster_submit& submit);
   Code say_first(muster_lane lane, PlanRecord& record);
-  // Starts beyond the lane's depth would fill the ring and block the commands of other lanes.
+  // Whether the plan may be started there.
+  bool carries(muster_lane lane, const PlanRecord& record) const {
+    return (lanes_[lane].flags & kKernelsOnly) == 0 || !record.usual_lane;
+  }
+  Status check_named(muster_plan plan, muster_lane lane);
+  // Starts beyond the lane's depth would fill the ring and block the commands of other lanes. A lane that the
+  // session does not have is full.
   bool lane_full(muster_lane lane, std::uint64_t starts = 1) {
     return timelines_.latest(lane) + starts > lanes_[lane].room_to && lane_stays_full(lane, starts);
   }
@@ -72,9 +85,12 @@ class Submission {
   bool lane_stays_full(muster_lane lane, std::uint64_t starts);
   Code reset_if_asked(muster_lane lane);
   Status full(muster_lane lane);
+  static constexpr std::uint8_t kResetAsked = 1;   // a reset was asked for since the latest start
+  static constexpr std::uint8_t kKernelsOnly = 2;  // the lane has no name
   struct Lane {
     muster_point room_to = MUSTER_POINT_NONE;  // the last start that is known to have room
-    bool reset_asked = false;                  // a reset was asked for since the latest start
+    std::uint8_t flags = 0;
+    bool reset_asked() const { return (flags & kResetAsked) != 0; }
   };
   shm::RingWriter<RingAtomics> ring_;
   shm::CompletionReader& completion_;
@@ -83,7 +99,7 @@ class Submission {
   PlanTable& plans_;
   std::uint32_t lane_depth_;
   Timelines timelines_;
-  std::array<Lane, MUSTER_LANE_COUNT> lanes_{};
+  std::array<Lane, shm::kLanesMax> lanes_{};
   std::vector<shm::Command> batch_;  // kept, so that a batch needs no heap
 };
 

@@ -13,15 +13,20 @@
 
 namespace muster::client {
 
-// Owns    the latest value of each lane and of each timeline of the session.
+// Owns    which lanes there are, and the latest value of each lane and of each timeline of the session.
 // Thread  the session's.
 // Bound   shm::kClientTimelinesMax timelines of its own.
 // Fails   create(): NO_RESOURCE.
 class Timelines {
  public:
   Timelines() {
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane) latest_[lane] = shm::make_point(lane, 0);
+    for (std::uint32_t lane = 0; lane < shm::kLanesMax; ++lane) latest_[lane] = shm::make_point(lane, 0);
   }
+
+  bool has_lane(muster_lane lane) const { return lane < shm::kLanesMax && (open_ >> lane & 1U) != 0; }
+  // A lane that is opened again goes on with its former values.
+  void open_lane(muster_lane lane) { open_ |= std::uint64_t{1} << lane; }
+  void close_lane(muster_lane lane) { open_ &= ~(std::uint64_t{1} << lane); }
 
   // The point of the lane's latest start; its value is 0 before the first.
   muster_point latest(muster_lane lane) const { return latest_[lane]; }
@@ -48,7 +53,7 @@ class Timelines {
   bool may_be_awaited(muster_point point) const {
     const std::uint32_t timeline = shm::point_timeline(point);
     if (point == MUSTER_POINT_NONE) return true;
-    if (timeline < MUSTER_LANE_COUNT) return point <= latest_[timeline];
+    if (timeline < shm::kLanesMax) return point <= latest_[timeline];
     return is_own(timeline);
   }
 
@@ -57,14 +62,16 @@ class Timelines {
   std::optional<Code> verdict(muster_point point) const {
     const std::uint32_t timeline = shm::point_timeline(point);
     if (point == MUSTER_POINT_NONE) return std::nullopt;
-    if (timeline < MUSTER_LANE_COUNT)
+    if (timeline < shm::kLanesMax)
       return point > latest_[timeline] ? std::optional(Code::kBadArgument) : std::nullopt;
     if (!is_own(timeline)) return Code::kBadArgument;
     return raised(timeline) >= shm::point_value(point) ? Code::kOk : Code::kPending;
   }
 
  private:
-  std::array<muster_point, MUSTER_LANE_COUNT> latest_{};
+  static_assert(shm::kLanesMax <= 64, "a lane is a bit of open_");
+  std::uint64_t open_ = (std::uint64_t{1} << MUSTER_LANE_CLASSES) - 1;
+  std::array<muster_point, shm::kLanesMax> latest_{};
   std::array<std::uint64_t, shm::kClientTimelinesMax> raised_{};
   std::uint32_t created_ = 0;
 };

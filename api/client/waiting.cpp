@@ -20,14 +20,14 @@ constexpr std::uint32_t kTestsPerLook = 16;  // a look reads the clock: too slow
 Status Waiting::outcome(muster_point point, Code code) {
   if (code == Code::kOk || code == Code::kPending) return Status(code, "");
   const std::uint32_t timeline = shm::point_timeline(point);
-  if (code == Code::kBadArgument && timeline < MUSTER_LANE_COUNT)
+  if (code == Code::kBadArgument && timeline < shm::kLanesMax)
     return failure(code, "the point is start {} of lane {}, which this session has not made: its last is {}",
                    shm::point_value(point), timeline, timelines_.started(timeline));
   if (code == Code::kBadArgument)
     return failure(code,
                    "point {:#x} is of timeline {}, which is no lane and none that this session has created",
                    point, timeline);
-  if (timeline >= MUSTER_LANE_COUNT) return connection_.in_words(code);
+  if (timeline >= shm::kLanesMax) return connection_.in_words(code);
   auto why = completion_.failure(timeline);
   // The page has the text of the lane's present failure; the point may belong to an earlier one.
   const bool its_own =

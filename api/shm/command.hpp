@@ -61,7 +61,9 @@ static_assert(slot_words({1, CommandKind::kRecount, 3, 4, 5, {6, 7, 8, 9}, 10}) 
 // A point packs a timeline (top 16 bits, plus one so that no point is 0) and a value.
 constexpr int kPointValueBits = 48;
 constexpr std::uint64_t kPointValueMask = (std::uint64_t{1} << kPointValueBits) - 1;
-constexpr std::uint32_t kClientTimelineFirst = 16;  // timelines 0..6 are the lanes
+// Timelines: those of lanes, those that clients raise, those of what the engine starts by itself.
+constexpr std::uint32_t kLanesMax = MUSTER_LANES_MAX;
+constexpr std::uint32_t kClientTimelineFirst = kLanesMax;
 constexpr std::uint32_t kClientTimelinesMax = 16;
 constexpr std::uint32_t kTimelinesMax = kClientTimelineFirst + kClientTimelinesMax;
 

@@ -59,7 +59,7 @@ void CompletionWriter::publish(std::uint32_t timeline, std::uint64_t value) {
 
 void CompletionWriter::fail(std::uint32_t lane, std::uint64_t from_value, Code status,
                             std::int32_t culprit_rank, std::string_view text) {
-  MUSTER_ASSERT(lane < MUSTER_LANE_COUNT);
+  MUSTER_ASSERT(lane < kLanesMax);
   MUSTER_ASSERT(is_failure(static_cast<std::int32_t>(status)));
   Sent& sent = timelines_[lane];
   if (fails(from_value, sent.failed_from, sent.failed_to)) return;
@@ -89,7 +89,7 @@ void CompletionWriter::write_text(std::uint32_t lane, std::string_view text) {
 }
 
 void CompletionWriter::reset(std::uint32_t lane, std::uint64_t up_to) {
-  MUSTER_ASSERT(lane < MUSTER_LANE_COUNT);
+  MUSTER_ASSERT(lane < kLanesMax);
   Sent& sent = timelines_[lane];
   if (sent.failed_from == 0 || sent.failed_to != 0) return;
   MUSTER_ASSERT(up_to >= sent.failed_from);
@@ -175,7 +175,7 @@ Code CompletionReader::decide(std::uint32_t timeline, std::uint64_t value) {
   Snapshot now{};
   const Code code = look(timeline, &now, nullptr);
   if (code != Code::kOk) return code;
-  if (timeline < MUSTER_LANE_COUNT) {
+  if (timeline < kLanesMax) {
     const History& history = histories_[timeline];
     if (value <= history.forgotten_to) return Code::kStale;
     for (const Episode& episode : history.episodes) {
@@ -247,8 +247,8 @@ Code CompletionReader::wait_any(std::span<const std::uint64_t> points, std::uint
 }
 
 Result<LaneFailure> CompletionReader::failure(std::uint32_t lane) {
-  if (lane >= MUSTER_LANE_COUNT)
-    return muster::fail(Code::kBadArgument, "lane {} is not in 0..{}", lane, MUSTER_LANE_COUNT - 1);
+  if (lane >= kLanesMax)
+    return muster::fail(Code::kBadArgument, "lane {} is not in 0..{}", lane, kLanesMax - 1);
   LaneFailure out;
   Snapshot now{};
   const Code code = look(lane, &now, &out.text);
@@ -279,7 +279,7 @@ Code CompletionReader::look_until_seen(std::uint32_t lane, Snapshot* now) {
 
 Code CompletionReader::stopped(std::uint32_t lane, bool* stopped) {
   *stopped = false;
-  if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
+  if (lane >= kLanesMax) return Code::kBadArgument;
   Snapshot now{};
   const Code code = look_until_seen(lane, &now);
   if (code == Code::kOk) *stopped = is_stopped(lane, now);
@@ -287,7 +287,7 @@ Code CompletionReader::stopped(std::uint32_t lane, bool* stopped) {
 }
 
 Code CompletionReader::remember_reset(std::uint32_t lane, std::uint64_t up_to) {
-  if (lane >= MUSTER_LANE_COUNT) return Code::kBadArgument;
+  if (lane >= kLanesMax) return Code::kBadArgument;
   Snapshot now{};
   if (const Code code = look_until_seen(lane, &now); code != Code::kOk) return code;
   if (now.failed_from == 0) return Code::kOk;

@@ -166,7 +166,7 @@ class CompletionReader {
 
   const CompletionSegment* page_;
   Sleeper<> sleeper_;
-  std::array<History, MUSTER_LANE_COUNT> histories_{};
+  std::array<History, kLanesMax> histories_{};
   std::uint32_t unstable_ = 0;
 };
 

@@ -62,6 +62,9 @@ enum class MessageKind : std::uint16_t {
   kMeshGrant = 38,
   kInterrupted = 39,  // → Done: the rank's operation has ended for all its members
   kDirectEndAnswer = 40,
+  kLaneOpen = 41,   // → LaneGrant
+  kLaneClose = 42,  // LaneGrant → Done
+  kLaneGrant = 43,
 };
 
 struct MessageHeader {
@@ -248,8 +251,19 @@ struct DirectEndAnswer {  // followed by the cause in words
 struct InterruptMessage {
   MessageHeader header;
   std::uint64_t group = 0;
-  std::uint64_t epoch = 0;                 // of the direct path; the rank's wait is in it
-  std::uint32_t lane = MUSTER_LANE_COUNT;  // the rank's wait is on this lane; MUSTER_LANE_COUNT: on none
+  std::uint64_t epoch = 0;                // of the direct path; the rank's wait is in it
+  std::uint32_t lane = MUSTER_LANE_NONE;  // the rank's wait is on this lane
+  std::uint32_t reserved = 0;
+};
+struct LaneOpen {
+  MessageHeader header;
+  std::uint32_t lane_class = 0;
+  std::uint32_t reserved = 0;
+  char name[kNameBytes] = {};  // zero-terminated; empty: the lane carries kernels only
+};
+struct LaneGrant {  // kLaneGrant, kLaneClose
+  MessageHeader header;
+  std::uint32_t lane = 0;
   std::uint32_t reserved = 0;
 };
 struct TraceGrant {

@@ -6,7 +6,7 @@
 //   |                   sleep line      |           | consumer line: head, engine asleep       |
 //   +-----------------------------------+ 4096      | wake line: futex word                    |
 //   | Command[kRingCapacity], 64 B each |           | TimelineWord[kTimelinesMax]              |
-//   +-----------------------------------+           | FailureText[MUSTER_LANE_COUNT]           |
+//   +-----------------------------------+           | FailureText[kLanesMax]                   |
 //                                                   | counters[kCountersMax]                   |
 //                                                   +------------------------------------------+
 //
@@ -24,7 +24,7 @@
 namespace muster::shm {
 
 constexpr std::uint64_t kMagicCompletion = 0x4d55535445524351;  // "MUSTERCQ"
-constexpr std::uint32_t kAbiVersion = 8;
+constexpr std::uint32_t kAbiVersion = 9;
 constexpr std::uint32_t kRingCapacity = 1024;  // commands; a power of two
 constexpr std::uint32_t kLaneDepth = 1024;     // limit of starts in flight on one lane
 constexpr std::uint32_t kCountersMax = 64;
@@ -88,7 +88,7 @@ struct CompletionSegment {
   std::uint32_t reserved = 0;
   char closed_text[kClosedTextBytes] = {};
   alignas(kLineBytes) TimelineWord timelines[kTimelinesMax];
-  alignas(kLineBytes) FailureText failures[MUSTER_LANE_COUNT];
+  alignas(kLineBytes) FailureText failures[kLanesMax];
   alignas(kLineBytes) std::uint64_t counters[kCountersMax];
 };
 constexpr std::size_t kCompletionBytes = (sizeof(CompletionSegment) + 4095) / 4096 * 4096;

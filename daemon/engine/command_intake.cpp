@@ -45,7 +45,7 @@ Status CommandIntake::execute(scheduler::Graph& graph, const shm::Command& comma
                        command.lane, command.plan);
       return {};
     case shm::CommandKind::kResetLane:
-      if (command.lane >= MUSTER_LANE_COUNT)
+      if (!graph.lanes_of(options_.rank).is_open(command.lane))
         return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
       graph.reset_lane(options_.rank, command.lane, now);
       return {};
@@ -62,7 +62,7 @@ Status CommandIntake::execute(scheduler::Graph& graph, const shm::Command& comma
 
 Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command, Instant now,
                             bool* lane_full) {
-  if (command.lane >= MUSTER_LANE_COUNT)
+  if (!graph.lanes_of(options_.rank).is_open(command.lane))
     return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
   scheduler::Plan* plan = plans_.find(Handle(command.plan));
   if (plan == nullptr) return failure(Code::kProtocol, "command {}: no such plan", command.sequence);
@@ -82,7 +82,10 @@ Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command
   const Code code = graph.submit(request, now);
   if (code == Code::kOk) return {};
   plans_.ended(*plan);
-  return failure(Code::kProtocol, "command {}: waits for a timeline that does not exist", command.sequence);
+  return failure(
+      Code::kProtocol,
+      "command {}: waits for a timeline that does not exist, or is of a collective on a lane without a name",
+      command.sequence);
 }
 
 // ---- new counts ----------------------------------------------------------------------------------

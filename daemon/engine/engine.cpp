@@ -29,7 +29,7 @@ Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& sp
                                                       Engine::Pooling pooling, device::host::Duty& duty) {
   device::host::PoolOptions options;
   options.workers = spec.workers;
-  options.streams_max = spec.world * graph.lanes;
+  options.streams_max = std::min(spec.world * shm::kLanesMax, device::host::PoolOptions::kStreamsMax);
   options.depth = scheduler::Executor::kEntriesPerStep * graph.launch_depth;
   options.spin = spec.idle_spin;
   options.duty = &duty;
@@ -69,6 +69,8 @@ Engine::Parts::Parts(Engine& engine, std::unique_ptr<device::Device> own_device,
       groups(std::move(plan.list), std::move(plan.table),
              {engine.spec_, engine.lock_, graph, executor, slots, buffers, metrics, faults, board,
               engine.open_communicator_}),
+      lanes(engine.lock_, graph, executor, slots, metrics),
+      plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, board),
       execution(engine.spec_, graph, executor, slots, metrics, recorder, reports) {}
 
@@ -237,34 +239,6 @@ std::optional<std::pair<Rank, std::string>> Engine::take_offender() const {
 Result<shm::Descriptor> Engine::open_events(Session& session) {
   const std::lock_guard lock(lock_);
   return session.publication().open_events();
-}
-
-// ---- plans -------------------------------------------------------------------------------------
-
-Result<Handle> Engine::plan_kernel(Session& session, const muster_kernel& kernel) {
-  MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_kernel(session.scope(parts_->graph.groups()), kernel));
-  const std::lock_guard lock(lock_);
-  return session.plans().add(std::move(plan));
-}
-
-Result<Handle> Engine::plan_collective(Session& session, const shm::PlanCollective& message,
-                                       const CollectiveLists& lists) {
-  MUSTER_ASSIGN_OR_RETURN(auto plan,
-                          resolve_collective(session.scope(parts_->graph.groups()), message, lists));
-  const std::lock_guard lock(lock_);
-  parts_->metrics.expect(*plan->collective());
-  parts_->graph.expect(*plan->collective());
-  return session.plans().add(std::move(plan), message);
-}
-
-// Starts that the client has pushed before this call count as in flight, so they are taken out of the ring
-// first.
-Status Engine::destroy_plan(Session& session, Handle handle) {
-  const std::lock_guard lock(lock_);
-  parts_->slots.drain_all(session.options().rank);
-  if (session.intake().has_backlog())
-    return failure(Code::kBusy, "starts before this call wait for room on their lane; wait for their points");
-  return session.plans().destroy(handle);
 }
 
 // ---- reports -----------------------------------------------------------------------------------

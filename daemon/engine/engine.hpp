@@ -16,13 +16,14 @@
 #include "daemon/engine/faults.hpp"
 #include "daemon/engine/job_buffers.hpp"
 #include "daemon/engine/job_groups.hpp"
+#include "daemon/engine/job_lanes.hpp"
+#include "daemon/engine/job_plans.hpp"
 #include "daemon/engine/memory_account.hpp"
 #include "daemon/engine/metrics.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/rank_slots.hpp"
 #include "daemon/engine/recorder.hpp"
 #include "daemon/engine/reports.hpp"
-#include "daemon/engine/resolve.hpp"
 #include "daemon/engine/session.hpp"
 #include "daemon/engine/tally.hpp"
 #include "kernels/device/host/pool.hpp"
@@ -83,15 +84,11 @@ class Engine final : public device::host::Duty {
   // The client's end of a socket that gets a byte at each completion and is closed with the session.
   Result<shm::Descriptor> open_events(Session& session);
 
-  // ---- plans -----------------------------------------------------------------------------------
-  Result<Handle> plan_kernel(Session& session, const muster_kernel& kernel);
-  Result<Handle> plan_collective(Session& session, const shm::PlanCollective& message,
-                                 const CollectiveLists& lists);
-  Status destroy_plan(Session& session, Handle handle);
-
   // ---- what else a job has ---------------------------------------------------------------------
   JobBuffers& buffers() { return parts_->buffers; }
   JobGroups& groups() { return parts_->groups; }
+  JobLanes& lanes() { return parts_->lanes; }
+  JobPlans& plans() { return parts_->plans; }
   DirectService& direct() { return parts_->direct; }
   Faults& faults() { return parts_->faults; }
   Recorder& recorder() { return parts_->recorder; }
@@ -136,6 +133,8 @@ class Engine final : public device::host::Duty {
     Reports reports;
     Faults faults;
     JobGroups groups;
+    JobLanes lanes;
+    JobPlans plans;
     DirectService direct;
     Execution execution;
   };

@@ -84,6 +84,7 @@ void Execution::account(Session& session, const scheduler::Plan& plan, std::uint
   event.label = plan.label();
   event.rank = session.options().rank;
   event.lane = lane;
+  event.lane_id = graph_.lanes_of(event.rank).id(lane);
   event.in_group = collective != nullptr;
   event.group = collective != nullptr ? collective->group.value : 0;
   event.value = value;

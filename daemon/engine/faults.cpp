@@ -25,17 +25,17 @@ Status Faults::abort(Session& session, std::uint64_t group) {
 // Ends only what the rank waits in: on the lane, and the group's epoch in which the rank is. If that has
 // ended meanwhile, the rank is told so, and nothing else ends.
 Status Faults::interrupt(Session& session, const shm::InterruptMessage& message) {
-  if (message.lane > MUSTER_LANE_COUNT)
-    return failure(Code::kBadArgument, "lane {} is not in 0..{}", message.lane, MUSTER_LANE_COUNT);
   const std::lock_guard lock(lock_);
   const Rank rank = session.options().rank;
+  if (message.lane != MUSTER_LANE_NONE && !graph_.lanes_of(rank).is_open(message.lane))
+    return failure(Code::kBadArgument, "lane {} does not exist", message.lane);
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(session.scope(graph_.groups()), message.group));
   const std::string& name = graph_.groups()[id.value].name;
   const scheduler::Cause cause{
       Code::kAborted, static_cast<std::int32_t>(rank.value),
       fmt::format("rank {} was interrupted (muster_interrupt) in an operation of group {}", rank.value,
                   name)};
-  if (message.lane < MUSTER_LANE_COUNT) {
+  if (message.lane != MUSTER_LANE_NONE) {
     slots_.drain_all(rank);
     graph_.give_up(rank, message.lane, cause, clock_.now());
     slots_.wake_clients();
@@ -61,7 +61,7 @@ void Faults::absent(Rank rank, const std::string& text) {
 
 void Faults::expect_all() {
   const std::lock_guard lock(lock_);
-  graph_.expect_all();
+  graph_.absences().expect_all();
   refresh_absences();
 }
 

@@ -11,10 +11,18 @@ namespace muster::engine {
 void FlightLog::attached(Rank rank) {
   RankLog& log = ranks_[rank.value];
   log.overwritten = false;
+  log.lanes.resize(MUSTER_LANE_CLASSES);
   for (auto& lane : log.lanes) {
     lane.clear();
     lane.reserve(kEntriesPerLane);
   }
+}
+
+void FlightLog::expect_lane(Rank rank, std::uint32_t lane) {
+  auto& lanes = ranks_[rank.value].lanes;
+  if (lane < lanes.size()) return;
+  lanes.resize(lane + 1);
+  lanes[lane].reserve(kEntriesPerLane);
 }
 
 void FlightLog::expect(GroupId group, std::int32_t sender, std::int32_t receiver) {
@@ -35,6 +43,7 @@ void FlightLog::submitted(const scheduler::Request& request, Instant now) {
   entry.value = request.value;
   entry.group = work->group.value;
   entry.lane = request.lane;
+  entry.lane_id = request.lane_id;
   entry.op = work->collective.op;
   entry.dtype = work->collective.dtype;
   if (work->point_to_point()) {
@@ -50,8 +59,9 @@ void FlightLog::submitted(const scheduler::Request& request, Instant now) {
 }
 
 FlightEntry* FlightLog::find(Rank rank, std::uint32_t lane, std::uint64_t value) {
-  auto& entries = ranks_[rank.value].lanes[lane];
-  if (entries.empty()) return nullptr;
+  auto& lanes = ranks_[rank.value].lanes;
+  if (lane >= lanes.size() || lanes[lane].empty()) return nullptr;
+  auto& entries = lanes[lane];
   FlightEntry& entry = entries[value % kEntriesPerLane];
   return entry.value == value ? &entry : nullptr;
 }
@@ -107,7 +117,8 @@ void FlightLog::failed(RankLog& log, FlightEntry& entry, std::uint64_t number) {
   if (!waited) return;
   for (const FlightEntry& other : log.lanes[entry.lane]) {
     const bool here = other.value != 0 && other.value != entry.value && other.group == entry.group &&
-                      other.sender == entry.sender && other.receiver == entry.receiver;
+                      other.lane_id == entry.lane_id && other.sender == entry.sender &&
+                      other.receiver == entry.receiver;
     if (!here) continue;
     if (other.state == FlightEntry::State::kScheduled && other.value < entry.value) {
       entry = FlightEntry{};

@@ -16,7 +16,8 @@ struct FlightEntry {
   enum class State : std::uint8_t { kScheduled, kStarted, kCompleted, kFailed };
   std::uint64_t value = 0;  // the point it reaches; 0: no entry
   std::uint32_t group = 0;
-  std::uint32_t lane = 0;
+  std::uint32_t lane = 0;  // its number at the rank
+  LaneId lane_id{};
   muster_op op = 0;
   muster_dtype dtype = 0;
   std::int32_t sender = -1;  // SEND, RECV: indices in the group
@@ -48,6 +49,8 @@ class FlightLog {
   // The rank has a new client: forgets what the last one did, and makes room for its lanes' entries. Pages
   // stay untouched until a lane has its first collective.
   void attached(Rank rank);
+  // The rank has a lane of that number.
+  void expect_lane(Rank rank, std::uint32_t lane);
   // Makes room for the numbers of the pair's messages; sender and receiver are indices in the group.
   void expect(GroupId group, std::int32_t sender, std::int32_t receiver);
   void submitted(const scheduler::Request& request, Instant now);
@@ -65,7 +68,7 @@ class FlightLog {
 
  private:
   struct RankLog {
-    std::array<std::vector<FlightEntry>, MUSTER_LANE_COUNT> lanes;
+    std::vector<std::vector<FlightEntry>> lanes;  // by number
     bool overwritten = false;
   };
   // A message has a number once both sides have come to it. Failed messages after it take the next numbers,

@@ -67,11 +67,12 @@ void set_group(const scheduler::Group& group, std::uint32_t id, const std::strin
   record.sends_up = from < to;
 }
 
-Record record_of(std::span<const scheduler::Group> groups, const FlightEntry& entry) {
+Record record_of(std::span<const scheduler::Group> groups, const scheduler::LaneTable& lanes,
+                 const FlightEntry& entry) {
   Record record;
   const bool pair = entry.sender >= 0;
-  set_group(groups[entry.group], entry.group, pair ? "engine" : scheduler::lane_name(entry.lane),
-            entry.sender, entry.receiver, record);
+  set_group(groups[entry.group], entry.group, pair ? "engine" : lanes.label(entry.lane_id), entry.sender,
+            entry.receiver, record);
   record.number = entry.number;
   record.op = entry.op;
   record.dtype = entry.dtype;
@@ -120,11 +121,11 @@ void number_the_waiting(std::vector<Record>& records) {
     if (record.number == 0) record.number = ++highest[record.group.name];
 }
 
-std::vector<Record> records_of(std::span<const scheduler::Group> groups, const RankFlights& flights,
-                               Instant now) {
+std::vector<Record> records_of(std::span<const scheduler::Group> groups, const scheduler::LaneTable& lanes,
+                               const RankFlights& flights, Instant now) {
   std::vector<Record> records;
   for (const FlightEntry& entry : flights.started)
-    if (entry.group < groups.size()) records.push_back(record_of(groups, entry));
+    if (entry.group < groups.size()) records.push_back(record_of(groups, lanes, entry));
   for (std::size_t i = 0; i < flights.run.size(); ++i) {
     const Instant next = i + 1 < flights.run.size() ? flights.run[i + 1].begun : now;
     records.push_back(record_of(groups, flights.run[i],
@@ -304,10 +305,10 @@ Json dump_of(const std::vector<Record>& records) {
 
 }  // namespace
 
-std::vector<Json> flight_dump(std::span<const scheduler::Group> groups, std::span<const RankFlights> ranks,
-                              Instant now) {
+std::vector<Json> flight_dump(std::span<const scheduler::Group> groups, const scheduler::LaneTable& lanes,
+                              std::span<const RankFlights> ranks, Instant now) {
   std::vector<std::vector<Record>> all;
-  for (const RankFlights& flights : ranks) all.push_back(records_of(groups, flights, now));
+  for (const RankFlights& flights : ranks) all.push_back(records_of(groups, lanes, flights, now));
   forget_what_others_have_lost(ranks, all);
   std::vector<Json> dumps;
   for (const std::vector<Record>& records : all) dumps.push_back(dump_of(records));

@@ -6,6 +6,7 @@
 #include "daemon/control/job.hpp"
 #include "daemon/engine/board.hpp"
 #include "daemon/engine/flight.hpp"
+#include "scheduler/run/lane_table.hpp"
 
 #include <span>
 #include <vector>
@@ -23,6 +24,7 @@ struct RankFlights {
 // direction between two ranks. A completed operation is left out if another member's record of it was
 // overwritten. Times are the node's monotonic clock.
 std::vector<control::Json> flight_dump(std::span<const scheduler::Group> groups,
-                                       std::span<const RankFlights> ranks, Instant now);
+                                       const scheduler::LaneTable& lanes, std::span<const RankFlights> ranks,
+                                       Instant now);
 
 }  // namespace muster::engine

@@ -75,7 +75,7 @@ void Metrics::submitted(const scheduler::Request& request, Instant now) {
 
 void Metrics::launched(const scheduler::Step& step, Instant now) {
   if (const scheduler::CollectiveWork* work = step.parts.front().plan->collective())
-    flight_log_.launched(step, graph_.matches().matched(work->group, step.parts.front().lane), now);
+    flight_log_.launched(step, graph_.matches().matched(work->group, step.parts.front().lane_id), now);
 }
 
 // The flight log holds points of the rank's present session, so starts of other sessions are not noted.
@@ -83,8 +83,9 @@ void Metrics::retired(const Retired& start, const scheduler::Plan& plan, const s
   tally_.retired(start.rank, plan, start.well, start.well ? step.end - step.begin : Nanos(0));
   const scheduler::CollectiveWork* work = plan.collective();
   if (work == nullptr || !start.present) return;
+  const LaneId lane = graph_.lanes_of(start.rank).id(start.lane);
   const FlightEntry* entry = flight_log_.retired(start.rank, start.lane, start.value, start.well,
-                                                 graph_.matches().matched(work->group, start.lane), step.end);
+                                                 graph_.matches().matched(work->group, lane), step.end);
   if (entry != nullptr && start.well)
     finished_[start.rank.value] = LastFinished{work->group, plan.label(), entry->number, step.end};
 }

@@ -47,6 +47,7 @@ class Metrics {
   void name_group(GroupId group, std::string_view name) { tally_.name_group(group, name); }
   void attached(Rank rank);
   void left(Rank rank, Instant now);
+  void expect_lane(Rank rank, std::uint32_t lane) { flight_log_.expect_lane(rank, lane); }
   void expect(const scheduler::CollectiveWork& work);
 
   // ---- starts ----------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ Result<std::string> Recorder::end(std::string_view by) {
   }
   std::vector<std::string> names;
   for (const scheduler::Group& group : graph_.groups()) names.push_back(group.name);
-  return recording.json(spec_.name, spec_.world, names);
+  return recording.json(spec_.name, spec_.world, names, graph_.lane_names());
 }
 
 std::string Recorder::by() const {

@@ -175,7 +175,7 @@ Json Reports::flight() const {
   }
   Json ranks = Json::object();
   std::size_t rank = 0;
-  for (Json& dump : flight_dump(graph_.groups(), all, clock_.now()))
+  for (Json& dump : flight_dump(graph_.groups(), graph_.lane_names(), all, clock_.now()))
     ranks[std::to_string(rank++)] = std::move(dump);
   return {{"job", spec_.name}, {"world", spec_.world}, {"ranks", std::move(ranks)}};
 }

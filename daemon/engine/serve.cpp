@@ -39,7 +39,7 @@ Result<Answer> plan_grant(Result<Handle> plan, std::uint32_t serial) {
 
 Result<Answer> plan_kernel(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::PlanKernel>(bytes, MessageKind::kPlanKernel));
-  return plan_grant(engine.plan_kernel(session, request.kernel), request.header.serial);
+  return plan_grant(engine.plans().kernel(session, request.kernel), request.header.serial);
 }
 
 // The lists behind a PlanCollective. Nothing else may follow.
@@ -72,7 +72,7 @@ Result<Answer> plan_collective(Engine& engine, Session& session, std::span<const
                                                   bytes, MessageKind::kPlanCollective, shm::Tail::kAllowed));
   MUSTER_ASSIGN_OR_RETURN(const CollectiveLists lists,
                           lists_in(request, shm::tail_of<shm::PlanCollective>(bytes)));
-  return plan_grant(engine.plan_collective(session, request, lists), request.header.serial);
+  return plan_grant(engine.plans().collective(session, request, lists), request.header.serial);
 }
 
 Result<Answer> with_handle(Engine& engine, Session& session, MessageKind kind,
@@ -83,7 +83,7 @@ Result<Answer> with_handle(Engine& engine, Session& session, MessageKind kind,
       MUSTER_RETURN_IF_ERROR(engine.buffers().free(session, Handle(request.handle)));
       break;
     case MessageKind::kPlanDestroy:
-      MUSTER_RETURN_IF_ERROR(engine.destroy_plan(session, Handle(request.handle)));
+      MUSTER_RETURN_IF_ERROR(engine.plans().destroy(session, Handle(request.handle)));
       break;
     case MessageKind::kGroupFree:
       MUSTER_RETURN_IF_ERROR(engine.groups().free(session, request.handle));
@@ -149,6 +149,20 @@ Result<Answer> mesh_make(Engine& engine, Session& session, std::span<const std::
   engine.reclaim();  // what ended sessions held may be needed
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t mesh, engine.groups().make_mesh(session, request.group, text));
   return granted(mesh, MessageKind::kMeshGrant, request.header.serial);
+}
+
+Result<Answer> lane_open(Engine& engine, const Session& session, std::span<const std::byte> bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::LaneOpen>(bytes, MessageKind::kLaneOpen));
+  MUSTER_ASSIGN_OR_RETURN(const auto name, shm::checked_text(request.name, "name"));
+  shm::LaneGrant grant;
+  MUSTER_ASSIGN_OR_RETURN(grant.lane, engine.lanes().open(session, request.lane_class, name));
+  return answer_with(grant, MessageKind::kLaneGrant, request.header.serial);
+}
+
+Result<Answer> lane_close(Engine& engine, Session& session, std::span<const std::byte> bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::LaneGrant>(bytes, MessageKind::kLaneClose));
+  MUSTER_RETURN_IF_ERROR(engine.lanes().close(session, request.lane));
+  return done(request.header.serial);
 }
 
 Result<Answer> trace_begin(Engine& engine, const Session& session, std::uint32_t serial) {
@@ -219,6 +233,10 @@ Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind, std:
       return group_shrink(engine, session, bytes);
     case MessageKind::kMeshMake:
       return mesh_make(engine, session, bytes);
+    case MessageKind::kLaneOpen:
+      return lane_open(engine, session, bytes);
+    case MessageKind::kLaneClose:
+      return lane_close(engine, session, bytes);
     case MessageKind::kTraceBegin:
     case MessageKind::kTraceEnd:
     case MessageKind::kEventOpen:

@@ -54,7 +54,7 @@ Wait pending_wait(const Evidence& e, const scheduler::MatchQueue::Pending& pendi
   wait.group = pending.group.value;
   wait.group_name = e.graph.groups()[pending.group.value].name;
   wait.members = members_of(e, pending.group).size();
-  wait.lane = scheduler::lane_name(pending.lane);
+  wait.lane = e.graph.lane_names().label(pending.lane);
   wait.number = pending.number;
   wait.operation = operation_of(*pending.arrived.front().plan);
   wait.since = pending.arrived.front().at;
@@ -77,8 +77,8 @@ Wait running_wait(const Evidence& e, const scheduler::StepTable::Running& runnin
   wait.group = work.group.value;
   wait.group_name = e.graph.groups()[work.group.value].name;
   wait.members = members_of(e, work.group).size();
-  wait.lane = scheduler::lane_name(part.lane);
-  wait.number = work.point_to_point() ? part.value : e.graph.matches().matched(work.group, part.lane);
+  wait.lane = e.graph.lane_names().label(part.lane_id);
+  wait.number = work.point_to_point() ? part.value : e.graph.matches().matched(work.group, part.lane_id);
   wait.operation = operation_of(*part.plan);
   wait.since = running.since;
   for (const auto& each : running.step->parts) wait.arrived.push_back({each.rank.value, running.since});
@@ -91,11 +91,10 @@ const scheduler::Head* head_of(const std::vector<scheduler::Head>& heads, Rank r
   return found == heads.end() ? nullptr : &*found;
 }
 
-std::optional<std::size_t> wait_at(const Snapshot& snapshot, Rank rank, std::uint32_t lane) {
+std::optional<std::size_t> wait_at(const Snapshot& snapshot, Rank rank, const std::string& lane) {
   for (std::size_t w = 0; w < snapshot.waits.size(); ++w) {
     const Wait& wait = snapshot.waits[w];
-    if (wait.path != Path::kEngine || wait.lane != scheduler::lane_name(lane) || wait.missing.empty())
-      continue;
+    if (wait.path != Path::kEngine || wait.lane != lane || wait.missing.empty()) continue;
     const bool here = std::any_of(wait.arrived.begin(), wait.arrived.end(),
                                   [&](const blame::Arrived& a) { return a.rank == rank.value; });
     if (here) return w;
@@ -108,14 +107,15 @@ struct Hindrance {
   std::optional<std::size_t> wait;
   std::string reason;
 };
-Hindrance hindrance(const Snapshot& snapshot, const std::vector<scheduler::Head>& heads, Rank rank,
-                    std::uint32_t lane) {
+Hindrance hindrance(const Snapshot& snapshot, const scheduler::Graph& graph,
+                    const std::vector<scheduler::Head>& heads, Rank rank, std::uint32_t lane) {
   Hindrance found;
-  for (std::uint32_t steps = 0; steps < MUSTER_LANE_COUNT; ++steps) {
+  const scheduler::RankLanes& lanes = graph.lanes_of(rank);
+  for (std::uint32_t steps = 0; steps < lanes.lanes(); ++steps) {
     const scheduler::Head* head = head_of(heads, rank, lane);
     if (head == nullptr) return found;  // that lane's work runs
     if (head->arrived) {
-      found.wait = wait_at(snapshot, rank, lane);
+      found.wait = wait_at(snapshot, rank, graph.lane_names().label(lanes.id(lane)));
       return found;
     }
     found.reason = head->obstacle;
@@ -131,8 +131,10 @@ void explain_missing(const Evidence& e, const std::vector<scheduler::MatchQueue:
   for (std::size_t w = 0; w < pending.size(); ++w) {
     for (blame::Missing& missing : snapshot.waits[w].missing) {
       const Rank rank(missing.rank);
-      if (!e.graph.lanes_of(rank).has_submitted(pending[w].lane, pending[w].group)) continue;
-      Hindrance found = hindrance(snapshot, heads, rank, pending[w].lane);
+      const scheduler::RankLanes& lanes = e.graph.lanes_of(rank);
+      const auto lane = lanes.find(pending[w].lane);
+      if (!lane || !lanes.has_submitted(*lane, pending[w].group)) continue;
+      Hindrance found = hindrance(snapshot, e.graph, heads, rank, *lane);
       if (found.wait != w) missing.behind = found.wait;
       if (!missing.behind) missing.reason = std::move(found.reason);
     }
@@ -389,7 +391,7 @@ Snapshot snapshot_of(const Evidence& e) {
 
 std::optional<std::size_t> wait_on_lane(const Snapshot& snapshot, const scheduler::Graph& graph, Rank rank,
                                         std::uint32_t lane) {
-  return hindrance(snapshot, scheduler::heads_of(graph), rank, lane).wait;
+  return hindrance(snapshot, graph, scheduler::heads_of(graph), rank, lane).wait;
 }
 
 std::optional<std::size_t> wait_run_by(const Snapshot& snapshot, GroupId group, std::uint32_t rank) {

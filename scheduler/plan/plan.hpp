@@ -45,6 +45,4 @@ struct Plan {
   const char* label() const;
 };
 
-const char* lane_name(std::uint32_t lane) noexcept;  // "gather"
-
 }  // namespace muster::scheduler

@@ -7,8 +7,8 @@
 
 namespace muster::scheduler {
 
-device::Priority priority_of(std::uint32_t lane) noexcept {
-  switch (lane) {
+device::Priority priority_of(muster_lane lane_class) noexcept {
+  switch (lane_class) {
     case MUSTER_LANE_HALO:
     case MUSTER_LANE_SMALL:
       return device::Priority::kUrgent;
@@ -26,35 +26,50 @@ device::Priority priority_of(std::uint32_t lane) noexcept {
 Result<Executor> Executor::open(const Options& options,
                                 std::vector<std::unique_ptr<transport::Communicator>> communicators) {
   Executor executor;
-  executor.lanes_per_rank_ = options.lanes;
+  executor.devices_ = options.devices;
+  executor.launch_depth_ = options.launch_depth;
   executor.communicators_ = std::move(communicators);
-  for (device::Device* const device : options.devices)
-    for (std::uint32_t i = 0; i < options.lanes; ++i) {
-      Lane lane;
-      MUSTER_ASSIGN_OR_RETURN(lane.stream, device->open_stream(priority_of(i)));
-      lane.ends.resize(options.launch_depth);
-      for (auto& end : lane.ends) {
-        MUSTER_ASSIGN_OR_RETURN(end, device->create_event());
-      }
-      executor.lanes_.push_back(std::move(lane));
-    }
-  const std::size_t steps = executor.lanes_.size() * options.launch_depth;
-  executor.slots_ = std::vector<Slot>(steps);
   executor.members_.reserve(options.devices.size());
-  executor.in_flight_.reserve(steps);
-  executor.finished_.reserve(steps);
+  executor.lanes_.resize(options.devices.size());
+  for (std::uint32_t rank = 0; rank < options.devices.size(); ++rank) {
+    executor.lanes_[rank].reserve(shm::kLanesMax);
+    for (std::uint32_t lane = 0; lane < options.lanes; ++lane)
+      MUSTER_RETURN_IF_ERROR(executor.open_lane(Rank(rank), lane, lane));
+  }
   return executor;
+}
+
+Status Executor::open_lane(Rank rank, std::uint32_t number, muster_lane lane_class) {
+  device::Device& device = *devices_[rank.value];
+  std::vector<Lane>& lanes = lanes_[rank.value];
+  MUSTER_ASSERT(number <= lanes.size() && number < shm::kLanesMax);
+  if (number < lanes.size()) lanes[number] = Lane();  // the stream of an earlier client's lane
+  Lane lane;
+  MUSTER_ASSIGN_OR_RETURN(lane.stream, device.open_stream(priority_of(lane_class)));
+  lane.ends.resize(launch_depth_);
+  for (auto& end : lane.ends) {
+    MUSTER_ASSIGN_OR_RETURN(end, device.create_event());
+  }
+  if (number < lanes.size()) {
+    lanes[number] = std::move(lane);
+    return {};
+  }
+  lanes.push_back(std::move(lane));
+  slots_.resize(slots_.size() + launch_depth_);
+  in_flight_.reserve(slots_.size());
+  finished_.reserve(slots_.size());
+  return {};
 }
 
 // A step that was launched only in part ends like any other, because that part may run.
 Status Executor::launch(std::uint32_t step_index, const Step& step) {
   MUSTER_ASSERT(step_index < slots_.size() && !step.parts.empty());
   Slot& slot = slots_[step_index];
-  slot.lane = lane_of(step.parts.front());
-  Lane& lane = lanes_[slot.lane];
+  Lane& lane = lane_of(step.parts.front());
+  slot.lane = &lane;
   slot.outcome.renew();
   if (Status launched = enqueue(*lane.stream, slot.outcome, step); !launched.ok()) {
-    for (const Step::Part& part : step.parts) MUSTER_RETURN_IF_ERROR(lanes_[lane_of(part)].stream->health());
+    for (const Step::Part& part : step.parts) MUSTER_RETURN_IF_ERROR(lane_of(part).stream->health());
     slot.outcome.fail(std::move(launched));
   }
   device::Event& end = *lane.ends[lane.launched++ % lane.ends.size()];
@@ -72,7 +87,7 @@ void Executor::collect() {
   std::size_t kept = 0;
   for (const std::uint32_t index : in_flight_) {
     const Slot& slot = slots_[index];
-    Lane& lane = lanes_[slot.lane];
+    Lane& lane = *slot.lane;
     if (lane.unfinished_at != polls_ && slot.end->query()) {
       finished_.push_back({index, slot.end->began_at(), slot.end->reached_at(), slot.outcome.failure()});
       continue;
@@ -86,8 +101,7 @@ void Executor::collect() {
 // The health of a device is the same from all its streams, so one stream per rank is asked.
 Status Executor::health() const {
   if (idle()) return {};
-  for (std::size_t i = 0; i < lanes_.size(); i += lanes_per_rank_)
-    MUSTER_RETURN_IF_ERROR(lanes_[i].stream->health());
+  for (const std::vector<Lane>& lanes : lanes_) MUSTER_RETURN_IF_ERROR(lanes.front().stream->health());
   return {};
 }
 
@@ -96,7 +110,7 @@ Status Executor::enqueue(device::Stream& stream, transport::StepOutcome& outcome
   if (const KernelWork* work = plan.kernel()) return kernels::launch(stream, *work->kernel, work->args);
   members_.clear();
   for (const Step::Part& part : step.parts)
-    members_.push_back({&part.plan->collective()->share, lanes_[lane_of(part)].stream.get()});
+    members_.push_back({&part.plan->collective()->share, lane_of(part).stream.get()});
   const CollectiveWork& work = *plan.collective();
   return communicators_[work.group.value]->launch(work.collective, members_, outcome);
 }

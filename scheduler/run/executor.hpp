@@ -8,6 +8,7 @@
 #include "transport/collective/communicator.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,9 +22,10 @@ struct Finished {
   const Status* failure = nullptr;  // nullptr: success. Valid until a step is launched at that index.
 };
 
-// Owns    a stream per (rank, lane), an event for each step that may lie there, and the communicators.
+// Owns    a stream for each open lane of each rank, an event for each step that may lie there, and the
+//         communicators.
 // Thread  the one that holds the engine lock.
-// Bound   launch_depth steps of a lane, for which open() takes all memory.
+// Bound   launch_depth steps of a lane, for which open() and open_lane() take all memory.
 // Fails   launch, health: a device is broken as a whole. Any other failed launch fails its step alone. poll()
 //         reports that step when those of its parts that reached a stream have run.
 class Executor {
@@ -34,7 +36,7 @@ class Executor {
 
   struct Options {
     std::vector<device::Device*> devices;  // of each local rank; they outlive the executor
-    std::uint32_t lanes = 1;               // of each rank
+    std::uint32_t lanes = 1;               // with which each rank begins: one of each class from 0 on
     std::uint32_t launch_depth = 1;        // steps of a lane in flight
   };
   // One communicator per group, in the order of the graph's groups, with as many ranks as the group has.
@@ -45,6 +47,10 @@ class Executor {
   void connect(GroupId group, std::unique_ptr<transport::Communicator> communicator) {
     communicators_[group.value] = std::move(communicator);
   }
+  // The lane has a stream from now on. Nothing runs on the stream that it had before. kNoResource.
+  Status open_lane(Rank rank, std::uint32_t lane, muster_lane lane_class);
+  // Gives its stream back, on which nothing runs.
+  void close_lane(Rank rank, std::uint32_t lane) { lane_of(rank, lane) = Lane(); }
   Status launch(std::uint32_t step_index, const Step& step);
   // Calls done(Finished) for every step that has finished since the last call; steps of one lane in order.
   // Returns their number. `done` may launch.
@@ -66,28 +72,28 @@ class Executor {
     std::uint64_t unfinished_at = 0;  // the latest poll that found a step of this lane unfinished
   };
   struct Slot {  // one step in flight
-    std::uint32_t lane = 0;
+    Lane* lane = nullptr;
     const device::Event* end = nullptr;
     transport::StepOutcome outcome;
   };
   Executor() = default;
-  std::uint32_t lane_of(const Step::Part& part) const {
-    return part.rank.value * lanes_per_rank_ + part.lane;
-  }
+  Lane& lane_of(Rank rank, std::uint32_t lane) { return lanes_[rank.value][lane]; }
+  Lane& lane_of(const Step::Part& part) { return lane_of(part.rank, part.lane); }
   Status enqueue(device::Stream& stream, transport::StepOutcome& outcome, const Step& step);
   void collect();
 
-  std::uint32_t lanes_per_rank_ = 0;
-  std::vector<Lane> lanes_;  // rank · lanes of each + lane
+  std::vector<device::Device*> devices_;  // by rank
+  std::uint32_t launch_depth_ = 1;
+  std::vector<std::vector<Lane>> lanes_;  // by rank, by number: room for shm::kLanesMax each
   std::vector<std::unique_ptr<transport::Communicator>> communicators_;
-  std::vector<Slot> slots_;                      // by step index
+  std::deque<Slot> slots_;                       // by step index
   std::vector<transport::LocalMember> members_;  // of the present launch; kept, so that it needs no heap
   std::vector<std::uint32_t> in_flight_;         // in order of launch
   std::vector<Finished> finished_;
   std::uint64_t polls_ = 0;
 };
 
-// The stream priority of a lane (decision D8).
-device::Priority priority_of(std::uint32_t lane) noexcept;
+// The stream priority of a lane's class (decision D8).
+device::Priority priority_of(muster_lane lane_class) noexcept;
 
 }  // namespace muster::scheduler

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 namespace muster::scheduler {
@@ -30,6 +31,13 @@ Cause dependency(const Cause& cause) {
   return behind;
 }
 
+std::vector<RankLanes> first_lanes(const GraphOptions& options) {
+  std::vector<RankLanes> ranks;
+  ranks.reserve(options.ranks);
+  for (std::uint32_t i = 0; i < options.ranks; ++i) ranks.emplace_back(options.lanes, options.lane_depth);
+  return ranks;
+}
+
 // Why the collective cannot complete: a rank that it needs will not come. nullptr: all may come.
 CausePtr absence_in(const CollectiveWork& work, std::span<const Rank> members, const Absences& absences) {
   if (!work.point_to_point()) return absences.first_of(members);
@@ -43,17 +51,16 @@ CausePtr absence_in(const CollectiveWork& work, std::span<const Rank> members, c
 Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
     : options_(options),
       actions_(actions),
-      matches_(std::move(groups), options.lanes),
-      steps_(options.ranks * options.lanes * options.launch_depth, options.lanes, matches_.groups()),
+      matches_(std::move(groups)),
+      steps_(matches_.groups().size()),
       absences_(options.ranks),
-      unsettled_(std::size_t{options.ranks} * options.lanes) {
-  ranks_.reserve(options.ranks);
-  for (std::uint32_t i = 0; i < options.ranks; ++i) ranks_.emplace_back(options.lanes, options.lane_depth);
-}
+      ranks_(first_lanes(options)),
+      open_lanes_({ranks_, matches_, steps_, unsettled_}, options.launch_depth) {}
 
 void Graph::set_group(GroupId group, Group now) {
-  steps_.set_group(group, now.ranks.size());
+  steps_.remove(group);
   matches_.set_group(group, std::move(now));
+  open_lanes_.add(group);
 }
 
 // ---- clients -----------------------------------------------------------------------------------
@@ -77,13 +84,14 @@ CausePtr Graph::detached(Rank rank, const std::string& text, Instant now, const 
   const CausePtr cause = new_fault(std::move(loss));
   absences_.left(rank, root != nullptr ? cause : nullptr);
   r.detached();
-  for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) stop_lane(rank, lane, cause);
+  for (std::uint32_t lane = 0; lane < r.lanes(); ++lane) stop_lane(rank, lane, cause);
   for (std::uint32_t g = 0; g < groups().size(); ++g) {
     const std::vector<Rank>& members = groups()[g].ranks;
     if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
     unsettled_.fail(matches_.end_group(GroupId(g), cause, Epochs::Why::kLoss), cause);
   }
   settle(now);
+  open_lanes_.close_all(rank);
   return cause;
 }
 
@@ -96,38 +104,37 @@ void Graph::absent(Rank rank, const std::string& text, Instant now) {
   settle(now);
 }
 
-void Graph::expect_all() {
-  absences_.expect_all();
-}
-
 void Graph::heard(Rank rank, std::uint64_t fault) {
   if (ranks_[rank.value].present()) matches_.heard(rank, fault);
 }
 
 // ---- events ------------------------------------------------------------------------------------
 
-Code Graph::submit(const Request& request, Instant now) {
+Code Graph::submit(Request request, Instant now) {
   RankLanes& rank = ranks_[request.rank.value];
-  MUSTER_ASSERT(rank.present() && request.lane < options_.lanes);
+  MUSTER_ASSERT(rank.present() && rank.is_open(request.lane));
   LaneQueue& lane = rank.lane(request.lane);
+  request.lane_id = rank.id(request.lane);
   if (request.value != lane.next_value()) return Code::kBadArgument;
   for (const std::uint64_t wait : request.waits) {
     if (wait == 0) continue;
     const std::uint32_t timeline = shm::point_timeline(wait);
     const bool known =
-        timeline < options_.lanes || (timeline >= shm::kClientTimelineFirst && timeline < shm::kTimelinesMax);
+        timeline < rank.lanes() || (timeline >= shm::kClientTimelineFirst && timeline < shm::kTimelinesMax);
     if (!known) return Code::kBadArgument;
   }
+  const CollectiveWork* const work = request.plan->collective();
+  if (work != nullptr && !LaneTable::meets(request.lane_id)) return Code::kBadArgument;
   if (lane.full()) return Code::kBusy;
   lane.skip();
   LaneQueue::Start start{request, {}, false};
-  if (const CollectiveWork* work = request.plan->collective())
-    start.stamp = matches_.stamp(place_of(*work, request.lane));
+  if (work != nullptr) start.stamp = matches_.stamp(place_of(*work, request.lane_id));
   actions_.submitted(request);
   if (lane.stopped()) {  // covered by the failure that is published already
     drop(request.rank, request.lane, start);
   } else {
     lane.push(start, now);
+    rank.set_busy(request.lane);
     unsettled_.stir(request.rank);
   }
   settle(now);
@@ -155,7 +162,8 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
 
 void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed) {
   const StepTable::InFlight& flight = steps_.at(step_index);
-  const CausePtr cause = failed != nullptr ? new_fault(cause_of(flight.step, groups(), *failed)) : nullptr;
+  const CausePtr cause =
+      failed != nullptr ? new_fault(cause_of(flight.step, groups(), lane_names(), *failed)) : nullptr;
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
     const Step::Part& part = flight.step.parts[i];
     RankLanes& rank = ranks_[part.rank.value];
@@ -172,7 +180,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     if (well) actions_.reached(part.rank, part.lane, part.value);
     if (cause == nullptr) continue;
     if (const CollectiveWork* work = part.plan->collective()) {
-      const Place place = place_of(*work, part.lane);
+      const Place place = place_of(*work, part.lane_id);
       lane.note(place);
       unsettled_.fail(matches_.end(place, cause), cause);
     }
@@ -203,12 +211,13 @@ void Graph::tick(Instant now) {
     for (RankLanes& rank : ranks_) rank.forgive(before, now - before);
   for (const bool roots : {true, false})
     for (std::uint32_t i = 0; i < ranks(); ++i)
-      for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
+      for (std::uint64_t left = ranks_[i].busy(); left != 0; left &= left - 1) {
+        const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
         const RankLanes& rank = ranks_[i];
         if (const auto deadline = rank.deadline(lane); !deadline || *deadline > now) continue;
         const LaneQueue::Start& next = rank.lane(lane).next();
-        if (roots && !next.arrived && rank.obstacle(lane, next).lane) continue;
-        Cause cause = overdue(matches_, rank, Rank(i), lane);
+        if (roots && !next.arrived && rank.obstacle(lane, next, lane_names()).lane) continue;
+        Cause cause = overdue(matches_, rank, lane_names(), Rank(i), lane);
         actions_.overdue(Rank(i), lane, cause);
         stop_lane(Rank(i), lane, new_fault(std::move(cause)));
         settle(now);
@@ -236,11 +245,16 @@ void Graph::settle(Instant now) {
 
 void Graph::pump(Rank rank, Instant now) {
   // A lane that moves can release another one, so repeat until a whole round moves nothing.
+  RankLanes& lanes = ranks_[rank.value];
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) moved = pump_lane(rank, lane, now) || moved;
+    for (std::uint64_t left = lanes.busy(); left != 0; left &= left - 1) {
+      const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
+      moved = pump_lane(rank, lane, now) || moved;
+      if (!lanes.lane(lane).has_next()) lanes.set_idle(lane);
+    }
   }
-  ranks_[rank.value].note_exposure(now);
+  lanes.note_exposure(now);
 }
 
 bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
@@ -261,7 +275,8 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
       return true;
     }
     if (collective) return arrive(rank, lane_index, now) || moved;
-    const MatchQueue::Arrival alone{rank, lane_index, start.request.value, start.request.plan, {}, now};
+    const MatchQueue::Arrival alone{rank, lane_index, start.request.value,  start.request.plan,
+                                    {},   now,        start.request.lane_id};
     launch(std::span(&alone, 1), now);
     moved = true;
   }
@@ -277,8 +292,8 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
     stop_lane(rank, lane_index, absence);
     return true;
   }
-  const MatchQueue::Match match =
-      matches_.arrive({rank, lane_index, start.request.value, start.request.plan, start.stamp, now});
+  const MatchQueue::Match match = matches_.arrive(
+      {rank, lane_index, start.request.value, start.request.plan, start.stamp, now, start.request.lane_id});
   switch (match.kind) {
     case MatchQueue::Match::Kind::kWait:
       start.arrived = true;
@@ -293,7 +308,7 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
     case MatchQueue::Match::Kind::kDisagree: {
       const CausePtr cause = new_fault({Code::kMismatch, -1, match.differ});
       unsettled_.fail(match.members, cause);
-      unsettled_.fail(matches_.end(place_of(work, lane_index), cause), cause);
+      unsettled_.fail(matches_.end(place_of(work, start.request.lane_id), cause), cause);
       return true;
     }
   }
@@ -303,14 +318,15 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
 void Graph::launch(std::span<const MatchQueue::Arrival> members, Instant now) {
   std::uint32_t index = 0;
   StepTable::InFlight& flight =
-      steps_.take(members.size(), members.front().lane, *members.front().plan, &index);
+      steps_.take(members.size(), members.front().lane_id, *members.front().plan, &index);
   flight.since = now;
   for (const MatchQueue::Arrival& member : members) {
     RankLanes& rank = ranks_[member.rank.value];
     MUSTER_ASSERT(rank.lane(member.lane).next().request.value == member.value);
     rank.lane(member.lane).launch_next();
     rank.launched(member.lane);
-    flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan, member.at});
+    flight.step.parts.push_back(
+        {member.rank, member.lane, member.value, member.plan, member.at, member.lane_id});
     flight.generations.push_back(rank.generation());
   }
   actions_.launch(index, flight.step);
@@ -344,10 +360,11 @@ void Graph::drop(Rank rank, std::uint32_t lane_index, const LaneQueue::Start& st
   RankLanes& r = ranks_[rank.value];
   const CollectiveWork* work = start.request.plan->collective();
   if (work != nullptr && start.arrived)
-    matches_.withdraw({rank, lane_index, start.request.value, start.request.plan, start.stamp, {}});
+    matches_.withdraw(
+        {rank, lane_index, start.request.value, start.request.plan, start.stamp, {}, start.request.lane_id});
   if (work != nullptr && r.present()) {  // if not present, detached() ends all its places
     LaneQueue& lane = r.lane(lane_index);
-    const Place place = place_of(*work, lane_index);
+    const Place place = place_of(*work, start.request.lane_id);
     lane.note(place);
     if (absence_in(*work, groups()[work->group.value].ranks, absences_) != nullptr) {
       matches_.give_back(place, start.stamp);

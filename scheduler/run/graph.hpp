@@ -18,6 +18,7 @@
 #pragma once
 
 #include "scheduler/run/absences.hpp"
+#include "scheduler/run/open_lanes.hpp"
 #include "scheduler/run/rank_lanes.hpp"
 #include "scheduler/run/step_table.hpp"
 #include "scheduler/run/unsettled.hpp"
@@ -31,16 +32,16 @@
 namespace muster::scheduler {
 
 struct GraphOptions {
-  std::uint32_t ranks = 1;                  // local ranks of the job
-  std::uint32_t lane_depth = 1024;          // starts waiting or running per lane
-  std::uint32_t launch_depth = 8;           // kernels of one lane handed to its stream at a time
-  std::uint32_t lanes = MUSTER_LANE_COUNT;  // of each rank
+  std::uint32_t ranks = 1;                    // local ranks of the job
+  std::uint32_t lane_depth = 1024;            // starts waiting or running per lane
+  std::uint32_t launch_depth = 8;             // kernels of one lane handed to its stream at a time
+  std::uint32_t lanes = MUSTER_LANE_CLASSES;  // with which each rank begins
 };
 
 // Owns    the lanes of every rank, the match queue, the steps in flight, and the absences.
 // Thread  the one that holds the engine lock.
-// Bound   lane_depth starts per lane. launch_depth steps in flight per lane, those of former clients
-//         included; at most one of them is a collective.
+// Bound   shm::kLanesMax lanes per rank, lane_depth starts per lane. launch_depth steps in flight per lane,
+//         those of former clients included; at most one of them is a collective.
 // Fails   submit() with kBusy when the lane is full; submit() and signal() with kBadArgument.
 class Graph {
  public:
@@ -56,21 +57,25 @@ class Graph {
   // Returns the cause that the others hear; nullptr if the rank had no client.
   CausePtr detached(Rank rank, const std::string& text, Instant now, const CausePtr& heard = nullptr);
   // The launcher says that this rank will not come, or will not come back once it has left. Collectives that
-  // need it fail at once. This holds until the rank attaches, expect_all(), or the last client leaves.
+  // need it fail at once. This holds until the rank attaches, Absences::expect_all(), or the last client
+  // leaves.
   void absent(Rank rank, const std::string& text, Instant now);
-  void expect_all();
   // The rank has been told of the fault by other means than a lane.
   void heard(Rank rank, std::uint64_t fault);
   // Gives the job's next number to a fault that ends places outside the graph.
   CausePtr new_fault(Cause cause);
 
   // Makes room for starts of this plan.
-  void expect(const CollectiveWork& work) { matches_.expect(place_of(work, 0)); }
+  void expect(const CollectiveWork& work) { matches_.expect(place_of(work, LaneId())); }
+
+  // Opens and closes lanes. A client's lanes close when it leaves.
+  OpenLanes& open_lanes() { return open_lanes_; }
 
   // ---- events ----------------------------------------------------------------------------------
-  // kBusy: the lane is full, try again later. kBadArgument: the value is not the lane's next one, or a wait
-  // names an unknown timeline. After kOk exactly one of reached and stopped covers the value in the end.
-  Code submit(const Request& request, Instant now);
+  // kBusy: the lane is full, try again later. kBadArgument: the value is not the lane's next one, a wait
+  // names an unknown timeline, or the lane carries kernels only. After kOk exactly one of reached and stopped
+  // covers the value in the end.
+  Code submit(Request request, Instant now);
   // Raises a client timeline. kBadArgument if it would go down.
   Code signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now);
   void reset_lane(Rank rank, std::uint32_t lane, Instant now);
@@ -89,12 +94,14 @@ class Graph {
   // held up itself, and that time counts against nobody.
   void tick(Instant now);
 
+  Absences& absences() { return absences_; }
+
   // ---- state, read-only ------------------------------------------------------------------------
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
   const RankLanes& lanes_of(Rank rank) const { return ranks_[rank.value]; }
-  const Absences& absences() const { return absences_; }
   std::span<const Group> groups() const { return matches_.groups(); }
   const MatchQueue& matches() const { return matches_; }
+  const LaneTable& lane_names() const { return open_lanes_.names(); }
   const StepTable& steps() const { return steps_; }
 
  private:
@@ -114,9 +121,10 @@ class Graph {
   Actions& actions_;
   MatchQueue matches_;
   StepTable steps_;
-  std::vector<RankLanes> ranks_;
   Absences absences_;
   Unsettled unsettled_;
+  std::vector<RankLanes> ranks_;
+  OpenLanes open_lanes_;
   std::optional<Instant> last_tick_;
   std::uint64_t faults_ = 0;  // number of the latest fault
 };

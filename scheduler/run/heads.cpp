@@ -14,7 +14,7 @@ std::vector<Head> heads_of(const Graph& graph) {
       const LaneQueue::Start& start = lanes.lane(lane).next();
       Head head{Rank(rank), lane, start.request.plan, start.arrived, {}, {}};
       if (!start.arrived) {
-        RankLanes::Obstacle obstacle = lanes.obstacle(lane, start);
+        RankLanes::Obstacle obstacle = lanes.obstacle(lane, start, graph.lane_names());
         head.obstacle = std::move(obstacle.text);
         head.blocking_lane = obstacle.lane;
       }

@@ -54,14 +54,14 @@ PairPlace::Side side_of(const Place& place) {
 
 }  // namespace
 
-Place place_of(const CollectiveWork& work, std::uint32_t lane) {
+Place place_of(const CollectiveWork& work, LaneId lane) {
   if (!work.point_to_point()) return {work.group, lane, -1, -1, work.index(), false, 0};
   const Collective& pair = work.collective;
   return {work.group, lane, pair.root, pair.receiver, work.index(), pair.op == MUSTER_RECV, pair.tag};
 }
 
-MatchQueue::MatchQueue(std::vector<Group> groups, std::uint32_t lanes)
-    : lanes_(lanes), groups_(std::move(groups)), lineups_(groups_.size() * lanes), pairs_(groups_.size()) {
+MatchQueue::MatchQueue(std::vector<Group> groups)
+    : groups_(std::move(groups)), lineups_(groups_.size()), pairs_(groups_.size()) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) open(GroupId(g));
 }
 
@@ -72,16 +72,31 @@ void MatchQueue::set_group(GroupId group, Group now) {
 
 void MatchQueue::open(GroupId group) {
   const std::size_t members = groups_[group.value].ranks.size();
-  for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
-    Lineup& here = lineup(group, lane);
-    MUSTER_ASSERT(here.arrived_count == 0);
-    here = Lineup();
-    here.members.resize(members);
-    here.arrived.resize(members);
-  }
+  for (const auto& here : lineups_[group.value]) MUSTER_ASSERT(here == nullptr || here->arrived_count == 0);
+  lineups_[group.value].clear();
   pairs_[group.value] = Pairs();
   pairs_[group.value].members.resize(members);
   members_.reserve(std::max<std::size_t>(members, 2));
+}
+
+void MatchQueue::open_lane(GroupId group, LaneId lane) {
+  Lineups& lineups = lineups_[group.value];
+  lineups.resize(std::max<std::size_t>(lineups.size(), lane.value + 1));
+  auto& here = lineups[lane.value];
+  if (here == nullptr) {
+    here = std::make_unique<Lineup>();
+    here->members.resize(groups_[group.value].ranks.size());
+    here->arrived.resize(groups_[group.value].ranks.size());
+  }
+  ++here->holders;
+}
+
+void MatchQueue::close_lane(GroupId group, LaneId lane) {
+  auto& here = lineups_[group.value][lane.value];
+  MUSTER_ASSERT(here != nullptr && here->holders > 0);
+  if (--here->holders > 0) return;
+  MUSTER_ASSERT(here->arrived_count == 0);
+  here.reset();
 }
 
 PairPlace& MatchQueue::pair(const Place& place) {
@@ -120,9 +135,9 @@ void MatchQueue::give_back(const Place& place, const Stamp& stamp) {
 MatchQueue::Match MatchQueue::arrive(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
   MUSTER_ASSERT(work.group.value < groups_.size());
-  const Place place = place_of(work, arrival.lane);
+  const Place place = place_of(work, arrival.lane_id);
   if (place.is_pair()) return arrive_at_pair(arrival, place);
-  Lineup& here = lineup(work.group, arrival.lane);
+  Lineup& here = lineup(work.group, arrival.lane_id);
   if (here.epochs.has_ended(arrival.stamp.epoch))
     return {Match::Kind::kEnded, {}, here.epochs.cause_of(arrival.stamp.epoch), {}};
   auto& slot = here.arrived[static_cast<std::size_t>(work.index())];
@@ -170,9 +185,9 @@ void MatchQueue::settle(Match& match, const Group& group) const {
 
 void MatchQueue::withdraw(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
-  const Place place = place_of(work, arrival.lane);
+  const Place place = place_of(work, arrival.lane_id);
   if (place.is_pair()) return pair(place).withdraw(side_of(place), arrival);
-  Lineup& here = lineup(work.group, arrival.lane);
+  Lineup& here = lineup(work.group, arrival.lane_id);
   auto& slot = here.arrived[static_cast<std::size_t>(work.index())];
   if (!slot || slot->value != arrival.value || slot->rank != arrival.rank) return;
   slot.reset();
@@ -187,17 +202,17 @@ std::vector<Arrival> MatchQueue::end(const Place& place, const CausePtr& cause) 
     pair(place).end(cause, Epochs::Why::kOther, waited);
     return waited;
   }
-  return end_lineup(lineup(place.group, place.lane), cause, Epochs::Why::kOther);
+  return lineup(place.group, place.lane).end(cause, Epochs::Why::kOther);
 }
 
-std::vector<Arrival> MatchQueue::end_lineup(Lineup& here, const CausePtr& cause, Epochs::Why why) {
+std::vector<Arrival> MatchQueue::Lineup::end(const CausePtr& cause, Epochs::Why why) {
   std::vector<Arrival> waited;
-  if (!here.epochs.end(cause, why)) return waited;
-  for (auto& slot : here.arrived) {
+  if (!epochs.end(cause, why)) return waited;
+  for (auto& slot : arrived) {
     if (slot) waited.push_back(*slot);
     slot.reset();
   }
-  here.arrived_count = 0;
+  arrived_count = 0;
   return waited;
 }
 
@@ -217,7 +232,8 @@ std::vector<Arrival> MatchQueue::end_group(GroupId group, const CausePtr& cause,
   const auto add = [&](const std::vector<Arrival>& more) {
     waited.insert(waited.end(), more.begin(), more.end());
   };
-  for (std::uint32_t lane = 0; lane < lanes_; ++lane) add(end_lineup(lineup(group, lane), cause, why));
+  for (const auto& here : lineups_[group.value])
+    if (here != nullptr) add(here->end(cause, why));
   Pairs& pairs = pairs_[group.value];
   for (auto& [members, each] : pairs.used) each.end(cause, why, waited);
   pairs.epochs.end(cause, why);
@@ -229,9 +245,10 @@ std::vector<Arrival> MatchQueue::waiting_for(Rank rank) const {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const auto index = index_in(groups_[g], rank);
     if (!index) continue;
-    for (std::uint32_t lane = 0; lane < lanes_; ++lane)
-      for (const auto& slot : lineup(GroupId(g), lane).arrived)
-        if (slot) waiting.push_back(*slot);
+    for (const auto& here : lineups_[g])
+      if (here != nullptr)
+        for (const auto& slot : here->arrived)
+          if (slot) waiting.push_back(*slot);
     for (const auto& [members, each] : pairs_[g].used)
       if (members.first == static_cast<std::int32_t>(*index) ||
           members.second == static_cast<std::int32_t>(*index))
@@ -249,10 +266,8 @@ void MatchQueue::for_each_place(Rank rank, Body body, OfPair of_pair) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const auto index = index_in(groups_[g], rank);
     if (!index) continue;
-    for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
-      Lineup& here = lineup(GroupId(g), lane);
-      body(here.epochs, here.members[*index]);
-    }
+    for (const auto& here : lineups_[g])
+      if (here != nullptr) body(here->epochs, here->members[*index]);
     body(pairs_[g].epochs, pairs_[g].members[*index]);
     for (auto& [members, each] : pairs_[g].used) {
       if (members.first == static_cast<std::int32_t>(*index)) of_pair(each, PairPlace::Side::kSender);
@@ -270,28 +285,33 @@ void MatchQueue::attached(Rank rank) {
       [](PairPlace& here, PairPlace::Side side) { here.attached(side); });
 }
 
-void MatchQueue::move_on(Member& member, const Epochs& epochs, std::uint64_t fault) {
-  const std::uint64_t epoch = epochs.after(member.stands, fault);
-  if (epoch != member.stands) member = {epoch, 1, {}};
+void MatchQueue::Member::move_on(const Epochs& epochs, std::uint64_t fault) {
+  const std::uint64_t epoch = epochs.after(stands, fault);
+  if (epoch != stands) *this = {epoch, 1, {}};
 }
 
 void MatchQueue::move_on(const Place& place, std::uint64_t fault) {
   if (place.is_pair()) return pair(place).move_on(side_of(place), fault);
-  move_on(member(place), lineup(place.group, place.lane).epochs, fault);
+  member(place).move_on(lineup(place.group, place.lane).epochs, fault);
 }
 
 void MatchQueue::heard(Rank rank, std::uint64_t fault) {
   for_each_place(
       rank,
       [fault](const Epochs& epochs, Member& member) {
-        if (epochs.ended_since(member.stands, fault)) move_on(member, epochs, fault);
+        if (epochs.ended_since(member.stands, fault)) member.move_on(epochs, fault);
       },
       [fault](PairPlace& here, PairPlace::Side side) { here.heard(side, fault); });
 }
 
 // ---- for reports -------------------------------------------------------------------------------
 
-std::vector<Rank> MatchQueue::missing(GroupId group, std::uint32_t lane) const {
+std::uint64_t MatchQueue::matched(GroupId group, LaneId lane) const {
+  const Lineups& lineups = lineups_[group.value];
+  return lane.value < lineups.size() && lineups[lane.value] != nullptr ? lineups[lane.value]->matched : 0;
+}
+
+std::vector<Rank> MatchQueue::missing(GroupId group, LaneId lane) const {
   const Lineup& here = lineup(group, lane);
   std::vector<Rank> ranks;
   for (std::size_t i = 0; i < here.arrived.size(); ++i)
@@ -301,19 +321,16 @@ std::vector<Rank> MatchQueue::missing(GroupId group, std::uint32_t lane) const {
 
 std::vector<MatchQueue::Pending> MatchQueue::pending() const {
   std::vector<Pending> all;
-  for (std::size_t i = 0; i < lineups_.size(); ++i) {
-    const Lineup& here = lineups_[i];
-    if (here.arrived_count == 0) continue;
-    Pending pending{GroupId(static_cast<std::uint32_t>(i / lanes_)),
-                    static_cast<std::uint32_t>(i % lanes_),
-                    here.matched + 1,
-                    {},
-                    {}};
-    for (const auto& slot : here.arrived)
-      if (slot) pending.arrived.push_back(*slot);
-    pending.missing = missing(pending.group, pending.lane);
-    all.push_back(std::move(pending));
-  }
+  for (std::uint32_t g = 0; g < lineups_.size(); ++g)
+    for (std::uint32_t lane = 0; lane < lineups_[g].size(); ++lane) {
+      const Lineup* const here = lineups_[g][lane].get();
+      if (here == nullptr || here->arrived_count == 0) continue;
+      Pending pending{GroupId(g), LaneId(lane), here->matched + 1, {}, {}};
+      for (const auto& slot : here->arrived)
+        if (slot) pending.arrived.push_back(*slot);
+      pending.missing = missing(pending.group, pending.lane);
+      all.push_back(std::move(pending));
+    }
   for (std::uint32_t g = 0; g < pairs_.size(); ++g)
     for (const auto& [members, each] : pairs_[g].used) {
       std::vector<Arrival> waiting;
@@ -321,7 +338,7 @@ std::vector<MatchQueue::Pending> MatchQueue::pending() const {
       for (const Arrival& arrival : waiting) {
         const bool sends = work_of(arrival).collective.op == MUSTER_SEND;
         const auto peer = static_cast<std::size_t>(sends ? members.second : members.first);
-        all.push_back({GroupId(g), arrival.lane, arrival.value, {arrival}, {groups_[g].ranks[peer]}});
+        all.push_back({GroupId(g), arrival.lane_id, arrival.value, {arrival}, {groups_[g].ranks[peer]}});
       }
     }
   return all;

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,17 +23,22 @@ namespace muster::scheduler {
 
 // Owns    the epochs of every place, the epoch in which each member stands, and the arrivals that wait.
 // Thread  the one that holds the engine lock.
-// Bound   groups × lanes places, made with the group, and a place for each pair that is used. One arrival
-//         for each rank and lane.
+// Bound   a place for each group and each lane that a member holds, made with the group or the lane, and one
+//         for each pair that is used. One arrival for each rank and lane.
 // Fails   never: a disagreement is a kind of Match.
 class MatchQueue {
  public:
-  MatchQueue(std::vector<Group> groups, std::uint32_t lanes);
+  explicit MatchQueue(std::vector<Group> groups);
   // Replaces a group that has no operation in flight; a group without ranks leaves the id free.
   void set_group(GroupId group, Group now);
   // Sets the name for reports.
   void name_group(GroupId group, std::string name) { groups_[group.value].name = std::move(name); }
   std::span<const Group> groups() const { return groups_; }
+
+  // The member has the lane from now on, or gives it up with none of its starts in flight. A place lives as
+  // long as a member has its lane; so members that give up and open the lane again go on in one count.
+  void open_lane(GroupId group, LaneId lane);
+  void close_lane(GroupId group, LaneId lane);
 
   // Makes the pair's place if there is none, so that starts take no heap.
   void expect(const Place& place) {
@@ -82,13 +88,14 @@ class MatchQueue {
 
   // ---- for reports -----------------------------------------------------------------------------
   // Members of the group that have not arrived at the place, as world ranks.
-  std::vector<Rank> missing(GroupId group, std::uint32_t lane) const;
-  // Number of collectives of the place at which all members have arrived, over all epochs.
-  std::uint64_t matched(GroupId group, std::uint32_t lane) const { return lineup(group, lane).matched; }
+  std::vector<Rank> missing(GroupId group, LaneId lane) const;
+  // Number of collectives of the place at which all members have arrived, over all epochs. 0 if no member has
+  // the lane any more.
+  std::uint64_t matched(GroupId group, LaneId lane) const;
   // An operation at which only some members have arrived.
   struct Pending {
     GroupId group;
-    std::uint32_t lane = 0;
+    LaneId lane;
     std::uint64_t number = 0;  // counted over all epochs, from 1; of a SEND or RECV its value on its lane
     std::vector<Arrival> arrived;
     std::vector<Rank> missing;
@@ -100,6 +107,7 @@ class MatchQueue {
     std::uint64_t stands = 1;
     std::uint64_t next = 1;
     std::vector<std::uint64_t> given_back;  // numbers below `next`, rising
+    void move_on(const Epochs& epochs, std::uint64_t fault);
   };
   struct Lineup {
     Epochs epochs;
@@ -107,7 +115,10 @@ class MatchQueue {
     std::vector<std::optional<Arrival>> arrived;  // by index in the group
     std::uint32_t arrived_count = 0;
     std::uint64_t matched = 0;
+    std::uint32_t holders = 0;  // members that have the lane
+    std::vector<Arrival> end(const CausePtr& cause, Epochs::Why why);
   };
+  using Lineups = std::vector<std::unique_ptr<Lineup>>;  // by LaneId; null: no member has the lane
   // The places of a group's pairs. A new one begins with these epochs and members.
   struct Pairs {
     Epochs epochs;
@@ -115,10 +126,8 @@ class MatchQueue {
     std::map<std::pair<std::int32_t, std::int32_t>, PairPlace> used;
   };
 
-  Lineup& lineup(GroupId group, std::uint32_t lane) { return lineups_[group.value * lanes_ + lane]; }
-  const Lineup& lineup(GroupId group, std::uint32_t lane) const {
-    return lineups_[group.value * lanes_ + lane];
-  }
+  Lineup& lineup(GroupId group, LaneId lane) { return *lineups_[group.value][lane.value]; }
+  const Lineup& lineup(GroupId group, LaneId lane) const { return *lineups_[group.value][lane.value]; }
   PairPlace& pair(const Place& place);
   void open(GroupId group);
   Member& member(const Place& place) {
@@ -126,15 +135,12 @@ class MatchQueue {
   }
   template<class Body, class OfPair>
   void for_each_place(Rank rank, Body body, OfPair of_pair);
-  static void move_on(Member& member, const Epochs& epochs, std::uint64_t fault);
-  static std::vector<Arrival> end_lineup(Lineup& here, const CausePtr& cause, Epochs::Why why);
   Match complete(Lineup& here, const Group& group);
   Match arrive_at_pair(const Arrival& arrival, const Place& place);
   void settle(Match& match, const Group& group) const;
 
-  std::uint32_t lanes_;
   std::vector<Group> groups_;
-  std::vector<Lineup> lineups_;   // group · lanes + lane
+  std::vector<Lineups> lineups_;  // by group
   std::vector<Pairs> pairs_;      // by group
   std::vector<Arrival> members_;  // of the latest match; kept, so that an arrival needs no heap
 };

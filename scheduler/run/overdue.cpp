@@ -16,7 +16,7 @@ std::string rank_list(const std::vector<Rank>& ranks) {
 }
 
 // The cause of a collective whose other members have not all arrived.
-Cause missed(const MatchQueue& matches, const LaneQueue::Start& start, std::uint32_t lane) {
+Cause missed(const MatchQueue& matches, const LaneTable& names, const LaneQueue::Start& start) {
   const CollectiveWork& work = *start.request.plan->collective();
   const Group& group = matches.groups()[work.group.value];
   std::vector<Rank> missing;
@@ -25,29 +25,30 @@ Cause missed(const MatchQueue& matches, const LaneQueue::Start& start, std::uint
         work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
     missing.push_back(group.ranks[static_cast<std::size_t>(peer)]);
   } else {
-    missing = matches.missing(work.group, lane);
+    missing = matches.missing(work.group, start.request.lane_id);
   }
   return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
           fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}", group.name,
-                      start.request.plan->label(), lane_name(lane), missing.size() == 1 ? "" : "s",
-                      rank_list(missing))};
+                      start.request.plan->label(), names.label(start.request.lane_id),
+                      missing.size() == 1 ? "" : "s", rank_list(missing))};
 }
 
 }  // namespace
 
-Cause overdue(const MatchQueue& matches, const RankLanes& lanes, Rank rank, std::uint32_t lane) {
+Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable& names, Rank rank,
+              std::uint32_t lane) {
   const LaneQueue::Start* blocked = &lanes.lane(lane).next();
-  if (blocked->arrived) return missed(matches, *blocked, lane);
+  if (blocked->arrived) return missed(matches, names, *blocked);
   std::string text = fmt::format("rank {}: {} on lane {} passed its deadline while waiting for ", rank.value,
-                                 blocked->request.plan->label(), lane_name(lane));
+                                 blocked->request.plan->label(), names.label(lanes.id(lane)));
   for (std::uint32_t steps = 0, at = lane; steps < lanes.lanes(); ++steps) {
-    const RankLanes::Obstacle obstacle = lanes.obstacle(at, *blocked);
+    const RankLanes::Obstacle obstacle = lanes.obstacle(at, *blocked, names);
     text += obstacle.text;
     if (!obstacle.lane || lanes.lane(*obstacle.lane).oldest() == nullptr) break;
     at = *obstacle.lane;
     blocked = lanes.lane(at).oldest();
     if (blocked->arrived) {
-      Cause root = missed(matches, *blocked, at);
+      Cause root = missed(matches, names, *blocked);
       root.text = text + ": " + root.text;
       return root;
     }

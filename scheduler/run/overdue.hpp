@@ -10,6 +10,7 @@ namespace muster::scheduler {
 
 // The cause for the lane's next start: the members that have not arrived, or the point that was not reached.
 // If the start waits for another lane of its rank, the text goes on with the oldest start of that lane.
-Cause overdue(const MatchQueue& matches, const RankLanes& lanes, Rank rank, std::uint32_t lane);
+Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable& names, Rank rank,
+              std::uint32_t lane);
 
 }  // namespace muster::scheduler

@@ -19,7 +19,7 @@ struct Group {
 // Where a start matches, and as which member of its group.
 struct Place {
   GroupId group;
-  std::uint32_t lane = 0;      // ignored for a pair, which matches across lanes
+  LaneId lane;                 // ignored for a pair, which matches across lanes
   std::int32_t sender = -1;    // of a pair; else -1
   std::int32_t receiver = -1;  // of a pair; else -1
   std::int32_t index = 0;      // of this member in the group
@@ -32,7 +32,7 @@ struct Place {
            (is_pair() || lane == other.lane);
   }
 };
-Place place_of(const CollectiveWork& work, std::uint32_t lane);
+Place place_of(const CollectiveWork& work, LaneId lane);
 
 // Epoch and number, which a start carries from the moment when the engine reads it.
 struct Stamp {
@@ -43,11 +43,12 @@ struct Stamp {
 // A start that is next on its lane.
 struct Arrival {
   Rank rank;
-  std::uint32_t lane = 0;
+  std::uint32_t lane = 0;  // its number at that rank
   std::uint64_t value = 0;
   Plan* plan = nullptr;
   Stamp stamp;
   Instant at{0};  // for reports
+  LaneId lane_id{};
 };
 
 }  // namespace muster::scheduler

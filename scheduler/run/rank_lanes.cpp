@@ -6,12 +6,13 @@
 
 namespace muster::scheduler {
 
-RankLanes::RankLanes(std::uint32_t lanes, std::uint32_t depth) : depth_(depth), running_(lanes) {
-  for (std::uint32_t i = 0; i < lanes; ++i) queues_.emplace_back(depth);
+RankLanes::RankLanes(std::uint32_t first, std::uint32_t depth) : first_(first), depth_(depth) {
+  for (std::uint32_t i = 0; i < first; ++i) lanes_.push_back({LaneQueue(depth), LaneTable::first_of(i)});
 }
 
 void RankLanes::attached() {
-  for (LaneQueue& lane : queues_) lane = LaneQueue(depth_);
+  for (Lane& lane : lanes_) lane.queue = LaneQueue(depth_);
+  busy_ = 0;
   timelines_.fill(0);
   signalled_.fill(Instant{0});
   present_ = true;
@@ -25,6 +26,25 @@ void RankLanes::detached() {
   exposed_since_.reset();
 }
 
+std::optional<std::uint32_t> RankLanes::open(LaneId id) {
+  for (std::uint32_t i = first_; i < lanes_.size(); ++i) {
+    Lane& lane = lanes_[i];
+    if (lane.open || lane.running > 0) continue;
+    lane.id = id;
+    lane.open = true;
+    return i;
+  }
+  if (lanes_.size() == shm::kLanesMax) return std::nullopt;
+  lanes_.push_back({LaneQueue(depth_), id});
+  return lanes() - 1;
+}
+
+std::optional<std::uint32_t> RankLanes::find(LaneId id) const {
+  for (std::uint32_t i = 0; i < lanes_.size(); ++i)
+    if (lanes_[i].open && lanes_[i].id == id) return i;
+  return std::nullopt;
+}
+
 Code RankLanes::signal(std::uint32_t timeline, std::uint64_t value, Instant now) {
   if (timeline < shm::kClientTimelineFirst || timeline >= shm::kTimelinesMax) return Code::kBadArgument;
   const std::size_t index = timeline - shm::kClientTimelineFirst;
@@ -35,15 +55,15 @@ Code RankLanes::signal(std::uint32_t timeline, std::uint64_t value, Instant now)
 }
 
 void RankLanes::forgive(Instant moment, Nanos lateness) {
-  for (LaneQueue& lane : queues_)
-    if (lane.moved() <= moment) lane.moved_at(lane.moved() + lateness);
+  for (Lane& lane : lanes_)
+    if (lane.queue.moved() <= moment) lane.queue.moved_at(lane.queue.moved() + lateness);
   for (Instant& signalled : signalled_)
     if (signalled <= moment) signalled += lateness;
 }
 
 bool RankLanes::has_submitted(std::uint32_t lane, GroupId group) const {
-  for (std::size_t i = 0; i < queues_[lane].waiting(); ++i) {
-    const CollectiveWork* work = queues_[lane].waiting(i).request.plan->collective();
+  for (std::size_t i = 0; i < lanes_[lane].queue.waiting(); ++i) {
+    const CollectiveWork* work = lanes_[lane].queue.waiting(i).request.plan->collective();
     if (work != nullptr && work->group == group) return true;
   }
   return false;
@@ -51,8 +71,9 @@ bool RankLanes::has_submitted(std::uint32_t lane, GroupId group) const {
 
 CausePtr RankLanes::first_failure() const {
   CausePtr first;
-  for (const LaneQueue& lane : queues_)
-    if (lane.stopped() && (first == nullptr || lane.cause()->fault < first->fault)) first = lane.cause();
+  for (const Lane& lane : lanes_)
+    if (lane.queue.stopped() && (first == nullptr || lane.queue.cause()->fault < first->fault))
+      first = lane.queue.cause();
   return first;
 }
 
@@ -68,7 +89,7 @@ RankLanes::Ready RankLanes::readiness(std::uint32_t lane, const LaneQueue::Start
       if (timelines_[timeline - shm::kClientTimelineFirst] < value) return Ready::kNo;
       continue;
     }
-    const LaneQueue& other = queues_[timeline];
+    const LaneQueue& other = lanes_[timeline].queue;
     if (const Cause* cause = other.failure_at(value)) {
       *failed = cause;
       return Ready::kFailed;
@@ -79,7 +100,8 @@ RankLanes::Ready RankLanes::readiness(std::uint32_t lane, const LaneQueue::Start
   return Ready::kYes;
 }
 
-RankLanes::Obstacle RankLanes::obstacle(std::uint32_t lane, const LaneQueue::Start& start) const {
+RankLanes::Obstacle RankLanes::obstacle(std::uint32_t lane, const LaneQueue::Start& start,
+                                        const LaneTable& names) const {
   for (const std::uint64_t wait : start.request.waits) {
     if (wait == 0) continue;
     const std::uint32_t timeline = shm::point_timeline(wait);
@@ -88,9 +110,9 @@ RankLanes::Obstacle RankLanes::obstacle(std::uint32_t lane, const LaneQueue::Sta
       const std::uint64_t at = timelines_[timeline - shm::kClientTimelineFirst];
       if (at < value)
         return {fmt::format("client timeline {} to reach {} (it is at {})", timeline, value, at), {}};
-    } else if (timeline != lane && queues_[timeline].reached() < value) {
-      return {fmt::format("lane {} to reach {} (it is at {})", lane_name(timeline), value,
-                          queues_[timeline].reached()),
+    } else if (timeline != lane && lanes_[timeline].queue.reached() < value) {
+      return {fmt::format("lane {} to reach {} (it is at {})", names.label(lanes_[timeline].id), value,
+                          lanes_[timeline].queue.reached()),
               timeline};
     }
   }
@@ -98,17 +120,17 @@ RankLanes::Obstacle RankLanes::obstacle(std::uint32_t lane, const LaneQueue::Sta
 }
 
 std::optional<Instant> RankLanes::deadline(std::uint32_t lane) const {
-  if (!present_ || !queues_[lane].has_next()) return std::nullopt;
+  if (!present_ || !lanes_[lane].queue.has_next()) return std::nullopt;
   const std::optional<Instant> since = still_since(lane, 0);
   if (!since) return std::nullopt;
-  return later(*since, queues_[lane].next().request.timeout);
+  return later(*since, lanes_[lane].queue.next().request.timeout);
 }
 
 // The latest moment at which something moved that the lane's next start waits for. Empty if a step runs there
 // now. `seen` has a bit for each lane that was visited, so that a circle of waits ends.
 std::optional<Instant> RankLanes::still_since(std::uint32_t lane, std::uint64_t seen) const {
-  const LaneQueue& queue = queues_[lane];
-  if (running_[lane] > 0) return std::nullopt;
+  const LaneQueue& queue = lanes_[lane].queue;
+  if (lanes_[lane].running > 0) return std::nullopt;
   Instant since = queue.moved();
   if (!queue.has_next() || queue.next().arrived) return since;
   seen |= std::uint64_t{1} << lane;
@@ -119,7 +141,7 @@ std::optional<Instant> RankLanes::still_since(std::uint32_t lane, std::uint64_t 
     if (timeline >= shm::kClientTimelineFirst) {
       const std::size_t index = timeline - shm::kClientTimelineFirst;
       if (timelines_[index] < value) since = std::max(since, signalled_[index]);
-    } else if ((seen >> timeline & 1U) == 0 && queues_[timeline].reached() < value) {
+    } else if ((seen >> timeline & 1U) == 0 && lanes_[timeline].queue.reached() < value) {
       const std::optional<Instant> there = still_since(timeline, seen);
       if (!there) return std::nullopt;
       since = std::max(since, *there);
@@ -129,15 +151,15 @@ std::optional<Instant> RankLanes::still_since(std::uint32_t lane, std::uint64_t 
 }
 
 void RankLanes::note_exposure(Instant now) {
-  const LaneQueue& compute = queues_[MUSTER_LANE_COMPUTE];
+  const LaneQueue& compute = lanes_[MUSTER_LANE_COMPUTE].queue;
   bool waits = false;
   if (present_ && compute.has_next() && !compute.any_launched()) {
     const LaneQueue::Start& next = compute.next();
     waits = next.request.plan->collective() != nullptr;
     for (const std::uint64_t wait : next.request.waits) {
       const std::uint32_t timeline = wait == 0 ? 0 : shm::point_timeline(wait);
-      if (timeline == MUSTER_LANE_COMPUTE || timeline >= lanes()) continue;
-      waits = waits || queues_[timeline].reached() < shm::point_value(wait);
+      if (timeline == MUSTER_LANE_COMPUTE || timeline >= shm::kClientTimelineFirst) continue;
+      waits = waits || lanes_[timeline].queue.reached() < shm::point_value(wait);
     }
   }
   if (waits == exposed_since_.has_value()) return;

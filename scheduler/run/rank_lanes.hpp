@@ -4,6 +4,7 @@
 #include "api/shm/command.hpp"
 #include "api/shm/completion.hpp"
 #include "scheduler/run/lane_queue.hpp"
+#include "scheduler/run/lane_table.hpp"
 
 #include <array>
 #include <cstdint>
@@ -13,13 +14,16 @@
 
 namespace muster::scheduler {
 
-// Owns    the rank's lanes.
+// Owns    the rank's lanes: the first ones, which it always has, and those that its client opens. A closed
+// lane
+//         keeps its timeline.
 // Thread  one.
-// Bound   the lanes given; shm::kClientTimelinesMax client timelines.
+// Bound   shm::kLanesMax lanes; shm::kClientTimelinesMax client timelines.
 // Fails   signal: kBadArgument.
 class RankLanes {
  public:
-  RankLanes(std::uint32_t lanes, std::uint32_t depth);
+  // `first`: how many lanes it always has, one for each class from 0 on.
+  RankLanes(std::uint32_t first, std::uint32_t depth);
 
   // ---- its client ------------------------------------------------------------------------------
   // A new client: its lanes start empty at value 0, its client timelines at 0. Launched work of former
@@ -31,13 +35,26 @@ class RankLanes {
   std::uint32_t generation() const { return generation_; }
 
   // ---- its lanes -------------------------------------------------------------------------------
-  std::uint32_t lanes() const { return static_cast<std::uint32_t>(queues_.size()); }
-  LaneQueue& lane(std::uint32_t i) { return queues_[i]; }
-  const LaneQueue& lane(std::uint32_t i) const { return queues_[i]; }
+  // Opens a lane with the lowest number that is free and on whose stream nothing runs. Empty: none is left.
+  std::optional<std::uint32_t> open(LaneId id);
+  void close(std::uint32_t lane) { lanes_[lane].open = false; }
+  bool is_open(std::uint32_t lane) const { return lane < lanes_.size() && lanes_[lane].open; }
+  bool may_close(std::uint32_t lane) const { return lane >= first_ && is_open(lane); }
+  // The open lane of that id.
+  std::optional<std::uint32_t> find(LaneId id) const;
+  LaneId id(std::uint32_t lane) const { return lanes_[lane].id; }
+  // Lanes that were ever opened have the numbers below this.
+  std::uint32_t lanes() const { return static_cast<std::uint32_t>(lanes_.size()); }
+  LaneQueue& lane(std::uint32_t i) { return lanes_[i].queue; }
+  const LaneQueue& lane(std::uint32_t i) const { return lanes_[i].queue; }
   // Parts of launched steps on the lane's stream, of former clients too.
-  std::uint32_t running(std::uint32_t i) const { return running_[i]; }
-  void launched(std::uint32_t i) { ++running_[i]; }
-  void finished(std::uint32_t i) { --running_[i]; }
+  std::uint32_t running(std::uint32_t i) const { return lanes_[i].running; }
+  void launched(std::uint32_t i) { ++lanes_[i].running; }
+  void finished(std::uint32_t i) { --lanes_[i].running; }
+  // The lanes that may have a next start, a bit each: a turn looks at no others.
+  std::uint64_t busy() const { return busy_; }
+  void set_busy(std::uint32_t lane) { busy_ |= std::uint64_t{1} << lane; }
+  void set_idle(std::uint32_t lane) { busy_ &= ~(std::uint64_t{1} << lane); }
   // Raises a client timeline. kBadArgument: it would go down, or it does not exist.
   Code signal(std::uint32_t timeline, std::uint64_t value, Instant now);
   // The engine was held up: moves all recorded times up to `moment` later by `lateness`.
@@ -55,7 +72,7 @@ class RankLanes {
     std::string text;
     std::optional<std::uint32_t> lane;  // the other lane that must move first; empty: no other lane
   };
-  Obstacle obstacle(std::uint32_t lane, const LaneQueue::Start& start) const;
+  Obstacle obstacle(std::uint32_t lane, const LaneQueue::Start& start, const LaneTable& names) const;
   // When the lane's next start passes its deadline: its timeout after the last move of what it waits for.
   // Empty if there is no next start, or while a launched step runs before it.
   std::optional<Instant> deadline(std::uint32_t lane) const;
@@ -67,9 +84,18 @@ class RankLanes {
  private:
   std::optional<Instant> still_since(std::uint32_t lane, std::uint64_t seen) const;
 
+  struct Lane {
+    LaneQueue queue;
+    LaneId id;
+    std::uint32_t running = 0;
+    bool open = true;
+  };
+  static_assert(shm::kLanesMax <= 64, "a lane is a bit of busy_ and of still_since()");
+
+  std::uint32_t first_;
   std::uint32_t depth_;
-  std::vector<LaneQueue> queues_;
-  std::vector<std::uint32_t> running_;  // by lane
+  std::vector<Lane> lanes_;  // by number
+  std::uint64_t busy_ = 0;
   std::array<std::uint64_t, shm::kClientTimelinesMax> timelines_{};
   std::array<Instant, shm::kClientTimelinesMax> signalled_{};  // when each was raised
   bool present_ = false;

@@ -21,6 +21,7 @@ struct Request {
   Plan* plan = nullptr;                                 // outlives the request: starts_in_flight holds it
   std::array<std::uint64_t, MUSTER_WAITS_MAX> waits{};  // points; 0: none
   Nanos timeout{0};  // once it is next on its lane: the longest time in which nothing moves that it waits for
+  LaneId lane_id{};  // set by the graph
 };
 
 // A launch of one kernel, or of one collective for all its members at once.
@@ -31,6 +32,7 @@ struct Step {
     std::uint64_t value = 0;
     Plan* plan = nullptr;
     Instant arrived{0};  // when it was next on its lane and all its points were reached
+    LaneId lane_id{};
   };
   std::vector<Part> parts;  // one for a kernel; the members in group order for a collective
 };

@@ -2,36 +2,34 @@
 
 #include "api/base/assert.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
 
 namespace muster::scheduler {
 
-StepTable::StepTable(std::uint32_t steps, std::uint32_t lanes, std::span<const Group> groups)
-    : lanes_(lanes), steps_(steps), rooms_(groups.size() * lanes) {
-  free_.reserve(steps);
-  for (std::uint32_t i = steps; i > 0; --i) free_.push_back(i - 1);
-  for (InFlight& step : steps_) {
+void StepTable::add(std::uint32_t steps) {
+  free_.reserve(steps_.size() + steps);
+  for (std::uint32_t i = steps; i > 0; --i) free_.push_back(size() + i - 1);
+  for (std::uint32_t i = 0; i < steps; ++i) {
+    InFlight& step = steps_.emplace_back();
     step.step.parts.reserve(kNarrow);
     step.generations.reserve(kNarrow);
   }
-  for (std::uint32_t g = 0; g < groups.size(); ++g) set_group(GroupId(g), groups[g].ranks.size());
 }
 
-void StepTable::set_group(GroupId group, std::size_t members) {
-  for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
-    Room& room = rooms_[group.value * lanes_ + lane];
-    room = Room{};
-    if (members <= kNarrow) continue;
-    room.parts.reserve(members);
-    room.generations.reserve(members);
-  }
+void StepTable::add(GroupId group, LaneId lane, std::size_t members) {
+  if (members <= kNarrow) return;
+  std::vector<Room>& rooms = rooms_[group.value];
+  rooms.resize(std::max<std::size_t>(rooms.size(), lane.value + 1));
+  rooms[lane.value].parts.reserve(members);
+  rooms[lane.value].generations.reserve(members);
 }
 
-StepTable::Room* StepTable::room_of(std::size_t members, std::uint32_t lane, const Plan& plan) {
+StepTable::Room* StepTable::room_of(std::size_t members, LaneId lane, const Plan& plan) {
   if (members <= kNarrow) return nullptr;
-  return &rooms_[plan.collective()->group.value * lanes_ + lane];
+  return &rooms_[plan.collective()->group.value][lane.value];
 }
 
 // Swaps the vectors of the step and the room: take() lends the room, give_back() returns it.
@@ -41,7 +39,7 @@ void StepTable::exchange(InFlight& step, Room* room) {
   step.generations.swap(room->generations);
 }
 
-StepTable::InFlight& StepTable::take(std::size_t members, std::uint32_t lane, const Plan& plan,
+StepTable::InFlight& StepTable::take(std::size_t members, LaneId lane, const Plan& plan,
                                      std::uint32_t* index) {
   MUSTER_ASSERT(!free_.empty());  // launch_depth bounds the steps of each lane
   *index = free_.back();
@@ -63,7 +61,7 @@ StepTable::InFlight& StepTable::at(std::uint32_t index) {
 void StepTable::give_back(std::uint32_t index) {
   InFlight& step = at(index);
   const Step::Part& first = step.step.parts.front();
-  exchange(step, room_of(step.step.parts.size(), first.lane, *first.plan));
+  exchange(step, room_of(step.step.parts.size(), first.lane_id, *first.plan));
   step.used = false;
   --in_flight_;
   free_.push_back(index);
@@ -77,14 +75,14 @@ std::vector<StepTable::Running> StepTable::running() const {
   return running;
 }
 
-Cause cause_of(const Step& step, std::span<const Group> groups, const Status& why) {
+Cause cause_of(const Step& step, std::span<const Group> groups, const LaneTable& lanes, const Status& why) {
   const Step::Part& first = step.parts.front();
   const CollectiveWork* const work = first.plan->collective();
   const bool as_it_is = is_group_failure(why.code()) || why.code() == Code::kInternal;
   const std::string place = work != nullptr ? fmt::format("group {}", groups[work->group.value].name)
                                             : fmt::format("rank {}", first.rank.value);
   return {as_it_is ? why.code() : Code::kDevice, why.culprit(),
-          fmt::format("{}: {} on lane {} failed: {}", place, first.plan->label(), lane_name(first.lane),
+          fmt::format("{}: {} on lane {} failed: {}", place, first.plan->label(), lanes.label(first.lane_id),
                       as_it_is ? why.message() : why.text())};
 }
 

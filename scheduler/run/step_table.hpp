@@ -2,10 +2,13 @@
 #pragma once
 
 #include "api/base/status.hpp"
+#include "scheduler/run/lane_table.hpp"
 #include "scheduler/run/match_queue.hpp"
 #include "scheduler/run/request.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -14,7 +17,7 @@ namespace muster::scheduler {
 // Owns    its steps. A launch allocates nothing: a step of many members borrows the room of its group and
 //         lane, where one step is in flight at most.
 // Thread  one.
-// Bound   the number of steps given.
+// Bound   the steps that were added.
 // Fails   never.
 class StepTable {
  public:
@@ -25,12 +28,16 @@ class StepTable {
     bool used = false;
   };
 
-  StepTable(std::uint32_t steps, std::uint32_t lanes, std::span<const Group> groups);
-  // Makes room for the collectives of a new group; `members` is 0 for a group that is gone.
-  void set_group(GroupId group, std::size_t members);
+  explicit StepTable(std::size_t groups) : rooms_(groups) {}
+  // Makes room for so many more steps in flight.
+  void add(std::uint32_t steps);
+  // Makes room for the collectives of a group on a lane.
+  void add(GroupId group, LaneId lane, std::size_t members);
+  // The group is gone.
+  void remove(GroupId group) { rooms_[group.value].clear(); }
 
   // An entry with room for a step of so many members, without parts and generations. Its index is *index.
-  InFlight& take(std::size_t members, std::uint32_t lane, const Plan& plan, std::uint32_t* index);
+  InFlight& take(std::size_t members, LaneId lane, const Plan& plan, std::uint32_t* index);
   InFlight& at(std::uint32_t index);
   void give_back(std::uint32_t index);
 
@@ -48,18 +55,18 @@ class StepTable {
     std::vector<std::uint32_t> generations;
   };
   static constexpr std::size_t kNarrow = 2;  // every step has room of its own for this many members
-  Room* room_of(std::size_t members, std::uint32_t lane, const Plan& plan);
+  Room* room_of(std::size_t members, LaneId lane, const Plan& plan);
   static void exchange(InFlight& step, Room* room);
+  std::uint32_t size() const { return static_cast<std::uint32_t>(steps_.size()); }
 
-  std::uint32_t lanes_;
-  std::vector<InFlight> steps_;
+  std::deque<InFlight> steps_;
   std::vector<std::uint32_t> free_;
-  std::vector<Room> rooms_;  // group · lanes + lane
+  std::vector<std::vector<Room>> rooms_;  // by group, by LaneId
   std::uint32_t in_flight_ = 0;
 };
 
 // Why a launched step failed, with a text that names it. A failure of the group, or kInternal, keeps its
 // code; any other becomes kDevice.
-Cause cause_of(const Step& step, std::span<const Group> groups, const Status& why);
+Cause cause_of(const Step& step, std::span<const Group> groups, const LaneTable& lanes, const Status& why);
 
 }  // namespace muster::scheduler

@@ -1,8 +1,9 @@
 #include "scheduler/run/trace.hpp"
 
-#include "scheduler/plan/plan.hpp"
-
 #include <algorithm>
+#include <map>
+#include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -25,8 +26,23 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-const char* track_name(std::uint32_t lane) {
-  return lane == kDirectTrack ? "direct" : lane_name(lane);
+std::string_view track_name(const TraceEvent& event, const LaneTable& lanes) {
+  return event.lane == kDirectTrack ? std::string_view("direct") : lanes.label(event.lane_id);
+}
+
+// The tracks of all ranks by rank and number: the lanes with which each began, those that have events, and
+// its runs. A lane that took the number of an earlier one names the track.
+std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> tracks_of(std::span<const TraceEvent> events,
+                                                                         std::uint32_t world,
+                                                                         const LaneTable& lanes) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> tracks;
+  for (std::uint32_t rank = 0; rank < world; ++rank) {
+    for (muster_lane c = 0; c < MUSTER_LANE_CLASSES; ++c)
+      tracks[{rank, c}] = lanes.label(LaneTable::first_of(c));
+    tracks[{rank, kDirectTrack}] = "direct";
+  }
+  for (const TraceEvent& event : events) tracks[{event.rank.value, event.lane}] = track_name(event, lanes);
+  return tracks;
 }
 
 double microseconds(Nanos span) {
@@ -54,25 +70,24 @@ void Trace::add(const TraceEvent& event) {
 }
 
 std::string Trace::json(std::string_view job, std::uint32_t world,
-                        const std::vector<std::string>& group_names) const {
+                        const std::vector<std::string>& group_names, const LaneTable& lanes) const {
   std::string out = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"job\":" + quoted(job) +
                     fmt::format(",\"dropped_events\":{}}},\"traceEvents\":[\n", dropped_);
   for (std::uint32_t rank = 0; rank < world; ++rank) {
     out += fmt::format(
         "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n", rank);
-    for (std::uint32_t lane = 0; lane <= kDirectTrack; ++lane) {
-      out += fmt::format(
-          "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}},\n",
-          rank, lane, track_name(lane));
-    }
   }
+  for (const auto& [track, name] : tracks_of(events_, world, lanes))
+    out += fmt::format(
+        "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}},\n",
+        track.first, track.second, quoted(name));
   for (const TraceEvent& e : events_) {
     out += fmt::format(
-        "{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}",
-        e.label, track_name(e.lane), e.rank.value, e.lane, microseconds(e.begin - origin_),
+        "{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}",
+        e.label, quoted(track_name(e, lanes)), e.rank.value, e.lane, microseconds(e.begin - origin_),
         microseconds(e.end - e.begin));
-    out += fmt::format(",\"args\":{{\"rank\":{},\"lane\":\"{}\",\"point\":{},\"bytes\":{}", e.rank.value,
-                       track_name(e.lane), e.value, e.bytes);
+    out += fmt::format(",\"args\":{{\"rank\":{},\"lane\":{},\"point\":{},\"bytes\":{}", e.rank.value,
+                       quoted(track_name(e, lanes)), e.value, e.bytes);
     if (e.in_group) {
       out += ",\"group\":";
       out += e.group < group_names.size() ? quoted(group_names[e.group]) : "\"self\"";

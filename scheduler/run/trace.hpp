@@ -6,6 +6,8 @@
 
 #include "api/base/clock.hpp"
 #include "api/base/ids.hpp"
+#include "api/shm/command.hpp"
+#include "scheduler/run/lane_table.hpp"
 
 #include <muster/muster.h>
 
@@ -16,14 +18,16 @@
 
 namespace muster::scheduler {
 
-constexpr std::uint32_t kDirectTrack = MUSTER_LANE_COUNT;
+// The track of what the rank runs itself; others are lanes.
+constexpr std::uint32_t kDirectTrack = shm::kLanesMax;
 
 struct TraceEvent {
   Instant begin{0};
   Instant end{0};
   const char* label = "";  // static storage
   Rank rank;
-  std::uint32_t lane = 0;  // kDirectTrack: run by the rank itself
+  std::uint32_t lane = 0;  // its number at the rank; kDirectTrack: run by the rank itself
+  LaneId lane_id{};
   std::uint32_t group = 0;
   bool in_group = false;    // a collective: `group` is valid
   std::uint64_t value = 0;  // point that it reached; on the direct path: number of the operation
@@ -49,8 +53,8 @@ class Trace {
   std::uint64_t dropped() const { return dropped_; }
 
   // The whole recording. group_names[g] names TraceEvent::group g.
-  std::string json(std::string_view job, std::uint32_t world,
-                   const std::vector<std::string>& group_names) const;
+  std::string json(std::string_view job, std::uint32_t world, const std::vector<std::string>& group_names,
+                   const LaneTable& lanes) const;
 
  private:
   std::size_t events_max_;

@@ -17,7 +17,8 @@ namespace muster::scheduler {
 // Fails   never.
 class Unsettled {
  public:
-  explicit Unsettled(std::size_t ranks) { stirred_.reserve(ranks); }
+  // Reserves room for so many more stirred ranks.
+  void expect(std::size_t ranks) { stirred_.reserve(stirred_.capacity() + ranks); }
 
   struct Failing {
     Rank rank;

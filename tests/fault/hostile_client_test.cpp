@@ -93,7 +93,7 @@ TEST_F(HostileClient, RacesTheEngineInItsOwnRing) {
       for (int i = 0; i < 20'000 && client.closed() == Code::kOk; ++i) {
         shm::Command command;
         command.kind = CommandKind::kResetLane;
-        command.lane = static_cast<std::uint16_t>(random() % MUSTER_LANE_COUNT);
+        command.lane = static_cast<std::uint16_t>(random() % MUSTER_LANE_CLASSES);
         if (ring.push(command) != Code::kOk) break;
         // Mostly bits of slots that the engine is about to read, which may or may not be noticed.
         const std::size_t at = kFirstSlot + random() % (64 * shm::SlotWords<shm::Command>::kCount);

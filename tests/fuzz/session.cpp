@@ -56,7 +56,7 @@ struct Client {
   std::vector<std::uint64_t> groups;  // that it has made
   std::vector<std::uint64_t> meshes;
   std::vector<std::uint64_t> points;  // of starts
-  std::uint64_t submitted[MUSTER_LANE_COUNT] = {};
+  std::uint64_t submitted[MUSTER_LANE_CLASSES] = {};
   bool honest = true;  // its ring holds what it should
 };
 
@@ -198,7 +198,7 @@ class World {
     command.kind = how < 6    ? shm::CommandKind::kStart
                    : how == 6 ? shm::CommandKind::kResetLane
                               : shm::CommandKind::kSignal;
-    command.lane = static_cast<std::uint16_t>(bytes_.below(MUSTER_LANE_COUNT));
+    command.lane = static_cast<std::uint16_t>(bytes_.below(MUSTER_LANE_CLASSES));
     if (command.kind == shm::CommandKind::kStart) {
       command.plan = any_of(c.plans);
       if (c.session->plans().find(Handle(command.plan)) == nullptr) c.honest = false;
@@ -227,7 +227,7 @@ class World {
     const auto how = bytes_.below(4);
     if (how == 0 && !c.points.empty()) return c.points[bytes_.below(c.points.size())];
     if (how == 1)
-      return shm::make_point(static_cast<std::uint32_t>(bytes_.below(MUSTER_LANE_COUNT)), bytes_.below(8));
+      return shm::make_point(static_cast<std::uint32_t>(bytes_.below(MUSTER_LANE_CLASSES)), bytes_.below(8));
     if (how == 2) return shm::make_point(shm::kClientTimelineFirst, bytes_.below(8));
     c.honest = false;
     return bytes_.number();
@@ -408,7 +408,7 @@ class World {
     auto request = with<shm::InterruptMessage>(MessageKind::kInterrupted);
     request.group = any_group(client(rank));
     request.epoch = bytes_.number();
-    request.lane = static_cast<std::uint32_t>(bytes_.below(MUSTER_LANE_COUNT + 2));
+    request.lane = static_cast<std::uint32_t>(bytes_.below(MUSTER_LANE_CLASSES + 2));
     static_cast<void>(ask(rank, request));
   }
   void plain(std::uint32_t rank) {

@@ -227,7 +227,7 @@ void History::kill(Member& m) {
 void History::detach(Member& m, const std::string& how) {
   const std::string own = fmt::format("rank {} (pid {}) {}", m.rank, m.pid, how);
   std::set<std::string> texts;
-  for (muster_lane lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+  for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane)
     if (std::string text = job_.stopped_by(m.rank, lane); !text.empty()) texts.insert(text);
   const bool told = texts.empty() && allowed_.is_in_a_run(m.rank, m.life);
   if (texts.empty()) {

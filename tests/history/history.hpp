@@ -90,8 +90,8 @@ class History {
     std::int64_t* memory = nullptr;
     std::map<std::pair<std::size_t, bool>, muster_plan> plans;
     std::vector<Flying> flying;
-    std::array<bool, MUSTER_LANE_COUNT> stopped{};
-    std::array<std::uint32_t, MUSTER_LANE_COUNT> stops{};
+    std::array<bool, MUSTER_LANE_CLASSES> stopped{};
+    std::array<std::uint32_t, MUSTER_LANE_CLASSES> stops{};
     std::set<std::string> run_texts;  // of runs that failed
     std::vector<Loss> told_of;        // since it attached
     Lives may_meet{};              // the latest client of each rank of whose forerunner's loss it has heard

@@ -61,7 +61,7 @@ TEST_P(CallCost, StaysWithinItsInstructions) {
 
 constexpr Bound kBounds[] = {
     {"barrier", 2, 460},    {"barrier", 4, 560}, {"all_reduce", 2, 550},
-    {"all_reduce", 4, 650}, {"start", 2, 150},
+    {"all_reduce", 4, 650}, {"start", 2, 150},   {"start_on_lane_63", 2, 150},
 };
 INSTANTIATE_TEST_SUITE_P(Calls, CallCost, testing::ValuesIn(kBounds), [](const auto& bound) {
   return std::string(bound.param.what) + "_of_" + std::to_string(bound.param.ranks);

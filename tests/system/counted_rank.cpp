@@ -38,8 +38,11 @@ void run_under_callgrind(char** argv) {
 // An operation of all ranks, made once and called over and over.
 class Calls {
  public:
-  explicit Calls(const std::string& what) : started_(what == "start") {
+  explicit Calls(const std::string& what) : started_(what.starts_with("start")) {
     check(muster_open(nullptr, &session_));
+    if (what == "start_on_lane_63")
+      while (lane_ < MUSTER_LANES_MAX - 1)
+        check(muster_lane_create(session_, MUSTER_LANE_SMALL, std::to_string(lane_ + 1).c_str(), &lane_));
     muster_collective said = MUSTER_COLLECTIVE_INIT;
     check(muster_mesh_group(session_, "world", &said.group));
     said.op = MUSTER_BARRIER;
@@ -58,7 +61,7 @@ class Calls {
   void call() {
     if (!started_) return check(muster_plan_run(session_, plan_, 0));
     muster_submit submit = MUSTER_SUBMIT_INIT;
-    submit.lane = MUSTER_LANE_SMALL;
+    submit.lane = lane_;
     muster_point point = MUSTER_POINT_NONE;
     check(muster_plan_start(session_, plan_, &submit, &point));
     check(muster_point_wait(session_, point, kLongNs));
@@ -67,6 +70,7 @@ class Calls {
 
  private:
   bool started_;
+  muster_lane lane_ = MUSTER_LANE_SMALL;
   muster_session* session_ = nullptr;
   muster_plan plan_ = 0;
 };

@@ -63,13 +63,13 @@ std::vector<Operation> program_of(std::uint64_t seed) {
         MUSTER_REDUCE,     MUSTER_GATHER,     MUSTER_SCATTER,        MUSTER_ALL_TO_ALL, MUSTER_EXCHANGE};
     o.op = kOps[random() % std::size(kOps)];
     o.count = random() % 8 == 0 ? random() % (kSlotInts / kWorld) : random() % 20;
-    o.lane = static_cast<muster_lane>(random() % MUSTER_LANE_COUNT);
+    o.lane = static_cast<muster_lane>(random() % MUSTER_LANE_CLASSES);
     o.runs = random() % 3 == 0;
     o.shares_target = random() % kKinds == 0;
     if (random() % 2 == 0) {
       o.drawn = std::make_shared<Drawn>(random(), kMembers[o.dim]);
       // Messages of one pair meet in the order in which they are ready, so all of them go on one lane.
-      if (muster::is_transfer(o.drawn->op())) o.lane = static_cast<muster_lane>(seed % MUSTER_LANE_COUNT);
+      if (muster::is_transfer(o.drawn->op())) o.lane = static_cast<muster_lane>(seed % MUSTER_LANE_CLASSES);
     }
     program.push_back(o);
   }
@@ -79,10 +79,10 @@ std::vector<Operation> program_of(std::uint64_t seed) {
 std::vector<Operation> order_of(const std::vector<Operation>& program, std::uint64_t seed, int rank) {
   std::mt19937_64 random(seed * 31 + static_cast<std::uint64_t>(rank));
   // Queues of what must stay in order, merged at random.
-  std::array<std::vector<Operation>, MUSTER_LANE_COUNT + 1> queues;
-  for (const Operation& o : program) queues[o.runs ? std::size_t{MUSTER_LANE_COUNT} : o.lane].push_back(o);
+  std::array<std::vector<Operation>, MUSTER_LANE_CLASSES + 1> queues;
+  for (const Operation& o : program) queues[o.runs ? std::size_t{MUSTER_LANE_CLASSES} : o.lane].push_back(o);
   std::vector<Operation> order;
-  std::array<std::size_t, MUSTER_LANE_COUNT + 1> next{};
+  std::array<std::size_t, MUSTER_LANE_CLASSES + 1> next{};
   while (order.size() < program.size()) {
     const std::size_t q = random() % queues.size();
     if (next[q] < queues[q].size()) order.push_back(queues[q][next[q]++]);

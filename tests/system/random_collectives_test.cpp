@@ -171,7 +171,7 @@ std::optional<Drawn> drawn(Shape shape, std::int32_t world, std::uint64_t seed, 
   Drawn d;
   d.seed = seed;
   d.starts = random.below(2) == 0;
-  d.lane = static_cast<muster_lane>(random.below(MUSTER_LANE_COUNT));
+  d.lane = static_cast<muster_lane>(random.below(MUSTER_LANE_CLASSES));
   const bool may = turns == Turns::kMay;
   const bool ghosted = may && shape.collective.op == MUSTER_EXCHANGE && random.below(2) == 0;
   const std::size_t element = std::max<std::size_t>(muster::dtype_bytes(shape.collective.dtype), 1);

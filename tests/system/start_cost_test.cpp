@@ -161,7 +161,7 @@ TEST_F(StartCost, IsNothingFromTheFirstCallOn) {
     const muster_plan plan = small_reduction(member);
     muster_submit submit = MUSTER_SUBMIT_INIT;
     muster_point point = 0;
-    for (submit.lane = 0; submit.lane < MUSTER_LANE_COUNT; ++submit.lane) {
+    for (submit.lane = 0; submit.lane < MUSTER_LANE_CLASSES; ++submit.lane) {
       CostCounter first;
       const muster_status_t status = muster_plan_start(member.session, plan, &submit, &point);
       const Cost cost = first.stop();

@@ -75,7 +75,7 @@ class Records {
 // Loopback: all members live here.
 //
 // Owns    kLaunchesMax records of collectives, with room for every member. Records of transfers: one for each
-//         rank and lane, because every lane may hold one, and at least kLaunchesMax.
+//         two lanes, because every lane may hold one, and at least kLaunchesMax.
 // Thread  launch: one issuing thread at a time, any number of streams. Parts run on the streams' workers.
 // Bound   kRanksOnNodeMax ranks; as many launches in flight as there are records, then kBusy. launch
 //         allocates nothing but a failure's text.
@@ -87,7 +87,7 @@ class Loopback final : public Communicator {
   explicit Loopback(std::int32_t ranks)
       : ranks_(ranks),
         collectives_(kLaunchesMax, static_cast<std::size_t>(ranks)),
-        transfers_(std::max(kLaunchesMax, static_cast<std::size_t>(ranks) * MUSTER_LANE_COUNT),
+        transfers_(std::max(kLaunchesMax, static_cast<std::size_t>(ranks) * MUSTER_LANES_MAX / 2),
                    kTransferMembers) {}
 
   std::int32_t ranks() const noexcept override { return ranks_; }

@@ -37,7 +37,8 @@ extern "C" {
 muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure_out) {
   return muster::client::guarded([&]() -> Status {
     MUSTER_RETURN_IF_ERROR(check(session, failure_out));
-    if (lane >= MUSTER_LANE_COUNT) return session->submission().not_reset(Code::kBadArgument, lane);
+    if (!session->submission().timelines().has_lane(lane))
+      return session->submission().not_reset(Code::kBadArgument, lane);
     MUSTER_ASSIGN_OR_RETURN(const auto why, session->completion().failure(lane));
     failure_out->status = static_cast<muster_status_t>(why.status);
     failure_out->culprit_rank = why.culprit_rank;

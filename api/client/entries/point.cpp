@@ -1,4 +1,4 @@
-// Points, timelines and lanes of the C API.
+// Points and timelines of the C API.
 #include "api/client/session.hpp"
 
 using muster::Code;
@@ -61,14 +61,6 @@ muster_status_t muster_timeline_signal(muster_session* session, uint32_t timelin
     muster::client::Submission& submission = session->submission();
     const Code code = submission.signal(timeline, value);
     return code == Code::kOk ? Status() : submission.not_signalled(code, timeline, value);
-  });
-}
-
-muster_status_t muster_lane_reset(muster_session* session, muster_lane lane) {
-  return muster::client::with_session(session, [&]() -> Status {
-    muster::client::Submission& submission = session->submission();
-    const Code code = submission.reset(lane);
-    return code == Code::kOk ? Status() : submission.not_reset(code, lane);
   });
 }
 }

@@ -39,8 +39,8 @@ muster_point Program::resolve(Mark mark, std::span<const muster_point> before) c
 }
 
 muster_point Program::replay() {
-  std::array<muster_point, MUSTER_LANE_COUNT> before{};
-  for (muster_lane lane = 0; lane < MUSTER_LANE_COUNT; ++lane) before[lane] = runtime_.newest(lane);
+  std::array<muster_point, MUSTER_LANE_CLASSES> before{};
+  for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane) before[lane] = runtime_.newest(lane);
   points_.clear();
   for (const Entry& entry : entries_) {
     std::array<muster_point, MUSTER_WAITS_MAX> waits{};

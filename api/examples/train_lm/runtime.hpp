@@ -88,7 +88,7 @@ class Runtime {
 
   std::unique_ptr<muster_session, Close> session_;
   muster_session_info info_ = MUSTER_SESSION_INFO_INIT;
-  std::array<muster_point, MUSTER_LANE_COUNT> newest_{};
+  std::array<muster_point, MUSTER_LANE_CLASSES> newest_{};
   std::deque<muster_point> recent_;
   std::optional<std::uint64_t> delays_;
   std::uint64_t starts_ = 0;

@@ -362,9 +362,10 @@ MUSTER_API muster_status_t muster_ghosted_view(const muster_ghosted* ghosted, mu
 
 /* ---- lanes, timelines, points ----------------------------------------------------------------------------------- */
 
+/* An ordered stream of the rank's device. A session begins with one lane of each class, whose number is the class;
+ * muster_lane_create makes more. Urgent classes get a core first, in four levels: HALO and SMALL, then GATHER and REDUCE, then
+ * ALLREDUCE and COMPUTE, then COPY. */
 typedef uint32_t muster_lane;
-/* Ordered streams of the rank's device, one per class. Urgent lanes get a core first, in four levels: HALO and SMALL, then
- * GATHER and REDUCE, then ALLREDUCE and COMPUTE, then COPY. */
 enum {
   MUSTER_LANE_COMPUTE = 0,
   MUSTER_LANE_HALO = 1,
@@ -373,8 +374,22 @@ enum {
   MUSTER_LANE_REDUCE = 4,
   MUSTER_LANE_ALLREDUCE = 5,
   MUSTER_LANE_COPY = 6,
-  MUSTER_LANE_COUNT = 7
+  MUSTER_LANE_CLASSES = 7
 };
+#define MUSTER_LANES_MAX 64
+#define MUSTER_LANE_NONE UINT32_MAX /* in a muster_failure: no lane was stopped */
+
+/* Make another lane of a class. Lanes of equal class and name meet: what members start on them is one order of operations, apart
+ * from that of all other lanes. So two process groups, or two halves of a program, each with lanes of its own, do not stand in
+ * each other's order. name: at most 63 bytes; NULL or "": the lane carries this rank's kernels only. A session has at most
+ * MUSTER_LANES_MAX lanes, the first seven included. Local: other ranks need not have made theirs yet. Errors: BAD_ARGUMENT (class,
+ * name), DUPLICATE (this session has a lane of that class and name), NO_RESOURCE (the limit; or the job has used 4096 names of
+ * lanes in its life). */
+MUSTER_API muster_status_t muster_lane_create(muster_session* session, muster_lane lane_class, const char* name, muster_lane* lane);
+/* Give up a lane that muster_lane_create made. Its points keep their outcome; its number may be that of a later lane. What
+ * stopped the lane counts as reset. Errors: BUSY (a start of the lane is not finished: wait for its latest point), BAD_ARGUMENT
+ * (one of the first seven, or no lane). */
+MUSTER_API muster_status_t muster_lane_destroy(muster_session* session, muster_lane lane);
 
 /* Timeline in the top 16 bits (the lanes, from 1 on, then client timelines), value in the rest. 0: no point, always reached. */
 typedef uint64_t muster_point;
@@ -429,7 +444,7 @@ typedef struct muster_failure {
 MUSTER_API muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure);
 /* The latest group failure (-2xx) that a call of this session returned, on any path: from a run, a barrier, a comparison, the
  * calls with objects, a wait for or a test of a point, muster_group_shrink. Later calls that succeed do not clear it.
- * lane and failed_point are as above; MUSTER_LANE_COUNT and NONE if no lane was stopped, as by a run on the direct path.
+ * lane and failed_point are as above; MUSTER_LANE_NONE and NONE if no lane was stopped, as by a run on the direct path.
  * culprit_rank is -1 also if no single rank is to blame (MISMATCH). The record is copied to `failure`, and its text cut to 255
  * bytes; muster_last_error() had all of it. Local, from the session's thread as all calls. Errors: NOT_FOUND (none yet). */
 MUSTER_API muster_status_t muster_last_failure(muster_session* session, muster_failure* failure);

@@ -100,7 +100,7 @@ struct Effect {
 class Queues {
  public:
   // streams_max at most kStreamsMax.
-  static constexpr std::uint32_t kStreamsMax = 32767;
+  static constexpr std::uint32_t kStreamsMax = PoolOptions::kStreamsMax;
   Queues(std::uint32_t streams_max, std::uint32_t depth);
 
   StreamSlot* open(Priority priority);  // null when streams_max are open

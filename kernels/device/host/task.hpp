@@ -42,8 +42,10 @@ class Duty {
 };
 
 struct PoolOptions {
-  std::uint32_t workers = 0;  // 0: as many as this process has cores
-  std::uint32_t streams_max = 1024;
+  static constexpr std::uint32_t kStreamsMax = 32767;
+
+  std::uint32_t workers = 0;         // 0: as many as this process has cores
+  std::uint32_t streams_max = 1024;  // at most kStreamsMax
   std::uint32_t depth = 64;  // tasks, records and waits in flight per stream; more are refused with kBusy
   Nanos spin{50'000};        // how long an idle worker polls (yielding) before it sleeps
   Duty* duty = nullptr;      // not owned; outlives the pool

@@ -31,7 +31,7 @@ class LastFailure : public muster::test::RunningRanks {
     const muster_failure failure = of(member);
     EXPECT_EQ(failure.status, status) << failure.text;
     EXPECT_EQ(failure.culprit_rank, culprit) << failure.text;
-    EXPECT_EQ(failure.lane, static_cast<std::uint32_t>(MUSTER_LANE_COUNT));
+    EXPECT_EQ(failure.lane, MUSTER_LANE_NONE);
     EXPECT_EQ(failure.failed_point, MUSTER_POINT_NONE);
   }
 };

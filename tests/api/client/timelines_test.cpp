@@ -36,7 +36,7 @@ TEST(Timelines, AnswerForTheirOwn) {
 
 TEST(Timelines, RefuseWhatIsNeitherLaneNorTheirOwn) {
   Timelines timelines;
-  for (const std::uint32_t timeline : {std::uint32_t{MUSTER_LANE_COUNT}, shm::kClientTimelineFirst}) {
+  for (const std::uint32_t timeline : {shm::kLanesMax, shm::kClientTimelineFirst}) {
     EXPECT_FALSE(timelines.may_be_awaited(shm::make_point(timeline, 1))) << timeline;
     EXPECT_EQ(timelines.verdict(shm::make_point(timeline, 1)), Code::kBadArgument) << timeline;
   }

@@ -62,7 +62,7 @@ TEST(Completion, FailsFromAPointOnAndKeepsWhatWasReached) {
   EXPECT_EQ(failure->failed_from, 5u);
   EXPECT_EQ(failure->text, "rank 6 (pid 4711) died in all_reduce");
   EXPECT_EQ(s.reader.failure(kLane + 1).error().code(), Code::kNotFound);
-  EXPECT_EQ(s.reader.failure(MUSTER_LANE_COUNT).error().code(), Code::kBadArgument);
+  EXPECT_EQ(s.reader.failure(kLanesMax).error().code(), Code::kBadArgument);
 }
 
 TEST(Completion, KeepsTheFirstFailureOfAStoppedLane) {
@@ -211,7 +211,7 @@ TEST(Completion, RemembersAResetOnlyOfALaneThatStands) {
   EXPECT_EQ(s.reader.remember_reset(kLane, 7), Code::kOk)
       << "a second reset of the same failure adds nothing";
   EXPECT_EQ(s.test(6), Code::kPending);
-  EXPECT_EQ(s.reader.remember_reset(MUSTER_LANE_COUNT, 1), Code::kBadArgument);
+  EXPECT_EQ(s.reader.remember_reset(kLanesMax, 1), Code::kBadArgument);
 }
 
 // Goal:   who resets only what is seen stopped loses no verdict, though a failure comes right behind the
@@ -238,7 +238,7 @@ TEST(Completion, TellsWhetherALaneHasAFailureThatIsNotReset) {
   EXPECT_TRUE(stopped) << "by another one";
   s.word().failed_to = 1;
   EXPECT_EQ(s.reader.stopped(kLane, &stopped), Code::kProtocol);
-  EXPECT_EQ(s.reader.stopped(MUSTER_LANE_COUNT, &stopped), Code::kBadArgument);
+  EXPECT_EQ(s.reader.stopped(kLanesMax, &stopped), Code::kBadArgument);
 }
 
 // Goal: a page that cannot be true never reads as OK and never as something to wait for.

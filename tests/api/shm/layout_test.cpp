@@ -15,7 +15,7 @@ namespace {
 // Goal:   a change of the shared layout is a decision, not an accident.
 // Method: every size and offset as a number; whoever changes one raises kAbiVersion and then this test.
 TEST(Layout, PinsTheCommand) {
-  EXPECT_EQ(kAbiVersion, 8u);
+  EXPECT_EQ(kAbiVersion, 9u);
   EXPECT_EQ(sizeof(Command), 64u);
   EXPECT_EQ(alignof(Command), 8u);
   EXPECT_EQ(offsetof(Command, sequence), 0u);
@@ -45,10 +45,10 @@ TEST(Layout, PinsTheCompletionSegment) {
   EXPECT_EQ(offsetof(CompletionSegment, closed), 640u);
   EXPECT_EQ(offsetof(CompletionSegment, closed_text), 648u);
   EXPECT_EQ(offsetof(CompletionSegment, timelines), 768u);
-  EXPECT_EQ(offsetof(CompletionSegment, failures), 768u + 32u * 128u);
-  EXPECT_EQ(offsetof(CompletionSegment, counters), 768u + 32u * 128u + 7u * 256u);
-  EXPECT_EQ(sizeof(CompletionSegment), 768u + 32u * 128u + 7u * 256u + 64u * 8u);
-  EXPECT_EQ(kCompletionBytes, 8192u);
+  EXPECT_EQ(offsetof(CompletionSegment, failures), 768u + 80u * 128u);
+  EXPECT_EQ(offsetof(CompletionSegment, counters), 768u + 80u * 128u + 64u * 256u);
+  EXPECT_EQ(sizeof(CompletionSegment), 768u + 80u * 128u + 64u * 256u + 64u * 8u);
+  EXPECT_EQ(kCompletionBytes, 28672u);
 }
 
 TEST(Layout, PinsATimelineAndAFailureText) {

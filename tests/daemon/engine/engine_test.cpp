@@ -98,7 +98,7 @@ TEST_F(EngineByHand, SleepsWhileAClientWaitsForRoomOnItsLane) {
   shm::PlanCollective barrier;
   barrier.op = MUSTER_BARRIER;
   barrier.group = kAll;
-  const auto plan = engine_->plan_collective(*sessions_[0], barrier, {});
+  const auto plan = engine_->plans().collective(*sessions_[0], barrier, {});
   ASSERT_TRUE(plan) << plan.error().text();
   auto view =
       shm::SubmissionView::attach(shm::Descriptor(dup(sessions_[0]->submission().descriptor().get())));

@@ -60,7 +60,7 @@ class FailingStep : public ::testing::Test {
     said.group = group;
     said.count = kCount;
     said.source = said.target = {buffers_[rank], 0};
-    const auto plan = engine_->plan_collective(clients_[rank]->session(), said, {});
+    const auto plan = engine_->plans().collective(clients_[rank]->session(), said, {});
     EXPECT_TRUE(plan) << plan.error().text();
     return plan ? plan->bits : 0;
   }
@@ -82,7 +82,7 @@ class FailingStep : public ::testing::Test {
     start_all(MUSTER_LANE_SMALL);
     start_pair(MUSTER_LANE_HALO);
     const muster_kernel fill = muster_fill(muster_view1(buffers_[0], 0, MUSTER_F32, kCount), 1.0);
-    const auto kernel = engine_->plan_kernel(clients_[0]->session(), fill);
+    const auto kernel = engine_->plans().kernel(clients_[0]->session(), fill);
     ASSERT_TRUE(kernel);
     clients_[0]->start(kernel->bits, MUSTER_LANE_COMPUTE, clients_[0]->latest_point(MUSTER_LANE_SMALL));
     turn();

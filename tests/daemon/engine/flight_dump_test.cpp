@@ -23,6 +23,7 @@ FlightEntry entry(std::uint32_t group, std::uint64_t number, FlightEntry::State 
   e.value = number;
   e.group = group;
   e.lane = MUSTER_LANE_SMALL;
+  e.lane_id = scheduler::LaneTable::first_of(MUSTER_LANE_SMALL);
   e.op = MUSTER_ALL_REDUCE;
   e.dtype = MUSTER_BF16;
   e.source_bytes = e.target_bytes = 64;
@@ -99,7 +100,7 @@ void expect_schema(const Json& dump) {
 }
 
 std::vector<Json> dump(const std::vector<RankFlights>& ranks) {
-  auto dumps = flight_dump(two_groups(), ranks, Nanos(1'000'000));
+  auto dumps = flight_dump(two_groups(), scheduler::LaneTable(), ranks, Nanos(1'000'000));
   for (const Json& each : dumps) expect_schema(each);
   return dumps;
 }

@@ -40,7 +40,7 @@ class Priorities : public ::testing::Test {
     said.count = count;
     said.source = {client.buffer(*engine_, count * sizeof(float)), 0};
     said.target = {client.buffer(*engine_, count * sizeof(float)), 0};
-    const auto plan = engine_->plan_collective(client.session(), said, {});
+    const auto plan = engine_->plans().collective(client.session(), said, {});
     EXPECT_TRUE(plan) << plan.error().text();
     return plan->bits;
   }
@@ -75,8 +75,8 @@ TEST_F(Priorities, HoldBetweenTheParts) {
   start(bulk_, MUSTER_LANE_ALLREDUCE);
   const std::uint32_t all_parts = parts_until(MUSTER_LANE_ALLREDUCE);
   ASSERT_GT(all_parts, 8u);
-  for (muster_lane bulk = 0; bulk < MUSTER_LANE_COUNT; ++bulk)
-    for (muster_lane small = 0; small < MUSTER_LANE_COUNT; ++small) {
+  for (muster_lane bulk = 0; bulk < MUSTER_LANE_CLASSES; ++bulk)
+    for (muster_lane small = 0; small < MUSTER_LANE_CLASSES; ++small) {
       if (small == bulk) continue;
       start(bulk_, bulk);
       constexpr std::uint32_t kBefore = 2;
@@ -102,7 +102,7 @@ TEST_F(Priorities, AreInTheOrderOfTheDesign) {
   constexpr muster_lane kOrder[] = {MUSTER_LANE_HALO,   MUSTER_LANE_SMALL,     MUSTER_LANE_GATHER,
                                     MUSTER_LANE_REDUCE, MUSTER_LANE_ALLREDUCE, MUSTER_LANE_COPY};
   for (std::size_t i = 1; i < std::size(kOrder); ++i)
-    EXPECT_LE(priority_of(kOrder[i - 1]), priority_of(kOrder[i])) << scheduler::lane_name(kOrder[i]);
+    EXPECT_LE(priority_of(kOrder[i - 1]), priority_of(kOrder[i])) << scheduler::lane_class_name(kOrder[i]);
   EXPECT_LT(priority_of(MUSTER_LANE_SMALL), priority_of(MUSTER_LANE_GATHER));
   EXPECT_LT(priority_of(MUSTER_LANE_REDUCE), priority_of(MUSTER_LANE_ALLREDUCE));
   EXPECT_LT(priority_of(MUSTER_LANE_ALLREDUCE), priority_of(MUSTER_LANE_COPY));

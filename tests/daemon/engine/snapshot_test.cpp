@@ -110,7 +110,7 @@ TEST(Snapshot, SaysWhatHoldsASubmittedPartBack) {
   const blame::Report report = blame::assess(s);
   ASSERT_THAT(report.culprits, SizeIs(1));
   EXPECT_EQ(report.culprits[0].rank, 1u);
-  EXPECT_EQ(report.culprits[0].reason, "client timeline 16 to reach 3 (it is at 0)");
+  EXPECT_EQ(report.culprits[0].reason, "client timeline 64 to reach 3 (it is at 0)");
 }
 
 TEST(Snapshot, NumbersOperationsAsTheGroupAgreesOnThem) {

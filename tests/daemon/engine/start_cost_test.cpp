@@ -81,7 +81,7 @@ class StartCost : public ::testing::Test {
       said.source = {seat.source, 0};
       said.target = {seat.target, 0};
     }
-    const auto made = engine_->plan_collective(seat.client.session(), said, lists);
+    const auto made = engine_->plans().collective(seat.client.session(), said, lists);
     EXPECT_TRUE(made) << op_name(said.op) << ": " << made.error().text();
     return made ? made->bits : 0;
   }
@@ -131,7 +131,7 @@ class StartCost : public ::testing::Test {
     for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
       Seat& seat = *seats_[rank];
       const muster_kernel fill = muster_fill(muster_view1(seat.source, 0, MUSTER_F32, kCount), 1.0);
-      const auto made = engine_->plan_kernel(seat.client.session(), fill);
+      const auto made = engine_->plans().kernel(seat.client.session(), fill);
       EXPECT_TRUE(made) << made.error().text();
       operation.parts.push_back({rank, made->bits});
     }
@@ -193,7 +193,7 @@ class StartCost : public ::testing::Test {
     while (engine_->run_once() > 0) {
     }
     for (const auto& seat : seats_)
-      for (muster_lane lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+      for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane)
         ASSERT_EQ(seat->client.latest(lane), Code::kOk) << what << " on lane " << lane;
   }
   static void expect_free(const Cost& cost, const std::string& what) {
@@ -217,7 +217,7 @@ void skip_where_calls_are_not_counted() {
 TEST_F(StartCost, IsNoHeapNoSystemCallAndNoLockButTheTurnsBaton) {
   const std::vector<Operation> all = every_operation();
   for (const Operation& operation : all)
-    for (muster_lane lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+    for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane) {
       start(operation, lane);
       expect_free(turn(), fmt::format("{} on lane {}", operation.name, lane));
       settle(operation.name);
@@ -259,7 +259,7 @@ TEST_F(StartCost, IsTheSameInAGroupMadeLater) {
     said.count = kCount;
     reduce.parts.push_back({rank, plan(rank, said)});
   }
-  for (muster_lane lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+  for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane) {
     start(reduce, lane);
     expect_free(turn(), fmt::format("lane {}", lane));
     run_parts(1);
@@ -278,7 +278,7 @@ TEST_F(StartCost, IsTheSameForAnotherClientOfTheRank) {
   seats_[rank] = std::make_unique<Seat>(*engine_, *attached->session);
   // The others are told of the departure with their next operation of each place.
   const Operation missed = collective(MUSTER_BARRIER, false);
-  for (muster_lane lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+  for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane)
     for (const Part& part : missed.parts) {
       if (part.rank == rank) continue;
       seats_[part.rank]->client.start(part.plan, lane);
@@ -286,7 +286,7 @@ TEST_F(StartCost, IsTheSameForAnotherClientOfTheRank) {
     }
   while (engine_->run_once() > 0) {
   }
-  for (muster_lane lane = 0; lane < MUSTER_LANE_COUNT; ++lane) {
+  for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane) {
     start(missed, lane);
     expect_free(turn(), fmt::format("a barrier on lane {}", lane));
     while (engine_->run_once() > 0) {

@@ -41,7 +41,7 @@ std::vector<std::vector<Operation>> programs(Stage& stage, std::mt19937_64& rand
   std::vector<std::vector<Operation>> programs(kWorld);
   const int operations = static_cast<int>(random() % kOperationsMax) + 1;
   for (int i = 0; i < operations; ++i) {
-    const auto lane = static_cast<std::uint32_t>(random() % MUSTER_LANE_COUNT);
+    const auto lane = static_cast<std::uint32_t>(random() % MUSTER_LANE_CLASSES);
     if (random() % 3 == 0) {
       const auto rank = random() % kWorld;
       programs[rank].push_back({lane, stage.kernel()});

@@ -174,7 +174,7 @@ TEST(Graph, SaysWhichPointAnOverdueStartWaitedFor) {
   stage.now = Nanos(11);
   stage.graph.tick(stage.now);
   EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE),
-              HasSubstr("client timeline 16 to reach 3 (it is at 0)"));
+              HasSubstr("client timeline 64 to reach 3 (it is at 0)"));
 }
 
 TEST(Graph, TellsTheSurvivorsAtOnceWhenARankDies) {
@@ -371,7 +371,7 @@ TEST(Graph, ForgetsWhyRanksLeftWhenAllAreExpectedAnew) {
     ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kPeerLost));
   }
   for (const std::uint32_t rank : {1u, 2u}) stage.graph.detached(Rank(rank), "detached", stage.now);
-  stage.graph.expect_all();
+  stage.graph.absences().expect_all();
   stage.graph.attached(Rank(0));
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(1)));
   stage.graph.absent(Rank(1), "rank 1 exited with code 3", stage.now);
@@ -413,13 +413,13 @@ TEST(Graph, RemembersThePointsOfFailuresThatWereReset) {
 TEST(Graph, CountsWhatFormerClientsHaveLeftRunningOnALane) {
   Stage stage(world_of(1), {{"alone", {Rank(0)}}});
   for (int life = 0; life < 3; ++life) {
-    for (std::uint32_t lane = 0; lane < MUSTER_LANE_COUNT; ++lane)
+    for (std::uint32_t lane = 0; lane < MUSTER_LANE_CLASSES; ++lane)
       for (int k = 0; k < 10; ++k) stage.start(0, lane, stage.kernel());
     stage.graph.detached(Rank(0), "gone", stage.now);
     stage.graph.attached(Rank(0));
   }
   stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel());
-  EXPECT_EQ(stage.launched.size(), std::size_t{MUSTER_LANE_COUNT} * 4) << "as many as there are places";
+  EXPECT_EQ(stage.launched.size(), std::size_t{MUSTER_LANE_CLASSES} * 4) << "as many as there are places";
   stage.finish_all();
   EXPECT_EQ(stage.graph.lanes_of(Rank(0)).lane(MUSTER_LANE_COMPUTE).reached(), 1u);
 }

@@ -25,10 +25,28 @@ TEST(Trace, HasOfAnEventThatHadBegunBeforeItWhatLiesInIt) {
   trace.add(event(70, 90));  // over before it began
   trace.add(event(130, 140));
   EXPECT_EQ(trace.size(), 2u);
-  const std::string json = trace.json("job", 1, {});
+  const std::string json = trace.json("job", 1, {}, LaneTable());
   EXPECT_THAT(json, HasSubstr("\"ts\":0.000,\"dur\":20.000"));
   EXPECT_THAT(json, HasSubstr("\"ts\":30.000,\"dur\":10.000"));
   EXPECT_THAT(json, Not(HasSubstr(":-")));
+}
+
+TEST(Trace, NamesTracksAndEventsByTheirLane) {
+  LaneTable lanes;
+  TraceEvent named = event(1, 2);
+  named.lane = 9;
+  named.lane_id = *lanes.id_of(MUSTER_LANE_GATHER, "\"quoted\"");
+  TraceEvent run = event(2, 3);
+  run.lane = kDirectTrack;
+  Trace trace(16);
+  trace.begin(Instant(0));
+  trace.add(named);
+  trace.add(run);
+  const std::string json = trace.json("job", 1, {}, lanes);
+  EXPECT_THAT(json, HasSubstr(R"("tid":9,"args":{"name":"gather/\"quoted\""}})"));
+  EXPECT_THAT(json, HasSubstr(R"("tid":3,"args":{"name":"gather"}})"));
+  EXPECT_THAT(json, HasSubstr(R"("cat":"gather/\"quoted\"")"));
+  EXPECT_THAT(json, HasSubstr(R"("tid":64,"args":{"name":"direct"}})"));
 }
 
 TEST(Trace, CountsWhatItHasNoRoomFor) {

@@ -1,0 +1,93 @@
+#include "scheduler/run/open_lanes.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <algorithm>
+
+namespace muster::scheduler {
+
+OpenLanes::OpenLanes(Needs needs, std::uint32_t launch_depth)
+    : ranks_(needs.ranks),
+      matches_(needs.matches),
+      steps_(needs.steps),
+      unsettled_(needs.unsettled),
+      launch_depth_(launch_depth) {
+  for (const RankLanes& lanes : ranks_) {
+    steps_.add(lanes.lanes() * launch_depth);
+    unsettled_.expect(lanes.lanes());
+  }
+  for (std::uint32_t g = 0; g < matches_.groups().size(); ++g) add(GroupId(g));
+}
+
+void OpenLanes::add(GroupId group) {
+  for (const Rank rank : matches_.groups()[group.value].ranks) {
+    const RankLanes& lanes = ranks_[rank.value];
+    for (std::uint32_t lane = 0; lane < lanes.lanes(); ++lane)
+      if (lanes.is_open(lane)) make_place(group, lanes.id(lane));
+  }
+}
+
+void OpenLanes::make_place(GroupId group, LaneId lane) {
+  if (!LaneTable::meets(lane)) return;
+  matches_.open_lane(group, lane);
+  steps_.add(group, lane, matches_.groups()[group.value].ranks.size());
+}
+
+template<class F>
+void OpenLanes::for_each_group(Rank rank, F&& f) {
+  for (std::uint32_t g = 0; g < matches_.groups().size(); ++g) {
+    const std::vector<Rank>& members = matches_.groups()[g].ranks;
+    if (std::find(members.begin(), members.end(), rank) != members.end()) f(GroupId(g));
+  }
+}
+
+Result<std::uint32_t> OpenLanes::open(Rank rank, muster_lane lane_class, std::string_view name) {
+  RankLanes& lanes = ranks_[rank.value];
+  MUSTER_ASSERT(lanes.present() && lane_class < MUSTER_LANE_CLASSES);
+  LaneId id = LaneTable::unnamed_of(lane_class);
+  if (!name.empty()) {
+    MUSTER_ASSIGN_OR_RETURN(id, names_.id_of(lane_class, name));
+    if (const auto other = lanes.find(id))
+      return fail(Code::kDuplicate, "rank {} has a lane {} already: number {}", rank.value, names_.label(id),
+                  *other);
+  }
+  const std::uint32_t before = lanes.lanes();
+  const auto lane = lanes.open(id);
+  if (!lane)
+    return fail(
+        Code::kNoResource,
+        "rank {} has {} lanes, all that a session may have, or work of an earlier client still runs on "
+        "some; give one up by muster_lane_destroy",
+        rank.value, shm::kLanesMax);
+  if (*lane == before) {
+    steps_.add(launch_depth_);
+    unsettled_.expect(1);
+  }
+  for_each_group(rank, [&](GroupId group) { make_place(group, id); });
+  return *lane;
+}
+
+Status OpenLanes::close(Rank rank, std::uint32_t lane) {
+  const RankLanes& lanes = ranks_[rank.value];
+  if (!lanes.may_close(lane))
+    return failure(Code::kBadArgument, "rank {} has not opened a lane {}", rank.value, lane);
+  if (lanes.lane(lane).oldest() != nullptr || lanes.running(lane) > 0 || lanes.lane(lane).stopped())
+    return failure(Code::kBusy, "lane {} ({}) has starts that are not finished; wait for its latest point",
+                   lane, names_.label(lanes.id(lane)));
+  shut(rank, lane);
+  return {};
+}
+
+void OpenLanes::close_all(Rank rank) {
+  const RankLanes& lanes = ranks_[rank.value];
+  for (std::uint32_t lane = 0; lane < lanes.lanes(); ++lane)
+    if (lanes.may_close(lane)) shut(rank, lane);
+}
+
+void OpenLanes::shut(Rank rank, std::uint32_t lane) {
+  const LaneId id = ranks_[rank.value].id(lane);
+  ranks_[rank.value].close(lane);
+  if (LaneTable::meets(id)) for_each_group(rank, [&](GroupId group) { matches_.close_lane(group, id); });
+}
+
+}  // namespace muster::scheduler

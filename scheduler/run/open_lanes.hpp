@@ -1,0 +1,59 @@
+// OpenLanes: which lanes the ranks have, and what each lane needs: a place in every group of its rank, and
+// room for its steps.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "scheduler/run/lane_table.hpp"
+#include "scheduler/run/match_queue.hpp"
+#include "scheduler/run/rank_lanes.hpp"
+#include "scheduler/run/step_table.hpp"
+#include "scheduler/run/unsettled.hpp"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace muster::scheduler {
+
+// Owns    the names of lanes.
+// Thread  the one that holds the engine lock.
+// Bound   shm::kLanesMax lanes of a rank.
+// Fails   open: kDuplicate, kNoResource. close: kBadArgument, kBusy.
+class OpenLanes {
+ public:
+  // All outlive it.
+  struct Needs {
+    std::vector<RankLanes>& ranks;
+    MatchQueue& matches;
+    StepTable& steps;
+    Unsettled& unsettled;
+  };
+  // `launch_depth`: steps of one lane in flight.
+  OpenLanes(Needs needs, std::uint32_t launch_depth);
+
+  const LaneTable& names() const { return names_; }
+
+  // Opens a lane for the rank and returns its number. An empty name: for kernels alone.
+  Result<std::uint32_t> open(Rank rank, muster_lane lane_class, std::string_view name);
+  // The rank gives up a lane that it has opened: none of its starts is in flight, and it is not stopped.
+  Status close(Rank rank, std::uint32_t lane);
+  // Its client has left.
+  void close_all(Rank rank);
+  // Makes the places of a group, on each lane that a member has.
+  void add(GroupId group);
+
+ private:
+  void make_place(GroupId group, LaneId lane);
+  void shut(Rank rank, std::uint32_t lane);
+  template<class F>
+  void for_each_group(Rank rank, F&& f);
+
+  std::vector<RankLanes>& ranks_;
+  MatchQueue& matches_;
+  StepTable& steps_;
+  Unsettled& unsettled_;
+  std::uint32_t launch_depth_;
+  LaneTable names_;
+};
+
+}  // namespace muster::scheduler
