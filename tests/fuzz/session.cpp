@@ -4,6 +4,7 @@
 // Whatever they do, the engine lives; a start that was put into the ring in good order has its verdict once
 // every deadline has passed; and when both ranks have left, all their memory has been given back.
 #include "api/shm/message.hpp"
+#include "api/shm/tail.hpp"
 #include "daemon/engine/conductor.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
@@ -291,7 +292,7 @@ class World {
         return note(c.buffers, ask(rank, request), MessageKind::kBufferGrant);
       }
       case 1:
-        return note(c.plans, ask(rank, any_kernel(c)), MessageKind::kPlanGrant);
+        return note(c.plans, ask_bytes(rank, any_kernel(c)), MessageKind::kPlanGrant);
       case 2:
       case 3:
         return collective(rank);
@@ -313,15 +314,23 @@ class World {
       }
     }
   }
-  shm::PlanKernel any_kernel(Client& c) {
-    auto request = with<shm::PlanKernel>(MessageKind::kPlanKernel);
+  // The message of a kernel, now and then with a count that is not the one of its lists.
+  std::vector<std::byte> any_kernel(Client& c) {
     const auto view = [&] {
       return muster_view2(any_of(c.buffers), bytes_.below(64) * 8, MUSTER_F32,
                           static_cast<std::int64_t>(bytes_.below(9)),
                           static_cast<std::int64_t>(bytes_.below(9)));
     };
-    request.kernel = muster_fill(view(), 1.0);
-    return request;
+    const muster_kernel kernel = muster_fill(view(), 1.0);
+    const std::vector<std::byte> tail = shm::tail_for(kernel);
+    shm::PlanKernel request = shm::message_of(kernel);
+    request.header = with<shm::PlanKernel>(MessageKind::kPlanKernel, tail.size()).header;
+    if (bytes_.below(16) == 0) request.tensors = static_cast<std::uint32_t>(bytes_.number());
+    if (bytes_.below(16) == 0) request.ints = static_cast<std::uint32_t>(bytes_.number());
+    std::vector<std::byte> datagram(sizeof request);
+    std::memcpy(datagram.data(), &request, sizeof request);
+    datagram.insert(datagram.end(), tail.begin(), tail.end());
+    return datagram;
   }
   void collective(std::uint32_t rank) {
     Client& c = client(rank);
