@@ -146,7 +146,7 @@ TEST(Validate, RefusesOutputsThatOverlapOtherOperands) {
 
 // Goal: what works element by element may write where it reads, and nowhere else beside.
 TEST(Validate, TakesTheVeryViewInPlace) {
-  const Kernel in_place{1, "probe", kOperands, accept, nullptr, nullptr, nullptr, 0};
+  const Kernel in_place{1, "probe", kOperands, {1, 1}, accept, nullptr, nullptr, nullptr, 0};
   OwnedTensor memory(MUSTER_F32, {100});
   Tensor x = memory.view();
   x.size[0] = 50;
