@@ -108,15 +108,15 @@ muster_tensor any_view(Bytes& bytes, muster_dtype dtype) {
 
 // ---- messages ----------------------------------------------------------------------------------
 
-// The tail of a message, now and then with bytes changed, cut off or added.
+// The tail of a message, now and then with a byte changed, with bytes cut off or added. It ends where its
+// memory ends.
 std::vector<std::byte> damaged(Bytes& bytes, std::vector<std::byte> tail) {
-  if (bytes.below(8) != 0) return tail;
-  const auto how = bytes.below(3);
-  if (how == 0) tail.resize(std::min<std::size_t>(tail.size(), bytes.number()));
-  if (how == 1) tail.resize(tail.size() + bytes.below(20));
-  if (how == 2 && !tail.empty())
+  const auto how = bytes.below(24);
+  if (how == 1) tail.resize(std::min<std::size_t>(tail.size(), bytes.number()));
+  if (how == 2) tail.resize(tail.size() + bytes.below(20));
+  if (how == 3 && !tail.empty())
     tail[bytes.take<std::uint16_t>() % tail.size()] = static_cast<std::byte>(bytes.take<std::uint8_t>());
-  return tail;
+  return {tail.begin(), tail.end()};
 }
 
 // The kernel as the engine reads it; none if it is longer or shorter than its message.
@@ -146,8 +146,8 @@ std::optional<CollectiveLists> received(Bytes& bytes, shm::PlanCollective& m, co
   m.receives = static_cast<std::uint32_t>(lists.receives.size());
   const auto whole = lists_in(m, tail);
   MUSTER_PROMISE(whole && whole->sends.size() == m.sends && whole->target_offsets == lists.target_offsets);
-  if (bytes.below(16) == 0) m.sends = static_cast<std::uint32_t>(bytes.number());
-  if (bytes.below(16) == 0) m.target_counts = static_cast<std::uint32_t>(bytes.number());
+  if (bytes.below(16) == 1) m.sends = static_cast<std::uint32_t>(bytes.number());
+  if (bytes.below(16) == 1) m.target_counts = static_cast<std::uint32_t>(bytes.number());
   const auto read = lists_in(m, damaged(bytes, tail));
   if (read) return *read;
   MUSTER_PROMISE(read.error().code() == Code::kProtocol && !read.error().message().empty());
@@ -212,8 +212,8 @@ void kernel(Bytes& bytes) {
   }
   said.int_count = row != nullptr ? row->numbers.ints : bytes.take<std::uint32_t>();
   said.real_count = row != nullptr ? row->numbers.reals : 0;
-  if (bytes.below(16) == 0) said.int_count = bytes.take<std::uint32_t>();
-  if (bytes.below(16) == 0) said.real_count = bytes.take<std::uint32_t>();
+  if (bytes.below(16) == 1) said.int_count = bytes.take<std::uint32_t>();
+  if (bytes.below(16) == 1) said.real_count = bytes.take<std::uint32_t>();
   for (std::size_t i = 0; i < std::min<std::size_t>(said.int_count, std::size(said.ints)); ++i)
     said.ints[i] = static_cast<std::int64_t>(bytes.number());
   for (std::size_t i = 0; i < std::min<std::size_t>(said.real_count, std::size(said.reals)); ++i)

@@ -310,7 +310,7 @@ class World final : public WaitHooks {
       entry.location = shm::pack_location(any_location(peer));
       entry.offset = bytes_.number();
       const auto dims = static_cast<std::int32_t>(bytes_.below(MUSTER_TENSOR_DIMS_MAX + 1));
-      entry.dims = bytes_.below(16) == 0 ? bytes_.take<std::int32_t>() : dims;
+      entry.dims = bytes_.below(16) == 1 ? bytes_.take<std::int32_t>() : dims;
       std::uint64_t count = 1;
       std::array<std::uint64_t, 2 * MUSTER_TENSOR_DIMS_MAX> view{};  // sizes, then strides
       for (std::int32_t d = 0; d < dims; ++d) {

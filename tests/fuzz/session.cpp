@@ -283,16 +283,18 @@ class World {
 
   void message(std::uint32_t rank) {
     Client& c = client(rank);
-    switch (bytes_.below(9)) {
+    switch (bytes_.below(10)) {
       case 8:
         return make(rank);
+      case 9:
+        return note(c.plans, ask_bytes(rank, any_kernel(c, Lengths::kAny)), MessageKind::kPlanGrant);
       case 0: {
         auto request = with<shm::BufferAlloc>(MessageKind::kBufferAlloc);
         request.bytes = bytes_.flag() ? bytes_.number() * 16 : kBufferBytesMax;
         return note(c.buffers, ask(rank, request), MessageKind::kBufferGrant);
       }
       case 1:
-        return note(c.plans, ask_bytes(rank, any_kernel(c)), MessageKind::kPlanGrant);
+        return note(c.plans, ask_bytes(rank, any_kernel(c, Lengths::kTrue)), MessageKind::kPlanGrant);
       case 2:
       case 3:
         return collective(rank);
@@ -314,8 +316,8 @@ class World {
       }
     }
   }
-  // The message of a kernel, now and then with a count that is not the one of its lists.
-  std::vector<std::byte> any_kernel(Client& c) {
+  enum class Lengths { kTrue, kAny };  // of lists, as the message says
+  std::vector<std::byte> any_kernel(Client& c, Lengths lengths) {
     const auto view = [&] {
       return muster_view2(any_of(c.buffers), bytes_.below(64) * 8, MUSTER_F32,
                           static_cast<std::int64_t>(bytes_.below(9)),
@@ -325,8 +327,11 @@ class World {
     const std::vector<std::byte> tail = shm::tail_for(kernel);
     shm::PlanKernel request = shm::message_of(kernel);
     request.header = with<shm::PlanKernel>(MessageKind::kPlanKernel, tail.size()).header;
-    if (bytes_.below(16) == 0) request.tensors = static_cast<std::uint32_t>(bytes_.number());
-    if (bytes_.below(16) == 0) request.ints = static_cast<std::uint32_t>(bytes_.number());
+    if (lengths == Lengths::kAny) {
+      request.tensors = static_cast<std::uint32_t>(bytes_.number());
+      request.ints = static_cast<std::uint32_t>(bytes_.number());
+      request.reals = static_cast<std::uint32_t>(bytes_.number());
+    }
     std::vector<std::byte> datagram(sizeof request);
     std::memcpy(datagram.data(), &request, sizeof request);
     datagram.insert(datagram.end(), tail.begin(), tail.end());
