@@ -10,8 +10,8 @@ namespace muster::kernels {
 namespace {
 
 const char* ordinal(std::int32_t dim) {
-  static constexpr std::array<const char*, MUSTER_TENSOR_DIMS_MAX> kNames{"first", "second", "third",
-                                                                          "fourth"};
+  static constexpr std::array<const char*, MUSTER_TENSOR_DIMS_MAX> kNames{
+      "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"};
   return kNames[static_cast<std::size_t>(dim)];
 }
 
@@ -73,9 +73,9 @@ bool same_view(const Tensor& a, const Tensor& b) {
 // An output must overlap no other operand, because parts run side by side and in any order.
 Status check_apart(const Kernel& kernel, const Args& args) {
   OverlapBudget budget;
-  for (std::size_t i = 0; i < args.tensor_count; ++i) {
+  for (std::size_t i = 0; i < args.tensors.size(); ++i) {
     if (kernel.operands[i].intent == Intent::kRead || !args.tensors[i].present()) continue;
-    for (std::size_t j = 0; j < args.tensor_count; ++j) {
+    for (std::size_t j = 0; j < args.tensors.size(); ++j) {
       const bool counted = j < i && kernel.operands[j].intent != Intent::kRead;
       if (j == i || counted || !args.tensors[j].present()) continue;
       const bool may_be_it = static_cast<std::int32_t>(j) == kernel.in_place_of;
@@ -191,9 +191,12 @@ Status expect_finite(const Subject& s, std::size_t index, const char* name) {
 }
 
 Status validate(const Kernel& kernel, const Args& args) {
-  if (args.tensor_count != kernel.operands.size())
+  if (args.tensors.size() != kernel.operands.size())
     return failure(Code::kBadArgument, "{}: {} operands were given; it takes {}", kernel.name,
-                   args.tensor_count, kernel.operands.size());
+                   args.tensors.size(), kernel.operands.size());
+  if (args.ints.size() != kernel.numbers.ints || args.reals.size() != kernel.numbers.reals)
+    return failure(Code::kBadArgument, "{}: {} ints and {} reals were given; it takes {} and {}", kernel.name,
+                   args.ints.size(), args.reals.size(), kernel.numbers.ints, kernel.numbers.reals);
   for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
     const Operand& operand = kernel.operands[i];
     const Tensor& t = args.tensors[i];

@@ -138,6 +138,7 @@ class Walk {
   explicit Walk(const std::array<const Tensor*, N>& views) {
     const Tensor& shape = *views[0];
     if (shape.count() == 0) {  // an empty view may have any strides, so do not use them
+      size_[0] = 0;
       stride_[0].fill(1);
       dims_ = 1;
       return;
@@ -201,9 +202,10 @@ class Walk {
     return offsets;
   }
 
+  // Only the first dims_ entries are ever set: each part of a kernel makes a walk.
   std::size_t dims_ = 0;
-  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> size_{};
-  std::array<Offsets, MUSTER_TENSOR_DIMS_MAX> stride_{};
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> size_;
+  std::array<Offsets, MUSTER_TENSOR_DIMS_MAX> stride_;
 };
 
 // Loads an index from memory that its client may change at any time. One load, so that the kernel uses the

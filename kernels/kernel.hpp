@@ -32,11 +32,11 @@ struct Tensor {
   }
 };
 
+// As many operands and numbers as the kernel takes.
 struct Args {
-  std::array<Tensor, MUSTER_KERNEL_TENSORS_MAX> tensors{};
-  std::uint32_t tensor_count = 0;
-  std::array<std::int64_t, MUSTER_KERNEL_INTS_MAX> ints{};
-  std::array<double, MUSTER_KERNEL_REALS_MAX> reals{};
+  std::vector<Tensor> tensors;
+  std::vector<std::int64_t> ints;
+  std::vector<double> reals;
   // The result of each part of a reduction, for its fold. make_room() sets the size.
   mutable std::vector<double> partials;
 };
@@ -47,6 +47,12 @@ struct Operand {
   const char* name;
   Intent intent;
   bool optional;
+};
+
+// How many numbers a kernel takes beside its operands.
+struct Numbers {
+  std::uint32_t ints = 0;
+  std::uint32_t reals = 0;
 };
 
 // One row of the table.
@@ -64,6 +70,7 @@ struct Kernel {
   std::int32_t op;
   const char* name;  // "linear_forward"
   std::span<const Operand> operands;
+  Numbers numbers;
   Status (*check)(const Args& args);
   std::uint32_t (*parts)(const Args& args);
   void (*run)(const Args& args, std::uint32_t part);

@@ -173,6 +173,19 @@ std::uint64_t Face::bytes() const noexcept {
   return count() * element_bytes();
 }
 
+Face make_face(const muster_face& said, std::byte* data) noexcept {
+  Face face;
+  face.dtype = said.view.dtype;
+  face.peer = said.peer;
+  face.tag = said.tag;
+  face.dims = said.view.dims;
+  face.data = data;
+  if (face.dims < 0 || face.dims > MUSTER_TENSOR_DIMS_MAX) return face;
+  std::copy_n(said.view.size, face.dims, face.size.begin());
+  std::copy_n(said.view.stride, face.dims, face.stride.begin());
+  return face;
+}
+
 Result<Collective> make_collective(const muster_collective& said, std::int32_t index, std::int32_t ranks,
                                    const ShareCounts& counts) {
   Collective c;

@@ -55,6 +55,9 @@ struct Face {
   std::uint64_t bytes() const noexcept;
 };
 
+// The face of a view whose first element is at `data`. A view with dims out of range has no sizes.
+Face make_face(const muster_face& said, std::byte* data) noexcept;
+
 // One member's own half. Blocks are parts of the vectors that `source` and `target` begin.
 //
 //   source   one block: what this member gives (ALL_REDUCE, ALL_GATHER, BROADCAST at the root, REDUCE,

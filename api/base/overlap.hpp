@@ -16,7 +16,7 @@ struct OverlapBudget {
 
 enum class BytesShared : std::uint8_t { kNone, kSome, kUnknown };  // kUnknown: the budget is spent
 
-// Both have 0..4 dims, no negative size or stride, and span less than 2^63 bytes.
+// Both have 0..8 dims, no negative size or stride, and span less than 2^63 bytes.
 BytesShared overlap_of(const Face& a, const Face& b, OverlapBudget& budget) noexcept;
 
 // Whether each stride is larger than the extent of the dims inside it, so that no two elements can meet.

@@ -20,15 +20,7 @@ std::vector<Face> faces_of(const Buffers& buffers, const muster_face* faces, std
   for (std::uint32_t i = 0; i < count; ++i) {
     const muster_tensor& view = faces[i].view;
     const muster_range start{view.buffer, view.offset_bytes};
-    Face face;
-    face.dtype = view.dtype;
-    face.peer = faces[i].peer;
-    face.tag = faces[i].tag;
-    face.dims = view.dims;
-    std::copy_n(view.size, MUSTER_TENSOR_DIMS_MAX, face.size.begin());
-    std::copy_n(view.stride, MUSTER_TENSOR_DIMS_MAX, face.stride.begin());
-    face.data = buffers.address_of(start);
-    list.push_back(face);
+    list.push_back(make_face(faces[i], buffers.address_of(start)));
     if (locations != nullptr) locations->push_back(buffers.location_of(start));
   }
   return list;

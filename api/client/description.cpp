@@ -3,6 +3,7 @@
 #include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "api/shm/message.hpp"
+#include "api/shm/tail.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -74,13 +75,6 @@ Status check_unused(const muster_collective& c) {
   return {};
 }
 
-template<class T>
-std::uint32_t append(std::vector<std::byte>& to, std::span<const T> list) {
-  const auto bytes = std::as_bytes(list);
-  to.insert(to.end(), bytes.begin(), bytes.end());
-  return static_cast<std::uint32_t>(list.size());
-}
-
 // `has`: the operation has such blocks at some member; `mine`: it has them at this member.
 Status append_blocks(const muster_blocks& blocks, const char* name, bool has, bool mine, std::int32_t ranks,
                      Description& out, std::uint32_t& counts, std::uint32_t& offsets) {
@@ -88,9 +82,13 @@ Status append_blocks(const muster_blocks& blocks, const char* name, bool has, bo
     return failure(Code::kBadArgument, "{} is given but {} has no such blocks; leave it NULL", name,
                    op_name(out.message.op));
   if (!mine) return {};
-  const auto entries = static_cast<std::size_t>(ranks);
-  if (blocks.counts != nullptr) counts = append(out.lists, std::span(blocks.counts, entries));
-  if (blocks.offsets != nullptr) offsets = append(out.lists, std::span(blocks.offsets, entries));
+  const auto append = [&](const std::uint64_t* list, std::uint32_t& entries) {
+    if (list == nullptr) return;
+    entries = static_cast<std::uint32_t>(ranks);
+    shm::append(out.lists, std::span(list, entries));
+  };
+  append(blocks.counts, counts);
+  append(blocks.offsets, offsets);
   return {};
 }
 
@@ -101,19 +99,13 @@ Status append_faces(const muster_face* faces, std::uint32_t count, const char* n
                    count, name, op_name(out.message.op));
   if (count == 0) return {};
   if (faces == nullptr) return failure(Code::kBadArgument, "{} is NULL but its count is {}", name, count);
-  const std::size_t bytes_left = shm::kListBytesMax - out.lists.size();
-  if (count > bytes_left / sizeof(muster_face))
+  if (count > shm::kFacesMax - out.message.sends)
     return failure(Code::kNoResource,
                    "{} {} are more than a message holds: sends and receives of one exchange are at most {} "
                    "together; make it several exchanges",
-                   count, name, shm::kListBytesMax / sizeof(muster_face));
-  for (const muster_face& face : std::span(faces, count)) {
-    muster_face said = face;
-    const auto dims = static_cast<std::size_t>(std::clamp(said.view.dims, 0, MUSTER_TENSOR_DIMS_MAX));
-    std::fill(std::begin(said.view.size) + dims, std::end(said.view.size), 0);
-    std::fill(std::begin(said.view.stride) + dims, std::end(said.view.stride), 0);
-    entries += append(out.lists, std::span<const muster_face>(&said, 1));
-  }
+                   count, name, shm::kFacesMax);
+  for (const muster_face& face : std::span(faces, count)) shm::append(out.lists, face);
+  entries = count;
   return {};
 }
 

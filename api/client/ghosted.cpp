@@ -80,7 +80,7 @@ Status view_of(const muster_ghosted& g, muster_range start, std::int32_t part, s
   MUSTER_RETURN_IF_ERROR(check_part(g, part, dim, rows));
   if (with_ghosts >= 1u << g.dims)
     return failure(Code::kBadArgument, "with_ghosts 0x{:x} names dims beyond the {}", with_ghosts, g.dims);
-  *view = muster_tensor{start.buffer, start.offset_bytes, g.dtype, g.dims, {0, 0, 0, 0}, {0, 0, 0, 0}};
+  *view = muster_tensor{start.buffer, start.offset_bytes, g.dtype, g.dims, {0}, {0}};
   std::int64_t stride = 1;
   std::int64_t offset = 0;
   for (int d = g.dims - 1; d >= 0; --d) {

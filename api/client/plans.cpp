@@ -5,9 +5,13 @@
 #include "api/base/fault_point.hpp"
 #include "api/client/described.hpp"
 #include "api/client/recount.hpp"
+#include "api/shm/message.hpp"
+#include "api/shm/tail.hpp"
 
 #include <algorithm>
 #include <iterator>
+#include <span>
+#include <string>
 #include <utility>
 
 namespace muster::client {
@@ -19,28 +23,16 @@ Status check_struct(std::uint32_t size, std::size_t expected, const char* what) 
                  what, size, expected);
 }
 
-void append(std::string& key, const void* data, std::size_t bytes) {
-  key.append(static_cast<const char*>(data), bytes);
-}
-
-// The kernel's key in the cache. It is built field by field, because the padding between fields is undefined.
-std::string key_of(const muster_kernel& k) {
+// The kernel's key in the cache. It is made of the message's bytes, because muster_kernel has entries that
+// do not count.
+std::string key_of(const muster_kernel& kernel) {
+  const shm::PlanKernel message = shm::message_of(kernel);
   std::string key = "k";
-  append(key, &k.op, sizeof k.op);
-  append(key, &k.tensor_count, sizeof k.tensor_count);
-  append(key, &k.flags, sizeof k.flags);
-  for (std::uint32_t i = 0; i < k.tensor_count && i < MUSTER_KERNEL_TENSORS_MAX; ++i) {
-    const muster_tensor& t = k.tensors[i];
-    append(key, &t.buffer, sizeof t.buffer);
-    append(key, &t.offset_bytes, sizeof t.offset_bytes);
-    append(key, &t.dtype, sizeof t.dtype);
-    append(key, &t.dims, sizeof t.dims);
-    const std::size_t dims = std::min<std::size_t>(t.dims, MUSTER_TENSOR_DIMS_MAX);
-    append(key, t.size, dims * sizeof t.size[0]);
-    append(key, t.stride, dims * sizeof t.stride[0]);
-  }
-  append(key, k.ints, sizeof k.ints);
-  append(key, k.reals, sizeof k.reals);
+  const auto append = [&key](std::span<const std::byte> bytes) {
+    key.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  append(shm::bytes_of(message).subspan(sizeof message.header));
+  append(shm::tail_for(kernel));
   return key;
 }
 
@@ -48,10 +40,8 @@ std::string key_of(const muster_kernel& k) {
 
 Result<muster_plan> Plans::make(const muster_kernel& kernel) {
   MUSTER_RETURN_IF_ERROR(check_struct(kernel.size, sizeof(muster_kernel), "muster_kernel"));
-  shm::PlanKernel request;
-  request.kernel = kernel;
-  auto grant = connection_.ask<shm::HandleMessage>(request, shm::MessageKind::kPlanKernel,
-                                                   shm::MessageKind::kPlanGrant);
+  auto grant = connection_.ask<shm::HandleMessage>(shm::message_of(kernel), shm::MessageKind::kPlanKernel,
+                                                   shm::MessageKind::kPlanGrant, shm::tail_for(kernel));
   if (!grant) return fail(grant.error());
   PlanRecord& record = table_.add(grant->handle);
   for (std::uint32_t i = 0; i < kernel.tensor_count; ++i) record.buffers.push_back(kernel.tensors[i].buffer);

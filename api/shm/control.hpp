@@ -15,7 +15,7 @@
 namespace muster::shm {
 
 constexpr std::uint32_t kMagicMessage = 0x4d535452;  // "RTSM"
-constexpr std::size_t kMessageBytesMax = 65536;
+constexpr std::size_t kMessageBytesMax = 128 << 10;
 constexpr std::size_t kDescriptorsMax = 8;  // per message
 
 enum class MessageKind : std::uint16_t {
@@ -151,12 +151,28 @@ struct HandleMessage {
   MessageHeader header;
   std::uint64_t handle = 0;
 };
+// A tensor in a message. dims sizes, then dims strides follow (tail.hpp).
+struct TensorHead {
+  std::uint64_t buffer = 0;
+  std::uint64_t offset_bytes = 0;
+  std::int32_t dtype = 0, dims = 0;
+};
+// A face in a message. What follows its view's head follows it.
+struct FaceHead {
+  std::int32_t peer = 0;
+  std::uint32_t tag = 0;
+  TensorHead view;
+};
+// Three lists follow: tensors, ints (std::int64_t), reals (double). Each is as long as its field says, or as
+// the kernel's maximum if the field says more.
 struct PlanKernel {
   MessageHeader header;
-  muster_kernel kernel{};
+  std::int32_t op = 0;
+  std::uint32_t tensors = 0, ints = 0, reals = 0;
+  std::uint32_t flags = 0, reserved = 0;
 };
 // Six lists follow, each as long as its field says, in this order: source counts, source offsets, target
-// counts, target offsets (std::uint64_t), sends, receives (muster_face). Fields and lists that the rank does
+// counts, target offsets (std::uint64_t), sends, receives (faces). Fields and lists that the rank does
 // not use in the operation are 0 or empty, so that equal work has equal bytes.
 struct PlanCollective {
   MessageHeader header;
@@ -170,10 +186,9 @@ struct PlanCollective {
   std::uint32_t tag = 0, reserved = 0;
   char site[kSiteBytes] = {};  // zero-terminated; empty: nowhere
 };
-static_assert(sizeof(PlanCollective) == 168 && sizeof(muster_face) == 96,
-              "no padding: equal work, equal bytes");
+static_assert(sizeof(PlanCollective) == 168 && sizeof(FaceHead) == 32, "no padding: equal work, equal bytes");
 constexpr std::size_t kListBytesMax = kMessageBytesMax - sizeof(PlanCollective);  // all six together
-static_assert(kListBytesMax / sizeof(muster_face) == 680, "muster.h says so");
+constexpr std::size_t kFacesMax = 680;  // of one PlanCollective, sends and receives; collectives.h says so
 
 struct MeshQuery {
   MessageHeader header;

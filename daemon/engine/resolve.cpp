@@ -2,6 +2,7 @@
 
 #include "api/base/dtype.hpp"
 #include "api/shm/message.hpp"
+#include "api/shm/tail.hpp"
 #include "kernels/check.hpp"
 #include "kernels/table.hpp"
 
@@ -122,15 +123,7 @@ Result<std::vector<Face>> resolve_faces(const Scope& scope, std::span<const must
     const muster_tensor& view = said[i].view;
     const std::string name = fmt::format("{}[{}]", list, i);
     MUSTER_ASSIGN_OR_RETURN(const kernels::Tensor t, resolve_tensor(scope.buffers, view, name.c_str()));
-    Face face;
-    face.dtype = view.dtype;
-    face.peer = said[i].peer;
-    face.tag = said[i].tag;
-    face.dims = view.dims;
-    std::copy_n(view.size, MUSTER_TENSOR_DIMS_MAX, face.size.begin());
-    std::copy_n(view.stride, MUSTER_TENSOR_DIMS_MAX, face.stride.begin());
-    face.data = static_cast<std::byte*>(t.data);
-    faces.push_back(face);
+    faces.push_back(make_face(said[i], t.data));
     hold_buffer(plan, view.buffer);
   }
   return faces;
@@ -152,6 +145,23 @@ void note_shared_target(const Scope& scope, const shm::PlanCollective& m, Collec
 }
 
 }  // namespace
+
+Result<CollectiveLists> lists_in(const shm::PlanCollective& m, std::span<const std::byte> tail) {
+  const std::uint64_t faces = std::uint64_t{m.sends} + m.receives;
+  if (faces > shm::kFacesMax)
+    return fail(Code::kProtocol, "a message says {} sends and {} receives; {} are the most together", m.sends,
+                m.receives, shm::kFacesMax);
+  CollectiveLists lists;
+  shm::TailReader reader(tail);
+  MUSTER_RETURN_IF_ERROR(reader.take(m.source_counts, "source_counts", &lists.source_counts));
+  MUSTER_RETURN_IF_ERROR(reader.take(m.source_offsets, "source_offsets", &lists.source_offsets));
+  MUSTER_RETURN_IF_ERROR(reader.take(m.target_counts, "target_counts", &lists.target_counts));
+  MUSTER_RETURN_IF_ERROR(reader.take(m.target_offsets, "target_offsets", &lists.target_offsets));
+  MUSTER_RETURN_IF_ERROR(reader.take(m.sends, "sends", &lists.sends));
+  MUSTER_RETURN_IF_ERROR(reader.take(m.receives, "receives", &lists.receives));
+  MUSTER_RETURN_IF_ERROR(reader.end());
+  return lists;
+}
 
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle) {
   return scope.table.find(handle, scope.rank, scope.session);
@@ -178,8 +188,8 @@ Result<kernels::Tensor> resolve_tensor(const SessionBuffers& buffers, const must
   t.data = buffer->grant.data + tensor.offset_bytes;
   t.dtype = tensor.dtype;
   t.dims = tensor.dims;
-  std::copy_n(tensor.size, MUSTER_TENSOR_DIMS_MAX, t.size.begin());
-  std::copy_n(tensor.stride, MUSTER_TENSOR_DIMS_MAX, t.stride.begin());
+  std::copy_n(tensor.size, tensor.dims, t.size.begin());
+  std::copy_n(tensor.stride, tensor.dims, t.stride.begin());
   return t;
 }
 
@@ -189,19 +199,22 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, cons
   if (kernel.tensor_count > MUSTER_KERNEL_TENSORS_MAX || kernel.flags != 0)
     return fail(Code::kBadArgument, "{}: {} operands (at most {}), flags {} (must be 0)", row->name,
                 kernel.tensor_count, MUSTER_KERNEL_TENSORS_MAX, kernel.flags);
+  if (kernel.int_count > MUSTER_KERNEL_INTS_MAX || kernel.real_count > MUSTER_KERNEL_REALS_MAX)
+    return fail(Code::kBadArgument, "{}: {} ints (at most {}), {} reals (at most {})", row->name,
+                kernel.int_count, MUSTER_KERNEL_INTS_MAX, kernel.real_count, MUSTER_KERNEL_REALS_MAX);
   auto plan = std::make_unique<scheduler::Plan>();
   scheduler::KernelWork work;
   work.kernel = row;
-  work.args.tensor_count = kernel.tensor_count;
+  work.args.tensors.reserve(kernel.tensor_count);
   for (std::uint32_t i = 0; i < kernel.tensor_count; ++i) {
     const char* name = i < row->operands.size() ? row->operands[i].name : "operand";
     auto tensor = resolve_tensor(scope.buffers, kernel.tensors[i], name);
     if (!tensor) return fail(tensor.error().code(), "{}: {}", row->name, tensor.error().message());
-    work.args.tensors[i] = *tensor;
+    work.args.tensors.push_back(*tensor);
     hold_buffer(*plan, kernel.tensors[i].buffer);
   }
-  std::copy_n(kernel.ints, MUSTER_KERNEL_INTS_MAX, work.args.ints.begin());
-  std::copy_n(kernel.reals, MUSTER_KERNEL_REALS_MAX, work.args.reals.begin());
+  work.args.ints.assign(kernel.ints, kernel.ints + kernel.int_count);
+  work.args.reals.assign(kernel.reals, kernel.reals + kernel.real_count);
   MUSTER_RETURN_IF_ERROR(kernels::validate(*row, work.args));
   kernels::make_room(*row, work.args);
   plan->work = std::move(work);

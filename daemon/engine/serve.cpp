@@ -1,5 +1,6 @@
 // The engine's side of the client protocol: api/shm/control.hpp, message by message.
 #include "api/shm/message.hpp"
+#include "api/shm/tail.hpp"
 #include "daemon/engine/answer.hpp"
 #include "daemon/engine/conductor.hpp"
 
@@ -38,33 +39,11 @@ Result<Answer> plan_grant(Result<Handle> plan, std::uint32_t serial) {
 }
 
 Result<Answer> plan_kernel(Engine& engine, Session& session, std::span<const std::byte> bytes) {
-  MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::PlanKernel>(bytes, MessageKind::kPlanKernel));
-  return plan_grant(engine.plans().kernel(session, request.kernel), request.header.serial);
-}
-
-// The lists behind a PlanCollective. Nothing else may follow.
-Result<CollectiveLists> lists_in(const shm::PlanCollective& m, std::span<const std::byte> tail) {
-  const std::uint64_t numbers =
-      std::uint64_t{m.source_counts} + m.source_offsets + m.target_counts + m.target_offsets;
-  const std::uint64_t faces = std::uint64_t{m.sends} + m.receives;
-  if (tail.size() != numbers * sizeof(std::uint64_t) + faces * sizeof(muster_face))
-    return fail(Code::kProtocol, "a message says {} counts and offsets and {} faces, but {} bytes follow",
-                numbers, faces, tail.size());
-  const auto take = [&](auto& list, std::uint32_t entries) {
-    list.resize(entries);
-    if (entries == 0) return;
-    const std::size_t list_bytes = entries * sizeof list[0];
-    std::memcpy(list.data(), tail.data(), list_bytes);
-    tail = tail.subspan(list_bytes);
-  };
-  CollectiveLists lists;
-  take(lists.source_counts, m.source_counts);
-  take(lists.source_offsets, m.source_offsets);
-  take(lists.target_counts, m.target_counts);
-  take(lists.target_offsets, m.target_offsets);
-  take(lists.sends, m.sends);
-  take(lists.receives, m.receives);
-  return lists;
+  MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::PlanKernel>(bytes, MessageKind::kPlanKernel,
+                                                                            shm::Tail::kAllowed));
+  MUSTER_ASSIGN_OR_RETURN(const muster_kernel kernel,
+                          shm::kernel_in(request, shm::tail_of<shm::PlanKernel>(bytes)));
+  return plan_grant(engine.plans().kernel(session, kernel), request.header.serial);
 }
 
 Result<Answer> plan_collective(Engine& engine, Session& session, std::span<const std::byte> bytes) {

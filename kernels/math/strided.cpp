@@ -64,10 +64,11 @@ class Cursor {
  private:
   std::int64_t bytes_;
   std::byte* base_;
+  // Only the first dims_ entries are ever set: there is one cursor for each side of each copy.
   std::size_t dims_ = 0;
-  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> size_{};
-  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> stride_{};
-  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> at_{};
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> size_;
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> stride_;
+  std::array<std::int64_t, MUSTER_TENSOR_DIMS_MAX> at_;
 };
 
 template<std::size_t kBytes>

@@ -5,6 +5,7 @@
 #include "api/base/dtype.hpp"
 #include "api/base/path.hpp"
 #include "api/shm/message.hpp"
+#include "api/shm/tail.hpp"
 #include "daemon/engine/resolve.hpp"
 #include "daemon/engine/session.hpp"
 #include "kernels/device/host/pool.hpp"
@@ -94,16 +95,63 @@ muster_tensor any_view(Bytes& bytes, muster_dtype dtype) {
   view.buffer = any_buffer(bytes);
   view.offset_bytes = bytes.flag() ? 0 : bytes.number();
   view.dtype = bytes.below(8) == 0 ? static_cast<muster_dtype>(bytes.below(13)) : dtype;
-  view.dims = bytes.below(32) == 0 ? bytes.take<std::int32_t>() : static_cast<std::int32_t>(bytes.below(5));
+  view.dims = bytes.below(32) == 0 ? bytes.take<std::int32_t>() : static_cast<std::int32_t>(bytes.below(9));
   const bool packed = bytes.below(4) != 0;
   std::int64_t stride = 1;
-  for (int d = MUSTER_TENSOR_DIMS_MAX - 1; d >= 0; --d) {
-    if (d >= view.dims && bytes.flag()) continue;
+  for (auto d = static_cast<int>(shm::dims_sent(view.dims)) - 1; d >= 0; --d) {
     view.size[d] = any_size(bytes);
     view.stride[d] = packed ? stride : any_size(bytes);
     if (__builtin_mul_overflow(stride, view.size[d], &stride)) stride = 1;
   }
   return view;
+}
+
+// ---- messages ----------------------------------------------------------------------------------
+
+// The tail of a message, now and then with a byte changed, with bytes cut off or added. It ends where its
+// memory ends.
+std::vector<std::byte> damaged(Bytes& bytes, std::vector<std::byte> tail) {
+  const auto how = bytes.below(24);
+  if (how == 1) tail.resize(std::min<std::size_t>(tail.size(), bytes.number()));
+  if (how == 2) tail.resize(tail.size() + bytes.below(20));
+  if (how == 3 && !tail.empty())
+    tail[bytes.take<std::uint16_t>() % tail.size()] = static_cast<std::byte>(bytes.take<std::uint8_t>());
+  return {tail.begin(), tail.end()};
+}
+
+// The kernel as the engine reads it; none if it is longer or shorter than its message.
+std::optional<muster_kernel> received(Bytes& bytes, const muster_kernel& kernel) {
+  const std::vector<std::byte> whole = shm::tail_for(kernel);
+  const auto again = shm::kernel_in(shm::message_of(kernel), whole);
+  MUSTER_PROMISE(again && shm::tail_for(*again) == whole);
+  const auto read = shm::kernel_in(shm::message_of(kernel), damaged(bytes, whole));
+  if (read) return *read;
+  MUSTER_PROMISE(read.error().code() == Code::kProtocol && !read.error().message().empty());
+  return std::nullopt;
+}
+
+// The same for the lists of a collective, whose lengths it fills in.
+std::optional<CollectiveLists> received(Bytes& bytes, shm::PlanCollective& m, const CollectiveLists& lists) {
+  std::vector<std::byte> tail;
+  std::uint32_t* const lengths[] = {&m.source_counts, &m.source_offsets, &m.target_counts, &m.target_offsets};
+  const std::vector<std::uint64_t>* const numbers[] = {&lists.source_counts, &lists.source_offsets,
+                                                       &lists.target_counts, &lists.target_offsets};
+  for (std::size_t i = 0; i < std::size(lengths); ++i) {
+    *lengths[i] = static_cast<std::uint32_t>(numbers[i]->size());
+    shm::append(tail, std::span(*numbers[i]));
+  }
+  for (const auto* faces : {&lists.sends, &lists.receives})
+    for (const muster_face& face : *faces) shm::append(tail, face);
+  m.sends = static_cast<std::uint32_t>(lists.sends.size());
+  m.receives = static_cast<std::uint32_t>(lists.receives.size());
+  const auto whole = lists_in(m, tail);
+  MUSTER_PROMISE(whole && whole->sends.size() == m.sends && whole->target_offsets == lists.target_offsets);
+  if (bytes.below(16) == 1) m.sends = static_cast<std::uint32_t>(bytes.number());
+  if (bytes.below(16) == 1) m.target_counts = static_cast<std::uint32_t>(bytes.number());
+  const auto read = lists_in(m, damaged(bytes, tail));
+  if (read) return *read;
+  MUSTER_PROMISE(read.error().code() == Code::kProtocol && !read.error().message().empty());
+  return std::nullopt;
 }
 
 // ---- kernels -----------------------------------------------------------------------------------
@@ -162,16 +210,23 @@ void kernel(Bytes& bytes) {
     if (how == 0) said.tensors[i] = any_view(bytes, dtype);
     if (how == 1) said.tensors[i].buffer = any_buffer(bytes);
   }
-  for (auto& value : said.ints) value = static_cast<std::int64_t>(bytes.number());
-  for (auto& value : said.reals)
-    value = bytes.flag() ? static_cast<double>(bytes.below(8)) : bytes.take<double>();
-  const auto plan = resolve_kernel(rig().scope(), said);
+  said.int_count = row != nullptr ? row->numbers.ints : bytes.take<std::uint32_t>();
+  said.real_count = row != nullptr ? row->numbers.reals : 0;
+  if (bytes.below(16) == 1) said.int_count = bytes.take<std::uint32_t>();
+  if (bytes.below(16) == 1) said.real_count = bytes.take<std::uint32_t>();
+  for (std::size_t i = 0; i < std::min<std::size_t>(said.int_count, std::size(said.ints)); ++i)
+    said.ints[i] = static_cast<std::int64_t>(bytes.number());
+  for (std::size_t i = 0; i < std::min<std::size_t>(said.real_count, std::size(said.reals)); ++i)
+    said.reals[i] = bytes.flag() ? static_cast<double>(bytes.below(8)) : bytes.take<double>();
+  const auto read = received(bytes, said);
+  if (!read) return;
+  const auto plan = resolve_kernel(rig().scope(), *read);
   if (!plan) {
     MUSTER_PROMISE(static_cast<int>(plan.error().code()) < 0 && !plan.error().message().empty());
     return;
   }
   const scheduler::KernelWork& work = *(*plan)->kernel();
-  for (std::uint32_t i = 0; i < work.args.tensor_count; ++i) check_inside(work.args.tensors[i]);
+  for (const kernels::Tensor& tensor : work.args.tensors) check_inside(tensor);
   for (const Handle held : (*plan)->buffers) MUSTER_PROMISE(rig().session->buffers().find(held) != nullptr);
   fill_memory(bytes);
   if (!kernels::launch(*rig().stream, *work.kernel, work.args).ok()) return;
@@ -266,7 +321,9 @@ void collective(Bytes& bytes) {
   lists.target_offsets = any_list(bytes);
   lists.sends = any_faces(bytes, said.dtype);
   lists.receives = any_faces(bytes, said.dtype);
-  const auto plan = resolve_collective(rig().scope(), said, lists);
+  const auto read = received(bytes, said, lists);
+  if (!read) return;
+  const auto plan = resolve_collective(rig().scope(), said, *read);
   if (!plan) {
     MUSTER_PROMISE(static_cast<int>(plan.error().code()) < 0 && !plan.error().message().empty());
     return;

@@ -210,7 +210,7 @@ class World final : public WaitHooks {
       face.tag = tag;
       face.dims = static_cast<std::int32_t>(bytes_.below(3));
       for (std::size_t d = 0; d < 2; ++d) face.size[d] = static_cast<std::int64_t>(1 + bytes_.below(12));
-      face.stride = {face.size[1], 1, 0, 0};
+      face.stride = {face.size[1], 1};
       if (face.dims == 1) face.stride[0] = 1;
       faces_[tag] = std::make_unique<fuzz::HeapMemory>(face.count() * 8);
       face.data = faces_[tag]->data();
@@ -301,6 +301,7 @@ class World final : public WaitHooks {
   void write_list(std::uint32_t peer, std::byte* slot_bytes, shm::DirectSlot* slot) {
     const auto sends = static_cast<std::uint32_t>(bytes_.below(8) == 0 ? bytes_.number() : bytes_.below(4));
     std::memcpy(slot->payload + sizeof(Hash128), &sends, sizeof sends);
+    std::byte* at = slot_bytes + shm::kSlotHeaderBytes;
     for (std::uint32_t k = 0; k < std::min<std::uint32_t>(sends, 3); ++k) {
       FaceEntry entry;
       entry.peer = static_cast<std::int32_t>(kMe);
@@ -308,15 +309,20 @@ class World final : public WaitHooks {
       entry.count = 1 + bytes_.below(160);
       entry.location = shm::pack_location(any_location(peer));
       entry.offset = bytes_.number();
-      entry.dims = static_cast<std::int32_t>(bytes_.below(6));
+      const auto dims = static_cast<std::int32_t>(bytes_.below(MUSTER_TENSOR_DIMS_MAX + 1));
+      entry.dims = bytes_.below(16) == 1 ? bytes_.take<std::int32_t>() : dims;
       std::uint64_t count = 1;
-      for (std::size_t d = 0; d < MUSTER_TENSOR_DIMS_MAX; ++d) {
-        entry.size[d] = static_cast<std::int64_t>(bytes_.flag() ? 1 + bytes_.below(12) : bytes_.number());
-        entry.stride[d] = static_cast<std::int64_t>(bytes_.number());
-        if (static_cast<std::int32_t>(d) < entry.dims) count *= static_cast<std::uint64_t>(entry.size[d]);
+      std::array<std::uint64_t, 2 * MUSTER_TENSOR_DIMS_MAX> view{};  // sizes, then strides
+      for (std::int32_t d = 0; d < dims; ++d) {
+        const auto i = static_cast<std::size_t>(d);
+        view[i] = bytes_.flag() ? 1 + bytes_.below(12) : bytes_.number();
+        view[i + static_cast<std::size_t>(dims)] = bytes_.number();
+        count *= view[i];
       }
       if (bytes_.flag()) entry.count = count;
-      std::memcpy(slot_bytes + shm::kSlotHeaderBytes + k * sizeof entry, &entry, sizeof entry);
+      std::memcpy(at, &entry, sizeof entry);
+      std::memcpy(at + sizeof entry, view.data(), entry_bytes(dims) - sizeof entry);
+      at += entry_bytes(dims);
     }
   }
 

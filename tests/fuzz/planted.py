@@ -27,6 +27,9 @@ PLANTED = [
     # Elements that lie on each other: a small buffer stands for work without end.
     Planted("repeated_elements", "descriptor", "daemon/engine/resolve.cpp",
             "  if (!empty && elements > last + 1)\n", "  if (!empty && elements > kElementsMax)\n"),
+    # A tensor's dims say how long it is, and nobody asks whether its message is that long.
+    Planted("longer_than_its_message", "descriptor", "api/shm/tail.cpp",
+            "  if (left_.size() < tensor_bytes(head.dims)) return false;\n", ""),
     # Lists in lists deeper than there is room to count them.
     Planted("unbounded_depth", "handshake", "daemon/control/packet.cpp",
             "      if (level == kBodyDepthMax || argument > bytes.size()) return false;\n",

@@ -96,6 +96,8 @@ def sessions():
         plans = b"".join(message(rank, 2, 1, 1, op, 0, *extra, 0, 0, 0, 1, 16) for rank in (0, 1))
         yield used + alloc[0] + alloc[1] + plans + start(0, 3) + start(1, 3) + turns + turns
         yield fresh + alloc[0] + alloc[1] + plans + start(0, 3) + turns + bytes([1, 1])
+    for lengths in ((0, 0, 0), (1, 0, 1), (2, 0, 1), (17, 0, 1), (1, 40, 1), (1, 0, 79)):
+        yield used + alloc[0] + message(0, 9, 0, 0, 4, 4, *lengths) + kernel[0] + start(0, 0) + turns
     for kind in range(3):
         yield fresh + message(0, 5, kind, 0, 0, 1, 0, 0, 0, 1) + message(1, 5, kind, 0, 1, 1, 1, 0, 3, 0)
     yield used + alloc[0] + message(0, 6, 0) + kernel[0] + start(0, 2) + turns + message(0, 6, 1)

@@ -4,6 +4,7 @@
 // Whatever they do, the engine lives; a start that was put into the ring in good order has its verdict once
 // every deadline has passed; and when both ranks have left, all their memory has been given back.
 #include "api/shm/message.hpp"
+#include "api/shm/tail.hpp"
 #include "daemon/engine/conductor.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
@@ -56,8 +57,9 @@ struct Client {
   std::vector<std::uint64_t> groups;  // that it has made
   std::vector<std::uint64_t> meshes;
   std::vector<std::uint64_t> points;  // of starts
-  std::uint64_t submitted[MUSTER_LANE_CLASSES] = {};
-  bool honest = true;  // its ring holds what it should
+  std::uint64_t submitted[shm::kLanesMax] = {};
+  std::set<std::uint32_t> lanes{0, 1, 2, 3, 4, 5, 6};  // that it has
+  bool honest = true;                                  // its ring holds what it should
 };
 
 // An engine and its time. Most inputs take it as the one before has left it, both ranks gone, since making
@@ -198,7 +200,8 @@ class World {
     command.kind = how < 6    ? shm::CommandKind::kStart
                    : how == 6 ? shm::CommandKind::kResetLane
                               : shm::CommandKind::kSignal;
-    command.lane = static_cast<std::uint16_t>(bytes_.below(MUSTER_LANE_CLASSES));
+    command.lane = static_cast<std::uint16_t>(bytes_.below(MUSTER_LANE_CLASSES + 3));
+    if (!c.lanes.contains(command.lane)) c.honest = false;
     if (command.kind == shm::CommandKind::kStart) {
       command.plan = any_of(c.plans);
       if (c.session->plans().find(Handle(command.plan)) == nullptr) c.honest = false;
@@ -282,16 +285,18 @@ class World {
 
   void message(std::uint32_t rank) {
     Client& c = client(rank);
-    switch (bytes_.below(9)) {
+    switch (bytes_.below(10)) {
       case 8:
         return make(rank);
+      case 9:
+        return note(c.plans, ask_bytes(rank, any_kernel(c, Lengths::kAny)), MessageKind::kPlanGrant);
       case 0: {
         auto request = with<shm::BufferAlloc>(MessageKind::kBufferAlloc);
         request.bytes = bytes_.flag() ? bytes_.number() * 16 : kBufferBytesMax;
         return note(c.buffers, ask(rank, request), MessageKind::kBufferGrant);
       }
       case 1:
-        return note(c.plans, ask(rank, any_kernel(c)), MessageKind::kPlanGrant);
+        return note(c.plans, ask_bytes(rank, any_kernel(c, Lengths::kTrue)), MessageKind::kPlanGrant);
       case 2:
       case 3:
         return collective(rank);
@@ -300,7 +305,7 @@ class World {
       case 5:
         return direct(rank);
       case 6:
-        return plain(rank);
+        return bytes_.flag() ? plain(rank) : lane(rank);
       default: {
         shm::MessageHeader header;
         header.kind = static_cast<MessageKind>(bytes_.take<std::uint8_t>());
@@ -313,15 +318,26 @@ class World {
       }
     }
   }
-  shm::PlanKernel any_kernel(Client& c) {
-    auto request = with<shm::PlanKernel>(MessageKind::kPlanKernel);
+  enum class Lengths { kTrue, kAny };  // of lists, as the message says
+  std::vector<std::byte> any_kernel(Client& c, Lengths lengths) {
     const auto view = [&] {
       return muster_view2(any_of(c.buffers), bytes_.below(64) * 8, MUSTER_F32,
                           static_cast<std::int64_t>(bytes_.below(9)),
                           static_cast<std::int64_t>(bytes_.below(9)));
     };
-    request.kernel = muster_fill(view(), 1.0);
-    return request;
+    const muster_kernel kernel = muster_fill(view(), 1.0);
+    const std::vector<std::byte> tail = shm::tail_for(kernel);
+    shm::PlanKernel request = shm::message_of(kernel);
+    request.header = with<shm::PlanKernel>(MessageKind::kPlanKernel, tail.size()).header;
+    if (lengths == Lengths::kAny) {
+      request.tensors = static_cast<std::uint32_t>(bytes_.number());
+      request.ints = static_cast<std::uint32_t>(bytes_.number());
+      request.reals = static_cast<std::uint32_t>(bytes_.number());
+    }
+    std::vector<std::byte> datagram(sizeof request);
+    std::memcpy(datagram.data(), &request, sizeof request);
+    datagram.insert(datagram.end(), tail.begin(), tail.end());
+    return datagram;
   }
   void collective(std::uint32_t rank) {
     Client& c = client(rank);
@@ -410,6 +426,27 @@ class World {
     request.epoch = bytes_.number();
     request.lane = static_cast<std::uint32_t>(bytes_.below(MUSTER_LANE_CLASSES + 2));
     static_cast<void>(ask(rank, request));
+  }
+  void lane(std::uint32_t rank) {
+    Client& c = client(rank);
+    if (bytes_.flag()) {
+      auto request = with<shm::LaneOpen>(MessageKind::kLaneOpen);
+      request.lane_class = static_cast<std::uint32_t>(bytes_.below(MUSTER_LANE_CLASSES + 1));
+      request.name[0] =
+          static_cast<char>(bytes_.flag() ? 'a' + bytes_.below(3) : bytes_.take<std::uint8_t>());
+      const auto answer = ask(rank, request);
+      if (!answer || shm::checked_header(answer->bytes)->kind != MessageKind::kLaneGrant) return;
+      shm::LaneGrant grant;
+      std::memcpy(&grant, answer->bytes.data(), sizeof grant);
+      MUSTER_PROMISE(grant.lane >= MUSTER_LANE_CLASSES && grant.lane < shm::kLanesMax);
+      MUSTER_PROMISE(c.lanes.insert(grant.lane).second);
+      if (request.name[0] == '\0') c.honest = false;  // collectives do not match there
+      return;
+    }
+    auto request = with<shm::LaneGrant>(MessageKind::kLaneClose);
+    request.lane = static_cast<std::uint32_t>(bytes_.below(MUSTER_LANE_CLASSES + 3));
+    const auto answer = ask(rank, request);
+    if (answer && shm::checked_header(answer->bytes)->kind == MessageKind::kDone) c.lanes.erase(request.lane);
   }
   void plain(std::uint32_t rank) {
     switch (bytes_.below(6)) {

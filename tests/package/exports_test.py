@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NODE = "MUSTER_0.1"
+NODE = "MUSTER_0.2"
 
 
 def declared(folder):

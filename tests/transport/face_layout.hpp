@@ -28,11 +28,11 @@ class Layout {
   std::size_t end_ = 64;
 };
 
-// Up to four sizes whose product is `count`, now and then one of a single element among them.
+// Up to eight sizes whose product is `count`, now and then one of a single element among them.
 inline std::vector<std::int64_t> random_sizes(Random& random, std::uint64_t count) {
   if (count == 1 && random.below(2) == 0) return {};
   std::vector<std::int64_t> sizes{static_cast<std::int64_t>(count)};
-  while (sizes.size() < MUSTER_TENSOR_DIMS_MAX && random.below(4) != 0) {
+  while (sizes.size() < MUSTER_TENSOR_DIMS_MAX && random.below(8) != 0) {
     const std::size_t at = random.below(sizes.size());
     const auto divisor = static_cast<std::int64_t>(1 + random.below(5));
     if (count == 0) {

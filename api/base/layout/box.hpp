@@ -11,7 +11,7 @@
 
 namespace muster {
 
-inline constexpr std::size_t kTensorDimsMax = 8;
+inline constexpr std::size_t kTensorDimsMax = MUSTER_TENSOR_DIMS_MAX;
 
 // An index, an offset or a shape, outermost dim first. Entries from the tensor's number of dims on are 0.
 using Index = std::array<std::int64_t, kTensorDimsMax>;

@@ -18,7 +18,7 @@ __extension__ using Wide = unsigned __int128;
 // Up to this total, faces are packed for the receivers; above it they are read in place.
 constexpr std::uint64_t kPackedBytesMax = 8 << 10;
 constexpr std::uint64_t kPackedBytesMaxCrowded = 64 << 10;
-static_assert(shm::kListBytesMax / sizeof(muster_face) * sizeof(FaceEntry) + kPackedBytesMaxCrowded <=
+static_assert(shm::kFacesMax * entry_bytes(MUSTER_TENSOR_DIMS_MAX) + kPackedBytesMaxCrowded <=
               shm::kStageBytes);
 
 Face packed_view(std::byte* data, std::uint64_t count) {
@@ -31,16 +31,16 @@ Face packed_view(std::byte* data, std::uint64_t count) {
 }
 
 // Bytes from the first element to the end of the last one; UINT64_MAX if the view is invalid.
-std::uint64_t extent_bytes(const FaceEntry& entry, std::size_t element) {
+std::uint64_t extent_bytes(const Face& view, std::uint64_t elements, std::size_t element) {
   Wide last = 0;
   Wide count = 1;
-  for (std::int32_t d = 0; d < entry.dims; ++d) {
-    if (entry.size[d] <= 0 || entry.stride[d] < 0) return UINT64_MAX;
-    last += static_cast<Wide>(entry.size[d] - 1) * static_cast<Wide>(entry.stride[d]);
-    count *= static_cast<Wide>(entry.size[d]);
+  for (std::size_t d = 0; d < static_cast<std::size_t>(view.dims); ++d) {
+    if (view.size[d] <= 0 || view.stride[d] < 0) return UINT64_MAX;
+    last += static_cast<Wide>(view.size[d] - 1) * static_cast<Wide>(view.stride[d]);
+    count *= static_cast<Wide>(view.size[d]);
     if (last > (Wide{1} << 60) || count > (Wide{1} << 60)) return UINT64_MAX;
   }
-  return count == entry.count ? static_cast<std::uint64_t>((last + 1) * element) : UINT64_MAX;
+  return count == elements ? static_cast<std::uint64_t>((last + 1) * element) : UINT64_MAX;
 }
 
 }  // namespace
@@ -49,14 +49,15 @@ std::uint64_t extent_bytes(const FaceEntry& entry, std::size_t element) {
 
 Outcome Faces::prepare() {
   const std::uint64_t bytes = plan_.given_bytes;
-  const std::size_t list = plan_.mine.sends.size() * sizeof(FaceEntry);
   packed_ = bytes <= (plan_.crowded ? kPackedBytesMaxCrowded : kPackedBytesMax);
-  staged_ = list + (packed_ ? bytes : 0) > shm::kSlotPayloadBytes;
+  list_bytes_ = 0;
+  for (const Face& face : plan_.mine.sends) list_bytes_ += entry_bytes(packed_ ? 0 : face.dims);
+  staged_ = list_bytes_ + (packed_ ? bytes : 0) > shm::kSlotPayloadBytes;
   return staged_ && payloads_.take_stage().data == nullptr ? Outcome::kInterrupted : Outcome::kDone;
 }
 
 void Faces::fill(std::byte* to, shm::PayloadLocation location) {
-  std::uint64_t end = plan_.mine.sends.size() * sizeof(FaceEntry);
+  std::uint64_t end = list_bytes_;
   std::byte* at = to;
   for (std::size_t k = 0; k < plan_.mine.sends.size(); ++k) {
     const Face& face = plan_.mine.sends[k];
@@ -73,11 +74,12 @@ void Faces::fill(std::byte* to, shm::PayloadLocation location) {
     } else {
       entry.location = pack_location(plan_.sends[k]);
       entry.dims = face.dims;
-      std::copy(face.size.begin(), face.size.end(), entry.size);
-      std::copy(face.stride.begin(), face.stride.end(), entry.stride);
+      const std::size_t numbers = static_cast<std::size_t>(face.dims) * sizeof(std::int64_t);
+      std::memcpy(at + sizeof entry, face.size.data(), numbers);
+      std::memcpy(at + sizeof entry + numbers, face.stride.data(), numbers);
     }
     std::memcpy(at, &entry, sizeof entry);
-    at += sizeof entry;
+    at += entry_bytes(entry.dims);
   }
 }
 
@@ -133,11 +135,17 @@ Outcome Faces::take(const Face& to) {
   const std::byte* list = list_of(from, &room);
   const std::uint32_t sends = said_by(from).sends;
   if (list == nullptr || sends > room / sizeof(FaceEntry)) return Outcome::kCorrupt;
+  std::uint64_t at = 0;
   for (std::uint32_t k = 0; k < sends; ++k) {
     FaceEntry entry;
-    std::memcpy(&entry, list + k * sizeof entry, sizeof entry);
+    if (room - at < sizeof entry) break;
+    std::memcpy(&entry, list + at, sizeof entry);
+    const bool possible = entry.dims >= 0 && entry.dims <= MUSTER_TENSOR_DIMS_MAX;
+    if (!possible || room - at < entry_bytes(entry.dims)) break;
+    const std::byte* view = list + at + sizeof entry;
+    at += entry_bytes(entry.dims);
     if (entry.peer != static_cast<std::int32_t>(channel_.index()) || entry.tag != to.tag) continue;
-    const Outcome copied = copy(to, from, entry);
+    const Outcome copied = copy(to, from, entry, view);
     if (copied != Outcome::kDone) return intact(from) ? copied : Outcome::kBroken;
     MUSTER_FAULT_POINT("faces.taken");
     // An intact list does not prove that a face read in place is intact. A member that has moved on no longer
@@ -153,27 +161,31 @@ bool Faces::intact(std::uint32_t from) const {
   return payloads_.intact(from) && channel_.sound();
 }
 
-Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry) {
+Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry, const std::byte* view) {
   const std::size_t element = to.element_bytes();
   if (entry.count != to.count()) return Outcome::kCorrupt;
-  const shm::PayloadLocation location = shm::unpack_location(entry.location);
-  if (location.kind != Kind::kArena) {
-    std::uint64_t room = 0;
-    const std::byte* base = list_of(from, &room);
-    const std::uint64_t bytes = entry.count * element;
-    if (entry.offset > room || bytes > room - entry.offset) return Outcome::kCorrupt;
-    math::copy_faces(to, packed_view(const_cast<std::byte*>(base) + entry.offset, entry.count), 0,
-                     entry.count, element, math::kNeverStream);
-    return Outcome::kDone;
-  }
-  if (entry.dims < 0 || entry.dims > MUSTER_TENSOR_DIMS_MAX) return Outcome::kCorrupt;
-  const std::uint64_t extent = extent_bytes(entry, element);
-  const std::byte* data = memory_.arena(channel_.peer(from).rank, location.index, location.value, extent);
-  if (data == nullptr) return Outcome::kCorrupt;
+  if (shm::unpack_location(entry.location).kind == Kind::kArena) return copy_in_place(to, from, entry, view);
+  std::uint64_t room = 0;
+  const std::byte* base = list_of(from, &room);
+  const std::uint64_t bytes = entry.count * element;
+  if (entry.offset > room || bytes > room - entry.offset) return Outcome::kCorrupt;
+  math::copy_faces(to, packed_view(const_cast<std::byte*>(base) + entry.offset, entry.count), 0, entry.count,
+                   element, math::kNeverStream);
+  return Outcome::kDone;
+}
+
+Outcome Faces::copy_in_place(const Face& to, std::uint32_t from, const FaceEntry& entry,
+                             const std::byte* view) {
+  const std::size_t element = to.element_bytes();
   Face source;
   source.dims = entry.dims;
-  std::copy(std::begin(entry.size), std::end(entry.size), source.size.begin());
-  std::copy(std::begin(entry.stride), std::end(entry.stride), source.stride.begin());
+  const std::size_t numbers = static_cast<std::size_t>(entry.dims) * sizeof(std::int64_t);
+  std::memcpy(source.size.data(), view, numbers);
+  std::memcpy(source.stride.data(), view + numbers, numbers);
+  const shm::PayloadLocation location = shm::unpack_location(entry.location);
+  const std::uint64_t extent = extent_bytes(source, entry.count, element);
+  const std::byte* data = memory_.arena(channel_.peer(from).rank, location.index, location.value, extent);
+  if (data == nullptr) return Outcome::kCorrupt;
   source.data = const_cast<std::byte*>(data);
   math::copy_faces(to, source, 0, entry.count, element,
                    math::streaming_from(plan_.target_bytes * channel_.members()));

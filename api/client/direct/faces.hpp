@@ -4,12 +4,14 @@
 
 #include "api/client/direct/payloads.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace muster::client {
 
-// One send in such a list. It lies in shared memory, so a reader copies it and checks the copy.
+// One send in such a list. `dims` sizes, then `dims` strides of its view follow (std::int64_t), then the next
+// entry. It lies in shared memory, so a reader copies it and checks the copy.
 struct FaceEntry {
   std::int32_t peer = 0;  // index of the receiver
   std::uint32_t tag = 0;
@@ -17,11 +19,13 @@ struct FaceEntry {
                                // the list; the face's elements are packed from byte `offset` of it on
   std::uint64_t offset = 0;
   std::uint64_t count = 0;  // elements
-  std::int32_t dims = 0;    // kArena: the view
+  std::int32_t dims = 0;    // kArena: of the view; else 0
   std::uint32_t reserved = 0;
-  std::int64_t size[MUSTER_TENSOR_DIMS_MAX] = {};
-  std::int64_t stride[MUSTER_TENSOR_DIMS_MAX] = {};
 };
+static_assert(sizeof(FaceEntry) == 40);
+constexpr std::size_t entry_bytes(std::int32_t dims) {
+  return sizeof(FaceEntry) + 2 * static_cast<std::size_t>(dims) * sizeof(std::int64_t);
+}
 
 // Owns    nothing; lives as long as one operation.
 // Thread  the session's.
@@ -48,12 +52,15 @@ class Faces {
   const std::byte* list_of(std::uint32_t i, std::uint64_t* bytes) const;
   // Whether all that was read of the member's list, and of the faces packed behind it, is valid.
   bool intact(std::uint32_t from) const;
-  Outcome copy(const Face& to, std::uint32_t from, const FaceEntry& entry);
+  // `view`: the sizes and strides that follow the entry.
+  Outcome copy(const Face& to, std::uint32_t from, const FaceEntry& entry, const std::byte* view);
+  Outcome copy_in_place(const Face& to, std::uint32_t from, const FaceEntry& entry, const std::byte* view);
 
   const DirectPlan& plan_;
   Channel& channel_;
   Payloads& payloads_;
   DirectMemory& memory_;
+  std::size_t list_bytes_ = 0;  // of this member's list
   bool packed_ = false;
   bool staged_ = false;
 };

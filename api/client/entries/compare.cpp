@@ -62,10 +62,7 @@ Result<View> checked_view(const Buffers& buffers, const muster_tensor& t, std::s
                 buffer.bytes, t.offset_bytes);
   View view;
   view.dtype = t.dtype;
-  view.face.dims = t.dims;
-  std::copy_n(t.size, MUSTER_TENSOR_DIMS_MAX, view.face.size.begin());
-  std::copy_n(t.stride, MUSTER_TENSOR_DIMS_MAX, view.face.stride.begin());
-  view.face.data = static_cast<std::byte*>(buffer.address) + t.offset_bytes;
+  view.face = muster::make_face({0, 0, t}, static_cast<std::byte*>(buffer.address) + t.offset_bytes);
   return view;
 }
 

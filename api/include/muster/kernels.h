@@ -60,11 +60,12 @@ enum {
 
 /* An absent optional operand. */
 static inline muster_tensor muster_none(void) {
-  muster_tensor t = {0, 0, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0}};
+  muster_tensor t = {0, 0, 0, 0, {0}, {0}};
   return t;
 }
 
-/* Row-major contiguous view of `dims` sizes (1..4) starting offset_bytes into the buffer. */
+/* Row-major contiguous view of `dims` sizes (1..8) starting offset_bytes into the buffer. A view with other dims has no sizes:
+ * the plan is refused. */
 static inline muster_tensor muster_view(muster_buffer buffer, uint64_t offset_bytes, muster_dtype dtype, int32_t dims,
                                         const int64_t* size) {
   muster_tensor t = muster_none();
@@ -74,6 +75,7 @@ static inline muster_tensor muster_view(muster_buffer buffer, uint64_t offset_by
   t.offset_bytes = offset_bytes;
   t.dtype = dtype;
   t.dims = dims;
+  if (dims > MUSTER_TENSOR_DIMS_MAX) return t;
   for (i = dims - 1; i >= 0; --i) {
     t.size[i] = size[i];
     t.stride[i] = stride;
@@ -114,6 +116,8 @@ static inline muster_kernel muster_kernel_of(int32_t op) {
   k.size = (uint32_t)sizeof(muster_kernel);
   k.op = op;
   k.tensor_count = 0;
+  k.int_count = 0;
+  k.real_count = 0;
   k.flags = 0;
   for (i = 0; i < MUSTER_KERNEL_TENSORS_MAX; ++i) k.tensors[i] = muster_none();
   for (i = 0; i < MUSTER_KERNEL_INTS_MAX; ++i) k.ints[i] = 0;
@@ -124,6 +128,15 @@ static inline muster_kernel muster_kernel_of(int32_t op) {
 static inline void muster_kernel_operand(muster_kernel* k, muster_tensor t) {
   if (k->tensor_count < MUSTER_KERNEL_TENSORS_MAX) k->tensors[k->tensor_count] = t;
   ++k->tensor_count;
+}
+/* Likewise a number to the ints, and to the reals, of k. */
+static inline void muster_kernel_int(muster_kernel* k, int64_t value) {
+  if (k->int_count < MUSTER_KERNEL_INTS_MAX) k->ints[k->int_count] = value;
+  ++k->int_count;
+}
+static inline void muster_kernel_real(muster_kernel* k, double value) {
+  if (k->real_count < MUSTER_KERNEL_REALS_MAX) k->reals[k->real_count] = value;
+  ++k->real_count;
 }
 
 /* ---- elementwise and reductions to a scalar ------------------------------------------------------------------------ */
@@ -140,7 +153,7 @@ static inline muster_kernel muster_copy(muster_tensor source, muster_tensor targ
 static inline muster_kernel muster_fill(muster_tensor target, double value) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_FILL);
   muster_kernel_operand(&k, target);
-  k.reals[0] = value;
+  muster_kernel_real(&k, value);
   return k;
 }
 /* y = a·x + b·y, same shape. x and y F32 or BF16, also mixed. b = 0 does not read y. y may be x. */
@@ -148,8 +161,8 @@ static inline muster_kernel muster_axpby(double a, muster_tensor x, double b, mu
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_AXPBY);
   muster_kernel_operand(&k, x);
   muster_kernel_operand(&k, y);
-  k.reals[0] = a;
-  k.reals[1] = b;
+  muster_kernel_real(&k, a);
+  muster_kernel_real(&k, b);
   return k;
 }
 /* out[1] (F32 or F64) = scale · sum of all elements of x, accumulated in f64. */
@@ -157,8 +170,8 @@ static inline muster_kernel muster_sum(muster_tensor x, muster_tensor out, doubl
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_SUM);
   muster_kernel_operand(&k, x);
   muster_kernel_operand(&k, out);
-  k.reals[0] = scale;
-  k.ints[0] = accumulate;
+  muster_kernel_real(&k, scale);
+  muster_kernel_int(&k, accumulate);
   return k;
 }
 /* out[1] (F32 or F64) = scale · sum of squares, accumulated in f64. */
@@ -166,8 +179,8 @@ static inline muster_kernel muster_sum_squares(muster_tensor x, muster_tensor ou
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_SUM_SQUARES);
   muster_kernel_operand(&k, x);
   muster_kernel_operand(&k, out);
-  k.reals[0] = scale;
-  k.ints[0] = accumulate;
+  muster_kernel_real(&k, scale);
+  muster_kernel_int(&k, accumulate);
   return k;
 }
 /* norm = sqrt(square_sum[1]) ; out[0] = min(1, max_norm / (norm + 1e-6)), out[1] = norm. max_norm <= 0: out[0] = 1.
@@ -176,7 +189,7 @@ static inline muster_kernel muster_clip_coefficient(muster_tensor square_sum, mu
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_CLIP_COEFFICIENT);
   muster_kernel_operand(&k, square_sum);
   muster_kernel_operand(&k, out);
-  k.reals[0] = max_norm;
+  muster_kernel_real(&k, max_norm);
   return k;
 }
 
@@ -197,7 +210,7 @@ static inline muster_kernel muster_linear_dgrad(muster_tensor dy, muster_tensor 
   muster_kernel_operand(&k, dy);
   muster_kernel_operand(&k, w);
   muster_kernel_operand(&k, dx);
-  k.ints[0] = accumulate;
+  muster_kernel_int(&k, accumulate);
   return k;
 }
 /* dw[N,K] = dy[T,N]ᵀ · x[T,K]; dbias[N] (opt) = column sums of dy. dw and dbias may be F32 while dy and x are BF16. */
@@ -208,7 +221,7 @@ static inline muster_kernel muster_linear_wgrad(muster_tensor dy, muster_tensor 
   muster_kernel_operand(&k, x);
   muster_kernel_operand(&k, dw);
   muster_kernel_operand(&k, dbias);
-  k.ints[0] = accumulate;
+  muster_kernel_int(&k, accumulate);
   return k;
 }
 
@@ -222,7 +235,7 @@ static inline muster_kernel muster_embedding_forward(muster_tensor ids, muster_t
   muster_kernel_operand(&k, ids);
   muster_kernel_operand(&k, table);
   muster_kernel_operand(&k, out);
-  k.ints[0] = vocab_offset;
+  muster_kernel_int(&k, vocab_offset);
   return k;
 }
 /* dtable[V,D] (F32, or dout's dtype) gets dout[T,D] added at owned ids, in token order; other ids add nothing. */
@@ -232,8 +245,8 @@ static inline muster_kernel muster_embedding_backward(muster_tensor ids, muster_
   muster_kernel_operand(&k, ids);
   muster_kernel_operand(&k, dout);
   muster_kernel_operand(&k, dtable);
-  k.ints[0] = vocab_offset;
-  k.ints[1] = accumulate;
+  muster_kernel_int(&k, vocab_offset);
+  muster_kernel_int(&k, accumulate);
   return k;
 }
 
@@ -247,7 +260,7 @@ static inline muster_kernel muster_rms_norm_forward(muster_tensor x, muster_tens
   muster_kernel_operand(&k, weight);
   muster_kernel_operand(&k, y);
   muster_kernel_operand(&k, rstd);
-  k.reals[0] = epsilon;
+  muster_kernel_real(&k, epsilon);
   return k;
 }
 /* dx[T,D] and dweight[D] (F32, or weight's dtype), each overwritten, or added to where its accumulate_ is 1. */
@@ -261,8 +274,8 @@ static inline muster_kernel muster_rms_norm_backward(muster_tensor dy, muster_te
   muster_kernel_operand(&k, rstd);
   muster_kernel_operand(&k, dx);
   muster_kernel_operand(&k, dweight);
-  k.ints[0] = accumulate_dx;
-  k.ints[1] = accumulate_dweight;
+  muster_kernel_int(&k, accumulate_dx);
+  muster_kernel_int(&k, accumulate_dweight);
   return k;
 }
 /* y = (x - mean)·rstd·weight + bias (bias opt); mean[T], rstd[T]. */
@@ -275,7 +288,7 @@ static inline muster_kernel muster_layer_norm_forward(muster_tensor x, muster_te
   muster_kernel_operand(&k, y);
   muster_kernel_operand(&k, mean);
   muster_kernel_operand(&k, rstd);
-  k.reals[0] = epsilon;
+  muster_kernel_real(&k, epsilon);
   return k;
 }
 /* dx[T,D], dweight[D], dbias[D] (opt). accumulate_dx is for dx, accumulate_dweight for both others. */
@@ -291,8 +304,8 @@ static inline muster_kernel muster_layer_norm_backward(muster_tensor dy, muster_
   muster_kernel_operand(&k, dx);
   muster_kernel_operand(&k, dweight);
   muster_kernel_operand(&k, dbias);
-  k.ints[0] = accumulate_dx;
-  k.ints[1] = accumulate_dweight;
+  muster_kernel_int(&k, accumulate_dx);
+  muster_kernel_int(&k, accumulate_dweight);
   return k;
 }
 
@@ -304,9 +317,9 @@ static inline muster_kernel muster_rope(muster_tensor x, muster_tensor y, int64_
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_ROPE);
   muster_kernel_operand(&k, x);
   muster_kernel_operand(&k, y);
-  k.ints[0] = position;
-  k.ints[1] = direction;
-  k.reals[0] = theta;
+  muster_kernel_int(&k, position);
+  muster_kernel_int(&k, direction);
+  muster_kernel_real(&k, theta);
   return k;
 }
 
@@ -323,10 +336,10 @@ static inline muster_kernel muster_attention_forward(muster_tensor q, muster_ten
   muster_kernel_operand(&k, v);
   muster_kernel_operand(&k, out);
   muster_kernel_operand(&k, lse);
-  k.ints[0] = causal;
-  k.ints[1] = q_position;
-  k.ints[2] = k_position;
-  k.reals[0] = scale;
+  muster_kernel_int(&k, causal);
+  muster_kernel_int(&k, q_position);
+  muster_kernel_int(&k, k_position);
+  muster_kernel_real(&k, scale);
   return k;
 }
 static inline muster_kernel muster_attention_backward(muster_tensor dout, muster_tensor q, muster_tensor key, muster_tensor v,
@@ -343,10 +356,10 @@ static inline muster_kernel muster_attention_backward(muster_tensor dout, muster
   muster_kernel_operand(&k, dq);
   muster_kernel_operand(&k, dkey);
   muster_kernel_operand(&k, dv);
-  k.ints[0] = causal;
-  k.ints[1] = q_position;
-  k.ints[2] = k_position;
-  k.reals[0] = scale;
+  muster_kernel_int(&k, causal);
+  muster_kernel_int(&k, q_position);
+  muster_kernel_int(&k, k_position);
+  muster_kernel_real(&k, scale);
   return k;
 }
 
@@ -407,7 +420,7 @@ static inline muster_kernel muster_cross_entropy_backward(muster_tensor logits, 
   muster_kernel_operand(&k, targets);
   muster_kernel_operand(&k, lse);
   muster_kernel_operand(&k, dlogits);
-  k.reals[0] = scale;
+  muster_kernel_real(&k, scale);
   return k;
 }
 
@@ -431,7 +444,7 @@ static inline muster_kernel muster_vocab_sum_exp(muster_tensor logits, muster_te
   muster_kernel_operand(&k, targets);
   muster_kernel_operand(&k, row_max);
   muster_kernel_operand(&k, stats);
-  k.ints[0] = vocab_offset;
+  muster_kernel_int(&k, vocab_offset);
   return k;
 }
 /* loss[T] = log(stats[t,0]) - stats[t,1], 0 for ignored targets. */
@@ -451,8 +464,8 @@ static inline muster_kernel muster_vocab_backward(muster_tensor logits, muster_t
   muster_kernel_operand(&k, row_max);
   muster_kernel_operand(&k, stats);
   muster_kernel_operand(&k, dlogits);
-  k.ints[0] = vocab_offset;
-  k.reals[0] = scale;
+  muster_kernel_int(&k, vocab_offset);
+  muster_kernel_real(&k, scale);
   return k;
 }
 
@@ -475,11 +488,11 @@ static inline muster_kernel muster_adamw(muster_tensor param, muster_tensor grad
   muster_kernel_operand(&k, m);
   muster_kernel_operand(&k, v);
   muster_kernel_operand(&k, state);
-  k.reals[0] = options.learning_rate;
-  k.reals[1] = options.beta1;
-  k.reals[2] = options.beta2;
-  k.reals[3] = options.epsilon;
-  k.reals[4] = options.weight_decay;
+  muster_kernel_real(&k, options.learning_rate);
+  muster_kernel_real(&k, options.beta1);
+  muster_kernel_real(&k, options.beta2);
+  muster_kernel_real(&k, options.epsilon);
+  muster_kernel_real(&k, options.weight_decay);
   return k;
 }
 
@@ -494,9 +507,9 @@ static inline muster_kernel muster_dropout_forward(muster_tensor x, muster_tenso
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_DROPOUT_FORWARD);
   muster_kernel_operand(&k, x);
   muster_kernel_operand(&k, y);
-  k.ints[0] = (int64_t)seed;
-  k.ints[1] = offset;
-  k.reals[0] = p;
+  muster_kernel_int(&k, (int64_t)seed);
+  muster_kernel_int(&k, offset);
+  muster_kernel_real(&k, p);
   return k;
 }
 /* dx = dy/(1-p) where the forward of the same p, seed and offset kept the element, 0 elsewhere. dx may be dy. */
@@ -504,9 +517,9 @@ static inline muster_kernel muster_dropout_backward(muster_tensor dy, muster_ten
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_DROPOUT_BACKWARD);
   muster_kernel_operand(&k, dy);
   muster_kernel_operand(&k, dx);
-  k.ints[0] = (int64_t)seed;
-  k.ints[1] = offset;
-  k.reals[0] = p;
+  muster_kernel_int(&k, (int64_t)seed);
+  muster_kernel_int(&k, offset);
+  muster_kernel_real(&k, p);
   return k;
 }
 

@@ -70,7 +70,7 @@ extern "C" {
 #endif
 
 #define MUSTER_VERSION_MAJOR 0
-#define MUSTER_VERSION_MINOR 1
+#define MUSTER_VERSION_MINOR 2
 #define MUSTER_VERSION_PATCH 0
 /* 0xMMmmpp of the header; muster_version() gives the library's. */
 #define MUSTER_VERSION ((MUSTER_VERSION_MAJOR << 16) | (MUSTER_VERSION_MINOR << 8) | MUSTER_VERSION_PATCH)
@@ -320,13 +320,13 @@ typedef struct muster_range { /* where a vector or an array starts */
   uint64_t offset_bytes;
 } muster_range;
 
-#define MUSTER_TENSOR_DIMS_MAX 4
+#define MUSTER_TENSOR_DIMS_MAX 8
 /* A strided view of a buffer. size and stride of the first `dims` entries count, outermost first; stride in elements. */
 typedef struct muster_tensor {
   muster_buffer buffer; /* 0: an absent optional operand */
   uint64_t offset_bytes;
   muster_dtype dtype;
-  int32_t dims; /* 0..4; 0 is a scalar */
+  int32_t dims; /* 0..8; 0 is a scalar */
   int64_t size[MUSTER_TENSOR_DIMS_MAX];
   int64_t stride[MUSTER_TENSOR_DIMS_MAX];
 } muster_tensor;
@@ -337,13 +337,13 @@ typedef struct muster_tensor {
 typedef struct muster_ghosted {
   uint32_t size;
   muster_dtype dtype;
-  int32_t dims; /* 1..4 */
+  int32_t dims; /* 1..8 */
   uint32_t reserved;
   int64_t own[MUSTER_TENSOR_DIMS_MAX];    /* rows of each dim that this rank owns; 0 is legal */
   int64_t before[MUSTER_TENSOR_DIMS_MAX]; /* ghosts in front of them                          */
   int64_t after[MUSTER_TENSOR_DIMS_MAX];  /* and behind                                       */
 } muster_ghosted;
-#define MUSTER_GHOSTED_INIT {sizeof(muster_ghosted), 0, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}
+#define MUSTER_GHOSTED_INIT {sizeof(muster_ghosted), 0, 0, 0, {0}, {0}, {0}}
 enum {
   MUSTER_GHOSTED_OWN = 0,          /* what this rank owns                                                    */
   MUSTER_GHOSTED_BEFORE = 1,       /* the `rows` ghosts of `dim` next to what it owns, in front: to receive   */
@@ -498,15 +498,18 @@ MUSTER_API muster_status_t muster_plan_start_batch(muster_session* session, must
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------- */
 
-#define MUSTER_KERNEL_TENSORS_MAX 10
-#define MUSTER_KERNEL_INTS_MAX 6
+#define MUSTER_KERNEL_TENSORS_MAX 16
+#define MUSTER_KERNEL_INTS_MAX 32
 #define MUSTER_KERNEL_REALS_MAX 8
 
-/* One kernel as data. Fill it with the builders of <muster/kernels.h>, which name each operand. */
+/* One kernel as data. Fill it with the builders of <muster/kernels.h>, which name each operand. Only the first `tensor_count`
+ * tensors, `int_count` ints and `real_count` reals count; each kernel takes a fixed number of each. */
 typedef struct muster_kernel {
   uint32_t size;
   int32_t op;
   uint32_t tensor_count;
+  uint32_t int_count;
+  uint32_t real_count;
   uint32_t flags; /* 0 */
   muster_tensor tensors[MUSTER_KERNEL_TENSORS_MAX];
   int64_t ints[MUSTER_KERNEL_INTS_MAX];

@@ -266,8 +266,10 @@ TEST(FaceCheck, NamesTheFaceThatIsWrong) {
   EXPECT_THAT(check_faces({face(0, 0, 0, {4}, {-1})}, {}), HasSubstr("stride -1"));
   EXPECT_THAT(check_faces({face(0, 0, 0, {4}, {0})}, {}), HasSubstr("stride 0"));
   Face flat = face(0, 0, 0, {4}, {1});
-  flat.dims = 5;
-  EXPECT_THAT(check_faces({flat}, {}), HasSubstr("5 dims"));
+  for (const std::int32_t dims : {9, -1}) {
+    flat.dims = dims;
+    EXPECT_THAT(check_faces({flat}, {}), HasSubstr(std::to_string(dims) + " dims; 0 to 8 are possible"));
+  }
   flat.dims = 1;
   flat.data = nullptr;
   EXPECT_THAT(check_faces({flat}, {}), HasSubstr("no memory for its 4 elements"));

@@ -157,7 +157,8 @@ TEST_F(Compare, RefusesWhatCannotBe) {
     refused(kBad, "behind the", [](muster_tensor& t) { t.offset_bytes = 4; });
     refused(kBad, "behind the", [](muster_tensor& t) { t.stride[0] = INT64_MAX; });
     refused(kBad, "not a multiple", [](muster_tensor& t) { t.offset_bytes = 2, t.size[0] = 1; });
-    refused(kBad, "dims", [](muster_tensor& t) { t.dims = 5; });
+    refused(kBad, "9 dims; 0 to 8 are possible", [](muster_tensor& t) { t.dims = 9; });
+    refused(kBad, "-1 dims; 0 to 8 are possible", [](muster_tensor& t) { t.dims = -1; });
     refused(kBad, "dtype 99", [](muster_tensor& t) { t.dtype = 99; });
     refused(kBad, "size -1", [](muster_tensor& t) { t.size[0] = -1; });
     refused(kBad, "stride 0", [](muster_tensor& t) { t.stride[0] = 0; });

@@ -3,6 +3,9 @@
 
 #include "tests/api/client/running_ranks.hpp"
 
+#include <algorithm>
+#include <string>
+
 #include <gmock/gmock.h>
 
 namespace {
@@ -17,6 +20,17 @@ muster_ghosted grid(std::int64_t rows, std::int64_t columns, std::int64_t width)
   g.own[0] = rows;
   g.own[1] = columns;
   for (int d = 0; d < 2; ++d) g.before[d] = g.after[d] = width;
+  return g;
+}
+
+// An array of 8 dims with one ghost on each side of each.
+muster_ghosted deep(std::int64_t rows) {
+  muster_ghosted g = MUSTER_GHOSTED_INIT;
+  g.dtype = MUSTER_F32;
+  g.dims = MUSTER_TENSOR_DIMS_MAX;
+  std::fill_n(g.own, g.dims, rows);
+  std::fill_n(g.before, g.dims, 1);
+  std::fill_n(g.after, g.dims, 1);
   return g;
 }
 
@@ -68,8 +82,32 @@ TEST(Ghosted, RefusesWhatCannotBe) {
   g.own[0] = std::int64_t{1} << 40;
   EXPECT_EQ(muster_ghosted_bytes(&g, &bytes), MUSTER_ERR_BAD_ARGUMENT);
   EXPECT_THAT(muster_last_error(), HasSubstr("more than 2^48 elements"));
-  g.dims = 0;
-  EXPECT_EQ(muster_ghosted_bytes(&g, &bytes), MUSTER_ERR_BAD_ARGUMENT);
+  for (const std::int32_t dims : {0, 9, -1}) {
+    g.dims = dims;
+    EXPECT_EQ(muster_ghosted_bytes(&g, &bytes), MUSTER_ERR_BAD_ARGUMENT) << dims;
+    EXPECT_THAT(muster_last_error(), HasSubstr(std::to_string(dims) + " dims; 1 to 8 are possible"));
+  }
+  g = deep(2);
+  EXPECT_EQ(muster_ghosted_view(&g, start, MUSTER_GHOSTED_OWN, 0, 1, 256, &t), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("with_ghosts 0x100 names dims beyond the 8"));
+  EXPECT_EQ(muster_ghosted_view(&g, start, MUSTER_GHOSTED_LAST, 7, 2, 255, &t), MUSTER_OK);
+}
+
+TEST(Ghosted, ViewsOfEightDimsBeginWhereTheirRowsDo) {
+  const muster_ghosted g = deep(2);  // 4 rows in each dim
+  std::uint64_t bytes = 0;
+  ASSERT_EQ(muster_ghosted_bytes(&g, &bytes), MUSTER_OK);
+  EXPECT_EQ(bytes, 65536u * 4);
+  const muster_tensor own = view(g, 9, MUSTER_GHOSTED_OWN, 0, 0, 0);
+  EXPECT_EQ(own.offset_bytes, 21845u * 4) << "1 + 4 + 16 + ... + 4^7";
+  const muster_tensor last = view(g, 9, MUSTER_GHOSTED_AFTER, 0, 1, 0xfe);
+  EXPECT_EQ(last.offset_bytes, 3u * 16384 * 4);
+  std::int64_t stride = 16384;
+  for (int d = 0; d < 8; ++d, stride /= 4) {
+    EXPECT_EQ(own.size[d], 2) << d;
+    EXPECT_EQ(own.stride[d], stride) << d;
+    EXPECT_EQ(last.size[d], d == 0 ? 1 : 4) << d;
+  }
 }
 
 class GhostedGrid : public muster::test::RunningRanks {};
@@ -119,6 +157,64 @@ TEST_F(GhostedGrid, FillsAllGhostsCornersToo) {
     for (std::int64_t r = -kWidth; r < kRows + kWidth; ++r)
       for (std::int64_t c = -kWidth; c < kColumns + kWidth; ++c)
         ASSERT_EQ(element(r, c), global(r, c)) << "rank " << member.rank << " at " << r << ", " << c;
+  });
+}
+
+// Goal:   the same of an array of 8 dims: each dim's faces carry the ghosts of the dims before it, to the
+// last
+//         corner.
+// Method: a periodic grid that is 2 ranks long in two dims and 1 in the rest, where a rank is its own
+// neighbour.
+TEST_F(GhostedGrid, FillsAllGhostsOfEightDims) {
+  constexpr int kDims = MUSTER_TENSOR_DIMS_MAX;
+  constexpr std::int64_t kRows = 2, kAll = kRows + 2;
+  constexpr int kSplit[2] = {2, 5};
+  with_ranks(4, [&](Member& member) {
+    const muster_ghosted g = deep(kRows);
+    std::uint64_t bytes = 0;
+    ASSERT_EQ(muster_ghosted_bytes(&g, &bytes), MUSTER_OK);
+    const auto array = vector_of(member, bytes / sizeof(float));
+    const int at[2] = {member.rank / 2, member.rank % 2};
+    // The global position of an element of the array as one number, and whether the rank owns it.
+    const auto global = [&](std::size_t element, bool* own) {
+      std::int64_t position = 0, weight = 1;
+      *own = true;
+      for (int d = kDims - 1; d >= 0; --d, element /= kAll) {
+        const std::int64_t row = static_cast<std::int64_t>(element % kAll) - 1;
+        const bool split = d == kSplit[0] || d == kSplit[1];
+        const std::int64_t length = split ? 2 * kRows : kRows;
+        const std::int64_t first = split ? at[d == kSplit[1]] * kRows : 0;
+        *own = *own && row >= 0 && row < kRows;
+        position += (first + row + length) % length * weight;
+        weight *= length;
+      }
+      return static_cast<float>(position);
+    };
+    bool own = false;
+    for (std::size_t i = 0; i < bytes / sizeof(float); ++i) {
+      const float value = global(i, &own);
+      array.data[i] = own ? value : -1.0f;
+    }
+    for (int dim = 0; dim < kDims; ++dim) {
+      const std::uint32_t with = (1u << dim) - 1;
+      const int neighbour = dim == kSplit[0]   ? (member.rank + 2) % 4
+                            : dim == kSplit[1] ? member.rank / 2 * 2 + (1 - member.rank % 2)
+                                               : member.rank;
+      const muster_face sends[2] = {{neighbour, 0, view(g, array.buffer, MUSTER_GHOSTED_FIRST, dim, 1, with)},
+                                    {neighbour, 1, view(g, array.buffer, MUSTER_GHOSTED_LAST, dim, 1, with)}};
+      const muster_face receives[2] = {
+          {neighbour, 0, view(g, array.buffer, MUSTER_GHOSTED_AFTER, dim, 1, with)},
+          {neighbour, 1, view(g, array.buffer, MUSTER_GHOSTED_BEFORE, dim, 1, with)}};
+      muster_collective c = MUSTER_COLLECTIVE_INIT;
+      c.op = MUSTER_EXCHANGE;
+      c.group = member.group;
+      c.sends = sends;
+      c.receives = receives;
+      c.send_count = c.receive_count = 2;
+      ASSERT_EQ(member.run(c), MUSTER_OK) << member.error;
+    }
+    for (std::size_t i = 0; i < bytes / sizeof(float); ++i)
+      ASSERT_EQ(array.data[i], global(i, &own)) << "rank " << member.rank << ", element " << i;
   });
 }
 

@@ -4,6 +4,7 @@
 #include "tests/api/client/session_fixture.hpp"
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -25,12 +26,78 @@ TEST_F(Session, RefusesAnOperandTooMany) {
   const muster_tensor t = muster_view1(v.buffer, 0, MUSTER_F32, 16);
   muster_kernel kernel = muster_kernel_of(MUSTER_KERNEL_COPY);
   for (int i = 0; i <= MUSTER_KERNEL_TENSORS_MAX; ++i) muster_kernel_operand(&kernel, t);
-  EXPECT_EQ(kernel.ints[0], 0);
   muster_plan plan = 0;
   EXPECT_EQ(muster_plan_kernel(session, &kernel, &plan), MUSTER_ERR_BAD_ARGUMENT);
   const std::string most = std::to_string(MUSTER_KERNEL_TENSORS_MAX);
   EXPECT_THAT(muster_last_error(),
               HasSubstr(std::to_string(MUSTER_KERNEL_TENSORS_MAX + 1) + " operands (at most " + most));
+}
+
+// Goal:   a view with more dims than there are, or with a number of dims that is none, is refused with the
+// limit;
+//         the builder writes nothing beyond its room.
+TEST_F(Session, RefusesDimsThatATensorCannotHave) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 512);
+  const std::int64_t size[] = {2, 2, 2, 2, 2, 2, 2, 2, 2};
+  for (const std::int32_t dims : {9, -1}) {
+    const muster_tensor t = muster_view(v.buffer, 0, MUSTER_F32, dims, size);
+    const muster_kernel fill = muster_fill(t, 1.0);
+    muster_plan plan = 0;
+    const std::string words = std::to_string(dims) + " dims; 0 to 8 are possible";
+    EXPECT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("fill: target: " + words));
+    const muster_face face{0, 0, t};
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = MUSTER_EXCHANGE;
+    c.group = MUSTER_GROUP_SELF;
+    c.sends = &face;
+    c.send_count = 1;
+    EXPECT_EQ(muster_plan_collective(session, &c, &plan), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("sends[0]: " + words));
+  }
+  const muster_kernel fill = muster_fill(muster_view(v.buffer, 0, MUSTER_F32, 8, size), 3.0);
+  const muster_submit submit = on(MUSTER_LANE_COMPUTE);
+  muster_point point = 0;
+  ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
+  ASSERT_EQ(muster_point_wait(session, point, -1), MUSTER_OK);
+  EXPECT_EQ(v.data[255], 3.0f);
+  EXPECT_EQ(v.data[256], 0.0f);
+}
+
+// Goal:   one exchange has as many faces of 8 dims as of one, and one more is refused by the limit.
+TEST_F(Session, TakesAsManyFacesOfEightDimsAsOfOne) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  const std::int64_t one[] = {1, 1, 1, 1, 1, 1, 1, 1};
+  std::vector<muster_face> faces;
+  for (std::uint32_t tag = 0; tag <= 680; ++tag)
+    faces.push_back({0, tag, muster_view(v.buffer, 0, MUSTER_F32, 8, one)});
+  muster_collective c = MUSTER_COLLECTIVE_INIT;
+  c.op = MUSTER_EXCHANGE;
+  c.group = MUSTER_GROUP_SELF;
+  c.sends = faces.data();
+  muster_plan plan = 0;
+  c.send_count = 680;
+  EXPECT_EQ(muster_plan_collective(session, &c, &plan), MUSTER_OK) << muster_last_error();
+  c.send_count = 681;
+  EXPECT_EQ(muster_plan_collective(session, &c, &plan), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), HasSubstr("at most 680 together"));
+}
+
+// Goal:   a kernel that gets another number of numbers than it takes is refused, not run with what happens to
+//         be there.
+TEST_F(Session, RefusesNumbersThatAKernelDoesNotTake) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  muster_kernel kernel = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  muster_plan plan = 0;
+  kernel.real_count = 0;
+  EXPECT_EQ(muster_plan_kernel(session, &kernel, &plan), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("fill: 0 ints and 0 reals were given; it takes 0 and 1"));
+  for (int i = 0; i <= MUSTER_KERNEL_INTS_MAX; ++i) muster_kernel_int(&kernel, 0);
+  EXPECT_EQ(muster_plan_kernel(session, &kernel, &plan), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("33 ints (at most 32)"));
 }
 
 // Goal:   field, value and remedy of what is wrong, of calls that say nothing but a code while all goes well.

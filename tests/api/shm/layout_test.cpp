@@ -87,7 +87,12 @@ TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(offsetof(PlanCollective, sends), 104u);
   EXPECT_EQ(offsetof(PlanCollective, tag), 112u);
   EXPECT_EQ(offsetof(PlanCollective, site), 120u);
-  EXPECT_EQ(sizeof(muster_face), 96u);
+  EXPECT_EQ(sizeof(PlanKernel), 16u + 24u);
+  EXPECT_EQ(sizeof(TensorHead), 24u);
+  EXPECT_EQ(offsetof(TensorHead, dtype), 16u);
+  EXPECT_EQ(sizeof(FaceHead), 32u);
+  EXPECT_EQ(offsetof(FaceHead, view), 8u);
+  EXPECT_EQ(kMessageBytesMax, 131072u);
   EXPECT_EQ(sizeof(PlanCollective) + kListBytesMax, kMessageBytesMax);
 }
 

@@ -116,11 +116,10 @@ muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel*
   muster_session::Plan made;
   made.kernel = kernels::find(kernel->op);
   if (made.kernel == nullptr) return not_here(fmt::format("kernel {}", kernel->op));
-  made.args.tensor_count = kernel->tensor_count;
   for (std::uint32_t i = 0; i < kernel->tensor_count; ++i)
-    made.args.tensors[i] = tensor_of(*session, kernel->tensors[i]);
-  std::copy(std::begin(kernel->ints), std::end(kernel->ints), made.args.ints.begin());
-  std::copy(std::begin(kernel->reals), std::end(kernel->reals), made.args.reals.begin());
+    made.args.tensors.push_back(tensor_of(*session, kernel->tensors[i]));
+  made.args.ints.assign(kernel->ints, kernel->ints + kernel->int_count);
+  made.args.reals.assign(kernel->reals, kernel->reals + kernel->real_count);
   if (const muster::Status status = kernels::validate(*made.kernel, made.args); !status.ok())
     return refuse(status.code(), status.message());
   kernels::make_room(*made.kernel, made.args);

@@ -1,5 +1,6 @@
 #include "daemon/engine/conductor.hpp"
 
+#include "api/shm/tail.hpp"
 #include "tests/daemon/engine/engine_fixture.hpp"
 
 #include <random>
@@ -33,16 +34,11 @@ class Serve : public test::EngineTest {
       request.receives = static_cast<std::uint32_t>(lists.receives.size());
     }
     std::vector<std::byte> bytes(sizeof request);
-    const auto append = [&](const auto& list) {
-      const auto tail = std::as_bytes(std::span(list));
-      bytes.insert(bytes.end(), tail.begin(), tail.end());
-    };
-    append(lists.source_counts);
-    append(lists.source_offsets);
-    append(lists.target_counts);
-    append(lists.target_offsets);
-    append(lists.sends);
-    append(lists.receives);
+    for (const auto* list :
+         {&lists.source_counts, &lists.source_offsets, &lists.target_counts, &lists.target_offsets})
+      shm::append(bytes, std::span(*list));
+    for (const auto* list : {&lists.sends, &lists.receives})
+      for (const muster_face& face : *list) shm::append(bytes, face);
     request.header = shm::MessageHeader{};
     request.header.kind = MessageKind::kPlanCollective;
     request.header.bytes = static_cast<std::uint32_t>(bytes.size());
@@ -51,6 +47,21 @@ class Serve : public test::EngineTest {
   }
   MessageKind plan(Session& session, const shm::PlanCollective& request, const CollectiveLists& lists) {
     return ask_bytes(session, bytes_of(request, lists));
+  }
+  // A message of a kernel with its lists behind it.
+  static std::vector<std::byte> bytes_of(const muster_kernel& kernel) {
+    return bytes_of(shm::message_of(kernel), shm::tail_for(kernel));
+  }
+  static std::vector<std::byte> bytes_of(shm::PlanKernel request, std::span<const std::byte> tail) {
+    request.header.kind = MessageKind::kPlanKernel;
+    request.header.bytes = static_cast<std::uint32_t>(sizeof request + tail.size());
+    std::vector<std::byte> bytes(sizeof request);
+    std::memcpy(bytes.data(), &request, sizeof request);
+    bytes.insert(bytes.end(), tail.begin(), tail.end());
+    return bytes;
+  }
+  MessageKind plan(Session& session, const muster_kernel& kernel) {
+    return ask_bytes(session, bytes_of(kernel));
   }
   // An operation of the group of both ranks, on one buffer.
   static shm::PlanCollective collective(muster_op op, std::uint64_t buffer) {
@@ -100,29 +111,27 @@ TEST_F(Serve, KeepsAnotherRanksHandlesApart) {
 TEST_F(Serve, RefusesViewsThatOverflow) {
   Session& session = attach(0);
   const std::uint64_t buffer = alloc(session, 4096);
-  const auto plan = [&](std::int64_t size, std::int64_t stride, std::uint64_t offset) {
-    shm::PlanKernel request;
-    request.kernel = muster_fill(muster_view2(buffer, offset, MUSTER_F32, 2, 2), 1.0);
-    request.kernel.tensors[0].size[0] = size;
-    request.kernel.tensors[0].stride[0] = stride;
-    return ask(session, request, MessageKind::kPlanKernel);
+  const auto filled = [&](std::int64_t size, std::int64_t stride, std::uint64_t offset) {
+    muster_kernel kernel = muster_fill(muster_view2(buffer, offset, MUSTER_F32, 2, 2), 1.0);
+    kernel.tensors[0].size[0] = size;
+    kernel.tensors[0].stride[0] = stride;
+    return plan(session, kernel);
   };
-  EXPECT_EQ(plan(2, 2, 0), MessageKind::kPlanGrant);
-  EXPECT_EQ(plan(-1, 2, 0), MessageKind::kFailure);
-  EXPECT_EQ(plan(2, -2, 0), MessageKind::kFailure);
-  EXPECT_EQ(plan(2, 0, 0), MessageKind::kFailure);
-  EXPECT_EQ(plan(INT64_MAX, INT64_MAX, 0), MessageKind::kFailure);
-  EXPECT_EQ(plan(INT64_MAX, 1, 0), MessageKind::kFailure);
-  EXPECT_EQ(plan(2, 2, UINT64_MAX - 3), MessageKind::kFailure);
-  EXPECT_EQ(plan(2, 2, 2), MessageKind::kFailure) << "not aligned";
-  EXPECT_EQ(plan(0, 2, 4096), MessageKind::kPlanGrant) << "an empty view may lie at the end";
+  EXPECT_EQ(filled(2, 2, 0), MessageKind::kPlanGrant);
+  EXPECT_EQ(filled(-1, 2, 0), MessageKind::kFailure);
+  EXPECT_EQ(filled(2, -2, 0), MessageKind::kFailure);
+  EXPECT_EQ(filled(2, 0, 0), MessageKind::kFailure);
+  EXPECT_EQ(filled(INT64_MAX, INT64_MAX, 0), MessageKind::kFailure);
+  EXPECT_EQ(filled(INT64_MAX, 1, 0), MessageKind::kFailure);
+  EXPECT_EQ(filled(2, 2, UINT64_MAX - 3), MessageKind::kFailure);
+  EXPECT_EQ(filled(2, 2, 2), MessageKind::kFailure) << "not aligned";
+  EXPECT_EQ(filled(0, 2, 4096), MessageKind::kPlanGrant) << "an empty view may lie at the end";
   // 2^125 + 1 elements of 8 bytes are 8 bytes modulo 2^128.
   constexpr std::int64_t kStep = std::int64_t{1} << 62;
-  shm::PlanKernel request;
-  request.kernel = muster_fill(muster_view2(buffer, 0, MUSTER_F64, 2, 2), 1.0);
-  request.kernel.tensors[0].size[0] = request.kernel.tensors[0].size[1] = kStep + 1;
-  request.kernel.tensors[0].stride[0] = request.kernel.tensors[0].stride[1] = kStep;
-  EXPECT_EQ(ask(session, request, MessageKind::kPlanKernel), MessageKind::kFailure);
+  muster_kernel kernel = muster_fill(muster_view2(buffer, 0, MUSTER_F64, 2, 2), 1.0);
+  kernel.tensors[0].size[0] = kernel.tensors[0].size[1] = kStep + 1;
+  kernel.tensors[0].stride[0] = kernel.tensors[0].stride[1] = kStep;
+  EXPECT_EQ(plan(session, kernel), MessageKind::kFailure);
   EXPECT_THAT(why(), HasSubstr("behind the buffer"));
 }
 
@@ -232,10 +241,12 @@ TEST_F(Serve, HoldsFacesAgainstTheirBuffers) {
   view.size[0] = view.size[1] = (std::int64_t{1} << 62) + 1;
   view.stride[0] = view.stride[1] = std::int64_t{1} << 62;
   refused_as("receives[0]: the view ends behind");
-  view.dims = 5;
-  refused_as("5 dims");
+  view.dims = 9;
+  refused_as("receives[0]: 9 dims; 0 to 8 are possible");
   view.dims = -1;
-  refused_as("-1 dims");
+  refused_as("receives[0]: -1 dims; 0 to 8 are possible");
+  view.dims = INT32_MAX;
+  refused_as("receives[0]: 2147483647 dims");
   view.dtype = 99;
   refused_as("receives[0]: dtype 99 does not exist");
   view.stride[0] = 31;
@@ -271,18 +282,17 @@ TEST_F(Serve, CountsStartsInTheRingAsInFlight) {
   ASSERT_TRUE(page) << page.error().text();
   auto ring = shm::ring_writer(*view, *page);
   for (int round = 0; round < 200; ++round) {
-    shm::PlanKernel kernel;
-    kernel.kernel = muster_fill(muster_view2(buffer, 0, MUSTER_F32, 4, 8), 1.0);
-    ASSERT_EQ(ask(session, kernel, MessageKind::kPlanKernel), MessageKind::kPlanGrant);
-    shm::HandleMessage plan;
-    plan.handle = answered<shm::HandleMessage>().handle;
+    const muster_kernel fill = muster_fill(muster_view2(buffer, 0, MUSTER_F32, 4, 8), 1.0);
+    ASSERT_EQ(plan(session, fill), MessageKind::kPlanGrant);
+    shm::HandleMessage made;
+    made.handle = answered<shm::HandleMessage>().handle;
     shm::Command start;
     start.kind = shm::CommandKind::kStart;
     start.lane = MUSTER_LANE_COMPUTE;
-    start.plan = plan.handle;
+    start.plan = made.handle;
     ASSERT_EQ(ring.push(start), Code::kOk);
     int asked = 0;
-    while (ask(session, plan, MessageKind::kPlanDestroy) != MessageKind::kDone) {
+    while (ask(session, made, MessageKind::kPlanDestroy) != MessageKind::kDone) {
       ASSERT_EQ(refused(), Code::kBusy) << why();
       ASSERT_LT(++asked, 100000);
       engine_->wake();
@@ -321,9 +331,86 @@ TEST_F(Serve, EndsTheSessionForMessagesThatAreNone) {
   shm::PlanCollective many;
   many.source_counts = many.target_counts = many.sends = many.receives = UINT32_MAX;
   EXPECT_EQ(ask_bytes(session, bytes_of(many, two, false)), MessageKind::kNone) << "sums do not wrap";
+  // One face more than there may be, of none of which there are bytes.
+  shm::PlanCollective faces;
+  faces.op = MUSTER_EXCHANGE;
+  for (const auto& [sends, receives] : {std::pair{1u, 0u}, {681u, 0u}, {340u, 341u}, {0u, UINT32_MAX}}) {
+    faces.sends = sends;
+    faces.receives = receives;
+    EXPECT_EQ(ask_bytes(session, bytes_of(faces, {}, false)), MessageKind::kNone) << sends;
+  }
   shm::MeshQuery query;
   std::memset(query.dim, 'x', sizeof query.dim);
   EXPECT_EQ(ask(session, query, MessageKind::kMeshQuery), MessageKind::kNone);
+}
+
+// Goal:   a client that says more tensors, dims or numbers than there are bytes is shut out before memory is
+//         taken or read for them.
+// Method: the message of a valid kernel, with each count raised and each byte cut off or added.
+TEST_F(Serve, EndsTheSessionForKernelsThatAreLongerThanTheirMessage) {
+  Session& session = attach(0);
+  const std::uint64_t buffer = alloc(session, 4096);
+  const std::int64_t size[] = {1, 2, 1, 2, 1, 2, 1, 2};
+  const muster_tensor view = muster_view(buffer, 0, MUSTER_F32, 8, size);
+  const muster_kernel kernel = muster_sum(view, muster_view1(buffer, 1024, MUSTER_F32, 1), 1.0, 0);
+  const shm::PlanKernel message = shm::message_of(kernel);
+  const std::vector<std::byte> tail = shm::tail_for(kernel);
+  EXPECT_EQ(tail.size(), 2 * sizeof(shm::TensorHead) + 2 * (8 + 1) * 8 + 8 + 8);
+  ASSERT_EQ(plan(session, kernel), MessageKind::kPlanGrant) << why();
+  const auto refused_with = [&](const auto& change) {
+    shm::PlanKernel lie = message;
+    change(lie);
+    return ask_bytes(session, bytes_of(lie, tail)) == MessageKind::kNone;
+  };
+  for (const std::uint32_t count : {3u, 16u, 17u, UINT32_MAX}) {
+    EXPECT_TRUE(refused_with([&](auto& m) { m.tensors = count; })) << count;
+    EXPECT_TRUE(refused_with([&](auto& m) { m.ints = count; })) << count;
+    EXPECT_TRUE(refused_with([&](auto& m) { m.reals = count; })) << count;
+  }
+  EXPECT_TRUE(refused_with([](auto& m) { m.tensors = 1; })) << "bytes are left";
+  for (std::size_t left = 0; left < tail.size(); ++left)
+    EXPECT_EQ(ask_bytes(session, bytes_of(message, std::span(tail).first(left))), MessageKind::kNone) << left;
+  std::vector<std::byte> longer = tail;
+  longer.push_back({});
+  EXPECT_EQ(ask_bytes(session, bytes_of(message, longer)), MessageKind::kNone);
+  std::vector<std::byte> deeper = tail;
+  for (const std::int32_t dims : {9, -1, INT32_MAX, INT32_MIN}) {
+    std::memcpy(deeper.data() + offsetof(shm::TensorHead, dims), &dims, sizeof dims);
+    const MessageKind answer = ask_bytes(session, bytes_of(message, deeper));
+    if (dims < 0) {
+      EXPECT_EQ(answer, MessageKind::kNone) << "its sizes are bytes of nothing";
+      continue;
+    }
+    EXPECT_EQ(answer, MessageKind::kFailure);
+    EXPECT_THAT(why(), HasSubstr("dims; 0 to 8 are possible"));
+  }
+}
+
+// Goal:   counts that no kernel can have are refused with their limit, and the session goes on.
+TEST_F(Serve, NamesTheLimitOfOperandsAndNumbers) {
+  Session& session = attach(0);
+  const std::uint64_t buffer = alloc(session, 4096);
+  const muster_tensor view = muster_view1(buffer, 0, MUSTER_F32, 4);
+  muster_kernel kernel = muster_fill(view, 1.0);
+  const auto refused_as = [&](const char* words) {
+    EXPECT_EQ(plan(session, kernel), MessageKind::kFailure) << words;
+    EXPECT_EQ(refused(), Code::kBadArgument);
+    EXPECT_THAT(why(), HasSubstr(words));
+    kernel = muster_fill(view, 1.0);
+  };
+  while (kernel.tensor_count <= MUSTER_KERNEL_TENSORS_MAX) muster_kernel_operand(&kernel, view);
+  refused_as("fill: 17 operands (at most 16)");
+  while (kernel.int_count <= MUSTER_KERNEL_INTS_MAX) muster_kernel_int(&kernel, 1);
+  refused_as("fill: 33 ints (at most 32), 1 reals (at most 8)");
+  kernel.real_count = UINT32_MAX;
+  refused_as("fill: 0 ints (at most 32), 4294967295 reals (at most 8)");
+  muster_kernel_int(&kernel, 1);
+  refused_as("fill: 1 ints and 1 reals were given; it takes 0 and 1");
+  for (const std::int32_t dims : {9, -1}) {
+    kernel.tensors[0].dims = dims;
+    refused_as(dims == 9 ? "fill: target: 9 dims; 0 to 8 are possible"
+                         : "fill: target: -1 dims; 0 to 8 are possible");
+  }
 }
 
 // Goal:   no bytes at all can hurt the engine. Method: valid messages with random bytes changed, under the
@@ -333,17 +420,16 @@ TEST_F(Serve, SurvivesDamagedMessages) {
   const std::uint64_t buffer = alloc(session, 4096);
   std::mt19937_64 random(11);
   for (int i = 0; i < 20000; ++i) {
-    shm::PlanKernel kernel;
-    kernel.kernel = muster_fill(muster_view2(buffer, 0, MUSTER_F32, 4, 8), 1.0);
-    kernel.kernel.op = static_cast<std::int32_t>(random() % 90);
-    kernel.kernel.tensor_count = static_cast<std::uint32_t>(random() % 11);
-    for (auto& tensor : kernel.kernel.tensors) tensor = kernel.kernel.tensors[0];
-    kernel.header.kind = MessageKind::kPlanKernel;
-    kernel.header.bytes = sizeof kernel;
-    auto bytes = std::as_writable_bytes(std::span(&kernel, 1));
+    muster_kernel kernel = muster_kernel_of(static_cast<std::int32_t>(random() % 90));
+    const muster_tensor view = muster_view2(buffer, 0, MUSTER_F32, 4, 8);
+    for (auto left = random() % (MUSTER_KERNEL_TENSORS_MAX + 2); left > 0; --left)
+      muster_kernel_operand(&kernel, view);
+    for (auto left = random() % 4; left > 0; --left) muster_kernel_int(&kernel, 1);
+    for (auto left = random() % 3; left > 0; --left) muster_kernel_real(&kernel, 1.0);
+    std::vector<std::byte> bytes = bytes_of(kernel);
+    constexpr std::size_t kFirst = sizeof(shm::MessageHeader);
     for (int changes = static_cast<int>(random() % 6); changes > 0; --changes)
-      bytes[sizeof(shm::MessageHeader) + random() % (sizeof kernel - sizeof(shm::MessageHeader))] =
-          static_cast<std::byte>(random());
+      bytes[kFirst + random() % (bytes.size() - kFirst)] = static_cast<std::byte>(random());
     if (ask_bytes(session, bytes) != MessageKind::kPlanGrant) continue;
     shm::HandleMessage destroy;
     destroy.handle = answered<shm::HandleMessage>().handle;
@@ -367,7 +453,8 @@ TEST_F(Serve, SurvivesDamagedCollectives) {
       if (random() % 4 == 0) *list = {random() % 64, random() % 64};
     if (request.op == MUSTER_EXCHANGE)
       for (std::uint32_t tag = 0; tag < 3; ++tag) {
-        lists.sends.push_back({0, tag, muster_view2(buffer, 64 * tag, MUSTER_F32, 3, 4)});
+        const std::int64_t thin[] = {1, 1, 3, 1, 1, 2, 1, 2};
+        lists.sends.push_back({0, tag, muster_view(buffer, 64 * tag, MUSTER_F32, 8, thin)});
         lists.receives.push_back({1, tag, muster_view2(buffer, 2048 + 64 * tag, MUSTER_F32, 4, 3)});
       }
     std::vector<std::byte> bytes = bytes_of(request, lists);

@@ -50,20 +50,26 @@ TEST(SavedState, BeginsAnewWhereNoneWasKept) {
 
 // Goal:   engines that speak otherwise are not spoken to, and their state is not gone on with.
 TEST(SavedState, DoesNotGoOnWithOneWhoseEnginesSpeakOtherwise) {
-  auto file = StateFile::create();
-  ASSERT_TRUE(file);
-  State other;
-  other.epoch = 4711;
-  other.protocol = shm::kAbiVersion + 1;
-  ASSERT_TRUE(file->write(other, state_format()).ok());
-  auto state = SavedState::create(1, Instant(9));
-  ASSERT_TRUE(state);
-  const auto found = state->adopt(copy_of(file->descriptor()));
-  EXPECT_FALSE(found.understood);
-  EXPECT_FALSE(found.speaks_alike);
-  EXPECT_NE(found.why_lost.find("cannot take its predecessor's jobs over"), std::string::npos)
-      << found.why_lost;
-  EXPECT_EQ(state->state().epoch, 1u);
+  // 8: that of version 0.1.
+  for (const std::uint32_t protocol : {8u, shm::kAbiVersion + 1}) {
+    auto file = StateFile::create();
+    ASSERT_TRUE(file);
+    State other;
+    other.epoch = 4711;
+    other.protocol = protocol;
+    ASSERT_TRUE(file->write(other, state_format()).ok());
+    auto state = SavedState::create(1, Instant(9));
+    ASSERT_TRUE(state);
+    const auto found = state->adopt(copy_of(file->descriptor()));
+    EXPECT_FALSE(found.understood);
+    EXPECT_FALSE(found.speaks_alike);
+    const std::string words = fmt::format(
+        "cannot take its predecessor's jobs over: its engines speak version {} of messages, and this program "
+        "version {}; end the jobs, then restart the daemon",
+        protocol, shm::kAbiVersion);
+    EXPECT_NE(found.why_lost.find(words), std::string::npos) << found.why_lost;
+    EXPECT_EQ(state->state().epoch, 1u);
+  }
 }
 
 }  // namespace

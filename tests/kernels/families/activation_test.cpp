@@ -32,7 +32,20 @@ double ulps(float actual, double expected) {
   return std::abs(static_cast<double>(actual) - expected) / std::ldexp(1.0, exponent - 23);
 }
 
-const Shape kShapes[] = {{1}, {3}, {17}, {129}, {0}, {3, 0}, {5, 17}, {2, 3, 5, 7}, {3, 1, 40}, {40, 2500}};
+const Shape kShapes[] = {{1},
+                         {3},
+                         {17},
+                         {129},
+                         {0},
+                         {3, 0},
+                         {5, 17},
+                         {3, 1, 40},
+                         {2, 3, 5, 7},
+                         {40, 2500},
+                         {2, 1, 3, 4, 5},
+                         {2, 2, 3, 1, 2, 3},
+                         {2, 3, 1, 2, 2, 2, 3},
+                         {3, 2, 1, 2, 3, 2, 2, 5}};
 
 template<class F>
 void for_each_case(F&& f) {

@@ -47,7 +47,7 @@ struct Case {
   }
   Args with_reals(Args args) const {
     args.ints = {p.causal ? 1 : 0, p.q_position, p.k_position};
-    args.reals[0] = p.scale;
+    args.reals = {p.scale};
     return args;
   }
   Args forward_args() {

@@ -16,7 +16,7 @@ Status accept(const Args&) {
   return {};
 }
 
-const Kernel kProbe{1, "probe", kOperands, accept, nullptr, nullptr};
+const Kernel kProbe{1, "probe", kOperands, {1, 1}, accept, nullptr, nullptr};
 
 struct Probe {
   OwnedTensor x{MUSTER_F32, {32, 65}};
@@ -71,7 +71,7 @@ TEST(Validate, ChecksPresenceDtypeDimsAndCountOfOperands) {
   Probe p;
   EXPECT_TRUE(validate(kProbe, p.args).ok());
   Args args = p.args;
-  args.tensor_count = 2;
+  args.tensors.pop_back();
   expect_refused(kProbe, args, "2 operands were given; it takes 3");
   args = p.args;
   args.tensors[0] = {};
@@ -80,16 +80,30 @@ TEST(Validate, ChecksPresenceDtypeDimsAndCountOfOperands) {
   args.tensors[2].dtype = 0;
   expect_refused(kProbe, args, "y has dtype 0");
   args = p.args;
-  args.tensors[0].dims = 5;
-  expect_refused(kProbe, args, "x has 5 dims");
+  for (const std::int32_t dims : {9, -1, INT32_MAX, INT32_MIN}) {
+    args.tensors[0].dims = dims;
+    expect_refused(kProbe, args, "x has " + std::to_string(dims) + " dims; 0..8 are possible");
+  }
+}
+
+// Goal: a kernel reads as many numbers as it takes, so it gets neither fewer nor more.
+TEST(Validate, ChecksTheCountOfNumbers) {
+  Probe p;
+  p.args.ints = {1, 2};
+  expect_refused(kProbe, p.args, "2 ints and 1 reals were given; it takes 1 and 1");
+  p.args.ints = {1};
+  p.args.reals = {1.0, 2.0};
+  expect_refused(kProbe, p.args, "1 ints and 2 reals were given; it takes 1 and 1");
+  p.args.reals.clear();
+  EXPECT_EQ(validate(kProbe, p.args).message(), "probe: 1 ints and 0 reals were given; it takes 1 and 1");
 }
 
 // Goal: two parts never write one element, so an output whose elements share addresses is refused; an input
 // may repeat.
 TEST(Validate, RefusesOutputsWhoseElementsOverlap) {
   Probe p;
-  const auto with = [&](std::size_t operand, std::array<std::int64_t, 4> size,
-                        std::array<std::int64_t, 4> stride) {
+  using Entries = decltype(Tensor::size);
+  const auto with = [&](std::size_t operand, const Entries& size, const Entries& stride) {
     Args args = p.args;
     args.tensors[operand].dims = 2;
     args.tensors[operand].size = size;
@@ -132,7 +146,7 @@ TEST(Validate, RefusesOutputsThatOverlapOtherOperands) {
 
 // Goal: what works element by element may write where it reads, and nowhere else beside.
 TEST(Validate, TakesTheVeryViewInPlace) {
-  const Kernel in_place{1, "probe", kOperands, accept, nullptr, nullptr, nullptr, 0};
+  const Kernel in_place{1, "probe", kOperands, {1, 1}, accept, nullptr, nullptr, nullptr, 0};
   OwnedTensor memory(MUSTER_F32, {100});
   Tensor x = memory.view();
   x.size[0] = 50;

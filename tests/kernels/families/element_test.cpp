@@ -102,7 +102,8 @@ TEST(Ranges, CoverEveryElementOnce) {
 // Method: two views of one shape in different layouts; every pair of bounds; offsets compared with plain
 // index arithmetic.
 TEST(Walk, VisitsAnyRangeInRowMajorOrder) {
-  for (const Shape& shape : {Shape{3, 4, 5}, Shape{6, 1, 7}, Shape{2, 3, 2, 3}, Shape{5}, Shape{}}) {
+  for (const Shape& shape : {Shape{3, 4, 5}, Shape{6, 1, 7}, Shape{2, 3, 2, 3}, Shape{5}, Shape{},
+                             Shape{2, 1, 3, 2, 2}, Shape{2, 2, 1, 2, 3, 2, 1, 2}}) {
     OwnedTensor first(MUSTER_F32, shape, Layout::kSpacedInner);
     OwnedTensor second(MUSTER_F32, shape, Layout::kTransposed);
     const std::array<Tensor, 2> views{first.view(), second.view()};
@@ -125,6 +126,51 @@ TEST(Walk, VisitsAnyRangeInRowMajorOrder) {
         ASSERT_EQ(element, end);
       }
     }
+  }
+}
+
+// Goal:   no order of dims, no gap and no number of dims is special.
+// Method: views of 5 to 8 dims with dims nested in any order and gaps between them, held against plain index
+//         arithmetic.
+TEST(Walk, VisitsViewsOfManyDimsInAnyOrderOfStrides) {
+  Random random(7);
+  for (int round = 0; round < 300; ++round) {
+    std::array<Tensor, 3> views;
+    const auto dims = static_cast<std::size_t>(random.integer(5, MUSTER_TENSOR_DIMS_MAX));
+    for (Tensor& view : views) {
+      view.dims = static_cast<std::int32_t>(dims);
+      for (std::size_t d = 0; d < dims; ++d) view.size[d] = views[0].size[d];
+      if (&view == views.data())
+        for (std::size_t d = 0; d < dims; ++d) view.size[d] = random.integer(1, 3);
+      std::array<bool, MUSTER_TENSOR_DIMS_MAX> taken{};
+      std::int64_t span = 1;
+      for (std::size_t left = dims; left > 0; --left) {
+        std::size_t d = dims - 1;
+        if (round % 3 != 0)
+          d = static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(dims) - 1));
+        while (taken[d]) d = (d + dims - 1) % dims;
+        taken[d] = true;
+        view.stride[d] = span + (random.integer(0, 3) == 0 ? 1 : 0);
+        span = view.stride[d] * view.size[d];
+      }
+    }
+    const Walk<3> walk({&views[0], &views[1], &views[2]});
+    ASSERT_EQ(walk.count(), views[0].count());
+    const std::int64_t begin = random.integer(0, walk.count() - 1);
+    const std::int64_t end = random.integer(begin, walk.count());
+    std::int64_t element = begin;
+    walk.over(begin, end, [&](const auto& offsets, std::int64_t length) {
+      for (std::int64_t i = 0; i < length; ++i, ++element) {
+        for (std::size_t v = 0; v < views.size(); ++v) {
+          std::int64_t rest = element;
+          std::int64_t expected = 0;
+          for (std::size_t d = dims; d-- > 0; rest /= views[v].size[d])
+            expected += rest % views[v].size[d] * views[v].stride[d];
+          ASSERT_EQ(offsets[v] + i * walk.step()[v], expected) << "round " << round;
+        }
+      }
+    });
+    ASSERT_EQ(element, end);
   }
 }
 

@@ -19,9 +19,22 @@ const Kernel& row(std::int32_t op) {
   return row_of(elementwise::rows(), op);
 }
 
-// The last one spans three parts.
-const std::vector<Shape> kShapes{{1},    {3},    {17},         {129},         {3, 17},
-                                 {0, 5}, {5, 0}, {2, 3, 5, 7}, {3, 129, 700}, {}};
+// One spans three parts; some have as many dims as a tensor may have.
+const std::vector<Shape> kShapes{{1},
+                                 {3},
+                                 {17},
+                                 {129},
+                                 {3, 17},
+                                 {0, 5},
+                                 {5, 0},
+                                 {2, 3, 5, 7},
+                                 {3, 129, 700},
+                                 {2, 3, 1, 4, 5},
+                                 {3, 2, 2, 1, 2, 3},
+                                 {2, 1, 2, 3, 2, 2, 3},
+                                 {2, 3, 2, 1, 2, 3, 2, 3},
+                                 {1, 2, 0, 3, 1, 2, 1, 2},
+                                 {}};
 
 std::size_t count_of(const Shape& shape) {
   std::size_t n = 1;

@@ -142,21 +142,24 @@ TEST(Embedding, RefusesOperandsThatDoNotFit) {
   OwnedTensor wide(MUSTER_F32, {4, 6});
   OwnedTensor half(MUSTER_BF16, {4, 3});
   OwnedTensor flat(MUSTER_F32, {12});
-  const auto look_up = [](OwnedTensor& a, OwnedTensor& b, OwnedTensor& c, std::int64_t offset = 0) {
-    return args_of({a.view(), b.view(), c.view()}, {offset, 0});
+  const auto look_up = [](OwnedTensor& a, OwnedTensor& b, OwnedTensor& c) {
+    return args_of({a.view(), b.view(), c.view()});
   };
   expect_refused(forward(), look_up(flat, table, out), "ids is f32; it must be i32");
   expect_refused(forward(), look_up(ids, flat, out), "table is [12] and has 1 dims; it must have 2");
   expect_refused(forward(), look_up(ids, table, five), "out's first size must equal ids's first");
   expect_refused(forward(), look_up(ids, table, wide), "out is [4, 6], but table is [10, 3]");
   expect_refused(forward(), look_up(ids, table, half), "out is bf16, but table is f32");
-  expect_refused(forward(), look_up(ids, table, out, -1), "vocab_offset is -1");
-  expect_refused(forward(), look_up(ids, table, out, std::int64_t{1} << 40), "vocab_offset is 1099511627776");
+  Args moved = look_up(ids, table, out);
+  moved.ints = {-1};
+  expect_refused(forward(), moved, "vocab_offset is -1");
+  moved.ints = {std::int64_t{1} << 40};
+  expect_refused(forward(), moved, "vocab_offset is 1099511627776");
   expect_refused(backward(), look_up(ids, five, table), "dout is [5, 3], but ids is [4]");
   expect_refused(backward(), look_up(ids, out, wide), "dtable's second size must equal dout's second");
   expect_refused(backward(), look_up(ids, out, half), "dtable is bf16, but dout is f32");
   Args args = look_up(ids, out, table);
-  args.ints[1] = 3;
+  args.ints = {0, 3};
   expect_refused(backward(), args, "accumulate is 3");
 }
 

@@ -243,7 +243,7 @@ TEST(Linear, RefusesOperandsThatDoNotFit) {
   expect_refused(d, of(x, w, y), "w is [128, 64], but dy is [32, 65]: w's first size must equal dy's second");
   expect_refused(d, of(half, v, x), "w is f32, but dy is bf16");
   Args twice = of(y, v, x);
-  twice.ints[0] = 2;
+  twice.ints = {2};
   expect_refused(d, twice, "accumulate is 2");
 
   const Kernel& g = row(MUSTER_KERNEL_LINEAR_WGRAD);

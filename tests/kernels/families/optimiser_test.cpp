@@ -47,8 +47,9 @@ struct Parameter {
 // to itself, and the parameter once.
 TEST(Adamw, MatchesTheTwinForEveryShapeAndLayout) {
   Random random(41);
-  for (const Shape& shape : {Shape{1}, Shape{3}, Shape{17}, Shape{129}, Shape{5, 17}, Shape{0}, Shape{3, 0},
-                             Shape{}, Shape{70, 1000}, Shape{2, 3, 5, 7}}) {
+  for (const Shape& shape :
+       {Shape{1}, Shape{3}, Shape{17}, Shape{129}, Shape{5, 17}, Shape{0}, Shape{3, 0}, Shape{},
+        Shape{70, 1000}, Shape{2, 3, 5, 7}, Shape{2, 1, 3, 2, 2}, Shape{2, 3, 1, 2, 3, 2, 2, 3}}) {
     for (const Layout layout : kLayouts) {
       SCOPED_TRACE(testing::Message() << testing::PrintToString(shape) << " " << layout_name(layout));
       Parameter p(shape, layout, random);

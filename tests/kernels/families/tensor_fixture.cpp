@@ -198,10 +198,9 @@ Values rounded(muster_dtype dtype, const Values& values) {
 Args args_of(std::initializer_list<Tensor> tensors, std::initializer_list<std::int64_t> ints,
              std::initializer_list<double> reals) {
   Args args;
-  std::copy(tensors.begin(), tensors.end(), args.tensors.begin());
-  args.tensor_count = static_cast<std::uint32_t>(tensors.size());
-  std::copy(ints.begin(), ints.end(), args.ints.begin());
-  std::copy(reals.begin(), reals.end(), args.reals.begin());
+  args.tensors = tensors;
+  args.ints = ints;
+  args.reals = reals;
   return args;
 }
 
@@ -252,7 +251,9 @@ void run_in_any_order(const Kernel& kernel, const Args& args, std::initializer_l
   again("on two threads", run_on_two_threads);
 }
 
-void expect_refused(const Kernel& kernel, const Args& args, const std::string& needle) {
+void expect_refused(const Kernel& kernel, Args args, const std::string& needle) {
+  if (args.ints.empty()) args.ints.resize(kernel.numbers.ints);
+  if (args.reals.empty()) args.reals.resize(kernel.numbers.reals);
   const Status status = validate(kernel, args);
   EXPECT_EQ(status.code(), Code::kBadArgument);
   EXPECT_THAT(status.message(), testing::AllOf(testing::HasSubstr(kernel.name), testing::HasSubstr(needle)));

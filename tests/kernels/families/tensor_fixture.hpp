@@ -90,7 +90,8 @@ void run(const Kernel& kernel, const Args& args);
 void run_in_any_order(const Kernel& kernel, const Args& args, std::initializer_list<OwnedTensor*> outputs);
 
 // validate() must refuse with kBadArgument and a sentence that names the kernel and contains `needle`.
-void expect_refused(const Kernel& kernel, const Args& args, const std::string& needle);
+// Numbers that the test does not give are 0.
+void expect_refused(const Kernel& kernel, Args args, const std::string& needle);
 
 // |actual - expected| <= absolute + relative·|expected| for every element; NaN equals NaN.
 struct Tolerance {

@@ -60,10 +60,10 @@ TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
   const kernels::Kernel* sum = kernels::find(MUSTER_KERNEL_SUM);
   ASSERT_NE(sum, nullptr);
   kernels::Args args;
-  args.tensors[0] = kernels::Tensor{reinterpret_cast<std::byte*>(x.data()), MUSTER_F32, 1, {kElements}, {1}};
-  args.tensors[1] = kernels::Tensor{reinterpret_cast<std::byte*>(&out), MUSTER_F32, 1, {1}, {1}};
-  args.tensor_count = 2;
-  args.reals[0] = 1;
+  args.tensors = {{reinterpret_cast<std::byte*>(x.data()), MUSTER_F32, 1, {kElements}, {1}},
+                  {reinterpret_cast<std::byte*>(&out), MUSTER_F32, 1, {1}, {1}}};
+  args.ints = {0};
+  args.reals = {1.0};
   ASSERT_TRUE(kernels::validate(*sum, args).ok());
   kernels::make_room(*sum, args);
   ASSERT_GT(args.partials.size(), 1u);

@@ -123,7 +123,7 @@ TEST_F(Operations, DoNotCountAMessageWhoseSenderLeftWithoutItsEngine) {
 // Goal:   the same of faces, where their list is in a stage and stands.
 TEST_F(Operations, DoNotCountFacesWhoseGiverLeftWithoutItsEngine) {
   std::thread rank_2([&] { exchange(2, 0); });
-  const Pair found = without_engine([&](std::uint32_t rank) { return exchange(rank, 16); });
+  const Pair found = without_engine([&](std::uint32_t rank) { return exchange(rank, 32); });
   rank_2.join();
   EXPECT_EQ(found, Pair(Outcome::kAlone, Outcome::kAlone));
 }
