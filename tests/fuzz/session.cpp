@@ -11,6 +11,8 @@
 #include "tests/fuzz/target.hpp"
 #include "tests/support/manual_clock.hpp"
 
+#include <set>
+
 #include <muster/kernels.h>
 #include <unistd.h>
 
