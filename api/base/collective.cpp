@@ -152,8 +152,74 @@ Status check_apart(const char* name, std::span<const Block> blocks) {
   return Status();
 }
 
+// The blocks of the cut side, whose entries are pieces.
+Result<std::vector<Block>> pieces_of(const Side& side, std::span<const muster_piece> pieces,
+                                     std::size_t element_bytes) {
+  const std::uint64_t elements_max = kBytesMax / element_bytes;
+  std::vector<Block> blocks;
+  for (const muster_piece& said : pieces) {
+    const Block piece{said.count > 0 ? said.offset : 0, said.count};
+    if (piece.count > elements_max || piece.offset > elements_max - piece.count)
+      return fail(Code::kBadArgument,
+                  "{}: piece {} of {} elements at offset {} ends beyond 2^63 bytes of its vector", side.name,
+                  blocks.size(), piece.count, piece.offset);
+    blocks.push_back(piece);
+  }
+  return blocks;
+}
+
+// Elements of each block, and where its pieces begin.
+Status add_pieces(const ShareCounts& counts, std::int32_t ranks, Collective& c,
+                  std::vector<std::uint64_t>& sums) {
+  const char* const name = has_target_blocks(c.op, false) ? "target_blocks" : "source_blocks";
+  if (!has_agreed_blocks(c.op))
+    return failure(Code::kBadArgument, "pieces are given but the blocks of {} have none; leave them NULL",
+                   op_name(c.op));
+  if (counts.count != 0 || !counts.source_counts.empty() || !counts.source_offsets.empty() ||
+      !counts.target_counts.empty() || !counts.target_offsets.empty())
+    return failure(
+        Code::kBadArgument,
+        "{} has pieces beside a count, counts or offsets; the pieces say all, leave these 0 and NULL", name);
+  if (counts.piece_counts.size() != static_cast<std::size_t>(ranks))
+    return failure(Code::kBadArgument,
+                   "{}.piece_counts has {} entries; {} in a group of {} needs one per member", name,
+                   counts.piece_counts.size(), op_name(c.op), ranks);
+  const std::size_t pieces = counts.pieces.size();
+  std::size_t next = 0;
+  c.first_piece.push_back(0);
+  for (const std::uint32_t entries : counts.piece_counts) {
+    if (entries > pieces - next)
+      return failure(Code::kBadArgument, "{}.piece_counts adds up to more than the {} pieces that are given",
+                     name, pieces);
+    std::uint64_t sum = 0;
+    for (const std::size_t end = next + entries; next < end; ++next)
+      if (__builtin_add_overflow(sum, counts.pieces[next].count, &sum))
+        return failure(Code::kBadArgument, "{}.pieces add up to more than 2^63 bytes", name);
+    sums.push_back(sum);
+    c.first_piece.push_back(static_cast<std::uint32_t>(next));
+  }
+  if (next == pieces) return {};
+  return failure(Code::kBadArgument, "{}.piece_counts adds up to {}, but {} pieces are given", name, next,
+                 pieces);
+}
+
 bool is_even(std::span<const std::uint64_t> counts) {
   return std::all_of(counts.begin(), counts.end(), [&](std::uint64_t count) { return count == counts[0]; });
+}
+
+// The member's half of an operation whose blocks lie in pieces: all pieces on the cut side, and its own block
+// on the other, end to end or in the same pieces.
+Result<Share> in_pieces(const Collective& c, Share share, const ShareCounts& counts) {
+  const bool of_target = has_target_blocks(c.op, false);
+  const Side side{of_target ? "target_blocks" : "source_blocks", 0, {}, {}};
+  MUSTER_ASSIGN_OR_RETURN(auto cut, pieces_of(side, counts.pieces, dtype_bytes(c.dtype)));
+  if (of_target) MUSTER_RETURN_IF_ERROR(check_apart(side.name, cut));
+  const auto own = entries_of(c, cut, static_cast<std::size_t>(share.index));
+  std::vector<Block> mine{{0, count_of(own)}};
+  if (counts.in_place && count_of(own) > 0) mine.assign(own.begin(), own.end());
+  share.source_blocks = of_target ? std::move(mine) : std::move(cut);
+  share.target_blocks = of_target ? std::move(cut) : std::move(mine);
+  return share;
 }
 
 }  // namespace
@@ -207,9 +273,13 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
                   op_name(said.op));
   }
   if (!is_pairwise(said.op)) c.count = counts.count;
+  std::vector<std::uint64_t> sums;
+  if (!counts.piece_counts.empty() || !counts.pieces.empty())
+    MUSTER_RETURN_IF_ERROR(add_pieces(counts, ranks, c, sums));
   if (has_agreed_blocks(said.op)) {
     const bool of_target = has_target_blocks(said.op, false);
-    const auto list = of_target ? counts.target_counts : counts.source_counts;
+    auto list = of_target ? counts.target_counts : counts.source_counts;
+    if (!sums.empty()) list = sums;
     if (!list.empty() && is_even(list)) {
       c.count = list[0];
     } else if (!list.empty()) {
@@ -244,6 +314,7 @@ Result<Share> make_share(const Collective& collective, std::int32_t index, std::
     return fail(Code::kBadArgument, "dtype {} of {} is none that muster.h names", collective.dtype,
                 op_name(op));
   if (has_agreed_blocks(op)) source.counts = target.counts = collective.counts;
+  if (!collective.first_piece.empty()) return in_pieces(collective, std::move(share), counts);
   if (has_source_blocks(op, is_root)) {
     MUSTER_ASSIGN_OR_RETURN(share.source_blocks, blocks_of(source, ranks, bytes));
   }
@@ -263,6 +334,13 @@ Result<Share> make_share(const Collective& collective, std::int32_t index, std::
   if (gives) share.source_blocks.assign(1, block);
   if (gets) share.target_blocks.assign(1, block);
   return share;
+}
+
+std::span<const Block> entries_of(const Collective& collective, std::span<const Block> blocks,
+                                  std::size_t block) noexcept {
+  if (collective.first_piece.empty()) return blocks.subspan(block, 1);
+  const std::uint32_t first = collective.first_piece[block];
+  return blocks.subspan(first, collective.first_piece[block + 1] - first);
 }
 
 std::uint64_t extent_of(std::span<const Block> blocks) noexcept {

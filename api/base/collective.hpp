@@ -7,6 +7,7 @@
 
 #include <muster/muster.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,9 @@
 #include <vector>
 
 namespace muster {
+
+// Of all blocks of one operation together.
+inline constexpr std::size_t kPiecesMax = 4096;
 
 // Elements [offset, offset + count) of a vector. The offset of an empty block means nothing.
 struct Block {
@@ -34,7 +38,10 @@ struct Collective {
   // empty (ALL_GATHER, REDUCE_SCATTER). 0 in operations that agree pair by pair: each Share has its counts.
   std::uint64_t count = 0;
   std::vector<std::uint64_t> counts;  // ALL_GATHER, REDUCE_SCATTER: one per member, or empty for even blocks
-  double scale = 1.0;                 // PREMUL_SUM
+  // Of the same, if blocks lie in pieces: block i is the entries [first_piece[i], first_piece[i + 1]) of a
+  // share's list of blocks, end to end. Empty: block i is entry i.
+  std::vector<std::uint32_t> first_piece;
+  double scale = 1.0;  // PREMUL_SUM
   // Node-shared memory with one result for all, and its byte offset there. 0: each member has its own target.
   std::uint64_t shared_memory = 0;
   std::uint64_t shared_offset = 0;
@@ -67,8 +74,8 @@ Face make_face(const muster_face& said, std::byte* data) noexcept;
 //            RECV); one for each member: ALL_GATHER, GATHER at the root, ALL_TO_ALL; none: the rest. The root
 //            of a BROADCAST may leave `target` null.
 struct Share {
-  std::int32_t index = 0;  // in the group
-  std::vector<Block> source_blocks;
+  std::int32_t index = 0;            // in the group
+  std::vector<Block> source_blocks;  // entries; blocks in pieces have several each
   std::vector<Block> target_blocks;
   std::vector<Face> sends;  // EXCHANGE only
   std::vector<Face> receives;
@@ -83,6 +90,9 @@ struct ShareCounts {
   std::uint64_t count = 0;
   std::span<const std::uint64_t> source_counts{}, source_offsets{};
   std::span<const std::uint64_t> target_counts{}, target_offsets{};
+  std::span<const std::uint32_t> piece_counts{};  // of the side that the operation cuts
+  std::span<const muster_piece> pieces{};
+  bool in_place = false;  // source and target begin at the same place
 };
 
 // What all members must agree on, from the description of member `index`. Of `said` only op, dtype, redop,
@@ -98,6 +108,33 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
 // root's list. The caller fills in memory and faces.
 Result<Share> make_share(const Collective& collective, std::int32_t index, std::int32_t ranks,
                          const ShareCounts& counts);
+
+// The entries of block `block` in the list of a side that the operation cuts.
+std::span<const Block> entries_of(const Collective& collective, std::span<const Block> blocks,
+                                  std::size_t block) noexcept;
+
+// A part of a block that is one stretch of memory at all members.
+struct Fragment {
+  std::uint64_t first = 0;  // element of the block
+  std::uint64_t count = 0;
+  std::uint64_t cut_offset = 0;  // element of the cut vector: it has a block for each member
+  std::size_t piece = 0;         // of the block
+};
+// Calls visit(Fragment) for each fragment of elements [first, last) of a block, whose entries are given.
+template<class Visit>
+void for_each_fragment(std::span<const Block> entries, std::uint64_t first, std::uint64_t last, Visit visit) {
+  std::uint64_t at = 0;
+  for (std::size_t i = 0; i < entries.size() && at < last; at += entries[i++].count) {
+    const std::uint64_t begin = std::max(first, at);
+    const std::uint64_t end = std::min(last, at + entries[i].count);
+    if (begin < end) visit(Fragment{begin, end - begin, entries[i].offset + (begin - at), i});
+  }
+}
+// Where a fragment begins in the vector of the side that has the own block alone: end to end, or, in place,
+// in the same pieces.
+inline std::uint64_t own_offset(std::span<const Block> own, const Fragment& fragment) noexcept {
+  return own.size() == 1 ? own.front().offset + fragment.first : fragment.cut_offset;
+}
 
 // Elements from the start of a vector to the end of its last block.
 std::uint64_t extent_of(std::span<const Block> blocks) noexcept;

@@ -118,6 +118,36 @@ std::string compare_counts(Parties parties) {
   return compare(parties, "counts", lists, counts_of);
 }
 
+// Compares the pieces of blocks. The counts of the blocks are equal already.
+std::string compare_pieces(Parties parties, const Party& first) {
+  const auto cut = [](const Party& p) -> const std::vector<Block>& {
+    return has_target_blocks(p.collective->op, false) ? p.share->target_blocks : p.share->source_blocks;
+  };
+  const auto pieces = [&](const Party& p) { return p.collective->first_piece.empty() ? 0 : cut(p).size(); };
+  const auto has = [](const Party& p) {
+    return std::string(p.collective->first_piece.empty() ? "no" : "yes");
+  };
+  if (auto found = compare(parties, "blocks in pieces", has); !found.empty()) return found;
+  if (auto found = compare(parties, "number of pieces", pieces); !found.empty()) return found;
+  const std::vector<std::uint32_t>& starts = first.collective->first_piece;
+  for (std::size_t i = 1; i < starts.size(); ++i) {
+    const auto entries = [i](const Party& p) {
+      return p.collective->first_piece[i] - p.collective->first_piece[i - 1];
+    };
+    if (auto found = compare(parties, fmt::format("piece_counts[{}]", i - 1), entries); !found.empty())
+      return found;
+  }
+  for (std::size_t i = 0; i < pieces(first); ++i) {
+    const auto offset = [&](const Party& p) { return cut(p)[i].offset; };
+    const auto count = [&](const Party& p) { return cut(p)[i].count; };
+    if (auto found = compare(parties, fmt::format("pieces[{}].offset", i), offset); !found.empty())
+      return found;
+    if (auto found = compare(parties, fmt::format("pieces[{}].count", i), count); !found.empty())
+      return found;
+  }
+  return {};
+}
+
 // Compares where the blocks of a shared ALL_GATHER lie. The counts are equal already.
 std::string compare_places(Parties parties, const Party& first) {
   if (first.collective->shared_memory == 0 || !has_target_blocks(first.collective->op, false)) return {};
@@ -167,6 +197,7 @@ std::string compare_common(Parties parties) {
           target_of);
       !found.empty())
     return found;
+  if (auto found = compare_pieces(parties, *first); !found.empty()) return found;
   if (auto found = compare_places(parties, *first); !found.empty()) return found;
   return compare(
       parties, "scale",

@@ -36,8 +36,14 @@ std::vector<ByteRange> ranges_of(const std::byte* data, std::span<const Block> b
 
 // Whether a source block may lie exactly where a target block lies ("in place"). If both sides are cut alike,
 // it must be the same block; else the block of the cut side must be the own one.
-bool may_coincide(const Share& share, const ByteRange& source, const ByteRange& target) {
+bool may_coincide(const Collective& c, const Share& share, const ByteRange& source, const ByteRange& target) {
   const auto own = static_cast<std::size_t>(share.index);
+  if (!c.first_piece.empty()) {
+    const bool of_target = has_target_blocks(c.op, false);
+    const std::size_t cut = of_target ? target.block : source.block;
+    const std::size_t mine = of_target ? source.block : target.block;
+    return cut == c.first_piece[own] + mine && cut < c.first_piece[own + 1];
+  }
   const bool one_source = share.source_blocks.size() == 1;
   const bool one_target = share.target_blocks.size() == 1;
   if (one_source == one_target) return source.block == target.block;
@@ -45,7 +51,7 @@ bool may_coincide(const Share& share, const ByteRange& source, const ByteRange& 
 }
 
 // What is read and what is written must be apart, or coincide in place.
-Status check_places(const Share& share, std::size_t bytes) {
+Status check_places(const Collective& c, const Share& share, std::size_t bytes) {
   std::vector<ByteRange> writes = ranges_of(share.target, share.target_blocks, bytes);
   std::sort(writes.begin(), writes.end(), by_first);
   for (std::size_t k = 1; k < writes.size(); ++k)
@@ -60,7 +66,7 @@ Status check_places(const Share& share, std::size_t bytes) {
     const ByteRange& write = *(after - 1);
     if (write.last <= read.first) continue;
     const bool same = write.first == read.first && write.last == read.last;
-    if (!same || !may_coincide(share, read, write))
+    if (!same || !may_coincide(c, share, read, write))
       return failure(
           Code::kBadArgument,
           "source and target of member {} overlap: block {} of the source begins {} bytes from block "
@@ -213,7 +219,7 @@ Status check_share(const Collective& collective, const Share& share, std::int32_
                    "member {} gives what lies in the node-shared target, where all members' results are one: "
                    "the source of an all_reduce must lie elsewhere",
                    share.index);
-  return check_places(share, bytes);
+  return check_places(collective, share, bytes);
 }
 
 }  // namespace muster

@@ -28,8 +28,9 @@ std::uint64_t agreed_scale(const Collective& c) {
   return std::bit_cast<std::uint64_t>(c.redop == MUSTER_PREMUL_SUM ? c.scale : 0.0);
 }
 
-// Hashed before the words of a shared target, so that they are not taken for counts.
+// Hashed before the words of a shared target, and of pieces, so that they are not taken for counts.
 constexpr std::uint64_t kSharedTarget = UINT64_MAX;
+constexpr std::uint64_t kInPieces = UINT64_MAX - 1;
 
 Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
   if (!has_data(c.op))
@@ -44,10 +45,17 @@ Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
                                              c.counts.empty() ? c.count : 0,
                                              agreed_scale(c),
                                              c.counts.size()};
-  if (c.counts.empty() && c.shared_memory == 0) return hash_of(fields);
+  if (c.counts.empty() && c.shared_memory == 0 && c.first_piece.empty()) return hash_of(fields);
   std::vector<std::uint64_t> words(fields.begin(), fields.end());
   if (c.shared_memory != 0) words.insert(words.end(), {kSharedTarget, c.shared_memory, c.shared_offset});
   words.insert(words.end(), c.counts.begin(), c.counts.end());
+  if (!c.first_piece.empty()) {
+    words.push_back(kInPieces);
+    words.insert(words.end(), c.first_piece.begin(), c.first_piece.end());
+    for (const Block& piece : has_target_blocks(c.op, false) ? share.target_blocks : share.source_blocks)
+      words.insert(words.end(), {piece.offset, piece.count});
+    return hash_of(words);
+  }
   // Members that share a target must agree on the place of each block too.
   if (c.shared_memory != 0 && has_target_blocks(c.op, false))
     for (const Block& block : share.target_blocks)

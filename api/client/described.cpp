@@ -3,6 +3,7 @@
 #include "api/base/collective.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -33,10 +34,19 @@ Result<Described> described_of(Buffers& buffers, const muster_collective& said, 
   const bool root = has_root(said.op) && said.peer == index;
   const bool sources = has_source_blocks(said.op, root);
   const bool targets = has_target_blocks(said.op, root);
+  const muster_blocks& cut = targets ? said.target_blocks : said.source_blocks;
+  const std::span piece_counts(cut.piece_counts,
+                               cut.piece_counts == nullptr ? 0 : static_cast<std::size_t>(ranks));
+  const std::size_t pieces = std::accumulate(piece_counts.begin(), piece_counts.end(), std::size_t{0});
   const ShareCounts counts{
-      has_vectors(said.op) ? said.count : 0, list_if(said.source_blocks.counts, sources, ranks),
-      list_if(said.source_blocks.offsets, sources, ranks), list_if(said.target_blocks.counts, targets, ranks),
-      list_if(said.target_blocks.offsets, targets, ranks)};
+      has_vectors(said.op) ? said.count : 0,
+      list_if(said.source_blocks.counts, sources, ranks),
+      list_if(said.source_blocks.offsets, sources, ranks),
+      list_if(said.target_blocks.counts, targets, ranks),
+      list_if(said.target_blocks.offsets, targets, ranks),
+      piece_counts,
+      {cut.pieces, pieces},
+      said.source.buffer == said.target.buffer && said.source.offset_bytes == said.target.offset_bytes};
   Described described;
   described.group = said.group;
   MUSTER_ASSIGN_OR_RETURN(described.what, make_collective(said, index, ranks, counts));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <span>
 
 namespace muster::client {
@@ -75,13 +76,46 @@ Status check_unused(const muster_collective& c) {
   return {};
 }
 
+// Before the lists are read: how long they are, and whether they are there.
+Status check_pieces(const muster_blocks& blocks, const char* name, std::int32_t ranks, muster_op op) {
+  if (blocks.piece_counts == nullptr && blocks.pieces == nullptr) return {};
+  if (!has_agreed_blocks(op))
+    return failure(Code::kBadArgument, "{} has pieces, but the blocks of {} have none; leave them NULL", name,
+                   op_name(op));
+  if (blocks.piece_counts == nullptr)
+    return failure(Code::kBadArgument, "{}.pieces is given but piece_counts is NULL", name);
+  if (blocks.counts != nullptr || blocks.offsets != nullptr)
+    return failure(Code::kBadArgument, "{} has pieces beside counts or offsets; leave these NULL", name);
+  std::uint64_t entries = 0;
+  for (std::int32_t i = 0; i < ranks; ++i) entries += blocks.piece_counts[i];
+  if (entries > kPiecesMax)
+    return failure(Code::kNoResource, "{} has {} pieces; one operation has at most {}: make it several", name,
+                   entries, kPiecesMax);
+  if (entries > 0 && blocks.pieces == nullptr)
+    return failure(Code::kBadArgument, "{}.pieces is NULL but piece_counts adds up to {}", name, entries);
+  return {};
+}
+
+void append_pieces(const muster_blocks& blocks, std::int32_t ranks, Description& out) {
+  if (blocks.piece_counts == nullptr) return;
+  const std::span counts(blocks.piece_counts, static_cast<std::size_t>(ranks));
+  const std::uint32_t entries = std::accumulate(counts.begin(), counts.end(), 0u);
+  shm::append(out.lists, counts);
+  shm::append(out.lists, std::span(blocks.pieces, entries));
+  out.message.piece_counts = static_cast<std::uint32_t>(ranks);
+  out.message.pieces = entries;
+}
+
 // `has`: the operation has such blocks at some member; `mine`: it has them at this member.
 Status append_blocks(const muster_blocks& blocks, const char* name, bool has, bool mine, std::int32_t ranks,
                      Description& out, std::uint32_t& counts, std::uint32_t& offsets) {
-  if (!has && (blocks.counts != nullptr || blocks.offsets != nullptr))
+  const bool given = blocks.counts != nullptr || blocks.offsets != nullptr ||
+                     blocks.piece_counts != nullptr || blocks.pieces != nullptr;
+  if (!has && given)
     return failure(Code::kBadArgument, "{} is given but {} has no such blocks; leave it NULL", name,
                    op_name(out.message.op));
   if (!mine) return {};
+  MUSTER_RETURN_IF_ERROR(check_pieces(blocks, name, ranks, out.message.op));
   const auto append = [&](const std::uint64_t* list, std::uint32_t& entries) {
     if (list == nullptr) return;
     entries = static_cast<std::uint32_t>(ranks);
@@ -142,6 +176,8 @@ Result<Description> describe(const muster_collective& c, std::int32_t index, std
   MUSTER_RETURN_IF_ERROR(append_blocks(c.target_blocks, "target_blocks", has_target_blocks(c.op, true),
                                        has_target_blocks(c.op, is_root), ranks, out, m.target_counts,
                                        m.target_offsets));
+  if (has_agreed_blocks(c.op))
+    append_pieces(has_target_blocks(c.op, false) ? c.target_blocks : c.source_blocks, ranks, out);
   if (out.lists.size() > shm::kListBytesMax)
     return fail(Code::kNoResource,
                 "the lists of {} have {} bytes; one message holds {}: the group is too large", op_name(c.op),

@@ -158,6 +158,9 @@ Status Plans::recount(muster_plan plan, const muster_collective& counts) {
     return failure(Code::kUnsupported,
                    "on a device whose memory this process does not see counts are not "
                    "checked here; make another plan");
+  if (before.piece_counts != 0 || counts.source_blocks.piece_counts != nullptr ||
+      counts.target_blocks.piece_counts != nullptr)
+    return failure(Code::kUnsupported, "blocks in pieces do not change; make another plan");
   muster_collective said = said_before(before);
   said.count = counts.count;
   said.source_blocks = counts.source_blocks;

@@ -171,9 +171,10 @@ struct PlanKernel {
   std::uint32_t tensors = 0, ints = 0, reals = 0;
   std::uint32_t flags = 0, reserved = 0;
 };
-// Six lists follow, each as long as its field says, in this order: source counts, source offsets, target
-// counts, target offsets (std::uint64_t), sends, receives (faces). Fields and lists that the rank does
-// not use in the operation are 0 or empty, so that equal work has equal bytes.
+// Lists follow, each as long as its field says, in this order: source counts, source offsets, target counts,
+// target offsets (std::uint64_t), piece counts (std::uint32_t), pieces (muster_piece), sends, receives
+// (faces). Fields and lists that the rank does not use in the operation are 0 or empty, so that equal work
+// has equal bytes.
 struct PlanCollective {
   MessageHeader header;
   std::int32_t op = 0, dtype = 0, redop = 0, peer = 0;
@@ -183,11 +184,11 @@ struct PlanCollective {
   double scale = 0.0;
   std::uint32_t source_counts = 0, source_offsets = 0, target_counts = 0, target_offsets = 0;
   std::uint32_t sends = 0, receives = 0;
-  std::uint32_t tag = 0, reserved = 0;
+  std::uint32_t tag = 0, piece_counts = 0, pieces = 0, reserved = 0;
   char site[kSiteBytes] = {};  // zero-terminated; empty: nowhere
 };
-static_assert(sizeof(PlanCollective) == 168 && sizeof(FaceHead) == 32, "no padding: equal work, equal bytes");
-constexpr std::size_t kListBytesMax = kMessageBytesMax - sizeof(PlanCollective);  // all six together
+static_assert(sizeof(PlanCollective) == 176 && sizeof(FaceHead) == 32, "no padding: equal work, equal bytes");
+constexpr std::size_t kListBytesMax = kMessageBytesMax - sizeof(PlanCollective);  // all together
 constexpr std::size_t kFacesMax = 680;  // of one PlanCollective, sends and receives; collectives.h says so
 
 struct MeshQuery {

@@ -28,6 +28,14 @@ void append(std::vector<std::byte>& to, std::span<const std::int64_t> numbers) {
   append_bytes(to, std::as_bytes(numbers));
 }
 
+void append(std::vector<std::byte>& to, std::span<const std::uint32_t> numbers) {
+  append_bytes(to, std::as_bytes(numbers));
+}
+
+void append(std::vector<std::byte>& to, std::span<const muster_piece> pieces) {
+  append_bytes(to, std::as_bytes(pieces));
+}
+
 void append(std::vector<std::byte>& to, std::span<const double> numbers) {
   append_bytes(to, std::as_bytes(numbers));
 }
@@ -94,10 +102,23 @@ bool TailReader::copy_out(muster_tensor* tensor) {
   return true;
 }
 
-Status TailReader::take(std::uint32_t entries, const char* name, std::vector<std::uint64_t>* list) {
-  MUSTER_RETURN_IF_ERROR(check_room(entries, sizeof(std::uint64_t), name));
+template<class T>
+Status TailReader::copy_out(std::uint32_t entries, const char* name, std::vector<T>* list) {
+  MUSTER_RETURN_IF_ERROR(check_room(entries, sizeof(T), name));
   list->resize(entries);
   return copy_out(name, std::span(*list));
+}
+
+Status TailReader::take(std::uint32_t entries, const char* name, std::vector<std::uint64_t>* list) {
+  return copy_out(entries, name, list);
+}
+
+Status TailReader::take(std::uint32_t entries, const char* name, std::vector<std::uint32_t>* list) {
+  return copy_out(entries, name, list);
+}
+
+Status TailReader::take(std::uint32_t entries, const char* name, std::vector<muster_piece>* list) {
+  return copy_out(entries, name, list);
 }
 
 Status TailReader::take(const char* name, std::span<std::int64_t> list) {

@@ -31,6 +31,8 @@ static_assert(sizeof(PlanCollective) + kFacesMax * face_bytes(MUSTER_TENSOR_DIMS
 
 void append(std::vector<std::byte>& to, std::span<const std::uint64_t> numbers);
 void append(std::vector<std::byte>& to, std::span<const std::int64_t> numbers);
+void append(std::vector<std::byte>& to, std::span<const std::uint32_t> numbers);
+void append(std::vector<std::byte>& to, std::span<const muster_piece> pieces);
 void append(std::vector<std::byte>& to, std::span<const double> numbers);
 void append(std::vector<std::byte>& to, const muster_tensor& tensor);
 void append(std::vector<std::byte>& to, const muster_face& face);
@@ -54,6 +56,8 @@ class TailReader {
 
   // Takes `entries` entries; `name` is for the error.
   Status take(std::uint32_t entries, const char* name, std::vector<std::uint64_t>* list);
+  Status take(std::uint32_t entries, const char* name, std::vector<std::uint32_t>* list);
+  Status take(std::uint32_t entries, const char* name, std::vector<muster_piece>* list);
   Status take(std::uint32_t entries, const char* name, std::vector<muster_face>* list);
   Status take(const char* name, std::span<muster_tensor> list);
   Status take(const char* name, std::span<std::int64_t> list);
@@ -65,6 +69,8 @@ class TailReader {
   Status check_room(std::size_t entries, std::size_t entry_bytes, const char* name) const;
   template<class T>
   Status copy_out(const char* name, std::span<T> list);
+  template<class T>
+  Status copy_out(std::uint32_t entries, const char* name, std::vector<T>* list);
   // False: the entry is longer than what is left.
   bool copy_out(muster_tensor* tensor);
 

@@ -92,7 +92,15 @@ muster_collective said_by(const shm::PlanCollective& m) {
 }
 
 ShareCounts counts_in(const shm::PlanCollective& m, const CollectiveLists& lists) {
-  return {m.count, lists.source_counts, lists.source_offsets, lists.target_counts, lists.target_offsets};
+  const bool in_place = m.source.buffer == m.target.buffer && m.source.offset_bytes == m.target.offset_bytes;
+  return {m.count,
+          lists.source_counts,
+          lists.source_offsets,
+          lists.target_counts,
+          lists.target_offsets,
+          lists.piece_counts,
+          lists.pieces,
+          in_place};
 }
 
 Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, scheduler::Plan& plan,
@@ -151,12 +159,16 @@ Result<CollectiveLists> lists_in(const shm::PlanCollective& m, std::span<const s
   if (faces > shm::kFacesMax)
     return fail(Code::kProtocol, "a message says {} sends and {} receives; {} are the most together", m.sends,
                 m.receives, shm::kFacesMax);
+  if (m.pieces > kPiecesMax)
+    return fail(Code::kProtocol, "a message says {} pieces; {} are the most", m.pieces, kPiecesMax);
   CollectiveLists lists;
   shm::TailReader reader(tail);
   MUSTER_RETURN_IF_ERROR(reader.take(m.source_counts, "source_counts", &lists.source_counts));
   MUSTER_RETURN_IF_ERROR(reader.take(m.source_offsets, "source_offsets", &lists.source_offsets));
   MUSTER_RETURN_IF_ERROR(reader.take(m.target_counts, "target_counts", &lists.target_counts));
   MUSTER_RETURN_IF_ERROR(reader.take(m.target_offsets, "target_offsets", &lists.target_offsets));
+  MUSTER_RETURN_IF_ERROR(reader.take(m.piece_counts, "piece_counts", &lists.piece_counts));
+  MUSTER_RETURN_IF_ERROR(reader.take(m.pieces, "pieces", &lists.pieces));
   MUSTER_RETURN_IF_ERROR(reader.take(m.sends, "sends", &lists.sends));
   MUSTER_RETURN_IF_ERROR(reader.take(m.receives, "receives", &lists.receives));
   MUSTER_RETURN_IF_ERROR(reader.end());

@@ -30,6 +30,8 @@ Result<GroupId> find_group(const Scope& scope, std::uint64_t handle);
 // The lists that follow a PlanCollective, copied out of the message.
 struct CollectiveLists {
   std::vector<std::uint64_t> source_counts, source_offsets, target_counts, target_offsets;
+  std::vector<std::uint32_t> piece_counts;
+  std::vector<muster_piece> pieces;
   std::vector<muster_face> sends, receives;
 };
 // Nothing else may follow. Errors: kProtocol.

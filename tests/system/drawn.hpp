@@ -73,13 +73,13 @@ class Drawn {
     said.peer = said.op == MUSTER_SEND ? c.receiver : c.root;
     said.source = range(p.source, memory);
     said.target = range(p.target, memory);
-    said.count = is_pairwise(c.op) && !is_transfer(c.op) ? p.count : c.count;
+    said.count = is_pairwise(c.op) && !is_transfer(c.op) ? p.count : c.first_piece.empty() ? c.count : 0;
     const bool is_root = p.index == c.root;
     const bool agreed = has_agreed_blocks(c.op);
     if (has_source_blocks(c.op, is_root))
-      said.source_blocks = blocks(agreed ? c.counts : p.source_counts, p.source_offsets);
+      said.source_blocks = blocks(p, agreed ? c.counts : p.source_counts, p.source_offsets);
     if (has_target_blocks(c.op, is_root))
-      said.target_blocks = blocks(agreed ? c.counts : p.target_counts, p.target_offsets);
+      said.target_blocks = blocks(p, agreed ? c.counts : p.target_counts, p.target_offsets);
     return muster_plan_collective(session, &said, plan);
   }
 
@@ -95,9 +95,11 @@ class Drawn {
     return at == transport::test::kNowhere ? muster_range{}
                                            : muster_range{memory.buffer, memory.offset_bytes + at};
   }
-  static muster_blocks blocks(const std::vector<std::uint64_t>& counts,
+  static muster_blocks blocks(const Placement& p, const std::vector<std::uint64_t>& counts,
                               const std::vector<std::uint64_t>& offsets) {
-    return {counts.empty() ? nullptr : counts.data(), offsets.empty() ? nullptr : offsets.data()};
+    if (!p.piece_counts.empty()) return {nullptr, nullptr, p.piece_counts.data(), p.pieces.data()};
+    return {counts.empty() ? nullptr : counts.data(), offsets.empty() ? nullptr : offsets.data(), nullptr,
+            nullptr};
   }
   std::vector<muster_face> faces(const std::vector<transport::test::FacePlace>& places,
                                  muster_range memory) const {

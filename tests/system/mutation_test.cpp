@@ -117,7 +117,7 @@ struct Saying {
 std::vector<Saying> draw(Random& random, int world) {
   for (;;) {
     Shape shape = muster::transport::test::random_shape(random.next());
-    if (shape.ranks != world) continue;
+    if (shape.ranks != world || !shape.pieces.empty()) continue;  // pieces: tests/api/client/pieces_test.cpp
     shape.place = muster::transport::test::Place::kApart;
     shape.scattered = false;
     shape.misaligned_bytes = 0;

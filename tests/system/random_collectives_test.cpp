@@ -177,7 +177,7 @@ std::optional<Drawn> drawn(Shape shape, std::int32_t world, std::uint64_t seed, 
   const std::size_t element = std::max<std::size_t>(muster::dtype_bytes(shape.collective.dtype), 1);
   if (shape.ranks > world) return std::nullopt;
   shape.misaligned_bytes = shape.misaligned_bytes / element * element;
-  d.shares = may && muster::may_share_target(shape.collective.op) && random.below(3) == 0;
+  d.shares = may && shape.pieces.empty() && muster::may_share_target(shape.collective.op) && random.below(3) == 0;
   d.in_common = d.shares && shape.collective.op != MUSTER_ALL_REDUCE && random.below(2) == 0;
   if (d.shares) {  // the place, and so its blocks, are the same for all
     shape.place = Place::kApart;
@@ -388,16 +388,20 @@ class Taker {
     said_.target = d.shares ? muster_range{common_.buffer, d.shift} : range(d, part, target(part), p.target);
     const Block own = gives_in_common(d, part);
     if (own.bytes > 0) said_.source = {common_.buffer, own.at};
-    said_.count = muster::is_pairwise(c.op) ? p.count : c.count;
+    said_.count = muster::is_pairwise(c.op) ? p.count : c.first_piece.empty() ? c.count : 0;
     const bool is_root = p.index == c.root;
     const bool agreed = muster::has_agreed_blocks(c.op);
     const auto list = [](const std::vector<std::uint64_t>& numbers) {
       return numbers.empty() ? nullptr : numbers.data();
     };
+    const auto blocks = [&](const auto& counts, const auto& offsets) -> muster_blocks {
+      if (!p.piece_counts.empty()) return {nullptr, nullptr, p.piece_counts.data(), p.pieces.data()};
+      return {list(agreed ? c.counts : counts), list(offsets), nullptr, nullptr};
+    };
     if (muster::has_source_blocks(c.op, is_root))
-      said_.source_blocks = {list(agreed ? c.counts : p.source_counts), list(p.source_offsets)};
+      said_.source_blocks = blocks(p.source_counts, p.source_offsets);
     if (muster::has_target_blocks(c.op, is_root))
-      said_.target_blocks = {list(agreed ? c.counts : p.target_counts), list(p.target_offsets)};
+      said_.target_blocks = blocks(p.target_counts, p.target_offsets);
     return said_;
   }
 

@@ -12,7 +12,9 @@
 namespace muster::transport::test {
 
 inline ShareCounts said_by(const Placement& p) {
-  return {p.count, p.source_counts, p.source_offsets, p.target_counts, p.target_offsets};
+  const bool in_place = p.source == p.target && p.source != kNowhere;
+  return {p.count,          p.source_counts, p.source_offsets, p.target_counts,
+          p.target_offsets, p.piece_counts,  p.pieces,         in_place};
 }
 
 inline Face face_of(const FacePlace& place, muster_dtype dtype, std::byte* arena) {

@@ -34,10 +34,11 @@ struct Shape {
   std::uint64_t seed = 0;
   // Elements from member i to member j, at i · ranks + j: ALL_TO_ALL, and of the root in GATHER and SCATTER.
   std::vector<std::uint64_t> pairs{};
-  std::vector<Edge> edges{};     // EXCHANGE
-  bool scattered = false;        // each rank has its blocks at offsets of its own, else end to end
-  bool silent_root = false;      // the root of a BROADCAST takes no copy
-  std::uint64_t apart_mask = 0;  // members that are not in place, although the shape is: ALL_TO_ALL
+  std::vector<Edge> edges{};           // EXCHANGE
+  bool scattered = false;              // each rank has its blocks at offsets of its own, else end to end
+  bool silent_root = false;            // the root of a BROADCAST takes no copy
+  std::uint64_t apart_mask = 0;        // members that are not in place, although the shape is: ALL_TO_ALL
+  std::vector<muster_piece> pieces{};  // of all blocks, where Collective::first_piece says how many each has
 
   std::uint64_t pair(std::size_t from, std::size_t to) const {
     return pairs[from * static_cast<std::size_t>(ranks) + to];
@@ -71,8 +72,8 @@ struct Shape {
              std::to_string(e.count) + "  ";
     return out + "}, root " + std::to_string(c.root) + ", receiver " + std::to_string(c.receiver) +
            (place == Place::kInPlace ? ", in place" : ", apart") + (scattered ? ", scattered" : "") +
-           ", apart mask " + std::to_string(apart_mask) + ", misaligned by " +
-           std::to_string(misaligned_bytes) + ", seed " + std::to_string(seed);
+           ", pieces " + std::to_string(pieces.size()) + ", apart mask " + std::to_string(apart_mask) +
+           ", misaligned by " + std::to_string(misaligned_bytes) + ", seed " + std::to_string(seed);
   }
 };
 
@@ -175,7 +176,25 @@ class Placer {
     return inside ? whole + Placement::offset(offsets, lengths, i) * bytes_ : take(lengths[i]);
   }
 
+  // Vectors whose blocks are pieces. In place both begin at the same byte.
+  void in_pieces(Placement& m) {
+    const auto own = static_cast<std::size_t>(m.index);
+    const std::uint64_t length = block_lengths(c_, shape_.ranks)[own];
+    m.pieces = shape_.pieces;
+    for (std::size_t i = 1; i < c_.first_piece.size(); ++i)
+      m.piece_counts.push_back(c_.first_piece[i] - c_.first_piece[i - 1]);
+    std::uint64_t end = 0;
+    for (const muster_piece& piece : m.pieces)
+      if (piece.count > 0) end = std::max(end, piece.offset + piece.count);
+    const std::size_t whole = take(end);
+    const std::size_t block = shape_.in_place(m.index) && length > 0 ? whole : take(length);
+    const bool gather = c_.op == MUSTER_ALL_GATHER;
+    m.source = gather ? block : whole;
+    m.target = gather ? whole : block;
+  }
+
   void agreed_blocks(Placement& m) {
+    if (!c_.first_piece.empty()) return in_pieces(m);
     const bool gather = c_.op == MUSTER_ALL_GATHER;
     const std::vector<std::uint64_t> lengths = block_lengths(c_, shape_.ranks);
     auto& offsets = gather ? m.target_offsets : m.source_offsets;
@@ -265,6 +284,9 @@ inline std::uint64_t source_length(const Shape& shape, const Placement& member) 
   if (c.op != MUSTER_REDUCE_SCATTER) return c.count;
   const std::vector<std::uint64_t> lengths = block_lengths(c, shape.ranks);
   std::uint64_t end = 0;
+  for (const muster_piece& piece : member.pieces)
+    if (piece.count > 0) end = std::max(end, piece.offset + piece.count);
+  if (!member.piece_counts.empty()) return end;
   for (std::size_t i = 0; i < lengths.size(); ++i)
     if (lengths[i] > 0)
       end = std::max(end, Placement::offset(member.source_offsets, lengths, i) + lengths[i]);
@@ -337,6 +359,35 @@ inline std::vector<Edge> random_edges(Random& random, std::uint64_t ranks, std::
   return edges;
 }
 
+// Cuts the blocks of an ALL_GATHER or REDUCE_SCATTER into 1 to `most` pieces each, some of them empty, and
+// lays them out in any order with gaps; what is only read even one over the other.
+inline void cut_into_pieces(Random& random, std::uint64_t most, Shape& shape) {
+  Collective& c = shape.collective;
+  shape.scattered = false;
+  shape.pieces.clear();
+  c.first_piece.assign(1, 0);
+  for (std::uint64_t left : block_lengths(c, shape.ranks)) {
+    const std::uint64_t pieces = left == 0 ? random.below(3) : 1 + random.below(most);
+    for (std::uint64_t k = 1; k <= pieces; ++k) {
+      const std::uint64_t count = k == pieces ? left : random.below(4) == 0 ? 0 : random.below(left + 1);
+      shape.pieces.push_back({0, count});
+      left -= count;
+    }
+    c.first_piece.push_back(static_cast<std::uint32_t>(shape.pieces.size()));
+  }
+  std::vector<std::size_t> order(shape.pieces.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  const bool overlaps = c.op == MUSTER_REDUCE_SCATTER && shape.place == Place::kApart && random.below(2) == 0;
+  std::uint64_t at = 0;
+  for (const std::size_t i : order) {
+    muster_piece& piece = shape.pieces[i];
+    at += random.below(4);
+    piece.offset = piece.count == 0 && random.below(2) == 0 ? UINT64_MAX - 5 : at;
+    if (!overlaps) at += piece.count;
+  }
+}
+
 // A case of any kind from one seed: operation, dtype, operator, ranks, uneven and empty blocks, their order,
 // place, misalignment, graphs. One in eight is long, 3,000 to 384,000 elements in all: beyond the sizes at
 // which other algorithms are chosen and work is cut into parts. The longer the rarer, or the longest would
@@ -379,6 +430,7 @@ inline Shape random_shape(std::uint64_t seed) {
   shape.scattered = random.below(2) == 0;
   shape.silent_root = random.below(3) == 0;
   shape.misaligned_bytes = random.below(2) == 0 ? 0 : random.below(64);
+  if (has_agreed_blocks(c.op) && random.below(2) == 0) cut_into_pieces(random, 40, shape);
   return shape;
 }
 
@@ -451,6 +503,7 @@ inline Shape varied(Shape shape, std::uint64_t seed) {
   shape.misaligned_bytes = random.below(3) == 0 ? 0 : random.below(64);
   shape.scattered = random.below(2) == 0;
   shape.seed = seed;
+  if (has_agreed_blocks(c.op) && random.below(3) == 0) cut_into_pieces(random, 12, shape);
   return shape;
 }
 

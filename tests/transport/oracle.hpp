@@ -45,6 +45,8 @@ struct Placement {
   std::size_t target = kNowhere;
   std::uint64_t count = 0;  // where members agree pair by pair: of the one block, and of each without counts
   std::vector<std::uint64_t> source_counts{}, source_offsets{}, target_counts{}, target_offsets{};
+  std::vector<std::uint32_t> piece_counts{};
+  std::vector<muster_piece> pieces{};
   std::vector<FacePlace> sends{}, receives{};
 
   // Element at which block `i` of a side begins, if the blocks have these counts.
@@ -101,7 +103,40 @@ struct Oracle {
     const std::vector<std::byte> result = reduced(std::vector<std::uint64_t>(ranks), c.count);
     for (const Placement& m : members) store(m.target, result);
   }
+  // Calls body(piece, element of the block at which it begins) for each piece of block `r`.
+  template<class Body>
+  void for_each_piece(std::size_t r, Body body) const {
+    const std::vector<std::uint32_t>& counts = members.front().piece_counts;
+    std::size_t next = 0;
+    for (std::size_t k = 0; k < r; ++k) next += counts[k];
+    std::uint64_t at = 0;
+    for (std::uint32_t k = 0; k < counts[r]; ++k, ++next) {
+      body(members.front().pieces[next], at);
+      at += members.front().pieces[next].count;
+    }
+  }
+  bool in_pieces() const { return !members.front().piece_counts.empty(); }
+  // Element of the own block's vector at which a piece begins: there, or in place.
+  static std::uint64_t own(const Placement& m, const muster_piece& piece, std::uint64_t at) {
+    return m.source == m.target ? piece.offset : at;
+  }
+  void reduce_scatter_pieces() {
+    for (std::size_t r = 0; r < ranks; ++r)
+      for_each_piece(r, [&](const muster_piece& piece, std::uint64_t at) {
+        if (piece.count == 0) return;
+        store(members[r].target + own(members[r], piece, at) * bytes,
+              reduced(std::vector<std::uint64_t>(ranks, piece.offset), piece.count));
+      });
+  }
+  void all_gather_pieces() {
+    for (std::size_t r = 0; r < ranks; ++r)
+      for_each_piece(r, [&](const muster_piece& piece, std::uint64_t at) {
+        for (const Placement& m : members)
+          copy(m.target, piece.offset, members[r].source, own(members[r], piece, at), piece.count);
+      });
+  }
   void reduce_scatter() {
+    if (in_pieces()) return reduce_scatter_pieces();
     const std::vector<std::uint64_t> lengths = block_lengths(c, static_cast<std::int32_t>(ranks));
     for (std::size_t r = 0; r < ranks; ++r) {
       std::vector<std::uint64_t> first;
@@ -110,6 +145,7 @@ struct Oracle {
     }
   }
   void all_gather() {
+    if (in_pieces()) return all_gather_pieces();
     const std::vector<std::uint64_t> lengths = block_lengths(c, static_cast<std::int32_t>(ranks));
     for (std::size_t r = 0; r < ranks; ++r)
       for (const Placement& m : members)

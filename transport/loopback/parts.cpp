@@ -61,8 +61,9 @@ std::size_t lay_out(const Collective& c, ShareList shares, std::span<std::uint64
   const std::size_t bytes = element_bytes(c);
   starts[0] = 0;
   const auto blocks = [&](std::span<const Block> list) {
-    for (std::size_t i = 0; i < list.size(); ++i) starts[i + 1] = starts[i] + list[i].count;
-    return list.size();
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      starts[i + 1] = starts[i] + count_of(entries_of(c, list, i));
+    return shares.size();
   };
   const bool from_blocks = has_source_blocks(c.op, true);
   const bool to_blocks = has_target_blocks(c.op, true);
@@ -101,26 +102,38 @@ struct Piece {
   }
 };
 
-// Runs the piece for all members that it concerns. A target that all members share is written once. A copy
-// whose source is its target moves nothing.
-void carry_out(const Piece& piece) {
+// Where a fragment of the stretch lies in a vector with those blocks. `cut`: it has a block for each member.
+std::uint64_t offset_in(const Piece& piece, std::span<const Block> blocks, bool cut,
+                        const Fragment& fragment) {
+  if (!cut) return own_offset(blocks, fragment);
+  if (!piece.collective.first_piece.empty()) return fragment.cut_offset;
+  return blocks[piece.stretch].offset + fragment.first;
+}
+
+// Carries the fragment out for all members that it concerns. A target that all members share is written once.
+// A copy whose source is its target moves nothing.
+void carry_out(const Piece& piece, const Fragment& fragment) {
   const muster_op op = piece.collective.op;
   const ShareList shares = piece.shares;
   const auto stretch = static_cast<std::uint32_t>(piece.stretch);
   const auto members = static_cast<std::uint32_t>(shares.size());
   const auto givers =
       is_transfer(op) ? math::Givers{0, 1} : math::givers_of(piece.collective, stretch, members);
-  const std::size_t source_block = has_source_blocks(op, true) ? piece.stretch : 0;
-  const std::size_t target_block = has_target_blocks(op, true) ? piece.stretch : 0;
   MemberSources sources;
-  for (std::uint32_t k = 0; k < givers.count; ++k)
-    sources[k] = piece.source(*shares[givers.first + k], source_block, piece.first);
+  for (std::uint32_t k = 0; k < givers.count; ++k) {
+    const Share& giver = *shares[givers.first + k];
+    sources[k] = giver.source + offset_in(piece, giver.source_blocks, has_source_blocks(op, true), fragment) *
+                                    piece.element_bytes;
+  }
   Targets targets;
   std::size_t getters = 0;
   const bool shared = piece.collective.shared_memory != 0;
   const auto to = [&](const Share& share) {
     if (share.target == nullptr) return;  // the root may ask for no copy of its own
-    if (getters == 0 || !shared) targets[getters++] = piece.target(share, target_block, piece.first);
+    if (getters > 0 && shared) return;
+    targets[getters++] =
+        share.target +
+        offset_in(piece, share.target_blocks, has_target_blocks(op, true), fragment) * piece.element_bytes;
   };
   if (may_share_target(op))
     for (const Share* share : shares) to(*share);
@@ -128,7 +141,16 @@ void carry_out(const Piece& piece) {
     to(gets_at_root(op) ? piece.root() : *shares[is_transfer(op) ? 1 : piece.stretch]);
   if (getters == 0) return;
   math::carry_out(piece.collective, std::span(sources).first(givers.count), std::span(targets).first(getters),
-                  piece.last - piece.first, piece.streaming_from);
+                  fragment.count, piece.streaming_from);
+}
+
+void carry_out(const Piece& piece) {
+  const Collective& c = piece.collective;
+  if (c.first_piece.empty()) return carry_out(piece, {piece.first, piece.last - piece.first, 0, 0});
+  const Share& any = *piece.shares.front();
+  const auto& cut = has_target_blocks(c.op, true) ? any.target_blocks : any.source_blocks;
+  for_each_fragment(entries_of(c, cut, piece.stretch), piece.first, piece.last,
+                    [&](const Fragment& fragment) { carry_out(piece, fragment); });
 }
 
 void copy(const Piece& piece, const Share& to, std::size_t target_block, const Share& from,

@@ -30,6 +30,10 @@ struct SaidFaces {
 struct SaidTable {
   std::uint8_t table = 0;
 };
+// Blocks in pieces. 1: the member's contribution lies in its source, in the pieces that all agree on.
+struct SaidPieces {
+  std::uint8_t in_source = 0;
+};
 // Algorithm::kSliced: packed PayloadLocation of the stage into which the member reduces its slices.
 struct SaidStage {
   std::uint64_t location = 0;

@@ -127,6 +127,9 @@ shm::PayloadLocation Payloads::announce(Announced* announced) {
   if (plan_.pairwise) {
     if (table_bytes() > 0 && given_.kind != Kind::kNone) write_table(!in_source);
     announced->say(SaidBalance{plan_.signature.balance});
+  } else if (!plan_.what.first_piece.empty()) {
+    const bool in_pieces = has_source_blocks(plan_.what.op, false) || plan_.mine.source == plan_.mine.target;
+    announced->say(SaidPieces{in_source && in_pieces});
   } else if (has_source_blocks(plan_.what.op, false) && in_source && !plan_.end_to_end) {
     write_table(false);
     announced->say(SaidTable{1});
@@ -195,6 +198,20 @@ const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
   std::uint64_t offset = 0;
   std::memcpy(&offset, channel_.arrivals().payload_of(i) + me * sizeof offset, sizeof offset);
   return read(i, offset, bytes);
+}
+
+// In its own source a member reads the pieces where they lie. Of a peer it reads them so if the peer says
+// that they lie in its source too; else they were packed, or stand end to end.
+const std::byte* Payloads::fragment(std::uint32_t i, const Fragment& fragment) {
+  const std::size_t element = plan_.element;
+  const bool cut = has_source_blocks(plan_.what.op, false);
+  if (i == channel_.index())
+    return plan_.mine.source +
+           (cut ? fragment.cut_offset : own_offset(plan_.mine.source_blocks, fragment)) * element;
+  const bool in_pieces = channel_.arrivals().of(i).said<SaidPieces>().in_source != 0;
+  std::uint64_t offset = fragment.cut_offset * element;
+  if (!in_pieces) offset = fragment.first * element + (cut ? plan_.my_offset : 0);
+  return read(i, offset, fragment.count * element);
 }
 
 bool Payloads::intact(std::uint32_t i) const {

@@ -16,7 +16,8 @@ namespace muster::client {
 // Owns    nothing; lives as long as one operation.
 // Thread  the session's.
 // Bound   a contribution of any size; a table of at most kBlocksMax offsets in front of it.
-// Fails   read, block_for_me: nullptr if a peer's location is invalid, or its memory cannot be mapped.
+// Fails   read, block_for_me, fragment: nullptr if a peer's location is invalid, or its memory cannot be
+// mapped.
 class Payloads {
  public:
   Payloads(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy)
@@ -42,6 +43,8 @@ class Payloads {
   const std::byte* read(std::uint32_t i, std::uint64_t offset, std::uint64_t bytes);
   // The block for this member in member i's contribution, in operations that give each member its own block.
   const std::byte* block_for_me(std::uint32_t i, std::uint64_t bytes);
+  // A fragment of what member i gives to this one, in operations whose blocks lie in pieces.
+  const std::byte* fragment(std::uint32_t i, const Fragment& fragment);
   // Whether all that was read of member i is valid, provided that Channel::sound() holds too.
   bool intact(std::uint32_t i) const;
   // Whether all that was read of all members, and of their slots, is valid.

@@ -43,7 +43,7 @@ DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Ch
       plan.choice.algorithm == Algorithm::kShared ? shared_bytes(plan) : got_count(plan.mine) * element;
   if (has_agreed_blocks(plan.what.op) && has_source_blocks(plan.what.op, false))
     for (std::uint32_t i = 0; i < channel.index(); ++i)
-      plan.my_offset += plan.mine.source_blocks[i].count * element;
+      plan.my_offset += count_of(entries_of(plan.what, plan.mine.source_blocks, i)) * element;
   const bool uneven = !plan.what.counts.empty();
   const auto dtype = static_cast<std::uint8_t>(plan.what.dtype | (uneven ? shm::kRecordUneven : 0));
   plan.record = {shm::pack_what({channel.line(), static_cast<std::uint8_t>(plan.what.op), dtype, 0}),

@@ -45,11 +45,14 @@ class Shared {
   // The own block of an ALL_GATHER.
   Outcome bring_block() {
     if (!brings_block(plan_)) return Outcome::kDone;
-    const Block& to = plan_.mine.target_blocks[channel_.index()];
-    const std::byte* const source = plan_.mine.source + plan_.mine.source_blocks.front().offset * element_;
-    std::byte* const target = plan_.mine.target + to.offset * element_;
-    math::carry_out(plan_.what, std::span(&source, 1), std::span(&target, 1), to.count,
-                    math::streaming_from(plan_.got_bytes));
+    const auto entries = entries_of(plan_.what, plan_.mine.target_blocks, channel_.index());
+    for_each_fragment(entries, 0, count_of(entries), [&](const Fragment& fragment) {
+      const std::byte* const source =
+          plan_.mine.source + own_offset(plan_.mine.source_blocks, fragment) * element_;
+      std::byte* const target = plan_.mine.target + fragment.cut_offset * element_;
+      math::carry_out(plan_.what, std::span(&source, 1), std::span(&target, 1), fragment.count,
+                      math::streaming_from(plan_.got_bytes));
+    });
     return Outcome::kDone;
   }
 

@@ -16,10 +16,15 @@ SharedPart part_of(std::uint64_t total, std::uint64_t members, std::uint64_t ind
 }
 
 bool brings_block(const DirectPlan& plan) {
-  const Block& from = plan.mine.source_blocks.front();
-  const Block& to = plan.mine.target_blocks[static_cast<std::size_t>(plan.mine.index)];
-  const std::size_t element = plan.element;
-  return to.count > 0 && plan.mine.source + from.offset * element != plan.mine.target + to.offset * element;
+  const auto entries =
+      entries_of(plan.what, plan.mine.target_blocks, static_cast<std::size_t>(plan.mine.index));
+  bool lies_there = true;
+  for_each_fragment(entries, 0, count_of(entries), [&](const Fragment& fragment) {
+    const std::uint64_t from = own_offset(plan.mine.source_blocks, fragment);
+    lies_there = lies_there && plan.mine.source + from * plan.element ==
+                                   plan.mine.target + fragment.cut_offset * plan.element;
+  });
+  return !lies_there;
 }
 
 std::uint64_t shared_bytes(const DirectPlan& plan) {
@@ -27,7 +32,7 @@ std::uint64_t shared_bytes(const DirectPlan& plan) {
   const Channel& channel = *plan.channel;
   if (!has_target_blocks(plan.what.op, false))
     return part_of(plan.what.count * element, channel.members(), channel.index()).bytes;
-  return brings_block(plan) ? plan.mine.target_blocks[channel.index()].count * element : 0;
+  return brings_block(plan) ? given_count(plan.mine) * element : 0;
 }
 
 }  // namespace muster::client

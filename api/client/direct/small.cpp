@@ -33,7 +33,7 @@ void copy_few(std::byte* to, const std::byte* from, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) to[i] = from[i];
 }
 
-// Several blocks: REDUCE_SCATTER.
+// Several blocks, or one in pieces.
 void give_blocks(const DirectPlan& plan, std::byte* to) {
   for (const Block& block : plan.mine.source_blocks) {
     copy_few(to, plan.mine.source + block.offset * plan.element, block.count * plan.element);
@@ -41,27 +41,29 @@ void give_blocks(const DirectPlan& plan, std::byte* to) {
   }
 }
 
-std::byte* target(const DirectPlan& plan, const Block& block) {
-  return plan.mine.target + block.offset * plan.element;
+// Copies `from`, end to end, to those entries of the target.
+void deliver(const DirectPlan& plan, std::span<const Block> entries, const std::byte* from) {
+  for (const Block& entry : entries) {
+    const std::size_t bytes = entry.count * plan.element;
+    copy_few(plan.mine.target + entry.offset * plan.element, from, bytes);
+    from += bytes;
+  }
 }
 
 // Reduces all kSmallBytesMax bytes of the payloads. Only the members' elements are copied to the target.
 void reduce(const DirectPlan& plan) {
   plan.small.reducer(plan.small.reduction);
-  copy_few(target(plan, plan.mine.target_blocks.front()), plan.small.line.data() + plan.my_offset,
-           plan.got_bytes);
+  deliver(plan, plan.mine.target_blocks, plan.small.line.data() + plan.my_offset);
 }
 
 void gather(const DirectPlan& plan) {
-  const auto& blocks = plan.mine.target_blocks;
-  for (std::uint32_t i = 0; i < blocks.size(); ++i)
-    copy_few(target(plan, blocks[i]), plan.channel->arrivals().of(i).inside, blocks[i].count * plan.element);
+  for (std::uint32_t i = 0; i < plan.channel->members(); ++i)
+    deliver(plan, entries_of(plan.what, plan.mine.target_blocks, i), plan.channel->arrivals().of(i).inside);
 }
 
 void take_from_root(const DirectPlan& plan) {
-  const Block& to = plan.mine.target_blocks.front();
-  const std::byte* given = plan.channel->arrivals().of(static_cast<std::uint32_t>(plan.what.root)).inside;
-  copy_few(target(plan, to), given, to.count * plan.element);
+  deliver(plan, plan.mine.target_blocks,
+          plan.channel->arrivals().of(static_cast<std::uint32_t>(plan.what.root)).inside);
 }
 
 }  // namespace

@@ -34,12 +34,24 @@ enum {
   MUSTER_PREMUL_SUM = 6 /* each member's elements times `scale`, then the sum */
 };
 
-/* How a vector is cut into one block for each member of the group. Both lists have an entry per member, in group order,
- * and are copied. Block i is that of member i, so the own block is the one with this rank's index in the group. */
+/* A piece of a block: elements [offset, offset + count) of this rank's vector. */
+typedef struct muster_piece {
+  uint64_t offset;
+  uint64_t count;
+} muster_piece;
+
+/* How a vector is cut into one block for each member of the group. Lists have an entry per member, in group order, and are copied.
+ * Block i is that of member i, so the own block is the one with this rank's index in the group.
+ *
+ * In an ALL_GATHER and a REDUCE_SCATTER a block may be a list of pieces, end to end. So the shards of many tensors travel as one
+ * operation, to or from where the tensors lie. Pieces are relative to the start of the member's vector and equal at all members;
+ * then counts and offsets are NULL and `count` is 0. 4096 pieces at most. */
 typedef struct muster_blocks {
   const uint64_t* counts;  /* elements of each block; NULL: `count` each                                         */
   const uint64_t* offsets; /* element at which each block begins, in this rank's own vector; NULL: end to end.
                               Blocks that are written must not overlap; blocks that are read may                 */
+  const uint32_t* piece_counts; /* pieces of each block; NULL: one each, as counts and offsets say               */
+  const muster_piece* pieces;   /* of block 0, then of block 1, and so on; NULL with piece_counts                */
 } muster_blocks;
 
 /* One edge of a neighbour exchange, as one of its two ends sees it. */
@@ -58,11 +70,11 @@ typedef struct muster_face {
  * counts are legal everywhere, and so are members that give and get nothing.
  *
  *  ALL_REDUCE      target[count] = reduction of all source[count]. In place: source equals target.
- *  ALL_GATHER      target_blocks = blocks of all members; source = own block. All agree on all counts; offsets are each
- *                  rank's own. In place: source is the own block inside target.
+ *  ALL_GATHER      target_blocks = blocks of all members; source = own block. All agree on counts and pieces; offsets are each
+ *                  rank's own. In place: source is the own block inside target; with pieces: source equals target.
  *  REDUCE_SCATTER  target = own block of the reduction of all sources; a source has a block for each member (source_blocks).
- *                  All agree on all counts; offsets are each rank's own. In place: target is the own block inside source,
- *                  and the other blocks of source stay as they are.
+ *                  All agree on counts and pieces; offsets are each rank's own. In place: target is the own block inside source,
+ *                  and the other blocks of source stay as they are. In place with pieces: target equals source.
  *  BROADCAST       target[count] = the source[count] of member `peer`, who may pass source as target, or no target.
  *  REDUCE          target[count] of member `peer` = reduction of all source[count]. In place at `peer`: source equals
  *                  target. The others' target is ignored.
@@ -134,7 +146,8 @@ typedef struct muster_collective {
   const char* site; /* where in the program this is, for reports: "model.py:311"; NULL: nowhere. Copied, 47 bytes at most */
 } muster_collective;
 #define MUSTER_COLLECTIVE_INIT \
-  {sizeof(muster_collective), 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, 0, {NULL, NULL}, {NULL, NULL}, NULL, NULL, 0, 0, 0.0, NULL}
+  {sizeof(muster_collective), 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, 0, {NULL, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL}, NULL, NULL, 0, \
+   0, 0.0, NULL}
 
 /* Validate against this rank's buffers and the group, and register. Local: the agreement with the other members takes place
  * when the plan starts, so ranks may create plans in any order. May block for the daemon's answer. Errors: BAD_ARGUMENT naming
@@ -160,7 +173,7 @@ MUSTER_API muster_status_t muster_plan_run(muster_session* session, muster_plan 
  * dtype and all else stay. Local, asks nobody: starts in flight keep the counts they were started with. All members must change
  * their counts at the same place in the order of their operations (a difference is MISMATCH, as ever).
  * Errors: BAD_ARGUMENT (blocks that leave their buffer or overlap: the plan then keeps its counts; a kernel's plan),
- * UNSUPPORTED (an EXCHANGE, whose faces say how many, and a BARRIER have no counts: make another plan; the memory of a device
+ * UNSUPPORTED (an EXCHANGE, whose faces say how many, a BARRIER, and blocks in pieces: make another plan; the memory of a device
  * that this process does not see), STALE. */
 MUSTER_API muster_status_t muster_plan_recount(muster_session* session, muster_plan plan, uint64_t count,
                                                const muster_blocks* source_blocks, const muster_blocks* target_blocks);

@@ -132,8 +132,8 @@ TEST_F(Collectives, GathersBlocksToWhereTheRootWantsThem) {
     muster_collective c = say(rank, MUSTER_GATHER, rank == 0 ? 2 : rank == 1 ? 0 : 999);
     c.peer = 2;
     const std::uint64_t* nowhere = reinterpret_cast<const std::uint64_t*>(8);  // must not be looked at
-    c.target_blocks =
-        rank == 2 ? muster_blocks{counts.data(), offsets.data()} : muster_blocks{nowhere, nowhere};
+    c.target_blocks = rank == 2 ? muster_blocks{counts.data(), offsets.data(), nullptr, nullptr}
+                                : muster_blocks{nowhere, nowhere, nullptr, nullptr};
     return c;
   };
   expect_well(gather);
@@ -153,7 +153,7 @@ TEST_F(Collectives, ScattersBlocksFromWhereTheRootHasThem) {
   const Counts offsets{4, 4, 3};  // what is read may overlap
   expect_well([&](int rank) {
     muster_collective c = say(rank, MUSTER_SCATTER, static_cast<std::uint64_t>(rank) + 1);
-    if (rank == 0) c.source_blocks = {counts.data(), offsets.data()};
+    if (rank == 0) c.source_blocks = {counts.data(), offsets.data(), nullptr, nullptr};
     return c;
   });
   EXPECT_THAT(first(targets_[0], 2), ElementsAre(4.0f, -1.0f));
@@ -166,7 +166,7 @@ TEST_F(Collectives, GathersAndReducesWithOffsetsOfEachRanksOwn) {
   const std::array<Counts, kWorld> offsets{Counts{0, 1, 3}, Counts{3, 1, 0}, Counts{10, 20, 30}};
   expect_well([&](int rank) {
     muster_collective c = say(rank, MUSTER_ALL_GATHER, 12345);  // the list counts, not this
-    c.target_blocks = {counts.data(), offsets[static_cast<std::size_t>(rank)].data()};
+    c.target_blocks = {counts.data(), offsets[static_cast<std::size_t>(rank)].data(), nullptr, nullptr};
     return c;
   });
   EXPECT_THAT(first(targets_[0], 4), ElementsAre(0.0f, 100.0f, 101.0f, 200.0f));
@@ -175,7 +175,7 @@ TEST_F(Collectives, GathersAndReducesWithOffsetsOfEachRanksOwn) {
   expect_well([&](int rank) {
     muster_collective c = say(rank, MUSTER_REDUCE_SCATTER);
     c.redop = MUSTER_SUM;
-    c.source_blocks = {counts.data(), offsets[static_cast<std::size_t>(rank)].data()};
+    c.source_blocks = {counts.data(), offsets[static_cast<std::size_t>(rank)].data(), nullptr, nullptr};
     return c;
   });
   EXPECT_THAT(first(targets_[1], 2), ElementsAre(1.0f + 101.0f + 220.0f, 2.0f + 102.0f + 221.0f));
@@ -315,7 +315,7 @@ TEST_F(Collectives, RefusesWhatLiesBehindItsBuffer) {
   const Counts far{0, 1, 64};
   const Counts beyond{0, 1, UINT64_MAX / 2};
   muster_collective c = say(0, MUSTER_ALL_GATHER);
-  c.target_blocks = {counts.data(), far.data()};
+  c.target_blocks = {counts.data(), far.data(), nullptr, nullptr};
   expect_refused(c, MUSTER_ERR_BAD_ARGUMENT,
                  "target: 3 blocks, 65 elements from byte 0 end behind the buffer's 256 bytes");
   c.target_blocks.offsets = beyond.data();

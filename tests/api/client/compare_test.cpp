@@ -242,7 +242,7 @@ TEST_F(Samples, FindNoFaultWhereThereIsNone) {
     const std::uint64_t counts[] = {kCount, 0, 2 * kCount};
     const std::uint64_t offsets[] = {me, 0, 2 * kCount + me};
     c.count = 0;
-    c.target_blocks = {counts, offsets};
+    c.target_blocks = {counts, offsets, nullptr, nullptr};
     EXPECT_EQ(runs_of(member, 3, c), 6u);
 
     muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;

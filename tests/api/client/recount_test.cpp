@@ -27,8 +27,10 @@ class Recount : public muster::test::RunningRanks {
   static muster_status_t recount(Member& member, muster_plan plan, std::uint64_t count,
                                  const std::vector<std::uint64_t>* source = nullptr,
                                  const std::vector<std::uint64_t>* target = nullptr) {
-    const muster_blocks source_blocks{source != nullptr ? source->data() : nullptr, nullptr};
-    const muster_blocks target_blocks{target != nullptr ? target->data() : nullptr, nullptr};
+    const muster_blocks source_blocks{source != nullptr ? source->data() : nullptr, nullptr, nullptr,
+                                      nullptr};
+    const muster_blocks target_blocks{target != nullptr ? target->data() : nullptr, nullptr, nullptr,
+                                      nullptr};
     const muster_status_t status =
         muster_plan_recount(member.session, plan, count, &source_blocks, &target_blocks);
     member.error = muster_last_error();
@@ -232,13 +234,13 @@ TEST_F(Recount, WorksInPlace) {
       if (op == MUSTER_ALL_GATHER) c.source.offset_bytes = offsets[me] * sizeof(float);
       if (op == MUSTER_REDUCE_SCATTER) c.target.offset_bytes = offsets[me] * sizeof(float);
       const std::uint64_t none[] = {0, 0, 0};
-      if (op == MUSTER_ALL_GATHER) c.target_blocks = {none, offsets};
-      if (op == MUSTER_REDUCE_SCATTER) c.source_blocks = {none, offsets};
+      if (op == MUSTER_ALL_GATHER) c.target_blocks = {none, offsets, nullptr, nullptr};
+      if (op == MUSTER_REDUCE_SCATTER) c.source_blocks = {none, offsets, nullptr, nullptr};
       const muster_plan plan = plan_of(member, c);
       std::minstd_rand random(5);
       for (int number = 0; number < 20; ++number) {
         const std::uint64_t counts[] = {random() % kSlot, random() % kSlot, random() % kSlot};
-        const muster_blocks blocks{counts, offsets};
+        const muster_blocks blocks{counts, offsets, nullptr, nullptr};
         ASSERT_EQ(muster_plan_recount(member.session, plan, counts[0],
                                       op == MUSTER_REDUCE_SCATTER ? &blocks : nullptr,
                                       op == MUSTER_ALL_GATHER ? &blocks : nullptr),
