@@ -177,7 +177,8 @@ std::optional<Drawn> drawn(Shape shape, std::int32_t world, std::uint64_t seed, 
   const std::size_t element = std::max<std::size_t>(muster::dtype_bytes(shape.collective.dtype), 1);
   if (shape.ranks > world) return std::nullopt;
   shape.misaligned_bytes = shape.misaligned_bytes / element * element;
-  d.shares = may && shape.pieces.empty() && muster::may_share_target(shape.collective.op) && random.below(3) == 0;
+  const bool whole = shape.pieces.empty();  // blocks in a common target lie end to end
+  d.shares = may && whole && muster::may_share_target(shape.collective.op) && random.below(3) == 0;
   d.in_common = d.shares && shape.collective.op != MUSTER_ALL_REDUCE && random.below(2) == 0;
   if (d.shares) {  // the place, and so its blocks, are the same for all
     shape.place = Place::kApart;

@@ -30,28 +30,22 @@ UnitLayout::UnitLayout(const std::vector<Parameter>& parameters, const Layout& l
     Place place;
     place.gathered = gathered_box(parameter, layout.tp);
     place.owned = owned_box(parameter, layout);
-    place.chunk_rows = ceil_div(place.gathered.rows.count, shards);
     place.shard_offset = shard_elements;
     place.gathered_offset = gathered_elements;
-    shard_elements += place.chunk_elements();
+    shard_elements += place.owned.elements();
     gathered_elements += place.gathered.elements();
     if (!parameter.is_norm()) matrix_elements = shard_elements;
     places.push_back(place);
   }
-}
-
-std::vector<BlockCopy> UnitLayout::copies() const {
-  std::vector<BlockCopy> copies;
-  for (const Place& place : places) {
-    const std::int64_t chunk = place.chunk_elements();
-    const std::int64_t full = chunk == 0 ? 0 : place.gathered.elements() / chunk;
-    const std::int64_t rest = place.gathered.elements() - full * chunk;
-    if (full > 0) copies.push_back({full, chunk, place.shard_offset, shard_elements, place.gathered_offset});
-    if (rest > 0)
-      copies.push_back({1, rest, place.shard_offset + full * shard_elements, shard_elements,
-                        place.gathered_offset + full * chunk});
+  for (std::int64_t shard = 0; shard < shards; ++shard) {
+    for (const Place& place : places) {
+      const Chunk rows = ceil_chunk(place.gathered.rows.count, shards, shard);
+      const std::int64_t columns = place.gathered.columns.count;
+      pieces.push_back({static_cast<std::uint64_t>(place.gathered_offset + rows.begin * columns),
+                        static_cast<std::uint64_t>(rows.count * columns)});
+    }
+    piece_counts.push_back(static_cast<std::uint32_t>(places.size()));
   }
-  return copies;
 }
 
 }  // namespace train_lm

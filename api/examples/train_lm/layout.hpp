@@ -2,8 +2,7 @@
 //
 // A parameter is a matrix (a norm's weight is one column). Tensor parallelism cuts it first, by rows or by
 // columns. The part of a rank is then cut by rows over dp_shard. Both cuts take ceil-chunks: every part has
-// ceil(total / parts) rows, except that the last parts may have fewer or none. Shards are padded to the full
-// chunk, so that all ranks send equally much.
+// ceil(total / parts) rows, except that the last parts may have fewer or none.
 #pragma once
 
 #include <cstdint>
@@ -78,36 +77,25 @@ Box owned_box(const Parameter& parameter, const Layout& layout);
 struct Place {
   Box gathered;
   Box owned;
-  std::int64_t chunk_rows = 0;       // rows in each rank's shard, padding included
-  std::int64_t shard_offset = 0;     // in a rank's shard of the unit
+  std::int64_t shard_offset = 0;     // in this rank's shard of the unit
   std::int64_t gathered_offset = 0;  // in the unit's gathered parameters
-  std::int64_t chunk_elements() const { return chunk_rows * gathered.columns.count; }
 };
 
-// A copy of `blocks` runs of `elements` elements each, between two spacings.
-struct BlockCopy {
-  std::int64_t blocks = 0;
-  std::int64_t elements = 0;
-  std::int64_t slots_offset = 0;     // in the concatenation of all ranks' shards…
-  std::int64_t slots_stride = 0;     // …where consecutive blocks are one shard apart
-  std::int64_t gathered_offset = 0;  // in the unit's gathered parameters, where they are adjacent
-};
-
-// The parameters that are gathered and reduced together. A collective sees `slots`: the shards of all
-// dp_shard ranks, one after the other, each with its chunk of every parameter. Kernels see `gathered`: whole
-// parameters, one after the other.
+// The parameters that are gathered and reduced together. Gathered, they lie whole, one after the other. A
+// shard has a rank's rows of each, one after the other.
 struct UnitLayout {
   UnitLayout(const std::vector<Parameter>& parameters, const Layout& layout);
 
-  std::vector<Place> places;         // as the parameters
-  std::int64_t shards = 1;           // how many slots
-  std::int64_t shard_elements = 0;   // of one slot
-  std::int64_t matrix_elements = 0;  // of one slot before the first norm: norms come last in a unit
+  std::vector<Place> places;  // as the parameters
+  std::int64_t shards = 1;
+  std::int64_t shard_elements = 0;   // of this rank's shard
+  std::int64_t matrix_elements = 0;  // of it before the first norm: norms come last in a unit
   std::int64_t gathered_elements = 0;
 
-  // The copies between slots and gathered parameters. At most two for each parameter: the full chunks, and
-  // the last, shorter one.
-  std::vector<BlockCopy> copies() const;
+  // Where the rows of each shard lie in the gathered parameters: a piece for each parameter.
+  std::vector<std::uint32_t> piece_counts;  // by shard
+  std::vector<muster_piece> pieces;
+  muster_blocks blocks() const { return {nullptr, nullptr, piece_counts.data(), pieces.data()}; }
 };
 
 }  // namespace train_lm

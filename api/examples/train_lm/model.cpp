@@ -184,6 +184,7 @@ void Model::backward(Program& program) {
   for (std::size_t unit = units_.size() - 1; unit > 0; --unit) {
     if (unit > 1) units_[unit - 1].prefetch(program);  // the embedding's backward does not read its table
     units_[unit].unshard(program);
+    units_[unit].begin_gradients(program);
     if (unit == units_.size() - 1) {
       head_backward(program);
     } else {
@@ -192,6 +193,7 @@ void Model::backward(Program& program) {
     }
     units_[unit].reduce(program);
   }
+  units_[0].begin_gradients(program);
   program.kernel(
       muster_embedding_backward(ids_, d_stream_, units_[0].gradient(kTable), units_[0].first_row(kTable), 0));
   units_[0].reduce(program);

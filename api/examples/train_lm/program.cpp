@@ -88,10 +88,21 @@ muster_collective all_gather(muster_group group, const muster_tensor& own, muste
   return collective;
 }
 
-muster_collective reduce_scatter_average(muster_group group, muster_range source, const muster_tensor& own) {
+muster_collective all_gather(muster_group group, const muster_tensor& own, muster_range target,
+                             const muster_blocks& blocks) {
+  muster_collective collective = all_gather(group, own, target);
+  collective.count = 0;
+  collective.target_blocks = blocks;
+  return collective;
+}
+
+muster_collective reduce_scatter_average(muster_group group, muster_range source, const muster_blocks& blocks,
+                                         const muster_tensor& own) {
   muster_collective collective = collective_of(MUSTER_REDUCE_SCATTER, group, own);
+  collective.count = 0;
   collective.redop = MUSTER_AVG;
   collective.source = source;
+  collective.source_blocks = blocks;
   collective.target = {own.buffer, own.offset_bytes};
   return collective;
 }

@@ -59,10 +59,14 @@ class Program {
   Mark newest_kernel_{Mark::kBeforeReplay, MUSTER_LANE_COMPUTE};
 };
 
-// ---- collectives as values, all with contiguous operands ---------------------------------------
+// ---- collectives as values ---------------------------------------------------------------------
 
 muster_collective all_reduce(muster_group group, muster_redop redop, const muster_tensor& tensor);
 muster_collective all_gather(muster_group group, const muster_tensor& own, muster_range target);
-muster_collective reduce_scatter_average(muster_group group, muster_range source, const muster_tensor& own);
+// The blocks of all members lie in pieces of `target`, or of `source`; the own block is contiguous.
+muster_collective all_gather(muster_group group, const muster_tensor& own, muster_range target,
+                             const muster_blocks& blocks);
+muster_collective reduce_scatter_average(muster_group group, muster_range source, const muster_blocks& blocks,
+                                         const muster_tensor& own);
 
 }  // namespace train_lm

@@ -2,6 +2,7 @@
 
 #include "api/examples/train_lm/random.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace train_lm {
@@ -17,21 +18,6 @@ muster_tensor run_of(const Buffer& buffer, muster_dtype dtype, std::int64_t begi
   return muster_view1(buffer.handle, offset, dtype, end - begin);
 }
 
-// A view of the copy's blocks in `buffer`, `stride` elements apart.
-muster_tensor blocks_of(const Buffer& buffer, muster_dtype dtype, const BlockCopy& copy, std::int64_t offset,
-                        std::int64_t stride) {
-  const std::uint64_t offset_bytes = static_cast<std::uint64_t>(offset) * muster_dtype_bytes(dtype);
-  muster_tensor view = muster_view2(buffer.handle, offset_bytes, dtype, copy.blocks, copy.elements);
-  view.stride[0] = stride;
-  return view;
-}
-muster_tensor slots_side(const Buffer& buffer, muster_dtype dtype, const BlockCopy& copy) {
-  return blocks_of(buffer, dtype, copy, copy.slots_offset, copy.slots_stride);
-}
-muster_tensor gathered_side(const Buffer& buffer, muster_dtype dtype, const BlockCopy& copy) {
-  return blocks_of(buffer, dtype, copy, copy.gathered_offset, copy.elements);
-}
-
 }  // namespace
 
 Unit::Unit(Runtime& runtime, const Layout& layout, std::vector<Parameter> parameters, std::size_t index,
@@ -44,7 +30,7 @@ Unit::Unit(Runtime& runtime, const Layout& layout, std::vector<Parameter> parame
       index_(index),
       workspace_(workspace),
       dtype_(dtype) {
-  const std::uint64_t elements = static_cast<std::uint64_t>(layout_.shard_elements);
+  const auto elements = static_cast<std::uint64_t>(std::max<std::int64_t>(1, layout_.shard_elements));
   for (Buffer* buffer : {&master_, &gradient_, &first_moment_, &second_moment_})
     *buffer = runtime.allocate(elements * sizeof(float));
   if (dtype_ != MUSTER_F32) low_ = runtime.allocate(elements * muster_dtype_bytes(dtype_));
@@ -82,7 +68,7 @@ muster_tensor Unit::weight(std::size_t first, std::size_t count) const {
 }
 
 muster_tensor Unit::gradient(std::size_t first, std::size_t count) const {
-  return rows_of(sharded() ? workspace_.gradients() : gradient_, MUSTER_F32, first, count);
+  return rows_of(sharded() ? workspace_.outbox(index_).gradients : gradient_, MUSTER_F32, first, count);
 }
 
 muster_tensor Unit::shard(const Buffer& buffer, muster_dtype dtype) const {
@@ -93,35 +79,26 @@ void Unit::prefetch(Program& program) {
   if (!sharded() || !workspace_.take(index_)) return;
   Workspace::Place& place = workspace_.place(index_);
   place.arrived = program.collective(
-      MUSTER_LANE_GATHER, all_gather(dp_shard_.group, shard(rounded(), dtype_), {place.slots.handle, 0}));
+      MUSTER_LANE_GATHER,
+      all_gather(dp_shard_.group, shard(rounded(), dtype_), {place.gathered.handle, 0}, layout_.blocks()));
 }
 
 void Unit::unshard(Program& program) {
   prefetch(program);
-  Workspace::Place& place = workspace_.place(index_);
-  if (!sharded() || place.unpacked) return;
-  program.join(place.arrived);
-  for (const BlockCopy& copy : layout_.copies())
-    program.kernel(
-        muster_copy(slots_side(place.slots, dtype_, copy), gathered_side(place.gathered, dtype_, copy)));
-  place.unpacked = true;
+  if (sharded()) program.join(workspace_.place(index_).arrived);
+}
+
+void Unit::begin_gradients(Program& program) {
+  if (sharded()) program.join(workspace_.outbox(index_).sent);
 }
 
 void Unit::reduce(Program& program) {
   Mark scattered;
   if (sharded()) {
     Workspace::Outbox& outbox = workspace_.outbox(index_);
-    program.join(outbox.sent);
-    // Clears the padding, which takes part in the sum and may hold values of another unit.
-    const std::int64_t slots = layout_.shards * layout_.shard_elements;
-    if (slots != layout_.gathered_elements)
-      program.kernel(muster_fill(run_of(outbox.slots, MUSTER_F32, 0, slots), 0.0));
-    for (const BlockCopy& copy : layout_.copies())
-      program.kernel(muster_copy(gathered_side(workspace_.gradients(), MUSTER_F32, copy),
-                                 slots_side(outbox.slots, MUSTER_F32, copy)));
-    scattered = program.collective(
-        MUSTER_LANE_REDUCE,
-        reduce_scatter_average(dp_shard_.group, {outbox.slots.handle, 0}, shard(gradient_, MUSTER_F32)));
+    scattered = program.collective(MUSTER_LANE_REDUCE,
+                                   reduce_scatter_average(dp_shard_.group, {outbox.gradients.handle, 0},
+                                                          layout_.blocks(), shard(gradient_, MUSTER_F32)));
     outbox.sent = scattered;
   }
   reduced_ = program.collective(MUSTER_LANE_ALLREDUCE,

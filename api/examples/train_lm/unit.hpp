@@ -1,10 +1,11 @@
 // Unit: the parameters that are gathered, used and reduced together: the embedding, one block, or the head.
 //
-//   master shard (f32) --all-gather--> slots --unpack--> whole parameters --kernels--> whole gradients
-//        ^                                                                                   | pack
-//        +---------- AdamW <------- gradient shard <--all-reduce-- <--reduce-scatter-- slots <-+
+//   master shard (f32) --all-gather--> whole parameters --kernels--> whole gradients
+//        ^                                                                |
+//        +----- AdamW <-- gradient shard <--all-reduce-- <--reduce-scatter-+
 //
-// If parameters are not sharded, both ends of each row are one buffer, and nothing moves.
+// The blocks of both collectives are pieces of the whole tensors, so nothing is packed or padded. If
+// parameters are not sharded, both ends of each row are one buffer, and nothing moves.
 #pragma once
 
 #include "api/examples/train_lm/workspace.hpp"
@@ -35,9 +36,10 @@ class Unit {
   }
 
   // ---- recorded into a step --------------------------------------------------------------------
-  void prefetch(Program& program);  // begins to gather the parameters, unless they are there
-  void unshard(Program& program);   // kernels recorded after it find the parameters whole
-  void reduce(Program& program);    // averages the complete gradients over dp
+  void prefetch(Program& program);         // begins to gather the parameters, unless they are there
+  void unshard(Program& program);          // kernels recorded after it find the parameters whole
+  void begin_gradients(Program& program);  // kernels recorded after it may write whole gradients
+  void reduce(Program& program);           // averages the complete gradients over dp
   void join_reduced(Program& program) { program.join(reduced_); }
   // Adds the squares of the gradient's elements that no other rank of the weight group counts.
   void square_sum(Program& program, const muster_tensor& sum, bool first);

@@ -6,34 +6,27 @@
 namespace train_lm {
 
 Workspace::Workspace(Runtime& runtime, std::span<const UnitLayout> units, muster_dtype dtype) {
-  std::int64_t slots = 0;
   std::int64_t gathered = 0;
   const std::int64_t bytes = static_cast<std::int64_t>(muster_dtype_bytes(dtype));
   const bool sharded = units.front().shards > 1;
   for (const UnitLayout& unit : units) {
-    slots = std::max(slots, unit.shards * unit.shard_elements);
     gathered = std::max(gathered, unit.gathered_elements);
-    unit_bytes_.push_back((unit.gathered_elements + (sharded ? unit.shards * unit.shard_elements : 0)) *
-                          bytes);
+    unit_bytes_.push_back(unit.gathered_elements * bytes);
   }
   if (!sharded) {  // parameters are always whole
     peak_bytes_ = std::accumulate(unit_bytes_.begin(), unit_bytes_.end(), std::int64_t{0});
     return;
   }
-  for (Place& place : places_) {
-    place.slots = runtime.allocate(static_cast<std::uint64_t>(slots * bytes));
+  for (Place& place : places_)
     place.gathered = runtime.allocate(static_cast<std::uint64_t>(gathered * bytes));
-  }
   for (Outbox& outbox : outboxes_)
-    outbox.slots = runtime.allocate(static_cast<std::uint64_t>(slots) * sizeof(float));
-  gradients_ = runtime.allocate(static_cast<std::uint64_t>(gathered) * sizeof(float));
+    outbox.gradients = runtime.allocate(static_cast<std::uint64_t>(gathered) * sizeof(float));
 }
 
 bool Workspace::take(std::size_t unit) {
   Place& place = this->place(unit);
   if (place.unit == unit) return false;
   place.unit = unit;
-  place.unpacked = false;
   std::int64_t held = 0;
   for (const Place& each : places_)
     if (each.unit != kNobody) held += unit_bytes_[each.unit];

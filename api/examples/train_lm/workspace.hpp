@@ -1,6 +1,6 @@
 // Workspace: memory in which units are whole for a while. It has two places for gathered parameters, taken in
-// turn: while one unit computes, the next one is gathered into the other. It also has two places for
-// gradients that wait for their reduction.
+// turn: while one unit computes, the next one is gathered into the other. It also has two places for whole
+// gradients: while one unit's are reduced, the next one's are computed.
 #pragma once
 
 #include "api/examples/train_lm/program.hpp"
@@ -20,11 +20,9 @@ class Workspace {
 
   // One place for gathered parameters.
   struct Place {
-    Buffer slots;     // what the all-gather writes: every rank's shard
-    Buffer gathered;  // what kernels read: whole parameters
+    Buffer gathered;
     std::size_t unit = kNobody;
-    bool unpacked = false;  // gathered is valid, not only slots
-    Mark arrived;           // the all-gather
+    Mark arrived;  // the all-gather
   };
   static constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
   Place& place(std::size_t unit) { return places_[unit % places_.size()]; }
@@ -34,23 +32,20 @@ class Workspace {
   // weights have changed.
   void begin();
 
-  // One place for gradients in the order in which the reduce-scatter takes them.
+  // One place for whole gradients.
   struct Outbox {
-    Buffer slots;
+    Buffer gradients;
     Mark sent;  // end of the reduce-scatter that reads it
   };
   Outbox& outbox(std::size_t unit) { return outboxes_[unit % outboxes_.size()]; }
-  // Whole gradients of the unit whose backward pass runs.
-  const Buffer& gradients() const { return gradients_; }
 
-  // The peak of whole parameters in bytes, slots and gathered order both counted.
+  // The peak of whole parameters in bytes.
   std::int64_t peak_unsharded_bytes() const { return peak_bytes_; }
 
  private:
   std::vector<std::int64_t> unit_bytes_;
   std::array<Place, 2> places_;
   std::array<Outbox, 2> outboxes_;
-  Buffer gradients_;
   std::int64_t peak_bytes_ = 0;
 };
 

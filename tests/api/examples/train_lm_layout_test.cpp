@@ -73,45 +73,38 @@ TEST(Layout, EveryElementHasItsOwners) {
   }
 }
 
-// Goal:   slots and gathered parameters are two orders of the same elements.
-// Method: number the elements of the gathered parameters, lay each rank's rows into its slot as its Place
-// says, and let the
-//         copies bring them back.
-TEST(UnitLayout, CopiesBringEachShardToItsRows) {
+// Goal:   the pieces of all shards are the gathered parameters, each element once.
+// Method: number the elements of the gathered parameters, lay each rank's rows into its shard as its Place
+// says,
+//         and let the pieces bring them back.
+TEST(UnitLayout, PiecesBringEachShardToItsRows) {
   const Options options{.layers = 1, .width = 12, .heads = 6};
   for (const MeshCase& mesh : kMeshes)
     for (const auto& parameters : model_units(options)) {
       const UnitLayout unit(parameters, layout_of(mesh.dp_replicate, mesh.dp_shard, mesh.tp, 0));
-      std::vector<std::int64_t> slots(static_cast<std::size_t>(unit.shards * unit.shard_elements), -1);
+      std::vector<std::int64_t> gathered(static_cast<std::size_t>(unit.gathered_elements), -1);
+      std::size_t piece = 0;
       for (std::int64_t shard = 0; shard < mesh.dp_shard; ++shard) {
         const UnitLayout mine(parameters,
                               layout_of(mesh.dp_replicate, mesh.dp_shard, mesh.tp, shard * mesh.tp));
+        std::vector<std::int64_t> packed(static_cast<std::size_t>(mine.shard_elements), -1);
         for (const Place& place : mine.places) {
           const std::int64_t first_row = place.owned.rows.begin - place.gathered.rows.begin;
           for (std::int64_t i = 0; i < place.owned.elements(); ++i)
-            slots[static_cast<std::size_t>(shard * mine.shard_elements + place.shard_offset + i)] =
+            packed.at(static_cast<std::size_t>(place.shard_offset + i)) =
                 place.gathered_offset + first_row * place.gathered.columns.count + i;
         }
+        auto next = packed.begin();
+        for (std::uint32_t k = 0; k < unit.piece_counts[static_cast<std::size_t>(shard)]; ++k, ++piece)
+          for (std::uint64_t i = 0; i < unit.pieces[piece].count; ++i)
+            gathered.at(unit.pieces[piece].offset + i) = *next++;
+        EXPECT_EQ(next, packed.end());
       }
-      std::vector<std::int64_t> gathered(static_cast<std::size_t>(unit.gathered_elements), -1);
-      for (const BlockCopy& copy : unit.copies())
-        for (std::int64_t block = 0; block < copy.blocks; ++block)
-          for (std::int64_t i = 0; i < copy.elements; ++i)
-            gathered.at(static_cast<std::size_t>(copy.gathered_offset + block * copy.elements + i)) =
-                slots.at(static_cast<std::size_t>(copy.slots_offset + block * copy.slots_stride + i));
       std::vector<std::int64_t> expected(gathered.size());
       std::iota(expected.begin(), expected.end(), 0);
       EXPECT_EQ(gathered, expected) << "dp_shard " << mesh.dp_shard << " tp " << mesh.tp << " "
                                     << parameters[0].name;
     }
-}
-
-TEST(UnitLayout, AllRanksOfAGatherSendEquallyMuch) {
-  const Options options{.layers = 1, .width = 12, .heads = 6};
-  for (const auto& parameters : model_units(options))
-    for (std::int64_t shard = 1; shard < 7; ++shard)
-      EXPECT_EQ(UnitLayout(parameters, layout_of(1, 7, 3, shard * 3)).shard_elements,
-                UnitLayout(parameters, layout_of(1, 7, 3, 0)).shard_elements);
 }
 
 TEST(UnitLayout, OneShardIsTheGatheredUnitItself) {
