@@ -59,6 +59,24 @@ TEST_P(CallCost, StaysWithinItsInstructions) {
   EXPECT_LE(least, GetParam().instructions);
 }
 
+// The instructions of the engine's turns for one start, of a rank with so many lanes.
+double of_a_turn(int lanes) {
+  const Folder folder;
+  const std::string file = folder.path() + "/calls";
+  const Ran ran = run({{MUSTER_TURN_PROGRAM, std::to_string(lanes), file}, {}, {}});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  return static_cast<double>(counted_in(file)) / std::max(1, std::atoi(ran.out.c_str()));
+}
+
+// Goal:   lanes that a rank does not use cost its starts nothing.
+TEST(TurnCost, IsTheSameWithSixtyFourLanes) {
+  const double few = of_a_turn(MUSTER_LANE_CLASSES);
+  const double many = of_a_turn(MUSTER_LANES_MAX);
+  std::printf("a start in the engine: %.0f instructions with 7 lanes, %.0f with 64\n", few, many);
+  EXPECT_GT(few, 100) << "nothing was counted";
+  EXPECT_LE(many, 1.1 * few);
+}
+
 constexpr Bound kBounds[] = {
     {"barrier", 2, 460},    {"barrier", 4, 560}, {"all_reduce", 2, 550},
     {"all_reduce", 4, 650}, {"start", 2, 150},   {"start_on_lane_63", 2, 150},

@@ -71,7 +71,7 @@ class RingClient {
   shm::SubmissionView submission_;
   shm::CompletionView completion_;
   shm::RingWriter<> ring_;
-  std::array<std::uint64_t, MUSTER_LANE_CLASSES> starts_{};
+  std::array<std::uint64_t, shm::kLanesMax> starts_{};
 };
 
 }  // namespace muster::engine::test
