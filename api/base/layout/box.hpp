@@ -1,12 +1,10 @@
 // Box: a block of a tensor, as an offset and a length per dim. All layouts are made of boxes (decision D10).
 #pragma once
 
-#include <muster/muster.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 
 namespace muster {
@@ -21,14 +19,10 @@ struct Box {
   Index offset{};
   Index length{};
 
-  std::int64_t elements() const noexcept;  // 1 for a scalar
-  bool empty() const noexcept { return elements() == 0; }
+  std::int64_t elements() const noexcept;  // at most those of the tensor, so the product fits
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-// What both contain; nothing if they share no element. Both have equally many dims.
-std::optional<Box> intersection(const Box& a, const Box& b) noexcept;
-
-std::string to_text(const Box& box);  // "[0:4, 2:5]": begin and end of each dim
+std::string to_text(std::span<const std::int64_t> shape);  // "[7, 9]"
 
 }  // namespace muster
