@@ -79,6 +79,20 @@ TEST(Redistributions, OfShardsAndReplicasGoForthAndBack) {
       expect_carries(layout_of({7, 7}, {{"tp", 4, a}}), layout_of({7, 7}, {{"tp", 4, b}}));
 }
 
+// Case T10: weight and bias of a layer of 128 to 128, gathered from tp 4 and divided again.
+TEST(Redistributions, GatherATensorParallelLayerAndDivideItAgain) {
+  const Layout whole_weight = layout_of({128, 128}, {{"tp", 4, Placement::replicate()}});
+  const Layout whole_bias = over(4, Placement::replicate(), 128);
+  EXPECT_EQ(whole_weight.local_elements(0) + whole_bias.local_elements(0), 16512);
+  for (const std::int32_t dim : {0, 1}) {
+    const Layout weight = layout_of({128, 128}, {{"tp", 4, Placement::shard(dim)}});
+    expect_carries(weight, whole_weight);
+    expect_carries(whole_weight, weight);
+  }
+  expect_carries(over(4, Placement::shard(0), 128), whole_bias);
+  expect_carries(whole_bias, over(4, Placement::shard(0), 128));
+}
+
 // Case T13.
 TEST(Redistributions, OfReplicasToAddendsDivide) {
   const Redistribution by_sum =
