@@ -6,6 +6,9 @@
 #include "api/base/layout/split.hpp"
 #include "api/base/result.hpp"
 
+#include <muster/muster.h>
+
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,10 +27,10 @@ struct Placement {
   PlacementKind kind = PlacementKind::kReplicate;
   std::int32_t dim = 0;             // kShard
   Split split = Split::ceil();      // kShard
-  muster_redop redop = MUSTER_SUM;  // kPartial
+  muster_redop redop = MUSTER_SUM;  // kPartial: any but PREMUL_SUM
   friend bool operator==(const Placement&, const Placement&) = default;
 
-  static Placement replicate();
+  static Placement replicate() { return {}; }
   static Placement shard(std::int32_t dim, Split split = Split::ceil());
   static Placement partial(muster_redop redop = MUSTER_SUM);
 };
@@ -45,25 +48,30 @@ struct MeshAxis {
 // torch.distributed means by Shard, Shard.
 enum class ShardOrder : std::uint8_t { kInnermostFirst, kOutermostFirst };
 
-// A box of the tensor and where it lies in the rank's own array.
-struct Piece {
-  Box box;   // of the tensor
-  Index at;  // its first element, in the rank's array
-  friend bool operator==(const Piece&, const Piece&) = default;
-};
-
 // A rank's array is the tensor's shape with each sharded dim cut. It is one piece, except where a fused dim
-// makes it several.
+// makes it several. Along several partial axes the innermost is reduced first.
 //
-// Owns    shape and axes.
+// Owns    shape, axes, and what the axes leave of each dim at each of their coordinates.
 // Thread  a value; any.
-// Bound   kTensorDimsMax dims, kAxesMax axes, kRanksMax ranks.
+// Bound   MUSTER_TENSOR_DIMS_MAX dims, kAxesMax axes, kRanksMax ranks, kIntervalsMax intervals of a dim over
+// all
+//         coordinates, kPiecesMax pieces of a rank. A shape whose lengths (0 counted as 1) have a product in
+//         int64.
 // Fails   make() with kBadArgument, which names axis, dim and value; the sentence is the same on every rank.
 //         A rank outside the mesh is the caller's bug and asserts.
 class Layout {
  public:
   static constexpr std::size_t kAxesMax = 8;
-  static constexpr std::int64_t kRanksMax = 65536;
+  static constexpr std::int64_t kRanksMax = Split::kRanksMax;
+  static constexpr std::size_t kIntervalsMax = 1 << 20;
+  static constexpr std::size_t kPiecesMax = 1 << 16;
+
+  // A box of the tensor and where it lies in the rank's own array.
+  struct Piece {
+    Box box;   // of the tensor
+    Index at;  // its first element, in the rank's array
+    friend bool operator==(const Piece&, const Piece&) = default;
+  };
 
   // `shape`: of the whole tensor. `axes`: outermost first, so that a rank is the row-major index of its
   // coordinates.
@@ -72,33 +80,52 @@ class Layout {
 
   std::size_t dims() const { return dims_; }
   const Index& shape() const { return shape_; }
-  std::int64_t elements() const;
   std::span<const MeshAxis> axes() const { return axes_; }
   ShardOrder order() const { return order_; }
-  std::int64_t ranks() const;  // the product of the axes'; 1 without axes
+  std::int64_t ranks() const { return ranks_; }   // the product of the axes'; 1 without axes
+  std::string axis_text(std::size_t axis) const;  // "axis 1 (tp)"
 
+  // How far apart two ranks are whose coordinates along the axis differ by 1.
+  std::int64_t stride(std::size_t axis) const { return strides_[axis]; }
+  std::int64_t coordinate(std::int64_t rank, std::size_t axis) const;
+
+  // What the rank has of one dim: in rising order, none empty, no two touching.
+  std::span<const Interval> intervals(std::int64_t rank, std::size_t dim) const;
   Index local_shape(std::int64_t rank) const;
   std::int64_t local_elements(std::int64_t rank) const;
   // In the row-major order of the rank's array; none for a rank that has nothing.
   std::vector<Piece> pieces(std::int64_t rank) const;
 
-  // Coordinates along the axes, and back.
-  std::vector<std::int64_t> coordinates(std::int64_t rank) const;
-  std::int64_t rank_at(std::span<const std::int64_t> coordinates) const;
   // The ranks that have what `rank` has, itself among them, in rising order. Along a partial axis they have
   // different addends, so those do not count.
   std::vector<std::int64_t> replicas(std::int64_t rank) const;
-  bool partial() const;  // whether an axis is
+  std::int64_t first_replica(std::int64_t rank) const;  // the lowest of them
 
   friend bool operator==(const Layout&, const Layout&) = default;
 
  private:
+  // What some axes make of a dim.
+  struct Cut {
+    std::vector<std::size_t> axes;    // in the order in which they cut
+    std::vector<Interval> intervals;  // of all coordinates along the axes, in row-major order
+    std::vector<std::size_t> ends;    // where the intervals of each coordinate end
+    std::span<const Interval> at(std::size_t coordinate) const;
+    friend bool operator==(const Cut&, const Cut&) = default;
+  };
+
   Layout() = default;
+  Status check_axes() const;
+  Result<Cut> cut(std::size_t dim) const;
+  Result<Cut> cut_further(const Cut& before, std::size_t dim, std::size_t axis) const;
+  Status check_pieces() const;
 
   std::size_t dims_ = 0;
   Index shape_{};
   std::vector<MeshAxis> axes_;
   ShardOrder order_ = ShardOrder::kInnermostFirst;
+  std::int64_t ranks_ = 1;
+  std::array<std::int64_t, kAxesMax> strides_{};
+  std::array<Cut, MUSTER_TENSOR_DIMS_MAX> cuts_;
 };
 
 }  // namespace muster

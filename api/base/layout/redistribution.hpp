@@ -6,6 +6,7 @@
 
 #include "api/base/layout/layout.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -28,14 +29,18 @@ struct AxisReduction {
   friend bool operator==(const AxisReduction&, const AxisReduction&) = default;
 };
 
+// Two axes are the same one if each rank has one coordinate along both: equally many ranks, equal strides.
+//
 // Owns    both layouts.
 // Thread  a value; any.
-// Bound   the lists of a rank: its pieces times the other layout's ranks and pieces.
-// Fails   make() with kBadArgument: other shapes; other numbers of ranks, unless `any_mesh`; a shard that
-// would
-//         become partial; a replicated axis that would become partial by another reduction than SUM or AVG.
+// Bound   kOverlapsMax in a list. Time: the ranks times the groups of replicas that give to a rank.
+// Fails   make() with kBadArgument: other shapes; with kSame, other numbers of ranks, or a sharded axis that
+//         would become partial; an axis that would become partial by another reduction than SUM or AVG.
+//         sends() and receives() with kNoResource.
 class Redistribution {
  public:
+  static constexpr std::uint64_t kOverlapsMax = 1 << 16;
+
   enum class Ranks : std::uint8_t {
     kSame,   // rank r of one layout is rank r of the other: what it has already it gives to itself
     kOther,  // the ranks have nothing to do with one another, as when a checkpoint is read on another mesh
@@ -45,27 +50,34 @@ class Redistribution {
   const Layout& from() const { return from_; }
   const Layout& to() const { return to_; }
 
-  // Reductions to run first, each in place over the whole array of a rank. An axis that is partial in both
-  // layouts, by the same operation, is not reduced.
+  // Reductions to run first, in this order, each in place over the whole array of a rank. An axis that is
+  // partial in both layouts by the same operation is not reduced, unless that would give another result.
   const std::vector<AxisReduction>& reductions() const { return reductions_; }
   // What to multiply the result by: 1, or 1 over the ranks of the axes that become partial by SUM.
   double scale() const { return scale_; }
+  // Whether some rank's array changes between the reductions and the scale.
+  bool moves() const;
 
   // What a rank gives and gets, itself included, ordered by the other rank, then by the box. Each element
   // that a rank gets comes from one giver: from itself if it has it, else from the replicas in turn, so that
   // they share the work. Both ends compute the same.
-  std::vector<Overlap> sends(std::int64_t rank) const;
-  std::vector<Overlap> receives(std::int64_t rank) const;
-
-  // Whether every rank keeps its array as it is: nothing to reduce, to move or to scale.
-  bool nothing_to_do() const;
+  Result<std::vector<Overlap>> sends(std::int64_t rank) const;
+  Result<std::vector<Overlap>> receives(std::int64_t rank) const;
 
  private:
-  Redistribution(Layout from, Layout to);
+  Redistribution(Layout from, Layout to, Ranks ranks);
+  Status decide_reductions();
+  Status decide_scale();
+  bool stays_partial(std::size_t axis) const;
+  bool can_give(std::int64_t from, std::int64_t to) const;
+  bool has_already(std::int64_t first, std::int64_t to) const;
+  std::size_t turn(std::int64_t first, std::int64_t to) const;
+  Status add(std::int64_t from, std::int64_t to, std::vector<Overlap>& overlaps) const;
 
   Layout from_;
   Layout to_;
-  Ranks ranks_ = Ranks::kSame;
+  Layout reduced_;  // `from_` after the reductions: what is partial in it stays partial
+  Ranks ranks_;
   std::vector<AxisReduction> reductions_;
   double scale_ = 1;
 };

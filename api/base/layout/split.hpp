@@ -17,13 +17,17 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
+// Adds an interval that begins where the last one ends, or behind it. Intervals that touch become one; an
+// empty one adds nothing.
+void append(std::vector<Interval>& intervals, Interval interval);
+
 // A rule. For n items over k ranks, rank r has:
 //
 //   ceil         [min(r·c, n), min((r+1)·c, n)) with c = ⌈n/k⌉. The last ranks may have nothing. The rule of
 //                FSDP2 and DTensor.
 //   balanced     ⌊n/k⌋ items, and one more if r < n mod k. The rule of DeepSpeed's AutoTP.
-//   aligned(g)   balanced, over ⌊n/g⌋ units of g items each; what is left over goes to the last rank. Whole
-//                attention heads: g is the size of a head.
+//   aligned(g)   balanced, over ⌊n/g⌋ units of g items each; what is left over goes to the last rank. So a
+//                rank has whole attention heads: g is the size of a head.
 //   given(s)     s[r] items.
 //
 // A dim may be several tensors end to end, as fused QKV is: then each is divided by itself, and a rank's
@@ -31,11 +35,12 @@ struct Interval {
 //
 // Owns    its numbers.
 // Thread  a value; any.
-// Bound   a list has at most kListMax entries.
-// Fails   check() with kBadArgument, which names the number at fault. intervals() asserts that check() passes.
+// Bound   kRanksMax given lengths, kFusedMax fused tensors.
+// Fails   check() with kBadArgument, which names the number at fault. The rest is for what check() passes.
 class Split {
  public:
-  static constexpr std::size_t kListMax = 65536;
+  static constexpr std::int64_t kRanksMax = 65536;
+  static constexpr std::size_t kFusedMax = 1024;
 
   static Split ceil();
   static Split balanced();
@@ -44,11 +49,11 @@ class Split {
   // `lengths`: items of each tensor; together they are the dim.
   static Split fused(Split rule, std::vector<std::int64_t> lengths);
 
-  // Whether `items` can be divided among `ranks`: a grain below 1, a negative length, lengths that do not add
-  // up to the items or are not one per rank, a fused rule that is itself fused or given.
+  // Whether `items` can be divided among `ranks`. Refused are a grain below 1, a negative length, lengths
+  // that do not add up to the items or are not one per rank, and a fused rule that is itself fused or given.
   Status check(std::int64_t items, std::int64_t ranks) const;
 
-  // What rank `rank` of `ranks` has: in rising order, none of them empty.
+  // What rank `rank` of `ranks` has: in rising order, none of them empty, no two of them touching.
   std::vector<Interval> intervals(std::int64_t items, std::int64_t ranks, std::int64_t rank) const;
 
   std::string name() const;  // "aligned(64)", "fused(balanced; 8, 4, 4)"
@@ -56,12 +61,15 @@ class Split {
 
  private:
   enum class Rule : std::uint8_t { kCeil, kBalanced, kAligned, kGiven };
-  Split(Rule rule, std::int64_t grain, std::vector<std::int64_t> lengths);
+  explicit Split(Rule rule) : rule_(rule) {}
+  std::int64_t start(std::int64_t items, std::int64_t ranks, std::int64_t rank) const;
 
   Rule rule_;
-  std::int64_t grain_;
+  std::int64_t grain_ = 1;             // aligned
   std::vector<std::int64_t> lengths_;  // given
-  std::vector<std::int64_t> fused_;    // empty: the dim is one tensor
+  std::vector<std::int64_t> starts_;   // given: the first item of each rank, and the number of items
+  std::uint32_t fusions_ = 0;          // how often fused() was called: 1 is legal
+  std::vector<std::int64_t> fused_;
 };
 
 }  // namespace muster

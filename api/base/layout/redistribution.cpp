@@ -1,0 +1,224 @@
+#include "api/base/layout/redistribution.hpp"
+
+#include "api/base/collective.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace muster {
+namespace {
+
+// Items of a dim that two ranks have, and where they are in the array of each.
+struct Stretch {
+  Interval items;
+  std::int64_t taken = 0;
+  std::int64_t put = 0;
+};
+
+std::int64_t end_of(const Interval& interval) {
+  return interval.offset + interval.length;
+}
+
+bool meet(std::span<const Interval> a, std::span<const Interval> b) {
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (end_of(a[i]) <= b[j].offset)
+      ++i;
+    else if (end_of(b[j]) <= a[i].offset)
+      ++j;
+    else
+      return true;
+  }
+  return false;
+}
+
+std::vector<Stretch> stretches(std::span<const Interval> from, std::span<const Interval> to) {
+  std::vector<Stretch> found;
+  std::int64_t from_before = 0;  // items of the intervals before i
+  std::int64_t to_before = 0;    // and before j
+  for (std::size_t i = 0, j = 0; i < from.size() && j < to.size();) {
+    const std::int64_t first = std::max(from[i].offset, to[j].offset);
+    const std::int64_t last = std::min(end_of(from[i]), end_of(to[j]));
+    if (first < last)
+      found.push_back(
+          {{first, last - first}, from_before + first - from[i].offset, to_before + first - to[j].offset});
+    if (end_of(from[i]) <= end_of(to[j]))
+      from_before += from[i++].length;
+    else
+      to_before += to[j++].length;
+  }
+  return found;
+}
+
+// The axis of `layout` that is `axis`.
+std::optional<std::size_t> same_axis(const Layout& layout, const Layout& other, std::size_t axis) {
+  for (std::size_t i = 0; i < layout.axes().size(); ++i)
+    if (layout.axes()[i].ranks == other.axes()[axis].ranks && layout.stride(i) == other.stride(axis))
+      return i;
+  return std::nullopt;
+}
+
+bool is_partial(const MeshAxis& axis) {
+  return axis.ranks > 1 && axis.placement.kind == PlacementKind::kPartial;
+}
+
+// Whether it does not matter which of two reductions comes first.
+bool commute(muster_redop a, muster_redop b) {
+  const auto adds = [](muster_redop redop) { return redop == MUSTER_SUM || redop == MUSTER_AVG; };
+  return a == b || (adds(a) && adds(b));
+}
+
+}  // namespace
+
+Result<Redistribution> Redistribution::make(Layout from, Layout to, Ranks ranks) {
+  const std::span from_shape(from.shape().data(), from.dims());
+  const std::span to_shape(to.shape().data(), to.dims());
+  if (!std::equal(from_shape.begin(), from_shape.end(), to_shape.begin(), to_shape.end()))
+    return fail(Code::kBadArgument, "one layout is of a tensor of shape {}, the other of one of shape {}",
+                to_text(from_shape), to_text(to_shape));
+  if (ranks == Ranks::kSame && from.ranks() != to.ranks())
+    return fail(Code::kBadArgument, "one layout has {} ranks, the other {}", from.ranks(), to.ranks());
+  Redistribution redistribution(std::move(from), std::move(to), ranks);
+  MUSTER_RETURN_IF_ERROR(redistribution.decide_reductions());
+  MUSTER_RETURN_IF_ERROR(redistribution.decide_scale());
+  return redistribution;
+}
+
+Redistribution::Redistribution(Layout from, Layout to, Ranks ranks)
+    : from_(std::move(from)), to_(std::move(to)), reduced_(from_), ranks_(ranks) {}
+
+Status Redistribution::decide_reductions() {
+  std::vector<MeshAxis> axes(from_.axes().begin(), from_.axes().end());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].placement.kind != PlacementKind::kPartial || stays_partial(i)) continue;
+    if (axes[i].ranks > 1) reductions_.push_back({i, axes[i].placement.redop});
+    axes[i].placement = Placement::replicate();
+  }
+  std::reverse(reductions_.begin(), reductions_.end());  // the innermost is reduced first
+  MUSTER_ASSIGN_OR_RETURN(
+      reduced_, Layout::make(std::span(from_.shape().data(), from_.dims()), std::move(axes), from_.order()));
+  return Status();
+}
+
+// `reductions_` has the axes outside this one that are reduced.
+bool Redistribution::stays_partial(std::size_t axis) const {
+  if (ranks_ == Ranks::kOther || !is_partial(from_.axes()[axis])) return false;
+  const muster_redop redop = from_.axes()[axis].placement.redop;
+  const std::optional<std::size_t> kept = same_axis(to_, from_, axis);
+  if (!kept || !is_partial(to_.axes()[*kept]) || to_.axes()[*kept].placement.redop != redop) return false;
+  for (const AxisReduction& outer : reductions_)
+    if (!commute(outer.redop, redop)) return false;
+  // A product of scaled factors is not the scaled product.
+  for (std::size_t i = 0; redop == MUSTER_PROD && i < *kept; ++i)
+    if (is_partial(to_.axes()[i]) && to_.axes()[i].placement.redop == MUSTER_SUM) return false;
+  return true;
+}
+
+Status Redistribution::decide_scale() {
+  double divisor = 1;
+  for (std::size_t i = 0; i < to_.axes().size(); ++i) {
+    if (!is_partial(to_.axes()[i])) continue;
+    const std::optional<std::size_t> before =
+        ranks_ == Ranks::kSame ? same_axis(reduced_, to_, i) : std::nullopt;
+    if (before && is_partial(reduced_.axes()[*before])) continue;
+    if (before && reduced_.axes()[*before].placement.kind == PlacementKind::kShard)
+      return failure(Code::kBadArgument, "{} is sharded and would become partial; make it replicate first",
+                     from_.axis_text(*before));
+    const muster_redop redop = to_.axes()[i].placement.redop;
+    if (redop != MUSTER_SUM && redop != MUSTER_AVG)
+      return failure(Code::kBadArgument, "{} would become partial by {}; only sum and avg are possible",
+                     to_.axis_text(i), redop_name(redop));
+    if (redop == MUSTER_SUM) divisor *= static_cast<double>(to_.axes()[i].ranks);
+  }
+  scale_ = 1 / divisor;
+  return Status();
+}
+
+bool Redistribution::moves() const {
+  if (ranks_ == Ranks::kOther) return Box{from_.dims(), {}, from_.shape()}.elements() > 0;
+  for (std::int64_t rank = 0; rank < from_.ranks(); ++rank) {
+    if (from_.local_elements(rank) == 0 && to_.local_elements(rank) == 0) continue;
+    for (std::size_t dim = 0; dim < from_.dims(); ++dim)
+      if (!std::ranges::equal(from_.intervals(rank, dim), to_.intervals(rank, dim))) return true;
+  }
+  return false;
+}
+
+Result<std::vector<Overlap>> Redistribution::sends(std::int64_t rank) const {
+  std::vector<Overlap> overlaps;
+  const std::vector<std::int64_t> replicas = reduced_.replicas(rank);
+  const std::int64_t first = replicas.front();
+  std::size_t turn = 0;
+  for (std::int64_t to = 0; to < to_.ranks(); ++to) {
+    if (!can_give(first, to)) continue;
+    const std::int64_t giver = has_already(first, to) ? to : replicas[turn++ % replicas.size()];
+    if (giver == rank) MUSTER_RETURN_IF_ERROR(add(giver, to, overlaps));
+  }
+  return overlaps;
+}
+
+Result<std::vector<Overlap>> Redistribution::receives(std::int64_t rank) const {
+  std::vector<Overlap> overlaps;
+  for (std::int64_t first = 0; first < reduced_.ranks(); ++first) {
+    if (reduced_.first_replica(first) != first || !can_give(first, rank)) continue;
+    std::int64_t giver = rank;
+    if (!has_already(first, rank)) {
+      const std::vector<std::int64_t> replicas = reduced_.replicas(first);
+      giver = replicas.size() == 1 ? first : replicas[turn(first, rank) % replicas.size()];
+    }
+    MUSTER_RETURN_IF_ERROR(add(giver, rank, overlaps));
+  }
+  std::stable_sort(overlaps.begin(), overlaps.end(),
+                   [](const Overlap& a, const Overlap& b) { return a.from < b.from; });
+  return overlaps;
+}
+
+// Whether rank `to` needs something of what the replicas of `from` have.
+bool Redistribution::can_give(std::int64_t from, std::int64_t to) const {
+  for (std::size_t axis = 0; axis < reduced_.axes().size(); ++axis)
+    if (is_partial(reduced_.axes()[axis]) && reduced_.coordinate(from, axis) != reduced_.coordinate(to, axis))
+      return false;  // another addend
+  for (std::size_t dim = 0; dim < reduced_.dims(); ++dim)
+    if (!meet(reduced_.intervals(from, dim), to_.intervals(to, dim))) return false;
+  return true;
+}
+
+// Whether rank `to` of the new layout is a replica of rank `first` of the old one.
+bool Redistribution::has_already(std::int64_t first, std::int64_t to) const {
+  return ranks_ == Ranks::kSame && reduced_.first_replica(to) == first;
+}
+
+// How many ranks before `to` get something from the replicas of `first`, and do not have it already.
+std::size_t Redistribution::turn(std::int64_t first, std::int64_t to) const {
+  std::size_t before = 0;
+  for (std::int64_t other = 0; other < to; ++other)
+    if (can_give(first, other) && !has_already(first, other)) ++before;
+  return before;
+}
+
+// Adds all boxes that `from` gives to `to`, in row-major order.
+Status Redistribution::add(std::int64_t from, std::int64_t to, std::vector<Overlap>& overlaps) const {
+  std::vector<Overlap> boxes{{from, to, Box{from_.dims(), {}, {}}, {}, {}}};
+  for (std::size_t dim = 0; dim < from_.dims(); ++dim) {
+    const std::vector<Stretch> common = stretches(reduced_.intervals(from, dim), to_.intervals(to, dim));
+    if (boxes.size() * common.size() > kOverlapsMax - overlaps.size())
+      return failure(Code::kNoResource, "rank {} gives rank {} too many boxes: a list has at most {}", from,
+                     to, kOverlapsMax);
+    std::vector<Overlap> divided;
+    for (Overlap box : boxes) {
+      for (const Stretch& stretch : common) {
+        box.box.offset[dim] = stretch.items.offset;
+        box.box.length[dim] = stretch.items.length;
+        box.taken[dim] = stretch.taken;
+        box.put[dim] = stretch.put;
+        divided.push_back(box);
+      }
+    }
+    boxes = std::move(divided);
+  }
+  overlaps.insert(overlaps.end(), boxes.begin(), boxes.end());
+  return Status();
+}
+
+}  // namespace muster
