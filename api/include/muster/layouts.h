@@ -124,7 +124,8 @@ MUSTER_API muster_status_t muster_layout_boxes(const muster_layout* layout, int3
  * so. Local, as muster_plan_collective: ranks may plan in any order, and layouts that differ are a MISMATCH of the start.
  * Errors: BAD_ARGUMENT (other dtypes; a view whose shape is not that of muster_layout_local_shape; layouts of other shapes, or
  * of other numbers of ranks than the group has; a sharded axis that would become partial, or any axis by another reduction than
- * SUM and AVG), UNSUPPORTED (more than one operation is needed: the text names them in their order), NO_RESOURCE (more faces at this rank than one EXCHANGE has), those of muster_plan_collective. */
+ * SUM and AVG), UNSUPPORTED (more than one operation is needed: the text names them in their order), NO_RESOURCE (more faces at
+ * this rank than one EXCHANGE has), those of muster_plan_collective. */
 MUSTER_API muster_status_t muster_plan_redistribution(muster_session* session, muster_group group, const muster_layout* from,
                                                       const muster_tensor* source, const muster_layout* to,
                                                       const muster_tensor* target, muster_plan* plan);
