@@ -151,13 +151,13 @@ struct HandleMessage {
   MessageHeader header;
   std::uint64_t handle = 0;
 };
-// A tensor in a message. dims sizes, then dims strides follow (tail.hpp).
+// A tensor in a message. Its sizes, then its strides follow, one for each dim (tail.hpp).
 struct TensorHead {
   std::uint64_t buffer = 0;
   std::uint64_t offset_bytes = 0;
   std::int32_t dtype = 0, dims = 0;
 };
-// A face in a message. What follows its view's head follows it.
+// A face in a message. The sizes and strides of its view follow.
 struct FaceHead {
   std::int32_t peer = 0;
   std::uint32_t tag = 0;

@@ -34,7 +34,7 @@ struct CollectiveLists {
   std::vector<muster_piece> pieces;
   std::vector<muster_face> sends, receives;
 };
-// Nothing else may follow. Errors: kProtocol.
+// The lists behind `message`; `tail` is all that follows it. Errors: kProtocol.
 Result<CollectiveLists> lists_in(const shm::PlanCollective& message, std::span<const std::byte> tail);
 
 // Errors: kBadArgument naming operand or field, value and bound; kStale for a handle that names nothing;

@@ -78,20 +78,11 @@ Status check_backward(const Args& args) {
 }  // namespace
 
 std::span<const Kernel> rows() {
-  static constexpr std::array<Kernel, 2> kRows{{{MUSTER_KERNEL_ATTENTION_FORWARD,
-                                                 "attention_forward",
-                                                 kForward,
-                                                 {3, 1},
-                                                 check_forward,
-                                                 forward_parts,
-                                                 forward_part},
-                                                {MUSTER_KERNEL_ATTENTION_BACKWARD,
-                                                 "attention_backward",
-                                                 kBackward,
-                                                 {3, 1},
-                                                 check_backward,
-                                                 backward_parts,
-                                                 backward_part}}};
+  static constexpr std::array<Kernel, 2> kRows{
+      {{MUSTER_KERNEL_ATTENTION_FORWARD, "attention_forward", kForward, Numbers{3, 1}, check_forward,
+        forward_parts, forward_part},
+       {MUSTER_KERNEL_ATTENTION_BACKWARD, "attention_backward", kBackward, Numbers{3, 1}, check_backward,
+        backward_parts, backward_part}}};
   return kRows;
 }
 

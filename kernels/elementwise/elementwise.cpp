@@ -9,25 +9,16 @@ namespace muster::kernels::elementwise {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 6> kRows{{
-      {MUSTER_KERNEL_COPY, "copy", kCopyOperands, {}, check_copy, parts_copy, run_copy, nullptr, 0},
-      {MUSTER_KERNEL_FILL, "fill", kFillOperands, {0, 1}, check_fill, parts_fill, run_fill},
-      {MUSTER_KERNEL_AXPBY, "axpby", kAxpbyOperands, {0, 2}, check_axpby, parts_axpby, run_axpby, nullptr, 0},
-      {MUSTER_KERNEL_SUM, "sum", kSumOperands, {1, 1}, check_sum, parts_reduction, run_sum, fold_reduction},
-      {MUSTER_KERNEL_SUM_SQUARES,
-       "sum_squares",
-       kSumOperands,
-       {1, 1},
-       check_sum_squares,
-       parts_reduction,
-       run_sum_squares,
+      {MUSTER_KERNEL_COPY, "copy", kCopyOperands, Numbers{}, check_copy, parts_copy, run_copy, nullptr, 0},
+      {MUSTER_KERNEL_FILL, "fill", kFillOperands, Numbers{0, 1}, check_fill, parts_fill, run_fill},
+      {MUSTER_KERNEL_AXPBY, "axpby", kAxpbyOperands, Numbers{0, 2}, check_axpby, parts_axpby, run_axpby,
+       nullptr, 0},
+      {MUSTER_KERNEL_SUM, "sum", kSumOperands, Numbers{1, 1}, check_sum, parts_reduction, run_sum,
        fold_reduction},
-      {MUSTER_KERNEL_CLIP_COEFFICIENT,
-       "clip_coefficient",
-       kClipOperands,
-       {0, 1},
-       check_clip_coefficient,
-       one_part,
-       run_clip_coefficient},
+      {MUSTER_KERNEL_SUM_SQUARES, "sum_squares", kSumOperands, Numbers{1, 1}, check_sum_squares,
+       parts_reduction, run_sum_squares, fold_reduction},
+      {MUSTER_KERNEL_CLIP_COEFFICIENT, "clip_coefficient", kClipOperands, Numbers{0, 1},
+       check_clip_coefficient, one_part, run_clip_coefficient},
   }};
   return kRows;
 }

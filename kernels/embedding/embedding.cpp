@@ -209,20 +209,10 @@ void run_backward(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 2> kRows{{
-      {MUSTER_KERNEL_EMBEDDING_FORWARD,
-       "embedding_forward",
-       kForwardOperands,
-       {1, 0},
-       check_forward,
-       parts_forward,
-       run_forward},
-      {MUSTER_KERNEL_EMBEDDING_BACKWARD,
-       "embedding_backward",
-       kBackwardOperands,
-       {2, 0},
-       check_backward,
-       parts_backward,
-       run_backward},
+      {MUSTER_KERNEL_EMBEDDING_FORWARD, "embedding_forward", kForwardOperands, Numbers{1, 0}, check_forward,
+       parts_forward, run_forward},
+      {MUSTER_KERNEL_EMBEDDING_BACKWARD, "embedding_backward", kBackwardOperands, Numbers{2, 0},
+       check_backward, parts_backward, run_backward},
   }};
   return kRows;
 }

@@ -182,26 +182,11 @@ void run_wgrad(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 3> kRows{{
-      {MUSTER_KERNEL_LINEAR_FORWARD,
-       "linear_forward",
-       kForwardOperands,
-       {},
-       check_forward,
-       parts_forward,
-       run_forward},
-      {MUSTER_KERNEL_LINEAR_DGRAD,
-       "linear_dgrad",
-       kDgradOperands,
-       {1, 0},
-       check_dgrad,
-       parts_dgrad,
+      {MUSTER_KERNEL_LINEAR_FORWARD, "linear_forward", kForwardOperands, Numbers{}, check_forward,
+       parts_forward, run_forward},
+      {MUSTER_KERNEL_LINEAR_DGRAD, "linear_dgrad", kDgradOperands, Numbers{1, 0}, check_dgrad, parts_dgrad,
        run_dgrad},
-      {MUSTER_KERNEL_LINEAR_WGRAD,
-       "linear_wgrad",
-       kWgradOperands,
-       {1, 0},
-       check_wgrad,
-       parts_wgrad,
+      {MUSTER_KERNEL_LINEAR_WGRAD, "linear_wgrad", kWgradOperands, Numbers{1, 0}, check_wgrad, parts_wgrad,
        run_wgrad},
   }};
   return kRows;

@@ -113,7 +113,7 @@ void run_adamw(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 1> kRows{
-      {{MUSTER_KERNEL_ADAMW, "adamw", kAdamwOperands, {0, 5}, check_adamw, parts_adamw, run_adamw}}};
+      {{MUSTER_KERNEL_ADAMW, "adamw", kAdamwOperands, Numbers{0, 5}, check_adamw, parts_adamw, run_adamw}}};
   return kRows;
 }
 

@@ -175,7 +175,7 @@ void run(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 1> kRows{
-      {{MUSTER_KERNEL_ROPE, "rope", kOperands, {2, 1}, check, parts, run, nullptr, 0}}};
+      {{MUSTER_KERNEL_ROPE, "rope", kOperands, Numbers{2, 1}, check, parts, run, nullptr, 0}}};
   return kRows;
 }
 
