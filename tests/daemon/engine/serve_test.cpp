@@ -322,7 +322,8 @@ TEST_F(Serve, EndsTheSessionForMessagesThatAreNone) {
   shm::PlanCollective request;
   request.target_counts = 1000;
   EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kNone);
-  const CollectiveLists two{{1, 2}, {}, {}, {}, {}, {}};
+  CollectiveLists two;
+  two.source_counts = {1, 2};
   for (const std::uint32_t entries : {1u, 3u, UINT32_MAX}) {
     shm::PlanCollective lies;
     lies.source_counts = entries;
