@@ -140,6 +140,10 @@ std::optional<CollectiveLists> received(Bytes& bytes, shm::PlanCollective& m, co
     *lengths[i] = static_cast<std::uint32_t>(numbers[i]->size());
     shm::append(tail, std::span(*numbers[i]));
   }
+  m.piece_counts = static_cast<std::uint32_t>(lists.piece_counts.size());
+  m.pieces = static_cast<std::uint32_t>(lists.pieces.size());
+  shm::append(tail, std::span(lists.piece_counts));
+  shm::append(tail, std::span(lists.pieces));
   for (const auto* faces : {&lists.sends, &lists.receives})
     for (const muster_face& face : *faces) shm::append(tail, face);
   m.sends = static_cast<std::uint32_t>(lists.sends.size());
@@ -148,6 +152,7 @@ std::optional<CollectiveLists> received(Bytes& bytes, shm::PlanCollective& m, co
   MUSTER_PROMISE(whole && whole->sends.size() == m.sends && whole->target_offsets == lists.target_offsets);
   if (bytes.below(16) == 1) m.sends = static_cast<std::uint32_t>(bytes.number());
   if (bytes.below(16) == 1) m.target_counts = static_cast<std::uint32_t>(bytes.number());
+  if (bytes.below(16) == 1) m.pieces = static_cast<std::uint32_t>(bytes.number());
   const auto read = lists_in(m, damaged(bytes, tail));
   if (read) return *read;
   MUSTER_PROMISE(read.error().code() == Code::kProtocol && !read.error().message().empty());
@@ -242,6 +247,16 @@ std::vector<std::uint64_t> any_list(Bytes& bytes) {
   return list;
 }
 
+// Pieces of blocks, mostly as many as their counts say.
+void add_pieces(Bytes& bytes, CollectiveLists& lists) {
+  std::uint64_t pieces = 0;
+  lists.piece_counts.resize(bytes.flag() ? 4 : bytes.below(6));
+  for (auto& count : lists.piece_counts)
+    pieces += count = static_cast<std::uint32_t>(bytes.below(8) == 1 ? bytes.number() : bytes.below(4));
+  lists.pieces.resize(bytes.below(8) == 1 ? bytes.below(9) : std::min<std::uint64_t>(pieces, 32));
+  for (auto& piece : lists.pieces) piece = {bytes.number(), bytes.number()};
+}
+
 std::vector<muster_face> any_faces(Bytes& bytes, muster_dtype dtype) {
   std::vector<muster_face> faces(bytes.below(kFacesMax));
   for (auto& face : faces) {
@@ -321,6 +336,13 @@ void collective(Bytes& bytes) {
   lists.target_offsets = any_list(bytes);
   lists.sends = any_faces(bytes, said.dtype);
   lists.receives = any_faces(bytes, said.dtype);
+  if (bytes.below(4) == 1) {
+    add_pieces(bytes, lists);
+    if (bytes.below(8) != 1) {
+      lists.source_counts = lists.source_offsets = lists.target_counts = lists.target_offsets = {};
+      said.count = 0;
+    }
+  }
   const auto read = received(bytes, said, lists);
   if (!read) return;
   const auto plan = resolve_collective(rig().scope(), said, *read);
