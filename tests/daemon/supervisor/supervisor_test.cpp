@@ -109,7 +109,8 @@ TEST_F(SupervisorTest, IssuesATokenForARankOfTheJobOnly) {
 TEST_F(SupervisorTest, TakesNoDescriptorFromAStranger) {
   node_.start();
   const auto socket = connect();
-  const auto refused = ask(socket, {{"command", "version"}, {"text", std::string(100'000, 'x')}});
+  const auto refused =
+      ask(socket, {{"command", "version"}, {"text", std::string(shm::kMessageBytesMax, 'x')}});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kProtocol);
   EXPECT_THAT(refused.error().message(), HasSubstr("descriptors"));
