@@ -70,8 +70,8 @@ double of_a_turn(int lanes) {
 
 // Goal:   lanes that a rank does not use cost its starts nothing.
 TEST(TurnCost, IsTheSameWithSixtyFourLanes) {
-  const double few = of_a_turn(MUSTER_LANE_CLASSES);
-  const double many = of_a_turn(MUSTER_LANES_MAX);
+  const double few = of_a_turn(7);
+  const double many = of_a_turn(64);
   std::printf("a start in the engine: %.0f instructions with 7 lanes, %.0f with 64\n", few, many);
   EXPECT_GT(few, 100) << "nothing was counted";
   EXPECT_LE(many, 1.1 * few);
