@@ -68,7 +68,7 @@ class FlightLog {
 
  private:
   struct RankLog {
-    std::vector<std::vector<FlightEntry>> lanes;  // by number
+    std::vector<std::vector<FlightEntry>> lanes{MUSTER_LANE_CLASSES};  // by number
     bool overwritten = false;
   };
   // A message has a number once both sides have come to it. Failed messages after it take the next numbers,

@@ -1,5 +1,5 @@
-// Replaces operator new and delete for the whole program. In a file of its own: inlined next to a caller, the
-// pair looks mismatched to the compiler.
+// Replaces operator new and delete for the whole program. They are not inlined: next to a caller the pair
+// looks mismatched to the compiler.
 #include "tests/transport/counted_new.hpp"
 
 #include <atomic>
@@ -23,21 +23,21 @@ std::uint64_t muster::transport::test::allocations() noexcept {
   return g_allocations.load();
 }
 
-void* operator new(std::size_t bytes) {
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   return counted(bytes);
 }
-void* operator new[](std::size_t bytes) {
+[[gnu::noinline]] void* operator new[](std::size_t bytes) {
   return counted(bytes);
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete[](void* memory) noexcept {
+[[gnu::noinline]] void operator delete[](void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
-void operator delete[](void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept {
   std::free(memory);
 }
