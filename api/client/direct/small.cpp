@@ -41,11 +41,15 @@ void give_blocks(const DirectPlan& plan, std::byte* to) {
   }
 }
 
+std::byte* target(const DirectPlan& plan, const Block& block) {
+  return plan.mine.target + block.offset * plan.element;
+}
+
 // Copies `from`, end to end, to those entries of the target.
 void deliver(const DirectPlan& plan, std::span<const Block> entries, const std::byte* from) {
   for (const Block& entry : entries) {
     const std::size_t bytes = entry.count * plan.element;
-    copy_few(plan.mine.target + entry.offset * plan.element, from, bytes);
+    copy_few(target(plan, entry), from, bytes);
     from += bytes;
   }
 }
@@ -53,17 +57,28 @@ void deliver(const DirectPlan& plan, std::span<const Block> entries, const std::
 // Reduces all kSmallBytesMax bytes of the payloads. Only the members' elements are copied to the target.
 void reduce(const DirectPlan& plan) {
   plan.small.reducer(plan.small.reduction);
+  copy_few(target(plan, plan.mine.target_blocks.front()), plan.small.line.data() + plan.my_offset,
+           plan.got_bytes);
+}
+void reduce_into_pieces(const DirectPlan& plan) {
+  plan.small.reducer(plan.small.reduction);
   deliver(plan, plan.mine.target_blocks, plan.small.line.data() + plan.my_offset);
 }
 
 void gather(const DirectPlan& plan) {
+  const auto& blocks = plan.mine.target_blocks;
+  for (std::uint32_t i = 0; i < blocks.size(); ++i)
+    copy_few(target(plan, blocks[i]), plan.channel->arrivals().of(i).inside, blocks[i].count * plan.element);
+}
+void gather_into_pieces(const DirectPlan& plan) {
   for (std::uint32_t i = 0; i < plan.channel->members(); ++i)
     deliver(plan, entries_of(plan.what, plan.mine.target_blocks, i), plan.channel->arrivals().of(i).inside);
 }
 
 void take_from_root(const DirectPlan& plan) {
-  deliver(plan, plan.mine.target_blocks,
-          plan.channel->arrivals().of(static_cast<std::uint32_t>(plan.what.root)).inside);
+  const Block& to = plan.mine.target_blocks.front();
+  const std::byte* given = plan.channel->arrivals().of(static_cast<std::uint32_t>(plan.what.root)).inside;
+  copy_few(target(plan, to), given, to.count * plan.element);
 }
 
 }  // namespace
@@ -96,9 +111,11 @@ void prepare_small(DirectPlan& plan) {
   }
   const auto& targets = plan.mine.target_blocks;
   if (plan.got_bytes == 0 || targets.empty() || plan.mine.target == nullptr) return;
-  small.take = has_target_blocks(plan.what.op, false) ? gather : take_from_root;
+  const bool in_pieces = !plan.what.first_piece.empty();
+  small.take =
+      has_target_blocks(plan.what.op, false) ? in_pieces ? gather_into_pieces : gather : take_from_root;
   if (!has_reduction(plan.what.op)) return;
-  small.take = reduce;
+  small.take = in_pieces ? reduce_into_pieces : reduce;
   small.reducer = math::reducer_of(plan.what.dtype, plan.what.redop);
   const math::Givers givers = math::givers_of(plan.what, 0, plan.channel->members());
   for (std::uint32_t k = 0; k < givers.count; ++k)
