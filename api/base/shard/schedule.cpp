@@ -1,0 +1,368 @@
+#include "api/base/shard/schedule.hpp"
+
+#include "api/base/shard/arrange.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::shard {
+namespace {
+
+constexpr std::uint64_t timeline_of(muster_point point) {
+  return point >> 48;
+}
+
+std::vector<std::size_t> modules_of(std::span<const ScheduledUnit> units) {
+  std::vector<std::size_t> modules;
+  for (const ScheduledUnit& unit : units) modules.push_back(unit.module);
+  return modules;
+}
+
+Status state(const std::string& unit, const char* call, const std::string& why) {
+  return Status(Code::kState, fmt::format("{} of unit \"{}\": {}", call, unit, why));
+}
+
+}  // namespace
+
+void PointSet::add(muster_point point) {
+  if (point == MUSTER_POINT_NONE) return;
+  const auto same = std::ranges::find(points_, timeline_of(point), timeline_of);
+  if (same == points_.end())
+    points_.push_back(point);
+  else
+    *same = std::max(*same, point);
+}
+
+void PointSet::add(std::span<const muster_point> points) {
+  for (const muster_point point : points) add(point);
+}
+
+UnitSchedule::UnitSchedule(std::vector<ScheduledUnit> units, std::size_t depth, UnitOperations& operations)
+    : depth_(depth), operations_(operations), order_(modules_of(units)), root_(units.size()) {
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (units[i].root) root_ = i;
+    units_.emplace_back();
+    units_.back().said = std::move(units[i]);
+  }
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const ScheduledUnit& a = units_[i].said;
+    for (std::size_t j = 0; j < units_.size(); ++j) {
+      const ScheduledUnit& b = units_[j].said;
+      if (i == j) continue;
+      if (overlap(a.offset, a.bytes, b.offset, b.bytes)) units_[i].overlapping.push_back(j);
+      if (overlap(a.gradient_offset, a.gradient_bytes, b.gradient_offset, b.gradient_bytes))
+        units_[i].gradients_overlapping.push_back(j);
+    }
+  }
+}
+
+// ---- steps -------------------------------------------------------------------------------------
+
+Status UnitSchedule::begin_step(muster_point shards, bool unchanged) {
+  if (broken_)
+    return Status(Code::kState, "a step of these units has failed; call muster_step_abandon first");
+  if (in_step_) return Status(Code::kState, "the step before has not ended; call muster_step_end first");
+  in_step_ = true;
+  order_.begin_step();
+  reduced_.clear();
+  for (Unit& unit : units_) {
+    unit.reduced = false;
+    if (unchanged) continue;
+    drop(unit);
+    unit.shards.add(shards);
+    unit.changed = true;
+  }
+  return {};
+}
+
+void UnitSchedule::shards_change(std::size_t unit, muster_point point) {
+  units_[unit].shards.add(point);
+  units_[unit].changed = true;
+}
+
+Result<std::vector<std::size_t>> UnitSchedule::end_step(muster_point after) {
+  if (!in_step_ || broken_) return fail(Code::kState, "no step of these units has begun");
+  std::vector<std::size_t> incomplete;
+  std::string partial;
+  // In the order in which autograd would come to them: the last registered first.
+  for (std::size_t i = units_.size(); i-- > 0;) {
+    Unit& unit = units_[i];
+    unit.pinned = false;
+    if (unit.ended != 0) incomplete.push_back(i);
+    muster_point reduced = MUSTER_POINT_NONE;
+    if (unit.phase == Phase::kForward) {
+      unit.uses.add(after);
+      unit.phase = Phase::kIdle;
+      unit.ended = 0;
+    } else if (unit.phase == Phase::kBackward || unit.holds_gradients) {
+      unit.uses.add(after);
+      MUSTER_RETURN_IF_ERROR(finish_backward(i, {}, reduced));
+    }
+    drop(unit);
+    if (std::exchange(unit.partial, false)) partial = unit.said.name;
+  }
+  in_step_ = false;
+  if (!partial.empty())
+    return fail(
+        Code::kState,
+        "the gradients of unit \"{}\" were reduced among its shards and never among its replicas; the "
+        "last backward of a step must reduce both",
+        partial);
+  return incomplete;
+}
+
+void UnitSchedule::reset() {
+  for (Unit& unit : units_) {
+    drop(unit);
+    unit.phase = Phase::kIdle;
+    unit.pinned = unit.reduced = unit.partial = unit.holds_gradients = false;
+    unit.ended = 0;
+    unit.arrived = unit.gradients_sent = MUSTER_POINT_NONE;
+    unit.shards.clear();
+    unit.changed = true;
+    unit.uses.clear();
+  }
+  reduced_.clear();
+  in_step_ = broken_ = false;
+}
+
+Status UnitSchedule::check_step(const Unit& unit, const char* call) const {
+  if (broken_) return state(unit.said.name, call, "this step has failed; call muster_step_abandon");
+  if (!in_step_) return state(unit.said.name, call, "no step has begun; call muster_step_begin first");
+  return {};
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+void UnitSchedule::count(std::int64_t bytes) {
+  counts_.whole_bytes += static_cast<std::uint64_t>(bytes);
+  counts_.whole_bytes_peak = std::max(counts_.whole_bytes_peak, counts_.whole_bytes);
+}
+
+void UnitSchedule::drop(Unit& unit) {
+  if (unit.state == State::kWhole) count(-static_cast<std::int64_t>(unit.said.bytes));
+  if (unit.state == State::kSliced) count(-static_cast<std::int64_t>(unit.said.slice_bytes));
+  unit.state = State::kSharded;
+}
+
+Status UnitSchedule::make_room(const Unit& unit) {
+  for (const std::size_t other : unit.overlapping)
+    if (units_[other].state == State::kWhole && in_use(units_[other]))
+      return Status(
+          Code::kState,
+          fmt::format("unit \"{}\" is needed while \"{}\" is in use, and the two share their place; "
+                      "give both one module, or end the use of \"{}\" first",
+                      unit.said.name, units_[other].said.name, units_[other].said.name));
+  for (const std::size_t other : unit.overlapping)
+    if (units_[other].state == State::kWhole) drop(units_[other]);
+  return {};
+}
+
+Status UnitSchedule::gather(std::size_t index) {
+  Unit& unit = units_[index];
+  if (unit.state == State::kWhole) return {};
+  MUSTER_RETURN_IF_ERROR(make_room(unit));
+  const GatherFrom from = unit.state == State::kSliced ? GatherFrom::kSlices
+                          : unit.changed               ? GatherFrom::kChangedShards
+                                                       : GatherFrom::kShards;
+  PointSet waits = unit.uses;
+  for (const std::size_t other : unit.overlapping) {
+    waits.add(units_[other].arrived);
+    waits.add(units_[other].uses.points());
+  }
+  if (from != GatherFrom::kSlices) waits.add(unit.shards.points());
+  auto arrived = operations_.gather(index, from, waits.points());
+  if (!arrived) {
+    broken_ = true;
+    return std::move(arrived).error();
+  }
+  drop(unit);
+  if (from == GatherFrom::kChangedShards) unit.changed = false;
+  unit.state = State::kWhole;
+  unit.arrived = *arrived;
+  unit.uses.clear();
+  count(static_cast<std::int64_t>(unit.said.bytes));
+  ++counts_.gathers;
+  return {};
+}
+
+// Gathers what fits without freeing anything.
+Status UnitSchedule::prefetch(std::span<const std::size_t> units) {
+  for (const std::size_t index : units) {
+    const Unit& unit = units_[index];
+    if (unit.state == State::kWhole) continue;
+    const auto whole = [&](std::size_t other) { return units_[other].state == State::kWhole; };
+    if (std::ranges::any_of(unit.overlapping, whole)) {
+      ++counts_.prefetches_skipped;
+      break;
+    }
+    MUSTER_RETURN_IF_ERROR(gather(index));
+    ++counts_.prefetches;
+  }
+  return {};
+}
+
+Status UnitSchedule::unshard(std::size_t unit, muster_point& ready) {
+  MUSTER_RETURN_IF_ERROR(check_step(units_[unit], "muster_unit_unshard"));
+  MUSTER_RETURN_IF_ERROR(gather(unit));
+  units_[unit].pinned = true;
+  ready = units_[unit].arrived;
+  return {};
+}
+
+Status UnitSchedule::reshard(std::size_t unit, muster_point after) {
+  MUSTER_RETURN_IF_ERROR(check_step(units_[unit], "muster_unit_reshard"));
+  if (units_[unit].phase != Phase::kIdle)
+    return state(units_[unit].said.name, "muster_unit_reshard", "its forward or backward has not ended");
+  units_[unit].uses.add(after);
+  units_[unit].pinned = false;
+  drop(units_[unit]);
+  return {};
+}
+
+void UnitSchedule::prefetch_forward(std::size_t unit, std::vector<std::size_t> units) {
+  units_[unit].forward_prefetch = std::move(units);
+  units_[unit].forward_said = true;
+}
+
+void UnitSchedule::prefetch_backward(std::size_t unit, std::vector<std::size_t> units) {
+  units_[unit].backward_prefetch = std::move(units);
+  units_[unit].backward_said = true;
+}
+
+// ---- forward -----------------------------------------------------------------------------------
+
+Status UnitSchedule::begin_forward(std::size_t index, muster_point& ready) {
+  Unit& unit = units_[index];
+  MUSTER_RETURN_IF_ERROR(check_step(unit, "muster_unit_forward_begin"));
+  const bool is_new = unit.phase == Phase::kIdle;  // else another part of it, or a recomputation in backward
+  if (is_new && root_ < units_.size() && index != root_ && order_.is_first())
+    return state(unit.said.name, "muster_unit_forward_begin",
+                 fmt::format("the root, \"{}\", must begin first in each step", units_[root_].said.name));
+  const bool demanded = unit.state != State::kWhole;
+  MUSTER_RETURN_IF_ERROR(gather(index));
+  counts_.demands += demanded ? 1 : 0;
+  ready = unit.arrived;
+  if (!is_new) return {};
+  unit.phase = Phase::kForward;
+  order_.begin(index);
+  return prefetch(unit.forward_said ? unit.forward_prefetch : order_.next(depth_));
+}
+
+bool UnitSchedule::end_part(Unit& unit, std::uint32_t part) {
+  unit.ended |= std::uint64_t{1} << part;
+  if (unit.ended != ~std::uint64_t{0} >> (64 - unit.said.parts)) return false;
+  unit.ended = 0;
+  return true;
+}
+
+Status UnitSchedule::end_forward(std::size_t index, std::uint32_t part, muster_point after) {
+  Unit& unit = units_[index];
+  MUSTER_RETURN_IF_ERROR(check_step(unit, "muster_unit_forward_end"));
+  if (unit.phase == Phase::kIdle)
+    return state(unit.said.name, "muster_unit_forward_end", "its forward has not begun");
+  unit.uses.add(after);
+  if (unit.phase == Phase::kBackward || !end_part(unit, part)) return {};
+  return finish_forward(index);
+}
+
+Status UnitSchedule::finish_forward(std::size_t index) {
+  Unit& unit = units_[index];
+  unit.phase = Phase::kIdle;
+  order_.end(index);
+  if (unit.pinned || unit.said.after_forward == AfterForward::kKeep) return {};
+  if (unit.said.after_forward == AfterForward::kSlice) {
+    const auto copied = operations_.slice(index, std::span(&unit.arrived, 1));
+    if (!copied) {
+      broken_ = true;
+      return copied.error();
+    }
+    unit.uses.add(*copied);
+    drop(unit);
+    unit.state = State::kSliced;
+    count(static_cast<std::int64_t>(unit.said.slice_bytes));
+    return {};
+  }
+  drop(unit);
+  return {};
+}
+
+// ---- backward ----------------------------------------------------------------------------------
+
+Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2> ready) {
+  Unit& unit = units_[index];
+  MUSTER_RETURN_IF_ERROR(check_step(unit, "muster_unit_backward_begin"));
+  const bool is_new = unit.phase != Phase::kBackward;
+  if (is_new) {
+    if (unit.phase == Phase::kForward && unit.ended == 0)
+      return state(unit.said.name, "muster_unit_backward_begin", "its forward has not ended");
+    if (unit.phase == Phase::kForward) {  // the forward of a part that never ran
+      order_.end(index);
+      unit.ended = 0;
+    } else if (!order_.can_go_back(index)) {
+      return state(unit.said.name, "muster_unit_backward_begin",
+                   "each backward needs a forward of its own before it in the step");
+    }
+    for (const std::size_t other : unit.gradients_overlapping)
+      if (units_[other].holds_gradients)
+        return state(
+            unit.said.name, "muster_unit_backward_begin",
+            fmt::format("its gradients would overwrite those that \"{}\" keeps; to keep gradients, make "
+                        "the units with MUSTER_UNITS_KEEP_GRADIENTS",
+                        units_[other].said.name));
+  }
+  if (unit.said.whole_in_backward) {
+    const bool demanded = unit.state != State::kWhole;
+    MUSTER_RETURN_IF_ERROR(gather(index));
+    counts_.demands += demanded ? 1 : 0;
+    ready[0] = unit.arrived;
+  }
+  PointSet sent;
+  sent.add(unit.gradients_sent);
+  for (const std::size_t other : unit.gradients_overlapping) sent.add(units_[other].gradients_sent);
+  ready[1] = sent.points().empty() ? MUSTER_POINT_NONE : sent.points().front();
+  if (!is_new) return {};
+  unit.phase = Phase::kBackward;
+  const std::vector<std::size_t> earlier = order_.go_back(index, depth_);
+  return prefetch(unit.backward_said ? unit.backward_prefetch : earlier);
+}
+
+Status UnitSchedule::end_backward(std::size_t index, std::uint32_t part, muster_point after, BackwardEnd how,
+                                  muster_point& reduced) {
+  Unit& unit = units_[index];
+  reduced = MUSTER_POINT_NONE;
+  MUSTER_RETURN_IF_ERROR(check_step(unit, "muster_unit_backward_end"));
+  if (unit.phase != Phase::kBackward)
+    return state(unit.said.name, "muster_unit_backward_end", "its backward has not begun");
+  unit.uses.add(after);
+  if (!end_part(unit, part)) return {};
+  return finish_backward(index, how, reduced);
+}
+
+Status UnitSchedule::finish_backward(std::size_t index, BackwardEnd how, muster_point& reduced) {
+  Unit& unit = units_[index];
+  unit.phase = Phase::kIdle;
+  unit.ended = 0;
+  unit.holds_gradients = unit.said.trains && !how.reduce;
+  if (unit.said.trains && how.reduce) {
+    PointSet waits = unit.uses;
+    waits.add(unit.shards.points());  // the optimiser has read the gradients of the step before
+    const auto points = operations_.reduce(
+        index, {.add = unit.reduced, .add_partial = unit.partial, .all_reduce = how.all_reduce},
+        waits.points());
+    if (!points) {
+      broken_ = true;
+      return points.error();
+    }
+    unit.gradients_sent = points->sent;
+    reduced = points->ready;
+    reduced_.add(points->ready);
+    unit.partial = !how.all_reduce;
+    unit.reduced = unit.reduced || how.all_reduce;
+    counts_.reductions += points->ready == MUSTER_POINT_NONE ? 0 : 1;
+  }
+  if (how.free && !unit.pinned) drop(unit);
+  return {};
+}
+
+}  // namespace muster::shard

@@ -1,0 +1,221 @@
+// UnitSchedule: when units are gathered, freed and reduced (decision D9). It decides, and starts what it
+// decides through UnitOperations. It knows no clock, no thread and no rank, so it runs in a test as well.
+//
+// A unit is the parameters that are gathered, used and reduced together. Its life in a step:
+//
+//   sharded -> whole, in forward -> sharded, or a slice, or still whole -> whole, in backward -> sharded
+//                                                                              \-> gradients reduced
+//
+// Memory is reused by points, never by guess: a gather waits for the points after which nobody reads what
+// lies in its place. All calls of all ranks come in one order, so all ranks decide alike.
+//
+// Reference: torch.distributed.fsdp (FSDPParamGroup), whose rules for resharding, prefetch and accumulation
+// these are.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/base/shard/order.hpp"
+
+#include <muster/muster.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::shard {
+
+// Points to wait for: of each timeline the latest.
+//
+// Owns    its list.
+// Thread  a value; any.
+// Bound   one point for each timeline.
+// Fails   never.
+class PointSet {
+ public:
+  void add(muster_point point);
+  void add(std::span<const muster_point> points);
+  void clear() { points_.clear(); }
+  std::span<const muster_point> points() const { return points_; }
+
+ private:
+  std::vector<muster_point> points_;
+};
+
+// What becomes of a unit when its forward has ended.
+enum class AfterForward : std::uint8_t {
+  kFree,   // it is gathered again for backward
+  kKeep,   // it stays whole until its backward has ended
+  kSlice,  // the ranks of a smaller group keep it between them
+};
+
+// What the schedule knows of a unit.
+struct ScheduledUnit {
+  std::string name;
+  std::size_t module = 0;
+  std::uint64_t bytes = 0;            // whole
+  std::uint64_t slice_bytes = 0;      // kept with kSlice
+  std::uint64_t offset = 0;           // its place while whole
+  std::uint64_t gradient_bytes = 0;   // 0: its whole gradients have memory of their own
+  std::uint64_t gradient_offset = 0;  // their place
+  std::uint32_t parts = 1;  // 1 to 64: how many modules share it. Its forward ends when each has ended
+  AfterForward after_forward = AfterForward::kFree;
+  bool root = false;              // begins before all others in each step
+  bool whole_in_backward = true;  // false: backward does not read the parameters
+  bool trains = true;             // false: it has no gradients
+};
+
+// What to make of whole gradients.
+struct UnitReduction {
+  bool add = false;          // to the gradient shard, which has gradients of this step
+  bool add_partial = false;  // sums of earlier reductions without all_reduce belong to it
+  bool all_reduce = true;    // false: sum among the shards only; the replicas follow with a later reduction
+};
+
+// The points that a reduction reaches.
+struct Reduced {
+  muster_point sent =
+      MUSTER_POINT_NONE;  // whole gradients may be written again. On one timeline for all units
+  muster_point ready = MUSTER_POINT_NONE;  // the gradient shard may be read; NONE: there were no gradients
+};
+
+// From what a unit is gathered.
+enum class GatherFrom : std::uint8_t {
+  kShards,  // as they were when it was last gathered from them
+  kChangedShards,
+  kSlices,
+};
+
+// What carries out a schedule. Every call starts work and returns the point that it reaches; `waits` has one
+// point for each timeline.
+//
+// Thread  the schedule's.
+// Fails   as it likes; the step is then broken.
+class UnitOperations {
+ public:
+  virtual ~UnitOperations() = default;
+  // Brings a unit into its place.
+  virtual Result<muster_point> gather(std::size_t unit, GatherFrom from,
+                                      std::span<const muster_point> waits) = 0;
+  // Copies this rank's slice out of the whole unit.
+  virtual Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) = 0;
+  virtual Result<Reduced> reduce(std::size_t unit, UnitReduction how,
+                                 std::span<const muster_point> waits) = 0;
+};
+
+// What a call of backward_end() asks for, beside the usual.
+struct BackwardEnd {
+  bool reduce = true;      // false: the whole gradients stay, and later kernels add to them
+  bool all_reduce = true;  // false: see UnitReduction
+  bool free = true;        // false: the unit stays whole for the next microbatch
+};
+
+struct ScheduleCounts {
+  std::uint64_t whole_bytes = 0;  // of units that are whole now, and of slices
+  std::uint64_t whole_bytes_peak = 0;
+  std::uint64_t gathers = 0;
+  std::uint64_t reductions = 0;
+  std::uint64_t prefetches = 0;
+  std::uint64_t prefetches_skipped = 0;  // for want of memory: the place was in use
+  std::uint64_t demands = 0;             // gathers that nobody had prefetched
+};
+
+// Owns    the states of its units.
+// Thread  one.
+// Bound   the units that it was made with.
+// Fails   kState, naming the unit and the call that does not fit; and as its operations. After a failure the
+//         step is broken: reset() begins anew.
+class UnitSchedule {
+ public:
+  // depth: how many modules ahead units are gathered. `operations` outlives it.
+  UnitSchedule(std::vector<ScheduledUnit> units, std::size_t depth, UnitOperations& operations);
+
+  // `shards`: the point after which shards may be read. unchanged: they are those of the step before, so what
+  // is whole stays so.
+  Status begin_step(muster_point shards, bool unchanged);
+  // The unit's shards may be read after this point, whatever begin_step() is told next.
+  void shards_change(std::size_t unit, muster_point point);
+
+  // ready: the unit may be read after this point.
+  Status begin_forward(std::size_t unit, muster_point& ready);
+  // after: the last use of the unit by this part of it.
+  Status end_forward(std::size_t unit, std::uint32_t part, muster_point after);
+  // ready: as above, and the point after which whole gradients may be written. A forward of which some part
+  // never ran ends here.
+  Status begin_backward(std::size_t unit, std::span<muster_point, 2> ready);
+  // reduced: the point after which the gradient shard may be read; NONE if nothing was reduced.
+  Status end_backward(std::size_t unit, std::uint32_t part, muster_point after, BackwardEnd how,
+                      muster_point& reduced);
+  // Ends what is still open, at `after`, and reduces the gradients that were kept. Units that were prefetched
+  // in vain are dropped. Returns the units of which some part never ran. kState also if gradients wait for
+  // their replicas; the step has ended all the same.
+  Result<std::vector<std::size_t>> end_step(muster_point after);
+
+  // Instead of what the order predicts: gathered when the unit's forward, or backward, begins. Empty lists
+  // too.
+  void prefetch_forward(std::size_t unit, std::vector<std::size_t> units);
+  void prefetch_backward(std::size_t unit, std::vector<std::size_t> units);
+  // Gathers and frees outside forward and backward.
+  Status unshard(std::size_t unit, muster_point& ready);
+  Status reshard(std::size_t unit, muster_point after);
+  void set_after_forward(std::size_t unit, AfterForward after) { units_[unit].said.after_forward = after; }
+
+  // Forgets the step, after all that it started has ended.
+  void reset();
+  bool in_step() const { return in_step_; }
+  bool is_whole(std::size_t unit) const { return units_[unit].state == State::kWhole; }
+  const ScheduleCounts& counts() const { return counts_; }
+  const UnitOrder& order() const { return order_; }
+  // Points after which all reductions of the step are complete.
+  std::span<const muster_point> reduced() const { return reduced_.points(); }
+
+ private:
+  enum class State : std::uint8_t { kSharded, kWhole, kSliced };
+  enum class Phase : std::uint8_t { kIdle, kForward, kBackward };
+  struct Unit {
+    ScheduledUnit said;
+    State state = State::kSharded;
+    Phase phase = Phase::kIdle;
+    bool pinned = false;           // unshard() without reshard()
+    bool reduced = false;          // its gradient shard has gradients of this step
+    bool partial = false;          // a reduction among the shards alone waits for the replicas
+    bool holds_gradients = false;  // whole, and not reduced
+    std::uint64_t ended = 0;       // a bit for each part
+    PointSet shards;               // after them its shards may be read
+    bool changed = true;           // its shards, since it was gathered from them
+    muster_point arrived = MUSTER_POINT_NONE;
+    PointSet uses;  // of what lies in its place
+    muster_point gradients_sent = MUSTER_POINT_NONE;
+    std::vector<std::size_t> overlapping;  // units whose place shares bytes with its own
+    std::vector<std::size_t> gradients_overlapping;
+    std::vector<std::size_t> forward_prefetch;
+    std::vector<std::size_t> backward_prefetch;
+    bool forward_said = false;  // forward_prefetch counts
+    bool backward_said = false;
+  };
+
+  Status check_step(const Unit& unit, const char* call) const;
+  bool in_use(const Unit& unit) const { return unit.phase != Phase::kIdle || unit.pinned; }
+  Status gather(std::size_t index);
+  Status make_room(const Unit& unit);
+  Status prefetch(std::span<const std::size_t> units);
+  void drop(Unit& unit);
+  void count(std::int64_t bytes);
+  // Whether all parts have ended now.
+  bool end_part(Unit& unit, std::uint32_t part);
+  Status finish_forward(std::size_t index);
+  Status finish_backward(std::size_t index, BackwardEnd how, muster_point& reduced);
+
+  std::vector<Unit> units_;
+  std::size_t depth_;
+  UnitOperations& operations_;
+  UnitOrder order_;
+  bool in_step_ = false;
+  bool broken_ = false;
+  std::size_t root_;
+  PointSet reduced_;
+  ScheduleCounts counts_;
+};
+
+}  // namespace muster::shard
