@@ -159,8 +159,8 @@ void run_fill(const Args& args, std::uint32_t part) {
 
 Status check_axpby(const Args& args) {
   const Subject s{"axpby", kAxpbyOperands, args};
-  MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, 0, {MUSTER_F32, MUSTER_BF16}));
-  MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, 1, {MUSTER_F32, MUSTER_BF16}));
+  MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, 0, {MUSTER_F32, MUSTER_BF16, MUSTER_F16}));
+  MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, 1, {MUSTER_F32, MUSTER_BF16, MUSTER_F16}));
   return expect_same_shape(s, 1, 0);
 }
 
@@ -171,9 +171,10 @@ std::uint32_t parts_axpby(const Args& args) {
 void run_axpby(const Args& args, std::uint32_t part) {
   const Walk<2> walk({&args.tensors[0], &args.tensors[1]});
   const Range range = range_of(walk.count(), kElementsPerPart, part);
-  ComputeFloats::dispatch(args.tensors[0].dtype, [&]<class X>(std::type_identity<X>) {
-    ComputeFloats::dispatch(args.tensors[1].dtype,
-                            [&]<class Y>(std::type_identity<Y>) { axpby_range<X, Y>(walk, args, range); });
+  using Floats = Among<float, Bf16, F16>;
+  Floats::dispatch(args.tensors[0].dtype, [&]<class X>(std::type_identity<X>) {
+    Floats::dispatch(args.tensors[1].dtype,
+                     [&]<class Y>(std::type_identity<Y>) { axpby_range<X, Y>(walk, args, range); });
   });
 }
 

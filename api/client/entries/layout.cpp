@@ -1,6 +1,7 @@
 // Layouts of the C API, and plans between them.
 #include "api/base/layout/layout.hpp"
 #include "api/base/layout/redistribution.hpp"
+#include "api/client/layout_handle.hpp"
 #include "api/client/redistributed.hpp"
 #include "api/client/session.hpp"
 
@@ -24,14 +25,6 @@ using muster::Split;
 using muster::Status;
 using muster::client::guarded;
 using muster::client::with_session;
-
-// Owns    what the caller described.
-// Thread  any: it never changes.
-// Bound   that of Layout.
-// Fails   never.
-struct muster_layout {
-  Layout layout;
-};
 
 namespace {
 

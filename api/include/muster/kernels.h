@@ -156,7 +156,7 @@ static inline muster_kernel muster_fill(muster_tensor target, double value) {
   muster_kernel_real(&k, value);
   return k;
 }
-/* y = a·x + b·y, same shape. x and y F32 or BF16, also mixed. b = 0 does not read y. y may be x. */
+/* y = a·x + b·y, same shape. x and y F32, BF16 or F16, also mixed. b = 0 does not read y. y may be x. */
 static inline muster_kernel muster_axpby(double a, muster_tensor x, double b, muster_tensor y) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_AXPBY);
   muster_kernel_operand(&k, x);

@@ -1,0 +1,98 @@
+#include "api/client/units/agreement.hpp"
+
+#include "api/client/units/lanes.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include <xxhash.h>
+
+namespace muster::client {
+namespace {
+
+// What each member says first. A refusal's text follows it.
+struct Opening {
+  muster_status_t code = MUSTER_OK;
+  std::int32_t rank = 0;            // of the job
+  std::uint64_t low = 0, high = 0;  // digest of the description
+};
+
+struct Gathered {
+  const char* bytes = nullptr;
+  std::vector<std::uint64_t> offsets;
+  std::string_view of(std::size_t member) const {
+    return {bytes + offsets[member], offsets[member + 1] - offsets[member]};
+  }
+};
+
+Result<Gathered> gather(muster_session* session, muster_group group, std::size_t members,
+                        const std::string& own) {
+  Gathered gathered;
+  gathered.offsets.resize(members + 1);
+  const void* bytes = nullptr;
+  MUSTER_RETURN_IF_ERROR(status_of(
+      muster_object_gather(session, group, -1, own.data(), own.size(), &bytes, gathered.offsets.data())));
+  gathered.bytes = static_cast<const char*>(bytes);
+  return gathered;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    lines.push_back(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return lines;
+}
+
+Status difference(std::int32_t a_rank, std::string_view a, std::int32_t b_rank, std::string_view b) {
+  const std::vector<std::string_view> of_a = lines_of(a);
+  const std::vector<std::string_view> of_b = lines_of(b);
+  std::size_t at = 0;
+  while (at < of_a.size() && at < of_b.size() && of_a[at] == of_b[at]) ++at;
+  const auto line = [&](const std::vector<std::string_view>& lines) {
+    return at < lines.size() ? lines[at] : std::string_view("nothing more");
+  };
+  return failure(Code::kMismatch, "ranks have made different units. Rank {}: {}. Rank {}: {}", a_rank,
+                 line(of_a), b_rank, line(of_b));
+}
+
+}  // namespace
+
+Status agree(muster_session* session, muster_group group, const Status& own, const std::string& description) {
+  if (group == MUSTER_GROUP_SELF) return own;
+  std::size_t members = 0;
+  MUSTER_RETURN_IF_ERROR(status_of(muster_group_ranks(session, group, nullptr, 0, &members)));
+  muster_session_info info = MUSTER_SESSION_INFO_INIT;
+  MUSTER_RETURN_IF_ERROR(status_of(muster_session_query(session, &info)));
+  const XXH128_hash_t digest = XXH3_128bits(description.data(), description.size());
+  const Opening opening{static_cast<muster_status_t>(own.code()), info.rank, digest.low64, digest.high64};
+  std::string said(sizeof opening, '\0');
+  std::memcpy(said.data(), &opening, sizeof opening);
+  said += own.message();
+  MUSTER_ASSIGN_OR_RETURN(const Gathered first, gather(session, group, members, said));
+
+  std::vector<Opening> openings(members);
+  for (std::size_t i = 0; i < members; ++i) {
+    const std::string_view text = first.of(i);
+    if (text.size() < sizeof(Opening))
+      return failure(Code::kProtocol, "member {} has sent {} bytes where its units are compared", i,
+                     text.size());
+    std::memcpy(&openings[i], text.data(), sizeof(Opening));
+    if (openings[i].code == MUSTER_OK) continue;
+    const Code code = is_known(openings[i].code) ? static_cast<Code>(openings[i].code) : Code::kProtocol;
+    return failure(code, "rank {}: {}", openings[i].rank, text.substr(sizeof(Opening)));
+  }
+  const auto other = std::ranges::find_if(openings, [&](const Opening& each) {
+    return each.low != openings[0].low || each.high != openings[0].high;
+  });
+  if (other == openings.end()) return {};
+  MUSTER_ASSIGN_OR_RETURN(const Gathered all, gather(session, group, members, description));
+  return difference(openings[0].rank, all.of(0), other->rank,
+                    all.of(static_cast<std::size_t>(other - openings.begin())));
+}
+
+}  // namespace muster::client

@@ -1,0 +1,118 @@
+#include "api/client/units/lanes.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+namespace muster::client {
+namespace {
+
+constexpr std::array<muster_lane, 3> kClasses{MUSTER_LANE_GATHER, MUSTER_LANE_REDUCE, MUSTER_LANE_ALLREDUCE};
+
+// A lane is ordered, so its own points need no waits.
+bool is_on(muster_point point, muster_lane lane) {
+  return (point >> 48) == std::uint64_t{lane} + 1;
+}
+
+}  // namespace
+
+Status status_of(muster_status_t code) {
+  if (code == MUSTER_OK) return {};
+  return Status(static_cast<Code>(code), muster_last_error());
+}
+
+Status UnitLanes::open(const std::string& name) {
+  for (std::size_t i = 0; i < lanes_.size(); ++i)
+    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_create(session_, kClasses[i], name.c_str(), &lanes_[i])));
+  muster_collective barrier = MUSTER_COLLECTIVE_INIT;
+  barrier.op = MUSTER_BARRIER;
+  barrier.group = MUSTER_GROUP_SELF;
+  return status_of(muster_plan_collective(session_, &barrier, &join_));
+}
+
+Status UnitLanes::close() {
+  for (muster_lane& lane : lanes_) {
+    if (lane == MUSTER_LANE_NONE) continue;
+    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_destroy(session_, lane)));
+    lane = MUSTER_LANE_NONE;
+  }
+  if (join_ != 0) MUSTER_RETURN_IF_ERROR(status_of(muster_plan_destroy(session_, join_)));
+  join_ = 0;
+  return {};
+}
+
+Result<muster_point> UnitLanes::start(muster_plan plan, UnitLane lane, std::span<const muster_point> waits) {
+  const muster_lane number = lanes_[static_cast<std::size_t>(lane)];
+  std::vector<muster_point> others;
+  for (const muster_point wait : waits)
+    if (wait != MUSTER_POINT_NONE && !is_on(wait, number)) others.push_back(wait);
+  std::span<const muster_point> left = others;
+  for (; left.size() > MUSTER_WAITS_MAX; left = left.subspan(MUSTER_WAITS_MAX))
+    if (auto joined = start_one(join_, number, left.first(MUSTER_WAITS_MAX)); !joined) return joined;
+  auto point = start_one(plan, number, left);
+  if (point) latest_[static_cast<std::size_t>(lane)] = *point;
+  return point;
+}
+
+Result<muster_point> UnitLanes::join(UnitLane lane, std::span<const muster_point> waits) {
+  if (waits.empty()) return MUSTER_POINT_NONE;
+  if (waits.size() == 1) return waits.front();
+  return start(join_, lane, waits);
+}
+
+Result<muster_point> UnitLanes::start_one(muster_plan plan, muster_lane lane,
+                                          std::span<const muster_point> waits) {
+  muster_submit submit = MUSTER_SUBMIT_INIT;
+  submit.lane = lane;
+  submit.wait_count = static_cast<std::uint32_t>(waits.size());
+  std::ranges::copy(waits, submit.waits);
+  muster_point point = MUSTER_POINT_NONE;
+  muster_status_t code = muster_plan_start(session_, plan, &submit, &point);
+  while (code == MUSTER_ERR_BUSY) {
+    MUSTER_RETURN_IF_ERROR(make_room());
+    code = muster_plan_start(session_, plan, &submit, &point);
+  }
+  MUSTER_RETURN_IF_ERROR(status_of(code));
+  recent_.push_back(point);
+  if (recent_.size() > kRecentMax) recent_.pop_front();
+  return point;
+}
+
+// The starts that fill the ring may be the caller's own. Then the daemon takes them in soon.
+Status UnitLanes::make_room() {
+  if (recent_.empty()) {
+    std::this_thread::yield();
+    return {};
+  }
+  const muster_point oldest = recent_.front();
+  recent_.pop_front();
+  const muster_status_t code = muster_point_wait(session_, oldest, -1);
+  // Its failure is told by the points that wait for it.
+  if (is_session_end(static_cast<Code>(code)) || code == MUSTER_ERR_WAIT_TIMEOUT ||
+      code == MUSTER_ERR_WAIT_INTERRUPTED)
+    return status_of(code);
+  return {};
+}
+
+Status UnitLanes::reset() {
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i] == MUSTER_LANE_NONE) continue;
+    if (latest_[i] != MUSTER_POINT_NONE) {
+      const muster_status_t code = muster_point_wait(session_, latest_[i], -1);
+      if (is_session_end(static_cast<Code>(code)) || code == MUSTER_ERR_WAIT_TIMEOUT ||
+          code == MUSTER_ERR_WAIT_INTERRUPTED)
+        return status_of(code);
+    }
+    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lanes_[i])));
+  }
+  recent_.clear();
+  return {};
+}
+
+bool UnitLanes::is_settled() {
+  return std::ranges::none_of(latest_, [&](muster_point point) {
+    return point != MUSTER_POINT_NONE && muster_point_test(session_, point) == MUSTER_PENDING;
+  });
+}
+
+}  // namespace muster::client

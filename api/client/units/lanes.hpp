@@ -1,0 +1,56 @@
+// UnitLanes: the lanes on which a set of units starts its own work.
+#pragma once
+
+#include "api/base/result.hpp"
+
+#include <muster/muster.h>
+
+#include <array>
+#include <deque>
+#include <span>
+#include <string>
+
+namespace muster::client {
+
+// The status of a call of the C API, with its sentence.
+Status status_of(muster_status_t code);
+
+enum class UnitLane : std::uint8_t { kGather, kReduce, kAllReduce };
+
+// Owns    three lanes and the points of its latest starts.
+// Thread  the session's.
+// Bound   remembers kRecentMax starts. A call waits while the ring or a lane is full.
+// Fails   as muster_plan_start.
+class UnitLanes {
+ public:
+  explicit UnitLanes(muster_session* session) : session_(session) {}
+
+  // Lanes of equal names meet. Errors: those of muster_lane_create.
+  Status open(const std::string& name);
+  bool are_open() const { return join_ != 0; }
+  // Errors: BUSY.
+  Status close();
+
+  // `waits`: any number.
+  Result<muster_point> start(muster_plan plan, UnitLane lane, std::span<const muster_point> waits);
+  // A point after all of `waits`: NONE if there are none, the one if there is one.
+  Result<muster_point> join(UnitLane lane, std::span<const muster_point> waits);
+
+  // Waits until all starts have their outcome, whatever it is, and lets the lanes run again. Errors: those of
+  // a session's end, and interrupts.
+  Status reset();
+  bool is_settled();
+
+ private:
+  static constexpr std::size_t kRecentMax = 1024;
+  Result<muster_point> start_one(muster_plan plan, muster_lane lane, std::span<const muster_point> waits);
+  Status make_room();
+
+  muster_session* session_;
+  std::array<muster_lane, 3> lanes_{MUSTER_LANE_NONE, MUSTER_LANE_NONE, MUSTER_LANE_NONE};
+  std::array<muster_point, 3> latest_{};
+  std::deque<muster_point> recent_;
+  muster_plan join_ = 0;  // a barrier of this rank alone: it does nothing but wait
+};
+
+}  // namespace muster::client

@@ -1,0 +1,262 @@
+#include "api/client/units/units.hpp"
+
+#include "api/base/shard/arrange.hpp"
+#include "api/client/units/agreement.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+using muster::Code;
+using muster::fail;
+using muster::failure;
+using muster::Result;
+using muster::Status;
+using muster::client::agree;
+using muster::client::status_of;
+using muster::client::Unit;
+using muster::client::UnitPlaces;
+using muster::shard::ArrangedUnit;
+using muster::shard::Arrangement;
+using muster::shard::Reduced;
+using muster::shard::ScheduledUnit;
+
+muster_units::muster_units(muster_session* session, const muster_units_options& options)
+    : session_(session),
+      name_(options.name == nullptr ? "units" : options.name),
+      flags_(options.flags),
+      budget_(options.budget_bytes),
+      prefetch_(options.prefetch),
+      reduce_inputs_(options.reduce_inputs),
+      lanes_(session) {}
+
+// ---- units -------------------------------------------------------------------------------------
+
+Status muster_units::check(const muster_unit_options& options) const {
+  if (schedule_ != nullptr)
+    return failure(Code::kState,
+                   "unit \"{}\" comes after the first muster_step_begin; make all units before it",
+                   options.name);
+  if (units_.size() == kUnitsMax) return failure(Code::kNoResource, "a set has at most {} units", kUnitsMax);
+  const std::string module = options.module == nullptr ? options.name : options.module;
+  for (const auto& unit : units_) {
+    if (unit->name() == options.name)
+      return failure(Code::kBadArgument, "there is a unit \"{}\" already", options.name);
+    if (unit->is_root() && (options.flags & MUSTER_UNIT_ROOT) != 0)
+      return failure(Code::kBadArgument, "unit \"{}\" is to be the root, but \"{}\" is", options.name,
+                     unit->name());
+    if (unit->module() == module && units_.back()->module() != module)
+      return failure(
+          Code::kBadArgument,
+          "unit \"{}\" is of module \"{}\", as \"{}\", but unit \"{}\" of another module is between them",
+          options.name, module, unit->name(), units_.back()->name());
+    for (std::uint32_t i = 0; i < options.parameter_count; ++i)
+      if (options.parameters[i].name != nullptr && unit->has_parameter(options.parameters[i].name))
+        return failure(Code::kBadArgument, "parameter \"{}\" of unit \"{}\" is in unit \"{}\" already",
+                       options.parameters[i].name, options.name, unit->name());
+  }
+  return {};
+}
+
+Result<muster_unit> muster_units::add(const muster_unit_options& options) {
+  MUSTER_RETURN_IF_ERROR(check(options));
+  MUSTER_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit,
+                          Unit::make(session_, options, (flags_ & MUSTER_UNITS_ACCUMULATE) != 0));
+  const bool another = units_.empty() || units_.back()->module() != unit->module();
+  modules_.push_back(units_.empty() ? 0 : modules_.back() + (another ? 1 : 0));
+  units_.push_back(std::move(unit));
+  return static_cast<muster_unit>(units_.size() - 1);
+}
+
+muster_units_info muster_units::info() const {
+  muster_units_info info = MUSTER_UNITS_INFO_INIT;
+  info.units = static_cast<std::uint32_t>(units_.size());
+  info.prefetch = depth_;
+  info.budget_bytes = budget_;
+  info.least_bytes = least_bytes_;
+  info.place_bytes = place_bytes_;
+  info.gradient_bytes = gradient_bytes_;
+  for (const auto& unit : units_) info.shard_bytes += unit->shard_bytes();
+  warning_.copy(info.warning, sizeof info.warning - 1);
+  if (schedule_ == nullptr) return info;
+  const muster::shard::ScheduleCounts& counts = schedule_->counts();
+  info.order_changes = static_cast<std::uint32_t>(schedule_->order().changes());
+  info.whole_bytes = counts.whole_bytes;
+  info.whole_bytes_peak = counts.whole_bytes_peak;
+  info.gathers = counts.gathers;
+  info.reductions = counts.reductions;
+  info.prefetches = counts.prefetches;
+  info.prefetches_skipped = counts.prefetches_skipped;
+  info.demands = counts.demands;
+  return info;
+}
+
+std::string muster_units::description() const {
+  std::string text = fmt::format("set \"{}\": flags {}, budget {}, prefetch {}, reduce inputs {}\n", name_,
+                                 flags_, budget_, prefetch_, reduce_inputs_);
+  for (const auto& unit : units_) text += unit->description();
+  return text;
+}
+
+// ---- the first step ----------------------------------------------------------------------------
+
+// The ranks of `k` consecutive shards.
+Result<muster_group> muster_units::slice_group(const Unit& unit) {
+  std::vector<std::int32_t> ranks(static_cast<std::size_t>(unit.shard().ranks));
+  std::size_t count = 0;
+  MUSTER_RETURN_IF_ERROR(
+      status_of(muster_group_ranks(session_, unit.shard().group, ranks.data(), ranks.size(), &count)));
+  const auto k = static_cast<std::size_t>(unit.slice_ranks());
+  const std::size_t first = static_cast<std::size_t>(unit.shard().coordinate) / k * k;
+  const std::string name = fmt::format("{}/{}", name_, k);
+  muster_group group = 0;
+  MUSTER_RETURN_IF_ERROR(
+      status_of(muster_group_make(session_, ranks.data() + first, k, name.c_str(), &group)));
+  if (std::ranges::find(slice_groups_, group) == slice_groups_.end()) slice_groups_.push_back(group);
+  return group;
+}
+
+Status muster_units::place(std::vector<ScheduledUnit>& scheduled, std::vector<UnitPlaces>& places) {
+  std::vector<ArrangedUnit> arranged;
+  for (const ScheduledUnit& unit : scheduled)
+    arranged.push_back({unit.name, unit.bytes, unit.module,
+                        unit.root || unit.after_forward == muster::shard::AfterForward::kKeep});
+  for (const ScheduledUnit& unit : scheduled)
+    arranged.push_back({"a slice of " + unit.name, unit.slice_bytes, scheduled.back().module + 1, true});
+  const auto arrangement = muster::shard::arrange(arranged, prefetch_, budget_);
+  if (!arrangement) return arrangement.error();
+  least_bytes_ = arrangement->least;
+  place_bytes_ = arrangement->bytes;
+  depth_ = static_cast<std::uint32_t>(arrangement->depth);
+  if (place_bytes_ > 0)
+    MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_alloc(session_, place_bytes_, &whole_, nullptr)));
+  for (std::size_t i = 0; i < scheduled.size(); ++i) {
+    scheduled[i].offset = arrangement->offsets[i];
+    places[i].whole = {whole_, arrangement->offsets[i]};
+    places[i].slice = {whole_, arrangement->offsets[scheduled.size() + i]};
+  }
+  return {};
+}
+
+Status muster_units::place_gradients(std::vector<ScheduledUnit>& scheduled, std::vector<UnitPlaces>& places) {
+  std::vector<ArrangedUnit> arranged;
+  for (const ScheduledUnit& unit : scheduled)
+    arranged.push_back({unit.name, unit.gradient_bytes, unit.module,
+                        unit.root || (flags_ & MUSTER_UNITS_KEEP_GRADIENTS) != 0});
+  const auto arrangement = muster::shard::arrange(arranged, reduce_inputs_, 0);
+  if (!arrangement) return arrangement.error();
+  gradient_bytes_ = arrangement->bytes;
+  if (gradient_bytes_ > 0)
+    MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_alloc(session_, gradient_bytes_, &gradients_, nullptr)));
+  for (std::size_t i = 0; i < scheduled.size(); ++i) {
+    scheduled[i].gradient_offset = arrangement->offsets[i];
+    places[i].gradients = {gradients_, arrangement->offsets[i]};
+  }
+  return {};
+}
+
+Status muster_units::prepare() {
+  if (units_.empty()) return failure(Code::kState, "the set has no units");
+  std::vector<ScheduledUnit> scheduled;
+  std::vector<UnitPlaces> places(units_.size());
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    scheduled.push_back(units_[i]->scheduled());
+    scheduled.back().module = modules_[i];
+  }
+  MUSTER_RETURN_IF_ERROR(place(scheduled, places));
+  MUSTER_RETURN_IF_ERROR(place_gradients(scheduled, places));
+  MUSTER_RETURN_IF_ERROR(lanes_.open(name_));
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i]->slice_ranks() != 0) {
+      auto group = slice_group(*units_[i]);
+      if (!group) return std::move(group).error();
+      places[i].slice_group = *group;
+    }
+    MUSTER_RETURN_IF_ERROR(units_[i]->prepare(places[i]));
+  }
+  muster::shard::UnitOperations& operations = *this;
+  schedule_ = std::make_unique<muster::shard::UnitSchedule>(std::move(scheduled), depth_, operations);
+  return {};
+}
+
+// ---- steps -------------------------------------------------------------------------------------
+
+Status muster_units::begin_step(muster_point after, bool unchanged) {
+  if (schedule_ == nullptr) {
+    const Status own = prepare();
+    muster_group group = 0;
+    MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
+    const Status agreed = agree(session_, group, own, description());
+    if (!agreed.ok()) {
+      (void)withdraw();
+      return agreed;
+    }
+  }
+  return schedule_->begin_step(after, unchanged);
+}
+
+Status muster_units::end_step(muster_point after, muster_point* done) {
+  if (schedule_ == nullptr) return failure(Code::kState, "no step of these units has begun");
+  const auto incomplete = schedule_->end_step(after);
+  if (!incomplete) return incomplete.error();
+  for (const std::size_t unit : *incomplete)
+    warning_ = fmt::format("a part of unit \"{}\" did not run in this step, so it stayed whole to its end",
+                           units_[unit]->name());
+  const std::span<const muster_point> reduced = schedule_->reduced();
+  std::copy_n(reduced.begin(), std::min<std::size_t>(reduced.size(), 2), done);
+  return {};
+}
+
+Status muster_units::abandon() {
+  if (schedule_ == nullptr) return {};
+  MUSTER_RETURN_IF_ERROR(lanes_.reset());
+  schedule_->reset();
+  for (const auto& unit : units_) unit->reset();
+  return {};
+}
+
+Status muster_units::withdraw() {
+  MUSTER_RETURN_IF_ERROR(lanes_.close());
+  schedule_.reset();
+  for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->withdraw());
+  for (muster_buffer* buffer : {&whole_, &gradients_}) {
+    if (*buffer == 0) continue;
+    MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_free(session_, *buffer)));
+    *buffer = 0;
+  }
+  for (; !slice_groups_.empty(); slice_groups_.pop_back())
+    MUSTER_RETURN_IF_ERROR(status_of(muster_group_free(session_, slice_groups_.back())));
+  return {};
+}
+
+Status muster_units::release() {
+  if (lanes_.are_open() && !lanes_.is_settled())
+    return failure(Code::kBusy,
+                   "work of the units is not finished; wait for the points of muster_step_end, or call "
+                   "muster_step_abandon");
+  MUSTER_RETURN_IF_ERROR(withdraw());
+  for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->release());
+  return {};
+}
+
+void muster_units::abort_groups(muster_unit unit) {
+  for (const muster_group group : {units_[unit]->shard().group, units_[unit]->replicate().group})
+    if (group != MUSTER_GROUP_SELF) (void)muster_group_abort(session_, group);
+}
+
+// ---- operations --------------------------------------------------------------------------------
+
+Result<muster_point> muster_units::gather(std::size_t unit, muster::shard::GatherFrom from,
+                                          std::span<const muster_point> waits) {
+  return units_[unit]->gather(lanes_, from, waits);
+}
+
+Result<muster_point> muster_units::slice(std::size_t unit, std::span<const muster_point> waits) {
+  return units_[unit]->slice(lanes_, waits);
+}
+
+Result<Reduced> muster_units::reduce(std::size_t unit, muster::shard::UnitReduction how,
+                                     std::span<const muster_point> waits) {
+  return units_[unit]->reduce(lanes_, how, waits);
+}

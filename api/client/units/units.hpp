@@ -1,0 +1,77 @@
+// What a muster_units is: the units of a model, their memory, their lanes and their schedule.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/base/shard/schedule.hpp"
+#include "api/client/units/lanes.hpp"
+#include "api/client/units/unit.hpp"
+
+#include <muster/units.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+// Owns    its units, the memory in which they are whole, lanes, and groups of int reshards.
+// Thread  the session's.
+// Bound   kUnitsMax units.
+// Fails   as units.h says.
+struct muster_units final : private muster::shard::UnitOperations {
+ public:
+  static constexpr std::size_t kUnitsMax = 1 << 16;
+
+  muster_units(muster_session* session, const muster_units_options& options);
+  ~muster_units() override = default;
+  muster_units(const muster_units&) = delete;
+  muster_units& operator=(const muster_units&) = delete;
+
+  muster_session* session() const { return session_; }
+  std::size_t size() const { return units_.size(); }
+  muster::client::Unit& unit(std::size_t index) { return *units_[index]; }
+  // Null before the first step.
+  muster::shard::UnitSchedule* schedule() { return schedule_.get(); }
+  muster_units_info info() const;
+
+  muster::Result<muster_unit> add(const muster_unit_options& options);
+  muster::Status begin_step(muster_point after, bool unchanged);
+  muster::Status end_step(muster_point after, muster_point* done);
+  muster::Status abandon();
+  // Errors: BUSY.
+  muster::Status release();
+  // After a failure of this rank alone: ends what other ranks wait for.
+  void abort_groups(muster_unit unit);
+
+ private:
+  muster::Result<muster_point> gather(std::size_t unit, muster::shard::GatherFrom from,
+                                      std::span<const muster_point> waits) override;
+  muster::Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) override;
+  muster::Result<muster::shard::Reduced> reduce(std::size_t unit, muster::shard::UnitReduction how,
+                                                std::span<const muster_point> waits) override;
+
+  muster::Status check(const muster_unit_options& options) const;
+  muster::Status prepare();
+  muster::Status withdraw();  // what prepare() has made
+  muster::Status place(std::vector<muster::shard::ScheduledUnit>& scheduled,
+                       std::vector<muster::client::UnitPlaces>& places);
+  muster::Status place_gradients(std::vector<muster::shard::ScheduledUnit>& scheduled,
+                                 std::vector<muster::client::UnitPlaces>& places);
+  muster::Result<muster_group> slice_group(const muster::client::Unit& unit);
+  std::string description() const;
+
+  muster_session* session_;
+  std::string name_;
+  std::uint32_t flags_;
+  std::uint64_t budget_;
+  std::uint32_t prefetch_;
+  std::uint32_t reduce_inputs_;
+  std::vector<std::unique_ptr<muster::client::Unit>> units_;
+  std::vector<std::size_t> modules_;  // by unit
+  muster::client::UnitLanes lanes_;
+  muster_buffer whole_ = 0, gradients_ = 0;
+  std::vector<muster_group> slice_groups_;
+  std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;
+  std::uint32_t depth_ = 0;
+  std::string warning_;
+  std::unique_ptr<muster::shard::UnitSchedule> schedule_;
+};

@@ -1,0 +1,226 @@
+/* muster/units.h - parameters that are sharded over ranks: gathered when they are used, freed after it, their gradients reduced. C11.
+ *
+ * The model. A unit is the parameters that are gathered, used and reduced together: an embedding, one block. The units of a model
+ * are a set (muster_units). Each rank keeps a shard of each parameter, and of its gradient. In a step the trainer says where its
+ * forward and backward stand, and starts its own kernels. Muster gathers a unit before it is used, frees it afterwards, gathers the
+ * next one meanwhile, and reduces gradients. All of that are starts on lanes of the set's own:
+ *
+ *   muster_step_begin                             shards may be read
+ *     muster_unit_forward_begin                -> a point: kernels that wait for it may read the whole parameters
+ *       (kernels)
+ *     muster_unit_forward_end                     after the last kernel that reads them
+ *     ...
+ *     muster_unit_backward_begin               -> two points: for whole parameters, and for whole gradients to be written
+ *       (kernels)
+ *     muster_unit_backward_end                 -> a point: the gradient shard may be read
+ *   muster_step_end                            -> points: all gradient shards may be read
+ *   (optimiser, over shards)
+ *
+ * The calls do not wait for work: a trainer may run a step ahead of its lanes. They wait only while the ring is full.
+ *
+ * What agrees. All ranks create the same units in the same order and make the same calls in the same order. Creation is local; the first
+ * muster_step_begin compares. Create units in the order in which forward uses them.
+ *
+ * Memory. The places of whole units are fixed by the first muster_step_begin, and never change. They take what the budget allows,
+ * and no more. Without a budget, modules that are `prefetch` apart or nearer have places apart. So a unit is gathered while the
+ * one before it is in use. With less memory the prefetch is shallower: muster_units_query says how deep it is.
+ *
+ * Failure. A start that fails stops its lane, and the trainer hears of it from the point that it waits for. Then
+ * muster_step_abandon makes the set ready for another step. A call that fails in a step, other than by BAD_ARGUMENT, breaks the
+ * step: this rank aborts the groups of the units, so that others do not wait for it.
+ *
+ * Rules and reference: fully_shard of torch.distributed (FSDP2). Where it gathers into a buffer and copies, a gather here lands in
+ * the whole tensors, and a reduction reads from them.
+ */
+#ifndef MUSTER_UNITS_H
+#define MUSTER_UNITS_H
+
+#include <muster/layouts.h>
+#include <muster/muster.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- a set of units ------------------------------------------------------------------------------------------- */
+
+typedef struct muster_units muster_units; /* opaque; belongs to its session, and is used by the session's thread */
+
+enum {
+  /* A unit may be reduced several times in a step, and its gradients add up. Costs memory of a gradient shard. */
+  MUSTER_UNITS_ACCUMULATE = 1,
+  /* Each unit has memory of its own for whole gradients, so that they can be kept over several backwards. */
+  MUSTER_UNITS_KEEP_GRADIENTS = 2
+};
+
+typedef struct muster_units_options {
+  uint32_t size;
+  uint32_t flags;
+  const char* name;       /* of its lanes, in reports; NULL: "units". Several sets of a session have several names. Copied */
+  uint64_t budget_bytes;  /* for whole units and slices; 0: what `prefetch` needs                                          */
+  uint32_t prefetch;      /* how many modules ahead units are gathered: 0..16                                              */
+  uint32_t reduce_inputs; /* whole gradients of how many modules may wait for their reduction: 1..16                       */
+} muster_units_options;
+#define MUSTER_UNITS_OPTIONS_INIT {sizeof(muster_units_options), 0, NULL, 0, 1, 1}
+
+/* Make an empty set. Local, asks nobody. options may be NULL. Errors: BAD_ARGUMENT. */
+MUSTER_API muster_status_t muster_units_create(muster_session* session, const muster_units_options* options, muster_units** units);
+/* Give a set back, with its memory and its lanes. Call it before muster_close. NULL is allowed. Errors: BUSY (work of the set, or a
+ * kernel that uses its memory, is not finished; or plans of the caller use its memory: destroy them first). */
+MUSTER_API muster_status_t muster_units_destroy(muster_units* units);
+
+typedef struct muster_units_info {
+  uint32_t size;
+  uint32_t units;
+  uint32_t prefetch;             /* how deep it is: 0 until the first step                            */
+  uint32_t order_changes;        /* steps whose forward was not that of the step before               */
+  uint64_t budget_bytes;         /* as given; 0: none                                                 */
+  uint64_t least_bytes;          /* the smallest budget of these units                                */
+  uint64_t place_bytes;          /* memory for whole units and slices                                 */
+  uint64_t gradient_bytes;       /* memory for whole gradients                                        */
+  uint64_t shard_bytes;          /* memory for shards, their gradients, and copies in other dtypes    */
+  uint64_t whole_bytes;          /* of the units that are whole now, by the calls made so far         */
+  uint64_t whole_bytes_peak;
+  uint64_t gathers, reductions;
+  uint64_t prefetches;           /* gathers before the unit was asked for                             */
+  uint64_t prefetches_skipped;   /* for want of memory                                                */
+  uint64_t demands;              /* gathers when the unit was asked for                               */
+  char warning[256];             /* the latest; empty if none                                         */
+} muster_units_info;
+#define MUSTER_UNITS_INFO_INIT {sizeof(muster_units_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
+/* Local, asks nobody. Errors: BAD_ARGUMENT. */
+MUSTER_API muster_status_t muster_units_query(muster_units* units, muster_units_info* info);
+
+/* ---- units ----------------------------------------------------------------------------------------------------- */
+
+typedef uint32_t muster_unit; /* its index in the set, in the order of creation */
+
+enum {
+  MUSTER_PARAMETER_FROZEN = 1 /* it has no gradient */
+};
+typedef struct muster_parameter {
+  const char* name; /* in reports and checkpoints: one in the set. Copied                                   */
+  /* Over axes that are dims of the session's mesh. The axis of the unit's `shard` shards it; what it leaves is the whole tensor of
+   * a rank, its tp part. Axes that the layout leaves out replicate. It may be destroyed after the call. */
+  const muster_layout* layout;
+  muster_dtype dtype; /* of the shard, its gradient and the optimiser */
+  uint32_t flags;
+} muster_parameter;
+
+enum {
+  /* Begins before all others in each step, and may stay open around them, as the root module of a model does. One at most. */
+  MUSTER_UNIT_ROOT = 1,
+  /* Backward does not read the parameters, as that of an embedding: they are not gathered for it. */
+  MUSTER_UNIT_BACKWARD_WITHOUT_WHOLE = 2
+};
+
+/* What becomes of a unit when its forward has ended. */
+enum {
+  MUSTER_RESHARD_DEFAULT = 0, /* NEVER for the root, ALWAYS for the others                             */
+  MUSTER_RESHARD_ALWAYS = -1, /* it is freed, and gathered again for backward                          */
+  MUSTER_RESHARD_NEVER = -2   /* it stays whole until its backward has ended                           */
+  /* k >= 1: k consecutive ranks keep it between them, and gather it from each other for backward. k divides the ranks of
+   * `shard`; 1 is NEVER, and all ranks are ALWAYS. Not for parameters that another axis shards too. */
+};
+
+typedef struct muster_unit_options {
+  uint32_t size;
+  uint32_t flags;
+  const char* name;      /* one in the set. Copied                                                      */
+  const char* module;    /* units of one module are used together and created one after another; NULL: its name */
+  const char* shard;     /* dim of the mesh over which it is sharded: "dp_shard_cp"; NULL: it is not    */
+  const char* replicate; /* dim of the mesh over which gradients are reduced as well: "dp_replicate"; NULL: none */
+  muster_dtype whole_dtype;  /* of whole parameters of floats; 0: each parameter's own                  */
+  muster_dtype reduce_dtype; /* of whole gradients, and of their reduction; 0: the parameters'           */
+  int32_t after_forward;     /* MUSTER_RESHARD_*, or k                                                  */
+  uint32_t parts;            /* how many modules share the unit: 1..64. Forward and backward end when each part has ended */
+  double divisor;            /* of the sum of gradients; 0: the ranks of shard x replicate              */
+  const muster_parameter* parameters;
+  uint32_t parameter_count;
+  uint32_t reserved; /* 0 */
+} muster_unit_options;
+#define MUSTER_UNIT_OPTIONS_INIT \
+  {sizeof(muster_unit_options), 0, NULL, NULL, NULL, NULL, 0, 0, MUSTER_RESHARD_DEFAULT, 1, 0.0, NULL, 0, 0}
+
+/* Add a unit to the set and allocate its shards, zeroed. Local; asks the daemon. The trainable parameters of a unit have one dtype.
+ * Errors: BAD_ARGUMENT naming unit, parameter, field and value (a parameter in two units, a k that does not divide, a layout that
+ * does not fit), STATE (the first step has begun), NOT_FOUND (no such dim), those of muster_buffer_alloc. */
+MUSTER_API muster_status_t muster_unit_create(muster_units* units, const muster_unit_options* options, muster_unit* unit);
+
+enum {
+  MUSTER_UNIT_SHARD = 0,          /* what this rank keeps of the parameter                                     */
+  MUSTER_UNIT_GRADIENT_SHARD = 1, /* the reduced gradient of that; dtype and shape as the shard                */
+  MUSTER_UNIT_WHOLE = 2,          /* valid between forward_begin and _end, and backward_begin and _end         */
+  MUSTER_UNIT_WHOLE_GRADIENT = 3  /* kernels of a backward write it. In `reduce_dtype`                         */
+};
+/* A view of one parameter. The trainable parameters of one dtype lie end to end in the order of the unit's list, and so do the frozen
+ * ones, also in each whole and in each shard; so neighbours can be one matrix. The first two views exist from creation, the others from
+ * the first muster_step_begin on. Local, asks nobody. Errors: BAD_ARGUMENT, STATE (too early; a frozen parameter has no gradient). */
+MUSTER_API muster_status_t muster_unit_tensor(muster_units* units, muster_unit unit, uint32_t parameter, int32_t which,
+                                              muster_tensor* tensor);
+/* The blocks of the parameter that a view of this rank has, as muster_layout_boxes. `which`: SHARD or WHOLE. */
+MUSTER_API muster_status_t muster_unit_boxes(muster_units* units, muster_unit unit, uint32_t parameter, int32_t which,
+                                             muster_box* boxes, size_t capacity, size_t* count);
+
+/* ---- a step ---------------------------------------------------------------------------------------------------- */
+
+enum {
+  MUSTER_STEP_UNCHANGED = 1 /* shards are those of the step before: what is whole stays so (evaluation) */
+};
+/* Begin a step, which is what lies between two changes of the parameters: several forwards and backwards are possible. `after`: the
+ * point after which shards may be read and gradient shards written (the optimiser's last kernel); NONE: at once.
+ *
+ * The first one of a set makes lanes, places, plans and the groups of int reshards, and compares the set with those of the
+ * other ranks: it is a collective over the mesh without pp, and waits for it. All ranks get the same error, before anything moves.
+ * Errors: MISMATCH (the units differ: field, values, ranks), NO_RESOURCE (a budget below the least; memory; plans), STATE (the step
+ * before has not ended), what a member was refused, those of muster_run. */
+MUSTER_API muster_status_t muster_step_begin(muster_units* units, muster_point after, uint32_t flags);
+/* Forward reads the unit from `*ready` on. Gathers it if need be, and what is expected next. A unit that recomputes its forward in its
+ * backward calls this too. Errors: STATE naming unit and reason (no step, the root not first, a unit in use has its place). */
+MUSTER_API muster_status_t muster_unit_forward_begin(muster_units* units, muster_unit unit, muster_point* ready);
+/* `part` (0..parts-1) has ended; `after`: the point of the last kernel that reads the unit; NONE: the caller has read it itself. */
+MUSTER_API muster_status_t muster_unit_forward_end(muster_units* units, muster_unit unit, uint32_t part, muster_point after);
+/* Backward of the unit's latest forward that has had none. Kernels wait for both points, where they are not NONE. What whole gradients
+ * hold before is undefined, unless they were kept. Errors: STATE (no forward before it; gradients that are kept lie there). */
+MUSTER_API muster_status_t muster_unit_backward_begin(muster_units* units, muster_unit unit, muster_point ready[2]);
+
+enum {
+  MUSTER_BACKWARD_KEEP_GRADIENTS = 1, /* reduce nothing now: later backwards add to the whole gradients        */
+  MUSTER_BACKWARD_SHARDS_ONLY = 2,    /* reduce over `shard` now, over `replicate` with the step's last reduction */
+  MUSTER_BACKWARD_KEEP_WHOLE = 4      /* do not free the parameters: another forward comes soon                */
+};
+/* `part` has ended. When all have, the gradients are reduced and the parameters are freed. *reduced (or NULL): the point after which
+ * gradient shards may be read; NONE if nothing was reduced. Errors: STATE (no backward; a second reduction in a step without
+ * MUSTER_UNITS_ACCUMULATE). */
+MUSTER_API muster_status_t muster_unit_backward_end(muster_units* units, muster_unit unit, uint32_t part, muster_point after,
+                                                    uint32_t flags, muster_point* reduced);
+/* This backward has no gradient for the parameter: its gradient shard gets zeros, or what it has already. All ranks must say so. */
+MUSTER_API muster_status_t muster_unit_unused(muster_units* units, muster_unit unit, uint32_t parameter);
+/* End the step: what is still open ends at `after`. Gradients that were kept are reduced. done[]: all gradient shards may be read after
+ * these points (NONE entries count as reached). A unit of which some part never ran is a warning (muster_units_query). Errors: STATE
+ * (no step; gradients that were reduced over `shard` alone, when the step has ended all the same). */
+MUSTER_API muster_status_t muster_step_end(muster_units* units, muster_point after, muster_point done[2]);
+/* Give the step up after a failure: wait for what it started, reset the set's lanes, forget what is whole. Without a step it does
+ * nothing. Errors: those of waiting for the session; a lost group stays lost. */
+MUSTER_API muster_status_t muster_step_abandon(muster_units* units);
+
+/* ---- beyond the usual ------------------------------------------------------------------------------------------ */
+
+/* This unit's shards change at `after`, whatever muster_step_begin says of all. So a unit can be gathered for the next step while
+ * others are still updated. Call it between two steps. */
+MUSTER_API muster_status_t muster_unit_changed(muster_units* units, muster_unit unit, muster_point after);
+/* Gather, and keep whole until muster_unit_reshard; free when `after` is reached. */
+MUSTER_API muster_status_t muster_unit_unshard(muster_units* units, muster_unit unit, muster_point* ready);
+MUSTER_API muster_status_t muster_unit_reshard(muster_units* units, muster_unit unit, muster_point after);
+/* What to gather when the unit's forward (backward: 0), or backward (1), begins, in this order, instead of what the order of use
+ * foretells. Copied. What does not fit into the places that are free is left out. */
+MUSTER_API muster_status_t muster_unit_prefetch(muster_units* units, muster_unit unit, int32_t backward, const muster_unit* next,
+                                                size_t count);
+/* Change to MUSTER_RESHARD_ALWAYS or _NEVER from now on. A unit that was not created with NEVER may lose its place to another one, and
+ * is gathered again then. */
+MUSTER_API muster_status_t muster_unit_set_reshard(muster_units* units, muster_unit unit, int32_t after_forward);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MUSTER_UNITS_H */
