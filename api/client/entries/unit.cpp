@@ -47,7 +47,7 @@ muster_status_t in_step(muster_units* units, muster_unit unit, F&& body) noexcep
   return with_unit(units, unit, [&]() -> Status {
     if (units->schedule() == nullptr)
       return failure(Code::kState, "unit \"{}\" is used before the first muster_step_begin",
-                     units->unit(unit).name());
+                     units->unit(unit).facts().name);
     Status done = body(*units->schedule());
     if (!done.ok() && done.code() != Code::kBadArgument && !muster::is_session_end(done.code()))
       units->abort_groups(unit);
@@ -60,14 +60,15 @@ Status check_flags(const char* what, std::uint32_t flags, std::uint32_t known) {
   return failure(Code::kBadArgument, "{} has flags {}, of which some do not exist", what, flags);
 }
 
+// Names of units are sites of their collectives, which have 47 bytes at most.
 Status check_name(const char* what, const char* name) {
   if (name == nullptr || *name == '\0') return failure(Code::kBadArgument, "{} has no name", what);
   const std::string_view text = name;
-  if (text.size() < 64 &&
+  if (text.size() < 48 &&
       std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) < 32; }))
     return {};
   return failure(Code::kBadArgument,
-                 "{} has a name of {} bytes; at most 63 are possible, and no control characters", what,
+                 "{} has a name of {} bytes; at most 47 are possible, and no control characters", what,
                  text.size());
 }
 
@@ -120,10 +121,10 @@ Status check_options(const muster_unit_options& said) {
 }
 
 Status check_part(muster_units& units, muster_unit unit, std::uint32_t part) {
-  const std::uint32_t parts = units.unit(unit).parts();
+  const std::uint32_t parts = units.unit(unit).facts().parts;
   if (part < parts) return {};
-  return failure(Code::kBadArgument, "part is {}; unit \"{}\" has parts 0..{}", part, units.unit(unit).name(),
-                 parts - 1);
+  return failure(Code::kBadArgument, "part is {}; unit \"{}\" has parts 0..{}", part,
+                 units.unit(unit).facts().name, parts - 1);
 }
 
 }  // namespace
@@ -191,7 +192,7 @@ muster_status_t muster_unit_boxes(muster_units* units, muster_unit unit, uint32_
   return with_unit(units, unit, [&]() -> Status {
     if (count == nullptr || (boxes == nullptr && capacity > 0))
       return failure(Code::kBadArgument, "count must not be NULL, nor boxes with a capacity of {}", capacity);
-    MUSTER_ASSIGN_OR_RETURN(const auto pieces, units->unit(unit).pieces(parameter, which));
+    MUSTER_ASSIGN_OR_RETURN(const auto pieces, units->unit(unit).boxes(parameter, which));
     *count = pieces.size();
     for (std::size_t i = 0; i < std::min(capacity, pieces.size()); ++i) {
       std::ranges::copy(pieces[i].box.offset, boxes[i].offset);
@@ -242,7 +243,7 @@ muster_status_t muster_unit_backward_end(muster_units* units, muster_unit unit, 
         "muster_unit_backward_end", flags,
         MUSTER_BACKWARD_KEEP_GRADIENTS | MUSTER_BACKWARD_SHARDS_ONLY | MUSTER_BACKWARD_KEEP_WHOLE));
     const bool shards_only =
-        (flags & MUSTER_BACKWARD_SHARDS_ONLY) != 0 && units->unit(unit).replicate().ranks > 1;
+        (flags & MUSTER_BACKWARD_SHARDS_ONLY) != 0 && units->unit(unit).facts().replicate.ranks > 1;
     const BackwardEnd how{.reduce = (flags & MUSTER_BACKWARD_KEEP_GRADIENTS) == 0,
                           .all_reduce = !shards_only,
                           .free = (flags & MUSTER_BACKWARD_KEEP_WHOLE) == 0};
@@ -277,7 +278,7 @@ muster_status_t muster_unit_changed(muster_units* units, muster_unit unit, muste
   return with_unit(units, unit, [&]() -> Status {
     if (units->schedule() == nullptr || units->schedule()->in_step())
       return failure(Code::kState, "shards of unit \"{}\" change between two steps, and not in one",
-                     units->unit(unit).name());
+                     units->unit(unit).facts().name);
     units->schedule()->shards_change(unit, after);
     return {};
   });

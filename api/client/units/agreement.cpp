@@ -1,6 +1,6 @@
 #include "api/client/units/agreement.hpp"
 
-#include "api/client/units/lanes.hpp"
+#include "api/client/units/resources.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -16,11 +16,6 @@ bool is_on(muster_point point, muster_lane lane) {
 
 }  // namespace
 
-Status status_of(muster_status_t code) {
-  if (code == MUSTER_OK) return {};
-  return Status(static_cast<Code>(code), muster_last_error());
-}
-
 Status UnitLanes::open(const std::string& name) {
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     MUSTER_RETURN_IF_ERROR(status_of(muster_lane_create(session_, kClasses[i], name.c_str(), &lanes_[i])));

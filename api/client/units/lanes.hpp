@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/client/units/resources.hpp"
 
 #include <muster/muster.h>
 
@@ -11,9 +12,6 @@
 #include <string>
 
 namespace muster::client {
-
-// The status of a call of the C API, with its sentence.
-Status status_of(muster_status_t code);
 
 enum class UnitLane : std::uint8_t { kGather, kReduce, kAllReduce };
 

@@ -29,7 +29,8 @@ muster_units::muster_units(muster_session* session, const muster_units_options& 
       budget_(options.budget_bytes),
       prefetch_(options.prefetch),
       reduce_inputs_(options.reduce_inputs),
-      lanes_(session) {}
+      lanes_(session),
+      places_(session) {}
 
 // ---- units -------------------------------------------------------------------------------------
 
@@ -41,20 +42,20 @@ Status muster_units::check(const muster_unit_options& options) const {
   if (units_.size() == kUnitsMax) return failure(Code::kNoResource, "a set has at most {} units", kUnitsMax);
   const std::string module = options.module == nullptr ? options.name : options.module;
   for (const auto& unit : units_) {
-    if (unit->name() == options.name)
+    if (unit->facts().name == options.name)
       return failure(Code::kBadArgument, "there is a unit \"{}\" already", options.name);
-    if (unit->is_root() && (options.flags & MUSTER_UNIT_ROOT) != 0)
+    if (unit->facts().root && (options.flags & MUSTER_UNIT_ROOT) != 0)
       return failure(Code::kBadArgument, "unit \"{}\" is to be the root, but \"{}\" is", options.name,
-                     unit->name());
-    if (unit->module() == module && units_.back()->module() != module)
+                     unit->facts().name);
+    if (unit->facts().module == module && units_.back()->facts().module != module)
       return failure(
           Code::kBadArgument,
           "unit \"{}\" is of module \"{}\", as \"{}\", but unit \"{}\" of another module is between them",
-          options.name, module, unit->name(), units_.back()->name());
+          options.name, module, unit->facts().name, units_.back()->facts().name);
     for (std::uint32_t i = 0; i < options.parameter_count; ++i)
-      if (options.parameters[i].name != nullptr && unit->has_parameter(options.parameters[i].name))
+      if (options.parameters[i].name != nullptr && unit->facts().has(options.parameters[i].name))
         return failure(Code::kBadArgument, "parameter \"{}\" of unit \"{}\" is in unit \"{}\" already",
-                       options.parameters[i].name, options.name, unit->name());
+                       options.parameters[i].name, options.name, unit->facts().name);
   }
   return {};
 }
@@ -63,7 +64,7 @@ Result<muster_unit> muster_units::add(const muster_unit_options& options) {
   MUSTER_RETURN_IF_ERROR(check(options));
   MUSTER_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit,
                           Unit::make(session_, options, (flags_ & MUSTER_UNITS_ACCUMULATE) != 0));
-  const bool another = units_.empty() || units_.back()->module() != unit->module();
+  const bool another = units_.empty() || units_.back()->facts().module != unit->facts().module;
   modules_.push_back(units_.empty() ? 0 : modules_.back() + (another ? 1 : 0));
   units_.push_back(std::move(unit));
   return static_cast<muster_unit>(units_.size() - 1);
@@ -77,7 +78,7 @@ muster_units_info muster_units::info() const {
   info.least_bytes = least_bytes_;
   info.place_bytes = place_bytes_;
   info.gradient_bytes = gradient_bytes_;
-  for (const auto& unit : units_) info.shard_bytes += unit->shard_bytes();
+  for (const auto& unit : units_) info.shard_bytes += unit->bytes();
   warning_.copy(info.warning, sizeof info.warning - 1);
   if (schedule_ == nullptr) return info;
   const muster::shard::ScheduleCounts& counts = schedule_->counts();
@@ -95,7 +96,7 @@ muster_units_info muster_units::info() const {
 std::string muster_units::description() const {
   std::string text = fmt::format("set \"{}\": flags {}, budget {}, prefetch {}, reduce inputs {}\n", name_,
                                  flags_, budget_, prefetch_, reduce_inputs_);
-  for (const auto& unit : units_) text += unit->description();
+  for (const auto& unit : units_) text += unit->facts().description();
   return text;
 }
 
@@ -103,12 +104,12 @@ std::string muster_units::description() const {
 
 // The ranks of `k` consecutive shards.
 Result<muster_group> muster_units::slice_group(const Unit& unit) {
-  std::vector<std::int32_t> ranks(static_cast<std::size_t>(unit.shard().ranks));
+  std::vector<std::int32_t> ranks(static_cast<std::size_t>(unit.facts().shard.ranks));
   std::size_t count = 0;
   MUSTER_RETURN_IF_ERROR(
-      status_of(muster_group_ranks(session_, unit.shard().group, ranks.data(), ranks.size(), &count)));
-  const auto k = static_cast<std::size_t>(unit.slice_ranks());
-  const std::size_t first = static_cast<std::size_t>(unit.shard().coordinate) / k * k;
+      status_of(muster_group_ranks(session_, unit.facts().shard.group, ranks.data(), ranks.size(), &count)));
+  const auto k = static_cast<std::size_t>(unit.facts().slice_ranks);
+  const std::size_t first = static_cast<std::size_t>(unit.facts().shard.coordinate) / k * k;
   const std::string name = fmt::format("{}/{}", name_, k);
   muster_group group = 0;
   MUSTER_RETURN_IF_ERROR(
@@ -129,12 +130,12 @@ Status muster_units::place(std::vector<ScheduledUnit>& scheduled, std::vector<Un
   least_bytes_ = arrangement->least;
   place_bytes_ = arrangement->bytes;
   depth_ = static_cast<std::uint32_t>(arrangement->depth);
-  if (place_bytes_ > 0)
-    MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_alloc(session_, place_bytes_, &whole_, nullptr)));
+  const auto buffer = places_.buffer(place_bytes_);
+  if (!buffer) return buffer.error();
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
     scheduled[i].offset = arrangement->offsets[i];
-    places[i].whole = {whole_, arrangement->offsets[i]};
-    places[i].slice = {whole_, arrangement->offsets[scheduled.size() + i]};
+    places[i].whole = {*buffer, arrangement->offsets[i]};
+    places[i].slice = {*buffer, arrangement->offsets[scheduled.size() + i]};
   }
   return {};
 }
@@ -147,11 +148,11 @@ Status muster_units::place_gradients(std::vector<ScheduledUnit>& scheduled, std:
   const auto arrangement = muster::shard::arrange(arranged, reduce_inputs_, 0);
   if (!arrangement) return arrangement.error();
   gradient_bytes_ = arrangement->bytes;
-  if (gradient_bytes_ > 0)
-    MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_alloc(session_, gradient_bytes_, &gradients_, nullptr)));
+  const auto buffer = places_.buffer(gradient_bytes_);
+  if (!buffer) return buffer.error();
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
     scheduled[i].gradient_offset = arrangement->offsets[i];
-    places[i].gradients = {gradients_, arrangement->offsets[i]};
+    places[i].gradients = {*buffer, arrangement->offsets[i]};
   }
   return {};
 }
@@ -161,14 +162,14 @@ Status muster_units::prepare() {
   std::vector<ScheduledUnit> scheduled;
   std::vector<UnitPlaces> places(units_.size());
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    scheduled.push_back(units_[i]->scheduled());
+    scheduled.push_back(units_[i]->facts().scheduled());
     scheduled.back().module = modules_[i];
   }
   MUSTER_RETURN_IF_ERROR(place(scheduled, places));
   MUSTER_RETURN_IF_ERROR(place_gradients(scheduled, places));
   MUSTER_RETURN_IF_ERROR(lanes_.open(name_));
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i]->slice_ranks() != 0) {
+    if (units_[i]->facts().slice_ranks != 0) {
       auto group = slice_group(*units_[i]);
       if (!group) return std::move(group).error();
       places[i].slice_group = *group;
@@ -202,7 +203,7 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
   if (!incomplete) return incomplete.error();
   for (const std::size_t unit : *incomplete)
     warning_ = fmt::format("a part of unit \"{}\" did not run in this step, so it stayed whole to its end",
-                           units_[unit]->name());
+                           units_[unit]->facts().name);
   const std::span<const muster_point> reduced = schedule_->reduced();
   std::copy_n(reduced.begin(), std::min<std::size_t>(reduced.size(), 2), done);
   return {};
@@ -212,7 +213,7 @@ Status muster_units::abandon() {
   if (schedule_ == nullptr) return {};
   MUSTER_RETURN_IF_ERROR(lanes_.reset());
   schedule_->reset();
-  for (const auto& unit : units_) unit->reset();
+  for (const auto& unit : units_) unit->reduction().reset();
   return {};
 }
 
@@ -220,11 +221,7 @@ Status muster_units::withdraw() {
   MUSTER_RETURN_IF_ERROR(lanes_.close());
   schedule_.reset();
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->withdraw());
-  for (muster_buffer* buffer : {&whole_, &gradients_}) {
-    if (*buffer == 0) continue;
-    MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_free(session_, *buffer)));
-    *buffer = 0;
-  }
+  MUSTER_RETURN_IF_ERROR(places_.release());
   for (; !slice_groups_.empty(); slice_groups_.pop_back())
     MUSTER_RETURN_IF_ERROR(status_of(muster_group_free(session_, slice_groups_.back())));
   return {};
@@ -241,7 +238,7 @@ Status muster_units::release() {
 }
 
 void muster_units::abort_groups(muster_unit unit) {
-  for (const muster_group group : {units_[unit]->shard().group, units_[unit]->replicate().group})
+  for (const muster_group group : {units_[unit]->facts().shard.group, units_[unit]->facts().replicate.group})
     if (group != MUSTER_GROUP_SELF) (void)muster_group_abort(session_, group);
 }
 
@@ -249,14 +246,14 @@ void muster_units::abort_groups(muster_unit unit) {
 
 Result<muster_point> muster_units::gather(std::size_t unit, muster::shard::GatherFrom from,
                                           std::span<const muster_point> waits) {
-  return units_[unit]->gather(lanes_, from, waits);
+  return units_[unit]->gathering().gather(lanes_, from, waits);
 }
 
 Result<muster_point> muster_units::slice(std::size_t unit, std::span<const muster_point> waits) {
-  return units_[unit]->slice(lanes_, waits);
+  return units_[unit]->gathering().slice(lanes_, waits);
 }
 
 Result<Reduced> muster_units::reduce(std::size_t unit, muster::shard::UnitReduction how,
                                      std::span<const muster_point> waits) {
-  return units_[unit]->reduce(lanes_, how, waits);
+  return units_[unit]->reduction().reduce(lanes_, how, waits);
 }

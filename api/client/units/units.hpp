@@ -68,7 +68,7 @@ struct muster_units final : private muster::shard::UnitOperations {
   std::vector<std::unique_ptr<muster::client::Unit>> units_;
   std::vector<std::size_t> modules_;  // by unit
   muster::client::UnitLanes lanes_;
-  muster_buffer whole_ = 0, gradients_ = 0;
+  muster::client::Resources places_;  // for whole units, slices and whole gradients
   std::vector<muster_group> slice_groups_;
   std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;
   std::uint32_t depth_ = 0;

@@ -56,7 +56,7 @@ enum {
 typedef struct muster_units_options {
   uint32_t size;
   uint32_t flags;
-  const char* name;       /* of its lanes, in reports; NULL: "units". Several sets of a session have several names. Copied */
+  const char* name;       /* of its lanes, in reports, at most 47 bytes; NULL: "units". Several sets of a session have several names. Copied */
   uint64_t budget_bytes;  /* for whole units and slices; 0: what `prefetch` needs                                          */
   uint32_t prefetch;      /* how many modules ahead units are gathered: 0..16                                              */
   uint32_t reduce_inputs; /* whole gradients of how many modules may wait for their reduction: 1..16                       */
@@ -126,7 +126,7 @@ enum {
 typedef struct muster_unit_options {
   uint32_t size;
   uint32_t flags;
-  const char* name;      /* one in the set. Copied                                                      */
+  const char* name;      /* one in the set; at most 47 bytes. Copied                                                      */
   const char* module;    /* units of one module are used together and created one after another; NULL: its name */
   const char* shard;     /* dim of the mesh over which it is sharded: "dp_shard_cp"; NULL: it is not    */
   const char* replicate; /* dim of the mesh over which gradients are reduced as well: "dp_replicate"; NULL: none */

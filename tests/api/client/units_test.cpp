@@ -289,13 +289,15 @@ class Units : public muster::test::RunningRanks {
           model.each(u, p, MUSTER_UNIT_SHARD, [&](std::int64_t at, std::int64_t index) {
             const double expected = Model::initial(u, p, index) * (frozen ? 1 : scale);
             ASSERT_NEAR(shard[at], expected, tolerance * 16)
-                << "unit " << u << " parameter " << p << " [" << index;
+                << "unit " << u << " parameter " << p << " [" << index << "] of " << shape
+                << ", backward flags " << setting.backward_flags;
           });
           const float* whole = model.copied(u, p);
           model.each(u, p, MUSTER_UNIT_WHOLE, [&](std::int64_t at, std::int64_t index) {
             const double expected = Model::initial(u, p, index) * (frozen ? 1 : seen);
             ASSERT_NEAR(whole[at], expected, tolerance * 16)
-                << "unit " << u << " parameter " << p << " [" << index;
+                << "unit " << u << " parameter " << p << " [" << index << "] of " << shape
+                << ", backward flags " << setting.backward_flags;
           });
         }
       meet_and_leave(member);

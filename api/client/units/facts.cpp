@@ -1,0 +1,323 @@
+#include "api/client/units/facts.hpp"
+
+#include "api/base/dtype.hpp"
+#include "api/client/layout_handle.hpp"
+#include "api/client/units/resources.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+namespace muster::client {
+namespace {
+
+using shard::AfterForward;
+using shard::ShardedParameter;
+
+bool is_float(muster_dtype dtype) {
+  return dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_F16 || dtype == MUSTER_F64;
+}
+
+bool is_scalable(muster_dtype dtype) {  // by muster_axpby
+  return dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_F16;
+}
+
+std::uint64_t aligned(std::uint64_t at, std::uint64_t to) {
+  return (at + to - 1) / to * to;
+}
+
+void append(std::vector<muster_piece>& pieces, std::uint64_t offset, std::uint64_t count) {
+  if (count == 0) return;
+  if (!pieces.empty() && pieces.back().offset + pieces.back().count == offset)
+    pieces.back().count += count;
+  else
+    pieces.push_back({offset, count});
+}
+
+Result<UnitDim> dim_of(muster_session* session, const char* name) {
+  UnitDim dim;
+  if (name == nullptr) return dim;
+  dim.name = name;
+  MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, name, &dim.coordinate, &dim.ranks)));
+  MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session, name, &dim.group)));
+  return dim;
+}
+
+// This rank's index in a layout: the row-major index of its coordinates along the axes.
+Result<std::int64_t> rank_in(muster_session* session, const Layout& layout) {
+  std::int64_t rank = 0;
+  for (std::size_t i = 0; i < layout.axes().size(); ++i) {
+    const MeshAxis& axis = layout.axes()[i];
+    std::int32_t coordinate = 0;
+    std::int32_t ranks = 0;
+    if (axis.name.empty())
+      return fail(Code::kBadArgument, "{} of its layout has no name; name the dim of the mesh",
+                  layout.axis_text(i));
+    MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, axis.name.c_str(), &coordinate, &ranks)));
+    if (ranks != axis.ranks)
+      return fail(Code::kBadArgument, "{} of its layout has {} ranks, but the mesh has {} there",
+                  layout.axis_text(i), axis.ranks, ranks);
+    rank = rank * axis.ranks + coordinate;
+  }
+  return rank;
+}
+
+// Where the shards lie, if the layout fits the unit.
+Result<ShardedParameter> places_of(muster_session* session, const Layout& layout, const UnitDim& shard) {
+  for (const MeshAxis& axis : layout.axes())
+    if (axis.placement.kind == PlacementKind::kPartial)
+      return fail(Code::kBadArgument, "it is partial along \"{}\"; parameters are sharded or replicated",
+                  axis.name);
+  MUSTER_ASSIGN_OR_RETURN(const std::int64_t rank, rank_in(session, layout));
+  for (std::size_t i = 0; i < layout.axes().size(); ++i)
+    if (!shard.name.empty() && layout.axes()[i].name == shard.name)
+      return ShardedParameter::make(layout, i, rank);
+  if (shard.ranks == 1) return ShardedParameter::make_whole(layout, rank);
+  return fail(Code::kBadArgument, "its layout has no axis \"{}\", over which its unit is sharded",
+              shard.name);
+}
+
+Status check_parameter(const muster_parameter& said) {
+  if (said.layout == nullptr) return failure(Code::kBadArgument, "it has no layout");
+  if (dtype_bytes(said.dtype) == 0)
+    return failure(Code::kBadArgument, "it has dtype {}, which does not exist", said.dtype);
+  if ((said.flags & ~std::uint32_t{MUSTER_PARAMETER_FROZEN}) != 0)
+    return failure(Code::kBadArgument, "it has flags {}, of which some do not exist", said.flags);
+  if ((said.flags & MUSTER_PARAMETER_FROZEN) == 0 && !is_float(said.dtype))
+    return failure(Code::kBadArgument,
+                   "it has dtype {}, which has no gradients; give it MUSTER_PARAMETER_FROZEN",
+                   dtype_name(said.dtype));
+  return {};
+}
+
+Status take_parameters(muster_session* session, const muster_unit_options& options, UnitFacts& unit) {
+  for (std::uint32_t i = 0; i < options.parameter_count; ++i) {
+    const muster_parameter& said = options.parameters[i];
+    if (said.name == nullptr || *said.name == '\0')
+      return failure(Code::kBadArgument, "parameters[{}] of unit \"{}\" has no name", i, unit.name);
+    const auto refused = [&](const Status& why) {
+      return failure(why.code(), "parameter \"{}\" of unit \"{}\": {}", said.name, unit.name, why.message());
+    };
+    if (unit.has(said.name)) return refused(failure(Code::kBadArgument, "another one has this name"));
+    if (const Status checked = check_parameter(said); !checked.ok()) return refused(checked);
+    auto places = places_of(session, said.layout->layout, unit.shard);
+    if (!places) return refused(places.error());
+    const bool casts = options.whole_dtype != 0 && is_float(said.dtype);
+    unit.parameters.push_back({.name = said.name,
+                               .places = *std::move(places),
+                               .dtype = said.dtype,
+                               .whole_dtype = casts ? options.whole_dtype : said.dtype,
+                               .trains = (said.flags & MUSTER_PARAMETER_FROZEN) == 0});
+  }
+  return {};
+}
+
+// Gives each parameter its place in the shards, their copy and the whole unit.
+void lay_out(UnitFacts& unit) {
+  unit.order.resize(unit.parameters.size());
+  std::iota(unit.order.begin(), unit.order.end(), std::size_t{0});
+  std::ranges::stable_sort(unit.order, {}, [&](std::size_t i) {
+    const UnitParameter& p = unit.parameters[i];
+    return std::tuple(-static_cast<std::int64_t>(dtype_bytes(p.whole_dtype)),
+                      -static_cast<std::int64_t>(dtype_bytes(p.dtype)), p.whole_dtype, p.dtype, !p.trains);
+  });
+  for (const std::size_t i : unit.order) {
+    UnitParameter& p = unit.parameters[i];
+    const auto elements = static_cast<std::uint64_t>(p.places.shard_elements());
+    unit.shards_bytes = aligned(unit.shards_bytes, dtype_bytes(p.dtype));
+    p.shard_at = unit.shards_bytes;
+    p.copy_at = unit.copy_bytes;
+    p.whole_at = unit.whole_bytes;
+    unit.shards_bytes += elements * dtype_bytes(p.dtype);
+    unit.copy_bytes += elements * dtype_bytes(p.whole_dtype);
+    unit.whole_bytes += static_cast<std::uint64_t>(p.places.whole_elements()) * dtype_bytes(p.whole_dtype);
+    unit.copies = unit.copies || p.whole_dtype != p.dtype;
+    unit.element = unit.element == 0 || unit.element == p.whole_dtype ? p.whole_dtype : MUSTER_U8;
+    if (p.trains) unit.trainable.push_back(i);
+  }
+}
+
+Status take_gradients(const muster_unit_options& options, bool accumulates, UnitFacts& unit) {
+  for (const std::size_t i : unit.trainable) {
+    UnitParameter& p = unit.parameters[i];
+    const UnitParameter& first = unit.parameters[unit.trainable.front()];
+    if (p.dtype != first.dtype)
+      return failure(Code::kBadArgument,
+                     "unit \"{}\": trainable parameters have one dtype, but \"{}\" has {} and \"{}\" has {}",
+                     unit.name, first.name, dtype_name(first.dtype), p.name, dtype_name(p.dtype));
+    p.gradient_at = unit.gradient_elements;
+    p.whole_gradient_at = unit.whole_gradient_elements;
+    unit.gradient_elements += static_cast<std::uint64_t>(p.places.shard_elements());
+    unit.whole_gradient_elements += static_cast<std::uint64_t>(p.places.whole_elements());
+    unit.dtype = p.dtype;
+  }
+  unit.reduce_dtype = options.reduce_dtype == 0 ? unit.dtype : options.reduce_dtype;
+  if (unit.trainable.empty()) return {};
+  unit.division =
+      shard::gradient_division(unit.reduce_dtype, unit.shard.ranks, unit.replicate.ranks, unit.divisor);
+  unit.keeps_sums = accumulates || unit.reduce_dtype != unit.dtype || unit.division.after != 1;
+  if (unit.keeps_sums && !(is_scalable(unit.dtype) && is_scalable(unit.reduce_dtype)))
+    return failure(
+        Code::kUnsupported,
+        "unit \"{}\": gradients in {} cannot become those of parameters in {}; both must be f32, bf16 or "
+        "f16, or equal and reduced once a step",
+        unit.name, dtype_name(unit.reduce_dtype), dtype_name(unit.dtype));
+  return {};
+}
+
+AfterForward after_forward_of(const UnitFacts& unit) {
+  std::int32_t said = unit.after_forward;
+  if (said == MUSTER_RESHARD_DEFAULT) said = unit.root ? MUSTER_RESHARD_NEVER : MUSTER_RESHARD_ALWAYS;
+  if (said == MUSTER_RESHARD_NEVER || said == 1) return AfterForward::kKeep;
+  if (said == MUSTER_RESHARD_ALWAYS || said == unit.shard.ranks) return AfterForward::kFree;
+  return AfterForward::kSlice;
+}
+
+Status take_after_forward(std::int32_t said, UnitFacts& unit) {
+  unit.after_forward = said;
+  if (said < MUSTER_RESHARD_NEVER || said > unit.shard.ranks || (said > 0 && unit.shard.ranks % said != 0))
+    return failure(
+        Code::kBadArgument,
+        "unit \"{}\": after_forward is {}; possible are MUSTER_RESHARD_*, and a number that divides the {} "
+        "ranks over which it is sharded",
+        unit.name, said, unit.shard.ranks);
+  if (after_forward_of(unit) != AfterForward::kSlice) return {};
+  for (const UnitParameter& p : unit.parameters)
+    if (p.places.has_other_shards())
+      return failure(
+          Code::kUnsupported,
+          "unit \"{}\": after_forward is {}, but another axis shards \"{}\" too (tensor parallelism); "
+          "use MUSTER_RESHARD_ALWAYS or _NEVER",
+          unit.name, said, p.name);
+  unit.slice_ranks = said;
+  const Pieces slices = unit.slice_pieces();
+  for (const muster_piece& piece : slices[static_cast<std::size_t>(unit.shard.coordinate % said)])
+    unit.slice_bytes += piece.count * dtype_bytes(unit.element);
+  return {};
+}
+
+}  // namespace
+
+Result<UnitFacts> UnitFacts::make(muster_session* session, const muster_unit_options& options,
+                                  bool accumulates) {
+  UnitFacts unit;
+  unit.name = options.name;
+  unit.module = options.module == nullptr ? options.name : options.module;
+  unit.root = (options.flags & MUSTER_UNIT_ROOT) != 0;
+  unit.whole_in_backward = (options.flags & MUSTER_UNIT_BACKWARD_WITHOUT_WHOLE) == 0;
+  unit.parts = options.parts;
+  unit.divisor = options.divisor;
+  MUSTER_ASSIGN_OR_RETURN(unit.shard, dim_of(session, options.shard));
+  MUSTER_ASSIGN_OR_RETURN(unit.replicate, dim_of(session, options.replicate));
+  MUSTER_RETURN_IF_ERROR(take_parameters(session, options, unit));
+  lay_out(unit);
+  MUSTER_RETURN_IF_ERROR(take_gradients(options, accumulates, unit));
+  MUSTER_RETURN_IF_ERROR(take_after_forward(options.after_forward, unit));
+  return unit;
+}
+
+bool UnitFacts::has(std::string_view parameter) const {
+  return std::ranges::find(parameters, parameter, &UnitParameter::name) != parameters.end();
+}
+
+shard::ScheduledUnit UnitFacts::scheduled() const {
+  shard::ScheduledUnit unit;
+  unit.name = name;
+  unit.bytes = shard.ranks > 1 ? whole_bytes : 0;
+  unit.slice_bytes = slice_bytes;
+  // What is neither sharded nor summed up elsewhere is its own gradient.
+  if (shard.ranks > 1 || keeps_sums)
+    unit.gradient_bytes = whole_gradient_elements * dtype_bytes(reduce_dtype);
+  unit.parts = parts;
+  unit.after_forward = after_forward_of(*this);
+  unit.root = root;
+  unit.whole_in_backward = whole_in_backward;
+  unit.trains = !trainable.empty();
+  return unit;
+}
+
+std::string UnitFacts::description() const {
+  const auto dtype_text = [](muster_dtype each) {
+    return each == 0 ? "none" : std::string(dtype_name(each));
+  };
+  std::string text = fmt::format(
+      "unit \"{}\": module \"{}\", shard \"{}\" ({}), replicate \"{}\" ({}), reduced in {}, after_forward "
+      "{}, parts "
+      "{}, divisor {}, root {}, whole in backward {}\n",
+      name, module, shard.name, shard.ranks, replicate.name, replicate.ranks, dtype_text(reduce_dtype),
+      after_forward, parts, divisor, root, whole_in_backward);
+  for (const UnitParameter& p : parameters) {
+    const Layout& layout = p.places.layout();
+    text += fmt::format("parameter \"{}\" of unit \"{}\": {}{} as {}, shape {}", p.name, name,
+                        p.trains ? "" : "frozen ", dtype_text(p.dtype), dtype_text(p.whole_dtype),
+                        to_text(std::span(layout.shape()).first(layout.dims())));
+    for (const MeshAxis& axis : layout.axes())
+      text +=
+          fmt::format(", {} ({}) {}", axis.name, axis.ranks,
+                      axis.placement.kind == PlacementKind::kShard
+                          ? fmt::format("shards dim {} {}", axis.placement.dim, axis.placement.split.name())
+                          : "replicates");
+    text += '\n';
+  }
+  return text;
+}
+
+// ---- pieces ------------------------------------------------------------------------------------
+
+Pieces UnitFacts::whole_pieces() const {
+  Pieces pieces(static_cast<std::size_t>(shard.ranks));
+  for (const std::size_t i : order) {
+    const UnitParameter& p = parameters[i];
+    const std::uint64_t bytes = dtype_bytes(p.whole_dtype);
+    const std::uint64_t unit = dtype_bytes(element);
+    for (std::size_t member = 0; member < p.places.runs().size(); ++member)
+      for (const shard::Run& run : p.places.runs()[member])
+        append(pieces[member], (p.whole_at + static_cast<std::uint64_t>(run.offset) * bytes) / unit,
+               static_cast<std::uint64_t>(run.count) * bytes / unit);
+  }
+  return pieces;
+}
+
+// A slice is the shards of several consecutive members.
+Pieces UnitFacts::slice_pieces() const {
+  const Pieces shards = whole_pieces();
+  Pieces slices(static_cast<std::size_t>(slice_ranks));
+  const std::size_t each = shards.size() / slices.size();
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    for (const muster_piece& piece : shards[i]) append(slices[i / each], piece.offset, piece.count);
+  return slices;
+}
+
+Pieces UnitFacts::gradient_pieces(Segment segment) const {
+  const std::uint64_t first = parameters[trainable[segment.first]].whole_gradient_at;
+  Pieces pieces(static_cast<std::size_t>(shard.ranks));
+  for (std::size_t k = segment.first; k < segment.last; ++k) {
+    const UnitParameter& p = parameters[trainable[k]];
+    for (std::size_t member = 0; member < p.places.runs().size(); ++member)
+      for (const shard::Run& run : p.places.runs()[member])
+        append(pieces[member], p.whole_gradient_at - first + static_cast<std::uint64_t>(run.offset),
+               static_cast<std::uint64_t>(run.count));
+  }
+  return pieces;
+}
+
+std::uint64_t UnitFacts::elements(Segment segment) const {
+  std::uint64_t count = 0;
+  for (std::size_t k = segment.first; k < segment.last; ++k)
+    count += static_cast<std::uint64_t>(parameters[trainable[k]].places.shard_elements());
+  return count;
+}
+
+Blocks::Blocks(const Pieces& pieces) {
+  for (const std::vector<muster_piece>& block : pieces) {
+    counts_.push_back(static_cast<std::uint32_t>(block.size()));
+    pieces_.insert(pieces_.end(), block.begin(), block.end());
+  }
+  if (pieces_.empty()) {  // one piece of nothing, for a list may not be empty
+    pieces_.push_back({0, 0});
+    counts_.front() = 1;
+  }
+}
+
+}  // namespace muster::client

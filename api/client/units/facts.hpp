@@ -1,0 +1,100 @@
+// UnitFacts: what a unit is, as its creator said it, checked and laid out in memory.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/base/shard/divide.hpp"
+#include "api/base/shard/runs.hpp"
+#include "api/base/shard/schedule.hpp"
+
+#include <muster/units.h>
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::client {
+
+// A dim of the mesh over which a unit's ranks lie.
+struct UnitDim {
+  std::string name;  // empty: none
+  std::int32_t ranks = 1;
+  std::int32_t coordinate = 0;
+  muster_group group = MUSTER_GROUP_SELF;
+};
+
+struct UnitParameter {
+  std::string name;
+  shard::ShardedParameter places;
+  muster_dtype dtype = 0;
+  muster_dtype whole_dtype = 0;
+  bool trains = true;
+  std::uint64_t shard_at = 0;           // bytes in the shards
+  std::uint64_t copy_at = 0;            // bytes in their copy in the whole dtype
+  std::uint64_t whole_at = 0;           // bytes in the whole unit
+  std::uint64_t gradient_at = 0;        // elements in the gradient shard
+  std::uint64_t whole_gradient_at = 0;  // elements in the whole gradients
+};
+
+// Trainable parameters [first, last), in the order of memory.
+struct Segment {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  auto operator<=>(const Segment&) const = default;
+};
+
+// By member of a group: where its block lies, in pieces.
+using Pieces = std::vector<std::vector<muster_piece>>;
+
+// The order in memory: first the parameters of the widest whole dtype, of these those of the widest dtype,
+// and of these the trainable ones. So each lies aligned, and without gaps wherever ranks exchange it.
+struct UnitFacts {
+  std::string name, module;
+  UnitDim shard, replicate;
+  bool root = false;
+  bool whole_in_backward = true;
+  std::uint32_t parts = 1;
+  std::int32_t after_forward = MUSTER_RESHARD_DEFAULT;
+  std::int32_t slice_ranks = 0;  // 0: it is not kept in slices
+  double divisor = 0;
+  std::vector<UnitParameter> parameters;
+  std::vector<std::size_t> order;      // of the parameters in memory
+  std::vector<std::size_t> trainable;  // likewise
+  muster_dtype element = 0;            // of a gather: the whole dtype, or U8 if there are several
+  bool copies = false;                 // what is gathered is a copy of the shards in another dtype
+  muster_dtype dtype = 0;              // of the trainable parameters
+  muster_dtype reduce_dtype = 0;
+  shard::GradientDivision division;
+  bool keeps_sums = false;  // what is reduced is not yet the gradient
+  std::uint64_t shards_bytes = 0, copy_bytes = 0, whole_bytes = 0, slice_bytes = 0;  // of this rank
+  std::uint64_t gradient_elements = 0, whole_gradient_elements = 0;                  // likewise
+
+  // Errors: as muster_unit_create.
+  static Result<UnitFacts> make(muster_session* session, const muster_unit_options& options,
+                                bool accumulates);
+
+  bool has(std::string_view parameter) const;
+  // What it is for the schedule, without its places.
+  shard::ScheduledUnit scheduled() const;
+  // All that ranks must agree on, a line for each fact.
+  std::string description() const;
+
+  Pieces whole_pieces() const;                    // of shards in the whole unit, in elements of a gather
+  Pieces slice_pieces() const;                    // of slices, likewise
+  Pieces gradient_pieces(Segment segment) const;  // of shards in the whole gradients of the segment
+  std::uint64_t elements(Segment segment) const;  // of its gradient shard
+};
+
+// Blocks in the form of the C API.
+class Blocks {
+ public:
+  explicit Blocks(const Pieces& pieces);
+  muster_blocks get() const { return {nullptr, nullptr, counts_.data(), pieces_.data()}; }
+
+ private:
+  std::vector<std::uint32_t> counts_;
+  std::vector<muster_piece> pieces_;
+};
+
+}  // namespace muster::client

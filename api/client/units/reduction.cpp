@@ -1,0 +1,195 @@
+#include "api/client/units/reduction.hpp"
+
+#include "api/base/dtype.hpp"
+
+#include <utility>
+
+#include <muster/kernels.h>
+
+namespace muster::client {
+
+using shard::PointSet;
+using shard::Reduced;
+using shard::UnitReduction;
+
+Status GradientReduction::allocate() {
+  if (facts_.trainable.empty()) return {};
+  const auto make = [&](muster_buffer& buffer, muster_dtype dtype) -> Status {
+    auto made = memory_.buffer(facts_.gradient_elements * dtype_bytes(dtype));
+    if (!made) return std::move(made).error();
+    buffer = *made;
+    return {};
+  };
+  MUSTER_RETURN_IF_ERROR(make(gradients_, facts_.dtype));
+  if (facts_.keeps_sums) MUSTER_RETURN_IF_ERROR(make(sums_, facts_.reduce_dtype));
+  if (facts_.keeps_sums && facts_.replicate.ranks > 1)
+    MUSTER_RETURN_IF_ERROR(make(partial_, facts_.reduce_dtype));
+  return {};
+}
+
+void GradientReduction::prepare(muster_range whole) {
+  whole_ = facts_.scheduled().gradient_bytes > 0 ? whole : muster_range{gradients_, 0};
+}
+
+Status GradientReduction::withdraw() {
+  made_.clear();
+  return plans_.release();
+}
+
+Status GradientReduction::release() {
+  MUSTER_RETURN_IF_ERROR(withdraw());
+  return memory_.release();
+}
+
+void GradientReduction::reset() {
+  latest_ = MUSTER_POINT_NONE;
+  unused_.assign(unused_.size(), false);
+}
+
+// ---- plans -------------------------------------------------------------------------------------
+
+Result<muster_plan> GradientReduction::plan(Step step, Segment segment) {
+  const auto key = std::tuple(step, segment);
+  if (const auto made = made_.find(key); made != made_.end()) return made->second;
+  const bool is_collective = step == Step::kScatter || step == Step::kReduce || step == Step::kReduceWhole;
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan plan,
+                          is_collective ? make_collective(step, segment) : make_kernel(step, segment));
+  made_.emplace(key, plan);
+  return plan;
+}
+
+Result<muster_plan> GradientReduction::make_collective(Step step, Segment segment) {
+  const muster_tensor target = sums(segment);
+  muster_collective c = MUSTER_COLLECTIVE_INIT;
+  c.dtype = facts_.reduce_dtype;
+  c.redop = step == Step::kScatter ? facts_.division.scatter : facts_.division.reduce;
+  c.scale = c.redop == MUSTER_PREMUL_SUM ? facts_.division.scale : 0;
+  c.target = {target.buffer, target.offset_bytes};
+  c.source = step == Step::kReduce ? c.target : whole(segment);
+  c.site = facts_.name.c_str();
+  const Blocks blocks(facts_.gradient_pieces(segment));
+  if (step == Step::kScatter) {
+    c.op = MUSTER_REDUCE_SCATTER;
+    c.group = facts_.shard.group;
+    c.source_blocks = blocks.get();
+  } else {
+    c.op = MUSTER_ALL_REDUCE;
+    c.group = facts_.replicate.group;
+    c.count = facts_.elements(segment);
+  }
+  return plans_.plan(c);
+}
+
+Result<muster_plan> GradientReduction::make_kernel(Step step, Segment segment) {
+  const muster_tensor gradient = vector(gradients_, facts_.dtype, segment);
+  const muster_range unsharded = whole(segment);
+  const muster_tensor unsummed = muster_view1(unsharded.buffer, unsharded.offset_bytes, facts_.reduce_dtype,
+                                              static_cast<std::int64_t>(facts_.elements(segment)));
+  const bool alone = facts_.shard.ranks == 1 && facts_.replicate.ranks == 1;
+  const muster_tensor summed = alone ? unsummed : sums(segment);
+  switch (step) {
+    case Step::kZero:
+      return plans_.plan(muster_fill(gradient, 0.0));
+    case Step::kTake:
+      return plans_.plan(muster_copy(unsummed, sums(segment)));
+    case Step::kKeepPartial:
+      return plans_.plan(muster_copy(sums(segment), vector(partial_, facts_.reduce_dtype, segment)));
+    case Step::kAddPartial:
+      return plans_.plan(muster_axpby(1, vector(partial_, facts_.reduce_dtype, segment), 1, sums(segment)));
+    default:
+      return plans_.plan(
+          muster_axpby(1 / facts_.division.after, summed, step == Step::kAdd ? 1 : 0, gradient));
+  }
+}
+
+muster_range GradientReduction::whole(Segment segment) const {
+  const std::uint64_t first = facts_.parameters[facts_.trainable[segment.first]].whole_gradient_at;
+  return {whole_.buffer, whole_.offset_bytes + first * dtype_bytes(facts_.reduce_dtype)};
+}
+
+// The shards of a segment, in a buffer with an element for each of the gradient shard.
+muster_tensor GradientReduction::vector(muster_buffer buffer, muster_dtype dtype, Segment segment) const {
+  const std::uint64_t first = facts_.parameters[facts_.trainable[segment.first]].gradient_at;
+  return muster_view1(buffer, first * dtype_bytes(dtype), dtype,
+                      static_cast<std::int64_t>(facts_.elements(segment)));
+}
+
+muster_tensor GradientReduction::sums(Segment segment) const {
+  return facts_.keeps_sums ? vector(sums_, facts_.reduce_dtype, segment)
+                           : vector(gradients_, facts_.dtype, segment);
+}
+
+// ---- the reduction -----------------------------------------------------------------------------
+
+std::vector<Segment> GradientReduction::used_segments() const {
+  std::vector<Segment> segments;
+  for (std::size_t k = 0; k < facts_.trainable.size(); ++k) {
+    if (unused_[facts_.trainable[k]]) continue;
+    if (!segments.empty() && segments.back().last == k)
+      segments.back().last = k + 1;
+    else
+      segments.push_back({k, k + 1});
+  }
+  return segments;
+}
+
+Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how,
+                                          std::span<const muster_point> waits) {
+  if ((how.add || how.add_partial || !how.all_reduce) && !facts_.keeps_sums)
+    return fail(Code::kState,
+                "unit \"{}\" is reduced twice in a step; make the set with MUSTER_UNITS_ACCUMULATE",
+                facts_.name);
+  PointSet before;
+  before.add(waits);
+  before.add(latest_);
+  Reduced points;
+  const std::vector<Segment> segments = used_segments();
+  for (std::size_t k = 0; k < facts_.trainable.size(); ++k) {
+    const bool is_unused = unused_[facts_.trainable[k]];
+    unused_[facts_.trainable[k]] = false;
+    if (!is_unused || how.add || facts_.elements({k, k + 1}) == 0) continue;
+    MUSTER_ASSIGN_OR_RETURN(const muster_plan zero, plan(Step::kZero, {k, k + 1}));
+    MUSTER_ASSIGN_OR_RETURN(points.sent, lanes.start(zero, UnitLane::kReduce, before.points()));
+    points.ready = points.sent;
+  }
+  for (const Segment segment : segments) {
+    MUSTER_ASSIGN_OR_RETURN(points, reduce(lanes, how, segment, before.points()));
+  }
+  latest_ = points.ready == MUSTER_POINT_NONE ? points.sent : points.ready;
+  return points;
+}
+
+Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how, Segment segment,
+                                          std::span<const muster_point> waits) {
+  std::vector<muster_point> before(waits.begin(), waits.end());
+  const auto start = [&](Step step, UnitLane lane) -> Status {
+    auto made = plan(step, segment);
+    if (!made) return std::move(made).error();
+    auto point = lanes.start(*made, lane, before);
+    if (!point) return std::move(point).error();
+    before = {*point};
+    return {};
+  };
+  Reduced points;
+  const bool is_sharded = facts_.shard.ranks > 1;
+  const bool is_replicated = facts_.replicate.ranks > 1;
+  const bool is_summed = is_sharded || how.add_partial || !how.all_reduce;  // before the replicas
+  if (is_summed) {
+    MUSTER_RETURN_IF_ERROR(start(is_sharded ? Step::kScatter : Step::kTake, UnitLane::kReduce));
+    points.sent = before.front();
+  }
+  if (how.add_partial) MUSTER_RETURN_IF_ERROR(start(Step::kAddPartial, UnitLane::kReduce));
+  if (!how.all_reduce) {
+    MUSTER_RETURN_IF_ERROR(start(Step::kKeepPartial, UnitLane::kReduce));
+    return points;
+  }
+  // Whole gradients of all units are sent on one lane, so an all-reduce that reads them runs there.
+  const UnitLane last = is_summed && is_replicated ? UnitLane::kAllReduce : UnitLane::kReduce;
+  if (is_replicated) MUSTER_RETURN_IF_ERROR(start(is_summed ? Step::kReduce : Step::kReduceWhole, last));
+  if (facts_.keeps_sums) MUSTER_RETURN_IF_ERROR(start(how.add ? Step::kAdd : Step::kFinish, last));
+  MUSTER_ASSIGN_OR_RETURN(points.ready, lanes.join(last, before));
+  if (!is_summed) points.sent = points.ready;
+  return points;
+}
+
+}  // namespace muster::client

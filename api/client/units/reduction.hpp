@@ -1,0 +1,82 @@
+// GradientReduction: makes gradient shards of whole gradients.
+#pragma once
+
+#include "api/base/shard/schedule.hpp"
+#include "api/client/units/facts.hpp"
+#include "api/client/units/lanes.hpp"
+#include "api/client/units/resources.hpp"
+
+#include <muster/muster.h>
+
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+namespace muster::client {
+
+// Whole gradients are summed among the shards, then among the replicas. If the sums are not the gradients yet
+// (another dtype, a division that is left, gradients to add to), they lie apart and are finished by a kernel.
+//
+// Owns    the gradient shard, sums, sums of shards that wait for their replicas, and plans.
+// Thread  the session's.
+// Bound   a plan for each step and each run of used parameters.
+// Fails   as the calls of the C API that it makes; kState for a second reduction without memory for it.
+class GradientReduction {
+ public:
+  // All outlive it.
+  GradientReduction(muster_session* session, const UnitFacts& facts)
+      : facts_(facts), memory_(session), plans_(session), unused_(facts.parameters.size()) {}
+
+  Status allocate();
+  std::uint64_t bytes() const { return memory_.bytes(); }
+  // whole: the place that the set gives to whole gradients.
+  void prepare(muster_range whole);
+  Status withdraw();  // Errors: BUSY
+  Status release();
+
+  muster_buffer gradients() const { return gradients_; }
+  // Where whole gradients lie: what is neither sharded nor summed up elsewhere lies in its gradient shard.
+  muster_range whole() const { return whole_; }
+
+  // The parameter has no gradient in the backward under way.
+  void set_unused(std::size_t parameter) { unused_[parameter] = true; }
+  Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how,
+                                std::span<const muster_point> waits);
+  // Forgets a step that has failed.
+  void reset();
+
+ private:
+  enum class Step : std::uint8_t {
+    kScatter,      // whole gradients are summed among the shards
+    kTake,         // or are the sums, if there is one shard
+    kReduce,       // sums are summed among the replicas
+    kReduceWhole,  // whole gradients are, if there is one shard
+    kFinish,       // sums become gradients
+    kAdd,          // sums are added to gradients
+    kKeepPartial,  // sums wait for the replicas
+    kAddPartial,   // and are added to later ones
+    kZero,         // there is no gradient
+  };
+
+  std::vector<Segment> used_segments() const;
+  Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how, Segment segment,
+                                std::span<const muster_point> waits);
+  Result<muster_plan> plan(Step step, Segment segment);
+  Result<muster_plan> make_collective(Step step, Segment segment);
+  Result<muster_plan> make_kernel(Step step, Segment segment);
+  muster_range whole(Segment segment) const;
+  muster_tensor vector(muster_buffer buffer, muster_dtype dtype, Segment segment) const;
+  muster_tensor sums(Segment segment) const;
+
+  const UnitFacts& facts_;
+  Resources memory_;
+  Resources plans_;
+  muster_buffer gradients_ = 0, sums_ = 0, partial_ = 0;
+  muster_range whole_{};
+  std::vector<bool> unused_;  // by parameter
+  std::map<std::tuple<Step, Segment>, muster_plan> made_;
+  muster_point latest_ = MUSTER_POINT_NONE;  // the latest use of sums_
+};
+
+}  // namespace muster::client

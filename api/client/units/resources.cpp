@@ -1,0 +1,36 @@
+#include "api/client/units/resources.hpp"
+
+#include <algorithm>
+
+namespace muster::client {
+
+Result<muster_buffer> Resources::buffer(std::uint64_t bytes) {
+  muster_buffer buffer = 0;
+  bytes = std::max<std::uint64_t>(bytes, 1);
+  MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_alloc(session_, bytes, &buffer, nullptr)));
+  bytes_ += bytes;
+  return buffers_.emplace_back(buffer);
+}
+
+Result<muster_plan> Resources::plan(const muster_collective& collective) {
+  muster_plan plan = 0;
+  MUSTER_RETURN_IF_ERROR(status_of(muster_plan_collective(session_, &collective, &plan)));
+  return plans_.emplace_back(plan);
+}
+
+Result<muster_plan> Resources::plan(const muster_kernel& kernel) {
+  muster_plan plan = 0;
+  MUSTER_RETURN_IF_ERROR(status_of(muster_plan_kernel(session_, &kernel, &plan)));
+  return plans_.emplace_back(plan);
+}
+
+Status Resources::release() {
+  for (; !plans_.empty(); plans_.pop_back())
+    MUSTER_RETURN_IF_ERROR(status_of(muster_plan_destroy(session_, plans_.back())));
+  for (; !buffers_.empty(); buffers_.pop_back())
+    MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_free(session_, buffers_.back())));
+  bytes_ = 0;
+  return {};
+}
+
+}  // namespace muster::client

@@ -1,0 +1,46 @@
+// Buffers and plans of the C API that a set of units owns.
+#pragma once
+
+#include "api/base/result.hpp"
+
+#include <muster/muster.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::client {
+
+// The status of a call of the C API, with its sentence.
+inline Status status_of(muster_status_t code) {
+  return code == MUSTER_OK ? Status() : Status(static_cast<Code>(code), muster_last_error());
+}
+
+// Owns    what it has made, until release(). A session that ends takes it all.
+// Thread  the session's.
+// Bound   that of the session.
+// Fails   as the calls of the C API that it makes.
+class Resources {
+ public:
+  explicit Resources(muster_session* session) : session_(session) {}
+  Resources(const Resources&) = delete;
+  Resources& operator=(const Resources&) = delete;
+
+  muster_session* session() const { return session_; }
+  std::uint64_t bytes() const { return bytes_; }  // of all buffers
+
+  // A buffer of at least one byte.
+  Result<muster_buffer> buffer(std::uint64_t bytes);
+  Result<muster_plan> plan(const muster_collective& collective);
+  Result<muster_plan> plan(const muster_kernel& kernel);
+  // Gives all back. Errors: BUSY.
+  Status release();
+
+ private:
+  muster_session* session_;
+  std::vector<muster_buffer> buffers_;
+  std::vector<muster_plan> plans_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace muster::client
