@@ -31,11 +31,9 @@ struct Mesh {
   int ranks;
   std::string text;
 };
-const Mesh kMeshes[] = {{4, "dp_shard=4"},
-                        {2, "dp_replicate=2"},
-                        {4, "tp=2,dp_shard=2"},
-                        {8, "dp_replicate=2,dp_shard=2,tp=2"},
-                        {3, "dp_shard=3"}};
+const Mesh kMeshes[] = {{4, "dp_shard=4"},      {2, "dp_replicate=2"},
+                        {4, "tp=2,dp_shard=2"}, {8, "dp_replicate=2,dp_shard=2,tp=2"},
+                        {3, "dp_shard=3"},      {4, "cp=2,dp_shard=2"}};
 
 struct Outcome {
   int status = -1;
@@ -211,20 +209,72 @@ TEST_F(TrainLm, LearnsInBf16Too) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   ASSERT_FALSE(outcome.figures().is_discarded()) << outcome.out << outcome.err;
   EXPECT_LT(outcome.figures()["final_loss"].get<double>(), 3.5);
-  EXPECT_LT(outcome.figures()["max_loss_difference"].get<double>(), 0.1);
+  EXPECT_LT(outcome.figures()["max_loss_difference"].get<double>(), 1e-2);
 }
 
-TEST_F(TrainLm, HoldsTwoUnitsUnshardedAtMost) {
-  const Outcome outcome = start({4, "dp_shard=4"}, "--steps 1 --generate 0 --json");
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  Layout layout;
-  layout.dp_shard.size = 4;
-  std::int64_t largest = 0;
-  for (const auto& parameters : model_units(sizes())) {
-    const UnitLayout unit(parameters, layout);
-    largest = std::max(largest, unit.gathered_elements);
+// Bytes of each unit in f32 on a rank that has all of it, as places count them.
+std::vector<std::int64_t> unit_bytes(const Options& options) {
+  std::vector<std::int64_t> bytes;
+  for (const auto& parameters : model_units(options)) {
+    std::int64_t elements = 0;
+    for (const Parameter& parameter : parameters) elements += parameter.rows * parameter.columns;
+    bytes.push_back(ceil_div(elements * 4, 64) * 64);
   }
-  EXPECT_EQ(outcome.figures()["peak_unsharded_bytes"].get<std::int64_t>(), 2 * 4 * largest);
+  return bytes;
+}
+
+// Goal:   whole parameters never take more than the budget, and the model is the same to the bit.
+// Method: budgets of 1, 1.5, 2 and 3 times the least. The peak is what the largest unit takes, or the two
+//         neighbours that take most where there is room for both.
+TEST_F(TrainLm, StaysInsideItsBudget) {
+  const std::vector<std::int64_t> bytes = unit_bytes(sizes());
+  const std::int64_t least = std::ranges::max(bytes);
+  std::int64_t pair = 0;
+  for (std::size_t i = 0; i + 1 < bytes.size(); ++i) pair = std::max(pair, bytes[i] + bytes[i + 1]);
+  const Outcome free = start({4, "dp_shard=4"}, "--steps 5 --generate 0 --json");
+  ASSERT_EQ(free.status, 0) << free.err;
+  EXPECT_EQ(free.figures()["peak_unsharded_bytes"], pair);
+  EXPECT_EQ(free.figures()["least_unsharded_bytes"], least);
+  for (const double factor : {1.0, 1.5, 2.0, 3.0}) {
+    const auto budget = static_cast<std::int64_t>(factor * static_cast<double>(least));
+    const Outcome outcome =
+        start({4, "dp_shard=4"}, "--steps 5 --generate 0 --json --budget " + std::to_string(budget));
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.figures()["peak_unsharded_bytes"], pair <= budget ? pair : least) << factor;
+    EXPECT_EQ(outcome.figures()["final_loss"], free.figures()["final_loss"]) << factor;
+  }
+  const Outcome refused =
+      start({4, "dp_shard=4"}, "--steps 5 --generate 0 --budget " + std::to_string(least - 1));
+  EXPECT_EQ(refused.status, kExitRuntime);
+  for (const char* rank : {"0", "1", "2", "3"})
+    EXPECT_THAT(refused.err, HasSubstr(std::string("rank ") + rank + ": rank 0: the budget is " +
+                                       std::to_string(least - 1) + " bytes, but " + std::to_string(least)));
+}
+
+// Goal:   when units are gathered and freed changes nothing in the model, not one bit.
+TEST_F(TrainLm, IsTheSameHoweverUnitsAreGathered) {
+  for (const Mesh& mesh : {Mesh{4, "dp_shard=4"}, Mesh{4, "cp=2,dp_shard=2"}}) {
+    const std::string arguments = "--steps 6 --generate 0 --json ";
+    const Outcome plain = start(mesh, arguments);
+    ASSERT_EQ(plain.status, 0) << plain.err;
+    for (const char* how : {"--prefetch 0", "--prefetch 2", "--reshard never", "--reshard 2",
+                            "--reshard 4 --prefetch 3 --delay-ranks 1", "--reshard 1 --prefetch 0"}) {
+      const Outcome outcome = start(mesh, arguments + how);
+      ASSERT_EQ(outcome.status, 0) << how << outcome.err;
+      EXPECT_EQ(outcome.figures()["final_loss"], plain.figures()["final_loss"]) << mesh.text << " " << how;
+    }
+  }
+}
+
+// Goal:   a parameter that is used twice gets the sum of both gradients.
+// Method: the losses are those of one rank alone, whose table is one as well; and other than untied.
+TEST_F(TrainLm, TiesHeadAndEmbedding) {
+  for (const Mesh& mesh : {Mesh{4, "dp_shard=4"}, Mesh{8, "dp_replicate=2,dp_shard=2,tp=2"}}) {
+    const Outcome outcome = start(mesh, "--steps 30 --generate 0 --tied --verify --json");
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_LE(outcome.figures()["max_loss_difference"].get<double>(), 1e-3) << mesh.text;
+    EXPECT_LT(outcome.figures()["final_loss"].get<double>(), 3.5) << mesh.text;
+  }
 }
 
 TEST_F(TrainLm, WritesATraceAndAPage) {
@@ -289,6 +339,9 @@ TEST_F(TrainLm, RefusesWrongOptionsWithStatusTwo) {
   expect({2, "dp_shard=2"}, "--stepz 3 --last 4", "unknown option --stepz;");
   expect({5, "dp_shard=5"}, "--steps 2", "--batch 12 is not a multiple of dp_replicate 1 x dp_shard 5 = 5");
   expect({2, "pp=2,dp_shard=1"}, "--steps 2", "pp=2");
+  expect({3, "cp=3,dp_shard=1"}, "--steps 2", "--context 8 is not a multiple of cp 3");
+  expect({3, "dp_shard=3"}, "--steps 2 --reshard 2", "--reshard 2 must divide dp_shard 3 x cp 1");
+  expect({2, "dp_shard=2"}, "--steps 2 --reshard 2x", "it must be always, never, or a number of ranks");
   expect({3, "tp=3,dp_shard=1"}, "--steps 2", "--heads 4 is not a multiple of tp 3");
   const Outcome no_text = start({2, "dp_shard=2"}, "--steps 2", (folder_ / "missing").string());
   EXPECT_EQ(no_text.status, kExitUsage);

@@ -1,9 +1,7 @@
-// Layouts of the C API, and plans between them.
+// Layouts of the C API.
 #include "api/base/layout/layout.hpp"
-#include "api/base/layout/redistribution.hpp"
+#include "api/client/error.hpp"
 #include "api/client/layout_handle.hpp"
-#include "api/client/redistributed.hpp"
-#include "api/client/session.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -19,12 +17,10 @@ using muster::failure;
 using muster::Layout;
 using muster::MeshAxis;
 using muster::Placement;
-using muster::Redistribution;
 using muster::Result;
 using muster::Split;
 using muster::Status;
 using muster::client::guarded;
-using muster::client::with_session;
 
 namespace {
 
@@ -98,10 +94,10 @@ Result<std::int64_t> ranks_of(muster_session* session, const muster_layout_axis&
   if (session == nullptr)
     return fail(Code::kBadArgument, "axes[{}] takes its ranks from the mesh ({}), but there is no session", i,
                 axis.name);
-  MUSTER_RETURN_IF_ERROR(session->usable());
-  const auto dim = session->groups().dim(axis.name);
-  if (!dim) return fail(dim.error().code(), "axes[{}].name: {}", i, dim.error().message());
-  return dim->size;
+  std::int32_t ranks = 0;
+  const muster_status_t code = muster_mesh_coords(session, axis.name, nullptr, &ranks);
+  if (code == MUSTER_OK) return ranks;
+  return fail(static_cast<Code>(code), "axes[{}].name: {}", i, muster_last_error());
 }
 
 Result<MeshAxis> axis_of(muster_session* session, const muster_layout_axis& said, std::size_t i) {
@@ -143,28 +139,6 @@ Status check_rank(const muster_layout* layout, std::int32_t rank) {
 
 void copy(const muster::Index& index, std::int64_t* to) {
   std::copy(index.begin(), index.end(), to);
-}
-
-Result<muster_plan> plan_of(muster_session& session, muster_group group, const Layout& from,
-                            const muster_tensor& source, const Layout& to, const muster_tensor& target) {
-  MUSTER_ASSIGN_OR_RETURN(const auto* facts, session.groups().facts(group));
-  if (facts->rank < 0) return fail(Code::kBadArgument, "this rank is not a member of group {}", facts->name);
-  const auto members = static_cast<std::int64_t>(facts->ranks.size());
-  for (const Layout* layout : {&from, &to})
-    if (layout->ranks() != members)
-      return fail(Code::kBadArgument, "layout {} has {} ranks, but group {} has {} members",
-                  layout == &from ? "from" : "to", layout->ranks(), facts->name, members);
-  MUSTER_ASSIGN_OR_RETURN(const auto redistribution, Redistribution::make(from, to));
-  MUSTER_ASSIGN_OR_RETURN(auto made,
-                          muster::client::redistributed(redistribution, facts->rank, source, target));
-  muster_collective& collective = made.collective;
-  collective.group = group;
-  collective.sends = made.sends.data();
-  collective.send_count = static_cast<std::uint32_t>(made.sends.size());
-  collective.receives = made.receives.data();
-  collective.receive_count = static_cast<std::uint32_t>(made.receives.size());
-  collective.site = "muster_plan_redistribution";
-  return session.plans().make(collective);
 }
 
 }  // namespace
@@ -219,19 +193,6 @@ muster_status_t muster_layout_boxes(const muster_layout* layout, int32_t rank, m
       copy(found[i].box.length, boxes[i].length);
       copy(found[i].at, boxes[i].at);
     }
-    return {};
-  });
-}
-
-muster_status_t muster_plan_redistribution(muster_session* session, muster_group group,
-                                           const muster_layout* from, const muster_tensor* source,
-                                           const muster_layout* to, const muster_tensor* target,
-                                           muster_plan* plan) {
-  if (plan != nullptr) *plan = 0;
-  return with_session(session, [&]() -> Status {
-    if (from == nullptr || source == nullptr || to == nullptr || target == nullptr || plan == nullptr)
-      return failure(Code::kBadArgument, "from, source, to, target and plan must not be NULL");
-    MUSTER_ASSIGN_OR_RETURN(*plan, plan_of(*session, group, from->layout, *source, to->layout, *target));
     return {};
   });
 }

@@ -1,6 +1,6 @@
 // Units of the C API.
 #include "api/base/dtype.hpp"
-#include "api/client/session.hpp"
+#include "api/client/error.hpp"
 #include "api/client/units/units.hpp"
 
 #include <algorithm>
@@ -16,18 +16,24 @@ using muster::Code;
 using muster::failure;
 using muster::Status;
 using muster::client::guarded;
-using muster::client::with_session;
+using muster::client::status_of;
 using muster::shard::AfterForward;
 using muster::shard::BackwardEnd;
 
 namespace {
+
+// Why no call of the session can succeed any more.
+Status check_session(muster_session* session) {
+  muster_session_info info = MUSTER_SESSION_INFO_INIT;
+  return status_of(muster_session_query(session, &info));
+}
 
 // Runs `body` if the set's session is usable.
 template<class F>
 muster_status_t with_units(muster_units* units, F&& body) noexcept {
   return guarded([&]() -> Status {
     if (units == nullptr) return failure(Code::kBadArgument, "units must not be NULL");
-    MUSTER_RETURN_IF_ERROR(units->session()->usable());
+    MUSTER_RETURN_IF_ERROR(check_session(units->session()));
     return body();
   });
 }
@@ -134,7 +140,8 @@ extern "C" {
 muster_status_t muster_units_create(muster_session* session, const muster_units_options* options,
                                     muster_units** units) {
   if (units != nullptr) *units = nullptr;
-  return with_session(session, [&]() -> Status {
+  return guarded([&]() -> Status {
+    MUSTER_RETURN_IF_ERROR(check_session(session));
     if (units == nullptr) return failure(Code::kBadArgument, "units must not be NULL");
     const muster_units_options said =
         options == nullptr ? muster_units_options MUSTER_UNITS_OPTIONS_INIT : *options;
@@ -148,7 +155,7 @@ muster_status_t muster_units_destroy(muster_units* units) {
   if (units == nullptr) return MUSTER_OK;
   return guarded([&]() -> Status {
     // With a session that is over, its memory is gone already.
-    if (units->session()->is_usable()) MUSTER_RETURN_IF_ERROR(units->release());
+    if (check_session(units->session()).ok()) MUSTER_RETURN_IF_ERROR(units->release());
     delete units;
     return {};
   });

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace muster::client {

@@ -28,7 +28,9 @@ Status Resources::release() {
   for (; !plans_.empty(); plans_.pop_back())
     MUSTER_RETURN_IF_ERROR(status_of(muster_plan_destroy(session_, plans_.back())));
   for (; !buffers_.empty(); buffers_.pop_back())
-    MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_free(session_, buffers_.back())));
+    if (const muster_status_t code = muster_buffer_free(session_, buffers_.back());
+        code != MUSTER_OK && code != MUSTER_ERR_BUSY)
+      return status_of(code);
   bytes_ = 0;
   return {};
 }

@@ -33,7 +33,8 @@ class Resources {
   Result<muster_buffer> buffer(std::uint64_t bytes);
   Result<muster_plan> plan(const muster_collective& collective);
   Result<muster_plan> plan(const muster_kernel& kernel);
-  // Gives all back. Errors: BUSY.
+  // Gives all back. A buffer that plans of the caller use stays until the session ends. Errors: BUSY, while a
+  // start of a plan is in flight.
   Status release();
 
  private:

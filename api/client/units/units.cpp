@@ -186,8 +186,12 @@ Status muster_units::prepare() {
 Status muster_units::begin_step(muster_point after, bool unchanged) {
   if (schedule_ == nullptr) {
     const Status own = prepare();
-    muster_group group = 0;
-    MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
+    muster_group group = MUSTER_GROUP_SELF;
+    const auto is_shared = [](const auto& unit) {
+      return !unit->facts().shard.name.empty() || !unit->facts().replicate.name.empty();
+    };
+    if (std::ranges::any_of(units_, is_shared))
+      MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
     const Status agreed = agree(session_, group, own, description());
     if (!agreed.ok()) {
       (void)withdraw();

@@ -26,6 +26,10 @@ void gather_last_logits(Program& program, const Layout& layout, const Model& mod
   muster_collective gather = all_gather(layout.tp.group, own, {target.handle, 0});
   gather.target_blocks.counts = counts.data();
   program.join(program.collective(MUSTER_LANE_SMALL, gather));
+  // The last position is the last cp rank's.
+  program.join(program.collective(MUSTER_LANE_SMALL,
+                                  broadcast(layout.cp.group, static_cast<std::int32_t>(layout.cp.size - 1),
+                                            muster_view1(target.handle, 0, MUSTER_F32, kVocabulary))));
 }
 
 }  // namespace
@@ -45,18 +49,24 @@ std::size_t draw(std::span<const float> logits, double temperature, double unifo
 
 std::string generate(Runtime& runtime, const Layout& layout, const Options& options, const Text& text,
                      Trainer& trainer) {
-  Model model(runtime, layout, options, trainer.units(), trainer.workspace(), 1);
+  Units& units = trainer.units();
+  units.begin_step(trainer.updated());
+  Model model(runtime, layout, options, units, 1);
   const Buffer ids = runtime.allocate(static_cast<std::uint64_t>(options.context) * sizeof(std::int32_t));
   const Buffer logits = runtime.allocate(static_cast<std::uint64_t>(kVocabulary) * sizeof(float));
   const Buffer out = runtime.allocate(logits.bytes);
 
-  Program program(runtime);
-  program.kernel(muster_copy(muster_view1(ids.handle, 0, MUSTER_I32, options.context), model.ids()));
-  model.forward(program);
-  gather_last_logits(program, layout, model, logits);
+  const Chunk positions = layout.positions(options.context);
+  Program load(runtime);
+  load.kernel(
+      muster_copy(muster_view1(ids.handle, static_cast<std::uint64_t>(positions.begin) * sizeof(std::int32_t),
+                               MUSTER_I32, positions.count),
+                  model.ids()));
+  Program read(runtime);
+  gather_last_logits(read, layout, model, logits);
   // A kernel behind the gather, so that the point of the last kernel is the end of all work.
-  program.kernel(muster_copy(muster_view1(logits.handle, 0, MUSTER_F32, kVocabulary),
-                             muster_view1(out.handle, 0, MUSTER_F32, kVocabulary)));
+  read.kernel(muster_copy(muster_view1(logits.handle, 0, MUSTER_F32, kVocabulary),
+                          muster_view1(out.handle, 0, MUSTER_F32, kVocabulary)));
 
   const CounterRandom random(options.seed, "sample");
   std::string window(text.prompt().begin(), text.prompt().end());
@@ -64,7 +74,11 @@ std::string generate(Runtime& runtime, const Layout& layout, const Options& opti
   for (std::int64_t i = 0; i < options.generate; ++i) {
     std::ranges::transform(window, ids.as<std::int32_t>().begin(),
                            [](char c) { return static_cast<unsigned char>(c); });
-    runtime.wait(program.replay());
+    if (i > 0) units.begin_step(MUSTER_POINT_NONE, true);
+    load.replay();
+    model.forward();
+    units.end_step(runtime.newest(MUSTER_LANE_COMPUTE));
+    runtime.wait(read.replay());
     const std::size_t next =
         draw(out.as<const float>(), kTemperature, random.uniform(static_cast<std::uint64_t>(i)));
     generated.push_back(static_cast<char>(next));

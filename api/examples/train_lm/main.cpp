@@ -1,8 +1,8 @@
 // train_lm: a byte-level transformer, trained on the ranks of one job. It is an example of the C API. This
-// file is one rank's run, from the command line to the report. Read on in trainer.* (the step), then unit.*
-// (gather, use, reduce, update), model.* (the kernels), layout.* (which rank has which part), workspace.*
-// (memory for whole parameters), program.* (a step recorded once and replayed) and runtime.* (the session,
-// buffers and plans).
+// file is one rank's run, from the command line to the report. Read on in trainer.* (the step), then model.*
+// (the kernels), units.* (parameters, sharded by the runtime, and the optimiser), layout.* (which rank
+// computes what), program.* (a part of a step recorded once and replayed) and runtime.* (the session, buffers
+// and plans).
 #include "api/examples/train_lm/generate.hpp"
 #include "api/examples/train_lm/output.hpp"
 #include "api/examples/train_lm/page.hpp"
@@ -29,7 +29,7 @@ class Run {
       : runtime_(runtime), layout_(layout), options_(options), text_(text) {}
 
   void all() {
-    Trainer trainer(runtime_, layout_, options_, text_);
+    Trainer trainer(runtime_, layout_, options_, text_, true);
     train(trainer);
     if (options_.generate > 0) sample_ = printable(generate(runtime_, layout_, options_, text_, trainer));
     if (options_.verify) train_alone();
@@ -45,7 +45,6 @@ class Run {
   std::int64_t tokens_per_step() const { return options_.batch * options_.context; }
 
   void train(Trainer& trainer) {
-    figures_.peak_unsharded_bytes = trainer.workspace().peak_unsharded_bytes();
     Progress progress("train", options_.steps, tokens_per_step());
     const std::uint64_t exposed_before = runtime_.counter("exposed_ns");
     const auto collect = [&](std::int64_t step) {
@@ -58,6 +57,10 @@ class Run {
       if (first() && traced() && step == std::max<std::int64_t>(0, options_.steps - kTracedSteps))
         begin_trace();
       trainer.submit(step);
+      if (step == 0) {
+        figures_.peak_unsharded_bytes = trainer.units().peak_whole_bytes();
+        figures_.least_unsharded_bytes = static_cast<std::int64_t>(trainer.units().info().least_bytes);
+      }
       // Collects one step behind, so that the lanes never run dry. But a dump needs the gradients of step 0
       // before step 1 changes them.
       if (step == 0 && !options_.dump_gradients.empty()) {
@@ -101,13 +104,13 @@ class Run {
   void train_alone() {
     const Layout whole;
     std::unique_ptr<Trainer> trainer;
-    if (first()) trainer = std::make_unique<Trainer>(runtime_, whole, options_, text_);
+    if (first()) trainer = std::make_unique<Trainer>(runtime_, whole, options_, text_, false);
     Progress progress("alone", options_.steps, tokens_per_step());
     Figures alone;
     for (std::int64_t step = 0; step < options_.steps; ++step) {
       if (first()) {
-        alone.peak_unsharded_bytes = trainer->workspace().peak_unsharded_bytes();
         trainer->submit(step);
+        alone.peak_unsharded_bytes = trainer->units().peak_whole_bytes();
         figures_.alone.push_back(trainer->collect(step).loss);
         progress.show(step + 1, figures_.alone.back(), alone);
       }

@@ -70,7 +70,7 @@ void add_files(CLI::App& app, Options& o) {
       ->check(empty_fault);
 }
 
-void add_options(CLI::App& app, Options& o, std::string& dtype) {
+void add_options(CLI::App& app, Options& o, std::string& dtype, std::string& reshard) {
   const auto count = in_range(std::int64_t{1}, std::int64_t{1} << 30);
   const auto seed = in_range(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max());
   const auto real = in_range(0.0, std::numeric_limits<double>::max());
@@ -88,6 +88,13 @@ void add_options(CLI::App& app, Options& o, std::string& dtype) {
   app.add_option("--clip", o.clip, "Largest norm of the gradient; 0: no limit")->check(real);
   app.add_option("--dtype", dtype,
                  "Of activations and gathered weights: f32 or bf16; master weights are f32");
+  app.add_flag("--tied", o.tied, "Embedding and head are one parameter");
+  app.add_option("--budget", o.budget, "Bytes of whole parameters on a rank; 0: what --prefetch needs")
+      ->check(in_range(std::uint64_t{0}, std::uint64_t{1} << 60));
+  app.add_option("--prefetch", o.prefetch, "How many units ahead parameters are gathered")
+      ->check(in_range(std::uint32_t{0}, std::uint32_t{16}));
+  app.add_option("--reshard", reshard,
+                 "After a unit's forward: always, never, or the number of ranks that keep it between them");
   app.add_flag("--verify", o.verify,
                "Train again on rank 0 alone and report the largest difference of the losses");
   app.add_flag("--json", o.json, "End the standard output of rank 0 with one line of JSON");
@@ -128,16 +135,25 @@ void check(const Options& o) {
            text_of(o.width) + " is more than 2^31 elements; choose smaller sizes");
 }
 
+std::int32_t reshard_of(const std::string& text) {
+  if (text == "always") return MUSTER_RESHARD_DEFAULT;
+  if (text == "never") return MUSTER_RESHARD_NEVER;
+  const std::string fault = number_fault(text, 1, 65536);
+  if (!fault.empty()) refuse("--reshard is \"" + text + "\"; it must be always, never, or a number of ranks");
+  return static_cast<std::int32_t>(std::stol(text));
+}
+
 }  // namespace
 
 std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options options;
   std::string dtype = "f32";
+  std::string reshard = "always";
   CLI::App app(kDescription, "train_lm");
   app.footer(kFooter);
   app.option_defaults()->always_capture_default();
   add_files(app, options);
-  add_options(app, options, dtype);
+  add_options(app, options, dtype, reshard);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -150,6 +166,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   const auto found = dtypes.find(dtype);
   if (found == dtypes.end()) refuse("--dtype is \"" + dtype + "\"; it must be f32 or bf16");
   options.dtype = found->second;
+  options.reshard = reshard_of(reshard);
   check(options);
   return options;
 }
@@ -161,6 +178,13 @@ void check_mesh(const Options& o, const Layout& layout) {
            text_of(layout.dp_replicate.size) + " x dp_shard " + text_of(layout.dp_shard.size) + " = " +
            text_of(layout.dp_size()) + "; choose --batch " +
            text_of(ceil_div(o.batch, layout.dp_size()) * layout.dp_size()));
+  if (o.context % layout.cp.size != 0)
+    refuse("--context " + text_of(o.context) + " is not a multiple of cp " + text_of(layout.cp.size) +
+           "; choose --context " + text_of(ceil_div(o.context, layout.cp.size) * layout.cp.size));
+  const std::int64_t shards = layout.dp_shard.size * layout.cp.size;
+  if (o.reshard > 0 && (shards % o.reshard != 0 || (tp > 1 && o.reshard > 1 && o.reshard < shards)))
+    refuse("--reshard " + text_of(o.reshard) + " must divide dp_shard " + text_of(layout.dp_shard.size) +
+           " x cp " + text_of(layout.cp.size) + ", and needs tp 1");
   if (o.heads % tp != 0)
     refuse("--heads " + text_of(o.heads) + " is not a multiple of tp " + text_of(tp) + ": a head is not cut");
   for (const std::int64_t cut : {o.hidden(), kVocabulary})
@@ -176,7 +200,8 @@ std::vector<std::vector<Parameter>> model_units(const Options& o) {
   // The more blocks add to the residual stream, the smaller each summand starts (Radford et al. 2019, GPT-2).
   const double outward = inner / std::sqrt(2.0 * static_cast<double>(o.layers));
   std::vector<std::vector<Parameter>> units;
-  units.push_back({{"embedding", kVocabulary, d, Cut::kRows, 0.5}});
+  units.push_back({{"embedding", kVocabulary, d, Cut::kRows, o.tied ? 0.5 * inner : 0.5}});
+  if (o.tied) units.back().push_back({"final_norm", d, 1, Cut::kNone, 0.0});
   for (std::int64_t layer = 0; layer < o.layers; ++layer) {
     const std::string block = "block" + text_of(layer) + ".";
     units.push_back({{block + "query", d, d, Cut::kRows, inner},
@@ -189,7 +214,9 @@ std::vector<std::vector<Parameter>> model_units(const Options& o) {
                      {block + "attention_norm", d, 1, Cut::kNone, 0.0},
                      {block + "mlp_norm", d, 1, Cut::kNone, 0.0}});
   }
-  units.push_back({{"head", kVocabulary, d, Cut::kRows, 0.5 * inner}, {"final_norm", d, 1, Cut::kNone, 0.0}});
+  if (!o.tied)
+    units.push_back(
+        {{"head", kVocabulary, d, Cut::kRows, 0.5 * inner}, {"final_norm", d, 1, Cut::kNone, 0.0}});
   return units;
 }
 

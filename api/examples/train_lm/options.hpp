@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <muster/units.h>
+
 namespace train_lm {
 
 // Bytes are the vocabulary.
@@ -27,6 +29,10 @@ struct Options {
   std::int64_t warmup = 40;
   double clip = 1.0;  // 0: gradients are not clipped
   muster_dtype dtype = MUSTER_F32;
+  bool tied = false;                              // the head is the embedding
+  std::uint64_t budget = 0;                       // bytes of whole parameters; 0: what prefetch needs
+  std::uint32_t prefetch = 1;                     // how many units ahead parameters are gathered
+  std::int32_t reshard = MUSTER_RESHARD_DEFAULT;  // what becomes of a unit after its forward
   bool verify = false;
   bool json = false;
   std::string trace = {};
@@ -60,8 +66,8 @@ std::optional<Options> parse_options(int argc, const char* const* argv);
 // Whether the mesh suits the options. Throws UsageError with the values and what to change.
 void check_mesh(const Options& options, const Layout& layout);
 
-// The parameters of the model by unit: embedding, each block, final norm and head. Norms come last in each
-// unit.
+// The parameters of the model by unit: embedding, each block, head and final norm. Norms come last in each
+// unit. Tied, the final norm is with the embedding, and there is no head.
 std::vector<std::vector<Parameter>> model_units(const Options& options);
 
 }  // namespace train_lm

@@ -38,18 +38,23 @@ muster_point Program::resolve(Mark mark, std::span<const muster_point> before) c
                                            : points_[static_cast<std::size_t>(mark.entry)];
 }
 
-muster_point Program::replay() {
+muster_point Program::point(Mark mark) const {
+  return mark.entry < 0 ? MUSTER_POINT_NONE : points_[static_cast<std::size_t>(mark.entry)];
+}
+
+muster_point Program::replay(std::span<const muster_point> after) {
   std::array<muster_point, MUSTER_LANE_CLASSES> before{};
   for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane) before[lane] = runtime_.newest(lane);
   points_.clear();
   for (const Entry& entry : entries_) {
-    std::array<muster_point, MUSTER_WAITS_MAX> waits{};
-    std::size_t count = 0;
-    for (const Mark mark : entry.waits) {
-      const muster_point point = resolve(mark, before);
-      if (point != MUSTER_POINT_NONE) waits[count++] = point;
-    }
-    points_.push_back(runtime_.start(entry.plan, entry.lane, std::span(waits).first(count)));
+    std::vector<muster_point> waits;
+    const auto add = [&](muster_point point) {
+      if (point != MUSTER_POINT_NONE) waits.push_back(point);
+    };
+    for (const Mark mark : entry.waits) add(resolve(mark, before));
+    if (entry.lane == MUSTER_LANE_COMPUTE)
+      for (const muster_point point : std::exchange(after, {})) add(point);
+    points_.push_back(runtime_.start(entry.plan, entry.lane, waits));
   }
   return runtime_.newest(MUSTER_LANE_COMPUTE);
 }
@@ -96,11 +101,19 @@ muster_collective all_gather(muster_group group, const muster_tensor& own, muste
   return collective;
 }
 
-muster_collective reduce_scatter_average(muster_group group, muster_range source, const muster_blocks& blocks,
-                                         const muster_tensor& own) {
+muster_collective broadcast(muster_group group, std::int32_t root, const muster_tensor& tensor) {
+  muster_collective collective = collective_of(MUSTER_BROADCAST, group, tensor);
+  collective.peer = root;
+  collective.source = {tensor.buffer, tensor.offset_bytes};
+  collective.target = collective.source;
+  return collective;
+}
+
+muster_collective reduce_scatter(muster_group group, muster_range source, const muster_blocks& blocks,
+                                 const muster_tensor& own) {
   muster_collective collective = collective_of(MUSTER_REDUCE_SCATTER, group, own);
   collective.count = 0;
-  collective.redop = MUSTER_AVG;
+  collective.redop = MUSTER_SUM;
   collective.source = source;
   collective.source_blocks = blocks;
   collective.target = {own.buffer, own.offset_bytes};

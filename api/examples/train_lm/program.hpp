@@ -1,4 +1,4 @@
-// Program: a step as a list of plans, recorded once and replayed as often as wanted.
+// Program: a part of a step as a list of plans, recorded once and replayed as often as wanted.
 //
 // Recording reads like eager code: kernel() and collective() create a plan each and note what it waits for.
 // Replaying is nothing but muster_plan_start, one ring write for each entry.
@@ -7,8 +7,8 @@
 //   1. Kernels run on the compute lane, one after the other.
 //   2. A collective runs on its own lane and waits for every kernel recorded before it.
 //   3. The next kernel waits for a collective's mark after join(mark); without that they overlap.
-// By rule 2 the first collective of a replay waits for the last kernel of the replay before, so replays may
-// use the same buffers.
+// By rule 2 the first collective of a replay waits for the last kernel before the replay, of this program or
+// another, so replays may use the same buffers.
 #pragma once
 
 #include "api/examples/train_lm/runtime.hpp"
@@ -39,8 +39,11 @@ class Program {
   Mark collective(muster_lane lane, const muster_collective& collective, Mark after = {});
   void join(Mark mark);
 
-  // Starts everything; returns the point of the last kernel.
-  muster_point replay();
+  // Starts everything; returns the point of the last kernel. The first kernel waits for `after`, where they
+  // are not NONE.
+  muster_point replay(std::span<const muster_point> after = {});
+  // The point that a mark has reached, or will reach, by the latest replay.
+  muster_point point(Mark mark) const;
   std::size_t size() const { return entries_.size(); }
 
  private:
@@ -66,7 +69,8 @@ muster_collective all_gather(muster_group group, const muster_tensor& own, muste
 // The blocks of all members lie in pieces of `target`, or of `source`; the own block is contiguous.
 muster_collective all_gather(muster_group group, const muster_tensor& own, muster_range target,
                              const muster_blocks& blocks);
-muster_collective reduce_scatter_average(muster_group group, muster_range source, const muster_blocks& blocks,
-                                         const muster_tensor& own);
+muster_collective broadcast(muster_group group, std::int32_t root, const muster_tensor& tensor);
+muster_collective reduce_scatter(muster_group group, muster_range source, const muster_blocks& blocks,
+                                 const muster_tensor& own);
 
 }  // namespace train_lm

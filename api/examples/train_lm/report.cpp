@@ -45,6 +45,7 @@ std::string figures_json(const Figures& figures) {
   json["tokens_per_second"] = figures.tokens_per_second;
   json["exposed_fraction"] = figures.exposed_fraction;
   json["peak_unsharded_bytes"] = figures.peak_unsharded_bytes;
+  json["least_unsharded_bytes"] = figures.least_unsharded_bytes;
   return json.dump();
 }
 

@@ -15,6 +15,7 @@ struct Figures {
   double tokens_per_second = 0.0;
   double exposed_fraction = 0.0;  // share of the time in which kernels of rank 0 waited for a collective
   std::int64_t peak_unsharded_bytes = 0;
+  std::int64_t least_unsharded_bytes = 0;  // the smallest --budget
 
   float max_loss_difference() const;  // NaN if a loss is NaN
 };

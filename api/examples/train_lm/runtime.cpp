@@ -13,12 +13,12 @@ std::string why(muster_status_t status) {
   return text.empty() ? muster_status_sentence(status) : text;
 }
 
+}  // namespace
+
 void check(muster_status_t status) {
   if (status == MUSTER_OK) return;
   throw RuntimeError(status, why(status));
 }
-
-}  // namespace
 
 Runtime Runtime::open(std::optional<std::uint64_t> delays) {
   Runtime runtime(delays);
@@ -47,18 +47,26 @@ muster_group Runtime::group(const char* name) {
 }
 
 Layout Runtime::layout() {
-  for (const char* name : {"pp", "cp", "domain"}) {
+  for (const char* name : {"pp", "domain"}) {
     if (const std::int64_t size = dim(name, nullptr); size != 1)
       throw UsageError("mesh " + mesh() + " has " + name + "=" + std::to_string(size) +
-                       "; train_lm shards over dp_replicate, dp_shard and tp only, so set " + name + " to 1");
+                       "; train_lm shards over dp_replicate, dp_shard, cp and tp only, so set " + name +
+                       " to 1");
   }
   Layout layout;
   dim("dp_replicate", &layout.dp_replicate);
   dim("dp_shard", &layout.dp_shard);
+  dim("cp", &layout.cp);
   dim("tp", &layout.tp);
-  layout.dp = group("dp");
+  layout.loss = group("dp_cp");
   layout.weight = group("weight");
   return layout;
+}
+
+void* Runtime::address(const muster_tensor& tensor) {
+  muster_buffer_info info = MUSTER_BUFFER_INFO_INIT;
+  check(muster_buffer_query(session_.get(), tensor.buffer, &info));
+  return static_cast<char*>(info.address) + tensor.offset_bytes;
 }
 
 Buffer Runtime::allocate(std::uint64_t bytes) {

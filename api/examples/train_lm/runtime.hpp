@@ -31,6 +31,8 @@ class RuntimeError : public std::runtime_error {
   muster_status_t status_;
 };
 
+void check(muster_status_t status);  // throws RuntimeError unless it is MUSTER_OK
+
 // Memory of the rank's device that this process sees too.
 struct Buffer {
   muster_buffer handle = 0;
@@ -59,7 +61,9 @@ class Runtime {
   std::string mesh() const { return info_.mesh; }
   Layout layout();
 
+  muster_session* session() { return session_.get(); }
   Buffer allocate(std::uint64_t bytes);
+  void* address(const muster_tensor& tensor);  // where this process sees its first element
   muster_plan plan(const muster_kernel& kernel);
   muster_plan plan(const muster_collective& collective);
 

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fstream>
 #include <numbers>
-#include <utility>
 
 namespace train_lm {
 namespace {
@@ -15,50 +14,36 @@ namespace {
 constexpr std::size_t kPages = 2;
 constexpr double kFinalMultiplier = 0.1;
 
-std::vector<UnitLayout> layouts_of(const std::vector<std::vector<Parameter>>& units, const Layout& layout) {
-  std::vector<UnitLayout> layouts;
-  for (const auto& parameters : units) layouts.emplace_back(parameters, layout);
-  return layouts;
-}
-
 muster_tensor floats(const Buffer& buffer, std::int64_t first, std::int64_t count) {
   return muster_view1(buffer.handle, static_cast<std::uint64_t>(first) * sizeof(float), MUSTER_F32, count);
 }
 
 }  // namespace
 
-Trainer::Trainer(Runtime& runtime, const Layout& layout, const Options& options, const Text& text)
-    : runtime_(runtime), layout_(layout), options_(options), text_(text), step_(runtime) {
-  const auto units = model_units(options);
-  workspace_ = std::make_unique<Workspace>(runtime, layouts_of(units, layout), options.dtype);
-  for (std::size_t i = 0; i < units.size(); ++i)
-    units_.emplace_back(runtime, layout, units[i], i, *workspace_, options.dtype);
-  for (Unit& unit : units_) unit.initialise(options.seed);
-
-  const std::int64_t rows = layout.batch_rows(options.batch).count;
-  model_ = std::make_unique<Model>(runtime, layout, options, units_, *workspace_, rows);
+Trainer::Trainer(Runtime& runtime, const Layout& layout, const Options& options, const Text& text,
+                 bool sharded)
+    : runtime_(runtime),
+      layout_(layout),
+      options_(options),
+      text_(text),
+      units_(runtime, options, sharded),
+      optimiser_(runtime) {
+  units_.initialise(options.seed);
   state_ = runtime.allocate(4 * sizeof(float));
   square_sum_ = runtime.allocate(sizeof(double));
-  record_step();
-  pages_.reserve(kPages);
-  for (std::size_t i = 0; i < kPages; ++i) record_page(pages_.emplace_back(runtime));
-  Program round(runtime);
-  for (Unit& unit : units_) unit.round_weights(round);
-  if (round.size() > 0) runtime.wait(round.replay());
 }
 
-void Trainer::record_step() {
-  model_->forward(step_);
-  model_->loss(step_);
-  model_->backward(step_);
-
-  for (Unit& unit : units_) unit.join_reduced(step_);
+void Trainer::record() {
+  model_ =
+      std::make_unique<Model>(runtime_, layout_, options_, units_, layout_.batch_rows(options_.batch).count);
   const muster_tensor sum = muster_view1(square_sum_.handle, 0, MUSTER_F64, 1);
-  for (std::size_t i = 0; i < units_.size(); ++i) units_[i].square_sum(step_, sum, i == 0);
-  step_.join(step_.collective(MUSTER_LANE_SMALL, all_reduce(layout_.weight, MUSTER_SUM, sum)));
-  step_.join(model_->loss_ready());
-  step_.kernel(muster_clip_coefficient(sum, floats(state_, 2, 2), options_.clip));
-  for (Unit& unit : units_) unit.update(step_, floats(state_, 0, 3), options_.learning_rate);
+  // All tp ranks have the same norm weights; one of them counts.
+  units_.square_sum(optimiser_, sum, layout_.tp.coordinate == 0);
+  optimiser_.join(optimiser_.collective(MUSTER_LANE_SMALL, all_reduce(layout_.weight, MUSTER_SUM, sum)));
+  optimiser_.kernel(muster_clip_coefficient(sum, floats(state_, 2, 2), options_.clip));
+  units_.update(optimiser_, floats(state_, 0, 3), options_.learning_rate);
+  pages_.reserve(kPages);
+  for (std::size_t i = 0; i < kPages; ++i) record_page(pages_.emplace_back(runtime_));
 }
 
 void Trainer::record_page(Page& page) {
@@ -85,21 +70,28 @@ double Trainer::learning_rate_multiplier(std::int64_t step) const {
 }
 
 void Trainer::submit(std::int64_t step) {
+  units_.begin_step(updated_);
+  if (model_ == nullptr) record();
   Page& page = this->page(step);
   const Chunk rows = layout_.batch_rows(options_.batch);
+  const Chunk positions = layout_.positions(options_.context);
   std::int32_t* ids = page.ids.as<std::int32_t>().data();
   std::int32_t* targets = page.targets.as<std::int32_t>().data();
   for (std::int64_t row = rows.begin; row < rows.begin + rows.count; ++row) {
     const auto sequence = text_.sequence(options_.seed, step, options_.batch, row);
-    for (std::size_t i = 0; i + 1 < sequence.size(); ++i) {
-      *ids++ = static_cast<unsigned char>(sequence[i]);
-      *targets++ = static_cast<unsigned char>(sequence[i + 1]);
+    for (std::int64_t i = positions.begin; i < positions.begin + positions.count; ++i) {
+      *ids++ = static_cast<unsigned char>(sequence[static_cast<std::size_t>(i)]);
+      *targets++ = static_cast<unsigned char>(sequence[static_cast<std::size_t>(i + 1)]);
     }
   }
   page.schedule.as<float>()[0] = static_cast<float>(learning_rate_multiplier(step));
   page.schedule.as<float>()[1] = static_cast<float>(step + 1);
   page.load.replay();
-  step_.replay();
+  model_->forward();
+  model_->loss();
+  model_->backward();
+  const auto [reduced, all_reduced] = units_.end_step(runtime_.newest(MUSTER_LANE_COMPUTE));
+  updated_ = optimiser_.replay(std::array{reduced, all_reduced, model_->loss_ready()});
   page.done = page.store.replay();
 }
 
@@ -112,22 +104,19 @@ StepResult Trainer::collect(std::int64_t step) {
 
 void Trainer::dump_gradients(const std::string& path) const {
   std::ofstream file(path);
-  for (const Unit& unit : units_) {
-    const std::span<const float> gradient = unit.gradient_shard();
-    for (std::size_t i = 0; i < unit.parameters().size(); ++i) {
-      const Place& place = unit.layout().places[i];
-      const Box& box = place.owned;
-      file << unit.parameters()[i].name << ' ' << box.rows.begin << ' ' << box.rows.count << ' '
-           << box.columns.begin << ' ' << box.columns.count;
-      const auto begin = static_cast<std::size_t>(place.shard_offset);
-      for (const float value : gradient.subspan(begin, static_cast<std::size_t>(box.elements()))) {
+  for (std::size_t unit = 0; unit < units_.count(); ++unit)
+    for (std::size_t i = 0; i < units_.parameters(unit).size(); ++i) {
+      const Parameter& parameter = units_.parameters(unit)[i];
+      for (const muster_box& box : units_.boxes(unit, i, MUSTER_UNIT_SHARD))
+        file << parameter.name << ' ' << box.offset[0] << ' ' << box.length[0] << ' ' << box.offset[1] << ' '
+             << (parameter.is_norm() ? 1 : box.length[1]);
+      units_.each(unit, i, MUSTER_UNIT_GRADIENT_SHARD, [&](float value, std::int64_t, std::int64_t) {
         char text[32];
         std::snprintf(text, sizeof text, " %.9g", static_cast<double>(value));
         file << text;
-      }
+      });
       file << '\n';
     }
-  }
   errno = 0;
   if (!file.flush())
     throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno != 0 ? errno : EIO));

@@ -23,7 +23,8 @@ struct StepResult {
 // Fails   with RuntimeError.
 class Trainer {
  public:
-  Trainer(Runtime& runtime, const Layout& layout, const Options& options, const Text& text);
+  // sharded: over the mesh, of which `layout` tells; else this rank trains alone.
+  Trainer(Runtime& runtime, const Layout& layout, const Options& options, const Text& text, bool sharded);
 
   void submit(std::int64_t step);
   StepResult collect(std::int64_t step);
@@ -32,11 +33,8 @@ class Trainer {
   // owns.
   void dump_gradients(const std::string& path) const;
 
-  std::span<Unit> units() { return units_; }
-  Workspace& workspace() { return *workspace_; }
-  std::size_t commands_per_step() const {
-    return step_.size() + pages_[0].load.size() + pages_[0].store.size();
-  }
+  Units& units() { return units_; }
+  muster_point updated() const { return updated_; }  // weights may be read after it
 
  private:
   // Memory that the host and one step exchange. The host fills one page while the other's step runs.
@@ -48,7 +46,7 @@ class Trainer {
     Program load, store;
     muster_point done = MUSTER_POINT_NONE;
   };
-  void record_step();
+  void record();
   void record_page(Page& page);
   Page& page(std::int64_t step) { return pages_[static_cast<std::size_t>(step) % pages_.size()]; }
   double learning_rate_multiplier(std::int64_t step) const;
@@ -57,12 +55,12 @@ class Trainer {
   Layout layout_;
   const Options& options_;
   const Text& text_;
-  std::unique_ptr<Workspace> workspace_;
-  std::vector<Unit> units_;
-  std::unique_ptr<Model> model_;
+  Units units_;
+  std::unique_ptr<Model> model_;  // from the first step on, when units have places
   Buffer state_;  // F32 {learning-rate multiplier, step, clip coefficient, gradient norm}: AdamW reads three
   Buffer square_sum_;  // F64
-  Program step_;
+  Program optimiser_;
+  muster_point updated_ = MUSTER_POINT_NONE;
   std::vector<Page> pages_;
 };
 

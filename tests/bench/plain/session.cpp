@@ -5,6 +5,7 @@
 
 #include "api/base/dtype.hpp"
 #include "api/base/status.hpp"
+#include "api/client/error.hpp"
 #include "kernels/check.hpp"
 #include "kernels/table.hpp"
 
@@ -41,11 +42,9 @@ namespace {
 namespace kernels = muster::kernels;
 
 constexpr std::size_t kAlignment = 4096;
-std::string last_error;
 
-muster_status_t refuse(muster::Code code, std::string text) {
-  last_error = std::move(text);
-  return static_cast<muster_status_t>(code);
+muster_status_t refuse(muster::Code code, const std::string& text) {
+  return muster::client::report(muster::Status(code, text));
 }
 
 muster_status_t not_here(std::string_view what) {
@@ -112,6 +111,41 @@ muster_status_t muster_buffer_alloc(muster_session* session, std::uint64_t bytes
   return MUSTER_OK;
 }
 
+muster_status_t muster_buffer_query(muster_session* session, muster_buffer buffer, muster_buffer_info* info) {
+  info->address = session->buffers[buffer - 1].get();
+  return MUSTER_OK;
+}
+
+muster_status_t muster_buffer_free(muster_session*, muster_buffer) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_group_ranks(muster_session*, muster_group, std::int32_t* ranks, std::size_t,
+                                   std::size_t* count) {
+  *ranks = 0;
+  *count = 1;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_group_make(muster_session*, const std::int32_t*, std::size_t, const char*,
+                                  muster_group* group) {
+  *group = MUSTER_GROUP_SELF;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_group_free(muster_session*, muster_group) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_group_abort(muster_session*, muster_group) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_object_gather(muster_session*, muster_group, std::int32_t, const void*, std::uint64_t,
+                                     const void**, std::uint64_t*) {
+  return not_here("a gather of objects");
+}
+
 muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel* kernel, muster_plan* plan) {
   muster_session::Plan made;
   made.kernel = kernels::find(kernel->op);
@@ -128,17 +162,44 @@ muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel*
   return MUSTER_OK;
 }
 
-muster_status_t muster_plan_collective(muster_session*, const muster_collective*, muster_plan*) {
-  return not_here("a collective");
+// A barrier of the one rank.
+muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective,
+                                       muster_plan* plan) {
+  if (collective->op != MUSTER_BARRIER) return not_here("a collective");
+  session->plans.emplace_back();
+  *plan = session->plans.size();
+  return MUSTER_OK;
 }
 
 muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit*,
                                   muster_point* point) {
   const muster_session::Plan& p = session->plans[plan - 1];
+  *point = ++session->starts;
+  if (p.kernel == nullptr) return MUSTER_OK;
   const std::uint32_t parts = p.kernel->parts(p.args);
   session->cores.run(parts, [&p](std::uint32_t part) { p.kernel->run(p.args, part); });
   if (parts > 1 && p.kernel->fold != nullptr) p.kernel->fold(p.args);
-  *point = ++session->starts;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_plan_destroy(muster_session*, muster_plan) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_lane_create(muster_session*, muster_lane lane_class, const char*, muster_lane* lane) {
+  *lane = lane_class;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_lane_destroy(muster_session*, muster_lane) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_lane_reset(muster_session*, muster_lane) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_point_test(muster_session*, muster_point) {
   return MUSTER_OK;
 }
 
@@ -161,17 +222,5 @@ muster_status_t muster_trace_begin(muster_session*) {
 
 muster_status_t muster_trace_end(muster_session*, const char*) {
   return not_here("a trace");
-}
-
-const char* muster_status_sentence(muster_status_t status) {
-  return muster::code_sentence(static_cast<muster::Code>(status));
-}
-
-const char* muster_last_error(void) {
-  return last_error.c_str();
-}
-
-size_t muster_dtype_bytes(muster_dtype dtype) {
-  return muster::dtype_bytes(dtype);
 }
 }

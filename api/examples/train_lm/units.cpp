@@ -1,0 +1,230 @@
+#include "api/examples/train_lm/units.hpp"
+
+#include "api/examples/train_lm/random.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace train_lm {
+namespace {
+
+constexpr double kBeta1 = 0.9;
+constexpr double kBeta2 = 0.95;
+constexpr double kAdamEpsilon = 1e-8;
+constexpr double kWeightDecay = 0.1;  // of matrices; norms do not decay
+
+std::int64_t elements_of(const muster_tensor& tensor) {
+  std::int64_t elements = 1;
+  for (std::int32_t dim = 0; dim < tensor.dims; ++dim) elements *= tensor.size[dim];
+  return elements;
+}
+
+using LayoutHandle = std::unique_ptr<muster_layout, muster_status_t (*)(muster_layout*)>;
+
+// Tensor parallelism cuts a parameter, and units cut the rows of what it leaves.
+LayoutHandle layout_of(Runtime& runtime, const Parameter& parameter, bool sharded) {
+  muster_layout_options options = MUSTER_LAYOUT_OPTIONS_INIT;
+  options.dims = parameter.is_norm() ? 1 : 2;
+  options.shape[0] = parameter.rows;
+  options.shape[1] = parameter.is_norm() ? 0 : parameter.columns;
+  if (sharded) {
+    options.axes[0].name = "dp_shard_cp";
+    options.axes[0].placement = MUSTER_SHARD;
+    options.axis_count = 1;
+    if (parameter.cut != Cut::kNone) {
+      options.axes[1].name = "tp";
+      options.axes[1].placement = MUSTER_SHARD;
+      options.axes[1].dim = parameter.cut == Cut::kRows ? 0 : 1;
+      options.axis_count = 2;
+    }
+  }
+  muster_layout* layout = nullptr;
+  check(muster_layout_create(runtime.session(), &options, &layout));
+  return {layout, &muster_layout_destroy};
+}
+
+}  // namespace
+
+Units::Units(Runtime& runtime, const Options& options, bool sharded)
+    : runtime_(runtime), parameters_(model_units(options)) {
+  muster_units_options said = MUSTER_UNITS_OPTIONS_INIT;
+  said.name = sharded ? "model" : "model alone";
+  if (sharded) said.budget_bytes = options.budget;
+  said.prefetch = options.prefetch;
+  muster_units* units = nullptr;
+  check(muster_units_create(runtime.session(), &said, &units));
+  units_.reset(units);
+  for (const std::vector<Parameter>& parameters : parameters_) add(parameters, options, sharded);
+}
+
+void Units::add(const std::vector<Parameter>& parameters, const Options& options, bool sharded) {
+  std::vector<LayoutHandle> layouts;
+  std::vector<muster_parameter> said;
+  for (const Parameter& parameter : parameters) {
+    layouts.push_back(layout_of(runtime_, parameter, sharded));
+    said.push_back({parameter.name.c_str(), layouts.back().get(), MUSTER_F32, 0});
+  }
+  muster_unit_options unit = MUSTER_UNIT_OPTIONS_INIT;
+  const std::string name = parameters.front().name.substr(0, parameters.front().name.find('.'));
+  unit.name = name.c_str();
+  if (sharded) {
+    unit.shard = "dp_shard_cp";
+    unit.replicate = "dp_replicate";
+    unit.after_forward = options.reshard;
+  }
+  if (options.dtype != MUSTER_F32) unit.whole_dtype = options.dtype;
+  // Tied, the first unit is in use from the embedding to the head. Else its backward reads no parameter.
+  if (moments_.empty()) unit.flags = options.tied ? MUSTER_UNIT_ROOT : MUSTER_UNIT_BACKWARD_WITHOUT_WHOLE;
+  unit.parameters = said.data();
+  unit.parameter_count = static_cast<std::uint32_t>(said.size());
+  muster_unit index = 0;
+  check(muster_unit_create(units_.get(), &unit, &index));
+  const muster_tensor all = shards(index, 0, parameters.size(), MUSTER_UNIT_SHARD);
+  const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(1, elements_of(all))) * sizeof(float);
+  moments_.push_back({runtime_.allocate(bytes), runtime_.allocate(bytes)});
+}
+
+void Units::initialise(std::uint64_t seed) {
+  for (std::size_t unit = 0; unit < count(); ++unit)
+    for (std::size_t i = 0; i < parameters_[unit].size(); ++i) {
+      const Parameter& parameter = parameters_[unit][i];
+      const CounterRandom random(seed, parameter.name);
+      each(unit, i, MUSTER_UNIT_SHARD, [&](float& element, std::int64_t row, std::int64_t column) {
+        const auto position = static_cast<std::uint64_t>(row * parameter.columns + column);
+        element =
+            parameter.is_norm() ? 1.0F : static_cast<float>(parameter.deviation * random.normal(position));
+      });
+    }
+}
+
+// ---- a step ------------------------------------------------------------------------------------
+
+void Units::begin_step(muster_point after, bool unchanged) {
+  check(muster_step_begin(units_.get(), after, unchanged ? MUSTER_STEP_UNCHANGED : 0));
+}
+
+muster_point Units::begin_forward(std::size_t unit) {
+  muster_point ready = MUSTER_POINT_NONE;
+  check(muster_unit_forward_begin(units_.get(), static_cast<muster_unit>(unit), &ready));
+  return ready;
+}
+
+void Units::end_forward(std::size_t unit, muster_point after) {
+  check(muster_unit_forward_end(units_.get(), static_cast<muster_unit>(unit), 0, after));
+}
+
+std::array<muster_point, 2> Units::begin_backward(std::size_t unit) {
+  std::array<muster_point, 2> ready{};
+  check(muster_unit_backward_begin(units_.get(), static_cast<muster_unit>(unit), ready.data()));
+  return ready;
+}
+
+void Units::end_backward(std::size_t unit, muster_point after) {
+  check(muster_unit_backward_end(units_.get(), static_cast<muster_unit>(unit), 0, after, 0, nullptr));
+}
+
+std::array<muster_point, 2> Units::end_step(muster_point after) {
+  std::array<muster_point, 2> done{};
+  check(muster_step_end(units_.get(), after, done.data()));
+  return done;
+}
+
+// ---- views -------------------------------------------------------------------------------------
+
+muster_tensor Units::view(std::size_t unit, std::size_t parameter, std::int32_t which) const {
+  muster_tensor tensor{};
+  check(muster_unit_tensor(units_.get(), static_cast<muster_unit>(unit),
+                           static_cast<std::uint32_t>(parameter), which, &tensor));
+  return tensor;
+}
+
+muster_tensor Units::stacked(std::size_t unit, std::size_t first, std::size_t count,
+                             std::int32_t which) const {
+  muster_tensor matrix = view(unit, first, which);
+  for (std::size_t i = first + 1; i < first + count; ++i) matrix.size[0] += view(unit, i, which).size[0];
+  return matrix;
+}
+
+muster_tensor Units::weight(std::size_t unit, std::size_t first, std::size_t count) const {
+  return stacked(unit, first, count, MUSTER_UNIT_WHOLE);
+}
+
+muster_tensor Units::gradient(std::size_t unit, std::size_t first, std::size_t count) const {
+  return stacked(unit, first, count, MUSTER_UNIT_WHOLE_GRADIENT);
+}
+
+std::vector<muster_box> Units::boxes(std::size_t unit, std::size_t parameter, std::int32_t which) const {
+  std::vector<muster_box> boxes(1);  // one for each parameter, or none: no dim is fused
+  std::size_t count = 0;
+  check(muster_unit_boxes(units_.get(), static_cast<muster_unit>(unit), static_cast<std::uint32_t>(parameter),
+                          which, boxes.data(), boxes.size(), &count));
+  boxes.resize(count);
+  return boxes;
+}
+
+std::int64_t Units::first_row(std::size_t unit, std::size_t parameter) const {
+  return boxes(unit, parameter, MUSTER_UNIT_WHOLE).front().offset[0];
+}
+
+muster_tensor Units::shards(std::size_t unit, std::size_t first, std::size_t last, std::int32_t which) const {
+  const muster_tensor start = view(unit, first, which);
+  std::int64_t elements = 0;
+  for (std::size_t i = first; i < last; ++i) elements += elements_of(view(unit, i, which));
+  return muster_view1(start.buffer, start.offset_bytes, MUSTER_F32, elements);
+}
+
+std::size_t Units::matrices(std::size_t unit) const {
+  return static_cast<std::size_t>(std::ranges::count(parameters_[unit], false, &Parameter::is_norm));
+}
+
+muster_units_info Units::info() const {
+  muster_units_info info = MUSTER_UNITS_INFO_INIT;
+  check(muster_units_query(units_.get(), &info));
+  return info;
+}
+
+std::int64_t Units::peak_whole_bytes() const {
+  if (const muster_units_info known = info(); known.place_bytes > 0)
+    return static_cast<std::int64_t>(known.place_bytes);
+  std::int64_t bytes = 0;
+  for (std::size_t unit = 0; unit < count(); ++unit)
+    for (std::size_t i = 0; i < parameters_[unit].size(); ++i) {
+      const muster_tensor whole = weight(unit, i);
+      bytes += elements_of(whole) * static_cast<std::int64_t>(muster_dtype_bytes(whole.dtype));
+    }
+  return bytes;
+}
+
+// ---- the optimiser -----------------------------------------------------------------------------
+
+void Units::square_sum(Program& program, const muster_tensor& sum, bool counts_norms) {
+  for (std::size_t unit = 0; unit < count(); ++unit) {
+    const std::size_t norms = matrices(unit);
+    program.kernel(
+        muster_sum_squares(shards(unit, 0, norms, MUSTER_UNIT_GRADIENT_SHARD), sum, 1.0, unit > 0));
+    if (counts_norms && norms < parameters_[unit].size())
+      program.kernel(muster_sum_squares(
+          shards(unit, norms, parameters_[unit].size(), MUSTER_UNIT_GRADIENT_SHARD), sum, 1.0, 1));
+  }
+}
+
+void Units::update(Program& program, const muster_tensor& state, double learning_rate) {
+  for (std::size_t unit = 0; unit < count(); ++unit) {
+    std::uint64_t done = 0;  // elements of the unit's shard
+    const auto adamw = [&](std::size_t first, std::size_t last, double decay) {
+      if (first == last) return;
+      const muster_tensor weights = shards(unit, first, last, MUSTER_UNIT_SHARD);
+      const auto moment = [&](const Buffer& buffer) {
+        return muster_view1(buffer.handle, done * sizeof(float), MUSTER_F32, weights.size[0]);
+      };
+      program.kernel(muster_adamw(weights, shards(unit, first, last, MUSTER_UNIT_GRADIENT_SHARD),
+                                  moment(moments_[unit].first), moment(moments_[unit].second), state,
+                                  {learning_rate, kBeta1, kBeta2, kAdamEpsilon, decay}));
+      done += static_cast<std::uint64_t>(weights.size[0]);
+    };
+    adamw(0, matrices(unit), kWeightDecay);
+    adamw(matrices(unit), parameters_[unit].size(), 0.0);
+  }
+}
+
+}  // namespace train_lm

@@ -1,0 +1,93 @@
+// Units: the model's parameters as units of the runtime: embedding, each block, head. The runtime gathers
+// them for use, frees them, and reduces their gradients. What is left to do here is the optimiser.
+#pragma once
+
+#include "api/examples/train_lm/options.hpp"
+#include "api/examples/train_lm/program.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <muster/units.h>
+
+namespace train_lm {
+
+// Owns    the set of units, and the moments of AdamW.
+// Thread  one.
+// Bound   the budget of the options, for whole parameters.
+// Fails   with RuntimeError.
+class Units {
+ public:
+  // sharded: over the mesh; else this rank has all, as in a run alone.
+  Units(Runtime& runtime, const Options& options, bool sharded);
+
+  // Writes the initial weights: functions of (seed, name, position in the whole parameter).
+  void initialise(std::uint64_t seed);
+
+  // ---- a step ----------------------------------------------------------------------------------
+  // Weights may be read after `after`. unchanged: they are those of the step before.
+  void begin_step(muster_point after, bool unchanged = false);
+  muster_point begin_forward(std::size_t unit);
+  void end_forward(std::size_t unit, muster_point after);
+  std::array<muster_point, 2> begin_backward(std::size_t unit);
+  void end_backward(std::size_t unit, muster_point after);
+  std::array<muster_point, 2> end_step(muster_point after);
+
+  // ---- views, from the first begin_step() on ---------------------------------------------------
+  // Parameters [first, first + count), which lie one below the other, as one matrix. A norm's weight is a
+  // vector.
+  muster_tensor weight(std::size_t unit, std::size_t first, std::size_t count = 1) const;
+  muster_tensor gradient(std::size_t unit, std::size_t first, std::size_t count = 1) const;  // F32
+  std::int64_t first_row(std::size_t unit,
+                         std::size_t parameter) const;  // of the whole one that this rank has
+
+  // ---- recorded after a step -------------------------------------------------------------------
+  // The squares of the gradient's elements, but for those that another rank of the weight group counts.
+  void square_sum(Program& program, const muster_tensor& sum, bool counts_norms);
+  void update(Program& program, const muster_tensor& state, double learning_rate);
+
+  // ---- for reading from outside ----------------------------------------------------------------
+  std::size_t count() const { return parameters_.size(); }
+  const std::vector<Parameter>& parameters(std::size_t unit) const { return parameters_[unit]; }
+  muster_units_info info() const;
+  // Bytes of whole parameters that this rank holds at once. What is not sharded is always whole.
+  std::int64_t peak_whole_bytes() const;
+  // Calls body(element of the shard, row, column) for all that this rank has of a parameter.
+  template<class Body>
+  void each(std::size_t unit, std::size_t parameter, std::int32_t which, Body body) const;
+  std::vector<muster_box> boxes(std::size_t unit, std::size_t parameter, std::int32_t which) const;
+
+ private:
+  struct Destroy {
+    void operator()(muster_units* units) const { muster_units_destroy(units); }
+  };
+  struct Moments {
+    Buffer first, second;
+  };
+  void add(const std::vector<Parameter>& parameters, const Options& options, bool sharded);
+  muster_tensor view(std::size_t unit, std::size_t parameter, std::int32_t which) const;
+  muster_tensor stacked(std::size_t unit, std::size_t first, std::size_t count, std::int32_t which) const;
+  // The shards of the parameters [first, last), which lie end to end, as one vector.
+  muster_tensor shards(std::size_t unit, std::size_t first, std::size_t last, std::int32_t which) const;
+  std::size_t matrices(std::size_t unit) const;  // norms come last
+
+  Runtime& runtime_;
+  std::vector<std::vector<Parameter>> parameters_;
+  std::unique_ptr<muster_units, Destroy> units_;
+  std::vector<Moments> moments_;
+};
+
+template<class Body>
+void Units::each(std::size_t unit, std::size_t parameter, std::int32_t which, Body body) const {
+  auto* element = static_cast<float*>(runtime_.address(view(unit, parameter, which)));
+  for (const muster_box& box : boxes(unit, parameter, MUSTER_UNIT_SHARD))
+    for (std::int64_t row = 0; row < box.length[0]; ++row)
+      for (std::int64_t column = 0; column < (parameters_[unit][parameter].is_norm() ? 1 : box.length[1]);
+           ++column)
+        body(*element++, box.offset[0] + row, box.offset[1] + column);
+}
+
+}  // namespace train_lm
