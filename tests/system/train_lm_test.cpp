@@ -27,13 +27,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Mesh {
+struct Shape {
   int ranks;
   std::string text;
 };
-const Mesh kMeshes[] = {{4, "dp_shard=4"},      {2, "dp_replicate=2"},
-                        {4, "tp=2,dp_shard=2"}, {8, "dp_replicate=2,dp_shard=2,tp=2"},
-                        {3, "dp_shard=3"},      {4, "cp=2,dp_shard=2"}};
+const Shape kMeshes[] = {{4, "dp_shard=4"},      {2, "dp_replicate=2"},
+                         {4, "tp=2,dp_shard=2"}, {8, "dp_replicate=2,dp_shard=2,tp=2"},
+                         {3, "dp_shard=3"},      {4, "cp=2,dp_shard=2"}};
 
 struct Outcome {
   int status = -1;
@@ -67,10 +67,10 @@ class TrainLm : public testing::Test {
     const int raw = std::system((command + " >" + out + " 2>" + err).c_str());
     return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, read(out), read(err)};
   }
-  Outcome start(const Mesh& mesh, const std::string& arguments) const {
+  Outcome start(const Shape& mesh, const std::string& arguments) const {
     return start(mesh, arguments, text_path());
   }
-  Outcome start(const Mesh& mesh, const std::string& arguments, const std::string& text) const {
+  Outcome start(const Shape& mesh, const std::string& arguments, const std::string& text) const {
     return shell(std::string(MUSTER_PROGRAM) + " run --private --no-prefix -n " + std::to_string(mesh.ranks) +
                  " --mesh " + mesh.text + " -- " + TRAIN_LM_PROGRAM + " --text " + text + " " + kSizes + " " +
                  arguments);
@@ -154,9 +154,9 @@ reference::Parameters assemble(const std::string& prefix, int ranks, const Optio
 TEST_F(TrainLm, GradientsAreThoseOfTheReferenceModelOnEveryMesh) {
   const Options options = sizes();
   const reference::Pass expected = reference_pass(options, text_path());
-  std::vector<Mesh> meshes(std::begin(kMeshes), std::end(kMeshes));
+  std::vector<Shape> meshes(std::begin(kMeshes), std::end(kMeshes));
   meshes.push_back({1, "dp_shard=1"});
-  for (const Mesh& mesh : meshes) {
+  for (const Shape& mesh : meshes) {
     const std::string dump = (folder_ / "gradients").string();
     const Outcome outcome = start(mesh, "--steps 1 --generate 0 --json --dump-gradients " + dump);
     ASSERT_EQ(outcome.status, 0) << mesh.text << "\n" << outcome.err;
@@ -174,7 +174,7 @@ TEST_F(TrainLm, GradientsAreThoseOfTheReferenceModelOnEveryMesh) {
 }
 
 TEST_F(TrainLm, LossesAreThoseOfOneRankAloneOnEveryMesh) {
-  for (const Mesh& mesh : kMeshes) {
+  for (const Shape& mesh : kMeshes) {
     const Outcome outcome = start(mesh, "--steps 30 --generate 0 --verify --json");
     ASSERT_EQ(outcome.status, 0) << mesh.text << "\n" << outcome.err;
     const auto figures = outcome.figures();
@@ -190,7 +190,7 @@ TEST_F(TrainLm, LossesAreThoseOfOneRankAloneOnEveryMesh) {
 // Method: the loss of the last step depends on everything before it; compare it, and the sampled text,
 //         without delays and with two patterns of them.
 TEST_F(TrainLm, RunsOfOneSeedAreBitIdenticalHoweverRanksAreDelayed) {
-  for (const Mesh& mesh : {kMeshes[3], kMeshes[4]}) {
+  for (const Shape& mesh : {kMeshes[3], kMeshes[4]}) {
     const std::string arguments = "--steps 12 --generate 40 --json ";
     const Outcome plain = start(mesh, arguments);
     ASSERT_EQ(plain.status, 0) << plain.err;
@@ -253,7 +253,7 @@ TEST_F(TrainLm, StaysInsideItsBudget) {
 
 // Goal:   when units are gathered and freed changes nothing in the model, not one bit.
 TEST_F(TrainLm, IsTheSameHoweverUnitsAreGathered) {
-  for (const Mesh& mesh : {Mesh{4, "dp_shard=4"}, Mesh{4, "cp=2,dp_shard=2"}}) {
+  for (const Shape& mesh : {Shape{4, "dp_shard=4"}, Shape{4, "cp=2,dp_shard=2"}}) {
     const std::string arguments = "--steps 6 --generate 0 --json ";
     const Outcome plain = start(mesh, arguments);
     ASSERT_EQ(plain.status, 0) << plain.err;
@@ -269,7 +269,7 @@ TEST_F(TrainLm, IsTheSameHoweverUnitsAreGathered) {
 // Goal:   a parameter that is used twice gets the sum of both gradients.
 // Method: the losses are those of one rank alone, whose table is one as well; and other than untied.
 TEST_F(TrainLm, TiesHeadAndEmbedding) {
-  for (const Mesh& mesh : {Mesh{4, "dp_shard=4"}, Mesh{8, "dp_replicate=2,dp_shard=2,tp=2"}}) {
+  for (const Shape& mesh : {Shape{4, "dp_shard=4"}, Shape{8, "dp_replicate=2,dp_shard=2,tp=2"}}) {
     const Outcome outcome = start(mesh, "--steps 30 --generate 0 --tied --verify --json");
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_LE(outcome.figures()["max_loss_difference"].get<double>(), 1e-3) << mesh.text;
@@ -331,7 +331,7 @@ TEST_F(TrainLm, WaitsForNoRankThatEndedBeforeItAttached) {
 }
 
 TEST_F(TrainLm, RefusesWrongOptionsWithStatusTwo) {
-  const auto expect = [&](const Mesh& mesh, const std::string& arguments, const std::string& text) {
+  const auto expect = [&](const Shape& mesh, const std::string& arguments, const std::string& text) {
     const Outcome outcome = start(mesh, arguments);
     EXPECT_EQ(outcome.status, kExitUsage) << arguments;
     EXPECT_THAT(outcome.err, HasSubstr(text)) << arguments;

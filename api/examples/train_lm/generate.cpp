@@ -11,7 +11,7 @@ namespace {
 constexpr double kTemperature = 0.8;
 
 // Gathers the last token's logits as f32 from all tp ranks to each of them: the vocabulary is small.
-void gather_last_logits(Program& program, const Layout& layout, const Model& model, const Buffer& target) {
+void gather_last_logits(Program& program, const Mesh& mesh, const Model& model, const Buffer& target) {
   muster_tensor last = model.logits();
   last.offset_bytes +=
       static_cast<std::uint64_t>((last.size[0] - 1) * last.stride[0]) * muster_dtype_bytes(last.dtype);
@@ -21,14 +21,14 @@ void gather_last_logits(Program& program, const Layout& layout, const Model& mod
   program.kernel(muster_copy(last, own));
 
   std::vector<std::uint64_t> counts;
-  for (std::int64_t rank = 0; rank < layout.tp.size; ++rank)
-    counts.push_back(static_cast<std::uint64_t>(ceil_chunk(kVocabulary, layout.tp.size, rank).count));
-  muster_collective gather = all_gather(layout.tp.group, own, {target.handle, 0});
+  for (std::int64_t rank = 0; rank < mesh.tp.size; ++rank)
+    counts.push_back(static_cast<std::uint64_t>(ceil_chunk(kVocabulary, mesh.tp.size, rank).count));
+  muster_collective gather = all_gather(mesh.tp.group, own, {target.handle, 0});
   gather.target_blocks.counts = counts.data();
   program.join(program.collective(MUSTER_LANE_SMALL, gather));
   // The last position is the last cp rank's.
   program.join(program.collective(MUSTER_LANE_SMALL,
-                                  broadcast(layout.cp.group, static_cast<std::int32_t>(layout.cp.size - 1),
+                                  broadcast(mesh.cp.group, static_cast<std::int32_t>(mesh.cp.size - 1),
                                             muster_view1(target.handle, 0, MUSTER_F32, kVocabulary))));
 }
 
@@ -47,23 +47,23 @@ std::size_t draw(std::span<const float> logits, double temperature, double unifo
   return logits.size() - 1;
 }
 
-std::string generate(Runtime& runtime, const Layout& layout, const Options& options, const Text& text,
+std::string generate(Runtime& runtime, const Mesh& mesh, const Options& options, const Text& text,
                      Trainer& trainer) {
   Units& units = trainer.units();
   units.begin_step(trainer.updated());
-  Model model(runtime, layout, options, units, 1);
+  Model model(runtime, mesh, options, units, 1);
   const Buffer ids = runtime.allocate(static_cast<std::uint64_t>(options.context) * sizeof(std::int32_t));
   const Buffer logits = runtime.allocate(static_cast<std::uint64_t>(kVocabulary) * sizeof(float));
   const Buffer out = runtime.allocate(logits.bytes);
 
-  const Chunk positions = layout.positions(options.context);
+  const Chunk positions = mesh.positions(options.context);
   Program load(runtime);
   load.kernel(
       muster_copy(muster_view1(ids.handle, static_cast<std::uint64_t>(positions.begin) * sizeof(std::int32_t),
                                MUSTER_I32, positions.count),
                   model.ids()));
   Program read(runtime);
-  gather_last_logits(read, layout, model, logits);
+  gather_last_logits(read, mesh, model, logits);
   // A kernel behind the gather, so that the point of the last kernel is the end of all work.
   read.kernel(muster_copy(muster_view1(logits.handle, 0, MUSTER_F32, kVocabulary),
                           muster_view1(out.handle, 0, MUSTER_F32, kVocabulary)));

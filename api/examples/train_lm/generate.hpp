@@ -8,9 +8,9 @@
 
 namespace train_lm {
 
-// Continues the prompt of `text` by options.generate bytes and returns those. Every rank of the layout calls
+// Continues the prompt of `text` by options.generate bytes and returns those. Every rank of the mesh calls
 // it.
-std::string generate(Runtime& runtime, const Layout& layout, const Options& options, const Text& text,
+std::string generate(Runtime& runtime, const Mesh& mesh, const Options& options, const Text& text,
                      Trainer& trainer);
 
 // The index that `uniform` in [0, 1) draws from softmax(logits / temperature).

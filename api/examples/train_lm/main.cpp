@@ -1,6 +1,6 @@
 // train_lm: a byte-level transformer, trained on the ranks of one job. It is an example of the C API. This
 // file is one rank's run, from the command line to the report. Read on in trainer.* (the step), then model.*
-// (the kernels), units.* (parameters, sharded by the runtime, and the optimiser), layout.* (which rank
+// (the kernels), units.* (parameters, sharded by the runtime, and the optimiser), mesh.* (which rank
 // computes what), program.* (a part of a step recorded once and replayed) and runtime.* (the session, buffers
 // and plans).
 #include "api/examples/train_lm/generate.hpp"
@@ -25,13 +25,13 @@ constexpr std::int64_t kTracedSteps = 2;
 // One rank's run from the first step to the report.
 class Run {
  public:
-  Run(Runtime& runtime, const Layout& layout, const Options& options, const Text& text)
-      : runtime_(runtime), layout_(layout), options_(options), text_(text) {}
+  Run(Runtime& runtime, const Mesh& mesh, const Options& options, const Text& text)
+      : runtime_(runtime), mesh_(mesh), options_(options), text_(text) {}
 
   void all() {
-    Trainer trainer(runtime_, layout_, options_, text_, true);
+    Trainer trainer(runtime_, mesh_, options_, text_, true);
     train(trainer);
-    if (options_.generate > 0) sample_ = printable(generate(runtime_, layout_, options_, text_, trainer));
+    if (options_.generate > 0) sample_ = printable(generate(runtime_, mesh_, options_, text_, trainer));
     if (options_.verify) train_alone();
     if (first()) report();
   }
@@ -102,7 +102,7 @@ class Run {
   // Trains the same model, data and seed on rank 0 with whole tensors and no collective. The other ranks meet
   // it after each step, so that no barrier waits longer than a step.
   void train_alone() {
-    const Layout whole;
+    const Mesh whole;
     std::unique_ptr<Trainer> trainer;
     if (first()) trainer = std::make_unique<Trainer>(runtime_, whole, options_, text_, false);
     Progress progress("alone", options_.steps, tokens_per_step());
@@ -133,7 +133,7 @@ class Run {
     if (options_.trace.empty() && !lost_trace_.empty()) throw OutputError(options_.html, lost_trace_);
     std::ifstream trace(trace_path(), std::ios::binary);
     const std::string json{std::istreambuf_iterator<char>(trace), {}};
-    PageContent content{runtime_.mesh(), sample_, figures_, {}, runtime_.world()};
+    PageContent content{runtime_.mesh_text(), sample_, figures_, {}, runtime_.world()};
     if (lost_trace_.empty()) content.events = read_trace(json);
     std::ofstream page(options_.html, std::ios::binary);
     page << page_html(content);
@@ -143,7 +143,7 @@ class Run {
   }
 
   Runtime& runtime_;
-  const Layout layout_;
+  const Mesh mesh_;
   const Options& options_;
   const Text& text_;
   Figures figures_;
@@ -170,9 +170,9 @@ void run(const Options& options) {
   check_outputs(options);
   const Text text = Text::load(options.text, options.context);
   Runtime runtime = Runtime::open(options.delay_ranks);
-  const Layout layout = runtime.layout();
-  check_mesh(options, layout);
-  Run(runtime, layout, options, text).all();
+  const Mesh mesh = runtime.mesh();
+  check_mesh(options, mesh);
+  Run(runtime, mesh, options, text).all();
 }
 
 }  // namespace

@@ -31,20 +31,20 @@ muster_tensor columns(muster_tensor matrix, std::int64_t first, std::int64_t cou
 
 }  // namespace
 
-Model::Model(Runtime& runtime, const Layout& layout, const Options& options, Units& units, std::int64_t rows)
+Model::Model(Runtime& runtime, const Mesh& mesh, const Options& options, Units& units, std::int64_t rows)
     : runtime_(runtime),
-      layout_(layout),
+      mesh_(mesh),
       units_(units),
       tied_(options.tied),
       dtype_(options.dtype),
       rows_(rows),
       context_(options.context),
-      positions_(layout.positions(options.context).count),
+      positions_(mesh.positions(options.context).count),
       width_(options.width),
       head_width_(options.width / options.heads),
-      heads_(options.heads / layout.tp.size),
-      hidden_(ceil_chunk(options.hidden(), layout.tp.size, layout.tp.coordinate).count),
-      vocabulary_(ceil_chunk(kVocabulary, layout.tp.size, layout.tp.coordinate).count),
+      heads_(options.heads / mesh.tp.size),
+      hidden_(ceil_chunk(options.hidden(), mesh.tp.size, mesh.tp.coordinate).count),
+      vocabulary_(ceil_chunk(kVocabulary, mesh.tp.size, mesh.tp.coordinate).count),
       embedding_(runtime),
       head_(runtime),
       loss_(runtime),
@@ -69,11 +69,11 @@ Model::Model(Runtime& runtime, const Layout& layout, const Options& options, Uni
   d_attended_ = tensor(dtype_, tokens, heads_ * head_width_);
   d_gate_up_ = tensor(dtype_, tokens, 2 * hidden_);
   d_activated_ = tensor(dtype_, tokens, hidden_);
-  if (layout.cp.size > 1) {
+  if (mesh.cp.size > 1) {
     own_keys_values_ = tensor(dtype_, tokens, 2 * heads_ * head_width_);
     d_keys_values_ = tensor(dtype_, rows_ * context_, 2 * heads_ * head_width_);
     const auto width = static_cast<std::uint64_t>(2 * heads_ * head_width_);
-    for (std::int64_t rank = 0; rank < layout.cp.size; ++rank) {
+    for (std::int64_t rank = 0; rank < mesh.cp.size; ++rank) {
       context_counts_.push_back(static_cast<std::uint32_t>(rows_));
       for (std::int64_t row = 0; row < rows_; ++row)
         context_pieces_.push_back({static_cast<std::uint64_t>(row * context_ + rank * positions_) * width,
@@ -110,7 +110,7 @@ Model::Block Model::make_block() {
   block.attended = tensor(dtype_, tokens, heads_ * head_width_);
   const muster_tensor lse = tensor(MUSTER_F32, rows_ * heads_, positions_);
   block.lse = muster_view3(lse.buffer, 0, MUSTER_F32, rows_, heads_, positions_);
-  if (layout_.cp.size > 1) block.keys_values = tensor(dtype_, rows_ * context_, 2 * heads_ * head_width_);
+  if (mesh_.cp.size > 1) block.keys_values = tensor(dtype_, rows_ * context_, 2 * heads_ * head_width_);
   block.middle = tensor(dtype_, tokens, width_);
   block.middle_normed = tensor(dtype_, tokens, width_);
   block.middle_rstd = tensor(MUSTER_F32, tokens);
@@ -186,7 +186,7 @@ std::size_t Model::commands() const {
 // ---- forward -----------------------------------------------------------------------------------
 
 Mark Model::sum_over_tp(Program& program, const muster_tensor& partial) {
-  return program.collective(MUSTER_LANE_SMALL, all_reduce(layout_.tp.group, MUSTER_SUM, partial));
+  return program.collective(MUSTER_LANE_SMALL, all_reduce(mesh_.tp.group, MUSTER_SUM, partial));
 }
 
 // Keys and values of this rank's positions, to all cp ranks.
@@ -195,14 +195,14 @@ void Model::gather_context(Program& program, const Block& block) {
       muster_copy(columns(block.qkv, heads_ * head_width_, 2 * heads_ * head_width_), own_keys_values_));
   program.join(program.collective(
       MUSTER_LANE_GATHER,
-      all_gather(layout_.cp.group, own_keys_values_, {block.keys_values.buffer, 0}, context_blocks())));
+      all_gather(mesh_.cp.group, own_keys_values_, {block.keys_values.buffer, 0}, context_blocks())));
 }
 
 // The sums of all cp ranks' gradients of keys and values, of this rank's positions.
 void Model::scatter_context(Program& program) {
   program.join(program.collective(
       MUSTER_LANE_REDUCE,
-      reduce_scatter(layout_.cp.group, {d_keys_values_.buffer, 0}, context_blocks(), own_keys_values_)));
+      reduce_scatter(mesh_.cp.group, {d_keys_values_.buffer, 0}, context_blocks(), own_keys_values_)));
   program.kernel(
       muster_copy(own_keys_values_, columns(d_qkv_, heads_ * head_width_, 2 * heads_ * head_width_)));
 }
@@ -225,9 +225,9 @@ void Model::record_block_forward(std::size_t layer) {
   // Query, key and value lie one below the other, so one product makes all three.
   program.kernel(muster_linear_forward(b.normed, block_weight(layer, kQuery, 3), muster_none(), b.qkv));
   const muster_tensor queries_and_keys = heads(b.qkv, 0, 2 * heads_);
-  const std::int64_t position = layout_.positions(context_).begin;
+  const std::int64_t position = mesh_.positions(context_).begin;
   program.kernel(muster_rope(queries_and_keys, queries_and_keys, position, kTheta, +1));
-  const bool is_split = layout_.cp.size > 1;
+  const bool is_split = mesh_.cp.size > 1;
   if (is_split) gather_context(program, b);
   program.kernel(muster_attention_forward(
       heads(b.qkv, 0, heads_), is_split ? all_heads(b.keys_values, 0) : heads(b.qkv, heads_, heads_),
@@ -258,13 +258,13 @@ void Model::record_head() {
 
 void Model::record_loss() {
   loss_.kernel(muster_vocab_max(logits_, row_max_));
-  loss_.join(loss_.collective(MUSTER_LANE_SMALL, all_reduce(layout_.tp.group, MUSTER_MAX, row_max_)));
+  loss_.join(loss_.collective(MUSTER_LANE_SMALL, all_reduce(mesh_.tp.group, MUSTER_MAX, row_max_)));
   loss_.kernel(muster_vocab_sum_exp(logits_, targets_, row_max_, stats_, vocab_offset()));
   loss_.join(sum_over_tp(loss_, stats_));
   loss_.kernel(muster_vocab_loss(stats_, targets_, losses_));
   // Every rank has equally many tokens, so the mean over all tokens is the mean of the ranks' means.
   loss_.kernel(muster_sum(losses_, mean_loss_, 1.0 / static_cast<double>(rows_ * positions_), 0));
-  loss_reduced_ = loss_.collective(MUSTER_LANE_SMALL, all_reduce(layout_.loss, MUSTER_AVG, mean_loss_));
+  loss_reduced_ = loss_.collective(MUSTER_LANE_SMALL, all_reduce(mesh_.loss, MUSTER_AVG, mean_loss_));
 }
 
 // ---- backward ----------------------------------------------------------------------------------
@@ -309,8 +309,8 @@ void Model::record_attention_backward(Program& program, std::size_t layer) {
   program.kernel(muster_linear_dgrad(d_stream_, block_weight(layer, kOutput), d_attended_, 0));
   program.kernel(
       muster_linear_wgrad(d_stream_, b.attended, block_gradient(layer, kOutput), muster_none(), 0));
-  const std::int64_t position = layout_.positions(context_).begin;
-  const bool is_split = layout_.cp.size > 1;
+  const std::int64_t position = mesh_.positions(context_).begin;
+  const bool is_split = mesh_.cp.size > 1;
   program.kernel(muster_attention_backward(
       heads(d_attended_, 0, heads_), part(b.qkv, 0), is_split ? all_heads(b.keys_values, 0) : part(b.qkv, 1),
       is_split ? all_heads(b.keys_values, heads_) : part(b.qkv, 2), heads(b.attended, 0, heads_), b.lse,

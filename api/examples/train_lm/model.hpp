@@ -31,7 +31,7 @@ namespace train_lm {
 class Model {
  public:
   // `rows`: sequences of this rank. The units outlive the model, and have begun a step.
-  Model(Runtime& runtime, const Layout& layout, const Options& options, Units& units, std::int64_t rows);
+  Model(Runtime& runtime, const Mesh& mesh, const Options& options, Units& units, std::int64_t rows);
 
   // Replayed in this order, in a step of the units; loss() and backward() may be left out.
   void forward();                // leaves logits() of this rank's part of the vocabulary
@@ -83,7 +83,7 @@ class Model {
   void record_attention_backward(Program& program, std::size_t layer);
 
   Runtime& runtime_;
-  Layout layout_;
+  Mesh mesh_;
   Units& units_;
   bool tied_;
   muster_dtype dtype_;

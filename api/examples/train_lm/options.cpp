@@ -171,20 +171,20 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   return options;
 }
 
-void check_mesh(const Options& o, const Layout& layout) {
-  const std::int64_t tp = layout.tp.size;
-  if (o.batch % layout.dp_size() != 0)
+void check_mesh(const Options& o, const Mesh& mesh) {
+  const std::int64_t tp = mesh.tp.size;
+  if (o.batch % mesh.dp_size() != 0)
     refuse("--batch " + text_of(o.batch) + " is not a multiple of dp_replicate " +
-           text_of(layout.dp_replicate.size) + " x dp_shard " + text_of(layout.dp_shard.size) + " = " +
-           text_of(layout.dp_size()) + "; choose --batch " +
-           text_of(ceil_div(o.batch, layout.dp_size()) * layout.dp_size()));
-  if (o.context % layout.cp.size != 0)
-    refuse("--context " + text_of(o.context) + " is not a multiple of cp " + text_of(layout.cp.size) +
-           "; choose --context " + text_of(ceil_div(o.context, layout.cp.size) * layout.cp.size));
-  const std::int64_t shards = layout.dp_shard.size * layout.cp.size;
+           text_of(mesh.dp_replicate.size) + " x dp_shard " + text_of(mesh.dp_shard.size) + " = " +
+           text_of(mesh.dp_size()) + "; choose --batch " +
+           text_of(ceil_div(o.batch, mesh.dp_size()) * mesh.dp_size()));
+  if (o.context % mesh.cp.size != 0)
+    refuse("--context " + text_of(o.context) + " is not a multiple of cp " + text_of(mesh.cp.size) +
+           "; choose --context " + text_of(ceil_div(o.context, mesh.cp.size) * mesh.cp.size));
+  const std::int64_t shards = mesh.dp_shard.size * mesh.cp.size;
   if (o.reshard > 0 && (shards % o.reshard != 0 || (tp > 1 && o.reshard > 1 && o.reshard < shards)))
-    refuse("--reshard " + text_of(o.reshard) + " must divide dp_shard " + text_of(layout.dp_shard.size) +
-           " x cp " + text_of(layout.cp.size) + ", and needs tp 1");
+    refuse("--reshard " + text_of(o.reshard) + " must divide dp_shard " + text_of(mesh.dp_shard.size) +
+           " x cp " + text_of(mesh.cp.size) + ", and needs tp 1");
   if (o.heads % tp != 0)
     refuse("--heads " + text_of(o.heads) + " is not a multiple of tp " + text_of(tp) + ": a head is not cut");
   for (const std::int64_t cut : {o.hidden(), kVocabulary})

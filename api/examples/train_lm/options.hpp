@@ -1,7 +1,7 @@
 // The command line of train_lm, checked. Nothing here calls the runtime.
 #pragma once
 
-#include "api/examples/train_lm/layout.hpp"
+#include "api/examples/train_lm/mesh.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -64,7 +64,7 @@ inline constexpr int kExitRuntime = 3;  // the runtime reported a failure, such 
 std::optional<Options> parse_options(int argc, const char* const* argv);
 
 // Whether the mesh suits the options. Throws UsageError with the values and what to change.
-void check_mesh(const Options& options, const Layout& layout);
+void check_mesh(const Options& options, const Mesh& mesh);
 
 // The parameters of the model by unit: embedding, each block, head and final norm. Norms come last in each
 // unit. Tied, the final norm is with the embedding, and there is no head.

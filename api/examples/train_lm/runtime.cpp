@@ -46,21 +46,21 @@ muster_group Runtime::group(const char* name) {
   return group;
 }
 
-Layout Runtime::layout() {
+Mesh Runtime::mesh() {
   for (const char* name : {"pp", "domain"}) {
     if (const std::int64_t size = dim(name, nullptr); size != 1)
-      throw UsageError("mesh " + mesh() + " has " + name + "=" + std::to_string(size) +
+      throw UsageError("mesh " + mesh_text() + " has " + name + "=" + std::to_string(size) +
                        "; train_lm shards over dp_replicate, dp_shard, cp and tp only, so set " + name +
                        " to 1");
   }
-  Layout layout;
-  dim("dp_replicate", &layout.dp_replicate);
-  dim("dp_shard", &layout.dp_shard);
-  dim("cp", &layout.cp);
-  dim("tp", &layout.tp);
-  layout.loss = group("dp_cp");
-  layout.weight = group("weight");
-  return layout;
+  Mesh mesh;
+  dim("dp_replicate", &mesh.dp_replicate);
+  dim("dp_shard", &mesh.dp_shard);
+  dim("cp", &mesh.cp);
+  dim("tp", &mesh.tp);
+  mesh.loss = group("dp_cp");
+  mesh.weight = group("weight");
+  return mesh;
 }
 
 void* Runtime::address(const muster_tensor& tensor) {

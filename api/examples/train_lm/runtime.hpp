@@ -1,7 +1,7 @@
 // Runtime: one rank's session, with failures as exceptions and a full ring as a short wait.
 #pragma once
 
-#include "api/examples/train_lm/layout.hpp"
+#include "api/examples/train_lm/mesh.hpp"
 #include "api/examples/train_lm/random.hpp"
 
 #include <array>
@@ -58,8 +58,8 @@ class Runtime {
 
   std::int32_t rank() const { return info_.rank; }
   std::int32_t world() const { return info_.world_size; }
-  std::string mesh() const { return info_.mesh; }
-  Layout layout();
+  std::string mesh_text() const { return info_.mesh; }
+  Mesh mesh();
 
   muster_session* session() { return session_.get(); }
   Buffer allocate(std::uint64_t bytes);

@@ -20,10 +20,9 @@ muster_tensor floats(const Buffer& buffer, std::int64_t first, std::int64_t coun
 
 }  // namespace
 
-Trainer::Trainer(Runtime& runtime, const Layout& layout, const Options& options, const Text& text,
-                 bool sharded)
+Trainer::Trainer(Runtime& runtime, const Mesh& mesh, const Options& options, const Text& text, bool sharded)
     : runtime_(runtime),
-      layout_(layout),
+      mesh_(mesh),
       options_(options),
       text_(text),
       units_(runtime, options, sharded),
@@ -34,12 +33,11 @@ Trainer::Trainer(Runtime& runtime, const Layout& layout, const Options& options,
 }
 
 void Trainer::record() {
-  model_ =
-      std::make_unique<Model>(runtime_, layout_, options_, units_, layout_.batch_rows(options_.batch).count);
+  model_ = std::make_unique<Model>(runtime_, mesh_, options_, units_, mesh_.batch_rows(options_.batch).count);
   const muster_tensor sum = muster_view1(square_sum_.handle, 0, MUSTER_F64, 1);
   // All tp ranks have the same norm weights; one of them counts.
-  units_.square_sum(optimiser_, sum, layout_.tp.coordinate == 0);
-  optimiser_.join(optimiser_.collective(MUSTER_LANE_SMALL, all_reduce(layout_.weight, MUSTER_SUM, sum)));
+  units_.square_sum(optimiser_, sum, mesh_.tp.coordinate == 0);
+  optimiser_.join(optimiser_.collective(MUSTER_LANE_SMALL, all_reduce(mesh_.weight, MUSTER_SUM, sum)));
   optimiser_.kernel(muster_clip_coefficient(sum, floats(state_, 2, 2), options_.clip));
   units_.update(optimiser_, floats(state_, 0, 3), options_.learning_rate);
   pages_.reserve(kPages);
@@ -73,8 +71,8 @@ void Trainer::submit(std::int64_t step) {
   units_.begin_step(updated_);
   if (model_ == nullptr) record();
   Page& page = this->page(step);
-  const Chunk rows = layout_.batch_rows(options_.batch);
-  const Chunk positions = layout_.positions(options_.context);
+  const Chunk rows = mesh_.batch_rows(options_.batch);
+  const Chunk positions = mesh_.positions(options_.context);
   std::int32_t* ids = page.ids.as<std::int32_t>().data();
   std::int32_t* targets = page.targets.as<std::int32_t>().data();
   for (std::int64_t row = rows.begin; row < rows.begin + rows.count; ++row) {

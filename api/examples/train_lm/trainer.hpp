@@ -17,14 +17,14 @@ struct StepResult {
   float gradient_norm = 0.0F;  // before clipping
 };
 
-// Owns    units, activations and the recorded step of one layout.
-// Thread  one. All ranks of the layout make the same calls.
+// Owns    units, activations and the recorded step of one mesh.
+// Thread  one. All ranks of the mesh make the same calls.
 // Bound   two steps in flight: submit(n + 2) needs collect(n).
 // Fails   with RuntimeError.
 class Trainer {
  public:
-  // sharded: over the mesh, of which `layout` tells; else this rank trains alone.
-  Trainer(Runtime& runtime, const Layout& layout, const Options& options, const Text& text, bool sharded);
+  // sharded: over the mesh, of which `mesh` tells; else this rank trains alone.
+  Trainer(Runtime& runtime, const Mesh& mesh, const Options& options, const Text& text, bool sharded);
 
   void submit(std::int64_t step);
   StepResult collect(std::int64_t step);
@@ -52,7 +52,7 @@ class Trainer {
   double learning_rate_multiplier(std::int64_t step) const;
 
   Runtime& runtime_;
-  Layout layout_;
+  Mesh mesh_;
   const Options& options_;
   const Text& text_;
   Units units_;

@@ -91,12 +91,12 @@ TEST(TrainLmOptions, RefusesMistakesInWords) {
 
 std::string mesh_error(const Options& options, std::int64_t dp_replicate, std::int64_t dp_shard,
                        std::int64_t tp) {
-  Layout layout;
-  layout.dp_replicate.size = dp_replicate;
-  layout.dp_shard.size = dp_shard;
-  layout.tp.size = tp;
+  Mesh mesh;
+  mesh.dp_replicate.size = dp_replicate;
+  mesh.dp_shard.size = dp_shard;
+  mesh.tp.size = tp;
   try {
-    check_mesh(options, layout);
+    check_mesh(options, mesh);
   } catch (const UsageError& error) {
     return error.what();
   }

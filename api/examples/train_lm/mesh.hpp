@@ -1,4 +1,4 @@
-// Layout: how the ranks of a mesh share the work. Pure arithmetic; no call of the runtime.
+// Mesh: how the ranks of a mesh share the work. Pure arithmetic; no call of the runtime.
 //
 // A batch is shared by rows over dp_replicate and dp_shard, and each sequence over cp. A parameter is a
 // matrix (a norm's weight is a vector). Tensor parallelism cuts it by rows or by columns. The units of the
@@ -32,8 +32,8 @@ struct Axis {
   muster_group group = MUSTER_GROUP_SELF;
 };
 
-// The whole mesh as a rank sees it. A default Layout is one rank with whole tensors and no collective at all.
-struct Layout {
+// The whole mesh as a rank sees it. A default Mesh is one rank with whole tensors and no collective at all.
+struct Mesh {
   Axis dp_replicate;
   Axis dp_shard;
   Axis cp;

@@ -1,4 +1,4 @@
-#include "api/examples/train_lm/layout.hpp"
+#include "api/examples/train_lm/mesh.hpp"
 
 #include "api/examples/train_lm/options.hpp"
 
@@ -10,12 +10,12 @@
 namespace train_lm {
 namespace {
 
-Layout layout_of(std::int64_t dp_replicate, std::int64_t dp_shard, std::int64_t tp, std::int64_t rank) {
-  Layout layout;
-  layout.tp = {.size = tp, .coordinate = rank % tp};
-  layout.dp_shard = {.size = dp_shard, .coordinate = rank / tp % dp_shard};
-  layout.dp_replicate = {.size = dp_replicate, .coordinate = rank / tp / dp_shard};
-  return layout;
+Mesh mesh_of(std::int64_t dp_replicate, std::int64_t dp_shard, std::int64_t tp, std::int64_t rank) {
+  Mesh mesh;
+  mesh.tp = {.size = tp, .coordinate = rank % tp};
+  mesh.dp_shard = {.size = dp_shard, .coordinate = rank / tp % dp_shard};
+  mesh.dp_replicate = {.size = dp_replicate, .coordinate = rank / tp / dp_shard};
+  return mesh;
 }
 
 TEST(CeilChunk, GivesFullChunksFirstThenTheRestThenNothing) {
@@ -42,21 +42,21 @@ TEST(CeilChunk, CoversTheWholeWithoutOverlap) {
     }
 }
 
-TEST(Layout, SharesTheBatchOverDataParallelRanksAndRepeatsItOverTp) {
+TEST(Mesh, SharesTheBatchOverDataParallelRanksAndRepeatsItOverTp) {
   std::vector<std::int64_t> begins;
   for (std::int64_t rank = 0; rank < 8; ++rank) {
-    const Chunk rows = layout_of(2, 2, 2, rank).batch_rows(12);
+    const Chunk rows = mesh_of(2, 2, 2, rank).batch_rows(12);
     EXPECT_EQ(rows.count, 3);
     begins.push_back(rows.begin);
   }
   EXPECT_EQ(begins, (std::vector<std::int64_t>{0, 0, 3, 3, 6, 6, 9, 9}));
 }
 
-TEST(Layout, SharesPositionsOverContextParallelRanks) {
-  Layout layout;
-  EXPECT_EQ(layout.positions(8), (Chunk{0, 8}));
-  layout.cp = {.size = 4, .coordinate = 3};
-  EXPECT_EQ(layout.positions(8), (Chunk{6, 2}));
+TEST(Mesh, SharesPositionsOverContextParallelRanks) {
+  Mesh mesh;
+  EXPECT_EQ(mesh.positions(8), (Chunk{0, 8}));
+  mesh.cp = {.size = 4, .coordinate = 3};
+  EXPECT_EQ(mesh.positions(8), (Chunk{6, 2}));
 }
 
 TEST(ModelUnits, KeepNormsBehindMatrices) {

@@ -1,4 +1,4 @@
-#include "api/examples/train_lm/layout.hpp"
+#include "api/examples/train_lm/mesh.hpp"
 
 #include <algorithm>
 
