@@ -17,7 +17,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-struct Unit {
+struct QuantityUnit {
   std::string_view name;
   std::int64_t scale;
   bool written;  // by the formatter; other units are only read
@@ -31,7 +31,7 @@ struct Slip {
 
 struct Dimension {
   std::string_view noun;
-  std::span<const Unit> units;  // ascending where `written`
+  std::span<const QuantityUnit> units;  // ascending where `written`
   std::span<const Slip> slips;
   std::string_view unit_of_bare;  // suggested for a number without a unit
 };
@@ -40,15 +40,15 @@ constexpr std::int64_t kKi = 1024;
 constexpr std::int64_t kK = 1000;
 
 constexpr std::array kByteUnits{
-    Unit{"B", 1, true},
-    Unit{"KiB", kKi, true},
-    Unit{"MiB", kKi* kKi, true},
-    Unit{"GiB", kKi* kKi* kKi, true},
-    Unit{"TiB", kKi* kKi* kKi* kKi, true},
-    Unit{"KB", kK, false},
-    Unit{"MB", kK* kK, false},
-    Unit{"GB", kK* kK* kK, false},
-    Unit{"TB", kK* kK* kK* kK, false},
+    QuantityUnit{"B", 1, true},
+    QuantityUnit{"KiB", kKi, true},
+    QuantityUnit{"MiB", kKi* kKi, true},
+    QuantityUnit{"GiB", kKi* kKi* kKi, true},
+    QuantityUnit{"TiB", kKi* kKi* kKi* kKi, true},
+    QuantityUnit{"KB", kK, false},
+    QuantityUnit{"MB", kK* kK, false},
+    QuantityUnit{"GB", kK* kK* kK, false},
+    QuantityUnit{"TB", kK* kK* kK* kK, false},
 };
 constexpr std::array kByteSlips{
     Slip{"k", "KiB"},  Slip{"m", "MiB"},  Slip{"g", "GiB"},  Slip{"t", "TiB"},  Slip{"ki", "KiB"},
@@ -56,12 +56,12 @@ constexpr std::array kByteSlips{
 };
 
 constexpr std::array kTimeUnits{
-    Unit{"ns", 1, true},
-    Unit{"us", kK, true},
-    Unit{"ms", kK* kK, true},
-    Unit{"s", kK* kK* kK, true},
-    Unit{"min", 60 * kK* kK* kK, true},
-    Unit{"h", 3600 * kK* kK* kK, true},
+    QuantityUnit{"ns", 1, true},
+    QuantityUnit{"us", kK, true},
+    QuantityUnit{"ms", kK* kK, true},
+    QuantityUnit{"s", kK* kK* kK, true},
+    QuantityUnit{"min", 60 * kK* kK* kK, true},
+    QuantityUnit{"h", 3600 * kK* kK* kK, true},
 };
 constexpr std::array kTimeSlips{
     Slip{"m", "min"},     Slip{"sec", "s"},      Slip{"secs", "s"},      Slip{"second", "s"},
@@ -81,15 +81,15 @@ std::string lowered(std::string_view text) {
 
 std::string unit_list(const Dimension& dimension) {
   std::string out;
-  for (const Unit& unit : dimension.units) {
+  for (const QuantityUnit& unit : dimension.units) {
     if (!out.empty()) out += ' ';
     out += unit.name;
   }
   return out;
 }
 
-const Unit* find_unit(const Dimension& dimension, std::string_view name) {
-  for (const Unit& unit : dimension.units)
+const QuantityUnit* find_unit(const Dimension& dimension, std::string_view name) {
+  for (const QuantityUnit& unit : dimension.units)
     if (unit.name == name) return &unit;
   return nullptr;
 }
@@ -99,7 +99,7 @@ std::string_view meant_unit(const Dimension& dimension, std::string_view word) {
   const std::string low = lowered(word);
   for (const Slip& slip : dimension.slips)
     if (slip.word == low) return slip.instead;
-  for (const Unit& unit : dimension.units)
+  for (const QuantityUnit& unit : dimension.units)
     if (lowered(unit.name) == low) return unit.name;
   return {};
 }
@@ -180,7 +180,7 @@ tl::expected<std::int64_t, Complaint> parse(const Dimension& dimension, std::str
   if (!number) return tl::unexpected(number.error());
   const std::string_view digits = text.substr(0, number->length);
   const std::string_view word = text.substr(number->length);
-  const Unit* unit = find_unit(dimension, word);
+  const QuantityUnit* unit = find_unit(dimension, word);
   if (unit == nullptr) return tl::unexpected(unit_complaint(dimension, digits, word, number->length));
 
   const Wide product = Wide{number->mantissa} * static_cast<std::uint64_t>(unit->scale);
@@ -197,8 +197,8 @@ tl::expected<std::int64_t, Complaint> parse(const Dimension& dimension, std::str
 
 std::string format(const Dimension& dimension, std::int64_t value) {
   MUSTER_ASSERT(value >= 0);
-  const Unit* best = &dimension.units[0];
-  for (const Unit& unit : dimension.units)
+  const QuantityUnit* best = &dimension.units[0];
+  for (const QuantityUnit& unit : dimension.units)
     if (unit.written && value != 0 && value % unit.scale == 0) best = &unit;
   // Up to a few minutes, seconds read better: the default is written as 60s.
   if (dimension.noun == kTime.noun && best->name == "min" && value < 5 * best->scale) best = &kTimeUnits[3];
@@ -207,7 +207,7 @@ std::string format(const Dimension& dimension, std::int64_t value) {
 
 std::string pattern(const Dimension& dimension) {
   std::string units;
-  for (const Unit& unit : dimension.units) {
+  for (const QuantityUnit& unit : dimension.units) {
     if (!units.empty()) units += '|';
     units += unit.name;
   }

@@ -7,9 +7,9 @@ namespace muster::shard {
 namespace {
 
 // A run, and its place in the shard.
-struct Placed {
+struct PlacedRun {
   std::int64_t at = 0;
-  Run run;
+  ElementRun run;
 };
 
 std::int64_t flat(const Index& index, const Index& shape, std::size_t dims) {
@@ -20,7 +20,7 @@ std::int64_t flat(const Index& index, const Index& shape, std::size_t dims) {
 
 // Adds what two blocks of the tensor have in common, row by row. Rows that are whole in both arrays are one.
 void add_common(const Layout::Piece& shard, const Index& shard_shape, const Layout::Piece& whole,
-                const Index& whole_shape, std::size_t dims, std::vector<Placed>& placed) {
+                const Index& whole_shape, std::size_t dims, std::vector<PlacedRun>& placed) {
   Index in_shard{};
   Index in_whole{};
   Index length{};
@@ -56,17 +56,18 @@ void add_common(const Layout::Piece& shard, const Index& shard_shape, const Layo
 }
 
 // The runs of one member's shard in order, those that touch as one.
-std::vector<Run> runs_of(const Layout& layout, std::int64_t member, const Layout& whole, std::int64_t rank) {
+std::vector<ElementRun> runs_of(const Layout& layout, std::int64_t member, const Layout& whole,
+                                std::int64_t rank) {
   const Index shard_shape = layout.local_shape(member);
   const Index whole_shape = whole.local_shape(rank);
-  std::vector<Placed> placed;
+  std::vector<PlacedRun> placed;
   const std::vector<Layout::Piece> parts = whole.pieces(rank);
   for (const Layout::Piece& shard : layout.pieces(member))
     for (const Layout::Piece& part : parts)
       add_common(shard, shard_shape, part, whole_shape, layout.dims(), placed);
-  std::ranges::sort(placed, {}, &Placed::at);
-  std::vector<Run> runs;
-  for (const Placed& next : placed) {
+  std::ranges::sort(placed, {}, &PlacedRun::at);
+  std::vector<ElementRun> runs;
+  for (const PlacedRun& next : placed) {
     if (!runs.empty() && runs.back().offset + runs.back().count == next.run.offset)
       runs.back().count += next.run.count;
     else
@@ -75,9 +76,9 @@ std::vector<Run> runs_of(const Layout& layout, std::int64_t member, const Layout
   return runs;
 }
 
-std::int64_t elements_of(const std::vector<Run>& runs) {
+std::int64_t elements_of(const std::vector<ElementRun>& runs) {
   std::int64_t elements = 0;
-  for (const Run& run : runs) elements += run.count;
+  for (const ElementRun& run : runs) elements += run.count;
   return elements;
 }
 
@@ -133,7 +134,7 @@ Result<ShardedParameter> ShardedParameter::make(Layout layout, std::size_t axis,
 ShardedParameter ShardedParameter::make_whole(Layout layout, std::int64_t rank) {
   Layout whole = layout;
   ShardedParameter parameter(std::move(layout), std::move(whole), rank);
-  parameter.runs_.push_back({Run{0, parameter.whole_elements()}});
+  parameter.runs_.push_back({ElementRun{0, parameter.whole_elements()}});
   return parameter;
 }
 

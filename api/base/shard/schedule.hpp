@@ -90,7 +90,9 @@ enum class GatherFrom : std::uint8_t {
 // What carries out a schedule. Every call starts work and returns the point that it reaches; `waits` has one
 // point for each timeline.
 //
+// Owns    what it needs to start work.
 // Thread  the schedule's.
+// Bound   its own.
 // Fails   as it likes; the step is then broken.
 class UnitOperations {
  public:

@@ -20,7 +20,7 @@ struct Opening {
   std::uint64_t low = 0, high = 0;  // digest of the description
 };
 
-struct Gathered {
+struct MemberTexts {
   const char* bytes = nullptr;
   std::vector<std::uint64_t> offsets;
   std::string_view of(std::size_t member) const {
@@ -28,9 +28,9 @@ struct Gathered {
   }
 };
 
-Result<Gathered> gather(muster_session* session, muster_group group, std::size_t members,
-                        const std::string& own) {
-  Gathered gathered;
+Result<MemberTexts> gather(muster_session* session, muster_group group, std::size_t members,
+                           const std::string& own) {
+  MemberTexts gathered;
   gathered.offsets.resize(members + 1);
   const void* bytes = nullptr;
   MUSTER_RETURN_IF_ERROR(status_of(
@@ -74,7 +74,7 @@ Status agree(muster_session* session, muster_group group, const Status& own, con
   std::string said(sizeof opening, '\0');
   std::memcpy(said.data(), &opening, sizeof opening);
   said += own.message();
-  MUSTER_ASSIGN_OR_RETURN(const Gathered first, gather(session, group, members, said));
+  MUSTER_ASSIGN_OR_RETURN(const MemberTexts first, gather(session, group, members, said));
 
   std::vector<Opening> openings(members);
   for (std::size_t i = 0; i < members; ++i) {
@@ -91,7 +91,7 @@ Status agree(muster_session* session, muster_group group, const Status& own, con
     return each.low != openings[0].low || each.high != openings[0].high;
   });
   if (other == openings.end()) return {};
-  MUSTER_ASSIGN_OR_RETURN(const Gathered all, gather(session, group, members, description));
+  MUSTER_ASSIGN_OR_RETURN(const MemberTexts all, gather(session, group, members, description));
   return difference(openings[0].rank, all.of(0), other->rank,
                     all.of(static_cast<std::size_t>(other - openings.begin())));
 }

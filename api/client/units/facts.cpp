@@ -272,7 +272,7 @@ Pieces UnitFacts::whole_pieces() const {
     const std::uint64_t bytes = dtype_bytes(p.whole_dtype);
     const std::uint64_t unit = dtype_bytes(element);
     for (std::size_t member = 0; member < p.places.runs().size(); ++member)
-      for (const shard::Run& run : p.places.runs()[member])
+      for (const shard::ElementRun& run : p.places.runs()[member])
         append(pieces[member], (p.whole_at + static_cast<std::uint64_t>(run.offset) * bytes) / unit,
                static_cast<std::uint64_t>(run.count) * bytes / unit);
   }
@@ -295,7 +295,7 @@ Pieces UnitFacts::gradient_pieces(Segment segment) const {
   for (std::size_t k = segment.first; k < segment.last; ++k) {
     const UnitParameter& p = parameters[trainable[k]];
     for (std::size_t member = 0; member < p.places.runs().size(); ++member)
-      for (const shard::Run& run : p.places.runs()[member])
+      for (const shard::ElementRun& run : p.places.runs()[member])
         append(pieces[member], p.whole_gradient_at - first + static_cast<std::uint64_t>(run.offset),
                static_cast<std::uint64_t>(run.count));
   }

@@ -87,6 +87,11 @@ struct UnitFacts {
 };
 
 // Blocks in the form of the C API.
+//
+// Owns    the lists.
+// Thread  a value; any.
+// Bound   that of its pieces.
+// Fails   never.
 class Blocks {
  public:
   explicit Blocks(const Pieces& pieces);

@@ -56,7 +56,7 @@ enum {
 typedef struct muster_units_options {
   uint32_t size;
   uint32_t flags;
-  const char* name;       /* of its lanes, in reports, at most 47 bytes; NULL: "units". Several sets of a session have several names. Copied */
+  const char* name;       /* of its lanes, in reports: at most 47 bytes; NULL: "units". One for each set of a session. Copied */
   uint64_t budget_bytes;  /* for whole units and slices; 0: what `prefetch` needs                                          */
   uint32_t prefetch;      /* how many modules ahead units are gathered: 0..16                                              */
   uint32_t reduce_inputs; /* whole gradients of how many modules may wait for their reduction: 1..16                       */
