@@ -90,6 +90,9 @@ Result<Layout> replicated_along(const Layout& layout, std::size_t axis) {
 }  // namespace
 
 Result<ShardedParameter> ShardedParameter::make(Layout layout, std::size_t axis, std::int64_t rank) {
+  if (axis >= layout.axes().size())
+    return fail(Code::kBadArgument, "the unit is sharded along axis {}, but the layout has {} axes", axis,
+                layout.axes().size());
   const MeshAxis& along = layout.axes()[axis];
   if (along.placement.kind != PlacementKind::kShard)
     return fail(Code::kBadArgument, "{} does not shard the tensor, but its unit is sharded along it",
