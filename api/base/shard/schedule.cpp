@@ -94,7 +94,8 @@ Result<std::vector<std::size_t>> UnitSchedule::end_step(muster_point after) {
       unit.uses.add(after);
       unit.phase = Phase::kIdle;
       unit.ended = 0;
-    } else if (unit.phase == Phase::kBackward || unit.holds_gradients) {
+    }
+    if (unit.phase == Phase::kBackward || unit.holds_gradients) {
       unit.uses.add(after);
       MUSTER_RETURN_IF_ERROR(finish_backward(i, {}, reduced));
     }
