@@ -167,6 +167,7 @@ Status UnitSchedule::gather(std::size_t index) {
                           : unit.changed               ? GatherFrom::kChangedShards
                                                        : GatherFrom::kShards;
   PointSet waits = unit.uses;
+  waits.add(unit.arrived);  // a prefetch in vain, from slices perhaps, on a timeline of its own
   for (const std::size_t other : unit.overlapping) {
     waits.add(units_[other].arrived);
     waits.add(units_[other].uses.points());
