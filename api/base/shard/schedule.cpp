@@ -356,12 +356,14 @@ Status UnitSchedule::finish_backward(std::size_t index, BackwardEnd how, muster_
       broken_ = true;
       return points.error();
     }
-    unit.gradients_sent = points->sent;
     reduced = points->ready;
-    reduced_.add(points->ready);
-    unit.partial = !how.all_reduce;
-    unit.reduced = unit.reduced || how.all_reduce;
-    counts_.reductions += points->ready == MUSTER_POINT_NONE ? 0 : 1;
+    if (reduced != MUSTER_POINT_NONE) {  // else there were no gradients, and nothing has changed
+      unit.gradients_sent = points->sent;
+      reduced_.add(reduced);
+      unit.partial = !how.all_reduce;
+      unit.reduced = unit.reduced || how.all_reduce;
+      ++counts_.reductions;
+    }
   }
   if (how.free && !unit.pinned) drop(unit);
   return {};
