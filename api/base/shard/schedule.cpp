@@ -325,8 +325,10 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
   ready[1] = sent.points().empty() ? MUSTER_POINT_NONE : sent.points().front();
   if (!is_new) return {};
   unit.phase = Phase::kBackward;
-  const std::vector<std::size_t> earlier = order_.go_back(index, depth_);
-  return prefetch(unit.backward_said ? unit.backward_prefetch : earlier);
+  std::vector<std::size_t> next = order_.go_back(index, depth_);
+  if (unit.backward_said) next = unit.backward_prefetch;
+  std::erase_if(next, [&](std::size_t other) { return !units_[other].said.whole_in_backward; });
+  return prefetch(next);
 }
 
 Status UnitSchedule::end_backward(std::size_t index, std::uint32_t part, muster_point after, BackwardEnd how,
