@@ -298,13 +298,9 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
   if (is_new) {
     if (unit.phase == Phase::kForward && unit.ended == 0)
       return state(unit.said.name, "muster_unit_backward_begin", "its forward has not ended");
-    if (unit.phase == Phase::kForward) {  // the forward of a part that never ran
-      order_.end(index);
-      unit.ended = 0;
-    } else if (!order_.can_go_back(index)) {
+    if (unit.phase == Phase::kIdle && !order_.can_go_back(index))
       return state(unit.said.name, "muster_unit_backward_begin",
                    "each backward needs a forward of its own before it in the step");
-    }
     for (const std::size_t other : unit.gradients_overlapping)
       if (units_[other].holds_gradients)
         return state(
@@ -324,6 +320,10 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
   for (const std::size_t other : unit.gradients_overlapping) sent.add(units_[other].gradients_sent);
   ready[1] = sent.points().empty() ? MUSTER_POINT_NONE : sent.points().front();
   if (!is_new) return {};
+  if (unit.phase == Phase::kForward) {  // the forward of a part that never ran
+    order_.end(index);
+    unit.ended = 0;
+  }
   unit.phase = Phase::kBackward;
   std::vector<std::size_t> next = order_.go_back(index, depth_);
   if (unit.backward_said) next = unit.backward_prefetch;
