@@ -291,6 +291,22 @@ Status UnitSchedule::finish_forward(std::size_t index) {
 
 // ---- backward ----------------------------------------------------------------------------------
 
+Status UnitSchedule::check_gradient_place(const Unit& unit) const {
+  for (const std::size_t index : unit.gradients_overlapping) {
+    const Unit& other = units_[index];
+    if (other.holds_gradients)
+      return state(unit.said.name, "muster_unit_backward_begin",
+                   fmt::format("its gradients would overwrite those that \"{}\" keeps; to keep gradients, "
+                               "make the units with MUSTER_UNITS_KEEP_GRADIENTS",
+                               other.said.name));
+    if (other.phase == Phase::kBackward)
+      return state(unit.said.name, "muster_unit_backward_begin",
+                   fmt::format("its gradients would overwrite those of \"{}\", whose backward has not ended",
+                               other.said.name));
+  }
+  return {};
+}
+
 Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2> ready) {
   Unit& unit = units_[index];
   MUSTER_RETURN_IF_ERROR(check_step(unit, "muster_unit_backward_begin"));
@@ -301,13 +317,7 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
     if (unit.phase == Phase::kIdle && !order_.can_go_back(index))
       return state(unit.said.name, "muster_unit_backward_begin",
                    "each backward needs a forward of its own before it in the step");
-    for (const std::size_t other : unit.gradients_overlapping)
-      if (units_[other].holds_gradients)
-        return state(
-            unit.said.name, "muster_unit_backward_begin",
-            fmt::format("its gradients would overwrite those that \"{}\" keeps; to keep gradients, make "
-                        "the units with MUSTER_UNITS_KEEP_GRADIENTS",
-                        units_[other].said.name));
+    MUSTER_RETURN_IF_ERROR(check_gradient_place(unit));
   }
   if (unit.said.whole_in_backward) {
     const bool demanded = unit.state != State::kWhole;

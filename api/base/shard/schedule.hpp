@@ -199,6 +199,7 @@ class UnitSchedule {
   bool in_use(const Unit& unit) const { return unit.phase != Phase::kIdle || unit.pinned; }
   Status gather(std::size_t index);
   Status make_room(const Unit& unit);
+  Status check_gradient_place(const Unit& unit) const;
   Status prefetch(std::span<const std::size_t> units);
   void drop(Unit& unit);
   void count(std::int64_t bytes);
