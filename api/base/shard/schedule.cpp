@@ -316,7 +316,7 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
       return state(unit.said.name, "muster_unit_backward_begin", "its forward has not ended");
     if (unit.phase == Phase::kIdle && !order_.can_go_back(index))
       return state(unit.said.name, "muster_unit_backward_begin",
-                   "each backward needs a forward of its own before it in the step");
+                   "a backward needs a forward before it in the step");
     MUSTER_RETURN_IF_ERROR(check_gradient_place(unit));
   }
   if (unit.said.whole_in_backward) {
