@@ -12,6 +12,11 @@ constexpr std::uint64_t timeline_of(muster_point point) {
   return point >> 48;
 }
 
+// A bit for each part.
+std::uint64_t parts_of(const ScheduledUnit& unit) {
+  return ~std::uint64_t{0} >> (64 - unit.parts);
+}
+
 std::vector<std::size_t> modules_of(std::span<const ScheduledUnit> units) {
   std::vector<std::size_t> modules;
   for (const ScheduledUnit& unit : units) modules.push_back(unit.module);
@@ -67,6 +72,7 @@ Status UnitSchedule::begin_step(muster_point shards, bool unchanged) {
   reduced_.clear();
   for (Unit& unit : units_) {
     unit.reduced = false;
+    unit.ran = 0;
     if (unchanged) continue;
     drop(unit);
     unit.shards.add(shards);
@@ -88,7 +94,7 @@ Result<std::vector<std::size_t>> UnitSchedule::end_step(muster_point after) {
   for (std::size_t i = units_.size(); i-- > 0;) {
     Unit& unit = units_[i];
     unit.pinned = false;
-    if (unit.ended != 0) incomplete.push_back(i);
+    if (unit.ended != 0 || (unit.ran != 0 && unit.ran != parts_of(unit.said))) incomplete.push_back(i);
     muster_point reduced = MUSTER_POINT_NONE;
     if (unit.phase == Phase::kForward) {
       unit.uses.add(after);
@@ -251,9 +257,9 @@ Status UnitSchedule::begin_forward(std::size_t index, muster_point& ready) {
   return prefetch(unit.forward_said ? unit.forward_prefetch : order_.next(depth_));
 }
 
-bool UnitSchedule::end_part(Unit& unit, std::uint32_t part) {
+bool UnitSchedule::end_part(Unit& unit, std::uint32_t part, std::uint64_t parts) {
   unit.ended |= std::uint64_t{1} << part;
-  if (unit.ended != ~std::uint64_t{0} >> (64 - unit.said.parts)) return false;
+  if ((unit.ended & parts) != parts) return false;
   unit.ended = 0;
   return true;
 }
@@ -264,13 +270,14 @@ Status UnitSchedule::end_forward(std::size_t index, std::uint32_t part, muster_p
   if (unit.phase == Phase::kIdle)
     return state(unit.said.name, "muster_unit_forward_end", "its forward has not begun");
   unit.uses.add(after);
-  if (unit.phase == Phase::kBackward || !end_part(unit, part)) return {};
+  if (unit.phase == Phase::kBackward || !end_part(unit, part, parts_of(unit.said))) return {};
   return finish_forward(index);
 }
 
 Status UnitSchedule::finish_forward(std::size_t index) {
   Unit& unit = units_[index];
   unit.phase = Phase::kIdle;
+  unit.ran = parts_of(unit.said);
   order_.end(index);
   if (unit.pinned || unit.said.after_forward == AfterForward::kKeep) return {};
   if (unit.said.after_forward == AfterForward::kSlice) {
@@ -332,7 +339,7 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
   if (!is_new) return {};
   if (unit.phase == Phase::kForward) {  // the forward of a part that never ran
     order_.end(index);
-    unit.ended = 0;
+    unit.ran |= std::exchange(unit.ended, 0);
   }
   unit.phase = Phase::kBackward;
   std::vector<std::size_t> next = order_.go_back(index, depth_);
@@ -349,7 +356,7 @@ Status UnitSchedule::end_backward(std::size_t index, std::uint32_t part, muster_
   if (unit.phase != Phase::kBackward)
     return state(unit.said.name, "muster_unit_backward_end", "its backward has not begun");
   unit.uses.add(after);
-  if (!end_part(unit, part)) return {};
+  if (!end_part(unit, part, unit.ran)) return {};
   return finish_backward(index, how, reduced);
 }
 
