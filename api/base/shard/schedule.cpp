@@ -93,7 +93,7 @@ Result<std::vector<std::size_t>> UnitSchedule::end_step(muster_point after) {
   // In the order in which autograd would come to them: the last registered first.
   for (std::size_t i = units_.size(); i-- > 0;) {
     Unit& unit = units_[i];
-    unit.pinned = false;
+    if (std::exchange(unit.pinned, false)) unit.uses.add(after);
     if (unit.ended != 0 || (unit.ran != 0 && unit.ran != parts_of(unit.said))) incomplete.push_back(i);
     muster_point reduced = MUSTER_POINT_NONE;
     if (unit.phase == Phase::kForward) {
