@@ -65,7 +65,7 @@ std::uint64_t put_all(std::vector<Module>& modules, std::size_t depth) {
 }  // namespace
 
 bool overlap(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) {
-  return a < b + b_bytes && b < a + a_bytes;
+  return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
 }
 
 Result<Arrangement> arrange(std::span<const ArrangedUnit> units, std::size_t depth, std::uint64_t budget) {

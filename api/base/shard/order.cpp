@@ -54,7 +54,12 @@ void UnitOrder::end(std::size_t unit) {
   ended_.push_back(unit);
 }
 
+bool UnitOrder::can_go_back(std::size_t unit) const {
+  return std::ranges::find(ended_, unit) != ended_.end();
+}
+
 std::vector<std::size_t> UnitOrder::go_back(std::size_t unit, std::size_t depth) {
+  if (ends_of_[unit].empty()) return {};
   const std::size_t at = ends_of_[unit].back();
   ends_of_[unit].pop_back();
   std::vector<std::size_t> earlier(ended_.begin(), ended_.begin() + static_cast<std::ptrdiff_t>(at));

@@ -29,9 +29,10 @@ class UnitOrder {
   // A unit's forward has ended; several forwards of a unit may wait for their backward.
   void end(std::size_t unit);
 
-  bool can_go_back(std::size_t unit) const { return !ends_of_[unit].empty(); }
+  // A forward of the unit has ended in this step.
+  bool can_go_back(std::size_t unit) const;
   // The backward of the unit's latest forward begins: the units whose forward ended before that one, up to
-  // `depth` modules back. can_go_back(unit) holds.
+  // `depth` modules back. None if that forward has had a backward before. can_go_back(unit) holds.
   std::vector<std::size_t> go_back(std::size_t unit, std::size_t depth);
 
   // Steps whose order was not that of the step before.

@@ -76,10 +76,16 @@ std::vector<ElementRun> runs_of(const Layout& layout, std::int64_t member, const
   return runs;
 }
 
-std::int64_t elements_of(const std::vector<ElementRun>& runs) {
-  std::int64_t elements = 0;
-  for (const ElementRun& run : runs) elements += run.count;
-  return elements;
+// Whether no other axis cuts the dim after this one.
+bool cuts_last(const Layout& layout, std::size_t axis) {
+  const std::span<const MeshAxis> axes = layout.axes();
+  if (axes[axis].ranks == 1) return true;
+  const auto later =
+      layout.order() == ShardOrder::kInnermostFirst ? axes.first(axis) : axes.subspan(axis + 1);
+  return std::ranges::none_of(later, [&](const MeshAxis& other) {
+    return other.ranks > 1 && other.placement.kind == PlacementKind::kShard &&
+           other.placement.dim == axes[axis].placement.dim;
+  });
 }
 
 Result<Layout> replicated_along(const Layout& layout, std::size_t axis) {
@@ -91,6 +97,9 @@ Result<Layout> replicated_along(const Layout& layout, std::size_t axis) {
 }  // namespace
 
 Result<ShardedParameter> ShardedParameter::make(Layout layout, std::size_t axis, std::int64_t rank) {
+  if (axis >= layout.axes().size())
+    return fail(Code::kBadArgument, "the unit is sharded along axis {}, but the layout has {} axes", axis,
+                layout.axes().size());
   const MeshAxis& along = layout.axes()[axis];
   if (along.placement.kind != PlacementKind::kShard)
     return fail(Code::kBadArgument, "{} does not shard the tensor, but its unit is sharded along it",
@@ -107,6 +116,12 @@ Result<ShardedParameter> ShardedParameter::make(Layout layout, std::size_t axis,
           "{} ranks do not divide dim {} of the tensor {} evenly; a unit may shard unevenly in dim 0 alone",
           along.ranks, dim, to_text(std::span(layout.shape()).first(layout.dims())));
   }
+  if (!cuts_last(layout, axis))
+    return fail(
+        Code::kBadArgument,
+        "{} cuts dim {} before another axis does, so its shards do not make up what a rank has when it is "
+        "whole; let it cut last (MUSTER_CUT_INNERMOST_FIRST, and this axis outermost)",
+        layout.axis_text(axis), dim);
   MUSTER_ASSIGN_OR_RETURN(Layout whole, replicated_along(layout, axis));
   ShardedParameter parameter(std::move(layout), std::move(whole), rank);
   parameter.axis_ = axis;
@@ -116,12 +131,6 @@ Result<ShardedParameter> ShardedParameter::make(Layout layout, std::size_t axis,
   for (std::int64_t member = 0; member < along.ranks; ++member) {
     const std::int64_t other = first + member * shards.stride(axis);
     parameter.runs_.push_back(runs_of(shards, other, parameter.whole_, rank));
-    if (elements_of(parameter.runs_.back()) != shards.local_elements(other))
-      return fail(
-          Code::kBadArgument,
-          "{} cuts dim {} before another axis does, so its shards do not make up what a rank has when it "
-          "is whole; let it cut last (MUSTER_CUT_INNERMOST_FIRST, and this axis outermost)",
-          shards.axis_text(axis), dim);
     count += parameter.runs_.back().size();
   }
   if (count > kRunsMax)

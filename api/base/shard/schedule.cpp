@@ -12,6 +12,11 @@ constexpr std::uint64_t timeline_of(muster_point point) {
   return point >> 48;
 }
 
+// A bit for each part.
+std::uint64_t parts_of(const ScheduledUnit& unit) {
+  return ~std::uint64_t{0} >> (64 - unit.parts);
+}
+
 std::vector<std::size_t> modules_of(std::span<const ScheduledUnit> units) {
   std::vector<std::size_t> modules;
   for (const ScheduledUnit& unit : units) modules.push_back(unit.module);
@@ -67,6 +72,7 @@ Status UnitSchedule::begin_step(muster_point shards, bool unchanged) {
   reduced_.clear();
   for (Unit& unit : units_) {
     unit.reduced = false;
+    unit.ran = 0;
     if (unchanged) continue;
     drop(unit);
     unit.shards.add(shards);
@@ -87,14 +93,15 @@ Result<std::vector<std::size_t>> UnitSchedule::end_step(muster_point after) {
   // In the order in which autograd would come to them: the last registered first.
   for (std::size_t i = units_.size(); i-- > 0;) {
     Unit& unit = units_[i];
-    unit.pinned = false;
-    if (unit.ended != 0) incomplete.push_back(i);
+    if (std::exchange(unit.pinned, false)) unit.uses.add(after);
+    if (unit.ended != 0 || (unit.ran != 0 && unit.ran != parts_of(unit.said))) incomplete.push_back(i);
     muster_point reduced = MUSTER_POINT_NONE;
     if (unit.phase == Phase::kForward) {
       unit.uses.add(after);
       unit.phase = Phase::kIdle;
       unit.ended = 0;
-    } else if (unit.phase == Phase::kBackward || unit.holds_gradients) {
+    }
+    if (unit.phase == Phase::kBackward || unit.holds_gradients) {
       unit.uses.add(after);
       MUSTER_RETURN_IF_ERROR(finish_backward(i, {}, reduced));
     }
@@ -166,6 +173,7 @@ Status UnitSchedule::gather(std::size_t index) {
                           : unit.changed               ? GatherFrom::kChangedShards
                                                        : GatherFrom::kShards;
   PointSet waits = unit.uses;
+  waits.add(unit.arrived);  // a prefetch in vain, from slices perhaps, on a timeline of its own
   for (const std::size_t other : unit.overlapping) {
     waits.add(units_[other].arrived);
     waits.add(units_[other].uses.points());
@@ -249,9 +257,9 @@ Status UnitSchedule::begin_forward(std::size_t index, muster_point& ready) {
   return prefetch(unit.forward_said ? unit.forward_prefetch : order_.next(depth_));
 }
 
-bool UnitSchedule::end_part(Unit& unit, std::uint32_t part) {
+bool UnitSchedule::end_part(Unit& unit, std::uint32_t part, std::uint64_t parts) {
   unit.ended |= std::uint64_t{1} << part;
-  if (unit.ended != ~std::uint64_t{0} >> (64 - unit.said.parts)) return false;
+  if ((unit.ended & parts) != parts) return false;
   unit.ended = 0;
   return true;
 }
@@ -262,13 +270,14 @@ Status UnitSchedule::end_forward(std::size_t index, std::uint32_t part, muster_p
   if (unit.phase == Phase::kIdle)
     return state(unit.said.name, "muster_unit_forward_end", "its forward has not begun");
   unit.uses.add(after);
-  if (unit.phase == Phase::kBackward || !end_part(unit, part)) return {};
+  if (unit.phase == Phase::kBackward || !end_part(unit, part, parts_of(unit.said))) return {};
   return finish_forward(index);
 }
 
 Status UnitSchedule::finish_forward(std::size_t index) {
   Unit& unit = units_[index];
   unit.phase = Phase::kIdle;
+  unit.ran = parts_of(unit.said);
   order_.end(index);
   if (unit.pinned || unit.said.after_forward == AfterForward::kKeep) return {};
   if (unit.said.after_forward == AfterForward::kSlice) {
@@ -289,6 +298,22 @@ Status UnitSchedule::finish_forward(std::size_t index) {
 
 // ---- backward ----------------------------------------------------------------------------------
 
+Status UnitSchedule::check_gradient_place(const Unit& unit) const {
+  for (const std::size_t index : unit.gradients_overlapping) {
+    const Unit& other = units_[index];
+    if (other.holds_gradients)
+      return state(unit.said.name, "muster_unit_backward_begin",
+                   fmt::format("its gradients would overwrite those that \"{}\" keeps; to keep gradients, "
+                               "make the units with MUSTER_UNITS_KEEP_GRADIENTS",
+                               other.said.name));
+    if (other.phase == Phase::kBackward)
+      return state(unit.said.name, "muster_unit_backward_begin",
+                   fmt::format("its gradients would overwrite those of \"{}\", whose backward has not ended",
+                               other.said.name));
+  }
+  return {};
+}
+
 Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2> ready) {
   Unit& unit = units_[index];
   MUSTER_RETURN_IF_ERROR(check_step(unit, "muster_unit_backward_begin"));
@@ -296,20 +321,10 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
   if (is_new) {
     if (unit.phase == Phase::kForward && unit.ended == 0)
       return state(unit.said.name, "muster_unit_backward_begin", "its forward has not ended");
-    if (unit.phase == Phase::kForward) {  // the forward of a part that never ran
-      order_.end(index);
-      unit.ended = 0;
-    } else if (!order_.can_go_back(index)) {
+    if (unit.phase == Phase::kIdle && !order_.can_go_back(index))
       return state(unit.said.name, "muster_unit_backward_begin",
-                   "each backward needs a forward of its own before it in the step");
-    }
-    for (const std::size_t other : unit.gradients_overlapping)
-      if (units_[other].holds_gradients)
-        return state(
-            unit.said.name, "muster_unit_backward_begin",
-            fmt::format("its gradients would overwrite those that \"{}\" keeps; to keep gradients, make "
-                        "the units with MUSTER_UNITS_KEEP_GRADIENTS",
-                        units_[other].said.name));
+                   "a backward needs a forward before it in the step");
+    MUSTER_RETURN_IF_ERROR(check_gradient_place(unit));
   }
   if (unit.said.whole_in_backward) {
     const bool demanded = unit.state != State::kWhole;
@@ -322,9 +337,15 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
   for (const std::size_t other : unit.gradients_overlapping) sent.add(units_[other].gradients_sent);
   ready[1] = sent.points().empty() ? MUSTER_POINT_NONE : sent.points().front();
   if (!is_new) return {};
+  if (unit.phase == Phase::kForward) {  // the forward of a part that never ran
+    order_.end(index);
+    unit.ran |= std::exchange(unit.ended, 0);
+  }
   unit.phase = Phase::kBackward;
-  const std::vector<std::size_t> earlier = order_.go_back(index, depth_);
-  return prefetch(unit.backward_said ? unit.backward_prefetch : earlier);
+  std::vector<std::size_t> next = order_.go_back(index, depth_);
+  if (unit.backward_said) next = unit.backward_prefetch;
+  std::erase_if(next, [&](std::size_t other) { return !units_[other].said.whole_in_backward; });
+  return prefetch(next);
 }
 
 Status UnitSchedule::end_backward(std::size_t index, std::uint32_t part, muster_point after, BackwardEnd how,
@@ -335,7 +356,7 @@ Status UnitSchedule::end_backward(std::size_t index, std::uint32_t part, muster_
   if (unit.phase != Phase::kBackward)
     return state(unit.said.name, "muster_unit_backward_end", "its backward has not begun");
   unit.uses.add(after);
-  if (!end_part(unit, part)) return {};
+  if (!end_part(unit, part, unit.ran)) return {};
   return finish_backward(index, how, reduced);
 }
 
@@ -354,12 +375,14 @@ Status UnitSchedule::finish_backward(std::size_t index, BackwardEnd how, muster_
       broken_ = true;
       return points.error();
     }
-    unit.gradients_sent = points->sent;
     reduced = points->ready;
-    reduced_.add(points->ready);
-    unit.partial = !how.all_reduce;
-    unit.reduced = unit.reduced || how.all_reduce;
-    counts_.reductions += points->ready == MUSTER_POINT_NONE ? 0 : 1;
+    if (reduced != MUSTER_POINT_NONE) {  // else there were no gradients, and nothing has changed
+      unit.gradients_sent = points->sent;
+      reduced_.add(reduced);
+      unit.partial = !how.all_reduce;
+      unit.reduced = unit.reduced || how.all_reduce;
+      ++counts_.reductions;
+    }
   }
   if (how.free && !unit.pinned) drop(unit);
   return {};

@@ -184,6 +184,7 @@ class UnitSchedule {
     bool partial = false;          // a reduction among the shards alone waits for the replicas
     bool holds_gradients = false;  // whole, and not reduced
     std::uint64_t ended = 0;       // a bit for each part
+    std::uint64_t ran = 0;         // the parts that a forward of this step had: backward ends with them
     PointSet shards;               // after them its shards may be read
     bool changed = true;           // its shards, since it was gathered from them
     muster_point arrived = MUSTER_POINT_NONE;
@@ -201,11 +202,12 @@ class UnitSchedule {
   bool in_use(const Unit& unit) const { return unit.phase != Phase::kIdle || unit.pinned; }
   Status gather(std::size_t index);
   Status make_room(const Unit& unit);
+  Status check_gradient_place(const Unit& unit) const;
   Status prefetch(std::span<const std::size_t> units);
   void drop(Unit& unit);
   void count(std::int64_t bytes);
-  // Whether all parts have ended now.
-  bool end_part(Unit& unit, std::uint32_t part);
+  // Whether all of `parts` have ended now.
+  bool end_part(Unit& unit, std::uint32_t part, std::uint64_t parts);
   Status finish_forward(std::size_t index);
   Status finish_backward(std::size_t index, BackwardEnd how, muster_point& reduced);
 
