@@ -82,6 +82,7 @@ Status UnitSchedule::begin_step(muster_point shards, bool unchanged) {
 }
 
 void UnitSchedule::shards_change(std::size_t unit, muster_point point) {
+  drop(units_[unit]);
   units_[unit].shards.add(point);
   units_[unit].changed = true;
 }
@@ -105,7 +106,7 @@ Result<std::vector<std::size_t>> UnitSchedule::end_step(muster_point after) {
       unit.uses.add(after);
       MUSTER_RETURN_IF_ERROR(finish_backward(i, {}, reduced));
     }
-    drop(unit);
+    if (unit.said.after_forward != AfterForward::kKeep) drop(unit);
     if (std::exchange(unit.partial, false)) partial = unit.said.name;
   }
   in_step_ = false;

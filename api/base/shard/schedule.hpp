@@ -149,9 +149,9 @@ class UnitSchedule {
   // reduced: the point after which the gradient shard may be read; NONE if nothing was reduced.
   Status end_backward(std::size_t unit, std::uint32_t part, muster_point after, BackwardEnd how,
                       muster_point& reduced);
-  // Ends what is still open, at `after`, and reduces the gradients that were kept. Units that were prefetched
-  // in vain are dropped. Returns the units of which some part never ran. kState also if gradients wait for
-  // their replicas; the step has ended all the same.
+  // Ends what is still open, at `after`, and reduces the gradients that were kept. What was prefetched in
+  // vain is dropped; a unit with kKeep stays whole if it had no backward. Returns the units of which some
+  // part never ran. kState also if gradients wait for their replicas; the step has ended all the same.
   Result<std::vector<std::size_t>> end_step(muster_point after);
 
   // Instead of what the order predicts: gathered when the unit's forward, or backward, begins. Empty lists

@@ -73,6 +73,14 @@ Result<muster_point> UnitLanes::start_one(muster_plan plan, muster_lane lane,
   return point;
 }
 
+// Waits for a point, whatever its outcome. Errors: those of the wait itself.
+Status UnitLanes::wait(muster_point point, Status& outcome) {
+  outcome = status_of(muster_point_wait(session_, point, -1));
+  const Code code = outcome.code();
+  if (is_session_end(code) || code == Code::kWaitTimeout || code == Code::kWaitInterrupted) return outcome;
+  return {};
+}
+
 // The starts that fill the ring may be the caller's own. Then the daemon takes them in soon.
 Status UnitLanes::make_room() {
   if (recent_.empty()) {
@@ -81,27 +89,45 @@ Status UnitLanes::make_room() {
   }
   const muster_point oldest = recent_.front();
   recent_.pop_front();
-  const muster_status_t code = muster_point_wait(session_, oldest, -1);
-  // Its failure is told by the points that wait for it.
-  if (is_session_end(static_cast<Code>(code)) || code == MUSTER_ERR_WAIT_TIMEOUT ||
-      code == MUSTER_ERR_WAIT_INTERRUPTED)
-    return status_of(code);
-  return {};
+  Status outcome;  // a failure is told by the points that wait for it
+  return wait(oldest, outcome);
 }
 
 Status UnitLanes::reset() {
+  Status lost;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     if (lanes_[i] == MUSTER_LANE_NONE) continue;
-    if (latest_[i] != MUSTER_POINT_NONE) {
-      const muster_status_t code = muster_point_wait(session_, latest_[i], -1);
-      if (is_session_end(static_cast<Code>(code)) || code == MUSTER_ERR_WAIT_TIMEOUT ||
-          code == MUSTER_ERR_WAIT_INTERRUPTED)
-        return status_of(code);
-    }
+    Status outcome;
+    if (latest_[i] != MUSTER_POINT_NONE) MUSTER_RETURN_IF_ERROR(wait(latest_[i], outcome));
+    muster_failure failure = MUSTER_FAILURE_INIT;
+    if (muster_lane_failure(session_, lanes_[i], &failure) == MUSTER_OK &&
+        failure.status == MUSTER_ERR_PEER_LOST)
+      lost = Status(Code::kPeerLost, failure.text, failure.culprit_rank);
     MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lanes_[i])));
   }
   recent_.clear();
-  return {};
+  return lost;
+}
+
+Status UnitLanes::meet(UnitLane lane, muster_group group) {
+  constexpr int kCausesMax = 32;  // more than a group keeps
+  Resources resources(session_);
+  muster_collective barrier = MUSTER_COLLECTIVE_INIT;
+  barrier.op = MUSTER_BARRIER;
+  barrier.group = group;
+  const auto plan = resources.plan(barrier);
+  if (!plan) return plan.error();
+  Status outcome;
+  for (int i = 0; i < kCausesMax; ++i) {
+    const auto point = start(*plan, lane, {});
+    if (!point) return point.error();
+    MUSTER_RETURN_IF_ERROR(wait(*point, outcome));
+    if (outcome.ok()) break;
+    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lanes_[static_cast<std::size_t>(lane)])));
+    if (outcome.code() == Code::kPeerLost) break;
+  }
+  MUSTER_RETURN_IF_ERROR(resources.release());
+  return outcome;
 }
 
 bool UnitLanes::is_settled() {

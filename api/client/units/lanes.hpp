@@ -35,14 +35,18 @@ class UnitLanes {
   Result<muster_point> join(UnitLane lane, std::span<const muster_point> waits);
 
   // Waits until all starts have their outcome, whatever it is, and lets the lanes run again. Errors: those of
-  // a session's end, and interrupts.
+  // a session's end, and interrupts; PEER_LOST if that stopped a lane, which runs again all the same.
   Status reset();
+  // Meets all members of a group on a lane, once each has heard there why the group's operations failed.
+  // Errors: PEER_LOST, and those of reset().
+  Status meet(UnitLane lane, muster_group group);
   bool is_settled();
 
  private:
   static constexpr std::size_t kRecentMax = 1024;
   Result<muster_point> start_one(muster_plan plan, muster_lane lane, std::span<const muster_point> waits);
   Status make_room();
+  Status wait(muster_point point, Status& outcome);
 
   muster_session* session_;
   std::array<muster_lane, 3> lanes_{MUSTER_LANE_NONE, MUSTER_LANE_NONE, MUSTER_LANE_NONE};

@@ -181,6 +181,7 @@ Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how, S
   if (how.add_partial) MUSTER_RETURN_IF_ERROR(start(Step::kAddPartial, UnitLane::kReduce));
   if (!how.all_reduce) {
     MUSTER_RETURN_IF_ERROR(start(Step::kKeepPartial, UnitLane::kReduce));
+    points.ready = before.front();
     return points;
   }
   // Whole gradients of all units are sent on one lane, so an all-reduce that reads them runs there.

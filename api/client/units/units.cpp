@@ -215,9 +215,29 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
 
 Status muster_units::abandon() {
   if (schedule_ == nullptr) return {};
-  MUSTER_RETURN_IF_ERROR(lanes_.reset());
+  Status reset = lanes_.reset();
+  if (!reset.ok() && reset.code() != Code::kPeerLost) return reset;
   schedule_->reset();
   for (const auto& unit : units_) unit->reduction().reset();
+  return reset.ok() ? meet_everywhere() : reset;
+}
+
+// Where ranks have failed in different operations, they begin together again.
+Status muster_units::meet_everywhere() {
+  using muster::client::UnitLane;
+  std::set<std::pair<UnitLane, muster_group>> met;
+  const auto meet = [&](UnitLane lane, muster_group group) -> Status {
+    if (group == MUSTER_GROUP_SELF || !met.emplace(lane, group).second) return {};
+    return lanes_.meet(lane, group);
+  };
+  for (const auto& unit : units_) {
+    const muster::client::UnitFacts& facts = unit->facts();
+    MUSTER_RETURN_IF_ERROR(meet(UnitLane::kGather, facts.shard.group));
+    MUSTER_RETURN_IF_ERROR(meet(UnitLane::kReduce, facts.shard.group));
+    MUSTER_RETURN_IF_ERROR(
+        meet(facts.shard.ranks > 1 ? UnitLane::kAllReduce : UnitLane::kReduce, facts.replicate.group));
+  }
+  for (const muster_group group : slice_groups_) MUSTER_RETURN_IF_ERROR(meet(UnitLane::kGather, group));
   return {};
 }
 

@@ -52,6 +52,7 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Status check(const muster_unit_options& options) const;
   muster::Status prepare();
   muster::Status withdraw();  // what prepare() has made
+  muster::Status meet_everywhere();
   muster::Status place(std::vector<muster::shard::ScheduledUnit>& scheduled,
                        std::vector<muster::client::UnitPlaces>& places);
   muster::Status place_gradients(std::vector<muster::shard::ScheduledUnit>& scheduled,

@@ -200,8 +200,10 @@ MUSTER_API muster_status_t muster_unit_unused(muster_units* units, muster_unit u
  * these points (NONE entries count as reached). A unit of which some part never ran is a warning (muster_units_query). Errors: STATE
  * (no step; gradients that were reduced over `shard` alone, when the step has ended all the same). */
 MUSTER_API muster_status_t muster_step_end(muster_units* units, muster_point after, muster_point done[2]);
-/* Give the step up after a failure: wait for what it started, reset the set's lanes, forget what is whole. Without a step it does
- * nothing. Errors: those of waiting for the session; a lost group stays lost. */
+/* Give the step up after a failure: wait for what it started, reset the set's lanes, forget what is whole. Then meet the other ranks on
+ * each lane and group of the set, so all ranks that share units call it, and all begin the next step together. The wait has the
+ * job's default deadline. Before the first step it does nothing. Errors: PEER_LOST (a member is gone: give the set back, and make another
+ * one over the ranks that are left), those of waiting for the session. */
 MUSTER_API muster_status_t muster_step_abandon(muster_units* units);
 
 /* ---- beyond the usual ------------------------------------------------------------------------------------------ */

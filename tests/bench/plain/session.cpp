@@ -199,6 +199,10 @@ muster_status_t muster_lane_reset(muster_session*, muster_lane) {
   return MUSTER_OK;
 }
 
+muster_status_t muster_lane_failure(muster_session*, muster_lane, muster_failure*) {
+  return MUSTER_ERR_NOT_FOUND;
+}
+
 muster_status_t muster_point_test(muster_session*, muster_point) {
   return MUSTER_OK;
 }

@@ -475,7 +475,9 @@ class Program final : public UnitOperations {
     tally_.incomplete += expected.size();
     if (ended && *ended != expected)
       note("the end of the step names other units than those that lack a part");
-    if (schedule_.counts().whole_bytes != 0) note("something is whole between steps");
+    for (std::size_t i = 0; i < drawn_.units.size(); ++i)
+      if (schedule_.is_whole(i) && drawn_.units[i].after_forward == AfterForward::kFree)
+        note("a unit is whole between steps");
     for (std::size_t unit = 0; unit < truths_.size(); ++unit)
       if (truths_[unit].whole_sum) note(fmt::format("the gradients of {} were not reduced", unit));
     kernels_ended_ = after;
