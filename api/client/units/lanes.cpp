@@ -95,10 +95,9 @@ Status UnitLanes::make_room() {
 
 Status UnitLanes::reset() {
   Status lost;
+  MUSTER_RETURN_IF_ERROR(settle());
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     if (lanes_[i] == MUSTER_LANE_NONE) continue;
-    Status outcome;
-    if (latest_[i] != MUSTER_POINT_NONE) MUSTER_RETURN_IF_ERROR(wait(latest_[i], outcome));
     muster_failure failure = MUSTER_FAILURE_INIT;
     if (muster_lane_failure(session_, lanes_[i], &failure) == MUSTER_OK &&
         failure.status == MUSTER_ERR_PEER_LOST)
@@ -130,10 +129,11 @@ Status UnitLanes::meet(UnitLane lane, muster_group group) {
   return outcome;
 }
 
-bool UnitLanes::is_settled() {
-  return std::ranges::none_of(latest_, [&](muster_point point) {
-    return point != MUSTER_POINT_NONE && muster_point_test(session_, point) == MUSTER_PENDING;
-  });
+Status UnitLanes::settle() {
+  Status outcome;
+  for (const muster_point point : latest_)
+    if (point != MUSTER_POINT_NONE) MUSTER_RETURN_IF_ERROR(wait(point, outcome));
+  return {};
 }
 
 }  // namespace muster::client

@@ -25,7 +25,6 @@ class UnitLanes {
 
   // Lanes of equal names meet. Errors: those of muster_lane_create.
   Status open(const std::string& name);
-  bool are_open() const { return join_ != 0; }
   // Errors: BUSY.
   Status close();
 
@@ -34,13 +33,14 @@ class UnitLanes {
   // A point after all of `waits`: NONE if there are none, the one if there is one.
   Result<muster_point> join(UnitLane lane, std::span<const muster_point> waits);
 
-  // Waits until all starts have their outcome, whatever it is, and lets the lanes run again. Errors: those of
-  // a session's end, and interrupts; PEER_LOST if that stopped a lane, which runs again all the same.
+  // Waits until all starts have their outcome, whatever it is. Errors: those of the wait itself.
+  Status settle();
+  // As above, and lets the lanes run again. Errors: those of a session's end, and interrupts; PEER_LOST if
+  // that stopped a lane, which runs again all the same.
   Status reset();
   // Meets all members of a group on a lane, once each has heard there why the group's operations failed.
   // Errors: PEER_LOST, and those of reset().
   Status meet(UnitLane lane, muster_group group);
-  bool is_settled();
 
  private:
   static constexpr std::size_t kRecentMax = 1024;

@@ -252,10 +252,7 @@ Status muster_units::withdraw() {
 }
 
 Status muster_units::release() {
-  if (lanes_.are_open() && !lanes_.is_settled())
-    return failure(Code::kBusy,
-                   "work of the units is not finished; wait for the points of muster_step_end, or call "
-                   "muster_step_abandon");
+  MUSTER_RETURN_IF_ERROR(lanes_.settle());
   MUSTER_RETURN_IF_ERROR(withdraw());
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->release());
   return {};

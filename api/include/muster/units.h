@@ -65,8 +65,8 @@ typedef struct muster_units_options {
 
 /* Make an empty set. Local, asks nobody. options may be NULL. Errors: BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_units_create(muster_session* session, const muster_units_options* options, muster_units** units);
-/* Give a set back, with its memory and its lanes. Call it before muster_close. Memory that plans of the caller use stays until the
- * session ends. NULL is allowed. Errors: BUSY (work of the set is not finished; then the set is as before). */
+/* Wait for the work of a set, then give it back with its memory and its lanes. Call it before muster_close. Memory that plans of the
+ * caller use stays until the session ends. NULL is allowed. Errors: those of the wait, such as WAIT_TIMEOUT; then the set is as before. */
 MUSTER_API muster_status_t muster_units_destroy(muster_units* units);
 
 typedef struct muster_units_info {
