@@ -1,0 +1,416 @@
+// Units by a real node's ranks: calls out of order, ranks that differ, failures, and what follows them.
+#include <muster/units.h>
+
+#include "tests/api/client/running_ranks.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+namespace {
+
+using muster::test::Member;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+void ok(muster_status_t status) {
+  ASSERT_EQ(status, MUSTER_OK) << muster_last_error();
+}
+
+using UnitRules = muster::test::RunningRanks;
+
+// One unit of one vector, without a model around it.
+class OneUnit {
+ public:
+  OneUnit(Member& member, muster_unit_options options, muster_units_options set = MUSTER_UNITS_OPTIONS_INIT,
+          std::int64_t elements = 10) {
+    ok(muster_units_create(member.session, &set, &units));
+    muster_layout_options layout = MUSTER_LAYOUT_OPTIONS_INIT;
+    layout.dims = 1;
+    layout.shape[0] = elements;
+    layout.axis_count = 1;
+    layout.axes[0].name = "dp_shard";
+    layout.axes[0].placement = MUSTER_SHARD;
+    ok(muster_layout_create(member.session, &layout, &layout_));
+    const muster_parameter parameters[] = {{"w", layout_, MUSTER_F32, 0}, {"v", layout_, MUSTER_F32, 0}};
+    options.name = "unit";
+    options.shard = "dp_shard";
+    options.parameters = parameters;
+    options.parameter_count = 2;
+    muster_unit unit = 0;
+    ok(muster_unit_create(units, &options, &unit));
+  }
+  OneUnit(const OneUnit&) = delete;
+  OneUnit& operator=(const OneUnit&) = delete;
+  ~OneUnit() {
+    ok(muster_units_destroy(units));
+    ok(muster_layout_destroy(layout_));
+  }
+  muster_status_t forward() {
+    muster_point ready = MUSTER_POINT_NONE;
+    return muster_unit_forward_begin(units, 0, &ready);
+  }
+  muster_status_t forward_end(std::uint32_t part = 0) {
+    return muster_unit_forward_end(units, 0, part, MUSTER_POINT_NONE);
+  }
+  muster_status_t backward() {
+    muster_point ready[2];
+    return muster_unit_backward_begin(units, 0, ready);
+  }
+  muster_status_t backward_end(std::uint32_t flags = 0, std::uint32_t part = 0) {
+    return muster_unit_backward_end(units, 0, part, MUSTER_POINT_NONE, flags, nullptr);
+  }
+  muster_status_t step() { return muster_step_begin(units, MUSTER_POINT_NONE, 0); }
+  muster_status_t step_end() {
+    const muster_status_t ended = muster_step_end(units, MUSTER_POINT_NONE, done);
+    return ended;
+  }
+  muster_units_info info() const {
+    muster_units_info info = MUSTER_UNITS_INFO_INIT;
+    ok(muster_units_query(units, &info));
+    return info;
+  }
+
+  muster_units* units = nullptr;
+  muster_point done[2] = {};
+
+ private:
+  muster_layout* layout_ = nullptr;
+};
+
+TEST_F(UnitRules, RefuseCallsOutOfOrder) {
+  with_ranks(1, [&](Member& member) {
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+    const auto refused = [&](muster_status_t status, const char* text) {
+      EXPECT_EQ(status, MUSTER_ERR_STATE);
+      EXPECT_THAT(muster_last_error(), HasSubstr(text));
+    };
+    muster_tensor tensor{};
+    refused(unit.forward(), "unit \"unit\" is used before the first muster_step_begin");
+    refused(unit.step_end(), "no step of these units has begun");
+    refused(muster_unit_tensor(unit.units, 0, 0, MUSTER_UNIT_WHOLE, &tensor), "has no place yet");
+    ok(unit.step());
+    refused(unit.step(), "the step before has not ended");
+    refused(unit.forward_end(), "muster_unit_forward_end of unit \"unit\": its forward has not begun");
+    refused(unit.backward(), "a backward needs a forward before it in the step");
+    refused(unit.backward_end(), "its backward has not begun");
+    ok(unit.forward());
+    refused(unit.backward(), "its forward has not ended");
+    ok(unit.forward_end());
+    ok(unit.backward());
+    ok(unit.backward_end());
+    refused(muster_unit_changed(unit.units, 0, MUSTER_POINT_NONE), "change between two steps");
+    ok(unit.step_end());
+    refused(unit.forward(), "no step has begun; call muster_step_begin first");
+  });
+}
+
+TEST_F(UnitRules, RefuseASecondReductionWithoutMemoryForIt) {
+  with_ranks(2, [&](Member& member) {
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+    ok(unit.step());
+    await_all(member);
+    for (int i = 0; i < 2; ++i) {
+      ok(unit.forward());
+      ok(unit.forward_end());
+      ok(unit.backward());
+      if (i == 0) ok(unit.backward_end());
+    }
+    EXPECT_EQ(unit.backward_end(), MUSTER_ERR_STATE);
+    EXPECT_THAT(muster_last_error(), HasSubstr("is reduced twice in a step; make the set with"));
+    EXPECT_EQ(unit.step_end(), MUSTER_ERR_STATE);
+    ok(muster_step_abandon(unit.units));
+    ok(unit.step());
+    ok(unit.step_end());
+  });
+}
+
+// Makes units of one vector or matrix over dp_shard=4,tp=2, to see which are refused.
+class Attempts {
+ public:
+  explicit Attempts(Member& member) : session_(member.session) {
+    ok(muster_units_create(session_, nullptr, &units_));
+    rows = layout({6, 6}, 0, false);
+    columns = layout({6, 6}, 1, false);
+    cut = layout({6, 6}, 0, true);
+    next();
+  }
+  Attempts(const Attempts&) = delete;
+  Attempts& operator=(const Attempts&) = delete;
+  ~Attempts() {
+    for (muster_layout* layout : {rows, columns, cut}) ok(muster_layout_destroy(layout));
+    ok(muster_units_destroy(units_));
+  }
+  // Makes the unit, and then begins to describe another one.
+  void expect(muster_status_t status, const char* text) {
+    muster_unit unit = 0;
+    options.parameters = parameters.data();
+    options.parameter_count = static_cast<std::uint32_t>(parameters.size());
+    EXPECT_EQ(muster_unit_create(units_, &options, &unit), status) << text;
+    if (status != MUSTER_OK) {
+      EXPECT_THAT(muster_last_error(), HasSubstr(text));
+    }
+    next();
+  }
+
+  muster_layout *rows = nullptr, *columns = nullptr, *cut = nullptr;
+  muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+  std::vector<muster_parameter> parameters;
+
+ private:
+  void next() {
+    options = MUSTER_UNIT_OPTIONS_INIT;
+    options.name = "b";
+    options.shard = "dp_shard";
+    parameters = {{"v", rows, MUSTER_F32, 0}};
+  }
+  muster_layout* layout(std::vector<std::int64_t> shape, std::int32_t dim, bool tp) {
+    muster_layout_options said = MUSTER_LAYOUT_OPTIONS_INIT;
+    said.dims = static_cast<std::int32_t>(shape.size());
+    std::ranges::copy(shape, said.shape);
+    said.axis_count = tp ? 2 : 1;
+    said.axes[0].name = "dp_shard";
+    said.axes[0].placement = MUSTER_SHARD;
+    said.axes[0].dim = dim;
+    said.axes[1].name = "tp";
+    said.axes[1].placement = tp ? MUSTER_SHARD : MUSTER_REPLICATE;
+    muster_layout* made = nullptr;
+    ok(muster_layout_create(session_, &said, &made));
+    return made;
+  }
+
+  muster_session* session_;
+  muster_units* units_ = nullptr;
+};
+
+TEST_F(UnitRules, RefuseParametersThatCannotBeInAUnit) {
+  mesh = "dp_shard=4,tp=2";
+  with_ranks(8, [&](Member& member) {
+    Attempts attempts(member);
+    muster_unit_options& options = attempts.options;
+    std::vector<muster_parameter>& parameters = attempts.parameters;
+    parameters[0].dtype = MUSTER_I32;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "which has no gradients");
+    parameters.push_back({"u", attempts.rows, MUSTER_BF16, 0});
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT,
+                    "trainable parameters have one dtype, but \"v\" has f32 and \"u\" has bf16");
+    parameters.push_back(parameters.front());
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "parameter \"v\" of unit \"b\": another one has this name");
+    parameters[0].layout = attempts.columns;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "4 ranks do not divide dim 1 of the tensor [6, 6] evenly");
+    parameters[0].layout = nullptr;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "it has no layout");
+    options.shard = "dp_shar";
+    attempts.expect(MUSTER_ERR_NOT_FOUND, "dp_shar");
+    options.shard = "dp_shard_cp";
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "its layout has no axis \"dp_shard_cp\"");
+    options.after_forward = 2;
+    parameters[0].layout = attempts.cut;
+    attempts.expect(MUSTER_ERR_UNSUPPORTED, "another axis shards \"v\" too");
+    attempts.expect(MUSTER_OK, "");
+    options.name = "c";
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "parameter \"v\" of unit \"c\" is in unit \"b\" already");
+    meet_and_leave(member);
+  });
+}
+
+TEST_F(UnitRules, RefuseWhatCannotBeAUnit) {
+  mesh = "dp_shard=4,tp=2";
+  with_ranks(8, [&](Member& member) {
+    Attempts attempts(member);
+    muster_unit_options& options = attempts.options;
+    options.name = nullptr;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "the unit has no name");
+    options.size = 8;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "muster_unit_options has size 8");
+    options.after_forward = 3;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "after_forward is 3; possible are");
+    options.whole_dtype = MUSTER_I8;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "whole_dtype is 8");
+    options.divisor = -1;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "divisor is -1");
+    options.parts = 65;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "parts is 65; 1 to 64 are possible");
+    options.flags = MUSTER_UNIT_ROOT;
+    options.module = "m";
+    attempts.expect(MUSTER_OK, "");
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "there is a unit \"b\" already");
+    const auto call = [&](const char* name) {
+      options.name = name;
+      attempts.parameters[0].name = name;
+    };
+    call("c");
+    options.flags = MUSTER_UNIT_ROOT;
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "unit \"c\" is to be the root, but \"b\" is");
+    call("c");
+    attempts.expect(MUSTER_OK, "");
+    call("d");
+    options.module = "m";
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "but unit \"c\" of another module is between them");
+    meet_and_leave(member);
+  });
+}
+
+// Goal:   ranks that have made different units hear what differs, all of them, before a byte moves.
+TEST_F(UnitRules, SayHowRanksDiffer) {
+  with_ranks(3, [&](Member& member) {
+    muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+    if (member.rank == 2) options.reduce_dtype = MUSTER_BF16;
+    {
+      OneUnit unit(member, options);
+      EXPECT_EQ(unit.step(), MUSTER_ERR_MISMATCH);
+      EXPECT_THAT(muster_last_error(),
+                  AllOf(HasSubstr("Rank 0: unit \"unit\""), HasSubstr("reduced in f32"),
+                        HasSubstr("Rank 2: unit \"unit\""), HasSubstr("reduced in bf16")));
+    }
+    muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
+    if (member.rank == 1) set.prefetch = 2;
+    {
+      OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, set);
+      EXPECT_EQ(unit.step(), MUSTER_ERR_MISMATCH);
+      EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("prefetch 1"), HasSubstr("prefetch 2")));
+    }
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, MUSTER_UNITS_OPTIONS_INIT, member.rank == 0 ? 10 : 11);
+    EXPECT_EQ(unit.step(), MUSTER_ERR_MISMATCH);
+    EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("shape [10]"), HasSubstr("shape [11]")));
+    meet_and_leave(member);
+  });
+}
+
+// Goal:   what one rank alone is refused is an error at all.
+TEST_F(UnitRules, SayWhatOneRankWasRefused) {
+  with_ranks(3, [&](Member& member) {
+    muster_lane lane = 0;
+    if (member.rank == 1) ok(muster_lane_create(member.session, MUSTER_LANE_GATHER, "units", &lane));
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+    EXPECT_EQ(unit.step(), MUSTER_ERR_DUPLICATE);
+    EXPECT_THAT(muster_last_error(), HasSubstr("rank 1: "));
+    // It works once the cause is gone.
+    if (member.rank == 1) ok(muster_lane_destroy(member.session, lane));
+    ok(unit.step());
+    ok(unit.step_end());
+    muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
+    set.name = "small";
+    set.budget_bytes = 64;
+    OneUnit small(member, MUSTER_UNIT_OPTIONS_INIT, set, 100);
+    EXPECT_EQ(small.step(), MUSTER_ERR_NO_RESOURCE);
+    EXPECT_THAT(muster_last_error(),
+                HasSubstr("rank 0: the budget is 64 bytes, but 832 must be whole at once (unit)"));
+    meet_and_leave(member);
+  });
+}
+
+// Goal:   a rank that is refused in a step does not leave the others waiting, and all can begin anew.
+TEST_F(UnitRules, DoNotWaitForARankThatWasRefused) {
+  with_ranks(2, [&](Member& member) {
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+    ok(unit.step());
+    await_all(member);
+    if (member.rank == 0) {
+      EXPECT_EQ(unit.backward(), MUSTER_ERR_STATE);
+    } else {
+      muster_point ready = MUSTER_POINT_NONE;
+      ok(muster_unit_forward_begin(unit.units, 0, &ready));
+      EXPECT_EQ(muster_point_wait(member.session, ready, -1), MUSTER_ERR_ABORTED);
+      EXPECT_THAT(muster_last_error(), HasSubstr("rank 0"));
+    }
+    ok(muster_step_abandon(unit.units));
+    for (int step = 0; step < 3; ++step) {
+      ok(unit.step());
+      ok(unit.forward());
+      ok(unit.forward_end());
+      ok(unit.backward());
+      ok(unit.backward_end());
+      ok(unit.step_end());
+      for (const muster_point point : unit.done) ok(muster_point_wait(member.session, point, -1));
+    }
+  });
+}
+
+TEST_F(UnitRules, EndWithAParameterThatNobodyUsed) {
+  with_ranks(2, [&](Member& member) {
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+    ok(unit.step());
+    muster_tensor whole{};
+    muster_tensor gradient[2] = {};
+    ok(muster_unit_tensor(unit.units, 0, 0, MUSTER_UNIT_WHOLE_GRADIENT, &whole));
+    muster_buffer_info info = MUSTER_BUFFER_INFO_INIT;
+    ok(muster_buffer_query(member.session, whole.buffer, &info));
+    std::fill_n(reinterpret_cast<float*>(static_cast<std::byte*>(info.address) + whole.offset_bytes), 20,
+                static_cast<float>(member.rank + 1));
+    for (std::uint32_t p = 0; p < 2; ++p)
+      ok(muster_unit_tensor(unit.units, 0, p, MUSTER_UNIT_GRADIENT_SHARD, &gradient[p]));
+    ok(muster_buffer_query(member.session, gradient[0].buffer, &info));
+    auto* shard = static_cast<float*>(info.address);
+    std::fill_n(shard, 10, 7.0F);
+    ok(unit.forward());
+    ok(unit.forward_end());
+    ok(unit.backward());
+    ok(muster_unit_unused(unit.units, 0, 1));
+    ok(unit.backward_end());
+    ok(unit.step_end());
+    for (const muster_point point : unit.done) ok(muster_point_wait(member.session, point, -1));
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(shard[i], i < 5 ? 1.5F : 0.0F) << i;
+    meet_and_leave(member);
+  });
+}
+
+TEST_F(UnitRules, WarnOfAPartThatNeverRan) {
+  with_ranks(2, [&](Member& member) {
+    muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+    options.parts = 2;
+    OneUnit unit(member, options);
+    for (int step = 0; step < 2; ++step) {
+      ok(unit.step());
+      ok(unit.forward());
+      ok(unit.forward_end(0));
+      ok(unit.step_end());
+      EXPECT_THAT(unit.info().warning, HasSubstr("a part of unit \"unit\" did not run"));
+      EXPECT_EQ(unit.info().whole_bytes, 0U);
+    }
+    EXPECT_EQ(unit.forward_end(2), MUSTER_ERR_BAD_ARGUMENT);
+    meet_and_leave(member);
+  });
+}
+
+// Goal:   an evaluation gathers once what it keeps whole.
+TEST_F(UnitRules, StayWholeWhileShardsAreUnchanged) {
+  with_ranks(2, [&](Member& member) {
+    muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+    options.after_forward = MUSTER_RESHARD_NEVER;
+    OneUnit unit(member, options);
+    for (int step = 0; step < 4; ++step) {
+      ok(muster_step_begin(unit.units, MUSTER_POINT_NONE, step == 0 ? 0 : MUSTER_STEP_UNCHANGED));
+      muster_point ready = MUSTER_POINT_NONE;
+      ok(muster_unit_unshard(unit.units, 0, &ready));
+      ok(muster_point_wait(member.session, ready, -1));
+      if (step == 1) ok(muster_unit_reshard(unit.units, 0, MUSTER_POINT_NONE));
+      EXPECT_EQ(unit.info().gathers, step < 2 ? 1U : 2U) << step;
+      ok(unit.step_end());
+    }
+    meet_and_leave(member);
+  });
+}
+
+// Goal:   the death of a rank is told by the points of the units, and the set can be given back.
+TEST_F(UnitRules, HearOfALostRank) {
+  with_ranks(3, [&](Member& member) {
+    auto unit = std::make_unique<OneUnit>(member, muster_unit_options MUSTER_UNIT_OPTIONS_INIT);
+    ok(unit->step());
+    if (member.rank == 2) {
+      await_all(member);
+      unit.reset();
+      return;
+    }
+    muster_point ready = MUSTER_POINT_NONE;
+    ok(muster_unit_forward_begin(unit->units, 0, &ready));
+    await_all(member);
+    EXPECT_EQ(muster_point_wait(member.session, ready, -1), MUSTER_ERR_PEER_LOST);
+    EXPECT_THAT(muster_last_error(), HasSubstr("rank 2"));
+    EXPECT_EQ(muster_step_abandon(unit->units), MUSTER_ERR_PEER_LOST);
+  });
+}
+
+}  // namespace
