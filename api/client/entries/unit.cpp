@@ -1,6 +1,7 @@
 // Units of the C API.
 #include "api/base/dtype.hpp"
 #include "api/client/error.hpp"
+#include "api/client/layout_handle.hpp"
 #include "api/client/units/units.hpp"
 
 #include <algorithm>
@@ -206,6 +207,17 @@ muster_status_t muster_unit_boxes(muster_units* units, muster_unit unit, uint32_
       std::ranges::copy(pieces[i].box.length, boxes[i].length);
       std::ranges::copy(pieces[i].at, boxes[i].at);
     }
+    return {};
+  });
+}
+
+muster_status_t muster_unit_layout(muster_units* units, muster_unit unit, uint32_t parameter,
+                                   muster_layout** layout) {
+  if (layout != nullptr) *layout = nullptr;
+  return with_unit(units, unit, [&]() -> Status {
+    if (layout == nullptr) return failure(Code::kBadArgument, "layout must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(const muster::Layout* known, units->unit(unit).layout(parameter));
+    *layout = new muster_layout{*known};
     return {};
   });
 }

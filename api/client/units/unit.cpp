@@ -116,6 +116,11 @@ Result<std::vector<Layout::Piece>> Unit::boxes(std::uint32_t parameter, std::int
   return (which == MUSTER_UNIT_SHARD ? places.layout() : places.whole()).pieces(places.rank());
 }
 
+Result<const Layout*> Unit::layout(std::uint32_t parameter) const {
+  MUSTER_RETURN_IF_ERROR(check_view(parameter, MUSTER_UNIT_SHARD));
+  return &facts_.parameters[parameter].places.layout();
+}
+
 Status Unit::set_unused(std::uint32_t parameter) {
   MUSTER_RETURN_IF_ERROR(check_view(parameter, MUSTER_UNIT_GRADIENT_SHARD));
   reduction_.set_unused(parameter);

@@ -49,6 +49,7 @@ class Unit {
 
   Result<muster_tensor> tensor(std::uint32_t parameter, std::int32_t which) const;
   Result<std::vector<Layout::Piece>> boxes(std::uint32_t parameter, std::int32_t which) const;
+  Result<const Layout*> layout(std::uint32_t parameter) const;
   Status set_unused(std::uint32_t parameter);
 
  private:

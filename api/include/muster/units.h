@@ -161,6 +161,8 @@ MUSTER_API muster_status_t muster_unit_tensor(muster_units* units, muster_unit u
 /* The blocks of the parameter that a view of this rank has, as muster_layout_boxes. `which`: SHARD or WHOLE. */
 MUSTER_API muster_status_t muster_unit_boxes(muster_units* units, muster_unit unit, uint32_t parameter, int32_t which,
                                              muster_box* boxes, size_t capacity, size_t* count);
+/* The parameter's layout, for checkpoints and redistributions: the caller's, to be destroyed. Errors: BAD_ARGUMENT. */
+MUSTER_API muster_status_t muster_unit_layout(muster_units* units, muster_unit unit, uint32_t parameter, muster_layout** layout);
 
 /* ---- a step ---------------------------------------------------------------------------------------------------- */
 

@@ -104,6 +104,13 @@ TEST_F(UnitRules, RefuseCallsOutOfOrder) {
     refused(muster_unit_changed(unit.units, 0, MUSTER_POINT_NONE), "change between two steps");
     ok(unit.step_end());
     refused(unit.forward(), "no step has begun; call muster_step_begin first");
+    muster_layout* layout = nullptr;
+    ok(muster_unit_layout(unit.units, 0, 1, &layout));
+    std::int64_t shape[MUSTER_TENSOR_DIMS_MAX] = {};
+    ok(muster_layout_local_shape(layout, 0, shape));
+    EXPECT_EQ(shape[0], 10);
+    ok(muster_layout_destroy(layout));
+    EXPECT_EQ(muster_unit_layout(unit.units, 0, 2, &layout), MUSTER_ERR_BAD_ARGUMENT);
   });
 }
 
