@@ -83,6 +83,15 @@ struct Share {
   std::byte* target = nullptr;
 };
 
+// Where a member's two vectors begin in one operation. A start may name others than those of the share.
+struct Bases {
+  const std::byte* source = nullptr;
+  std::byte* target = nullptr;
+};
+inline Bases bases_of(const Share& share) noexcept {
+  return {share.source, share.target};
+}
+
 const char* redop_name(muster_redop op) noexcept;  // "sum"
 
 // Counts and offsets of a member's own half, from its caller. An empty list: the default of muster_blocks.

@@ -2,6 +2,7 @@
 #include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/overlap.hpp"
+#include "api/base/rooms.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -14,66 +15,17 @@ __extension__ using Wide = unsigned __int128;
 
 constexpr std::uint64_t kBytesMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
-// Bytes [first, last) of one block.
-struct ByteRange {
-  std::uintptr_t first = 0;
-  std::uintptr_t last = 0;
-  std::size_t block = 0;
-};
-bool by_first(const ByteRange& a, const ByteRange& b) {
-  return a.first < b.first;
-}
-
-std::vector<ByteRange> ranges_of(const std::byte* data, std::span<const Block> blocks, std::size_t bytes) {
-  std::vector<ByteRange> ranges;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (blocks[i].count == 0) continue;
-    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(data) + blocks[i].offset * bytes;
-    ranges.push_back({first, first + blocks[i].count * bytes, i});
-  }
-  return ranges;
-}
-
-// Whether a source block may lie exactly where a target block lies ("in place"). If both sides are cut alike,
-// it must be the same block; else the block of the cut side must be the own one.
-bool may_coincide(const Collective& c, const Share& share, const ByteRange& source, const ByteRange& target) {
-  const auto own = static_cast<std::size_t>(share.index);
-  if (!c.first_piece.empty()) {
-    const bool of_target = has_target_blocks(c.op, false);
-    const std::size_t cut = of_target ? target.block : source.block;
-    const std::size_t mine = of_target ? source.block : target.block;
-    return cut == c.first_piece[own] + mine && cut < c.first_piece[own + 1];
-  }
-  const bool one_source = share.source_blocks.size() == 1;
-  const bool one_target = share.target_blocks.size() == 1;
-  if (one_source == one_target) return source.block == target.block;
-  return one_source ? target.block == own : source.block == own;
-}
-
-// What is read and what is written must be apart, or coincide in place.
-Status check_places(const Collective& c, const Share& share, std::size_t bytes) {
-  std::vector<ByteRange> writes = ranges_of(share.target, share.target_blocks, bytes);
-  std::sort(writes.begin(), writes.end(), by_first);
-  for (std::size_t k = 1; k < writes.size(); ++k)
-    if (writes[k - 1].last > writes[k].first)
-      return failure(Code::kBadArgument, "blocks {} and {} of member {}'s target overlap",
-                     writes[k - 1].block, writes[k].block, share.index);
-  for (const ByteRange& read : ranges_of(share.source, share.source_blocks, bytes)) {
-    // Writes are apart and sorted: only the last one that begins before the read's end can meet it.
-    const auto after = std::lower_bound(writes.begin(), writes.end(), read.last,
-                                        [](const ByteRange& w, std::uintptr_t end) { return w.first < end; });
-    if (after == writes.begin()) continue;
-    const ByteRange& write = *(after - 1);
-    if (write.last <= read.first) continue;
-    const bool same = write.first == read.first && write.last == read.last;
-    if (!same || !may_coincide(c, share, read, write))
-      return failure(
-          Code::kBadArgument,
-          "source and target of member {} overlap: block {} of the source begins {} bytes from block "
-          "{} of the target; in place means the same start, or the own block of the whole vector",
-          share.index, read.block, static_cast<std::int64_t>(read.first - write.first), write.block);
-  }
-  return Status();
+// Blocks that are written must lie apart, and also apart from what is read, but for places "in place".
+Status check_places(const Collective& c, const Share& share) {
+  const std::span<const Block> blocks = share.target_blocks;
+  const std::vector<std::uint32_t> order = in_order(blocks);
+  for (std::size_t k = 1; k < order.size(); ++k)
+    if (blocks[order[k - 1]].offset + blocks[order[k - 1]].count > blocks[order[k]].offset)
+      return failure(Code::kBadArgument, "blocks {} and {} of member {}'s target overlap", order[k - 1],
+                     order[k], share.index);
+  const Offsets at{reinterpret_cast<std::uintptr_t>(share.source),
+                   reinterpret_cast<std::uintptr_t>(share.target)};
+  return check_reads(c, share, at, order);
 }
 
 Status check_memory(const Collective& c, const Share& share, std::size_t bytes) {
@@ -219,7 +171,7 @@ Status check_share(const Collective& collective, const Share& share, std::int32_
                    "member {} gives what lies in the node-shared target, where all members' results are one: "
                    "the source of an all_reduce must lie elsewhere",
                    share.index);
-  return check_places(collective, share, bytes);
+  return check_places(collective, share);
 }
 
 }  // namespace muster

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/base/ids.hpp"
+#include "api/base/rooms.hpp"
 #include "api/client/direct/planning.hpp"
 #include "api/shm/command.hpp"
 #include "api/shm/control.hpp"
@@ -22,6 +23,7 @@ namespace muster::client {
 struct ToldCollective {
   shm::PlanCollective message;
   Described described;
+  Rooms rooms;  // for starts with offsets of their own
 };
 
 // Plans fills a record when it makes the plan, and again when the counts change. Another class that writes a

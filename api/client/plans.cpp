@@ -76,9 +76,19 @@ Result<muster_plan> Plans::make(const muster_collective& c, const Description& d
   for (std::uint32_t i = 0; i < c.send_count; ++i) record.buffers.push_back(c.sends[i].view.buffer);
   for (std::uint32_t i = 0; i < c.receive_count; ++i) record.buffers.push_back(c.receives[i].view.buffer);
   record.usual_lane = usual_lane(description.message);
-  record.told = std::make_unique<ToldCollective>(ToldCollective{description.message, std::move(described)});
+  Rooms rooms = rooms_of(description.message, described);
+  record.told = std::make_unique<ToldCollective>(
+      ToldCollective{description.message, std::move(described), std::move(rooms)});
   MUSTER_FAULT_POINT("plan.known");
   return grant->handle;
+}
+
+Rooms Plans::rooms_of(const shm::PlanCollective& m, const Described& described) const {
+  const auto room = [&](const muster_range& range) -> Room {
+    return {range.buffer, buffers_.room_of({range.buffer, 0})};
+  };
+  return Rooms(described.what, described.mine, room(m.source), room(m.target),
+               {m.source.offset_bytes, m.target.offset_bytes});
 }
 
 // ---- one-shot calls ----------------------------------------------------------------------------
@@ -178,7 +188,8 @@ Status Plans::recount(muster_plan plan, const muster_collective& counts) {
   }
   MUSTER_FAULT_POINT("recount.checked");
   table_.set_news(*record, recount_commands(plan, description));
-  *record->told = {description.message, std::move(described)};
+  Rooms rooms = rooms_of(description.message, described);
+  *record->told = {description.message, std::move(described), std::move(rooms)};
   record->usual_lane = usual_lane(description.message);
   MUSTER_FAULT_POINT("recount.noted");
   return {};

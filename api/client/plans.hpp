@@ -52,6 +52,7 @@ class Plans {
  private:
   Result<Description> describe(const muster_collective& collective);
   Result<muster_plan> make(const muster_collective& collective, const Description& description);
+  Rooms rooms_of(const shm::PlanCollective& message, const Described& described) const;
   Status make_room_in_cache();
   template<class IsOver>
   Status forget_cached_if(IsOver is_over);

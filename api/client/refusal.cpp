@@ -22,7 +22,14 @@ Status check_fields(const muster_submit& submit, const Timelines& timelines) {
   if (submit.wait_count > MUSTER_WAITS_MAX)
     return failure(Code::kBadArgument, "submit.wait_count is {}; a start waits for {} points at most",
                    submit.wait_count, MUSTER_WAITS_MAX);
-  if (submit.flags != 0) return failure(Code::kBadArgument, "submit.flags is {}; it must be 0", submit.flags);
+  if ((submit.flags & ~MUSTER_SUBMIT_OFFSETS) != 0)
+    return failure(Code::kBadArgument, "submit.flags is {:#x}; it must be 0 or MUSTER_SUBMIT_OFFSETS ({:#x})",
+                   submit.flags, MUSTER_SUBMIT_OFFSETS);
+  if (submit.flags != 0 && submit.wait_count > MUSTER_WAITS_WITH_OFFSETS_MAX)
+    return failure(Code::kBadArgument,
+                   "submit.wait_count is {}; a start with MUSTER_SUBMIT_OFFSETS waits for {} points at most: "
+                   "wait for the others beforehand",
+                   submit.wait_count, MUSTER_WAITS_WITH_OFFSETS_MAX);
   if (submit.deadline_ns < 0)
     return failure(Code::kBadArgument, "submit.deadline_ns {} is negative; 0 is the job's default",
                    submit.deadline_ns);
@@ -40,6 +47,15 @@ Status check_wait(std::uint32_t i, muster_point wait, const Timelines& timelines
       Code::kBadArgument,
       "submit.waits[{}] is of timeline {}, which is no lane and none that this session has created", i,
       timeline);
+}
+
+Status check_offsets(const ToldCollective* told, const muster_submit& submit) {
+  if (told == nullptr)
+    return failure(
+        Code::kBadArgument,
+        "submit.flags has MUSTER_SUBMIT_OFFSETS, but a kernel's plan takes no offsets; leave it 0");
+  const Status allowed = told->rooms.check(told->described.what, told->described.mine, offsets_in(submit));
+  return allowed.ok() ? Status() : failure(allowed.code(), "submit: {}", allowed.message());
 }
 
 Status cannot_signal(std::uint32_t timeline, std::uint64_t value, const Timelines& timelines) {

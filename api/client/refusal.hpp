@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/base/status.hpp"
+#include "api/client/plan_table.hpp"
 #include "api/client/timelines.hpp"
 
 #include <muster/muster.h>
@@ -18,6 +19,11 @@ Status no_such_plan(muster_plan plan);
 Status check_fields(const muster_submit& submit, const Timelines& timelines);
 // Ok if a start may wait for wait number `i`.
 Status check_wait(std::uint32_t i, muster_point wait, const Timelines& timelines);
+inline Offsets offsets_in(const muster_submit& submit) {
+  return {submit.source_offset_bytes, submit.target_offset_bytes};
+}
+// Ok if a start may bring these offsets to its plan. nullptr: the plan is a kernel's.
+Status check_offsets(const ToldCollective* told, const muster_submit& submit);
 // Says what is wrong with a signal that was refused; never ok.
 Status cannot_signal(std::uint32_t timeline, std::uint64_t value, const Timelines& timelines);
 

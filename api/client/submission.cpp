@@ -19,8 +19,44 @@ muster_lane lowest(std::uint64_t lanes) {
   return static_cast<muster_lane>(std::countr_zero(lanes));
 }
 
+// Whether the arguments say why, or what is full.
+bool is_refusal(Code code) {
+  return code == Code::kBusy || code == Code::kBadArgument || code == Code::kUnsupported;
+}
+
 bool is_entry(muster_point wait) {
   return (wait & ~shm::kPointValueMask) == kPointOfEntry;
+}
+
+// Whether lane, flags, deadline and number of waits are those of a start, and of one with offsets.
+bool is_well_formed(const muster_submit& submit) {
+  return submit.lane < shm::kLanesMax && submit.wait_count <= MUSTER_WAITS_MAX && submit.flags == 0 &&
+         submit.deadline_ns >= 0;
+}
+
+bool is_well_formed_at(const muster_submit& submit) {
+  return submit.lane < shm::kLanesMax && submit.wait_count <= MUSTER_WAITS_WITH_OFFSETS_MAX &&
+         submit.flags == MUSTER_SUBMIT_OFFSETS && submit.deadline_ns >= 0;
+}
+
+// In terms of the plan as the engine has it once it knows the plan's new counts.
+bool takes_offsets(const PlanRecord& record, const muster_submit& submit) {
+  const ToldCollective* const told = record.told.get();
+  return told != nullptr && told->rooms.allow(told->described.what, told->described.mine, offsets_in(submit));
+}
+
+template<shm::CommandKind kKind>
+shm::Command start_of(muster_plan plan, const muster_submit& submit) {
+  constexpr bool kAt = kKind == shm::CommandKind::kStartAt;
+  const auto wait = [&](std::uint32_t i) {
+    return i < submit.wait_count ? submit.waits[i] : MUSTER_POINT_NONE;
+  };
+  return {.kind = kKind,
+          .lane = static_cast<std::uint16_t>(submit.lane),
+          .plan = plan,
+          .waits = {wait(0), wait(1), kAt ? submit.source_offset_bytes : wait(shm::kSourceOffsetAt),
+                    kAt ? submit.target_offset_bytes : wait(shm::kTargetOffsetAt)},
+          .deadline_ns = static_cast<std::uint64_t>(submit.deadline_ns)};
 }
 
 }  // namespace
@@ -36,9 +72,23 @@ Submission::Submission(const Ends& ends, shm::Descriptor doorbell, Connection& c
 // ---- one start ---------------------------------------------------------------------------------
 
 Code Submission::start(muster_plan plan, const muster_submit& submit, muster_point* point) {
-  if (!is_well_formed(submit)) return Code::kBadArgument;
+  if (!is_well_formed(submit)) [[unlikely]]
+    return start_at(plan, submit, point);
+  return start_as<shm::CommandKind::kStart>(plan, submit, point);
+}
+
+// Apart from start(), which then costs nothing for it.
+Code Submission::start_at(muster_plan plan, const muster_submit& submit, muster_point* point) {
+  if (!is_well_formed_at(submit)) return Code::kBadArgument;
+  return start_as<shm::CommandKind::kStartAt>(plan, submit, point);
+}
+
+template<shm::CommandKind kKind>
+Code Submission::start_as(muster_plan plan, const muster_submit& submit, muster_point* point) {
   PlanRecord* const record = plans_.find(plan);
   if (record == nullptr) return Code::kStale;
+  if constexpr (kKind == shm::CommandKind::kStartAt)
+    if (!takes_offsets(*record, submit)) return check_offsets(record->told.get(), submit).code();
   for (std::uint32_t i = 0; i < submit.wait_count; ++i)
     if (!timelines_.may_be_awaited(submit.waits[i])) return Code::kBadArgument;
   const muster_lane lane = submit.lane;
@@ -46,7 +96,7 @@ Code Submission::start(muster_plan plan, const muster_submit& submit, muster_poi
   MUSTER_FAULT_POINT("start.checked");
   if (lanes_[lane].flags != 0 || !record->news.empty()) [[unlikely]]
     if (const Code code = say_first(lane, *record); code != Code::kOk) return code;
-  if (const Code code = ring_.push(start_of(plan, submit)); code != Code::kOk) return code;
+  if (const Code code = ring_.push(start_of<kKind>(plan, submit)); code != Code::kOk) return code;
   if (ring_.doorbell_due()) ring_doorbell();
   MUSTER_FAULT_POINT("start.pushed");
   lanes_[lane].flags &= kKernelsOnly;
@@ -54,22 +104,6 @@ Code Submission::start(muster_plan plan, const muster_submit& submit, muster_poi
   record->last = started;
   if (point != nullptr) *point = started;
   return Code::kOk;
-}
-
-bool Submission::is_well_formed(const muster_submit& submit) {
-  return submit.lane < shm::kLanesMax && submit.wait_count <= MUSTER_WAITS_MAX && submit.flags == 0 &&
-         submit.deadline_ns >= 0;
-}
-
-shm::Command Submission::start_of(muster_plan plan, const muster_submit& submit) {
-  const auto wait = [&](std::uint32_t i) {
-    return i < submit.wait_count ? submit.waits[i] : MUSTER_POINT_NONE;
-  };
-  return {.kind = shm::CommandKind::kStart,
-          .lane = static_cast<std::uint16_t>(submit.lane),
-          .plan = plan,
-          .waits = {wait(0), wait(1), wait(2), wait(3)},
-          .deadline_ns = static_cast<std::uint64_t>(submit.deadline_ns)};
 }
 
 // Commands that the engine must read before a start: the lane's reset and the plan's new counts.
@@ -126,11 +160,15 @@ Code Submission::start_batch(std::span<muster_batch_entry> entries, std::size_t*
     const muster_submit& submit = entry.submit;
     shm::Command& command = batch_[*refused = i];
     if (submit.size != sizeof submit) return Code::kBadArgument;
-    if (!is_well_formed(submit) || !timelines_.has_lane(submit.lane)) return Code::kBadArgument;
+    const bool at = is_well_formed_at(submit);
+    if (!at && !is_well_formed(submit)) return Code::kBadArgument;
+    if (!timelines_.has_lane(submit.lane)) return Code::kBadArgument;
     const PlanRecord* const record = plans_.find(entry.plan);
     if (record == nullptr) return Code::kStale;
+    if (at && !takes_offsets(*record, submit)) return check_offsets(record->told.get(), submit).code();
     if (!carries(submit.lane, *record)) return Code::kBadArgument;
-    command = start_of(entry.plan, submit);
+    command = at ? start_of<shm::CommandKind::kStartAt>(entry.plan, submit)
+                 : start_of<shm::CommandKind::kStart>(entry.plan, submit);
     for (std::uint32_t k = 0; k < submit.wait_count; ++k) {
       const muster_point wait = submit.waits[k];
       const bool known = is_entry(wait) ? shm::point_value(wait) < i : timelines_.may_be_awaited(wait);
@@ -240,10 +278,12 @@ Status Submission::full(muster_lane lane) {
 
 Status Submission::not_started(Code code, muster_plan plan, const muster_submit& submit) {
   if (code == Code::kStale) return no_such_plan(plan);
-  if (code != Code::kBusy && code != Code::kBadArgument) return not_pushed(code);
+  if (!is_refusal(code)) return not_pushed(code);
   MUSTER_RETURN_IF_ERROR(check_fields(submit, timelines_));
   if (code == Code::kBusy) return lane_full(submit.lane) ? full(submit.lane) : not_pushed(code);
   MUSTER_RETURN_IF_ERROR(check_named(plan, submit.lane));
+  if (const PlanRecord* const record = plans_.find(plan); is_well_formed_at(submit) && record != nullptr)
+    MUSTER_RETURN_IF_ERROR(check_offsets(record->told.get(), submit));
   for (std::uint32_t i = 0; i < submit.wait_count; ++i)
     MUSTER_RETURN_IF_ERROR(check_wait(i, submit.waits[i], timelines_));
   return not_pushed(code);
@@ -253,7 +293,7 @@ Status Submission::not_started(Code code, muster_plan plan, const muster_submit&
 Status Submission::not_started(Code code, std::span<const muster_batch_entry> entries, std::size_t at) {
   const muster_submit& submit = entries[at].submit;
   if (code == Code::kStale) return no_such_plan(entries[at].plan);
-  if (code != Code::kBusy && code != Code::kBadArgument) return not_pushed(code);
+  if (!is_refusal(code)) return not_pushed(code);
   MUSTER_RETURN_IF_ERROR(check_fields(submit, timelines_));
   if (code == Code::kBusy) {
     const auto same_lane = [&](const muster_batch_entry& entry) { return entry.submit.lane == submit.lane; };
@@ -262,6 +302,9 @@ Status Submission::not_started(Code code, std::span<const muster_batch_entry> en
     return lane_full(submit.lane, static_cast<std::uint64_t>(starts)) ? full(submit.lane) : not_pushed(code);
   }
   MUSTER_RETURN_IF_ERROR(check_named(entries[at].plan, submit.lane));
+  if (const PlanRecord* const record = plans_.find(entries[at].plan);
+      is_well_formed_at(submit) && record != nullptr)
+    MUSTER_RETURN_IF_ERROR(check_offsets(record->told.get(), submit));
   for (std::uint32_t i = 0; i < submit.wait_count; ++i) {
     const muster_point wait = submit.waits[i];
     if (!is_entry(wait)) {

@@ -24,7 +24,8 @@ namespace muster::client {
 // Owns    the writing side of the ring, the doorbell, and a count of starts for each lane.
 // Thread  the session's.
 // Bound   shm::kRingCapacity commands, and the job's starts_per_lane_max starts of a lane, in flight.
-// Fails   with a code, without heap: BAD_ARGUMENT, STALE, BUSY if the ring or the lane is full. Then nothing
+// Fails   with a code: BAD_ARGUMENT, UNSUPPORTED, STALE, BUSY if the ring or the lane is full; without heap,
+//         but for offsets that the plan does not take. Then nothing
 //         was submitted, and the not_...() functions say why in words.
 class Submission {
  public:
@@ -68,8 +69,9 @@ class Submission {
   Code push(std::span<const shm::Command> commands);
   Code tell(PlanRecord& record);
   [[gnu::noinline]] void ring_doorbell();  // not inlined, so that a start needs no stack for it
-  static bool is_well_formed(const muster_submit& submit);
-  static shm::Command start_of(muster_plan plan, const muster_submit& submit);
+  [[gnu::noinline]] Code start_at(muster_plan plan, const muster_submit& submit, muster_point* point);
+  template<shm::CommandKind kKind>
+  Code start_as(muster_plan plan, const muster_submit& submit, muster_point* point);
   Code say_first(muster_lane lane, PlanRecord& record);
   // Whether the plan may be started there.
   bool carries(muster_lane lane, const PlanRecord& record) const {

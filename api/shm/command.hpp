@@ -17,6 +17,8 @@ enum class CommandKind : std::uint16_t {
   kNumbers = 4,    // `waits` and `deadline_ns` are entries of list `lane` (CountList) from entry `first` on
   kRecount = 5,  // `plan` has new counts, in the lists that kNumbers filled before; `waits` has the length of
                  // each CountList, `deadline_ns` the count of every block without a list
+  kStartAt = 6,  // as kStart, but the last two of `waits` are the offsets in bytes at which the source and
+                 // the target begin in their buffers
 };
 
 // The lists of a plan's counts, in the order of PlanCollective.
@@ -29,6 +31,11 @@ enum class CountList : std::uint16_t {
 constexpr std::size_t kCountLists = 4;
 constexpr std::size_t kNumbersPerCommand = MUSTER_WAITS_MAX + 1;
 static_assert(kCountLists == MUSTER_WAITS_MAX, "a kRecount says the length of each in its waits");
+
+// Where kStartAt has its offsets among `waits`.
+constexpr std::size_t kSourceOffsetAt = MUSTER_WAITS_WITH_OFFSETS_MAX;
+constexpr std::size_t kTargetOffsetAt = MUSTER_WAITS_WITH_OFFSETS_MAX + 1;
+static_assert(kTargetOffsetAt < MUSTER_WAITS_MAX);
 
 // One slot of the ring. The reader loads each word once, atomically, and checks the copy.
 struct Command {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace muster::engine {
 namespace {
@@ -38,6 +39,7 @@ Status CommandIntake::execute(scheduler::Graph& graph, const shm::Command& comma
     return failure(Code::kProtocol, "command {}: bytes that must be zero are not", command.sequence);
   switch (command.kind) {
     case shm::CommandKind::kStart:
+    case shm::CommandKind::kStartAt:
       return start(graph, command, now, lane_full);
     case shm::CommandKind::kSignal:
       if (graph.signal(options_.rank, command.lane, command.plan, now) != Code::kOk)
@@ -76,6 +78,8 @@ Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command
   request.value = graph.lanes_of(options_.rank).lane(command.lane).next_value();
   request.plan = plan;
   std::copy(std::begin(command.waits), std::end(command.waits), request.waits.begin());
+  if (const scheduler::CollectiveWork* const work = plan->collective()) request.bases = bases_of(work->share);
+  if (command.kind == shm::CommandKind::kStartAt) MUSTER_RETURN_IF_ERROR(move_bases(command, request));
   const auto asked = static_cast<std::int64_t>(std::min<std::uint64_t>(command.deadline_ns, kDeadlineNsMax));
   request.timeout = asked == 0 ? options_.deadline : Nanos(asked);
   plans_.started(*plan);
@@ -86,6 +90,20 @@ Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command
       Code::kProtocol,
       "command {}: waits for a timeline that does not exist, or is of a collective on a lane without a name",
       command.sequence);
+}
+
+// Takes the offsets out of the waits. The client has checked them too, so a failure here breaks the protocol.
+Status CommandIntake::move_bases(const shm::Command& command, scheduler::Request& request) {
+  const scheduler::CollectiveWork* const work = request.plan->collective();
+  if (work == nullptr)
+    return failure(Code::kProtocol, "command {}: a kernel's plan takes no offsets", command.sequence);
+  const Offsets to{std::exchange(request.waits[shm::kSourceOffsetAt], MUSTER_POINT_NONE),
+                   std::exchange(request.waits[shm::kTargetOffsetAt], MUSTER_POINT_NONE)};
+  if (!work->rooms.allow(work->collective, work->share, to))
+    return failure(Code::kProtocol, "command {}: {}", command.sequence,
+                   work->rooms.check(work->collective, work->share, to).message());
+  request.bases = work->rooms.bases(work->share, to);
+  return {};
 }
 
 // ---- new counts ----------------------------------------------------------------------------------

@@ -123,6 +123,16 @@ Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, schedul
   return hold(share.target_blocks, m.target, "target");
 }
 
+// For starts that begin the vectors elsewhere in their buffers.
+Rooms rooms_of(const Scope& scope, const shm::PlanCollective& m, const scheduler::CollectiveWork& work) {
+  const auto room = [&](const muster_range& range) -> Room {
+    const Buffer* const buffer = scope.buffers.find(Handle(range.buffer));
+    return {range.buffer, buffer == nullptr ? 0 : buffer->bytes};
+  };
+  return Rooms(work.collective, work.share, room(m.source), room(m.target),
+               {m.source.offset_bytes, m.target.offset_bytes});
+}
+
 Result<std::vector<Face>> resolve_faces(const Scope& scope, std::span<const muster_face> said,
                                         const char* list, scheduler::Plan& plan) {
   std::vector<Face> faces;
@@ -259,6 +269,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
   MUSTER_ASSIGN_OR_RETURN(work.share.sends, resolve_faces(scope, lists.sends, "sends", *plan));
   MUSTER_ASSIGN_OR_RETURN(work.share.receives, resolve_faces(scope, lists.receives, "receives", *plan));
   MUSTER_RETURN_IF_ERROR(check_share(work.collective, work.share, ranks));
+  work.rooms = rooms_of(scope, message, work);
   plan->bytes = got_count(work.share) * dtype_bytes(work.collective.dtype);
   work.signature = signature_of(work.collective, work.share, ranks);
   MUSTER_ASSIGN_OR_RETURN(const std::string_view site, shm::checked_text(message.site, "site"));

@@ -3,6 +3,7 @@
 
 #include "api/base/collective.hpp"
 #include "api/base/ids.hpp"
+#include "api/base/rooms.hpp"
 #include "api/base/signature.hpp"
 #include "kernels/kernel.hpp"
 
@@ -26,6 +27,7 @@ struct CollectiveWork {
   Share share;
   Signature signature;
   std::string site;  // place in the client's program, for reports; may be empty
+  Rooms rooms{};     // for starts with offsets of their own
 
   std::int32_t index() const { return share.index; }  // of this rank in the group
   bool point_to_point() const { return is_transfer(collective.op); }

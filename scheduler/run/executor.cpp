@@ -110,7 +110,7 @@ Status Executor::enqueue(device::Stream& stream, transport::StepOutcome& outcome
   if (const KernelWork* work = plan.kernel()) return kernels::launch(stream, *work->kernel, work->args);
   members_.clear();
   for (const Step::Part& part : step.parts)
-    members_.push_back({&part.plan->collective()->share, lane_of(part).stream.get()});
+    members_.push_back({&part.plan->collective()->share, lane_of(part).stream.get(), part.bases});
   const CollectiveWork& work = *plan.collective();
   return communicators_[work.group.value]->launch(work.collective, members_, outcome);
 }

@@ -292,8 +292,9 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
     stop_lane(rank, lane_index, absence);
     return true;
   }
-  const MatchQueue::Match match = matches_.arrive(
-      {rank, lane_index, start.request.value, start.request.plan, start.stamp, now, start.request.lane_id});
+  const MatchQueue::Match match =
+      matches_.arrive({rank, lane_index, start.request.value, start.request.plan, start.stamp, now,
+                       start.request.lane_id, start.request.bases});
   switch (match.kind) {
     case MatchQueue::Match::Kind::kWait:
       start.arrived = true;
@@ -326,7 +327,7 @@ void Graph::launch(std::span<const MatchQueue::Arrival> members, Instant now) {
     rank.lane(member.lane).launch_next();
     rank.launched(member.lane);
     flight.step.parts.push_back(
-        {member.rank, member.lane, member.value, member.plan, member.at, member.lane_id});
+        {member.rank, member.lane, member.value, member.plan, member.at, member.lane_id, member.bases});
     flight.generations.push_back(rank.generation());
   }
   actions_.launch(index, flight.step);

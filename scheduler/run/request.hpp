@@ -22,6 +22,7 @@ struct Request {
   std::array<std::uint64_t, MUSTER_WAITS_MAX> waits{};  // points; 0: none
   Nanos timeout{0};  // once it is next on its lane: the longest time in which nothing moves that it waits for
   LaneId lane_id{};  // set by the graph
+  Bases bases{};     // of a collective: where its vectors begin
 };
 
 // A launch of one kernel, or of one collective for all its members at once.
@@ -33,6 +34,7 @@ struct Step {
     Plan* plan = nullptr;
     Instant arrived{0};  // when it was next on its lane and all its points were reached
     LaneId lane_id{};
+    Bases bases{};
   };
   std::vector<Part> parts;  // one for a kernel; the members in group order for a collective
 };

@@ -199,16 +199,19 @@ class World {
   void command(Client& c) {
     shm::Command command;
     const auto how = bytes_.below(8);
-    command.kind = how < 6    ? shm::CommandKind::kStart
+    command.kind = how < 5    ? shm::CommandKind::kStart
+                   : how == 5 ? shm::CommandKind::kStartAt
                    : how == 6 ? shm::CommandKind::kResetLane
                               : shm::CommandKind::kSignal;
+    const bool starts = how < 6;
     command.lane = static_cast<std::uint16_t>(bytes_.below(MUSTER_LANE_CLASSES + 3));
     if (!c.lanes.contains(command.lane)) c.honest = false;
-    if (command.kind == shm::CommandKind::kStart) {
+    if (starts) {
       command.plan = any_of(c.plans);
       if (c.session->plans().find(Handle(command.plan)) == nullptr) c.honest = false;
       for (auto& wait : command.waits) wait = bytes_.below(4) == 0 ? any_point(c) : 0;
       command.deadline_ns = bytes_.flag() ? 0 : bytes_.take<std::uint32_t>() / 32;
+      if (command.kind == shm::CommandKind::kStartAt) give_offsets(c, command);
     } else if (command.kind == shm::CommandKind::kSignal) {
       c.honest =
           false;  // a timeline that goes down is the end of a session; which may be, is not followed here
@@ -224,8 +227,21 @@ class World {
     if (c.ring->push(command) != Code::kOk) return;
     if (command.kind == shm::CommandKind::kResetLane)
       static_cast<void>(c.reader->remember_reset(command.lane, c.submitted[command.lane]));
-    if (command.kind != shm::CommandKind::kStart) return;
+    if (!starts) return;
     c.points.push_back(shm::make_point(command.lane, ++c.submitted[command.lane]));
+  }
+  // Honest offsets are those that the plan takes; a client of ours sends no others.
+  void give_offsets(Client& c, shm::Command& command) {
+    const auto offset = [&] {
+      return bytes_.flag() ? bytes_.below(kBufferBytesMax / 8) * 8 : bytes_.number();
+    };
+    const std::uint64_t source = offset();
+    const Offsets to{source, bytes_.flag() ? source : offset()};
+    command.waits[shm::kSourceOffsetAt] = to.source;
+    command.waits[shm::kTargetOffsetAt] = to.target;
+    const scheduler::Plan* const plan = c.session->plans().find(Handle(command.plan));
+    const scheduler::CollectiveWork* const work = plan == nullptr ? nullptr : plan->collective();
+    if (work == nullptr || !work->rooms.allow(work->collective, work->share, to)) c.honest = false;
   }
   // Of a start that was made, of one to come, or of a timeline of the client's.
   std::uint64_t any_point(Client& c) {

@@ -77,10 +77,11 @@ TEST(TurnCost, IsTheSameWithSixtyFourLanes) {
   EXPECT_LE(many, 1.1 * few);
 }
 
-// A start takes 144 instructions, and 7 more for the call of the doorbell if the engine sleeps.
+// A start takes 144 instructions, and with offsets 240. Both take 7 more for the call of the doorbell if the
+// engine sleeps.
 constexpr Bound kBounds[] = {
-    {"barrier", 2, 460},    {"barrier", 4, 560}, {"all_reduce", 2, 550},
-    {"all_reduce", 4, 650}, {"start", 2, 155},   {"start_on_lane_63", 2, 155},
+    {"barrier", 2, 460}, {"barrier", 4, 560},          {"all_reduce", 2, 550},         {"all_reduce", 4, 650},
+    {"start", 2, 155},   {"start_on_lane_63", 2, 155}, {"start_with_offsets", 2, 255},
 };
 INSTANTIATE_TEST_SUITE_P(Calls, CallCost, testing::ValuesIn(kBounds), [](const auto& bound) {
   return std::string(bound.param.what) + "_of_" + std::to_string(bound.param.ranks);

@@ -1,7 +1,7 @@
 // A rank whose calls are counted: rank 0 of a job runs under callgrind. Its peers run as they are, so they
 // are there before it. Of each counted call callgrind writes a file of its own.
 //
-//   counted_rank barrier|all_reduce|start OUT
+//   counted_rank barrier|all_reduce|start|start_on_lane_63|start_with_offsets OUT
 #include <muster/muster.h>
 
 #include <cstdio>
@@ -40,7 +40,8 @@ void run_under_callgrind(char** argv) {
 // An operation of all ranks, made once and called over and over.
 class Calls {
  public:
-  explicit Calls(const std::string& what) : started_(what.starts_with("start")) {
+  explicit Calls(const std::string& what)
+      : started_(what.starts_with("start")), moves_(what == "start_with_offsets") {
     check(muster_open(nullptr, &session_));
     if (what == "start_on_lane_63")
       while (lane_ < MUSTER_LANES_MAX - 1)
@@ -48,7 +49,7 @@ class Calls {
     muster_collective said = MUSTER_COLLECTIVE_INIT;
     check(muster_mesh_group(session_, "world", &said.group));
     said.op = MUSTER_BARRIER;
-    if (what == "all_reduce") {
+    if (what == "all_reduce" || moves_) {
       void* address = nullptr;
       check(muster_buffer_alloc(session_, 4096, &said.source.buffer, &address));
       std::memset(address, 0, 4096);
@@ -64,6 +65,11 @@ class Calls {
     if (!started_) return check(muster_plan_run(session_, plan_, 0));
     muster_submit submit = MUSTER_SUBMIT_INIT;
     submit.lane = lane_;
+    if (moves_) {
+      submit.flags = MUSTER_SUBMIT_OFFSETS;
+      submit.source_offset_bytes = offset_ = 1024 - offset_;
+      submit.target_offset_bytes = 2048;
+    }
     muster_point point = MUSTER_POINT_NONE;
     check(muster_plan_start(session_, plan_, &submit, &point));
     check(muster_point_wait(session_, point, kLongNs));
@@ -72,6 +78,8 @@ class Calls {
 
  private:
   bool started_;
+  bool moves_;
+  std::uint64_t offset_ = 0;
   muster_lane lane_ = MUSTER_LANE_SMALL;
   muster_session* session_ = nullptr;
   muster_plan plan_ = 0;

@@ -2,6 +2,8 @@
 // started, in memory of every kind, with displacements, strides, lists of blocks, in place and into results
 // that all share. Whole buffers are compared: what is no target must stay as it was.
 //
+// Some ranks make their plan at another place of their buffers and start it with offsets.
+//
 // A case is an arena with every member's vectors (tests/transport/collective_case.hpp). Each member has an
 // image of its own part of it in one buffer for what it gives and in one for what it gets; in place they are
 // one buffer.
@@ -68,6 +70,8 @@ struct Part {
   std::size_t begin = 0, bytes = 0;  // of its part of the arena
   Kind gives = kPlain, gets = kPlain;
   bool one_buffer = false;
+  bool moves = false;  // the plan is made at other places of its buffers, and the start brings the offsets
+  std::uint64_t source_shift = 0, target_shift = 0;  // where images begin for that plan, as Drawn::shift
 };
 
 bool is_whole(const Memory& memory, std::size_t room, std::uint64_t at, const std::byte* bytes,
@@ -225,6 +229,11 @@ class Taker {
       const bool would_share = muster::may_share_target(d.shape.collective.op);
       part.gets = static_cast<Kind>(random.below(would_share ? kShared : kKinds));
       if (part.one_buffer) part.gives = part.gets;
+      const bool moves = d.starts && !d.shares && muster::has_vectors(d.shape.collective.op);
+      part.moves = moves && random.below(2) == 0;
+      const std::uint64_t places = (room_ - part.bytes) / kLine + 1;
+      part.source_shift = random.below(places) * kLine;
+      part.target_shift = part.one_buffer ? part.source_shift : random.below(places) * kLine;
       return part;
     }
     return std::nullopt;
@@ -240,13 +249,21 @@ class Taker {
   }
   // The operation; what it says if it fails.
   std::string take(const Drawn& d, const Part& part) {
-    const muster_collective& c = said(d, part);
+    const muster_collective& here = said(d, part);
+    muster_collective c = here;
+    if (part.moves && c.source.buffer != 0) c.source.offset_bytes += part.source_shift - d.shift;
+    if (part.moves && c.target.buffer != 0) c.target.offset_bytes += part.target_shift - d.shift;
     muster_plan plan = 0;
     muster_point point = 0;
     muster_status_t status = muster_plan_collective(member_.session, &c, &plan);
     if (status == MUSTER_OK && d.starts) {
       muster_submit submit = MUSTER_SUBMIT_INIT;
       submit.lane = d.lane;
+      if (part.moves) {
+        submit.flags = MUSTER_SUBMIT_OFFSETS;
+        submit.source_offset_bytes = here.source.offset_bytes;
+        submit.target_offset_bytes = here.target.offset_bytes;
+      }
       status = muster_plan_start(member_.session, plan, &submit, &point);
       if (status == MUSTER_OK) status = muster_point_wait(member_.session, point, -1);
     } else if (status == MUSTER_OK) {

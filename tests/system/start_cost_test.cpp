@@ -67,7 +67,7 @@ TEST(CostCounter, CountsWhatThereIs) {
 class StartCost : public muster::test::RunningRanks {
  protected:
   muster_plan small_reduction(const Member& member) {
-    const Vector v = vector_of(member, 64);
+    const Vector v = vector_of(member, 128);
     const muster_collective c = all_reduce(member, v, v, 64);
     muster_plan plan = 0;
     EXPECT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
@@ -106,7 +106,8 @@ void expect_mostly_nothing(int rows, const std::string& what, Attempt attempt) {
   EXPECT_GT(quiet, kRow / 2) << what << ", of the last " << kRow << " attempts";
 }
 
-// Goal:   the client's side: a start, also of several and with new counts, a test of a point, and a run whose
+// Goal:   the client's side: a start, also of several, with offsets and with new counts, a test of a point,
+// and a run whose
 //         members are all there.
 TEST_F(StartCost, IsNothingInTheClient) {
   with_ranks(1, [&](Member& member) {
@@ -142,6 +143,13 @@ TEST_F(StartCost, IsNothingInTheClient) {
           after_a_start([&] { return muster_plan_start_batch(member.session, entries, std::size(entries)); });
       EXPECT_EQ(muster_point_wait(member.session, entries[1].point, -1), MUSTER_OK);
       return cost;
+    });
+    // A control message would be a system call, and none for a sleeper.
+    muster_submit moved = MUSTER_SUBMIT_INIT;
+    moved.flags = MUSTER_SUBMIT_OFFSETS;
+    expect_mostly_nothing(kRows, "muster_plan_start with offsets", [&] {
+      moved.source_offset_bytes = moved.target_offset_bytes = 256 - moved.source_offset_bytes;
+      return after_a_start([&] { return muster_plan_start(member.session, plan, &moved, &point); });
     });
     // Another plan: a start of `plan`, to wake the engine, would carry the new counts with it, uncounted.
     const muster_plan recounted = small_reduction(member);

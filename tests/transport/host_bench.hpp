@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -16,6 +17,8 @@
 
 namespace muster::transport::test {
 
+// A start may begin vectors elsewhere than its plan: so the shares of a launch have no addresses here.
+//
 // Each member of a launch has a stream, on which nothing else lies until the step has ended. The bench waits
 // for the first member's stream alone, and then looks at the outcome.
 //
@@ -40,10 +43,14 @@ class HostBench final : public Bench {
     if (communicator == nullptr) communicator = *open_(ranks);
     Launch& launch = launches_[launched_];
     std::vector<LocalMember> members;
+    launch.shares.clear();
     for (std::size_t i = 0; i < shares.size(); ++i) {
       if (i == launch.streams.size())
         launch.streams.push_back(*device_->open_stream(device::Priority::kNormal));
-      members.push_back({shares[i], launch.streams[i].get()});
+      Share& bare = launch.shares.emplace_back(*shares[i]);
+      bare.source = nullptr;
+      bare.target = nullptr;
+      members.push_back({&bare, launch.streams[i].get(), bases_of(*shares[i])});
     }
     launch.outcome.renew();
     Status status = communicator->launch(collective, members, launch.outcome);
@@ -64,6 +71,7 @@ class HostBench final : public Bench {
  private:
   struct Launch {
     std::vector<std::unique_ptr<device::Stream>> streams;  // of the first member, of the second, …
+    std::deque<Share> shares;
     StepOutcome outcome;
   };
 

@@ -19,14 +19,20 @@ const BenchFactory kPool{"Pool", [] { return std::make_unique<HostBench>(open_lo
 INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance, ::testing::Values(kPool), bench_name);
 INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorRefusals, ::testing::Values(kPool), bench_name);
 
+std::vector<loopback::Member> members_of(const std::vector<Share>& shares) {
+  std::vector<loopback::Member> members;
+  for (const Share& share : shares) members.push_back({&share, share.source, share.target});
+  return members;
+}
+
 // Runs all parts of a case once, in the order that `seed` draws. There must be some.
 std::vector<std::byte> run_shuffled(const Shape& shape, const Case& c, std::uint64_t seed,
                                     std::uint32_t parts_min) {
   std::vector<std::byte> arena = c.before;
   const std::vector<Share> shares = *shares_of(shape.collective, shape.ranks, c.members, arena.data());
-  const std::vector<const Share*> pointers = pointers_to(shares);
+  const std::vector<loopback::Member> members = members_of(shares);
   std::vector<std::uint64_t> starts(shares.size() + 1);
-  const loopback::CollectiveRow job = loopback::cut(shape.collective, pointers, starts);
+  const loopback::CollectiveRow job = loopback::cut(shape.collective, members, starts);
   EXPECT_GE(job.parts, parts_min) << shape.text();
   std::vector<std::uint32_t> order(job.parts);
   std::iota(order.begin(), order.end(), 0u);
@@ -54,7 +60,7 @@ std::uint32_t parts_of(const Collective& collective, std::int32_t ranks, const S
   std::vector<Share> shares;
   for (std::int32_t i = 0; i < ranks; ++i) shares.push_back(*make_share(collective, i, ranks, counts));
   std::vector<std::uint64_t> starts(shares.size() + 1);
-  return loopback::cut(collective, pointers_to(shares), starts).parts;
+  return loopback::cut(collective, members_of(shares), starts).parts;
 }
 
 TEST(LoopbackParts, FollowFromTheArgumentsAlone) {

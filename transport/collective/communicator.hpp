@@ -25,6 +25,7 @@ namespace muster::transport {
 struct LocalMember {
   const Share* share = nullptr;
   device::Stream* stream = nullptr;  // of its device
+  Bases bases;                       // where its vectors begin, whatever the share says
 };
 
 // Owns    its links. Thread  one issuing thread at a time.

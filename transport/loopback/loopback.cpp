@@ -19,11 +19,11 @@ constexpr std::size_t kTransferMembers = 2;
 
 // One collective in flight. `remaining` parts are not over; the record is free when there are none.
 struct InFlight {
-  InFlight(std::span<const Share*> room, std::span<std::uint64_t> job_room)
-      : shares(room), starts(job_room) {}
+  InFlight(std::span<loopback::Member> room, std::span<std::uint64_t> job_room)
+      : members(room), starts(job_room) {}
 
-  std::span<const Share*> shares;   // in order of index; room for all members
-  std::span<std::uint64_t> starts;  // for the job
+  std::span<loopback::Member> members;  // in order of index; room for all
+  std::span<std::uint64_t> starts;      // for the job
   loopback::CollectiveRow job;
   mutable std::uint32_t remaining = 0;
 
@@ -46,7 +46,7 @@ class Records {
  public:
   Records(std::size_t count, std::size_t members)
       : members_(members),
-        shares_(std::make_unique_for_overwrite<const Share*[]>(count * members)),
+        rooms_(std::make_unique_for_overwrite<loopback::Member[]>(count * members)),
         starts_(std::make_unique_for_overwrite<std::uint64_t[]>(count * (members + 1))),
         count_(count) {
     launches_.reserve(count);
@@ -59,14 +59,14 @@ class Records {
     if (found != launches_.end()) return &*found;
     const std::size_t i = launches_.size();
     if (i == count_) return nullptr;
-    const std::span shares(&shares_[i * members_], members_);
+    const std::span room(&rooms_[i * members_], members_);
     const std::span starts(&starts_[i * (members_ + 1)], members_ + 1);
-    return &launches_.emplace_back(shares, starts);
+    return &launches_.emplace_back(room, starts);
   }
 
  private:
   std::size_t members_;
-  std::unique_ptr<const Share*[]> shares_;
+  std::unique_ptr<loopback::Member[]> rooms_;
   std::unique_ptr<std::uint64_t[]> starts_;
   std::size_t count_;
   std::vector<InFlight> launches_;
@@ -101,7 +101,7 @@ class Loopback final : public Communicator {
       return failure(Code::kBusy, "{} collectives of this communicator are in flight; wait for one",
                      records.size());
     MUSTER_RETURN_IF_ERROR(enter(collective, members, *launch));
-    launch->job = loopback::cut(collective, launch->shares, launch->starts);
+    launch->job = loopback::cut(collective, launch->members, launch->starts);
     // Relaxed, because the stream's hand-over of the task publishes the count to the workers.
     launch->left().store(launch->job.parts, std::memory_order_relaxed);
     Status status = device::host::enqueue(*members.front().stream,
@@ -111,23 +111,23 @@ class Loopback final : public Communicator {
   }
 
  private:
-  // Puts the members' shares into the launch in order of index, each exactly once.
+  // Puts the members into the launch in order of index, each exactly once.
   Status enter(const Collective& collective, std::span<const LocalMember> members, InFlight& launch) const {
-    const std::size_t expected = launch.shares.size();
+    const std::size_t expected = launch.members.size();
     if (members.size() != expected)
       return failure(Code::kBadArgument, "{} members are given; all {} of the operation must be local",
                      members.size(), expected);
-    std::fill(launch.shares.begin(), launch.shares.end(), nullptr);
+    std::fill(launch.members.begin(), launch.members.end(), loopback::Member());
     for (const LocalMember& member : members) {
       const std::int32_t index = member.share->index;
       const std::int32_t place = place_of(collective, index);
       if (place < 0)
         return failure(Code::kBadArgument, "member index {} takes no part in the operation of {} ranks",
                        index, ranks_);
-      const Share*& entered = launch.shares[static_cast<std::size_t>(place)];
-      if (entered != nullptr)
+      loopback::Member& entered = launch.members[static_cast<std::size_t>(place)];
+      if (entered.share != nullptr)
         return failure(Code::kBadArgument, "member index {} is given twice; each member once", index);
-      entered = member.share;
+      entered = {member.share, member.bases.source, member.bases.target};
     }
     return Status();
   }

@@ -20,7 +20,7 @@ constexpr std::size_t kTileBytes = 16 << 10;
 // Extra cost of a block of an ALL_TO_ALL, or of a face, so that a part does not get too many small ones.
 constexpr std::uint64_t kPieceBytes = 64;
 
-using ShareList = std::span<const Share* const>;
+using MemberList = std::span<const Member>;
 using MemberSources = std::array<const std::byte*, kRanksOnNodeMax>;
 using Targets = std::array<std::byte*, kRanksOnNodeMax>;
 
@@ -57,34 +57,34 @@ std::uint64_t part_elements(const Collective& collective, std::uint64_t members,
 }
 
 // Writes where each stretch begins, and the row's end. Returns the number of stretches.
-std::size_t lay_out(const Collective& c, ShareList shares, std::span<std::uint64_t> starts) {
+std::size_t lay_out(const Collective& c, MemberList members, std::span<std::uint64_t> starts) {
   const std::size_t bytes = element_bytes(c);
   starts[0] = 0;
   const auto blocks = [&](std::span<const Block> list) {
-    for (std::size_t i = 0; i < shares.size(); ++i)
+    for (std::size_t i = 0; i < members.size(); ++i)
       starts[i + 1] = starts[i] + count_of(entries_of(c, list, i));
-    return shares.size();
+    return members.size();
   };
   const bool from_blocks = has_source_blocks(c.op, true);
   const bool to_blocks = has_target_blocks(c.op, true);
-  const Share& root = *shares[has_root(c.op) ? static_cast<std::size_t>(c.root) : 0];
+  const Share& root = *members[has_root(c.op) ? static_cast<std::size_t>(c.root) : 0].share;
   if (from_blocks != to_blocks) return blocks(from_blocks ? root.source_blocks : root.target_blocks);
   if (!from_blocks && !has_faces(c.op)) {
     starts[1] = has_data(c.op) ? c.count : 0;
     return 1;
   }
-  for (std::size_t i = 0; i < shares.size(); ++i) {
+  for (std::size_t i = 0; i < members.size(); ++i) {
     starts[i + 1] = starts[i];
-    for (const Block& block : shares[i]->target_blocks) starts[i + 1] += charged(block.count, bytes);
-    for (const Face& face : shares[i]->receives) starts[i + 1] += charged(face.bytes(), bytes);
+    for (const Block& block : members[i].share->target_blocks) starts[i + 1] += charged(block.count, bytes);
+    for (const Face& face : members[i].share->receives) starts[i + 1] += charged(face.bytes(), bytes);
   }
-  return shares.size();
+  return members.size();
 }
 
 // One stretch of a part, resolved: elements [first, last) of the stretch.
 struct Piece {
   const Collective& collective;
-  ShareList shares;
+  MemberList members;
   std::size_t element_bytes;
   std::size_t streaming_from;  // 0 or math::kNeverStream
   std::size_t stretch;
@@ -92,13 +92,13 @@ struct Piece {
   std::uint64_t last;
 
   std::uint64_t bytes() const { return (last - first) * element_bytes; }
-  const Share& root() const { return *shares[static_cast<std::size_t>(collective.root)]; }
+  const Member& root() const { return members[static_cast<std::size_t>(collective.root)]; }
   // Where element `element` of a member's block lies.
-  const std::byte* source(const Share& share, std::size_t block, std::uint64_t element) const {
-    return share.source + (share.source_blocks[block].offset + element) * element_bytes;
+  const std::byte* source(const Member& member, std::size_t block, std::uint64_t element) const {
+    return member.source + (member.share->source_blocks[block].offset + element) * element_bytes;
   }
-  std::byte* target(const Share& share, std::size_t block, std::uint64_t element) const {
-    return share.target + (share.target_blocks[block].offset + element) * element_bytes;
+  std::byte* target(const Member& member, std::size_t block, std::uint64_t element) const {
+    return member.target + (member.share->target_blocks[block].offset + element) * element_bytes;
   }
 };
 
@@ -114,31 +114,32 @@ std::uint64_t offset_in(const Piece& piece, std::span<const Block> blocks, bool 
 // A copy whose source is its target moves nothing.
 void carry_out(const Piece& piece, const Fragment& fragment) {
   const muster_op op = piece.collective.op;
-  const ShareList shares = piece.shares;
+  const MemberList members = piece.members;
   const auto stretch = static_cast<std::uint32_t>(piece.stretch);
-  const auto members = static_cast<std::uint32_t>(shares.size());
+  const auto count = static_cast<std::uint32_t>(members.size());
   const auto givers =
-      is_transfer(op) ? math::Givers{0, 1} : math::givers_of(piece.collective, stretch, members);
+      is_transfer(op) ? math::Givers{0, 1} : math::givers_of(piece.collective, stretch, count);
   MemberSources sources;
   for (std::uint32_t k = 0; k < givers.count; ++k) {
-    const Share& giver = *shares[givers.first + k];
-    sources[k] = giver.source + offset_in(piece, giver.source_blocks, has_source_blocks(op, true), fragment) *
-                                    piece.element_bytes;
+    const Member& giver = members[givers.first + k];
+    const auto& blocks = giver.share->source_blocks;
+    sources[k] =
+        giver.source + offset_in(piece, blocks, has_source_blocks(op, true), fragment) * piece.element_bytes;
   }
   Targets targets;
   std::size_t getters = 0;
   const bool shared = piece.collective.shared_memory != 0;
-  const auto to = [&](const Share& share) {
-    if (share.target == nullptr) return;  // the root may ask for no copy of its own
+  const auto to = [&](const Member& getter) {
+    if (getter.target == nullptr) return;  // the root may ask for no copy of its own
     if (getters > 0 && shared) return;
+    const auto& blocks = getter.share->target_blocks;
     targets[getters++] =
-        share.target +
-        offset_in(piece, share.target_blocks, has_target_blocks(op, true), fragment) * piece.element_bytes;
+        getter.target + offset_in(piece, blocks, has_target_blocks(op, true), fragment) * piece.element_bytes;
   };
   if (may_share_target(op))
-    for (const Share* share : shares) to(*share);
+    for (const Member& member : members) to(member);
   else
-    to(gets_at_root(op) ? piece.root() : *shares[is_transfer(op) ? 1 : piece.stretch]);
+    to(gets_at_root(op) ? piece.root() : members[is_transfer(op) ? 1 : piece.stretch]);
   if (getters == 0) return;
   math::carry_out(piece.collective, std::span(sources).first(givers.count), std::span(targets).first(getters),
                   fragment.count, piece.streaming_from);
@@ -147,13 +148,13 @@ void carry_out(const Piece& piece, const Fragment& fragment) {
 void carry_out(const Piece& piece) {
   const Collective& c = piece.collective;
   if (c.first_piece.empty()) return carry_out(piece, {piece.first, piece.last - piece.first, 0, 0});
-  const Share& any = *piece.shares.front();
+  const Share& any = *piece.members.front().share;
   const auto& cut = has_target_blocks(c.op, true) ? any.target_blocks : any.source_blocks;
   for_each_fragment(entries_of(c, cut, piece.stretch), piece.first, piece.last,
                     [&](const Fragment& fragment) { carry_out(piece, fragment); });
 }
 
-void copy(const Piece& piece, const Share& to, std::size_t target_block, const Share& from,
+void copy(const Piece& piece, const Member& to, std::size_t target_block, const Member& from,
           std::size_t source_block) {
   math::copy(piece.target(to, target_block, piece.first), piece.source(from, source_block, piece.first),
              piece.bytes(), piece.streaming_from);
@@ -162,18 +163,18 @@ void copy(const Piece& piece, const Share& to, std::size_t target_block, const S
 // ---- pairs -----------------------------------------------------------------------------------------
 
 // Whether the member's block for `peer` lies where the block from `peer` goes.
-bool in_place(const Piece& piece, const Share& share, std::size_t peer) {
-  const std::uint64_t count = share.source_blocks[peer].count;
-  return count > 0 && share.target_blocks[peer].count == count &&
-         piece.source(share, peer, 0) == piece.target(share, peer, 0);
+bool in_place(const Piece& piece, const Member& member, std::size_t peer) {
+  const std::uint64_t count = member.share->source_blocks[peer].count;
+  return count > 0 && member.share->target_blocks[peer].count == count &&
+         piece.source(member, peer, 0) == piece.target(member, peer, 0);
 }
 
 // Copies the blocks of members `a` and `b` in both directions through a tile, because at least one of the two
 // targets lies over a source.
 void swap_blocks(const Piece& piece, std::size_t a, std::size_t b) {
   alignas(kLineBytes) std::array<std::byte, kTileBytes> tile;
-  const Share& one = *piece.shares[a];
-  const Share& other = *piece.shares[b];
+  const Member& one = piece.members[a];
+  const Member& other = piece.members[b];
   const std::uint64_t bytes = piece.bytes();
   for (std::uint64_t at = 0; at < bytes; at += kTileBytes) {
     const std::uint64_t length = std::min<std::uint64_t>(kTileBytes, bytes - at);
@@ -185,8 +186,8 @@ void swap_blocks(const Piece& piece, std::size_t a, std::size_t b) {
 }
 
 void copy_pair(const Piece& piece, std::size_t from, std::size_t to) {
-  const Share& giver = *piece.shares[from];
-  const Share& getter = *piece.shares[to];
+  const Member& giver = piece.members[from];
+  const Member& getter = piece.members[to];
   const bool swaps = from != to && (in_place(piece, giver, to) || in_place(piece, getter, from));
   if (!swaps) return copy(piece, getter, from, giver, to);
   // swap_blocks does both directions, so only the pass with from < to calls it.
@@ -220,7 +221,7 @@ void for_each_piece(const Piece& piece, std::size_t pieces, Count count, Body bo
 
 void all_to_all(const Piece& piece) {
   const std::size_t to = piece.stretch;
-  const auto& blocks = piece.shares[to]->target_blocks;
+  const auto& blocks = piece.members[to].share->target_blocks;
   for_each_piece(
       piece, blocks.size(), [&](std::size_t from) { return blocks[from].count; },
       [&](const Piece& inner, std::size_t from) { copy_pair(inner, from, to); });
@@ -228,13 +229,13 @@ void all_to_all(const Piece& piece) {
 
 // The row of an EXCHANGE is of bytes. An element belongs to the part that its first byte belongs to.
 void exchange(const Piece& piece) {
-  const Share& getter = *piece.shares[piece.stretch];
+  const Share& getter = *piece.members[piece.stretch].share;
   for_each_piece(
       piece, getter.receives.size(), [&](std::size_t i) { return getter.receives[i].bytes(); },
       [&](const Piece& inner, std::size_t i) {
         const Face& face = getter.receives[i];
         const Face* sent =
-            send_to(*piece.shares[static_cast<std::size_t>(face.peer)], getter.index, face.tag);
+            send_to(*piece.members[static_cast<std::size_t>(face.peer)].share, getter.index, face.tag);
         // The caller promises matching edges. Check them all the same, because a wrong copy damages memory.
         if (sent == nullptr || sent->dtype != face.dtype || sent->count() != face.count()) return;
         const std::size_t element = face.element_bytes();
@@ -252,14 +253,14 @@ void execute(const Piece& piece) {
 
 }  // namespace
 
-CollectiveRow cut(const Collective& collective, ShareList shares, std::span<std::uint64_t> starts) {
-  const std::size_t stretches = lay_out(collective, shares, starts);
-  CollectiveRow job{&collective, shares, starts.first(stretches + 1), 1, 0, false};
+CollectiveRow cut(const Collective& collective, MemberList members, std::span<std::uint64_t> starts) {
+  const std::size_t stretches = lay_out(collective, members, starts);
+  CollectiveRow job{&collective, members, starts.first(stretches + 1), 1, 0, false};
   const std::uint64_t total = job.starts[stretches];
   if (total == 0) return job;
-  job.part_elements = part_elements(collective, shares.size(), total);
+  job.part_elements = part_elements(collective, members.size(), total);
   job.parts = static_cast<std::uint32_t>((total - 1) / job.part_elements + 1);
-  job.streams = total * element_bytes(collective) >= math::kStreamBytes / copies(collective, shares.size());
+  job.streams = total * element_bytes(collective) >= math::kStreamBytes / copies(collective, members.size());
   return job;
 }
 
@@ -267,7 +268,7 @@ void execute_part(const CollectiveRow& job, std::uint32_t part) {
   const std::uint64_t first = part * job.part_elements;
   const std::uint64_t last = std::min(job.starts.back(), first + job.part_elements);
   Piece piece{*job.collective,
-              job.shares,
+              job.members,
               element_bytes(*job.collective),
               job.streams ? 0 : math::kNeverStream,
               0,

@@ -457,25 +457,34 @@ MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lan
 typedef uint64_t muster_plan; /* validated work, ready to start as often as wanted; 0 is never valid */
 
 #define MUSTER_WAITS_MAX 4
+/* In muster_submit.flags: this start begins the collective's vectors at other offsets in their buffers, so memory that moves
+ * needs no other plan. The two offsets replace `offset_bytes` of the plan's source and target, for this start alone. Offsets are
+ * each rank's own: members need not agree on them. One of a vector that this rank does not have is ignored. The checks are
+ * those of muster_plan_collective. A start with pieces is in place exactly if its plan was made in place. Plans of a kernel, an
+ * EXCHANGE, a BARRIER, or with a node-shared target take no offsets. */
+#define MUSTER_SUBMIT_OFFSETS UINT32_C(1)
+#define MUSTER_WAITS_WITH_OFFSETS_MAX 2 /* offsets travel in the room of two waits */
 /* How to start: on which lane, after which points, with which deadline. The deadline runs only while the start is next on its
  * lane and nothing moves that it waits for, neither members nor the timelines of its waits. So earlier work of this rank takes
  * nothing from it. The shortest deadline of the members counts. */
 typedef struct muster_submit {
   uint32_t size;
   muster_lane lane;
-  uint32_t wait_count; /* 0..4 */
-  uint32_t flags;      /* 0 */
+  uint32_t wait_count; /* 0..4; with MUSTER_SUBMIT_OFFSETS 0..2 */
+  uint32_t flags;      /* 0 or MUSTER_SUBMIT_OFFSETS */
   muster_point waits[MUSTER_WAITS_MAX];
-  int64_t deadline_ns; /* 0: the job's default */
+  int64_t deadline_ns;          /* 0: the job's default */
+  uint64_t source_offset_bytes; /* with MUSTER_SUBMIT_OFFSETS: from the start of the buffer; else not looked at */
+  uint64_t target_offset_bytes;
 } muster_submit;
-#define MUSTER_SUBMIT_INIT {sizeof(muster_submit), MUSTER_LANE_COMPUTE, 0, 0, {0, 0, 0, 0}, 0}
+#define MUSTER_SUBMIT_INIT {sizeof(muster_submit), MUSTER_LANE_COMPUTE, 0, 0, {0, 0, 0, 0}, 0, 0, 0}
 
 /* Put one start of the plan on a lane and write the point it will reach. Asynchronous: one ring write, no system call while
  * the daemon is awake. Leave memory that the plan names alone until the point is reached. point may be NULL. A start on a
  * failed lane returns OK, and its point fails as the lane did. Errors: BUSY (the ring is full, or limits.starts_per_lane_max
  * starts of this lane are not finished: wait for an earlier point), STALE (no such plan), BAD_ARGUMENT (lane, flags, deadline,
- * or a wait for a point that this session was never given), PROTOCOL, and what ended the session if it has ended: DAEMON_LOST,
- * JOB_ENDED, DEVICE. */
+ * offsets, or a wait for a point that this session was never given), UNSUPPORTED (offsets for a plan that takes none),
+ * PROTOCOL, and what ended the session if it has ended: DAEMON_LOST, JOB_ENDED, DEVICE. */
 MUSTER_API muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
                                              muster_point* point);
 /* Errors: BUSY while a start is in flight, STALE. */

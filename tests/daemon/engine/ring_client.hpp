@@ -44,6 +44,16 @@ class RingClient {
     push(command);
     ++starts_[lane];
   }
+  void start_at(std::uint64_t plan, muster_lane lane, std::uint64_t source, std::uint64_t target) {
+    shm::Command command;
+    command.kind = shm::CommandKind::kStartAt;
+    command.lane = static_cast<std::uint16_t>(lane);
+    command.plan = plan;
+    command.waits[shm::kSourceOffsetAt] = source;
+    command.waits[shm::kTargetOffsetAt] = target;
+    push(command);
+    ++starts_[lane];
+  }
   void reset(muster_lane lane) {
     shm::Command command;
     command.kind = shm::CommandKind::kResetLane;

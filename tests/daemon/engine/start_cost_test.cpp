@@ -79,19 +79,22 @@ class StartCost : public ::testing::Test {
     if (has_reduction(said.op)) said.redop = MUSTER_SUM;
     if (said.op != MUSTER_BARRIER && said.op != MUSTER_EXCHANGE) {
       said.source = {seat.source, 0};
-      said.target = {seat.target, 0};
+      if (said.target.offset_bytes != 0) said.target.buffer = seat.source;
+      if (said.target.offset_bytes == 0) said.target = {seat.target, 0};
     }
     const auto made = engine_->plans().collective(seat.client.session(), said, lists);
     EXPECT_TRUE(made) << op_name(said.op) << ": " << made.error().text();
     return made ? made->bits : 0;
   }
-  // With equally long blocks, or with a list of lengths where there are some.
-  Operation collective(muster_op op, bool uneven) {
+  // With equally long blocks, or with a list of lengths where there are some. target_offset: not 0 for a
+  // target in the source's buffer.
+  Operation collective(muster_op op, bool uneven, std::uint64_t target_offset = 0) {
     Operation operation{std::string(op_name(op)) + (uneven ? " with counts" : ""), {}};
     for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
       shm::PlanCollective said;
       said.op = op;
       said.count = op == MUSTER_BARRIER || op == MUSTER_EXCHANGE ? 0 : kCount;
+      said.target.offset_bytes = target_offset;
       const bool is_root = rank == kRoot;
       if (has_root(op)) said.peer = kRoot;
       CollectiveLists lists;
@@ -222,6 +225,25 @@ TEST_F(StartCost, IsNoHeapNoSystemCallAndNoLockButTheTurnsBaton) {
       expect_free(turn(), fmt::format("{} on lane {}", operation.name, lane));
       settle(operation.name);
       if (HasFailure()) return;
+    }
+  skip_where_calls_are_not_counted();
+}
+
+// Goal:   offsets are checked, blocks and all, without heap.
+TEST_F(StartCost, IsTheSameWithOffsets) {
+  for (const muster_op op : {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_REDUCE_SCATTER, MUSTER_BROADCAST,
+                             MUSTER_REDUCE, MUSTER_GATHER, MUSTER_SCATTER, MUSTER_ALL_TO_ALL})
+    for (const bool uneven : {false, true}) {
+      const bool has_blocks = has_source_blocks(op, true) || has_target_blocks(op, true);
+      if (uneven && !has_blocks) continue;
+      const Operation operation = collective(op, uneven, kRoom / 2);
+      for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane) {
+        for (const Part& part : operation.parts)
+          seats_[part.rank]->client.start_at(part.plan, lane, 64 * (lane + part.rank), kRoom / 4);
+        expect_free(turn(), fmt::format("{} with offsets on lane {}", operation.name, lane));
+        settle(operation.name);
+        if (HasFailure()) return;
+      }
     }
   skip_where_calls_are_not_counted();
 }

@@ -2,6 +2,9 @@
 
 #include "tests/scheduler/run/graph_fixture.hpp"
 
+#include <array>
+#include <cstddef>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,6 +51,32 @@ TEST(Graph, HoldsAStartUntilThePointsItWaitsForAreReached) {
   ASSERT_EQ(stage.launched.size(), 1u);
   stage.finish_next();
   EXPECT_EQ((stage.points[Lane{0, MUSTER_LANE_COMPUTE}]), 1u);
+}
+
+// Goal:   where a start begins its vectors travels with it, from its lane through the match into the step.
+TEST(Graph, LaunchesEachStartWithItsOwnBases) {
+  Stage stage(world_of(4), four_ranks());
+  std::array<std::byte, 16> memory{};
+  const auto start = [&](std::uint32_t rank, std::size_t source, std::size_t target) {
+    const std::uint64_t value = stage.graph.lanes_of(Rank(rank)).lane(MUSTER_LANE_SMALL).next_value();
+    Request request{
+        Rank(rank), MUSTER_LANE_SMALL, value, stage.collective(0, rank, Stage::all_reduce(1)), {}};
+    request.timeout = std::chrono::seconds(60);
+    request.bases = {&memory[source], &memory[target]};
+    EXPECT_EQ(stage.graph.submit(request, stage.now), Code::kOk);
+  };
+  for (std::size_t i = 0; i < 3; ++i) start(0, i, i + 4);
+  for (std::size_t i = 0; i < 3; ++i) start(1, i + 8, i + 12);
+  for (std::size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(stage.launched.size(), 1u);
+    const std::vector<Step::Part>& parts = stage.steps.at(stage.launched.front()).parts;
+    ASSERT_EQ(parts.size(), 2u);
+    EXPECT_EQ(parts[0].bases.source, &memory[i]);
+    EXPECT_EQ(parts[0].bases.target, &memory[i + 4]);
+    EXPECT_EQ(parts[1].bases.source, &memory[i + 8]);
+    EXPECT_EQ(parts[1].bases.target, &memory[i + 12]);
+    stage.finish_next();
+  }
 }
 
 TEST(Graph, WaitsForAClientTimeline) {
