@@ -1,5 +1,5 @@
 /* muster.h - the public surface of Muster, which includes collectives.h; kernels.h has the builders of kernels, layouts.h the
- * layouts of sharded tensors. C11 (and C++), no CUDA headers.
+ * layouts of sharded tensors, units.h what shards the parameters of a model. C11 (and C++), no CUDA headers.
  *
  * Ownership  What you open you close. Handles (buffers, groups, plans) die with their session. A string that you pass
  *            is copied before the call returns. Names and sites have no control characters (BAD_ARGUMENT), for others
