@@ -56,7 +56,8 @@ muster_session::muster_session(Attachment attachment, Status* opened)
       comparison_(groups_, buffers_, plans_),
       runs_(connection_, completion_, plan_table_, submission_, waiting_, interrupt_, last_failure_,
             comparison_, direct_.get()),
-      objects_(groups_, buffers_, plans_, runs_) {}
+      objects_(groups_, buffers_, plans_, runs_),
+      shown_units_(ring_.writable_header()) {}
 
 muster_session::~muster_session() = default;
 

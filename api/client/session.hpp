@@ -18,6 +18,7 @@
 #include "api/client/plan_table.hpp"
 #include "api/client/plans.hpp"
 #include "api/client/run.hpp"
+#include "api/client/shown_units.hpp"
 #include "api/client/submission.hpp"
 #include "api/client/waiting.hpp"
 #include "api/shm/completion.hpp"
@@ -64,6 +65,7 @@ struct muster_session {
   muster::client::Comparison& comparison() { return comparison_; }
   muster::client::Runs& runs() { return runs_; }
   muster::client::Objects& objects() { return objects_; }
+  muster::client::ShownUnits& shown_units() { return shown_units_; }
 
   // A counter of this process's own runs, by name; nothing if there is none of that name.
   std::optional<std::uint64_t> own_counter(std::string_view name) const;
@@ -96,6 +98,7 @@ struct muster_session {
   muster::client::Comparison comparison_;
   muster::client::Runs runs_;
   muster::client::Objects objects_;
+  muster::client::ShownUnits shown_units_;
 };
 
 namespace muster::client {

@@ -30,27 +30,34 @@
 namespace muster::shm {
 
 constexpr std::uint64_t kMagicJobCounters = 0x4d555354455243;  // "MUSTERC"
-constexpr std::size_t kTallyValuesMax = 16;
+constexpr std::size_t kTallyValuesMax = 24;
 constexpr std::size_t kTallyNameBytes = 64;
 
 // Of a rank; the index is ABI: append only.
 enum class RankCount : std::uint32_t {
-  kAttached,        // 1 while it has a client
-  kPid,             //
-  kStepsCompleted,  // starts that finished well
-  kStepsFailed,     //
-  kBytesMoved,      // payload bytes of finished collectives, at this rank's target
-  kComputeBusyNs,   //
-  kCommBusyNs,      //
-  kExposedNs,       // time the compute lane had work and waited for a collective
-  kBufferBytes,     // of live buffers
-  kRuns,            // collectives that it ran directly
-  kRunBytes,        // their payload bytes
-  kInFlight,        // starts without an outcome
-  kLateIn,          // groups to whose collectives it comes late: scheduler/blame/stragglers.hpp
-  kLagNs,           // its median lag behind the first, in the group where it is worst
-  kLagOthersNs,     // the median lag of that group's others, while it comes late there
-  kLagGroup,        // that group's GroupCount::kId plus 1; 0: no lag is known
+  kAttached,         // 1 while it has a client
+  kPid,              //
+  kStepsCompleted,   // starts that finished well
+  kStepsFailed,      //
+  kBytesMoved,       // payload bytes of finished collectives, at this rank's target
+  kComputeBusyNs,    //
+  kCommBusyNs,       //
+  kExposedNs,        // time the compute lane had work and waited for a collective
+  kBufferBytes,      // of live buffers
+  kRuns,             // collectives that it ran directly
+  kRunBytes,         // their payload bytes
+  kInFlight,         // starts without an outcome
+  kLateIn,           // groups to whose collectives it comes late: scheduler/blame/stragglers.hpp
+  kLagNs,            // its median lag behind the first, in the group where it is worst
+  kLagOthersNs,      // the median lag of that group's others, while it comes late there
+  kLagGroup,         // that group's GroupCount::kId plus 1; 0: no lag is known
+  kWholeBytes,       // of units that are whole. This one and those that follow are what the client says
+  kPlaceBytes,       // of the memory for them
+  kWholeBudget,      // 0: none
+  kPrefetch,         // how many modules ahead its units are gathered
+  kPrefetchAsked,    //
+  kDemands,          // gathers that nobody had prefetched
+  kPrefetchSkipped,  // for want of memory
   kCount
 };
 // Of a group; append only.

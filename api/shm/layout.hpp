@@ -3,7 +3,7 @@
 //   submission segment (client writes)              completion segment (engine writes; sealed)
 //   +-----------------------------------+ 0         +------------------------------------------+ 0
 //   | SubmissionHeader  producer line   |           | CompletionHeader: magic, versions, sizes |
-//   |                   sleep line      |           | consumer line: head, engine asleep       |
+//   |                   sleep, units    |           | consumer line: head, engine asleep       |
 //   +-----------------------------------+ 4096      | wake line: futex word                    |
 //   | Command[kRingCapacity], 64 B each |           | TimelineWord[kTimelinesMax]              |
 //   +-----------------------------------+           | FailureText[kLanesMax]                   |
@@ -32,11 +32,23 @@ constexpr std::size_t kLineBytes = 128;
 constexpr std::size_t kFailureTextBytes = 240;
 constexpr std::size_t kClosedTextBytes = 120;
 
+// What a session's sets of units hold at this moment, for `muster top`. Numbers to be shown, and no more.
+struct UnitFigures {
+  std::uint64_t whole_bytes = 0;     // of units that are whole, and of slices
+  std::uint64_t place_bytes = 0;     // of the memory in which they can be
+  std::uint64_t budget_bytes = 0;    // 0: none was given
+  std::uint64_t prefetch = 0;        // how many modules ahead units are gathered
+  std::uint64_t prefetch_asked = 0;  // and how many were asked for
+  std::uint64_t demands = 0;         // gathers that nobody had prefetched
+  std::uint64_t skipped = 0;         // prefetches for which there was no memory
+};
+
 struct alignas(kLineBytes) SubmissionHeader {
   alignas(kLineBytes) std::uint64_t tail = 0;  // client: commands written so far; a hint, bound-checked
   alignas(kLineBytes) std::uint32_t client_asleep = 0;  // client: 1 while it sleeps on the wake word
+  alignas(kLineBytes) UnitFigures units;                // client
 };
-static_assert(sizeof(SubmissionHeader) == 2 * kLineBytes);
+static_assert(sizeof(SubmissionHeader) == 3 * kLineBytes);
 
 constexpr std::size_t kRingOffset = 4096;
 constexpr std::size_t kSubmissionBytes = kRingOffset + kRingCapacity * sizeof(Command);

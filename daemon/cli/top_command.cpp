@@ -61,6 +61,19 @@ Json lag_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& rank, const L
           {"others_ns", now_at(rank, RankCount::kLagOthersNs)}};
 }
 
+// What the rank's client says of its units; null: it has none.
+Json units_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
+              const std::array<std::uint64_t, shm::kTallyValuesMax>& after, const Pace& pace) {
+  if (now_at(after, RankCount::kPlaceBytes) == 0) return nullptr;
+  return {{"whole_bytes", now_at(after, RankCount::kWholeBytes)},
+          {"place_bytes", now_at(after, RankCount::kPlaceBytes)},
+          {"budget_bytes", now_at(after, RankCount::kWholeBudget)},
+          {"prefetch", now_at(after, RankCount::kPrefetch)},
+          {"prefetch_asked", now_at(after, RankCount::kPrefetchAsked)},
+          {"demands_per_s", pace.of(grown(before, after, RankCount::kDemands))},
+          {"skipped_per_s", pace.of(grown(before, after, RankCount::kPrefetchSkipped))}};
+}
+
 Json rank_rates(const Look& before, const Look& after, const Pace& pace) {
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < after.ranks.size(); ++rank) {
@@ -79,7 +92,8 @@ Json rank_rates(const Look& before, const Look& after, const Pace& pace) {
          {"late_in", now_at(a, RankCount::kLateIn)},
          {"lag", lag_of(a, after)},
          {"failed", now_at(a, RankCount::kStepsFailed)},
-         {"buffer_bytes", now_at(a, RankCount::kBufferBytes)}});
+         {"buffer_bytes", now_at(a, RankCount::kBufferBytes)},
+         {"units", units_of(b, a, pace)}});
   }
   return ranks;
 }
@@ -140,6 +154,29 @@ std::string late_text(const Json& now) {
         lag.at("median_ns").get<double>() * 1e-6, lag.at("others_ns").get<double>() * 1e-6);
   }
   return out;
+}
+
+// A line for each rank with units. A prefetch that the budget makes shallower says so.
+std::string units_text(const Json& now, std::size_t columns) {
+  std::vector<config::Cells> rows;
+  for (const Json& rank : now.at("ranks")) {
+    const Json& units = rank.at("units");
+    if (units.is_null()) continue;
+    const auto number = [&](const char* key) { return units.at(key).get<std::uint64_t>(); };
+    const std::uint64_t budget = number("budget_bytes");
+    rows.push_back({fmt::format("{}", rank.at("rank").get<int>()), bytes_text(number("whole_bytes")),
+                    bytes_text(number("place_bytes")), budget == 0 ? "-" : bytes_text(budget),
+                    number("prefetch") < number("prefetch_asked")
+                        ? fmt::format("{} of {}", number("prefetch"), number("prefetch_asked"))
+                        : fmt::format("{}", number("prefetch")),
+                    rate(units.at("demands_per_s").get<double>()),
+                    rate(units.at("skipped_per_s").get<double>()),
+                    percent(rank.at("exposed").get<double>())});
+  }
+  if (rows.empty()) return "";
+  return config::table(
+      {"UNITS OF", "UNSHARDED", "AT MOST", "BUDGET", "PREFETCH", "ON DEMAND/S", "NO ROOM/S", "STALLED"}, rows,
+      {columns, {"NO ROOM/S", "AT MOST"}});
 }
 
 int show(const std::string& job, const Json& now, Output output, bool clear) {
@@ -231,6 +268,7 @@ std::string top_text(const std::string& job, const Json& now, std::size_t column
       config::table({"RANK", "PID", "OPS/S", "BYTES/S", "EXPOSED", "COMPUTE", "IN FLIGHT", "LAG", "MEMORY"},
                     rows, {columns, {"PID", "COMPUTE", "IN FLIGHT"}});
   out += late_text(now);
+  out += units_text(now, columns);
   rows.clear();
   for (const Json& group : now.at("groups"))
     rows.push_back({fmt::format("{} {}", group.at("id").get<int>(), group.at("group").get<std::string>()),

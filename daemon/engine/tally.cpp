@@ -1,5 +1,7 @@
 #include "daemon/engine/tally.hpp"
 
+#include "api/shm/untrusted.hpp"
+
 #include <algorithm>
 #include <string>
 
@@ -153,6 +155,17 @@ void Tally::write_rank(Rank rank, const Counted& counted, const Board* board, co
   set(RankCount::kCommBusyNs, own.value(Counter::kCommBusyNs));
   set(RankCount::kBufferBytes, own.value(Counter::kBufferBytes));
   set(RankCount::kExposedNs, static_cast<std::uint64_t>(counted.exposed.count()));
+  const shm::UnitFigures& units = session->submission().header()->units;
+  const auto show = [&](RankCount count, const std::uint64_t& said) {
+    set(count, shm::Untrusted<std::uint64_t>(&said).load());  // the client's own word, which is only shown
+  };
+  show(RankCount::kWholeBytes, units.whole_bytes);
+  show(RankCount::kPlaceBytes, units.place_bytes);
+  show(RankCount::kWholeBudget, units.budget_bytes);
+  show(RankCount::kPrefetch, units.prefetch);
+  show(RankCount::kPrefetchAsked, units.prefetch_asked);
+  show(RankCount::kDemands, units.demands);
+  show(RankCount::kPrefetchSkipped, units.skipped);
 }
 
 void Tally::write_group(std::uint32_t row, std::span<const Counted> ranks, const Board* board) {

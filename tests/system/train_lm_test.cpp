@@ -258,7 +258,8 @@ TEST_F(TrainLm, IsTheSameHoweverUnitsAreGathered) {
     const Outcome plain = start(mesh, arguments);
     ASSERT_EQ(plain.status, 0) << plain.err;
     for (const char* how : {"--prefetch 0", "--prefetch 2", "--reshard never", "--reshard 2",
-                            "--reshard 4 --prefetch 3 --delay-ranks 1", "--reshard 1 --prefetch 0"}) {
+                            "--reshard 4 --prefetch 3 --delay-ranks 1", "--reshard 1 --prefetch 0", "--share",
+                            "--share --delay-ranks 3"}) {
       const Outcome outcome = start(mesh, arguments + how);
       ASSERT_EQ(outcome.status, 0) << how << outcome.err;
       EXPECT_EQ(outcome.figures()["final_loss"], plain.figures()["final_loss"]) << mesh.text << " " << how;

@@ -2,6 +2,7 @@
 #include "api/base/dtype.hpp"
 #include "api/client/error.hpp"
 #include "api/client/layout_handle.hpp"
+#include "api/client/shown_units.hpp"
 #include "api/client/units/units.hpp"
 
 #include <algorithm>
@@ -27,6 +28,11 @@ namespace {
 Status check_session(muster_session* session) {
   muster_session_info info = MUSTER_SESSION_INFO_INIT;
   return status_of(muster_session_query(session, &info));
+}
+
+void show(muster_units& units) {
+  const muster::shm::UnitFigures figures = units.figures();
+  muster::client::show_units(units.session(), &units, &figures);
 }
 
 // Runs `body` if the set's session is usable.
@@ -56,6 +62,7 @@ muster_status_t in_step(muster_units* units, muster_unit unit, F&& body) noexcep
       return failure(Code::kState, "unit \"{}\" is used before the first muster_step_begin",
                      units->unit(unit).facts().name);
     Status done = body(*units->schedule());
+    show(*units);
     if (!done.ok() && done.code() != Code::kBadArgument && !muster::is_session_end(done.code()))
       units->abort_groups(unit);
     return done;
@@ -90,7 +97,8 @@ Status check_options(const muster_units_options& said) {
                    "muster_units_options has size {}; initialise it with its _INIT macro ({})", said.size,
                    sizeof said);
   MUSTER_RETURN_IF_ERROR(
-      check_flags("muster_units_options", said.flags, MUSTER_UNITS_ACCUMULATE | MUSTER_UNITS_KEEP_GRADIENTS));
+      check_flags("muster_units_options", said.flags,
+                  MUSTER_UNITS_ACCUMULATE | MUSTER_UNITS_KEEP_GRADIENTS | MUSTER_UNITS_SHARE_ON_NODE));
   if (said.name != nullptr) MUSTER_RETURN_IF_ERROR(check_name("the set", said.name));
   MUSTER_RETURN_IF_ERROR(check_between("prefetch", said.prefetch, 0, 16));
   return check_between("reduce_inputs", said.reduce_inputs, 1, 16);
@@ -156,7 +164,10 @@ muster_status_t muster_units_destroy(muster_units* units) {
   if (units == nullptr) return MUSTER_OK;
   return guarded([&]() -> Status {
     // With a session that is over, its memory is gone already.
-    if (check_session(units->session()).ok()) MUSTER_RETURN_IF_ERROR(units->release());
+    if (check_session(units->session()).ok()) {
+      MUSTER_RETURN_IF_ERROR(units->release());
+      muster::client::show_units(units->session(), units, nullptr);
+    }
     delete units;
     return {};
   });
@@ -227,7 +238,9 @@ muster_status_t muster_unit_layout(muster_units* units, muster_unit unit, uint32
 muster_status_t muster_step_begin(muster_units* units, muster_point after, uint32_t flags) {
   return with_units(units, [&]() -> Status {
     MUSTER_RETURN_IF_ERROR(check_flags("muster_step_begin", flags, MUSTER_STEP_UNCHANGED));
-    return units->begin_step(after, (flags & MUSTER_STEP_UNCHANGED) != 0);
+    Status begun = units->begin_step(after, (flags & MUSTER_STEP_UNCHANGED) != 0);
+    show(*units);
+    return begun;
   });
 }
 
@@ -283,7 +296,9 @@ muster_status_t muster_step_end(muster_units* units, muster_point after, muster_
   return with_units(units, [&]() -> Status {
     if (done == nullptr) return failure(Code::kBadArgument, "done must not be NULL");
     done[0] = done[1] = MUSTER_POINT_NONE;
-    return units->end_step(after, done);
+    Status ended = units->end_step(after, done);
+    show(*units);
+    return ended;
   });
 }
 

@@ -197,10 +197,19 @@ Status take_after_forward(std::int32_t said, UnitFacts& unit) {
   return {};
 }
 
+// Every rank finds the same: what it looks at are the shards of all ranks.
+bool can_share(const UnitFacts& unit) {
+  if (unit.copies || unit.shard.ranks == 1 || unit.slice_ranks != 0) return false;
+  for (const UnitParameter& p : unit.parameters)
+    for (std::int64_t rank = 0; rank < p.places.layout().ranks(); ++rank)
+      if (p.places.layout().pieces(rank).size() > 1 || p.places.whole().pieces(rank).size() > 1) return false;
+  return true;
+}
+
 }  // namespace
 
 Result<UnitFacts> UnitFacts::make(muster_session* session, const muster_unit_options& options,
-                                  bool accumulates) {
+                                  std::uint32_t set_flags) {
   UnitFacts unit;
   unit.name = options.name;
   unit.module = options.module == nullptr ? options.name : options.module;
@@ -212,8 +221,9 @@ Result<UnitFacts> UnitFacts::make(muster_session* session, const muster_unit_opt
   MUSTER_ASSIGN_OR_RETURN(unit.replicate, dim_of(session, options.replicate));
   MUSTER_RETURN_IF_ERROR(take_parameters(session, options, unit));
   lay_out(unit);
-  MUSTER_RETURN_IF_ERROR(take_gradients(options, accumulates, unit));
+  MUSTER_RETURN_IF_ERROR(take_gradients(options, (set_flags & MUSTER_UNITS_ACCUMULATE) != 0, unit));
   MUSTER_RETURN_IF_ERROR(take_after_forward(options.after_forward, unit));
+  unit.shares = (set_flags & MUSTER_UNITS_SHARE_ON_NODE) != 0 && can_share(unit);
   return unit;
 }
 
@@ -224,7 +234,7 @@ bool UnitFacts::has(std::string_view parameter) const {
 shard::ScheduledUnit UnitFacts::scheduled() const {
   shard::ScheduledUnit unit;
   unit.name = name;
-  unit.bytes = shard.ranks > 1 ? whole_bytes : 0;
+  unit.bytes = shard.ranks > 1 && !shares ? whole_bytes : 0;
   unit.slice_bytes = slice_bytes;
   // What is neither sharded nor summed up elsewhere is its own gradient.
   if (shard.ranks > 1 || keeps_sums)

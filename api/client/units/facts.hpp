@@ -67,12 +67,13 @@ struct UnitFacts {
   muster_dtype reduce_dtype = 0;
   shard::GradientDivision division;
   bool keeps_sums = false;  // what is reduced is not yet the gradient
+  bool shares = false;      // its shards lie in a whole copy that its ranks have between them
   std::uint64_t shards_bytes = 0, copy_bytes = 0, whole_bytes = 0, slice_bytes = 0;  // of this rank
   std::uint64_t gradient_elements = 0, whole_gradient_elements = 0;                  // likewise
 
   // Errors: as muster_unit_create.
   static Result<UnitFacts> make(muster_session* session, const muster_unit_options& options,
-                                bool accumulates);
+                                std::uint32_t set_flags);
 
   bool has(std::string_view parameter) const;
   // What it is for the schedule, without its places.

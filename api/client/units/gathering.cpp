@@ -17,7 +17,7 @@ Status UnitGathering::allocate(muster_buffer shards) {
 
 Status UnitGathering::prepare(muster_range whole, muster_range slice, muster_group slice_group) {
   const muster_range own{facts_.copies ? copy_ : shards_, 0};
-  whole_ = facts_.shard.ranks > 1 ? whole : own;
+  whole_ = facts_.shard.ranks > 1 && !facts_.shares ? whole : own;
   gather_ = 0;
   copy_plans_.clear();
   MUSTER_RETURN_IF_ERROR(plan_copies());

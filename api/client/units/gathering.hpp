@@ -33,7 +33,8 @@ class UnitGathering {
   Status withdraw() { return plans_.release(); }  // Errors: BUSY
   Status release();
 
-  // Where the unit lies while it is whole: what is not sharded lies whole in its shards or their copy.
+  // Where the unit lies while it is whole: what is not sharded lies whole in its shards or their copy. A unit
+  // that shares lies whole in memory of all its ranks; its gather moves nothing, but waits for them.
   muster_range whole() const { return whole_; }
 
   Result<muster_point> gather(UnitLanes& lanes, shard::GatherFrom from, std::span<const muster_point> waits);

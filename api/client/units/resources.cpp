@@ -12,6 +12,18 @@ Result<muster_buffer> Resources::buffer(std::uint64_t bytes) {
   return buffers_.emplace_back(buffer);
 }
 
+Result<muster_buffer> Resources::shared_buffer(std::uint64_t bytes, muster_group group,
+                                               const std::string& name) {
+  muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+  options.bytes = std::max<std::uint64_t>(bytes, 1);
+  options.name = name.c_str();
+  options.shared_by = group;
+  muster_buffer buffer = 0;
+  MUSTER_RETURN_IF_ERROR(status_of(muster_buffer_create(session_, &options, &buffer, nullptr)));
+  bytes_ += options.bytes;
+  return buffers_.emplace_back(buffer);
+}
+
 Result<muster_plan> Resources::plan(const muster_collective& collective) {
   muster_plan plan = 0;
   MUSTER_RETURN_IF_ERROR(status_of(muster_plan_collective(session_, &collective, &plan)));

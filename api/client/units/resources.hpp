@@ -31,6 +31,8 @@ class Resources {
 
   // A buffer of at least one byte.
   Result<muster_buffer> buffer(std::uint64_t bytes);
+  // One that the members of a group have between them.
+  Result<muster_buffer> shared_buffer(std::uint64_t bytes, muster_group group, const std::string& name);
   Result<muster_plan> plan(const muster_collective& collective);
   Result<muster_plan> plan(const muster_kernel& kernel);
   // Gives all back. A buffer that plans of the caller use stays until the session ends. Errors: BUSY, while a

@@ -2,6 +2,8 @@
 
 #include "api/base/dtype.hpp"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 namespace muster::client {
@@ -34,18 +36,20 @@ bool is_gradient(std::int32_t which) {
 }  // namespace
 
 Result<std::unique_ptr<Unit>> Unit::make(muster_session* session, const muster_unit_options& options,
-                                         bool accumulates) {
-  MUSTER_ASSIGN_OR_RETURN(UnitFacts facts, UnitFacts::make(session, options, accumulates));
+                                         std::uint32_t set_flags, const std::string& shared_name) {
+  MUSTER_ASSIGN_OR_RETURN(UnitFacts facts, UnitFacts::make(session, options, set_flags));
   std::unique_ptr<Unit> unit(new Unit(session, std::move(facts)));
-  if (Status allocated = unit->allocate(); !allocated.ok()) {
+  if (Status allocated = unit->allocate(shared_name); !allocated.ok()) {
     (void)unit->release();
     return fail(std::move(allocated));
   }
   return unit;
 }
 
-Status Unit::allocate() {
-  auto shards = memory_.buffer(facts_.shards_bytes);
+Status Unit::allocate(const std::string& shared_name) {
+  // Ranks that have another part of the unit by tensor parallelism are another group, so names do not meet.
+  auto shards = facts_.shares ? memory_.shared_buffer(facts_.whole_bytes, facts_.shard.group, shared_name)
+                              : memory_.buffer(facts_.shards_bytes);
   if (!shards) return std::move(shards).error();
   shards_ = *shards;
   MUSTER_RETURN_IF_ERROR(gathering_.allocate(shards_));
@@ -89,13 +93,25 @@ Status Unit::check_view(std::uint32_t parameter, std::int32_t which) const {
   return {};
 }
 
+muster_tensor Unit::shard_view(const UnitParameter& p) const {
+  const std::size_t dims = p.places.layout().dims();
+  if (!facts_.shares) return view_of({shards_, 0}, p.shard_at, p.dtype, p.places.shard_shape(), dims);
+  muster_tensor view = view_of({shards_, 0}, p.whole_at, p.dtype, p.places.whole_shape(), dims);
+  const Index shape = p.places.shard_shape();
+  std::ranges::copy(std::span(shape).first(dims), view.size);
+  const auto& own = p.places.runs()[static_cast<std::size_t>(facts_.shard.coordinate)];
+  if (!own.empty())
+    view.offset_bytes += static_cast<std::uint64_t>(own.front().offset) * dtype_bytes(p.dtype);
+  return view;
+}
+
 Result<muster_tensor> Unit::tensor(std::uint32_t parameter, std::int32_t which) const {
   MUSTER_RETURN_IF_ERROR(check_view(parameter, which));
   const UnitParameter& p = facts_.parameters[parameter];
   const std::size_t dims = p.places.layout().dims();
   switch (which) {
     case MUSTER_UNIT_SHARD:
-      return view_of({shards_, 0}, p.shard_at, p.dtype, p.places.shard_shape(), dims);
+      return shard_view(p);
     case MUSTER_UNIT_GRADIENT_SHARD:
       return view_of({reduction_.gradients(), 0}, p.gradient_at * dtype_bytes(p.dtype), p.dtype,
                      p.places.shard_shape(), dims);

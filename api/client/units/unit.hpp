@@ -31,8 +31,9 @@ struct UnitPlaces {
 // Fails   make() as muster_unit_create; views with kBadArgument and kState.
 class Unit {
  public:
+  // set_flags: of its set. shared_name: of memory that its ranks have between them.
   static Result<std::unique_ptr<Unit>> make(muster_session* session, const muster_unit_options& options,
-                                            bool accumulates);
+                                            std::uint32_t set_flags, const std::string& shared_name);
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
@@ -58,7 +59,8 @@ class Unit {
         memory_(session),
         gathering_(session, facts_),
         reduction_(session, facts_) {}
-  Status allocate();
+  Status allocate(const std::string& shared_name);
+  muster_tensor shard_view(const UnitParameter& p) const;
   Status check_view(std::uint32_t parameter, std::int32_t which) const;
 
   UnitFacts facts_;

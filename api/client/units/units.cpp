@@ -63,7 +63,7 @@ Status muster_units::check(const muster_unit_options& options) const {
 Result<muster_unit> muster_units::add(const muster_unit_options& options) {
   MUSTER_RETURN_IF_ERROR(check(options));
   MUSTER_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit,
-                          Unit::make(session_, options, (flags_ & MUSTER_UNITS_ACCUMULATE) != 0));
+                          Unit::make(session_, options, flags_, fmt::format("{}/{}", name_, units_.size())));
   const bool another = units_.empty() || units_.back()->facts().module != unit->facts().module;
   modules_.push_back(units_.empty() ? 0 : modules_.back() + (another ? 1 : 0));
   units_.push_back(std::move(unit));
@@ -91,6 +91,19 @@ muster_units_info muster_units::info() const {
   info.prefetches_skipped = counts.prefetches_skipped;
   info.demands = counts.demands;
   return info;
+}
+
+muster::shm::UnitFigures muster_units::figures() const {
+  muster::shm::UnitFigures figures;
+  figures.place_bytes = place_bytes_;
+  figures.budget_bytes = budget_;
+  figures.prefetch = depth_;
+  figures.prefetch_asked = prefetch_;
+  if (schedule_ == nullptr) return figures;
+  figures.whole_bytes = schedule_->counts().whole_bytes;
+  figures.demands = schedule_->counts().demands;
+  figures.skipped = schedule_->counts().prefetches_skipped;
+  return figures;
 }
 
 std::string muster_units::description() const {

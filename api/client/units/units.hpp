@@ -5,6 +5,7 @@
 #include "api/base/shard/schedule.hpp"
 #include "api/client/units/lanes.hpp"
 #include "api/client/units/unit.hpp"
+#include "api/shm/layout.hpp"
 
 #include <muster/units.h>
 
@@ -32,6 +33,7 @@ struct muster_units final : private muster::shard::UnitOperations {
   // Null before the first step.
   muster::shard::UnitSchedule* schedule() { return schedule_.get(); }
   muster_units_info info() const;
+  muster::shm::UnitFigures figures() const;  // for `muster top`
 
   muster::Result<muster_unit> add(const muster_unit_options& options);
   muster::Status begin_step(muster_point after, bool unchanged);

@@ -95,6 +95,8 @@ void add_options(CLI::App& app, Options& o, std::string& dtype, std::string& res
       ->check(in_range(std::uint32_t{0}, std::uint32_t{16}));
   app.add_option("--reshard", reshard,
                  "After a unit's forward: always, never, or the number of ranks that keep it between them");
+  app.add_flag("--share", o.share,
+               "One whole copy of f32 parameters for all ranks of a node; nothing is gathered");
   app.add_flag("--verify", o.verify,
                "Train again on rank 0 alone and report the largest difference of the losses");
   app.add_flag("--json", o.json, "End the standard output of rank 0 with one line of JSON");

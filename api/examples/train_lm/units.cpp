@@ -51,6 +51,7 @@ Units::Units(Runtime& runtime, const Options& options, bool sharded)
   said.name = sharded ? "model" : "model alone";
   if (sharded) said.budget_bytes = options.budget;
   said.prefetch = options.prefetch;
+  if (sharded && options.share) said.flags = MUSTER_UNITS_SHARE_ON_NODE;
   muster_units* units = nullptr;
   check(muster_units_create(runtime.session(), &said, &units));
   units_.reset(units);
@@ -79,8 +80,10 @@ void Units::add(const std::vector<Parameter>& parameters, const Options& options
   unit.parameter_count = static_cast<std::uint32_t>(said.size());
   muster_unit index = 0;
   check(muster_unit_create(units_.get(), &unit, &index));
-  const muster_tensor all = shards(index, 0, parameters.size(), MUSTER_UNIT_SHARD);
-  const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(1, elements_of(all))) * sizeof(float);
+  std::int64_t elements = 1;
+  for (const muster_tensor& each : shards(index, 0, parameters.size(), MUSTER_UNIT_SHARD))
+    elements += each.size[0];
+  const auto bytes = static_cast<std::uint64_t>(elements) * sizeof(float);
   moments_.push_back({runtime_.allocate(bytes), runtime_.allocate(bytes)});
 }
 
@@ -166,11 +169,23 @@ std::int64_t Units::first_row(std::size_t unit, std::size_t parameter) const {
   return boxes(unit, parameter, MUSTER_UNIT_WHOLE).front().offset[0];
 }
 
-muster_tensor Units::shards(std::size_t unit, std::size_t first, std::size_t last, std::int32_t which) const {
-  const muster_tensor start = view(unit, first, which);
-  std::int64_t elements = 0;
-  for (std::size_t i = first; i < last; ++i) elements += elements_of(view(unit, i, which));
-  return muster_view1(start.buffer, start.offset_bytes, MUSTER_F32, elements);
+std::vector<muster_tensor> Units::shards(std::size_t unit, std::size_t first, std::size_t last,
+                                         std::int32_t which) const {
+  std::vector<muster_tensor> vectors;
+  for (std::size_t i = first; i < last; ++i) {
+    const muster_tensor next = view(unit, i, which);
+    const std::int64_t elements = elements_of(next);
+    if (elements == 0) continue;
+    const bool touches =
+        !vectors.empty() &&
+        vectors.back().offset_bytes + static_cast<std::uint64_t>(vectors.back().size[0]) * sizeof(float) ==
+            next.offset_bytes;
+    if (touches)
+      vectors.back().size[0] += elements;
+    else
+      vectors.push_back(muster_view1(next.buffer, next.offset_bytes, MUSTER_F32, elements));
+  }
+  return vectors;
 }
 
 std::size_t Units::matrices(std::size_t unit) const {
@@ -198,29 +213,34 @@ std::int64_t Units::peak_whole_bytes() const {
 // ---- the optimiser -----------------------------------------------------------------------------
 
 void Units::square_sum(Program& program, const muster_tensor& sum, bool counts_norms) {
+  int accumulate = 0;
   for (std::size_t unit = 0; unit < count(); ++unit) {
-    const std::size_t norms = matrices(unit);
-    program.kernel(
-        muster_sum_squares(shards(unit, 0, norms, MUSTER_UNIT_GRADIENT_SHARD), sum, 1.0, unit > 0));
-    if (counts_norms && norms < parameters_[unit].size())
-      program.kernel(muster_sum_squares(
-          shards(unit, norms, parameters_[unit].size(), MUSTER_UNIT_GRADIENT_SHARD), sum, 1.0, 1));
+    const std::size_t counted = counts_norms ? parameters_[unit].size() : matrices(unit);
+    for (const muster_tensor& gradient : shards(unit, 0, counted, MUSTER_UNIT_GRADIENT_SHARD))
+      program.kernel(muster_sum_squares(gradient, sum, 1.0, std::exchange(accumulate, 1)));
   }
+  if (accumulate == 0) program.kernel(muster_fill(sum, 0.0));  // this rank has no gradient at all
 }
 
 void Units::update(Program& program, const muster_tensor& state, double learning_rate) {
   for (std::size_t unit = 0; unit < count(); ++unit) {
     std::uint64_t done = 0;  // elements of the unit's shard
     const auto adamw = [&](std::size_t first, std::size_t last, double decay) {
-      if (first == last) return;
-      const muster_tensor weights = shards(unit, first, last, MUSTER_UNIT_SHARD);
-      const auto moment = [&](const Buffer& buffer) {
-        return muster_view1(buffer.handle, done * sizeof(float), MUSTER_F32, weights.size[0]);
-      };
-      program.kernel(muster_adamw(weights, shards(unit, first, last, MUSTER_UNIT_GRADIENT_SHARD),
-                                  moment(moments_[unit].first), moment(moments_[unit].second), state,
-                                  {learning_rate, kBeta1, kBeta2, kAdamEpsilon, decay}));
-      done += static_cast<std::uint64_t>(weights.size[0]);
+      std::uint64_t gradient_at = 0;
+      const std::vector<muster_tensor> gradients = shards(unit, first, last, MUSTER_UNIT_GRADIENT_SHARD);
+      for (const muster_tensor& weights : shards(unit, first, last, MUSTER_UNIT_SHARD)) {
+        const auto part = [&](muster_buffer buffer, std::uint64_t at) {
+          return muster_view1(buffer, at * sizeof(float), MUSTER_F32, weights.size[0]);
+        };
+        muster_tensor gradient = gradients.front();  // gradients lie end to end
+        gradient.offset_bytes += gradient_at * sizeof(float);
+        gradient.size[0] = weights.size[0];
+        program.kernel(muster_adamw(weights, gradient, part(moments_[unit].first.handle, done),
+                                    part(moments_[unit].second.handle, done), state,
+                                    {learning_rate, kBeta1, kBeta2, kAdamEpsilon, decay}));
+        done += static_cast<std::uint64_t>(weights.size[0]);
+        gradient_at += static_cast<std::uint64_t>(weights.size[0]);
+      }
     };
     adamw(0, matrices(unit), kWeightDecay);
     adamw(matrices(unit), parameters_[unit].size(), 0.0);

@@ -70,8 +70,9 @@ class Units {
   void add(const std::vector<Parameter>& parameters, const Options& options, bool sharded);
   muster_tensor view(std::size_t unit, std::size_t parameter, std::int32_t which) const;
   muster_tensor stacked(std::size_t unit, std::size_t first, std::size_t count, std::int32_t which) const;
-  // The shards of the parameters [first, last), which lie end to end, as one vector.
-  muster_tensor shards(std::size_t unit, std::size_t first, std::size_t last, std::int32_t which) const;
+  // The shards of the parameters [first, last), as few vectors as they lie in.
+  std::vector<muster_tensor> shards(std::size_t unit, std::size_t first, std::size_t last,
+                                    std::int32_t which) const;
   std::size_t matrices(std::size_t unit) const;  // norms come last
 
   Runtime& runtime_;

@@ -50,7 +50,12 @@ enum {
   /* A unit may be reduced several times in a step, and its gradients add up. Costs memory of a gradient shard. */
   MUSTER_UNITS_ACCUMULATE = 1,
   /* Each unit has memory of its own for whole gradients, so that they can be kept over several backwards. */
-  MUSTER_UNITS_KEEP_GRADIENTS = 2
+  MUSTER_UNITS_KEEP_GRADIENTS = 2,
+  /* The ranks of a node that share a unit have one whole copy between them, and their shards lie in it: nothing is gathered, nothing
+   * moves, and no budget is needed. For units whose parameters are used in their own dtype and whose shards are one block each; the
+   * others are as without it. A SHARD view then has the strides of the whole parameter. Write shards only after the points of
+   * muster_step_end, for others read them before. */
+  MUSTER_UNITS_SHARE_ON_NODE = 4
 };
 
 typedef struct muster_units_options {

@@ -374,6 +374,25 @@ TEST_F(Units, TakeAnotherDivisor) {
   }
 }
 
+// Goal:   ranks of a node that share one whole copy gather nothing.
+TEST_F(Units, ShareOneCopyOnANode) {
+  Setting setting;
+  setting.flags = MUSTER_UNITS_SHARE_ON_NODE;
+  train(3, "dp_shard=3", five_units(), setting);
+  train(4, "dp_replicate=2,dp_shard=2", five_units(), setting);
+  train(8, "dp_shard=2,cp=2,tp=2", five_units(MUSTER_RESHARD_DEFAULT, true), setting);
+  mesh = "dp_shard=2";
+  with_ranks(2, [&](Member& member) {
+    Model model(member, five_units(), setting);
+    model.initialise();
+    model.step(0.5);
+    model.wait();
+    EXPECT_EQ(model.info().place_bytes, 0U);
+    EXPECT_EQ(model.info().whole_bytes_peak, 0U);
+    meet_and_leave(member);
+  });
+}
+
 TEST_F(Units, AddTheGradientsOfMicrobatches) {
   for (const std::uint32_t flags :
        {0U, std::uint32_t{MUSTER_BACKWARD_KEEP_GRADIENTS}, std::uint32_t{MUSTER_BACKWARD_SHARDS_ONLY},

@@ -11,9 +11,9 @@ namespace {
 
 // Goal:   the layout is the contract between an engine and programs of another build.
 TEST(JobCounters, HaveThisLayout) {
-  static_assert(sizeof(RankTally) == 128 && sizeof(GroupTally) == 256);
+  static_assert(sizeof(RankTally) == 256 && sizeof(GroupTally) == 256);
   static_assert(kJobCountersTalliesOffset == 256 && sizeof(JobCountersHeader) == 40);
-  EXPECT_EQ(job_counters_bytes(3, 2), 256u + 3 * 128 + 2 * 256);
+  EXPECT_EQ(job_counters_bytes(3, 2), 256u + 3 * 256 + 2 * 256);
 }
 
 TEST(JobCounters, AreReadAsTheyWereWritten) {

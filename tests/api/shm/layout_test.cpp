@@ -28,9 +28,11 @@ TEST(Layout, PinsTheCommand) {
 }
 
 TEST(Layout, PinsTheSubmissionSegment) {
-  EXPECT_EQ(sizeof(SubmissionHeader), 256u);
+  EXPECT_EQ(sizeof(SubmissionHeader), 384u);
   EXPECT_EQ(offsetof(SubmissionHeader, tail), 0u);
   EXPECT_EQ(offsetof(SubmissionHeader, client_asleep), 128u);
+  EXPECT_EQ(offsetof(SubmissionHeader, units), 256u);
+  EXPECT_EQ(sizeof(UnitFigures), 56u);
   EXPECT_EQ(kRingOffset, 4096u);
   EXPECT_EQ(kRingCapacity, 1024u);
   EXPECT_EQ(kSubmissionBytes, 69632u);

@@ -6,6 +6,7 @@
 #include "api/base/dtype.hpp"
 #include "api/base/status.hpp"
 #include "api/client/error.hpp"
+#include "api/client/shown_units.hpp"
 #include "kernels/check.hpp"
 #include "kernels/table.hpp"
 
@@ -64,6 +65,8 @@ kernels::Tensor tensor_of(const muster_session& session, const muster_tensor& t)
 
 }  // namespace
 
+void muster::client::show_units(muster_session*, const void*, const shm::UnitFigures*) {}
+
 extern "C" {
 
 // PLAIN_THREADS: how many cores it uses; else all.
@@ -114,6 +117,10 @@ muster_status_t muster_buffer_alloc(muster_session* session, std::uint64_t bytes
 muster_status_t muster_buffer_query(muster_session* session, muster_buffer buffer, muster_buffer_info* info) {
   info->address = session->buffers[buffer - 1].get();
   return MUSTER_OK;
+}
+
+muster_status_t muster_buffer_create(muster_session*, const muster_buffer_options*, muster_buffer*, void**) {
+  return not_here("a shared buffer");
 }
 
 muster_status_t muster_buffer_free(muster_session*, muster_buffer) {

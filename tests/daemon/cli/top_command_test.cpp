@@ -56,6 +56,32 @@ TEST_F(Top, TellsRatesByTheEnginesOwnTime) {
   EXPECT_THAT(text, Not(HasSubstr("SILENT")));
 }
 
+TEST_F(Top, ShowsTheUnitsOfARankAndHowItsBudgetLimitsThem) {
+  writer_.set(0, RankCount::kAttached, 1);
+  writer_.beat(Nanos(1'000'000'000));
+  const Look before = look(Nanos(1'000'000'000));
+  EXPECT_TRUE(rates(reader_, before, before).at("ranks").at(0).at("units").is_null());
+  EXPECT_THAT(top_text("train", rates(reader_, before, before), config::kColumnsMax),
+              Not(HasSubstr("BUDGET")));
+  writer_.set(0, RankCount::kWholeBytes, 3 << 20);
+  writer_.set(0, RankCount::kPlaceBytes, 4 << 20);
+  writer_.set(0, RankCount::kWholeBudget, 5 << 20);
+  writer_.set(0, RankCount::kPrefetch, 1);
+  writer_.set(0, RankCount::kPrefetchAsked, 3);
+  writer_.set(0, RankCount::kDemands, 14);
+  writer_.set(0, RankCount::kPrefetchSkipped, 6);
+  writer_.beat(Nanos(3'000'000'000));
+  const Json now = rates(reader_, before, look(Nanos(3'000'000'000)));
+  const Json& units = now.at("ranks").at(0).at("units");
+  EXPECT_EQ(units.at("whole_bytes"), 3 << 20);
+  EXPECT_EQ(units.at("demands_per_s"), 7.0);
+  EXPECT_EQ(units.at("skipped_per_s"), 3.0);
+  EXPECT_TRUE(now.at("ranks").at(1).at("units").is_null());
+  const std::string text = top_text("train", now, config::kColumnsMax);
+  for (const char* shown : {"UNSHARDED", "3.0 MiB", "4.0 MiB", "5.0 MiB", "1 of 3", "7.0"})
+    EXPECT_THAT(text, HasSubstr(shown));
+}
+
 TEST_F(Top, SaysThatAnEngineIsSilentAndInventsNoRates) {
   writer_.set(0, RankCount::kStepsCompleted, 100);
   writer_.beat(Nanos(1'000'000'000));

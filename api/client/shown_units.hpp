@@ -1,0 +1,34 @@
+// ShownUnits: what the sets of units of a session hold, where the engine reads it for `muster top`.
+#pragma once
+
+#include "api/shm/layout.hpp"
+
+#include <muster/muster.h>
+
+#include <map>
+
+namespace muster::client {
+
+// Owns    the figures of each set.
+// Thread  the session's.
+// Bound   the sets of the session.
+// Fails   never.
+class ShownUnits {
+ public:
+  explicit ShownUnits(shm::SubmissionHeader* header) : header_(header) {}
+
+  // `set` names a set of units. Sets add up; the prefetch is that of the latest.
+  void update(const void* set, const shm::UnitFigures& figures);
+  void remove(const void* set);
+
+ private:
+  void publish(const shm::UnitFigures& latest);
+
+  shm::SubmissionHeader* header_;
+  std::map<const void*, shm::UnitFigures> sets_;
+};
+
+// For units, which know no more of a session than the C API: `figures` null removes the set.
+void show_units(muster_session* session, const void* set, const shm::UnitFigures* figures);
+
+}  // namespace muster::client
