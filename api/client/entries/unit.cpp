@@ -302,6 +302,15 @@ muster_status_t muster_step_end(muster_units* units, muster_point after, muster_
   });
 }
 
+muster_status_t muster_units_square_sum(muster_units* units, const muster_tensor* out, muster_point* done) {
+  return with_units(units, [&]() -> Status {
+    if (out == nullptr || done == nullptr)
+      return failure(Code::kBadArgument, "out and done must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(*done, units->square_sum(*out));
+    return {};
+  });
+}
+
 muster_status_t muster_step_abandon(muster_units* units) {
   return with_units(units, [&]() -> Status { return units->abandon(); });
 }

@@ -82,8 +82,10 @@ Status check_parameter(const muster_parameter& said) {
   if (said.layout == nullptr) return failure(Code::kBadArgument, "it has no layout");
   if (dtype_bytes(said.dtype) == 0)
     return failure(Code::kBadArgument, "it has dtype {}, which does not exist", said.dtype);
-  if ((said.flags & ~std::uint32_t{MUSTER_PARAMETER_FROZEN}) != 0)
+  if ((said.flags & ~std::uint32_t{MUSTER_PARAMETER_FROZEN | MUSTER_PARAMETER_SUMMED_OVER_TP}) != 0)
     return failure(Code::kBadArgument, "it has flags {}, of which some do not exist", said.flags);
+  if (said.flags == (MUSTER_PARAMETER_FROZEN | MUSTER_PARAMETER_SUMMED_OVER_TP))
+    return failure(Code::kBadArgument, "it is frozen, and has no gradient to sum over tp");
   if ((said.flags & MUSTER_PARAMETER_FROZEN) == 0 && !is_float(said.dtype))
     return failure(Code::kBadArgument,
                    "it has dtype {}, which has no gradients; give it MUSTER_PARAMETER_FROZEN",
@@ -101,6 +103,10 @@ Status take_parameters(muster_session* session, const muster_unit_options& optio
     };
     if (unit.has(said.name)) return refused(failure(Code::kBadArgument, "another one has this name"));
     if (const Status checked = check_parameter(said); !checked.ok()) return refused(checked);
+    const bool summed = (said.flags & MUSTER_PARAMETER_SUMMED_OVER_TP) != 0;
+    if (summed && unit.tensor.name.empty())
+      return refused(
+          failure(Code::kBadArgument, "its gradient is summed over tp, but its unit has no `tensor`"));
     auto places = places_of(session, said.layout->layout, unit.shard);
     if (!places) return refused(places.error());
     const bool casts = options.whole_dtype != 0 && is_float(said.dtype);
@@ -108,7 +114,8 @@ Status take_parameters(muster_session* session, const muster_unit_options& optio
                                .places = *std::move(places),
                                .dtype = said.dtype,
                                .whole_dtype = casts ? options.whole_dtype : said.dtype,
-                               .trains = (said.flags & MUSTER_PARAMETER_FROZEN) == 0});
+                               .trains = (said.flags & MUSTER_PARAMETER_FROZEN) == 0,
+                               .summed_over_tp = summed});
   }
   return {};
 }
@@ -219,6 +226,7 @@ Result<UnitFacts> UnitFacts::make(muster_session* session, const muster_unit_opt
   unit.divisor = options.divisor;
   MUSTER_ASSIGN_OR_RETURN(unit.shard, dim_of(session, options.shard));
   MUSTER_ASSIGN_OR_RETURN(unit.replicate, dim_of(session, options.replicate));
+  MUSTER_ASSIGN_OR_RETURN(unit.tensor, dim_of(session, options.tensor));
   MUSTER_RETURN_IF_ERROR(take_parameters(session, options, unit));
   lay_out(unit);
   MUSTER_RETURN_IF_ERROR(take_gradients(options, (set_flags & MUSTER_UNITS_ACCUMULATE) != 0, unit));
@@ -260,7 +268,10 @@ std::string UnitFacts::description() const {
   for (const UnitParameter& p : parameters) {
     const Layout& layout = p.places.layout();
     text += fmt::format("parameter \"{}\" of unit \"{}\": {}{} as {}, shape {}", p.name, name,
-                        p.trains ? "" : "frozen ", dtype_text(p.dtype), dtype_text(p.whole_dtype),
+                        p.summed_over_tp ? "summed over tp, "
+                        : p.trains       ? ""
+                                         : "frozen ",
+                        dtype_text(p.dtype), dtype_text(p.whole_dtype),
                         to_text(std::span(layout.shape()).first(layout.dims())));
     for (const MeshAxis& axis : layout.axes())
       text +=

@@ -30,6 +30,7 @@ struct UnitParameter {
   muster_dtype dtype = 0;
   muster_dtype whole_dtype = 0;
   bool trains = true;
+  bool summed_over_tp = false;          // its whole gradient is an addend
   std::uint64_t shard_at = 0;           // bytes in the shards
   std::uint64_t copy_at = 0;            // bytes in their copy in the whole dtype
   std::uint64_t whole_at = 0;           // bytes in the whole unit
@@ -51,7 +52,7 @@ using Pieces = std::vector<std::vector<muster_piece>>;
 // and of these the trainable ones. So each lies aligned, and without gaps wherever ranks exchange it.
 struct UnitFacts {
   std::string name, module;
-  UnitDim shard, replicate;
+  UnitDim shard, replicate, tensor;
   bool root = false;
   bool whole_in_backward = true;
   std::uint32_t parts = 1;

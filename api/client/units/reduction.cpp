@@ -51,7 +51,8 @@ void GradientReduction::reset() {
 Result<muster_plan> GradientReduction::plan(Step step, Segment segment) {
   const auto key = std::tuple(step, segment);
   if (const auto made = made_.find(key); made != made_.end()) return made->second;
-  const bool is_collective = step == Step::kScatter || step == Step::kReduce || step == Step::kReduceWhole;
+  const bool is_collective = step == Step::kScatter || step == Step::kReduce || step == Step::kReduceWhole ||
+                             step == Step::kSumOverTp;
   MUSTER_ASSIGN_OR_RETURN(const muster_plan plan,
                           is_collective ? make_collective(step, segment) : make_kernel(step, segment));
   made_.emplace(key, plan);
@@ -68,7 +69,16 @@ Result<muster_plan> GradientReduction::make_collective(Step step, Segment segmen
   c.source = step == Step::kReduce ? c.target : whole(segment);
   c.site = facts_.name.c_str();
   const Blocks blocks(facts_.gradient_pieces(segment));
-  if (step == Step::kScatter) {
+  if (step == Step::kSumOverTp) {
+    c.op = MUSTER_ALL_REDUCE;
+    c.group = facts_.tensor.group;
+    c.redop = MUSTER_SUM;
+    c.scale = 0;
+    c.target = c.source = whole(segment);
+    c.count = 0;
+    for (std::size_t k = segment.first; k < segment.last; ++k)
+      c.count += static_cast<std::uint64_t>(facts_.parameters[facts_.trainable[k]].places.whole_elements());
+  } else if (step == Step::kScatter) {
     c.op = MUSTER_REDUCE_SCATTER;
     c.group = facts_.shard.group;
     c.source_blocks = blocks.get();
@@ -133,6 +143,18 @@ std::vector<Segment> GradientReduction::used_segments() const {
   return segments;
 }
 
+std::vector<Segment> GradientReduction::summed_segments(Segment segment) const {
+  std::vector<Segment> segments;
+  for (std::size_t k = segment.first; k < segment.last && facts_.tensor.ranks > 1; ++k) {
+    if (!facts_.parameters[facts_.trainable[k]].summed_over_tp) continue;
+    if (!segments.empty() && segments.back().last == k)
+      segments.back().last = k + 1;
+    else
+      segments.push_back({k, k + 1});
+  }
+  return segments;
+}
+
 Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how,
                                           std::span<const muster_point> waits) {
   if ((how.add || how.add_partial || !how.all_reduce) && !facts_.keeps_sums)
@@ -170,6 +192,11 @@ Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how, S
     before = {*point};
     return {};
   };
+  for (const Segment summed : summed_segments(segment)) {
+    MUSTER_ASSIGN_OR_RETURN(const muster_plan sum, plan(Step::kSumOverTp, summed));
+    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(sum, UnitLane::kReduce, before));
+    before = {point};
+  }
   Reduced points;
   const bool is_sharded = facts_.shard.ranks > 1;
   const bool is_replicated = facts_.replicate.ranks > 1;

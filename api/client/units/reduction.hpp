@@ -48,6 +48,7 @@ class GradientReduction {
 
  private:
   enum class Step : std::uint8_t {
+    kSumOverTp,    // addends of tp ranks become whole gradients
     kScatter,      // whole gradients are summed among the shards
     kTake,         // or are the sums, if there is one shard
     kReduce,       // sums are summed among the replicas
@@ -60,6 +61,8 @@ class GradientReduction {
   };
 
   std::vector<Segment> used_segments() const;
+  // The runs of a segment whose gradients are addends over tp.
+  std::vector<Segment> summed_segments(Segment segment) const;
   Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how, Segment segment,
                                 std::span<const muster_point> waits);
   Result<muster_plan> plan(Step step, Segment segment);

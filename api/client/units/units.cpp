@@ -30,7 +30,8 @@ muster_units::muster_units(muster_session* session, const muster_units_options& 
       prefetch_(options.prefetch),
       reduce_inputs_(options.reduce_inputs),
       lanes_(session),
-      places_(session) {}
+      places_(session),
+      norm_(session) {}
 
 // ---- units -------------------------------------------------------------------------------------
 
@@ -200,11 +201,7 @@ Status muster_units::begin_step(muster_point after, bool unchanged) {
   if (schedule_ == nullptr) {
     const Status own = prepare();
     muster_group group = MUSTER_GROUP_SELF;
-    const auto is_shared = [](const auto& unit) {
-      return !unit->facts().shard.name.empty() || !unit->facts().replicate.name.empty();
-    };
-    if (std::ranges::any_of(units_, is_shared))
-      MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
+    if (is_shared()) MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
     const Status agreed = agree(session_, group, own, description());
     if (!agreed.ok()) {
       (void)withdraw();
@@ -224,6 +221,22 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
   const std::span<const muster_point> reduced = schedule_->reduced();
   std::copy_n(reduced.begin(), std::min<std::size_t>(reduced.size(), 2), done);
   return {};
+}
+
+bool muster_units::is_shared() const {
+  return std::ranges::any_of(units_, [](const auto& unit) {
+    const muster::client::UnitFacts& facts = unit->facts();
+    return !facts.shard.name.empty() || !facts.replicate.name.empty() || !facts.tensor.name.empty();
+  });
+}
+
+Result<muster_point> muster_units::square_sum(const muster_tensor& out) {
+  if (schedule_ == nullptr || schedule_->in_step())
+    return fail(Code::kState,
+                "the sum of squares is taken between muster_step_end and the next muster_step_begin");
+  if (out.dtype != MUSTER_F64 || out.dims > 1 || (out.dims == 1 && out.size[0] != 1))
+    return fail(Code::kBadArgument, "out must be one element of F64");
+  return norm_.start(lanes_, units_, out, is_shared(), schedule_->reduced());
 }
 
 Status muster_units::abandon() {
@@ -256,6 +269,7 @@ Status muster_units::meet_everywhere() {
 
 Status muster_units::withdraw() {
   MUSTER_RETURN_IF_ERROR(lanes_.close());
+  MUSTER_RETURN_IF_ERROR(norm_.withdraw());
   schedule_.reset();
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->withdraw());
   MUSTER_RETURN_IF_ERROR(places_.release());

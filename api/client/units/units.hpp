@@ -4,6 +4,7 @@
 #include "api/base/result.hpp"
 #include "api/base/shard/schedule.hpp"
 #include "api/client/units/lanes.hpp"
+#include "api/client/units/norm.hpp"
 #include "api/client/units/unit.hpp"
 #include "api/shm/layout.hpp"
 
@@ -38,6 +39,7 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Result<muster_unit> add(const muster_unit_options& options);
   muster::Status begin_step(muster_point after, bool unchanged);
   muster::Status end_step(muster_point after, muster_point* done);
+  muster::Result<muster_point> square_sum(const muster_tensor& out);
   muster::Status abandon();
   // Errors: BUSY.
   muster::Status release();
@@ -55,6 +57,7 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Status prepare();
   muster::Status withdraw();  // what prepare() has made
   muster::Status meet_everywhere();
+  bool is_shared() const;  // some unit lies over the mesh; else the set is this rank's alone
   muster::Status place(std::vector<muster::shard::ScheduledUnit>& scheduled,
                        std::vector<muster::client::UnitPlaces>& places);
   muster::Status place_gradients(std::vector<muster::shard::ScheduledUnit>& scheduled,
@@ -72,6 +75,7 @@ struct muster_units final : private muster::shard::UnitOperations {
   std::vector<std::size_t> modules_;  // by unit
   muster::client::UnitLanes lanes_;
   muster::client::Resources places_;  // for whole units, slices and whole gradients
+  muster::client::GradientNorm norm_;
   std::vector<muster_group> slice_groups_;
   std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;
   std::uint32_t depth_ = 0;

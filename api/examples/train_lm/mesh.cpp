@@ -10,4 +10,10 @@ Chunk ceil_chunk(std::int64_t total, std::int64_t parts, std::int64_t index) {
   return {begin, std::min(total, begin + size) - begin};
 }
 
+Chunk even_chunk(std::int64_t total, std::int64_t parts, std::int64_t index) {
+  const std::int64_t each = total / parts;
+  const std::int64_t more = total % parts;
+  return {index * each + std::min(index, more), each + (index < more ? 1 : 0)};
+}
+
 }  // namespace train_lm

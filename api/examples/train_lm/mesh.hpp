@@ -24,6 +24,8 @@ struct Chunk {
   friend bool operator==(const Chunk&, const Chunk&) = default;
 };
 Chunk ceil_chunk(std::int64_t total, std::int64_t parts, std::int64_t index);
+// Likewise, but no part has more than one thing more than another: 4 in 3 parts are 2, 1, 1.
+Chunk even_chunk(std::int64_t total, std::int64_t parts, std::int64_t index);
 
 // One mesh dim as a rank sees it.
 struct Axis {
@@ -38,8 +40,7 @@ struct Mesh {
   Axis dp_shard;
   Axis cp;
   Axis tp;
-  muster_group loss = MUSTER_GROUP_SELF;    // dp_replicate x dp_shard x cp: ranks that share the tokens
-  muster_group weight = MUSTER_GROUP_SELF;  // dp_shard x cp x tp: ranks that share the parameters
+  muster_group loss = MUSTER_GROUP_SELF;  // dp_replicate x dp_shard x cp: ranks that share the tokens
 
   std::int64_t dp_size() const { return dp_replicate.size * dp_shard.size; }
   std::int64_t dp_index() const { return dp_replicate.coordinate * dp_shard.size + dp_shard.coordinate; }
@@ -60,6 +61,7 @@ struct Parameter {
   std::int64_t columns = 0;
   Cut cut = Cut::kNone;
   double deviation = 0.0;  // of its initial normal distribution; 0: it starts as ones
+  std::int64_t head = 0;   // tensor parallelism cuts whole heads of so many features; 0: single features
 
   // Norms start as ones, are not cut by tp, do not decay.
   bool is_norm() const { return deviation == 0.0; }

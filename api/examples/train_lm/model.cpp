@@ -42,7 +42,7 @@ Model::Model(Runtime& runtime, const Mesh& mesh, const Options& options, Units& 
       positions_(mesh.positions(options.context).count),
       width_(options.width),
       head_width_(options.width / options.heads),
-      heads_(options.heads / mesh.tp.size),
+      heads_(even_chunk(options.heads, mesh.tp.size, mesh.tp.coordinate).count),
       hidden_(ceil_chunk(options.hidden(), mesh.tp.size, mesh.tp.coordinate).count),
       vocabulary_(ceil_chunk(kVocabulary, mesh.tp.size, mesh.tp.coordinate).count),
       embedding_(runtime),

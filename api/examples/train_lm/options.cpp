@@ -187,8 +187,8 @@ void check_mesh(const Options& o, const Mesh& mesh) {
   if (o.reshard > 0 && (shards % o.reshard != 0 || (tp > 1 && o.reshard > 1 && o.reshard < shards)))
     refuse("--reshard " + text_of(o.reshard) + " must divide dp_shard " + text_of(mesh.dp_shard.size) +
            " x cp " + text_of(mesh.cp.size) + ", and needs tp 1");
-  if (o.heads % tp != 0)
-    refuse("--heads " + text_of(o.heads) + " is not a multiple of tp " + text_of(tp) + ": a head is not cut");
+  if (o.heads < tp)
+    refuse("--heads " + text_of(o.heads) + " are fewer than tp " + text_of(tp) + ": a head is not cut");
   for (const std::int64_t cut : {o.hidden(), kVocabulary})
     if (ceil_chunk(cut, tp, tp - 1).count == 0)
       refuse("tp " + text_of(tp) + " leaves the last rank nothing of " + text_of(cut) +
@@ -206,10 +206,11 @@ std::vector<std::vector<Parameter>> model_units(const Options& o) {
   if (o.tied) units.back().push_back({"final_norm", d, 1, Cut::kNone, 0.0});
   for (std::int64_t layer = 0; layer < o.layers; ++layer) {
     const std::string block = "block" + text_of(layer) + ".";
-    units.push_back({{block + "query", d, d, Cut::kRows, inner},
-                     {block + "key", d, d, Cut::kRows, inner},
-                     {block + "value", d, d, Cut::kRows, inner},
-                     {block + "output", d, d, Cut::kColumns, outward},
+    const std::int64_t head = d / o.heads;
+    units.push_back({{block + "query", d, d, Cut::kRows, inner, head},
+                     {block + "key", d, d, Cut::kRows, inner, head},
+                     {block + "value", d, d, Cut::kRows, inner, head},
+                     {block + "output", d, d, Cut::kColumns, outward, head},
                      {block + "gate", h, d, Cut::kRows, inner},
                      {block + "up", h, d, Cut::kRows, inner},
                      {block + "down", d, h, Cut::kColumns, outward},

@@ -59,7 +59,6 @@ Mesh Runtime::mesh() {
   dim("cp", &mesh.cp);
   dim("tp", &mesh.tp);
   mesh.loss = group("dp_cp");
-  mesh.weight = group("weight");
   return mesh;
 }
 

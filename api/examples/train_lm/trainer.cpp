@@ -34,11 +34,7 @@ Trainer::Trainer(Runtime& runtime, const Mesh& mesh, const Options& options, con
 
 void Trainer::record() {
   model_ = std::make_unique<Model>(runtime_, mesh_, options_, units_, mesh_.batch_rows(options_.batch).count);
-  const muster_tensor sum = muster_view1(square_sum_.handle, 0, MUSTER_F64, 1);
-  // All tp ranks have the same norm weights; one of them counts.
-  units_.square_sum(optimiser_, sum, mesh_.tp.coordinate == 0);
-  optimiser_.join(optimiser_.collective(MUSTER_LANE_SMALL, all_reduce(mesh_.weight, MUSTER_SUM, sum)));
-  optimiser_.kernel(muster_clip_coefficient(sum, floats(state_, 2, 2), options_.clip));
+  optimiser_.kernel(muster_clip_coefficient(square_sum(), floats(state_, 2, 2), options_.clip));
   units_.update(optimiser_, floats(state_, 0, 3), options_.learning_rate);
   pages_.reserve(kPages);
   for (std::size_t i = 0; i < kPages; ++i) record_page(pages_.emplace_back(runtime_));
@@ -88,8 +84,8 @@ void Trainer::submit(std::int64_t step) {
   model_->forward();
   model_->loss();
   model_->backward();
-  const auto [reduced, all_reduced] = units_.end_step(runtime_.newest(MUSTER_LANE_COMPUTE));
-  updated_ = optimiser_.replay(std::array{reduced, all_reduced, model_->loss_ready()});
+  units_.end_step(runtime_.newest(MUSTER_LANE_COMPUTE));  // the sum of squares waits for all gradients
+  updated_ = optimiser_.replay(std::array{units_.square_sum(square_sum()), model_->loss_ready()});
   page.done = page.store.replay();
 }
 

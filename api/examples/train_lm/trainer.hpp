@@ -49,6 +49,7 @@ class Trainer {
   void record();
   void record_page(Page& page);
   Page& page(std::int64_t step) { return pages_[static_cast<std::size_t>(step) % pages_.size()]; }
+  muster_tensor square_sum() const { return muster_view1(square_sum_.handle, 0, MUSTER_F64, 1); }
   double learning_rate_multiplier(std::int64_t step) const;
 
   Runtime& runtime_;

@@ -35,6 +35,10 @@ LayoutHandle layout_of(Runtime& runtime, const Parameter& parameter, bool sharde
       options.axes[1].name = "tp";
       options.axes[1].placement = MUSTER_SHARD;
       options.axes[1].dim = parameter.cut == Cut::kRows ? 0 : 1;
+      if (parameter.head > 0) {
+        options.axes[1].split = MUSTER_SPLIT_ALIGNED;
+        options.axes[1].grain = parameter.head;
+      }
       options.axis_count = 2;
     }
   }
@@ -212,14 +216,10 @@ std::int64_t Units::peak_whole_bytes() const {
 
 // ---- the optimiser -----------------------------------------------------------------------------
 
-void Units::square_sum(Program& program, const muster_tensor& sum, bool counts_norms) {
-  int accumulate = 0;
-  for (std::size_t unit = 0; unit < count(); ++unit) {
-    const std::size_t counted = counts_norms ? parameters_[unit].size() : matrices(unit);
-    for (const muster_tensor& gradient : shards(unit, 0, counted, MUSTER_UNIT_GRADIENT_SHARD))
-      program.kernel(muster_sum_squares(gradient, sum, 1.0, std::exchange(accumulate, 1)));
-  }
-  if (accumulate == 0) program.kernel(muster_fill(sum, 0.0));  // this rank has no gradient at all
+muster_point Units::square_sum(const muster_tensor& sum) {
+  muster_point done = MUSTER_POINT_NONE;
+  check(muster_units_square_sum(units_.get(), &sum, &done));
+  return done;
 }
 
 void Units::update(Program& program, const muster_tensor& state, double learning_rate) {

@@ -44,9 +44,10 @@ class Units {
   std::int64_t first_row(std::size_t unit,
                          std::size_t parameter) const;  // of the whole one that this rank has
 
-  // ---- recorded after a step -------------------------------------------------------------------
-  // The squares of the gradient's elements, but for those that another rank of the weight group counts.
-  void square_sum(Program& program, const muster_tensor& sum, bool counts_norms);
+  // ---- after a step ----------------------------------------------------------------------------
+  // F64[1] becomes the sum of the squares of all gradients. Returns the point at which it is there.
+  muster_point square_sum(const muster_tensor& sum);
+  // Recorded: AdamW on this rank's shards.
   void update(Program& program, const muster_tensor& state, double learning_rate);
 
   // ---- for reading from outside ----------------------------------------------------------------

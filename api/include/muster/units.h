@@ -101,7 +101,10 @@ MUSTER_API muster_status_t muster_units_query(muster_units* units, muster_units_
 typedef uint32_t muster_unit; /* its index in the set, in the order of creation */
 
 enum {
-  MUSTER_PARAMETER_FROZEN = 1 /* it has no gradient */
+  MUSTER_PARAMETER_FROZEN = 1, /* it has no gradient */
+  /* Each rank along the unit's `tensor` has an addend of its whole gradient: what sequence parallelism leaves of norms, of biases after a
+   * row-parallel layer, of routers. The sum is taken before the gradient is reduced. */
+  MUSTER_PARAMETER_SUMMED_OVER_TP = 2
 };
 typedef struct muster_parameter {
   const char* name; /* in reports and checkpoints: one in the set. Copied                                   */
@@ -135,6 +138,7 @@ typedef struct muster_unit_options {
   const char* module;    /* units of one module are used together and created one after another; NULL: its name */
   const char* shard;     /* dim of the mesh over which it is sharded: "dp_shard_cp"; NULL: it is not    */
   const char* replicate; /* dim of the mesh over which gradients are reduced as well: "dp_replicate"; NULL: none */
+  const char* tensor;    /* dim of the mesh for MUSTER_PARAMETER_SUMMED_OVER_TP: "tp"; NULL: none        */
   muster_dtype whole_dtype;  /* of whole parameters of floats; 0: each parameter's own                  */
   muster_dtype reduce_dtype; /* of whole gradients, and of their reduction; 0: the parameters'           */
   int32_t after_forward;     /* MUSTER_RESHARD_*, or k                                                  */
@@ -145,7 +149,7 @@ typedef struct muster_unit_options {
   uint32_t reserved; /* 0 */
 } muster_unit_options;
 #define MUSTER_UNIT_OPTIONS_INIT \
-  {sizeof(muster_unit_options), 0, NULL, NULL, NULL, NULL, 0, 0, MUSTER_RESHARD_DEFAULT, 1, 0.0, NULL, 0, 0}
+  {sizeof(muster_unit_options), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, MUSTER_RESHARD_DEFAULT, 1, 0.0, NULL, 0, 0}
 
 /* Add a unit to the set and allocate its shards, zeroed. Local; asks the daemon. The trainable parameters of a unit have one dtype.
  * Errors: BAD_ARGUMENT naming unit, parameter, field and value (a parameter in two units, a k that does not divide, a layout that
@@ -212,6 +216,12 @@ MUSTER_API muster_status_t muster_step_end(muster_units* units, muster_point aft
  * job's default deadline. Before the first step it does nothing. Errors: PEER_LOST (a member is gone: give the set back, and make another
  * one over the ranks that are left), those of waiting for the session. */
 MUSTER_API muster_status_t muster_step_abandon(muster_units* units);
+
+/* Between muster_step_end and the optimiser: out (F64[1]) = the sum of squares of all gradient shards, each element counted once: what
+ * tp or another dim does not cut counts on one rank alone, and replicas do not add. The same number on all ranks. Its root is the norm to
+ * clip by; it is infinite or NaN if any gradient is. A collective over "weight" and "pp". *done: the point at which it is there. Errors:
+ * BAD_ARGUMENT (out), STATE (in a step, or before the first), UNSUPPORTED (units over dims that are not part of "weight"). */
+MUSTER_API muster_status_t muster_units_square_sum(muster_units* units, const muster_tensor* out, muster_point* done);
 
 /* ---- beyond the usual ------------------------------------------------------------------------------------------ */
 

@@ -28,6 +28,12 @@ TEST(CeilChunk, GivesFullChunksFirstThenTheRestThenNothing) {
   EXPECT_EQ(ceil_chunk(0, 3, 1), (Chunk{0, 0}));
 }
 
+TEST(EvenChunk, SpreadsTheRest) {
+  EXPECT_EQ(even_chunk(4, 3, 0), (Chunk{0, 2}));
+  EXPECT_EQ(even_chunk(4, 3, 1), (Chunk{2, 1}));
+  EXPECT_EQ(even_chunk(4, 3, 2), (Chunk{3, 1}));
+}
+
 TEST(CeilChunk, CoversTheWholeWithoutOverlap) {
   for (std::int64_t total = 0; total < 40; ++total)
     for (std::int64_t parts = 1; parts < 12; ++parts) {

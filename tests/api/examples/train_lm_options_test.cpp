@@ -107,7 +107,7 @@ TEST(TrainLmOptions, RefusesAMeshThatDoesNotSuit) {
   EXPECT_EQ(mesh_error({}, 2, 2, 2), "(no error)");
   EXPECT_EQ(mesh_error({}, 1, 3, 1),
             "--batch 32 is not a multiple of dp_replicate 1 x dp_shard 3 = 3; choose --batch 33");
-  EXPECT_THAT(mesh_error({.heads = 4}, 1, 1, 8), HasSubstr("--heads 4 is not a multiple of tp 8"));
+  EXPECT_THAT(mesh_error({.heads = 4}, 1, 1, 8), HasSubstr("--heads 4 are fewer than tp 8"));
   EXPECT_THAT(mesh_error({.width = 400, .heads = 200}, 1, 1, 200), HasSubstr("choose a smaller tp"));
 }
 
