@@ -110,3 +110,14 @@ Status muster_session::free_mesh(muster_mesh mesh) {
   for (const muster_group group : groups) comparison_.forget(group);
   return {};
 }
+
+namespace muster::client {
+
+void show_units(muster_session* session, const void* set, const shm::UnitFigures* figures) {
+  if (figures == nullptr)
+    session->shown_units().remove(set);
+  else
+    session->shown_units().update(set, *figures);
+}
+
+}  // namespace muster::client

@@ -1,6 +1,5 @@
 #include "api/client/shown_units.hpp"
 
-#include "api/client/session.hpp"
 #include "api/shm/untrusted.hpp"
 
 namespace muster::client {
@@ -34,13 +33,6 @@ void ShownUnits::publish(const shm::UnitFigures& latest) {
   store(header_->units.prefetch_asked, latest.prefetch_asked);
   store(header_->units.demands, all.demands);
   store(header_->units.skipped, all.skipped);
-}
-
-void show_units(muster_session* session, const void* set, const shm::UnitFigures* figures) {
-  if (figures == nullptr)
-    session->shown_units().remove(set);
-  else
-    session->shown_units().update(set, *figures);
 }
 
 }  // namespace muster::client

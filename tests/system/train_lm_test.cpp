@@ -343,7 +343,7 @@ TEST_F(TrainLm, RefusesWrongOptionsWithStatusTwo) {
   expect({3, "cp=3,dp_shard=1"}, "--steps 2", "--context 8 is not a multiple of cp 3");
   expect({3, "dp_shard=3"}, "--steps 2 --reshard 2", "--reshard 2 must divide dp_shard 3 x cp 1");
   expect({2, "dp_shard=2"}, "--steps 2 --reshard 2x", "it must be always, never, or a number of ranks");
-  expect({3, "tp=3,dp_shard=1"}, "--steps 2 --heads 2", "--heads 2 are fewer than tp 3: a head is not cut");
+  expect({5, "tp=5,dp_shard=1"}, "--steps 2", "--heads 4 are fewer than tp 5: a head is not cut");
   const Outcome no_text = start({2, "dp_shard=2"}, "--steps 2", (folder_ / "missing").string());
   EXPECT_EQ(no_text.status, kExitUsage);
   EXPECT_THAT(no_text.err, HasSubstr("cannot be opened"));

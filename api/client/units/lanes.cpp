@@ -1,6 +1,7 @@
 #include "api/client/units/lanes.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -8,6 +9,9 @@ namespace muster::client {
 namespace {
 
 constexpr std::array<muster_lane, 3> kClasses{MUSTER_LANE_GATHER, MUSTER_LANE_REDUCE, MUSTER_LANE_ALLREDUCE};
+
+// Then the ring has been full for a minute, and the daemon takes nothing in.
+constexpr int kNapsMax = 60'000;
 
 // A lane is ordered, so its own points need no waits.
 bool is_on(muster_point point, muster_lane lane) {
@@ -63,7 +67,7 @@ Result<muster_point> UnitLanes::start_one(muster_plan plan, muster_lane lane,
   std::ranges::copy(waits, submit.waits);
   muster_point point = MUSTER_POINT_NONE;
   muster_status_t code = muster_plan_start(session_, plan, &submit, &point);
-  while (code == MUSTER_ERR_BUSY) {
+  for (int naps = 0; code == MUSTER_ERR_BUSY && naps < kNapsMax; ++naps) {
     MUSTER_RETURN_IF_ERROR(make_room());
     code = muster_plan_start(session_, plan, &submit, &point);
   }
@@ -84,7 +88,7 @@ Status UnitLanes::wait(muster_point point, Status& outcome) {
 // The starts that fill the ring may be the caller's own. Then the daemon takes them in soon.
 Status UnitLanes::make_room() {
   if (recent_.empty()) {
-    std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return {};
   }
   const muster_point oldest = recent_.front();

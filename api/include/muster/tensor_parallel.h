@@ -23,7 +23,7 @@ extern "C" {
 
 typedef int32_t muster_tp_style;
 enum {
-  MUSTER_TP_REPLICATE = 0,  /* every rank has all of it: norms                                                  */
+  MUSTER_TP_REPLICATE = 0,  /* every rank has all of it: norms                                  */
   MUSTER_TP_COLUMN = 1,     /* cut along out: wq, wk, wv, w1, w3, an output layer whose loss is vocabulary-parallel */
   MUSTER_TP_ROW = 2,        /* cut along in: wo, w2. A bias (one dim) is replicated                             */
   MUSTER_TP_VOCABULARY = 3  /* an embedding table [vocabulary, features], cut along the vocabulary: a sum follows, as after ROW */
@@ -47,8 +47,8 @@ MUSTER_API muster_status_t muster_tp_style_of(const muster_tp_rule* rules, size_
                                               size_t* rule);
 
 /* The layout of a parameter: `tp` cuts it as its rule says, and then `shard` cuts dim 0 of what is left. shard, tp: dims of the
- * session's mesh; NULL: none. rules as above. shape: of the whole parameter, `dims` lengths. Errors: those of muster_layout_create; BAD_ARGUMENT
- * (a style that cuts a parameter of more than 2 dims, a rule that makes no sense). */
+ * session's mesh; NULL: none. rules as above. shape: of the whole parameter, `dims` lengths. Errors: those of muster_layout_create;
+ * BAD_ARGUMENT (a style that cuts a parameter of more than 2 dims, a rule that makes no sense). */
 MUSTER_API muster_status_t muster_tp_layout(muster_session* session, const muster_tp_rule* rules, size_t count, const char* name,
                                             const int64_t* shape, int32_t dims, const char* shard, const char* tp,
                                             muster_layout** layout);
