@@ -240,6 +240,9 @@ Result<std::set<muster_group>> Groups::groups_of_unused(muster_mesh mesh) const 
   std::set<muster_group> groups;
   for (const auto& [key, answer] : dims_)
     if (!is_slice && is_in(key.first, mesh) && answer.group != MUSTER_GROUP_SELF) groups.insert(answer.group);
+  // Another mesh has flattened the same ranks under the same name.
+  for (const auto& [key, answer] : dims_)
+    if (!is_in(key.first, mesh)) groups.erase(answer.group);
   return groups;
 }
 

@@ -10,6 +10,7 @@ namespace muster::engine {
 namespace {
 
 constexpr char kSurvivors[] = "survivors";
+constexpr std::uint64_t kNoMeshHandle = UINT64_MAX;
 constexpr char kNoMesh[] = "no such mesh; make it with muster_mesh_make or muster_mesh_slice";
 
 Result<mesh::GroupList> plan_groups(std::string_view text, std::uint32_t world,
@@ -204,10 +205,9 @@ Status JobGroups::free(Session& session, std::uint64_t handle) {
   SessionBuffers::Gone gone;  // outlives the lock
   const std::lock_guard lock(parts_.lock);
   const std::string& name = parts_.graph.groups()[group.value].name;
-  bool of_mesh = !table_.holds(group, Holder::of(session.options().id));
-  for (const auto& [mesh, added] : added_[session.options().id])
-    for (const auto& [dim, named] : added.groups) of_mesh = of_mesh || named == group;
-  if (of_mesh) return failure(Code::kBadArgument, "group {} belongs to a mesh and goes with it", name);
+  const SessionId owner = session.options().id;
+  if (!table_.holds(group, Holder::of(owner)) || is_flattened(owner, group, kNoMeshHandle))
+    return failure(Code::kBadArgument, "group {} belongs to a mesh and goes with it", name);
   parts_.slots.drain_all(session.options().rank);
   if (const std::size_t uses = session.uses(group); uses > 0)
     return failure(Code::kBusy,
@@ -282,7 +282,8 @@ Status JobGroups::free_mesh(Session& session, std::uint64_t handle) {
   MadeMesh* mesh = table_.mesh(handle);
   if (mesh == nullptr || mesh->sessions.count(owner) == 0) return failure(Code::kStale, "{}", kNoMesh);
   parts_.slots.drain_all(session.options().rank);
-  const std::vector<GroupId> named = flattened(owner, handle);
+  std::vector<GroupId> named = flattened(owner, handle);
+  std::erase_if(named, [&](GroupId group) { return is_flattened(owner, group, handle); });
   std::size_t uses = 0;
   for (const GroupId group : mesh->groups) uses += session.uses(group);
   for (const GroupId group : named) uses += session.uses(group);
@@ -409,6 +410,17 @@ std::vector<GroupId> JobGroups::flattened(SessionId session, std::uint64_t mesh)
   for (const auto& [dim, group] : added->second.groups)
     if (table_.holds(group, Holder::of(session))) groups.push_back(group);
   return groups;
+}
+
+// Whether the session has named the group in a mesh other than `except`: equal names of equal ranks are one.
+bool JobGroups::is_flattened(SessionId session, GroupId group, std::uint64_t except) const {
+  const auto mine = added_.find(session);
+  if (mine == added_.end()) return false;
+  return std::any_of(mine->second.begin(), mine->second.end(), [&](const auto& added) {
+    const auto& groups = added.second.groups;
+    return added.first != except && std::any_of(groups.begin(), groups.end(),
+                                                [&](const auto& named) { return named.second == group; });
+  });
 }
 
 // Starts that are in a ring by now were begun before, so they get the deadline that they were begun with.

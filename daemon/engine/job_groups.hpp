@@ -110,6 +110,7 @@ class JobGroups {
   SessionMesh& added_to(const Session& session, const SeenMesh& seen);
   shm::MeshAnswer answer(const SeenMesh& seen, mesh::DimId id, std::string_view dim);
   std::vector<GroupId> flattened(SessionId session, std::uint64_t mesh) const;
+  bool is_flattened(SessionId session, GroupId group, std::uint64_t except) const;
   Result<GroupId> hold_by_name(const Session& session, std::string_view name, std::span<const Rank> ranks);
   Status no_room(const Status& why) const;
   Result<GroupId> enter(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found);

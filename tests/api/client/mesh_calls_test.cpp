@@ -264,6 +264,29 @@ TEST_F(Meshes, FlattenMadeMeshesToo) {
   });
 }
 
+// Goal:   a group that two meshes have named alike stays until the last of them is gone.
+TEST_F(Meshes, ShareAFlattenedGroupWithAnotherMesh) {
+  mesh = "pp=2,dp_shard=2,tp=2";
+  with_ranks(8, [&](Member& member) {
+    ASSERT_EQ(flatten(member, {"pp", "dp_shard"}, "stages"), MUSTER_OK) << muster_last_error();
+    const muster_group group = group_of(member, "stages");
+    muster_collective c = barrier_of(member, group);
+    muster_plan plan = 0;
+    ASSERT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK);
+    ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK) << muster_last_error();
+    muster_mesh made = 0;
+    ASSERT_EQ(muster_mesh_make(member.session, member.group, mesh.c_str(), &made), MUSTER_OK);
+    ASSERT_EQ(muster_mesh_use(member.session, made), MUSTER_OK);
+    ASSERT_EQ(flatten(member, {"pp", "dp_shard"}, "stages"), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(group_of(member, "stages"), group);
+    ASSERT_EQ(muster_mesh_use(member.session, MUSTER_MESH_JOB), MUSTER_OK);
+    EXPECT_EQ(muster_mesh_free(member.session, made), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(group_of(member, "stages"), group);
+    meet_and_leave(member);
+  });
+}
+
 // ---- slices
 
 TEST_F(Meshes, HaveSlicesWithTheirNamesAndProductsAlone) {
