@@ -11,6 +11,9 @@ namespace muster::client {
 
 namespace {
 
+constexpr char kNoMesh[] = "no such mesh; make it with muster_mesh_make or muster_mesh_slice";
+constexpr std::size_t kDimsMax = 64;
+
 // Asks again while the daemon answers BUSY, the last time at the deadline: the daemon keeps no request
 // waiting. Pauses are short at first, because peers mostly call together. ask(last) returns a Result.
 template<class Ask>
@@ -27,10 +30,25 @@ auto ask_until(const Clock& clock, Nanos timeout, Ask ask) {
 }
 
 // BUSY at the deadline becomes NO_RESOURCE: other members did not free their groups in time.
+Status out_of_time(const Status& why) {
+  return why.code() == Code::kBusy ? failure(Code::kNoResource, "{}", why.message()) : why;
+}
+
 Result<std::uint64_t> made(const Result<shm::HandleMessage>& grant) {
   if (grant) return grant->handle;
-  if (grant.error().code() == Code::kBusy) return fail(Code::kNoResource, "{}", grant.error().message());
-  return fail(grant.error());
+  return fail(out_of_time(grant.error()));
+}
+
+Result<std::vector<shm::DimName>> names_of(std::span<const char* const> dims) {
+  if (dims.size() > kDimsMax)
+    return fail(Code::kBadArgument, "{} dims are more than any mesh has", dims.size());
+  std::vector<shm::DimName> names(dims.size());
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == nullptr || *dims[i] == '\0')
+      return fail(Code::kBadArgument, "the name of dim {} of {} is missing", i, dims.size());
+    MUSTER_RETURN_IF_ERROR(shm::set_text(names[i].text, dims[i], "a dim's name"));
+  }
+  return names;
 }
 
 }  // namespace
@@ -48,6 +66,8 @@ Result<Groups::Facts> Groups::ask_facts(muster_group group) {
     return fail(Code::kProtocol, "the daemon's list of ranks has a wrong size");
   Facts facts;
   facts.rank = answer->rank;
+  const Nanos own(answer->deadline_ns);
+  facts.deadline = own.count() > 0 ? own : Nanos(connection_.welcome().deadline_ns);
   facts.name.assign(answer->name, strnlen(answer->name, sizeof answer->name));
   facts.ranks.resize(static_cast<std::size_t>(answer->ranks));
   if (!list.empty()) std::memcpy(facts.ranks.data(), list.data(), list.size());
@@ -61,6 +81,11 @@ Result<const Groups::Facts*> Groups::facts(muster_group group) {
     known = facts_.emplace(group, std::move(facts)).first;
   }
   return &known->second;
+}
+
+Nanos Groups::deadline(muster_group group) const {
+  const auto known = facts_.find(group);
+  return known != facts_.end() ? known->second.deadline : Nanos(connection_.welcome().deadline_ns);
 }
 
 Result<muster_group> Groups::make(std::span<const std::int32_t> ranks, const char* name) {
@@ -110,17 +135,75 @@ Status Groups::free(muster_group group) {
 
 // ---- meshes ------------------------------------------------------------------------------------
 
-Result<shm::MeshAnswer> Groups::dim(const char* name) {
-  const std::pair<muster_mesh, std::string> key(used_, name);
+Result<shm::MeshAnswer> Groups::dim_of(muster_mesh mesh, const char* name) {
+  const std::pair<muster_mesh, std::string> key(mesh, name);
   if (const auto known = dims_.find(key); known != dims_.end()) return known->second;
   shm::MeshQuery request;
-  request.mesh = used_;
+  request.mesh = mesh;
   if (*name == '\0') return fail(Code::kBadArgument, "a dim's name is empty");
   MUSTER_RETURN_IF_ERROR(shm::set_text(request.dim, name, "a dim's name"));
   auto answer =
       connection_.ask<shm::MeshAnswer>(request, shm::MessageKind::kMeshQuery, shm::MessageKind::kMeshAnswer);
   if (answer) dims_.emplace(key, *answer);
   return answer;
+}
+
+Status Groups::flatten(std::span<const char* const> dims, const char* name) {
+  shm::MeshNames request;
+  request.mesh = used_;
+  request.dims = static_cast<std::uint32_t>(dims.size());
+  MUSTER_RETURN_IF_ERROR(shm::set_text(request.name, name, "a flattened dim's name"));
+  MUSTER_ASSIGN_OR_RETURN(const auto list, names_of(dims));
+  const auto answer = ask_until(connection_.clock(), connection_.timeout(), [&](bool) {
+    return connection_.ask<shm::MeshAnswer>(request, shm::MessageKind::kMeshFlatten,
+                                            shm::MessageKind::kMeshAnswer, std::as_bytes(std::span(list)));
+  });
+  if (!answer) return out_of_time(answer.error());
+  dims_.insert_or_assign({used_, name}, *answer);
+  // A group that was made before has the mesh's deadline from now on.
+  if (const auto known = facts_.find(answer->group); known != facts_.end()) {
+    MUSTER_ASSIGN_OR_RETURN(const Facts facts, ask_facts(answer->group));
+    known->second.deadline = facts.deadline;
+  }
+  return {};
+}
+
+Result<muster_mesh> Groups::slice(std::span<const char* const> dims) {
+  shm::MeshNames request;
+  request.mesh = used_;
+  request.dims = static_cast<std::uint32_t>(dims.size());
+  MUSTER_ASSIGN_OR_RETURN(const auto list, names_of(dims));
+  MUSTER_ASSIGN_OR_RETURN(
+      const auto grant,
+      connection_.ask<shm::HandleMessage>(request, shm::MessageKind::kMeshSlice, shm::MessageKind::kMeshGrant,
+                                          std::as_bytes(std::span(list))));
+  const auto of = slices_.find(used_);
+  slices_.emplace(grant.handle, of != slices_.end() ? of->second : used_);
+  return grant.handle;
+}
+
+Result<muster_group> Groups::whole(muster_mesh mesh) {
+  if (slices_.count(mesh) > 0)
+    return fail(Code::kBadArgument, "a slice has the groups of its mesh; change the deadline of that");
+  if (mesh != MUSTER_MESH_JOB && meshes_.count(mesh) == 0) return fail(Code::kStale, "{}", kNoMesh);
+  MUSTER_ASSIGN_OR_RETURN(const auto answer, dim_of(mesh, "world"));
+  return answer.group;
+}
+
+Status Groups::set_deadline(muster_mesh mesh, Nanos deadline) {
+  shm::MeshDeadline request;
+  request.mesh = mesh;
+  request.deadline_ns = deadline.count();
+  std::vector<std::byte> list;
+  const auto answer = connection_.ask<shm::Plain>(request, shm::MessageKind::kMeshDeadline,
+                                                  shm::MessageKind::kMeshGroups, {}, &list);
+  if (!answer) return answer.error();
+  const Nanos now = deadline.count() > 0 ? deadline : Nanos(connection_.welcome().deadline_ns);
+  for (std::size_t i = 0; i < list.size() / sizeof(muster_group); ++i) {
+    const auto known = facts_.find(shm::tail_entry<muster_group>(list, i));
+    if (known != facts_.end()) known->second.deadline = now;
+  }
+  return {};
 }
 
 Result<muster_mesh> Groups::make_mesh(muster_group group, const char* text) {
@@ -137,18 +220,29 @@ Result<muster_mesh> Groups::make_mesh(muster_group group, const char* text) {
 }
 
 Status Groups::use_mesh(muster_mesh mesh) {
-  if (mesh != MUSTER_MESH_JOB && meshes_.count(mesh) == 0)
-    return failure(Code::kStale, "no such mesh; make it with muster_mesh_make");
+  if (mesh != MUSTER_MESH_JOB && meshes_.count(mesh) == 0 && slices_.count(mesh) == 0)
+    return failure(Code::kStale, "{}", kNoMesh);
   used_ = mesh;
   return {};
 }
 
+// Whether `used` is the mesh, or a slice of it.
+bool Groups::is_in(muster_mesh used, muster_mesh mesh) const {
+  const auto slice = slices_.find(used);
+  return used == mesh || (slice != slices_.end() && slice->second == mesh);
+}
+
 Result<std::set<muster_group>> Groups::groups_of_unused(muster_mesh mesh) const {
-  if (meshes_.count(mesh) == 0) return fail(Code::kStale, "no such mesh; make it with muster_mesh_make");
-  if (mesh == used_) return fail(Code::kBusy, "the mesh is in use; choose another first (muster_mesh_use)");
+  const bool is_slice = slices_.count(mesh) > 0;
+  if (meshes_.count(mesh) == 0 && !is_slice) return fail(Code::kStale, "{}", kNoMesh);
+  if (is_in(used_, mesh))
+    return fail(Code::kBusy, "the mesh, or a slice of it, is in use; choose another first (muster_mesh_use)");
   std::set<muster_group> groups;
   for (const auto& [key, answer] : dims_)
-    if (key.first == mesh && answer.group != MUSTER_GROUP_SELF) groups.insert(answer.group);
+    if (!is_slice && is_in(key.first, mesh) && answer.group != MUSTER_GROUP_SELF) groups.insert(answer.group);
+  // Another mesh has flattened the same ranks under the same name.
+  for (const auto& [key, answer] : dims_)
+    if (!is_in(key.first, mesh)) groups.erase(answer.group);
   return groups;
 }
 
@@ -159,7 +253,8 @@ Status Groups::free_mesh(muster_mesh mesh, const std::set<muster_group>& groups)
       connection_.ask<shm::Plain>(request, shm::MessageKind::kMeshFree, shm::MessageKind::kDone);
   if (!done) return done.error();
   for (const muster_group group : groups) facts_.erase(group);
-  std::erase_if(dims_, [mesh](const auto& known) { return known.first.first == mesh; });
+  std::erase_if(dims_, [&](const auto& known) { return is_in(known.first.first, mesh); });
+  std::erase_if(slices_, [mesh](const auto& slice) { return slice.first == mesh || slice.second == mesh; });
   meshes_.erase(mesh);
   return {};
 }

@@ -71,6 +71,7 @@ Result<muster_plan> Plans::make(const muster_collective& c, const Description& d
   MUSTER_ASSIGN_OR_RETURN(const Groups::Facts* facts, groups_.facts(c.group));
   MUSTER_ASSIGN_OR_RETURN(
       auto described, described_of(buffers_, c, facts->rank, static_cast<std::int32_t>(facts->ranks.size())));
+  described.deadline = &facts->deadline;
   PlanRecord& record = table_.add(grant->handle);
   record.buffers = {c.source.buffer, c.target.buffer};
   for (std::uint32_t i = 0; i < c.send_count; ++i) record.buffers.push_back(c.sends[i].view.buffer);
@@ -180,6 +181,7 @@ Status Plans::recount(muster_plan plan, const muster_collective& counts) {
   MUSTER_ASSIGN_OR_RETURN(const Groups::Facts* facts, groups_.facts(said.group));
   const auto ranks = static_cast<std::int32_t>(facts->ranks.size());
   MUSTER_ASSIGN_OR_RETURN(auto described, described_of(buffers_, said, facts->rank, ranks));
+  described.deadline = &facts->deadline;
   MUSTER_RETURN_IF_ERROR(check_rooms(described, dtype_bytes(said.dtype), buffers_.room_of(said.source),
                                      buffers_.room_of(said.target)));
   MUSTER_RETURN_IF_ERROR(check_share(described.what, described.mine, ranks));

@@ -31,7 +31,7 @@ Status check_fields(const muster_submit& submit, const Timelines& timelines) {
                    "wait for the others beforehand",
                    submit.wait_count, MUSTER_WAITS_WITH_OFFSETS_MAX);
   if (submit.deadline_ns < 0)
-    return failure(Code::kBadArgument, "submit.deadline_ns {} is negative; 0 is the job's default",
+    return failure(Code::kBadArgument, "submit.deadline_ns {} is negative; 0 is the group's default",
                    submit.deadline_ns);
   return {};
 }

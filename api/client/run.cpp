@@ -82,7 +82,7 @@ Status Runs::run_directly(PlanRecord& record, Nanos timeout, std::uint64_t* coun
   if (record.direct == nullptr) MUSTER_RETURN_IF_ERROR(prepare(record));
   const bool by_engine = record.direct->choice.path == Path::kEngine;
   if (by_engine) MUSTER_RETURN_IF_ERROR(submission_.check_lane(*record.usual_lane));
-  MUSTER_RETURN_IF_ERROR(direct_->run(*record.direct, real(timeout)));
+  MUSTER_RETURN_IF_ERROR(direct_->run(*record.direct, real(*record.direct, timeout)));
   if (counted != nullptr) *counted = record.direct->channel->count_shared();
   return by_engine ? run_agreed(record, timeout) : Status();
 }
@@ -107,7 +107,7 @@ Status Runs::run_by_engine(const PlanRecord& record, Nanos timeout) {
   const Code code = submission_.start(record.plan, submit, &point);
   if (code != Code::kOk) return submission_.not_started(code, record.plan, submit);
   // The engine ends the operation at the deadline. If it does not, the wait ends after the session's timeout.
-  const Nanos deadline = real(timeout);
+  const Nanos deadline = timeout.count() > 0 ? timeout : groups_.deadline(record.told->message.group);
   const bool endless = deadline > Nanos::max() - connection_.timeout();
   Status status = waiting_.await(point, endless ? Nanos::max() : deadline + connection_.timeout());
   if (status.code() == Code::kWaitInterrupted)

@@ -6,6 +6,7 @@
 #include "api/client/connection.hpp"
 #include "api/client/digest.hpp"
 #include "api/client/direct_path.hpp"
+#include "api/client/groups.hpp"
 #include "api/client/interrupt.hpp"
 #include "api/client/last_failure.hpp"
 #include "api/client/plan_table.hpp"
@@ -22,16 +23,17 @@ namespace muster::client {
 
 // Owns    nothing; a run changes its plan's record and the objects that it uses.
 // Thread  the session's.
-// Bound   one operation at a time; a timeout of 0 is the job's default.
+// Bound   one operation at a time; a timeout of 0 is the group's default.
 // Fails   as DirectPath::run or as the start's point; STATE and BUSY if the lane takes no start: then the run
 //         has not begun. CORRUPT and MISMATCH: what members hold differs.
 class Runs {
  public:
   // All outlive it. direct: null in a job without the direct path.
-  Runs(Connection& connection, shm::CompletionReader& completion, PlanTable& plans, Submission& submission,
-       Waiting& waiting, Interrupt& interrupt, LastFailure& last_failure, Comparison& comparison,
-       DirectPath* direct)
+  Runs(Connection& connection, Groups& groups, shm::CompletionReader& completion, PlanTable& plans,
+       Submission& submission, Waiting& waiting, Interrupt& interrupt, LastFailure& last_failure,
+       Comparison& comparison, DirectPath* direct)
       : connection_(connection),
+        groups_(groups),
         completion_(completion),
         plans_(plans),
         submission_(submission),
@@ -49,9 +51,11 @@ class Runs {
     return record->direct->choice.path == Path::kDirect ? record->direct.get() : nullptr;
   }
   // The two halves of a run of such a plan: the operation, and the handling of one that is not done.
-  Outcome attempt(const DirectPlan& plan, Nanos timeout) { return direct_->attempt(plan, real(timeout)); }
+  Outcome attempt(const DirectPlan& plan, Nanos timeout) {
+    return direct_->attempt(plan, real(plan, timeout));
+  }
   Status conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome) {
-    return interrupt_.spend(direct_->conclude(plan, real(timeout), outcome));
+    return interrupt_.spend(direct_->conclude(plan, real(plan, timeout), outcome));
   }
   // After every digests-th shared result (Welcome::digests) the members compare their results.
   Status run(muster_plan plan, Nanos timeout);
@@ -59,8 +63,8 @@ class Runs {
   Status compare(muster_group group, const Held& held, std::string_view what, Nanos timeout);
 
  private:
-  Nanos real(Nanos timeout) const {
-    return timeout.count() > 0 ? timeout : Nanos(connection_.welcome().deadline_ns);
+  static Nanos real(const DirectPlan& plan, Nanos timeout) {
+    return timeout.count() > 0 ? timeout : *plan.deadline;
   }
   Status run_once(muster_plan plan, Nanos timeout);
   // Runs without a comparison.
@@ -75,6 +79,7 @@ class Runs {
   Status leave_lane(muster_group group, muster_lane lane, muster_point point);
 
   Connection& connection_;
+  Groups& groups_;
   shm::CompletionReader& completion_;
   PlanTable& plans_;
   Submission& submission_;

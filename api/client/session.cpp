@@ -1,6 +1,8 @@
 #include "api/client/session.hpp"
 
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -54,7 +56,7 @@ muster_session::muster_session(Attachment attachment, Status* opened)
           open_direct({connection_, last_failure_, interrupt_, submission_, buffers_}, attachment, opened)),
       plans_(connection_, groups_, buffers_, plan_table_, completion_, direct_.get()),
       comparison_(groups_, buffers_, plans_),
-      runs_(connection_, completion_, plan_table_, submission_, waiting_, interrupt_, last_failure_,
+      runs_(connection_, groups_, completion_, plan_table_, submission_, waiting_, interrupt_, last_failure_,
             comparison_, direct_.get()),
       objects_(groups_, buffers_, plans_, runs_),
       shown_units_(ring_.writable_header()) {}
@@ -91,7 +93,7 @@ Status muster_session::free_buffer(muster_buffer buffer) {
 // Before the group's memory goes, its members must have read what this rank has staged for them.
 Status muster_session::leave_group(muster_group group) {
   MUSTER_RETURN_IF_ERROR(plans_.forget_cached(group));
-  if (direct_ != nullptr) direct_->settle(group, muster::Nanos(connection_.welcome().deadline_ns));
+  if (direct_ != nullptr) direct_->settle(group, groups_.deadline(group));
   return {};
 }
 
@@ -109,6 +111,45 @@ Status muster_session::free_mesh(muster_mesh mesh) {
   MUSTER_RETURN_IF_ERROR(groups_.free_mesh(mesh, groups));
   for (const muster_group group : groups) comparison_.forget(group);
   return {};
+}
+
+// All members gather all numbers, so all find the same, and none goes on before all have come.
+Status muster_session::agree_on(muster_group group, muster::Nanos deadline) {
+  MUSTER_ASSIGN_OR_RETURN(const auto* facts, groups_.facts(group));
+  const std::size_t members = facts->ranks.size();
+  std::vector<std::int64_t> given(1 + members, deadline.count());  // this rank's own, then all
+  MUSTER_ASSIGN_OR_RETURN(const auto buffer, buffers_.alloc(given.size() * sizeof given[0]));
+  if (buffer.address == nullptr)
+    return failure(Code::kUnsupported, "an agreement needs memory that this process sees");
+  std::memcpy(buffer.address, given.data(), sizeof given[0]);
+  muster_collective c = MUSTER_COLLECTIVE_INIT;
+  c.op = MUSTER_ALL_GATHER;
+  c.group = group;
+  c.dtype = MUSTER_I64;
+  c.source = {buffer.buffer, 0};
+  c.target = {buffer.buffer, sizeof given[0]};
+  c.count = 1;
+  const auto plan = plans_.cached(c);
+  const Status ran = plan ? runs_.run(*plan, muster::Nanos(0)) : plan.error();
+  std::memcpy(given.data(), buffer.address, given.size() * sizeof given[0]);
+  const Status freed = free_buffer(buffer.buffer);
+  MUSTER_RETURN_IF_ERROR(ran);
+  MUSTER_RETURN_IF_ERROR(freed);
+  for (std::size_t i = 2; i <= members; ++i) {
+    if (given[i] == given[1]) continue;
+    const Status differ =
+        failure(Code::kMismatch, "ranks give a mesh different deadlines: rank {} {} ns, rank {} {} ns",
+                facts->ranks[0], given[1], facts->ranks[i - 1], given[i]);
+    last_failure_.note(differ);
+    return differ;
+  }
+  return {};
+}
+
+Status muster_session::set_mesh_deadline(muster_mesh mesh, muster::Nanos deadline) {
+  MUSTER_ASSIGN_OR_RETURN(const muster_group all, groups_.whole(mesh));
+  MUSTER_RETURN_IF_ERROR(agree_on(all, deadline));
+  return groups_.set_deadline(mesh, deadline);
 }
 
 namespace muster::client {

@@ -74,11 +74,14 @@ struct muster_session {
   muster::Status free_buffer(muster_buffer buffer);
   muster::Status free_group(muster_group group);
   muster::Status free_mesh(muster_mesh mesh);
+  // Once all ranks of the mesh have called with the same deadline.
+  muster::Status set_mesh_deadline(muster_mesh mesh, muster::Nanos deadline);
 
  private:
   // *opened: not ok if the memory of the direct path is wrong.
   muster_session(muster::client::Attachment attachment, muster::Status* opened);
   muster::Status leave_group(muster_group group);
+  muster::Status agree_on(muster_group group, muster::Nanos deadline);
 
   std::int32_t pid_;
   std::uint32_t forks_;

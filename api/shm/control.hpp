@@ -65,6 +65,10 @@ enum class MessageKind : std::uint16_t {
   kLaneOpen = 41,   // → LaneGrant
   kLaneClose = 42,  // LaneGrant → Done
   kLaneGrant = 43,
+  kMeshFlatten = 44,   // MeshNames followed by DimName[] → MeshAnswer
+  kMeshSlice = 45,     // MeshNames followed by DimName[] → MeshGrant
+  kMeshDeadline = 46,  // → MeshGroups followed by the handles of the rank's groups, of std::uint64_t
+  kMeshGroups = 47,
 };
 
 struct MessageHeader {
@@ -204,6 +208,7 @@ struct MeshAnswer {
 struct GroupAnswer {  // followed by ranks[ranks] of std::int32_t
   MessageHeader header;
   std::int32_t rank = 0, ranks = 0;
+  std::int64_t deadline_ns = 0;  // the group's default; 0: the job's
   char name[kNameBytes] = {};
 };
 struct GroupMake {  // followed by ranks[ranks] of std::int32_t
@@ -222,6 +227,21 @@ struct MeshMake {
   MessageHeader header;
   std::uint64_t group = 0;  // the mesh spans its members
   char mesh[kMeshTextBytes] = {};
+};
+struct DimName {
+  char text[kNameBytes] = {};
+};
+struct MeshNames {  // kMeshFlatten, kMeshSlice: followed by dims[dims] of DimName
+  MessageHeader header;
+  std::uint64_t mesh = 0;
+  std::uint32_t dims = 0;
+  std::uint32_t reserved = 0;
+  char name[kNameBytes] = {};  // of the flatten; empty for a slice
+};
+struct MeshDeadline {
+  MessageHeader header;
+  std::uint64_t mesh = 0;
+  std::int64_t deadline_ns = 0;  // 0: the job's
 };
 struct DirectGroupAnswer {
   MessageHeader header;
@@ -286,7 +306,7 @@ struct TraceGrant {
   MessageHeader header;
   std::uint64_t bytes = 0;
 };
-struct Plain {  // kTraceBegin, kTraceEnd, kEventOpen, kGoodbye, kDone
+struct Plain {  // kTraceBegin, kTraceEnd, kEventOpen, kGoodbye, kDone, kMeshGroups
   MessageHeader header;
 };
 

@@ -81,7 +81,7 @@ Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command
   if (const scheduler::CollectiveWork* const work = plan->collective()) request.bases = bases_of(work->share);
   if (command.kind == shm::CommandKind::kStartAt) MUSTER_RETURN_IF_ERROR(move_bases(command, request));
   const auto asked = static_cast<std::int64_t>(std::min<std::uint64_t>(command.deadline_ns, kDeadlineNsMax));
-  request.timeout = asked == 0 ? options_.deadline : Nanos(asked);
+  request.timeout = asked == 0 ? default_deadline(*plan) : Nanos(asked);
   plans_.started(*plan);
   const Code code = graph.submit(request, now);
   if (code == Code::kOk) return {};
@@ -90,6 +90,12 @@ Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command
       Code::kProtocol,
       "command {}: waits for a timeline that does not exist, or is of a collective on a lane without a name",
       command.sequence);
+}
+
+Nanos CommandIntake::default_deadline(const scheduler::Plan& plan) const {
+  const scheduler::CollectiveWork* const work = plan.collective();
+  const Nanos groups = work != nullptr ? options_.groups->deadline(work->group) : Nanos(0);
+  return groups.count() == 0 ? options_.deadline : std::min(groups, Nanos(kDeadlineNsMax));
 }
 
 // Takes the offsets out of the waits. The client has checked them too, so a failure here breaks the protocol.

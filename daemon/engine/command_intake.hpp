@@ -40,6 +40,7 @@ class CommandIntake {
  private:
   Status execute(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full);
   Status start(scheduler::Graph& graph, const shm::Command& command, Instant now, bool* lane_full);
+  Nanos default_deadline(const scheduler::Plan& plan) const;
   static Status move_bases(const shm::Command& command, scheduler::Request& request);
   Status take_numbers(const shm::Command& command);
   Status recount(const scheduler::Graph& graph, const shm::Command& command);

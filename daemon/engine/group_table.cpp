@@ -20,7 +20,7 @@ std::uint32_t places(const GroupTable::Sizes& sizes) {
 }  // namespace
 
 GroupTable::GroupTable(Sizes sizes, std::uint64_t epoch)
-    : sizes_(sizes), epoch_(epoch), made_(places(sizes)) {
+    : sizes_(sizes), epoch_(epoch), made_(places(sizes)), deadlines_(size()) {
   for (std::uint32_t i = 0; i < made_.size(); ++i) free_.push_back(GroupId(first_made() + i));
 }
 
@@ -106,6 +106,7 @@ Result<GroupId> GroupTable::make(std::string_view name, std::span<const Rank> ra
   e.name = name;
   e.found = found;
   e.ranks.assign(ranks.begin(), ranks.end());
+  set_deadline(group, Nanos(0));
   return group;
 }
 
@@ -150,7 +151,7 @@ MadeMesh* GroupTable::mesh_over(std::uint64_t group, std::string_view degrees) {
 }
 
 MadeMesh& GroupTable::add_mesh(MadeMesh mesh) {
-  mesh.handle = ++serial_;
+  mesh.handle = next_mesh_handle();
   return meshes_.emplace(mesh.handle, std::move(mesh)).first->second;
 }
 

@@ -11,6 +11,7 @@
 // the caller is told to wait.
 #pragma once
 
+#include "api/base/clock.hpp"
 #include "api/base/ids.hpp"
 #include "api/base/result.hpp"
 #include "scheduler/mesh/group_list.hpp"
@@ -47,12 +48,13 @@ struct MadeMesh {
   std::vector<Rank> ranks;       // of the job, by rank of the mesh
   std::vector<GroupId> groups;   // of the job, by group of the list
   std::set<SessionId> sessions;  // sessions that hold it
+  Nanos deadline{0};             // default of its groups; 0: the job's
 };
 
-// Owns    the names, ranks and holders of made groups, and the made meshes.
-// Thread  the conductor changes it under the engine's lock; the conductor, or whoever has the lock, reads.
-// Bound   held_max made groups a session and rank, with those of its meshes; kRoom * held_max places a rank.
-// Fails   find: STALE. may_hold: NO_RESOURCE, which names the limit. make: BUSY.
+// Owns    the names, ranks and holders of made groups, the made meshes, and the default deadline of each
+// group. Thread  the conductor changes it under the engine's lock; the conductor, or whoever has the lock,
+// reads. Bound   held_max made groups a session and rank, with those of its meshes; kRoom * held_max places a
+// rank. Fails   find: STALE. may_hold: NO_RESOURCE, which names the limit. make: BUSY.
 class GroupTable {
  public:
   struct Sizes {
@@ -73,6 +75,10 @@ class GroupTable {
   std::uint64_t handle_of(GroupId group) const;
   // A made group must be held by the asker's session, or by a mesh that it holds.
   Result<GroupId> find(std::uint64_t handle, Rank asker, SessionId session) const;
+
+  // What an operation of the group may wait by default; 0: what the job says.
+  Nanos deadline(GroupId group) const { return deadlines_[group.value]; }
+  void set_deadline(GroupId group, Nanos deadline) { deadlines_[group.value] = deadline; }
 
   // ---- made groups -----------------------------------------------------------------------------
   bool is_made(GroupId group) const { return group.value >= first_made(); }
@@ -102,6 +108,8 @@ class GroupTable {
   MadeMesh* mesh_over(std::uint64_t group, std::string_view degrees);
   MadeMesh& add_mesh(MadeMesh mesh);
   void forget_mesh(std::uint64_t handle) { meshes_.erase(handle); }
+  // For a slice, which has no other handle than a mesh has.
+  std::uint64_t next_mesh_handle() { return ++serial_; }
   std::vector<std::uint64_t> meshes_of(SessionId session) const;
 
  private:
@@ -120,6 +128,7 @@ class GroupTable {
   Sizes sizes_;
   std::uint64_t epoch_;
   std::vector<Entry> made_;
+  std::vector<Nanos> deadlines_;
   std::deque<GroupId> free_;
   std::map<std::uint64_t, MadeMesh> meshes_;
   std::uint64_t serial_ = 0;

@@ -10,6 +10,8 @@ namespace muster::engine {
 namespace {
 
 constexpr char kSurvivors[] = "survivors";
+constexpr std::uint64_t kNoMeshHandle = UINT64_MAX;
+constexpr char kNoMesh[] = "no such mesh; make it with muster_mesh_make or muster_mesh_slice";
 
 Result<mesh::GroupList> plan_groups(std::string_view text, std::uint32_t world,
                                     const control::JobSpec& spec) {
@@ -129,16 +131,23 @@ Result<std::uint64_t> JobGroups::make(Session& session, std::string_view name,
     return fail(Code::kBadArgument, "rank {} makes a group of which it is no member", self.value);
   if (ranks.size() == 1) return MUSTER_GROUP_SELF;
   const std::lock_guard lock(parts_.lock);
+  MUSTER_ASSIGN_OR_RETURN(const GroupId group, hold_by_name(session, name, ranks));
+  return table_.handle_of(group);
+}
+
+// Under the lock.
+Result<GroupId> JobGroups::hold_by_name(const Session& session, std::string_view name,
+                                        std::span<const Rank> ranks) {
   const Holder holder = Holder::of(session.options().id);
   std::optional<GroupId> group = table_.made(name, ranks);
-  if (group && table_.holds(*group, holder)) return table_.handle_of(*group);
-  MUSTER_RETURN_IF_ERROR(table_.may_hold(self, session.options().id, 1));
+  if (group && table_.holds(*group, holder)) return *group;
+  MUSTER_RETURN_IF_ERROR(table_.may_hold(session.options().rank, session.options().id, 1));
   if (!group) {
     MUSTER_ASSIGN_OR_RETURN(group, enter(name, ranks, GroupTable::Found::kByName));
   }
   table_.hold(*group, holder);
   parts_.faults.refresh_absences();
-  return table_.handle_of(*group);
+  return *group;
 }
 
 // BUSY while it waits for others: the client asks again, and nothing blocks here. The group is always new,
@@ -196,7 +205,8 @@ Status JobGroups::free(Session& session, std::uint64_t handle) {
   SessionBuffers::Gone gone;  // outlives the lock
   const std::lock_guard lock(parts_.lock);
   const std::string& name = parts_.graph.groups()[group.value].name;
-  if (!table_.holds(group, Holder::of(session.options().id)))
+  const SessionId owner = session.options().id;
+  if (!table_.holds(group, Holder::of(owner)) || is_flattened(owner, group, kNoMeshHandle))
     return failure(Code::kBadArgument, "group {} belongs to a mesh and goes with it", name);
   parts_.slots.drain_all(session.options().rank);
   if (const std::size_t uses = session.uses(group); uses > 0)
@@ -265,19 +275,27 @@ void JobGroups::leave_mesh(MadeMesh& mesh, SessionBuffers::Gone& gone) {
 
 Status JobGroups::free_mesh(Session& session, std::uint64_t handle) {
   SessionBuffers::Gone gone;  // outlives the lock
+  const SessionId owner = session.options().id;
   const std::lock_guard lock(parts_.lock);
+  for (auto& [of, added] : added_[owner])
+    if (added.slices.erase(handle) > 0) return {};
   MadeMesh* mesh = table_.mesh(handle);
-  if (mesh == nullptr || mesh->sessions.count(session.options().id) == 0)
-    return failure(Code::kStale, "no such mesh; make it with muster_mesh_make");
+  if (mesh == nullptr || mesh->sessions.count(owner) == 0) return failure(Code::kStale, "{}", kNoMesh);
   parts_.slots.drain_all(session.options().rank);
+  std::vector<GroupId> named = flattened(owner, handle);
+  std::erase_if(named, [&](GroupId group) { return is_flattened(owner, group, handle); });
   std::size_t uses = 0;
   for (const GroupId group : mesh->groups) uses += session.uses(group);
+  for (const GroupId group : named) uses += session.uses(group);
   if (uses > 0)
     return failure(
         Code::kBusy,
         "{} plans and shared buffers of this session use groups of the mesh {}; destroy them first", uses,
         mesh->degrees);
-  mesh->sessions.erase(session.options().id);
+  for (const GroupId group : named)
+    if (table_.drop(group, Holder::of(owner))) retire(group, gone);
+  added_[owner].erase(handle);
+  mesh->sessions.erase(owner);
   if (mesh->sessions.empty()) leave_mesh(*mesh, gone);
   return {};
 }
@@ -291,30 +309,164 @@ void JobGroups::release(SessionId session, SessionBuffers::Gone& gone) {
   }
   for (const GroupId group : table_.all_made())
     if (table_.drop(group, Holder::of(session))) retire(group, gone);
+  added_.erase(session);
+}
+
+// ---- what sessions add to a mesh ---------------------------------------------------------------------
+
+Result<JobGroups::SeenMesh> JobGroups::see(const Session& session, std::uint64_t handle) {
+  const Rank self = session.options().rank;
+  SeenMesh seen{list_, nullptr, nullptr, std::nullopt, self, handle};
+  const auto mine = added_.find(session.options().id);
+  if (mine != added_.end()) {
+    for (auto& [of, added] : mine->second) {
+      const auto slice = added.slices.find(handle);
+      if (of != handle && slice == added.slices.end()) continue;
+      seen.added = &added;
+      seen.handle = of;
+      if (slice != added.slices.end()) seen.slice = slice->second;
+    }
+  }
+  if (seen.handle == MUSTER_MESH_JOB) return seen;
+  MadeMesh* const made = table_.mesh(seen.handle);
+  if (made == nullptr || made->sessions.count(session.options().id) == 0)
+    return fail(Code::kStale, "{}", kNoMesh);
+  const auto at = std::find(made->ranks.begin(), made->ranks.end(), self);
+  return SeenMesh{
+      made->list, made, seen.added, seen.slice, Rank(static_cast<std::uint32_t>(at - made->ranks.begin())),
+      seen.handle};
+}
+
+SessionMesh& JobGroups::added_to(const Session& session, const SeenMesh& seen) {
+  auto& mine = added_[session.options().id];
+  return mine.try_emplace(seen.handle, SessionMesh{seen.mesh(), {}, {}}).first->second;
+}
+
+std::optional<GroupId> JobGroups::SeenMesh::listed(std::span<const Rank> in_mesh) const {
+  for (std::uint32_t i = 0; i < list.mesh().dim_count(); ++i) {
+    const auto group = list.group_of(rank, mesh::DimId(i));
+    if (!group) continue;
+    const std::span<const Rank> ranks = list.group(*group).ranks;
+    if (std::equal(ranks.begin(), ranks.end(), in_mesh.begin(), in_mesh.end())) return in_job(*group);
+  }
+  return std::nullopt;
+}
+
+// The name is tried on a copy, which replaces the session's mesh once the group is there.
+Result<shm::MeshAnswer> JobGroups::flatten(Session& session, std::uint64_t handle, std::string_view name,
+                                           std::span<const std::string> dims) {
+  MUSTER_ASSIGN_OR_RETURN(SeenMesh seen, see(session, handle));
+  if (seen.slice)
+    for (const std::string& dim : dims)
+      if (const auto known = seen.find(dim); !known) return fail(known.error());
+  mesh::Mesh wider = seen.mesh();
+  MUSTER_ASSIGN_OR_RETURN(const mesh::DimId id, wider.flatten(name, dims));
+  if (id.value < seen.mesh().dim_count()) return answer(seen, id, name);
+  std::vector<Rank> in_mesh;
+  std::vector<Rank> in_job;
+  for (std::uint32_t c = 0; c < wider.dim(id).size; ++c) {
+    in_mesh.push_back(wider.moved(seen.rank, id, c));
+    in_job.push_back(seen.in_job(in_mesh.back()));
+  }
+  {
+    const std::lock_guard lock(parts_.lock);
+    seen.added = &added_to(session, seen);
+    if (in_job.size() > 1) {
+      std::optional<GroupId> group = seen.listed(in_mesh);
+      if (!group) {
+        MUSTER_ASSIGN_OR_RETURN(group, hold_by_name(session, name, in_job));
+        const Nanos deadline = seen.made != nullptr ? seen.made->deadline : deadline_;
+        if (deadline.count() > 0) table_.set_deadline(*group, deadline);
+      }
+      seen.added->groups.emplace(id.value, *group);
+    }
+    seen.added->mesh = std::move(wider);
+  }
+  return answer(seen, id, name);
+}
+
+Result<std::uint64_t> JobGroups::slice(Session& session, std::uint64_t handle,
+                                       std::span<const std::string> dims) {
+  MUSTER_ASSIGN_OR_RETURN(const SeenMesh seen, see(session, handle));
+  if (seen.slice)
+    for (const std::string& dim : dims)
+      if (const auto known = seen.find(dim); !known) return fail(known.error());
+  const std::lock_guard lock(parts_.lock);
+  SessionMesh& added = added_to(session, seen);
+  const std::vector<std::string_view> names(dims.begin(), dims.end());
+  MUSTER_ASSIGN_OR_RETURN(const mesh::ViewId view, added.mesh.slice(names));
+  for (const auto& [known, of] : added.slices)
+    if (of == view) return known;
+  return added.slices.emplace(table_.next_mesh_handle(), view).first->first;
+}
+
+// Groups of the session's flattened names that are not groups of the mesh.
+std::vector<GroupId> JobGroups::flattened(SessionId session, std::uint64_t mesh) const {
+  std::vector<GroupId> groups;
+  const auto mine = added_.find(session);
+  if (mine == added_.end()) return groups;
+  const auto added = mine->second.find(mesh);
+  if (added == mine->second.end()) return groups;
+  for (const auto& [dim, group] : added->second.groups)
+    if (table_.holds(group, Holder::of(session))) groups.push_back(group);
+  return groups;
+}
+
+// Whether the session has named the group in a mesh other than `except`: equal names of equal ranks are one.
+bool JobGroups::is_flattened(SessionId session, GroupId group, std::uint64_t except) const {
+  const auto mine = added_.find(session);
+  if (mine == added_.end()) return false;
+  return std::any_of(mine->second.begin(), mine->second.end(), [&](const auto& added) {
+    const auto& groups = added.second.groups;
+    return added.first != except && std::any_of(groups.begin(), groups.end(),
+                                                [&](const auto& named) { return named.second == group; });
+  });
+}
+
+// Starts that are in a ring by now were begun before, so they get the deadline that they were begun with.
+Result<std::vector<std::uint64_t>> JobGroups::set_deadline(Session& session, std::uint64_t handle,
+                                                           Nanos deadline) {
+  MUSTER_ASSIGN_OR_RETURN(const SeenMesh seen, see(session, handle));
+  if (seen.slice)
+    return fail(Code::kBadArgument, "a slice has the groups of its mesh; change the deadline of that");
+  const std::lock_guard lock(parts_.lock);
+  for (std::uint32_t r = 0; r < seen.list.mesh().world(); ++r)
+    if (const Rank rank = seen.in_job(Rank(r)); parts_.slots.of(rank).session) parts_.slots.drain_all(rank);
+  std::vector<GroupId> groups;
+  for (std::uint32_t g = 0; g < seen.list.size(); ++g) groups.push_back(seen.in_job(GroupId(g)));
+  for (const auto& [owner, added] : added_)
+    for (const GroupId group : flattened(owner, seen.handle)) groups.push_back(group);
+  (seen.made != nullptr ? seen.made->deadline : deadline_) = deadline;
+  std::vector<std::uint64_t> mine;
+  for (const GroupId group : groups) {
+    table_.set_deadline(group, deadline);
+    const auto& ranks = parts_.graph.groups()[group.value].ranks;
+    if (std::find(ranks.begin(), ranks.end(), session.options().rank) != ranks.end())
+      mine.push_back(table_.handle_of(group));
+  }
+  return mine;
 }
 
 // ---- questions -------------------------------------------------------------------------------------
 
 Result<shm::MeshAnswer> JobGroups::mesh_dim(const Session& session, std::uint64_t handle,
                                             std::string_view dim) {
-  const MadeMesh* made = handle != MUSTER_MESH_JOB ? table_.mesh(handle) : nullptr;
-  if (handle != MUSTER_MESH_JOB && (made == nullptr || made->sessions.count(session.options().id) == 0))
-    return fail(Code::kStale, "no such mesh; make it with muster_mesh_make");
-  const mesh::GroupList& list = made != nullptr ? made->list : list_;
-  Rank rank = session.options().rank;
-  if (made != nullptr) {
-    const auto at = std::find(made->ranks.begin(), made->ranks.end(), rank);
-    rank = Rank(static_cast<std::uint32_t>(at - made->ranks.begin()));
-  }
-  MUSTER_ASSIGN_OR_RETURN(const mesh::DimId id, list.mesh().find(dim));
+  MUSTER_ASSIGN_OR_RETURN(const SeenMesh seen, see(session, handle));
+  MUSTER_ASSIGN_OR_RETURN(const mesh::DimId id, seen.find(dim));
+  return answer(seen, id, dim);
+}
+
+shm::MeshAnswer JobGroups::answer(const SeenMesh& seen, mesh::DimId id, std::string_view dim) {
   shm::MeshAnswer answer;
-  answer.coordinate = static_cast<std::int32_t>(list.mesh().coordinate(rank, id));
-  answer.size = static_cast<std::int32_t>(list.mesh().dim(id).size);
+  answer.coordinate = static_cast<std::int32_t>(seen.mesh().coordinate(seen.rank, id));
+  answer.size = static_cast<std::int32_t>(seen.mesh().dim(id).size);
   answer.group = MUSTER_GROUP_SELF;
-  if (const auto group = list.group_of(rank, id)) {
-    const GroupId found = made != nullptr ? made->groups[group->value] : *group;
-    answer.group = table_.handle_of(found);
-    name_group(found, dim);
+  if (id.value >= seen.list.mesh().dim_count()) {
+    const auto named = seen.added->groups.find(id.value);
+    if (named != seen.added->groups.end()) answer.group = table_.handle_of(named->second);
+  } else if (const auto group = seen.list.group_of(seen.rank, id)) {
+    answer.group = table_.handle_of(seen.in_job(*group));
+    name_group(seen.in_job(*group), dim);
   }
   return answer;
 }
@@ -340,6 +492,7 @@ Result<std::vector<std::int32_t>> JobGroups::group_ranks(const Session& session,
     ranks.push_back(static_cast<std::int32_t>(rank.value));
   }
   answer->ranks = static_cast<std::int32_t>(ranks.size());
+  answer->deadline_ns = table_.deadline(id).count();
   found.name.copy(answer->name, sizeof answer->name - 1);
   return ranks;
 }

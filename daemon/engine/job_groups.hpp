@@ -10,19 +10,24 @@
 #include "daemon/engine/job_buffers.hpp"
 #include "daemon/engine/metrics.hpp"
 #include "daemon/engine/rank_slots.hpp"
+#include "daemon/engine/session_mesh.hpp"
 #include "daemon/engine/shrink_rounds.hpp"
 #include "scheduler/mesh/group_list.hpp"
 #include "scheduler/run/executor.hpp"
 #include "scheduler/run/graph.hpp"
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace muster::engine {
 
-// Owns    the list of the mesh's groups, the table of all groups, and the rounds of shrinking.
+// Owns    the list of the mesh's groups, the table of all groups, what sessions have added to meshes, and the
+//         rounds of shrinking.
 // Thread  the conductor; calls that change state take the engine lock. left(), release(): under the lock.
 // Bound   that of GroupTable.
 // Fails   as muster.h says.
@@ -64,9 +69,15 @@ class JobGroups {
   Status free(Session& session, std::uint64_t group);
   Result<std::uint64_t> make_mesh(Session& session, std::uint64_t over, std::string_view text);
   Status free_mesh(Session& session, std::uint64_t mesh);
-  // Coordinate, size and group handle of a rank along a dim. The first dim that is asked for gives a group
-  // the name that reports use from then on.
+  // Coordinate, size and group handle of a rank along a dim of a mesh or slice. The first dim that is asked
+  // for gives a group the name that reports use from then on.
   Result<shm::MeshAnswer> mesh_dim(const Session& session, std::uint64_t mesh, std::string_view dim);
+  // For this session, names a product of dims. On failure nothing changes.
+  Result<shm::MeshAnswer> flatten(Session& session, std::uint64_t mesh, std::string_view name,
+                                  std::span<const std::string> dims);
+  Result<std::uint64_t> slice(Session& session, std::uint64_t mesh, std::span<const std::string> dims);
+  // The default deadline of all groups of the mesh; 0 is the job's. Returns those of the session's rank.
+  Result<std::vector<std::uint64_t>> set_deadline(Session& session, std::uint64_t mesh, Nanos deadline);
   // The members' world ranks; fills the answer.
   Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
                                                 shm::GroupAnswer* answer);
@@ -77,6 +88,30 @@ class JobGroups {
   void release(SessionId session, SessionBuffers::Gone& gone);
 
  private:
+  // A mesh or a slice as one session sees it.
+  struct SeenMesh {
+    const mesh::GroupList& list;
+    MadeMesh* made = nullptr;      // nullptr: the job's
+    SessionMesh* added = nullptr;  // nullptr: nothing
+    std::optional<mesh::ViewId> slice;
+    Rank rank;  // the session's, in the mesh
+    std::uint64_t handle = 0;
+
+    const mesh::Mesh& mesh() const { return added != nullptr ? added->mesh : list.mesh(); }
+    Result<mesh::DimId> find(std::string_view dim) const {
+      return slice ? mesh().find(*slice, dim) : mesh().find(dim);
+    }
+    Rank in_job(Rank in_mesh) const { return made != nullptr ? made->ranks[in_mesh.value] : in_mesh; }
+    GroupId in_job(GroupId in_mesh) const { return made != nullptr ? made->groups[in_mesh.value] : in_mesh; }
+    // The mesh's own group of these ranks.
+    std::optional<GroupId> listed(std::span<const Rank> in_mesh) const;
+  };
+  Result<SeenMesh> see(const Session& session, std::uint64_t mesh);
+  SessionMesh& added_to(const Session& session, const SeenMesh& seen);
+  shm::MeshAnswer answer(const SeenMesh& seen, mesh::DimId id, std::string_view dim);
+  std::vector<GroupId> flattened(SessionId session, std::uint64_t mesh) const;
+  bool is_flattened(SessionId session, GroupId group, std::uint64_t except) const;
+  Result<GroupId> hold_by_name(const Session& session, std::string_view name, std::span<const Rank> ranks);
   Status no_room(const Status& why) const;
   Result<GroupId> enter(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found);
   void retire(GroupId group, SessionBuffers::Gone& gone);
@@ -88,6 +123,8 @@ class JobGroups {
   mesh::GroupList list_;
   GroupTable table_;
   ShrinkRounds shrinks_;
+  std::map<SessionId, std::map<std::uint64_t, SessionMesh>> added_;  // by handle of the mesh
+  Nanos deadline_{0};  // as MadeMesh::deadline, of the job's mesh
   Parts parts_;
   std::vector<bool> asked_for_;  // by group: a session has asked for it by dim
 };

@@ -130,6 +130,44 @@ Result<Answer> mesh_make(Engine& engine, Session& session, std::span<const std::
   return granted(mesh, MessageKind::kMeshGrant, request.header.serial);
 }
 
+// The dims behind `message`. The text may be anything that ends; the mesh checks the names.
+Result<std::vector<std::string>> dims_in(const shm::MeshNames& message, std::span<const std::byte> tail) {
+  if (tail.size() != message.dims * sizeof(shm::DimName))
+    return fail(Code::kProtocol, "a message says {} dims, but {} bytes follow", message.dims, tail.size());
+  std::vector<std::string> dims;
+  for (std::uint32_t i = 0; i < message.dims; ++i) {
+    const auto dim = shm::tail_entry<shm::DimName>(tail, i);
+    MUSTER_ASSIGN_OR_RETURN(const auto text, shm::checked_text(dim.text, "dim"));
+    dims.emplace_back(text);
+  }
+  return dims;
+}
+
+Result<Answer> mesh_names(Engine& engine, Session& session, MessageKind kind,
+                          std::span<const std::byte> bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::MeshNames>(bytes, kind, shm::Tail::kAllowed));
+  MUSTER_ASSIGN_OR_RETURN(const auto name, shm::checked_text(request.name, "name"));
+  MUSTER_ASSIGN_OR_RETURN(const auto dims, dims_in(request, shm::tail_of<shm::MeshNames>(bytes)));
+  if (kind == MessageKind::kMeshSlice) {
+    MUSTER_ASSIGN_OR_RETURN(const std::uint64_t slice, engine.groups().slice(session, request.mesh, dims));
+    return granted(slice, MessageKind::kMeshGrant, request.header.serial);
+  }
+  engine.reclaim();  // what ended sessions held may be needed
+  MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.groups().flatten(session, request.mesh, name, dims));
+  return answer_with(answer, MessageKind::kMeshAnswer, request.header.serial);
+}
+
+Result<Answer> mesh_deadline(Engine& engine, Session& session, std::span<const std::byte> bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto request,
+                          shm::checked<shm::MeshDeadline>(bytes, MessageKind::kMeshDeadline));
+  if (request.deadline_ns < 0)
+    return fail(Code::kProtocol, "a deadline of {} ns is negative", request.deadline_ns);
+  MUSTER_ASSIGN_OR_RETURN(const auto groups,
+                          engine.groups().set_deadline(session, request.mesh, Nanos(request.deadline_ns)));
+  return answer_with_list(shm::Plain{}, MessageKind::kMeshGroups, request.header.serial,
+                          std::as_bytes(std::span(groups)));
+}
+
 Result<Answer> lane_open(Engine& engine, const Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::LaneOpen>(bytes, MessageKind::kLaneOpen));
   MUSTER_ASSIGN_OR_RETURN(const auto name, shm::checked_text(request.name, "name"));
@@ -212,6 +250,11 @@ Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind, std:
       return group_shrink(engine, session, bytes);
     case MessageKind::kMeshMake:
       return mesh_make(engine, session, bytes);
+    case MessageKind::kMeshFlatten:
+    case MessageKind::kMeshSlice:
+      return mesh_names(engine, session, kind, bytes);
+    case MessageKind::kMeshDeadline:
+      return mesh_deadline(engine, session, bytes);
     case MessageKind::kLaneOpen:
       return lane_open(engine, session, bytes);
     case MessageKind::kLaneClose:

@@ -16,7 +16,7 @@ struct SessionOptions {
   std::int32_t pid = 0;
   std::uint32_t buffers_max = 0;
   std::uint32_t plans_max = 0;
-  Nanos deadline{0};                   // default of every start
+  Nanos deadline{0};                   // default of a start whose group has none of its own
   const GroupTable* groups = nullptr;  // outlives the session
 };
 

@@ -76,7 +76,8 @@ Result<Mesh> Mesh::build(const Degrees& degrees, std::int64_t world, std::span<c
   MUSTER_ASSIGN_OR_RETURN(const Degrees resolved, degrees.resolve(world));
   Mesh mesh(resolved, static_cast<std::uint32_t>(world));
   for (const Flatten& flatten : flattens) {
-    if (auto id = mesh.flatten(flatten.name, flatten.members); !id) return fail(std::move(id).error());
+    if (auto id = mesh.flatten(flatten.name, flatten.members); !id)
+      return fail(Code::kConfig, "{}", id.error().message());
   }
   return mesh;
 }
@@ -146,6 +147,35 @@ Result<DimId> Mesh::get(std::string_view name) const {
   return *id;
 }
 
+// Members of size 1 count too, so that a name means the same whatever the degrees. The expert view cuts its
+// members anew, so no product of it has a name there.
+bool Mesh::spans(const MeshView& slice, DimId id) const {
+  const MeshDim& wanted = dim(id);
+  DimMask spanned = 0;
+  for (const DimId part : slice.dims) {
+    if (part == id) return true;
+    const MeshDim& here = dim(part);
+    if (here.kind != DimKind::kExpert && (here.members & ~wanted.members) == 0) spanned |= here.members;
+  }
+  return wanted.kind != DimKind::kExpert && spanned == wanted.members;
+}
+
+Result<DimId> Mesh::find(ViewId id, std::string_view name) const {
+  const MeshView& slice = view(id);
+  const std::optional<DimId> found = lookup(name);
+  if (found && spans(slice, *found)) return *found;
+  std::vector<std::string_view> dims;
+  for (const DimId part : slice.dims) dims.push_back(dim(part).name);
+  std::vector<std::string_view> valid;
+  for (std::uint32_t i = 0; i < dims_.size(); ++i) {
+    if (!spans(slice, DimId(i))) continue;
+    valid.push_back(dims_[i].name);
+    if (!dims_[i].alias.empty()) valid.push_back(dims_[i].alias);
+  }
+  return fail(Code::kNotFound, "slice [{}] of mesh {} has no dim \"{}\"; valid names: {}",
+              fmt::join(dims, ", "), degrees_.canonical(), name, fmt::join(valid, ", "));
+}
+
 const MeshDim& Mesh::dim(DimId id) const {
   MUSTER_ASSERT(id.value < dims_.size());
   return dims_[id.value];
@@ -166,7 +196,7 @@ std::vector<DimId> Mesh::canonical_order() const {
 
 Result<DimId> Mesh::flatten(std::string_view name, std::span<const std::string> members) {
   if (!is_name(name))
-    return fail(Code::kConfig,
+    return fail(Code::kBadArgument,
                 "a flatten of {} dims is named \"{}\"; give it a name of 1 to {} lower-case letters, digits "
                 "and '_' that "
                 "starts with a letter",
@@ -175,27 +205,27 @@ Result<DimId> Mesh::flatten(std::string_view name, std::span<const std::string> 
   if (const std::optional<DimId> taken = lookup(name)) return check_taken(name, *taken, mask);
   if (Status status = check_contiguous(name, mask); !status.ok()) return fail(std::move(status));
   if (dims_.size() - kFirstFlatten == kFlattenCountMax)
-    return fail(Code::kConfig, "flatten \"{}\": the mesh has {} flattens already, the most it can have", name,
-                kFlattenCountMax);
+    return fail(Code::kNoResource, "flatten \"{}\": the mesh has {} flattens already, the most it can have",
+                name, kFlattenCountMax);
   add_dim(name, "", DimKind::kFlatten, mask);
   return DimId(static_cast<std::uint32_t>(dims_.size() - 1));
 }
 
 Result<DimMask> Mesh::flatten_members(std::string_view name, std::span<const std::string> members) const {
   if (members.empty())
-    return fail(Code::kConfig, "flatten \"{}\" has no members; name at least one dim", name);
+    return fail(Code::kBadArgument, "flatten \"{}\" has no members; name at least one dim", name);
   DimMask mask = 0;
   std::string_view before;
   for (const std::string& member : members) {
     const std::optional<DimId> id = lookup(member);
-    if (!id) return fail(Code::kConfig, "flatten \"{}\": {}", name, not_found(member).message());
+    if (!id) return fail(Code::kNotFound, "flatten \"{}\": {}", name, not_found(member).message());
     const MeshDim& added = dim(*id);
     if (added.kind == DimKind::kExpert)
-      return fail(Code::kConfig,
+      return fail(Code::kBadArgument,
                   "flatten \"{}\": \"{}\" belongs to the expert view, which cannot be flattened", name,
                   member);
     if (mask != 0 && first_member(added.members) <= last_member(mask))
-      return fail(Code::kConfig,
+      return fail(Code::kBadArgument,
                   "flatten \"{}\": \"{}\" may not follow \"{}\"; members ascend in the order {}", name,
                   member, before, member_names(kAllBasicDims));
     mask |= added.members;
@@ -208,20 +238,21 @@ Result<DimId> Mesh::check_taken(std::string_view name, DimId taken, DimMask memb
   const MeshDim& existing = dim(taken);
   if (existing.kind != DimKind::kExpert && existing.members == members) return taken;
   if (existing.kind == DimKind::kBasic)
-    return fail(Code::kConfig, "flatten \"{}\" of {}: that is the name of a basic dim; choose another name",
-                name, member_names(members));
+    return fail(Code::kBadArgument,
+                "flatten \"{}\" of {}: that is the name of a basic dim; choose another name", name,
+                member_names(members));
   if (existing.kind == DimKind::kExpert)
-    return fail(Code::kConfig,
+    return fail(Code::kBadArgument,
                 "flatten \"{}\" of {}: that name belongs to the expert view; choose another name", name,
                 member_names(members));
-  return fail(Code::kConfig, "flatten \"{}\" of {}: the name stands for {} already; choose another name",
+  return fail(Code::kBadArgument, "flatten \"{}\" of {}: the name stands for {} already; choose another name",
               name, member_names(members), member_names(existing.members));
 }
 
 Status Mesh::check_contiguous(std::string_view name, DimMask members) const {
   for (unsigned i = first_member(members); i < last_member(members); ++i) {
     if ((members >> i & 1u) != 0 || sizes_[i] == 1) continue;
-    return failure(Code::kConfig,
+    return failure(Code::kBadArgument,
                    "flatten \"{}\" of {}: {} (size {}) lies between them; members must be neighbours", name,
                    member_names(members), kBasicDimNames[i], sizes_[i]);
   }

@@ -3,7 +3,8 @@
 // Owns    the dims (basic, derived, expert, the user's flattens) and the cache of slices.
 // Thread  const calls: any thread, while no thread is in flatten() or slice(). Those two: one thread.
 // Bound   kRankCountMax ranks, kFlattenCountMax flattens, kViewCountMax slices.
-// Fails   build() and flatten() with MUSTER_ERR_CONFIG, look-ups with NOT_FOUND, slice() with BAD_ARGUMENT.
+// Fails   build() with MUSTER_ERR_CONFIG, look-ups with NOT_FOUND, flatten() and slice() with NOT_FOUND,
+//         BAD_ARGUMENT and NO_RESOURCE.
 //         A rank outside the world is the caller's bug and asserts. No communication: a mesh exists without
 //         a cluster.
 #pragma once
@@ -87,6 +88,9 @@ class Mesh {
   // at any size, because mixed precision uses them: dp_shard_cp if world > 1, and efsdp if ep > 1.
   Result<DimId> get(std::string_view name) const;
 
+  // As find(), for a name of the slice: of one of its dims, or of a product of them.
+  Result<DimId> find(ViewId slice, std::string_view name) const;
+
   const MeshDim& dim(DimId id) const;
   std::size_t dim_count() const { return dims_.size(); }
   // Basic dims outer to inner, derived in table order, flattens as declared, efsdp, ep if ep > 1, world.
@@ -123,6 +127,7 @@ class Mesh {
   std::optional<DimId> lookup(std::string_view name) const;
   Status not_found(std::string_view name) const;
   Status not_in_use(const MeshDim& dim) const;
+  bool spans(const MeshView& slice, DimId id) const;
   Result<DimMask> flatten_members(std::string_view name, std::span<const std::string> members) const;
   Status check_contiguous(std::string_view name, DimMask members) const;
   Result<DimId> check_taken(std::string_view name, DimId taken, DimMask members) const;

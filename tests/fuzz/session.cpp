@@ -411,6 +411,7 @@ class World {
       request.gives_up = bytes_.flag() ? 1 : 0;
       return note(c.groups, ask(rank, request), MessageKind::kGroupGrant);
     }
+    if (bytes_.below(4) == 0) return name_dims(rank);
     const std::uint64_t ranks = bytes_.below(4);
     auto request = with<shm::GroupMake>(MessageKind::kGroupMake, ranks * sizeof(std::int32_t));
     request.ranks = static_cast<std::uint32_t>(bytes_.below(8) == 0 ? bytes_.number() : ranks);
@@ -422,6 +423,35 @@ class World {
       std::memcpy(datagram.data() + at, &value, sizeof value);
     }
     note(c.groups, ask_bytes(rank, datagram), MessageKind::kGroupGrant);
+  }
+  void name_dims(std::uint32_t rank) {
+    static constexpr const char* kDims[] = {"dp_shard", "tp", "pp", "dp", "efsdp", "fsdp", "?", "a"};
+    Client& c = client(rank);
+    const std::uint64_t mesh = bytes_.flag() ? any_of(c.meshes) : 0;
+    if (bytes_.below(4) == 0) {
+      auto request = with<shm::MeshDeadline>(MessageKind::kMeshDeadline);
+      request.mesh = mesh;
+      request.deadline_ns =
+          static_cast<std::int64_t>(bytes_.below(static_cast<std::uint64_t>(kDeadline.count()))) - 1;
+      static_cast<void>(ask(rank, request));
+      return;
+    }
+    const MessageKind kind = bytes_.flag() ? MessageKind::kMeshFlatten : MessageKind::kMeshSlice;
+    const std::uint64_t dims = bytes_.below(4);
+    auto request = with<shm::MeshNames>(kind, dims * sizeof(shm::DimName));
+    request.mesh = mesh;
+    request.dims = static_cast<std::uint32_t>(bytes_.below(8) == 0 ? bytes_.number() : dims);
+    request.name[0] = static_cast<char>('a' + bytes_.below(4));
+    std::vector<std::byte> datagram(request.header.bytes);
+    std::memcpy(datagram.data(), &request, sizeof request);
+    for (std::size_t at = sizeof request; at < datagram.size(); at += sizeof(shm::DimName)) {
+      shm::DimName dim;
+      const std::string_view text = kDims[bytes_.below(std::size(kDims))];
+      text.copy(dim.text, sizeof dim.text - 1);
+      std::memcpy(datagram.data() + at, &dim, sizeof dim);
+    }
+    const auto answer = ask_bytes(rank, datagram);
+    if (kind == MessageKind::kMeshSlice) note(c.meshes, answer, MessageKind::kMeshGrant);
   }
   void direct(std::uint32_t rank) {
     static constexpr MessageKind kKinds[] = {MessageKind::kDirectEnd, MessageKind::kDirectOverdue,

@@ -59,6 +59,7 @@ struct SmallPlan {
 struct DirectPlan {
   std::uint64_t handle = 0;
   Channel* channel = nullptr;
+  const Nanos* deadline = nullptr;  // default of its group (Groups::Facts); lives as long as the group
   Collective what;
   Share mine;  // with this process's addresses
   Signature signature;

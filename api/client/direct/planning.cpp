@@ -28,6 +28,7 @@ DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Ch
   plan.element = element;
   plan.handle = handle;
   plan.channel = &channel;
+  plan.deadline = described.deadline;
   plan.what = described.what;
   plan.mine = described.mine;
   plan.signature = signature_of(plan.what, plan.mine, ranks);

@@ -11,6 +11,7 @@ namespace muster::client {
 // A collective as this rank described it, with addresses of this process and where they lie in its arena.
 struct Described {
   std::uint64_t group = 0;
+  const Nanos* deadline = nullptr;  // DirectPlan::deadline
   Collective what;
   Share mine;
   shm::PayloadLocation home;

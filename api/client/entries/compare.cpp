@@ -76,7 +76,7 @@ muster_status_t muster_compare(muster_session* session, muster_group group, cons
     if (views == nullptr && count > 0)
       return failure(Code::kBadArgument, "views is NULL but {} are to be compared", count);
     if (timeout_ns < 0)
-      return failure(Code::kBadArgument, "timeout_ns {} is negative; 0 is the job's default", timeout_ns);
+      return failure(Code::kBadArgument, "timeout_ns {} is negative; 0 is the group's default", timeout_ns);
     std::vector<View> checked;
     checked.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {

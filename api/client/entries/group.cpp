@@ -103,6 +103,33 @@ muster_status_t muster_mesh_use(muster_session* session, muster_mesh mesh) {
   return with_session(session, [&] { return session->groups().use_mesh(mesh); });
 }
 
+muster_status_t muster_mesh_flatten(muster_session* session, const char* const* dims, size_t count,
+                                    const char* name) {
+  return with_session(session, [&]() -> Status {
+    if (dims == nullptr || count == 0 || name == nullptr)
+      return failure(Code::kBadArgument, "dims must hold at least one name, and name must not be NULL");
+    return session->groups().flatten(std::span(dims, count), name);
+  });
+}
+
+muster_status_t muster_mesh_slice(muster_session* session, const char* const* dims, size_t count,
+                                  muster_mesh* slice) {
+  return with_session(session, [&]() -> Status {
+    if (dims == nullptr || count == 0 || slice == nullptr)
+      return failure(Code::kBadArgument, "dims must hold at least one name, and slice must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(*slice, session->groups().slice(std::span(dims, count)));
+    return {};
+  });
+}
+
+muster_status_t muster_mesh_deadline(muster_session* session, muster_mesh mesh, int64_t deadline_ns) {
+  return with_session(session, [&]() -> Status {
+    if (deadline_ns < 0)
+      return failure(Code::kBadArgument, "deadline_ns is {}; 0 is the job's default", deadline_ns);
+    return session->set_mesh_deadline(mesh, muster::Nanos(deadline_ns));
+  });
+}
+
 muster_status_t muster_mesh_free(muster_session* session, muster_mesh mesh) {
   return with_session(session, [&] { return session->free_mesh(mesh); });
 }

@@ -36,7 +36,7 @@ Status start(muster::client::Submission& submission, muster_plan plan, const mus
 
 Status run(muster_session& session, muster_plan plan, std::int64_t timeout_ns) {
   if (timeout_ns < 0)
-    return failure(Code::kBadArgument, "timeout_ns {} is negative; 0 is the job's default", timeout_ns);
+    return failure(Code::kBadArgument, "timeout_ns {} is negative; 0 is the group's default", timeout_ns);
   return session.runs().run(plan, muster::Nanos(timeout_ns));
 }
 

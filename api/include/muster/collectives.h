@@ -160,7 +160,7 @@ MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const
  * REDUCE for REDUCE and REDUCE_SCATTER, ALLREDUCE (up to 64 KiB: SMALL) for ALL_REDUCE, HALO for EXCHANGE, SMALL for BARRIER,
  * else COPY. If a start has stopped that lane, such a run returns STATE until muster_lane_reset. It has not begun: the other
  * members wait for the run that follows the reset.
- * All members must run it: a run and a start do not meet. timeout_ns: 0 for the job's default.
+ * All members must run it: a run and a start do not meet. timeout_ns: 0 for the group's default.
  * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED) and, in a job with `digests`, CORRUPT (members have
  * different results of this run), each told once to every member of the group, after which the group may run again; STALE,
  * BAD_ARGUMENT (a kernel's plan), DAEMON_LOST, JOB_ENDED; INTERRUPTED if this rank was interrupted (muster_interrupt). From a
@@ -202,7 +202,7 @@ MUSTER_API muster_status_t muster_object_gather(muster_session* session, muster_
                                                 uint64_t bytes, const void** result, uint64_t* offsets);
 /* Do all members hold the same bytes, as replicas must? Run, as the two above: all members call, each with its own `count`
  * views, whose elements in row-major order make one 128-bit digest. Digests are gathered, so all members find the same; equal
- * bits are what counts (0.0 is not -0.0). Strides, shapes and places may differ. timeout_ns: 0 for the job's default. After a
+ * bits are what counts (0.0 is not -0.0). Strides, shapes and places may differ. timeout_ns: 0 for the group's default. After a
  * difference the group may run again. By itself Muster compares a sample of runs alone (`digests` in musterd.yaml); use this to
  * check what was started. Errors: CORRUPT (at every member: the ranks outside the majority, or that there is none, and the
  * digests), MISMATCH (the members' views differ in number, dtype or elements), BAD_ARGUMENT (a view that leaves its buffer),

@@ -41,12 +41,14 @@
  *              muster_open_options.timeout_ns            60 s                  BAD_ARGUMENT   each call that asks the daemon
  *              muster_point_wait, muster_point_wait_any  test once             the session's  the wait; the work goes on
  *              muster_group_shrink                       the session's         BAD_ARGUMENT   the call
- *              muster_submit.deadline_ns                 the job's default     BAD_ARGUMENT   the operation at all members
- *              muster_plan_run, muster_run               the job's default     BAD_ARGUMENT   the same, and so the call
- *              muster_compare                            the job's default     BAD_ARGUMENT   each collective that it runs
+ *              muster_submit.deadline_ns                 the group's default   BAD_ARGUMENT   the operation at all members
+ *              muster_plan_run, muster_run               the group's default   BAD_ARGUMENT   the same, and so the call
+ *              muster_compare                            the group's default   BAD_ARGUMENT   each collective that it runs
+ *              muster_mesh_deadline                      back to the job's     BAD_ARGUMENT   operations that give 0, from then on
  *
- *            muster_barrier and muster_object_* have no such argument: the job's default bounds each collective that they
- *            run. It is `defaults.deadline` of musterd.yaml, or the job's own.
+ *            muster_barrier and muster_object_* have no such argument: the group's default bounds each collective that they
+ *            run. A group has the job's default (`defaults.deadline` of musterd.yaml, or the job's own), unless
+ *            muster_mesh_deadline gave its mesh another. Kernels have the job's.
  *
  * The model. A session has one rank of one job. It owns buffers in memory that the daemon can reach. Work is described by
  * a value (muster_kernel, muster_collective), made into a plan once, and started on a lane as often as wanted. Lanes are
@@ -195,9 +197,9 @@ typedef struct muster_group_info {
 
 /* The group of this rank along a mesh dim: basic, from the outermost to the innermost "pp", "dp_replicate", "dp_shard", "cp",
  * "domain", "tp", and "ep"; derived, as `muster mesh` lists them with their members ("dp", "dp_shard_cp", "world", …); or a
- * flattened name. Local; asks the daemon the first time. A dim of size 1 gives MUSTER_GROUP_SELF. The same name always gives the same
- * handle, and names with the same ranks share one; reports call it by the name that a rank of the job asked for first. Errors:
- * NOT_FOUND with the list of valid names. */
+ * flattened name (`flatten` of the job, muster_mesh_flatten). Local; asks the daemon the first time. A dim of size 1 gives
+ * MUSTER_GROUP_SELF. The same name always gives the same handle, and names with the same ranks share one; reports call it by the
+ * name that a rank of the job asked for first. Errors: NOT_FOUND with the list of valid names. */
 MUSTER_API muster_status_t muster_mesh_group(muster_session* session, const char* dim, muster_group* group);
 /* Size of a dim and this rank's coordinate along it. Either output may be NULL. Errors: NOT_FOUND. */
 MUSTER_API muster_status_t muster_mesh_coords(muster_session* session, const char* dim, int32_t* coordinate, int32_t* size);
@@ -232,7 +234,7 @@ MUSTER_API muster_status_t muster_group_make(muster_session* session, const int3
 MUSTER_API muster_status_t muster_group_shrink(muster_session* session, muster_group group, int64_t timeout_ns,
                                                muster_group* survivors);
 /* Give a made group back; it ends when every member that holds it has freed it or left. The plan cache drops its plans. Errors:
- * BUSY while other plans or shared buffers of this session use it, BAD_ARGUMENT (a group of a mesh), STALE. */
+ * BUSY while other plans or shared buffers of this session use it, BAD_ARGUMENT (a group of a mesh, flattened ones too), STALE. */
 MUSTER_API muster_status_t muster_group_free(muster_session* session, muster_group group);
 
 typedef uint64_t muster_mesh; /* the ranks of a group as an array with named dims */
@@ -242,10 +244,34 @@ typedef uint64_t muster_mesh; /* the ranks of a group as an array with named dim
  * the same groups everywhere. Errors: CONFIG (degrees that do not multiply to the number of members, unknown dims), NO_RESOURCE
  * (as for muster_group_make, then nothing was made), STALE, BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_mesh_make(muster_session* session, muster_group group, const char* mesh, muster_mesh* made);
-/* Choose the mesh that muster_mesh_group and muster_mesh_coords of this session use from now on. Local. Errors: STALE. */
+/* Choose the mesh or slice that muster_mesh_group, _coords, _flatten and _slice of this session use from now on. Local. Errors:
+ * STALE. */
 MUSTER_API muster_status_t muster_mesh_use(muster_session* session, muster_mesh mesh);
-/* Give a made mesh back with its groups. Errors: BUSY while it is the chosen mesh, or as for muster_group_free; STALE. */
+/* Give a made mesh back with its groups, flattened names and slices; or a slice alone, which had no groups of its own. Errors:
+ * BUSY while the mesh, or a slice of it, is the chosen one, or as for muster_group_free; STALE. */
 MUSTER_API muster_status_t muster_mesh_free(muster_session* session, muster_mesh mesh);
+/* Name the product of `count` neighbouring dims of the chosen mesh: muster_mesh_group and _coords of this session know `name` from
+ * then on. dims: basic, derived or flattened names, in root order. Dims of size 1 between them do not count. Local; asks the
+ * daemon. The group is one of the mesh if that has the same ranks, or else as muster_group_make gives it for these ranks and this
+ * name, and counts as a made group. It goes with the mesh, or with the session. A name that stands for the same dims already
+ * changes nothing. Errors, after which nothing was named: NOT_FOUND with the valid names (dims); BAD_ARGUMENT naming the dims
+ * (none, not in root order, not neighbours, of the expert view) or the name (not 1 to 63 lower-case letters, digits and '_'; it
+ * stands for other dims); NO_RESOURCE (32 flattened names, or as for muster_group_make). */
+MUSTER_API muster_status_t muster_mesh_flatten(muster_session* session, const char* const* dims, size_t count, const char* name);
+/* The part of the chosen mesh through this rank that has just these dims: {"dp_replicate", "dp_shard_cp"} of a mesh with cp. dims
+ * as above, but strictly ascending, and others may lie between them. Choose the slice by muster_mesh_use. It has the names of its
+ * dims, and those that stand for a product of them; their groups are those of the mesh. What is flattened or sliced there is so
+ * in the mesh, so a flattened name serves there too. Local; asks the daemon. The same dims give the same handle until it is
+ * freed; it means nothing to other ranks. Errors: NOT_FOUND with the valid names, BAD_ARGUMENT naming the dims (none, not ascending,
+ * expert dims with those that they cut), NO_RESOURCE (4096 different slices of a mesh). */
+MUSTER_API muster_status_t muster_mesh_slice(muster_session* session, const char* const* dims, size_t count, muster_mesh* slice);
+/* Change the default deadline of all groups of a mesh (MUSTER_MESH_JOB or a made one): derived ones, and flattened ones, later ones
+ * too. Groups of other meshes keep theirs. deadline_ns: 0 for the job's default. Collective over the mesh: all its ranks call,
+ * each with the same deadline, at the same place in the order of their runs on "world". It waits for all. Operations that a rank
+ * begins after its call have the new deadline, starts and runs. Those begun before keep the old one; starts that have had no
+ * room on their lane yet may get the new one. Sessions that attach later find it. Errors: BAD_ARGUMENT (negative; a slice, whose
+ * groups are its mesh's), STALE, MISMATCH (at every rank: their deadlines differ), and those of muster_run, by the old deadline. */
+MUSTER_API muster_status_t muster_mesh_deadline(muster_session* session, muster_mesh mesh, int64_t deadline_ns);
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
@@ -473,7 +499,7 @@ typedef struct muster_submit {
   uint32_t wait_count; /* 0..4; with MUSTER_SUBMIT_OFFSETS 0..2 */
   uint32_t flags;      /* 0 or MUSTER_SUBMIT_OFFSETS */
   muster_point waits[MUSTER_WAITS_MAX];
-  int64_t deadline_ns;          /* 0: the job's default */
+  int64_t deadline_ns;          /* 0: the group's default */
   uint64_t source_offset_bytes; /* with MUSTER_SUBMIT_OFFSETS: from the start of the buffer; else not looked at */
   uint64_t target_offset_bytes;
 } muster_submit;

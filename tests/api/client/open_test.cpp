@@ -28,6 +28,7 @@ class Open : public Session {
   }
 };
 
+// M11, for the ranks of one node
 // Goal:   ranks that disagree on the mesh hear of it, and do not compute in groups that are others than they
 //         mean; also where the job has outlived those who made it.
 TEST_F(Open, RefusesAnotherMeshThanTheJobs) {

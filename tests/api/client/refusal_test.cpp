@@ -122,7 +122,7 @@ TEST_F(Session, NamesWhatIsWrongWithAStartASignalOrAReset) {
          "submit.lane 7 does not exist: lanes are MUSTER_LANE_COMPUTE..COPY (0..6)");
   refuse([](auto& s) { s.wait_count = 5; }, "submit.wait_count is 5; a start waits for 4 points at most");
   refuse([](auto& s) { s.flags = 3; }, "submit.flags is 0x3; it must be 0 or MUSTER_SUBMIT_OFFSETS (0x1)");
-  refuse([](auto& s) { s.deadline_ns = -9; }, "submit.deadline_ns -9 is negative; 0 is the job's default");
+  refuse([](auto& s) { s.deadline_ns = -9; }, "submit.deadline_ns -9 is negative; 0 is the group's default");
   refuse([](auto& s) { s.size = 4; }, "muster_submit has size 4");
   const auto wait_for = [](muster_point point) {
     return [point](auto& s) {

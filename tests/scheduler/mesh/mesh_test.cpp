@@ -328,6 +328,22 @@ TEST(MeshFlatten, RefusesEachMistakeWithItsValues) {
   }
 }
 
+// Goal:   who flattens while the job runs hears whose mistake it is: a name, the dims, or the room.
+TEST(MeshFlatten, SortsMistakesByTheirCure) {
+  Mesh mesh = built({.dp_replicate = 2, .dp_shard = 2, .cp = 2, .tp = 2}, 16);
+  const auto why_not = [&mesh](const char* name, std::vector<std::string> members, Code code) {
+    return why(mesh.flatten(name, members), code);
+  };
+  EXPECT_THAT(why_not("mine", {"dp", "tpp"}, Code::kNotFound), HasSubstr("valid names: pp, dp_replicate,"));
+  EXPECT_THAT(why_not("mine", {"tp", "dp"}, Code::kBadArgument), HasSubstr("\"dp\" may not follow \"tp\""));
+  EXPECT_THAT(why_not("mine", {"dp", "tp"}, Code::kBadArgument), HasSubstr("cp (size 2) lies between"));
+  EXPECT_THAT(why_not("tp", {"cp", "tp"}, Code::kBadArgument), HasSubstr("name of a basic dim"));
+  EXPECT_FALSE(mesh.find("mine"));
+  for (std::size_t i = 0; i < kFlattenCountMax; ++i)
+    ASSERT_TRUE(mesh.flatten(fmt::format("flat_{}", i), std::vector<std::string>{"cp", "tp"}));
+  EXPECT_THAT(why_not("mine", {"cp", "tp"}, Code::kNoResource), HasSubstr("has 32 flattens already"));
+}
+
 TEST(MeshFlatten, FoldsDomainIntoTheShardDim) {
   const Mesh mesh =
       built({.dp_shard = 2, .domain = 2, .tp = 2}, 8, {{"shard_domain", {"dp_shard", "cp", "domain"}}});
@@ -353,6 +369,36 @@ TEST(MeshSlice, TakesAFlattenedDimBesideABasicOne) {
   EXPECT_THAT(mesh.view(id).shape, ElementsAre(2, 4));
   EXPECT_THAT(mesh.view_ranks(Rank(6), id),
               ElementsAre(Rank(0), Rank(1), Rank(2), Rank(3), Rank(4), Rank(5), Rank(6), Rank(7)));
+}
+
+// Goal:   a slice knows its dims and the names of their products, whatever the degrees, and no other name.
+TEST(MeshSlice, HasTheNamesOfItsDimsAndOfTheirProducts) {
+  for (const std::int64_t cp : {1, 2}) {
+    Mesh mesh = built({.pp = 2, .dp_replicate = 2, .dp_shard = 2, .cp = cp, .tp = 2}, 16 * cp,
+                      {{"rows", {"dp_replicate", "dp_shard", "cp"}}, {"stages", {"pp", "dp_replicate"}}});
+    const auto names = [&mesh](ViewId slice) {
+      std::vector<std::string> known;
+      for (std::uint32_t i = 0; i < mesh.dim_count(); ++i) {
+        const MeshDim& dim = mesh.dim(DimId(i));
+        if (mesh.find(slice, dim.name)) known.push_back(dim.name);
+        if (!dim.alias.empty() && mesh.find(slice, dim.alias)) known.push_back(dim.alias);
+      }
+      return known;
+    };
+    const ViewId hsdp = mesh.slice({"dp_replicate", "dp_shard_cp"}).value();
+    EXPECT_THAT(names(hsdp), ElementsAre("dp_replicate", "dp_shard_cp", "fsdp", "dp_cp", "loss", "rows"));
+    EXPECT_EQ(mesh.find(hsdp, "loss").value(), mesh.find("dp_cp").value());
+    EXPECT_THAT(names(mesh.slice({"pp", "dp_replicate", "tp"}).value()),
+                ElementsAre("pp", "dp_replicate", "tp", "stages"));
+    EXPECT_THAT(names(mesh.slice({"dp_replicate", "efsdp"}).value()), ElementsAre("dp_replicate", "efsdp"));
+    EXPECT_THAT(names(mesh.slice({"weight"}).value()), ElementsAre("weight"));
+    for (const char* other : {"dp_shard", "bogus"})
+      EXPECT_THAT(
+          why(mesh.find(hsdp, other), Code::kNotFound),
+          HasSubstr(fmt::format("slice [dp_replicate, dp_shard_cp] of mesh {} has no dim \"{}\"; valid "
+                                "names: dp_replicate, dp_shard_cp, fsdp, dp_cp, loss, rows",
+                                mesh.degrees().canonical(), other)));
+  }
 }
 
 TEST(MeshSlice, GivesTheSameHandleForTheSameNames) {
