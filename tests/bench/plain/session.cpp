@@ -110,7 +110,7 @@ muster_status_t muster_buffer_alloc(muster_session* session, std::uint64_t bytes
   std::memset(memory, 0, rounded);
   session->buffers.emplace_back(memory);
   *buffer = session->buffers.size();
-  *address = memory;
+  if (address != nullptr) *address = memory;
   return MUSTER_OK;
 }
 
