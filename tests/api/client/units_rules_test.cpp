@@ -420,4 +420,118 @@ TEST_F(UnitRules, HearOfALostRank) {
   });
 }
 
+// All of a view of a parameter that has no gaps.
+std::vector<float*> elements(Member& member, muster_units* units, muster_unit unit, std::uint32_t parameter,
+                             std::int32_t which) {
+  muster_tensor tensor{};
+  ok(muster_unit_tensor(units, unit, parameter, which, &tensor));
+  muster_buffer_info info = MUSTER_BUFFER_INFO_INIT;
+  ok(muster_buffer_query(member.session, tensor.buffer, &info));
+  auto* first = reinterpret_cast<float*>(static_cast<std::byte*>(info.address) + tensor.offset_bytes);
+  std::vector<float*> all;
+  for (std::int64_t i = 0; i < tensor.size[0]; ++i) all.push_back(first + i);
+  return all;
+}
+
+// Case F16: a parameter without a gradient at one rank alone.
+TEST_F(UnitRules, SayThatOneRankHasNoGradientOfAParameter) {
+  with_ranks(2, [&](Member& member) {
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+    ok(unit.step());
+    ok(unit.forward());
+    ok(unit.forward_end());
+    ok(unit.backward());
+    if (member.rank == 1) ok(muster_unit_unused(unit.units, 0, 1));
+    ok(unit.backward_end());
+    ok(unit.step_end());
+    EXPECT_EQ(muster_point_wait(member.session, unit.done[0], -1), MUSTER_ERR_MISMATCH);
+    EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("rank 0"), HasSubstr("rank 1")));
+    ok(muster_step_abandon(unit.units));
+    ok(unit.step());
+    ok(unit.step_end());
+  });
+}
+
+// Case F11: 257 gradients of 1 are 257 in f32, where bf16 would stick at 256.
+TEST_F(UnitRules, KeepGradientsInTheDtypeOfTheReduction) {
+  with_ranks(2, [&](Member& member) {
+    muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+    options.whole_dtype = MUSTER_BF16;
+    options.reduce_dtype = MUSTER_F32;
+    muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
+    set.flags = MUSTER_UNITS_KEEP_GRADIENTS;
+    OneUnit unit(member, options, set);
+    ok(unit.step());
+    for (int microbatch = 0; microbatch < 257; ++microbatch) {
+      ok(unit.forward());
+      ok(unit.forward_end());
+      ok(unit.backward());
+      for (float* gradient : elements(member, unit.units, 0, 0, MUSTER_UNIT_WHOLE_GRADIENT))
+        *gradient = microbatch == 0 ? 1 : *gradient + 1;
+      ok(unit.backward_end(microbatch < 256 ? MUSTER_BACKWARD_KEEP_GRADIENTS : 0));
+    }
+    ok(unit.step_end());
+    for (const muster_point point : unit.done) ok(muster_point_wait(member.session, point, -1));
+    for (const float* gradient : elements(member, unit.units, 0, 0, MUSTER_UNIT_GRADIENT_SHARD))
+      EXPECT_EQ(*gradient, 257);
+    meet_and_leave(member);
+  });
+}
+
+// Case F28: a module of two units, dense over all four ranks and experts over two of them. Both are divided
+// by all four.
+TEST_F(UnitRules, LieOnSeveralMeshesInOneModule) {
+  mesh = "dp_shard=4,ep=2";
+  with_ranks(4, [&](Member& member) {
+    muster_units* units = nullptr;
+    ok(muster_units_create(member.session, nullptr, &units));
+    for (const char* shard : {"dp_shard_cp", "efsdp"}) {
+      muster_layout_options said = MUSTER_LAYOUT_OPTIONS_INIT;
+      said.dims = 1;
+      said.shape[0] = 6;
+      said.axis_count = 1;
+      said.axes[0].name = shard;
+      said.axes[0].placement = MUSTER_SHARD;
+      muster_layout* layout = nullptr;
+      ok(muster_layout_create(member.session, &said, &layout));
+      const muster_parameter parameter{shard, layout, MUSTER_F32, 0};
+      muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+      options.name = shard;
+      options.module = "moe";
+      options.shard = shard;
+      options.divisor = 4;
+      options.parameters = &parameter;
+      options.parameter_count = 1;
+      muster_unit unit = 0;
+      ok(muster_unit_create(units, &options, &unit));
+      ok(muster_layout_destroy(layout));
+    }
+    ok(muster_step_begin(units, MUSTER_POINT_NONE, 0));
+    muster_point ready[2] = {};
+    for (const muster_unit unit : {0U, 1U}) ok(muster_unit_forward_begin(units, unit, ready));
+    for (const muster_unit unit : {0U, 1U}) ok(muster_unit_forward_end(units, unit, 0, MUSTER_POINT_NONE));
+    for (const muster_unit unit : {1U, 0U}) {
+      ok(muster_unit_backward_begin(units, unit, ready));
+      for (const muster_point point : ready) ok(muster_point_wait(member.session, point, -1));
+      for (float* gradient : elements(member, units, unit, 0, MUSTER_UNIT_WHOLE_GRADIENT))
+        *gradient = static_cast<float>(member.rank + 1);
+    }
+    for (const muster_unit unit : {1U, 0U})
+      ok(muster_unit_backward_end(units, unit, 0, MUSTER_POINT_NONE, 0, nullptr));
+    ok(muster_step_end(units, MUSTER_POINT_NONE, ready));
+    for (const muster_point point : ready) ok(muster_point_wait(member.session, point, -1));
+    muster_units_info info = MUSTER_UNITS_INFO_INIT;
+    ok(muster_units_query(units, &info));
+    EXPECT_EQ(info.gathers, 4U) << "2 forward, 2 backward";
+    EXPECT_EQ(info.reductions, 2U);
+    for (const float* gradient : elements(member, units, 0, 0, MUSTER_UNIT_GRADIENT_SHARD))
+      EXPECT_EQ(*gradient, 10.0F / 4);
+    // efsdp has ranks 0 and 2, and 1 and 3.
+    for (const float* gradient : elements(member, units, 1, 0, MUSTER_UNIT_GRADIENT_SHARD))
+      EXPECT_EQ(*gradient, (member.rank % 2 == 0 ? 4.0F : 6.0F) / 4);
+    ok(muster_units_destroy(units));
+    meet_and_leave(member);
+  });
+}
+
 }  // namespace

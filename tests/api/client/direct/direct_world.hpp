@@ -20,6 +20,7 @@
 namespace muster::client::test {
 
 inline constexpr std::uint64_t kGroup = 77;  // its handle: nobody here looks into it
+inline constexpr Nanos kDefaultDeadline = std::chrono::seconds(60);
 inline const GroupId kGroupId{0};
 
 // Owns    the board, an arena that stands for the arenas of all ranks, and each rank's mappings and channel.
@@ -77,7 +78,7 @@ class DirectWorld {
 
   // A plan for a share whose memory lies in the arena.
   DirectPlan plan(std::uint32_t rank, const Collective& what, const Share& mine) {
-    Described described{kGroup, what, mine, location_of(mine.source), {}};
+    Described described{kGroup, &kDefaultDeadline, what, mine, location_of(mine.source), {}};
     for (const Face& face : mine.sends) described.sends.push_back(location_of(face.data));
     return make_direct_plan(rank + 1, described, channel(rank), machine_, machine_.cores);
   }
