@@ -1,0 +1,55 @@
+// OpenFile: a descriptor of a file or a folder, with failures as sentences that name it.
+#pragma once
+
+#include "api/base/result.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace muster::store {
+
+// "cannot open /a/b: No such file or directory". Errors: kNotFound for ENOENT, kDenied for EACCES and EPERM,
+// else kNoResource.
+Status trouble(const char* what, const std::string& path, int error);
+
+// Owns    one descriptor.
+// Thread  one at a time.
+// Bound   -
+// Fails   with kNoResource, kNotFound or kDenied; the sentence names the path.
+class OpenFile {
+ public:
+  OpenFile() = default;
+  OpenFile(OpenFile&& other) noexcept;
+  OpenFile& operator=(OpenFile&& other) noexcept;
+  ~OpenFile();
+
+  static Result<OpenFile> read(const std::string& path);    // follows no last symbolic link
+  static Result<OpenFile> create(const std::string& path);  // which must not be there
+  static Result<OpenFile> folder(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  int number() const { return number_; }
+  bool valid() const { return number_ >= 0; }
+  Result<std::uint64_t> bytes() const;
+  // All of `into` from `at` on. kCorrupt where the file ends before.
+  Status read_at(std::uint64_t at, std::span<std::byte> into) const;
+  Status write(std::span<const std::byte> from);  // behind what was written
+  Status sync() const;                            // of a folder: its entries
+  Status close();                                 // errors that a destructor would lose
+
+ private:
+  OpenFile(std::string path, int number) : path_(std::move(path)), number_(number) {}
+  static Result<OpenFile> open(const std::string& path, int flags);
+
+  std::string path_;
+  int number_ = -1;
+};
+
+// The whole file, which has `most` bytes at most.
+Result<std::string> read_text(const std::string& path, std::uint64_t most);
+// Creates the file with this text, and waits until it is on the disk.
+Status write_text(const std::string& path, std::string_view text);
+
+}  // namespace muster::store
