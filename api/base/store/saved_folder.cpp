@@ -25,16 +25,13 @@ Result<SavedFolder> SavedFolder::open(const std::string& path) {
   if (!text) return fail(std::move(text).error());
   auto record = checkpoint::record_of(*text);
   if (!record) return fail(record.error().code(), "{}: {}", file, record.error().message());
-  return SavedFolder(path, *std::move(record));
-}
-
-std::string SavedFolder::file_path(const SavedBox& saved) const {
-  return path_ + "/" + record_.files[saved.file].name;
+  const Hash128 digest = checkpoint::checksum(std::as_bytes(std::span(text->data(), text->size())));
+  return SavedFolder(path, digest, *std::move(record));
 }
 
 Status SavedFolder::use_file(std::size_t file) {
   if (file_.valid() && file_index_ == file) return {};
-  MUSTER_ASSIGN_OR_RETURN(file_, OpenFile::read(path_ + "/" + record_.files[file].name));
+  MUSTER_ASSIGN_OR_RETURN(file_, DiskFile::read(path_ + "/" + record_.files[file].name));
   file_index_ = file;
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t bytes, file_.bytes());
   if (bytes == record_.files[file].bytes) return {};

@@ -5,7 +5,7 @@
 #include "api/base/checkpoint/read_plan.hpp"
 #include "api/base/checkpoint/saved.hpp"
 #include "api/base/result.hpp"
-#include "api/base/store/open_file.hpp"
+#include "api/base/store/disk_file.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ class SavedFolder {
 
   const checkpoint::CheckpointRecord& record() const { return record_; }
   const std::string& path() const { return path_; }
-  std::string file_path(const checkpoint::SavedBox& saved) const;
+  Hash128 digest() const { return digest_; }  // of the metadata: equal for equal checkpoints
 
   // Reads the slices, of which each is in the plan of this tensor, into an array. Reads whole chunks, and
   // only those that have something of a slice.
@@ -49,8 +49,8 @@ class SavedFolder {
   std::uint64_t chunks_read() const { return chunks_read_; }
 
  private:
-  SavedFolder(std::string path, checkpoint::CheckpointRecord record)
-      : path_(std::move(path)), record_(std::move(record)) {}
+  SavedFolder(std::string path, Hash128 digest, checkpoint::CheckpointRecord record)
+      : path_(std::move(path)), digest_(digest), record_(std::move(record)) {}
   Status copy(const checkpoint::SavedTensor& tensor, const checkpoint::SavedBox& saved, std::uint64_t at,
               std::span<std::byte> into, const Pause& pause);
   Status load_chunk(const checkpoint::SavedTensor& tensor, const checkpoint::SavedBox& saved,
@@ -58,8 +58,9 @@ class SavedFolder {
   Status use_file(std::size_t file);
 
   std::string path_;
+  Hash128 digest_;
   checkpoint::CheckpointRecord record_;
-  OpenFile file_;
+  DiskFile file_;
   std::size_t file_index_ = 0;
   std::vector<std::byte> chunk_;
   const checkpoint::SavedBox* chunk_box_ = nullptr;  // whose chunk `chunk_` is

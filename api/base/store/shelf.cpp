@@ -2,7 +2,7 @@
 
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/fault_point.hpp"
-#include "api/base/store/open_file.hpp"
+#include "api/base/store/disk_file.hpp"
 #include "api/base/store/saved_folder.hpp"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ Status remove_checkpoint(const std::string& folder, const std::string& name) {
 }
 
 bool is_abandoned(const std::string& path) {
-  const auto lock = OpenFile::folder(path);
+  const auto lock = DiskFile::folder(path);
   return lock && ::flock(lock->number(), LOCK_EX | LOCK_NB) == 0;
 }
 

@@ -29,7 +29,7 @@ bool exists(const std::string& path) {
 
 }  // namespace
 
-StagedFolder::StagedFolder(std::string folder, std::string name, std::string path, OpenFile lock,
+StagedFolder::StagedFolder(std::string folder, std::string name, std::string path, DiskFile lock,
                            Existing existing)
     : folder_(std::move(folder)),
       name_(std::move(name)),
@@ -75,7 +75,7 @@ Result<StagedFolder> StagedFolder::make(const std::string& folder, const std::st
                 final_path(folder, name));
   const std::string path = path_of(folder, name, nonce);
   if (::mkdir(path.c_str(), 0777) != 0) return fail(trouble("create", path, errno));
-  auto lock = OpenFile::folder(path);
+  auto lock = DiskFile::folder(path);
   if (!lock) return fail(std::move(lock).error());
   // Where the file system has no locks, leftovers are not removed, and nothing else changes.
   (void)::flock(lock->number(), LOCK_EX | LOCK_NB);
@@ -92,7 +92,7 @@ Status StagedFolder::commit(const checkpoint::CheckpointRecord& record) {
   MUSTER_FAULT_POINT("checkpoint.record_named");
   MUSTER_RETURN_IF_ERROR(take_the_name());
   MUSTER_FAULT_POINT("checkpoint.named");
-  MUSTER_ASSIGN_OR_RETURN(const OpenFile parent, OpenFile::folder(folder_));
+  MUSTER_ASSIGN_OR_RETURN(const DiskFile parent, DiskFile::folder(folder_));
   return parent.sync();
 }
 

@@ -7,7 +7,7 @@
 
 #include "api/base/checkpoint/saved.hpp"
 #include "api/base/result.hpp"
-#include "api/base/store/open_file.hpp"
+#include "api/base/store/disk_file.hpp"
 
 #include <cstdint>
 #include <string>
@@ -42,12 +42,12 @@ class StagedFolder {
   Status commit(const checkpoint::CheckpointRecord& record);
 
  private:
-  StagedFolder(std::string folder, std::string name, std::string path, OpenFile lock, Existing existing);
+  StagedFolder(std::string folder, std::string name, std::string path, DiskFile lock, Existing existing);
   Status take_the_name();
 
   std::string folder_, name_;
   std::string path_;  // empty: nothing to remove
-  OpenFile lock_;
+  DiskFile lock_;
   Existing existing_ = Existing::kRefuse;
 };
 

@@ -3,7 +3,7 @@
 #include "api/base/checkpoint/checksum.hpp"
 #include "api/base/checkpoint/encoding.hpp"
 #include "api/base/checkpoint/names.hpp"
-#include "api/base/store/open_file.hpp"
+#include "api/base/store/disk_file.hpp"
 #include "api/base/store/staged_folder.hpp"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::uint64_t number_of(const std::array<std::byte, 8>& bytes) {
   return number;
 }
 
-Status write_tensors(SavedFolder& saved, const CheckpointRecord& chosen, OpenFile& out) {
+Status write_tensors(SavedFolder& saved, const CheckpointRecord& chosen, DiskFile& out) {
   const std::string header = checkpoint::safetensors_header(chosen);
   MUSTER_RETURN_IF_ERROR(out.write(little_endian(header.size())));
   MUSTER_RETURN_IF_ERROR(out.write(std::as_bytes(std::span(header.data(), header.size()))));
@@ -49,15 +49,15 @@ Status write_tensors(SavedFolder& saved, const CheckpointRecord& chosen, OpenFil
   return out.sync();
 }
 
-struct Source {
-  OpenFile file;
+struct TensorSource {
+  DiskFile file;
   CheckpointRecord record;
   std::uint64_t data_at = 0;
 };
 
-Result<Source> open_source(const std::string& path) {
-  Source source;
-  MUSTER_ASSIGN_OR_RETURN(source.file, OpenFile::read(path));
+Result<TensorSource> open_source(const std::string& path) {
+  TensorSource source;
+  MUSTER_ASSIGN_OR_RETURN(source.file, DiskFile::read(path));
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t bytes, source.file.bytes());
   std::array<std::byte, 8> length{};
   MUSTER_RETURN_IF_ERROR(source.file.read_at(0, length));
@@ -75,7 +75,7 @@ Result<Source> open_source(const std::string& path) {
 }
 
 // Copies each tensor's bytes, end to end, and notes where they lie and their checksums.
-Status copy_tensors(Source& source, OpenFile& out) {
+Status copy_tensors(TensorSource& source, DiskFile& out) {
   std::vector<std::byte> chunk(kChunkBytes);
   std::uint64_t at = 0;
   for (SavedTensor& tensor : source.record.tensors) {
@@ -116,7 +116,7 @@ Status export_tensors(SavedFolder& saved, const std::string& file, const NameFil
   if (std::filesystem::exists(file, ignored)) return failure(Code::kDuplicate, "there is {} already", file);
   const std::string unfinished = file + ".partial";
   std::filesystem::remove(unfinished, ignored);
-  MUSTER_ASSIGN_OR_RETURN(OpenFile out, OpenFile::create(unfinished));
+  MUSTER_ASSIGN_OR_RETURN(DiskFile out, DiskFile::create(unfinished));
   Status status = write_tensors(saved, chosen, out);
   if (status.ok()) status = out.close();
   if (status.ok() && ::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, file.c_str(), RENAME_NOREPLACE) != 0)
@@ -127,14 +127,14 @@ Status export_tensors(SavedFolder& saved, const std::string& file, const NameFil
 
 Status import_tensors(const std::string& file, const std::string& folder, const std::string& name,
                       std::uint64_t step) {
-  MUSTER_ASSIGN_OR_RETURN(Source source, open_source(file));
+  MUSTER_ASSIGN_OR_RETURN(TensorSource source, open_source(file));
   source.record.step = step;
   MUSTER_ASSIGN_OR_RETURN(
       StagedFolder staged,
       StagedFolder::make(folder, name, static_cast<std::uint64_t>(::getpid()), Existing::kRefuse));
   if (std::ranges::any_of(source.record.tensors, [](const SavedTensor& t) { return !t.boxes.empty(); })) {
-    MUSTER_ASSIGN_OR_RETURN(OpenFile out,
-                            OpenFile::create(staged.path() + "/" + checkpoint::rank_file_name(0)));
+    MUSTER_ASSIGN_OR_RETURN(DiskFile out,
+                            DiskFile::create(staged.path() + "/" + checkpoint::rank_file_name(0)));
     MUSTER_RETURN_IF_ERROR(copy_tensors(source, out));
   }
   return staged.commit(source.record);

@@ -1,4 +1,4 @@
-#include "api/base/store/open_file.hpp"
+#include "api/base/store/disk_file.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -17,48 +17,48 @@ Status trouble(const char* what, const std::string& path, int error) {
   return failure(code, "cannot {} {}: {}", what, path, std::strerror(error));
 }
 
-OpenFile::OpenFile(OpenFile&& other) noexcept
+DiskFile::DiskFile(DiskFile&& other) noexcept
     : path_(std::move(other.path_)), number_(std::exchange(other.number_, -1)) {}
 
-OpenFile& OpenFile::operator=(OpenFile&& other) noexcept {
+DiskFile& DiskFile::operator=(DiskFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(number_, other.number_);
   return *this;
 }
 
-OpenFile::~OpenFile() {
+DiskFile::~DiskFile() {
   if (number_ >= 0) ::close(number_);
 }
 
-Result<OpenFile> OpenFile::open(const std::string& path, int flags) {
+Result<DiskFile> DiskFile::open(const std::string& path, int flags) {
   const int number = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (number < 0) return fail(trouble((flags & O_CREAT) != 0 ? "create" : "open", path, errno));
-  return OpenFile(path, number);
+  return DiskFile(path, number);
 }
 
-Result<OpenFile> OpenFile::read(const std::string& path) {
-  MUSTER_ASSIGN_OR_RETURN(OpenFile file, open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+Result<DiskFile> DiskFile::read(const std::string& path) {
+  MUSTER_ASSIGN_OR_RETURN(DiskFile file, open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
   struct stat facts {};
   if (::fstat(file.number_, &facts) != 0) return fail(trouble("read", path, errno));
   if (!S_ISREG(facts.st_mode)) return fail(Code::kNotFound, "{} is not a file", path);
   return file;
 }
 
-Result<OpenFile> OpenFile::create(const std::string& path) {
+Result<DiskFile> DiskFile::create(const std::string& path) {
   return open(path, O_WRONLY | O_CREAT | O_EXCL);
 }
 
-Result<OpenFile> OpenFile::folder(const std::string& path) {
+Result<DiskFile> DiskFile::folder(const std::string& path) {
   return open(path, O_RDONLY | O_DIRECTORY);
 }
 
-Result<std::uint64_t> OpenFile::bytes() const {
+Result<std::uint64_t> DiskFile::bytes() const {
   struct stat facts {};
   if (::fstat(number_, &facts) != 0) return fail(trouble("read", path_, errno));
   return static_cast<std::uint64_t>(facts.st_size);
 }
 
-Status OpenFile::read_at(std::uint64_t at, std::span<std::byte> into) const {
+Status DiskFile::read_at(std::uint64_t at, std::span<std::byte> into) const {
   while (!into.empty()) {
     const ssize_t got = ::pread(number_, into.data(), into.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
@@ -70,7 +70,7 @@ Status OpenFile::read_at(std::uint64_t at, std::span<std::byte> into) const {
   return {};
 }
 
-Status OpenFile::write(std::span<const std::byte> from) {
+Status DiskFile::write(std::span<const std::byte> from) {
   while (!from.empty()) {
     const ssize_t put = ::write(number_, from.data(), from.size());
     if (put < 0 && errno == EINTR) continue;
@@ -80,19 +80,19 @@ Status OpenFile::write(std::span<const std::byte> from) {
   return {};
 }
 
-Status OpenFile::sync() const {
+Status DiskFile::sync() const {
   if (::fsync(number_) != 0) return trouble("sync", path_, errno);
   return {};
 }
 
-Status OpenFile::close() {
+Status DiskFile::close() {
   const int number = std::exchange(number_, -1);
   if (number >= 0 && ::close(number) != 0) return trouble("close", path_, errno);
   return {};
 }
 
 Result<std::string> read_text(const std::string& path, std::uint64_t most) {
-  MUSTER_ASSIGN_OR_RETURN(const OpenFile file, OpenFile::read(path));
+  MUSTER_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::read(path));
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t bytes, file.bytes());
   if (bytes > most)
     return fail(Code::kCorrupt, "{} has {} bytes; at most {} are possible", path, bytes, most);
@@ -102,7 +102,7 @@ Result<std::string> read_text(const std::string& path, std::uint64_t most) {
 }
 
 Status write_text(const std::string& path, std::string_view text) {
-  MUSTER_ASSIGN_OR_RETURN(OpenFile file, OpenFile::create(path));
+  MUSTER_ASSIGN_OR_RETURN(DiskFile file, DiskFile::create(path));
   MUSTER_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text.data(), text.size()))));
   MUSTER_RETURN_IF_ERROR(file.sync());
   return file.close();

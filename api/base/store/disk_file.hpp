@@ -1,4 +1,4 @@
-// OpenFile: a descriptor of a file or a folder, with failures as sentences that name it.
+// DiskFile: a descriptor of a file or a folder, with failures as sentences that name it.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -10,24 +10,24 @@
 
 namespace muster::store {
 
-// "cannot open /a/b: No such file or directory". Errors: kNotFound for ENOENT, kDenied for EACCES and EPERM,
-// else kNoResource.
+// "cannot open /tmp/x: No such file or directory". Errors: kNotFound for ENOENT, kDenied for EACCES and
+// EPERM, else kNoResource.
 Status trouble(const char* what, const std::string& path, int error);
 
 // Owns    one descriptor.
 // Thread  one at a time.
 // Bound   -
 // Fails   with kNoResource, kNotFound or kDenied; the sentence names the path.
-class OpenFile {
+class DiskFile {
  public:
-  OpenFile() = default;
-  OpenFile(OpenFile&& other) noexcept;
-  OpenFile& operator=(OpenFile&& other) noexcept;
-  ~OpenFile();
+  DiskFile() = default;
+  DiskFile(DiskFile&& other) noexcept;
+  DiskFile& operator=(DiskFile&& other) noexcept;
+  ~DiskFile();
 
-  static Result<OpenFile> read(const std::string& path);    // follows no last symbolic link
-  static Result<OpenFile> create(const std::string& path);  // which must not be there
-  static Result<OpenFile> folder(const std::string& path);
+  static Result<DiskFile> read(const std::string& path);    // follows no last symbolic link
+  static Result<DiskFile> create(const std::string& path);  // which must not be there
+  static Result<DiskFile> folder(const std::string& path);
 
   const std::string& path() const { return path_; }
   int number() const { return number_; }
@@ -40,8 +40,8 @@ class OpenFile {
   Status close();                                 // errors that a destructor would lose
 
  private:
-  OpenFile(std::string path, int number) : path_(std::move(path)), number_(number) {}
-  static Result<OpenFile> open(const std::string& path, int flags);
+  DiskFile(std::string path, int number) : path_(std::move(path)), number_(number) {}
+  static Result<DiskFile> open(const std::string& path, int flags);
 
   std::string path_;
   int number_ = -1;
