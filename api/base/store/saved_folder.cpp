@@ -50,7 +50,6 @@ Status SavedFolder::load_chunk(const SavedTensor& tensor, const SavedBox& saved,
   const std::uint64_t before = chunk * kChunkBytes;
   chunk_.resize(std::min(kChunkBytes, checkpoint::bytes_of(saved.box, tensor.dtype) - before));
   MUSTER_RETURN_IF_ERROR(file_.read_at(saved.at + before, chunk_));
-  ++chunks_read_;
   if (checkpoint::checksum(chunk_) != saved.sums[chunk])
     return failure(Code::kCorrupt, "{}: {} is damaged between bytes {} and {}: their checksum does not fit",
                    file_.path(), checkpoint::tensor_text(tensor.name), saved.at + before,

@@ -46,7 +46,6 @@ class SavedFolder {
   Result<std::vector<std::byte>> read_whole(const checkpoint::SavedTensor& tensor);
   // Reads every byte. The first thing that is wrong.
   Status verify(const Pause& pause = {});
-  std::uint64_t chunks_read() const { return chunks_read_; }
 
  private:
   SavedFolder(std::string path, Hash128 digest, checkpoint::CheckpointRecord record)
@@ -65,7 +64,6 @@ class SavedFolder {
   std::vector<std::byte> chunk_;
   const checkpoint::SavedBox* chunk_box_ = nullptr;  // whose chunk `chunk_` is
   std::uint64_t chunk_number_ = 0;
-  std::uint64_t chunks_read_ = 0;
 };
 
 }  // namespace muster::store
