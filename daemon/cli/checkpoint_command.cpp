@@ -111,8 +111,8 @@ int inspect_run(const std::string& path, Output output) {
 // Of one checkpoint; empty: it is sound.
 std::string damage_of(const std::string& path) {
   auto saved = SavedFolder::open(path);
-  const Status status = saved ? saved->verify() : saved.error();
-  return status.message();
+  if (!saved) return saved.error().message();
+  return saved->verify().message();
 }
 
 }  // namespace

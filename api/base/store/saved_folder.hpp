@@ -41,11 +41,11 @@ class SavedFolder {
   // Reads the slices, of which each is in the plan of this tensor, into an array. Reads whole chunks, and
   // only those that have something of a slice.
   Status read(const checkpoint::SavedTensor& tensor, std::span<const checkpoint::Slice> slices,
-              StridedTarget target, const Pause& pause = {});
+              StridedTarget target, const Pause& pause = Pause());
   // The whole tensor, row-major.
   Result<std::vector<std::byte>> read_whole(const checkpoint::SavedTensor& tensor);
   // Reads every byte. The first thing that is wrong.
-  Status verify(const Pause& pause = {});
+  Status verify(const Pause& pause = Pause());
 
  private:
   SavedFolder(std::string path, Hash128 digest, checkpoint::CheckpointRecord record)
