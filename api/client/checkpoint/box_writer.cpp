@@ -151,28 +151,42 @@ void BoxWriter::release() noexcept {
   child_ = -1;
   if (memory_ != nullptr) munmap(memory_, mapped_);
   memory_ = nullptr;
+  mapped_ = 0;
 }
 
-Result<BoxWriter> BoxWriter::make(std::uint64_t bytes, std::vector<Chunk> chunks) {
+std::uint64_t BoxWriter::needed(std::uint64_t bytes, std::size_t chunks) {
+  return rounded(bytes) + rounded(sizeof(Progress)) + chunks * sizeof(Hash128);
+}
+
+Result<BoxWriter> BoxWriter::make(std::uint64_t bytes, std::vector<Chunk> chunks, BoxWriter spare) {
   BoxWriter writer;
+  if (spare.child_ < 0 && spare.mapped_ >= needed(bytes, chunks.size())) {
+    writer = std::move(spare);
+  } else {
+    spare.release();  // before there are two
+    MUSTER_RETURN_IF_ERROR(writer.map(needed(bytes, chunks.size())));
+  }
   writer.bytes_ = bytes;
-  writer.mapped_ = rounded(bytes) + rounded(sizeof(Progress)) + chunks.size() * sizeof(Hash128);
   writer.chunks_ = std::move(chunks);
+  new (writer.memory_ + rounded(bytes)) Progress();
+  return writer;
+}
+
+Status BoxWriter::map(std::uint64_t bytes) {
   const auto refused = [&](int error) {
-    return fail(Code::kNoResource, "a copy of {} bytes for the checkpoint: {}; free memory, or save less",
-                bytes, std::strerror(error));
+    return failure(Code::kNoResource, "a copy of {} bytes for the checkpoint: {}; free memory, or save less",
+                   bytes, std::strerror(error));
   };
   const int file = memfd_create("muster-checkpoint", MFD_CLOEXEC);
   if (file < 0) return refused(errno);
-  const int error = posix_fallocate(file, 0, static_cast<off_t>(writer.mapped_));
-  void* memory =
-      error != 0 ? MAP_FAILED : mmap(nullptr, writer.mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const int error = posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  void* memory = error != 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   const int why = error != 0 ? error : errno;
   close(file);
   if (memory == MAP_FAILED) return refused(why);
-  writer.memory_ = static_cast<std::byte*>(memory);
-  new (writer.memory_ + rounded(bytes)) Progress();
-  return writer;
+  memory_ = static_cast<std::byte*>(memory);
+  mapped_ = bytes;
+  return {};
 }
 
 Status BoxWriter::start(const std::string& path) {
@@ -202,7 +216,7 @@ Result<bool> BoxWriter::finished(std::chrono::milliseconds patience) {
     if (!reap(child_, patience)) return false;
     child_ = -1;
   }
-  if (memory_ != nullptr) MUSTER_RETURN_IF_ERROR(outcome());
+  if (!chunks_.empty()) MUSTER_RETURN_IF_ERROR(outcome());
   return true;
 }
 
@@ -221,7 +235,7 @@ Status BoxWriter::outcome() const {
 }
 
 std::span<const Hash128> BoxWriter::sums() const {
-  if (memory_ == nullptr) return {};
+  if (chunks_.empty()) return {};
   const std::byte* behind = memory_ + rounded(bytes_) + rounded(sizeof(Progress));
   return {reinterpret_cast<const Hash128*>(behind), chunks_.size()};
 }

@@ -57,7 +57,7 @@ Status muster_checkpoints::check_idle() const {
 }
 
 Status muster_checkpoints::save_async(const muster_checkpoint_save_options& said) {
-  MUSTER_ASSIGN_OR_RETURN(Saving saving, Saving::begin(members_, check_idle(), folder_, said));
+  MUSTER_ASSIGN_OR_RETURN(Saving saving, Saving::begin(members_, check_idle(), folder_, said, spare_));
   saving_.emplace(std::move(saving));
   return {};
 }
@@ -65,6 +65,7 @@ Status muster_checkpoints::save_async(const muster_checkpoint_save_options& said
 Status muster_checkpoints::wait() {
   if (!saving_) return {};
   const Status status = saving_->finish(members_, keep_);
+  if (status.ok()) spare_ = std::move(*saving_).spare();
   saving_.reset();
   return status;
 }

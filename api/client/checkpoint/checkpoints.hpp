@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-// Owns    the save in flight.
+// Owns    the save in flight, and the memory of its copy, which the next one takes.
 // Thread  the session's.
 // Bound   one save in flight.
 // Fails   as checkpoint.h says.
@@ -36,4 +36,5 @@ struct muster_checkpoints {
   std::string folder_;
   std::size_t keep_;
   std::optional<muster::client::Saving> saving_;
+  muster::client::BoxWriter spare_;
 };

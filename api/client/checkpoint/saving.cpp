@@ -61,14 +61,14 @@ Status check_same_save(const SaveIntent& first, const SaveIntent& other, std::in
 }  // namespace
 
 Result<Saving> Saving::begin(GroupMembers& members, const Status& own, const std::string& folder,
-                             const muster_checkpoint_save_options& said) {
+                             const muster_checkpoint_save_options& said, BoxWriter& spare) {
   Saving saving;
   saving.intent_.folder = folder;
   Status ready = own;
   if (ready.ok()) ready = check_save(said);
   if (ready.ok()) ready = saving.prepare(members, said);
   MUSTER_RETURN_IF_ERROR(saving.agree(members, ready));
-  saving.own_ = saving.copy();
+  saving.own_ = saving.copy(spare);
   return saving;
 }
 
@@ -108,7 +108,7 @@ Status Saving::agree(GroupMembers& members, const Status& own) {
 }
 
 // From here on members wait for each other in finish() alone.
-Status Saving::copy() {
+Status Saving::copy(BoxWriter& spare) {
   if (mine_.empty()) return {};
   std::vector<BoxWriter::Chunk> chunks;
   std::uint64_t bytes = 0;
@@ -120,7 +120,7 @@ Status Saving::copy() {
       chunks.push_back({at, std::min(checkpoint::kChunkBytes, end - at)});
     bytes = end;
   }
-  MUSTER_ASSIGN_OR_RETURN(writer_, BoxWriter::make(bytes, std::move(chunks)));
+  MUSTER_ASSIGN_OR_RETURN(writer_, BoxWriter::make(bytes, std::move(chunks), std::move(spare)));
   for (const BoxPlace& place : mine_)
     copy_box(plan_.record.tensors[place.tensor], plan_.record.tensors[place.tensor].boxes[place.box]);
   arrays_.clear();  // nothing reads them any more

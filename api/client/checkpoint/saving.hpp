@@ -22,17 +22,18 @@ namespace muster::client {
 // Fails   as checkpoint.h says. What fails at this member alone after the agreement is told by finish().
 class Saving {
  public:
-  // A collective. `own`: why this member cannot, if it cannot.
+  // A collective. `own`: why this member cannot, if it cannot. `spare`: of the save before, for its memory.
   static Result<Saving> begin(GroupMembers& members, const Status& own, const std::string& folder,
-                              const muster_checkpoint_save_options& said);
+                              const muster_checkpoint_save_options& said, BoxWriter& spare);
   // A collective. At member 0 also removes what is older than the newest `keep` (0: nothing).
   Status finish(GroupMembers& members, std::size_t keep);
+  BoxWriter spare() && { return std::move(writer_); }
 
  private:
   Saving() = default;
   Status prepare(GroupMembers& members, const muster_checkpoint_save_options& said);
   Status agree(GroupMembers& members, const Status& own);
-  Status copy();
+  Status copy(BoxWriter& spare);
   void copy_box(const checkpoint::SavedTensor& tensor, const checkpoint::SavedBox& saved);
   Status wait(GroupMembers& members);
   Status take_sums(const std::vector<std::string>& said);

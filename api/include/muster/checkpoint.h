@@ -20,7 +20,8 @@
  *
  * In the background. muster_checkpoint_save_async copies what this rank writes, and returns. A child process writes the copy.
  * It calls nothing of the trainer's, and ends if the trainer dies. The arrays may change as soon as the call has returned: call it
- * between the optimiser's step and the next one. One save is in flight at a time.
+ * between the optimiser's step and the next one. One save is in flight at a time. The memory of the copy stays for the next save, until
+ * muster_checkpoints_close.
  *
  * Damage. Each MiB of a box has a checksum (XXH3, 128 bits), and so have the metadata. What is loaded was right, or the load fails.
  * `muster checkpoint` lists, verifies, exports (safetensors) and imports, without a job.
