@@ -152,6 +152,14 @@ TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
   expect_equal(path("whole") + "/step-000000000030", run + "/step-000000000030");
 }
 
+// C10: shards are what is saved, also where parameters stay whole after their forward.
+TEST_F(TrainLmCheckpoint, SavesShardsWhereParametersStayWhole) {
+  ASSERT_EQ(train("dp_shard=2", "--steps 6 --save " + path("usual")).status, 0);
+  const Ended whole = train("dp_shard=2", "--steps 6 --save-every 3 --reshard never --save " + path("never"));
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  expect_equal(path("usual") + "/step-000000000006", path("never") + "/step-000000000006");
+}
+
 TEST_F(TrainLmCheckpoint, RefusesARunThatIsAnother) {
   ASSERT_EQ(train("dp_shard=2", "--steps 4 --save " + path("run")).status, 0);
   const auto refusal = [&](const std::string& arguments, int status) {

@@ -76,11 +76,11 @@ std::int64_t Checkpoint::resume() {
     throw UsageError("the checkpoint in " + options_.resume + " has done " +
                      std::to_string(position.next_step) + " steps; choose more --steps");
   if (runtime_.rank() == 0) std::cerr << "train_lm: goes on from " + options_.resume + "/" + info.name + "\n";
-  return position.next_step;
+  return start_ = position.next_step;
 }
 
 void Checkpoint::save_if_due(std::int64_t steps_done, muster_point updated) {
-  if (folder_ == nullptr) return;
+  if (folder_ == nullptr || steps_done == start_) return;
   const bool due = options_.save_every > 0 && steps_done % options_.save_every == 0;
   if (!due && steps_done != options_.steps) return;
   check(muster_checkpoint_wait(folder_.get()));  // one save in flight

@@ -25,8 +25,8 @@ class Checkpoint {
 
   // Loads the newest checkpoint, and returns the step with which the run goes on; 0 if there is none.
   std::int64_t resume();
-  // After `steps_done` steps, of which the last one's weights may be read after `updated`. Copies, and
-  // returns while the copy is written.
+  // After `steps_done` steps, of which the last one's weights may be read after `updated`. Waits for that,
+  // copies, and returns while the copy is written.
   void save_if_due(std::int64_t steps_done, muster_point updated);
   void finish();  // until the last checkpoint is complete
 
@@ -41,6 +41,7 @@ class Checkpoint {
   Runtime& runtime_;
   const Options& options_;
   std::uint64_t text_bytes_;
+  std::int64_t start_ = 0;  // what was resumed is there already
   std::vector<std::unique_ptr<muster_layout, Close>> layouts_;
   std::vector<std::string> names_;
   std::vector<muster_checkpoint_tensor> tensors_;

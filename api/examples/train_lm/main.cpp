@@ -59,7 +59,7 @@ class Run {
     const auto collected = [&] { return start + static_cast<std::int64_t>(figures_.losses.size()); };
     for (std::int64_t step = start; step < options_.steps; ++step) {
       if (first() && traced() && step == std::max(start, options_.steps - kTracedSteps)) begin_trace();
-      trainer.submit(step);
+      trainer.submit(step, [&, updated = trainer.updated()] { checkpoint.save_if_due(step, updated); });
       if (step == start) {
         figures_.peak_unsharded_bytes = trainer.units().peak_whole_bytes();
         figures_.least_unsharded_bytes = static_cast<std::int64_t>(trainer.units().info().least_bytes);
@@ -72,8 +72,8 @@ class Run {
       } else if (collected() < step) {
         collect(step - 1);
       }
-      checkpoint.save_if_due(step + 1, trainer.updated());
     }
+    checkpoint.save_if_due(options_.steps, trainer.updated());
     if (collected() < options_.steps) collect(options_.steps - 1);
     figures_.tokens_per_second =
         static_cast<double>((options_.steps - start) * tokens_per_step()) / progress.seconds();
