@@ -36,8 +36,9 @@ Result<DiskFile> DiskFile::open(const std::string& path, int flags) {
   return DiskFile(path, number);
 }
 
-Result<DiskFile> DiskFile::read(const std::string& path) {
-  MUSTER_ASSIGN_OR_RETURN(DiskFile file, open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+Result<DiskFile> DiskFile::read(const std::string& path, LastLink link) {
+  const int follow = link == LastLink::kFollow ? 0 : O_NOFOLLOW;
+  MUSTER_ASSIGN_OR_RETURN(DiskFile file, open(path, O_RDONLY | O_NONBLOCK | follow));
   struct stat facts {};
   if (::fstat(file.number_, &facts) != 0) return fail(trouble("read", path, errno));
   if (!S_ISREG(facts.st_mode)) return fail(Code::kNotFound, "{} is not a file", path);

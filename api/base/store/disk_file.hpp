@@ -25,7 +25,8 @@ class DiskFile {
   DiskFile& operator=(DiskFile&& other) noexcept;
   ~DiskFile();
 
-  static Result<DiskFile> read(const std::string& path);    // follows no last symbolic link
+  enum class LastLink : std::uint8_t { kRefuse, kFollow };  // where the path itself is a symbolic link
+  static Result<DiskFile> read(const std::string& path, LastLink link = LastLink::kRefuse);
   static Result<DiskFile> create(const std::string& path);  // which must not be there
   static Result<DiskFile> folder(const std::string& path);
 

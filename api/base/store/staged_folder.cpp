@@ -27,6 +27,11 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &facts) == 0;
 }
 
+Status sync_folder(const std::string& path) {
+  MUSTER_ASSIGN_OR_RETURN(const DiskFile folder, DiskFile::folder(path));
+  return folder.sync();
+}
+
 }  // namespace
 
 StagedFolder::StagedFolder(std::string folder, std::string name, std::string path, DiskFile lock,
@@ -92,8 +97,10 @@ Status StagedFolder::commit(const checkpoint::CheckpointRecord& record) {
   MUSTER_FAULT_POINT("checkpoint.record_named");
   MUSTER_RETURN_IF_ERROR(take_the_name());
   MUSTER_FAULT_POINT("checkpoint.named");
-  MUSTER_ASSIGN_OR_RETURN(const DiskFile parent, DiskFile::folder(folder_));
-  return parent.sync();
+  MUSTER_RETURN_IF_ERROR(sync_folder(folder_));
+  // The folder of the run may be as new as the checkpoint.
+  const std::string above = std::filesystem::path(folder_).parent_path();
+  return sync_folder(above.empty() ? "." : above);
 }
 
 // From here on the checkpoint exists. What it replaces is in the staged folder then, and goes with it.
@@ -103,11 +110,13 @@ Status StagedFolder::take_the_name() {
     path_.clear();
     return {};
   }
-  if (errno == EINVAL && !exists(target) && ::rename(path_.c_str(), target.c_str()) == 0) {
+  const int error = errno;
+  const bool taken = error == EEXIST || error == ENOTEMPTY || (error == EINVAL && exists(target));
+  if (error == EINVAL && !taken && ::rename(path_.c_str(), target.c_str()) == 0) {  // as NFS has it
     path_.clear();
     return {};
   }
-  if (errno != EEXIST && errno != ENOTEMPTY) return trouble("rename", path_, errno);
+  if (!taken) return trouble("rename", path_, error);
   if (existing_ == Existing::kRefuse)
     return failure(Code::kDuplicate, "{} was made by somebody else meanwhile", target);
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return {};

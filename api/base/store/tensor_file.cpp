@@ -57,7 +57,8 @@ struct TensorSource {
 
 Result<TensorSource> open_source(const std::string& path) {
   TensorSource source;
-  MUSTER_ASSIGN_OR_RETURN(source.file, DiskFile::read(path));
+  // Caches of models have links to files that are named by their hash.
+  MUSTER_ASSIGN_OR_RETURN(source.file, DiskFile::read(path, DiskFile::LastLink::kFollow));
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t bytes, source.file.bytes());
   std::array<std::byte, 8> length{};
   MUSTER_RETURN_IF_ERROR(source.file.read_at(0, length));

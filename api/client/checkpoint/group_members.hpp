@@ -6,11 +6,25 @@
 #include <muster/muster.h>
 
 #include <cstdint>
+#include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace muster::client {
+
+// What `body` returns. An exception, which would keep this member from telling the others, is a status too.
+template<class F>
+Status attempt(F&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return Status(Code::kNoResource, "no memory is left");
+  } catch (const std::exception& error) {
+    return Status(Code::kInternal, error.what());
+  }
+}
 
 // Owns    the list of ranks.
 // Thread  the session's.

@@ -174,8 +174,9 @@ Result<muster_checkpoint_info> load_checkpoint(GroupMembers& members, const Stat
   Load load(members, said);
   MUSTER_ASSIGN_OR_RETURN(const std::string name,
                           name_for_all(members, own.ok() ? load.check() : own, folder, said.name));
-  MUSTER_RETURN_IF_ERROR(same_for_all(members, load.plan(folder + "/" + name), load));
-  MUSTER_RETURN_IF_ERROR(load.finish(load.read()));
+  MUSTER_RETURN_IF_ERROR(
+      same_for_all(members, attempt([&] { return load.plan(folder + "/" + name); }), load));
+  MUSTER_RETURN_IF_ERROR(load.finish(attempt([&] { return load.read(); })));
   muster_checkpoint_info info = MUSTER_CHECKPOINT_INFO_INIT;
   const checkpoint::CheckpointRecord& record = load.folder().record();
   info.step = record.step;

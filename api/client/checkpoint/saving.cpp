@@ -66,9 +66,9 @@ Result<Saving> Saving::begin(GroupMembers& members, const Status& own, const std
   saving.intent_.folder = folder;
   Status ready = own;
   if (ready.ok()) ready = check_save(said);
-  if (ready.ok()) ready = saving.prepare(members, said);
+  if (ready.ok()) ready = attempt([&] { return saving.prepare(members, said); });
   MUSTER_RETURN_IF_ERROR(saving.agree(members, ready));
-  saving.own_ = saving.copy(spare);
+  saving.own_ = attempt([&] { return saving.copy(spare); });
   return saving;
 }
 
@@ -177,8 +177,8 @@ Status Saving::finish(GroupMembers& members, std::size_t keep) {
       members.tell_first({}, {reinterpret_cast<const char*>(sums.data()), sums.size_bytes()}));
   Status own;
   if (members.index() == 0) {
-    own = take_sums(all);
-    if (own.ok()) own = commit(keep);
+    own = attempt([&] { return take_sums(all); });
+    if (own.ok()) own = attempt([&] { return commit(keep); });
   }
   return members.agree(own);
 }

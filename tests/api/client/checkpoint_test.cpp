@@ -4,6 +4,7 @@
 #include "tests/api/client/saved_arrays.hpp"
 #include "tests/support/folder.hpp"
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -217,6 +218,20 @@ TEST_F(Checkpoint, AnAsyncSaveHasWhatLayThereWhenItReturned) {
     EXPECT_EQ(w.wrong(0), 0);
   });
   EXPECT_THAT(in_run(), ::testing::ElementsAre("step-000000000001"));
+}
+
+// Goal: a trainer that lets the kernel reap its children, or reaps all of them itself, may save too.
+TEST_F(Checkpoint, WhoReapsTheWriterDoesNotMatter) {
+  std::signal(SIGCHLD, SIG_IGN);
+  with_ranks(2, [&](Member& m) {
+    SavedArray w = rows(m, "w", {64, 1024});
+    w.fill(0);
+    RunFolder folder(m, run());
+    ok(folder.save(1, {w.tensor()}));
+    ok(folder.load({w.tensor()}));
+    EXPECT_EQ(w.wrong(0), 0);
+  });
+  std::signal(SIGCHLD, SIG_DFL);
 }
 
 TEST_F(Checkpoint, ASaveThatIsGivenUpLeavesNothing) {

@@ -102,7 +102,7 @@ TEST(Encoding, MutationsAreReadOrRefused) {
   const std::string inner = text.substr(begin, text.size() - 2 - begin);
   Random random(20);
   int refused = 0;
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 6'000; ++round) {
     std::string mutated = inner;
     for (std::uint64_t changes = 1 + random.below(4); changes > 0; --changes) {
       const std::size_t at = random.below(mutated.size());
@@ -131,7 +131,7 @@ TEST(Encoding, MutationsAreReadOrRefused) {
     refused += read ? 0 : 1;
     (void)safetensors_record(mutated, random.next());
   }
-  EXPECT_GT(refused, 10'000);
+  EXPECT_GT(refused, 3'000);
 }
 
 TEST(Encoding, RefusesWhatIsDeep) {
