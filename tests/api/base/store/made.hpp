@@ -6,6 +6,7 @@
 #include "api/base/store/staged_folder.hpp"
 #include "tests/api/base/checkpoint/planned.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
