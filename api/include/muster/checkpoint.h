@@ -87,7 +87,8 @@ typedef struct muster_checkpoint_save_options {
  * Errors: those of both. */
 MUSTER_API muster_status_t muster_checkpoint_save(muster_checkpoints* checkpoints, const muster_checkpoint_save_options* options);
 /* Agree on who writes what, copy what this rank writes, start the writer, return. A collective of the group, without bytes of tensors.
- * It waits for other members' lists, not for their copies. A rank that has no memory for its copy, or cannot start a writer,
+ * It waits for other members' lists, not for their copies. It forks, which takes the longer the more private memory the process has;
+ * buffers and the copy are shared memory, and cost nothing there. A rank that has no memory for its copy, or cannot start a writer,
  * says so in muster_checkpoint_wait, to all. Errors, at all members: BUSY (a save is in flight), BAD_ARGUMENT (an
  * array, a name; boxes that overlap or leave a part of a tensor out; members that differ in dtype or shape: the text names the tensor),
  * MISMATCH (members that differ in folder, name, step or flags), DUPLICATE (the name is taken), UNSUPPORTED (memory that
